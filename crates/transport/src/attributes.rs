@@ -1,0 +1,296 @@
+//! Queue pair attributes: what `modify` sets and `query` returns.
+
+use core::ops::BitOr;
+
+use rdma::{Access, Gid, Mtu, Psn, QKey, QpState, Qpn};
+
+use crate::{ModifyError, QpCapacity};
+
+/// Where a connected queue pair sends to, or an address handle points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AddressVector {
+    /// The peer's GID.
+    pub gid: Gid,
+    /// Our GID: entry `source_gid_index` of the port's table.
+    pub source_gid: Gid,
+    /// Which entry `source_gid` is.
+    pub source_gid_index: u8,
+    /// DSCP and ECN bits of the IP header.
+    pub traffic_class: u8,
+    /// TTL; 0 means the default, 64.
+    pub hop_limit: u8,
+    /// Seeds the UDP source port if not zero.
+    pub flow_label: u32,
+    /// Service level, 0 to 15 (kept, and otherwise the priority's business).
+    pub service_level: u8,
+}
+
+/// A set of attributes, bit for bit `enum ibv_qp_attr_mask`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Mask(u32);
+
+impl Mask {
+    /// No attribute.
+    pub const NONE: Self = Self(0);
+    /// The state.
+    pub const STATE: Self = Self(1);
+    /// The state that the caller takes the queue pair to be in.
+    pub const CURRENT_STATE: Self = Self(1 << 1);
+    /// Whether to raise an event when the send queue is drained.
+    pub const SQD_NOTIFY: Self = Self(1 << 2);
+    /// Remote rights.
+    pub const ACCESS: Self = Self(1 << 3);
+    /// Index of the P_Key.
+    pub const PKEY_INDEX: Self = Self(1 << 4);
+    /// The port.
+    pub const PORT: Self = Self(1 << 5);
+    /// The Q_Key.
+    pub const QKEY: Self = Self(1 << 6);
+    /// The address vector.
+    pub const PATH: Self = Self(1 << 7);
+    /// The path MTU.
+    pub const PATH_MTU: Self = Self(1 << 8);
+    /// The local ACK timeout.
+    pub const TIMEOUT: Self = Self(1 << 9);
+    /// The retry count.
+    pub const RETRY_COUNT: Self = Self(1 << 10);
+    /// The RNR retry count.
+    pub const RNR_RETRY: Self = Self(1 << 11);
+    /// The PSN expected first.
+    pub const RQ_PSN: Self = Self(1 << 12);
+    /// READs and atomics outstanding as requester.
+    pub const MAX_RD_ATOMIC: Self = Self(1 << 13);
+    /// An alternate path.
+    pub const ALTERNATE_PATH: Self = Self(1 << 14);
+    /// The RNR timer.
+    pub const MIN_RNR_TIMER: Self = Self(1 << 15);
+    /// The PSN sent first.
+    pub const SQ_PSN: Self = Self(1 << 16);
+    /// READs and atomics outstanding as responder.
+    pub const MAX_DEST_RD_ATOMIC: Self = Self(1 << 17);
+    /// Path migration.
+    pub const PATH_MIGRATION: Self = Self(1 << 18);
+    /// Capacities.
+    pub const CAPACITY: Self = Self(1 << 19);
+    /// The peer's queue pair.
+    pub const DESTINATION: Self = Self(1 << 20);
+
+    /// Both sets together.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether every attribute of `other` is in `self`.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Mask {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+/// A change of a queue pair: the attributes that are given (`struct ibv_qp_attr` with its mask).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QpChange {
+    /// The state to move to; without it the state stays.
+    pub state: Option<QpState>,
+    /// The state that the caller takes the queue pair to be in.
+    pub current_state: Option<QpState>,
+    /// Whether to raise [`crate::Event::SqDrained`].
+    pub sqd_notify: Option<bool>,
+    /// What the peer may do.
+    pub access: Option<Access>,
+    /// Only index 0 exists.
+    pub pkey_index: Option<u16>,
+    /// Only port 1 exists.
+    pub port: Option<u8>,
+    /// The key of datagrams.
+    pub q_key: Option<QKey>,
+    /// Where the peer is.
+    pub path: Option<AddressVector>,
+    /// At most the port's active MTU.
+    pub path_mtu: Option<Mtu>,
+    /// Local ACK timeout, 5 bits: 4.096 us x 2^timeout, none for 0.
+    pub timeout: Option<u8>,
+    /// 0 to 7.
+    pub retry_count: Option<u8>,
+    /// 0 to 6, or 7 for ever.
+    pub rnr_retry: Option<u8>,
+    /// The PSN that the peer will send first.
+    pub rq_psn: Option<Psn>,
+    /// READs and atomics that we may have outstanding.
+    pub max_rd_atomic: Option<u8>,
+    /// READs and atomics that the peer may have outstanding here.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// Code of the shortest delay that our RNR NAKs ask for, 5 bits.
+    pub min_rnr_timer: Option<u8>,
+    /// The PSN that we send first.
+    pub sq_psn: Option<Psn>,
+    /// The peer's queue pair.
+    pub destination: Option<Qpn>,
+    /// An alternate path is given. Automatic path migration is not offered.
+    pub alternate_path: bool,
+    /// A path migration state is given. Only "migrated" exists, so it changes nothing.
+    pub path_migration: bool,
+    /// Capacities are given. Queues are not resized.
+    pub capacity: bool,
+}
+
+impl QpChange {
+    /// A change to `state` and nothing else.
+    pub fn to(state: QpState) -> Self {
+        Self { state: Some(state), ..Self::default() }
+    }
+
+    /// Which attributes are given.
+    pub fn mask(&self) -> Mask {
+        let given = [
+            (self.state.is_some(), Mask::STATE),
+            (self.current_state.is_some(), Mask::CURRENT_STATE),
+            (self.sqd_notify.is_some(), Mask::SQD_NOTIFY),
+            (self.access.is_some(), Mask::ACCESS),
+            (self.pkey_index.is_some(), Mask::PKEY_INDEX),
+            (self.port.is_some(), Mask::PORT),
+            (self.q_key.is_some(), Mask::QKEY),
+            (self.path.is_some(), Mask::PATH),
+            (self.path_mtu.is_some(), Mask::PATH_MTU),
+            (self.timeout.is_some(), Mask::TIMEOUT),
+            (self.retry_count.is_some(), Mask::RETRY_COUNT),
+            (self.rnr_retry.is_some(), Mask::RNR_RETRY),
+            (self.rq_psn.is_some(), Mask::RQ_PSN),
+            (self.max_rd_atomic.is_some(), Mask::MAX_RD_ATOMIC),
+            (self.max_dest_rd_atomic.is_some(), Mask::MAX_DEST_RD_ATOMIC),
+            (self.min_rnr_timer.is_some(), Mask::MIN_RNR_TIMER),
+            (self.sq_psn.is_some(), Mask::SQ_PSN),
+            (self.destination.is_some(), Mask::DESTINATION),
+            (self.alternate_path, Mask::ALTERNATE_PATH),
+            (self.path_migration, Mask::PATH_MIGRATION),
+            (self.capacity, Mask::CAPACITY),
+        ];
+        given.iter().filter(|(given, _)| *given).fold(Mask::NONE, |mask, (_, bit)| mask | *bit)
+    }
+
+    /// Checks every value against its range.
+    pub(crate) fn check_values(&self, active_mtu: Mtu) -> Result<(), ModifyError> {
+        let within = |value: Option<u8>, max: u8| value.is_none_or(|value| value <= max);
+        let fits = within(self.timeout, 31)
+            && within(self.retry_count, 7)
+            && within(self.rnr_retry, 7)
+            && within(self.min_rnr_timer, 31)
+            && within(self.max_rd_atomic, crate::limits::RD_ATOMIC_MAX)
+            && within(self.max_dest_rd_atomic, crate::limits::RD_ATOMIC_MAX)
+            && self.pkey_index.is_none_or(|index| index == 0)
+            && self.port.is_none_or(|port| port == 1)
+            && self.path_mtu.is_none_or(|mtu| mtu <= active_mtu)
+            && self.path.is_none_or(|path| !path.gid.is_zero() && path.service_level <= 15);
+        if self.alternate_path {
+            Err(ModifyError::Unsupported)
+        } else if fits {
+            Ok(())
+        } else {
+            Err(ModifyError::Value)
+        }
+    }
+}
+
+/// The attributes that a queue pair has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpAttributes {
+    /// What the peer may do.
+    pub access: Access,
+    /// Index of the P_Key.
+    pub pkey_index: u16,
+    /// The port.
+    pub port: u8,
+    /// The key of datagrams.
+    pub q_key: QKey,
+    /// Where the peer is.
+    pub path: AddressVector,
+    /// Payload of a packet.
+    pub path_mtu: Mtu,
+    /// Local ACK timeout.
+    pub timeout: u8,
+    /// Retries after a timeout or a sequence error.
+    pub retry_count: u8,
+    /// Retries after an RNR NAK.
+    pub rnr_retry: u8,
+    /// READs and atomics as requester.
+    pub max_rd_atomic: u8,
+    /// READs and atomics as responder.
+    pub max_dest_rd_atomic: u8,
+    /// Code of the RNR delay.
+    pub min_rnr_timer: u8,
+    /// The peer's queue pair.
+    pub destination: Qpn,
+    /// Whether the end of draining raises an event.
+    pub sqd_notify: bool,
+}
+
+impl Default for QpAttributes {
+    fn default() -> Self {
+        Self {
+            access: Access::NONE,
+            pkey_index: 0,
+            port: 1,
+            q_key: QKey(0),
+            path: AddressVector::default(),
+            path_mtu: Mtu::B1024,
+            timeout: 0,
+            retry_count: 0,
+            rnr_retry: 0,
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+            min_rnr_timer: 0,
+            destination: Qpn::default(),
+            sqd_notify: false,
+        }
+    }
+}
+
+impl QpAttributes {
+    /// Takes over what `change` gives.
+    pub(crate) fn apply(&mut self, change: &QpChange) {
+        fn set<T: Copy>(target: &mut T, value: Option<T>) {
+            if let Some(value) = value {
+                *target = value;
+            }
+        }
+        set(&mut self.access, change.access);
+        set(&mut self.pkey_index, change.pkey_index);
+        set(&mut self.port, change.port);
+        set(&mut self.q_key, change.q_key);
+        set(&mut self.path, change.path);
+        set(&mut self.path_mtu, change.path_mtu);
+        set(&mut self.timeout, change.timeout);
+        set(&mut self.retry_count, change.retry_count);
+        set(&mut self.rnr_retry, change.rnr_retry);
+        set(&mut self.max_rd_atomic, change.max_rd_atomic);
+        set(&mut self.max_dest_rd_atomic, change.max_dest_rd_atomic);
+        set(&mut self.min_rnr_timer, change.min_rnr_timer);
+        set(&mut self.destination, change.destination);
+        set(&mut self.sqd_notify, change.sqd_notify);
+    }
+}
+
+/// What a query returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpQuery {
+    /// The state.
+    pub state: QpState,
+    /// Whether the send queue is draining still (meaningful in SQD).
+    pub draining: bool,
+    /// The attributes.
+    pub attributes: QpAttributes,
+    /// The PSN expected next.
+    pub rq_psn: Psn,
+    /// The PSN sent next.
+    pub sq_psn: Psn,
+    /// The capacities.
+    pub capacity: QpCapacity,
+    /// Whether every send request is signalled.
+    pub signal_all: bool,
+}

@@ -1,0 +1,45 @@
+//! What a device decides once, for all its queue pairs.
+
+use core::ops::Range;
+
+use rdma::Mtu;
+
+use crate::Recovery;
+
+/// The settings of an endpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The queue pair numbers that this endpoint may give out. Endpoints that share an address
+    /// have ranges that do not meet.
+    pub qpns: Range<u32>,
+    /// The largest path MTU that the port carries.
+    pub active_mtu: Mtu,
+    /// What is sent again after a loss.
+    pub recovery: Recovery,
+    /// Bytes that one queue pair may have in flight, its packets' overhead included
+    /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). Sockets have receive buffers and no link-level
+    /// flow control: this keeps a peer's from overflowing. `u64::MAX` sends at once whatever is
+    /// posted, as most hardware does.
+    pub window_bytes: u64,
+    /// The most that one READ request asks for: a longer READ is several requests on the wire, so
+    /// that its responses respect the window as well. `u32::MAX` asks for everything at once.
+    pub read_chunk_bytes: u32,
+    /// Packets that one queue pair may send before the next has its turn.
+    pub burst_packets: u32,
+    /// An acknowledgement is asked for at least every so many packets.
+    pub ack_interval_packets: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            qpns: 2..1 << 14,
+            active_mtu: Mtu::B4096,
+            recovery: Recovery::GoBackN,
+            window_bytes: 256 << 10,
+            read_chunk_bytes: 128 << 10,
+            burst_packets: 16,
+            ack_interval_packets: 16,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Every bound of the engine, by name.
+
+use rdma::{Span, Time};
+
+/// The longest message (IBTA vol 1, 9.7.7.1.2: 2^31 bytes).
+pub const MESSAGE_BYTES_MAX: u32 = 1 << 31;
+/// Queue pairs of an endpoint, if its QPN range has room for them.
+pub const QPS_MAX: u32 = 1 << 14;
+/// Completion queues of an endpoint.
+pub const CQS_MAX: u32 = 1 << 16;
+/// Entries of a completion queue.
+pub const CQE_MAX: u32 = 1 << 22;
+/// Shared receive queues of an endpoint.
+pub const SRQS_MAX: u32 = 1 << 16;
+/// Requests of a shared receive queue.
+pub const SRQ_WR_MAX: u32 = 1 << 15;
+/// Requests of a send or receive queue.
+pub const WR_MAX: u32 = 1 << 15;
+/// Pieces of a scatter-gather list.
+pub const SGE_MAX: u32 = 32;
+/// Bytes of inline data of one request.
+pub const INLINE_MAX: u32 = 4096;
+/// Regions and windows of an endpoint: what 24 bits of a key can index.
+pub const REGIONS_MAX: u32 = (1 << 24) - 1;
+/// Protection domains of an endpoint.
+pub const PDS_MAX: u32 = 1 << 16;
+/// READs and atomics that a peer may have outstanding at our responder, and we at the peer's.
+pub const RD_ATOMIC_MAX: u8 = 128;
+/// Events that wait to be fetched; a driver fetches them after every call.
+pub const EVENTS_MAX: usize = 1 << 16;
+/// What a packet is taken to cost beyond its payload when bytes in flight are counted: headers,
+/// and the bookkeeping of a receiving kernel.
+pub const PACKET_OVERHEAD_BYTES: u64 = 256;
+/// The retry counts mean "for ever" at this value (`rnr_retry` only).
+pub const RNR_RETRY_INFINITE: u8 = 7;
+
+/// The local ACK timeout of `code`: 4.096 us x 2^code, none for 0 (IBTA vol 1, 9.7.6.1.3).
+pub const fn ack_timeout(code: u8) -> Option<Span> {
+    match code & 31 {
+        0 => None,
+        code => Some(Span::from_ps(4_096_000 << code)),
+    }
+}
+
+/// A deadline that never comes.
+pub const NEVER: Time = Time::from_ps(u64::MAX);

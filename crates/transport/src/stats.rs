@@ -1,0 +1,145 @@
+//! Counters, under the names of the Linux `hw_counters` directory where it has one.
+
+use core::fmt;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What an endpoint has counted since it was made.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Stats {
+            /// The names, in the order of [`Stats::values`].
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            /// The values, in the order of [`Stats::NAMES`].
+            pub fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$name,)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// RoCE packets sent.
+    sent_pkts,
+    /// Payload bytes sent.
+    sent_bytes,
+    /// RoCE packets received by a queue pair.
+    rcvd_pkts,
+    /// Payload bytes received by a queue pair.
+    rcvd_bytes,
+    /// Requests received again.
+    duplicate_request,
+    /// Requests that arrived ahead of the expected PSN.
+    out_of_seq_request,
+    /// RNR NAKs sent.
+    send_rnr_err,
+    /// RNR NAKs received.
+    rcvd_rnr_err,
+    /// Sequence-error NAKs sent.
+    send_seq_err,
+    /// Sequence-error NAKs received.
+    rcvd_seq_err,
+    /// READ responses or acknowledgements that showed an earlier response to be lost.
+    implied_nak_seq_err,
+    /// Times that `retry_cnt` was exceeded.
+    retry_exceeded_err,
+    /// Times that `rnr_retry` was exceeded.
+    retry_rnr_exceeded_err,
+    /// Local ACK timeouts.
+    local_ack_timeout_err,
+    /// Packets sent a second time or more.
+    retransmitted_pkts,
+    /// Acknowledgements sent.
+    acks_sent,
+    /// RDMA WRITE requests executed.
+    rx_write_requests,
+    /// RDMA READ requests executed.
+    rx_read_requests,
+    /// Atomic requests executed.
+    rx_atomic_requests,
+    /// Error completions of receives and responders.
+    resp_cqe_error,
+    /// Error completions of sends.
+    req_cqe_error,
+    /// Completions flushed, sends and receives.
+    cqe_flush_error,
+    /// Requests refused with a remote access error.
+    resp_remote_access_errors,
+    /// Packets dropped: the destination QPN names no queue pair.
+    drop_unknown_qpn,
+    /// Packets dropped: the queue pair was not in a state to take them.
+    drop_qp_state,
+    /// Packets dropped: of a transport service other than the queue pair's.
+    drop_wrong_transport,
+    /// Packets dropped: not from the address that the queue pair is connected to.
+    drop_wrong_source,
+    /// Packets dropped: of another partition.
+    drop_pkey,
+    /// Packets dropped: datagrams with another Q_Key.
+    drop_qkey,
+    /// Packets dropped: datagrams without a receive posted.
+    drop_no_receive,
+    /// Packets dropped: responses that nothing waits for.
+    drop_unexpected_response,
+    /// Packets dropped: out of order or unfit for an unreliable connection, or after a NAK.
+    drop_out_of_order,
+    /// Packets dropped: payload of a length that the opcode does not allow.
+    drop_bad_length,
+}
+
+/// Why a packet changed nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Drop {
+    /// The destination QPN names no queue pair.
+    UnknownQpn,
+    /// The queue pair is not in a state to take it.
+    QpState,
+    /// It is of a transport service other than the queue pair's.
+    WrongTransport,
+    /// It does not come from the address that the queue pair is connected to.
+    WrongSource,
+    /// It is of another partition.
+    PKey,
+    /// A datagram with another Q_Key.
+    QKey,
+    /// A datagram without a receive posted.
+    NoReceive,
+    /// A response that nothing waits for.
+    UnexpectedResponse,
+    /// Out of order or unfit for an unreliable connection, or after a NAK.
+    OutOfOrder,
+    /// Its payload is of a length that the opcode does not allow.
+    BadLength,
+}
+
+impl Stats {
+    /// Counts a drop by its cause.
+    pub(crate) fn drop_packet(&mut self, cause: Drop) {
+        let counter = match cause {
+            Drop::UnknownQpn => &mut self.drop_unknown_qpn,
+            Drop::QpState => &mut self.drop_qp_state,
+            Drop::WrongTransport => &mut self.drop_wrong_transport,
+            Drop::WrongSource => &mut self.drop_wrong_source,
+            Drop::PKey => &mut self.drop_pkey,
+            Drop::QKey => &mut self.drop_qkey,
+            Drop::NoReceive => &mut self.drop_no_receive,
+            Drop::UnexpectedResponse => &mut self.drop_unexpected_response,
+            Drop::OutOfOrder => &mut self.drop_out_of_order,
+            Drop::BadLength => &mut self.drop_bad_length,
+        };
+        *counter += 1;
+    }
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in Self::NAMES.iter().zip(self.values()) {
+            if value != 0 {
+                writeln!(f, "{name} {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
