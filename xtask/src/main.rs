@@ -2,6 +2,7 @@
 
 mod abi;
 mod dist;
+mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         return Ok(());
     };
     match command.as_str() {
+        "tidy" => finish(arguments).and_then(|()| tidy::run()),
         "dist" => finish(arguments).and_then(|()| dist::run()),
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),
