@@ -1,1 +1,45 @@
-//! softnic
+//! The transport engine on real UDP sockets: a RoCEv2 NIC in a process.
+//!
+//! ```text
+//!   application thread ──► Nic::with / poll_cq ──┐
+//!                                                ├─ lock ─► Endpoint ─► trains ─► UDP 4791
+//!   fallback thread ─(sockets, timers, wakeup)───┘             ▲
+//!                                                              └── packets ◄─ segments ◄─ UDP 4791
+//! ```
+//!
+//! A [`Nic`] owns one [`transport::Endpoint`] and what the engine has not: sockets ([`socket`]), a
+//! clock ([`clock`]), application memory ([`ProcessMemory`]) and a thread ([`thread`]). Several
+//! processes, and several `Nic`s of one process, share the UDP port of an address: [`registry`]
+//! gives each a slot of the QPN space and tells the kernel, by a small program, which socket is
+//! whose; [`handover`] carries the packets that it nevertheless gave to the wrong one.
+//!
+//! **Invariants:** every packet that is not sent or not taken is counted. No lock is held while the
+//! fallback thread sleeps. Nothing here spins.
+//!
+//! **Deliberately absent:** connected sockets (a connected socket counts its IP IDs up from a
+//! random start, and the ICRC covers them), raw sockets, and any daemon.
+//!
+//! # Environment
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `FERROCE_DEV` | devices, as `eth0,lo,lo/127.0.0.2`: see [`devices`] |
+//! | `FERROCE_MTU` | RDMA MTU of the port, instead of the largest that fits |
+//! | `FERROCE_WIRE` | `train` (default), or `exact`: one packet, one datagram |
+//! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
+//! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
+
+#![allow(unsafe_code, reason = "sockets, application memory and shared files are reached here")]
+
+pub mod clock;
+mod device;
+mod gid;
+mod interfaces;
+pub mod limits;
+mod memory;
+mod nic;
+
+pub use device::{DeviceError, DeviceInfo, devices};
+pub use gid::GidEntry;
+pub use memory::ProcessMemory;
+pub use nic::{EventSink, Nic, OpenError};

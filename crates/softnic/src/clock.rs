@@ -1,0 +1,41 @@
+//! The only clock of the soft NIC.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+use rdma::Time;
+
+/// The beginning of [`Time`] in this process, by both of its clocks.
+fn origin() -> &'static (Instant, SystemTime) {
+    static ORIGIN: OnceLock<(Instant, SystemTime)> = OnceLock::new();
+    ORIGIN.get_or_init(|| (Instant::now(), SystemTime::now()))
+}
+
+/// The time since the process first asked for it. It never goes back.
+pub fn now() -> Time {
+    let elapsed = origin().0.elapsed();
+    // 2^64 ps are 213 days; a process that is older stands still in time rather than jumping back.
+    Time::from_ps(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1_000))
+}
+
+/// What the wall clock showed at `time`, as a span since 1970, for captures.
+pub(crate) fn wall(time: Time) -> Duration {
+    let since_origin = Duration::from_nanos(time.as_ps() / 1_000);
+    (origin().1 + since_origin).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_does_not_go_back() {
+        let first = now();
+        assert!(now() >= first);
+    }
+
+    #[test]
+    fn the_wall_clock_is_of_this_century() {
+        assert!(wall(now()).as_secs() > 946_684_800);
+    }
+}

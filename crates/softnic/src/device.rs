@@ -1,0 +1,317 @@
+//! Which RDMA devices there are: the interfaces that the user has named.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr};
+use std::{env, io};
+
+use rdma::Mtu;
+
+use crate::gid::{self, GidEntry};
+use crate::interfaces::{self, Interface};
+
+/// One RDMA device: a network interface that the soft NIC is bound to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceInfo {
+    /// `ferroce0`, `ferroce1` and so on, in the order in which the user named them.
+    pub name: String,
+    /// The interface, as `lo` or `eth0`.
+    pub interface: String,
+    /// The interface's index, which scopes link-local addresses.
+    pub interface_index: u32,
+    /// Which device it is, from 0.
+    pub index: u32,
+    /// The MAC address. Loopback has none: it is given one of local administration that holds its
+    /// IPv4 address.
+    pub mac: [u8; 6],
+    /// The node GUID: the EUI-64 of the MAC address.
+    pub guid: u64,
+    /// The interface's MTU.
+    pub mtu: u32,
+    /// The largest RDMA MTU that fits, or what `FERROCE_MTU` says.
+    pub active_mtu: Mtu,
+    /// Whether the interface is up and running.
+    pub link_up: bool,
+    /// The GID table.
+    pub gids: Vec<GidEntry>,
+}
+
+/// Why the devices could not be listed.
+#[derive(Debug)]
+pub enum DeviceError {
+    /// No interface of that name.
+    Unknown {
+        /// What was asked for.
+        interface: String,
+        /// What there is.
+        existing: Vec<String>,
+    },
+    /// The interface does not have that address.
+    Address {
+        /// The interface.
+        interface: String,
+        /// What was asked for.
+        address: String,
+        /// What it has.
+        existing: Vec<IpAddr>,
+    },
+    /// `FERROCE_MTU` is no RDMA MTU, or too large for the interface.
+    Mtu {
+        /// What was asked for.
+        value: String,
+        /// The interface.
+        interface: String,
+        /// The interface's MTU in bytes.
+        interface_mtu: u32,
+    },
+    /// The kernel did not tell of its interfaces.
+    Io(io::Error),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { interface, existing } => write!(
+                f,
+                "FERROCE_DEV: there is no network interface `{interface}`\n\
+                 hint: this host has {}",
+                existing.join(", ")
+            ),
+            Self::Address { interface, address, existing } => {
+                let existing: Vec<String> = existing.iter().map(IpAddr::to_string).collect();
+                write!(
+                    f,
+                    "FERROCE_DEV: interface `{interface}` does not have the address `{address}`\n\
+                     hint: it has {}",
+                    existing.join(", ")
+                )
+            }
+            Self::Mtu { value, interface, interface_mtu } => write!(
+                f,
+                "FERROCE_MTU: `{value}` is not an RDMA MTU that fits `{interface}`\n\
+                 hint: use 256, 512, 1024, 2048 or 4096; {} is the largest for an interface MTU \
+                 of {interface_mtu}",
+                Mtu::fitting(*interface_mtu).bytes()
+            ),
+            Self::Io(error) => write!(f, "the network interfaces could not be listed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Unknown { .. } | Self::Address { .. } | Self::Mtu { .. } => None,
+        }
+    }
+}
+
+/// The devices that `FERROCE_DEV` names, or the loopback interface alone if it is not set.
+///
+/// The variable is a list, separated by commas. `eth0` is an interface with all its addresses;
+/// `lo/127.0.0.2` is one address of an interface, so that a machine can have several NICs. Of a
+/// loopback interface every address of `127.0.0.0/8` can be had.
+///
+/// # Errors
+/// An unknown interface or address, with those that exist, or an unfit `FERROCE_MTU`.
+pub fn devices() -> Result<Vec<DeviceInfo>, DeviceError> {
+    let named = env::var("FERROCE_DEV").unwrap_or_default();
+    let mtu = env::var("FERROCE_MTU").ok();
+    list(&named, mtu.as_deref(), &interfaces::all().map_err(DeviceError::Io)?)
+}
+
+impl DeviceInfo {
+    /// The device that `selector`, one element of `FERROCE_DEV`, names; it is device `index`.
+    ///
+    /// # Errors
+    /// As [`devices`].
+    pub fn find(selector: &str, index: u32) -> Result<Self, DeviceError> {
+        let mtu = env::var("FERROCE_MTU").ok();
+        let interfaces = interfaces::all().map_err(DeviceError::Io)?;
+        device(selector, index, mtu.as_deref(), &interfaces)
+    }
+}
+
+fn list(
+    named: &str,
+    mtu: Option<&str>,
+    interfaces: &[Interface],
+) -> Result<Vec<DeviceInfo>, DeviceError> {
+    let mut selectors: Vec<&str> =
+        named.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    if selectors.is_empty() {
+        // A host without loopback (a fresh network namespace has it down, but has it) has no device
+        // until one is named.
+        selectors.extend(interfaces.iter().find(|i| i.loopback).map(|i| i.name.as_str()));
+    }
+    (0..).zip(selectors).map(|(index, name)| device(name, index, mtu, interfaces)).collect()
+}
+
+fn device(
+    selector: &str,
+    index: u32,
+    mtu: Option<&str>,
+    interfaces: &[Interface],
+) -> Result<DeviceInfo, DeviceError> {
+    let (name, address) = match selector.split_once('/') {
+        Some((name, address)) => (name, Some(address)),
+        None => (selector, None),
+    };
+    let interface = interfaces.iter().find(|interface| interface.name == name).ok_or_else(|| {
+        DeviceError::Unknown {
+            interface: name.to_owned(),
+            existing: interfaces.iter().map(|interface| interface.name.clone()).collect(),
+        }
+    })?;
+    let addresses = match address {
+        None => interface.addresses.clone(),
+        Some(text) => vec![chosen(interface, text).ok_or_else(|| DeviceError::Address {
+            interface: name.to_owned(),
+            address: text.to_owned(),
+            existing: interface.addresses.clone(),
+        })?],
+    };
+    let mac = match address {
+        None if interface.mac != [0; 6] => interface.mac,
+        _ => local_mac(&addresses),
+    };
+    Ok(DeviceInfo {
+        name: format!("ferroce{index}"),
+        interface: interface.name.clone(),
+        interface_index: interface.index,
+        index,
+        mac,
+        guid: u64::from_be_bytes(gid::eui64(mac)),
+        mtu: interface.mtu,
+        active_mtu: active_mtu(interface, mtu)?,
+        link_up: interface.up,
+        gids: gid::table(mac, &addresses),
+    })
+}
+
+/// The address that `text` is, if the interface has it.
+fn chosen(interface: &Interface, text: &str) -> Option<IpAddr> {
+    let address: IpAddr = text.parse().ok()?;
+    let has = interface.addresses.contains(&address);
+    let is_local = interface.loopback && address.is_loopback() && address.is_ipv4();
+    (has || is_local).then_some(address)
+}
+
+/// A locally administered MAC address for what has none of its own: two devices of one host differ
+/// in it, because they differ in their first address.
+fn local_mac(addresses: &[IpAddr]) -> [u8; 6] {
+    let v4 = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    let low = match v4 {
+        Some(IpAddr::V4(v4)) => v4.octets(),
+        Some(IpAddr::V6(v6)) => fold(*v6),
+        None => [0; 4],
+    };
+    [0x02, 0xfe, low[0], low[1], low[2], low[3]]
+}
+
+/// An IPv6 address in 32 bits.
+fn fold(address: Ipv6Addr) -> [u8; 4] {
+    let words = address.octets();
+    let mut folded = [0; 4];
+    for (at, byte) in words.into_iter().enumerate() {
+        folded[at % 4] ^= byte;
+    }
+    folded
+}
+
+fn active_mtu(interface: &Interface, asked: Option<&str>) -> Result<Mtu, DeviceError> {
+    let largest = Mtu::fitting(interface.mtu);
+    let Some(value) = asked else { return Ok(largest) };
+    let bytes: Option<u32> = value.trim().parse().ok();
+    Mtu::ALL.into_iter().find(|mtu| Some(mtu.bytes()) == bytes && *mtu <= largest).ok_or_else(
+        || DeviceError::Mtu {
+            value: value.to_owned(),
+            interface: interface.name.clone(),
+            interface_mtu: interface.mtu,
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interfaces() -> Vec<Interface> {
+        let loopback = Interface {
+            name: "lo".to_owned(),
+            index: 1,
+            mac: [0; 6],
+            mtu: 65_536,
+            up: true,
+            loopback: true,
+            addresses: vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()],
+        };
+        let ethernet = Interface {
+            name: "eth0".to_owned(),
+            index: 2,
+            mac: [2, 0xfc, 0, 0, 0, 1],
+            mtu: 1500,
+            loopback: false,
+            addresses: vec!["10.0.0.2".parse().unwrap(), "10.0.0.3".parse().unwrap()],
+            ..loopback.clone()
+        };
+        vec![loopback, ethernet]
+    }
+
+    #[test]
+    fn loopback_alone_until_a_device_is_named() {
+        let devices = list("", None, &interfaces()).unwrap();
+        assert_eq!(devices.len(), 1);
+        assert_eq!(devices[0].name, "ferroce0");
+        assert_eq!(devices[0].interface, "lo");
+        assert_eq!(devices[0].active_mtu, Mtu::B4096);
+        assert_eq!(devices[0].guid, 0x00fe_7fff_fe00_0001);
+    }
+
+    #[test]
+    fn devices_are_numbered_as_they_are_named() {
+        let devices = list("eth0, lo/127.0.0.2,eth0/10.0.0.3", None, &interfaces()).unwrap();
+        let gids: Vec<_> = devices
+            .iter()
+            .map(|device| (device.name.as_str(), device.gids[1].gid.to_string()))
+            .collect();
+        assert_eq!(
+            gids,
+            [
+                ("ferroce0", "::ffff:10.0.0.2".to_owned()),
+                ("ferroce1", "::ffff:127.0.0.2".to_owned()),
+                ("ferroce2", "::ffff:10.0.0.3".to_owned()),
+            ]
+        );
+        assert_eq!(devices[0].active_mtu, Mtu::B1024);
+        let mut guids: Vec<u64> = devices.iter().map(|device| device.guid).collect();
+        guids.dedup();
+        assert_eq!(guids.len(), 3);
+    }
+
+    #[test]
+    fn an_unknown_interface_is_named_beside_those_that_exist() {
+        let error = list("lo,eth7", None, &interfaces()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "FERROCE_DEV: there is no network interface `eth7`\nhint: this host has lo, eth0"
+        );
+    }
+
+    #[test]
+    fn an_address_of_another_interface_is_refused() {
+        for selector in ["eth0/127.0.0.2", "lo/10.0.0.2", "eth0/nonsense", "eth0/"] {
+            let error = list(selector, None, &interfaces()).unwrap_err();
+            assert!(matches!(error, DeviceError::Address { .. }), "{selector}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_mtu_that_does_not_fit_is_refused() {
+        assert_eq!(list("lo", Some("1024"), &interfaces()).unwrap()[0].active_mtu, Mtu::B1024);
+        for value in ["1500", "4k", "", "2048"] {
+            let error = list("eth0", Some(value), &interfaces()).unwrap_err();
+            assert!(error.to_string().contains("1024 is the largest"), "{value}: {error}");
+        }
+    }
+}
