@@ -1,0 +1,261 @@
+//! The invariant CRC (IBTA vol 1, 7.8.1; RoCE v2: annex A17.3.3).
+//!
+//! A CRC-32 over what no switch may change, from the IP header to the last pad byte: eight bytes of
+//! ones stand before it, and the fields that switches do change are taken as ones (traffic class,
+//! TTL, header checksum; for IPv6 also the flow label; the UDP checksum; the fifth byte of the BTH).
+//!
+//! The IPv4 identification is covered, and a receiver on a UDP socket cannot see it. The CRC is
+//! linear: the difference between the ICRC received and that computed with identification 0 depends
+//! on nothing but the identification and the length. [`recover_id`] inverts that. It succeeds for
+//! one difference in 2^16, so the other half of the check still holds.
+
+use core::net::IpAddr;
+
+use crate::bth;
+
+/// The headers below RoCE, as far as they are covered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagram {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's address, of the same family.
+    pub destination: IpAddr,
+    /// UDP source port.
+    pub source_port: u16,
+    /// UDP destination port.
+    pub destination_port: u16,
+    /// IPv4 identification.
+    pub id: u16,
+    /// IPv4 "don't fragment".
+    pub dont_fragment: bool,
+}
+
+const ONES: usize = 8;
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
+const UDP_LEN: usize = 8;
+const BTH_MASKED: usize = 4;
+
+/// An ICRC in the making, for a packet whose bytes do not lie in one piece.
+#[derive(Clone, Debug)]
+pub struct Icrc(crc32fast::Hasher);
+
+impl Icrc {
+    /// Begins with the headers below RoCE and the BTH. `length` is that of BTH, extended headers,
+    /// payload and padding together: everything that will be covered, without the ICRC itself.
+    pub fn begin(datagram: &Datagram, length: usize, bth: &[u8; bth::LEN]) -> Self {
+        let mut bytes = [0xff_u8; ONES + IPV6_LEN + UDP_LEN + bth::LEN];
+        // Lengths beyond 16 bits cannot be sent; the CRC of such a packet is of no meaning.
+        let udp_len = (UDP_LEN + length + crate::roce::ICRC_LEN) as u16;
+        let mut at = ONES;
+        let mut put = |field: &[u8]| {
+            bytes[at..at + field.len()].copy_from_slice(field);
+            at += field.len();
+        };
+        match (datagram.source, datagram.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                put(&[0x45, 0xff]);
+                put(&udp_len.wrapping_add(IPV4_LEN as u16).to_be_bytes());
+                put(&datagram.id.to_be_bytes());
+                put(&[if datagram.dont_fragment { 0x40 } else { 0 }, 0]);
+                put(&[0xff, 17, 0xff, 0xff]);
+                put(&source.octets());
+                put(&destination.octets());
+            }
+            (source, destination) => {
+                let octets = |address| match address {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                    IpAddr::V6(v6) => v6.octets(),
+                };
+                put(&[0x6f, 0xff, 0xff, 0xff]);
+                put(&udp_len.to_be_bytes());
+                put(&[17, 0xff]);
+                put(&octets(source));
+                put(&octets(destination));
+            }
+        }
+        put(&datagram.source_port.to_be_bytes());
+        put(&datagram.destination_port.to_be_bytes());
+        put(&udp_len.to_be_bytes());
+        put(&[0xff, 0xff]);
+        put(&bth[..BTH_MASKED]);
+        put(&[0xff]);
+        put(&bth[BTH_MASKED + 1..]);
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&bytes[..at]);
+        Self(hasher)
+    }
+
+    /// Covers what follows.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The four bytes that follow the packet.
+    pub fn finish(self) -> [u8; 4] {
+        self.0.finalize().to_le_bytes()
+    }
+}
+
+/// The ICRC of a packet in one piece: `bytes` are BTH, extended headers, payload and padding.
+///
+/// # Errors
+/// [`crate::Error::Truncated`] if they are shorter than a BTH.
+pub fn compute(datagram: &Datagram, bytes: &[u8]) -> Result<[u8; 4], crate::Error> {
+    let (bth, rest) = bytes.split_first_chunk().ok_or(crate::Error::Truncated)?;
+    let mut icrc = Icrc::begin(datagram, bytes.len(), bth);
+    icrc.update(rest);
+    Ok(icrc.finish())
+}
+
+/// The IPv4 identification that explains why an ICRC is `received` and not `computed`, which was
+/// computed with identification 0 over `length` bytes from the BTH on; `None` if none does.
+pub fn recover_id(received: [u8; 4], computed: [u8; 4], length: usize) -> Option<u16> {
+    let syndrome = u32::from_le_bytes(received) ^ u32::from_le_bytes(computed);
+    // What is covered after the identification: the rest of the IP header, UDP, RoCE.
+    let after = IPV4_LEN - 6 + UDP_LEN + length;
+    // The identification is a polynomial X of degree 15 at most, and the syndrome is
+    // X * x^(8 after + 32) mod P. The bits are reflected: x^0 is bit 31.
+    let x = multiply(syndrome, inverse_power(8 * after + 32));
+    if x & 0xffff != 0 {
+        return None;
+    }
+    Some(((x >> 16) as u16).swap_bytes())
+}
+
+/// The polynomial of CRC-32, reflected.
+const POLYNOMIAL: u32 = 0xedb8_8320;
+/// x^0, reflected.
+const ONE: u32 = 1 << 31;
+
+/// The product modulo the polynomial.
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    let mut bit = ONE;
+    while bit != 0 {
+        if a & bit != 0 {
+            product ^= b;
+        }
+        b = if b & 1 != 0 { b >> 1 ^ POLYNOMIAL } else { b >> 1 };
+        bit >>= 1;
+    }
+    product
+}
+
+/// x^-(2^i) for i = 0..20, enough for every length of a datagram.
+static INVERSES: [u32; 20] = {
+    // x^-1: the polynomial has a constant term, so shifting it out undoes a multiplication by x.
+    let mut powers = [(ONE ^ POLYNOMIAL) << 1 | 1; 20];
+    let mut index = 1;
+    while index < powers.len() {
+        powers[index] = multiply(powers[index - 1], powers[index - 1]);
+        index += 1;
+    }
+    powers
+};
+
+/// x^-exponent modulo the polynomial.
+fn inverse_power(exponent: usize) -> u32 {
+    INVERSES
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| exponent >> index & 1 != 0)
+        .fold(ONE, |product, (_, &power)| multiply(product, power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, Ipv6Addr};
+    use std::vec;
+    use std::vec::Vec;
+
+    fn datagram(id: u16) -> Datagram {
+        Datagram {
+            source: Ipv4Addr::new(10, 77, 0, 1).into(),
+            destination: Ipv4Addr::new(10, 77, 0, 2).into(),
+            source_port: 49_192,
+            destination_port: 4791,
+            id,
+            dont_fragment: true,
+        }
+    }
+
+    fn packet(length: usize) -> Vec<u8> {
+        (0..length).map(|index| (index * 7 + 3) as u8).collect()
+    }
+
+    #[test]
+    fn a_power_and_its_inverse_make_one() {
+        let x = ONE >> 1;
+        let mut power = ONE;
+        for exponent in 0..100 {
+            assert_eq!(multiply(power, inverse_power(exponent)), ONE, "x^{exponent}");
+            power = multiply(power, x);
+        }
+    }
+
+    #[test]
+    fn every_identification_is_recovered() {
+        let bytes = packet(12 + 1024);
+        let zero = compute(&datagram(0), &bytes).unwrap();
+        for id in (0..=u16::MAX).step_by(17) {
+            let received = compute(&datagram(id), &bytes).unwrap();
+            assert_eq!(recover_id(received, zero, bytes.len()), Some(id));
+        }
+    }
+
+    #[test]
+    fn an_identification_is_recovered_at_every_length() {
+        for length in 12..300 {
+            let bytes = packet(length);
+            let zero = compute(&datagram(0), &bytes).unwrap();
+            let received = compute(&datagram(0xbeef), &bytes).unwrap();
+            assert_eq!(recover_id(received, zero, length), Some(0xbeef), "length {length}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_no_identification() {
+        let bytes = packet(12 + 256);
+        let zero = compute(&datagram(0), &bytes).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            // The fifth byte of the BTH is not covered.
+            if bit / 8 == BTH_MASKED {
+                continue;
+            }
+            let mut broken = bytes.clone();
+            broken[bit / 8] ^= 1 << (bit % 8);
+            let computed = compute(&datagram(0), &broken).unwrap();
+            assert_eq!(recover_id(zero, computed, bytes.len()), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn pieces_give_the_same_as_the_whole() {
+        let bytes = packet(12 + 77);
+        let mut icrc = Icrc::begin(&datagram(5), bytes.len(), bytes.first_chunk().unwrap());
+        icrc.update(&bytes[12..50]);
+        icrc.update(&bytes[50..]);
+        assert_eq!(Ok(icrc.finish()), compute(&datagram(5), &bytes));
+    }
+
+    #[test]
+    fn switches_may_set_congestion_bits() {
+        let bytes = packet(40);
+        let mut marked = bytes.clone();
+        marked[BTH_MASKED] ^= 0xc0;
+        assert_eq!(compute(&datagram(0), &bytes), compute(&datagram(0), &marked));
+        assert!(compute(&datagram(0), &vec![0; 11]).is_err());
+    }
+
+    #[test]
+    fn ipv6_has_no_identification() {
+        let v6 = |id| Datagram {
+            source: Ipv6Addr::LOCALHOST.into(),
+            destination: Ipv6Addr::LOCALHOST.into(),
+            ..datagram(id)
+        };
+        assert_eq!(compute(&v6(0), &packet(40)), compute(&v6(9), &packet(40)));
+    }
+}

@@ -1,0 +1,486 @@
+//! The BTH opcodes, in table form (IBTA vol 1, table 38; XRC: annex A14; CNP: annex A17.9.3).
+//!
+//! Everything that depends on an opcode (name, extended headers, whether there is a payload) is
+//! derived from its row here, so no two places can disagree.
+
+use core::fmt;
+
+/// The transport service that an opcode belongs to: its upper three bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// Congestion notification, of no service.
+    Cnp,
+    /// Extended reliable connection.
+    Xrc,
+}
+
+/// What a packet asks or answers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operation {
+    /// SEND.
+    Send,
+    /// RDMA WRITE.
+    Write,
+    /// RDMA READ request.
+    ReadRequest,
+    /// RDMA READ response.
+    ReadResponse,
+    /// Acknowledge, positive or negative.
+    Acknowledge,
+    /// The answer to an atomic.
+    AtomicAcknowledge,
+    /// Compare and swap.
+    CompareSwap,
+    /// Fetch and add.
+    FetchAdd,
+    /// Congestion notification.
+    Cnp,
+}
+
+/// Where in its message a packet stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    /// The first of several.
+    First,
+    /// Neither first nor last.
+    Middle,
+    /// The last of several.
+    Last,
+    /// The only one.
+    Only,
+}
+
+impl Part {
+    /// Which part packet `index` of `count` is.
+    pub const fn of(index: u32, count: u32) -> Self {
+        match (index == 0, index + 1 >= count) {
+            (true, true) => Self::Only,
+            (true, false) => Self::First,
+            (false, true) => Self::Last,
+            (false, false) => Self::Middle,
+        }
+    }
+
+    /// Whether a message begins here.
+    pub const fn begins(self) -> bool {
+        matches!(self, Self::First | Self::Only)
+    }
+
+    /// Whether a message ends here.
+    pub const fn ends(self) -> bool {
+        matches!(self, Self::Last | Self::Only)
+    }
+}
+
+/// What a SEND or WRITE carries beside its data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Attach {
+    /// Nothing.
+    Nothing,
+    /// Immediate data.
+    Immediate,
+    /// A key to invalidate.
+    Invalidate,
+}
+
+/// The extended headers of an opcode. A type of its own, so that it is never tested against
+/// anything but headers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Headers(u8);
+
+impl Headers {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// XRC extended transport header.
+    pub const XRCETH: Self = Self(1);
+    /// Datagram extended transport header.
+    pub const DETH: Self = Self(1 << 1);
+    /// RDMA extended transport header.
+    pub const RETH: Self = Self(1 << 2);
+    /// Atomic extended transport header.
+    pub const ATOMIC_ETH: Self = Self(1 << 3);
+    /// Acknowledge extended transport header.
+    pub const AETH: Self = Self(1 << 4);
+    /// Atomic acknowledge extended transport header.
+    pub const ATOMIC_ACK_ETH: Self = Self(1 << 5);
+    /// Immediate data.
+    pub const IMMDT: Self = Self(1 << 6);
+    /// Invalidate extended transport header.
+    pub const IETH: Self = Self(1 << 7);
+
+    /// Each header with its length in bytes, in wire order.
+    const LENGTHS: [(Self, usize); 8] = [
+        (Self::XRCETH, 4),
+        (Self::DETH, 8),
+        (Self::RETH, 16),
+        (Self::ATOMIC_ETH, 28),
+        (Self::AETH, 4),
+        (Self::ATOMIC_ACK_ETH, 8),
+        (Self::IMMDT, 4),
+        (Self::IETH, 4),
+    ];
+
+    /// Both sets together.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether `header` is among them.
+    pub const fn has(self, header: Self) -> bool {
+        self.0 & header.0 == header.0
+    }
+
+    /// Their length in bytes.
+    pub const fn len(self) -> usize {
+        let mut total = 0;
+        let mut index = 0;
+        while index < Self::LENGTHS.len() {
+            let (header, length) = Self::LENGTHS[index];
+            if self.has(header) {
+                total += length;
+            }
+            index += 1;
+        }
+        total
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// What is true of an opcode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Its transport service.
+    pub service: Service,
+    /// What it asks or answers.
+    pub operation: Operation,
+    /// Where in its message.
+    pub part: Part,
+    /// What comes with the data.
+    pub attach: Attach,
+    /// The headers after the BTH.
+    pub headers: Headers,
+    /// The length of those headers in bytes.
+    pub headers_len: usize,
+    /// Whether payload may follow.
+    pub payload: bool,
+}
+
+/// A BTH opcode that is in the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Opcode(u8);
+
+const fn row(
+    service: Service,
+    operation: Operation,
+    part: Part,
+    attach: Attach,
+    headers: Headers,
+) -> Option<Facts> {
+    let headers = match service {
+        Service::Ud => headers.and(Headers::DETH),
+        // Requests of XRC name the shared receive queue; its responses do not (annex A14.3.2).
+        Service::Xrc if is_request(operation) => headers.and(Headers::XRCETH),
+        _ => headers,
+    };
+    let headers = match attach {
+        Attach::Nothing => headers,
+        Attach::Immediate => headers.and(Headers::IMMDT),
+        Attach::Invalidate => headers.and(Headers::IETH),
+    };
+    let payload = matches!(operation, Operation::Send | Operation::Write | Operation::ReadResponse);
+    let headers_len = headers.len();
+    Some(Facts { service, operation, part, attach, headers, headers_len, payload })
+}
+
+const fn is_request(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Send
+            | Operation::Write
+            | Operation::ReadRequest
+            | Operation::CompareSwap
+            | Operation::FetchAdd
+    )
+}
+
+/// The opcodes of a connected service, by their low five bits.
+const fn connected(service: Service, code: u8) -> Option<Facts> {
+    use Attach::{Immediate, Invalidate, Nothing};
+    use Headers as H;
+    use Operation as O;
+    use Part::{First, Last, Middle, Only};
+    let reliable = matches!(service, Service::Rc | Service::Xrc);
+    match code {
+        0x00 => row(service, O::Send, First, Nothing, H::NONE),
+        0x01 => row(service, O::Send, Middle, Nothing, H::NONE),
+        0x02 => row(service, O::Send, Last, Nothing, H::NONE),
+        0x03 => row(service, O::Send, Last, Immediate, H::NONE),
+        0x04 => row(service, O::Send, Only, Nothing, H::NONE),
+        0x05 => row(service, O::Send, Only, Immediate, H::NONE),
+        0x06 => row(service, O::Write, First, Nothing, H::RETH),
+        0x07 => row(service, O::Write, Middle, Nothing, H::NONE),
+        0x08 => row(service, O::Write, Last, Nothing, H::NONE),
+        0x09 => row(service, O::Write, Last, Immediate, H::NONE),
+        0x0a => row(service, O::Write, Only, Nothing, H::RETH),
+        0x0b => row(service, O::Write, Only, Immediate, H::RETH),
+        _ if !reliable => None,
+        0x0c => row(service, O::ReadRequest, Only, Nothing, H::RETH),
+        0x0d => row(service, O::ReadResponse, First, Nothing, H::AETH),
+        0x0e => row(service, O::ReadResponse, Middle, Nothing, H::NONE),
+        0x0f => row(service, O::ReadResponse, Last, Nothing, H::AETH),
+        0x10 => row(service, O::ReadResponse, Only, Nothing, H::AETH),
+        0x11 => row(service, O::Acknowledge, Only, Nothing, H::AETH),
+        0x12 => row(service, O::AtomicAcknowledge, Only, Nothing, H::AETH.and(H::ATOMIC_ACK_ETH)),
+        0x13 => row(service, O::CompareSwap, Only, Nothing, H::ATOMIC_ETH),
+        0x14 => row(service, O::FetchAdd, Only, Nothing, H::ATOMIC_ETH),
+        0x16 => row(service, O::Send, Last, Invalidate, H::NONE),
+        0x17 => row(service, O::Send, Only, Invalidate, H::NONE),
+        _ => None,
+    }
+}
+
+/// The table: facts by code.
+static TABLE: [Option<Facts>; 256] = {
+    let mut table = [None; 256];
+    let mut code: usize = 0;
+    while code < 256 {
+        let low = (code & 0x1f) as u8;
+        table[code] = match code >> 5 {
+            0 => connected(Service::Rc, low),
+            1 => connected(Service::Uc, low),
+            3 => match low {
+                4 => row(Service::Ud, Operation::Send, Part::Only, Attach::Nothing, Headers::NONE),
+                5 => {
+                    row(Service::Ud, Operation::Send, Part::Only, Attach::Immediate, Headers::NONE)
+                }
+                _ => None,
+            },
+            4 if low == 1 => {
+                row(Service::Cnp, Operation::Cnp, Part::Only, Attach::Nothing, Headers::NONE)
+            }
+            5 => connected(Service::Xrc, low),
+            _ => None,
+        };
+        code += 1;
+    }
+    table
+};
+
+impl Opcode {
+    /// RC acknowledge.
+    pub const RC_ACKNOWLEDGE: Self = Self(0x11);
+    /// RC atomic acknowledge.
+    pub const RC_ATOMIC_ACKNOWLEDGE: Self = Self(0x12);
+    /// RC READ request.
+    pub const RC_READ_REQUEST: Self = Self(0x0c);
+    /// RC compare and swap.
+    pub const RC_COMPARE_SWAP: Self = Self(0x13);
+    /// RC fetch and add.
+    pub const RC_FETCH_ADD: Self = Self(0x14);
+    /// UD SEND only.
+    pub const UD_SEND_ONLY: Self = Self(0x64);
+    /// UD SEND only with immediate data.
+    pub const UD_SEND_ONLY_IMMEDIATE: Self = Self(0x65);
+    /// RoCEv2 congestion notification packet.
+    pub const CNP: Self = Self(0x81);
+
+    /// The opcode with `code`, if it is in the table.
+    pub fn from_code(code: u8) -> Option<Self> {
+        TABLE[usize::from(code)].is_some().then_some(Self(code))
+    }
+
+    /// Every opcode of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=u8::MAX).filter_map(Self::from_code)
+    }
+
+    /// The SEND of `service` for `part` of a message. Immediate data and invalidation are carried
+    /// by the last packet, so `attach` counts only there. UD has one packet a message, and UC and
+    /// UD do not invalidate: for them the nearest opcode that exists is returned.
+    pub fn send(service: Service, part: Part, attach: Attach) -> Self {
+        let low = match (part, attach) {
+            _ if service == Service::Ud => {
+                return Self(0x64 + u8::from(attach == Attach::Immediate));
+            }
+            (Part::First, _) => 0x00,
+            (Part::Middle, _) => 0x01,
+            (Part::Last, Attach::Nothing) => 0x02,
+            (Part::Last, Attach::Immediate) => 0x03,
+            (Part::Last, Attach::Invalidate) => 0x16,
+            (Part::Only, Attach::Nothing) => 0x04,
+            (Part::Only, Attach::Immediate) => 0x05,
+            (Part::Only, Attach::Invalidate) => 0x17,
+        };
+        Self(Self::base(service) | low)
+    }
+
+    /// The RDMA WRITE of a connected `service` for `part` of a message.
+    pub fn write(service: Service, part: Part, immediate: bool) -> Self {
+        let low = match (part, immediate) {
+            (Part::First, _) => 0x06,
+            (Part::Middle, _) => 0x07,
+            (Part::Last, false) => 0x08,
+            (Part::Last, true) => 0x09,
+            (Part::Only, false) => 0x0a,
+            (Part::Only, true) => 0x0b,
+        };
+        Self(Self::base(service) | low)
+    }
+
+    /// The RC READ response for `part` of it.
+    pub fn read_response(part: Part) -> Self {
+        Self(match part {
+            Part::First => 0x0d,
+            Part::Middle => 0x0e,
+            Part::Last => 0x0f,
+            Part::Only => 0x10,
+        })
+    }
+
+    const fn base(service: Service) -> u8 {
+        match service {
+            Service::Rc => 0x00,
+            Service::Uc => 0x20,
+            Service::Ud => 0x60,
+            Service::Cnp => 0x80,
+            Service::Xrc => 0xa0,
+        }
+    }
+
+    /// The eight bits on the wire.
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// Its row.
+    pub fn facts(self) -> &'static Facts {
+        TABLE[usize::from(self.0)].as_ref().expect("an Opcode is made from a row of the table")
+    }
+
+    /// Whether it goes from requester to responder.
+    pub fn is_request(self) -> bool {
+        is_request(self.facts().operation)
+    }
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let facts = self.facts();
+        let service = match facts.service {
+            Service::Rc => "RC ",
+            Service::Uc => "UC ",
+            Service::Ud => "UD ",
+            Service::Xrc => "XRC ",
+            Service::Cnp => "",
+        };
+        let operation = match facts.operation {
+            Operation::Send => "SEND",
+            Operation::Write => "RDMA WRITE",
+            Operation::ReadRequest => "RDMA READ Request",
+            Operation::ReadResponse => "RDMA READ response",
+            Operation::Acknowledge => "Acknowledge",
+            Operation::AtomicAcknowledge => "ATOMIC Acknowledge",
+            Operation::CompareSwap => "CmpSwap",
+            Operation::FetchAdd => "FetchAdd",
+            Operation::Cnp => "CNP",
+        };
+        write!(f, "{service}{operation}")?;
+        if facts.payload {
+            write!(f, " {:?}", facts.part)?;
+        }
+        match facts.attach {
+            Attach::Nothing => Ok(()),
+            Attach::Immediate => f.write_str(" with Immediate"),
+            Attach::Invalidate => f.write_str(" with Invalidate"),
+        }
+    }
+}
+
+impl fmt::Debug for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opcode({:#04x} {self})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+    use std::string::ToString;
+
+    #[test]
+    fn constructors_agree_with_the_table() {
+        for service in [Service::Rc, Service::Uc] {
+            for part in [Part::First, Part::Middle, Part::Last, Part::Only] {
+                for attach in [Attach::Nothing, Attach::Immediate] {
+                    let facts = *Opcode::send(service, part, attach).facts();
+                    assert_eq!(
+                        (facts.service, facts.operation, facts.part),
+                        (service, Operation::Send, part)
+                    );
+                    assert_eq!(
+                        facts.attach == Attach::Immediate,
+                        part.ends() && attach == Attach::Immediate
+                    );
+                    let facts = *Opcode::write(service, part, attach == Attach::Immediate).facts();
+                    assert_eq!(
+                        (facts.service, facts.operation, facts.part),
+                        (service, Operation::Write, part)
+                    );
+                    assert_eq!(facts.headers.has(Headers::RETH), part.begins());
+                }
+            }
+        }
+        for part in [Part::First, Part::Middle, Part::Last, Part::Only] {
+            let facts = Opcode::read_response(part).facts();
+            assert_eq!((facts.operation, facts.part), (Operation::ReadResponse, part));
+            assert_eq!(facts.headers.has(Headers::AETH), part != Part::Middle);
+        }
+    }
+
+    #[test]
+    fn named_constants_are_what_they_say() {
+        assert_eq!(Opcode::RC_ACKNOWLEDGE.to_string(), "RC Acknowledge");
+        assert_eq!(Opcode::RC_ATOMIC_ACKNOWLEDGE.to_string(), "RC ATOMIC Acknowledge");
+        assert_eq!(Opcode::RC_READ_REQUEST.to_string(), "RC RDMA READ Request");
+        assert_eq!(Opcode::RC_COMPARE_SWAP.to_string(), "RC CmpSwap");
+        assert_eq!(Opcode::RC_FETCH_ADD.to_string(), "RC FetchAdd");
+        assert_eq!(Opcode::UD_SEND_ONLY.to_string(), "UD SEND Only");
+        assert_eq!(Opcode::UD_SEND_ONLY_IMMEDIATE.to_string(), "UD SEND Only with Immediate");
+        assert_eq!(Opcode::CNP.to_string(), "CNP");
+    }
+
+    #[test]
+    fn header_lengths_are_those_of_the_specification() {
+        let len = |code| Opcode::from_code(code).map(|opcode| opcode.facts().headers_len);
+        assert_eq!(len(0x0a), Some(16));
+        assert_eq!(len(0x0b), Some(20));
+        assert_eq!(len(0x12), Some(12));
+        assert_eq!(len(0x13), Some(28));
+        assert_eq!(len(0x64), Some(8));
+        assert_eq!(len(0x65), Some(12));
+        assert_eq!(len(0xa4), Some(4));
+        assert_eq!(len(0x2c), None, "UC has no READ");
+        assert_eq!(len(0x15), None);
+    }
+
+    #[test]
+    fn the_table_has_every_service_once() {
+        // RC and XRC 23 each, UC 12, UD 2, CNP 1.
+        assert_eq!(Opcode::all().count(), 23 + 23 + 12 + 2 + 1);
+        let mut names: std::vec::Vec<_> = Opcode::all().map(|opcode| format!("{opcode}")).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), Opcode::all().count());
+    }
+}

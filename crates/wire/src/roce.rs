@@ -1,0 +1,262 @@
+//! The RoCE headers of a packet: BTH and the extended headers that its opcode has.
+
+use core::fmt;
+
+use rdma::{Key, Psn, Qpn};
+
+use crate::opcode::{Facts, Headers};
+use crate::{Error, Opcode, aeth, atomic_eth, be24, be32, be64, bth, deth, reth};
+
+/// Bytes of the ICRC at the end of a packet.
+pub const ICRC_LEN: usize = 4;
+/// The longest headers: UD, XRC and RETH never come together, so compare and swap of XRC it is.
+pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + 4;
+
+/// BTH and extended headers. Those present are the ones in the opcode's row of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repr {
+    /// Base transport header.
+    pub bth: bth::Repr,
+    /// XRCETH (annex A14): the shared receive queue.
+    pub xrc_srqn: Option<Qpn>,
+    /// Datagrams.
+    pub deth: Option<deth::Repr>,
+    /// RDMA requests.
+    pub reth: Option<reth::Repr>,
+    /// Atomic requests.
+    pub atomic: Option<atomic_eth::Repr>,
+    /// Acknowledgements and READ responses.
+    pub aeth: Option<aeth::Repr>,
+    /// AtomicAckETH (9.3.5.3): what the word was before.
+    pub atomic_ack: Option<u64>,
+    /// ImmDt (9.3.6): four bytes as the sender's application gave them.
+    pub immediate: Option<[u8; 4]>,
+    /// IETH (9.3.7): the key to invalidate.
+    pub invalidate: Option<Key>,
+}
+
+impl Repr {
+    /// Headers with nothing after the BTH yet.
+    pub fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Self {
+        Self {
+            bth: bth::Repr::new(opcode, destination, psn),
+            xrc_srqn: None,
+            deth: None,
+            reth: None,
+            atomic: None,
+            aeth: None,
+            atomic_ack: None,
+            immediate: None,
+            invalidate: None,
+        }
+    }
+
+    /// The same, padded for a payload of `length` bytes to a multiple of four (9.4.1).
+    #[must_use]
+    pub fn padded_for(mut self, length: u32) -> Self {
+        self.bth.pad = (length.wrapping_neg() & 3) as u8;
+        self
+    }
+
+    /// The opcode's row.
+    pub fn facts(&self) -> &'static Facts {
+        self.bth.opcode.facts()
+    }
+
+    /// Reads headers and payload of a UDP datagram without its ICRC. The payload is returned
+    /// without its pad bytes.
+    ///
+    /// # Errors
+    /// Any of [`Error::Truncated`], [`Error::Opcode`], [`Error::Version`], [`Error::Pad`],
+    /// [`Error::UnexpectedPayload`].
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
+        let bth = bth::Repr::parse(bytes)?;
+        let facts = bth.opcode.facts();
+        let mut rest = bytes.get(bth::LEN..).ok_or(Error::Truncated)?;
+        if rest.len() < facts.headers_len {
+            return Err(Error::Truncated);
+        }
+        let mut take = |header: Headers, length: usize| {
+            if !facts.headers.has(header) {
+                return None;
+            }
+            let (taken, left) = rest.split_at_checked(length)?;
+            rest = left;
+            Some(taken)
+        };
+        let repr = Self {
+            bth,
+            xrc_srqn: take(Headers::XRCETH, 4).map(|bytes| Qpn::new(be24(bytes, 0..4))),
+            deth: take(Headers::DETH, deth::LEN).map(deth::Repr::parse).transpose()?,
+            reth: take(Headers::RETH, reth::LEN).map(reth::Repr::parse).transpose()?,
+            atomic: take(Headers::ATOMIC_ETH, atomic_eth::LEN)
+                .map(atomic_eth::Repr::parse)
+                .transpose()?,
+            aeth: take(Headers::AETH, aeth::LEN).map(aeth::Repr::parse).transpose()?,
+            atomic_ack: take(Headers::ATOMIC_ACK_ETH, 8).map(|bytes| be64(bytes, 0..8)),
+            immediate: take(Headers::IMMDT, 4).map(|bytes| be32(bytes, 0..4).to_be_bytes()),
+            invalidate: take(Headers::IETH, 4).map(|bytes| Key(be32(bytes, 0..4))),
+        };
+        let length = rest.len().checked_sub(usize::from(bth.pad)).ok_or(Error::Pad)?;
+        // A CNP is followed by 16 reserved bytes (annex A17.9.3).
+        if !facts.payload && length > 0 && bth.opcode != Opcode::CNP {
+            return Err(Error::UnexpectedPayload);
+        }
+        Ok((repr, &rest[..length]))
+    }
+
+    /// Bytes of all headers.
+    pub fn header_len(&self) -> usize {
+        bth::LEN + self.facts().headers_len
+    }
+
+    /// Writes the headers to the beginning of `bytes` and returns how many bytes they took.
+    ///
+    /// # Panics
+    /// If `bytes` is shorter than [`Repr::header_len`]. A header that the opcode has and this
+    /// value lacks is written as zeros.
+    pub fn emit(&self, bytes: &mut [u8]) -> usize {
+        let headers = self.facts().headers;
+        let total = self.header_len();
+        self.bth.emit(&mut bytes[..bth::LEN]);
+        let mut at = bth::LEN;
+        let mut put = |header: Headers, length: usize, emit: &dyn Fn(&mut [u8])| {
+            if headers.has(header) {
+                let room = &mut bytes[at..at + length];
+                room.fill(0);
+                emit(room);
+                at += length;
+            }
+        };
+        put(Headers::XRCETH, 4, &|room| {
+            if let Some(srqn) = self.xrc_srqn {
+                room.copy_from_slice(&srqn.value().to_be_bytes());
+            }
+        });
+        put(Headers::DETH, deth::LEN, &|room| {
+            if let Some(deth) = self.deth {
+                deth.emit(room);
+            }
+        });
+        put(Headers::RETH, reth::LEN, &|room| {
+            if let Some(reth) = self.reth {
+                reth.emit(room);
+            }
+        });
+        put(Headers::ATOMIC_ETH, atomic_eth::LEN, &|room| {
+            if let Some(atomic) = self.atomic {
+                atomic.emit(room);
+            }
+        });
+        put(Headers::AETH, aeth::LEN, &|room| {
+            if let Some(aeth) = self.aeth {
+                aeth.emit(room);
+            }
+        });
+        put(Headers::ATOMIC_ACK_ETH, 8, &|room| {
+            if let Some(original) = self.atomic_ack {
+                room.copy_from_slice(&original.to_be_bytes());
+            }
+        });
+        put(Headers::IMMDT, 4, &|room| {
+            if let Some(immediate) = self.immediate {
+                room.copy_from_slice(&immediate);
+            }
+        });
+        put(Headers::IETH, 4, &|room| {
+            if let Some(key) = self.invalidate {
+                room.copy_from_slice(&key.0.to_be_bytes());
+            }
+        });
+        debug_assert_eq!(at, total);
+        total
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.bth)?;
+        if let Some(srqn) = self.xrc_srqn {
+            write!(f, " srq={srqn}")?;
+        }
+        if let Some(deth) = self.deth {
+            write!(f, " from={} qkey={:#x}", deth.source, deth.q_key.0)?;
+        }
+        if let Some(reth) = self.reth {
+            write!(f, " va={:#x} rkey={:#x} len={}", reth.address, reth.r_key.0, reth.length)?;
+        }
+        if let Some(atomic) = self.atomic {
+            write!(f, " va={:#x} rkey={:#x}", atomic.address, atomic.r_key.0)?;
+        }
+        if let Some(aeth) = self.aeth {
+            write!(f, " {aeth}")?;
+        }
+        if let Some(original) = self.atomic_ack {
+            write!(f, " original={original:#x}")?;
+        }
+        if let Some(immediate) = self.immediate {
+            write!(f, " imm={:#x}", u32::from_be_bytes(immediate))?;
+        }
+        if let Some(key) = self.invalidate {
+            write!(f, " invalidate={:#x}", key.0)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn every_opcode_round_trips_with_its_headers() {
+        for opcode in Opcode::all() {
+            let facts = opcode.facts();
+            let length = if facts.payload { 13 } else { 0 };
+            let total = bth::LEN + facts.headers_len;
+            let mut bytes = vec![0; total + (length + 3) / 4 * 4];
+            for (index, byte) in bytes.iter_mut().enumerate().skip(bth::LEN) {
+                *byte = index as u8;
+            }
+            bth::Repr {
+                pad: ((4 - length % 4) % 4) as u8,
+                ..bth::Repr::new(opcode, Qpn::new(7), Psn::new(9))
+            }
+            .emit(&mut bytes);
+            // Reserved bytes are sent as zero.
+            if facts.headers.has(Headers::XRCETH) {
+                bytes[bth::LEN] = 0;
+            }
+            if facts.headers.has(Headers::DETH) {
+                bytes[bth::LEN + 4] = 0;
+            }
+            let (repr, payload) = Repr::parse(&bytes).unwrap();
+            assert_eq!(payload, &bytes[total..total + length], "{opcode}");
+            let mut out = vec![0xff; repr.header_len()];
+            assert_eq!(repr.emit(&mut out), total);
+            assert_eq!(out, bytes[..total], "{opcode}");
+        }
+    }
+
+    #[test]
+    fn malformed_packets_are_told_apart() {
+        let mut bytes = [0; 16];
+        let repr = Repr::new(Opcode::RC_ACKNOWLEDGE, Qpn::new(7), Psn::new(9));
+        repr.emit(&mut bytes);
+        assert!(Repr::parse(&bytes).is_ok());
+        assert_eq!(Repr::parse(&bytes[..15]), Err(Error::Truncated));
+        let mut longer = [0; 20];
+        longer[..16].copy_from_slice(&bytes);
+        assert_eq!(Repr::parse(&longer), Err(Error::UnexpectedPayload));
+        bytes[1] |= 0x10;
+        assert_eq!(Repr::parse(&bytes), Err(Error::Pad));
+    }
+
+    #[test]
+    fn payloads_are_padded_to_words() {
+        let repr = Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(7), Psn::new(9));
+        let pads = [0, 1, 2, 3, 4, 5].map(|length| repr.padded_for(length).bth.pad);
+        assert_eq!(pads, [0, 3, 2, 1, 0, 3]);
+    }
+}
