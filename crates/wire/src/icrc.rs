@@ -246,7 +246,7 @@ mod tests {
         let mut marked = bytes.clone();
         marked[BTH_MASKED] ^= 0xc0;
         assert_eq!(compute(&datagram(0), &bytes), compute(&datagram(0), &marked));
-        assert!(compute(&datagram(0), &vec![0; 11]).is_err());
+        assert!(compute(&datagram(0), &[0; 11]).is_err());
     }
 
     #[test]

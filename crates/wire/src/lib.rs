@@ -21,14 +21,24 @@ extern crate alloc;
 extern crate std;
 
 pub mod aeth;
+pub mod arp;
 pub mod atomic_eth;
 pub mod bth;
+mod checksum;
+pub mod cnp;
 pub mod deth;
 mod error;
+pub mod ethernet;
 pub mod icrc;
+pub mod ipv4;
+pub mod ipv6;
 pub mod opcode;
+pub mod pause;
+pub mod pfc;
 pub mod reth;
 pub mod roce;
+pub mod udp;
+pub mod vlan;
 
 pub use error::Error;
 pub use opcode::Opcode;

@@ -215,7 +215,7 @@ mod tests {
             let facts = opcode.facts();
             let length = if facts.payload { 13 } else { 0 };
             let total = bth::LEN + facts.headers_len;
-            let mut bytes = vec![0; total + (length + 3) / 4 * 4];
+            let mut bytes = vec![0; total + length.next_multiple_of(4)];
             for (index, byte) in bytes.iter_mut().enumerate().skip(bth::LEN) {
                 *byte = index as u8;
             }
