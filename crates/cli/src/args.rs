@@ -1,0 +1,94 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use rdma::Mtu;
+
+/// RDMA without an RDMA NIC: runs unmodified verbs programs over RoCEv2 in software.
+#[derive(Debug, Parser)]
+#[command(name = "ferroce", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program with Ferroce in the place of libibverbs
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Run),
+    /// List the RDMA devices that programs see, as FERROCE_DEV names them
+    Devices,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ferroce run ibv_devinfo
+  ferroce run -- ib_write_bw -d ferroce0              # a server, in one terminal
+  ferroce run -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
+  ferroce run --faults loss=0.01,seed=7 -- ib_read_lat 127.0.0.1
+
+The program's own output, exit status and signals are untouched. A flag sets the environment
+variable named beside it, which the program may also have from elsewhere.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Interfaces to make devices of, such as eth0 or lo/127.0.0.2, the first being ferroce0;
+    /// loopback unless named [FERROCE_DEV]
+    #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',')]
+    pub(crate) dev: Vec<String>,
+
+    /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface
+    /// [FERROCE_MTU]
+    #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
+    pub(crate) mtu: Option<u32>,
+
+    /// Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7
+    /// [FERROCE_FAULTS]
+    #[arg(long, value_name = "FAULT=PROBABILITY,...")]
+    pub(crate) faults: Option<String>,
+
+    /// Record every packet that the program sends and receives; %p in the name stands for the
+    /// process ID [FERROCE_PCAP]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+
+    /// How packets reach the socket [FERROCE_WIRE]
+    #[arg(long)]
+    pub(crate) wire: Option<Wire>,
+
+    /// What to log on stderr, such as info or softnic=debug [FERROCE_LOG]
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Wire {
+    /// Many packets in one system call; fast
+    Train,
+    /// One packet a datagram, so that a capture on the interface shows each
+    Exact,
+}
+
+impl Wire {
+    /// The value of `FERROCE_WIRE`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Exact => "exact",
+        }
+    }
+}
+
+fn path_mtu(text: &str) -> Result<u32, &'static str> {
+    let bytes = text.parse().ok();
+    let known = Mtu::ALL.into_iter().map(Mtu::bytes).find(|mtu| Some(*mtu) == bytes);
+    known.ok_or("a path MTU is 256, 512, 1024, 2048 or 4096")
+}

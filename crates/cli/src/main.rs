@@ -1,0 +1,28 @@
+//! `ferroce`, the command.
+
+mod args;
+mod devices;
+mod failure;
+mod library;
+mod program;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Devices => devices::list(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}

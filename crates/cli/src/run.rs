@@ -1,0 +1,107 @@
+//! `ferroce run`: sets the environment and becomes the program.
+//!
+//! Nothing stays between the caller and the program: `exec` keeps the process, so the exit status,
+//! the signals and the terminal are the program's own.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf, absolute};
+use std::process::Command;
+
+use rdma::Mtu;
+use softnic::DeviceInfo;
+
+use crate::args::Run;
+use crate::failure::{Failure, Status};
+use crate::library::{self, LIBRARY};
+use crate::program;
+
+pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
+    let library = library::directory()?;
+    check_devices(arguments)?;
+    let variables = variables(arguments)?;
+    let [name, rest @ ..] = arguments.program.as_slice() else {
+        return Err(Failure::new("no program was named"));
+    };
+    let path = program::find(name)?;
+    program::check_preload(&path)?;
+
+    let error = Command::new(&path)
+        .arg0(name)
+        .args(rest)
+        .envs(variables)
+        .env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", library.as_os_str()))
+        .env("LD_PRELOAD", before("LD_PRELOAD", library.join(LIBRARY).as_os_str()))
+        .exec();
+    let message = format!("cannot run {}: {error}", path.display());
+    Err(Failure::new(message).status(Status::CannotRun))
+}
+
+/// `first`, then what the variable already holds.
+fn before(variable: &str, first: &OsStr) -> OsString {
+    let mut value = first.to_owned();
+    if let Some(held) = env::var_os(variable).filter(|held| !held.is_empty()) {
+        value.push(":");
+        value.push(held);
+    }
+    value
+}
+
+/// The variables that the flags stand for. One that has no flag keeps its value.
+fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut variables = Vec::new();
+    if !arguments.dev.is_empty() {
+        variables.push(("FERROCE_DEV", arguments.dev.join(",").into()));
+    }
+    if let Some(mtu) = arguments.mtu {
+        variables.push(("FERROCE_MTU", mtu.to_string().into()));
+    }
+    if let Some(faults) = &arguments.faults {
+        variables.push(("FERROCE_FAULTS", faults.into()));
+    }
+    if let Some(file) = &arguments.pcap {
+        variables.push(("FERROCE_PCAP", capture(file)?.into()));
+    }
+    if let Some(wire) = arguments.wire {
+        variables.push(("FERROCE_WIRE", wire.name().into()));
+    }
+    if let Some(log) = &arguments.log {
+        variables.push(("FERROCE_LOG", log.into()));
+    }
+    Ok(variables)
+}
+
+/// Mistakes in the names of devices are told here, before the program starts and in its place.
+fn check_devices(arguments: &Run) -> Result<(), Failure> {
+    let devices = if arguments.dev.is_empty() {
+        softnic::devices()
+    } else {
+        (0..).zip(&arguments.dev).map(|(index, name)| DeviceInfo::find(name, index)).collect()
+    };
+    let devices = devices.map_err(|error| Failure::from_message(&error))?;
+    let Some(mtu) = arguments.mtu else { return Ok(()) };
+    match devices.iter().find(|device| Mtu::fitting(device.mtu).bytes() < mtu) {
+        None => Ok(()),
+        Some(device) => {
+            let DeviceInfo { interface, mtu: interface_mtu, .. } = device;
+            let largest = Mtu::fitting(*interface_mtu).bytes();
+            let message = format!("a path MTU of {mtu} does not fit {interface}");
+            let hint = format!("its own MTU is {interface_mtu}, which leaves room for {largest}");
+            Err(Failure::new(message).hint(hint))
+        }
+    }
+}
+
+/// The capture's path, absolute because the program may change its working directory.
+fn capture(file: &Path) -> Result<PathBuf, Failure> {
+    let path = absolute(file)
+        .map_err(|error| Failure::new(format!("cannot record to {}: {error}", file.display())))?;
+    match path.parent() {
+        Some(folder) if !folder.is_dir() => {
+            let message = format!("cannot record to {}", path.display());
+            Err(Failure::new(message).hint(format!("there is no folder {}", folder.display())))
+        }
+        _ => Ok(path),
+    }
+}

@@ -1,0 +1,380 @@
+//! What `ferroce` prints and how it ends. `SNAPSHOTS=overwrite cargo test -p ferroce-cli` rewrites
+//! the expectations.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+
+use snapbox::cmd::Command;
+use snapbox::str;
+use tempfile::TempDir;
+
+/// A folder with an empty shared library in the place of ours: what is tested here is the
+/// launcher, and any program must load.
+struct Library(TempDir);
+
+impl Library {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let status = Process::new("cc")
+            .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
+            .arg(folder.path().join("libibverbs.so.1"))
+            .status()
+            .unwrap();
+        assert!(status.success());
+        Self(folder)
+    }
+
+    /// `ferroce` with this library and nothing of Ferroce in the environment.
+    fn ferroce(&self) -> Command {
+        let inherited = env::vars_os().map(|(name, _)| name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
+        for name in inherited.filter(|name| name.to_string_lossy().starts_with("FERROCE_")) {
+            command = command.env_remove(name);
+        }
+        command
+            .env_remove("LD_PRELOAD")
+            .env_remove("LD_LIBRARY_PATH")
+            .env("FERROCE_LIBDIR", self.0.path())
+    }
+
+    /// What `env` prints below `ferroce run FLAGS`, without what is not ours, sorted.
+    fn environment(&self, flags: &[&str], inherited: &[(&str, &str)]) -> String {
+        let mut command = self.ferroce();
+        for &(name, value) in inherited {
+            command = command.env(name, value);
+        }
+        let assert = command.arg("run").args(flags).args(["--", "env"]).assert().success();
+        let output = assert.get_output();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let ours = |line: &&str| line.starts_with("FERROCE_") || line.starts_with("LD_");
+        let mut lines: Vec<&str> = stdout.lines().filter(ours).collect();
+        lines.sort_unstable();
+        let folder = self.0.path().canonicalize().unwrap();
+        lines.join("\n").replace(folder.to_str().unwrap(), "LIBDIR") + "\n"
+    }
+}
+
+fn ferroce() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ferroce")).env_remove("FERROCE_LIBDIR")
+}
+
+fn executable(path: &Path, mode: u32) -> PathBuf {
+    fs::copy("/bin/true", path).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    path.to_owned()
+}
+
+#[test]
+fn help_lists_the_commands() {
+    ferroce().arg("--help").assert().success().stderr_eq("").stdout_eq(str![[r#"
+RDMA without an RDMA NIC: runs unmodified verbs programs over RoCEv2 in software
+
+Usage: ferroce <COMMAND>
+
+Commands:
+  run      Run a program with Ferroce in the place of libibverbs
+  devices  List the RDMA devices that programs see, as FERROCE_DEV names them
+
+Options:
+  -h, --help     Print help
+  -V, --version  Print version
+
+"#]]);
+}
+
+#[test]
+fn help_of_run_shows_flags_variables_and_examples() {
+    ferroce().args(["run", "--help"]).assert().success().stderr_eq("").stdout_eq(str![[r#"
+Run a program with Ferroce in the place of libibverbs
+
+Usage: ferroce run [OPTIONS] <PROGRAM>...
+
+Arguments:
+  <PROGRAM>...
+          The program and its arguments
+
+Options:
+      --dev <INTERFACE,...>
+          Interfaces to make devices of, such as eth0 or lo/127.0.0.2, the first being ferroce0; loopback unless named [FERROCE_DEV]
+
+      --mtu <BYTES>
+          Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface [FERROCE_MTU]
+
+      --faults <FAULT=PROBABILITY,...>
+          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7 [FERROCE_FAULTS]
+
+      --pcap <FILE>
+          Record every packet that the program sends and receives; %p in the name stands for the process ID [FERROCE_PCAP]
+
+      --wire <WIRE>
+          How packets reach the socket [FERROCE_WIRE]
+
+          Possible values:
+          - train: Many packets in one system call; fast
+          - exact: One packet a datagram, so that a capture on the interface shows each
+
+      --log <FILTER>
+          What to log on stderr, such as info or softnic=debug [FERROCE_LOG]
+
+  -h, --help
+          Print help (see a summary with '-h')
+
+Examples:
+  ferroce run ibv_devinfo
+  ferroce run -- ib_write_bw -d ferroce0              # a server, in one terminal
+  ferroce run -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
+  ferroce run --faults loss=0.01,seed=7 -- ib_read_lat 127.0.0.1
+
+The program's own output, exit status and signals are untouched. A flag sets the environment
+variable named beside it, which the program may also have from elsewhere.
+
+"#]]);
+}
+
+#[test]
+fn run_without_a_program_is_a_mistake() {
+    ferroce().arg("run").assert().code(2).stdout_eq("").stderr_eq(str![[r#"
+error: the following required arguments were not provided:
+  <PROGRAM>...
+
+Usage: ferroce run <PROGRAM>...
+
+For more information, try '--help'.
+
+"#]]);
+}
+
+#[test]
+fn run_puts_the_library_first_and_sets_nothing_else() {
+    snapbox::assert_data_eq!(
+        Library::new().environment(&[], &[]),
+        str![[r#"
+FERROCE_LIBDIR=LIBDIR
+LD_LIBRARY_PATH=LIBDIR
+LD_PRELOAD=LIBDIR/libibverbs.so.1
+
+"#]]
+    );
+}
+
+#[test]
+fn run_turns_flags_into_variables() {
+    let flags = ["--dev", "lo", "--mtu", "1024", "--faults", "loss=0.01,seed=7"];
+    let more = ["--pcap", "/tmp/run.pcap", "--wire", "exact", "--log", "info"];
+    let environment = Library::new().environment(&[flags.as_slice(), &more].concat(), &[]);
+    snapbox::assert_data_eq!(
+        environment,
+        str![[r#"
+FERROCE_DEV=lo
+FERROCE_FAULTS=loss=0.01,seed=7
+FERROCE_LIBDIR=LIBDIR
+FERROCE_LOG=info
+FERROCE_MTU=1024
+FERROCE_PCAP=/tmp/run.pcap
+FERROCE_WIRE=exact
+LD_LIBRARY_PATH=LIBDIR
+LD_PRELOAD=LIBDIR/libibverbs.so.1
+
+"#]]
+    );
+}
+
+#[test]
+fn run_keeps_what_the_environment_already_holds() {
+    let inherited =
+        [("LD_PRELOAD", "libc.so.6"), ("LD_LIBRARY_PATH", "/opt/lib"), ("FERROCE_MTU", "512")];
+    snapbox::assert_data_eq!(
+        Library::new().environment(&[], &inherited),
+        str![[r#"
+FERROCE_LIBDIR=LIBDIR
+FERROCE_MTU=512
+LD_LIBRARY_PATH=LIBDIR:/opt/lib
+LD_PRELOAD=LIBDIR/libibverbs.so.1:libc.so.6
+
+"#]]
+    );
+}
+
+#[test]
+fn run_records_to_an_absolute_path() {
+    let folder = TempDir::new().unwrap();
+    let library = Library::new();
+    let script = "test \"$FERROCE_PCAP\" = \"$PWD/a.pcap\"";
+    let command = library.ferroce().current_dir(folder.path().canonicalize().unwrap());
+    command.args(["run", "--pcap", "a.pcap", "sh", "-c", script]).assert().success();
+}
+
+#[test]
+fn run_ends_as_the_program_ends() {
+    let library = Library::new();
+    let run = |script| library.ferroce().args(["run", "--", "sh", "-c", script]).assert();
+    run("echo out; echo err >&2; exit 7").code(7).stdout_eq("out\n").stderr_eq("err\n");
+    let killed = run("kill -TERM $$");
+    assert_eq!(killed.get_output().status.signal(), Some(15));
+}
+
+#[test]
+fn run_passes_flags_that_follow_the_program_to_the_program() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "echo", "--mtu", "-d", "x", "--help"]);
+    command.assert().success().stdout_eq("--mtu -d x --help\n").stderr_eq("");
+}
+
+#[test]
+fn programs_that_use_no_verbs_run_as_ever() {
+    let library = Library::new();
+    library.ferroce().args(["run", "true"]).assert().success().stdout_eq("").stderr_eq("");
+    library.ferroce().args(["run", "--", "bash", "-c", "ls / | wc -l"]).assert().success();
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "no-such-program"]);
+    command.assert().code(127).stdout_eq("").stderr_eq(str![[r#"
+error: there is no program called no-such-program
+hint: check the spelling; what is not in PATH needs its whole path
+
+"#]]);
+}
+
+#[test]
+fn a_missing_verbs_program_names_its_package() {
+    let library = Library::new();
+    let command = library.ferroce().env("PATH", "/nowhere").args(["run", "ib_write_bw"]);
+    command.assert().code(127).stdout_eq("").stderr_eq(str![[r#"
+error: there is no program called ib_write_bw
+hint: on Debian and Ubuntu: apt install perftest
+
+"#]]);
+}
+
+#[test]
+fn a_folder_is_no_program() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "/usr"]);
+    command.assert().code(126).stdout_eq("").stderr_eq(str![[r#"
+error: /usr is not a program that you may run
+hint: `ls -l /usr` shows its permissions
+
+"#]]);
+}
+
+#[test]
+fn a_setuid_program_is_refused() {
+    let library = Library::new();
+    let path = executable(&library.0.path().join("raised"), 0o755);
+    // Root raises nothing by running root's own file, so this one belongs to somebody else; who
+    // is not root cannot give files away and uses a program of the system.
+    let path = match chown(&path, Some(65534), None) {
+        Ok(()) => executable_with_mode(path, 0o4755),
+        Err(_) => PathBuf::from("/usr/bin/passwd"),
+    };
+    let assert = library.ferroce().arg("run").arg(path).assert();
+    assert.code(126).stdout_eq("").stderr_eq(str![[r#"
+error: [..] is setuid or setgid, so the loader keeps our library out
+hint: let it start ferroce, as in `sudo ferroce run -- PROGRAM`
+
+"#]]);
+}
+
+fn executable_with_mode(path: PathBuf, mode: u32) -> PathBuf {
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+#[test]
+fn a_missing_library_says_how_to_build_it() {
+    let folder = TempDir::new().unwrap();
+    let copy = folder.path().join("ferroce");
+    fs::copy(env!("CARGO_BIN_EXE_ferroce"), &copy).unwrap();
+    let command = Command::new(copy).env_remove("FERROCE_LIBDIR").args(["run", "true"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: there is no libibverbs.so.1 in [..]/lib/ferroce
+hint: build it with `cargo xtask dist`, or name its folder in FERROCE_LIBDIR
+
+"#]]);
+}
+
+#[test]
+fn a_wrong_library_folder_names_the_variable() {
+    let command = ferroce().env("FERROCE_LIBDIR", "/usr/share").args(["run", "true"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: there is no libibverbs.so.1 in /usr/share
+hint: FERROCE_LIBDIR names the folder; correct it
+
+"#]]);
+}
+
+#[test]
+fn an_unknown_interface_lists_those_that_exist() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "--dev", "lo,nic9", "true"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: FERROCE_DEV: there is no network interface `nic9`
+hint: this host has [..]lo[..]
+
+"#]]);
+}
+
+#[test]
+fn a_capture_in_a_missing_folder_is_refused() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "--pcap", "/no/where.pcap", "true"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: cannot record to /no/where.pcap
+hint: there is no folder /no
+
+"#]]);
+}
+
+#[test]
+fn a_path_mtu_that_is_none_is_refused() {
+    ferroce().args(["run", "--mtu", "1500", "true"]).assert().code(2).stderr_eq(str![[r#"
+error: invalid value '1500' for '--mtu <BYTES>': a path MTU is 256, 512, 1024, 2048 or 4096
+
+For more information, try '--help'.
+
+"#]]);
+}
+
+#[test]
+fn loopback_is_the_device_unless_another_is_named() {
+    let command = ferroce().env_remove("FERROCE_DEV").env_remove("FERROCE_MTU").arg("devices");
+    command.assert().success().stderr_eq("").stdout_eq(str![[r#"
+ferroce0: lo, link up, MTU 65536, path MTU 4096
+    GID 0: [..]
+    GID 1: ::ffff:127.0.0.1
+
+"#]]);
+}
+
+#[test]
+fn a_device_can_be_one_address_of_an_interface() {
+    let command = ferroce().env("FERROCE_DEV", "lo/127.0.0.1,lo/127.0.0.2").arg("devices");
+    command.env("FERROCE_MTU", "1024").assert().success().stderr_eq("").stdout_eq(str![[r#"
+ferroce0: lo, link up, MTU 65536, path MTU 1024
+    GID 0: fe80::fe:7fff:fe00:1 (the interface has no such address)
+    GID 1: ::ffff:127.0.0.1
+ferroce1: lo, link up, MTU 65536, path MTU 1024
+    GID 0: fe80::fe:7fff:fe00:2 (the interface has no such address)
+    GID 1: ::ffff:127.0.0.2
+
+"#]]);
+}
+
+#[test]
+fn a_wrong_device_in_the_environment_is_named_before_the_program_starts() {
+    let library = Library::new();
+    let command = library.ferroce().env("FERROCE_DEV", "lo/10.1.2.3").args(["run", "echo", "ran"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: FERROCE_DEV: interface `lo` does not have the address `10.1.2.3`
+hint: it has 127.0.0.1[..]
+
+"#]]);
+}
