@@ -2,6 +2,8 @@
 
 mod abi;
 mod dist;
+mod lab;
+mod programs;
 mod tidy;
 mod workspace;
 
@@ -16,6 +18,10 @@ cargo xtask <command>
   tidy                          what the compiler does not check: rooms, sizes, licences, links
   dist                          build target/dist: bin/ferroce and lib/ferroce/libibverbs.so.1
   abi                           compare the library's exported symbols with the committed list
+  programs                      run perftest and the rdma-core examples, unmodified
+           --full               every row of the matrix, not only the quick ones
+           --filter TEXT        the rows whose command line contains TEXT
+           --faults SPEC        with faults injected, such as loss=0.01,reorder=0.01
 ";
 
 fn main() -> ExitCode {
@@ -36,6 +42,12 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
     match command.as_str() {
         "tidy" => finish(arguments).and_then(|()| tidy::run()),
         "dist" => finish(arguments).and_then(|()| dist::run()),
+        "programs" => {
+            let choice = programs::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            dist::run()?;
+            programs::run(&choice)
+        }
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),
     }

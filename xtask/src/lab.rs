@@ -1,0 +1,239 @@
+//! Running unmodified programs over what `cargo xtask dist` built, as somebody without rights.
+//!
+//! Whoever is root here runs the programs as `nobody`, from a copy that `nobody` can read, because
+//! working without privileges is part of what is shown.
+
+use core::time::Duration;
+use std::env;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+use tempfile::TempDir;
+
+use crate::workspace;
+
+/// The user and group `nobody`, the same number on every Linux.
+const NOBODY: u32 = 65534;
+/// How often a running program is looked at.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// A place where programs run: a scratch folder, and `ferroce` reachable for the user they run as.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    folder: TempDir,
+    dist: PathBuf,
+    as_nobody: bool,
+}
+
+/// A program that was started; dropping it ends it and whatever it started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+/// How a program ended, and what it printed.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// `None` if it had to be killed.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Lab {
+    /// Prepares the scratch folder.
+    pub(crate) fn open() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("ferroce-").tempdir()?;
+        let mut dist = workspace::dist_dir();
+        if !dist.join("bin/ferroce").is_file() {
+            bail!("{} is empty\n hint: run `cargo xtask dist` first", dist.display());
+        }
+        let as_nobody = geteuid().is_root();
+        if as_nobody {
+            let copy = folder.path().join("dist");
+            copy_tree(&dist, &copy)?;
+            dist = copy;
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+            chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
+        }
+        Ok(Self { folder, dist, as_nobody })
+    }
+
+    /// Where programs run, and where they may write.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folder that holds our `libibverbs.so.1`.
+    pub(crate) fn library_dir(&self) -> PathBuf {
+        self.dist.join("lib/ferroce")
+    }
+
+    /// In words, for the reader of the output.
+    pub(crate) fn user(&self) -> String {
+        if self.as_nobody {
+            format!("nobody (uid {NOBODY})")
+        } else {
+            format!("uid {}", geteuid().as_raw())
+        }
+    }
+
+    /// A program as it is.
+    pub(crate) fn plain(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        if self.as_nobody {
+            command.uid(NOBODY).gid(NOBODY).env("HOME", self.folder.path());
+            // The runtime folder of root is closed to others.
+            command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", env::temp_dir());
+        }
+        command
+    }
+
+    /// `ferroce run FLAGS -- WORDS`.
+    pub(crate) fn run(&self, flags: &[String], words: &[&str]) -> Command {
+        let ferroce = self.dist.join("bin/ferroce");
+        let mut command = self.plain(&ferroce.to_string_lossy());
+        command.arg("run").args(flags).arg("--").args(words);
+        command
+    }
+
+    /// Starts a command in a process group of its own, with its output in files called `name`.
+    pub(crate) fn start(&self, name: &str, mut command: Command) -> Result<Running> {
+        let stdout = self.folder.path().join(format!("{name}.stdout"));
+        let stderr = self.folder.path().join(format!("{name}.stderr"));
+        command.process_group(0);
+        command.stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", workspace::shown(&command)))?;
+        Ok(Running { child, stdout, stderr })
+    }
+
+    /// Runs a command to its end, or to the deadline.
+    pub(crate) fn finish(&self, name: &str, command: Command, deadline: Instant) -> Result<Ended> {
+        self.start(name, command)?.finish(deadline)
+    }
+}
+
+impl Running {
+    /// Whether the program has ended.
+    pub(crate) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// What it has printed so far on stdout.
+    pub(crate) fn printed(&self) -> Result<String> {
+        read(&self.stdout)
+    }
+
+    /// Waits for the end of the program, and kills it at the deadline.
+    pub(crate) fn finish(mut self, deadline: Instant) -> Result<Ended> {
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break Some(status);
+            }
+            if Instant::now() >= deadline {
+                self.kill();
+                break None;
+            }
+            sleep(GLANCE);
+        };
+        Ok(Ended { status, stdout: read(&self.stdout)?, stderr: read(&self.stderr)? })
+    }
+
+    /// Waits until somebody listens on a TCP port. `false` if the program ended or time ran out.
+    pub(crate) fn listens(&mut self, port: u16, deadline: Instant) -> Result<bool> {
+        while !is_listened_on(port)? {
+            if self.has_ended()? || Instant::now() >= deadline {
+                return Ok(false);
+            }
+            sleep(GLANCE);
+        }
+        Ok(true)
+    }
+
+    fn kill(&mut self) {
+        // Either call fails only if the program is gone already, which is what is wanted.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After `wait` the number may belong to somebody else.
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            self.kill();
+        }
+    }
+}
+
+/// A TCP port that nobody uses at the moment.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Looks the port up in the kernel's table: a connection made to find out would be taken by the
+/// server for its client.
+fn is_listened_on(port: u16) -> Result<bool> {
+    const LISTEN: &str = "0A";
+    let suffix = format!(":{port:04X}");
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        // A kernel without IPv6 has no second table.
+        let Ok(text) = fs::read_to_string(table) else { continue };
+        let listens = |line: &str| {
+            let mut columns = line.split_whitespace().skip(1);
+            let local = columns.next().is_some_and(|local| local.ends_with(&suffix));
+            local && columns.nth(1) == Some(LISTEN)
+        };
+        if text.lines().any(listens) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn read(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_seen_without_connecting_to_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(is_listened_on(port).unwrap());
+        drop(listener);
+        assert!(!is_listened_on(port).unwrap());
+    }
+}

@@ -1,0 +1,246 @@
+//! Which programs are run, with which arguments, and what their output must show.
+//!
+//! The names of the rows are their command lines, without the device, the port and the address.
+//! `--full` runs every row; otherwise those in [`QUICK`] run.
+
+/// One line of the matrix.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    /// Program and arguments.
+    pub(super) words: Vec<&'static str>,
+    pub(super) kind: Kind,
+    pub(super) expect: Expect,
+    /// Ends under injected loss: its transport repeats what is lost, or it waits for nothing
+    /// that can be.
+    pub(super) survives_loss: bool,
+}
+
+/// How a row is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One process that ends by itself.
+    Alone,
+    /// One process that goes on until it is killed.
+    Watcher,
+    /// A server, then a client with the server's address as its last argument.
+    Pair,
+}
+
+/// What the output must show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// Every one of these.
+    Texts(&'static [&'static str]),
+    /// The two closing lines of the pingpong programs, from both sides.
+    Pingpong,
+    /// At least one row of results from perftest's client, with rates or times above zero.
+    Results,
+    /// perftest's rows for 2 bytes, 4 bytes and so on to this many.
+    ResultsUpTo(u64),
+}
+
+impl Row {
+    /// The row's command line.
+    pub(super) fn name(&self) -> String {
+        self.words.join(" ")
+    }
+}
+
+const PINGPONG: &[(&str, &[&str])] = &[
+    (
+        "ibv_rc_pingpong",
+        &[
+            "",
+            "-e",
+            "-c",
+            "-e -c",
+            "-c -s 1",
+            "-c -s 65536 -n 200",
+            "-c -s 1048576 -n 20",
+            "-c -m 256",
+            "-c -m 4096",
+            "-c -r 2",
+        ],
+    ),
+    ("ibv_uc_pingpong", &["", "-e", "-c", "-s 65536 -n 200"]),
+    ("ibv_ud_pingpong", &["", "-e", "-c", "-s 64"]),
+    ("ibv_srq_pingpong", &["", "-e", "-c", "-q 4"]),
+];
+
+struct Perftest {
+    program: &'static str,
+    connections: &'static [&'static str],
+    options: &'static [&'static str],
+}
+
+/// Options that perftest offers for the program at all; each runs with each kind of connection.
+const PERFTEST: &[Perftest] = &[
+    Perftest {
+        program: "ib_send_bw",
+        connections: &["RC", "UC", "UD"],
+        options: &[
+            "",
+            "-a",
+            "-e",
+            "-b",
+            "-q 16",
+            "-I 64 -s 64",
+            "-l 16",
+            "-D 3",
+            "-m 1024",
+            "--use-srq",
+        ],
+    },
+    Perftest {
+        program: "ib_send_lat",
+        connections: &["RC", "UC", "UD"],
+        options: &["", "-a", "-e", "-I 64 -s 64", "-D 3", "-m 1024", "--use-srq"],
+    },
+    Perftest {
+        program: "ib_write_bw",
+        connections: &["RC", "UC"],
+        options: &["", "-a", "-b", "-q 16", "-I 64 -s 64", "-l 16", "-D 3", "-m 1024"],
+    },
+    Perftest {
+        program: "ib_write_lat",
+        connections: &["RC", "UC"],
+        options: &["", "-a", "-I 64 -s 64", "-D 3", "-m 1024"],
+    },
+    Perftest {
+        program: "ib_read_bw",
+        connections: &["RC"],
+        options: &["", "-a", "-e", "-b", "-q 16", "-l 16", "-D 3", "-m 1024"],
+    },
+    Perftest {
+        program: "ib_read_lat",
+        connections: &["RC"],
+        options: &["", "-a", "-e", "-D 3", "-m 1024"],
+    },
+    Perftest {
+        program: "ib_atomic_bw",
+        connections: &["RC"],
+        options: &["", "-e", "-b", "-q 16", "-l 16", "-D 3", "-m 1024", "-A CMP_AND_SWAP"],
+    },
+    Perftest {
+        program: "ib_atomic_lat",
+        connections: &["RC"],
+        options: &["", "-e", "-D 3", "-m 1024", "-A CMP_AND_SWAP"],
+    },
+];
+
+/// Rows that run in `make test`: each program, transport and option at least once.
+pub(super) const QUICK: &[&str] = &[
+    "ibv_devices",
+    "ibv_devinfo -v",
+    "ibv_asyncwatch",
+    "ibv_rc_pingpong",
+    "ibv_rc_pingpong -e -c",
+    "ibv_rc_pingpong -c -s 1048576 -n 20",
+    "ibv_uc_pingpong -c",
+    "ibv_uc_pingpong -e",
+    "ibv_ud_pingpong -c",
+    "ibv_ud_pingpong -e",
+    "ibv_srq_pingpong -c",
+    "ibv_srq_pingpong -e",
+    "ib_send_bw -c RC -a",
+    "ib_send_bw -c RC -e",
+    "ib_send_bw -c RC --use-srq",
+    "ib_send_bw -c RC -l 16",
+    "ib_send_bw -c UC",
+    "ib_send_bw -c UD",
+    "ib_send_lat -c RC -e",
+    "ib_send_lat -c UC -I 64 -s 64",
+    "ib_send_lat -c UD -a",
+    "ib_write_bw -c RC -b",
+    "ib_write_bw -c RC -q 16",
+    "ib_write_bw -c RC -m 1024",
+    "ib_write_bw -c UC -D 3",
+    "ib_write_lat -c RC -a",
+    "ib_read_bw -c RC -a",
+    "ib_read_bw -c RC -q 16",
+    "ib_read_lat -c RC -e",
+    "ib_atomic_bw -c RC -q 16",
+    "ib_atomic_lat -c RC -A CMP_AND_SWAP",
+];
+
+/// Every row there is.
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = vec![
+        alone("ibv_devices", &["ferroce0"]),
+        alone("ibv_devinfo -v", &["hca_id:\tferroce0", "PORT_ACTIVE", "Ethernet", "RoCE v2"]),
+        Row { kind: Kind::Watcher, ..alone("ibv_asyncwatch", &["ferroce0: async event FD"]) },
+    ];
+    for (program, options) in PINGPONG {
+        let survives_loss = !program.contains("_uc_") && !program.contains("_ud_");
+        rows.extend(options.iter().map(|options| Row {
+            words: words(&[program, options]),
+            kind: Kind::Pair,
+            expect: Expect::Pingpong,
+            survives_loss,
+        }));
+    }
+    for Perftest { program, connections, options } in PERFTEST {
+        for connection in *connections {
+            let options = options.iter().filter(|options| takes(connection, options));
+            rows.extend(options.map(|options| perftest(program, connection, options)));
+        }
+    }
+    rows
+}
+
+/// Shared receive queues are for RC and UD; the specification has none for UC.
+fn takes(connection: &str, options: &str) -> bool {
+    !(connection == "UC" && options == "--use-srq")
+}
+
+fn perftest(program: &'static str, connection: &'static str, options: &'static str) -> Row {
+    let expect = match (options, connection) {
+        // A UD message is one packet, and the path MTU of loopback is 4096.
+        ("-a", "UD") => Expect::ResultsUpTo(4096),
+        ("-a", _) => Expect::ResultsUpTo(8 << 20),
+        _ => Expect::Results,
+    };
+    Row {
+        words: words(&[program, "-c", connection, options]),
+        kind: Kind::Pair,
+        expect,
+        // The client of an unreliable WRITE waits for its own completions alone. In all other
+        // unreliable runs somebody waits for every message.
+        survives_loss: connection == "RC" || program == "ib_write_bw",
+    }
+}
+
+fn alone(command: &'static str, texts: &'static [&'static str]) -> Row {
+    Row {
+        words: words(&[command]),
+        kind: Kind::Alone,
+        expect: Expect::Texts(texts),
+        survives_loss: true,
+    }
+}
+
+fn words(parts: &[&'static str]) -> Vec<&'static str> {
+    parts.iter().flat_map(|part| part.split_whitespace()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_quick_row_is_a_row() {
+        let names: Vec<String> = rows().iter().map(Row::name).collect();
+        for quick in QUICK {
+            assert!(names.iter().any(|name| name == quick), "{quick}");
+        }
+    }
+
+    #[test]
+    fn the_quick_rows_show_each_program_transport_and_option() {
+        let quick: Vec<&str> = QUICK.iter().flat_map(|name| name.split_whitespace()).collect();
+        for word in rows().iter().flat_map(|row| row.words.clone()) {
+            // Numbers are values of options, which the quick rows may choose otherwise.
+            assert!(quick.contains(&word) || word.parse::<u32>().is_ok() || word == "-r", "{word}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! `cargo xtask programs`: unmodified programs from end to end.
+//!
+//! Each row of the [`matrix`] runs as separate processes of an ordinary user, with a TCP port and
+//! a deadline of its own. Exit statuses count, and what the programs print is read by [`judge`].
+
+mod judge;
+mod matrix;
+
+use core::time::Duration;
+use std::thread::sleep;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use pico_args::Arguments;
+
+use crate::lab::{Ended, Lab, free_port};
+use matrix::{Kind, QUICK, Row};
+
+/// What was asked for on the command line.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    full: bool,
+    filter: Option<String>,
+    faults: Option<String>,
+}
+
+/// How long a row may take; those that run every size, or repeat what was lost, get more.
+const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE_SIZES: Duration = Duration::from_secs(120);
+const DEADLINE_FACTOR_FAULTS: u32 = 3;
+/// Iterations of each size in runs of all sizes, unless all rows run without faults.
+const ITERATIONS_SIZES: &str = "100";
+/// Lines of output shown of a row that failed.
+const LINES_SHOWN: usize = 12;
+
+impl Choice {
+    pub(crate) fn parse(arguments: &mut Arguments) -> Result<Self> {
+        Ok(Self {
+            full: arguments.contains("--full"),
+            filter: arguments.opt_value_from_str("--filter")?,
+            faults: arguments.opt_value_from_str("--faults")?,
+        })
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let wanted = |row: &Row| {
+            let name = row.name();
+            match &self.filter {
+                Some(filter) => name.contains(filter.as_str()),
+                None => self.full || QUICK.contains(&name.as_str()),
+            }
+        };
+        matrix::rows().into_iter().filter(wanted).collect()
+    }
+
+    fn deadline(&self, row: &Row) -> Duration {
+        let deadline = if row.words.contains(&"-a") { DEADLINE_SIZES } else { DEADLINE };
+        if self.faults.is_some() { deadline * DEADLINE_FACTOR_FAULTS } else { deadline }
+    }
+
+    /// Arguments that only shorten the run.
+    fn shorter(&self, row: &Row) -> &'static [&'static str] {
+        let short = !self.full || self.faults.is_some();
+        if short && row.words.contains(&"-a") { &["-n", ITERATIONS_SIZES] } else { &[] }
+    }
+}
+
+/// Runs the rows that were chosen, a line each, and fails if one failed.
+pub(crate) fn run(choice: &Choice) -> Result<()> {
+    let lab = Lab::open()?;
+    let rows = choice.rows();
+    if rows.is_empty() {
+        bail!("no row matches\n hint: `cargo xtask programs --full` shows all of them");
+    }
+    let faults = choice.faults.as_deref().map_or(String::new(), |f| format!(", faults {f}"));
+    println!("{} programs as {}{faults}", rows.len(), lab.user());
+
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for row in &rows {
+        let name = row.name();
+        if choice.faults.is_some() && !row.survives_loss {
+            println!("  skip          {name}: waits for messages that nobody repeats");
+            skipped += 1;
+            continue;
+        }
+        let start = Instant::now();
+        let result = run_row(&lab, choice, row)?;
+        let seconds = start.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => {
+                println!("  ok   {seconds:6.1} s  {name}");
+                passed += 1;
+            }
+            Err(failure) => {
+                println!("  FAIL {seconds:6.1} s  {name}");
+                println!("{}", indent(&failure));
+                failed += 1;
+            }
+        }
+    }
+    if skipped > 0 {
+        println!("{skipped} not run: unreliable transports lose messages for good");
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed > 0 {
+        bail!("programs: {failed} of {} failed", passed + failed);
+    }
+    Ok(())
+}
+
+/// The outer error is ours, the inner one is the row's.
+fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> {
+    let mut flags = Vec::new();
+    if let Some(faults) = &choice.faults {
+        flags.extend(["--faults".to_owned(), faults.clone()]);
+    }
+    let deadline = Instant::now() + choice.deadline(row);
+    match row.kind {
+        Kind::Alone => {
+            let ended = lab.finish("alone", lab.run(&flags, &row.words), deadline)?;
+            Ok(verdict(&ended, "program").and_then(|()| expected(row, &ended, "program")))
+        }
+        Kind::Watcher => watch(lab, &flags, row, deadline),
+        Kind::Pair => pair(lab, &flags, choice, row, deadline),
+    }
+}
+
+fn watch(lab: &Lab, flags: &[String], row: &Row, deadline: Instant) -> Result<Result<(), String>> {
+    // A program that never ends never flushes what it printed into a file, unless told so.
+    let words = [&["stdbuf", "-oL"], row.words.as_slice()].concat();
+    let mut running = lab.start("watcher", lab.run(flags, &words))?;
+    while judge::results(row.expect, &running.printed()?).is_err() {
+        if running.has_ended()? || Instant::now() >= deadline {
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let ended = running.finish(Instant::now())?;
+    if let Some(status) = ended.status {
+        return Ok(Err(describe("program", &format!("ended by itself: {status}"), &ended)));
+    }
+    Ok(complaints(&ended, "program").and_then(|()| expected(row, &ended, "program")))
+}
+
+fn pair(
+    lab: &Lab,
+    flags: &[String],
+    choice: &Choice,
+    row: &Row,
+    deadline: Instant,
+) -> Result<Result<(), String>> {
+    let port = free_port()?;
+    let port_word = port.to_string();
+    let mut words = row.words.clone();
+    words.extend(["-d", "ferroce0", "-p", &port_word]);
+    words.extend(choice.shorter(row));
+    if row.words[0].starts_with("ibv_") {
+        // The GID of the IPv4 address; without one these programs address by LID.
+        words.extend(["-g", "1"]);
+    } else {
+        // No warning about the governor of the CPU.
+        words.push("-F");
+    }
+
+    let mut server = lab.start("server", lab.run(flags, &words))?;
+    if !server.listens(port, deadline)? {
+        let ended = server.finish(Instant::now())?;
+        return Ok(Err(describe("server", "does not listen", &ended)));
+    }
+    words.push("127.0.0.1");
+    let client = lab.finish("client", lab.run(flags, &words), deadline)?;
+    // A server whose client failed may wait for ever.
+    let failed = !client.status.is_some_and(|status| status.success());
+    let patience = if failed { Instant::now() + Duration::from_secs(1) } else { deadline };
+    let server = server.finish(patience)?;
+
+    let checked = verdict(&client, "client")
+        .and_then(|()| expected(row, &client, "client"))
+        .and_then(|()| verdict(&server, "server"));
+    let checked = match row.expect {
+        matrix::Expect::Pingpong => checked.and_then(|()| expected(row, &server, "server")),
+        _ => checked,
+    };
+    Ok(checked.map_err(|failure| {
+        if failed { format!("{failure}\n{}", describe("server", "then", &server)) } else { failure }
+    }))
+}
+
+/// Whether a process ended well and without complaint.
+fn verdict(ended: &Ended, role: &str) -> Result<(), String> {
+    match ended.status {
+        None => Err(describe(role, "did not end in time", ended)),
+        Some(status) if !status.success() => Err(describe(role, &status.to_string(), ended)),
+        Some(_) => complaints(ended, role),
+    }
+}
+
+fn complaints(ended: &Ended, role: &str) -> Result<(), String> {
+    match judge::complaint(&ended.stdout, &ended.stderr) {
+        Some(line) => Err(format!("{role} complains: {}", line.trim())),
+        None => Ok(()),
+    }
+}
+
+fn expected(row: &Row, ended: &Ended, role: &str) -> Result<(), String> {
+    judge::results(row.expect, &ended.stdout).map_err(|message| describe(role, &message, ended))
+}
+
+fn describe(role: &str, what: &str, ended: &Ended) -> String {
+    let lines: Vec<&str> = ended.stdout.lines().chain(ended.stderr.lines()).collect();
+    let last = lines.len().saturating_sub(LINES_SHOWN);
+    let mut text = format!("{role}: {what}");
+    for line in &lines[last..] {
+        text.push_str("\n| ");
+        text.push_str(line);
+    }
+    text
+}
+
+fn indent(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("                 {line}")).collect();
+    lines.join("\n")
+}
