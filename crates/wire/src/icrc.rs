@@ -167,7 +167,6 @@ fn inverse_power(exponent: usize) -> u32 {
 mod tests {
     use super::*;
     use core::net::{Ipv4Addr, Ipv6Addr};
-    use std::vec;
     use std::vec::Vec;
 
     fn datagram(id: u16) -> Datagram {

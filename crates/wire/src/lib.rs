@@ -34,6 +34,8 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod opcode;
 pub mod pause;
+pub mod pcap;
+pub mod pcapng;
 pub mod pfc;
 pub mod reth;
 pub mod roce;

@@ -213,7 +213,7 @@ mod tests {
     fn every_opcode_round_trips_with_its_headers() {
         for opcode in Opcode::all() {
             let facts = opcode.facts();
-            let length = if facts.payload { 13 } else { 0 };
+            let length: usize = if facts.payload { 13 } else { 0 };
             let total = bth::LEN + facts.headers_len;
             let mut bytes = vec![0; total + length.next_multiple_of(4)];
             for (index, byte) in bytes.iter_mut().enumerate().skip(bth::LEN) {
