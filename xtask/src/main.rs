@@ -1,9 +1,12 @@
 //! The project's own commands. `cargo xtask` alone lists them.
 
 mod abi;
+mod ci;
+mod demo;
 mod dist;
 mod lab;
 mod programs;
+mod terminal;
 mod tidy;
 mod workspace;
 
@@ -15,9 +18,11 @@ use pico_args::Arguments;
 const USAGE: &str = "\
 cargo xtask <command>
 
+  ci                            every check, as `make test` runs them
   tidy                          what the compiler does not check: rooms, sizes, licences, links
   dist                          build target/dist: bin/ferroce and lib/ferroce/libibverbs.so.1
   abi                           compare the library's exported symbols with the committed list
+  demo                          show the main job, and what tshark sees of it
   programs                      run perftest and the rdma-core examples, unmodified
            --full               every row of the matrix, not only the quick ones
            --filter TEXT        the rows whose command line contains TEXT
@@ -42,11 +47,17 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
     match command.as_str() {
         "tidy" => finish(arguments).and_then(|()| tidy::run()),
         "dist" => finish(arguments).and_then(|()| dist::run()),
+        "ci" => finish(arguments).and_then(|()| ci::run()),
+        "demo" => {
+            finish(arguments)?;
+            dist::run()?;
+            demo::run()
+        }
         "programs" => {
             let choice = programs::Choice::parse(&mut arguments)?;
             finish(arguments)?;
             dist::run()?;
-            programs::run(&choice)
+            programs::require_all_passed(programs::run(&choice)?)
         }
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),

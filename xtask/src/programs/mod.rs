@@ -13,6 +13,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use pico_args::Arguments;
 
+use crate::ci::Tally;
 use crate::lab::{Ended, Lab, free_port};
 use matrix::{Kind, QUICK, Row};
 
@@ -42,6 +43,11 @@ impl Choice {
         })
     }
 
+    /// The quick rows, with faults injected.
+    pub(crate) fn under(faults: &str) -> Self {
+        Self { faults: Some(faults.to_owned()), ..Self::default() }
+    }
+
     fn rows(&self) -> Vec<Row> {
         let wanted = |row: &Row| {
             let name = row.name();
@@ -65,8 +71,8 @@ impl Choice {
     }
 }
 
-/// Runs the rows that were chosen, a line each, and fails if one failed.
-pub(crate) fn run(choice: &Choice) -> Result<()> {
+/// Runs the rows that were chosen, with a line each.
+pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     let lab = Lab::open()?;
     let rows = choice.rows();
     if rows.is_empty() {
@@ -75,7 +81,8 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
     let faults = choice.faults.as_deref().map_or(String::new(), |f| format!(", faults {f}"));
     println!("{} programs as {}{faults}", rows.len(), lab.user());
 
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut tally = Tally::default();
+    let mut skipped = 0;
     for row in &rows {
         let name = row.name();
         if choice.faults.is_some() && !row.survives_loss {
@@ -89,23 +96,28 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
         match result {
             Ok(()) => {
                 println!("  ok   {seconds:6.1} s  {name}");
-                passed += 1;
+                tally.passed += 1;
             }
             Err(failure) => {
                 println!("  FAIL {seconds:6.1} s  {name}");
                 println!("{}", indent(&failure));
-                failed += 1;
+                tally.failed += 1;
             }
         }
     }
     if skipped > 0 {
         println!("{skipped} not run: unreliable transports lose messages for good");
     }
-    println!("{passed} passed, {failed} failed");
-    if failed > 0 {
-        bail!("programs: {failed} of {} failed", passed + failed);
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(tally)
+}
+
+/// An error if a row failed.
+pub(crate) fn require_all_passed(tally: Tally) -> Result<()> {
+    match tally.failed {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} programs failed", tally.passed + failed),
     }
-    Ok(())
 }
 
 /// The outer error is ours, the inner one is the row's.
