@@ -22,7 +22,7 @@ pub enum Notify {
 /// A completion queue and who is to be told of it.
 ///
 /// **Invariant:** never more completions than `capacity`. One too many is lost, and said so: the
-/// queue is in overrun from then on (IBTA vol 1, 10.8.2, C10-?).
+/// queue is in overrun from then on (IBTA vol 1, 10.2.8.3).
 #[derive(Debug)]
 pub(crate) struct Cq {
     queue: VecDeque<Completion>,
@@ -76,10 +76,5 @@ impl Cq {
             self.capacity = capacity;
         }
         fits
-    }
-
-    /// Whether a completion was lost: the queue pairs that complete here must fail.
-    pub(crate) fn is_overrun(&self) -> bool {
-        self.overrun
     }
 }

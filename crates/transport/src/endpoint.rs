@@ -1,8 +1,27 @@
 //! One NIC port: the objects, and the five verbs of a driver.
 
-use rdma::{Completion, Gid, Key, Memory, Qpn, RecvRequest, Time, WorkRequest};
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
+use rdma::{
+    Completion, CompletionStatus, Gid, Key, Memory, PKey, QpState, QpType, Qpn, RecvRequest, Time,
+    WorkRequest,
+};
+use wire::opcode::Service;
+
+use crate::adapter::Adapter;
 use crate::attributes::{QpChange, QpQuery};
+use crate::cq::Cq;
+use crate::limits::{
+    CQE_MAX, CQS_MAX, INLINE_MAX, PDS_MAX, QPS_MAX, SGE_MAX, SRQ_WR_MAX, SRQS_MAX, WR_MAX,
+};
+use crate::qp::Qp;
+use crate::responder::Request;
+use crate::slab::Slab;
+use crate::srq::Srq;
+use crate::stats::Drop;
 use crate::{
     Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError, QpCapacity,
     QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, Transmit,
@@ -26,120 +45,362 @@ pub struct Arrival {
 }
 
 /// The engine.
+///
+/// A driver calls [`Endpoint::handle`] with what arrives and [`Endpoint::handle_timeout`] when the
+/// time has come, and after any call takes out packets ([`Endpoint::poll_transmit`]) and events
+/// ([`Endpoint::poll_event`]) until there are none.
 #[derive(Debug)]
-pub struct Endpoint {}
+pub struct Endpoint {
+    adapter: Adapter,
+    /// How many objects belong to each protection domain.
+    pds: Slab<u32>,
+    /// By QPN, less the first of the range.
+    qps: Vec<Option<Box<Qp>>>,
+    /// Where to look for the next free QPN.
+    next_qp: u32,
+    /// Queue pairs that may have something to send, in the order of their turns.
+    ready: VecDeque<Qpn>,
+    /// Packets that the front of `ready` has sent in its turn.
+    burst: u32,
+    /// Deadlines; an entry counts only if it is the one that its queue pair knows of.
+    deadlines: BinaryHeap<Reverse<(Time, u32)>>,
+}
 
-#[allow(unused_variables, clippy::todo, missing_docs, reason = "signatures first")]
 impl Endpoint {
     /// An endpoint without any object.
     pub fn new(config: Config) -> Self {
-        todo!()
-    }
-    pub fn config(&self) -> &Config {
-        todo!()
-    }
-    pub fn stats(&self) -> &Stats {
-        todo!()
+        Self {
+            adapter: Adapter::new(config),
+            pds: Slab::default(),
+            qps: Vec::new(),
+            next_qp: 0,
+            ready: VecDeque::new(),
+            burst: 0,
+            deadlines: BinaryHeap::new(),
+        }
     }
 
-    // ---- objects
+    // ---- protection domains and regions
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// [`CreateError::Exhausted`].
     pub fn alloc_pd(&mut self) -> Result<PdId, CreateError> {
-        todo!()
+        self.pds.insert(0, PDS_MAX).map(PdId).ok_or(CreateError::Exhausted)
     }
+
+    /// Ends a protection domain.
+    ///
+    /// # Errors
+    /// [`DestroyError::InUse`] while anything belongs to it.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DestroyError> {
-        todo!()
+        match self.pds.get(pd.0) {
+            None => Err(DestroyError::NotFound),
+            Some(0) => {
+                self.pds.remove(pd.0);
+                Ok(())
+            }
+            Some(_) => Err(DestroyError::InUse),
+        }
     }
+
     /// Registers memory. The key returned is L_Key and R_Key.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
     pub fn register(&mut self, pd: PdId, region: RegionSpec) -> Result<Key, RegisterError> {
-        todo!()
+        let users = self.pds.get_mut(pd.0).ok_or(RegisterError::NotFound)?;
+        let key = self.adapter.regions.register(pd, region)?;
+        *users += 1;
+        Ok(key)
     }
+
+    /// Forgets a region. Requests that need it from now on fail.
+    ///
+    /// # Errors
+    /// [`DestroyError::NotFound`].
     pub fn deregister(&mut self, key: Key) -> Result<(), DestroyError> {
-        todo!()
+        let pd = self.adapter.regions.deregister(key)?;
+        self.release_pd(pd);
+        Ok(())
     }
+
+    // ---- completion queues
+
+    /// Makes a completion queue for `capacity` completions.
+    ///
+    /// # Errors
+    /// [`CreateError::Limit`] for none or too many, [`CreateError::Exhausted`].
     pub fn create_cq(&mut self, capacity: u32) -> Result<CqId, CreateError> {
-        todo!()
+        if !(1..=CQE_MAX).contains(&capacity) {
+            return Err(CreateError::Limit);
+        }
+        let index = self.adapter.cqs.insert(Cq::new(capacity), CQS_MAX);
+        index.map(CqId).ok_or(CreateError::Exhausted)
     }
-    /// Refused with `Limit` if more completions wait than `capacity`.
+
+    /// Changes the capacity.
+    ///
+    /// # Errors
+    /// [`CreateError::Limit`] if more completions wait than would fit, or for none or too many.
     pub fn resize_cq(&mut self, cq: CqId, capacity: u32) -> Result<(), CreateError> {
-        todo!()
+        let queue = self.adapter.cqs.get_mut(cq.0).ok_or(CreateError::NotFound)?;
+        if !(1..=CQE_MAX).contains(&capacity) || !queue.resize(capacity) {
+            return Err(CreateError::Limit);
+        }
+        Ok(())
     }
+
+    /// Ends a completion queue.
+    ///
+    /// # Errors
+    /// [`DestroyError::InUse`] while a queue pair completes to it.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), DestroyError> {
-        todo!()
+        match self.adapter.cqs.get(cq.0) {
+            None => Err(DestroyError::NotFound),
+            Some(queue) if queue.users > 0 => Err(DestroyError::InUse),
+            Some(_) => {
+                self.adapter.cqs.remove(cq.0);
+                Ok(())
+            }
+        }
     }
+
+    /// Takes the oldest completion.
+    pub fn poll_cq(&mut self, cq: CqId) -> Option<Completion> {
+        self.adapter.cqs.get_mut(cq.0)?.pop()
+    }
+
+    /// Arms the queue: its next (solicited) completion raises [`Event::CompletionNotify`] once.
+    ///
+    /// # Errors
+    /// [`PostError::NotFound`].
+    pub fn arm_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), PostError> {
+        self.adapter.cqs.get_mut(cq.0).ok_or(PostError::NotFound)?.arm(notify);
+        Ok(())
+    }
+
+    // ---- shared receive queues
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// [`CreateError::NotFound`], [`CreateError::Limit`], [`CreateError::Exhausted`].
     pub fn create_srq(
         &mut self,
         pd: PdId,
         attributes: SrqAttributes,
     ) -> Result<SrqId, CreateError> {
-        todo!()
+        let users = self.pds.get_mut(pd.0).ok_or(CreateError::NotFound)?;
+        let SrqAttributes { max_wr, max_sge, limit } = attributes;
+        if !(1..=SRQ_WR_MAX).contains(&max_wr) || max_sge > SGE_MAX || limit > max_wr {
+            return Err(CreateError::Limit);
+        }
+        let index = self.adapter.srqs.insert(Srq::new(pd, attributes), SRQS_MAX);
+        let srq = index.map(SrqId).ok_or(CreateError::Exhausted)?;
+        *users += 1;
+        Ok(srq)
     }
-    /// Sets the limit (`Some`) and/or resizes (`Some`).
+
+    /// Sets the limit, or the capacity, or both.
+    ///
+    /// # Errors
+    /// [`CreateError::Limit`] if more requests wait than would fit, or a value is out of range.
     pub fn modify_srq(
         &mut self,
         srq: SrqId,
         limit: Option<u32>,
         max_wr: Option<u32>,
     ) -> Result<(), CreateError> {
-        todo!()
+        let srq = self.adapter.srqs.get_mut(srq.0).ok_or(CreateError::NotFound)?;
+        let size = max_wr.unwrap_or(srq.queue.max_wr);
+        let fits = (1..=SRQ_WR_MAX).contains(&size) && srq.queue.len() <= size as usize;
+        if !fits || limit.is_some_and(|limit| limit > size) {
+            return Err(CreateError::Limit);
+        }
+        srq.queue.max_wr = size;
+        srq.limit = limit.unwrap_or(srq.limit);
+        Ok(())
     }
+
+    /// The sizes, and the limit if it is still armed.
     pub fn query_srq(&self, srq: SrqId) -> Option<SrqAttributes> {
-        todo!()
+        self.adapter.srqs.get(srq.0).map(Srq::attributes)
     }
+
+    /// Ends a shared receive queue and the requests in it.
+    ///
+    /// # Errors
+    /// [`DestroyError::InUse`] while a queue pair takes from it.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), DestroyError> {
-        todo!()
+        let (users, pd) = {
+            let srq = self.adapter.srqs.get(srq.0).ok_or(DestroyError::NotFound)?;
+            (srq.users, srq.pd)
+        };
+        if users > 0 {
+            return Err(DestroyError::InUse);
+        }
+        self.adapter.srqs.remove(srq.0);
+        self.release_pd(pd);
+        Ok(())
     }
-    pub fn create_qp(&mut self, spec: QpSpec) -> Result<Qpn, CreateError> {
-        todo!()
+
+    // ---- queue pairs
+
+    /// Makes a queue pair, in RESET.
+    ///
+    /// # Errors
+    /// [`CreateError::NotFound`] for a handle that names nothing, [`CreateError::Mismatch`] for a
+    /// shared receive queue of another protection domain, [`CreateError::Limit`],
+    /// [`CreateError::Exhausted`].
+    pub fn create_qp(&mut self, mut spec: QpSpec) -> Result<Qpn, CreateError> {
+        let capacity = &mut spec.capacity;
+        let within = capacity.send_wr <= WR_MAX
+            && capacity.recv_wr <= WR_MAX
+            && capacity.send_sge <= SGE_MAX
+            && capacity.recv_sge <= SGE_MAX
+            && capacity.inline <= INLINE_MAX;
+        if !within {
+            return Err(CreateError::Limit);
+        }
+        let cqs = [spec.send_cq, spec.recv_cq];
+        let known = cqs.iter().all(|cq| self.adapter.cqs.get(cq.0).is_some());
+        if !known || self.pds.get(spec.pd.0).is_none() {
+            return Err(CreateError::NotFound);
+        }
+        if let Some(id) = spec.srq {
+            let srq = self.adapter.srqs.get_mut(id.0).ok_or(CreateError::NotFound)?;
+            if srq.pd != spec.pd {
+                return Err(CreateError::Mismatch);
+            }
+            capacity.recv_wr = 0;
+            capacity.recv_sge = 0;
+        }
+        let index = self.free_qp_index().ok_or(CreateError::Exhausted)?;
+        let qpn = Qpn::new(self.adapter.config.qpns.start + index);
+        if let Some(srq) = spec.srq.and_then(|srq| self.adapter.srqs.get_mut(srq.0)) {
+            srq.users += 1;
+        }
+        for cq in cqs {
+            if let Some(queue) = self.adapter.cqs.get_mut(cq.0) {
+                queue.users += 1;
+            }
+        }
+        if let Some(users) = self.pds.get_mut(spec.pd.0) {
+            *users += 1;
+        }
+        self.qps[index as usize] = Some(Box::new(Qp::new(qpn, spec)));
+        Ok(qpn)
     }
+
+    /// Makes a transition, or changes attributes, or both; all or nothing.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
     pub fn modify_qp(&mut self, now: Time, qpn: Qpn, change: &QpChange) -> Result<(), ModifyError> {
-        todo!()
+        let (qp, adapter) = self.qp_mut(qpn).ok_or(ModifyError::NotFound)?;
+        let result = qp.modify(change, adapter);
+        self.settle(now, qpn);
+        result
     }
+
+    /// State, attributes and sizes.
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpQuery> {
-        todo!()
+        self.qp(qpn).map(Qp::query)
     }
+
     /// The capacities that the queue pair really has.
     pub fn qp_capacity(&self, qpn: Qpn) -> Option<QpCapacity> {
-        todo!()
+        self.qp(qpn).map(|qp| qp.spec.capacity)
     }
+
+    /// Ends a queue pair and what is posted to it, without completions.
+    ///
+    /// # Errors
+    /// [`DestroyError::NotFound`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), DestroyError> {
-        todo!()
+        let slot = self.index(qpn).and_then(|index| self.qps.get_mut(index));
+        let qp = slot.and_then(Option::take).ok_or(DestroyError::NotFound)?;
+        for cq in [qp.spec.send_cq, qp.spec.recv_cq] {
+            if let Some(queue) = self.adapter.cqs.get_mut(cq.0) {
+                queue.users -= 1;
+            }
+        }
+        if let Some(srq) = qp.spec.srq.and_then(|srq| self.adapter.srqs.get_mut(srq.0)) {
+            srq.users -= 1;
+        }
+        self.release_pd(qp.spec.pd);
+        if qp.ready {
+            self.ready.retain(|&ready| ready != qpn);
+        }
+        Ok(())
     }
 
     // ---- work
+
+    /// Posts a send request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; the request is then not posted.
     pub fn post_send(
         &mut self,
         now: Time,
         qpn: Qpn,
         request: &WorkRequest<'_>,
     ) -> Result<(), PostError> {
-        todo!()
+        let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
+        qp.post_send(request, adapter)?;
+        self.settle(now, qpn);
+        Ok(())
     }
+
+    /// Posts a receive request.
+    ///
+    /// # Errors
+    /// See [`PostError`]; the request is then not posted.
     pub fn post_recv(
         &mut self,
         now: Time,
         qpn: Qpn,
         request: &RecvRequest<'_>,
     ) -> Result<(), PostError> {
-        todo!()
+        let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
+        if qp.spec.srq.is_some() {
+            return Err(PostError::Address);
+        }
+        // IBTA vol 1, 10.3.1.1: nothing may be posted in RESET.
+        if qp.state == QpState::Reset {
+            return Err(PostError::State);
+        }
+        qp.recv.post(request)?;
+        if qp.state == QpState::Error {
+            if let Some(wqe) = qp.recv.take() {
+                qp.complete_recv_error(&wqe, CompletionStatus::Flushed, adapter);
+            }
+            self.settle(now, qpn);
+        }
+        Ok(())
     }
+
+    /// Posts a receive request to a shared receive queue.
+    ///
+    /// # Errors
+    /// See [`PostError`]; the request is then not posted.
     pub fn post_srq_recv(
         &mut self,
         srq: SrqId,
         request: &RecvRequest<'_>,
     ) -> Result<(), PostError> {
-        todo!()
-    }
-    /// Takes the oldest completion.
-    pub fn poll_cq(&mut self, cq: CqId) -> Option<Completion> {
-        todo!()
-    }
-    /// Arms the queue: its next (solicited) completion raises [`Event::CompletionNotify`] once.
-    pub fn arm_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), PostError> {
-        todo!()
+        self.adapter.srqs.get_mut(srq.0).ok_or(PostError::NotFound)?.queue.post(request)
     }
 
     // ---- the five verbs of a driver
+
     /// A packet arrived, its ICRC checked and its headers parsed. `length` is that of `payload`.
+    ///
+    /// # Errors
+    /// Why it changed nothing; it is counted already.
     pub fn handle<M: Memory>(
         &mut self,
         now: Time,
@@ -148,26 +409,222 @@ impl Endpoint {
         payload: M::Payload<'_>,
         length: usize,
         memory: &mut M,
-    ) {
-        todo!()
+    ) -> Result<(), Drop> {
+        let qpn = header.bth.destination;
+        let result = match self.qp_mut(qpn) {
+            None => Err(Drop::UnknownQpn),
+            Some((qp, adapter)) => {
+                let request = Request { header, payload, length };
+                qp.accept(arrival, header).and_then(|()| {
+                    adapter.stats.rcvd_pkts += 1;
+                    adapter.stats.rcvd_bytes += length as u64;
+                    if qp.spec.kind == QpType::Ud {
+                        qp.handle_datagram(arrival, &request, memory, adapter)
+                    } else if header.bth.opcode.is_request() {
+                        qp.handle_request(&request, memory, adapter)
+                    } else {
+                        qp.handle_response(now, header, (payload, length), memory, adapter)
+                    }
+                })
+            }
+        };
+        match result {
+            Ok(()) => self.settle(now, qpn),
+            Err(cause) => {
+                self.adapter.stats.drop_packet(cause);
+                // A response that is refused may still have moved something on.
+                if self.qp(qpn).is_some() {
+                    self.settle(now, qpn);
+                }
+            }
+        }
+        result
     }
-    /// The next packet to send, if any.
+
+    /// The next packet to send, if any. The answer may change after every other call.
+    ///
+    /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
+    /// passed in a batch, not after each.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
-        todo!()
+        let (qpn, outgoing) = loop {
+            let qpn = *self.ready.front()?;
+            let packet = match self.qp_mut(qpn) {
+                Some((qp, adapter)) => qp.next_packet(now, adapter),
+                None => None,
+            };
+            if let Some(packet) = packet {
+                self.burst += 1;
+                if self.burst >= self.adapter.config.burst_packets {
+                    self.burst = 0;
+                    self.ready.rotate_left(1);
+                }
+                break (qpn, packet);
+            }
+            self.burst = 0;
+            self.ready.pop_front();
+            if let Some((qp, _)) = self.qp_mut(qpn) {
+                qp.ready = false;
+            }
+            self.schedule(qpn);
+            self.fail_overrun();
+        };
+        self.schedule(qpn);
+        let index = self.index(qpn)?;
+        let qp = self.qps.get(index)?.as_ref()?;
+        let transmit = qp.transmit(outgoing);
+        self.adapter.stats.sent_pkts += 1;
+        self.adapter.stats.sent_bytes += u64::from(transmit.payload.len());
+        Some(transmit)
     }
+
     /// The driver could not read the payload of the packet that it was given: the address is gone.
+    /// To be called before the next [`Endpoint::poll_transmit`].
     pub fn transmit_faulted(&mut self, now: Time, qpn: Qpn, header: &wire::roce::Repr) {
-        todo!()
+        let Some((qp, adapter)) = self.qp_mut(qpn) else { return };
+        if header.bth.opcode.is_request() {
+            qp.request_faulted(header);
+        } else {
+            qp.refuse_read(header.bth.psn, adapter);
+        }
+        self.settle(now, qpn);
     }
-    /// When to call [`Endpoint::handle_timeout`].
+
+    /// When to call [`Endpoint::handle_timeout`]. The answer may change after every other call but
+    /// [`Endpoint::poll_event`]; it may be earlier than necessary, never later.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        todo!()
+        while let Some(&Reverse((at, qpn))) = self.deadlines.peek() {
+            if self.qp(Qpn::new(qpn)).is_some_and(|qp| qp.scheduled == Some(at)) {
+                return Some(at);
+            }
+            self.deadlines.pop();
+        }
+        None
     }
+
+    /// The time has come, or may have.
     pub fn handle_timeout(&mut self, now: Time) {
-        todo!()
+        while let Some(at) = self.poll_timeout().filter(|&at| at <= now) {
+            let Some(Reverse((_, qpn))) = self.deadlines.pop() else { break };
+            let qpn = Qpn::new(qpn);
+            if let Some((qp, adapter)) = self.qp_mut(qpn) {
+                debug_assert_eq!(qp.scheduled, Some(at));
+                qp.scheduled = None;
+                qp.handle_timeout(now, adapter);
+                self.settle(now, qpn);
+            }
+        }
     }
-    /// The next event, if any.
+
+    /// The next event, if any. The answer may change after every other call.
     pub fn poll_event(&mut self) -> Option<Event> {
-        todo!()
+        self.adapter.events.pop_front()
+    }
+
+    // ---- what can be asked
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.adapter.config
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.adapter.stats
+    }
+
+    // ---- inside
+
+    fn index(&self, qpn: Qpn) -> Option<usize> {
+        let offset = qpn.value().checked_sub(self.adapter.config.qpns.start)?;
+        usize::try_from(offset).ok()
+    }
+
+    fn qp(&self, qpn: Qpn) -> Option<&Qp> {
+        self.qps.get(self.index(qpn)?)?.as_deref()
+    }
+
+    fn qp_mut(&mut self, qpn: Qpn) -> Option<(&mut Qp, &mut Adapter)> {
+        let index = self.index(qpn)?;
+        let qp = self.qps.get_mut(index)?.as_deref_mut()?;
+        Some((qp, &mut self.adapter))
+    }
+
+    /// The next index without a queue pair. They are given out in turn, so that late packets for
+    /// a queue pair that is gone do not soon meet a new one.
+    fn free_qp_index(&mut self) -> Option<u32> {
+        let range = &self.adapter.config.qpns;
+        let count = range.end.saturating_sub(range.start).min(QPS_MAX);
+        let index = (0..count)
+            .map(|step| (self.next_qp + step) % count)
+            .find(|&index| self.qps.get(index as usize).is_none_or(Option::is_none))?;
+        self.next_qp = (index + 1) % count;
+        if self.qps.len() <= index as usize {
+            self.qps.resize_with(index as usize + 1, || None);
+        }
+        Some(index)
+    }
+
+    fn release_pd(&mut self, pd: PdId) {
+        if let Some(users) = self.pds.get_mut(pd.0) {
+            *users -= 1;
+        }
+    }
+
+    /// After anything happened to a queue pair: it may have something to send, and a deadline.
+    fn settle(&mut self, _now: Time, qpn: Qpn) {
+        if let Some((qp, _)) = self.qp_mut(qpn)
+            && !core::mem::replace(&mut qp.ready, true)
+        {
+            self.ready.push_back(qpn);
+        }
+        self.schedule(qpn);
+        self.fail_overrun();
+    }
+
+    /// Enters the nearest deadline of a queue pair, if no earlier one is entered for it.
+    fn schedule(&mut self, qpn: Qpn) {
+        let Some((qp, _)) = self.qp_mut(qpn) else { return };
+        let Some(at) = qp.timers.next() else { return };
+        if qp.scheduled.is_none_or(|scheduled| at < scheduled) {
+            qp.scheduled = Some(at);
+            self.deadlines.push(Reverse((at, qpn.value())));
+        }
+    }
+
+    /// IBTA vol 1, 11.6.3.4: when a completion queue is overrun, its queue pairs fail.
+    fn fail_overrun(&mut self) {
+        while let Some(cq) = self.adapter.overrun.pop() {
+            for qp in self.qps.iter_mut().flatten() {
+                let uses = qp.spec.send_cq == cq || qp.spec.recv_cq == cq;
+                if uses && !matches!(qp.state, QpState::Error | QpState::Reset) {
+                    self.adapter.raise(Event::QpFatal(qp.qpn));
+                    qp.enter_error(false, &mut self.adapter);
+                }
+            }
+        }
+    }
+}
+
+impl Qp {
+    /// Whether a packet is for this queue pair at all (IBTA vol 1, 9.6.1).
+    fn accept(&self, arrival: &Arrival, header: &wire::roce::Repr) -> Result<(), Drop> {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Error) {
+            return Err(Drop::QpState);
+        }
+        let fits = matches!(
+            (self.spec.kind, header.facts().service),
+            (QpType::Rc, Service::Rc) | (QpType::Uc, Service::Uc) | (QpType::Ud, Service::Ud)
+        );
+        if !fits {
+            return Err(Drop::WrongTransport);
+        }
+        if !PKey::DEFAULT.admits(header.bth.p_key) {
+            return Err(Drop::PKey);
+        }
+        // 9.6.1.5.1: a connection has one peer.
+        if self.spec.kind != QpType::Ud && arrival.source != self.attributes.path.gid {
+            return Err(Drop::WrongSource);
+        }
+        Ok(())
     }
 }

@@ -26,23 +26,27 @@ extern crate alloc;
 #[cfg(any(test, feature = "testing"))]
 extern crate std;
 
+mod adapter;
 pub mod attributes;
+mod completer;
 mod config;
-#[allow(dead_code, reason = "used once the engine is in place")]
 mod cq;
+mod datagram;
 mod endpoint;
 mod error;
 mod event;
 pub mod limits;
 mod qp;
 mod recovery;
+mod recv;
 mod region;
-#[allow(dead_code, reason = "used once the engine is in place")]
+mod requester;
+mod responder;
 mod slab;
 mod srq;
-#[allow(dead_code, reason = "used once the engine is in place")]
 mod state;
 mod stats;
+mod timer;
 mod transmit;
 
 pub use attributes::{AddressVector, QpAttributes, QpChange, QpQuery};

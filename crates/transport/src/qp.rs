@@ -1,8 +1,19 @@
-//! Queue pairs.
+//! Queue pairs: what the three roles share, and a queue pair's way through its states.
 
-use rdma::QpType;
+use rdma::{
+    Completion, CompletionOpcode, CompletionStatus, QpState, QpType, Qpn, Time, UdAddress,
+    completion::Attached,
+};
 
-use crate::{CqId, PdId, SrqId};
+use crate::adapter::Adapter;
+use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
+use crate::recv::{RecvQueue, RecvWqe};
+use crate::requester::Requester;
+use crate::responder::Responder;
+use crate::state::check_transition;
+use crate::timer::{Timer, TimerTable};
+use crate::transmit::{Payload, Route, Transmit};
+use crate::{CqId, Event, ModifyError, PdId, SrqId};
 
 /// How much a queue pair holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,4 +47,235 @@ pub struct QpSpec {
     pub capacity: QpCapacity,
     /// Whether every send request completes visibly, signalled or not.
     pub signal_all: bool,
+}
+
+/// A packet that a role wants to send, before its payload is looked up.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) route: Route,
+    pub(crate) header: wire::roce::Repr,
+    pub(crate) body: Body,
+}
+
+/// Where the payload of a packet is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    /// There is none.
+    None,
+    /// In the send request with this serial number.
+    Request { serial: u64, offset: u64, length: u32 },
+    /// At an address of memory.
+    Memory { address: u64, length: u32 },
+}
+
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) qpn: Qpn,
+    pub(crate) spec: QpSpec,
+    pub(crate) state: QpState,
+    pub(crate) attributes: QpAttributes,
+    /// Where a connected queue pair sends to.
+    pub(crate) route: Route,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+    pub(crate) recv: RecvQueue,
+    pub(crate) timers: TimerTable,
+    /// Whether it stands in the endpoint's list of those that may have something to send.
+    pub(crate) ready: bool,
+    /// The nearest entry for it in the endpoint's heap of deadlines.
+    pub(crate) scheduled: Option<Time>,
+}
+
+impl Qp {
+    pub(crate) fn new(qpn: Qpn, spec: QpSpec) -> Self {
+        Self {
+            qpn,
+            spec,
+            state: QpState::Reset,
+            attributes: QpAttributes::default(),
+            route: route_to(&AddressVector::default(), 0),
+            requester: Requester::default(),
+            responder: Responder::default(),
+            recv: RecvQueue::new(spec.capacity.recv_wr, spec.capacity.recv_sge),
+            timers: TimerTable::default(),
+            ready: false,
+            scheduled: None,
+        }
+    }
+
+    /// Makes a transition (IBTA vol 1, 11.2.5.3), or nothing at all.
+    pub(crate) fn modify(
+        &mut self,
+        change: &QpChange,
+        adapter: &mut Adapter,
+    ) -> Result<(), ModifyError> {
+        let to = check_transition(self.spec.kind, self.state, change)?;
+        change.check_values(adapter.config.active_mtu)?;
+        self.attributes.apply(change);
+        if change.path.is_some() || change.destination.is_some() {
+            let path = &self.attributes.path;
+            let flow = if path.flow_label == 0 {
+                self.qpn.value() ^ self.attributes.destination.value().rotate_left(8)
+            } else {
+                path.flow_label
+            };
+            self.route = route_to(path, flow);
+        }
+        let from = core::mem::replace(&mut self.state, to);
+        match (from, to) {
+            (_, QpState::Reset) => self.reset(),
+            (QpState::Error, QpState::Error) => {}
+            (_, QpState::Error) => self.enter_error(false, adapter),
+            (QpState::Init, QpState::Rtr) => {
+                self.responder.begin(change.rq_psn.unwrap_or_default());
+            }
+            (QpState::Rtr, QpState::Rts) => {
+                let psn = change.sq_psn.unwrap_or_default();
+                self.requester.begin(psn, &self.attributes);
+            }
+            (QpState::Rts, QpState::Sqd) => self.begin_draining(adapter),
+            (QpState::Sqd, QpState::Rts) => self.requester.draining = false,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Forgets everything but what it was made with (11.2.5.3: no completions are written).
+    fn reset(&mut self) {
+        self.attributes = QpAttributes::default();
+        self.requester = Requester::default();
+        self.responder = Responder::default();
+        self.recv.clear();
+        self.timers = TimerTable::default();
+    }
+
+    /// Moves to ERROR and flushes both queues (10.3.1.7). With `answer`, replies that are queued
+    /// still go out: the last of them tells the peer why.
+    pub(crate) fn enter_error(&mut self, answer: bool, adapter: &mut Adapter) {
+        self.state = QpState::Error;
+        self.timers = TimerTable::default();
+        self.flush_sends(adapter);
+        if !answer {
+            self.responder.forget_replies();
+        }
+        if let Some(wqe) = self.responder.abandon_message() {
+            self.complete_recv_error(&wqe, CompletionStatus::Flushed, adapter);
+        }
+        while let Some(wqe) = self.recv.take() {
+            self.complete_recv_error(&wqe, CompletionStatus::Flushed, adapter);
+        }
+        if self.spec.srq.is_some() {
+            adapter.raise(Event::LastWqeReached(self.qpn));
+        }
+    }
+
+    /// Writes the completion of a receive that failed.
+    pub(crate) fn complete_recv_error(
+        &mut self,
+        wqe: &RecvWqe,
+        status: CompletionStatus,
+        adapter: &mut Adapter,
+    ) {
+        if status != CompletionStatus::Flushed {
+            adapter.stats.resp_cqe_error += 1;
+        }
+        let completion = self.blank_completion(wqe.id, status, CompletionOpcode::Recv);
+        adapter.complete(self.spec.recv_cq, completion);
+    }
+
+    /// A completion with nothing in it that depends on the operation.
+    pub(crate) fn blank_completion(
+        &self,
+        id: u64,
+        status: CompletionStatus,
+        opcode: CompletionOpcode,
+    ) -> Completion {
+        Completion {
+            id,
+            status,
+            opcode,
+            vendor_error: 0,
+            byte_len: 0,
+            attached: Attached::None,
+            qpn: self.qpn,
+            source_qpn: Qpn::default(),
+            has_grh: false,
+            solicited: false,
+        }
+    }
+
+    /// The next packet of any role: answers before requests, because a peer waits for them.
+    pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
+        if let Some(reply) = self.next_reply(adapter) {
+            return Some(reply);
+        }
+        self.next_request(now, adapter)
+    }
+
+    /// Joins a packet and its payload.
+    pub(crate) fn transmit(&self, outgoing: Outgoing) -> Transmit<'_> {
+        let payload = match outgoing.body {
+            Body::None => Payload::EMPTY,
+            Body::Memory { address, length } => Payload::contiguous(address, length),
+            Body::Request { serial, offset, length } => {
+                self.requester.payload(serial, offset, length)
+            }
+        };
+        let header = outgoing.header.padded_for(payload.len());
+        Transmit { qpn: self.qpn, route: outgoing.route, header, payload }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time, adapter: &mut Adapter) {
+        // When the receiver's delay is over, the requester simply goes on.
+        self.timers.expire(Timer::RnrRetry, now);
+        if self.timers.expire(Timer::Retransmit, now) {
+            self.ack_timed_out(now, adapter);
+        }
+    }
+
+    pub(crate) fn query(&self) -> QpQuery {
+        QpQuery {
+            state: self.state,
+            draining: self.state == QpState::Sqd && !self.requester.is_drained(),
+            attributes: self.attributes,
+            rq_psn: self.responder.expected(),
+            sq_psn: self.requester.next_psn(),
+            capacity: self.spec.capacity,
+            signal_all: self.spec.signal_all,
+        }
+    }
+
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.spec.kind == QpType::Ud
+    }
+}
+
+/// The route of packets to `path`; `flow` picks the source port.
+pub(crate) fn route_to(path: &AddressVector, flow: u32) -> Route {
+    Route {
+        destination: path.gid,
+        source: path.source_gid,
+        traffic_class: path.traffic_class,
+        hop_limit: if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit },
+        source_port: source_port(flow),
+    }
+}
+
+/// The route of a datagram.
+pub(crate) fn route_of_datagram(address: &UdAddress) -> Route {
+    Route {
+        destination: address.gid,
+        source: address.source_gid,
+        traffic_class: address.traffic_class,
+        hop_limit: if address.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { address.hop_limit },
+        source_port: source_port(address.flow_label),
+    }
+}
+
+const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// A source port of the dynamic range, 0xc000 to 0xffff, from a 20-bit flow label (IBTA annex
+/// A17.9.1 leaves the mapping open; folding the label is what Linux does as well).
+fn source_port(flow: u32) -> u16 {
+    0xc000 | ((flow ^ flow >> 14) & 0x3fff) as u16
 }

@@ -1,0 +1,71 @@
+//! What all queue pairs of an endpoint share: regions, completion queues, shared receive queues,
+//! events and counters.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use rdma::{Completion, CompletionStatus};
+
+use crate::cq::Cq;
+use crate::limits::EVENTS_MAX;
+use crate::recv::RecvWqe;
+use crate::region::RegionTable;
+use crate::slab::Slab;
+use crate::srq::Srq;
+use crate::{Config, CqId, Event, SrqId, Stats};
+
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    pub(crate) config: Config,
+    pub(crate) regions: RegionTable,
+    pub(crate) cqs: Slab<Cq>,
+    pub(crate) srqs: Slab<Srq>,
+    pub(crate) stats: Stats,
+    pub(crate) events: VecDeque<Event>,
+    /// Completion queues that have just lost a completion: their queue pairs are to fail.
+    pub(crate) overrun: Vec<CqId>,
+}
+
+impl Adapter {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            config,
+            regions: RegionTable::default(),
+            cqs: Slab::default(),
+            srqs: Slab::default(),
+            stats: Stats::default(),
+            events: VecDeque::new(),
+            overrun: Vec::new(),
+        }
+    }
+
+    /// Tells the driver. A driver that never listens loses the newest.
+    pub(crate) fn raise(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        }
+    }
+
+    /// Writes a completion.
+    pub(crate) fn complete(&mut self, cq: CqId, completion: Completion) {
+        if completion.status == CompletionStatus::Flushed {
+            self.stats.cqe_flush_error += 1;
+        }
+        let event = self.cqs.get_mut(cq.0).and_then(|queue| queue.push(cq, completion));
+        if let Some(event) = event {
+            if matches!(event, Event::CqError(_)) {
+                self.overrun.push(cq);
+            }
+            self.raise(event);
+        }
+    }
+
+    /// Takes the oldest request of a shared receive queue.
+    pub(crate) fn take_shared(&mut self, srq: SrqId) -> Option<RecvWqe> {
+        let (wqe, event) = self.srqs.get_mut(srq.0)?.take(srq);
+        if let Some(event) = event {
+            self.raise(event);
+        }
+        wqe
+    }
+}

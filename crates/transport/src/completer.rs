@@ -1,0 +1,306 @@
+//! The completer: takes what the responder answers (IBTA vol 1, 9.7.5 and 9.7.7).
+//!
+//! An acknowledgement covers every request before it, with one exception: a READ or an atomic is
+//! done only when its own response has come. An acknowledgement beyond a missing response shows
+//! that the response was lost (9.7.5.1.2, "implied NAK").
+
+use rdma::{CompletionStatus, Memory, Operation, Psn, QpState, Time};
+use wire::aeth::{NakCode, Syndrome, rnr_delay};
+use wire::opcode::Operation as Response;
+use wire::roce;
+
+use crate::adapter::Adapter;
+use crate::limits::RNR_RETRY_INFINITE;
+use crate::qp::Qp;
+use crate::region;
+use crate::stats::Drop;
+use crate::timer::Timer;
+
+impl Qp {
+    /// Takes a response.
+    pub(crate) fn handle_response<M: Memory>(
+        &mut self,
+        now: Time,
+        header: &roce::Repr,
+        payload: (M::Payload<'_>, usize),
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        if !matches!(self.state, QpState::Rts | QpState::Sqd) {
+            return Err(Drop::QpState);
+        }
+        let psn = header.bth.psn;
+        let floor = self.oldest_answerable(adapter);
+        let outstanding = self.requester.top.distance_from(floor);
+        if psn.distance_from(floor) >= outstanding {
+            return Err(Drop::UnexpectedResponse);
+        }
+        match header.facts().operation {
+            Response::Acknowledge => {
+                let aeth = header.aeth.ok_or(Drop::UnexpectedResponse)?;
+                self.acknowledged(now, psn, aeth.syndrome, adapter)
+            }
+            Response::ReadResponse => self.read_response(now, psn, payload, memory, adapter),
+            Response::AtomicAcknowledge => {
+                let original = header.atomic_ack.ok_or(Drop::UnexpectedResponse)?;
+                self.atomic_response(now, psn, original, memory, adapter)
+            }
+            _ => Err(Drop::UnexpectedResponse),
+        }
+    }
+
+    /// The oldest PSN that an answer can be about. Under go-back-0 a responder may ask for the
+    /// beginning of a message of which it had acknowledged a part.
+    fn oldest_answerable(&self, adapter: &Adapter) -> Psn {
+        let unacked = self.requester.unacked;
+        adapter.config.recovery.resume_at(self.requester.message_start(), unacked)
+    }
+
+    fn acknowledged(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        syndrome: Syndrome,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        match syndrome {
+            Syndrome::Ack { .. } => {
+                if psn.is_before(self.requester.unacked) {
+                    return Err(Drop::UnexpectedResponse);
+                }
+                self.acknowledge_before(now, psn.next(), adapter);
+                Ok(())
+            }
+            Syndrome::RnrNak { timer } => {
+                adapter.stats.rcvd_rnr_err += 1;
+                if self.acknowledge_before(now, psn, adapter) {
+                    self.receiver_not_ready(now, timer, adapter);
+                }
+                Ok(())
+            }
+            Syndrome::Nak(NakCode::SequenceError) => {
+                adapter.stats.rcvd_seq_err += 1;
+                if psn.is_before(self.requester.unacked) {
+                    self.requester.unacked = psn;
+                }
+                if self.acknowledge_before(now, psn, adapter) {
+                    self.go_back(now, adapter);
+                }
+                Ok(())
+            }
+            Syndrome::Nak(code) => {
+                let status = match code {
+                    NakCode::InvalidRequest => CompletionStatus::RemoteInvalidRequest,
+                    NakCode::RemoteAccess => CompletionStatus::RemoteAccess,
+                    NakCode::RemoteOperation => CompletionStatus::RemoteOperation,
+                    _ => CompletionStatus::BadResponse,
+                };
+                if self.acknowledge_before(now, psn, adapter) {
+                    self.fail_oldest(status, adapter);
+                }
+                Ok(())
+            }
+            Syndrome::Reserved(_) => Err(Drop::UnexpectedResponse),
+        }
+    }
+
+    /// Takes everything before `end` for done. Returns whether that is so: a READ or atomic whose
+    /// response is missing stands in the way, and is asked for again.
+    fn acknowledge_before(&mut self, now: Time, end: Psn, adapter: &mut Adapter) -> bool {
+        let before = self.requester.unacked;
+        while self.requester.unacked.is_before(end) {
+            let Some(wqe) = self.requester.queue.front() else { break };
+            let Some(wqe_end) = wqe.end_psn() else { break };
+            if wqe.is_read_or_atomic() {
+                adapter.stats.implied_nak_seq_err += 1;
+                self.note_progress(now, before);
+                self.go_back(now, adapter);
+                return false;
+            }
+            if end.is_before(wqe_end) {
+                self.requester.unacked = end;
+            } else {
+                self.requester.unacked = wqe_end;
+                self.complete_oldest(adapter);
+            }
+        }
+        self.note_progress(now, before);
+        self.report_drained(adapter);
+        self.requester.unacked == end
+    }
+
+    /// After `unacked` may have moved on from `before`: the retries begin anew, and the timer.
+    fn note_progress(&mut self, now: Time, before: Psn) {
+        let requester = &mut self.requester;
+        if requester.unacked == before {
+            return;
+        }
+        requester.catch_up();
+        requester.retries_left = self.attributes.retry_count;
+        requester.rnr_retries_left = self.attributes.rnr_retry;
+        requester.gone_back_for = None;
+        if requester.unacked == requester.top {
+            self.timers.stop(Timer::Retransmit);
+        } else {
+            self.arm_ack_timer(now);
+        }
+    }
+
+    fn complete_oldest(&mut self, adapter: &mut Adapter) {
+        if let Some(wqe) = self.requester.pop() {
+            self.complete_send(&wqe, CompletionStatus::Success, adapter);
+        }
+    }
+
+    /// Sends again from what is missing, once for each loss.
+    ///
+    /// IBTA vol 1, 9.7.5.2.7: every such retry counts, and any progress begins the count anew.
+    fn go_back(&mut self, now: Time, adapter: &mut Adapter) {
+        if self.requester.gone_back_for == Some(self.requester.unacked) {
+            return;
+        }
+        self.retry(now, adapter);
+        self.requester.gone_back_for = Some(self.requester.unacked);
+    }
+
+    /// The local ACK timer has expired.
+    pub(crate) fn ack_timed_out(&mut self, now: Time, adapter: &mut Adapter) {
+        if self.requester.unacked == self.requester.top {
+            return;
+        }
+        adapter.stats.local_ack_timeout_err += 1;
+        self.requester.gone_back_for = None;
+        self.retry(now, adapter);
+    }
+
+    fn retry(&mut self, now: Time, adapter: &mut Adapter) {
+        let requester = &mut self.requester;
+        let Some(left) = requester.retries_left.checked_sub(1) else {
+            adapter.stats.retry_exceeded_err += 1;
+            self.fail_oldest(CompletionStatus::RetryExceeded, adapter);
+            return;
+        };
+        requester.retries_left = left;
+        let start = requester.message_start();
+        requester.unacked = adapter.config.recovery.resume_at(start, requester.unacked);
+        requester.move_cursor_to(requester.unacked);
+        self.arm_ack_timer(now);
+    }
+
+    /// IBTA vol 1, 9.7.5.2.8: waits as long as the responder asks, then sends again.
+    fn receiver_not_ready(&mut self, now: Time, timer: u8, adapter: &mut Adapter) {
+        if self.timers.is_running(Timer::RnrRetry) {
+            return;
+        }
+        let requester = &mut self.requester;
+        if self.attributes.rnr_retry != RNR_RETRY_INFINITE {
+            let Some(left) = requester.rnr_retries_left.checked_sub(1) else {
+                adapter.stats.retry_rnr_exceeded_err += 1;
+                self.fail_oldest(CompletionStatus::RnrRetryExceeded, adapter);
+                return;
+            };
+            requester.rnr_retries_left = left;
+        }
+        let start = requester.message_start();
+        requester.unacked = adapter.config.recovery.resume_at(start, requester.unacked);
+        requester.move_cursor_to(requester.unacked);
+        requester.gone_back_for = None;
+        self.timers.stop(Timer::Retransmit);
+        self.timers.set(Timer::RnrRetry, now + rnr_delay(timer));
+    }
+
+    fn read_response<M: Memory>(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        payload: (M::Payload<'_>, usize),
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        if psn.is_before(self.requester.unacked) {
+            return Err(Drop::UnexpectedResponse);
+        }
+        if !self.acknowledge_before(now, psn, adapter) {
+            return Ok(());
+        }
+        let mtu = self.attributes.path_mtu;
+        let pd = self.spec.pd;
+        let wqe = self.requester.queue.front_mut();
+        let wqe = wqe.filter(|wqe| wqe.begun.is_some()).ok_or(Drop::UnexpectedResponse)?;
+        if !matches!(wqe.operation, Operation::Read { .. }) {
+            // IBTA vol 1, 9.9.2.4.2: an answer that does not fit the request.
+            self.fail_oldest(CompletionStatus::BadResponse, adapter);
+            return Ok(());
+        }
+        let first = wqe.begun.map_or(psn, |begun| begun.first_psn);
+        let packet = psn.distance_from(first);
+        let offset = u64::from(packet) * u64::from(mtu.bytes());
+        let (payload, length) = payload;
+        if length as u64 != u64::from(wqe.length).saturating_sub(offset).min(mtu.bytes().into()) {
+            self.fail_oldest(CompletionStatus::BadResponse, adapter);
+            return Ok(());
+        }
+        let stored = wqe.resolve(&adapter.regions, pd)
+            && region::scatter(wqe.pieces(), offset, length, |address, from, room| {
+                memory.write(address, payload, from, room)
+            })
+            .is_ok();
+        if !stored {
+            self.fail_oldest(CompletionStatus::LocalProtection, adapter);
+            return Ok(());
+        }
+        let whole = packet + 1 == wqe.packets;
+        self.answered(now, psn, whole, adapter);
+        Ok(())
+    }
+
+    fn atomic_response<M: Memory>(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        original: u64,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        if psn.is_before(self.requester.unacked) {
+            return Err(Drop::UnexpectedResponse);
+        }
+        if !self.acknowledge_before(now, psn, adapter) {
+            return Ok(());
+        }
+        let pd = self.spec.pd;
+        let wqe = self.requester.queue.front_mut();
+        let wqe = wqe.filter(|wqe| wqe.begun.is_some()).ok_or(Drop::UnexpectedResponse)?;
+        let is_atomic =
+            matches!(wqe.operation, Operation::CompareSwap { .. } | Operation::FetchAdd { .. });
+        let bytes = original.to_ne_bytes();
+        let failure = if !is_atomic {
+            Some(CompletionStatus::BadResponse)
+        } else if !wqe.resolve(&adapter.regions, pd) {
+            Some(CompletionStatus::LocalProtection)
+        } else if wqe.pieces().iter().map(|sge| u64::from(sge.length)).sum::<u64>() < 8 {
+            Some(CompletionStatus::LocalLength)
+        } else {
+            region::scatter(wqe.pieces(), 0, bytes.len(), |address, from, room| {
+                memory.store(address, bytes.get(from..from + room).unwrap_or_default())
+            })
+            .err()
+            .map(|_| CompletionStatus::LocalProtection)
+        };
+        match failure {
+            Some(status) => self.fail_oldest(status, adapter),
+            None => self.answered(now, psn, true, adapter),
+        }
+        Ok(())
+    }
+
+    /// The oldest request has got its answer `psn`, the last one if `whole`.
+    fn answered(&mut self, now: Time, psn: Psn, whole: bool, adapter: &mut Adapter) {
+        self.requester.unacked = psn.next();
+        if whole {
+            self.complete_oldest(adapter);
+        }
+        self.note_progress(now, psn);
+        self.report_drained(adapter);
+    }
+}

@@ -1,0 +1,763 @@
+//! The responder: executes the peer's requests (IBTA vol 1, 9.7.4 and 9.7.5).
+//!
+//! A request passes the column of checks in [`Qp::respond`], in the order of the specification,
+//! and is executed and acknowledged at its end. What fails a check becomes a [`Refusal`], and
+//! [`Qp::refuse`] is the one place that says what a refusal does.
+
+use alloc::collections::VecDeque;
+
+use rdma::{
+    Access, Completion, CompletionOpcode, CompletionStatus, Key, Memory, Psn, QpState, QpType,
+    completion::Attached,
+};
+use wire::aeth::{self, NakCode, Syndrome};
+use wire::opcode::{Operation, Part};
+use wire::{Opcode, roce};
+
+use crate::adapter::Adapter;
+use crate::limits::{MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
+use crate::qp::{Body, Outgoing, Qp};
+use crate::recv::{RecvWqe, ScatterError};
+use crate::region::Epoch;
+use crate::stats::Drop;
+use crate::{Event, Recovery};
+
+/// A request packet.
+pub(crate) struct Request<'h, 'p, M: Memory> {
+    pub(crate) header: &'h roce::Repr,
+    pub(crate) payload: M::Payload<'p>,
+    pub(crate) length: usize,
+}
+
+/// Why a request is not executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refusal {
+    /// It changes nothing.
+    Ignore(Drop),
+    /// It was executed before, and has been answered again.
+    Duplicate,
+    /// Requests before it are missing.
+    SequenceError,
+    /// No receive is posted.
+    NotReady,
+    /// Malformed, too long or unsupported. The receive that the message had taken fails so.
+    Invalid(CompletionStatus),
+    /// A key, its bounds or rights do not fit.
+    Access,
+    /// Our own receive is at fault, with this status.
+    Local(CompletionStatus),
+}
+
+/// A message of which the first packet has come, and the last has not.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    first_psn: Psn,
+    received: u64,
+    target: Target,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    /// The receive request that was taken.
+    Receive,
+    /// A part of a region.
+    Region(Window),
+}
+
+/// Where an RDMA request goes to or comes from.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    iova: u64,
+    r_key: Key,
+    length: u32,
+    /// Its address in memory, and how old that is.
+    address: u64,
+    epoch: Epoch,
+}
+
+/// What is kept to answer a duplicate READ or atomic (9.7.5.1.5).
+#[derive(Clone, Copy, Debug)]
+struct Resource {
+    first_psn: Psn,
+    packets: u32,
+    kind: ResourceKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ResourceKind {
+    Read { iova: u64, r_key: Key, length: u32 },
+    Atomic { original: u64 },
+}
+
+/// An answer that waits to be sent.
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
+    Atomic { psn: Psn, original: u64, msn: u32 },
+    Read { first_psn: Psn, sent: u32, window: Window, msn: u32 },
+}
+
+/// The receiving side of a queue pair.
+#[derive(Debug, Default)]
+pub(crate) struct Responder {
+    expected: Psn,
+    /// Messages completed, modulo 2^24.
+    msn: u32,
+    message: Option<Message>,
+    /// The receive request of the message.
+    wqe: Option<RecvWqe>,
+    /// A NAK for `expected` is out: no other until it has come (9.7.5.1.3).
+    nak_sent: bool,
+    /// Whether the first packet has come.
+    established: bool,
+    replies: VecDeque<Reply>,
+    resources: VecDeque<Resource>,
+}
+
+impl Responder {
+    /// Ready to receive from `psn` on.
+    pub(crate) fn begin(&mut self, psn: Psn) {
+        self.expected = psn;
+    }
+
+    pub(crate) fn expected(&self) -> Psn {
+        self.expected
+    }
+
+    pub(crate) fn forget_replies(&mut self) {
+        self.replies.clear();
+    }
+
+    /// Gives up the message in progress. Returns the receive that it had taken.
+    pub(crate) fn abandon_message(&mut self) -> Option<RecvWqe> {
+        self.message = None;
+        self.wqe.take()
+    }
+
+    /// Queues an acknowledgement; one that directly follows another takes its place, which is how
+    /// they coalesce.
+    fn acknowledge(&mut self, psn: Psn) {
+        let msn = self.msn;
+        let reply = Reply::Acknowledge { psn, syndrome: Syndrome::ACK, msn };
+        match self.replies.back_mut() {
+            Some(last @ Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) => *last = reply,
+            _ => self.push_reply(reply),
+        }
+    }
+
+    fn nak(&mut self, syndrome: Syndrome) {
+        let reply = Reply::Acknowledge { psn: self.expected, syndrome, msn: self.msn };
+        self.push_reply(reply);
+    }
+
+    /// A peer that asks without end, and a driver that never comes for the answers, fill no memory.
+    fn push_reply(&mut self, reply: Reply) {
+        const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
+        if self.replies.len() < REPLIES_MAX {
+            self.replies.push_back(reply);
+        }
+    }
+
+    /// Keeps what answers a duplicate, and forgets the oldest of more than `limit`.
+    fn keep(&mut self, resource: Resource, limit: u8) {
+        while self.resources.len() >= usize::from(limit.max(1)) {
+            self.resources.pop_front();
+        }
+        self.resources.push_back(resource);
+    }
+
+    fn reads_in_progress(&self) -> usize {
+        self.replies.iter().filter(|reply| matches!(reply, Reply::Read { .. })).count()
+    }
+}
+
+impl Qp {
+    /// Takes a request of a connected service.
+    pub(crate) fn handle_request<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        if self.state == QpState::Rtr && !self.responder.established {
+            self.responder.established = true;
+            adapter.raise(Event::CommunicationEstablished(self.qpn));
+        }
+        match self.respond(request, memory, adapter) {
+            Ok(()) | Err(Refusal::Duplicate) => Ok(()),
+            Err(refusal) => self.refuse(refusal, adapter),
+        }
+    }
+
+    fn respond<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Refusal> {
+        self.check_psn(request, adapter)?;
+        self.check_sequence(request)?;
+        self.check_operation(request)?;
+        self.check_resources(request, adapter)?;
+        self.check_length(request)?;
+        let window = self.check_key(request, adapter)?;
+        self.execute(request, window, memory, adapter)?;
+        self.advance(request);
+        Ok(())
+    }
+
+    /// 9.7.4.1.1: the PSN is the one expected, or the request is a duplicate, or some are missing.
+    fn check_psn<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        adapter: &mut Adapter,
+    ) -> Result<(), Refusal> {
+        let psn = request.header.bth.psn;
+        let expected = self.responder.expected;
+        if psn == expected {
+            return Ok(());
+        }
+        if self.spec.kind == QpType::Uc {
+            // 9.8.2.2.1: the message that misses a packet is lost; the next one may begin.
+            self.responder.message = None;
+            self.responder.expected = psn;
+            if request.header.facts().part.begins() {
+                return Ok(());
+            }
+            self.responder.expected = psn.next();
+            return Err(Refusal::Ignore(Drop::OutOfOrder));
+        }
+        if psn.is_after(expected) {
+            adapter.stats.out_of_seq_request += 1;
+            return Err(Refusal::SequenceError);
+        }
+        if adapter.config.recovery == Recovery::GoBack0
+            && self.responder.message.is_some_and(|message| message.first_psn == psn)
+        {
+            // The requester has begun the message anew, and so do we.
+            self.responder.expected = psn;
+            self.responder.message = None;
+            return Ok(());
+        }
+        adapter.stats.duplicate_request += 1;
+        self.answer_duplicate(request, adapter);
+        Err(Refusal::Duplicate)
+    }
+
+    /// 9.7.4.1.2: first, middle, last and only come in an order that makes messages.
+    fn check_sequence<M: Memory>(&mut self, request: &Request<'_, '_, M>) -> Result<(), Refusal> {
+        let facts = request.header.facts();
+        let fits = match (facts.operation, self.responder.message) {
+            (_, None) => facts.part.begins(),
+            (Operation::Send, Some(Message { target: Target::Receive, .. })) => {
+                !facts.part.begins()
+            }
+            (Operation::Write, Some(Message { target: Target::Region(_), .. })) => {
+                !facts.part.begins()
+            }
+            (_, Some(_)) => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        if self.spec.kind == QpType::Uc {
+            // 9.8.2.2.2: what was begun is dropped; a message that begins here may still come.
+            self.responder.message = None;
+            return if facts.part.begins() {
+                Ok(())
+            } else {
+                Err(Refusal::Ignore(Drop::OutOfOrder))
+            };
+        }
+        Err(Refusal::Invalid(CompletionStatus::Flushed))
+    }
+
+    /// 9.7.4.1.3: the queue pair was given the right.
+    fn check_operation<M: Memory>(&self, request: &Request<'_, '_, M>) -> Result<(), Refusal> {
+        let facts = request.header.facts();
+        let needed = match facts.operation {
+            Operation::Send => Access::NONE,
+            Operation::Write => Access::REMOTE_WRITE,
+            Operation::ReadRequest => Access::REMOTE_READ,
+            Operation::CompareSwap | Operation::FetchAdd => Access::REMOTE_ATOMIC,
+            _ => return Err(Refusal::Invalid(CompletionStatus::Flushed)),
+        };
+        // Invalidation by the peer needs memory windows, which are not offered.
+        if request.header.invalidate.is_some() || !self.attributes.access.allows(needed) {
+            return Err(Refusal::Invalid(CompletionStatus::Flushed));
+        }
+        Ok(())
+    }
+
+    /// 9.7.4.1.4: a receive is posted, a READ or atomic resource is free.
+    fn check_resources<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        adapter: &mut Adapter,
+    ) -> Result<(), Refusal> {
+        let facts = request.header.facts();
+        let consumes = match facts.operation {
+            Operation::Send => facts.part.begins(),
+            Operation::Write => request.header.immediate.is_some(),
+            _ => {
+                let limit = self.attributes.max_dest_rd_atomic;
+                if self.responder.reads_in_progress() >= usize::from(limit) {
+                    return Err(Refusal::Invalid(CompletionStatus::Flushed));
+                }
+                false
+            }
+        };
+        // A UC message that was dropped half-way leaves its receive for the next one.
+        if consumes && self.responder.wqe.is_none() {
+            let wqe = self.take_receive(adapter).ok_or(Refusal::NotReady)?;
+            self.responder.wqe = Some(wqe);
+        }
+        Ok(())
+    }
+
+    /// The oldest receive request, of the queue pair's own queue or of the shared one.
+    pub(crate) fn take_receive(&mut self, adapter: &mut Adapter) -> Option<RecvWqe> {
+        match self.spec.srq {
+            Some(srq) => adapter.take_shared(srq),
+            None => self.recv.take(),
+        }
+    }
+
+    /// 9.7.4.1.6: payloads are as long as their place in the message says.
+    fn check_length<M: Memory>(&self, request: &Request<'_, '_, M>) -> Result<(), Refusal> {
+        let mtu = self.attributes.path_mtu.bytes() as usize;
+        let length = request.length;
+        let facts = request.header.facts();
+        let fits = match facts.part {
+            Part::First | Part::Middle => length == mtu,
+            Part::Last => (1..=mtu).contains(&length),
+            Part::Only => length <= mtu,
+        };
+        let invalid = Err(Refusal::Invalid(CompletionStatus::Flushed));
+        if facts.payload && !fits {
+            return invalid;
+        }
+        let length = length as u64;
+        let received = self.responder.message.map_or(0, |message| message.received);
+        match facts.operation {
+            Operation::Send => {
+                let capacity = self.responder.wqe.as_ref().map_or(0, |wqe| wqe.capacity);
+                if received + length > capacity.min(u64::from(MESSAGE_BYTES_MAX)) {
+                    return Err(Refusal::Invalid(CompletionStatus::LocalLength));
+                }
+            }
+            Operation::Write => {
+                let whole = match (request.header.reth, self.responder.message) {
+                    (Some(reth), _) => reth.length,
+                    (None, Some(Message { target: Target::Region(window), .. })) => window.length,
+                    (None, _) => return invalid,
+                };
+                let so_far = received + length;
+                let fits = if facts.part.ends() {
+                    so_far == u64::from(whole)
+                } else {
+                    so_far < u64::from(whole)
+                };
+                if !fits || whole > MESSAGE_BYTES_MAX {
+                    return invalid;
+                }
+            }
+            Operation::ReadRequest => {
+                if request.header.reth.is_none_or(|reth| reth.length > MESSAGE_BYTES_MAX) {
+                    return invalid;
+                }
+            }
+            _ => {
+                if request.header.atomic.is_none_or(|atomic| atomic.address % 8 != 0) {
+                    return invalid;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// 9.7.4.1.5: the R_Key reaches the whole of what the request names. The rest of a WRITE is
+    /// checked again when a region may have gone since its first packet.
+    fn check_key<M: Memory>(
+        &self,
+        request: &Request<'_, '_, M>,
+        adapter: &Adapter,
+    ) -> Result<Option<Window>, Refusal> {
+        let header = request.header;
+        let (iova, r_key, length, needed) = match (header.facts().operation, header.reth) {
+            (Operation::Write, Some(reth)) => {
+                (reth.address, reth.r_key, reth.length, Access::REMOTE_WRITE)
+            }
+            (Operation::ReadRequest, Some(reth)) => {
+                (reth.address, reth.r_key, reth.length, Access::REMOTE_READ)
+            }
+            (Operation::Write, None) => match self.responder.message {
+                Some(Message { target: Target::Region(window), .. }) => {
+                    if window.epoch == adapter.regions.epoch() {
+                        return Ok(Some(window));
+                    }
+                    (window.iova, window.r_key, window.length, Access::REMOTE_WRITE)
+                }
+                _ => return Ok(None),
+            },
+            (Operation::CompareSwap | Operation::FetchAdd, _) => match header.atomic {
+                Some(atomic) => (atomic.address, atomic.r_key, 8, Access::REMOTE_ATOMIC),
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let epoch = adapter.regions.epoch();
+        // C9-88: a request for no bytes needs no valid key.
+        if length == 0 {
+            return Ok(Some(Window { iova, r_key, length, address: 0, epoch }));
+        }
+        adapter
+            .regions
+            .resolve(r_key, self.spec.pd, iova, u64::from(length), needed)
+            .map(|address| Some(Window { iova, r_key, length, address, epoch }))
+            .map_err(|_| Refusal::Access)
+    }
+
+    /// Does what is asked.
+    fn execute<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        window: Option<Window>,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Refusal> {
+        let facts = request.header.facts();
+        let psn = request.header.bth.psn;
+        let fresh = |target| Message { first_psn: psn, received: 0, target };
+        match (facts.operation, window) {
+            (Operation::Send, _) => {
+                let mut message = self.responder.message.unwrap_or_else(|| fresh(Target::Receive));
+                let wqe = self.responder.wqe.as_mut();
+                let wqe = wqe.ok_or(Refusal::Local(CompletionStatus::LocalQpOperation))?;
+                let payload = (request.payload, request.length);
+                wqe.scatter(&adapter.regions, self.spec.pd, message.received, payload, memory)
+                    .map_err(|error| match error {
+                        ScatterError::Length => Refusal::Invalid(CompletionStatus::LocalLength),
+                        ScatterError::Protection => {
+                            Refusal::Local(CompletionStatus::LocalProtection)
+                        }
+                    })?;
+                message.received += request.length as u64;
+                self.responder.message = Some(message);
+                if facts.part.ends() {
+                    self.complete_recv(request, CompletionOpcode::Recv, adapter);
+                }
+            }
+            (Operation::Write, Some(window)) => {
+                let target = Target::Region(window);
+                let mut message = self.responder.message.unwrap_or_else(|| fresh(target));
+                message.target = target;
+                if request.length > 0 {
+                    let address = window.address + message.received;
+                    memory
+                        .write(address, request.payload, 0, request.length)
+                        .map_err(|_| Refusal::Access)?;
+                }
+                message.received += request.length as u64;
+                self.responder.message = Some(message);
+                if facts.part.ends() {
+                    adapter.stats.rx_write_requests += 1;
+                    if request.header.immediate.is_some() {
+                        self.complete_recv(request, CompletionOpcode::RecvWriteImmediate, adapter);
+                    }
+                }
+            }
+            (Operation::ReadRequest, Some(window)) => {
+                adapter.stats.rx_read_requests += 1;
+                let packets = self.attributes.path_mtu.packets(window.length);
+                let Window { iova, r_key, length, .. } = window;
+                let kind = ResourceKind::Read { iova, r_key, length };
+                let resource = Resource { first_psn: psn, packets, kind };
+                self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
+                let msn = self.responder.msn + 1;
+                self.responder.push_reply(Reply::Read { first_psn: psn, sent: 0, window, msn });
+            }
+            (Operation::CompareSwap | Operation::FetchAdd, Some(window)) => {
+                let atomic = request.header.atomic.ok_or(Refusal::Access)?;
+                let swaps = facts.operation == Operation::CompareSwap;
+                let original = memory
+                    .fetch_update(window.address, |word| match swaps {
+                        true if word == atomic.compare => atomic.swap_or_add,
+                        true => word,
+                        false => word.wrapping_add(atomic.swap_or_add),
+                    })
+                    .map_err(|_| Refusal::Access)?;
+                adapter.stats.rx_atomic_requests += 1;
+                let kind = ResourceKind::Atomic { original };
+                let resource = Resource { first_psn: psn, packets: 1, kind };
+                self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
+                let msn = self.responder.msn + 1;
+                self.responder.push_reply(Reply::Atomic { psn, original, msn });
+            }
+            _ => return Err(Refusal::Invalid(CompletionStatus::Flushed)),
+        }
+        Ok(())
+    }
+
+    /// Writes the completion of the receive that the message has taken.
+    fn complete_recv<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        opcode: CompletionOpcode,
+        adapter: &mut Adapter,
+    ) {
+        let Some(wqe) = self.responder.wqe.take() else { return };
+        let received = self.responder.message.map_or(0, |message| message.received);
+        let completion = Completion {
+            byte_len: u32::try_from(received).unwrap_or(u32::MAX),
+            attached: request.header.immediate.map_or(Attached::None, Attached::Immediate),
+            solicited: request.header.bth.solicited,
+            ..self.blank_completion(wqe.id, CompletionStatus::Success, opcode)
+        };
+        adapter.complete(self.spec.recv_cq, completion);
+    }
+
+    /// The request is done: the next one is expected, and this one acknowledged if it asks.
+    fn advance<M: Memory>(&mut self, request: &Request<'_, '_, M>) {
+        let facts = request.header.facts();
+        let psn = request.header.bth.psn;
+        let packets = match request.header.reth {
+            Some(reth) if facts.operation == Operation::ReadRequest => {
+                self.attributes.path_mtu.packets(reth.length)
+            }
+            _ => 1,
+        };
+        let responder = &mut self.responder;
+        responder.expected = psn.plus(packets);
+        responder.nak_sent = false;
+        if facts.part.ends() {
+            responder.message = None;
+            responder.msn = (responder.msn + 1) & 0x00ff_ffff;
+        }
+        let answers_itself = matches!(
+            facts.operation,
+            Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd
+        );
+        if self.spec.kind == QpType::Rc && request.header.bth.ack_request && !answers_itself {
+            responder.acknowledge(psn);
+        }
+    }
+
+    /// 9.7.5.1.4 and 9.7.5.1.5: a duplicate SEND or WRITE is acknowledged, a READ executed again
+    /// within its first bounds, an atomic answered with what it returned.
+    fn answer_duplicate<M: Memory>(&mut self, request: &Request<'_, '_, M>, adapter: &Adapter) {
+        let header = request.header;
+        let psn = header.bth.psn;
+        let responder = &mut self.responder;
+        if matches!(header.facts().operation, Operation::Send | Operation::Write) {
+            responder.acknowledge(responder.expected.minus(1));
+            return;
+        }
+        let resource = responder
+            .resources
+            .iter()
+            .rev()
+            .find(|resource| psn.distance_from(resource.first_psn) < resource.packets);
+        let Some(resource) = resource.copied() else { return };
+        let msn = responder.msn;
+        match (resource.kind, header.reth) {
+            (ResourceKind::Atomic { original }, None) => {
+                let queued = responder
+                    .replies
+                    .iter()
+                    .any(|reply| matches!(reply, Reply::Atomic { psn: at, .. } if *at == psn));
+                if !queued {
+                    responder.push_reply(Reply::Atomic { psn, original, msn });
+                }
+            }
+            (ResourceKind::Read { iova, r_key, length }, Some(reth)) => {
+                let mtu = u64::from(self.attributes.path_mtu.bytes());
+                let skipped = u64::from(psn.distance_from(resource.first_psn)) * mtu;
+                let within = reth.address == iova.wrapping_add(skipped)
+                    && reth.r_key == r_key
+                    && skipped + u64::from(reth.length) <= u64::from(length);
+                if !within {
+                    return;
+                }
+                let end = resource.first_psn.plus(resource.packets);
+                responder.replies.retain(|reply| match reply {
+                    Reply::Read { first_psn, .. } => {
+                        first_psn.is_before(resource.first_psn) || !first_psn.is_before(end)
+                    }
+                    _ => true,
+                });
+                let address = adapter.regions.resolve(
+                    r_key,
+                    self.spec.pd,
+                    reth.address,
+                    u64::from(reth.length),
+                    Access::REMOTE_READ,
+                );
+                // If the region has gone, the reply finds that out, and says so, when it is sent:
+                // its epoch is older than any.
+                let (address, epoch) = match address {
+                    Ok(address) => (address, adapter.regions.epoch()),
+                    Err(_) if reth.length == 0 => (0, adapter.regions.epoch()),
+                    Err(_) => return,
+                };
+                let window =
+                    Window { iova: reth.address, r_key, length: reth.length, address, epoch };
+                responder.push_reply(Reply::Read { first_psn: psn, sent: 0, window, msn });
+            }
+            _ => {}
+        }
+    }
+
+    /// What a refused request leads to (9.9.3, table 60).
+    fn refuse(&mut self, refusal: Refusal, adapter: &mut Adapter) -> Result<(), Drop> {
+        let reliable = self.spec.kind == QpType::Rc;
+        match refusal {
+            Refusal::Ignore(cause) => Err(cause),
+            Refusal::Duplicate => Ok(()),
+            Refusal::SequenceError => {
+                let responder = &mut self.responder;
+                if responder.nak_sent {
+                    return Err(Drop::OutOfOrder);
+                }
+                if let Some(message) = responder.message {
+                    responder.expected =
+                        adapter.config.recovery.resume_at(message.first_psn, responder.expected);
+                    if responder.expected == message.first_psn {
+                        responder.message = None;
+                    }
+                }
+                responder.nak_sent = true;
+                responder.nak(Syndrome::Nak(NakCode::SequenceError));
+                adapter.stats.send_seq_err += 1;
+                Ok(())
+            }
+            Refusal::NotReady if reliable => {
+                let timer = self.attributes.min_rnr_timer;
+                self.responder.nak_sent = true;
+                self.responder.nak(Syndrome::RnrNak { timer });
+                adapter.stats.send_rnr_err += 1;
+                Ok(())
+            }
+            Refusal::NotReady => {
+                self.skip_unreliable();
+                Err(Drop::NoReceive)
+            }
+            Refusal::Invalid(status) if reliable => {
+                self.fail_responder(NakCode::InvalidRequest, status, adapter);
+                Ok(())
+            }
+            Refusal::Access if reliable => {
+                adapter.stats.resp_remote_access_errors += 1;
+                self.fail_responder(NakCode::RemoteAccess, CompletionStatus::Flushed, adapter);
+                Ok(())
+            }
+            Refusal::Local(status) if reliable => {
+                self.fail_responder(NakCode::RemoteOperation, status, adapter);
+                Ok(())
+            }
+            // UC: our own receive at fault is an error of the queue pair, the peer's mistakes are
+            // dropped in silence.
+            Refusal::Local(status) | Refusal::Invalid(status @ CompletionStatus::LocalLength) => {
+                if let Some(wqe) = self.responder.abandon_message() {
+                    self.complete_recv_error(&wqe, status, adapter);
+                }
+                adapter.raise(Event::QpFatal(self.qpn));
+                self.enter_error(false, adapter);
+                Ok(())
+            }
+            Refusal::Invalid(_) | Refusal::Access => {
+                self.skip_unreliable();
+                Err(Drop::BadLength)
+            }
+        }
+    }
+
+    /// UC: drops the message, and expects the packet after this one.
+    fn skip_unreliable(&mut self) {
+        self.responder.message = None;
+        self.responder.expected = self.responder.expected.next();
+    }
+
+    /// RC: refuses for good. The peer is told, the receive in progress fails with `status`, and
+    /// the queue pair with it.
+    fn fail_responder(&mut self, code: NakCode, status: CompletionStatus, adapter: &mut Adapter) {
+        self.responder.nak(Syndrome::Nak(code));
+        if let Some(wqe) = self.responder.abandon_message() {
+            self.complete_recv_error(&wqe, status, adapter);
+        }
+        adapter.raise(match code {
+            NakCode::RemoteAccess => Event::QpAccessError(self.qpn),
+            NakCode::InvalidRequest => Event::QpRequestError(self.qpn),
+            _ => Event::QpFatal(self.qpn),
+        });
+        self.enter_error(true, adapter);
+    }
+
+    /// The next answer, if any waits. In ERROR what was queued before still goes out, so that the
+    /// peer learns why.
+    pub(crate) fn next_reply(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
+        let destination = self.attributes.destination;
+        let packet = |opcode, psn| roce::Repr::new(opcode, destination, psn);
+        let route = self.route;
+        match *self.responder.replies.front()? {
+            Reply::Acknowledge { psn, syndrome, msn } => {
+                self.responder.replies.pop_front();
+                adapter.stats.acks_sent += 1;
+                let mut header = packet(Opcode::RC_ACKNOWLEDGE, psn);
+                header.aeth = Some(aeth::Repr { syndrome, msn });
+                Some(Outgoing { route, header, body: Body::None })
+            }
+            Reply::Atomic { psn, original, msn } => {
+                self.responder.replies.pop_front();
+                let mut header = packet(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn);
+                header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
+                header.atomic_ack = Some(original);
+                Some(Outgoing { route, header, body: Body::None })
+            }
+            Reply::Read { first_psn, sent, window, msn } => {
+                let psn = first_psn.plus(sent);
+                let Some(window) = self.revalidate(window, adapter) else {
+                    self.refuse_read(psn, adapter);
+                    return self.next_reply(adapter);
+                };
+                let mtu = self.attributes.path_mtu;
+                let packets = mtu.packets(window.length);
+                let offset = sent * mtu.bytes();
+                let length = (window.length - offset).min(mtu.bytes());
+                let part = Part::of(sent, packets);
+                let mut header = packet(Opcode::read_response(part), psn);
+                header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn })
+                    .filter(|_| part != Part::Middle);
+                if part.ends() {
+                    self.responder.replies.pop_front();
+                } else if let Some(front) = self.responder.replies.front_mut() {
+                    *front = Reply::Read { first_psn, sent: sent + 1, window, msn };
+                }
+                let address = window.address + u64::from(offset);
+                Some(Outgoing { route, header, body: Body::Memory { address, length } })
+            }
+        }
+    }
+
+    /// The window of a READ, checked again if a region may have gone since.
+    fn revalidate(&self, mut window: Window, adapter: &Adapter) -> Option<Window> {
+        let epoch = adapter.regions.epoch();
+        if window.epoch != epoch && window.length > 0 {
+            let Window { iova, r_key, length, .. } = window;
+            window.address = adapter
+                .regions
+                .resolve(r_key, self.spec.pd, iova, u64::from(length), Access::REMOTE_READ)
+                .ok()?;
+        }
+        window.epoch = epoch;
+        Some(window)
+    }
+
+    /// The memory of the READ response `psn` is gone: a remote access error, and nothing after it.
+    pub(crate) fn refuse_read(&mut self, psn: Psn, adapter: &mut Adapter) {
+        self.responder.forget_replies();
+        self.responder.expected = psn;
+        adapter.stats.resp_remote_access_errors += 1;
+        self.fail_responder(NakCode::RemoteAccess, CompletionStatus::Flushed, adapter);
+    }
+}

@@ -1,0 +1,62 @@
+//! The timers of a queue pair.
+
+use rdma::Time;
+
+/// What a queue pair waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Timer {
+    /// When to take the oldest unacknowledged packet for lost (IBTA vol 1, 9.7.6.1.3).
+    Retransmit,
+    /// When to try again after a receiver was not ready (9.7.5.2.8).
+    RnrRetry,
+}
+
+/// The deadlines, none or one per timer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TimerTable([Option<Time>; 2]);
+
+impl TimerTable {
+    pub(crate) fn set(&mut self, timer: Timer, at: Time) {
+        self.0[timer as usize] = Some(at);
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        self.0[timer as usize] = None;
+    }
+
+    pub(crate) fn is_running(&self, timer: Timer) -> bool {
+        self.0[timer as usize].is_some()
+    }
+
+    /// The nearest deadline.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.0.into_iter().flatten().min()
+    }
+
+    /// Stops `timer` and says so if its time has come.
+    pub(crate) fn expire(&mut self, timer: Timer, now: Time) -> bool {
+        let due = self.0[timer as usize].is_some_and(|at| at <= now);
+        if due {
+            self.stop(timer);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_deadline_comes_first_and_expires_once() {
+        let mut timers = TimerTable::default();
+        timers.set(Timer::Retransmit, Time::from_ns(20));
+        timers.set(Timer::RnrRetry, Time::from_ns(10));
+        assert_eq!(timers.next(), Some(Time::from_ns(10)));
+        assert!(!timers.expire(Timer::Retransmit, Time::from_ns(19)));
+        assert!(timers.expire(Timer::RnrRetry, Time::from_ns(10)));
+        assert!(!timers.expire(Timer::RnrRetry, Time::from_ns(10)));
+        assert_eq!(timers.next(), Some(Time::from_ns(20)));
+        assert!(timers.is_running(Timer::Retransmit));
+    }
+}
