@@ -29,6 +29,7 @@ pub mod cnp;
 pub mod deth;
 mod error;
 pub mod ethernet;
+pub mod frame;
 pub mod icrc;
 pub mod ipv4;
 pub mod ipv6;
@@ -43,6 +44,7 @@ pub mod udp;
 pub mod vlan;
 
 pub use error::Error;
+pub use frame::Frame;
 pub use opcode::Opcode;
 
 /// A big-endian `u16` at `range` of `bytes`, which is long enough.
