@@ -1,6 +1,7 @@
 //! The project's own commands. `cargo xtask` alone lists them.
 
 mod abi;
+mod bench;
 mod ci;
 mod demo;
 mod dist;
@@ -27,6 +28,7 @@ cargo xtask <command>
            --full               every row of the matrix, not only the quick ones
            --filter TEXT        the rows whose command line contains TEXT
            --faults SPEC        with faults injected, such as loss=0.01,reorder=0.01
+  bench datapath [--rounds N]   our figures beside those of other programs, interleaved
 ";
 
 fn main() -> ExitCode {
@@ -58,6 +60,15 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             programs::require_all_passed(programs::run(&choice)?)
+        }
+        "bench" => {
+            let rounds = bench::rounds(&mut arguments)?;
+            match arguments.subcommand()?.as_deref() {
+                Some("datapath") => finish(arguments)?,
+                _ => bail!("what is to be measured? `cargo xtask bench datapath`"),
+            }
+            dist::run()?;
+            bench::datapath(rounds)
         }
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),

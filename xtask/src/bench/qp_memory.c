@@ -1,0 +1,100 @@
+/* Prints how many bytes of resident memory one connected RC queue pair costs: COUNT of them are
+ * created with queues of one entry, each connected to the next, and VmRSS is read before and after. */
+
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT 1000
+#define GID_INDEX 1
+
+static void fail(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static long resident_kib(void)
+{
+	char line[256];
+	long kib = -1;
+	FILE *status = fopen("/proc/self/status", "r");
+
+	if (!status)
+		fail("/proc/self/status");
+	while (fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmRSS: %ld kB", &kib) == 1)
+			break;
+	fclose(status);
+	return kib;
+}
+
+static void connect_qp(struct ibv_qp *qp, unsigned peer, const union ibv_gid *gid)
+{
+	struct ibv_qp_attr init = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+	struct ibv_qp_attr rtr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = peer,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = {
+			.is_global = 1,
+			.grh = { .dgid = *gid, .sgid_index = GID_INDEX, .hop_limit = 64 },
+			.port_num = 1,
+		},
+	};
+	struct ibv_qp_attr rts = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 1,
+	};
+
+	if (ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			  IBV_QP_ACCESS_FLAGS))
+		fail("INIT");
+	if (ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+		fail("RTR");
+	if (ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		fail("RTS");
+}
+
+int main(void)
+{
+	static struct ibv_qp *qps[COUNT + 1];
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+	struct ibv_context *context = devices && devices[0] ? ibv_open_device(devices[0]) : NULL;
+	struct ibv_pd *pd = context ? ibv_alloc_pd(context) : NULL;
+	struct ibv_cq *cq = context ? ibv_create_cq(context, 16, NULL, NULL, 0) : NULL;
+	struct ibv_qp_init_attr attributes = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	union ibv_gid gid;
+	long before = 0;
+	int i;
+
+	if (!pd || !cq || ibv_query_gid(context, 1, GID_INDEX, &gid))
+		fail("device");
+	attributes.send_cq = attributes.recv_cq = cq;
+	for (i = 0; i <= COUNT; i++) {
+		qps[i] = ibv_create_qp(pd, &attributes);
+		if (!qps[i])
+			fail("ibv_create_qp");
+		connect_qp(qps[i], qps[i ? i - 1 : 0]->qp_num, &gid);
+		/* The first brings the thread and the sockets with it, which are not its own cost. */
+		if (i == 0)
+			before = resident_kib();
+	}
+	printf("%ld\n", (resident_kib() - before) * 1024 / COUNT);
+	return 0;
+}
