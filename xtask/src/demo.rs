@@ -41,7 +41,7 @@ pub(crate) fn run() -> Result<()> {
 
     heading("ibv_devices");
     let command = lab.run(&[], &["ibv_devices"]);
-    print_output(" ", &lab.finish("devices", command, Instant::now() + PATIENCE)?)?;
+    print_output("", &lab.finish("devices", command, Instant::now() + PATIENCE)?)?;
     for words in SHOWN {
         heading(words[0]);
         let (server, client) = pair(&lab, &[], words, true)?;
@@ -74,7 +74,7 @@ fn pair(lab: &Lab, flags: &[String], words: &[&str], announced: bool) -> Result<
     Ok((server.finish(deadline)?, client))
 }
 
-/// What one side printed; an error if it did not end well.
+/// What one side printed, or the only one, which has no name; an error if it did not end well.
 fn print_output(side: &str, ended: &Ended) -> Result<()> {
     let lines = ended.stdout.lines().chain(ended.stderr.lines());
     for line in lines.filter(|line| !line.trim().is_empty()) {
@@ -82,9 +82,13 @@ fn print_output(side: &str, ended: &Ended) -> Result<()> {
     }
     match ended.status {
         Some(status) if status.success() => Ok(()),
-        Some(status) => bail!("the {side} ended with {status}"),
-        None => bail!("the {side} did not end within {} s", PATIENCE.as_secs()),
+        Some(status) => bail!("{} ended with {status}", side_or_program(side)),
+        None => bail!("{} did not end within {} s", side_or_program(side), PATIENCE.as_secs()),
     }
+}
+
+fn side_or_program(side: &str) -> &str {
+    if side.is_empty() { "the program" } else { side }
 }
 
 /// One packet as tshark reads it.

@@ -134,21 +134,17 @@ fn print_medians(series: &Series, missing: &[Figure]) {
 
 fn print_targets(series: &Series) {
     terminal::heading("targets");
-    println!("  {:<26} {:<33} {:>7}  bar", "", "compared with", "");
+    println!("  {:<28} {:<28} {:>7}  bar", "", "compared with", "ratio");
     for Target { ours, peer, bar } in &TARGETS {
-        let against = peer.map_or("", Figure::name);
         let mut values = compared(series, *ours, *peer);
-        if values.is_empty() {
-            println!("  {:<26} {against:<33} {:>7}  {bar:<7} not measured", short(*ours), "-");
-            continue;
-        }
-        let value = median(&mut values);
-        let verdict = bar.verdict(value);
-        println!(
-            "  {:<26} {against:<33} {value:>7.2}  {:<7} {verdict}",
-            short(*ours),
-            bar.to_string()
-        );
+        let (value, verdict) = if values.is_empty() {
+            ("-".to_owned(), "not measured".to_owned())
+        } else {
+            let value = median(&mut values);
+            (format!("{value:.2}"), bar.verdict(value))
+        };
+        let (ours, peer, bar) = (short(*ours), peer.map_or("", short), bar.to_string());
+        println!("  {ours:<28} {peer:<28} {value:>7}  {bar:<7} {verdict}");
     }
 }
 
