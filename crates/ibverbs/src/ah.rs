@@ -1,0 +1,299 @@
+//! Address handles: `ibv_create_ah`, `ibv_create_ah_from_wc`, `ibv_resolve_eth_l2_from_gid`.
+
+use core::ffi::c_int;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use std::fs;
+use std::sync::Arc;
+
+use rdma::{Gid, QKey, Qpn, UdAddress};
+use transport::AddressVector;
+
+use crate::abi::{self, Plain, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_grh, ibv_pd, ibv_wc};
+use crate::context::Context;
+use crate::errno::{Errno, minus_one, pointer, status};
+use crate::pd::Pd;
+use crate::port::PORT;
+use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
+
+/// What says "no VLAN".
+const NO_VLAN: u16 = 0xffff;
+
+/// An address handle.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Ah {
+    c: Shared<ibv_ah>,
+    mark: Mark,
+    pub(crate) pd: Arc<Pd>,
+    path: AddressVector,
+}
+
+impl Object for Ah {
+    type C = ibv_ah;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.ahs
+    }
+
+    fn c(&self) -> *mut ibv_ah {
+        self.c.get()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        Some(&self.pd.context)
+    }
+}
+
+// SAFETY: `repr(C)`, and it begins with the `ibv_ah`.
+unsafe impl Hot for Ah {
+    const KIND: u32 = u32::from_be_bytes(*b"fcAH");
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}
+
+impl Ah {
+    /// The address of queue pair `qpn` behind this handle.
+    pub(crate) fn address(&self, qpn: u32, q_key: u32) -> UdAddress {
+        UdAddress {
+            gid: self.path.gid,
+            source_gid: self.path.source_gid,
+            traffic_class: self.path.traffic_class,
+            hop_limit: self.path.hop_limit,
+            flow_label: self.path.flow_label,
+            qpn: Qpn::new(qpn),
+            q_key: QKey(q_key),
+        }
+    }
+}
+
+/// The path that C describes. On RoCE every path is global (IBTA annex A17.4.4).
+pub(crate) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
+    let source_gid = context.gid(attr.grh.sgid_index).filter(|gid| !gid.is_zero());
+    match source_gid {
+        Some(source_gid) if attr.is_global != 0 => Ok(AddressVector {
+            gid: Gid(attr.grh.dgid.raw),
+            source_gid,
+            source_gid_index: attr.grh.sgid_index,
+            traffic_class: attr.grh.traffic_class,
+            hop_limit: attr.grh.hop_limit,
+            flow_label: attr.grh.flow_label,
+            service_level: attr.sl,
+        }),
+        _ => Err(Errno::INVALID),
+    }
+}
+
+/// A path as C reads it.
+pub(crate) fn attributes(path: &AddressVector) -> ibv_ah_attr {
+    let mut attr = ibv_ah_attr::zeroed();
+    attr.grh.dgid = ibv_gid { raw: path.gid.0 };
+    attr.grh.flow_label = path.flow_label;
+    attr.grh.sgid_index = path.source_gid_index;
+    attr.grh.hop_limit = path.hop_limit;
+    attr.grh.traffic_class = path.traffic_class;
+    attr.sl = path.service_level;
+    attr.is_global = 1;
+    attr.port_num = PORT;
+    attr
+}
+
+/// Makes an address handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+        // SAFETY: C passes a readable structure.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let path = path(&pd.context, attr)?;
+        if attr.port_num != PORT || path.gid.is_zero() {
+            return Err(Errno::INVALID);
+        }
+        let c = ibv_ah { context: pd.context.c(), pd: pd.c(), handle: 0 };
+        Ok(registry::insert(Arc::new(Ah {
+            c: Shared::new(c),
+            mark: Mark::new(Ah::KIND),
+            pd,
+            path,
+        })))
+    }))
+}
+
+/// Destroys an address handle. Requests that were posted with it go on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    status(registry::find::<Ah>(ah).map(|ah| registry::remove(&*ah)))
+}
+
+/// The addresses and fields of the 40 bytes before a datagram.
+struct GlobalHeader {
+    source: Gid,
+    destination: Gid,
+    traffic_class: u8,
+    flow_label: u32,
+}
+
+impl GlobalHeader {
+    /// An IPv6 header, or zeroes and an IPv4 header in the last 20 bytes (IBTA annex A17.4.5.2).
+    fn parse(bytes: &[u8; 40]) -> Option<Self> {
+        let byte = |at: usize| bytes[at];
+        if bytes[0] >> 4 == 6 {
+            let gid = |at: usize| {
+                let mut raw = [0; 16];
+                raw.copy_from_slice(&bytes[at..at + 16]);
+                Gid::from(Ipv6Addr::from(raw))
+            };
+            let first = u32::from_be_bytes([byte(0), byte(1), byte(2), byte(3)]);
+            return Some(Self {
+                source: gid(8),
+                destination: gid(24),
+                traffic_class: (first >> 20 & 0xff) as u8,
+                flow_label: first & 0xf_ffff,
+            });
+        }
+        let gid = |at: usize| {
+            Gid::from(Ipv4Addr::new(byte(at), byte(at + 1), byte(at + 2), byte(at + 3)))
+        };
+        (bytes[20] >> 4 == 4).then(|| Self {
+            source: gid(32),
+            destination: gid(36),
+            traffic_class: byte(21),
+            flow_label: 0,
+        })
+    }
+}
+
+/// Describes the way back to the sender of a datagram.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_init_ah_from_wc(
+    context: *mut ibv_context,
+    port_num: u8,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    ah_attr: *mut ibv_ah_attr,
+) -> c_int {
+    minus_one(registry::find::<Context>(context).and_then(|context| {
+        // SAFETY: C passes three structures, of which one is written.
+        let (wc, grh, target) = unsafe { (wc.as_ref(), grh.as_ref(), ah_attr.as_mut()) };
+        let (Some(wc), Some(grh), Some(target)) = (wc, grh, target) else {
+            return Err(Errno::INVALID);
+        };
+        if wc.wc_flags & abi::IBV_WC_GRH == 0 || port_num != PORT {
+            return Err(Errno::INVALID);
+        }
+        let header = GlobalHeader::parse(&grh.raw).ok_or(Errno::INVALID)?;
+        let mut ours = context.nic.device().gids.iter();
+        let ours = ours.find(|entry| entry.gid == header.destination).ok_or(Errno::INVALID)?;
+        *target = attributes(&AddressVector {
+            gid: header.source,
+            source_gid: ours.gid,
+            source_gid_index: ours.index,
+            traffic_class: header.traffic_class,
+            hop_limit: u8::MAX,
+            flow_label: header.flow_label,
+            service_level: wc.sl,
+        });
+        Ok(())
+    }))
+}
+
+/// Makes an address handle of the sender of a datagram.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port_num: u8,
+) -> *mut ibv_ah {
+    let mut attr = ibv_ah_attr::zeroed();
+    let context = match registry::find::<Pd>(pd) {
+        Ok(pd) => pd.context.c(),
+        Err(error) => return pointer(Err(error)),
+    };
+    // SAFETY: the caller's structures, and ours.
+    unsafe {
+        if ibv_init_ah_from_wc(context, port_num, wc, grh, &raw mut attr) != 0 {
+            return core::ptr::null_mut();
+        }
+        ibv_create_ah(pd, &raw mut attr)
+    }
+}
+
+/// Finds the Ethernet address behind a path's GID: our own, or what the kernel's ARP table says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
+    context: *mut ibv_context,
+    attr: *mut ibv_ah_attr,
+    eth_mac: *mut [u8; 6],
+    vid: *mut u16,
+) -> c_int {
+    minus_one(registry::find::<Context>(context).and_then(|context| {
+        // SAFETY: C passes three structures, of which the last two are written.
+        let (attr, mac, vid) = unsafe { (attr.as_ref(), eth_mac.as_mut(), vid.as_mut()) };
+        let (Some(attr), Some(mac), Some(vid)) = (attr, mac, vid) else {
+            return Err(Errno::INVALID);
+        };
+        let path = path(&context, attr)?;
+        let device = context.nic.device();
+        let is_ours = device.gids.iter().any(|entry| entry.gid == path.gid);
+        *mac = if is_ours {
+            device.mac
+        } else {
+            let table = fs::read_to_string("/proc/net/arp")?;
+            arp_entry(&table, &path.gid.ip().to_string()).ok_or(Errno::NO_ENTRY)?
+        };
+        *vid = NO_VLAN;
+        Ok(())
+    }))
+}
+
+/// The hardware address of `ip` in the text of `/proc/net/arp`.
+fn arp_entry(table: &str, ip: &str) -> Option<[u8; 6]> {
+    let mut words = table.lines().map(str::split_whitespace);
+    let text = words.find_map(|mut words| (words.next() == Some(ip)).then(|| words.nth(2)))??;
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
+    }
+    Some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sender_is_found_in_an_ipv4_header() {
+        let mut bytes = [0; 40];
+        bytes[20] = 0x45;
+        bytes[21] = 0x68;
+        bytes[32..36].copy_from_slice(&[10, 0, 0, 1]);
+        bytes[36..40].copy_from_slice(&[10, 0, 0, 2]);
+        let header = GlobalHeader::parse(&bytes).unwrap();
+        assert_eq!(header.source, Ipv4Addr::new(10, 0, 0, 1).into());
+        assert_eq!(header.destination, Ipv4Addr::new(10, 0, 0, 2).into());
+        assert_eq!(header.traffic_class, 0x68);
+    }
+
+    #[test]
+    fn the_sender_is_found_in_an_ipv6_header() {
+        let mut bytes = [0; 40];
+        bytes[..4].copy_from_slice(&0x6681_2345_u32.to_be_bytes());
+        bytes[23] = 1;
+        bytes[39] = 2;
+        let header = GlobalHeader::parse(&bytes).unwrap();
+        assert_eq!(header.source, Ipv6Addr::LOCALHOST.into());
+        assert_eq!(header.destination.0[15], 2);
+        assert_eq!((header.traffic_class, header.flow_label), (0x68, 0x1_2345));
+        assert!(GlobalHeader::parse(&[0; 40]).is_none());
+    }
+
+    #[test]
+    fn an_arp_entry_is_found_by_its_address() {
+        let table = "IP address  HW type  Flags  HW address         Mask  Device\n\
+                     10.0.0.2    0x1      0x2    02:fc:00:00:00:01  *     eth0\n";
+        assert_eq!(arp_entry(table, "10.0.0.2"), Some([2, 0xfc, 0, 0, 0, 1]));
+        assert_eq!(arp_entry(table, "10.0.0.20"), None);
+    }
+}

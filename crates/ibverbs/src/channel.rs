@@ -1,0 +1,95 @@
+//! Completion channels: `ibv_create_comp_channel`, `ibv_get_cq_event`, `ibv_ack_cq_events`.
+
+use core::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::errno::{Errno, minus_one, pointer, status};
+use crate::event::{CompletionEvent, EventQueue};
+use crate::registry::{self, Live, Object, Shared, Table};
+
+/// A channel: a queue of completion events with a descriptor.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Channel {
+    c: Shared<ibv_comp_channel>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) queue: Arc<EventQueue<CompletionEvent>>,
+}
+
+impl Object for Channel {
+    type C = ibv_comp_channel;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.channels
+    }
+
+    fn c(&self) -> *mut ibv_comp_channel {
+        self.c.get()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        Some(&self.context)
+    }
+}
+
+/// Makes a channel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_comp_channel(
+    context: *mut ibv_context,
+) -> *mut ibv_comp_channel {
+    pointer(registry::find::<Context>(context).and_then(|context| {
+        let queue = Arc::new(EventQueue::new()?);
+        let c = ibv_comp_channel { context: context.c(), fd: queue.fd(), refcnt: 0 };
+        Ok(registry::insert(Arc::new(Channel { c: Shared::new(c), context, queue })))
+    }))
+}
+
+/// Destroys a channel; `EBUSY` while a completion queue uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    status(registry::find::<Channel>(channel).and_then(|channel| {
+        registry::check_unused(&channel)?;
+        registry::remove(&*channel);
+        Ok(())
+    }))
+}
+
+/// Takes the oldest event, and waits for one unless the descriptor is non-blocking.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    minus_one(registry::find::<Channel>(channel).and_then(|channel| {
+        if cq.is_null() || cq_context.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // No reference to the channel is held while waiting: another thread may destroy it.
+        let queue = Arc::clone(&channel.queue);
+        drop(channel);
+        let event = queue.pop()?;
+        event.acks.fetch();
+        let handle = core::ptr::with_exposed_provenance_mut::<ibv_cq>(event.cq);
+        // SAFETY: C passes two writable pointers. The queue is alive: destroying it withdraws its
+        // events first.
+        unsafe {
+            *cq = handle;
+            *cq_context = (*handle).cq_context;
+        }
+        Ok(())
+    }))
+}
+
+/// Acknowledges events: a completion queue is not destroyed before all are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
+    if let Ok(cq) = registry::find::<Cq>(cq) {
+        let total = cq.completion_acks.acknowledge(nevents);
+        // SAFETY: only this function writes the field.
+        unsafe { (*cq.c()).comp_events_completed = total };
+    }
+}

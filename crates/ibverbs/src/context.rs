@@ -1,0 +1,277 @@
+//! Contexts: `ibv_open_device`, `ibv_close_device`, `ibv_query_device`.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use softnic::Nic;
+use transport::limits;
+
+use crate::abi::{
+    self, Plain, ibv_context, ibv_context_ops, ibv_device, ibv_device_attr, ibv_device_attr_ex,
+    ibv_query_device_ex_input, ibv_values_ex, verbs_context,
+};
+use crate::ah::Ah;
+use crate::channel::Channel;
+use crate::cq::Cq;
+use crate::device::{Device, copy_text};
+use crate::errno::{Errno, pointer, status};
+use crate::event::{Events, Sink};
+use crate::mr::Mr;
+use crate::pd::{Pd, Td};
+use crate::qp::Qp;
+use crate::registry::{self, Live, Object, Shared, Table};
+use crate::srq::Srq;
+use crate::{cq, cq_ex, mr, mw, pd, port, qp, send, srq, unsupported};
+
+/// An open device.
+#[derive(Debug)]
+pub(crate) struct Context {
+    c: Shared<verbs_context>,
+    pub(crate) nic: Nic,
+    pub(crate) events: Arc<Events>,
+    started: AtomicBool,
+}
+
+impl Object for Context {
+    type C = ibv_context;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.contexts
+    }
+
+    fn c(&self) -> *mut ibv_context {
+        // SAFETY: the field of a structure that we own.
+        unsafe { &raw mut (*self.c.get()).context }
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        None
+    }
+}
+
+impl Context {
+    fn open(device: &Device) -> Result<Arc<Self>, Errno> {
+        let events = Arc::new(Events::new()?);
+        let sink = Box::new(Sink(Arc::clone(&events)));
+        let nic = Nic::open(&device.info, sink).map_err(|error| {
+            crate::log::complain(&error);
+            Errno::from(&error)
+        })?;
+        let mut c = operations();
+        c.context.device = device.c();
+        c.context.async_fd = events.queue.fd();
+        let started = AtomicBool::new(false);
+        Ok(Arc::new(Self { c: Shared::new(c), nic, events, started }))
+    }
+
+    /// Starts the NIC's own progress: from now on a peer may wait for an answer.
+    pub(crate) fn start(&self) {
+        if !self.started.swap(true, Ordering::Relaxed) {
+            self.nic.start();
+        }
+    }
+
+    /// The entry of the port's GID table.
+    pub(crate) fn gid(&self, index: u8) -> Option<rdma::Gid> {
+        let gids = &self.nic.device().gids;
+        gids.iter().find(|entry| entry.index == index).map(|entry| entry.gid)
+    }
+}
+
+/// A context's operations. What is NULL is not offered: the header's functions then fail with
+/// `EOPNOTSUPP` by themselves, but for those that are called unchecked.
+fn operations() -> verbs_context {
+    let mut c = verbs_context::zeroed();
+    c.sz = size_of::<verbs_context>();
+    c.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
+    c.context.cmd_fd = -1;
+    c.context.num_comp_vectors = 1;
+    c.context.ops = ibv_context_ops {
+        alloc_mw: Some(mw::alloc_mw),
+        bind_mw: Some(mw::bind_mw),
+        dealloc_mw: Some(mw::dealloc_mw),
+        poll_cq: Some(cq::poll_cq),
+        req_notify_cq: Some(cq::req_notify_cq),
+        post_srq_recv: Some(srq::post_srq_recv),
+        post_send: Some(send::post_send),
+        post_recv: Some(send::post_recv),
+        ..c.context.ops
+    };
+    c.query_port = Some(port::query_port);
+    c.advise_mr = Some(mr::advise_mr);
+    c.alloc_parent_domain = Some(pd::alloc_parent_domain);
+    c.alloc_td = Some(pd::alloc_td);
+    c.dealloc_td = Some(pd::dealloc_td);
+    c.query_rt_values = Some(query_rt_values);
+    c.create_cq_ex = Some(cq_ex::create_cq_ex);
+    c.query_device_ex = Some(query_device_ex);
+    c.create_qp_ex = Some(qp::create_qp_ex);
+    c.get_srq_num = Some(srq::get_srq_num);
+    c.create_srq_ex = Some(srq::create_srq_ex);
+    c.open_xrcd = Some(unsupported::open_xrcd);
+    c.close_xrcd = Some(unsupported::close_xrcd);
+    c
+}
+
+/// Opens a device: its sockets are bound from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    let device = registry::find::<Device>(device);
+    pointer(device.and_then(|device| Context::open(&device)).map(registry::insert))
+}
+
+/// Closes a device. What the program has not destroyed goes with it, as the kernel does it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    status(registry::find::<Context>(context).map(|context| {
+        registry::remove(&*context);
+        registry::remove_all::<Qp>(&context);
+        registry::remove_all::<Srq>(&context);
+        registry::remove_all::<Cq>(&context);
+        registry::remove_all::<Channel>(&context);
+        registry::remove_all::<Mr>(&context);
+        registry::remove_all::<Ah>(&context);
+        registry::remove_all::<Pd>(&context);
+        registry::remove_all::<Td>(&context);
+    }))
+}
+
+/// What the device can hold, written to at most as much of the structure as the caller has.
+fn attributes(context: &Context) -> ibv_device_attr {
+    let device = context.nic.device();
+    let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
+    let rd_atomic = c_int::from(limits::RD_ATOMIC_MAX);
+    let mut attr = ibv_device_attr {
+        node_guid: device.guid.to_be(),
+        sys_image_guid: device.guid.to_be(),
+        max_mr_size: u64::MAX,
+        page_size_cap: 0xffff_f000,
+        vendor_id: 0,
+        vendor_part_id: 0,
+        hw_ver: 0,
+        max_qp: int(limits::QPS_MAX),
+        max_qp_wr: int(limits::WR_MAX),
+        device_cap_flags: abi::IBV_DEVICE_BAD_QKEY_CNTR
+            | abi::IBV_DEVICE_CURR_QP_STATE_MOD
+            | abi::IBV_DEVICE_SYS_IMAGE_GUID
+            | abi::IBV_DEVICE_RC_RNR_NAK_GEN
+            | abi::IBV_DEVICE_SRQ_RESIZE
+            | abi::IBV_DEVICE_N_NOTIFY_CQ,
+        max_sge: int(limits::SGE_MAX),
+        max_sge_rd: int(limits::SGE_MAX),
+        max_cq: int(limits::CQS_MAX),
+        max_cqe: int(limits::CQE_MAX),
+        max_mr: int(limits::REGIONS_MAX),
+        max_pd: int(limits::PDS_MAX),
+        max_qp_rd_atom: rd_atomic,
+        max_res_rd_atom: rd_atomic * int(limits::QPS_MAX),
+        max_qp_init_rd_atom: rd_atomic,
+        atomic_cap: abi::IBV_ATOMIC_HCA,
+        max_ah: int(limits::QPS_MAX),
+        max_srq: int(limits::SRQS_MAX),
+        max_srq_wr: int(limits::SRQ_WR_MAX),
+        max_srq_sge: int(limits::SGE_MAX),
+        max_pkeys: 1,
+        local_ca_ack_delay: 15,
+        phys_port_cnt: 1,
+        ..ibv_device_attr::zeroed()
+    };
+    copy_text(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
+    attr
+}
+
+/// The device's attributes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_device(
+    context: *mut ibv_context,
+    device_attr: *mut ibv_device_attr,
+) -> c_int {
+    status(registry::find::<Context>(context).and_then(|context| {
+        // SAFETY: C passes a writable structure.
+        let target = unsafe { device_attr.as_mut() }.ok_or(Errno::INVALID)?;
+        *target = attributes(&context);
+        Ok(())
+    }))
+}
+
+/// `ibv_query_device_ex`.
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    attr: *mut ibv_device_attr_ex,
+    attr_size: usize,
+) -> c_int {
+    status(registry::find::<Context>(context).and_then(|context| {
+        // SAFETY: C passes NULL or a readable structure.
+        let comp_mask = unsafe { input.as_ref() }.map_or(0, |input| input.comp_mask);
+        if comp_mask != 0 || attr.is_null() || attr_size < size_of::<ibv_device_attr>() {
+            return Err(Errno::INVALID);
+        }
+        let mut full = ibv_device_attr_ex::zeroed();
+        full.orig_attr = attributes(&context);
+        full.device_cap_flags_ex = u64::from(full.orig_attr.device_cap_flags);
+        full.phys_port_cnt_ex = u32::from(full.orig_attr.phys_port_cnt);
+        // SAFETY: C passes `attr_size` writable bytes.
+        unsafe { copy_sized(&full, attr.cast(), attr_size) };
+        Ok(())
+    }))
+}
+
+/// Copies a structure to a caller that may know a shorter or a longer one; what it knows and we
+/// do not becomes zero.
+///
+/// # Safety
+/// `target` has `size` writable bytes.
+pub(crate) unsafe fn copy_sized<T: Plain>(source: &T, target: *mut c_void, size: usize) {
+    let known = size.min(size_of::<T>());
+    // SAFETY: both ranges are within what the caller and the reference vouch for.
+    unsafe {
+        ptr::write_bytes(target.cast::<u8>().add(known), 0, size - known);
+        ptr::copy_nonoverlapping(ptr::from_ref(source).cast::<u8>(), target.cast(), known);
+    }
+}
+
+/// `ibv_query_rt_values_ex`: the device's clock is the system's raw monotonic one.
+unsafe extern "C" fn query_rt_values(
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
+    status(registry::find::<Context>(context).and_then(|_| {
+        // SAFETY: C passes a writable structure.
+        let values = unsafe { values.as_mut() }.ok_or(Errno::INVALID)?;
+        if values.comp_mask & !abi::IBV_VALUES_MASK_RAW_CLOCK != 0 {
+            return Err(Errno::INVALID);
+        }
+        if values.comp_mask != 0 {
+            // SAFETY: a writable timespec.
+            unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut values.raw_clock) };
+        }
+        Ok(())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_caller_gets_no_more_than_it_has_room_for() {
+        let mut full = ibv_device_attr::zeroed();
+        full.max_qp = 7;
+        let mut room = [0xff_u8; 400];
+        // SAFETY: the array has that many bytes.
+        unsafe { copy_sized(&full, room.as_mut_ptr().cast(), 300) };
+        assert_eq!(room[size_of::<ibv_device_attr>()..300], [0; 300 - 232]);
+        assert_eq!(room[300..], [0xff; 100]);
+    }
+
+    #[test]
+    fn the_context_says_that_it_is_extended() {
+        let c = operations();
+        assert_eq!(c.context.abi_compat.addr(), usize::MAX);
+        assert_eq!(c.sz, size_of::<verbs_context>());
+        assert!(c.close_xrcd.is_some(), "the header calls it unchecked");
+    }
+}

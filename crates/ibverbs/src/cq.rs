@@ -1,0 +1,267 @@
+//! Completion queues: `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`.
+
+use core::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use rdma::completion::Attached;
+use rdma::{Completion, CompletionOpcode, CompletionStatus, Qpn};
+use transport::{CqId, Notify};
+
+use crate::abi::{self, Plain, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
+use crate::channel::Channel;
+use crate::context::Context;
+use crate::cq_ex::Poll;
+use crate::errno::{Errno, pointer, status};
+use crate::event::{Acks, CqTarget, Target};
+use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
+
+/// Completions that are taken from the engine at once.
+const BATCH: usize = 32;
+
+/// A completion that says nothing, to be overwritten.
+pub(crate) const NOTHING: Completion = Completion {
+    id: 0,
+    status: CompletionStatus::Success,
+    opcode: CompletionOpcode::Send,
+    vendor_error: 0,
+    byte_len: 0,
+    attached: Attached::None,
+    qpn: Qpn::new(0),
+    source_qpn: Qpn::new(0),
+    has_grh: false,
+    solicited: false,
+};
+
+/// A completion queue.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Cq {
+    pub(crate) c: Shared<ibv_cq_ex>,
+    mark: Mark,
+    pub(crate) context: Arc<Context>,
+    pub(crate) id: CqId,
+    channel: Option<Arc<Channel>>,
+    pub(crate) completion_acks: Arc<Acks>,
+    pub(crate) async_acks: Arc<Acks>,
+    pub(crate) poll: Poll,
+}
+
+impl Object for Cq {
+    type C = ibv_cq;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.cqs
+    }
+
+    fn c(&self) -> *mut ibv_cq {
+        self.c.get().cast()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        Some(&self.context)
+    }
+}
+
+// SAFETY: `repr(C)`, and `ibv_cq_ex` begins with an `ibv_cq`.
+unsafe impl Hot for Cq {
+    const KIND: u32 = u32::from_be_bytes(*b"fcCQ");
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}
+
+/// What a completion queue is made of.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) cqe: u32,
+    pub(crate) cq_context: *mut c_void,
+    pub(crate) channel: *mut ibv_comp_channel,
+    pub(crate) comp_vector: u32,
+    pub(crate) single_threaded: bool,
+}
+
+/// Makes a completion queue whose C structure begins as `c`.
+pub(crate) fn create(
+    context: *mut ibv_context,
+    spec: &Spec,
+    mut c: ibv_cq_ex,
+) -> Result<*mut ibv_cq, Errno> {
+    let context = registry::find::<Context>(context)?;
+    let channel = match spec.channel.is_null() {
+        true => None,
+        false => Some(registry::find::<Channel>(spec.channel)?),
+    };
+    let foreign = channel.as_ref().is_some_and(|it| !Arc::ptr_eq(&it.context, &context));
+    if spec.cqe == 0 || spec.comp_vector != 0 || foreign {
+        return Err(Errno::INVALID);
+    }
+    c.base.context = context.c();
+    c.base.channel = spec.channel;
+    c.base.cq_context = spec.cq_context;
+    let (completion_acks, async_acks) = (Arc::default(), Arc::default());
+    let cq = context.nic.with(|endpoint, _, _| {
+        let id = endpoint.create_cq(spec.cqe)?;
+        c.base.handle = id.0;
+        c.base.cqe = spec.cqe.cast_signed();
+        let cq = Arc::new(Cq {
+            c: Shared::new(c),
+            mark: Mark::new(Cq::KIND),
+            context: Arc::clone(&context),
+            id,
+            channel,
+            completion_acks,
+            async_acks,
+            poll: Poll::new(spec.single_threaded),
+        });
+        let handle = cq.c().expose_provenance();
+        let completions = cq
+            .channel
+            .as_ref()
+            .map(|channel| (Arc::clone(&channel.queue), Arc::clone(&cq.completion_acks)));
+        let target = Target { handle, acks: Arc::clone(&cq.async_acks) };
+        context.events.add_cq(id, CqTarget { target, completions });
+        Ok::<_, Errno>(cq)
+    })?;
+    Ok(registry::insert(cq))
+}
+
+/// Makes a completion queue.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    let numbers = u32::try_from(cqe).and_then(|cqe| Ok((cqe, u32::try_from(comp_vector)?)));
+    pointer(numbers.map_err(|_| Errno::INVALID).and_then(|(cqe, comp_vector)| {
+        let spec = Spec { cqe, cq_context, channel, comp_vector, single_threaded: false };
+        create(context, &spec, ibv_cq_ex::zeroed())
+    }))
+}
+
+/// Changes how many completions a queue holds; `EINVAL` if more are in it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    status(registry::find::<Cq>(cq).and_then(|cq| {
+        let capacity = u32::try_from(cqe).ok().filter(|cqe| *cqe > 0).ok_or(Errno::INVALID)?;
+        cq.context.nic.with(|endpoint, _, _| endpoint.resize_cq(cq.id, capacity))?;
+        // SAFETY: C reads the field only when the call is over.
+        unsafe { (*cq.c()).cqe = cqe };
+        Ok(())
+    }))
+}
+
+/// Destroys a queue, once its events are acknowledged; `EBUSY` while a queue pair uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    status(registry::find::<Cq>(cq).and_then(|cq| {
+        registry::check_unused(&cq)?;
+        cq.context.nic.with(|endpoint, _, _| {
+            endpoint.destroy_cq(cq.id)?;
+            cq.context.events.remove_cq(cq.id);
+            Ok::<_, Errno>(())
+        })?;
+        let handle = cq.c().addr();
+        if let Some(channel) = &cq.channel {
+            channel.queue.withdraw(|event| event.cq == handle);
+        }
+        cq.context.events.withdraw(handle);
+        cq.completion_acks.wait();
+        cq.async_acks.wait();
+        registry::remove(&*cq);
+        Ok(())
+    }))
+}
+
+/// `ibv_poll_cq`. Returns how many completions it wrote, or a negative number.
+pub(crate) unsafe extern "C" fn poll_cq(
+    cq: *mut ibv_cq,
+    num_entries: c_int,
+    wc: *mut ibv_wc,
+) -> c_int {
+    // SAFETY: C passes a live queue.
+    let Ok(cq) = (unsafe { registry::hot::<Cq>(cq) }) else { return -libc::EINVAL };
+    let wanted = usize::try_from(num_entries).unwrap_or(0);
+    let mut completions = [NOTHING; BATCH];
+    let mut count = 0;
+    while count < wanted {
+        let room = BATCH.min(wanted - count);
+        let taken = cq.context.nic.poll_cq(cq.id, &mut completions[..room]);
+        for completion in &completions[..taken] {
+            // SAFETY: C passes `num_entries` writable structures, and `count` is below that.
+            unsafe { wc.add(count).write(work_completion(completion)) };
+            count += 1;
+        }
+        if taken < room {
+            break;
+        }
+    }
+    count as c_int
+}
+
+/// `ibv_req_notify_cq`.
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    // SAFETY: C passes a live queue.
+    status(unsafe { registry::hot::<Cq>(cq) }.and_then(|cq| {
+        let notify = if solicited_only != 0 { Notify::Solicited } else { Notify::Next };
+        Ok(cq.context.nic.with(|endpoint, _, _| endpoint.arm_cq(cq.id, notify))?)
+    }))
+}
+
+/// The flags of a completion, and the immediate data or key that they speak of.
+pub(crate) fn flags(completion: &Completion) -> (u32, u32) {
+    let (flag, data) = match completion.attached {
+        Attached::None => (0, 0),
+        // C keeps the four bytes in the order in which they were on the wire.
+        Attached::Immediate(bytes) => (abi::IBV_WC_WITH_IMM, u32::from_ne_bytes(bytes)),
+        Attached::Invalidated(key) => (abi::IBV_WC_WITH_INV, key.0),
+    };
+    (flag | if completion.has_grh { abi::IBV_WC_GRH } else { 0 }, data)
+}
+
+fn work_completion(completion: &Completion) -> ibv_wc {
+    let (wc_flags, imm_data) = flags(completion);
+    ibv_wc {
+        wr_id: completion.id,
+        status: completion.status as u32,
+        opcode: completion.opcode as u32,
+        vendor_err: completion.vendor_error,
+        byte_len: completion.byte_len,
+        imm_data,
+        qp_num: completion.qpn.value(),
+        src_qp: completion.source_qpn.value(),
+        wc_flags,
+        pkey_index: 0,
+        slid: 0,
+        sl: 0,
+        dlid_path_bits: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn immediate_data_keeps_its_byte_order() {
+        let completion = Completion {
+            opcode: CompletionOpcode::RecvWriteImmediate,
+            attached: Attached::Immediate([1, 2, 3, 4]),
+            has_grh: true,
+            ..NOTHING
+        };
+        let wc = work_completion(&completion);
+        assert_eq!(wc.imm_data.to_ne_bytes(), [1, 2, 3, 4]);
+        assert_eq!(wc.wc_flags, abi::IBV_WC_WITH_IMM | abi::IBV_WC_GRH);
+        assert_eq!(wc.opcode, 129);
+    }
+
+    #[test]
+    fn a_queue_that_is_none_is_not_polled() {
+        // SAFETY: NULL is checked for.
+        assert!(unsafe { poll_cq(core::ptr::null_mut(), 1, core::ptr::null_mut()) } < 0);
+    }
+}

@@ -1,0 +1,293 @@
+//! Queues of events behind a file descriptor that programs can poll.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rdma::Qpn;
+use softnic::EventSink;
+use transport::{CqId, Event, SrqId};
+
+use crate::abi;
+use crate::errno::Errno;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A queue whose descriptor is readable while an event waits. The program may make the descriptor
+/// non-blocking, and then an empty queue is `EAGAIN`.
+///
+/// **Invariant:** the descriptor is a semaphore that counts the events in the queue.
+#[derive(Debug)]
+pub(crate) struct EventQueue<T> {
+    semaphore: OwnedFd,
+    events: Mutex<VecDeque<T>>,
+}
+
+impl<T> EventQueue<T> {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        // SAFETY: a plain system call.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Errno::last());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let semaphore = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { semaphore, events: Mutex::new(VecDeque::new()) })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.semaphore.as_raw_fd()
+    }
+
+    pub(crate) fn push(&self, event: T) {
+        lock(&self.events).push_back(event);
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: eight readable bytes. It can fail only after 2^64 events.
+        unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Takes the oldest event, and waits for one unless the descriptor is non-blocking.
+    pub(crate) fn pop(&self) -> Result<T, Errno> {
+        loop {
+            self.wait()?;
+            // An event may have been withdrawn between the two steps.
+            if let Some(event) = lock(&self.events).pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Withdraws the events that `unwanted` names.
+    pub(crate) fn withdraw(&self, unwanted: impl Fn(&T) -> bool) {
+        let mut events = lock(&self.events);
+        let before = events.len();
+        events.retain(|event| !unwanted(event));
+        for _ in events.len()..before {
+            if self.is_readable() {
+                // Nothing is lost if another thread was faster: it finds no event and waits on.
+                let _taken = self.wait();
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<(), Errno> {
+        let mut count = [0; 8];
+        // SAFETY: eight writable bytes.
+        let read = unsafe { libc::read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
+        if read < 0 { Err(Errno::last()) } else { Ok(()) }
+    }
+
+    fn is_readable(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+}
+
+/// How many events of an object a program has fetched and how many it has acknowledged. An object
+/// is destroyed when both are equal.
+#[derive(Debug, Default)]
+pub(crate) struct Acks {
+    fetched: AtomicU32,
+    acknowledged: Mutex<u32>,
+    changed: Condvar,
+}
+
+impl Acks {
+    /// A program has fetched an event.
+    pub(crate) fn fetch(&self) {
+        self.fetched.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A program has acknowledged `count` events. Returns how many that makes.
+    pub(crate) fn acknowledge(&self, count: u32) -> u32 {
+        let mut acknowledged = lock(&self.acknowledged);
+        *acknowledged = acknowledged.wrapping_add(count);
+        self.changed.notify_all();
+        *acknowledged
+    }
+
+    /// Waits until every event that was fetched is acknowledged.
+    pub(crate) fn wait(&self) {
+        let pending = |acknowledged: &mut u32| {
+            // A program that acknowledges too much must not wait for ever.
+            self.fetched.load(Ordering::Acquire).wrapping_sub(*acknowledged).cast_signed() > 0
+        };
+        let guard = lock(&self.acknowledged);
+        drop(self.changed.wait_while(guard, pending).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A completion event: which queue, by its handle's address.
+#[derive(Debug)]
+pub(crate) struct CompletionEvent {
+    pub(crate) cq: usize,
+    pub(crate) acks: Arc<Acks>,
+}
+
+/// An asynchronous event: what happened to which object.
+#[derive(Debug)]
+pub(crate) struct AsyncEvent {
+    pub(crate) kind: u32,
+    pub(crate) object: usize,
+    pub(crate) acks: Arc<Acks>,
+}
+
+/// What the sink must know of an object: no reference to the object itself, so that the last one
+/// is never dropped on the NIC's thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) handle: usize,
+    pub(crate) acks: Arc<Acks>,
+}
+
+/// What the sink must know of a completion queue.
+#[derive(Debug)]
+pub(crate) struct CqTarget {
+    pub(crate) target: Target,
+    pub(crate) completions: Option<(Arc<EventQueue<CompletionEvent>>, Arc<Acks>)>,
+}
+
+#[derive(Debug, Default)]
+struct Targets {
+    cqs: BTreeMap<CqId, CqTarget>,
+    qps: BTreeMap<Qpn, Target>,
+    srqs: BTreeMap<SrqId, Target>,
+}
+
+/// The events of one context: its asynchronous queue, and who is behind the engine's numbers.
+///
+/// Objects enter and leave inside the call that makes or destroys them in the engine, under the
+/// engine's lock, so that a number is never looked up while it means two objects.
+#[derive(Debug)]
+pub(crate) struct Events {
+    pub(crate) queue: EventQueue<AsyncEvent>,
+    targets: Mutex<Targets>,
+}
+
+impl Events {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self { queue: EventQueue::new()?, targets: Mutex::default() })
+    }
+
+    pub(crate) fn add_cq(&self, id: CqId, target: CqTarget) {
+        lock(&self.targets).cqs.insert(id, target);
+    }
+
+    pub(crate) fn add_qp(&self, qpn: Qpn, target: Target) {
+        lock(&self.targets).qps.insert(qpn, target);
+    }
+
+    pub(crate) fn add_srq(&self, id: SrqId, target: Target) {
+        lock(&self.targets).srqs.insert(id, target);
+    }
+
+    pub(crate) fn remove_cq(&self, id: CqId) {
+        lock(&self.targets).cqs.remove(&id);
+    }
+
+    pub(crate) fn remove_qp(&self, qpn: Qpn) {
+        lock(&self.targets).qps.remove(&qpn);
+    }
+
+    pub(crate) fn remove_srq(&self, id: SrqId) {
+        lock(&self.targets).srqs.remove(&id);
+    }
+
+    /// Withdraws what waits for `handle`.
+    pub(crate) fn withdraw(&self, handle: usize) {
+        self.queue.withdraw(|event| event.object == handle);
+    }
+
+    fn raise(&self, kind: u32, target: Option<Target>) {
+        if let Some(Target { handle, acks }) = target {
+            self.queue.push(AsyncEvent { kind, object: handle, acks });
+        }
+    }
+}
+
+/// What the NIC calls.
+#[derive(Debug)]
+pub(crate) struct Sink(pub(crate) Arc<Events>);
+
+impl EventSink for Sink {
+    fn event(&self, event: Event) {
+        let targets = lock(&self.0.targets);
+        let qp = |qpn| targets.qps.get(&qpn).cloned();
+        let (kind, target) = match event {
+            Event::CompletionNotify(id) => {
+                if let Some(CqTarget { target, completions: Some((queue, acks)) }) =
+                    targets.cqs.get(&id)
+                {
+                    queue.push(CompletionEvent { cq: target.handle, acks: Arc::clone(acks) });
+                }
+                return;
+            }
+            Event::CqError(id) => {
+                (abi::IBV_EVENT_CQ_ERR, targets.cqs.get(&id).map(|cq| cq.target.clone()))
+            }
+            Event::QpFatal(qpn) => (abi::IBV_EVENT_QP_FATAL, qp(qpn)),
+            Event::QpRequestError(qpn) => (abi::IBV_EVENT_QP_REQ_ERR, qp(qpn)),
+            Event::QpAccessError(qpn) => (abi::IBV_EVENT_QP_ACCESS_ERR, qp(qpn)),
+            Event::CommunicationEstablished(qpn) => (abi::IBV_EVENT_COMM_EST, qp(qpn)),
+            Event::SqDrained(qpn) => (abi::IBV_EVENT_SQ_DRAINED, qp(qpn)),
+            Event::LastWqeReached(qpn) => (abi::IBV_EVENT_QP_LAST_WQE_REACHED, qp(qpn)),
+            Event::SrqLimitReached(id) => {
+                (abi::IBV_EVENT_SRQ_LIMIT_REACHED, targets.srqs.get(&id).cloned())
+            }
+        };
+        self.0.raise(kind, target);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set_nonblocking(fd: RawFd) {
+        // SAFETY: a plain system call on our descriptor.
+        assert_eq!(unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_while_events_wait() {
+        let queue = EventQueue::new().unwrap();
+        set_nonblocking(queue.fd());
+        assert_eq!(queue.pop(), Err(Errno::AGAIN));
+        queue.push(1);
+        queue.push(2);
+        assert!(queue.is_readable());
+        assert_eq!((queue.pop(), queue.pop()), (Ok(1), Ok(2)));
+        assert!(!queue.is_readable());
+    }
+
+    #[test]
+    fn withdrawn_events_are_not_seen() {
+        let queue = EventQueue::new().unwrap();
+        set_nonblocking(queue.fd());
+        for event in [1, 2, 1, 3] {
+            queue.push(event);
+        }
+        queue.withdraw(|event| *event == 1);
+        assert_eq!((queue.pop(), queue.pop()), (Ok(2), Ok(3)));
+        assert_eq!(queue.pop(), Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn an_object_waits_for_the_acknowledgement_of_what_was_fetched() {
+        let acks = Arc::new(Acks::default());
+        acks.fetch();
+        acks.fetch();
+        let waiter = {
+            let acks = Arc::clone(&acks);
+            std::thread::spawn(move || acks.wait())
+        };
+        assert_eq!(acks.acknowledge(1), 1);
+        assert!(!waiter.is_finished());
+        assert_eq!(acks.acknowledge(1), 2);
+        waiter.join().unwrap();
+    }
+}

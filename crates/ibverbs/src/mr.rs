@@ -1,0 +1,284 @@
+//! Memory regions: `ibv_reg_mr` and its kin.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rdma::{Access, Key};
+use transport::RegionSpec;
+
+use crate::abi::{self, ibv_mr, ibv_pd, ibv_sge};
+use crate::context::Context;
+use crate::errno::{Errno, pointer, status};
+use crate::pd::Pd;
+use crate::registry::{self, Live, Object, Shared, Table};
+
+/// A region.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Mr {
+    c: Shared<ibv_mr>,
+    context: Arc<Context>,
+    key: AtomicU32,
+    registered: Mutex<Registered>,
+}
+
+/// What a region is at the moment: `ibv_rereg_mr` changes it.
+#[derive(Debug)]
+struct Registered {
+    pd: Arc<Pd>,
+    spec: RegionSpec,
+}
+
+impl Object for Mr {
+    type C = ibv_mr;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.mrs
+    }
+
+    fn c(&self) -> *mut ibv_mr {
+        self.c.get()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        Some(&self.context)
+    }
+}
+
+impl Mr {
+    fn key(&self) -> Key {
+        Key(self.key.load(Ordering::Relaxed))
+    }
+}
+
+/// Rights by their bits: unknown ones are refused, hints are dropped, and what no soft NIC has is
+/// not supported.
+fn access(bits: u32) -> Result<Access, Errno> {
+    let access = Access::from_bits(bits).ok_or(Errno::UNSUPPORTED)?;
+    if access.allows(Access::ON_DEMAND) {
+        return Err(Errno::UNSUPPORTED);
+    }
+    Ok(access)
+}
+
+fn spec(address: *mut c_void, length: usize, iova: u64, bits: u32) -> Result<RegionSpec, Errno> {
+    let access = access(bits)?;
+    let start = address.expose_provenance() as u64;
+    let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
+    if length == 0 || start.checked_add(length as u64).is_none() {
+        return Err(Errno::INVALID);
+    }
+    check_mapped(address, length)?;
+    Ok(RegionSpec { address: start, length: length as u64, iova, access })
+}
+
+/// Fails as the kernel's pinning would if a page of the range is not mapped.
+fn check_mapped(address: *mut c_void, length: usize) -> Result<(), Errno> {
+    const PAGES: usize = 4096;
+    // SAFETY: a plain system call.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let mut resident = [0_u8; PAGES];
+    let first = address.addr() / page * page;
+    let end = address.addr().saturating_add(length);
+    for start in (first..end).step_by(PAGES * page) {
+        let bytes = (end - start).min(PAGES * page);
+        // SAFETY: `mincore` only reads page tables and writes one byte a page into the array.
+        let result =
+            unsafe { libc::mincore(address.with_addr(start), bytes, resident.as_mut_ptr()) };
+        if result != 0 {
+            return Err(Errno::FAULT);
+        }
+    }
+    Ok(())
+}
+
+fn register(pd: &Arc<Pd>, spec: RegionSpec, address: *mut c_void) -> Result<*mut ibv_mr, Errno> {
+    let context = Arc::clone(&pd.context);
+    let key = context.nic.with(|endpoint, _, _| endpoint.register(pd.id, spec))?;
+    let c = ibv_mr {
+        context: context.c(),
+        pd: pd.c(),
+        addr: address,
+        length: spec.length as usize,
+        handle: key.index(),
+        lkey: key.0,
+        rkey: key.0,
+    };
+    Ok(registry::insert(Arc::new(Mr {
+        c: Shared::new(c),
+        context,
+        key: AtomicU32::new(key.0),
+        registered: Mutex::new(Registered { pd: Arc::clone(pd), spec }),
+    })))
+}
+
+/// Registers memory; requests name it by its own addresses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the same promises.
+    unsafe { ibv_reg_mr_iova2(pd, addr, length, addr.addr() as u64, access.cast_unsigned()) }
+}
+
+/// Registers memory; requests name it by addresses from `iova` on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut ibv_mr {
+    // SAFETY: the same promises.
+    unsafe { ibv_reg_mr_iova2(pd, addr, length, iova, access.cast_unsigned()) }
+}
+
+/// Registers memory, with rights among which there may be hints.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+        let spec = spec(addr, length, iova, access)?;
+        register(&pd, spec, addr)
+    }))
+}
+
+/// Buffers of other devices cannot be reached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    _: *mut ibv_pd,
+    _: u64,
+    _: usize,
+    _: u64,
+    _: c_int,
+    _: c_int,
+) -> *mut ibv_mr {
+    pointer(Err(Errno::UNSUPPORTED))
+}
+
+/// Ends a region: its keys reach nothing any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    status(registry::find::<Mr>(mr).and_then(|mr| {
+        mr.context.nic.with(|endpoint, _, _| endpoint.deregister(mr.key()))?;
+        registry::remove(&*mr);
+        Ok(())
+    }))
+}
+
+/// Changes a region, which gets new keys. Returns 0 or one of `ibv_rereg_mr_err_code`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_rereg_mr(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let known = abi::IBV_REREG_MR_CHANGE_TRANSLATION
+        | abi::IBV_REREG_MR_CHANGE_PD
+        | abi::IBV_REREG_MR_CHANGE_ACCESS;
+    let input = registry::find::<Mr>(mr).and_then(|mr| {
+        if flags & !known != 0 || flags == 0 {
+            return Err(Errno::INVALID);
+        }
+        let (mut next_pd, mut next) = {
+            let registered = mr.registered.lock().unwrap_or_else(PoisonError::into_inner);
+            (Arc::clone(&registered.pd), registered.spec)
+        };
+        if flags & abi::IBV_REREG_MR_CHANGE_PD != 0 {
+            next_pd = registry::find::<Pd>(pd)?;
+        }
+        if flags & abi::IBV_REREG_MR_CHANGE_ACCESS != 0 {
+            next.access = self::access(access.cast_unsigned())?;
+        }
+        if flags & abi::IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+            next = spec(addr, length, addr.addr() as u64, next.access.bits())?;
+        }
+        if !Arc::ptr_eq(&next_pd.context, &mr.context) {
+            return Err(Errno::INVALID);
+        }
+        Ok((mr, next_pd, next))
+    });
+    let (mr, next_pd, next) = match input {
+        Ok(input) => input,
+        Err(error) => {
+            error.set();
+            return abi::IBV_REREG_MR_ERR_INPUT;
+        }
+    };
+    // The new registration comes first, so that a failure leaves the old one in place.
+    let registered = mr.context.nic.with(|endpoint, _, _| {
+        let key = endpoint.register(next_pd.id, next)?;
+        endpoint.deregister(mr.key()).map_err(Errno::from).inspect_err(|_| {
+            let _undone = endpoint.deregister(key);
+        })?;
+        Ok::<_, Errno>(key)
+    });
+    match registered {
+        Ok(key) => {
+            mr.key.store(key.0, Ordering::Relaxed);
+            // SAFETY: C does not use the region while it is being changed.
+            unsafe {
+                let c = &mut *mr.c();
+                c.pd = next_pd.c();
+                (c.lkey, c.rkey, c.handle) = (key.0, key.0, key.index());
+                if flags & abi::IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
+                    (c.addr, c.length) = (addr, length);
+                }
+            }
+            let mut registered = mr.registered.lock().unwrap_or_else(PoisonError::into_inner);
+            *registered = Registered { pd: next_pd, spec: next };
+            0
+        }
+        Err(error) => {
+            error.set();
+            abi::IBV_REREG_MR_ERR_CMD
+        }
+    }
+}
+
+/// `ibv_advise_mr`: advice about on-demand paging, which there is none of.
+pub(crate) unsafe extern "C" fn advise_mr(
+    _: *mut ibv_pd,
+    _: u32,
+    _: u32,
+    _: *mut ibv_sge,
+    _: u32,
+) -> c_int {
+    status(Err(Errno::UNSUPPORTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unmapped_memory_is_a_fault() {
+        let mut buffer = vec![0_u8; 100_000];
+        assert_eq!(check_mapped(buffer.as_mut_ptr().cast(), buffer.len()), Ok(()));
+        assert_eq!(check_mapped(core::ptr::null_mut(), 1), Err(Errno::FAULT));
+    }
+
+    #[test]
+    fn a_region_has_a_length_and_an_end() {
+        let mut byte = 0_u8;
+        let address = (&raw mut byte).cast();
+        assert_eq!(spec(address, 0, 0, 0), Err(Errno::INVALID));
+        assert_eq!(spec(address, usize::MAX, 0, 0), Err(Errno::INVALID));
+        assert_eq!(spec(address, 1, 0, 1 << 8), Err(Errno::UNSUPPORTED));
+        assert_eq!(spec(address, 1, 77, 0).map(|spec| spec.iova), Ok(77));
+        assert_eq!(spec(address, 1, 77, 1 << 5).map(|spec| spec.iova), Ok(0));
+    }
+}
