@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes icrc-scapy.txt: RoCEv2 frames whose ICRC was computed by Scapy.
 
-    python3 -m venv /tmp/scapy && /tmp/scapy/bin/pip install scapy==2.8.0
-    /tmp/scapy/bin/python golden/make_icrc_vectors.py > golden/icrc-scapy.txt
+    pip install scapy==2.8.0
+    python3 golden/make_icrc_vectors.py > golden/icrc-scapy.txt
 
 Scapy's `contrib.roce` is an ICRC that we did not write. The frames are the same at every run.
 """
