@@ -40,17 +40,18 @@ fn stages(tally: &mut Tally) -> Result<()> {
     stage("fmt", || workspace::run(cargo().args(["fmt", "--all", "--check"])))?;
     stage("tidy", tidy::run)?;
     stage("clippy", || {
-        let what = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        let what =
+            ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
         workspace::run(cargo().args(what))
     })?;
     stage("doc", || {
-        let what = ["doc", "--workspace", "--no-deps"];
+        let what = ["doc", "--workspace", "--no-deps", "--all-features"];
         workspace::run(cargo().args(what).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     stage("dist", dist::run)?;
     stage("abi", abi::run)?;
     stage("test", || {
-        let what = ["test", "--workspace", "--profile", "ci", "--no-fail-fast"];
+        let what = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
         tests(cargo().args(what), tally)
     })?;
     stage("programs", || judged(tally, &Choice::default()))?;

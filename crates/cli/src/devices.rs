@@ -3,21 +3,21 @@
 use softnic::DeviceInfo;
 
 use crate::failure::Failure;
+use crate::output::print;
 
 pub(crate) fn list() -> Result<(), Failure> {
-    for device in softnic::devices().map_err(|error| Failure::from_message(&error))? {
-        print(&device);
-    }
-    Ok(())
+    let devices = softnic::devices().map_err(|error| Failure::from_message(&error))?;
+    print(&devices.iter().map(described).collect::<String>())
 }
 
-fn print(device: &DeviceInfo) {
+fn described(device: &DeviceInfo) -> String {
     let DeviceInfo { name, interface, mtu, .. } = device;
     let link = if device.link_up { "up" } else { "down" };
     let path_mtu = device.active_mtu.bytes();
-    println!("{name}: {interface}, link {link}, MTU {mtu}, path MTU {path_mtu}");
+    let mut text = format!("{name}: {interface}, link {link}, MTU {mtu}, path MTU {path_mtu}\n");
     for entry in &device.gids {
         let note = if entry.usable { "" } else { " (the interface has no such address)" };
-        println!("    GID {}: {}{note}", entry.index, entry.gid);
+        text.push_str(&format!("    GID {}: {}{note}\n", entry.index, entry.gid));
     }
+    text
 }

@@ -4,6 +4,7 @@ mod args;
 mod devices;
 mod failure;
 mod library;
+mod output;
 mod program;
 mod run;
 

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use rdma::Mtu;
 use softnic::DeviceInfo;
+use softnic::faults::FaultSettings;
 
 use crate::args::Run;
 use crate::failure::{Failure, Status};
@@ -20,6 +21,7 @@ use crate::program;
 pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let library = library::directory()?;
     check_devices(arguments)?;
+    check_faults(arguments)?;
     let variables = variables(arguments)?;
     let [name, rest @ ..] = arguments.program.as_slice() else {
         return Err(Failure::new("no program was named"));
@@ -90,6 +92,14 @@ fn check_devices(arguments: &Run) -> Result<(), Failure> {
             let hint = format!("its own MTU is {interface_mtu}, which leaves room for {largest}");
             Err(Failure::new(message).hint(hint))
         }
+    }
+}
+
+fn check_faults(arguments: &Run) -> Result<(), Failure> {
+    let faults = arguments.faults.clone().or_else(|| env::var("FERROCE_FAULTS").ok());
+    match faults.unwrap_or_default().parse::<FaultSettings>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::from_message(&error)),
     }
 }
 

@@ -378,3 +378,14 @@ hint: it has 127.0.0.1[..]
 
 "#]]);
 }
+
+#[test]
+fn a_fault_that_is_none_is_refused() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "--faults", "loss=2", "echo", "ran"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: FERROCE_FAULTS: `loss=2` is not a probability
+hint: use loss, reorder, duplicate and corrupt, each between 0 and 1, and seed, as in loss=0.01,seed=7
+
+"#]]);
+}
