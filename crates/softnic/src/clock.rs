@@ -1,7 +1,8 @@
 //! The only clock of the soft NIC.
 
+use core::time::Duration;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use rdma::Time;
 

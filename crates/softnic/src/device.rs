@@ -97,8 +97,8 @@ impl fmt::Display for DeviceError {
     }
 }
 
-impl std::error::Error for DeviceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl core::error::Error for DeviceError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
             Self::Unknown { .. } | Self::Address { .. } | Self::Mtu { .. } => None,
@@ -157,12 +157,13 @@ fn device(
         Some((name, address)) => (name, Some(address)),
         None => (selector, None),
     };
-    let interface = interfaces.iter().find(|interface| interface.name == name).ok_or_else(|| {
-        DeviceError::Unknown {
-            interface: name.to_owned(),
-            existing: interfaces.iter().map(|interface| interface.name.clone()).collect(),
-        }
-    })?;
+    let interface =
+        interfaces.iter().find(|interface| interface.name == name).ok_or_else(|| {
+            DeviceError::Unknown {
+                interface: name.to_owned(),
+                existing: interfaces.iter().map(|interface| interface.name.clone()).collect(),
+            }
+        })?;
     let addresses = match address {
         None => interface.addresses.clone(),
         Some(text) => vec![chosen(interface, text).ok_or_else(|| DeviceError::Address {

@@ -36,9 +36,8 @@ pub(crate) fn table(mac: [u8; 6], addresses: &[IpAddr]) -> Vec<GidEntry> {
         .or_else(|| addresses.iter().find(|address| address.is_ipv6()));
     let second = addresses.iter().find(|address| address.is_ipv4());
 
-    let mut ordered: Vec<(Gid, bool)> = vec![
-        first.map_or_else(|| (default_gid(mac), false), |&address| (address.into(), true)),
-    ];
+    let mut ordered: Vec<(Gid, bool)> =
+        vec![first.map_or_else(|| (default_gid(mac), false), |&address| (address.into(), true))];
     let rest = addresses.iter().filter(|&address| Some(address) != first);
     for &address in second.into_iter().chain(rest) {
         if ordered.iter().all(|&(gid, _)| gid != address.into()) {

@@ -1,9 +1,9 @@
 //! The network interfaces of this host, as the kernel tells of them.
 
+use core::ffi::CStr;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr;
-use std::ffi::CStr;
 use std::io;
 
 /// A network interface.

@@ -31,15 +31,34 @@
 
 #![allow(unsafe_code, reason = "sockets, application memory and shared files are reached here")]
 
+mod capture;
 pub mod clock;
+mod counts;
 mod device;
+mod error;
+pub mod faults;
+mod fork;
 mod gid;
+mod handover;
 mod interfaces;
 pub mod limits;
+mod links;
 mod memory;
 mod nic;
+mod progress;
+mod receive;
+mod registry;
+mod runtime;
+mod socket;
+mod steering;
+mod sys;
+mod thread;
+mod train;
+mod transmit;
 
+pub use counts::Counts;
 pub use device::{DeviceError, DeviceInfo, devices};
+pub use error::OpenError;
 pub use gid::GidEntry;
 pub use memory::ProcessMemory;
-pub use nic::{EventSink, Nic, OpenError};
+pub use nic::{EventSink, Nic};

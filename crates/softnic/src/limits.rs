@@ -38,3 +38,9 @@ pub const REORDER_HOLD: Span = Span::from_ms(1);
 pub const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 /// Bytes of a name in the file of counters.
 pub const COUNTER_NAME_BYTES: usize = 64;
+/// The kernel's order of the sockets is looked into at most this often.
+pub const STEERING_INTERVAL: Span = Span::from_ms(10);
+/// A poll looks at every socket once in so many times, and else at that which had something last.
+pub const POLLS_PER_ROUND: u32 = 16;
+/// The time slice that the fallback thread asks for.
+pub const THREAD_SLICE: Span = Span::from_us(100);

@@ -69,7 +69,11 @@ impl Memory for ProcessMemory {
     fn load(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         // SAFETY: as in `store`, for reading.
         unsafe {
-            ptr::copy_nonoverlapping(pointer(address).cast_const(), bytes.as_mut_ptr(), bytes.len());
+            ptr::copy_nonoverlapping(
+                pointer(address).cast_const(),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+            );
         }
         Ok(())
     }
@@ -107,7 +111,8 @@ unsafe fn store_last(target: *mut u8, bytes: &[u8]) {
     unsafe {
         match word {
             Some(word) => {
-                AtomicU64::from_ptr(target.cast()).store(u64::from_ne_bytes(word), Ordering::Release);
+                AtomicU64::from_ptr(target.cast())
+                    .store(u64::from_ne_bytes(word), Ordering::Release);
             }
             // Byte by byte and upwards, so that the very last byte is the last to change.
             None => {

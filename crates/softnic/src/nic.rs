@@ -1,55 +1,56 @@
-//! The NIC: one engine behind one lock, and its progress.
+//! The NIC: one engine behind one lock.
 
 use core::fmt;
-use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use rdma::{Completion, Time};
 use transport::{Config, CqId, Endpoint, Event};
 
+use crate::fork::Nics;
 use crate::limits::SLOT_SHIFT;
-use crate::{DeviceInfo, ProcessMemory, clock};
+use crate::links::{Links, Options, window_bytes};
+use crate::progress::Core;
+use crate::receive::Reach;
+use crate::{Counts, DeviceInfo, OpenError, ProcessMemory, clock, sys, thread};
 
 /// Where the events of a [`Nic`] go.
 pub trait EventSink: Send + Sync {
-    /// An event of the engine. Called with the engine's lock held: it must not call the `Nic`.
+    /// An event of the engine. Called with the engine's lock held: it must not call the `Nic`, and
+    /// must not fork.
     fn event(&self, event: Event);
 }
 
-/// Why a [`Nic`] could not be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// A call of the kernel failed.
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// What the kernel said.
-        error: io::Error,
-    },
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { doing, error } => write!(f, "{doing}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-/// An open device: a port with its engine, sockets and thread.
+/// An open device: a port with its engine, its sockets and its thread.
 ///
-/// It is used by any thread. All of its work is done under one lock, by whoever holds it.
+/// Any thread may use it. All of its work is done under one lock, by whoever holds it: posting and
+/// polling send and receive in the caller's thread, and the fallback thread does what is left.
+///
+/// After a `fork` the child's copy is dead: its engine can still be called, so that objects can be
+/// destroyed, but nothing is sent or received. The child can open the device anew.
 pub struct Nic {
     device: DeviceInfo,
-    events: Box<dyn EventSink>,
-    core: Mutex<Core>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Core {
-    endpoint: Endpoint,
-    memory: ProcessMemory,
+/// What the fallback thread shares with the `Nic`.
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    pub(crate) events: Box<dyn EventSink>,
+    /// Wakes the thread.
+    pub(crate) wake: OwnedFd,
+    pub(crate) stop: AtomicBool,
+}
+
+impl Shared {
+    /// A panic under the lock leaves an engine that is no worse than any other: it has no
+    /// invariant that spans calls of ours.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Nic {
@@ -59,22 +60,44 @@ impl fmt::Debug for Nic {
 }
 
 impl Nic {
-    /// Opens `device`.
+    /// Opens `device`: takes a range of QPNs, and UDP port 4791 of each of its addresses, which it
+    /// shares with the other processes of this user.
     ///
     /// # Errors
-    /// Sockets that cannot be had, or an environment variable that says nothing valid.
+    /// A port that belongs to somebody else, an environment variable that says nothing valid, or a
+    /// call that the kernel refused.
     pub fn open(device: &DeviceInfo, events: Box<dyn EventSink>) -> Result<Self, OpenError> {
+        let options = Options::from_environment()?;
+        Self::open_with(device, events, &options)
+    }
+
+    pub(crate) fn open_with(
+        device: &DeviceInfo,
+        events: Box<dyn EventSink>,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        // A fork in the middle of this would leave the child with descriptors that nobody closes.
+        let mut nics = Nics::lock();
+        let wake =
+            sys::eventfd().map_err(|error| OpenError::Io { doing: "opening an eventfd", error })?;
+        let links = Links::open(device, options)?;
+        let first = u32::from(links.registry.slot()) << SLOT_SHIFT;
+        let defaults = Config::default();
         let config = Config {
-            qpns: 1 << SLOT_SHIFT..2 << SLOT_SHIFT,
+            qpns: first..first + (1 << SLOT_SHIFT),
             active_mtu: device.active_mtu,
-            ..Config::default()
+            window_bytes: window_bytes(&links.sockets, defaults.window_bytes),
+            ..defaults
         };
-        let core = Core {
-            endpoint: Endpoint::new(config),
-            // SAFETY: only the engine calls it, with addresses inside registered regions.
-            memory: unsafe { ProcessMemory::new() },
-        };
-        Ok(Self { device: device.clone(), events, core: Mutex::new(core) })
+        tracing::debug!(device = %device.name, interface = %device.interface, ?config, "opened");
+        // SAFETY: the engine calls it with addresses inside registered regions, and our callers
+        // with those that their callers have just passed in.
+        let memory = unsafe { ProcessMemory::new() };
+        let core = Core::new(Endpoint::new(config), memory, links);
+        let shared =
+            Arc::new(Shared { core: Mutex::new(core), events, wake, stop: AtomicBool::new(false) });
+        nics.add(&shared);
+        Ok(Self { device: device.clone(), shared, thread: Mutex::new(None) })
     }
 
     /// The device that was opened.
@@ -82,39 +105,93 @@ impl Nic {
         &self.device
     }
 
-    /// Runs `f` on the engine, then sends what it made ready and delivers events.
+    /// What has been counted beside the engine's [`transport::Stats`].
+    pub fn counts(&self) -> Counts {
+        self.shared.lock().counts
+    }
+
+    /// Runs `f` on the engine, then sends what that has made ready, and delivers the events. `f`
+    /// must not fork.
+    ///
+    /// The memory is for inline data: it may be asked for any address that the caller's caller has
+    /// vouched for.
     pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint, &mut ProcessMemory, Time) -> R) -> R {
-        let mut guard = self.lock();
+        let mut guard = self.shared.lock();
         let core = &mut *guard;
-        let result = f(&mut core.endpoint, &mut core.memory, clock::now());
-        while let Some(event) = core.endpoint.poll_event() {
-            self.events.event(event);
-        }
+        let now = clock::now();
+        let result = f(&mut core.endpoint, &mut core.memory, now);
+        self.finish(guard, now);
         result
     }
 
     /// Takes completions of `cq` into `out`, and says how many. When there are none yet, it first
     /// takes what has arrived, without waiting.
     pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> usize {
-        let mut core = self.lock();
-        let mut count = 0;
-        for (place, completion) in
-            out.iter_mut().zip(core::iter::from_fn(|| core.endpoint.poll_cq(cq)))
-        {
-            *place = completion;
-            count += 1;
+        let mut core = self.shared.lock();
+        let count = core.completions(cq, out);
+        if count > 0 || out.is_empty() {
+            return count;
         }
+        let now = clock::now();
+        core.take(now, Reach::Hot);
+        let count = core.completions(cq, out);
+        self.finish(core, now);
         count
     }
 
     /// Takes what has arrived and runs the timers, without waiting.
-    pub fn poll(&self) {}
+    pub fn poll(&self) {
+        let mut core = self.shared.lock();
+        let now = clock::now();
+        core.take(now, Reach::All);
+        self.finish(core, now);
+    }
 
     /// Starts the fallback thread, which makes progress while the application does not call. A
-    /// second call changes nothing.
-    pub fn start(&self) {}
+    /// second call changes nothing, nor does one on a forked child's dead copy.
+    pub fn start(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() || self.is_dead() {
+            return;
+        }
+        match thread::spawn(Arc::clone(&self.shared)) {
+            Ok(handle) => *thread = Some(handle),
+            // The application makes all progress itself, whenever it polls.
+            Err(error) => tracing::warn!(%error, "no fallback thread"),
+        }
+    }
 
-    fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sends, delivers events, and wakes the fallback thread if it would sleep for too long.
+    fn finish(&self, mut core: MutexGuard<'_, Core>, now: Time) {
+        core.give(now, &*self.shared.events);
+        let wake = core.must_wake_thread();
+        drop(core);
+        if wake {
+            sys::signal(self.shared.wake.as_fd());
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.shared.lock().links.is_none()
+    }
+}
+
+impl Drop for Nic {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if self.is_dead() {
+            // The thread is the parent's: here there is nothing to wait for.
+            core::mem::forget(thread);
+        } else if let Some(thread) = thread {
+            self.shared.stop.store(true, Ordering::Release);
+            sys::signal(self.shared.wake.as_fd());
+            let _ = thread.join();
+        }
+        // Under the list's lock, so that no fork comes between leaving one group and the next.
+        let mut nics = Nics::lock();
+        nics.remove(&self.shared);
+        if let Some(mut links) = self.shared.lock().links.take() {
+            links.leave();
+        }
     }
 }

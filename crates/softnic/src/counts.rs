@@ -1,0 +1,97 @@
+//! What the soft NIC counts beside the engine's own [`transport::Stats`].
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a NIC has counted since it was opened.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counts {
+            /// The names, in the order of [`Counts::values`].
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            /// The values, in the order of [`Counts::NAMES`].
+            pub fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$name,)*]
+            }
+        }
+    };
+}
+
+counts! {
+    /// RoCE packets that arrived, well or not.
+    rx_packets,
+    /// Bytes of them above UDP.
+    rx_bytes,
+    /// Datagrams and trains of them that were taken from the kernel.
+    rx_trains,
+    /// Packets with a wrong ICRC.
+    rx_icrc_encapsulated,
+    /// Packets whose ICRC fits an IP identification that is neither 0 nor their place in a train:
+    /// of another implementation, or of a train that was cut on the way.
+    rx_ip_id_recovered,
+    /// Packets shorter than their headers.
+    rx_malformed_truncated,
+    /// Packets with an unknown opcode.
+    rx_malformed_opcode,
+    /// Packets with an unknown transport version.
+    rx_malformed_version,
+    /// Packets with more padding than payload.
+    rx_malformed_pad,
+    /// Packets with a payload that their opcode does not have.
+    rx_malformed_payload,
+    /// Packets malformed otherwise.
+    rx_malformed_other,
+    /// Packets that arrived here and were given to the NIC that they are for.
+    rx_handed_over,
+    /// Packets that another NIC has handed over to this one.
+    rx_taken_over,
+    /// Packets for a slot that nobody has: of a peer that has not noticed a death yet.
+    rx_unknown_slot,
+    /// Packets for another NIC that could not be given to it, or that were handed over in error.
+    rx_handover_dropped,
+    /// Times that the kernel's order of the sockets was found to be another than known.
+    steering_repairs,
+    /// RoCE packets sent.
+    tx_packets,
+    /// Bytes of them above UDP.
+    tx_bytes,
+    /// Datagrams and trains of them that were given to the kernel.
+    tx_trains,
+    /// Packets that the kernel did not take: no route, too long for the link, or forbidden.
+    tx_errors,
+    /// Packets dropped because the socket's buffer remained full.
+    tx_dropped,
+    /// Packets dropped because no socket has their source address.
+    tx_no_source,
+    /// Packets whose payload was not mapped any more.
+    tx_faulted,
+    /// Packets that fault injection has dropped.
+    fault_lost,
+    /// Packets that fault injection has sent twice.
+    fault_duplicated,
+    /// Packets that fault injection has sent late.
+    fault_reordered,
+    /// Packets in which fault injection has flipped a bit.
+    fault_corrupted,
+    /// Times that the fallback thread has woken up.
+    thread_wakeups,
+    /// Packets that the fallback thread has taken.
+    thread_packets,
+}
+
+impl Counts {
+    /// Counts a malformed packet by its cause.
+    pub(crate) fn malformed(&mut self, cause: wire::Error) {
+        let counter = match cause {
+            wire::Error::Truncated => &mut self.rx_malformed_truncated,
+            wire::Error::Opcode => &mut self.rx_malformed_opcode,
+            wire::Error::Version => &mut self.rx_malformed_version,
+            wire::Error::Pad => &mut self.rx_malformed_pad,
+            wire::Error::UnexpectedPayload => &mut self.rx_malformed_payload,
+            wire::Error::Icrc => &mut self.rx_icrc_encapsulated,
+            _ => &mut self.rx_malformed_other,
+        };
+        *counter += 1;
+    }
+}

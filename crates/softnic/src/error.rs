@@ -1,0 +1,72 @@
+//! Why a NIC could not be opened: mistakes of the user, with a hint.
+
+use core::fmt;
+use core::net::IpAddr;
+use std::io;
+
+use crate::faults::FaultSettingsError;
+use crate::limits::ROCE_PORT;
+
+/// Why a [`crate::Nic`] could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Somebody else has the UDP port of an address.
+    PortTaken {
+        /// The address.
+        address: IpAddr,
+    },
+    /// The interface has no address that can be used.
+    NoAddress {
+        /// The interface.
+        interface: String,
+    },
+    /// `FERROCE_WIRE` is not a way of sending.
+    Wire {
+        /// What it is.
+        value: String,
+    },
+    /// `FERROCE_FAULTS` says nothing valid.
+    Faults(FaultSettingsError),
+    /// A call of the kernel failed.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PortTaken { address } => write!(
+                f,
+                "UDP port {ROCE_PORT} of {address} is taken by a process of another user, or by \
+                 something that does not share it\n\
+                 hint: name another address of the interface, as in FERROCE_DEV=lo/127.0.0.2"
+            ),
+            Self::NoAddress { interface } => write!(
+                f,
+                "interface `{interface}` has no IP address that can be used\n\
+                 hint: give it one, as RoCE v2 packets are UDP over IP"
+            ),
+            Self::Wire { value } => write!(
+                f,
+                "FERROCE_WIRE: `{value}` is not a way of sending\nhint: use `train` or `exact`"
+            ),
+            Self::Faults(error) => error.fmt(f),
+            Self::Io { doing, error } => write!(f, "{doing}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Io { error, .. } => Some(error),
+            Self::Faults(error) => Some(error),
+            Self::PortTaken { .. } | Self::NoAddress { .. } | Self::Wire { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Faults on purpose: what a bad network does to the packets that we send.
+//!
+//! `FERROCE_FAULTS=loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7`: the probability of
+//! each fault for each packet, and the seed of the generator. With faults, packets leave one by
+//! one. A seed makes the same decisions for the same sequence of packets; which packets are sent
+//! depends on timing, so a run is not repeated bit for bit.
+
+use core::fmt;
+
+use rdma::Time;
+
+use crate::limits::REORDER_HOLD;
+use crate::train::Way;
+
+/// The probabilities, between 0 and 1, and the seed.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct FaultSettings {
+    /// A packet is not sent.
+    pub loss: f64,
+    /// A packet is held back until one to three others have been sent, or a millisecond has passed.
+    pub reorder: f64,
+    /// A packet is sent twice.
+    pub duplicate: f64,
+    /// A bit of the UDP payload is flipped, after the ICRC was computed.
+    pub corrupt: f64,
+    /// Where the generator begins.
+    pub seed: u64,
+}
+
+/// Why `FERROCE_FAULTS` says nothing valid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultSettingsError {
+    element: String,
+    problem: &'static str,
+}
+
+impl fmt::Display for FaultSettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "FERROCE_FAULTS: `{}` {}\n\
+             hint: use loss, reorder, duplicate and corrupt, each between 0 and 1, and seed, as in \
+             loss=0.01,seed=7",
+            self.element, self.problem
+        )
+    }
+}
+
+impl core::error::Error for FaultSettingsError {}
+
+impl core::str::FromStr for FaultSettings {
+    type Err = FaultSettingsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut settings = Self::default();
+        for element in text.split(',').map(str::trim).filter(|element| !element.is_empty()) {
+            let error = |problem| FaultSettingsError { element: element.to_owned(), problem };
+            let (key, value) = element.split_once('=').ok_or_else(|| error("has no value"))?;
+            let probability = match key.trim() {
+                "loss" => &mut settings.loss,
+                "reorder" => &mut settings.reorder,
+                "duplicate" => &mut settings.duplicate,
+                "corrupt" => &mut settings.corrupt,
+                "seed" => {
+                    settings.seed =
+                        value.trim().parse().map_err(|_| error("is not a whole number"))?;
+                    continue;
+                }
+                _ => return Err(error("is not a fault")),
+            };
+            *probability = value.trim().parse().map_err(|_| error("is not a number"))?;
+            if !(0.0..=1.0).contains(probability) {
+                return Err(error("is not a probability"));
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) lost: bool,
+    /// How many packets are sent before it; 0 if it is not held back.
+    pub(crate) behind: u32,
+    pub(crate) duplicated: bool,
+    /// The bit that is flipped.
+    pub(crate) corrupted: Option<usize>,
+}
+
+/// A packet that is held back.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) way: Way,
+    pub(crate) packet: Vec<u8>,
+    behind: u32,
+    until: Time,
+}
+
+/// The generator of faults.
+#[derive(Clone, Debug)]
+pub(crate) struct Faults {
+    settings: FaultSettings,
+    state: u64,
+    held: Vec<Held>,
+}
+
+impl Faults {
+    pub(crate) fn new(settings: FaultSettings) -> Self {
+        Self { settings, state: settings.seed, held: Vec::new() }
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn happens(&mut self, probability: f64) -> bool {
+        // 53 bits are what a double holds exactly.
+        let drawn = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        drawn < probability
+    }
+
+    /// Decides about a packet of `length` bytes.
+    pub(crate) fn judge(&mut self, length: usize) -> Verdict {
+        let settings = self.settings;
+        let lost = self.happens(settings.loss);
+        let late = self.happens(settings.reorder);
+        let behind = 1 + (self.next() % 3) as u32;
+        let duplicated = self.happens(settings.duplicate);
+        let corrupt = self.happens(settings.corrupt);
+        let bit = (self.next() % (8 * length as u64).max(1)) as usize;
+        Verdict {
+            lost,
+            behind: if late { behind } else { 0 },
+            duplicated,
+            corrupted: corrupt.then_some(bit),
+        }
+    }
+
+    /// Holds a packet back.
+    pub(crate) fn hold(&mut self, now: Time, way: Way, packet: &[u8], behind: u32) {
+        let until = now + REORDER_HOLD;
+        self.held.push(Held { way, packet: packet.to_vec(), behind, until });
+    }
+
+    /// A packet was sent: returns those whose turn has come by that.
+    pub(crate) fn after_packet(&mut self) -> Vec<Held> {
+        for held in &mut self.held {
+            held.behind = held.behind.saturating_sub(1);
+        }
+        self.held.extract_if(.., |held| held.behind == 0).collect()
+    }
+
+    /// Returns the packets that have waited long enough.
+    pub(crate) fn after_time(&mut self, now: Time) -> Vec<Held> {
+        self.held.extract_if(.., |held| held.until <= now).collect()
+    }
+
+    /// When a packet will have waited long enough. May change after every call.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.held.iter().map(|held| held.until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdma::{Gid, Span};
+
+    #[test]
+    fn settings_are_read_strictly() {
+        let settings: FaultSettings =
+            "loss=0.5, reorder=0,duplicate=1,corrupt=1e-3,seed=7".parse().unwrap();
+        assert_eq!(
+            settings,
+            FaultSettings { loss: 0.5, reorder: 0.0, duplicate: 1.0, corrupt: 0.001, seed: 7 }
+        );
+        assert_eq!("".parse(), Ok(FaultSettings::default()));
+        for (text, problem) in [
+            ("drop=0.1", "`drop=0.1` is not a fault"),
+            ("loss", "`loss` has no value"),
+            ("loss=1.5", "`loss=1.5` is not a probability"),
+            ("loss=-0.1", "`loss=-0.1` is not a probability"),
+            ("loss=NaN", "`loss=NaN` is not a probability"),
+            ("loss=much", "`loss=much` is not a number"),
+            ("seed=-1", "`seed=-1` is not a whole number"),
+        ] {
+            let error = text.parse::<FaultSettings>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("FERROCE_FAULTS: {problem}\nhint: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn faults_are_as_frequent_as_asked_and_the_same_for_a_seed() {
+        let settings =
+            FaultSettings { loss: 0.1, reorder: 0.2, duplicate: 0.0, corrupt: 1.0, seed: 3 };
+        let judge_all = || {
+            let mut faults = Faults::new(settings);
+            (0..10_000).map(move |_| faults.judge(100)).collect::<Vec<_>>()
+        };
+        let verdicts = judge_all();
+        assert_eq!(verdicts, judge_all());
+        let count = |of: fn(&Verdict) -> bool| verdicts.iter().filter(|v| of(v)).count();
+        assert!((900..1100).contains(&count(|v| v.lost)));
+        assert!((1800..2200).contains(&count(|v| v.behind > 0)));
+        assert_eq!(count(|v| v.duplicated), 0);
+        assert_eq!(count(|v| v.corrupted.is_some_and(|bit| bit < 800)), 10_000);
+        assert!(verdicts.iter().all(|v| v.behind <= 3));
+    }
+
+    #[test]
+    fn a_packet_is_held_for_packets_or_for_time() {
+        let way = Way {
+            port: 0,
+            source: Gid::ZERO,
+            destination: Gid::ZERO,
+            slot: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+        };
+        let mut faults = Faults::new(FaultSettings::default());
+        faults.hold(Time::ZERO, way, b"two", 2);
+        faults.hold(Time::ZERO, way, b"one", 1);
+        assert_eq!(faults.after_packet()[0].packet, b"one");
+        assert_eq!(faults.deadline(), Some(Time::ZERO + REORDER_HOLD));
+        assert!(faults.after_time(Time::ZERO + Span::from_us(999)).is_empty());
+        assert_eq!(faults.after_time(Time::ZERO + REORDER_HOLD)[0].packet, b"two");
+        assert_eq!(faults.deadline(), None);
+        assert!(faults.after_packet().is_empty());
+    }
+}

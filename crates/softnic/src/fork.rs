@@ -1,0 +1,89 @@
+//! What `fork` does to a NIC: the parent keeps it, the child's copy is dead.
+//!
+//! The child has the parent's memory and descriptors but not its threads. Were its copies of the
+//! sockets to stay open, the kernel would keep them in their groups after the parent's death, and
+//! the locks of the slots held. So they are closed before `fork` returns in the child. Calls to a
+//! dead NIC still reach its engine, so that the objects can be destroyed; nothing is sent.
+//!
+//! All locks are taken before the fork, so that no other thread holds one at that moment: it would
+//! never be released in the child.
+//!
+//! **Invariant:** locks are taken in this order: the list of NICs, then the NICs in its order.
+
+use core::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+
+use crate::nic::Shared;
+use crate::progress::Core;
+
+/// All NICs of the process. Held while one is opened or closed.
+static NICS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// The right to open or close a NIC.
+pub(crate) struct Nics(MutexGuard<'static, Vec<Weak<Shared>>>);
+
+impl Nics {
+    pub(crate) fn lock() -> Self {
+        static HANDLERS: Once = Once::new();
+        // SAFETY: the handlers are functions of this library. If the library is unloaded, the C
+        // library takes the handlers out itself.
+        HANDLERS.call_once(|| unsafe {
+            libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child));
+        });
+        Self(NICS.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn add(&mut self, nic: &Arc<Shared>) {
+        self.0.push(Arc::downgrade(nic));
+    }
+
+    pub(crate) fn remove(&mut self, nic: &Arc<Shared>) {
+        self.0.retain(|other| !core::ptr::eq(other.as_ptr(), Arc::as_ptr(nic)));
+    }
+}
+
+/// What a forking thread holds. Guards are released before the NICs that they are of may go.
+struct Held {
+    cores: Vec<(MutexGuard<'static, Core>, Arc<Shared>)>,
+    _nics: Nics,
+}
+
+thread_local! {
+    /// The three handlers run in one thread, one after the other.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+extern "C" fn prepare() {
+    let nics = Nics::lock();
+    let cores = nics
+        .0
+        .iter()
+        .filter_map(Weak::upgrade)
+        .map(|nic| {
+            let guard = nic.lock();
+            // SAFETY: the guard refers to the lock inside `nic`, which is kept beside it and
+            // dropped after it.
+            let guard: MutexGuard<'static, Core> = unsafe { core::mem::transmute(guard) };
+            (guard, nic)
+        })
+        .collect();
+    // A thread that is at its very end has no thread-local values any more. Nothing is held then,
+    // and nothing closed in the child, which is all that can be done.
+    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(Held { cores, _nics: nics }));
+}
+
+extern "C" fn in_parent() {
+    drop(take());
+}
+
+extern "C" fn in_child() {
+    let held = take();
+    for (mut core, _) in held.into_iter().flat_map(|held| held.cores) {
+        core.links = None;
+        core.sleeps_until = rdma::Time::ZERO;
+    }
+}
+
+fn take() -> Option<Held> {
+    HELD.try_with(|held| held.borrow_mut().take()).ok().flatten()
+}

@@ -1,0 +1,271 @@
+//! What a NIC has of the kernel: its sockets, its slot, and what goes with them.
+
+use core::net::IpAddr;
+use std::env;
+use std::io;
+
+use rdma::{Gid, Time};
+
+use crate::capture::Capture;
+use crate::counts::Counts;
+use crate::faults::{FaultSettings, Faults};
+use crate::handover::{self, Handover};
+use crate::limits::{STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
+use crate::registry::Registry;
+use crate::socket::{Message, Socket};
+use crate::steering::{Group, Probe};
+use crate::train::Trains;
+use crate::{DeviceInfo, OpenError};
+
+/// Sockets, slot, and buffers. A forked child has none.
+#[derive(Debug)]
+pub(crate) struct Links {
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) registry: Registry,
+    pub(crate) handover: Handover,
+    pub(crate) trains: Trains,
+    pub(crate) faults: Option<Faults>,
+    pub(crate) capture: Option<Capture>,
+    /// Where packets arrive.
+    pub(crate) buffer: Box<[u8]>,
+    /// The socket that had something last.
+    pub(crate) hot: usize,
+    /// Polls since every socket was looked at.
+    pub(crate) polls: u32,
+    /// When the kernel's order of the sockets may be looked into again.
+    next_repair: Time,
+}
+
+/// What the environment says of how packets are sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) exact: bool,
+    pub(crate) faults: Option<FaultSettings>,
+    pub(crate) capture: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn from_environment() -> Result<Self, OpenError> {
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let exact = match variable("FERROCE_WIRE").as_deref() {
+            None | Some("train") => false,
+            Some("exact") => true,
+            Some(other) => return Err(OpenError::Wire { value: other.to_owned() }),
+        };
+        let faults = variable("FERROCE_FAULTS").map(|text| text.parse()).transpose();
+        Ok(Self {
+            exact,
+            faults: faults.map_err(OpenError::Faults)?,
+            capture: variable("FERROCE_PCAP"),
+        })
+    }
+}
+
+impl Links {
+    /// Takes a slot, and joins the group of each of the device's addresses.
+    pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Self, OpenError> {
+        let (registry, handover) = Registry::claim()
+            .map_err(|error| OpenError::Io { doing: "taking a range of QPNs", error })?;
+        let capture = options
+            .capture
+            .as_deref()
+            .map(|name| Capture::open(name, device, registry.slot()))
+            .transpose()
+            .map_err(|error| OpenError::Io { doing: "opening the file of FERROCE_PCAP", error })?;
+        let faults = options.faults.map(Faults::new);
+        // Faults are for single packets, so trains would only have to be cut again.
+        let singly = options.exact || faults.is_some();
+        let mut links = Self {
+            sockets: Vec::new(),
+            registry,
+            handover,
+            trains: Trains::new(if singly { 1 } else { TRAIN_SEGMENTS_MAX }),
+            faults,
+            capture,
+            buffer: vec![0; handover::MESSAGE_MAX].into_boxed_slice(),
+            hot: 0,
+            polls: 0,
+            next_repair: Time::ZERO,
+        };
+        for entry in device.gids.iter().filter(|entry| entry.usable) {
+            let address = entry.gid.ip();
+            match links.join(address, device.interface_index) {
+                Ok(()) => {}
+                // An address that is still being checked for duplicates, or is gone.
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    tracing::warn!(%address, "the address cannot be used (yet)");
+                }
+                Err(error) => {
+                    links.leave();
+                    return Err(if error.kind() == io::ErrorKind::AddrInUse {
+                        OpenError::PortTaken { address }
+                    } else {
+                        OpenError::Io { doing: "opening a socket on UDP port 4791", error }
+                    });
+                }
+            }
+        }
+        if links.sockets.is_empty() {
+            return Err(OpenError::NoAddress { interface: device.interface.clone() });
+        }
+        Ok(links)
+    }
+
+    fn join(&mut self, address: IpAddr, interface: u32) -> io::Result<()> {
+        let change = self.registry.change()?;
+        let mut group = change.read(address)?;
+        let dead = group.bury(|slot| self.registry.is_alive(slot));
+        let socket = Socket::bind(address, interface)?;
+        group.join(self.registry.slot());
+        socket.attach(&group.program())?;
+        change.write(address, &group)?;
+        drop(change);
+        tracing::debug!(%address, slot = self.registry.slot(), members = group.members.len(), "joined");
+        if dead > 1 {
+            ask(&socket, &group);
+        }
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    /// Leaves all groups, in order, so that the others' packets find them.
+    pub(crate) fn leave(&mut self) {
+        for socket in self.sockets.drain(..) {
+            let address = socket.address();
+            let result = self.registry.change().and_then(|change| {
+                let mut group = change.read(address)?;
+                group.bury(|slot| self.registry.is_alive(slot));
+                group.leave(self.registry.slot());
+                // Only a member can attach a program, so we leave one for the time after us.
+                socket.attach(&group.program())?;
+                change.write(address, &group)?;
+                drop(socket);
+                Ok(())
+            });
+            if let Err(error) = result {
+                // The others will find a dead member, as if we had been killed.
+                tracing::debug!(%address, %error, "left without a word");
+            }
+        }
+        if let Some(capture) = &mut self.capture {
+            let _ = capture.flush();
+        }
+    }
+
+    /// Which socket sends from `source` to `destination`.
+    pub(crate) fn port_of(&self, source: Gid, destination: Gid) -> Option<usize> {
+        let (source, destination) = (source.ip(), destination.ip());
+        let port = self.sockets.iter().position(|socket| socket.address() == source)?;
+        (source.is_ipv4() == destination.is_ipv4()).then_some(port)
+    }
+
+    /// A packet for another slot has arrived at `port`: finds out why, and puts it right.
+    ///
+    /// Either a member of the group has died, or the order of the members is not the kernel's.
+    pub(crate) fn repair(&mut self, now: Time, port: usize, counts: &mut Counts) {
+        if now < self.next_repair {
+            return;
+        }
+        self.next_repair = now + STEERING_INTERVAL;
+        let result = self.change_group(port, counts, |group, registry| {
+            if !group.members.contains(&registry.slot()) {
+                group.join(registry.slot());
+            }
+            let dead = group.bury(|slot| registry.is_alive(slot));
+            // If nobody has died, it is the order; if several have, the order is a guess.
+            if dead == 1 { After::Known } else { After::Ask }
+        });
+        if let Err(error) = result {
+            tracing::warn!(%error, "the order of the sockets could not be put right");
+        }
+    }
+
+    /// Looks whether a member of a group has died, for the sake of the others.
+    pub(crate) fn look_after(&mut self, counts: &mut Counts) {
+        for port in 0..self.sockets.len() {
+            let result = self.change_group(port, counts, |group, registry| {
+                match group.bury(|slot| registry.is_alive(slot)) {
+                    0 => After::Unchanged,
+                    1 => After::Known,
+                    _ => After::Ask,
+                }
+            });
+            if let Err(error) = result {
+                tracing::debug!(%error, "a group could not be looked after");
+            }
+        }
+    }
+
+    /// A probe has arrived at `port`: now we know where we stand.
+    pub(crate) fn probed(&mut self, port: usize, probe: Probe, counts: &mut Counts) {
+        let result = self.change_group(port, counts, |group, registry| {
+            let is_current = probe.generation == group.generation;
+            if is_current && group.stands_at(registry.slot(), probe.index.into()) {
+                After::Known
+            } else {
+                After::Unchanged
+            }
+        });
+        if let Err(error) = result {
+            tracing::warn!(%error, "a place in the order of the sockets could not be told");
+        }
+    }
+
+    fn change_group(
+        &self,
+        port: usize,
+        counts: &mut Counts,
+        change_it: impl FnOnce(&mut Group, &Registry) -> After,
+    ) -> io::Result<()> {
+        let socket = &self.sockets[port];
+        let change = self.registry.change()?;
+        let mut group = change.read(socket.address())?;
+        let after = change_it(&mut group, &self.registry);
+        if after == After::Unchanged {
+            return Ok(());
+        }
+        counts.steering_repairs += 1;
+        tracing::debug!(address = %socket.address(), ?group, "the order of the sockets is put right");
+        change.write(socket.address(), &group)?;
+        socket.attach(&group.program())?;
+        drop(change);
+        if after == After::Ask {
+            ask(socket, &group);
+        }
+        Ok(())
+    }
+}
+
+/// How sure a new order is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum After {
+    /// There is none.
+    Unchanged,
+    /// It is the kernel's.
+    Known,
+    /// It is a guess: each member is to be asked.
+    Ask,
+}
+
+/// Sends a probe to every place of the group.
+fn ask(socket: &Socket, group: &Group) {
+    for index in (0..).take(group.members.len()) {
+        let probe = Probe { index, generation: group.generation }.emit();
+        let message = Message {
+            bytes: &probe,
+            segment: None,
+            destination: socket.address().into(),
+            traffic_class: 0,
+            hop_limit: 0,
+        };
+        // A lost probe leaves an order that the next misled packet will lead to be asked about.
+        let _ = socket.send(&[message]);
+    }
+}
+
+/// The shorter of the window that the engine has by default and what a socket can hold: a peer's
+/// socket is taken to be like ours.
+pub(crate) fn window_bytes(sockets: &[Socket], default: u64) -> u64 {
+    let smallest = sockets.iter().map(Socket::receive_buffer_bytes).min().unwrap_or(0);
+    default.min((smallest / 2).max(16 << 10))
+}

@@ -1,0 +1,109 @@
+//! What is done under the lock of a NIC, by whichever thread holds it.
+
+use rdma::{Completion, Time};
+use transport::{CqId, Endpoint};
+
+use crate::counts::Counts;
+use crate::limits::{SLEEP_MAX, WAKE_SLACK};
+use crate::links::Links;
+use crate::receive::{Reach, Sink};
+use crate::{EventSink, ProcessMemory};
+
+/// The engine, and what it is driven by.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) memory: ProcessMemory,
+    pub(crate) counts: Counts,
+    /// `None` in a forked child: the engine can then be called, and reaches nobody.
+    pub(crate) links: Option<Links>,
+    /// When the fallback thread wakes up by itself; the beginning if it is awake, or there is none.
+    pub(crate) sleeps_until: Time,
+    /// When groups were last looked after.
+    looked_after: Time,
+}
+
+impl Core {
+    pub(crate) fn new(endpoint: Endpoint, memory: ProcessMemory, links: Links) -> Self {
+        Self {
+            endpoint,
+            memory,
+            counts: Counts::default(),
+            links: Some(links),
+            sleeps_until: Time::ZERO,
+            looked_after: Time::ZERO,
+        }
+    }
+
+    /// Takes what has arrived and runs the timers. What the engine then has ready is not sent yet.
+    /// Returns how many packets arrived.
+    pub(crate) fn take(&mut self, now: Time, reach: Reach) -> u64 {
+        let Self { endpoint, memory, counts, links, .. } = self;
+        let Some(links) = links else { return 0 };
+        let packets = links.receive(reach, &mut Sink { now, endpoint, memory, counts });
+        if endpoint.poll_timeout().is_some_and(|deadline| deadline <= now) {
+            endpoint.handle_timeout(now);
+        }
+        packets
+    }
+
+    /// Sends what is ready and delivers the events.
+    pub(crate) fn give(&mut self, now: Time, events: &dyn EventSink) {
+        let Self { endpoint, memory, counts, links, .. } = self;
+        if let Some(links) = links {
+            links.transmit(now, endpoint, memory, counts);
+            if let Some(capture) = &mut links.capture
+                && let Err(error) = capture.flush()
+            {
+                tracing::warn!(%error, "the record of packets ends here");
+                links.capture = None;
+            }
+        }
+        while let Some(event) = endpoint.poll_event() {
+            events.event(event);
+        }
+    }
+
+    /// Moves completions to `out`.
+    pub(crate) fn completions(&mut self, cq: CqId, out: &mut [Completion]) -> usize {
+        let mut count = 0;
+        while let Some(place) = out.get_mut(count)
+            && let Some(completion) = self.endpoint.poll_cq(cq)
+        {
+            *place = completion;
+            count += 1;
+        }
+        count
+    }
+
+    /// When something is to be done even if nothing arrives.
+    pub(crate) fn deadline(&mut self) -> Option<Time> {
+        let faults = self.links.as_ref().and_then(|links| links.faults.as_ref());
+        let held = faults.and_then(|faults| faults.deadline());
+        self.endpoint.poll_timeout().into_iter().chain(held).min()
+    }
+
+    /// Whether the fallback thread would sleep past a deadline that has come up since it went to
+    /// sleep. It is then not asked to be woken a second time.
+    pub(crate) fn must_wake_thread(&mut self) -> bool {
+        if self.sleeps_until == Time::ZERO {
+            return false;
+        }
+        let wakes =
+            self.deadline().is_some_and(|deadline| deadline + WAKE_SLACK < self.sleeps_until);
+        if wakes {
+            self.sleeps_until = Time::ZERO;
+        }
+        wakes
+    }
+
+    /// What the fallback thread does besides: looks after members of its groups that have died.
+    pub(crate) fn look_after(&mut self, now: Time) {
+        if let Some(links) = &mut self.links
+            && self.looked_after + SLEEP_MAX <= now
+        {
+            self.looked_after = now;
+            links.look_after(&mut self.counts);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! From the sockets to the engine.
+
+use core::net::IpAddr;
+
+use rdma::Time;
+use transport::{Arrival, Endpoint};
+use wire::icrc::{self, Datagram};
+use wire::pcapng::Direction;
+use wire::{bth, roce};
+
+use crate::ProcessMemory;
+use crate::capture::Below;
+use crate::counts::Counts;
+use crate::limits::{POLLS_PER_ROUND, RECEIVE_BATCH, ROCE_PORT};
+use crate::links::Links;
+use crate::socket::{HOP_LIMIT, Received};
+use crate::steering::{PROBE, Probe, is_ownable, slot_of};
+
+/// How far a poll looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// At the socket that had something last, and now and then at the others.
+    Hot,
+    /// At every socket.
+    All,
+}
+
+/// Where packets go that have arrived.
+pub(crate) struct Sink<'a> {
+    pub(crate) now: Time,
+    pub(crate) endpoint: &'a mut Endpoint,
+    pub(crate) memory: &'a mut ProcessMemory,
+    pub(crate) counts: &'a mut Counts,
+}
+
+/// What is common to the packets of a train.
+struct Train<'a> {
+    received: Received,
+    destination: IpAddr,
+    bytes: &'a [u8],
+    /// Whether it took the way by another NIC.
+    handed_over: bool,
+}
+
+impl Links {
+    /// Takes what has arrived. Returns how many packets that were.
+    pub(crate) fn receive(&mut self, reach: Reach, sink: &mut Sink<'_>) -> u64 {
+        let before = sink.counts.rx_packets;
+        let mut buffer = core::mem::take(&mut self.buffer);
+        self.polls = self.polls.wrapping_add(1);
+        if reach == Reach::Hot && !self.polls.is_multiple_of(POLLS_PER_ROUND) {
+            self.receive_at(self.hot, &mut buffer, sink);
+        } else {
+            for port in 0..self.sockets.len() {
+                if self.receive_at(port, &mut buffer, sink) {
+                    self.hot = port;
+                }
+            }
+            self.receive_handed_over(&mut buffer, sink);
+        }
+        self.buffer = buffer;
+        sink.counts.rx_packets - before
+    }
+
+    fn receive_at(&mut self, port: usize, buffer: &mut [u8], sink: &mut Sink<'_>) -> bool {
+        let Some(socket) = self.sockets.get(port) else { return false };
+        let destination = socket.address();
+        let mut misled = false;
+        let mut batch = 0;
+        while batch < RECEIVE_BATCH
+            && let Some(received) = self.sockets[port].receive(buffer)
+        {
+            batch += 1;
+            let bytes = &buffer[..received.length];
+            if bytes.first() == Some(&PROBE)
+                && received.source == destination
+                && let Some(probe) = Probe::parse(bytes)
+            {
+                self.probed(port, probe, sink.counts);
+                continue;
+            }
+            let train = Train { received, destination, bytes, handed_over: false };
+            misled |= self.take(&train, sink);
+        }
+        if misled {
+            self.repair(sink.now, port, sink.counts);
+        }
+        batch > 0
+    }
+
+    fn receive_handed_over(&mut self, buffer: &mut [u8], sink: &mut Sink<'_>) {
+        for _ in 0..RECEIVE_BATCH {
+            let Some((received, destination, bytes)) = self.handover.receive(buffer) else {
+                return;
+            };
+            // A socket that we do not have (any more) cannot have received for us.
+            if self.sockets.iter().any(|socket| socket.address() == destination) {
+                self.take(&Train { received, destination, bytes, handed_over: true }, sink);
+            } else {
+                sink.counts.rx_handover_dropped += 1;
+            }
+        }
+    }
+
+    /// Takes a train, in runs of packets for one slot. Returns whether the kernel gave it to the
+    /// wrong NIC: the first packet is what it looks at.
+    fn take(&mut self, train: &Train<'_>, sink: &mut Sink<'_>) -> bool {
+        let Train { received, bytes, .. } = train;
+        let own = u32::from(self.registry.slot());
+        sink.counts.rx_trains += 1;
+        let mut misled = false;
+        let mut id = 0;
+        let mut at = 0;
+        while at < bytes.len() {
+            let packet = &bytes[at..bytes.len().min(at + received.segment)];
+            match destination_slot(packet) {
+                Some(slot) if slot != own && is_ownable(slot) => {
+                    let length: usize = bytes[at..]
+                        .chunks(received.segment)
+                        .take_while(|packet| destination_slot(packet) == Some(slot))
+                        .map(<[u8]>::len)
+                        .sum();
+                    let was_given = self.give(train, slot as u16, &bytes[at..at + length], sink);
+                    misled |= at == 0 && was_given;
+                    at += length;
+                }
+                _ => {
+                    if train.handed_over {
+                        sink.counts.rx_taken_over += 1;
+                    }
+                    self.packet(train, packet, &mut id, sink);
+                    at += packet.len();
+                }
+            }
+        }
+        misled
+    }
+
+    /// Gives packets to the owner of their slot. Returns whether there is one.
+    fn give(&mut self, train: &Train<'_>, slot: u16, bytes: &[u8], sink: &mut Sink<'_>) -> bool {
+        let packets = bytes.len().div_ceil(train.received.segment) as u64;
+        sink.counts.rx_packets += packets;
+        sink.counts.rx_bytes += bytes.len() as u64;
+        if train.handed_over {
+            sink.counts.rx_handover_dropped += packets;
+            return false;
+        }
+        match self.handover.send(slot, &train.received, train.destination, bytes) {
+            Ok(true) => {
+                sink.counts.rx_handed_over += packets;
+                true
+            }
+            // Nobody's, at least nobody's of this host: a peer that has not noticed a death yet.
+            Ok(false) => {
+                sink.counts.rx_unknown_slot += packets;
+                false
+            }
+            Err(error) => {
+                tracing::debug!(slot, %error, "not handed over");
+                sink.counts.rx_handover_dropped += packets;
+                true
+            }
+        }
+    }
+
+    /// Checks one packet and gives it to the engine. `id` is the IP identification that is
+    /// expected, and then that of the packet after.
+    fn packet(&mut self, train: &Train<'_>, packet: &[u8], id: &mut u16, sink: &mut Sink<'_>) {
+        let Train { received, destination, .. } = train;
+        sink.counts.rx_packets += 1;
+        sink.counts.rx_bytes += packet.len() as u64;
+        let datagram = |id| Datagram {
+            source: received.source,
+            destination: *destination,
+            source_port: received.source_port,
+            destination_port: ROCE_PORT,
+            id,
+            dont_fragment: true,
+        };
+        let checked = check(packet, *id, datagram);
+        let at = checked.as_ref().map_or(*id, |checked| checked.id);
+        if let Some(capture) = &mut self.capture {
+            let below = Below {
+                source: received.source,
+                destination: *destination,
+                source_port: received.source_port,
+                destination_port: ROCE_PORT,
+                id: at,
+                traffic_class: received.traffic_class,
+                hop_limit: HOP_LIMIT,
+            };
+            capture.record(sink.now, Direction::Inbound, &below, packet);
+        }
+        *id = at.wrapping_add(1);
+        let parsed = checked.and_then(|checked| {
+            sink.counts.rx_ip_id_recovered += u64::from(checked.recovered);
+            roce::Repr::parse(checked.covered)
+        });
+        match parsed {
+            Ok((header, payload)) => {
+                tracing::trace!(%header, "received");
+                let arrival = Arrival {
+                    source: received.source.into(),
+                    destination: (*destination).into(),
+                    traffic_class: received.traffic_class,
+                    hop_limit: HOP_LIMIT,
+                };
+                let Sink { now, endpoint, memory, .. } = sink;
+                let length = payload.len();
+                // The engine has counted it, if it was of no use.
+                if let Err(cause) =
+                    endpoint.handle(*now, &arrival, &header, payload, length, *memory)
+                {
+                    tracing::debug!(%header, ?cause, "dropped");
+                }
+            }
+            Err(cause) => {
+                tracing::debug!(source = %received.source, length = packet.len(), %cause, "dropped");
+                sink.counts.malformed(cause);
+            }
+        }
+    }
+}
+
+/// The slot that a packet is for, if it is long enough to say.
+fn destination_slot(packet: &[u8]) -> Option<u32> {
+    let (_, word) = packet.first_chunk::<8>()?.split_last_chunk::<4>()?;
+    Some(slot_of(u32::from_be_bytes(*word)))
+}
+
+/// A packet whose ICRC is right.
+struct Checked<'a> {
+    /// Everything but the ICRC.
+    covered: &'a [u8],
+    /// The IP identification that it was sent with.
+    id: u16,
+    /// Whether that had to be found out.
+    recovered: bool,
+}
+
+/// Checks the ICRC, of a packet that probably has IP identification `id`.
+fn check<'a>(
+    packet: &'a [u8],
+    id: u16,
+    datagram: impl Fn(u16) -> Datagram,
+) -> Result<Checked<'a>, wire::Error> {
+    let (covered, icrc) = packet.split_last_chunk().ok_or(wire::Error::Truncated)?;
+    if covered.len() < bth::LEN {
+        return Err(wire::Error::Truncated);
+    }
+    let expected = icrc::compute(&datagram(id), covered)?;
+    if *icrc == expected {
+        return Ok(Checked { covered, id, recovered: false });
+    }
+    if datagram(0).source.is_ipv6() {
+        return Err(wire::Error::Icrc);
+    }
+    let with_zero = if id == 0 { expected } else { icrc::compute(&datagram(0), covered)? };
+    let found = icrc::recover_id(*icrc, with_zero, covered.len()).ok_or(wire::Error::Icrc)?;
+    // Identification 0 in the middle of a train is a packet that the kernel has joined to others.
+    Ok(Checked { covered, id: found, recovered: found != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    fn datagram(id: u16) -> Datagram {
+        Datagram {
+            source: Ipv4Addr::new(127, 0, 0, 1).into(),
+            destination: Ipv4Addr::new(127, 0, 0, 2).into(),
+            source_port: ROCE_PORT,
+            destination_port: ROCE_PORT,
+            id,
+            dont_fragment: true,
+        }
+    }
+
+    fn packet(id: u16) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..100).collect();
+        bytes.extend(icrc::compute(&datagram(id), &bytes).unwrap());
+        bytes
+    }
+
+    #[test]
+    fn an_expected_identification_is_taken_as_it_is() {
+        for id in [0, 5] {
+            let packet = packet(id);
+            let checked = check(&packet, id, datagram).unwrap();
+            assert_eq!(
+                (checked.covered, checked.id, checked.recovered),
+                (&packet[..100], id, false)
+            );
+        }
+    }
+
+    #[test]
+    fn another_identification_is_found_out() {
+        let packet = packet(0xbeef);
+        let checked = check(&packet, 3, datagram).unwrap();
+        assert_eq!((checked.id, checked.recovered), (0xbeef, true));
+    }
+
+    #[test]
+    fn a_corrupt_or_short_packet_is_refused() {
+        let mut corrupt = packet(0);
+        corrupt[50] ^= 4;
+        assert_eq!(check(&corrupt, 0, datagram).err(), Some(wire::Error::Icrc));
+        assert_eq!(check(&corrupt[..15], 0, datagram).err(), Some(wire::Error::Truncated));
+        assert_eq!(check(&[], 0, datagram).err(), Some(wire::Error::Truncated));
+    }
+
+    #[test]
+    fn ipv6_has_no_identification_to_find_out() {
+        let v6 = |id| Datagram {
+            source: core::net::Ipv6Addr::LOCALHOST.into(),
+            destination: core::net::Ipv6Addr::LOCALHOST.into(),
+            ..datagram(id)
+        };
+        assert_eq!(check(&packet(0xbeef), 0, v6).err(), Some(wire::Error::Icrc));
+    }
+
+    #[test]
+    fn the_slot_is_read_past_the_congestion_bits() {
+        let mut packet = [0; 16];
+        packet[4..8].copy_from_slice(&(0xc000_0000_u32 | 5 << 14 | 77).to_be_bytes());
+        assert_eq!(destination_slot(&packet), Some(5));
+        assert_eq!(destination_slot(&packet[..7]), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! Who has which slot of the QPN space: the processes of one user, without a daemon.
+//!
+//! ```text
+//!   slots-<netns>             a lock for each slot (held by its owner while it lives), and one
+//!                             lock more for changing the groups
+//!   group-<netns>-<address>   magic, generation, count, then the slots in the kernel's order
+//! ```
+//!
+//! A slot is the upper ten bits of a QPN. The kernel gives the locks of a killed process back, so
+//! a slot is alive if and only if its lock is held. A NIC has one slot on all its addresses; each
+//! address is a group of its own.
+//!
+//! **Invariant:** a group file is read and written only under the lock for changing groups.
+
+use core::net::IpAddr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use crate::handover::Handover;
+use crate::limits::SLOTS;
+use crate::runtime;
+use crate::steering::{Group, is_ownable};
+use crate::sys::{self, Lock};
+
+/// The byte whose lock is for changing groups.
+const CHANGE: i64 = 1 << 20;
+/// The first bytes of a group file; the last of them is its version.
+const MAGIC: [u8; 8] = *b"FRGROUP\x01";
+const HEADER_LEN: usize = 16;
+
+/// A slot of this host, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    file: File,
+    directory: PathBuf,
+    namespace: u64,
+    slot: u16,
+}
+
+/// The right to change groups.
+pub(crate) struct Change<'a> {
+    registry: &'a Registry,
+}
+
+impl Registry {
+    /// Takes a free slot, and the socket on which its owner gets what others received for it.
+    pub(crate) fn claim() -> io::Result<(Self, Handover)> {
+        let directory = runtime::directory()?;
+        let namespace = runtime::network_namespace();
+        let path = directory.join(format!("slots-{namespace}"));
+        let file = open(&path)?;
+        let mut registry = Self { file, directory, namespace, slot: 0 };
+        // At random, so that the QPNs of a process that has just died are not used again at once:
+        // its peers may still be sending to them.
+        let start = sys::random()? as u32;
+        let slots = (0..SLOTS).map(|step| start.wrapping_add(step) % SLOTS);
+        for slot in slots.filter(|slot| is_ownable(*slot)) {
+            if sys::lock(registry.file.as_fd(), slot.into(), Lock::Try).is_err() {
+                continue;
+            }
+            registry.slot = slot as u16;
+            match Handover::bind(namespace, registry.slot) {
+                Ok(handover) => return Ok((registry, handover)),
+                // The name of the socket is taken, by whomever: the slot is of no use.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    sys::lock(registry.file.as_fd(), slot.into(), Lock::Release)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::new(
+            io::ErrorKind::QuotaExceeded,
+            format!("{} NICs of this user are open on this host", SLOTS - 2),
+        ))
+    }
+
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// Waits for the right to change groups.
+    pub(crate) fn change(&self) -> io::Result<Change<'_>> {
+        sys::lock(self.file.as_fd(), CHANGE, Lock::Wait)?;
+        Ok(Change { registry: self })
+    }
+
+    /// Whether somebody holds `slot`.
+    pub(crate) fn is_alive(&self, slot: u16) -> bool {
+        // A slot that cannot be asked about is left in peace.
+        slot == self.slot || sys::is_locked(self.file.as_fd(), slot.into()).unwrap_or(true)
+    }
+}
+
+impl Change<'_> {
+    /// The group of an address; an empty one if there is none, or if its file says nothing valid.
+    pub(crate) fn read(&self, address: IpAddr) -> io::Result<Group> {
+        let file = open(&self.path(address))?;
+        let mut bytes = vec![0; HEADER_LEN + 2 * SLOTS as usize];
+        let mut length = 0;
+        while length < bytes.len() {
+            match file.read_at(&mut bytes[length..], length as u64)? {
+                0 => break,
+                read => length += read,
+            }
+        }
+        Ok(parse(&bytes[..length]).unwrap_or_default())
+    }
+
+    pub(crate) fn write(&self, address: IpAddr, group: &Group) -> io::Result<()> {
+        open(&self.path(address))?.write_all_at(&emit(group), 0)
+    }
+
+    fn path(&self, address: IpAddr) -> PathBuf {
+        let Registry { directory, namespace, .. } = self.registry;
+        directory.join(format!("group-{namespace}-{address}"))
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        // Giving a lock back can only fail for a descriptor that is not open.
+        let _ = sys::lock(self.registry.file.as_fd(), CHANGE, Lock::Release);
+    }
+}
+
+fn open(path: &std::path::Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(path)
+}
+
+fn emit(group: &Group) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(group.generation.to_ne_bytes());
+    bytes.extend((group.members.len() as u32).to_ne_bytes());
+    bytes.extend(group.members.iter().flat_map(|slot| slot.to_ne_bytes()));
+    bytes
+}
+
+fn parse(bytes: &[u8]) -> Option<Group> {
+    let rest = bytes.strip_prefix(&MAGIC)?;
+    let (generation, rest) = rest.split_first_chunk()?;
+    let (count, rest) = rest.split_first_chunk()?;
+    let count = usize::try_from(u32::from_ne_bytes(*count)).ok()?;
+    let (slots, _) = rest.as_chunks();
+    let members = slots.get(..count)?.iter().map(|slot| u16::from_ne_bytes(*slot)).collect();
+    Some(Group { generation: u32::from_ne_bytes(*generation), members })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_has_one_owner_and_is_free_when_it_is_gone() {
+        let (first, _handover) = Registry::claim().unwrap();
+        let (second, _handover) = Registry::claim().unwrap();
+        assert_ne!(first.slot(), second.slot());
+        assert!(second.is_alive(first.slot()) && second.is_alive(second.slot()));
+        let slot = first.slot();
+        drop(first);
+        assert!(!second.is_alive(slot));
+    }
+
+    #[test]
+    fn a_group_is_read_as_it_was_written() {
+        let (registry, _handover) = Registry::claim().unwrap();
+        let address = IpAddr::from([127, 0, 20, 1]);
+        let change = registry.change().unwrap();
+        let group = Group { generation: 9, members: vec![5, 1022, 7] };
+        change.write(address, &group).unwrap();
+        assert_eq!(change.read(address).unwrap(), group);
+        let shorter = Group { generation: 10, members: vec![7] };
+        change.write(address, &shorter).unwrap();
+        assert_eq!(change.read(address).unwrap(), shorter);
+        assert_eq!(change.read(IpAddr::from([127, 0, 20, 2])).unwrap(), Group::default());
+        std::fs::remove_file(change.path(address)).unwrap();
+        std::fs::remove_file(change.path(IpAddr::from([127, 0, 20, 2]))).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_valid_is_an_empty_group() {
+        let bytes = emit(&Group { generation: 9, members: vec![5, 6] });
+        assert!(parse(&bytes).is_some());
+        assert_eq!(parse(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(parse(b"something else entirely"), None);
+        assert_eq!(parse(&[]), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! The directory in which processes of one user find each other.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+use crate::sys;
+
+/// Where the directory may be, the best place first. Every process of the user must come to the
+/// same answer, so memory that all of them see comes before what depends on the environment.
+fn candidates() -> Vec<PathBuf> {
+    let user = sys::user();
+    let mut candidates = vec![PathBuf::from(format!("/dev/shm/ferroce-{user}"))];
+    if let Some(runtime) = env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
+        candidates.push(Path::new(&runtime).join("ferroce"));
+    }
+    candidates.push(PathBuf::from(format!("/tmp/ferroce-{user}")));
+    candidates
+}
+
+/// The directory, if there is one.
+pub(crate) fn existing() -> Option<PathBuf> {
+    candidates().into_iter().find(|path| is_ours(path).is_ok())
+}
+
+/// The directory, made if there is none.
+///
+/// # Errors
+/// What went wrong at the first place, if no place would do.
+pub(crate) fn directory() -> io::Result<PathBuf> {
+    let mut first_error = None;
+    for path in candidates() {
+        let made = match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => is_ours(&path),
+        };
+        match made {
+            Ok(()) => return Ok(path),
+            Err(error) => {
+                let error = io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    Err(first_error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// Its parents can be written to by everybody, so somebody else may have been there first.
+fn is_ours(path: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_dir() || metadata.uid() != sys::user() || metadata.mode() & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "not a directory that belongs to this user alone",
+        ));
+    }
+    Ok(())
+}
+
+/// What tells this network namespace from others of the host.
+pub(crate) fn network_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_and_found_again() {
+        let made = directory().unwrap();
+        assert_eq!(existing(), Some(made));
+    }
+
+    #[test]
+    fn a_link_is_not_trusted() {
+        let link = env::temp_dir().join(format!("ferroce-link-{}", std::process::id()));
+        std::os::unix::fs::symlink(directory().unwrap(), &link).unwrap();
+        assert_eq!(is_ours(&link).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        fs::remove_file(link).unwrap();
+    }
+}

@@ -1,0 +1,430 @@
+//! One UDP socket: an address of the port, with everything that RoCE needs of the kernel.
+//!
+//! It is never connected. An unconnected socket that may not fragment sends IP identification 0
+//! (and 0, 1, 2... for the segments of a train), so that the sender's ICRC, which covers the
+//! identification, is exact. A connected one starts at random.
+//!
+//! All packets leave from port 4791: one socket has one port, and a socket for each flow label
+//! would multiply descriptors and polling for entropy that only matters to equal-cost paths.
+
+use core::ffi::c_int;
+use core::mem;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ptr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rdma::Gid;
+
+use crate::limits::{ROCE_PORT, SOCKET_BUFFER_BYTES};
+use crate::sys::{self, Plain, check, set_option};
+
+/// The hop limit that sockets are set to, so that most packets need no control message for it.
+pub(crate) const HOP_LIMIT: u8 = 64;
+
+/// Messages in one call of the kernel.
+pub(crate) const MESSAGES_MAX: usize = 32;
+
+/// A bound socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    address: IpAddr,
+    /// Scope of link-local addresses.
+    interface: u32,
+}
+
+/// What one call of `receive` brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Received {
+    /// Bytes in the buffer.
+    pub(crate) length: usize,
+    /// Bytes of each datagram in it but the last, which may be shorter.
+    pub(crate) segment: usize,
+    pub(crate) source: IpAddr,
+    pub(crate) source_port: u16,
+    pub(crate) traffic_class: u8,
+}
+
+/// A datagram, or a train of them, to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Bytes of each datagram, if `bytes` are several.
+    pub(crate) segment: Option<u16>,
+    pub(crate) destination: Gid,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+}
+
+impl Socket {
+    /// A socket on port 4791 of `address`, in the group of those that share it.
+    pub(crate) fn bind(address: IpAddr, interface: u32) -> io::Result<Self> {
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
+        let socket = Self { fd, address, interface };
+        socket.configure()?;
+        let (name, length) = socket.name(address, ROCE_PORT);
+        // SAFETY: `name` is a socket address of `length` bytes.
+        check(unsafe { libc::bind(socket.fd.as_raw_fd(), (&raw const name).cast(), length) })?;
+        Ok(socket)
+    }
+
+    fn configure(&self) -> io::Result<()> {
+        let fd = self.fd.as_fd();
+        let set = |level, name, value: c_int| set_option(fd, level, name, value);
+        set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        if self.address.is_ipv4() {
+            set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+            set(libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            set(libc::IPPROTO_IP, libc::IP_TTL, HOP_LIMIT.into())?;
+        } else {
+            set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+            set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+            set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, HOP_LIMIT.into())?;
+        }
+        // Kernels without it (before 5.0) deliver each datagram by itself, and that is all.
+        let _ = set(libc::SOL_UDP, libc::UDP_GRO, 1);
+        for (forced, plain) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            set(libc::SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
+                .or_else(|_| set(libc::SOL_SOCKET, plain, SOCKET_BUFFER_BYTES))?;
+        }
+        Ok(())
+    }
+
+    /// What the kernel really grants as receive buffer.
+    pub(crate) fn receive_buffer_bytes(&self) -> u64 {
+        let bytes: io::Result<c_int> =
+            sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF);
+        bytes.map_or(0, |bytes| u64::from(bytes.unsigned_abs()))
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Makes `program` choose the socket of each packet, for the whole group.
+    pub(crate) fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
+        let program = libc::sock_fprog {
+            len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+            filter: program.as_ptr().cast_mut(),
+        };
+        // SAFETY: the kernel reads the program, whose length is given and which lives long enough.
+        check(unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                (&raw const program).cast(),
+                size_of::<libc::sock_fprog>() as libc::socklen_t,
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Takes the next datagram, or train of them; `None` if there is none.
+    ///
+    /// An error that the kernel reports on a socket (an ICMP that it has kept) is not about a
+    /// packet that we would receive, so the next one is taken.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<Received> {
+        // SAFETY: all zeros are valid for these plain C structures.
+        let (mut name, mut header): (libc::sockaddr_storage, libc::msghdr) =
+            unsafe { (mem::zeroed(), mem::zeroed()) };
+        let mut control = Control::default();
+        let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        for _ in 0..2 {
+            header.msg_name = (&raw mut name).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_iov = &raw mut piece;
+            header.msg_iovlen = 1;
+            header.msg_control = control.bytes.as_mut_ptr().cast();
+            header.msg_controllen = size_of_val(&control.bytes) as _;
+            // SAFETY: every pointer in the header is to a live place of the length beside it.
+            let length =
+                unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+            if let Ok(length) = usize::try_from(length) {
+                // SAFETY: the kernel has filled `name` and the control messages of `header`.
+                return Some(unsafe { self.read_header(length, &name, &header) });
+            }
+            if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// # Safety
+    /// `name` and `header` are as recvmsg has left them.
+    unsafe fn read_header(
+        &self,
+        length: usize,
+        name: &libc::sockaddr_storage,
+        header: &libc::msghdr,
+    ) -> Received {
+        let (source, source_port) = if self.address.is_ipv4() {
+            // SAFETY: a socket of this family receives names of this family, and the storage is
+            // large enough and aligned for it.
+            let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
+            (Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes()).into(), name.sin_port)
+        } else {
+            // SAFETY: as above.
+            let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
+            (Ipv6Addr::from(name.sin6_addr.s6_addr).into(), name.sin6_port)
+        };
+        let mut received = Received {
+            length,
+            segment: length,
+            source,
+            source_port: u16::from_be(source_port),
+            traffic_class: 0,
+        };
+        // SAFETY: the macros walk the control messages of a header that the kernel has filled; the
+        // data of each of these types is as long as what is read.
+        unsafe {
+            let mut message = libc::CMSG_FIRSTHDR(header);
+            while !message.is_null() {
+                let data = libc::CMSG_DATA(message);
+                match ((*message).cmsg_level, (*message).cmsg_type) {
+                    (libc::IPPROTO_IP, libc::IP_TOS) => received.traffic_class = data.read(),
+                    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                        received.traffic_class =
+                            data.cast::<c_int>().read_unaligned().to_le_bytes()[0];
+                    }
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        let segment = data.cast::<c_int>().read_unaligned();
+                        received.segment =
+                            usize::try_from(segment).unwrap_or(length).clamp(1, length.max(1));
+                    }
+                    _ => {}
+                }
+                message = libc::CMSG_NXTHDR(header, message);
+            }
+        }
+        received
+    }
+
+    /// Sends messages, up to [`MESSAGES_MAX`], and returns how many were taken.
+    ///
+    /// # Errors
+    /// What the kernel said to the first message, if it took none.
+    pub(crate) fn send(&self, messages: &[Message<'_>]) -> io::Result<usize> {
+        let count = messages.len().min(MESSAGES_MAX);
+        if count == 1 {
+            // The path of a short message: no array of thirty-two to prepare.
+            return self.send_some::<1>(&messages[..1]);
+        }
+        self.send_some::<MESSAGES_MAX>(&messages[..count])
+    }
+
+    fn send_some<const N: usize>(&self, messages: &[Message<'_>]) -> io::Result<usize> {
+        // SAFETY: all zeros are valid for these plain C structures.
+        let (mut headers, mut names, mut pieces): (
+            [libc::mmsghdr; N],
+            [libc::sockaddr_storage; N],
+            [libc::iovec; N],
+        ) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
+        let mut controls = [const { Control::new() }; N];
+        for (at, message) in messages.iter().enumerate().take(N) {
+            let (name, name_length) = self.name(message.destination.ip(), ROCE_PORT);
+            names[at] = name;
+            pieces[at] = libc::iovec {
+                iov_base: message.bytes.as_ptr().cast_mut().cast(),
+                iov_len: message.bytes.len(),
+            };
+            let header = &mut headers[at].msg_hdr;
+            header.msg_name = (&raw mut names[at]).cast();
+            header.msg_namelen = name_length;
+            header.msg_iov = &raw mut pieces[at];
+            header.msg_iovlen = 1;
+            self.write_control(&mut controls[at], message);
+            if controls[at].used > 0 {
+                header.msg_control = controls[at].bytes.as_mut_ptr().cast();
+                header.msg_controllen = controls[at].used as _;
+            }
+        }
+        let count = messages.len().min(N) as libc::c_uint;
+        // SAFETY: every pointer in the headers is to a live place of the length beside it, which
+        // the kernel only reads.
+        let sent = check(unsafe {
+            libc::sendmmsg(
+                self.fd.as_raw_fd(),
+                headers.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        })?;
+        Ok(usize::try_from(sent).unwrap_or(0))
+    }
+
+    fn write_control(&self, control: &mut Control, message: &Message<'_>) {
+        if let Some(segment) = message.segment {
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+        }
+        let (level, class, hops) = if self.address.is_ipv4() {
+            (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
+        } else {
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)
+        };
+        if message.traffic_class != 0 {
+            control.push(level, class, c_int::from(message.traffic_class));
+        }
+        if message.hop_limit != 0 && message.hop_limit != HOP_LIMIT {
+            control.push(level, hops, c_int::from(message.hop_limit));
+        }
+    }
+
+    /// A socket address of this socket's family. An address of the other family becomes one that
+    /// the kernel refuses: broadcast is not allowed to this socket, nor IPv4 to one for IPv6.
+    fn name(&self, address: IpAddr, port: u16) -> (libc::sockaddr_storage, libc::socklen_t) {
+        // SAFETY: all zeros are a valid sockaddr_storage.
+        let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+        let length = if self.address.is_ipv4() {
+            let address = match address {
+                IpAddr::V4(v4) => v4,
+                IpAddr::V6(_) => Ipv4Addr::BROADCAST,
+            };
+            // SAFETY: the storage is large enough and aligned for every family.
+            let name = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
+            name.sin_family = libc::AF_INET as libc::sa_family_t;
+            name.sin_port = port.to_be();
+            name.sin_addr.s_addr = u32::from_ne_bytes(address.octets());
+            size_of::<libc::sockaddr_in>()
+        } else {
+            let address = match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                IpAddr::V6(v6) => v6,
+            };
+            // SAFETY: as above.
+            let name = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
+            name.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            name.sin6_port = port.to_be();
+            name.sin6_addr.s6_addr = address.octets();
+            if address.is_unicast_link_local() || address.is_multicast() {
+                name.sin6_scope_id = self.interface;
+            }
+            size_of::<libc::sockaddr_in6>()
+        };
+        (storage, length as libc::socklen_t)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Room for the control messages of one datagram, aligned as the kernel's headers are.
+#[derive(Clone, Copy)]
+struct Control {
+    bytes: [u64; 12],
+    used: usize,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Control {
+    const fn new() -> Self {
+        Self { bytes: [0; 12], used: 0 }
+    }
+
+    /// Adds a message. There is room for the three that a datagram can have.
+    fn push<T: Plain>(&mut self, level: c_int, kind: c_int, value: T) {
+        let length = size_of::<T>() as libc::c_uint;
+        // SAFETY: only computes a size.
+        let space = unsafe { libc::CMSG_SPACE(length) } as usize;
+        assert!(self.used + space <= size_of_val(&self.bytes), "no room for a control message");
+        // SAFETY: the message lies inside `bytes`, as was just checked, and `used` is a multiple of
+        // the alignment of a header, because CMSG_SPACE is.
+        unsafe {
+            let message =
+                self.bytes.as_mut_ptr().cast::<u8>().add(self.used).cast::<libc::cmsghdr>();
+            (*message).cmsg_level = level;
+            (*message).cmsg_type = kind;
+            (*message).cmsg_len = libc::CMSG_LEN(length) as _;
+            libc::CMSG_DATA(message).cast::<T>().write_unaligned(value);
+        }
+        self.used += space;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(last: u8) -> (Socket, Socket) {
+        let socket = |third| {
+            let address = Ipv4Addr::new(127, 0, third, last);
+            Socket::bind(address.into(), 1).unwrap()
+        };
+        (socket(10), socket(11))
+    }
+
+    fn receive(socket: &Socket, buffer: &mut [u8]) -> Received {
+        let fd = socket.as_fd().as_raw_fd();
+        let ready =
+            sys::wait(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], 1_000_000_000);
+        assert!(ready, "nothing arrived within a second");
+        socket.receive(buffer).unwrap()
+    }
+
+    fn message<'a>(bytes: &'a [u8], to: &Socket) -> Message<'a> {
+        Message {
+            bytes,
+            segment: None,
+            destination: to.address().into(),
+            traffic_class: 0,
+            hop_limit: 0,
+        }
+    }
+
+    #[test]
+    fn a_datagram_arrives_with_its_sender_and_traffic_class() {
+        let (a, b) = pair(1);
+        let sent = Message { traffic_class: 0x6a, hop_limit: 3, ..message(b"datagram", &b) };
+        assert_eq!(a.send(&[sent]).unwrap(), 1);
+        let mut buffer = [0; 64];
+        let received = receive(&b, &mut buffer);
+        assert_eq!(&buffer[..received.length], b"datagram");
+        assert_eq!(
+            received,
+            Received {
+                length: 8,
+                segment: 8,
+                source: a.address(),
+                source_port: ROCE_PORT,
+                traffic_class: 0x6a
+            }
+        );
+        assert_eq!(b.receive(&mut buffer), None);
+    }
+
+    #[test]
+    fn a_train_arrives_as_one_buffer_of_segments() {
+        let (a, b) = pair(2);
+        let bytes: Vec<u8> = (0..2500_u32).map(|at| (at % 251) as u8).collect();
+        let train = Message { segment: Some(1000), ..message(&bytes, &b) };
+        assert_eq!(a.send(&[train, message(b"end", &b)]).unwrap(), 2);
+        let mut buffer = vec![0; 65_536];
+        let received = receive(&b, &mut buffer);
+        assert_eq!((received.length, received.segment), (2500, 1000));
+        assert_eq!(buffer[..2500], bytes);
+        assert_eq!(receive(&b, &mut buffer).length, 3);
+    }
+
+    #[test]
+    fn an_address_of_the_other_family_is_refused() {
+        let (a, _) = pair(3);
+        let sent = Message { destination: Ipv6Addr::LOCALHOST.into(), ..message(b"x", &a) };
+        assert!(a.send(&[sent]).is_err());
+    }
+}

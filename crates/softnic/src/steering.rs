@@ -1,0 +1,249 @@
+//! Which socket of an address gets a packet: the program that the kernel runs, and the model of the
+//! kernel's group that it is made from.
+//!
+//! Sockets that share an address and port are an array in the kernel (a reuseport group), and a
+//! classic BPF program picks an index. It runs on the UDP payload, so offset 0 is the BTH:
+//!
+//! ```text
+//!   byte 0 = 0xff?  ── yes ─► the index at bytes 2..4          (a probe, see below)
+//!        │ no
+//!   bytes 5..8 = destination QPN ─► slot = QPN >> 14 ─► index of that slot, else none
+//! ```
+//!
+//! A new socket is appended to the array. A closed one leaves a hole that the last one fills
+//! ([`Group::leave`]): the order depends on who left first, which nobody sees when two processes
+//! are killed at once. The truth can always be had from the kernel: a *probe* is a datagram that
+//! names an index, so whoever receives it stands there ([`Group::stands_at`]). The BTH opcode 0xff
+//! is of the range that IBTA leaves to manufacturers; a probe never leaves the host.
+
+use crate::limits::{SLOT_SHIFT, SLOTS};
+
+/// The first byte of a probe.
+pub(crate) const PROBE: u8 = 0xff;
+/// Bytes of a probe.
+pub(crate) const PROBE_LEN: usize = 16;
+const PROBE_MAGIC: [u8; 8] = *b"ferroce?";
+
+/// What the program answers for a slot that nobody has. It is no index, so the kernel then picks
+/// any socket of the group, which counts the packet.
+const NONE: u32 = u32::MAX;
+
+/// The slot of a QPN.
+pub(crate) const fn slot_of(qpn: u32) -> u32 {
+    (qpn & 0x00ff_ffff) >> SLOT_SHIFT
+}
+
+/// Whether a slot can be given to a NIC: the first holds the management QPs, the last the QPN of
+/// multicast packets.
+pub(crate) const fn is_ownable(slot: u32) -> bool {
+    slot > 0 && slot < SLOTS - 1
+}
+
+/// The sockets of an address in the kernel's order, by the slots of their owners.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Group {
+    /// Changes whenever a socket enters or leaves, so that an old probe is not believed.
+    pub(crate) generation: u32,
+    pub(crate) members: Vec<u16>,
+}
+
+impl Group {
+    pub(crate) fn join(&mut self, slot: u16) {
+        self.generation = self.generation.wrapping_add(1);
+        self.members.push(slot);
+    }
+
+    /// Takes a member out as the kernel does. Returns whether it was one.
+    pub(crate) fn leave(&mut self, slot: u16) -> bool {
+        let Some(at) = self.members.iter().position(|member| *member == slot) else {
+            return false;
+        };
+        self.generation = self.generation.wrapping_add(1);
+        self.members.swap_remove(at);
+        true
+    }
+
+    /// Takes out the members that are not alive. Returns how many; the order of the others is a
+    /// guess if they were several.
+    pub(crate) fn bury(&mut self, mut is_alive: impl FnMut(u16) -> bool) -> usize {
+        let dead: Vec<u16> = self.members.iter().copied().filter(|slot| !is_alive(*slot)).collect();
+        dead.iter().filter(|slot| self.leave(**slot)).count()
+    }
+
+    /// Learns that `slot` stands at `index`. Whoever was thought to stand there takes the place
+    /// where `slot` was thought to be. Returns whether that is news.
+    pub(crate) fn stands_at(&mut self, slot: u16, index: usize) -> bool {
+        let at = self.members.iter().position(|member| *member == slot);
+        match at {
+            Some(at) if index < self.members.len() && at != index => {
+                self.members.swap(at, index);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The kernel's program for this order.
+    pub(crate) fn program(&self) -> Vec<libc::sock_filter> {
+        let mut program = vec![
+            statement(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0),
+            jump(PROBE.into(), 0, 2),
+            statement(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 2),
+            statement(libc::BPF_RET | libc::BPF_A, 0),
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 4),
+            statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00ff_ffff),
+            statement(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, SLOT_SHIFT),
+        ];
+        for (index, &slot) in (0..).zip(&self.members) {
+            program.push(jump(slot.into(), 0, 1));
+            program.push(statement(libc::BPF_RET | libc::BPF_K, index));
+        }
+        program.push(statement(libc::BPF_RET | libc::BPF_K, NONE));
+        program
+    }
+}
+
+fn statement(code: u32, k: u32) -> libc::sock_filter {
+    // The codes of classic BPF have 16 bits.
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// Skips `jt` statements if the accumulator is `k`, else `jf`.
+fn jump(k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// A question to whoever stands at `index`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Probe {
+    pub(crate) index: u16,
+    /// The generation of the group at the time of the question.
+    pub(crate) generation: u32,
+}
+
+impl Probe {
+    pub(crate) fn emit(self) -> [u8; PROBE_LEN] {
+        let mut bytes = [0; PROBE_LEN];
+        bytes[0] = PROBE;
+        bytes[2..4].copy_from_slice(&self.index.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.generation.to_be_bytes());
+        bytes[8..].copy_from_slice(&PROBE_MAGIC);
+        bytes
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; PROBE_LEN] = bytes.try_into().ok()?;
+        (bytes[0] == PROBE && bytes[8..] == PROBE_MAGIC).then(|| Self {
+            index: u16::from_be_bytes([bytes[2], bytes[3]]),
+            generation: u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel does with a program: the part of classic BPF that ours uses.
+    fn run(program: &[libc::sock_filter], packet: &[u8]) -> u32 {
+        let (mut accumulator, mut at) = (0_u32, 0);
+        loop {
+            let step = program[at];
+            at += 1;
+            let load = |length: usize| {
+                let bytes = packet.get(step.k as usize..step.k as usize + length)?;
+                Some(bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)))
+            };
+            let loaded = match u32::from(step.code) {
+                code if code == libc::BPF_LD | libc::BPF_B | libc::BPF_ABS => load(1),
+                code if code == libc::BPF_LD | libc::BPF_H | libc::BPF_ABS => load(2),
+                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => load(4),
+                code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => {
+                    Some(accumulator & step.k)
+                }
+                code if code == libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K => {
+                    Some(accumulator >> step.k)
+                }
+                code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
+                    at += usize::from(if accumulator == step.k { step.jt } else { step.jf });
+                    continue;
+                }
+                code if code == libc::BPF_RET | libc::BPF_A => return accumulator,
+                code if code == libc::BPF_RET | libc::BPF_K => return step.k,
+                code => panic!("code {code:#x}"),
+            };
+            // A load beyond the packet ends the program with 0.
+            let Some(value) = loaded else { return 0 };
+            accumulator = value;
+        }
+    }
+
+    fn packet(qpn: u32) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[0] = 0x04;
+        // The reserved byte before the QPN carries congestion bits, which must not matter.
+        bytes[4..8].copy_from_slice(&(qpn | 0xc000_0000).to_be_bytes());
+        bytes
+    }
+
+    fn group(members: &[u16]) -> Group {
+        Group { generation: 1, members: members.to_vec() }
+    }
+
+    #[test]
+    fn the_program_finds_the_socket_of_a_slot() {
+        let many: Vec<u16> = (1..1023).rev().collect();
+        for members in [&[7, 3, 900][..], &many] {
+            let program = group(members).program();
+            assert!(program.len() <= 4096, "the kernel's limit");
+            for (index, &slot) in members.iter().enumerate() {
+                let first = u32::from(slot) << SLOT_SHIFT;
+                for qpn in [first, first + 1, first + (1 << SLOT_SHIFT) - 1] {
+                    assert_eq!(run(&program, &packet(qpn)), index as u32, "{qpn:#x}");
+                }
+            }
+            assert_eq!(run(&program, &packet(1)), NONE);
+            assert_eq!(run(&program, &[0x04, 0, 0]), 0);
+        }
+    }
+
+    #[test]
+    fn a_probe_goes_where_it_says() {
+        let program = group(&[7, 3, 900]).program();
+        let probe = Probe { index: 2, generation: 0x0102_0304 };
+        assert_eq!(run(&program, &probe.emit()), 2);
+        assert_eq!(Probe::parse(&probe.emit()), Some(probe));
+        assert_eq!(Probe::parse(&packet(7)), None);
+        assert_eq!(Probe::parse(&probe.emit()[..15]), None);
+    }
+
+    #[test]
+    fn the_last_member_fills_the_hole() {
+        let mut group = group(&[1, 2, 3, 4]);
+        assert!(group.leave(2));
+        assert_eq!((group.generation, &group.members[..]), (2, &[1, 4, 3][..]));
+        assert!(!group.leave(2));
+        assert_eq!(group.bury(|slot| slot != 1), 1);
+        assert_eq!(group.members, [3, 4]);
+    }
+
+    #[test]
+    fn probes_repair_any_order() {
+        let truth = [5_u16, 1, 4, 2, 3];
+        let mut group = group(&[1, 2, 3, 4, 5]);
+        for (index, &slot) in truth.iter().enumerate().rev() {
+            group.stands_at(slot, index);
+        }
+        assert_eq!(group.members, truth);
+        assert!(!group.stands_at(5, 0), "no news");
+        assert!(!group.stands_at(5, 9), "no such place");
+        assert!(!group.stands_at(77, 0), "no member");
+    }
+
+    #[test]
+    fn the_management_and_multicast_slots_are_nobodys() {
+        assert!(!is_ownable(slot_of(1)) && !is_ownable(slot_of(0x00ff_ffff)));
+        assert!(is_ownable(1) && is_ownable(1022));
+    }
+}

@@ -1,0 +1,203 @@
+//! Thin safe covers over the system calls that the standard library does not have.
+
+use core::ffi::c_int;
+use core::mem;
+use core::ptr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The error of a call that returns -1.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A type that the kernel reads and writes as plain bytes.
+///
+/// # Safety
+/// Every bit pattern is a value, and there is no padding.
+pub(crate) unsafe trait Plain: Copy + Default {}
+
+// SAFETY: integers have no padding and no invalid value.
+unsafe impl Plain for c_int {}
+// SAFETY: as above.
+unsafe impl Plain for u16 {}
+
+/// Sets a socket option that is a plain value.
+pub(crate) fn set_option<T: Plain>(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: T,
+) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of `value`, which lives through the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Reads a socket option that is a plain value.
+pub(crate) fn option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes `length` bytes at most to `value`, for which every pattern is fine.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
+    })?;
+    Ok(value)
+}
+
+/// A counter to wake a sleeper by.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
+    unsafe {
+        let fd = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Adds one to an eventfd. A full counter wakes as well as any other, so nothing can fail.
+pub(crate) fn signal(eventfd: BorrowedFd<'_>) {
+    let one = 1_u64;
+    // SAFETY: eight bytes are read from `one`.
+    unsafe { libc::write(eventfd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+}
+
+/// Sets an eventfd back to zero.
+pub(crate) fn reset(eventfd: BorrowedFd<'_>) {
+    let mut count = 0_u64;
+    // SAFETY: eight bytes are written to `count`.
+    unsafe { libc::read(eventfd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>()) };
+}
+
+/// Waits until one of `descriptors` has an event, or `timeout_ns` have passed. Returns whether one
+/// has; an interruption by a signal counts as the end of the time.
+pub(crate) fn wait(descriptors: &mut [libc::pollfd], timeout_ns: u64) -> bool {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: the pointer and the count are those of the slice; no signal mask is passed.
+    let ready = unsafe {
+        libc::ppoll(
+            descriptors.as_mut_ptr(),
+            descriptors.len() as libc::nfds_t,
+            &raw const timeout,
+            ptr::null(),
+        )
+    };
+    ready > 0
+}
+
+/// Waits until `socket` takes more data, for `timeout_ms` at most.
+pub(crate) fn wait_writable(socket: BorrowedFd<'_>, timeout_ms: i32) -> bool {
+    let mut descriptor =
+        [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 }];
+    wait(&mut descriptor, u64::from(timeout_ms.unsigned_abs()) * 1_000_000)
+}
+
+/// A random number from the kernel.
+pub(crate) fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: the kernel writes to the array, and as many bytes as it has.
+    let length = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if length != 8 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The user that files and sockets belong to.
+pub(crate) fn user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// What is done to a lock on a byte of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lock {
+    /// Take it, waiting for its owner.
+    Wait,
+    /// Take it if it is free.
+    Try,
+    /// Give it back.
+    Release,
+}
+
+/// Works on the lock of one byte of `file` (an open file description lock: the kernel gives it
+/// back when the last descriptor of this opening is closed, however the process ends).
+pub(crate) fn lock(file: BorrowedFd<'_>, byte: i64, action: Lock) -> io::Result<()> {
+    let (command, kind) = match action {
+        Lock::Wait => (libc::F_OFD_SETLKW, libc::F_WRLCK),
+        Lock::Try => (libc::F_OFD_SETLK, libc::F_WRLCK),
+        Lock::Release => (libc::F_OFD_SETLK, libc::F_UNLCK),
+    };
+    let request = flock(byte, kind);
+    loop {
+        // SAFETY: these commands read a `flock`, whose process ID is zero, as they demand.
+        let result = check(unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const request) });
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.map(|_| ()),
+        }
+    }
+}
+
+/// Whether some other opening of the file holds the lock of `byte`.
+pub(crate) fn is_locked(file: BorrowedFd<'_>, byte: i64) -> io::Result<bool> {
+    let mut request = flock(byte, libc::F_WRLCK);
+    // SAFETY: this command reads and writes a `flock`.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut request) })?;
+    Ok(i32::from(request.l_type) != libc::F_UNLCK)
+}
+
+fn flock(byte: i64, kind: c_int) -> libc::flock {
+    // SAFETY: all zeros are a valid flock.
+    let mut request: libc::flock = unsafe { mem::zeroed() };
+    request.l_type = kind as _;
+    request.l_whence = libc::SEEK_SET as _;
+    request.l_start = byte as _;
+    request.l_len = 1;
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_lock_of_another_opening_is_seen_and_ends_with_it() {
+        let path = std::env::temp_dir().join(format!("ferroce-lock-{}", std::process::id()));
+        let open = || std::fs::File::options().create(true).truncate(false).write(true).open(&path);
+        let (mine, other) = (open().unwrap(), open().unwrap());
+        lock(other.as_fd(), 7, Lock::Try).unwrap();
+        assert!(is_locked(mine.as_fd(), 7).unwrap());
+        assert!(!is_locked(mine.as_fd(), 8).unwrap());
+        assert!(lock(mine.as_fd(), 7, Lock::Try).is_err());
+        drop(other);
+        assert!(!is_locked(mine.as_fd(), 7).unwrap());
+        lock(mine.as_fd(), 7, Lock::Try).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_signalled_eventfd_is_ready_until_it_is_reset() {
+        let eventfd = eventfd().unwrap();
+        let ready = || {
+            let fd = eventfd.as_raw_fd();
+            wait(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], 0)
+        };
+        assert!(!ready());
+        signal(eventfd.as_fd());
+        assert!(ready());
+        reset(eventfd.as_fd());
+        assert!(!ready());
+    }
+}

@@ -1,0 +1,112 @@
+//! The fallback thread: progress while the application sleeps, computes, or waits for memory to
+//! change.
+//!
+//! It is blocked on the sockets, the handed-over packets, a wake-up and the nearest timer, and never
+//! spins. The application's threads do the same work themselves when they post and poll. A timer
+//! that they start wakes the thread only if it is earlier than what the thread sleeps for anyway: a
+//! retransmission timer is started anew for every message, and mostly to a later time.
+
+use core::mem;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::limits::{SLEEP_MAX, THREAD_SLICE};
+use crate::nic::Shared;
+use crate::receive::Reach;
+use crate::{clock, sys};
+
+/// Starts the thread. It takes no signals: those are the application's.
+pub(crate) fn spawn(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    // SAFETY: an all-zero signal set is a valid place for one, and both calls fill it.
+    let mut all: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: as above.
+    let mut before: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: pointers to live sets; a thread inherits the mask of the one that starts it.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+    }
+    let thread =
+        std::thread::Builder::new().name("ferroce-nic".to_owned()).spawn(move || run(&shared));
+    // SAFETY: the set is that which the call above has filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+    thread
+}
+
+fn run(shared: &Shared) {
+    if let Err(error) = shorten_slice() {
+        tracing::debug!(%error, "the fallback thread keeps the default time slice");
+    }
+    let mut descriptors = shared.descriptors();
+    loop {
+        let Some(sleep_ns) = work(shared) else { return };
+        for descriptor in &mut descriptors {
+            descriptor.revents = 0;
+        }
+        sys::wait(&mut descriptors, sleep_ns);
+        if descriptors.last().is_some_and(|wake| wake.revents != 0) {
+            sys::reset(shared.wake.as_fd());
+        }
+    }
+}
+
+/// Does what there is to do, and says how long there will be nothing; `None` at the end.
+fn work(shared: &Shared) -> Option<u64> {
+    let mut core = shared.lock();
+    if shared.stop.load(Ordering::Acquire) || core.links.is_none() {
+        return None;
+    }
+    let now = clock::now();
+    core.sleeps_until = rdma::Time::ZERO;
+    core.counts.thread_wakeups += 1;
+    let packets = core.take(now, Reach::All);
+    core.counts.thread_packets += packets;
+    core.give(now, &*shared.events);
+    core.look_after(now);
+    let now = clock::now();
+    let latest = now + SLEEP_MAX;
+    let until = core.deadline().map_or(latest, |deadline| deadline.min(latest));
+    core.sleeps_until = until;
+    Some(until.since(now).as_ns_ceil())
+}
+
+/// Asks for a short time slice: a thread that wants to run for microseconds is then let in early
+/// between two that spin (EEVDF, Linux 6.12).
+fn shorten_slice() -> io::Result<()> {
+    // SAFETY: all zeros are a valid sched_attr.
+    let mut attributes: libc::sched_attr = unsafe { mem::zeroed() };
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: both calls are about this thread (0), with a live place of the size that is given.
+    unsafe {
+        if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if attributes.sched_policy != libc::SCHED_OTHER as u32 {
+            return Ok(());
+        }
+        attributes.sched_runtime = THREAD_SLICE.as_ns_ceil();
+        if libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// What the thread waits for; the wake-up is the last.
+    fn descriptors(&self) -> Vec<libc::pollfd> {
+        let core = self.lock();
+        let links = core.links.iter();
+        let links = links.flat_map(|links| {
+            links.sockets.iter().map(AsFd::as_fd).chain([links.handover.as_fd()])
+        });
+        links
+            .chain([self.wake.as_fd()])
+            .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+            .collect()
+    }
+}

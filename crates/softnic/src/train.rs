@@ -1,0 +1,267 @@
+//! Trains: packets of one size and one way, sent by one call and cut by the kernel.
+//!
+//! ```text
+//!   arena:  │ A0 │ A1 │ A2 │ A3short │ B0 │ C0 │ C1 │ ...
+//!           └──────── train A ───────┘└ B ─┘└─ train C ─┘
+//! ```
+//!
+//! A call of the kernel costs the same for one packet as for sixty. Packets are built one after the
+//! other in one arena; those that go the same way and have the same length become one train, whose
+//! last packet may be shorter. Segment `i` of a train leaves with IP identification `i`, which the
+//! ICRC covers, so a packet's ICRC depends on its place.
+//!
+//! **Invariant:** all packets of a train are for one slot of the QPN space, because the kernel
+//! chooses the receiving socket by the first of them.
+
+use core::ops::Range;
+
+use rdma::Gid;
+use wire::icrc::{self, Datagram};
+use wire::roce::ICRC_LEN;
+
+use crate::limits::{
+    ARENA_BYTES, PACKET_OVERHEAD_MAX, ROCE_PORT, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX,
+};
+
+/// Bytes of the longest packet that can be built.
+pub(crate) const PACKET_MAX: usize = 4096 + PACKET_OVERHEAD_MAX;
+
+/// The way of a packet: what all packets of a train have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Way {
+    /// Index of the socket that it leaves from.
+    pub(crate) port: usize,
+    pub(crate) source: Gid,
+    pub(crate) destination: Gid,
+    /// Slot of the destination QPN.
+    pub(crate) slot: u32,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+}
+
+impl Way {
+    /// The headers below RoCE of a packet with IP identification `id`.
+    pub(crate) fn datagram(&self, id: u16) -> Datagram {
+        Datagram {
+            source: self.source.ip(),
+            destination: self.destination.ip(),
+            source_port: ROCE_PORT,
+            destination_port: ROCE_PORT,
+            id,
+            dont_fragment: true,
+        }
+    }
+}
+
+/// Packets of the arena that leave together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Train {
+    pub(crate) way: Way,
+    pub(crate) bytes: Range<usize>,
+    /// Bytes of each packet but the last.
+    pub(crate) segment: usize,
+    pub(crate) count: usize,
+}
+
+impl Train {
+    /// The places of its packets in the arena, with their IP identifications.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = (u16, Range<usize>)> + use<> {
+        let Range { start, end } = self.bytes;
+        let segment = self.segment;
+        (0..).zip((start..end).step_by(segment.max(1))).map(move |(id, at)| {
+            let end = end.min(at + segment);
+            (id, at..end)
+        })
+    }
+}
+
+/// Packets on their way to the sockets.
+#[derive(Debug)]
+pub(crate) struct Trains {
+    arena: Box<[u8]>,
+    used: usize,
+    trains: Vec<Train>,
+    /// Packets that a train may have: 1 where the kernel does not cut trains.
+    segments_max: usize,
+}
+
+impl Trains {
+    pub(crate) fn new(segments_max: usize) -> Self {
+        Self {
+            arena: vec![0; ARENA_BYTES].into_boxed_slice(),
+            used: 0,
+            trains: Vec::with_capacity(64),
+            segments_max: segments_max.clamp(1, TRAIN_SEGMENTS_MAX),
+        }
+    }
+
+    /// No trains from now on.
+    pub(crate) fn send_singly(&mut self) {
+        self.segments_max = 1;
+    }
+
+    /// Whether another packet fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.arena.len() - self.used >= PACKET_MAX
+    }
+
+    /// Where the next packet is to be built. Nothing is taken until [`Trains::commit`].
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.arena[self.used..]
+    }
+
+    /// Takes the packet of `length` bytes, without its ICRC, that was built in [`Trains::room`]:
+    /// gives it its ICRC and its place in a train.
+    pub(crate) fn commit(&mut self, way: Way, length: usize) {
+        let start = self.used;
+        let end = start + length + ICRC_LEN;
+        let size = end - start;
+        let place = self.trains.last_mut().filter(|train| {
+            train.way == way
+                && train.count < self.segments_max
+                && size <= train.segment
+                // Only the last packet of a train may be shorter.
+                && train.bytes.len() == train.count * train.segment
+                && train.bytes.len() + size <= TRAIN_BYTES_MAX
+        });
+        let id = if let Some(train) = place {
+            train.bytes.end = end;
+            train.count += 1;
+            train.count - 1
+        } else {
+            self.trains.push(Train { way, bytes: start..end, segment: size, count: 1 });
+            0
+        };
+        self.used = end;
+        // A train has 64 packets at most, so the identification fits.
+        seal(&mut self.arena[start..end], &way, id as u16);
+    }
+
+    /// Computes the ICRCs of a train anew, for packets that leave one by one.
+    pub(crate) fn seal_singly(&mut self, train: usize) {
+        let train = &self.trains[train];
+        for (_, place) in train.packets() {
+            seal(&mut self.arena[place], &train.way, 0);
+        }
+    }
+
+    pub(crate) fn trains(&self) -> &[Train] {
+        &self.trains
+    }
+
+    pub(crate) fn bytes(&self, place: Range<usize>) -> &[u8] {
+        &self.arena[place]
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.used = 0;
+        self.trains.clear();
+    }
+}
+
+/// Writes the ICRC to the last four bytes of `packet`.
+fn seal(packet: &mut [u8], way: &Way, id: u16) {
+    let (covered, icrc) = packet.split_at_mut(packet.len() - ICRC_LEN);
+    // What we build begins with a BTH, so there is nothing too short to compute an ICRC of.
+    if let Ok(value) = icrc::compute(&way.datagram(id), covered) {
+        icrc.copy_from_slice(&value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    fn way(last: u8) -> Way {
+        Way {
+            port: 0,
+            source: Ipv4Addr::new(127, 0, 0, 1).into(),
+            destination: Ipv4Addr::new(127, 0, 0, last).into(),
+            slot: 3,
+            traffic_class: 0,
+            hop_limit: 64,
+        }
+    }
+
+    /// Builds packets of the given ways and lengths (without ICRC), and tells how they are grouped.
+    fn grouped(segments_max: usize, packets: &[(Way, usize)]) -> Vec<(usize, usize)> {
+        let mut trains = Trains::new(segments_max);
+        for (index, &(way, length)) in packets.iter().enumerate() {
+            trains.room()[..length].fill(index as u8 + 1);
+            trains.commit(way, length);
+        }
+        for train in trains.trains() {
+            assert_eq!(train.packets().count(), train.count);
+            for (id, place) in train.packets() {
+                let packet = trains.bytes(place);
+                let (covered, icrc) = packet.split_at(packet.len() - ICRC_LEN);
+                let expected = icrc::compute(&train.way.datagram(id), covered).unwrap();
+                assert_eq!(icrc, expected, "identification {id}");
+                // Every byte is of one packet, so it was cut where it had been joined.
+                assert!(covered.iter().all(|byte| *byte == covered[0]));
+            }
+        }
+        trains.trains().iter().map(|train| (train.count, train.bytes.len())).collect()
+    }
+
+    #[test]
+    fn equal_packets_of_one_way_are_a_train_and_a_shorter_one_ends_it() {
+        let to = way(2);
+        assert_eq!(
+            grouped(64, &[(to, 116), (to, 100), (to, 100), (to, 40), (to, 40), (to, 100)]),
+            // The first is longer than the second, which therefore ends its train.
+            [(2, 224), (2, 148), (1, 44), (1, 104)]
+        );
+    }
+
+    #[test]
+    fn packets_that_go_another_way_are_a_train_of_their_own() {
+        let other_slot = Way { slot: 4, ..way(2) };
+        let marked = Way { traffic_class: 1, ..way(2) };
+        assert_eq!(
+            grouped(
+                64,
+                &[(way(2), 96), (way(3), 96), (way(3), 96), (other_slot, 96), (marked, 96)]
+            ),
+            [(1, 100), (2, 200), (1, 100), (1, 100)]
+        );
+    }
+
+    #[test]
+    fn a_train_is_bounded_in_packets_and_bytes() {
+        assert_eq!(grouped(2, &[(way(2), 16); 5]), [(2, 40), (2, 40), (1, 20)]);
+        let long = grouped(64, &[(way(2), 4112); 20]);
+        assert_eq!(long, [(15, 15 * 4116), (5, 5 * 4116)]);
+        assert_eq!(grouped(1000, &[(way(2), 16); 65])[0].0, TRAIN_SEGMENTS_MAX);
+    }
+
+    #[test]
+    fn packets_sent_singly_have_identification_zero() {
+        let mut trains = Trains::new(64);
+        for _ in 0..3 {
+            trains.room()[..50].fill(9);
+            trains.commit(way(2), 50);
+        }
+        trains.seal_singly(0);
+        let icrcs: Vec<_> = trains.trains()[0]
+            .packets()
+            .map(|(_, place)| trains.bytes(place)[50..].to_vec())
+            .collect();
+        let expected = icrc::compute(&way(2).datagram(0), &[9; 50]).unwrap();
+        assert!(icrcs.iter().all(|icrc| *icrc == expected));
+    }
+
+    #[test]
+    fn there_is_room_for_a_packet_until_there_is_none() {
+        let mut trains = Trains::new(64);
+        let mut packets = 0;
+        while trains.has_room() {
+            trains.commit(way(2), 4096 + 32);
+            packets += 1;
+        }
+        assert_eq!(packets, ARENA_BYTES / (4096 + 36));
+        trains.clear();
+        assert!(trains.has_room() && trains.trains().is_empty());
+    }
+}

@@ -1,0 +1,280 @@
+//! From the engine to the sockets.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rdma::{Memory, MemoryFault, Time};
+use transport::{Endpoint, Segment, Transmit};
+use wire::pcapng::Direction;
+use wire::roce::ICRC_LEN;
+
+use crate::ProcessMemory;
+use crate::capture::{Below, Capture};
+use crate::counts::Counts;
+use crate::limits::{ROCE_PORT, SEND_WAIT_MS};
+use crate::links::Links;
+use crate::socket::{HOP_LIMIT, MESSAGES_MAX, Message, Socket};
+use crate::steering::slot_of;
+use crate::sys::wait_writable;
+use crate::train::{PACKET_MAX, Train, Way};
+
+impl Links {
+    /// Sends everything that the engine has ready.
+    pub(crate) fn transmit(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        memory: &mut ProcessMemory,
+        counts: &mut Counts,
+    ) {
+        loop {
+            let is_full = self.build(now, endpoint, memory, counts);
+            if self.faults.is_some() {
+                self.send_with_faults(now, counts);
+            } else {
+                self.send(now, counts);
+            }
+            self.trains.clear();
+            if !is_full {
+                return;
+            }
+        }
+    }
+
+    /// Builds packets until the engine has no more, or the arena is full.
+    fn build(
+        &mut self,
+        now: Time,
+        endpoint: &mut Endpoint,
+        memory: &mut ProcessMemory,
+        counts: &mut Counts,
+    ) -> bool {
+        while self.trains.has_room() {
+            let Some(transmit) = endpoint.poll_transmit(now) else { return false };
+            let (qpn, header, route) = (transmit.qpn, transmit.header, transmit.route);
+            let Some(port) = self.port_of(route.source, route.destination) else {
+                counts.tx_no_source += 1;
+                continue;
+            };
+            match write_packet(self.trains.room(), &transmit, memory) {
+                Ok(length) => {
+                    let way = Way {
+                        port,
+                        source: route.source,
+                        destination: route.destination,
+                        slot: slot_of(header.bth.destination.value()),
+                        traffic_class: route.traffic_class,
+                        hop_limit: route.hop_limit,
+                    };
+                    tracing::trace!(%header, "sent");
+                    self.trains.commit(way, length);
+                }
+                Err(MemoryFault) => {
+                    counts.tx_faulted += 1;
+                    endpoint.transmit_faulted(now, qpn, &header);
+                }
+            }
+        }
+        true
+    }
+
+    fn send(&mut self, now: Time, counts: &mut Counts) {
+        if let Some(capture) = &mut self.capture {
+            for train in self.trains.trains() {
+                for (id, place) in train.packets() {
+                    record(capture, now, &train.way, id, self.trains.bytes(place));
+                }
+            }
+        }
+        let mut at = 0;
+        while at < self.trains.trains().len() {
+            at += match self.send_from(at, counts) {
+                Ok(sent) => sent,
+                // The kernel, or the device's offload, does not cut trains: never again.
+                Err(error) if is_train_refused(&error) && self.trains.trains()[at].count > 1 => {
+                    tracing::debug!(%error, "no trains from now on");
+                    self.trains.send_singly();
+                    self.cut(at, counts);
+                    1
+                }
+                Err(error) => {
+                    refused(&self.trains.trains()[at], &error, counts);
+                    1
+                }
+            };
+        }
+    }
+
+    /// Sends trains from the one at `at` on, as many as one call takes. Returns how many went.
+    fn send_from(&self, at: usize, counts: &mut Counts) -> io::Result<usize> {
+        let trains = &self.trains.trains()[at..];
+        let port = trains[0].way.port;
+        let run = trains.iter().take(MESSAGES_MAX).take_while(|train| train.way.port == port);
+        let messages: Vec<Message<'_>> = run
+            .map(|train| {
+                // A segment is a packet, which is shorter than 64 KiB.
+                let segment = (train.count > 1).then_some(train.segment as u16);
+                message(&train.way, self.trains.bytes(train.bytes.clone()), segment)
+            })
+            .collect();
+        let sent = send_waiting(&self.sockets[port], &messages)?;
+        for train in &trains[..sent] {
+            counts.tx_trains += 1;
+            counts.tx_packets += train.count as u64;
+            counts.tx_bytes += train.bytes.len() as u64;
+        }
+        Ok(sent)
+    }
+
+    /// Sends the packets of one train singly.
+    fn cut(&mut self, at: usize, counts: &mut Counts) {
+        self.trains.seal_singly(at);
+        let train = &self.trains.trains()[at];
+        for (_, place) in train.packets() {
+            let packet = self.trains.bytes(place);
+            send_packet(&self.sockets, &train.way, packet, counts);
+        }
+    }
+
+    fn send_with_faults(&mut self, now: Time, counts: &mut Counts) {
+        let Some(faults) = &mut self.faults else { return };
+        let mut leaving: Vec<(Way, Vec<u8>)> = Vec::new();
+        let mut leave = |way, packet| leaving.push((way, packet));
+        for train in self.trains.trains() {
+            for (_, place) in train.packets() {
+                let mut packet = self.trains.bytes(place).to_vec();
+                let verdict = faults.judge(packet.len());
+                if verdict.lost {
+                    counts.fault_lost += 1;
+                    continue;
+                }
+                if let Some(bit) = verdict.corrupted {
+                    counts.fault_corrupted += 1;
+                    packet[bit / 8] ^= 1 << (bit % 8);
+                }
+                if verdict.behind > 0 {
+                    counts.fault_reordered += 1;
+                    faults.hold(now, train.way, &packet, verdict.behind);
+                    continue;
+                }
+                if verdict.duplicated {
+                    counts.fault_duplicated += 1;
+                    leave(train.way, packet.clone());
+                }
+                leave(train.way, packet);
+                for held in faults.after_packet() {
+                    leave(held.way, held.packet);
+                }
+            }
+        }
+        for held in faults.after_time(now) {
+            leave(held.way, held.packet);
+        }
+        for (way, packet) in &leaving {
+            if let Some(capture) = &mut self.capture {
+                record(capture, now, way, 0, packet);
+            }
+            send_packet(&self.sockets, way, packet, counts);
+        }
+    }
+}
+
+/// Writes headers, payload and padding to `room`, and says how long they are.
+fn write_packet(
+    room: &mut [u8],
+    transmit: &Transmit<'_>,
+    memory: &mut ProcessMemory,
+) -> Result<usize, MemoryFault> {
+    let mut at = transmit.header.emit(room);
+    let pad = usize::from(transmit.header.bth.pad);
+    assert!(
+        at + transmit.payload.len() as usize + pad + ICRC_LEN <= PACKET_MAX,
+        "the engine sends no packet longer than the largest MTU"
+    );
+    for segment in transmit.payload.segments() {
+        match segment {
+            Segment::Memory { address, length } => {
+                let length = length as usize;
+                memory.load(address, &mut room[at..at + length])?;
+                at += length;
+            }
+            Segment::Bytes(bytes) => {
+                room[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+        }
+    }
+    room[at..at + pad].fill(0);
+    Ok(at + pad)
+}
+
+fn message<'a>(way: &Way, bytes: &'a [u8], segment: Option<u16>) -> Message<'a> {
+    Message {
+        bytes,
+        segment,
+        destination: way.destination,
+        traffic_class: way.traffic_class,
+        hop_limit: way.hop_limit,
+    }
+}
+
+fn send_packet(sockets: &[Socket], way: &Way, packet: &[u8], counts: &mut Counts) {
+    match send_waiting(&sockets[way.port], &[message(way, packet, None)]) {
+        Ok(_) => {
+            counts.tx_trains += 1;
+            counts.tx_packets += 1;
+            counts.tx_bytes += packet.len() as u64;
+        }
+        Err(error) => {
+            let train =
+                Train { way: *way, bytes: 0..packet.len(), segment: packet.len(), count: 1 };
+            refused(&train, &error, counts);
+        }
+    }
+}
+
+/// Sends, and waits a little once if the socket is full.
+fn send_waiting(socket: &Socket, messages: &[Message<'_>]) -> io::Result<usize> {
+    match socket.send(messages) {
+        Err(error) if is_full(&error) || error.kind() == io::ErrorKind::Interrupted => {
+            wait_writable(socket.as_fd(), SEND_WAIT_MS);
+            socket.send(messages)
+        }
+        result => result,
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+fn is_train_refused(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+    )
+}
+
+/// Counts packets that will not be sent. Reliable connections send them again.
+fn refused(train: &Train, error: &io::Error, counts: &mut Counts) {
+    let count = train.count as u64;
+    if is_full(error) {
+        counts.tx_dropped += count;
+    } else {
+        counts.tx_errors += count;
+    }
+    tracing::debug!(destination = %train.way.destination, bytes = train.segment, %error, "not sent");
+}
+
+fn record(capture: &mut Capture, now: Time, way: &Way, id: u16, packet: &[u8]) {
+    let below = Below {
+        source: way.source.ip(),
+        destination: way.destination.ip(),
+        source_port: ROCE_PORT,
+        destination_port: ROCE_PORT,
+        id,
+        traffic_class: way.traffic_class,
+        hop_limit: if way.hop_limit == 0 { HOP_LIMIT } else { way.hop_limit },
+    };
+    capture.record(now, Direction::Outbound, &below, packet);
+}
