@@ -40,6 +40,8 @@ pub mod pcapng;
 pub mod pfc;
 pub mod reth;
 pub mod roce;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod udp;
 pub mod vlan;
 
