@@ -1,8 +1,230 @@
-//! `cargo xtask abi`: compares the symbols that the library exports with the committed list.
+//! `cargo xtask abi`: holds the library to the ABI that programs were linked against.
+//!
+//! | what | against |
+//! |---|---|
+//! | exported symbols and their versions | `golden/symbols.txt`: release 44's, and what we added |
+//! | sizes and offsets of structures | the installed `infiniband/verbs.h`, by the C compiler |
+//! | loading, every symbol bound at once | the verbs programs that are installed |
 
-use anyhow::{Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-/// Fails when `objdump -T` of the built library differs from `golden/symbols.txt`.
+use anyhow::{Context, Result, bail};
+
+use crate::dist;
+use crate::workspace::{output, root};
+
+/// The committed list of exports.
+const SYMBOLS: &str = "golden/symbols.txt";
+/// The table of sizes and offsets, which the crate's own tests use too.
+const LAYOUTS: &str = "crates/ibverbs/src/abi/tests.rs";
+
+/// Programs that must load: those of rdma-core, perftest and qperf.
+const PROGRAMS: &[&str] = &[
+    "ibv_devices",
+    "ibv_devinfo",
+    "ibv_asyncwatch",
+    "ibv_rc_pingpong",
+    "ibv_uc_pingpong",
+    "ibv_ud_pingpong",
+    "ibv_srq_pingpong",
+    "ibv_xsrq_pingpong",
+    "ib_send_bw",
+    "ib_send_lat",
+    "ib_write_bw",
+    "ib_write_lat",
+    "ib_read_bw",
+    "ib_read_lat",
+    "ib_atomic_bw",
+    "ib_atomic_lat",
+    "qperf",
+    "rping",
+    "ucmatose",
+    "udaddy",
+    "mckey",
+    "rdma_client",
+];
+
+/// Fails when the built library differs from what programs expect.
 pub(crate) fn run() -> Result<()> {
-    bail!("`cargo xtask abi` is not written yet")
+    dist::build_library()?;
+    let library = dist::library();
+    check_symbols(&library)?;
+    check_layouts()?;
+    check_loading(&library)
+}
+
+fn check_symbols(library: &Path) -> Result<()> {
+    let table = output(Command::new("objdump").arg("-T").arg(library))?;
+    let ours = exports(&table);
+    let path = root().join(SYMBOLS);
+    let golden =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let golden: BTreeSet<String> = golden.lines().map(str::to_owned).collect();
+    let missing: Vec<&String> = golden.difference(&ours).collect();
+    let added: Vec<&String> = ours.difference(&golden).collect();
+    if !missing.is_empty() || !added.is_empty() {
+        let list = |names: Vec<&String>| {
+            names.into_iter().map(|name| format!("\n  {name}")).collect::<String>()
+        };
+        bail!(
+            "the exports differ from {SYMBOLS}\nmissing:{}\nnot in the list:{}",
+            list(missing),
+            list(added)
+        );
+    }
+    println!("symbols: {} as in {SYMBOLS}", ours.len());
+    Ok(())
+}
+
+/// The defined symbols with their versions in the output of `objdump -T`, as `name@@node`.
+fn exports(table: &str) -> BTreeSet<String> {
+    let defined = table.lines().filter(|line| !line.contains("*UND*") && !line.contains("*ABS*"));
+    defined
+        .filter_map(|line| {
+            let mut words = line.split_whitespace().rev();
+            let (name, node) = (words.next()?, words.next()?);
+            node.starts_with("IBVERBS_").then(|| format!("{name}@@{node}"))
+        })
+        .collect()
+}
+
+/// Compiles the table of layouts, as assertions, against the installed header.
+fn check_layouts() -> Result<()> {
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        println!("layouts: not compared, infiniband/verbs.h is not installed (libibverbs-dev)");
+        return Ok(());
+    }
+    let path = root().join(LAYOUTS);
+    let table =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (source, count) = assertions(&table);
+    if count == 0 {
+        bail!("{LAYOUTS} holds no layouts");
+    }
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+        .args(["-std=c11", "-fsyntax-only", "-x", "c", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("cannot start the C compiler")?;
+    let mut stdin = compiler.stdin.take().context("the C compiler takes no input")?;
+    stdin.write_all(source.as_bytes())?;
+    drop(stdin);
+    if !compiler.wait()?.success() {
+        bail!("the structures of {LAYOUTS} differ from the installed header");
+    }
+    println!("layouts: {count} sizes and offsets as in infiniband/verbs.h");
+    Ok(())
+}
+
+/// C assertions of a table of `structure[size] { field @ offset, .. }`, and how many they are.
+fn assertions(table: &str) -> (String, usize) {
+    let mut source = "#include <stddef.h>\n#include <infiniband/verbs.h>\n".to_owned();
+    let mut count = 0;
+    let body = table.split_once("layouts! {\n").map_or("", |(_, rest)| rest);
+    // Release 44's own: ours has operations of later releases at its front.
+    let body = body.split("// Release 44").next().unwrap_or(body);
+    for entry in body.split('}') {
+        let Some((head, fields)) = entry.split_once('{') else { break };
+        let Some((name, size)) = head.trim().trim_end_matches(']').split_once('[') else { break };
+        source.push_str(&format!("_Static_assert(sizeof(struct {name}) == {size}, \"{name}\");\n"));
+        count += 1;
+        for (field, offset) in fields.split(',').filter_map(|field| field.split_once('@')) {
+            let (field, offset) = (field.trim(), offset.trim());
+            source.push_str(&format!(
+                "_Static_assert(offsetof(struct {name}, {field}) == {offset}, \"{name}.{field}\");\n"
+            ));
+            count += 1;
+        }
+    }
+    (source, count)
+}
+
+/// Lets the loader bind every symbol of each program, without running it.
+fn check_loading(library: &Path) -> Result<()> {
+    let folder = library.parent().unwrap_or(library);
+    let mut absent = Vec::new();
+    let mut loaded = 0;
+    for program in PROGRAMS {
+        let Some(path) = installed(program) else {
+            absent.push(*program);
+            continue;
+        };
+        let trace = Command::new(&path)
+            .env("LD_LIBRARY_PATH", folder)
+            .envs([("LD_TRACE_LOADED_OBJECTS", "1"), ("LD_WARN", "1"), ("LD_BIND_NOW", "1")])
+            .output()
+            .with_context(|| format!("cannot load {program}"))?;
+        let text =
+            [trace.stdout, trace.stderr].map(|part| String::from_utf8_lossy(&part).into_owned());
+        if let Some(complaint) = complaint(&text.concat(), library) {
+            bail!("{program} does not load with our library: {complaint}");
+        }
+        loaded += 1;
+    }
+    println!("loading: {loaded} programs, every symbol bound");
+    if !absent.is_empty() {
+        println!("loading: not installed: {}", absent.join(", "));
+    }
+    Ok(())
+}
+
+/// What the loader's trace finds wrong, if anything.
+fn complaint(trace: &str, library: &Path) -> Option<String> {
+    const SIGNS: [&str; 4] =
+        ["undefined symbol", "no version information", "not found", "symbol lookup error"];
+    let bad = trace.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));
+    let ours = || trace.contains(&*library.to_string_lossy());
+    match bad {
+        Some(line) => Some(line.trim().to_owned()),
+        None if !ours() => Some(format!("it is not bound to {}", library.display())),
+        None => None,
+    }
+}
+
+fn installed(program: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_are_read_from_the_dynamic_symbol_table() {
+        let table = "\
+0000000000000000      DF *UND*\t0000000000000000 (GLIBC_2.2.5) free
+0000000000000000 g    DO *ABS*\t0000000000000000  IBVERBS_1.0 IBVERBS_1.0
+0000000000011c40 g    DF .text\t0000000000000123  IBVERBS_1.1 ibv_open_device
+0000000000011d40 g    DF .text\t0000000000000123 (IBVERBS_1.0) ibv_open_device
+";
+        assert_eq!(
+            exports(table).into_iter().collect::<Vec<_>>(),
+            ["ibv_open_device@@IBVERBS_1.1"]
+        );
+    }
+
+    #[test]
+    fn layouts_become_assertions() {
+        let table =
+            "layouts! {\n ibv_pd[16] { context @ 0 }\n ibv_td[8] {}\n // Release 44 x[1] {}";
+        let (source, count) = assertions(table);
+        assert_eq!(count, 3);
+        assert!(source.contains("_Static_assert(offsetof(struct ibv_pd, context) == 0"));
+        assert!(source.contains("_Static_assert(sizeof(struct ibv_td) == 8"));
+        assert!(!source.contains("struct x"));
+    }
+
+    #[test]
+    fn a_loader_that_finds_another_library_is_a_complaint() {
+        let ours = Path::new("/dist/libibverbs.so.1");
+        let good = "\tlibibverbs.so.1 => /dist/libibverbs.so.1 (0x1)\n";
+        assert_eq!(complaint(good, ours), None);
+        assert!(complaint("\tlibibverbs.so.1 => /usr/lib/libibverbs.so.1 (0x1)\n", ours).is_some());
+        assert!(complaint(&format!("{good}undefined symbol: ibv_x\t(a)\n"), ours).is_some());
+    }
 }

@@ -1,8 +1,93 @@
 //! `cargo xtask dist`: builds what users run and lays it out under `target/dist`.
+//!
+//! ```text
+//! dist/bin/ferroce
+//! dist/lib/ferroce/libibverbs.so.1      what programs are linked to
+//! dist/lib/ferroce/libibverbs.so        what a linker or dlopen finds: a link to it
+//! ```
+//!
+//! The library is a Rust static library, linked once more with a version script: rustc's own
+//! script would take the version nodes away, and `dlvsym` asks for them.
 
-use anyhow::{Result, bail};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::workspace::{cargo, dist_dir, root, run as run_command, target_dir};
+
+/// The library's file name, which is also its soname.
+const SONAME: &str = "libibverbs.so.1";
+
+/// Where the library is laid out.
+pub(crate) fn library() -> PathBuf {
+    dist_dir().join("lib/ferroce").join(SONAME)
+}
 
 /// Builds `dist/bin/ferroce` and `dist/lib/ferroce/libibverbs.so.1`.
 pub(crate) fn run() -> Result<()> {
-    bail!("`cargo xtask dist` is not written yet")
+    build_library()?;
+    build_binary()
+}
+
+/// Builds the library alone.
+pub(crate) fn build_library() -> Result<()> {
+    run_command(cargo().args(["build", "--release", "--package", "ferroce-ibverbs"]))?;
+    let library = library();
+    make_parent(&library)?;
+    link(&library)?;
+    replace_link(SONAME, &library.with_file_name("libibverbs.so"))?;
+    println!("{}", library.display());
+    Ok(())
+}
+
+/// Links the static library into a shared one whose symbols have their versions.
+fn link(library: &Path) -> Result<()> {
+    let map = root().join("crates/ibverbs/verbs.map");
+    // A running program may have the library mapped: it is replaced, not overwritten.
+    let fresh = library.with_extension("new");
+    run_command(
+        Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+            .arg("-shared")
+            .arg("-o")
+            .arg(&fresh)
+            .arg(format!("-Wl,-soname,{SONAME}"))
+            .arg(format!("-Wl,--version-script={}", map.display()))
+            .args(["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
+            .arg("-Wl,--whole-archive")
+            .arg(target_dir().join("release/libibverbs.a"))
+            .arg("-Wl,--no-whole-archive")
+            .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]),
+    )?;
+    fs::rename(&fresh, library).with_context(|| format!("cannot write {}", library.display()))
+}
+
+fn build_binary() -> Result<()> {
+    run_command(cargo().args(["build", "--release", "--package", "ferroce-cli"]))?;
+    let binary = dist_dir().join("bin/ferroce");
+    make_parent(&binary)?;
+    let fresh = binary.with_extension("new");
+    fs::copy(target_dir().join("release/ferroce"), &fresh)
+        .and_then(|_| fs::rename(&fresh, &binary))
+        .with_context(|| format!("cannot write {}", binary.display()))?;
+    println!("{}", binary.display());
+    Ok(())
+}
+
+fn make_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().unwrap_or(path);
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))
+}
+
+fn replace_link(target: &str, link: &Path) -> Result<()> {
+    match fs::remove_file(link) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot replace {}", link.display()));
+        }
+        _ => {}
+    }
+    symlink(target, link).with_context(|| format!("cannot make {}", link.display()))
 }
