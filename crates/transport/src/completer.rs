@@ -81,7 +81,10 @@ impl Qp {
             Syndrome::Nak(NakCode::SequenceError) => {
                 adapter.stats.rcvd_seq_err += 1;
                 if psn.is_before(self.requester.unacked) {
+                    // Go-back-0: what had arrived of the message shows that the peer is alive, so
+                    // the retries do not run out; that is how it livelocks (guo16, 4.1).
                     self.requester.unacked = psn;
+                    self.requester.retries_left = self.attributes.retry_count;
                 }
                 if self.acknowledge_before(now, psn, adapter) {
                     self.go_back(now, adapter);
@@ -112,9 +115,10 @@ impl Qp {
             let Some(wqe) = self.requester.queue.front() else { break };
             let Some(wqe_end) = wqe.end_psn() else { break };
             if wqe.is_read_or_atomic() {
-                adapter.stats.implied_nak_seq_err += 1;
                 self.note_progress(now, before);
-                self.go_back(now, adapter);
+                if self.go_back(now, adapter) {
+                    adapter.stats.implied_nak_seq_err += 1;
+                }
                 return false;
             }
             if end.is_before(wqe_end) {
@@ -152,15 +156,17 @@ impl Qp {
         }
     }
 
-    /// Sends again from what is missing, once for each loss.
+    /// Sends again from what is missing, once for each loss. Returns whether this is the first
+    /// that is heard of it.
     ///
     /// IBTA vol 1, 9.7.5.2.7: every such retry counts, and any progress begins the count anew.
-    fn go_back(&mut self, now: Time, adapter: &mut Adapter) {
+    fn go_back(&mut self, now: Time, adapter: &mut Adapter) -> bool {
         if self.requester.gone_back_for == Some(self.requester.unacked) {
-            return;
+            return false;
         }
         self.retry(now, adapter);
         self.requester.gone_back_for = Some(self.requester.unacked);
+        true
     }
 
     /// The local ACK timer has expired.

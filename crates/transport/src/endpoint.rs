@@ -490,13 +490,24 @@ impl Endpoint {
     }
 
     /// When to call [`Endpoint::handle_timeout`]. The answer may change after every other call but
-    /// [`Endpoint::poll_event`]; it may be earlier than necessary, never later.
+    /// [`Endpoint::poll_event`].
     pub fn poll_timeout(&mut self) -> Option<Time> {
         while let Some(&Reverse((at, qpn))) = self.deadlines.peek() {
-            if self.qp(Qpn::new(qpn)).is_some_and(|qp| qp.scheduled == Some(at)) {
-                return Some(at);
+            let qpn = Qpn::new(qpn);
+            match self.qp_mut(qpn) {
+                Some((qp, _)) if qp.scheduled == Some(at) => {
+                    if qp.timers.next() == Some(at) {
+                        return Some(at);
+                    }
+                    // The timer was stopped, or set anew for later, which enters no deadline.
+                    qp.scheduled = None;
+                    self.deadlines.pop();
+                    self.schedule(qpn);
+                }
+                _ => {
+                    self.deadlines.pop();
+                }
             }
-            self.deadlines.pop();
         }
         None
     }

@@ -46,6 +46,10 @@ mod slab;
 mod srq;
 mod state;
 mod stats;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod transmit;
 

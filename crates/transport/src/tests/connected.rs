@@ -1,0 +1,353 @@
+//! Every operation of RC and UC, over a link that loses nothing.
+
+use rdma::completion::Attached;
+use rdma::{CompletionOpcode, CompletionStatus, Operation, QpType, SendFlags, Span, WorkRequest};
+use std::vec;
+use std::vec::Vec;
+
+use super::{only, statuses};
+use crate::testing::{Pair, TestMemory};
+use crate::{Config, Event, Notify, PostError};
+
+const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
+/// Around nothing, a word, and one and two packets of 1024.
+const LENGTHS: [usize; 11] = [0, 1, 3, 4, 1023, 1024, 1025, 2047, 2048, 2049, 100_000];
+
+#[test]
+fn sends_of_every_length_arrive_whole() {
+    for kind in KINDS {
+        for length in LENGTHS {
+            let mut pair = Pair::connected(kind);
+            pair.nodes[0].fill(0, length, 7);
+            let expected = pair.nodes[0].bytes(0, length);
+            let (from, to) = (pair.nodes[0].sge(0, length as u32), pair.nodes[1].sge(64, 1 << 20));
+            pair.post_recv(1, 2, &[to]);
+            pair.post(0, 1, Pair::send(), &[from]);
+            pair.drive();
+            let sent = only(&mut pair.nodes[0]);
+            assert_eq!(
+                (sent.id, sent.status, sent.opcode),
+                (1, CompletionStatus::Success, CompletionOpcode::Send)
+            );
+            let received = only(&mut pair.nodes[1]);
+            assert_eq!((received.id, received.status), (2, CompletionStatus::Success));
+            assert_eq!(
+                (received.opcode, received.byte_len as usize),
+                (CompletionOpcode::Recv, length)
+            );
+            assert_eq!(received.attached, Attached::None);
+            assert_eq!(pair.nodes[1].bytes(64, length), expected, "{kind:?} {length}");
+            assert_eq!(pair.nodes[1].bytes(64 + length as u64, 8), [0; 8], "nothing beyond it");
+        }
+    }
+}
+
+#[test]
+fn writes_of_every_length_arrive_whole_without_a_receive() {
+    for kind in KINDS {
+        for length in LENGTHS {
+            let mut pair = Pair::connected(kind);
+            pair.nodes[0].fill(0, length, 9);
+            let expected = pair.nodes[0].bytes(0, length);
+            let from = pair.nodes[0].sge(0, length as u32);
+            pair.post(0, 1, pair.write(1, 128), &[from]);
+            pair.drive();
+            assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+            assert_eq!(statuses(&mut pair.nodes[1]), []);
+            assert_eq!(pair.nodes[1].bytes(128, length), expected, "{kind:?} {length}");
+        }
+    }
+}
+
+#[test]
+fn reads_of_every_length_arrive_whole() {
+    for length in LENGTHS.into_iter().chain([300_000, 1 << 22]) {
+        let mut pair = Pair::connected(QpType::Rc);
+        pair.nodes[1].fill(32, length, 3);
+        let expected = pair.nodes[1].bytes(32, length);
+        let to = pair.nodes[0].sge(0, length as u32);
+        pair.post(0, 1, pair.read(1, 32), &[to]);
+        pair.drive();
+        let read = only(&mut pair.nodes[0]);
+        assert_eq!((read.status, read.opcode), (CompletionStatus::Success, CompletionOpcode::Read));
+        assert_eq!(read.byte_len as usize, length);
+        assert_eq!(pair.nodes[0].bytes(0, length), expected, "{length}");
+        assert_eq!(pair.nodes[0].endpoint.stats().retransmitted_pkts, 0);
+    }
+}
+
+#[test]
+fn a_long_read_is_asked_for_in_pieces_that_respect_the_window() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.record();
+    let to = pair.nodes[0].sge(0, 1 << 20);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    let asked: Vec<u32> =
+        pair.sent.iter().filter_map(|packet| packet.header.reth.map(|reth| reth.length)).collect();
+    assert_eq!(asked, vec![128 << 10; 8]);
+
+    let endless =
+        Config { read_chunk_bytes: u32::MAX, window_bytes: u64::MAX, ..Config::default() };
+    let mut pair = Pair::new(endless);
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    pair.record();
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(pair.sent.iter().filter(|packet| packet.header.reth.is_some()).count(), 1);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+}
+
+#[test]
+fn immediate_data_consumes_a_receive_and_arrives_in_its_completion() {
+    for kind in KINDS {
+        for (length, is_write) in [(0, false), (5000, false), (0, true), (5000, true)] {
+            let mut pair = Pair::connected(kind);
+            let (from, to) = (pair.nodes[0].sge(0, length), pair.nodes[1].sge(0, 8192));
+            let immediate = Some([0xde, 0xad, 0xbe, 0xef]);
+            let operation = if is_write {
+                let Operation::Write { remote_address, r_key, .. } = pair.write(1, 0) else {
+                    unreachable!()
+                };
+                Operation::Write { remote_address, r_key, immediate }
+            } else {
+                Operation::Send { immediate, address: None }
+            };
+            pair.post_recv(1, 2, &[to]);
+            pair.post(0, 1, operation, &[from]);
+            pair.drive();
+            let received = only(&mut pair.nodes[1]);
+            let opcode = if is_write {
+                CompletionOpcode::RecvWriteImmediate
+            } else {
+                CompletionOpcode::Recv
+            };
+            assert_eq!((received.id, received.opcode, received.byte_len), (2, opcode, length));
+            assert_eq!(received.attached, Attached::Immediate([0xde, 0xad, 0xbe, 0xef]));
+        }
+    }
+}
+
+#[test]
+fn atomics_change_the_word_and_return_what_it_was() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let word = TestMemory::BASE + 64;
+    pair.nodes[1].memory.at(word, 8).copy_from_slice(&40_u64.to_ne_bytes());
+    let (remote_address, r_key) = (word, pair.nodes[1].key);
+    let operations = [
+        Operation::FetchAdd { remote_address, r_key, add: 2 },
+        Operation::CompareSwap { remote_address, r_key, compare: 42, swap: 7 },
+        Operation::CompareSwap { remote_address, r_key, compare: 42, swap: 8 },
+    ];
+    for (index, operation) in operations.into_iter().enumerate() {
+        let to = pair.nodes[0].sge(8 * index as u64, 8);
+        pair.post(0, index as u64, operation, &[to]);
+    }
+    pair.drive();
+    let originals: Vec<u64> = pair.nodes[0]
+        .bytes(0, 24)
+        .chunks(8)
+        .map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap()))
+        .collect();
+    assert_eq!(originals, [40, 42, 7]);
+    assert_eq!(pair.nodes[1].bytes(64, 8), 7_u64.to_ne_bytes());
+    let opcodes: Vec<_> = pair.nodes[0].completions().iter().map(|c| c.opcode).collect();
+    assert_eq!(
+        opcodes,
+        [CompletionOpcode::FetchAdd, CompletionOpcode::CompareSwap, CompletionOpcode::CompareSwap]
+    );
+}
+
+#[test]
+fn lists_are_gathered_and_scattered_piece_by_piece() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.nodes[0].fill(0, 6000, 1);
+    let from = [
+        pair.nodes[0].sge(0, 1),
+        pair.nodes[0].sge(1000, 0),
+        pair.nodes[0].sge(2, 3000),
+        pair.nodes[0].sge(5000, 999),
+    ];
+    let to =
+        [pair.nodes[1].sge(0, 1500), pair.nodes[1].sge(2000, 7), pair.nodes[1].sge(3000, 5000)];
+    let mut expected = pair.nodes[0].bytes(0, 1);
+    expected.extend(pair.nodes[0].bytes(2, 3000));
+    expected.extend(pair.nodes[0].bytes(5000, 999));
+    pair.post_recv(1, 2, &to);
+    pair.post(0, 1, Pair::send(), &from);
+    pair.drive();
+    let mut received = pair.nodes[1].bytes(0, 1500);
+    received.extend(pair.nodes[1].bytes(2000, 7));
+    received.extend(pair.nodes[1].bytes(3000, 4000 - 1507));
+    assert_eq!(received, expected);
+}
+
+#[test]
+fn inline_data_needs_no_key_and_is_taken_at_once() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let node = &mut pair.nodes[0];
+    let mut data = *b"taken before the post returns";
+    let request = WorkRequest {
+        id: 1,
+        operation: Pair::send(),
+        flags: SendFlags::INLINE | SendFlags::SIGNALED,
+        sges: &[],
+        inline: Some(&data),
+    };
+    node.endpoint.post_send(pair.now, node.qpn, &request).unwrap();
+    data.fill(0);
+    let to = pair.nodes[1].sge(0, 64);
+    pair.post_recv(1, 2, &[to]);
+    pair.drive();
+    assert_eq!(pair.nodes[1].bytes(0, 29), *b"taken before the post returns");
+    let too_long = [0; 257];
+    let node = &mut pair.nodes[0];
+    let flags = SendFlags::INLINE;
+    let operation = Pair::send();
+    let request = WorkRequest { id: 2, operation, flags, sges: &[], inline: Some(&too_long) };
+    assert_eq!(
+        node.endpoint.post_send(pair.now, node.qpn, &request),
+        Err(PostError::InlineTooLong)
+    );
+}
+
+#[test]
+fn only_signalled_requests_complete_visibly_and_in_order() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let from = pair.nodes[0].sge(0, 100);
+    for id in 0..10 {
+        let flags = if id % 3 == 0 { SendFlags::SIGNALED } else { SendFlags::NONE };
+        let operation = pair.write(1, 0);
+        pair.try_post(0, id, operation, &[from], flags).unwrap();
+    }
+    pair.drive();
+    let ids: Vec<u64> = pair.nodes[0].completions().iter().map(|c| c.id).collect();
+    assert_eq!(ids, [0, 3, 6, 9]);
+    assert!(pair.nodes[0].endpoint.query_qp(pair.nodes[0].qpn).is_some());
+}
+
+#[test]
+fn a_fenced_request_waits_for_the_read_before_it() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.nodes[1].fill(0, 8, 0x55);
+    let to = pair.nodes[0].sge(0, 8);
+    // What the READ brings is what the fenced WRITE carries on.
+    let operations = [(pair.read(1, 0), SendFlags::NONE), (pair.write(1, 64), SendFlags::FENCE)];
+    for (operation, flags) in operations {
+        pair.try_post(0, 1, operation, &[to], flags).unwrap();
+    }
+    pair.drive();
+    let expected = pair.nodes[1].bytes(0, 8);
+    assert_eq!(pair.nodes[1].bytes(64, 8), expected);
+    assert_ne!(expected, [0; 8]);
+}
+
+#[test]
+fn no_more_reads_are_outstanding_than_agreed() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.record();
+    let to = pair.nodes[0].sge(0, 8);
+    for id in 0..20 {
+        let operation = pair.read(1, 0);
+        pair.post(0, id, operation, &[to]);
+    }
+    pair.drive();
+    assert_eq!(pair.nodes[0].completions().len(), 20);
+    let (mut outstanding, mut most) = (0_i32, 0);
+    for packet in &pair.sent {
+        outstanding += if packet.from == 0 { 1 } else { -1 };
+        most = most.max(outstanding);
+    }
+    assert_eq!(most, 4);
+}
+
+#[test]
+fn acknowledgements_coalesce_over_a_batch() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.record();
+    let from = pair.nodes[0].sge(0, 8);
+    for id in 0..100 {
+        let operation = pair.write(1, 0);
+        pair.post(0, id, operation, &[from]);
+    }
+    pair.drive();
+    assert_eq!(pair.nodes[0].completions().len(), 100);
+    assert_eq!(pair.sent.iter().filter(|packet| packet.from == 1).count(), 1);
+}
+
+#[test]
+fn a_window_keeps_bytes_in_flight_down() {
+    let config = Config { window_bytes: 64 << 10, ..Config::default() };
+    let mut pair = Pair::new(config);
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    pair.record();
+    let from = pair.nodes[0].sge(0, 1 << 20);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    let (mut in_flight, mut most) = (0_usize, 0);
+    for packet in &pair.sent {
+        in_flight = if packet.from == 0 { in_flight + packet.bytes.len() } else { 0 };
+        most = most.max(in_flight);
+    }
+    assert!(most <= 64 << 10, "{most} bytes in flight");
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0, "never waits for a timer");
+}
+
+#[test]
+fn a_solicited_event_is_raised_by_solicited_completions_only() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (from, to) = (pair.nodes[0].sge(0, 8), pair.nodes[1].sge(0, 8));
+    let cq = pair.nodes[1].cq;
+    pair.nodes[1].endpoint.arm_cq(cq, Notify::Solicited).unwrap();
+    pair.post_recv(1, 1, &[to]);
+    pair.post_recv(1, 2, &[to]);
+    pair.post(0, 1, Pair::send(), &[from]);
+    pair.drive();
+    assert_eq!(pair.nodes[1].events, []);
+    let flags = SendFlags::SIGNALED | SendFlags::SOLICITED;
+    pair.try_post(0, 2, Pair::send(), &[from], flags).unwrap();
+    pair.drive();
+    assert_eq!(pair.nodes[1].events, [Event::CompletionNotify(cq)]);
+}
+
+#[test]
+fn a_transport_refuses_what_it_does_not_have() {
+    let mut pair = Pair::connected(QpType::Uc);
+    let to = pair.nodes[0].sge(0, 8);
+    let (remote_address, r_key) = (TestMemory::BASE, pair.nodes[1].key);
+    let operations = [
+        pair.read(1, 0),
+        Operation::FetchAdd { remote_address, r_key, add: 1 },
+        Operation::CompareSwap { remote_address, r_key, compare: 1, swap: 1 },
+    ];
+    for operation in operations {
+        let result = pair.try_post(0, 1, operation, &[to], SendFlags::NONE);
+        assert_eq!(result, Err(PostError::Opcode));
+    }
+}
+
+#[test]
+fn both_sides_may_send_at_once() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.latency = Span::from_us(5);
+    for index in [0, 1] {
+        let to = pair.nodes[index].sge(1 << 20, 1 << 16);
+        for id in 0..50 {
+            pair.post_recv(index, 1000 + id, &[to]);
+        }
+    }
+    for id in 0..50 {
+        for index in [0, 1] {
+            let from = pair.nodes[index].sge(0, 10_000);
+            pair.post(index, id, Pair::send(), &[from]);
+        }
+    }
+    pair.drive();
+    for node in &mut pair.nodes {
+        let completions = node.completions();
+        assert_eq!(completions.len(), 100);
+        assert!(completions.iter().all(|c| c.status == CompletionStatus::Success));
+        assert_eq!(node.endpoint.stats().retransmitted_pkts, 0);
+    }
+}

@@ -1,0 +1,24 @@
+//! Packet conversations between two engines.
+
+mod connected;
+mod datagrams;
+mod errors;
+mod recovery;
+mod states;
+
+use rdma::{Completion, CompletionStatus};
+use std::vec::Vec;
+
+use crate::testing::Node;
+
+/// Identifier and status of every completion that waits.
+fn statuses(node: &mut Node) -> Vec<(u64, CompletionStatus)> {
+    node.completions().iter().map(|completion| (completion.id, completion.status)).collect()
+}
+
+/// The one completion that waits.
+fn only(node: &mut Node) -> Completion {
+    let completions = node.completions();
+    let [completion] = completions[..] else { panic!("not one completion: {completions:?}") };
+    completion
+}

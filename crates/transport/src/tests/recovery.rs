@@ -1,0 +1,268 @@
+//! Loss, reordering, duplication, and receivers that are not ready.
+
+use rdma::{CompletionStatus, Operation, QpType, Span, Time};
+use std::vec::Vec;
+use wire::opcode::Part;
+
+use super::{only, statuses};
+use crate::testing::{Pair, TestMemory, Verdict};
+use crate::{Config, Recovery};
+
+/// A generator good enough to scatter faults (Steele et al. 2014, "SplitMix").
+fn random(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+}
+
+#[test]
+fn a_lost_packet_is_asked_for_once_and_sent_again_from_there() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.record();
+    pair.rule(|packet| if packet.index == 3 { Verdict::Drop } else { Verdict::Deliver });
+    pair.nodes[0].fill(0, 10_000, 1);
+    let expected = pair.nodes[0].bytes(0, 10_000);
+    let from = pair.nodes[0].sge(0, 10_000);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(pair.nodes[1].bytes(0, 10_000), expected);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[1].endpoint.stats().send_seq_err, 1);
+    // Ten packets, and seven of them again.
+    assert_eq!(pair.nodes[0].endpoint.stats().retransmitted_pkts, 7);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn a_lost_last_packet_is_sent_again_after_the_timeout() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.rule(|packet| if packet.index == 0 { Verdict::Drop } else { Verdict::Deliver });
+    let from = pair.nodes[0].sge(0, 8);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 1);
+    // 4.096 us x 2^14 is 67.1 ms.
+    let elapsed = pair.now.since(Time::ZERO);
+    assert!(elapsed > Span::from_ms(67) && elapsed < Span::from_ms(68), "{elapsed}");
+}
+
+#[test]
+fn a_lost_acknowledgement_does_not_execute_anything_twice() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.rule(|packet| if packet.index == 1 { Verdict::Drop } else { Verdict::Deliver });
+    let word = TestMemory::BASE + 8;
+    let (remote_address, r_key) = (word, pair.nodes[1].key);
+    let to = pair.nodes[0].sge(0, 8);
+    pair.post(0, 1, Operation::FetchAdd { remote_address, r_key, add: 5 }, &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[1].bytes(8, 8), 5_u64.to_ne_bytes());
+    assert_eq!(pair.nodes[0].bytes(0, 8), [0; 8]);
+    assert_eq!(pair.nodes[1].endpoint.stats().duplicate_request, 1);
+}
+
+#[test]
+fn a_duplicated_send_takes_one_receive() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.rule(|_| Verdict::Duplicate);
+    let (from, to) = (pair.nodes[0].sge(0, 3000), pair.nodes[1].sge(0, 4096));
+    pair.post_recv(1, 1, &[to]);
+    pair.post_recv(1, 2, &[to]);
+    pair.post(0, 1, Pair::send(), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(statuses(&mut pair.nodes[1]), [(1, CompletionStatus::Success)]);
+}
+
+#[test]
+fn a_lost_read_response_is_asked_for_again_from_there() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.record();
+    pair.rule(
+        |packet| {
+            if packet.from == 1 && packet.index == 5 { Verdict::Drop } else { Verdict::Deliver }
+        },
+    );
+    pair.nodes[1].fill(0, 20_000, 1);
+    let expected = pair.nodes[1].bytes(0, 20_000);
+    let to = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(pair.nodes[0].bytes(0, 20_000), expected);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[0].endpoint.stats().implied_nak_seq_err, 1);
+    let asked: Vec<_> = pair.sent.iter().filter_map(|packet| packet.header.reth).collect();
+    // Packet 0 asks; responses 1 to 4 arrive, that is 4096 bytes.
+    assert_eq!(asked[1].address, TestMemory::BASE + 4096);
+    assert_eq!(asked[1].length, 20_000 - 4096);
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_delays_the_sender() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (from, to) = (pair.nodes[0].sge(0, 5000), pair.nodes[1].sge(0, 8192));
+    pair.post(0, 1, Pair::send(), &[from]);
+    pair.drive_for(Span::from_us(100));
+    assert_eq!(pair.nodes[1].endpoint.stats().send_rnr_err, 1);
+    pair.post_recv(1, 2, &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(statuses(&mut pair.nodes[1]), [(2, CompletionStatus::Success)]);
+    // min_rnr_timer 12 is 640 us.
+    let elapsed = pair.now.since(Time::ZERO);
+    assert!(elapsed > Span::from_us(640) && elapsed < Span::from_us(660), "{elapsed}");
+}
+
+#[test]
+fn rnr_retries_are_counted_out() {
+    let mut pair = Pair::default();
+    pair.connect(QpType::Rc, [None, None], |change| {
+        if change.rnr_retry.is_some() {
+            change.rnr_retry = Some(2);
+        }
+    });
+    let from = pair.nodes[0].sge(0, 8);
+    pair.post(0, 1, Pair::send(), &[from]);
+    pair.drive();
+    assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RnrRetryExceeded);
+    assert_eq!(pair.nodes[1].endpoint.stats().send_rnr_err, 3);
+}
+
+#[test]
+fn a_dead_peer_is_given_up_in_the_time_that_the_attributes_say() {
+    for (timeout, retry_count) in [(14, 7), (10, 0), (8, 3)] {
+        let mut pair = Pair::default();
+        pair.connect(QpType::Rc, [None, None], |change| {
+            if change.timeout.is_some() {
+                change.timeout = Some(timeout);
+                change.retry_count = Some(retry_count);
+            }
+        });
+        pair.rule(|_| Verdict::Drop);
+        let from = pair.nodes[0].sge(0, 8);
+        for id in 0..3 {
+            let operation = pair.write(1, 0);
+            pair.post(0, id, operation, &[from]);
+        }
+        pair.drive();
+        assert_eq!(
+            statuses(&mut pair.nodes[0]),
+            [
+                (0, CompletionStatus::RetryExceeded),
+                (1, CompletionStatus::Flushed),
+                (2, CompletionStatus::Flushed)
+            ]
+        );
+        let expected = Span::from_ps(4_096_000 << timeout) * (u64::from(retry_count) + 1);
+        let elapsed = pair.now.since(Time::from_ns(1));
+        assert_eq!(elapsed, expected, "timeout {timeout}, retries {retry_count}");
+    }
+}
+
+#[test]
+fn uc_drops_a_message_with_a_hole_and_takes_the_next() {
+    let mut pair = Pair::connected(QpType::Uc);
+    pair.rule(|packet| if packet.index == 1 { Verdict::Drop } else { Verdict::Deliver });
+    let (from, to) = (pair.nodes[0].sge(0, 3000), pair.nodes[1].sge(0, 4096));
+    for id in [1, 2] {
+        pair.post_recv(1, id, &[to]);
+        pair.post(0, id, Pair::send(), &[from]);
+    }
+    pair.drive();
+    assert_eq!(pair.nodes[0].completions().len(), 2, "a sender of UC knows nothing");
+    assert_eq!(statuses(&mut pair.nodes[1]), [(1, CompletionStatus::Success)]);
+    assert!(pair.nodes[1].endpoint.stats().drop_out_of_order > 0);
+}
+
+#[test]
+fn every_message_survives_a_bad_link() {
+    for seed in 0..60 {
+        let mut pair = Pair::connected(QpType::Rc);
+        let mut next = random(seed);
+        pair.rule(move |_| match next() % 20 {
+            0 => Verdict::Drop,
+            1 => Verdict::Duplicate,
+            2 => Verdict::Delay(Span::from_us(30)),
+            _ => Verdict::Deliver,
+        });
+        let length = 40_000;
+        pair.nodes[0].fill(0, length, seed as u8);
+        let expected = pair.nodes[0].bytes(0, length);
+        let from = pair.nodes[0].sge(0, length as u32);
+        let back = pair.nodes[0].sge(1 << 20, length as u32);
+        let to = pair.nodes[1].sge(1 << 20, length as u32);
+        let (remote_address, r_key) = (TestMemory::BASE + (1 << 22), pair.nodes[1].key);
+        let word = pair.nodes[0].sge(1 << 22, 8);
+        for round in 0..5 {
+            pair.post_recv(1, round, &[to]);
+            let operations = [
+                (Pair::send(), from),
+                (pair.write(1, 0), from),
+                (Operation::FetchAdd { remote_address, r_key, add: 1 }, word),
+                (pair.read(1, 0), back),
+            ];
+            for (operation, sge) in operations {
+                pair.post(0, round, operation, &[sge]);
+            }
+        }
+        pair.drive();
+        let sent = pair.nodes[0].completions();
+        assert!(
+            sent.iter().all(|c| c.status == CompletionStatus::Success),
+            "seed {seed}: {sent:?}"
+        );
+        assert_eq!(sent.len(), 20, "seed {seed}");
+        assert_eq!(pair.nodes[1].completions().len(), 5, "seed {seed}");
+        assert_eq!(pair.nodes[1].bytes(1 << 22, 8), 5_u64.to_ne_bytes(), "seed {seed}");
+        assert_eq!(pair.nodes[1].bytes(0, length), expected, "seed {seed}");
+        assert_eq!(pair.nodes[1].bytes(1 << 20, length), expected, "seed {seed}");
+        assert_eq!(pair.nodes[0].bytes(1 << 20, length), expected, "seed {seed}");
+    }
+}
+
+/// guo16, 4.1: one packet in 256 is lost, and a message of 4 MB never arrives if each loss begins
+/// it anew.
+#[test]
+fn go_back_0_delivers_no_long_message_over_a_link_that_go_back_n_manages() {
+    for (recovery, delivers) in [(Recovery::GoBack0, false), (Recovery::GoBackN, true)] {
+        for kind in ["send", "write", "read"] {
+            let config = Config {
+                recovery,
+                window_bytes: u64::MAX,
+                read_chunk_bytes: u32::MAX,
+                ..Config::default()
+            };
+            let mut pair = Pair::new(config);
+            pair.connect(QpType::Rc, [None, None], |_| {});
+            // One data packet in 256. (By counting, as in the paper, a go-back that is a multiple
+            // of 256 packets long would lose the same packet for ever.)
+            let mut next = random(1);
+            pair.rule(move |packet| {
+                let data = packet.header.facts().part == Part::Middle;
+                if data && next().is_multiple_of(256) { Verdict::Drop } else { Verdict::Deliver }
+            });
+            let length = 4 << 20;
+            let (from, to) = (pair.nodes[0].sge(0, length), pair.nodes[1].sge(0, length));
+            pair.post_recv(1, 9, &[to]);
+            let operation = match kind {
+                "send" => Pair::send(),
+                "write" => pair.write(1, 0),
+                _ => pair.read(1, 0),
+            };
+            pair.post(0, 1, operation, &[from]);
+            // Hundreds of round trips; where losses are made good, the last may take timeouts.
+            pair.drive_for(if delivers { Span::from_ms(500) } else { Span::from_us(200) });
+            let done = pair.nodes[0].completions();
+            assert_eq!(!done.is_empty(), delivers, "{recovery:?} {kind}");
+            assert!(
+                done.iter().all(|c| c.status == CompletionStatus::Success),
+                "{recovery:?} {kind} {done:?}"
+            );
+        }
+    }
+}
