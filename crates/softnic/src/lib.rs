@@ -28,11 +28,14 @@
 //! | `FERROCE_WIRE` | `train` (default), or `exact`: one packet, one datagram |
 //! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
 //! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
+//!
+//! What a NIC counts can be read while it runs: see [`counters`].
 
 #![allow(unsafe_code, reason = "sockets, application memory and shared files are reached here")]
 
 mod capture;
 pub mod clock;
+pub mod counters;
 mod counts;
 mod device;
 mod error;

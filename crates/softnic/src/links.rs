@@ -7,6 +7,7 @@ use std::io;
 use rdma::{Gid, Time};
 
 use crate::capture::Capture;
+use crate::counters::Publisher;
 use crate::counts::Counts;
 use crate::faults::{FaultSettings, Faults};
 use crate::handover::{self, Handover};
@@ -26,6 +27,7 @@ pub(crate) struct Links {
     pub(crate) trains: Trains,
     pub(crate) faults: Option<Faults>,
     pub(crate) capture: Option<Capture>,
+    pub(crate) publisher: Option<Publisher>,
     /// Where packets arrive.
     pub(crate) buffer: Box<[u8]>,
     /// The socket that had something last.
@@ -72,6 +74,9 @@ impl Links {
             .map(|name| Capture::open(name, device, registry.slot()))
             .transpose()
             .map_err(|error| OpenError::Io { doing: "opening the file of FERROCE_PCAP", error })?;
+        let publisher = Publisher::create(&device.name, registry.slot())
+            .inspect_err(|error| tracing::warn!(%error, "counters are not published"))
+            .ok();
         let faults = options.faults.map(Faults::new);
         // Faults are for single packets, so trains would only have to be cut again.
         let singly = options.exact || faults.is_some();
@@ -82,6 +87,7 @@ impl Links {
             trains: Trains::new(if singly { 1 } else { TRAIN_SEGMENTS_MAX }),
             faults,
             capture,
+            publisher,
             buffer: vec![0; handover::MESSAGE_MAX].into_boxed_slice(),
             hot: 0,
             polls: 0,
@@ -149,6 +155,9 @@ impl Links {
         }
         if let Some(capture) = &mut self.capture {
             let _ = capture.flush();
+        }
+        if let Some(publisher) = self.publisher.take() {
+            publisher.remove();
         }
     }
 

@@ -9,6 +9,15 @@ use crate::links::Links;
 use crate::receive::{Reach, Sink};
 use crate::{EventSink, ProcessMemory};
 
+/// When counters are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Publish {
+    /// If they have not been for a while.
+    IfDue,
+    /// Before nothing happens for a while.
+    Now,
+}
+
 /// The engine, and what it is driven by.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -61,6 +70,16 @@ impl Core {
         }
         while let Some(event) = endpoint.poll_event() {
             events.event(event);
+        }
+        self.publish(now, Publish::IfDue);
+    }
+
+    /// Shows the counters to other programs.
+    pub(crate) fn publish(&mut self, now: Time, when: Publish) {
+        if let Some(publisher) = self.links.as_mut().and_then(|links| links.publisher.as_mut())
+            && (when == Publish::Now || publisher.is_due(now))
+        {
+            publisher.publish(now, self.endpoint.stats(), &self.counts);
         }
     }
 

@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 use core::mem;
 use core::ptr;
+use core::sync::atomic::AtomicU64;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -165,6 +166,57 @@ fn flock(byte: i64, kind: c_int) -> libc::flock {
     request.l_start = byte as _;
     request.l_len = 1;
     request
+}
+
+/// A file in memory, shared with whoever else has it open.
+#[derive(Debug)]
+pub(crate) struct Map {
+    start: ptr::NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a mapping is memory like any other, and it is only given out as atomics.
+unsafe impl Send for Map {}
+
+impl Map {
+    /// Maps the first `length` bytes of `file`, which has as many.
+    pub(crate) fn new(file: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = ptr::NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+
+    /// The word at offset `at`.
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
+        let end = at.checked_add(size_of::<u64>());
+        assert!(
+            at.is_multiple_of(align_of::<AtomicU64>()) && end.is_some_and(|end| end <= self.length),
+            "a word of the mapping"
+        );
+        // SAFETY: inside the mapping and aligned, as was just checked (a mapping begins at a page);
+        // it lives as long as `self`. Other processes only read it.
+        unsafe { AtomicU64::from_ptr(self.start.add(at).cast().as_ptr()) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference to it outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
 }
 
 #[cfg(test)]

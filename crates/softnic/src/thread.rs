@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 
 use crate::limits::{SLEEP_MAX, THREAD_SLICE};
 use crate::nic::Shared;
+use crate::progress::Publish;
 use crate::receive::Reach;
 use crate::{clock, sys};
 
@@ -67,6 +68,7 @@ fn work(shared: &Shared) -> Option<u64> {
     core.counts.thread_packets += packets;
     core.give(now, &*shared.events);
     core.look_after(now);
+    core.publish(now, Publish::Now);
     let now = clock::now();
     let latest = now + SLEEP_MAX;
     let until = core.deadline().map_or(latest, |deadline| deadline.min(latest));
