@@ -1,7 +1,6 @@
 //! What a NIC has of the kernel: its sockets, its slot, and what goes with them.
 
 use core::net::IpAddr;
-use std::env;
 use std::io;
 
 use rdma::{Gid, Time};
@@ -9,14 +8,14 @@ use rdma::{Gid, Time};
 use crate::capture::Capture;
 use crate::counters::Publisher;
 use crate::counts::Counts;
-use crate::faults::{FaultSettings, Faults};
+use crate::faults::Faults;
 use crate::handover::{self, Handover};
 use crate::limits::{STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
 use crate::registry::Registry;
 use crate::socket::{Message, Socket};
 use crate::steering::{Group, Probe};
 use crate::train::Trains;
-use crate::{DeviceInfo, OpenError};
+use crate::{DeviceInfo, OpenError, Options};
 
 /// Sockets, slot, and buffers. A forked child has none.
 #[derive(Debug)]
@@ -36,31 +35,6 @@ pub(crate) struct Links {
     pub(crate) polls: u32,
     /// When the kernel's order of the sockets may be looked into again.
     next_repair: Time,
-}
-
-/// What the environment says of how packets are sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) exact: bool,
-    pub(crate) faults: Option<FaultSettings>,
-    pub(crate) capture: Option<String>,
-}
-
-impl Options {
-    pub(crate) fn from_environment() -> Result<Self, OpenError> {
-        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let exact = match variable("FERROCE_WIRE").as_deref() {
-            None | Some("train") => false,
-            Some("exact") => true,
-            Some(other) => return Err(OpenError::Wire { value: other.to_owned() }),
-        };
-        let faults = variable("FERROCE_FAULTS").map(|text| text.parse()).transpose();
-        Ok(Self {
-            exact,
-            faults: faults.map_err(OpenError::Faults)?,
-            capture: variable("FERROCE_PCAP"),
-        })
-    }
 }
 
 impl Links {

@@ -11,10 +11,10 @@ use transport::{Config, CqId, Endpoint, Event};
 
 use crate::fork::Nics;
 use crate::limits::SLOT_SHIFT;
-use crate::links::{Links, Options, window_bytes};
+use crate::links::{Links, window_bytes};
 use crate::progress::Core;
 use crate::receive::Reach;
-use crate::{Counts, DeviceInfo, OpenError, ProcessMemory, clock, sys, thread};
+use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, sys, thread};
 
 /// Where the events of a [`Nic`] go.
 pub trait EventSink: Send + Sync {
@@ -60,7 +60,7 @@ impl fmt::Debug for Nic {
 }
 
 impl Nic {
-    /// Opens `device`: takes a range of QPNs, and UDP port 4791 of each of its addresses, which it
+    /// Opens `device` as the environment says: takes a range of QPNs, and UDP port 4791 of each of its addresses, which it
     /// shares with the other processes of this user.
     ///
     /// # Errors
@@ -71,7 +71,11 @@ impl Nic {
         Self::open_with(device, events, &options)
     }
 
-    pub(crate) fn open_with(
+    /// Opens `device` as `options` say.
+    ///
+    /// # Errors
+    /// As [`Nic::open`].
+    pub fn open_with(
         device: &DeviceInfo,
         events: Box<dyn EventSink>,
         options: &Options,

@@ -2,5 +2,9 @@
 
 #![allow(unsafe_code, reason = "forks and kills processes")]
 
+mod faulty;
+mod fork;
+mod processes;
+mod record;
 mod reliable;
 mod support;

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rdma::{
-    Access, Completion, CompletionOpcode, CompletionStatus, Key, Operation, Psn, QpState, QpType,
-    Qpn, RecvRequest, SendFlags, Sge, WorkRequest,
+    Access, Completion, CompletionOpcode, CompletionStatus, Gid, Key, Operation, Psn, QpState,
+    QpType, Qpn, RecvRequest, SendFlags, Sge, WorkRequest,
 };
-use softnic::{DeviceInfo, EventSink, Nic};
+use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options};
 use transport::{AddressVector, CqId, Event, PdId, QpCapacity, QpChange, QpSpec, RegionSpec};
 
 /// Longer than any test may take.
@@ -40,16 +40,20 @@ pub(crate) const QUEUE: u32 = 256;
 impl Host {
     /// On loopback, with an address of its own.
     pub(crate) fn open(address: &str, kind: QpType, bytes: usize) -> Self {
+        Self::open_with(address, kind, bytes, &Options::default())
+    }
+
+    pub(crate) fn open_with(address: &str, kind: QpType, bytes: usize, options: &Options) -> Self {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
         let events = Events::default();
-        let nic = Nic::open(&device, Box::new(events.clone())).unwrap();
+        let nic = Nic::open_with(&device, Box::new(events.clone()), options).unwrap();
         Self::on(nic, events, kind, bytes)
     }
 
     pub(crate) fn on(nic: Nic, events: Events, kind: QpType, bytes: usize) -> Self {
         let memory = vec![0_u8; bytes].into_boxed_slice();
         let address = memory.as_ptr().expose_provenance() as u64;
-        let (pd, cq, key, qpn) = nic.with(|endpoint, _, _| {
+        let (pd, cq, key) = nic.with(|endpoint, _, _| {
             let pd = endpoint.alloc_pd().unwrap();
             let cq = endpoint.create_cq(4096).unwrap();
             let access = Access::LOCAL_WRITE
@@ -58,41 +62,49 @@ impl Host {
                 | Access::REMOTE_ATOMIC;
             let length = bytes as u64;
             let region = RegionSpec { address, length, iova: address, access };
-            let key = endpoint.register(pd, region).unwrap();
-            let capacity =
-                QpCapacity { send_wr: QUEUE, recv_wr: QUEUE, send_sge: 2, recv_sge: 2, inline: 64 };
-            let spec = QpSpec {
-                kind,
-                pd,
-                send_cq: cq,
-                recv_cq: cq,
-                srq: None,
-                capacity,
-                signal_all: false,
-            };
-            (pd, cq, key, endpoint.create_qp(spec).unwrap())
+            (pd, cq, endpoint.register(pd, region).unwrap())
         });
-        Self { nic, events, pd, cq, qpn, key, memory }
+        let mut host = Self { nic, events, pd, cq, qpn: Qpn::new(0), key, memory };
+        host.qpn = host.create_qp(kind);
+        host
+    }
+
+    pub(crate) fn create_qp(&self, kind: QpType) -> Qpn {
+        let (send_wr, recv_wr) = (QUEUE, QUEUE);
+        let spec = QpSpec {
+            kind,
+            pd: self.pd,
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: None,
+            capacity: QpCapacity { send_wr, recv_wr, send_sge: 2, recv_sge: 2, inline: 64 },
+            signal_all: false,
+        };
+        self.nic.with(|endpoint, _, _| endpoint.create_qp(spec)).unwrap()
     }
 
     pub(crate) fn address(&self) -> u64 {
         self.memory.as_ptr().expose_provenance() as u64
     }
 
-    /// Connects to a queue pair of another NIC, by the last GID of each.
+    /// The GID that tests use: the address that was asked for.
+    pub(crate) fn gid(&self) -> GidEntry {
+        *self.nic.device().gids.iter().rfind(|entry| entry.usable).unwrap()
+    }
+
+    /// Connects to the queue pair of another NIC.
     pub(crate) fn connect(&self, peer: &Self) {
-        let gid = |host: &Self| *host.nic.device().gids.iter().rfind(|entry| entry.usable).unwrap();
+        self.connect_qp(self.qpn, peer.gid().gid, peer.qpn);
+    }
+
+    pub(crate) fn connect_qp(&self, qpn: Qpn, gid: Gid, peer: Qpn) {
         let path = AddressVector {
-            gid: gid(peer).gid,
-            source_gid: gid(self).gid,
-            source_gid_index: gid(self).index,
+            gid,
+            source_gid: self.gid().gid,
+            source_gid_index: self.gid().index,
             hop_limit: 64,
             ..AddressVector::default()
         };
-        self.connect_to(path, peer.qpn);
-    }
-
-    pub(crate) fn connect_to(&self, path: AddressVector, peer: Qpn) {
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let mtu = self.nic.device().active_mtu;
         self.nic.with(|endpoint, _, now| {
@@ -102,7 +114,7 @@ impl Host {
                 access: Some(access),
                 ..QpChange::to(QpState::Init)
             };
-            endpoint.modify_qp(now, self.qpn, &init).unwrap();
+            endpoint.modify_qp(now, qpn, &init).unwrap();
             let rtr = QpChange {
                 path: Some(path),
                 path_mtu: Some(mtu),
@@ -112,7 +124,7 @@ impl Host {
                 min_rnr_timer: Some(1),
                 ..QpChange::to(QpState::Rtr)
             };
-            endpoint.modify_qp(now, self.qpn, &rtr).unwrap();
+            endpoint.modify_qp(now, qpn, &rtr).unwrap();
             let rts = QpChange {
                 sq_psn: Some(Psn::new(100)),
                 timeout: Some(12),
@@ -121,7 +133,7 @@ impl Host {
                 max_rd_atomic: Some(16),
                 ..QpChange::to(QpState::Rts)
             };
-            endpoint.modify_qp(now, self.qpn, &rts).unwrap();
+            endpoint.modify_qp(now, qpn, &rts).unwrap();
         });
         self.nic.start();
     }
@@ -131,10 +143,14 @@ impl Host {
     }
 
     pub(crate) fn post(&self, id: u64, operation: Operation, sge: Sge) {
+        self.post_on(self.qpn, id, operation, sge);
+    }
+
+    pub(crate) fn post_on(&self, qpn: Qpn, id: u64, operation: Operation, sge: Sge) {
         let sges = [sge];
         let request =
             WorkRequest { id, operation, flags: SendFlags::SIGNALED, sges: &sges, inline: None };
-        self.nic.with(|endpoint, _, now| endpoint.post_send(now, self.qpn, &request)).unwrap();
+        self.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
     }
 
     pub(crate) fn post_recv(&self, id: u64, sge: Sge) {
@@ -185,7 +201,12 @@ pub(crate) fn empty() -> Completion {
 
 /// Two connected hosts.
 pub(crate) fn pair(third: u8, kind: QpType, bytes: usize) -> (Host, Host) {
-    let host = |last: u8| Host::open(&format!("127.0.{third}.{last}"), kind, bytes);
+    pair_with(third, kind, bytes, &Options::default())
+}
+
+/// Two connected hosts.
+pub(crate) fn pair_with(third: u8, kind: QpType, bytes: usize, options: &Options) -> (Host, Host) {
+    let host = |last| Host::open_with(&format!("127.0.{third}.{last}"), kind, bytes, options);
     let (a, b) = (host(1), host(2));
     a.connect(&b);
     b.connect(&a);

@@ -1,0 +1,40 @@
+//! How a NIC sends and what it records: what the environment says, or the one who opens it.
+
+use std::env;
+
+use crate::OpenError;
+use crate::faults::FaultSettings;
+
+/// The settings of a [`crate::Nic`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Options {
+    /// One packet, one datagram: every packet is seen by a capture on the interface, at a price
+    /// (`FERROCE_WIRE=exact`).
+    pub exact: bool,
+    /// Faults of what is sent (`FERROCE_FAULTS`).
+    pub faults: Option<FaultSettings>,
+    /// The file that packets are recorded in (`FERROCE_PCAP`). `%p` in it is the process ID. The
+    /// first NIC that uses a name has it; later ones write to the name with `.` and their slot.
+    pub capture: Option<String>,
+}
+
+impl Options {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// A variable that says nothing valid.
+    pub fn from_environment() -> Result<Self, OpenError> {
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let exact = match variable("FERROCE_WIRE").as_deref() {
+            None | Some("train") => false,
+            Some("exact") => true,
+            Some(other) => return Err(OpenError::Wire { value: other.to_owned() }),
+        };
+        let faults = variable("FERROCE_FAULTS").map(|text| text.parse()).transpose();
+        Ok(Self {
+            exact,
+            faults: faults.map_err(OpenError::Faults)?,
+            capture: variable("FERROCE_PCAP"),
+        })
+    }
+}

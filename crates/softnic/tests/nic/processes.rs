@@ -1,0 +1,203 @@
+//! Several processes on one address, some of which are killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rdma::{Gid, Key, Operation, QpType, Qpn};
+use softnic::counters;
+
+use crate::support::Host;
+
+/// Tells this test binary that it is a helper, and on which address.
+const ADDRESS: &str = "FERROCE_TEST_HELPER";
+
+/// A process with a NIC, a queue pair and a region.
+struct Helper {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    qpn: Qpn,
+    key: Key,
+    address: u64,
+}
+
+impl Helper {
+    fn start(address: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["processes::helper", "--exact", "--ignored", "--nocapture"])
+            .env(ADDRESS, address)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut helper = Self { child, output, qpn: Qpn::new(0), key: Key(0), address: 0 };
+        let words = helper.line();
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        helper.qpn = Qpn::new(number(1) as u32);
+        helper.key = Key(number(2) as u32);
+        helper.address = number(3);
+        helper
+    }
+
+    /// The next line that the helper itself has printed, in words.
+    fn line(&mut self) -> Vec<String> {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the helper has ended");
+            // The test harness leaves its own line open.
+            if let Some((_, line)) = line.split_once("helper:") {
+                return line.split_whitespace().map(str::to_owned).collect();
+            }
+        }
+    }
+
+    fn connect(&mut self, gid: Gid, qpn: Qpn) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{gid} {}", qpn.value()).unwrap();
+        assert_eq!(self.line(), ["connected"]);
+    }
+
+    fn kill(&mut self) {
+        // SIGKILL: nothing of it runs any more.
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let all = counters::read_all();
+        let process = all.iter().find(|process| process.pid == self.child.id()).unwrap();
+        process.counters.iter().find(|(other, _)| other == name).unwrap().1
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Not a test: what a helper process runs.
+#[test]
+#[ignore = "run by the tests below, as a process of its own"]
+fn helper() {
+    let address = std::env::var(ADDRESS).unwrap();
+    let host = Host::open(&address, QpType::Rc, 4096);
+    println!("helper: qp {} {} {}", host.qpn.value(), host.key.0, host.address());
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let (gid, qpn) = line.split_once(' ').unwrap();
+        let gid = Gid::from(gid.parse::<core::net::Ipv6Addr>().unwrap());
+        host.connect_qp(host.qpn, gid, Qpn::new(qpn.parse().unwrap()));
+        println!("helper: connected");
+    }
+}
+
+/// Writes to a helper, which has to answer.
+fn write(host: &Host, qpn: Qpn, helper: &Helper) {
+    let write =
+        Operation::Write { remote_address: helper.address, r_key: helper.key, immediate: None };
+    host.post_on(qpn, 1, write, host.sge(0, 8));
+    host.completions(1);
+}
+
+fn connected(host: &Host, address: &str, count: usize) -> Vec<(Qpn, Helper)> {
+    let mut helpers = Vec::new();
+    for _ in 0..count {
+        let mut helper = Helper::start(address);
+        let qpn = host.create_qp(QpType::Rc);
+        host.connect_qp(
+            qpn,
+            Gid::from(address.parse::<core::net::Ipv4Addr>().unwrap()),
+            helper.qpn,
+        );
+        helper.connect(host.gid().gid, qpn);
+        helpers.push((qpn, helper));
+    }
+    helpers
+}
+
+#[test]
+fn processes_share_an_address_without_disturbing_each_other() {
+    let host = Host::open("127.0.50.1", QpType::Rc, 4096);
+    let helpers = connected(&host, "127.0.50.2", 4);
+    for _ in 0..10 {
+        for (qpn, helper) in &helpers {
+            write(&host, *qpn, helper);
+        }
+    }
+    for (_, helper) in &helpers {
+        assert_eq!(helper.counter("rx_handed_over") + helper.counter("rx_unknown_slot"), 0);
+        assert_eq!(helper.counter("rx_write_requests"), 10);
+    }
+}
+
+#[test]
+fn the_others_go_on_when_one_is_killed() {
+    let host = Host::open("127.0.51.1", QpType::Rc, 4096);
+    let mut helpers = connected(&host, "127.0.51.2", 4);
+    // The last of the kernel's array takes the place of the first.
+    helpers[0].1.kill();
+    survive(&host, &helpers[1..]);
+}
+
+#[test]
+fn the_others_go_on_when_several_are_killed_at_once() {
+    let host = Host::open("127.0.52.1", QpType::Rc, 4096);
+    let mut helpers = connected(&host, "127.0.52.2", 7);
+    for index in [4, 0, 2] {
+        helpers[index].1.child.kill().unwrap();
+    }
+    helpers.retain_mut(|(_, helper)| helper.child.try_wait().unwrap().is_none());
+    // Whoever has not ended yet has been killed all the same.
+    std::thread::sleep(core::time::Duration::from_millis(20));
+    helpers.retain_mut(|(_, helper)| helper.child.try_wait().unwrap().is_none());
+    assert_eq!(helpers.len(), 4);
+    survive(&host, &helpers);
+}
+
+/// Packets arrive, and in the end without a detour.
+fn survive(host: &Host, helpers: &[(Qpn, Helper)]) {
+    for _ in 0..5 {
+        for (qpn, helper) in helpers {
+            write(host, *qpn, helper);
+        }
+        std::thread::sleep(core::time::Duration::from_millis(15));
+    }
+    let detours =
+        || helpers.iter().map(|(_, helper)| helper.counter("rx_handed_over")).collect::<Vec<_>>();
+    let before = detours();
+    for (qpn, helper) in helpers {
+        for _ in 0..20 {
+            write(host, *qpn, helper);
+        }
+    }
+    assert_eq!(detours(), before, "packets still go to the wrong process");
+}
+
+#[test]
+fn nics_of_one_process_share_an_address_in_any_order() {
+    let host = Host::open("127.0.53.1", QpType::Rc, 4096);
+    let mut peers: Vec<Host> = Vec::new();
+    for round in 0..12 {
+        let peer = Host::open("127.0.53.2", QpType::Rc, 4096);
+        let qpn = host.create_qp(QpType::Rc);
+        host.connect_qp(qpn, peer.gid().gid, peer.qpn);
+        peer.connect_qp(peer.qpn, host.gid().gid, qpn);
+        let write = |peer: &Host, qpn| {
+            let write = Operation::Write {
+                remote_address: peer.address(),
+                r_key: peer.key,
+                immediate: None,
+            };
+            host.post_on(qpn, 1, write, host.sge(0, 8));
+            host.completions(1);
+        };
+        write(&peer, qpn);
+        peers.push(peer);
+        if round % 3 == 2 {
+            peers.remove(round % peers.len());
+        }
+        for peer in &peers {
+            assert_eq!(peer.nic.counts().rx_handed_over, 0);
+        }
+    }
+}
