@@ -4,6 +4,7 @@
 //! to the next event, so a retransmission timeout of seconds costs nothing. Every packet is emitted
 //! to bytes and parsed again on its way.
 
+pub mod fuzz;
 mod memory;
 mod pair;
 

@@ -18,7 +18,7 @@ use crate::{
     QpSpec, RegionSpec, Segment, SrqId, Transmit,
 };
 
-/// Bytes of memory that each node has, all of it in one region.
+/// Bytes of memory that each node has by default.
 const MEMORY: usize = 1 << 24;
 
 /// What happens to a packet on its way.
@@ -71,7 +71,7 @@ pub struct Node {
 }
 
 impl Node {
-    fn new(index: u8, config: Config) -> Self {
+    fn new(index: u8, config: Config, memory: usize) -> Self {
         let mut endpoint = Endpoint::new(config);
         let pd = endpoint.alloc_pd().expect("a new endpoint has room");
         let cq = endpoint.create_cq(1 << 16).expect("a new endpoint has room");
@@ -81,14 +81,14 @@ impl Node {
             | Access::REMOTE_ATOMIC;
         let region = RegionSpec {
             address: TestMemory::BASE,
-            length: MEMORY as u64,
+            length: memory as u64,
             iova: TestMemory::BASE,
             access: all,
         };
         let key = endpoint.register(pd, region).expect("a new endpoint has room");
         Self {
             endpoint,
-            memory: TestMemory::new(MEMORY),
+            memory: TestMemory::new(memory),
             pd,
             cq,
             key,
@@ -172,8 +172,13 @@ impl Default for Pair {
 impl Pair {
     /// Two nodes of the same settings, not connected.
     pub fn new(config: Config) -> Self {
+        Self::with_memory(config, MEMORY)
+    }
+
+    /// The same, with `memory` bytes at each node.
+    pub fn with_memory(config: Config, memory: usize) -> Self {
         Self {
-            nodes: [Node::new(0, config.clone()), Node::new(1, config)],
+            nodes: [Node::new(0, config.clone(), memory), Node::new(1, config, memory)],
             now: Time::from_ns(1),
             latency: Span::from_us(1),
             sent: Vec::new(),

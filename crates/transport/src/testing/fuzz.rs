@@ -1,0 +1,231 @@
+//! The body of the fuzz target `engine`: arbitrary packets into queue pairs in every state.
+//!
+//! The input is read as a little program. Packets come both as raw bytes and made from fields near
+//! what the engine expects, since few random ones would pass the first check. What must hold at the
+//! end of it is asserted: no panic, no byte written outside the region, completions only for what
+//! was posted, and no more of them than that.
+
+use std::vec;
+use std::vec::Vec;
+
+use rdma::{Access, Key, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge, Span, WorkRequest};
+use wire::{Opcode, roce};
+
+use super::{Pair, TestMemory, Verdict};
+use crate::{Arrival, Config, QpChange, RegionSpec};
+
+/// The region that a peer may reach: these bytes of memory, and no other.
+const REGION: core::ops::Range<u64> = 0x1000..0x3000;
+/// How much of the memory is checked for stray writes.
+const CHECKED: usize = 0x6000;
+/// Receives land here.
+const RECEIVES: core::ops::Range<u64> = 0x4000..0x5000;
+
+/// Reads the input; zeros when there is no more.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        first
+    }
+
+    fn word(&mut self) -> u32 {
+        u32::from_be_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let length = length.min(self.0.len());
+        let (taken, rest) = self.0.split_at(length);
+        self.0 = rest;
+        taken.to_vec()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Runs one input.
+///
+/// # Panics
+/// If the engine breaks a promise.
+pub fn engine(data: &[u8]) {
+    let mut input = Input(data);
+    let kind = [QpType::Rc, QpType::Uc, QpType::Ud][usize::from(input.byte() % 3)];
+    let state = input.byte() % 7;
+    let mut pair =
+        Pair::with_memory(Config { window_bytes: 1 << 16, ..Config::default() }, CHECKED);
+    pair.connect(kind, [None, None], |_| {});
+    pair.rule(|_| Verdict::Drop);
+    let (pd, all_key) = (pair.nodes[1].pd, pair.nodes[1].key);
+    let rights =
+        Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let region = RegionSpec {
+        address: TestMemory::BASE + REGION.start,
+        length: REGION.end - REGION.start,
+        iova: REGION.start,
+        access: rights,
+    };
+    let endpoint = &mut pair.nodes[1].endpoint;
+    let r_key = endpoint.register(pd, region).expect("the region is right");
+    let whole = RegionSpec {
+        address: TestMemory::BASE,
+        length: CHECKED as u64,
+        iova: TestMemory::BASE,
+        access: Access::LOCAL_WRITE,
+    };
+    // The region over everything that `Pair` makes would allow what must not happen.
+    endpoint.deregister(all_key).expect("it is there");
+    let l_key = endpoint.register(pd, whole).expect("the region is right");
+    pair.nodes[1].memory.at(TestMemory::BASE, CHECKED).fill(0xee);
+    let list = [Sge {
+        address: TestMemory::BASE + RECEIVES.start,
+        length: (RECEIVES.end - RECEIVES.start) as u32,
+        l_key,
+    }];
+    let (qpn, now) = (pair.nodes[1].qpn, pair.now);
+    let mut posted = 0_u64;
+    let change = match state {
+        1 => Some(QpChange::to(QpState::Error)),
+        2 => Some(QpChange::to(QpState::Reset)),
+        3 => Some(QpChange::to(QpState::Sqd)),
+        4 | 5 => Some(QpChange::to(QpState::Reset)),
+        _ => None,
+    };
+    if let Some(change) = change {
+        // SQD, ERROR and RESET can all be reached from RTS.
+        pair.nodes[1].endpoint.modify_qp(now, qpn, &change).expect("a legal transition");
+    }
+    let ups: &[QpState] = match state {
+        4 => &[QpState::Init],
+        5 => &[QpState::Init, QpState::Rtr],
+        _ => &[],
+    };
+    for &up in ups {
+        let change = pair.change(1, kind, up, &|_| {});
+        pair.nodes[1].endpoint.modify_qp(now, qpn, &change).expect("a legal transition");
+    }
+    for _ in 0..256 {
+        if input.is_empty() {
+            break;
+        }
+        step(&mut pair, &mut input, kind, (r_key, l_key), &list, &mut posted);
+    }
+    pair.drive_for(Span::from_ms(1));
+    let completions = pair.nodes[1].completions();
+    assert!(completions.len() as u64 <= posted, "more completions than requests");
+    assert!(completions.iter().all(|completion| completion.id < posted));
+    let memory = pair.nodes[1].bytes(0, CHECKED);
+    for (offset, &byte) in memory.iter().enumerate() {
+        let offset = offset as u64;
+        let reachable = REGION.contains(&offset) || RECEIVES.contains(&offset);
+        assert!(reachable || byte == 0xee, "byte {offset:#x} was written");
+    }
+}
+
+fn step(
+    pair: &mut Pair,
+    input: &mut Input<'_>,
+    kind: QpType,
+    keys: (Key, Key),
+    list: &[Sge],
+    posted: &mut u64,
+) {
+    let (r_key, l_key) = keys;
+    let node = &mut pair.nodes[1];
+    let qpn = node.qpn;
+    match input.byte() % 8 {
+        0 => {
+            let length = usize::from(input.byte());
+            let bytes = input.bytes(length);
+            inject(pair, &bytes);
+        }
+        1 => {
+            let request = rdma::RecvRequest { id: *posted, sges: list };
+            if node.endpoint.post_recv(pair.now, qpn, &request).is_ok() {
+                *posted += 1;
+            }
+        }
+        2 => {
+            let remote_address = u64::from(input.word() & 0xffff);
+            let (length, key) = (input.word() & 0x1fff, Key(input.word()));
+            let operation = match (input.byte() % 4, kind) {
+                (_, QpType::Ud) => pair.datagram(0, rdma::QKey(0x1111)),
+                (0, _) => Operation::Send { immediate: None, address: None },
+                (1, _) => Operation::Write { remote_address, r_key: key, immediate: None },
+                (2, _) => Operation::Read { remote_address, r_key: key },
+                _ => Operation::FetchAdd { remote_address, r_key: key, add: 1 },
+            };
+            let sge = Sge { address: TestMemory::BASE + RECEIVES.start, length, l_key };
+            let request = WorkRequest {
+                id: *posted,
+                operation,
+                flags: SendFlags::SIGNALED,
+                sges: &[Sge { length: sge.length % 0x1000, ..sge }],
+                inline: None,
+            };
+            let node = &mut pair.nodes[1];
+            if node.endpoint.post_send(pair.now, qpn, &request).is_ok() {
+                *posted += 1;
+            }
+        }
+        3 => pair.drive_for(Span::from_us(u64::from(input.byte()) * 1000)),
+        _ => {
+            let bytes = packet(input, pair, r_key);
+            inject(pair, &bytes);
+        }
+    }
+}
+
+/// A packet of a known opcode, with fields near what the engine expects.
+fn packet(input: &mut Input<'_>, pair: &Pair, r_key: Key) -> Vec<u8> {
+    let codes: Vec<Opcode> = Opcode::all().collect();
+    let opcode = codes[usize::from(input.byte()) % codes.len()];
+    let node = &pair.nodes[1];
+    let query = node.endpoint.query_qp(node.qpn).expect("it was made");
+    let near = if opcode.is_request() { query.rq_psn } else { query.sq_psn };
+    let psn = Psn::new(near.value().wrapping_add(u32::from(input.byte() % 16)).wrapping_sub(8));
+    let mut header = roce::Repr::new(opcode, node.qpn, psn);
+    let length = match input.byte() % 4 {
+        0 => 0,
+        1 => 1024,
+        2 => input.word() % 1100,
+        _ => u32::from(input.byte()),
+    };
+    let flags = input.byte();
+    header.bth.ack_request = flags & 1 != 0;
+    header.bth.solicited = flags & 2 != 0;
+    let key = if flags & 4 != 0 { Key(input.word()) } else { r_key };
+    let near_edge = if flags & 8 != 0 { REGION.end } else { REGION.start };
+    let address = near_edge.wrapping_add(u64::from(input.byte())).wrapping_sub(64);
+    let asked = if flags & 16 != 0 { input.word() } else { length };
+    header.reth = Some(wire::reth::Repr { address, r_key: key, length: asked });
+    header.atomic = Some(wire::atomic_eth::Repr {
+        address: address & !u64::from(flags & 7),
+        r_key: key,
+        swap_or_add: u64::from(input.byte()),
+        compare: 0xeeee_eeee_eeee_eeee,
+    });
+    header.deth = Some(wire::deth::Repr { q_key: rdma::QKey(0x1111), source: Qpn::new(2) });
+    let syndrome = wire::aeth::Syndrome::from_bits(input.byte());
+    header.aeth = Some(wire::aeth::Repr { syndrome, msn: 0 });
+    header.atomic_ack = Some(7);
+    header.immediate = Some([1, 2, 3, 4]);
+    let payload = if opcode.facts().payload { length as usize } else { 0 };
+    let header = header.padded_for(payload as u32);
+    let mut bytes = vec![0; header.header_len() + payload + usize::from(header.bth.pad)];
+    header.emit(&mut bytes);
+    bytes
+}
+
+fn inject(pair: &mut Pair, bytes: &[u8]) {
+    let arrival = Arrival {
+        source: pair.nodes[0].gid,
+        destination: pair.nodes[1].gid,
+        traffic_class: 0,
+        hop_limit: 64,
+    };
+    pair.inject(1, &arrival, bytes);
+}
