@@ -9,7 +9,6 @@ use crate::limits::ROCE_PORT;
 
 /// Why a [`crate::Nic`] could not be opened.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum OpenError {
     /// Somebody else has the UDP port of an address.
     PortTaken {
