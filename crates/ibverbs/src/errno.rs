@@ -45,6 +45,9 @@ impl From<io::Error> for Errno {
 impl From<&OpenError> for Errno {
     fn from(error: &OpenError) -> Self {
         match error {
+            OpenError::PortTaken { .. } => Self(libc::EADDRINUSE),
+            OpenError::NoAddress { .. } => Self(libc::EADDRNOTAVAIL),
+            OpenError::Wire { .. } | OpenError::Faults(_) => Self::INVALID,
             OpenError::Io { error, .. } => error.raw_os_error().map_or(Self::IO, Self),
         }
     }
