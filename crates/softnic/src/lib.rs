@@ -49,6 +49,7 @@ mod links;
 mod memory;
 mod nic;
 mod options;
+mod parking;
 mod progress;
 mod receive;
 mod registry;

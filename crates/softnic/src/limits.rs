@@ -44,3 +44,9 @@ pub const STEERING_INTERVAL: Span = Span::from_ms(10);
 pub const POLLS_PER_ROUND: u32 = 16;
 /// The time slice that the fallback thread asks for.
 pub const THREAD_SLICE: Span = Span::from_us(100);
+/// How many packets it takes to decide whether the fallback thread is needed at the sockets.
+pub const PARK_WINDOW_PACKETS: u64 = 64;
+/// An application that was sent an event within this time is taken to wait for another.
+pub const PARK_EVENT_FREE: Span = Span::from_ms(1_000);
+/// How long a parked thread sleeps.
+pub const PARK_NAP: Span = Span::from_ms(1);

@@ -137,7 +137,8 @@ impl Nic {
             return count;
         }
         let now = clock::now();
-        core.take(now, Reach::Hot);
+        let packets = core.take(now, Reach::Hot);
+        core.inline_packets += packets;
         let count = core.completions(cq, out);
         self.finish(core, now);
         count
@@ -147,7 +148,8 @@ impl Nic {
     pub fn poll(&self) {
         let mut core = self.shared.lock();
         let now = clock::now();
-        core.take(now, Reach::All);
+        let packets = core.take(now, Reach::All);
+        core.inline_packets += packets;
         self.finish(core, now);
     }
 

@@ -1,7 +1,7 @@
 //! What is done under the lock of a NIC, by whichever thread holds it.
 
 use rdma::{Completion, Time};
-use transport::{CqId, Endpoint};
+use transport::{CqId, Endpoint, Event};
 
 use crate::counts::Counts;
 use crate::limits::{SLEEP_MAX, WAKE_SLACK};
@@ -28,6 +28,10 @@ pub(crate) struct Core {
     pub(crate) links: Option<Links>,
     /// When the fallback thread wakes up by itself; the beginning if it is awake, or there is none.
     pub(crate) sleeps_until: Time,
+    /// Packets that the application's threads have taken.
+    pub(crate) inline_packets: u64,
+    /// When the application was last told of a completion by an event.
+    pub(crate) last_event: Option<Time>,
     /// When groups were last looked after.
     looked_after: Time,
 }
@@ -40,6 +44,8 @@ impl Core {
             counts: Counts::default(),
             links: Some(links),
             sleeps_until: Time::ZERO,
+            inline_packets: 0,
+            last_event: None,
             looked_after: Time::ZERO,
         }
     }
@@ -69,6 +75,9 @@ impl Core {
             }
         }
         while let Some(event) = endpoint.poll_event() {
+            if matches!(event, Event::CompletionNotify(_)) {
+                self.last_event = Some(now);
+            }
             events.event(event);
         }
         self.publish(now, Publish::IfDue);

@@ -14,8 +14,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::limits::{SLEEP_MAX, THREAD_SLICE};
+use crate::limits::{PARK_NAP, SLEEP_MAX, THREAD_SLICE};
 use crate::nic::Shared;
+use crate::parking::Parking;
 use crate::progress::Publish;
 use crate::receive::Reach;
 use crate::{clock, sys};
@@ -43,20 +44,29 @@ fn run(shared: &Shared) {
         tracing::debug!(%error, "the fallback thread keeps the default time slice");
     }
     let mut descriptors = shared.descriptors();
-    loop {
-        let Some(sleep_ns) = work(shared) else { return };
+    let mut parking = Parking::default();
+    while let Some(sleep) = work(shared, &mut parking) {
         for descriptor in &mut descriptors {
             descriptor.revents = 0;
         }
-        sys::wait(&mut descriptors, sleep_ns);
+        // The last descriptor is the wake-up, which counts for a parked thread as well.
+        let watched = if sleep.parked { descriptors.len() - 1 } else { 0 };
+        sys::wait(&mut descriptors[watched..], sleep.ns);
         if descriptors.last().is_some_and(|wake| wake.revents != 0) {
             sys::reset(shared.wake.as_fd());
         }
     }
 }
 
+/// What the thread does next.
+struct Sleep {
+    ns: u64,
+    /// Whether the sockets are left to the application.
+    parked: bool,
+}
+
 /// Does what there is to do, and says how long there will be nothing; `None` at the end.
-fn work(shared: &Shared) -> Option<u64> {
+fn work(shared: &Shared, parking: &mut Parking) -> Option<Sleep> {
     let mut core = shared.lock();
     if shared.stop.load(Ordering::Acquire) || core.links.is_none() {
         return None;
@@ -70,10 +80,11 @@ fn work(shared: &Shared) -> Option<u64> {
     core.look_after(now);
     core.publish(now, Publish::Now);
     let now = clock::now();
-    let latest = now + SLEEP_MAX;
+    let parked = parking.update(now, core.inline_packets, packets, core.last_event);
+    let latest = now + if parked { PARK_NAP } else { SLEEP_MAX };
     let until = core.deadline().map_or(latest, |deadline| deadline.min(latest));
     core.sleeps_until = until;
-    Some(until.since(now).as_ns_ceil())
+    Some(Sleep { ns: until.since(now).as_ns_ceil(), parked })
 }
 
 /// Asks for a short time slice: a thread that wants to run for microseconds is then let in early
