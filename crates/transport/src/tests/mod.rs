@@ -3,6 +3,7 @@
 mod connected;
 mod datagrams;
 mod errors;
+mod fuzz;
 mod recovery;
 mod states;
 
