@@ -4,13 +4,12 @@
 //! working without privileges is part of what is shown.
 
 use core::time::Duration;
-use std::env;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -31,6 +30,8 @@ pub(crate) struct Lab {
     folder: TempDir,
     dist: PathBuf,
     as_nobody: bool,
+    /// Flags that go before those of each run.
+    flags: Vec<String>,
 }
 
 /// A program that was started; dropping it ends it and whatever it started.
@@ -66,7 +67,15 @@ impl Lab {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
             chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
         }
-        Ok(Self { folder, dist, as_nobody })
+        Ok(Self { folder, dist, as_nobody, flags: Vec::new() })
+    }
+
+    /// As [`Lab::open`], with the device on a loopback address that nobody else is likely to use:
+    /// whatever else runs over Ferroce on this machine, for whichever user, is not met.
+    pub(crate) fn open_apart() -> Result<Self> {
+        let [_, high, middle, low] = process::id().to_be_bytes();
+        let device = format!("lo/127.{}.{middle}.{low}", 128 + high % 64);
+        Ok(Self { flags: vec!["--dev".to_owned(), device], ..Self::open()? })
     }
 
     /// Where programs run, and where they may write.
@@ -95,7 +104,7 @@ impl Lab {
         if self.as_nobody {
             command.uid(NOBODY).gid(NOBODY).env("HOME", self.folder.path());
             // The runtime folder of root is closed to others.
-            command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", env::temp_dir());
+            command.env_remove("XDG_RUNTIME_DIR");
         }
         command
     }
@@ -104,7 +113,7 @@ impl Lab {
     pub(crate) fn run(&self, flags: &[String], words: &[&str]) -> Command {
         let ferroce = self.dist.join("bin/ferroce");
         let mut command = self.plain(&ferroce.to_string_lossy());
-        command.arg("run").args(flags).arg("--").args(words);
+        command.arg("run").args(&self.flags).args(flags).arg("--").args(words);
         command
     }
 

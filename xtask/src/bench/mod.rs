@@ -85,7 +85,7 @@ pub(crate) fn rounds(arguments: &mut Arguments) -> Result<usize> {
 
 /// Measures and prints. What misses its bar is said, and is no error: the machine may be busy.
 pub(crate) fn datapath(rounds: usize) -> Result<()> {
-    let lab = Lab::open()?;
+    let lab = Lab::open_apart()?;
     let (present, missing): (Vec<Figure>, Vec<Figure>) = ROUND
         .into_iter()
         .partition(|figure| figure.needs().is_none_or(|(_, program)| is_present(program)));

@@ -74,6 +74,7 @@ struct Perftest {
 }
 
 /// Options that perftest offers for the program at all; each runs with each kind of connection.
+/// With `-l`, perftest wants a number of iterations that the length of the list divides.
 const PERFTEST: &[Perftest] = &[
     Perftest {
         program: "ib_send_bw",
@@ -85,7 +86,7 @@ const PERFTEST: &[Perftest] = &[
             "-b",
             "-q 16",
             "-I 64 -s 64",
-            "-l 16",
+            "-l 16 -n 1600",
             "-D 3",
             "-m 1024",
             "--use-srq",
@@ -99,7 +100,7 @@ const PERFTEST: &[Perftest] = &[
     Perftest {
         program: "ib_write_bw",
         connections: &["RC", "UC"],
-        options: &["", "-a", "-b", "-q 16", "-I 64 -s 64", "-l 16", "-D 3", "-m 1024"],
+        options: &["", "-a", "-b", "-q 16", "-I 64 -s 64", "-l 16 -n 1600", "-D 3", "-m 1024"],
     },
     Perftest {
         program: "ib_write_lat",
@@ -109,7 +110,7 @@ const PERFTEST: &[Perftest] = &[
     Perftest {
         program: "ib_read_bw",
         connections: &["RC"],
-        options: &["", "-a", "-e", "-b", "-q 16", "-l 16", "-D 3", "-m 1024"],
+        options: &["", "-a", "-e", "-b", "-q 16", "-l 16 -n 1600", "-D 3", "-m 1024"],
     },
     Perftest {
         program: "ib_read_lat",
@@ -119,7 +120,7 @@ const PERFTEST: &[Perftest] = &[
     Perftest {
         program: "ib_atomic_bw",
         connections: &["RC"],
-        options: &["", "-e", "-b", "-q 16", "-l 16", "-D 3", "-m 1024", "-A CMP_AND_SWAP"],
+        options: &["", "-e", "-b", "-q 16", "-l 16 -n 1600", "-D 3", "-m 1024", "-A CMP_AND_SWAP"],
     },
     Perftest {
         program: "ib_atomic_lat",
@@ -145,7 +146,7 @@ pub(super) const QUICK: &[&str] = &[
     "ib_send_bw -c RC -a",
     "ib_send_bw -c RC -e",
     "ib_send_bw -c RC --use-srq",
-    "ib_send_bw -c RC -l 16",
+    "ib_send_bw -c RC -l 16 -n 1600",
     "ib_send_bw -c UC",
     "ib_send_bw -c UD",
     "ib_send_lat -c RC -e",

@@ -73,7 +73,7 @@ impl Choice {
 
 /// Runs the rows that were chosen, with a line each.
 pub(crate) fn run(choice: &Choice) -> Result<Tally> {
-    let lab = Lab::open()?;
+    let lab = Lab::open_apart()?;
     let rows = choice.rows();
     if rows.is_empty() {
         bail!("no row matches\n hint: `cargo xtask programs --full` shows all of them");
