@@ -18,10 +18,8 @@ use rdma::{Span, Time};
 use wire::pcapng::{self, Direction};
 use wire::{ethernet, ipv4, ipv6, udp};
 
+use crate::limits::CAPTURE_FLUSH_BYTES;
 use crate::{DeviceInfo, clock};
-
-/// How much is collected before it is written in the middle of a batch.
-const FLUSH_BYTES: usize = 1 << 20;
 
 /// The headers below RoCE, as a frame shows them.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +71,7 @@ impl Capture {
     pub(crate) fn record(&mut self, at: Time, direction: Direction, below: &Below, roce: &[u8]) {
         frame(&mut self.frame, self.mac, direction, below, roce);
         pcapng::write(&mut self.pending, 0, at + self.offset, direction, &self.frame);
-        if self.pending.len() >= FLUSH_BYTES {
+        if self.pending.len() >= CAPTURE_FLUSH_BYTES {
             // Said at the end of the batch.
             let _ = self.flush();
         }

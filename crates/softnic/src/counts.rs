@@ -25,6 +25,8 @@ counts! {
     rx_bytes,
     /// Datagrams and trains of them that were taken from the kernel.
     rx_trains,
+    /// Datagrams, or trains of them, that the kernel dropped because a socket's buffer was full.
+    rx_buffer_overflow,
     /// Packets with a wrong ICRC.
     rx_icrc_encapsulated,
     /// Packets whose ICRC fits an IP identification that is neither 0 nor their place in a train:

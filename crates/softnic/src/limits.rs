@@ -18,8 +18,15 @@ pub const TRAIN_SEGMENTS_MAX: usize = 64;
 pub const TRAIN_BYTES_MAX: usize = 65_507;
 /// Bytes of packets that are built before the socket is called.
 pub const ARENA_BYTES: usize = 256 << 10;
-/// Bytes of the longest RoCE packet above UDP: the payload, and less than this of headers.
-pub const PACKET_OVERHEAD_MAX: usize = 128;
+/// Bytes of the longest packet above UDP that is sent: the largest MTU, and less than 128 of
+/// headers, padding and ICRC.
+pub const PACKET_MAX: usize = 4096 + 128;
+/// Datagrams, or trains of them, in one call of the kernel.
+pub const MESSAGES_MAX: usize = 32;
+/// The hop limit of packets that name none.
+pub const HOP_LIMIT: u8 = 64;
+/// Bytes of a record that are collected before they are written in the middle of a batch.
+pub const CAPTURE_FLUSH_BYTES: usize = 1 << 20;
 /// Bytes of one received buffer: the longest that `UDP_GRO` makes.
 pub const RECEIVE_BYTES: usize = 64 << 10;
 /// Datagrams (or trains of them) that are taken from one socket before the engine answers.
@@ -40,6 +47,10 @@ pub const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 pub const COUNTER_NAME_BYTES: usize = 64;
 /// The kernel's order of the sockets is looked into at most this often.
 pub const STEERING_INTERVAL: Span = Span::from_ms(10);
+/// How often, and how long apart, the right to change a group is asked for in the data path.
+pub const CHANGE_TRIES: u32 = 20;
+/// See [`CHANGE_TRIES`].
+pub const CHANGE_PAUSE: Span = Span::from_us(50);
 /// A poll looks at every socket once in so many times, and else at that which had something last.
 pub const POLLS_PER_ROUND: u32 = 16;
 /// The time slice that the fallback thread asks for.
@@ -50,3 +61,6 @@ pub const PARK_WINDOW_PACKETS: u64 = 64;
 pub const PARK_EVENT_FREE: Span = Span::from_ms(1_000);
 /// How long a parked thread sleeps.
 pub const PARK_NAP: Span = Span::from_ms(1);
+/// How many naps a parked thread takes in a row without having seen the engine, because the
+/// application is always in it.
+pub const PARK_BLIND_NAPS: u32 = 8;

@@ -201,7 +201,7 @@ impl Links {
         change_it: impl FnOnce(&mut Group, &Registry) -> After,
     ) -> io::Result<()> {
         let socket = &self.sockets[port];
-        let change = self.registry.change()?;
+        let change = self.registry.change_soon()?;
         let mut group = change.read(socket.address())?;
         let after = change_it(&mut group, &self.registry);
         if after == After::Unchanged {

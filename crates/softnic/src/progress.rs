@@ -7,6 +7,7 @@ use crate::counts::Counts;
 use crate::limits::{SLEEP_MAX, WAKE_SLACK};
 use crate::links::Links;
 use crate::receive::{Reach, Sink};
+use crate::socket::Socket;
 use crate::{EventSink, ProcessMemory};
 
 /// When counters are shown.
@@ -85,9 +86,13 @@ impl Core {
 
     /// Shows the counters to other programs.
     pub(crate) fn publish(&mut self, now: Time, when: Publish) {
-        if let Some(publisher) = self.links.as_mut().and_then(|links| links.publisher.as_mut())
-            && (when == Publish::Now || publisher.is_due(now))
-        {
+        let Some(links) = &mut self.links else { return };
+        let Some(publisher) = &mut links.publisher else { return };
+        let is_due = publisher.is_due(now);
+        if is_due {
+            self.counts.rx_buffer_overflow = links.sockets.iter().map(Socket::overflows).sum();
+        }
+        if is_due || when == Publish::Now {
             publisher.publish(now, self.endpoint.stats(), &self.counts);
         }
     }

@@ -11,9 +11,9 @@ use wire::{bth, roce};
 use crate::ProcessMemory;
 use crate::capture::Below;
 use crate::counts::Counts;
-use crate::limits::{POLLS_PER_ROUND, RECEIVE_BATCH, ROCE_PORT};
+use crate::limits::{HOP_LIMIT, POLLS_PER_ROUND, RECEIVE_BATCH, ROCE_PORT};
 use crate::links::Links;
-use crate::socket::{HOP_LIMIT, Received};
+use crate::socket::Received;
 use crate::steering::{PROBE, Probe, is_ownable, slot_of};
 
 /// How far a poll looks.

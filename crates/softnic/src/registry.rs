@@ -13,6 +13,7 @@
 //! **Invariant:** a group file is read and written only under the lock for changing groups.
 
 use core::net::IpAddr;
+use core::time::Duration;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -20,7 +21,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use crate::handover::Handover;
-use crate::limits::SLOTS;
+use crate::limits::{CHANGE_PAUSE, CHANGE_TRIES, SLOTS};
 use crate::runtime;
 use crate::steering::{Group, is_ownable};
 use crate::sys::{self, Lock};
@@ -85,6 +86,18 @@ impl Registry {
     pub(crate) fn change(&self) -> io::Result<Change<'_>> {
         sys::lock(self.file.as_fd(), CHANGE, Lock::Wait)?;
         Ok(Change { registry: self })
+    }
+
+    /// Asks for the right to change groups, for a short time only: its owner may be stopped, and
+    /// packets must not wait for that.
+    pub(crate) fn change_soon(&self) -> io::Result<Change<'_>> {
+        for _ in 0..CHANGE_TRIES {
+            if sys::lock(self.file.as_fd(), CHANGE, Lock::Try).is_ok() {
+                return Ok(Change { registry: self });
+            }
+            std::thread::sleep(Duration::from_nanos(CHANGE_PAUSE.as_ns_ceil()));
+        }
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     /// Whether somebody holds `slot`.

@@ -16,14 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rdma::Gid;
 
-use crate::limits::{ROCE_PORT, SOCKET_BUFFER_BYTES};
+use crate::limits::{HOP_LIMIT, MESSAGES_MAX, ROCE_PORT, SOCKET_BUFFER_BYTES};
 use crate::sys::{self, Plain, check, set_option};
-
-/// The hop limit that sockets are set to, so that most packets need no control message for it.
-pub(crate) const HOP_LIMIT: u8 = 64;
-
-/// Messages in one call of the kernel.
-pub(crate) const MESSAGES_MAX: usize = 32;
 
 /// A bound socket.
 #[derive(Debug)]
@@ -102,6 +96,14 @@ impl Socket {
         let bytes: io::Result<c_int> =
             sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF);
         bytes.map_or(0, |bytes| u64::from(bytes.unsigned_abs()))
+    }
+
+    /// What the kernel has dropped for want of room, since the socket was opened.
+    pub(crate) fn overflows(&self) -> u64 {
+        // linux/sock_diag.h: the last of nine numbers is SK_MEMINFO_DROPS.
+        let numbers: io::Result<[u32; 9]> =
+            sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO);
+        numbers.map_or(0, |numbers| numbers[8].into())
     }
 
     pub(crate) fn address(&self) -> IpAddr {

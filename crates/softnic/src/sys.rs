@@ -22,6 +22,8 @@ pub(crate) unsafe trait Plain: Copy + Default {}
 unsafe impl Plain for c_int {}
 // SAFETY: as above.
 unsafe impl Plain for u16 {}
+// SAFETY: as above; an array has no padding between its elements.
+unsafe impl Plain for [u32; 9] {}
 
 /// Sets a socket option that is a plain value.
 pub(crate) fn set_option<T: Plain>(

@@ -11,13 +11,15 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 
-use crate::limits::{PARK_NAP, SLEEP_MAX, THREAD_SLICE};
+use rdma::Time;
+
+use crate::limits::{PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE};
 use crate::nic::Shared;
 use crate::parking::Parking;
-use crate::progress::Publish;
+use crate::progress::{Core, Publish};
 use crate::receive::Reach;
 use crate::{clock, sys};
 
@@ -45,20 +47,35 @@ fn run(shared: &Shared) {
     }
     let mut descriptors = shared.descriptors();
     let mut parking = Parking::default();
-    while let Some(sleep) = work(shared, &mut parking) {
+    let mut blind_naps = 0;
+    let mut sleep = work(shared, shared.lock(), &mut parking);
+    while let Some(Sleep { ns, parked }) = sleep {
         for descriptor in &mut descriptors {
             descriptor.revents = 0;
         }
-        // The last descriptor is the wake-up, which counts for a parked thread as well.
-        let watched = if sleep.parked { descriptors.len() - 1 } else { 0 };
-        sys::wait(&mut descriptors[watched..], sleep.ns);
-        if descriptors.last().is_some_and(|wake| wake.revents != 0) {
+        // The last descriptor is the wake-up, which is for a parked thread as well.
+        let watched = if parked { descriptors.len() - 1 } else { 0 };
+        sys::wait(&mut descriptors[watched..], ns);
+        let was_woken = descriptors.last().is_some_and(|wake| wake.revents != 0);
+        if was_woken {
             sys::reset(shared.wake.as_fd());
         }
+        let core = match shared.try_lock() {
+            Some(core) => core,
+            // A parked thread does not get in the way of the application that it is parked for.
+            None if parked && !was_woken && blind_naps < PARK_BLIND_NAPS => {
+                blind_naps += 1;
+                continue;
+            }
+            None => shared.lock(),
+        };
+        blind_naps = 0;
+        sleep = work(shared, core, &mut parking);
     }
 }
 
 /// What the thread does next.
+#[derive(Clone, Copy)]
 struct Sleep {
     ns: u64,
     /// Whether the sockets are left to the application.
@@ -66,21 +83,20 @@ struct Sleep {
 }
 
 /// Does what there is to do, and says how long there will be nothing; `None` at the end.
-fn work(shared: &Shared, parking: &mut Parking) -> Option<Sleep> {
-    let mut core = shared.lock();
+fn work(shared: &Shared, mut core: MutexGuard<'_, Core>, parking: &mut Parking) -> Option<Sleep> {
     if shared.stop.load(Ordering::Acquire) || core.links.is_none() {
         return None;
     }
     let now = clock::now();
-    core.sleeps_until = rdma::Time::ZERO;
+    core.sleeps_until = Time::ZERO;
     core.counts.thread_wakeups += 1;
     let packets = core.take(now, Reach::All);
     core.counts.thread_packets += packets;
     core.give(now, &*shared.events);
     core.look_after(now);
     core.publish(now, Publish::Now);
-    let now = clock::now();
     let parked = parking.update(now, core.inline_packets, packets, core.last_event);
+    let now = clock::now();
     let latest = now + if parked { PARK_NAP } else { SLEEP_MAX };
     let until = core.deadline().map_or(latest, |deadline| deadline.min(latest));
     core.sleeps_until = until;

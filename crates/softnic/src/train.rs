@@ -19,12 +19,7 @@ use rdma::Gid;
 use wire::icrc::{self, Datagram};
 use wire::roce::ICRC_LEN;
 
-use crate::limits::{
-    ARENA_BYTES, PACKET_OVERHEAD_MAX, ROCE_PORT, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX,
-};
-
-/// Bytes of the longest packet that can be built.
-pub(crate) const PACKET_MAX: usize = 4096 + PACKET_OVERHEAD_MAX;
+use crate::limits::{ARENA_BYTES, PACKET_MAX, ROCE_PORT, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 
 /// The way of a packet: what all packets of a train have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,12 +11,12 @@ use wire::roce::ICRC_LEN;
 use crate::ProcessMemory;
 use crate::capture::{Below, Capture};
 use crate::counts::Counts;
-use crate::limits::{ROCE_PORT, SEND_WAIT_MS};
+use crate::limits::{HOP_LIMIT, MESSAGES_MAX, PACKET_MAX, ROCE_PORT, SEND_WAIT_MS};
 use crate::links::Links;
-use crate::socket::{HOP_LIMIT, MESSAGES_MAX, Message, Socket};
+use crate::socket::{Message, Socket};
 use crate::steering::slot_of;
 use crate::sys::wait_writable;
-use crate::train::{PACKET_MAX, Train, Way};
+use crate::train::{Train, Way};
 
 impl Links {
     /// Sends everything that the engine has ready.
@@ -262,6 +262,12 @@ fn refused(train: &Train, error: &io::Error, counts: &mut Counts) {
         counts.tx_dropped += count;
     } else {
         counts.tx_errors += count;
+        if counts.tx_errors == count && error.raw_os_error() == Some(libc::EMSGSIZE) {
+            tracing::warn!(
+                destination = %train.way.destination,
+                "the way is narrower than the RDMA MTU\nhint: set FERROCE_MTU to a smaller one"
+            );
+        }
     }
     tracing::debug!(destination = %train.way.destination, bytes = train.segment, %error, "not sent");
 }
@@ -277,4 +283,76 @@ fn record(capture: &mut Capture, now: Time, way: &Way, id: u16, packet: &[u8]) {
         hop_limit: if way.hop_limit == 0 { HOP_LIMIT } else { way.hop_limit },
     };
     capture.record(now, Direction::Outbound, &below, packet);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::RECEIVE_BYTES;
+    use crate::{DeviceInfo, Options, sys};
+    use wire::icrc;
+
+    fn links(address: &str) -> Links {
+        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+        Links::open(&device, &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn a_train_that_the_kernel_refuses_leaves_packet_by_packet() {
+        let (mut from, mut to) = (links("127.0.47.1"), links("127.0.47.2"));
+        // UDP without checksum and trains exclude each other: the kernel says EINVAL.
+        sys::set_option(from.sockets[0].as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        let way = Way {
+            port: 0,
+            source: from.sockets[0].address().into(),
+            destination: to.sockets[0].address().into(),
+            slot: to.registry.slot().into(),
+            traffic_class: 0,
+            hop_limit: 0,
+        };
+        let mut counts = Counts::default();
+        for _ in 0..2 {
+            for byte in 1..=3 {
+                from.trains.room()[..40].fill(byte);
+                // Steering looks at the QPN.
+                let qpn = u32::from(to.registry.slot()) << 14;
+                from.trains.room()[4..8].copy_from_slice(&qpn.to_be_bytes());
+                from.trains.commit(way, 40);
+            }
+            from.send(Time::ZERO, &mut counts);
+            from.trains.clear();
+        }
+        assert_eq!((counts.tx_packets, counts.tx_trains, counts.tx_errors), (6, 6, 0));
+        let mut buffer = vec![0; RECEIVE_BYTES];
+        for byte in [1, 2, 3, 1, 2, 3] {
+            let received = to.sockets[0].receive(&mut buffer).unwrap();
+            assert_eq!((received.length, buffer[0]), (44, byte));
+            let (covered, icrc) = buffer[..44].split_last_chunk().unwrap();
+            assert_eq!(icrc::compute(&way.datagram(0), covered), Ok(*icrc));
+        }
+        from.leave();
+        to.leave();
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_counted() {
+        let mut from = links("127.0.47.3");
+        let way = Way {
+            port: 0,
+            source: from.sockets[0].address().into(),
+            // Broadcast is not allowed to a socket that has not asked for it.
+            destination: core::net::Ipv4Addr::new(255, 255, 255, 255).into(),
+            slot: 1,
+            traffic_class: 0,
+            hop_limit: 0,
+        };
+        let mut counts = Counts::default();
+        for _ in 0..3 {
+            from.trains.room()[..40].fill(1);
+            from.trains.commit(way, 40);
+        }
+        from.send(Time::ZERO, &mut counts);
+        assert_eq!((counts.tx_packets, counts.tx_errors), (0, 3));
+        from.leave();
+    }
 }

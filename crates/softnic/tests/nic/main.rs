@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "forks and kills processes")]
 
+mod conditions;
 mod faulty;
 mod fork;
 mod processes;
