@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Run(Run),
     /// List the RDMA devices that programs see, as FERROCE_DEV names them
     Devices,
+    /// Show what the programs that run now have counted, under the names of Linux
+    Counters(Counters),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -69,6 +71,17 @@ pub(crate) struct Run {
     pub(crate) program: Vec<OsString>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Counters {
+    /// Show them again after this many seconds, with rates, until interrupted
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) watch: Option<f64>,
+
+    /// Print one line of JSON instead
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Wire {
     /// Many packets in one system call; fast
@@ -91,4 +104,9 @@ fn path_mtu(text: &str) -> Result<u32, &'static str> {
     let bytes = text.parse().ok();
     let known = Mtu::ALL.into_iter().map(Mtu::bytes).find(|mtu| Some(*mtu) == bytes);
     known.ok_or("a path MTU is 256, 512, 1024, 2048 or 4096")
+}
+
+fn seconds(text: &str) -> Result<f64, &'static str> {
+    let seconds = text.parse().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
+    seconds.ok_or("give seconds, from 0.01 to a day")
 }

@@ -1,6 +1,7 @@
 //! `ferroce`, the command.
 
 mod args;
+mod counters;
 mod devices;
 mod failure;
 mod library;
@@ -17,6 +18,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Counters(arguments) => counters::show(&arguments),
         Command::Devices => devices::list(),
     };
     match result {

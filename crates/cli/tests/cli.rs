@@ -77,8 +77,9 @@ RDMA without an RDMA NIC: runs unmodified verbs programs over RoCEv2 in software
 Usage: ferroce <COMMAND>
 
 Commands:
-  run      Run a program with Ferroce in the place of libibverbs
-  devices  List the RDMA devices that programs see, as FERROCE_DEV names them
+  run       Run a program with Ferroce in the place of libibverbs
+  devices   List the RDMA devices that programs see, as FERROCE_DEV names them
+  counters  Show what the programs that run now have counted, under the names of Linux
 
 Options:
   -h, --help     Print help
