@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::lab::{Ended, Lab, free_port};
 use crate::terminal::{bold, dim, green, heading};
+use crate::workspace;
 
 /// Shown as they are.
 const SHOWN: [&[&str]; 3] = [
@@ -50,7 +51,9 @@ pub(crate) fn run() -> Result<()> {
     }
     packets(&lab)?;
     println!("\n{}", green("Everything above ran over Ferroce."));
-    println!("To try your own: {}", bold("target/dist/bin/ferroce run -- PROGRAM ..."));
+    let ferroce = workspace::dist_dir().join("bin/ferroce");
+    let ferroce = ferroce.strip_prefix(workspace::root()).unwrap_or(&ferroce).display();
+    println!("To try your own: {}", bold(&format!("{ferroce} run -- PROGRAM ...")));
     Ok(())
 }
 
@@ -77,8 +80,10 @@ fn pair(lab: &Lab, flags: &[String], words: &[&str], announced: bool) -> Result<
 /// What one side printed, or the only one, which has no name; an error if it did not end well.
 fn print_output(side: &str, ended: &Ended) -> Result<()> {
     let lines = ended.stdout.lines().chain(ended.stderr.lines());
-    for line in lines.filter(|line| !line.trim().is_empty()) {
-        println!("  {side:>6} {} {}", dim("│"), line.trim_end());
+    // perftest draws rules of dashes and boxes of stars.
+    let is_drawing = |line: &str| line.chars().all(|c| matches!(c, '-' | '*' | ' '));
+    for line in lines.filter(|line| !is_drawing(line)) {
+        println!("  {side:>6} {} {}", dim("│"), line.trim_end().replace('\t', "  "));
     }
     match ended.status {
         Some(status) if status.success() => Ok(()),
@@ -138,10 +143,10 @@ fn packets(lab: &Lab) -> Result<()> {
 
 fn print_packets(words: &[&str], packets: &[Packet]) {
     println!("\n  {} {}\n", dim("$"), words.join(" "));
-    println!("  {}", dim("     ms  bytes      PSN  tshark says"));
+    println!("  {}", dim("     ms  bytes       PSN  tshark says"));
     for packet in packets.iter().take(PACKETS_SHOWN) {
         let Packet { milliseconds, bytes, psn, info, .. } = packet;
-        println!("  {milliseconds:7.3}  {bytes:>5}  {psn:>7}  {info}");
+        println!("  {milliseconds:7.3}  {bytes:>5}  {psn:>8}  {info}");
     }
 }
 
