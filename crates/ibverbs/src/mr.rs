@@ -1,8 +1,7 @@
 //! Memory regions: `ibv_reg_mr` and its kin.
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rdma::{Access, Key};
 use transport::RegionSpec;
@@ -19,15 +18,8 @@ use crate::registry::{self, Live, Object, Shared, Table};
 pub(crate) struct Mr {
     c: Shared<ibv_mr>,
     context: Arc<Context>,
-    key: AtomicU32,
-    registered: Mutex<Registered>,
-}
-
-/// What a region is at the moment: `ibv_rereg_mr` changes it.
-#[derive(Debug)]
-struct Registered {
-    pd: Arc<Pd>,
-    spec: RegionSpec,
+    key: Key,
+    _pd: Arc<Pd>,
 }
 
 impl Object for Mr {
@@ -43,12 +35,6 @@ impl Object for Mr {
 
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
-    }
-}
-
-impl Mr {
-    fn key(&self) -> Key {
-        Key(self.key.load(Ordering::Relaxed))
     }
 }
 
@@ -105,12 +91,7 @@ fn register(pd: &Arc<Pd>, spec: RegionSpec, address: *mut c_void) -> Result<*mut
         lkey: key.0,
         rkey: key.0,
     };
-    Ok(registry::insert(Arc::new(Mr {
-        c: Shared::new(c),
-        context,
-        key: AtomicU32::new(key.0),
-        registered: Mutex::new(Registered { pd: Arc::clone(pd), spec }),
-    })))
+    Ok(registry::insert(Arc::new(Mr { c: Shared::new(c), context, key, _pd: Arc::clone(pd) })))
 }
 
 /// Registers memory; requests name it by its own addresses.
@@ -170,83 +151,29 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(registry::find::<Mr>(mr).and_then(|mr| {
-        mr.context.nic.with(|endpoint, _, _| endpoint.deregister(mr.key()))?;
+        mr.context.nic.with(|endpoint, _, _| endpoint.deregister(mr.key))?;
         registry::remove(&*mr);
         Ok(())
     }))
 }
 
-/// Changes a region, which gets new keys. Returns 0 or one of `ibv_rereg_mr_err_code`.
+/// Changing a region in place is not offered: it would get new keys, and peers hold the old ones.
+/// Returns one of `ibv_rereg_mr_err_code`, the region being as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
-    flags: c_int,
-    pd: *mut ibv_pd,
-    addr: *mut c_void,
-    length: usize,
-    access: c_int,
+    _flags: c_int,
+    _pd: *mut ibv_pd,
+    _addr: *mut c_void,
+    _length: usize,
+    _access: c_int,
 ) -> c_int {
-    let known = abi::IBV_REREG_MR_CHANGE_TRANSLATION
-        | abi::IBV_REREG_MR_CHANGE_PD
-        | abi::IBV_REREG_MR_CHANGE_ACCESS;
-    let input = registry::find::<Mr>(mr).and_then(|mr| {
-        if flags & !known != 0 || flags == 0 {
-            return Err(Errno::INVALID);
-        }
-        let (mut next_pd, mut next) = {
-            let registered = mr.registered.lock().unwrap_or_else(PoisonError::into_inner);
-            (Arc::clone(&registered.pd), registered.spec)
-        };
-        if flags & abi::IBV_REREG_MR_CHANGE_PD != 0 {
-            next_pd = registry::find::<Pd>(pd)?;
-        }
-        if flags & abi::IBV_REREG_MR_CHANGE_ACCESS != 0 {
-            next.access = self::access(access.cast_unsigned())?;
-        }
-        if flags & abi::IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
-            next = spec(addr, length, addr.addr() as u64, next.access.bits())?;
-        }
-        if !Arc::ptr_eq(&next_pd.context, &mr.context) {
-            return Err(Errno::INVALID);
-        }
-        Ok((mr, next_pd, next))
-    });
-    let (mr, next_pd, next) = match input {
-        Ok(input) => input,
-        Err(error) => {
-            error.set();
-            return abi::IBV_REREG_MR_ERR_INPUT;
-        }
+    let (error, code) = match registry::find::<Mr>(mr) {
+        Ok(_) => (Errno::UNSUPPORTED, abi::IBV_REREG_MR_ERR_CMD),
+        Err(error) => (error, abi::IBV_REREG_MR_ERR_INPUT),
     };
-    // The new registration comes first, so that a failure leaves the old one in place.
-    let registered = mr.context.nic.with(|endpoint, _, _| {
-        let key = endpoint.register(next_pd.id, next)?;
-        endpoint.deregister(mr.key()).map_err(Errno::from).inspect_err(|_| {
-            let _undone = endpoint.deregister(key);
-        })?;
-        Ok::<_, Errno>(key)
-    });
-    match registered {
-        Ok(key) => {
-            mr.key.store(key.0, Ordering::Relaxed);
-            // SAFETY: C does not use the region while it is being changed.
-            unsafe {
-                let c = &mut *mr.c();
-                c.pd = next_pd.c();
-                (c.lkey, c.rkey, c.handle) = (key.0, key.0, key.index());
-                if flags & abi::IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
-                    (c.addr, c.length) = (addr, length);
-                }
-            }
-            let mut registered = mr.registered.lock().unwrap_or_else(PoisonError::into_inner);
-            *registered = Registered { pd: next_pd, spec: next };
-            0
-        }
-        Err(error) => {
-            error.set();
-            abi::IBV_REREG_MR_ERR_CMD
-        }
-    }
+    error.set();
+    code
 }
 
 /// `ibv_advise_mr`: advice about on-demand paging, which there is none of.
