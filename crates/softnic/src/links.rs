@@ -94,14 +94,14 @@ impl Links {
     fn join(&mut self, address: IpAddr, interface: u32) -> io::Result<()> {
         let change = self.registry.change()?;
         let mut group = change.read(address)?;
-        let dead = group.bury(|slot| self.registry.is_alive(slot));
+        let dead = group.bury(|member| self.registry.is_alive(member));
         let socket = Socket::bind(address, interface)?;
-        group.join(self.registry.slot());
+        group.join(self.registry.member());
         socket.attach(&group.program())?;
         change.write(address, &group)?;
         drop(change);
         tracing::debug!(%address, slot = self.registry.slot(), members = group.members.len(), "joined");
-        if dead > 1 {
+        if dead > 0 {
             ask(&socket, &group);
         }
         self.sockets.push(socket);
@@ -114,8 +114,8 @@ impl Links {
             let address = socket.address();
             let result = self.registry.change().and_then(|change| {
                 let mut group = change.read(address)?;
-                group.bury(|slot| self.registry.is_alive(slot));
-                group.leave(self.registry.slot());
+                group.bury(|member| self.registry.is_alive(member));
+                group.leave(self.registry.member());
                 // Only a member can attach a program, so we leave one for the time after us.
                 socket.attach(&group.program())?;
                 change.write(address, &group)?;
@@ -151,12 +151,11 @@ impl Links {
         }
         self.next_repair = now + STEERING_INTERVAL;
         let result = self.change_group(port, counts, |group, registry| {
-            if !group.members.contains(&registry.slot()) {
-                group.join(registry.slot());
+            if !group.members.contains(&registry.member()) {
+                group.join(registry.member());
             }
-            let dead = group.bury(|slot| registry.is_alive(slot));
-            // If nobody has died, it is the order; if several have, the order is a guess.
-            if dead == 1 { After::Known } else { After::Ask }
+            group.bury(|member| registry.is_alive(member));
+            After::Ask
         });
         if let Err(error) = result {
             tracing::warn!(%error, "the order of the sockets could not be put right");
@@ -167,9 +166,9 @@ impl Links {
     pub(crate) fn look_after(&mut self, counts: &mut Counts) {
         for port in 0..self.sockets.len() {
             let result = self.change_group(port, counts, |group, registry| {
-                match group.bury(|slot| registry.is_alive(slot)) {
+                match group.bury(|member| registry.is_alive(member)) {
                     0 => After::Unchanged,
-                    1 => After::Known,
+                    // Where several die within a moment, nobody knows who was the first.
                     _ => After::Ask,
                 }
             });
@@ -183,7 +182,7 @@ impl Links {
     pub(crate) fn probed(&mut self, port: usize, probe: Probe, counts: &mut Counts) {
         let result = self.change_group(port, counts, |group, registry| {
             let is_current = probe.generation == group.generation;
-            if is_current && group.stands_at(registry.slot(), probe.index.into()) {
+            if is_current && group.stands_at(registry.member(), probe.index.into()) {
                 After::Known
             } else {
                 After::Unchanged
@@ -251,4 +250,80 @@ fn ask(socket: &Socket, group: &Group) {
 pub(crate) fn window_bytes(sockets: &[Socket], default: u64) -> u64 {
     let smallest = sockets.iter().map(Socket::receive_buffer_bytes).min().unwrap_or(0);
     default.min((smallest / 2).max(16 << 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProcessMemory;
+    use crate::receive::{Reach, Sink};
+    use core::net::Ipv4Addr;
+    use rdma::Span;
+    use transport::{Config, Endpoint};
+
+    /// Lets every NIC take what has arrived, a few times.
+    fn settle(nics: &mut [Links], counts: &mut [Counts], now: Time) {
+        // SAFETY: nothing is registered, so the engine touches no memory.
+        let mut memory = unsafe { ProcessMemory::new() };
+        let mut endpoint = Endpoint::new(Config::default());
+        for _ in 0..4 {
+            for (nic, counts) in nics.iter_mut().zip(&mut *counts) {
+                let (endpoint, memory) = (&mut endpoint, &mut memory);
+                nic.receive(Reach::All, &mut Sink { now, endpoint, memory, counts });
+            }
+        }
+    }
+
+    /// A packet for `slot`, with nothing right in it but the QPN.
+    fn send(from: &Links, to: IpAddr, slot: u16) {
+        let mut bytes = [0; 64];
+        bytes[4..8].copy_from_slice(&(u32::from(slot) << 14 | 1).to_be_bytes());
+        let message = Message {
+            bytes: &bytes,
+            segment: None,
+            destination: to.into(),
+            traffic_class: 0,
+            hop_limit: 0,
+        };
+        from.sockets[0].send(&[message]).unwrap();
+    }
+
+    #[test]
+    fn a_wrong_order_is_noticed_and_put_right() {
+        let open = |address: Ipv4Addr| {
+            let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+            Links::open(&device, &Options::default()).unwrap()
+        };
+        let address = Ipv4Addr::new(127, 0, 48, 2);
+        let from = open(Ipv4Addr::new(127, 0, 48, 1));
+        let mut nics: Vec<Links> = (0..5).map(|_| open(address)).collect();
+        let mut counts = vec![Counts::default(); 5];
+        let truth = nics[0].registry.change().unwrap().read(address.into()).unwrap();
+
+        // As after deaths whose order nobody saw.
+        let mut wrong = truth.clone();
+        wrong.members.rotate_left(2);
+        wrong.members.swap(0, 1);
+        nics[0].registry.change().unwrap().write(address.into(), &wrong).unwrap();
+        nics[0].sockets[0].attach(&wrong.program()).unwrap();
+
+        let slots: Vec<u16> = nics.iter().map(|nic| nic.registry.slot()).collect();
+        send(&from, address.into(), slots[3]);
+        settle(&mut nics, &mut counts, Time::ZERO + Span::from_ms(20));
+        let now = nics[0].registry.change().unwrap().read(address.into()).unwrap();
+        assert_eq!(now.members, truth.members);
+        assert_eq!(counts.iter().map(|counts| counts.rx_handed_over).sum::<u64>(), 1);
+        assert_eq!(counts[3].rx_taken_over, 1, "the packet was not lost");
+
+        for slot in slots {
+            send(&from, address.into(), slot);
+        }
+        settle(&mut nics, &mut counts, Time::ZERO + Span::from_ms(40));
+        assert_eq!(counts.iter().map(|counts| counts.rx_handed_over).sum::<u64>(), 1);
+        // All of them were nonsense, and counted as such by those that they were for.
+        assert!(counts.iter().all(|counts| counts.rx_icrc_encapsulated >= 1));
+        for mut nic in nics {
+            nic.leave();
+        }
+    }
 }

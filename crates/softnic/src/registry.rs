@@ -1,14 +1,15 @@
 //! Who has which slot of the QPN space: the processes of one user, without a daemon.
 //!
 //! ```text
-//!   slots-<netns>             a lock for each slot (held by its owner while it lives), and one
-//!                             lock more for changing the groups
-//!   group-<netns>-<address>   magic, generation, count, then the slots in the kernel's order
+//!   slots-<netns>             for each slot a lock (held by its owner while it lives) and a claim
+//!                             (a random number of the owner's); one lock more to change groups
+//!   group-<netns>-<address>   magic, generation, count, then slot and claim of each member, in the
+//!                             kernel's order
 //! ```
 //!
 //! A slot is the upper ten bits of a QPN. The kernel gives the locks of a killed process back, so
-//! a slot is alive if and only if its lock is held. A NIC has one slot on all its addresses; each
-//! address is a group of its own.
+//! a member is alive if and only if the lock of its slot is held and the claim is still its own. A
+//! NIC has one slot on all its addresses; each address is a group of its own.
 //!
 //! **Invariant:** a group file is read and written only under the lock for changing groups.
 
@@ -23,14 +24,20 @@ use std::path::PathBuf;
 use crate::handover::Handover;
 use crate::limits::{CHANGE_PAUSE, CHANGE_TRIES, SLOTS};
 use crate::runtime;
-use crate::steering::{Group, is_ownable};
+use crate::steering::{Group, Member, is_ownable};
 use crate::sys::{self, Lock};
 
 /// The byte whose lock is for changing groups.
 const CHANGE: i64 = 1 << 20;
 /// The first bytes of a group file; the last of them is its version.
-const MAGIC: [u8; 8] = *b"FRGROUP\x01";
+const MAGIC: [u8; 8] = *b"FRGROUP\x02";
 const HEADER_LEN: usize = 16;
+const MEMBER_LEN: usize = 8;
+
+/// Where the claim of a slot is.
+fn claim_at(slot: u16) -> u64 {
+    u64::from(slot) * 4
+}
 
 /// A slot of this host, held until it is dropped.
 #[derive(Debug)]
@@ -38,7 +45,7 @@ pub(crate) struct Registry {
     file: File,
     directory: PathBuf,
     namespace: u64,
-    slot: u16,
+    member: Member,
 }
 
 /// The right to change groups.
@@ -53,7 +60,8 @@ impl Registry {
         let namespace = runtime::network_namespace();
         let path = directory.join(format!("slots-{namespace}"));
         let file = open(&path)?;
-        let mut registry = Self { file, directory, namespace, slot: 0 };
+        let member = Member { slot: 0, claim: sys::random()? as u32 };
+        let mut registry = Self { file, directory, namespace, member };
         // At random, so that the QPNs of a process that has just died are not used again at once:
         // its peers may still be sending to them.
         let start = sys::random()? as u32;
@@ -62,9 +70,13 @@ impl Registry {
             if sys::lock(registry.file.as_fd(), slot.into(), Lock::Try).is_err() {
                 continue;
             }
-            registry.slot = slot as u16;
-            match Handover::bind(namespace, registry.slot) {
-                Ok(handover) => return Ok((registry, handover)),
+            registry.member.slot = slot as u16;
+            match Handover::bind(namespace, registry.member.slot) {
+                Ok(handover) => {
+                    let claim = member.claim.to_ne_bytes();
+                    registry.file.write_all_at(&claim, claim_at(registry.member.slot))?;
+                    return Ok((registry, handover));
+                }
                 // The name of the socket is taken, by whomever: the slot is of no use.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     sys::lock(registry.file.as_fd(), slot.into(), Lock::Release)?;
@@ -79,7 +91,12 @@ impl Registry {
     }
 
     pub(crate) fn slot(&self) -> u16 {
-        self.slot
+        self.member.slot
+    }
+
+    /// What we are in the groups of our addresses.
+    pub(crate) fn member(&self) -> Member {
+        self.member
     }
 
     /// Waits for the right to change groups.
@@ -100,10 +117,16 @@ impl Registry {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Whether somebody holds `slot`.
-    pub(crate) fn is_alive(&self, slot: u16) -> bool {
-        // A slot that cannot be asked about is left in peace.
-        slot == self.slot || sys::is_locked(self.file.as_fd(), slot.into()).unwrap_or(true)
+    /// Whether a member is still there.
+    pub(crate) fn is_alive(&self, member: Member) -> bool {
+        if member.slot == self.member.slot {
+            return member == self.member;
+        }
+        let mut claim = [0; 4];
+        let read = self.file.read_exact_at(&mut claim, claim_at(member.slot));
+        // One that cannot be asked about is left in peace.
+        (read.is_err() || u32::from_ne_bytes(claim) == member.claim)
+            && sys::is_locked(self.file.as_fd(), member.slot.into()).unwrap_or(true)
     }
 }
 
@@ -111,7 +134,7 @@ impl Change<'_> {
     /// The group of an address; an empty one if there is none, or if its file says nothing valid.
     pub(crate) fn read(&self, address: IpAddr) -> io::Result<Group> {
         let file = open(&self.path(address))?;
-        let mut bytes = vec![0; HEADER_LEN + 2 * SLOTS as usize];
+        let mut bytes = vec![0; HEADER_LEN + MEMBER_LEN * SLOTS as usize];
         let mut length = 0;
         while length < bytes.len() {
             match file.read_at(&mut bytes[length..], length as u64)? {
@@ -149,7 +172,10 @@ fn emit(group: &Group) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(group.generation.to_ne_bytes());
     bytes.extend((group.members.len() as u32).to_ne_bytes());
-    bytes.extend(group.members.iter().flat_map(|slot| slot.to_ne_bytes()));
+    for member in &group.members {
+        bytes.extend(u32::from(member.slot).to_ne_bytes());
+        bytes.extend(member.claim.to_ne_bytes());
+    }
     bytes
 }
 
@@ -158,8 +184,13 @@ fn parse(bytes: &[u8]) -> Option<Group> {
     let (generation, rest) = rest.split_first_chunk()?;
     let (count, rest) = rest.split_first_chunk()?;
     let count = usize::try_from(u32::from_ne_bytes(*count)).ok()?;
-    let (slots, _) = rest.as_chunks();
-    let members = slots.get(..count)?.iter().map(|slot| u16::from_ne_bytes(*slot)).collect();
+    let (words, _) = rest.as_chunks();
+    let (members, _) = words.as_chunks();
+    let members = members.get(..count)?.iter().map(|[slot, claim]: &[[u8; 4]; 2]| Member {
+        slot: u32::from_ne_bytes(*slot) as u16,
+        claim: u32::from_ne_bytes(*claim),
+    });
+    let members = members.collect();
     Some(Group { generation: u32::from_ne_bytes(*generation), members })
 }
 
@@ -172,10 +203,13 @@ mod tests {
         let (first, _handover) = Registry::claim().unwrap();
         let (second, _handover) = Registry::claim().unwrap();
         assert_ne!(first.slot(), second.slot());
-        assert!(second.is_alive(first.slot()) && second.is_alive(second.slot()));
-        let slot = first.slot();
+        let member = first.member();
+        assert!(second.is_alive(member) && second.is_alive(second.member()));
+        // Another owner of the slot, earlier or later.
+        assert!(!second.is_alive(Member { claim: member.claim ^ 1, ..member }));
+        assert!(!first.is_alive(Member { claim: member.claim ^ 1, ..member }));
         drop(first);
-        assert!(!second.is_alive(slot));
+        assert!(!second.is_alive(member));
     }
 
     #[test]
@@ -183,10 +217,11 @@ mod tests {
         let (registry, _handover) = Registry::claim().unwrap();
         let address = IpAddr::from([127, 0, 20, 1]);
         let change = registry.change().unwrap();
-        let group = Group { generation: 9, members: vec![5, 1022, 7] };
+        let member = |slot| Member { slot, claim: 0x1234_5678 ^ u32::from(slot) };
+        let group = Group { generation: 9, members: [5, 1022, 7].map(member).to_vec() };
         change.write(address, &group).unwrap();
         assert_eq!(change.read(address).unwrap(), group);
-        let shorter = Group { generation: 10, members: vec![7] };
+        let shorter = Group { generation: 10, members: vec![member(7)] };
         change.write(address, &shorter).unwrap();
         assert_eq!(change.read(address).unwrap(), shorter);
         assert_eq!(change.read(IpAddr::from([127, 0, 20, 2])).unwrap(), Group::default());
@@ -196,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_file_that_says_nothing_valid_is_an_empty_group() {
-        let bytes = emit(&Group { generation: 9, members: vec![5, 6] });
+        let bytes = emit(&Group { generation: 9, members: vec![Member { slot: 5, claim: 6 }; 2] });
         assert!(parse(&bytes).is_some());
         assert_eq!(parse(&bytes[..bytes.len() - 1]), None);
         assert_eq!(parse(b"something else entirely"), None);

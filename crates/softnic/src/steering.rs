@@ -39,23 +39,31 @@ pub(crate) const fn is_ownable(slot: u32) -> bool {
     slot > 0 && slot < SLOTS - 1
 }
 
-/// The sockets of an address in the kernel's order, by the slots of their owners.
+/// A socket of a group, by its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Member {
+    pub(crate) slot: u16,
+    /// Tells the owner from earlier and later ones of the slot.
+    pub(crate) claim: u32,
+}
+
+/// The sockets of an address in the kernel's order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Group {
     /// Changes whenever a socket enters or leaves, so that an old probe is not believed.
     pub(crate) generation: u32,
-    pub(crate) members: Vec<u16>,
+    pub(crate) members: Vec<Member>,
 }
 
 impl Group {
-    pub(crate) fn join(&mut self, slot: u16) {
+    pub(crate) fn join(&mut self, member: Member) {
         self.generation = self.generation.wrapping_add(1);
-        self.members.push(slot);
+        self.members.push(member);
     }
 
     /// Takes a member out as the kernel does. Returns whether it was one.
-    pub(crate) fn leave(&mut self, slot: u16) -> bool {
-        let Some(at) = self.members.iter().position(|member| *member == slot) else {
+    pub(crate) fn leave(&mut self, member: Member) -> bool {
+        let Some(at) = self.members.iter().position(|other| *other == member) else {
             return false;
         };
         self.generation = self.generation.wrapping_add(1);
@@ -65,15 +73,16 @@ impl Group {
 
     /// Takes out the members that are not alive. Returns how many; the order of the others is a
     /// guess if they were several.
-    pub(crate) fn bury(&mut self, mut is_alive: impl FnMut(u16) -> bool) -> usize {
-        let dead: Vec<u16> = self.members.iter().copied().filter(|slot| !is_alive(*slot)).collect();
-        dead.iter().filter(|slot| self.leave(**slot)).count()
+    pub(crate) fn bury(&mut self, is_alive: impl Fn(Member) -> bool) -> usize {
+        let members = self.members.iter().copied();
+        let dead: Vec<Member> = members.filter(|member| !is_alive(*member)).collect();
+        dead.iter().filter(|member| self.leave(**member)).count()
     }
 
-    /// Learns that `slot` stands at `index`. Whoever was thought to stand there takes the place
-    /// where `slot` was thought to be. Returns whether that is news.
-    pub(crate) fn stands_at(&mut self, slot: u16, index: usize) -> bool {
-        let at = self.members.iter().position(|member| *member == slot);
+    /// Learns that `member` stands at `index`. Whoever was thought to stand there takes the place
+    /// where `member` was thought to be. Returns whether that is news.
+    pub(crate) fn stands_at(&mut self, member: Member, index: usize) -> bool {
+        let at = self.members.iter().position(|other| *other == member);
         match at {
             Some(at) if index < self.members.len() && at != index => {
                 self.members.swap(at, index);
@@ -94,8 +103,8 @@ impl Group {
             statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00ff_ffff),
             statement(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, SLOT_SHIFT),
         ];
-        for (index, &slot) in (0..).zip(&self.members) {
-            program.push(jump(slot.into(), 0, 1));
+        for (index, member) in (0..).zip(&self.members) {
+            program.push(jump(member.slot.into(), 0, 1));
             program.push(statement(libc::BPF_RET | libc::BPF_K, index));
         }
         program.push(statement(libc::BPF_RET | libc::BPF_K, NONE));
@@ -187,8 +196,16 @@ mod tests {
         bytes
     }
 
-    fn group(members: &[u16]) -> Group {
-        Group { generation: 1, members: members.to_vec() }
+    fn member(slot: u16) -> Member {
+        Member { slot, claim: 5 }
+    }
+
+    fn group(slots: &[u16]) -> Group {
+        Group { generation: 1, members: slots.iter().map(|slot| member(*slot)).collect() }
+    }
+
+    fn slots(group: &Group) -> Vec<u16> {
+        group.members.iter().map(|member| member.slot).collect()
     }
 
     #[test]
@@ -221,11 +238,12 @@ mod tests {
     #[test]
     fn the_last_member_fills_the_hole() {
         let mut group = group(&[1, 2, 3, 4]);
-        assert!(group.leave(2));
-        assert_eq!((group.generation, &group.members[..]), (2, &[1, 4, 3][..]));
-        assert!(!group.leave(2));
-        assert_eq!(group.bury(|slot| slot != 1), 1);
-        assert_eq!(group.members, [3, 4]);
+        assert!(group.leave(member(2)));
+        assert_eq!((group.generation, slots(&group)), (2, vec![1, 4, 3]));
+        assert!(!group.leave(member(2)));
+        assert!(!group.leave(Member { slot: 4, claim: 6 }), "another owner");
+        assert_eq!(group.bury(|member| member.slot != 1), 1);
+        assert_eq!(slots(&group), [3, 4]);
     }
 
     #[test]
@@ -233,12 +251,12 @@ mod tests {
         let truth = [5_u16, 1, 4, 2, 3];
         let mut group = group(&[1, 2, 3, 4, 5]);
         for (index, &slot) in truth.iter().enumerate().rev() {
-            group.stands_at(slot, index);
+            group.stands_at(member(slot), index);
         }
-        assert_eq!(group.members, truth);
-        assert!(!group.stands_at(5, 0), "no news");
-        assert!(!group.stands_at(5, 9), "no such place");
-        assert!(!group.stands_at(77, 0), "no member");
+        assert_eq!(slots(&group), truth);
+        assert!(!group.stands_at(member(5), 0), "no news");
+        assert!(!group.stands_at(member(5), 9), "no such place");
+        assert!(!group.stands_at(member(77), 0), "no member");
     }
 
     #[test]
