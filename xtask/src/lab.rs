@@ -4,6 +4,7 @@
 //! working without privileges is part of what is shown.
 
 use core::time::Duration;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -83,9 +84,19 @@ impl Lab {
         self.folder.path()
     }
 
-    /// The folder that holds our `libibverbs.so.1`.
-    pub(crate) fn library_dir(&self) -> PathBuf {
-        self.dist.join("lib/ferroce")
+    /// Compiles a C program of this repository against our library, and returns its path.
+    pub(crate) fn compile(&self, name: &str, sources: &[&str]) -> Result<String> {
+        let program = self.folder.path().join(name);
+        if !program.exists() {
+            let mut command = Command::new("cc");
+            command.current_dir(workspace::root());
+            command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).args(sources);
+            command.arg("-L").arg(self.dist.join("lib/ferroce")).arg("-l:libibverbs.so.1");
+            workspace::run(&mut command).context("the headers come with libibverbs-dev")?;
+            // Whatever the mask for new files is, `nobody` must be able to run it.
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(program.display().to_string())
     }
 
     /// In words, for the reader of the output.
@@ -110,7 +121,7 @@ impl Lab {
     }
 
     /// `ferroce run FLAGS -- WORDS`.
-    pub(crate) fn run(&self, flags: &[String], words: &[&str]) -> Command {
+    pub(crate) fn run<W: AsRef<OsStr>>(&self, flags: &[String], words: &[W]) -> Command {
         let ferroce = self.dist.join("bin/ferroce");
         let mut command = self.plain(&ferroce.to_string_lossy());
         command.arg("run").args(&self.flags).args(flags).arg("--").args(words);

@@ -39,10 +39,56 @@ pub(super) enum Expect {
     ResultsUpTo(u64),
 }
 
+/// A C program of this repository.
+#[derive(Debug)]
+pub(super) struct Example {
+    name: &'static str,
+    pub(super) sources: &'static [&'static str],
+    /// Where it listens, if it takes no port on its command line.
+    port: Option<u16>,
+}
+
+const EXAMPLES: [Example; 2] = [
+    Example {
+        name: "integrity",
+        sources: &["examples/c/integrity.c", "examples/c/peer.c"],
+        port: None,
+    },
+    Example {
+        name: "rc_write",
+        sources: &["examples/c/rc_write.c", "examples/c/peer.c"],
+        port: Some(18516),
+    },
+];
+
 impl Row {
     /// The row's command line.
     pub(super) fn name(&self) -> String {
         self.words.join(" ")
+    }
+
+    /// The program's source, if it is ours.
+    pub(super) fn example(&self) -> Option<&'static Example> {
+        EXAMPLES.iter().find(|example| example.name == self.words[0])
+    }
+
+    /// The port that a pair must use, if it cannot be told.
+    pub(super) fn fixed_port(&self) -> Option<u16> {
+        self.example().and_then(|example| example.port)
+    }
+
+    /// What every program of its family is told: the device, the port, and what keeps it quiet.
+    pub(super) fn family_words(&self, port: &str) -> Vec<String> {
+        let words: &[&str] = if self.example().is_some() {
+            &[]
+        } else if self.words[0].starts_with("ibv_") {
+            // The GID of the IPv4 address; without one these programs address by LID.
+            &["-d", "ferroce0", "-g", "1", "-p", port]
+        } else {
+            // -F: no warning about the governor of the processor.
+            &["-d", "ferroce0", "-F", "-p", port]
+        };
+        words.iter().map(|&word| word.to_owned()).collect()
     }
 }
 
@@ -131,6 +177,8 @@ const PERFTEST: &[Perftest] = &[
 
 /// Rows that run in `make test`: each program, transport and option at least once.
 pub(super) const QUICK: &[&str] = &[
+    "integrity",
+    "rc_write",
     "ibv_devices",
     "ibv_devinfo -v",
     "ibv_asyncwatch",
@@ -167,6 +215,8 @@ pub(super) const QUICK: &[&str] = &[
 /// Every row there is.
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
+        alone("integrity", &[" cases, 0 failures here"]),
+        Row { kind: Kind::Pair, ..alone("rc_write", &["written: success"]) },
         alone("ibv_devices", &["ferroce0"]),
         alone("ibv_devinfo -v", &["hca_id:\tferroce0", "PORT_ACTIVE", "Ethernet", "RoCE v2"]),
         Row { kind: Kind::Watcher, ..alone("ibv_asyncwatch", &["ferroce0: async event FD"]) },

@@ -129,12 +129,21 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
     let deadline = Instant::now() + choice.deadline(row);
     match row.kind {
         Kind::Alone => {
-            let ended = lab.finish("alone", lab.run(&flags, &row.words), deadline)?;
+            let ended = lab.finish("alone", lab.run(&flags, &program(lab, row)?), deadline)?;
             Ok(verdict(&ended, "program").and_then(|()| expected(row, &ended, "program")))
         }
         Kind::Watcher => watch(lab, &flags, row, deadline),
         Kind::Pair => pair(lab, &flags, choice, row, deadline),
     }
+}
+
+/// The row's words, with the path of the program if it is to be compiled first.
+fn program(lab: &Lab, row: &Row) -> Result<Vec<String>> {
+    let mut words: Vec<String> = row.words.iter().map(|&word| word.to_owned()).collect();
+    if let Some(example) = row.example() {
+        words[0] = lab.compile(row.words[0], example.sources)?;
+    }
+    Ok(words)
 }
 
 fn watch(lab: &Lab, flags: &[String], row: &Row, deadline: Instant) -> Result<Result<(), String>> {
@@ -161,25 +170,18 @@ fn pair(
     row: &Row,
     deadline: Instant,
 ) -> Result<Result<(), String>> {
-    let port = free_port()?;
-    let port_word = port.to_string();
-    let mut words = row.words.clone();
-    words.extend(["-d", "ferroce0", "-p", &port_word]);
-    words.extend(choice.shorter(row));
-    if row.words[0].starts_with("ibv_") {
-        // The GID of the IPv4 address; without one these programs address by LID.
-        words.extend(["-g", "1"]);
-    } else {
-        // No warning about the governor of the CPU.
-        words.push("-F");
-    }
+    let port = row.fixed_port().map_or_else(free_port, Ok)?;
+    let family = row.family_words(&port.to_string());
+    let mut words = program(lab, row)?;
+    words.extend(family);
+    words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
 
     let mut server = lab.start("server", lab.run(flags, &words))?;
     if !server.listens(port, deadline)? {
         let ended = server.finish(Instant::now())?;
         return Ok(Err(describe("server", "does not listen", &ended)));
     }
-    words.push("127.0.0.1");
+    words.push("127.0.0.1".to_owned());
     let client = lab.finish("client", lab.run(flags, &words), deadline)?;
     // A server whose client failed may wait for ever.
     let failed = !client.status.is_some_and(|status| status.success());

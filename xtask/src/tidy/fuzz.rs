@@ -16,7 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(path, None, message));
         }
         if !tree.below("crates").any(|(_, text)| replays(text, name)) {
-            let message = format!("no test in crates/ replays fuzz/corpus/{name}");
+            let message = format!("no test in crates/ names corpus/{name} to replay it");
             findings.push(Finding::new(path, None, message));
         }
     }
@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn replays(text: &str, name: &str) -> bool {
-    text.contains("fuzz/corpus") && text.contains(name)
+    text.contains(&format!("corpus/{name}\""))
 }
 
 #[cfg(test)]
