@@ -7,11 +7,11 @@
 //!                                                              └── packets ◄─ segments ◄─ UDP 4791
 //! ```
 //!
-//! A [`Nic`] owns one [`transport::Endpoint`] and what the engine has not: sockets ([`socket`]), a
-//! clock ([`clock`]), application memory ([`ProcessMemory`]) and a thread ([`thread`]). Several
-//! processes, and several `Nic`s of one process, share the UDP port of an address: [`registry`]
+//! A [`Nic`] owns one [`transport::Endpoint`] and what the engine has not: sockets ([`socket`](socket.rs)), a
+//! clock ([`clock`]), application memory ([`ProcessMemory`]) and a thread ([`thread`](thread.rs)). Several
+//! processes, and several `Nic`s of one process, share the UDP port of an address: [`registry`](registry.rs)
 //! gives each a slot of the QPN space and tells the kernel, by a small program, which socket is
-//! whose; [`handover`] carries the packets that it nevertheless gave to the wrong one.
+//! whose; [`handover`](handover.rs) carries the packets that it nevertheless gave to the wrong one.
 //!
 //! **Invariants:** every packet that is not sent or not taken is counted. No lock is held while the
 //! fallback thread sleeps. Nothing here spins.
