@@ -44,9 +44,14 @@ fn find(context: *mut ibv_context, port: u32) -> Result<Arc<Context>, Errno> {
     if port == u32::from(PORT) { Ok(context) } else { Err(Errno::INVALID) }
 }
 
+/// How many entries the GID table has at least: room for an address that comes later, and few
+/// enough for programs that ask for each.
+const GID_TABLE_LENGTH: u32 = 16;
+
 /// How many entries the GID table has, empty ones included.
 fn gid_count(device: &DeviceInfo) -> u32 {
-    device.gids.iter().map(|entry| u32::from(entry.index) + 1).max().unwrap_or(1)
+    let used = device.gids.iter().map(|entry| u32::from(entry.index) + 1).max();
+    used.unwrap_or(0).max(GID_TABLE_LENGTH)
 }
 
 /// Width and speed codes of the interface. Loopback, which has no speed, is shown as 100 Gb/s.
