@@ -246,10 +246,18 @@ fn ask(socket: &Socket, group: &Group) {
 }
 
 /// The shorter of the window that the engine has by default and what a socket can hold: a peer's
-/// socket is taken to be like ours.
+/// socket is taken to be like ours. The kernel counts up to twice a packet's bytes against the
+/// buffer, and grants half of what it says for data.
 pub(crate) fn window_bytes(sockets: &[Socket], default: u64) -> u64 {
     let smallest = sockets.iter().map(Socket::receive_buffer_bytes).min().unwrap_or(0);
-    default.min((smallest / 2).max(16 << 10))
+    let window = (smallest / 4).max(16 << 10);
+    if window < default {
+        tracing::debug!(
+            smallest,
+            "small receive buffers\nhint: raise the limit, as by sysctl net.core.rmem_max=8388608"
+        );
+    }
+    default.min(window)
 }
 
 #[cfg(test)]

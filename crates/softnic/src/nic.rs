@@ -165,8 +165,12 @@ impl Nic {
     /// Starts the fallback thread, which makes progress while the application does not call. A
     /// second call changes nothing, nor does one on a forked child's dead copy.
     pub fn start(&self) {
+        // Asked first: the lock of a dead copy may be held for ever by a thread of the parent.
+        if self.is_dead() {
+            return;
+        }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_some() || self.is_dead() {
+        if thread.is_some() {
             return;
         }
         match thread::spawn(Arc::clone(&self.shared)) {

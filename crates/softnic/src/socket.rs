@@ -4,8 +4,9 @@
 //! (and 0, 1, 2... for the segments of a train), so that the sender's ICRC, which covers the
 //! identification, is exact. A connected one starts at random.
 //!
-//! All packets leave from port 4791: one socket has one port, and a socket for each flow label
-//! would multiply descriptors and polling for entropy that only matters to equal-cost paths.
+//! All packets leave from port 4791, whatever [`transport::Route::source_port`] says: one socket
+//! has one port, and a socket for each flow would multiply descriptors and polling for entropy that
+//! only matters where there are equal-cost paths.
 
 use core::ffi::c_int;
 use core::mem;
