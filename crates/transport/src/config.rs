@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rdma::Mtu;
+use rdma::{Mtu, Span};
 
 use crate::Recovery;
 
@@ -28,6 +28,9 @@ pub struct Config {
     pub burst_packets: u32,
     /// An acknowledgement is asked for at least every so many packets.
     pub ack_interval_packets: u32,
+    /// How long an acknowledgement may wait for a request to travel with, where the application
+    /// has been seen to answer messages with messages. Zero sends each at once.
+    pub ack_delay: Span,
 }
 
 impl Default for Config {
@@ -40,6 +43,7 @@ impl Default for Config {
             read_chunk_bytes: 128 << 10,
             burst_packets: 16,
             ack_interval_packets: 16,
+            ack_delay: Span::ZERO,
         }
     }
 }

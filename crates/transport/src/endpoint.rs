@@ -301,7 +301,7 @@ impl Endpoint {
     pub fn modify_qp(&mut self, now: Time, qpn: Qpn, change: &QpChange) -> Result<(), ModifyError> {
         let (qp, adapter) = self.qp_mut(qpn).ok_or(ModifyError::NotFound)?;
         let result = qp.modify(change, adapter);
-        self.settle(now, qpn);
+        self.settle(qpn);
         result
     }
 
@@ -350,8 +350,8 @@ impl Endpoint {
         request: &WorkRequest<'_>,
     ) -> Result<(), PostError> {
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
-        qp.post_send(request, adapter)?;
-        self.settle(now, qpn);
+        qp.post_send(now, request, adapter)?;
+        self.settle(qpn);
         Ok(())
     }
 
@@ -378,7 +378,7 @@ impl Endpoint {
             if let Some(wqe) = qp.recv.take() {
                 qp.complete_recv_error(&wqe, CompletionStatus::Flushed, adapter);
             }
-            self.settle(now, qpn);
+            self.settle(qpn);
         }
         Ok(())
     }
@@ -421,7 +421,7 @@ impl Endpoint {
                     if qp.spec.kind == QpType::Ud {
                         qp.handle_datagram(arrival, &request, memory, adapter)
                     } else if header.bth.opcode.is_request() {
-                        qp.handle_request(&request, memory, adapter)
+                        qp.handle_request(now, &request, memory, adapter)
                     } else {
                         qp.handle_response(now, header, (payload, length), memory, adapter)
                     }
@@ -429,12 +429,12 @@ impl Endpoint {
             }
         };
         match result {
-            Ok(()) => self.settle(now, qpn),
+            Ok(()) => self.settle(qpn),
             Err(cause) => {
                 self.adapter.stats.drop_packet(cause);
                 // A response that is refused may still have moved something on.
                 if self.qp(qpn).is_some() {
-                    self.settle(now, qpn);
+                    self.settle(qpn);
                 }
             }
         }
@@ -486,7 +486,7 @@ impl Endpoint {
         } else {
             qp.refuse_read(header.bth.psn, adapter);
         }
-        self.settle(now, qpn);
+        self.settle(qpn);
     }
 
     /// When to call [`Endpoint::handle_timeout`]. The answer may change after every other call but
@@ -521,7 +521,7 @@ impl Endpoint {
                 debug_assert_eq!(qp.scheduled, Some(at));
                 qp.scheduled = None;
                 qp.handle_timeout(now, adapter);
-                self.settle(now, qpn);
+                self.settle(qpn);
             }
         }
     }
@@ -582,7 +582,7 @@ impl Endpoint {
     }
 
     /// After anything happened to a queue pair: it may have something to send, and a deadline.
-    fn settle(&mut self, _now: Time, qpn: Qpn) {
+    fn settle(&mut self, qpn: Qpn) {
         if let Some((qp, _)) = self.qp_mut(qpn)
             && !core::mem::replace(&mut qp.ready, true)
         {

@@ -34,6 +34,10 @@ pub const PACKET_OVERHEAD_BYTES: u64 = 256;
 /// The retry counts mean "for ever" at this value (`rnr_retry` only).
 pub const RNR_RETRY_INFINITE: u8 = 7;
 
+/// So many messages in a row must have been answered with a message, within the delay of an
+/// acknowledgement, before one waits for the answer.
+pub const ANSWERS_BEFORE_ACK_WAITS: u8 = 2;
+
 /// The local ACK timeout of `code`: 4.096 us x 2^code, none for 0 (IBTA vol 1, 9.7.6.1.3).
 pub const fn ack_timeout(code: u8) -> Option<Span> {
     match code & 31 {

@@ -204,12 +204,18 @@ impl Qp {
         }
     }
 
-    /// The next packet of any role: answers before requests, because a peer waits for them.
+    /// The next packet of any role: answers before requests, because a peer waits for them; but an
+    /// acknowledgement that waits for a request comes right behind it.
     pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
-        if let Some(reply) = self.next_reply(adapter) {
+        let waits = self.timers.is_running(Timer::AckDelay);
+        if !waits && let Some(reply) = self.next_reply(adapter) {
             return Some(reply);
         }
-        self.next_request(now, adapter)
+        let request = self.next_request(now, adapter);
+        if waits && request.is_some() {
+            self.timers.stop(Timer::AckDelay);
+        }
+        request
     }
 
     /// Joins a packet and its payload.
@@ -228,6 +234,9 @@ impl Qp {
     pub(crate) fn handle_timeout(&mut self, now: Time, adapter: &mut Adapter) {
         // When the receiver's delay is over, the requester simply goes on.
         self.timers.expire(Timer::RnrRetry, now);
+        if self.timers.expire(Timer::AckDelay, now) {
+            self.responder.answer_did_not_come();
+        }
         if self.timers.expire(Timer::Retransmit, now) {
             self.ack_timed_out(now, adapter);
         }

@@ -248,6 +248,7 @@ impl Requester {
 impl Qp {
     pub(crate) fn post_send(
         &mut self,
+        now: Time,
         request: &WorkRequest<'_>,
         adapter: &mut Adapter,
     ) -> Result<(), PostError> {
@@ -300,6 +301,7 @@ impl Qp {
             self.complete_send(&wqe, CompletionStatus::Flushed, adapter);
         } else {
             self.requester.queue.push_back(wqe);
+            self.responder.note_answer(now, adapter.config.ack_delay);
         }
         Ok(())
     }

@@ -8,18 +8,19 @@ use alloc::collections::VecDeque;
 
 use rdma::{
     Access, Completion, CompletionOpcode, CompletionStatus, Key, Memory, Psn, QpState, QpType,
-    completion::Attached,
+    Span, Time, completion::Attached,
 };
 use wire::aeth::{self, NakCode, Syndrome};
 use wire::opcode::{Operation, Part};
 use wire::{Opcode, roce};
 
 use crate::adapter::Adapter;
-use crate::limits::{MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
+use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
 use crate::qp::{Body, Outgoing, Qp};
 use crate::recv::{RecvWqe, ScatterError};
 use crate::region::Epoch;
 use crate::stats::Drop;
+use crate::timer::Timer;
 use crate::{Event, Recovery};
 
 /// A request packet.
@@ -112,6 +113,10 @@ pub(crate) struct Responder {
     established: bool,
     replies: VecDeque<Reply>,
     resources: VecDeque<Resource>,
+    /// When the last message ended that the application has not answered yet.
+    unanswered_since: Option<Time>,
+    /// How many messages in a row the application has answered with one of its own at once.
+    answers: u8,
 }
 
 impl Responder {
@@ -132,6 +137,20 @@ impl Responder {
     pub(crate) fn abandon_message(&mut self) -> Option<RecvWqe> {
         self.message = None;
         self.wqe.take()
+    }
+
+    /// The application posts a send: an answer, if a message came just before.
+    pub(crate) fn note_answer(&mut self, now: Time, delay: Span) {
+        if let Some(since) = self.unanswered_since.take() {
+            let prompt = now.since(since) < delay;
+            self.answers = if prompt { self.answers.saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// An acknowledgement waited for a request in vain.
+    pub(crate) fn answer_did_not_come(&mut self) {
+        self.answers = 0;
+        self.unanswered_since = None;
     }
 
     /// Queues an acknowledgement; one that directly follows another takes its place, which is how
@@ -175,6 +194,7 @@ impl Qp {
     /// Takes a request of a connected service.
     pub(crate) fn handle_request<M: Memory>(
         &mut self,
+        now: Time,
         request: &Request<'_, '_, M>,
         memory: &mut M,
         adapter: &mut Adapter,
@@ -183,9 +203,40 @@ impl Qp {
             self.responder.established = true;
             adapter.raise(Event::CommunicationEstablished(self.qpn));
         }
+        // Only the acknowledgement of what comes now may wait, and only while it is alone.
+        self.timers.stop(Timer::AckDelay);
         match self.respond(request, memory, adapter) {
-            Ok(()) | Err(Refusal::Duplicate) => Ok(()),
+            Ok(()) => {
+                self.await_answer(now, request, adapter);
+                Ok(())
+            }
+            Err(Refusal::Duplicate) => Ok(()),
             Err(refusal) => self.refuse(refusal, adapter),
+        }
+    }
+
+    /// Lets the acknowledgement of a message wait for the request that the application is likely
+    /// to answer with: the two then travel together, and the peer, who polls for the one, meets
+    /// the other. The specification lets a responder coalesce acknowledgements as it likes
+    /// (9.7.5.1.2); the wait is far below any timeout.
+    fn await_answer<M: Memory>(
+        &mut self,
+        now: Time,
+        request: &Request<'_, '_, M>,
+        adapter: &Adapter,
+    ) {
+        let delay = adapter.config.ack_delay;
+        if delay == Span::ZERO || !request.header.facts().part.ends() {
+            return;
+        }
+        let responder = &mut self.responder;
+        responder.unanswered_since = Some(now);
+        let alone = matches!(
+            responder.replies.make_contiguous(),
+            [Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }]
+        );
+        if alone && self.state == QpState::Rts && responder.answers >= ANSWERS_BEFORE_ACK_WAITS {
+            self.timers.set(Timer::AckDelay, now + delay);
         }
     }
 

@@ -9,11 +9,13 @@ pub(crate) enum Timer {
     Retransmit,
     /// When to try again after a receiver was not ready (9.7.5.2.8).
     RnrRetry,
+    /// When to send an acknowledgement that waits for a request to travel with.
+    AckDelay,
 }
 
 /// The deadlines, none or one per timer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimerTable([Option<Time>; 2]);
+pub(crate) struct TimerTable([Option<Time>; 3]);
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, at: Time) {

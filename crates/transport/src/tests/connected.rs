@@ -351,3 +351,37 @@ fn both_sides_may_send_at_once() {
         assert_eq!(node.endpoint.stats().retransmitted_pkts, 0);
     }
 }
+
+#[test]
+fn the_acknowledgement_of_a_message_that_is_answered_travels_behind_the_answer() {
+    let config = Config { ack_delay: Span::from_us(30), ..Config::default() };
+    let mut pair = Pair::new(config);
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    pair.record();
+    let sges = [pair.nodes[0].sge(0, 8), pair.nodes[1].sge(0, 8)];
+    let play = |pair: &mut Pair, rounds: u64| {
+        for id in 0..rounds {
+            for index in [0, 1] {
+                let operation = pair.write(1 - index, 64);
+                pair.post(index, id, operation, &[sges[index]]);
+                // The other side sees it, and answers, after a latency and a little more.
+                pair.drive_for(Span::from_us(2));
+            }
+        }
+    };
+    play(&mut pair, 4);
+    pair.sent.clear();
+    play(&mut pair, 10);
+    let writes = pair.sent.iter().filter(|packet| packet.header.reth.is_some()).count();
+    let acks: Vec<_> = pair.sent.iter().filter(|packet| packet.header.aeth.is_some()).collect();
+    assert_eq!((writes, acks.len()), (20, 20));
+    for ack in &acks[1..] {
+        let before = pair.sent.iter().find(|packet| packet.index + 1 == ack.index);
+        let before = before.expect("something was sent before");
+        assert!(before.header.reth.is_some() && before.from == ack.from && before.at == ack.at);
+    }
+    // The last one is not answered, and is acknowledged all the same.
+    pair.drive();
+    assert_eq!(pair.nodes[1].completions().len(), 14);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+}
