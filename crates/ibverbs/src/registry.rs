@@ -125,10 +125,11 @@ thread_local! {
 /// Makes every later fork wait for the lock, so that parent and child find it free.
 pub(crate) fn guard_forks() {
     extern "C" fn before() {
-        HELD.with(|held| held.replace(Some(lock())));
+        // A thread that has given up its storage forks without the lock.
+        let _held = HELD.try_with(|held| held.replace(Some(lock())));
     }
     extern "C" fn after() {
-        HELD.with(|held| held.replace(None));
+        let _released = HELD.try_with(|held| held.replace(None));
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
