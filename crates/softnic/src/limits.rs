@@ -37,8 +37,13 @@ pub const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 pub const SEND_WAIT_MS: i32 = 2;
 /// The longest sleep of the fallback thread.
 pub const SLEEP_MAX: Span = Span::from_ms(1_000);
+/// An application that has polled so often in a row and found nothing lets others run (a poll costs
+/// half a microsecond, so this is a few times the round trip of an idle machine).
+pub const POLLS_BEFORE_YIELD: u32 = 100;
+/// How long an acknowledgement may wait for a request to travel with.
+pub const ACK_DELAY: Span = Span::from_us(100);
 /// How long before the fallback thread's own wake-up a deadline must lie to be worth waking it.
-pub const WAKE_SLACK: Span = Span::from_us(50);
+pub const WAKE_SLACK: Span = Span::from_us(1_000);
 /// A packet held back by fault injection leaves after this at the latest.
 pub const REORDER_HOLD: Span = Span::from_ms(1);
 /// Counters are published at most this often.

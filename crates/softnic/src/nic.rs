@@ -10,7 +10,7 @@ use rdma::{Completion, Time};
 use transport::{Config, CqId, Endpoint, Event};
 
 use crate::fork::Nics;
-use crate::limits::SLOT_SHIFT;
+use crate::limits::{ACK_DELAY, POLLS_BEFORE_YIELD, SLOT_SHIFT};
 use crate::links::{Links, window_bytes};
 use crate::progress::Core;
 use crate::receive::Reach;
@@ -100,6 +100,7 @@ impl Nic {
             qpns: first..first + (1 << SLOT_SHIFT),
             active_mtu: device.active_mtu,
             window_bytes: window_bytes(&links.sockets, defaults.window_bytes),
+            ack_delay: ACK_DELAY,
             ..defaults
         };
         tracing::debug!(device = %device.name, interface = %device.interface, ?config, "opened");
@@ -149,7 +150,13 @@ impl Nic {
         let packets = core.take(now, Reach::Hot);
         core.inline_packets += packets;
         let count = core.completions(cq, out);
+        core.empty_polls = if count > 0 { 0 } else { core.empty_polls.saturating_add(1) };
+        let in_vain = core.empty_polls > POLLS_BEFORE_YIELD;
         self.finish(core, now);
+        if in_vain {
+            // Whoever is to send what we wait for may need this very core.
+            std::thread::yield_now();
+        }
         count
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) sleeps_until: Time,
     /// Packets that the application's threads have taken.
     pub(crate) inline_packets: u64,
+    /// How often in a row the application has polled and found nothing.
+    pub(crate) empty_polls: u32,
     /// When the application was last told of a completion by an event.
     pub(crate) last_event: Option<Time>,
     /// When groups were last looked after.
@@ -46,6 +48,7 @@ impl Core {
             links: Some(links),
             sleeps_until: Time::ZERO,
             inline_packets: 0,
+            empty_polls: 0,
             last_event: None,
             looked_after: Time::ZERO,
         }

@@ -97,8 +97,12 @@ fn work(shared: &Shared, mut core: MutexGuard<'_, Core>, parking: &mut Parking) 
     core.publish(now, Publish::Now);
     let parked = parking.update(now, core.inline_packets, packets, core.last_event);
     let now = clock::now();
-    let latest = now + if parked { PARK_NAP } else { SLEEP_MAX };
-    let until = core.deadline().map_or(latest, |deadline| deadline.min(latest));
+    let until = if parked {
+        now + PARK_NAP
+    } else {
+        let latest = now + SLEEP_MAX;
+        core.deadline().map_or(latest, |deadline| deadline.min(latest))
+    };
     core.sleeps_until = until;
     Some(Sleep { ns: until.since(now).as_ns_ceil(), parked })
 }

@@ -34,9 +34,11 @@ pub const PACKET_OVERHEAD_BYTES: u64 = 256;
 /// The retry counts mean "for ever" at this value (`rnr_retry` only).
 pub const RNR_RETRY_INFINITE: u8 = 7;
 
-/// So many messages in a row must have been answered with a message, within the delay of an
-/// acknowledgement, before one waits for the answer.
+/// So many messages must have been answered with a message, within the delay of an
+/// acknowledgement, before one waits for the answer. One that waits in vain takes as many away.
 pub const ANSWERS_BEFORE_ACK_WAITS: u8 = 2;
+/// No more answers than this are remembered.
+pub const ANSWERS_MAX: u8 = 8;
 
 /// The local ACK timeout of `code`: 4.096 us x 2^code, none for 0 (IBTA vol 1, 9.7.6.1.3).
 pub const fn ack_timeout(code: u8) -> Option<Span> {

@@ -15,7 +15,7 @@ use wire::opcode::{Operation, Part};
 use wire::{Opcode, roce};
 
 use crate::adapter::Adapter;
-use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
+use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
 use crate::qp::{Body, Outgoing, Qp};
 use crate::recv::{RecvWqe, ScatterError};
 use crate::region::Epoch;
@@ -115,7 +115,8 @@ pub(crate) struct Responder {
     resources: VecDeque<Resource>,
     /// When the last message ended that the application has not answered yet.
     unanswered_since: Option<Time>,
-    /// How many messages in a row the application has answered with one of its own at once.
+    /// How surely the application answers a message with one of its own at once: up with each that
+    /// it does, down with each that it does not.
     answers: u8,
 }
 
@@ -142,14 +143,17 @@ impl Responder {
     /// The application posts a send: an answer, if a message came just before.
     pub(crate) fn note_answer(&mut self, now: Time, delay: Span) {
         if let Some(since) = self.unanswered_since.take() {
-            let prompt = now.since(since) < delay;
-            self.answers = if prompt { self.answers.saturating_add(1) } else { 0 };
+            if now.since(since) < delay {
+                self.answers = (self.answers + 1).min(ANSWERS_MAX);
+            } else {
+                self.answer_did_not_come();
+            }
         }
     }
 
-    /// An acknowledgement waited for a request in vain.
+    /// An acknowledgement waited for a request in vain, or would have.
     pub(crate) fn answer_did_not_come(&mut self) {
-        self.answers = 0;
+        self.answers = self.answers.saturating_sub(ANSWERS_BEFORE_ACK_WAITS);
         self.unanswered_since = None;
     }
 
