@@ -211,7 +211,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
         // SAFETY: C passes a readable structure.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
         let change = qp_attr::change(&qp.context, attr, attr_mask.cast_unsigned())?;
-        qp.context.nic.with(|endpoint, _, now| endpoint.modify_qp(now, qp.qpn, &change))?;
+        qp.context.nic.with(|endpoint, _, _| endpoint.modify_qp(qp.qpn, &change))?;
         if let Some(state) = change.state {
             qp.show_state(state);
         }

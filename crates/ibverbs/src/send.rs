@@ -187,8 +187,8 @@ pub(crate) unsafe extern "C" fn post_recv(
     // SAFETY: C passes a live queue pair, a list of requests, and a pointer to write.
     unsafe {
         let Ok(qp) = registry::hot::<Qp>(qp) else { return refuse(wr, bad_wr) };
-        qp.context.nic.with(|endpoint, _, now| {
-            each_recv(wr, bad_wr, |request| endpoint.post_recv(now, qp.qpn, request))
+        qp.context.nic.with(|endpoint, _, _| {
+            each_recv(wr, bad_wr, |request| endpoint.post_recv(qp.qpn, request))
         })
     }
 }

@@ -90,9 +90,7 @@ impl Host {
             },
         ];
         for change in changes {
-            self.nic
-                .with(|endpoint, _, now| endpoint.modify_qp(now, self.qpn, &change))
-                .expect("a state");
+            self.nic.with(|endpoint, _, _| endpoint.modify_qp(self.qpn, &change)).expect("a state");
         }
         self.nic.start();
     }

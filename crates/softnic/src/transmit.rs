@@ -71,7 +71,7 @@ impl Links {
                 }
                 Err(MemoryFault) => {
                     counts.tx_faulted += 1;
-                    endpoint.transmit_faulted(now, qpn, &header);
+                    endpoint.transmit_faulted(qpn, &header);
                 }
             }
         }

@@ -298,7 +298,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`ModifyError`].
-    pub fn modify_qp(&mut self, now: Time, qpn: Qpn, change: &QpChange) -> Result<(), ModifyError> {
+    pub fn modify_qp(&mut self, qpn: Qpn, change: &QpChange) -> Result<(), ModifyError> {
         let (qp, adapter) = self.qp_mut(qpn).ok_or(ModifyError::NotFound)?;
         let result = qp.modify(change, adapter);
         self.settle(qpn);
@@ -359,12 +359,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`PostError`]; the request is then not posted.
-    pub fn post_recv(
-        &mut self,
-        now: Time,
-        qpn: Qpn,
-        request: &RecvRequest<'_>,
-    ) -> Result<(), PostError> {
+    pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
         if qp.spec.srq.is_some() {
             return Err(PostError::Address);
@@ -479,7 +474,7 @@ impl Endpoint {
 
     /// The driver could not read the payload of the packet that it was given: the address is gone.
     /// To be called before the next [`Endpoint::poll_transmit`].
-    pub fn transmit_faulted(&mut self, now: Time, qpn: Qpn, header: &wire::roce::Repr) {
+    pub fn transmit_faulted(&mut self, qpn: Qpn, header: &wire::roce::Repr) {
         let Some((qp, adapter)) = self.qp_mut(qpn) else { return };
         if header.bth.opcode.is_request() {
             qp.request_faulted(header);

@@ -107,14 +107,14 @@ impl Host {
         };
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let mtu = self.nic.device().active_mtu;
-        self.nic.with(|endpoint, _, now| {
+        self.nic.with(|endpoint, _, _| {
             let init = QpChange {
                 pkey_index: Some(0),
                 port: Some(1),
                 access: Some(access),
                 ..QpChange::to(QpState::Init)
             };
-            endpoint.modify_qp(now, qpn, &init).unwrap();
+            endpoint.modify_qp(qpn, &init).unwrap();
             let rtr = QpChange {
                 path: Some(path),
                 path_mtu: Some(mtu),
@@ -124,7 +124,7 @@ impl Host {
                 min_rnr_timer: Some(1),
                 ..QpChange::to(QpState::Rtr)
             };
-            endpoint.modify_qp(now, qpn, &rtr).unwrap();
+            endpoint.modify_qp(qpn, &rtr).unwrap();
             let rts = QpChange {
                 sq_psn: Some(Psn::new(100)),
                 timeout: Some(12),
@@ -133,7 +133,7 @@ impl Host {
                 max_rd_atomic: Some(16),
                 ..QpChange::to(QpState::Rts)
             };
-            endpoint.modify_qp(now, qpn, &rts).unwrap();
+            endpoint.modify_qp(qpn, &rts).unwrap();
         });
         self.nic.start();
     }
@@ -155,7 +155,7 @@ impl Host {
 
     pub(crate) fn post_recv(&self, id: u64, sge: Sge) {
         let request = RecvRequest { id, sges: &[sge] };
-        self.nic.with(|endpoint, _, now| endpoint.post_recv(now, self.qpn, &request)).unwrap();
+        self.nic.with(|endpoint, _, _| endpoint.post_recv(self.qpn, &request)).unwrap();
     }
 
     /// Waits for `count` completions, by polling.

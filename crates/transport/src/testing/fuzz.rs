@@ -85,7 +85,7 @@ pub fn engine(data: &[u8]) {
         length: (RECEIVES.end - RECEIVES.start) as u32,
         l_key,
     }];
-    let (qpn, now) = (pair.nodes[1].qpn, pair.now);
+    let qpn = pair.nodes[1].qpn;
     let mut posted = 0_u64;
     let change = match state {
         1 => Some(QpChange::to(QpState::Error)),
@@ -96,7 +96,7 @@ pub fn engine(data: &[u8]) {
     };
     if let Some(change) = change {
         // SQD, ERROR and RESET can all be reached from RTS.
-        pair.nodes[1].endpoint.modify_qp(now, qpn, &change).expect("a legal transition");
+        pair.nodes[1].endpoint.modify_qp(qpn, &change).expect("a legal transition");
     }
     let ups: &[QpState] = match state {
         4 => &[QpState::Init],
@@ -105,7 +105,7 @@ pub fn engine(data: &[u8]) {
     };
     for &up in ups {
         let change = pair.change(1, kind, up, &|_| {});
-        pair.nodes[1].endpoint.modify_qp(now, qpn, &change).expect("a legal transition");
+        pair.nodes[1].endpoint.modify_qp(qpn, &change).expect("a legal transition");
     }
     for _ in 0..256 {
         if input.is_empty() {
@@ -144,7 +144,7 @@ fn step(
         }
         1 => {
             let request = rdma::RecvRequest { id: *posted, sges: list };
-            if node.endpoint.post_recv(pair.now, qpn, &request).is_ok() {
+            if node.endpoint.post_recv(qpn, &request).is_ok() {
                 *posted += 1;
             }
         }

@@ -216,9 +216,7 @@ impl Pair {
         for state in [QpState::Init, QpState::Rtr, QpState::Rts] {
             let change = self.change(index, kind, state, adjust);
             let node = &mut self.nodes[index];
-            node.endpoint
-                .modify_qp(self.now, node.qpn, &change)
-                .expect("the attributes are complete");
+            node.endpoint.modify_qp(node.qpn, &change).expect("the attributes are complete");
         }
     }
 
@@ -314,7 +312,7 @@ impl Pair {
     pub fn post_recv(&mut self, index: usize, id: u64, sges: &[Sge]) {
         let node = &mut self.nodes[index];
         let request = RecvRequest { id, sges };
-        node.endpoint.post_recv(self.now, node.qpn, &request).expect("the post is right");
+        node.endpoint.post_recv(node.qpn, &request).expect("the post is right");
     }
 
     /// A plain SEND.
@@ -406,7 +404,7 @@ impl Pair {
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
             let (qpn, header) = (transmit.qpn, transmit.header);
             let Some(bytes) = emit(&transmit, &mut node.memory) else {
-                node.endpoint.transmit_faulted(self.now, qpn, &header);
+                node.endpoint.transmit_faulted(qpn, &header);
                 continue;
             };
             let packet = Wire { index: self.count, from, at: self.now, header, bytes };

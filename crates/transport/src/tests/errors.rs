@@ -223,8 +223,8 @@ fn full_queues_and_long_lists_are_refused() {
 #[test]
 fn a_peer_that_moves_to_error_is_silent() {
     let mut pair = Pair::connected(QpType::Rc);
-    let (qpn, now) = (pair.nodes[1].qpn, pair.now);
-    pair.nodes[1].endpoint.modify_qp(now, qpn, &QpChange::to(QpState::Error)).unwrap();
+    let qpn = pair.nodes[1].qpn;
+    pair.nodes[1].endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();
     let from = pair.nodes[0].sge(0, 8);
     pair.post(0, 1, pair.write(1, 0), &[from]);
     pair.drive();

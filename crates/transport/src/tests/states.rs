@@ -29,13 +29,13 @@ fn nothing_is_posted_before_its_time() {
                 _ => pair.change(0, QpType::Rc, state, &|_| {}),
             };
             let node = &mut pair.nodes[0];
-            node.endpoint.modify_qp(pair.now, node.qpn, &change).unwrap();
+            node.endpoint.modify_qp(node.qpn, &change).unwrap();
         }
         let write = pair.write(1, 0);
         let sent = pair.try_post(0, 1, write, &[sge], SendFlags::NONE);
         assert_eq!(sent, if may_send { Ok(()) } else { Err(PostError::State) }, "{state:?}");
         let node = &mut pair.nodes[0];
-        let received = node.endpoint.post_recv(pair.now, node.qpn, &recv);
+        let received = node.endpoint.post_recv(node.qpn, &recv);
         assert_eq!(received, if may_receive { Ok(()) } else { Err(PostError::State) }, "{state:?}");
     }
 }
@@ -50,8 +50,8 @@ fn error_flushes_both_queues_in_order_and_what_is_posted_later() {
         let write = pair.write(1, 0);
         pair.try_post(0, id, write, &[sge], SendFlags::NONE).unwrap();
     }
-    let (now, qpn) = (pair.now, pair.nodes[0].qpn);
-    pair.nodes[0].endpoint.modify_qp(now, qpn, &QpChange::to(QpState::Error)).unwrap();
+    let qpn = pair.nodes[0].qpn;
+    pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();
     pair.post_recv(0, 12, &[sge]);
     pair.post(0, 3, Pair::send(), &[sge]);
     let flushed = |id| (id, CompletionStatus::Flushed);
@@ -66,7 +66,7 @@ fn reset_forgets_what_was_posted_and_the_queue_pair_can_be_used_again() {
     pair.post(0, 1, Pair::send(), &[sge]);
     for index in [0, 1] {
         let node = &mut pair.nodes[index];
-        node.endpoint.modify_qp(pair.now, node.qpn, &QpChange::to(QpState::Reset)).unwrap();
+        node.endpoint.modify_qp(node.qpn, &QpChange::to(QpState::Reset)).unwrap();
     }
     pair.drive();
     for index in [0, 1] {
@@ -88,16 +88,16 @@ fn draining_finishes_what_was_begun_and_begins_nothing() {
         pair.post(0, id, write, &[long]);
     }
     pair.drive_for(Span::from_us(3));
-    let (now, qpn) = (pair.now, pair.nodes[0].qpn);
+    let qpn = pair.nodes[0].qpn;
     let change = QpChange { sqd_notify: Some(true), ..QpChange::to(QpState::Sqd) };
-    pair.nodes[0].endpoint.modify_qp(now, qpn, &change).unwrap();
+    pair.nodes[0].endpoint.modify_qp(qpn, &change).unwrap();
     assert!(pair.nodes[0].endpoint.query_qp(qpn).unwrap().draining);
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
     assert_eq!(pair.nodes[0].events, [Event::SqDrained(qpn)]);
     assert!(!pair.nodes[0].endpoint.query_qp(qpn).unwrap().draining);
-    let (now, change) = (pair.now, QpChange::to(QpState::Rts));
-    pair.nodes[0].endpoint.modify_qp(now, qpn, &change).unwrap();
+    let change = QpChange::to(QpState::Rts);
+    pair.nodes[0].endpoint.modify_qp(qpn, &change).unwrap();
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(2, CompletionStatus::Success)]);
 }
@@ -112,7 +112,7 @@ fn a_shared_receive_queue_serves_its_queue_pairs_and_tells_when_it_runs_low() {
     let (from, to) = (pair.nodes[0].sge(0, 100), pair.nodes[1].sge(0, 128));
     let node = &mut pair.nodes[1];
     let recv = RecvRequest { id: 7, sges: &[to] };
-    assert_eq!(node.endpoint.post_recv(pair.now, node.qpn, &recv), Err(PostError::Address));
+    assert_eq!(node.endpoint.post_recv(node.qpn, &recv), Err(PostError::Address));
     for _ in 0..3 {
         node.endpoint.post_srq_recv(srq, &recv).unwrap();
     }
@@ -124,8 +124,8 @@ fn a_shared_receive_queue_serves_its_queue_pairs_and_tells_when_it_runs_low() {
     assert_eq!(pair.nodes[1].events, [Event::SrqLimitReached(srq)]);
     assert_eq!(pair.nodes[1].endpoint.query_srq(srq).unwrap().limit, 0, "disarmed");
     assert_eq!(pair.nodes[1].endpoint.destroy_srq(srq), Err(DestroyError::InUse));
-    let (now, qpn) = (pair.now, pair.nodes[1].qpn);
-    pair.nodes[1].endpoint.modify_qp(now, qpn, &QpChange::to(QpState::Error)).unwrap();
+    let qpn = pair.nodes[1].qpn;
+    pair.nodes[1].endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();
     pair.drive();
     assert!(pair.nodes[1].events.contains(&Event::LastWqeReached(qpn)));
     pair.nodes[1].endpoint.destroy_qp(qpn).unwrap();
@@ -180,7 +180,7 @@ fn communication_established_is_told_once() {
     for state in [QpState::Init, QpState::Rtr] {
         let change = pair.change(1, QpType::Rc, state, &|_| {});
         let node = &mut pair.nodes[1];
-        node.endpoint.modify_qp(pair.now, node.qpn, &change).unwrap();
+        node.endpoint.modify_qp(node.qpn, &change).unwrap();
     }
     let from = pair.nodes[0].sge(0, 5000);
     pair.post(0, 1, pair.write(1, 0), &[from]);
@@ -206,10 +206,10 @@ fn objects_in_use_are_not_destroyed() {
 #[test]
 fn attributes_out_of_range_change_nothing() {
     let mut pair = Pair::connected(QpType::Rc);
-    let (now, qpn) = (pair.now, pair.nodes[0].qpn);
+    let qpn = pair.nodes[0].qpn;
     let before = pair.nodes[0].endpoint.query_qp(qpn);
     let change = QpChange { min_rnr_timer: Some(32), ..QpChange::default() };
-    let result = pair.nodes[0].endpoint.modify_qp(now, qpn, &change);
+    let result = pair.nodes[0].endpoint.modify_qp(qpn, &change);
     assert_eq!(result, Err(ModifyError::Value));
     assert_eq!(pair.nodes[0].endpoint.query_qp(qpn), before);
 }
