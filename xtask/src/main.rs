@@ -7,6 +7,7 @@ mod demo;
 mod dist;
 mod lab;
 mod programs;
+mod pyverbs;
 mod terminal;
 mod tidy;
 mod workspace;
@@ -28,6 +29,9 @@ cargo xtask <command>
            --full               every row of the matrix, not only the quick ones
            --filter TEXT        the rows whose command line contains TEXT
            --faults SPEC        with faults injected, such as loss=0.01,reorder=0.01
+  pyverbs                       run rdma-core's test suite against the list of what must pass
+           -k PATTERN           the tests whose names match
+           --bless              write the list anew
   bench datapath [--rounds N]   our figures beside those of other programs, interleaved
 ";
 
@@ -60,6 +64,12 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             programs::require_all_passed(programs::run(&choice)?)
+        }
+        "pyverbs" => {
+            let choice = pyverbs::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            dist::run()?;
+            pyverbs::require_all_passed(pyverbs::run(&choice)?)
         }
         "bench" => {
             let rounds = bench::rounds(&mut arguments)?;

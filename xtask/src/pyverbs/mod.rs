@@ -1,0 +1,176 @@
+//! `cargo xtask pyverbs`: rdma-core's own test suite, which Debian ships with `python3-pyverbs`,
+//! over our library.
+//!
+//! Most of its tests skip themselves where a device lacks something, and a run in which all skip
+//! ends well. So results are kept by name, and a committed list says which names must pass: one
+//! that fails, skips or is gone is red, whatever the exit status.
+
+mod verdict;
+
+use core::time::Duration;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use pico_args::Arguments;
+
+use crate::ci::Tally;
+use crate::lab::Lab;
+use crate::workspace::{self, root, target_dir};
+use verdict::{Results, Verdict};
+
+/// The names that must pass, one a line.
+const LIST: &str = "golden/pyverbs.txt";
+/// Where the package puts its suite.
+const INSTALLED: &str = "/usr/share/doc/rdma-core/tests";
+const PACKAGE: &str = "python3-pyverbs";
+/// The interpreter that the package is built for, whatever else is on the path.
+const PYTHON: &str = "/usr/bin/python3";
+/// Goes into the folder of the suite.
+const RUNNER: &str = include_str!("runner.py");
+/// A whole run takes about a minute.
+const DEADLINE: Duration = Duration::from_secs(600);
+/// Lines of the suite's own output shown when it ended badly.
+const LINES_SHOWN: usize = 15;
+
+/// What was asked for on the command line.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    pattern: Option<String>,
+    bless: bool,
+}
+
+impl Choice {
+    pub(crate) fn parse(arguments: &mut Arguments) -> Result<Self> {
+        let choice = Self {
+            pattern: arguments.opt_value_from_str("-k")?,
+            bless: arguments.contains("--bless"),
+        };
+        if choice.bless && choice.pattern.is_some() {
+            bail!("--bless writes the whole list: leave out -k");
+        }
+        Ok(choice)
+    }
+}
+
+/// Runs the suite, or the tests that match the pattern, and compares with the list.
+pub(crate) fn run(choice: &Choice) -> Result<Tally> {
+    let lab = Lab::open_apart()?;
+    let suite = prepare(&lab)?;
+    let results = execute(&lab, &suite, choice)?;
+    print!("{}", results.table());
+
+    let list = root().join(LIST);
+    if choice.bless {
+        fs::write(&list, results.list())
+            .with_context(|| format!("cannot write {}", list.display()))?;
+        println!("{LIST} is written");
+    }
+    let listed = fs::read_to_string(&list)
+        .with_context(|| format!("cannot read {LIST}\n hint: `cargo xtask pyverbs --bless`"))?;
+    let verdict = Verdict::of(&results, &listed, choice.pattern.is_none());
+    print!("{verdict}");
+    let tally = Tally { passed: verdict.passed, failed: verdict.red.len() };
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(tally)
+}
+
+/// An error if a test that must pass did not.
+pub(crate) fn require_all_passed(tally: Tally) -> Result<()> {
+    match tally.failed {
+        0 => Ok(()),
+        failed => bail!("{failed} tests of pyverbs failed, or no longer pass"),
+    }
+}
+
+/// Copies the suite to where the user of the lab can read it.
+fn prepare(lab: &Lab) -> Result<PathBuf> {
+    let source = find()?;
+    let suite = lab.folder().join("tests");
+    workspace::run(Command::new("cp").arg("-rL").arg(&source).arg(&suite))?;
+    let packed = |path: &PathBuf| path.extension() == Some(OsStr::new("gz"));
+    let files: Vec<PathBuf> = entries(&suite)?.into_iter().filter(packed).collect();
+    if !files.is_empty() {
+        workspace::run(Command::new("gunzip").arg("-f").args(files))?;
+    }
+    let runner = suite.join("runner.py");
+    fs::write(&runner, RUNNER).with_context(|| format!("cannot write {}", runner.display()))?;
+    workspace::run(Command::new("chmod").args(["-R", "a+rX"]).arg(&suite))?;
+    Ok(suite)
+}
+
+/// The installed suite; where documentation is not installed, that of the package, unpacked.
+fn find() -> Result<PathBuf> {
+    let has_suite = |folder: &Path| folder.join("__init__.py").is_file();
+    let installed = PathBuf::from(INSTALLED);
+    if has_suite(&installed) {
+        return Ok(installed);
+    }
+    let folder = target_dir().join("pyverbs");
+    let unpacked = folder.join("package");
+    let suite = unpacked.join(INSTALLED.trim_start_matches('/'));
+    if !has_suite(&suite) {
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        workspace::run(
+            Command::new("apt-get").current_dir(&folder).args(["-q", "download", PACKAGE]),
+        )
+        .with_context(|| format!("the suite comes with Debian's {PACKAGE}"))?;
+        let package = entries(&folder)?
+            .into_iter()
+            .find(|path| path.extension() == Some(OsStr::new("deb")))
+            .context("apt-get has downloaded nothing")?;
+        workspace::run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked))?;
+    }
+    Ok(suite)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let read = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
+    let entries: std::io::Result<Vec<PathBuf>> = read();
+    entries.with_context(|| format!("cannot read {}", folder.display()))
+}
+
+/// Runs the suite as an ordinary user.
+fn execute(lab: &Lab, suite: &Path, choice: &Choice) -> Result<Results> {
+    let results = lab.folder().join("results");
+    let mut words = vec![
+        PYTHON.to_owned(),
+        suite.join("runner.py").display().to_string(),
+        results.display().to_string(),
+    ];
+    // GID 1 is the IPv4 address; the suite takes 0 for "not given".
+    words.extend(["-v", "--dev", "ferroce0", "--port", "1", "--gid", "1"].map(str::to_owned));
+    if let Some(pattern) = &choice.pattern {
+        words.extend(["-k".to_owned(), pattern.clone()]);
+    }
+    println!("the suite of {PACKAGE} as {}", lab.user());
+    let start = Instant::now();
+    let ended = lab.finish("pyverbs", lab.run(&[], &words), start + DEADLINE)?;
+    let text = fs::read_to_string(&results).unwrap_or_default();
+    let results = Results::parse(&text);
+    if results.is_empty() || ended.status.is_none() {
+        let lines: Vec<&str> = ended.stdout.lines().chain(ended.stderr.lines()).collect();
+        let last = lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n");
+        match results.is_empty() {
+            true => bail!("no test has run\n hint: is {PACKAGE} installed?\n{last}"),
+            false => println!("did not end within {} s\n{last}", DEADLINE.as_secs()),
+        }
+    }
+    keep(&text)?;
+    println!("{:.0} s", start.elapsed().as_secs_f64());
+    Ok(results)
+}
+
+/// Keeps the results for whoever wants to know why.
+fn keep(text: &str) -> Result<()> {
+    let folder = target_dir().join("pyverbs");
+    let path = folder.join("results.txt");
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&path, text))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}

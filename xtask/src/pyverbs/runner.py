@@ -1,0 +1,51 @@
+"""Runs the suite that this file was put into, and writes its results by name.
+
+    runner.py RESULTS [options of the suite and of unittest]
+
+Each test gives two lines of tab-separated words: `begun` and its name; then how it ended, its
+name, and why. A test that ends the process leaves the first line alone.
+"""
+
+import sys
+import unittest
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+results = open(sys.argv.pop(1), 'w', buffering=1)
+
+
+def one_line(text):
+    return ' '.join(str(text).split())
+
+
+class ByName(unittest.TextTestResult):
+    def write(self, outcome, test, reason=''):
+        results.write(f'{outcome}\t{test.id()}\t{one_line(reason)}\n')
+
+    def startTest(self, test):
+        self.write('begun', test)
+        super().startTest(test)
+
+    def addSuccess(self, test):
+        self.write('passed', test)
+        super().addSuccess(test)
+
+    def addSkip(self, test, reason):
+        self.write('skipped', test, reason)
+        super().addSkip(test, reason)
+
+    def addFailure(self, test, error):
+        self.write('failed', test, error[1])
+        super().addFailure(test, error)
+
+    def addError(self, test, error):
+        self.write('failed', test, f'{error[0].__name__}: {error[1]}')
+        super().addError(test, error)
+
+
+suite = SourceFileLoader('tests', str(Path(__file__).parent / '__init__.py')).load_module()
+# The suite's own parser: `sys.path` begins with the folder of this file.
+from args_parser import parser  # noqa: E402
+
+parser.parse_args()
+unittest.main(module=suite, testRunner=unittest.TextTestRunner(resultclass=ByName))
