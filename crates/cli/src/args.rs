@@ -38,30 +38,30 @@ variable named beside it, which the program may also have from elsewhere.";
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Interfaces to make devices of, such as eth0 or lo/127.0.0.2, the first being ferroce0;
-    /// loopback unless named [FERROCE_DEV]
+    /// loopback unless named (FERROCE_DEV)
     #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',')]
     pub(crate) dev: Vec<String>,
 
     /// Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface
-    /// [FERROCE_MTU]
+    /// (FERROCE_MTU)
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(crate) mtu: Option<u32>,
 
     /// Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7
-    /// [FERROCE_FAULTS]
+    /// (FERROCE_FAULTS)
     #[arg(long, value_name = "FAULT=PROBABILITY,...")]
     pub(crate) faults: Option<String>,
 
     /// Record every packet that the program sends and receives; %p in the name stands for the
-    /// process ID [FERROCE_PCAP]
+    /// process ID (FERROCE_PCAP)
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
 
-    /// How packets reach the socket [FERROCE_WIRE]
+    /// How packets reach the socket (FERROCE_WIRE)
     #[arg(long)]
     pub(crate) wire: Option<Wire>,
 
-    /// What to log on stderr, such as info or softnic=debug [FERROCE_LOG]
+    /// What to log on stderr, such as info or softnic=debug (FERROCE_LOG)
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
 

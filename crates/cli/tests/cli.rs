@@ -101,26 +101,26 @@ Arguments:
 
 Options:
       --dev <INTERFACE,...>
-          Interfaces to make devices of, such as eth0 or lo/127.0.0.2, the first being ferroce0; loopback unless named [FERROCE_DEV]
+          Interfaces to make devices of, such as eth0 or lo/127.0.0.2, the first being ferroce0; loopback unless named (FERROCE_DEV)
 
       --mtu <BYTES>
-          Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface [FERROCE_MTU]
+          Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface (FERROCE_MTU)
 
       --faults <FAULT=PROBABILITY,...>
-          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7 [FERROCE_FAULTS]
+          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7 (FERROCE_FAULTS)
 
       --pcap <FILE>
-          Record every packet that the program sends and receives; %p in the name stands for the process ID [FERROCE_PCAP]
+          Record every packet that the program sends and receives; %p in the name stands for the process ID (FERROCE_PCAP)
 
       --wire <WIRE>
-          How packets reach the socket [FERROCE_WIRE]
+          How packets reach the socket (FERROCE_WIRE)
 
           Possible values:
           - train: Many packets in one system call; fast
           - exact: One packet a datagram, so that a capture on the interface shows each
 
       --log <FILTER>
-          What to log on stderr, such as info or softnic=debug [FERROCE_LOG]
+          What to log on stderr, such as info or softnic=debug (FERROCE_LOG)
 
   -h, --help
           Print help (see a summary with '-h')
