@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One file per verbs object, each with the entry points of its man pages. [`abi`] holds the
-//! structures, [`registry`] what is alive, [`errno`] the only place where errors become numbers.
+//! structures, `registry` what is alive, `errno` the only place where errors become numbers.
 //!
 //! **Invariants:** a handle that is not alive is refused with `EINVAL` by every call but those of
 //! the data path, which check for NULL and a mark only. No call waits with a lock held, except
