@@ -1,4 +1,6 @@
-//! What `fork` does to a NIC: the parent keeps it, the child's copy is dead.
+//! What `fork` and `exit` do to the NICs of a process.
+//!
+//! After a `fork` the parent keeps them, and the child's copies are dead.
 //!
 //! The child has the parent's memory and descriptors but not its threads. Were its copies of the
 //! sockets to stay open, the kernel would keep them in their groups after the parent's death, and
@@ -7,6 +9,9 @@
 //!
 //! All locks are taken before the fork, so that no other thread holds one at that moment: it would
 //! never be released in the child.
+//!
+//! A program that exits without closing its devices may still owe acknowledgements that wait for
+//! something to travel with. They are sent from `exit`.
 //!
 //! **Invariant:** locks are taken in this order: the list of NICs, then the NICs in its order.
 
@@ -29,6 +34,7 @@ impl Nics {
         // library takes the handlers out itself.
         HANDLERS.call_once(|| unsafe {
             libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child));
+            libc::atexit(at_exit);
         });
         Self(NICS.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -81,6 +87,16 @@ extern "C" fn in_child() {
     for (mut core, _) in held.into_iter().flat_map(|held| held.cores) {
         core.links = None;
         core.sleeps_until = rdma::Time::ZERO;
+    }
+}
+
+extern "C" fn at_exit() {
+    // Other threads still run, and may hold a lock for ever: then there is nothing to be done.
+    let Ok(nics) = NICS.try_lock() else { return };
+    for nic in nics.iter().filter_map(Weak::upgrade) {
+        if let Some(mut core) = nic.try_lock() {
+            core.settle_debts();
+        }
     }
 }
 

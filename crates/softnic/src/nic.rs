@@ -216,7 +216,9 @@ impl Drop for Nic {
         // Under the list's lock, so that no fork comes between leaving one group and the next.
         let mut nics = Nics::lock();
         nics.remove(&self.shared);
-        if let Some(mut links) = self.shared.lock().links.take() {
+        let mut core = self.shared.lock();
+        core.settle_debts();
+        if let Some(mut links) = core.links.take() {
             links.leave();
         }
     }

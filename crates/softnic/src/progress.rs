@@ -87,6 +87,15 @@ impl Core {
         self.publish(now, Publish::IfDue);
     }
 
+    /// Sends the acknowledgements that would have waited, before the end.
+    pub(crate) fn settle_debts(&mut self) {
+        let Self { endpoint, memory, counts, links, .. } = self;
+        if let Some(links) = links {
+            endpoint.release_acknowledgements();
+            links.transmit(crate::clock::now(), endpoint, memory, counts);
+        }
+    }
+
     /// Shows the counters to other programs.
     pub(crate) fn publish(&mut self, now: Time, when: Publish) {
         let Some(links) = &mut self.links else { return };

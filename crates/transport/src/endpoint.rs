@@ -17,11 +17,13 @@ use crate::cq::Cq;
 use crate::limits::{
     CQE_MAX, CQS_MAX, INLINE_MAX, PDS_MAX, QPS_MAX, SGE_MAX, SRQ_WR_MAX, SRQS_MAX, WR_MAX,
 };
-use crate::qp::Qp;
+use crate::qp::{Outgoing, Qp};
 use crate::responder::Request;
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::stats::Drop;
+use crate::timer::Timer;
+use crate::transmit::Payload;
 use crate::{
     Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError, QpCapacity,
     QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, Transmit,
@@ -60,6 +62,8 @@ pub struct Endpoint {
     next_qp: u32,
     /// Queue pairs that may have something to send, in the order of their turns.
     ready: VecDeque<Qpn>,
+    /// Acknowledgements of queue pairs that have left their state, or are gone, since.
+    farewells: VecDeque<(Qpn, Outgoing)>,
     /// Packets that the front of `ready` has sent in its turn.
     burst: u32,
     /// Deadlines; an entry counts only if it is the one that its queue pair knows of.
@@ -75,6 +79,7 @@ impl Endpoint {
             qps: Vec::new(),
             next_qp: 0,
             ready: VecDeque::new(),
+            farewells: VecDeque::new(),
             burst: 0,
             deadlines: BinaryHeap::new(),
         }
@@ -299,6 +304,9 @@ impl Endpoint {
     /// # Errors
     /// See [`ModifyError`].
     pub fn modify_qp(&mut self, qpn: Qpn, change: &QpChange) -> Result<(), ModifyError> {
+        if matches!(change.state, Some(QpState::Reset | QpState::Error)) {
+            self.send_waiting_acknowledgement(qpn);
+        }
         let (qp, adapter) = self.qp_mut(qpn).ok_or(ModifyError::NotFound)?;
         let result = qp.modify(change, adapter);
         self.settle(qpn);
@@ -320,6 +328,7 @@ impl Endpoint {
     /// # Errors
     /// [`DestroyError::NotFound`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), DestroyError> {
+        self.send_waiting_acknowledgement(qpn);
         let slot = self.index(qpn).and_then(|index| self.qps.get_mut(index));
         let qp = slot.and_then(Option::take).ok_or(DestroyError::NotFound)?;
         for cq in [qp.spec.send_cq, qp.spec.recv_cq] {
@@ -441,6 +450,10 @@ impl Endpoint {
     /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
     /// passed in a batch, not after each.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
+        if let Some((qpn, Outgoing { route, header, .. })) = self.farewells.pop_front() {
+            self.adapter.stats.sent_pkts += 1;
+            return Some(Transmit { qpn, route, header, payload: Payload::EMPTY });
+        }
         let (qpn, outgoing) = loop {
             let qpn = *self.ready.front()?;
             let packet = match self.qp_mut(qpn) {
@@ -470,6 +483,15 @@ impl Endpoint {
         self.adapter.stats.sent_pkts += 1;
         self.adapter.stats.sent_bytes += u64::from(transmit.payload.len());
         Some(transmit)
+    }
+
+    /// Nothing waits any longer for something to travel with: for a driver that is about to end.
+    pub fn release_acknowledgements(&mut self) {
+        let waiting = |qp: &Qp| qp.timers.is_running(Timer::AckDelay).then_some(qp.qpn);
+        let waiting: Vec<Qpn> = self.qps.iter().flatten().filter_map(|qp| waiting(qp)).collect();
+        for qpn in waiting {
+            self.send_waiting_acknowledgement(qpn);
+        }
     }
 
     /// The driver could not read the payload of the packet that it was given: the address is gone.
@@ -553,6 +575,14 @@ impl Endpoint {
         let index = self.index(qpn)?;
         let qp = self.qps.get_mut(index)?.as_deref_mut()?;
         Some((qp, &mut self.adapter))
+    }
+
+    fn send_waiting_acknowledgement(&mut self, qpn: Qpn) {
+        if let Some((qp, adapter)) = self.qp_mut(qpn)
+            && let Some(acknowledgement) = qp.take_waiting_acknowledgement(adapter)
+        {
+            self.farewells.push_back((qpn, acknowledgement));
+        }
     }
 
     /// The next index without a queue pair. They are given out in turn, so that late packets for

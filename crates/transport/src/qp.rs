@@ -218,6 +218,19 @@ impl Qp {
         request
     }
 
+    /// The acknowledgement that waits for a request to travel with, if one does. It must not be lost
+    /// with the queue pair: what it acknowledges has been done.
+    pub(crate) fn take_waiting_acknowledgement(
+        &mut self,
+        adapter: &mut Adapter,
+    ) -> Option<Outgoing> {
+        if !self.timers.is_running(Timer::AckDelay) {
+            return None;
+        }
+        self.timers.stop(Timer::AckDelay);
+        self.next_reply(adapter)
+    }
+
     /// Joins a packet and its payload.
     pub(crate) fn transmit(&self, outgoing: Outgoing) -> Transmit<'_> {
         let payload = match outgoing.body {

@@ -1,13 +1,15 @@
 //! Every operation of RC and UC, over a link that loses nothing.
 
 use rdma::completion::Attached;
-use rdma::{CompletionOpcode, CompletionStatus, Operation, QpType, SendFlags, Span, WorkRequest};
+use rdma::{
+    CompletionOpcode, CompletionStatus, Operation, QpState, QpType, SendFlags, Span, WorkRequest,
+};
 use std::vec;
 use std::vec::Vec;
 
 use super::{only, statuses};
 use crate::testing::{Pair, TestMemory};
-use crate::{Config, Event, Notify, PostError};
+use crate::{Config, Event, Notify, PostError, QpChange};
 
 const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
 /// Around nothing, a word, and one and two packets of 1024.
@@ -384,4 +386,34 @@ fn the_acknowledgement_of_a_message_that_is_answered_travels_behind_the_answer()
     pair.drive();
     assert_eq!(pair.nodes[1].completions().len(), 14);
     assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn an_acknowledgement_that_waits_is_not_lost_with_its_queue_pair() {
+    for end in ["destroy", "error", "reset", "close"] {
+        let config = Config { ack_delay: Span::from_us(30), ..Config::default() };
+        let mut pair = Pair::new(config);
+        pair.connect(QpType::Rc, [None, None], |_| {});
+        let sges = [pair.nodes[0].sge(0, 8), pair.nodes[1].sge(0, 8)];
+        for id in 0..5 {
+            for index in [0, 1] {
+                let operation = pair.write(1 - index, 64);
+                pair.post(index, id, operation, &[sges[index]]);
+                pair.drive_for(Span::from_us(2));
+            }
+        }
+        // The last message of node 1 has arrived, and node 0 answers no more.
+        let node = &mut pair.nodes[0];
+        let qpn = node.qpn;
+        match end {
+            "destroy" => node.endpoint.destroy_qp(qpn).unwrap(),
+            "error" => node.endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap(),
+            "reset" => node.endpoint.modify_qp(qpn, &QpChange::to(QpState::Reset)).unwrap(),
+            _ => node.endpoint.release_acknowledgements(),
+        }
+        pair.drive();
+        let ended: Vec<_> = statuses(&mut pair.nodes[1]);
+        assert_eq!(ended, [0, 1, 2, 3, 4].map(|id| (id, CompletionStatus::Success)), "{end}");
+        assert_eq!(pair.nodes[1].endpoint.stats().local_ack_timeout_err, 0, "{end}");
+    }
 }
