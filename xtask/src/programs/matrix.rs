@@ -48,10 +48,15 @@ pub(super) struct Example {
     port: Option<u16>,
 }
 
-const EXAMPLES: [Example; 2] = [
+const EXAMPLES: [Example; 3] = [
     Example {
         name: "integrity",
         sources: &["examples/c/integrity.c", "examples/c/peer.c"],
+        port: None,
+    },
+    Example {
+        name: "dead_peer",
+        sources: &["examples/c/dead_peer.c", "examples/c/peer.c"],
         port: None,
     },
     Example {
@@ -178,6 +183,7 @@ const PERFTEST: &[Perftest] = &[
 /// Rows that run in `make test`: each program, transport and option at least once.
 pub(super) const QUICK: &[&str] = &[
     "integrity",
+    "dead_peer",
     "rc_write",
     "ibv_devices",
     "ibv_devinfo -v",
@@ -216,6 +222,7 @@ pub(super) const QUICK: &[&str] = &[
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
         alone("integrity", &[" cases, 0 failures here"]),
+        alone("dead_peer", &["transport retry counter exceeded", "as promised"]),
         Row { kind: Kind::Pair, ..alone("rc_write", &["written: success"]) },
         alone("ibv_devices", &["ferroce0"]),
         alone("ibv_devinfo -v", &["hca_id:\tferroce0", "PORT_ACTIVE", "Ethernet", "RoCE v2"]),
