@@ -19,6 +19,7 @@ use crate::device::{Device, copy_text};
 use crate::errno::{Errno, pointer, status};
 use crate::event::{Events, Sink};
 use crate::mr::Mr;
+use crate::mw::Mw;
 use crate::pd::{Pd, Td};
 use crate::qp::Qp;
 use crate::registry::{self, Live, Object, Shared, Table};
@@ -137,6 +138,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         registry::remove_all::<Srq>(&context);
         registry::remove_all::<Cq>(&context);
         registry::remove_all::<Channel>(&context);
+        registry::remove_all::<Mw>(&context);
         registry::remove_all::<Mr>(&context);
         registry::remove_all::<Ah>(&context);
         registry::remove_all::<Pd>(&context);
@@ -164,12 +166,16 @@ fn attributes(context: &Context) -> ibv_device_attr {
             | abi::IBV_DEVICE_SYS_IMAGE_GUID
             | abi::IBV_DEVICE_RC_RNR_NAK_GEN
             | abi::IBV_DEVICE_SRQ_RESIZE
-            | abi::IBV_DEVICE_N_NOTIFY_CQ,
+            | abi::IBV_DEVICE_N_NOTIFY_CQ
+            | abi::IBV_DEVICE_MEM_WINDOW
+            | abi::IBV_DEVICE_MEM_MGT_EXTENSIONS
+            | abi::IBV_DEVICE_MEM_WINDOW_TYPE_2B,
         max_sge: int(limits::SGE_MAX),
         max_sge_rd: int(limits::SGE_MAX),
         max_cq: int(limits::CQS_MAX),
         max_cqe: int(limits::CQE_MAX),
         max_mr: int(limits::REGIONS_MAX),
+        max_mw: int(limits::REGIONS_MAX),
         max_pd: int(limits::PDS_MAX),
         max_qp_rd_atom: rd_atomic,
         max_res_rd_atom: rd_atomic * int(limits::QPS_MAX),

@@ -10,15 +10,16 @@ use crate::abi::{self, ibv_mr, ibv_pd, ibv_sge};
 use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::pd::Pd;
-use crate::registry::{self, Live, Object, Shared, Table};
+use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
 
 /// A region.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Mr {
     c: Shared<ibv_mr>,
+    mark: Mark,
     context: Arc<Context>,
-    key: Key,
+    pub(crate) key: Key,
     _pd: Arc<Pd>,
 }
 
@@ -35,6 +36,15 @@ impl Object for Mr {
 
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
+    }
+}
+
+// SAFETY: `repr(C)`, and the C structure comes first.
+unsafe impl Hot for Mr {
+    const KIND: u32 = u32::from_be_bytes(*b"fcMR");
+
+    fn mark(&self) -> &Mark {
+        &self.mark
     }
 }
 
@@ -91,7 +101,9 @@ fn register(pd: &Arc<Pd>, spec: RegionSpec, address: *mut c_void) -> Result<*mut
         lkey: key.0,
         rkey: key.0,
     };
-    Ok(registry::insert(Arc::new(Mr { c: Shared::new(c), context, key, _pd: Arc::clone(pd) })))
+    let mark = Mark::new(Mr::KIND);
+    let mr = Mr { c: Shared::new(c), mark, context, key, _pd: Arc::clone(pd) };
+    Ok(registry::insert(Arc::new(mr)))
 }
 
 /// Registers memory; requests name it by its own addresses.

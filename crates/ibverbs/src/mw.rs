@@ -1,25 +1,183 @@
-//! Memory windows: not offered yet.
+//! Memory windows: `ibv_alloc_mw`, `ibv_bind_mw`, `ibv_dealloc_mw`.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_uint};
+use std::sync::Arc;
 
-use crate::abi::{ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp};
+use rdma::{Access, Key, Operation, SendFlags, WorkRequest};
+use transport::WindowKind;
+
+use crate::abi::{self, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp};
+use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
+use crate::mr::Mr;
+use crate::pd::Pd;
+use crate::qp::Qp;
+use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
 
-/// `ibv_alloc_mw`.
-pub(crate) unsafe extern "C" fn alloc_mw(_: *mut ibv_pd, _: u32) -> *mut ibv_mw {
-    pointer(Err(Errno::UNSUPPORTED))
+/// A window.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Mw {
+    c: Shared<ibv_mw>,
+    mark: Mark,
+    context: Arc<Context>,
+    /// Its index never changes; its tag does.
+    key: Key,
+    _pd: Arc<Pd>,
 }
 
-/// `ibv_bind_mw`.
+impl Object for Mw {
+    type C = ibv_mw;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.mws
+    }
+
+    fn c(&self) -> *mut ibv_mw {
+        self.c.get()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        Some(&self.context)
+    }
+}
+
+// SAFETY: `repr(C)`, and the C structure comes first.
+unsafe impl Hot for Mw {
+    const KIND: u32 = u32::from_be_bytes(*b"fcMW");
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}
+
+fn kind(number: u32) -> Result<WindowKind, Errno> {
+    match number {
+        abi::IBV_MW_TYPE_1 => Ok(WindowKind::Type1),
+        abi::IBV_MW_TYPE_2 => Ok(WindowKind::Type2),
+        _ => Err(Errno::INVALID),
+    }
+}
+
+/// What a peer may do through a window. Windows have no local rights: those that programs give
+/// all the same mean nothing.
+fn access(bits: c_uint) -> Result<Access, Errno> {
+    let access = Access::from_bits(bits).ok_or(Errno::INVALID)?;
+    let meant =
+        Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::ZERO_BASED;
+    Ok(access & meant)
+}
+
+/// The request that binds the window `mw` to what `info` names, under the key `r_key`.
+///
+/// # Safety
+/// The window is alive, and so is the region if there is one.
+pub(crate) unsafe fn bind(
+    mw: *mut ibv_mw,
+    r_key: u32,
+    info: &ibv_mw_bind_info,
+) -> Result<Operation, Errno> {
+    // SAFETY: the caller vouches for it.
+    let mw = unsafe { registry::hot::<Mw>(mw)? };
+    let r_key = Key(r_key);
+    if r_key.index() != mw.key.index() {
+        return Err(Errno::INVALID);
+    }
+    let region = match info.mr.is_null() {
+        true => Key(0),
+        // SAFETY: the caller vouches for it.
+        false => unsafe { registry::hot::<Mr>(info.mr)? }.key,
+    };
+    let access = access(info.mw_access_flags)?;
+    Ok(Operation::BindWindow { r_key, region, address: info.addr, length: info.length, access })
+}
+
+/// `ibv_alloc_mw`.
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: u32) -> *mut ibv_mw {
+    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+        let kind = kind(number)?;
+        let context = Arc::clone(&pd.context);
+        let key = context.nic.with(|endpoint, _, _| endpoint.alloc_window(pd.id, kind))?;
+        let c = ibv_mw {
+            context: context.c(),
+            pd: pd.c(),
+            rkey: key.0,
+            handle: key.index(),
+            kind: number,
+        };
+        Ok(registry::insert(Arc::new(Mw {
+            c: Shared::new(c),
+            mark: Mark::new(Mw::KIND),
+            context,
+            key,
+            _pd: pd,
+        })))
+    }))
+}
+
+/// `ibv_bind_mw`, for windows of type 1: posts the request, and leaves the key that the window
+/// will have in it.
 pub(crate) unsafe extern "C" fn bind_mw(
-    _: *mut ibv_qp,
-    _: *mut ibv_mw,
-    _: *mut ibv_mw_bind,
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    bind_request: *mut ibv_mw_bind,
 ) -> c_int {
-    status(Err(Errno::UNSUPPORTED))
+    status(registry::find::<Qp>(qp).and_then(|qp| {
+        let found = registry::find::<Mw>(mw)?;
+        // SAFETY: C passes a readable structure, and a window that no other thread binds.
+        let (request, c) =
+            unsafe { (bind_request.as_ref().ok_or(Errno::INVALID)?, &mut *found.c()) };
+        if c.kind != abi::IBV_MW_TYPE_1 {
+            return Err(Errno::INVALID);
+        }
+        let old = Key(c.rkey);
+        let new = Key::from_parts(old.index(), old.tag().wrapping_add(1));
+        // SAFETY: C passes a live region.
+        let operation = unsafe { bind(mw, new.0, &request.bind_info)? };
+        let flags = SendFlags::from_bits(request.send_flags).ok_or(Errno::INVALID)?;
+        let request = WorkRequest { id: request.wr_id, operation, flags, sges: &[], inline: None };
+        qp.context.nic.with(|endpoint, _, now| endpoint.post_send(now, qp.qpn, &request))?;
+        c.rkey = new.0;
+        Ok(())
+    }))
 }
 
 /// `ibv_dealloc_mw`.
-pub(crate) unsafe extern "C" fn dealloc_mw(_: *mut ibv_mw) -> c_int {
-    status(Err(Errno::UNSUPPORTED))
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    status(registry::find::<Mw>(mw).and_then(|mw| {
+        mw.context.nic.with(|endpoint, _, _| endpoint.dealloc_window(mw.key))?;
+        registry::remove(&*mw);
+        Ok(())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::Plain;
+
+    #[test]
+    fn there_are_two_types_of_windows() {
+        assert_eq!(kind(1), Ok(WindowKind::Type1));
+        assert_eq!(kind(2), Ok(WindowKind::Type2));
+        assert_eq!(kind(3), Err(Errno::INVALID));
+    }
+
+    #[test]
+    fn a_window_has_no_local_rights() {
+        assert_eq!(access(0b11), Ok(Access::REMOTE_WRITE));
+        assert_eq!(access(1 << 8), Err(Errno::INVALID));
+    }
+
+    #[test]
+    fn a_foreign_window_is_refused() {
+        let mut foreign = ibv_mw::zeroed();
+        let info = ibv_mw_bind_info::zeroed();
+        // SAFETY: as much readable memory as a window of ours, or a handle that is looked up.
+        unsafe {
+            let mut memory = [ibv_mw::zeroed(); 4];
+            assert_eq!(bind(memory.as_mut_ptr(), 0, &info), Err(Errno::INVALID));
+            assert_eq!(dealloc_mw(&raw mut foreign), libc::EINVAL);
+        }
+    }
 }

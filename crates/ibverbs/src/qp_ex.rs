@@ -9,14 +9,18 @@ use rdma::{Key, Operation, QpType, SendFlags, Sge, WorkRequest};
 use crate::abi::{self, Plain, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::ah::Ah;
 use crate::errno::{Errno, status};
+use crate::mw;
 use crate::qp::Qp;
 use crate::registry::{self, Latch, Shared};
 use crate::send;
 
 /// What `send_ops_flags` may ask for, by type of queue pair.
 const DATAGRAM_OPS: u64 = abi::IBV_QP_EX_WITH_SEND | abi::IBV_QP_EX_WITH_SEND_WITH_IMM;
-const UNRELIABLE_OPS: u64 =
-    DATAGRAM_OPS | abi::IBV_QP_EX_WITH_RDMA_WRITE | abi::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+const UNRELIABLE_OPS: u64 = DATAGRAM_OPS
+    | abi::IBV_QP_EX_WITH_RDMA_WRITE
+    | abi::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+    | abi::IBV_QP_EX_WITH_LOCAL_INV
+    | abi::IBV_QP_EX_WITH_BIND_MW;
 const RELIABLE_OPS: u64 = UNRELIABLE_OPS
     | abi::IBV_QP_EX_WITH_RDMA_READ
     | abi::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
@@ -208,6 +212,8 @@ operations! {
     };
     /// `ibv_wr_send_inv`.
     wr_send_inv(r_key: u32) => Operation::SendInvalidate { r_key: Key(r_key) };
+    /// `ibv_wr_local_inv`.
+    wr_local_inv(r_key: u32) => Operation::LocalInvalidate { r_key: Key(r_key) };
     /// `ibv_wr_rdma_read`.
     wr_rdma_read(r_key: u32, remote_address: u64) => Operation::Read {
         remote_address,
@@ -233,21 +239,25 @@ operations! {
         Operation::FetchAdd { remote_address, r_key: Key(r_key), add };
 }
 
-/// `ibv_wr_bind_mw`: not offered.
+/// `ibv_wr_bind_mw`.
 unsafe extern "C" fn wr_bind_mw(
     qp: *mut ibv_qp_ex,
-    _: *mut ibv_mw,
-    _: u32,
-    _: *const ibv_mw_bind_info,
+    mw: *mut ibv_mw,
+    r_key: u32,
+    info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: C passes a live queue pair that it posts to.
-    unsafe { unsupported(qp) };
-}
-
-/// `ibv_wr_local_inv`: not offered.
-unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, _: u32) {
-    // SAFETY: C passes a live queue pair that it posts to.
-    unsafe { unsupported(qp) };
+    // SAFETY: C passes a live queue pair that it posts to, a live window, and a readable
+    // structure with a live region.
+    unsafe {
+        let operation =
+            info.as_ref().ok_or(Errno::INVALID).and_then(|info| mw::bind(mw, r_key, info));
+        match operation {
+            Ok(operation) => begin(qp, operation),
+            Err(error) => with_batch(qp, |batch| {
+                let _noted = batch.check::<()>(Err(error));
+            }),
+        }
+    }
 }
 
 /// `ibv_wr_send_tso`: not offered.

@@ -20,6 +20,7 @@ use crate::cq::Cq;
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::mr::Mr;
+use crate::mw::Mw;
 use crate::pd::{Pd, Td};
 use crate::qp::Qp;
 use crate::srq::Srq;
@@ -35,6 +36,7 @@ pub(crate) struct Live {
     pub(crate) pds: Table<Pd>,
     pub(crate) tds: Table<Td>,
     pub(crate) mrs: Table<Mr>,
+    pub(crate) mws: Table<Mw>,
     pub(crate) channels: Table<Channel>,
     pub(crate) cqs: Table<Cq>,
     pub(crate) qps: Table<Qp>,
@@ -48,6 +50,7 @@ static LIVE: Mutex<Live> = Mutex::new(Live {
     pds: BTreeMap::new(),
     tds: BTreeMap::new(),
     mrs: BTreeMap::new(),
+    mws: BTreeMap::new(),
     channels: BTreeMap::new(),
     cqs: BTreeMap::new(),
     qps: BTreeMap::new(),

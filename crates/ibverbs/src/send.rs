@@ -12,6 +12,7 @@ use transport::{PostError, limits};
 use crate::abi::{self, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge};
 use crate::ah::Ah;
 use crate::errno::Errno;
+use crate::mw;
 use crate::qp::Qp;
 use crate::registry;
 
@@ -64,7 +65,7 @@ pub(crate) unsafe fn gather(inline: &mut Inline, address: u64, length: usize) ->
 ///
 /// # Safety
 /// A request of a queue pair: the member of the union that its opcode (and, for SENDs, the type
-/// `datagram`) names is set, and an address handle in it is alive.
+/// `datagram`) names is set, and an address handle, window or region in it is alive.
 unsafe fn operation(wr: &ibv_send_wr, datagram: bool) -> Result<Operation, Errno> {
     let immediate = || Some(wr.imm_data.to_ne_bytes());
     // SAFETY: every member is plain data; which one has a meaning, the opcode says.
@@ -104,11 +105,12 @@ unsafe fn operation(wr: &ibv_send_wr, datagram: bool) -> Result<Operation, Errno
             add: atomic.compare_add,
         }),
         abi::IBV_WR_SEND_WITH_INV => Ok(Operation::SendInvalidate { r_key: Key(wr.imm_data) }),
-        abi::IBV_WR_LOCAL_INV
-        | abi::IBV_WR_BIND_MW
-        | abi::IBV_WR_TSO
-        | abi::IBV_WR_DRIVER1
-        | abi::IBV_WR_ATOMIC_WRITE => Err(Errno::UNSUPPORTED),
+        abi::IBV_WR_LOCAL_INV => Ok(Operation::LocalInvalidate { r_key: Key(wr.imm_data) }),
+        // SAFETY: the caller vouches for the handles.
+        abi::IBV_WR_BIND_MW => unsafe {
+            mw::bind(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info)
+        },
+        abi::IBV_WR_TSO | abi::IBV_WR_DRIVER1 | abi::IBV_WR_ATOMIC_WRITE => Err(Errno::UNSUPPORTED),
         _ => Err(Errno::INVALID),
     }
 }

@@ -79,6 +79,10 @@ pub enum CompletionOpcode {
     CompareSwap = 3,
     /// A fetch and add was done.
     FetchAdd = 4,
+    /// A memory window was bound.
+    BindWindow = 5,
+    /// A key was invalidated.
+    LocalInvalidate = 6,
     /// A SEND was received.
     Recv = 128,
     /// An RDMA WRITE with immediate data was received.

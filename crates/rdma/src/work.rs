@@ -2,7 +2,7 @@
 
 use core::ops::BitOr;
 
-use crate::{Gid, Key, QKey, Qpn};
+use crate::{Access, Gid, Key, QKey, Qpn};
 
 /// One piece of a scatter-gather list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,6 +121,32 @@ pub enum Operation {
         /// What is added.
         add: u64,
     },
+    /// Binds a memory window to a part of a region, or a type 1 window to nothing (RC and UC).
+    /// Nothing is sent.
+    BindWindow {
+        /// The key that the window is to have: its index tells which window.
+        r_key: Key,
+        /// The region's L_Key.
+        region: Key,
+        /// The first byte, as the region knows it.
+        address: u64,
+        /// In bytes; none unbinds a window of type 1.
+        length: u64,
+        /// What a peer may do through the window.
+        access: Access,
+    },
+    /// Invalidates the R_Key of a type 2 window (RC and UC). Nothing is sent.
+    LocalInvalidate {
+        /// The key.
+        r_key: Key,
+    },
+}
+
+impl Operation {
+    /// Whether it is done at this end alone.
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::BindWindow { .. } | Self::LocalInvalidate { .. })
+    }
 }
 
 /// A send request (`struct ibv_send_wr`).

@@ -128,6 +128,7 @@ impl Qp {
                 self.complete_oldest(adapter);
             }
         }
+        self.complete_local(adapter);
         self.note_progress(now, before);
         self.report_drained(adapter);
         self.requester.unacked == end
@@ -305,6 +306,7 @@ impl Qp {
         self.requester.unacked = psn.next();
         if whole {
             self.complete_oldest(adapter);
+            self.complete_local(adapter);
         }
         self.note_progress(now, psn);
         self.report_drained(adapter);

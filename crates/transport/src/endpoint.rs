@@ -26,7 +26,7 @@ use crate::timer::Timer;
 use crate::transmit::Payload;
 use crate::{
     Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError, QpCapacity,
-    QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, Transmit,
+    QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, Transmit, WindowKind,
 };
 
 /// A protection domain.
@@ -124,9 +124,31 @@ impl Endpoint {
     /// Forgets a region. Requests that need it from now on fail.
     ///
     /// # Errors
-    /// [`DestroyError::NotFound`].
+    /// [`DestroyError::NotFound`]; [`DestroyError::InUse`] while a window is bound to it.
     pub fn deregister(&mut self, key: Key) -> Result<(), DestroyError> {
         let pd = self.adapter.regions.deregister(key)?;
+        self.release_pd(pd);
+        Ok(())
+    }
+
+    /// Makes a memory window, bound to nothing. Requests bind it, which gives it another key:
+    /// [`rdma::Operation::BindWindow`].
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn alloc_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, RegisterError> {
+        let users = self.pds.get_mut(pd.0).ok_or(RegisterError::NotFound)?;
+        let key = self.adapter.regions.alloc_window(pd, kind)?;
+        *users += 1;
+        Ok(key)
+    }
+
+    /// Ends a memory window, bound or not. Any of its keys, past or present, names it.
+    ///
+    /// # Errors
+    /// [`DestroyError::NotFound`].
+    pub fn dealloc_window(&mut self, key: Key) -> Result<(), DestroyError> {
+        let pd = self.adapter.regions.dealloc_window(key)?;
         self.release_pd(pd);
         Ok(())
     }
@@ -340,6 +362,7 @@ impl Endpoint {
             srq.users -= 1;
         }
         self.release_pd(qp.spec.pd);
+        self.adapter.regions.release_windows(qpn);
         if qp.ready {
             self.ready.retain(|&ready| ready != qpn);
         }

@@ -61,7 +61,7 @@ pub use error::{CreateError, DestroyError, ModifyError, PostError, RegisterError
 pub use event::Event;
 pub use qp::{QpCapacity, QpSpec};
 pub use recovery::Recovery;
-pub use region::RegionSpec;
+pub use region::{RegionSpec, WindowKind};
 pub use srq::{SrqAttributes, SrqId};
 pub use stats::{Drop, Stats};
 pub use transmit::{Payload, Route, Segment, Transmit};

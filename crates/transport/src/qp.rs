@@ -8,6 +8,7 @@ use rdma::{
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::recv::{RecvQueue, RecvWqe};
+use crate::region::Holder;
 use crate::requester::Requester;
 use crate::responder::Responder;
 use crate::state::check_transition;
@@ -265,6 +266,11 @@ impl Qp {
             capacity: self.spec.capacity,
             signal_all: self.spec.signal_all,
         }
+    }
+
+    /// How it presents keys.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder { pd: self.spec.pd, qpn: self.qpn }
     }
 
     pub(crate) fn is_datagram(&self) -> bool {

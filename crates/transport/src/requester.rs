@@ -22,7 +22,7 @@ use crate::adapter::Adapter;
 use crate::attributes::QpAttributes;
 use crate::limits::{MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, ack_timeout};
 use crate::qp::{Body, Outgoing, Qp, route_of_datagram};
-use crate::region::{Epoch, RegionTable, SgeList};
+use crate::region::{Bind, Epoch, RegionTable, SgeList};
 use crate::timer::Timer;
 use crate::transmit::Payload;
 use crate::{Event, PdId, PostError};
@@ -36,12 +36,14 @@ pub(crate) struct SendWqe {
     data: Data,
     /// Bytes of the message; 8 for atomics.
     pub(crate) length: u32,
-    /// PSNs that it takes: packets sent, or responses awaited.
+    /// PSNs that it takes: packets sent, or responses awaited. None for what is done at this end.
     pub(crate) packets: u32,
     /// Its PSNs and its place in the count of bytes in flight, once it is begun.
     pub(crate) begun: Option<Begun>,
     /// Its memory turned out to be gone.
     faulted: bool,
+    /// It was done at this end alone, and ended so.
+    failure: Option<CompletionStatus>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +77,8 @@ impl SendWqe {
             Operation::Read { .. } => CompletionOpcode::Read,
             Operation::CompareSwap { .. } => CompletionOpcode::CompareSwap,
             Operation::FetchAdd { .. } => CompletionOpcode::FetchAdd,
+            Operation::BindWindow { .. } => CompletionOpcode::BindWindow,
+            Operation::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
         }
     }
 
@@ -268,11 +272,13 @@ impl Qp {
             }
             (Data::Inline(SmallVec::from_slice(bytes)), bytes.len() as u64)
         } else {
-            if request.sges.len() > capacity.send_sge as usize {
+            // What is done at this end alone has no data.
+            let sges = if request.operation.is_local() { &[] } else { request.sges };
+            if sges.len() > capacity.send_sge as usize {
                 return Err(PostError::TooManySges);
             }
-            let length = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
-            let posted = SgeList::from_slice(request.sges);
+            let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
+            let posted = SgeList::from_slice(sges);
             (Data::Pieces { posted, resolved: SgeList::new(), epoch: None }, length)
         };
         let longest = match self.spec.kind {
@@ -291,9 +297,11 @@ impl Qp {
             packets: 1,
             begun: None,
             faulted: false,
+            failure: None,
         };
         match request.operation {
             Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => wqe.length = 8,
+            operation if operation.is_local() => (wqe.length, wqe.packets) = (0, 0),
             _ if self.is_datagram() => {}
             _ => wqe.packets = self.attributes.path_mtu.packets(wqe.length),
         }
@@ -392,6 +400,7 @@ impl Qp {
         if !sending || self.timers.is_running(Timer::RnrRetry) {
             return None;
         }
+        while self.execute_local(adapter)? {}
         let (serial, packet) = self.requester.cursor;
         if !self.prepare(serial, adapter)? {
             return None;
@@ -446,7 +455,8 @@ impl Qp {
             QpType::Rc => {
                 let draining = requester.draining;
                 let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
-                    next.begun.is_none() && (draining || next.flags.contains(SendFlags::FENCE))
+                    let alone = next.flags.contains(SendFlags::FENCE) || next.operation.is_local();
+                    next.begun.is_none() && (draining || alone)
                 });
                 let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
                 let full = in_flight.saturating_add(cost + packet) > window;
@@ -521,6 +531,68 @@ impl Qp {
             }
         }
         Some(true)
+    }
+
+    /// Does the request at the cursor if it is one for this end alone. `false` if it is not,
+    /// `None` if there is none, or it has to wait or has failed.
+    ///
+    /// Such requests are done in their turn, and complete in their turn: when all before them
+    /// have. One that the cursor meets again, going over what was lost, is not done again.
+    fn execute_local(&mut self, adapter: &mut Adapter) -> Option<bool> {
+        let serial = self.requester.cursor.0;
+        let wqe = self.requester.wqe(serial)?;
+        let operation = wqe.operation;
+        if !operation.is_local() {
+            return Some(false);
+        }
+        if wqe.begun.is_none() {
+            let holder = self.holder();
+            if !self.prepare(serial, adapter)? {
+                return None;
+            }
+            let done = match operation {
+                Operation::BindWindow { r_key, region, address, length, access } => {
+                    adapter.regions.bind(holder, &Bind { r_key, region, address, length, access })
+                }
+                Operation::LocalInvalidate { r_key } => adapter.regions.invalidate(r_key, holder),
+                _ => Ok(()),
+            };
+            let failure = done.is_err().then_some(CompletionStatus::WindowBind);
+            if let Some(wqe) = self.requester.wqe_mut(serial) {
+                wqe.failure = failure;
+            }
+        }
+        let failed = self.requester.wqe(serial)?.failure.is_some();
+        if failed {
+            // Nothing after it is begun.
+            self.complete_local(adapter);
+            return None;
+        }
+        self.requester.cursor = (serial + 1, 0);
+        if self.spec.kind == QpType::Rc {
+            self.complete_local(adapter);
+        } else {
+            self.requester.sent_whole += 1;
+            self.finish_unreliable(adapter);
+        }
+        Some(true)
+    }
+
+    /// Completes the requests at the front of the queue that are done at this end alone.
+    pub(crate) fn complete_local(&mut self, adapter: &mut Adapter) {
+        while let Some(wqe) = self.requester.queue.front() {
+            if !wqe.operation.is_local() || wqe.begun.is_none() {
+                return;
+            }
+            match wqe.failure {
+                Some(status) => return self.fail_oldest(status, adapter),
+                None => {
+                    if let Some(wqe) = self.requester.pop() {
+                        self.complete_send(&wqe, CompletionStatus::Success, adapter);
+                    }
+                }
+            }
+        }
     }
 
     /// Headers and payload of packet `at.1` of request `at.0`, which stands for `count` PSNs.
@@ -604,6 +676,9 @@ impl Qp {
                 });
                 (header, Body::None)
             }
+            Operation::BindWindow { .. } | Operation::LocalInvalidate { .. } => {
+                unreachable!("done at this end before any packet is made")
+            }
         }
     }
 
@@ -639,6 +714,8 @@ fn check_operation(kind: QpType, request: &WorkRequest<'_>) -> Result<(), PostEr
             QpType::Rc,
             Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. },
         ) if !inline => Ok(()),
+        (QpType::Rc, Operation::SendInvalidate { .. }) => Ok(()),
+        (QpType::Rc | QpType::Uc, operation) if operation.is_local() => Ok(()),
         _ => Err(PostError::Opcode),
     }
 }

@@ -18,7 +18,7 @@ use crate::adapter::Adapter;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
 use crate::qp::{Body, Outgoing, Qp};
 use crate::recv::{RecvWqe, ScatterError};
-use crate::region::Epoch;
+use crate::region::{Epoch, Holder};
 use crate::stats::Drop;
 use crate::timer::Timer;
 use crate::{Event, Recovery};
@@ -337,8 +337,7 @@ impl Qp {
             Operation::CompareSwap | Operation::FetchAdd => Access::REMOTE_ATOMIC,
             _ => return Err(Refusal::Invalid(CompletionStatus::Flushed)),
         };
-        // Invalidation by the peer needs memory windows, which are not offered.
-        if request.header.invalidate.is_some() || !self.attributes.access.allows(needed) {
+        if !self.attributes.access.allows(needed) {
             return Err(Refusal::Invalid(CompletionStatus::Flushed));
         }
         Ok(())
@@ -439,6 +438,11 @@ impl Qp {
         adapter: &Adapter,
     ) -> Result<Option<Window>, Refusal> {
         let header = request.header;
+        // 9.4.1.1.3: the key that a SEND invalidates is one that this queue pair's peer may.
+        let invalidates = header.invalidate;
+        if invalidates.is_some_and(|key| !adapter.regions.may_invalidate(key, self.holder())) {
+            return Err(Refusal::Access);
+        }
         let (iova, r_key, length, needed) = match (header.facts().operation, header.reth) {
             (Operation::Write, Some(reth)) => {
                 (reth.address, reth.r_key, reth.length, Access::REMOTE_WRITE)
@@ -468,7 +472,7 @@ impl Qp {
         }
         adapter
             .regions
-            .resolve(r_key, self.spec.pd, iova, u64::from(length), needed)
+            .resolve_remote(r_key, self.holder(), iova, u64::from(length), needed)
             .map(|address| Some(Window { iova, r_key, length, address, epoch }))
             .map_err(|_| Refusal::Access)
     }
@@ -499,6 +503,10 @@ impl Qp {
                     })?;
                 message.received += request.length as u64;
                 self.responder.message = Some(message);
+                if let Some(key) = request.header.invalidate {
+                    let invalidated = adapter.regions.invalidate(key, self.holder());
+                    invalidated.map_err(|_| Refusal::Access)?;
+                }
                 if facts.part.ends() {
                     self.complete_recv(request, CompletionOpcode::Recv, adapter);
                 }
@@ -565,7 +573,11 @@ impl Qp {
         let received = self.responder.message.map_or(0, |message| message.received);
         let completion = Completion {
             byte_len: u32::try_from(received).unwrap_or(u32::MAX),
-            attached: request.header.immediate.map_or(Attached::None, Attached::Immediate),
+            attached: match (request.header.immediate, request.header.invalidate) {
+                (Some(bytes), _) => Attached::Immediate(bytes),
+                (None, Some(key)) => Attached::Invalidated(key),
+                (None, None) => Attached::None,
+            },
             solicited: request.header.bth.solicited,
             ..self.blank_completion(wqe.id, CompletionStatus::Success, opcode)
         };
@@ -641,9 +653,10 @@ impl Qp {
                     }
                     _ => true,
                 });
-                let address = adapter.regions.resolve(
+                let holder = Holder { pd: self.spec.pd, qpn: self.qpn };
+                let address = adapter.regions.resolve_remote(
                     r_key,
-                    self.spec.pd,
+                    holder,
                     reth.address,
                     u64::from(reth.length),
                     Access::REMOTE_READ,
@@ -801,7 +814,7 @@ impl Qp {
             let Window { iova, r_key, length, .. } = window;
             window.address = adapter
                 .regions
-                .resolve(r_key, self.spec.pd, iova, u64::from(length), Access::REMOTE_READ)
+                .resolve_remote(r_key, self.holder(), iova, u64::from(length), Access::REMOTE_READ)
                 .ok()?;
         }
         window.epoch = epoch;

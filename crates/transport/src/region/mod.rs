@@ -1,11 +1,17 @@
 //! Memory regions: which keys reach which addresses, and how (IBTA vol 1, 10.6).
 
+mod window;
+
 use alloc::vec::Vec;
 
 use rdma::{Access, Key, MemoryFault, Sge};
 
 use crate::limits::REGIONS_MAX;
 use crate::{DestroyError, PdId, RegisterError};
+
+use window::Window;
+pub use window::WindowKind;
+pub(crate) use window::{Bind, Holder};
 
 /// What to register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,28 +39,80 @@ pub(crate) struct Epoch(u64);
 struct Region {
     pd: PdId,
     spec: RegionSpec,
+    /// How many windows are bound to it.
+    windows: u32,
 }
 
-/// The regions of an endpoint, by key.
+impl RegionSpec {
+    fn check(&self) -> Result<(), RegisterError> {
+        if self.access.needs_local_write() && !self.access.allows(Access::LOCAL_WRITE) {
+            return Err(RegisterError::Access);
+        }
+        let wraps = |start: u64| self.length > 0 && start.checked_add(self.length - 1).is_none();
+        if wraps(self.address) || wraps(self.iova) {
+            return Err(RegisterError::Range);
+        }
+        Ok(())
+    }
+}
+
+impl Region {
+    fn resolve(
+        &self,
+        pd: PdId,
+        iova: u64,
+        length: u64,
+        needed: Access,
+    ) -> Result<u64, KeyViolation> {
+        let offset = iova.checked_sub(self.spec.iova).ok_or(KeyViolation)?;
+        let fits = offset.checked_add(length).is_some_and(|end| end <= self.spec.length);
+        if self.pd != pd || !fits || !self.spec.access.allows(needed) {
+            return Err(KeyViolation);
+        }
+        Ok(self.spec.address + offset)
+    }
+}
+
+/// What a key names.
+#[derive(Debug)]
+enum Entry {
+    Region(Region),
+    Window(Window),
+}
+
+/// The regions and windows of an endpoint, by key.
 ///
 /// **Invariant:** a key is of use only between the call that returned it and its deregistration:
 /// its tag changes each time that its index is given out.
 #[derive(Debug, Default)]
 pub(crate) struct RegionTable {
-    entries: Vec<(u8, Option<Region>)>,
+    /// The tag of each index, and what it names.
+    entries: Vec<(u8, Option<Entry>)>,
     free: Vec<u32>,
     epoch: Epoch,
+    /// How many windows are bound to a region.
+    bound_windows: u32,
 }
 
 impl RegionTable {
     pub(crate) fn register(&mut self, pd: PdId, spec: RegionSpec) -> Result<Key, RegisterError> {
-        if spec.access.needs_local_write() && !spec.access.allows(Access::LOCAL_WRITE) {
-            return Err(RegisterError::Access);
+        spec.check()?;
+        self.insert(Entry::Region(Region { pd, spec, windows: 0 }))
+    }
+
+    /// Forgets the region. Returns the protection domain that it belonged to.
+    pub(crate) fn deregister(&mut self, key: Key) -> Result<PdId, DestroyError> {
+        let region = self.region(key).ok_or(DestroyError::NotFound)?;
+        let pd = region.pd;
+        // IBTA vol 1, 10.6.7.2.1: not while a window is bound to it.
+        if region.windows > 0 {
+            return Err(DestroyError::InUse);
         }
-        let wraps = |start: u64| spec.length > 0 && start.checked_add(spec.length - 1).is_none();
-        if wraps(spec.address) || wraps(spec.iova) {
-            return Err(RegisterError::Range);
-        }
+        self.remove(key.index());
+        Ok(pd)
+    }
+
+    fn insert(&mut self, entry: Entry) -> Result<Key, RegisterError> {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
@@ -70,23 +128,49 @@ impl RegionTable {
                 index
             }
         };
-        let (tag, region) = &mut self.entries[index as usize];
+        let (tag, place) = &mut self.entries[index as usize];
         *tag = tag.wrapping_add(1);
-        *region = Some(Region { pd, spec });
+        *place = Some(entry);
         Ok(Key::from_parts(index, *tag))
     }
 
-    /// Forgets the region. Returns the protection domain that it belonged to.
-    pub(crate) fn deregister(&mut self, key: Key) -> Result<PdId, DestroyError> {
-        let (tag, region) =
-            self.entries.get_mut(key.index() as usize).ok_or(DestroyError::NotFound)?;
-        if *tag != key.tag() {
-            return Err(DestroyError::NotFound);
+    fn remove(&mut self, index: u32) {
+        if let Some((_, entry)) = self.entries.get_mut(index as usize) {
+            *entry = None;
+            self.free.push(index);
+            self.epoch.0 += 1;
         }
-        let region = region.take().ok_or(DestroyError::NotFound)?;
-        self.free.push(key.index());
-        self.epoch.0 += 1;
-        Ok(region.pd)
+    }
+
+    fn tag(&self, index: u32) -> Option<u8> {
+        self.entries.get(index as usize).map(|(tag, _)| *tag)
+    }
+
+    /// From now on the index goes with another tag.
+    fn retag(&mut self, index: u32, new: u8) {
+        if let Some((tag, _)) = self.entries.get_mut(index as usize) {
+            *tag = new;
+            self.epoch.0 += 1;
+        }
+    }
+
+    fn entry(&self, key: Key) -> Option<&Entry> {
+        let (tag, entry) = self.entries.get(key.index() as usize)?;
+        entry.as_ref().filter(|_| *tag == key.tag())
+    }
+
+    fn region(&self, key: Key) -> Option<&Region> {
+        match self.entry(key)? {
+            Entry::Region(region) => Some(region),
+            Entry::Window(_) => None,
+        }
+    }
+
+    fn region_mut(&mut self, index: u32) -> Option<&mut Region> {
+        match self.entries.get_mut(index as usize)?.1.as_mut()? {
+            Entry::Region(region) => Some(region),
+            Entry::Window(_) => None,
+        }
     }
 
     /// Changes whenever a translation made earlier may have become invalid. While it stays, a
@@ -95,8 +179,8 @@ impl RegionTable {
         self.epoch
     }
 
-    /// Checks that `key` reaches `length` bytes at `iova` with the rights `needed` in `pd`.
-    /// Returns their address in memory.
+    /// Checks that `key` is a region's, and reaches `length` bytes at `iova` with the rights
+    /// `needed` in `pd`. Returns their address in memory.
     pub(crate) fn resolve(
         &self,
         key: Key,
@@ -105,14 +189,22 @@ impl RegionTable {
         length: u64,
         needed: Access,
     ) -> Result<u64, KeyViolation> {
-        let (tag, region) = self.entries.get(key.index() as usize).ok_or(KeyViolation)?;
-        let region = region.as_ref().filter(|_| *tag == key.tag()).ok_or(KeyViolation)?;
-        let offset = iova.checked_sub(region.spec.iova).ok_or(KeyViolation)?;
-        let fits = offset.checked_add(length).is_some_and(|end| end <= region.spec.length);
-        if region.pd != pd || !fits || !region.spec.access.allows(needed) {
-            return Err(KeyViolation);
+        self.region(key).ok_or(KeyViolation)?.resolve(pd, iova, length, needed)
+    }
+
+    /// The same for an R_Key that the peer of `holder` presents, which may be a window's.
+    pub(crate) fn resolve_remote(
+        &self,
+        key: Key,
+        holder: Holder,
+        iova: u64,
+        length: u64,
+        needed: Access,
+    ) -> Result<u64, KeyViolation> {
+        match self.entry(key).ok_or(KeyViolation)? {
+            Entry::Region(region) => region.resolve(holder.pd, iova, length, needed),
+            Entry::Window(window) => window.resolve(holder, iova, length, needed),
         }
-        Ok(region.spec.address + offset)
     }
 
     /// Resolves every piece of `list` into `resolved`, whose addresses are those of memory. Empty
