@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use rdma::{Completion, CompletionStatus};
+use rdma::{Completion, CompletionStatus, Qpn};
 
 use crate::Event;
 
@@ -59,6 +59,11 @@ impl Cq {
 
     pub(crate) fn pop(&mut self) -> Option<Completion> {
         self.queue.pop_front()
+    }
+
+    /// Takes back what was not fetched of a queue pair that begins anew.
+    pub(crate) fn forget(&mut self, qpn: Qpn) {
+        self.queue.retain(|completion| completion.qpn != qpn);
     }
 
     pub(crate) fn arm(&mut self, notify: Notify) {

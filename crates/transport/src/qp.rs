@@ -124,7 +124,16 @@ impl Qp {
         }
         let from = core::mem::replace(&mut self.state, to);
         match (from, to) {
-            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Reset) => {
+                self.reset();
+                // A queue pair that begins anew is not told of what it was before (libmlx5, too,
+                // cleans its completion queues then).
+                for cq in [self.spec.send_cq, self.spec.recv_cq] {
+                    if let Some(queue) = adapter.cqs.get_mut(cq.0) {
+                        queue.forget(self.qpn);
+                    }
+                }
+            }
             (QpState::Error, QpState::Error) => {}
             (_, QpState::Error) => self.enter_error(false, adapter),
             (QpState::Init, QpState::Rtr) => {

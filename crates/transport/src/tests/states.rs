@@ -213,3 +213,15 @@ fn attributes_out_of_range_change_nothing() {
     assert_eq!(result, Err(ModifyError::Value));
     assert_eq!(pair.nodes[0].endpoint.query_qp(qpn), before);
 }
+
+#[test]
+fn a_queue_pair_that_begins_anew_is_not_told_of_what_it_was() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let qpn = pair.nodes[0].qpn;
+    let sge = pair.nodes[0].sge(0, 8);
+    pair.post_recv(0, 1, &[sge]);
+    let endpoint = &mut pair.nodes[0].endpoint;
+    endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();
+    endpoint.modify_qp(qpn, &QpChange::to(QpState::Reset)).unwrap();
+    assert_eq!(statuses(&mut pair.nodes[0]), []);
+}
