@@ -77,6 +77,7 @@ impl From<RegisterError> for Errno {
         match error {
             RegisterError::NotFound | RegisterError::Access | RegisterError::Range => Self::INVALID,
             RegisterError::Exhausted => Self::NO_MEMORY,
+            RegisterError::InUse => Self::BUSY,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Memory regions: `ibv_reg_mr` and its kin.
 
 use core::ffi::{c_int, c_uint, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rdma::{Access, Key};
 use transport::RegionSpec;
@@ -20,7 +20,8 @@ pub(crate) struct Mr {
     mark: Mark,
     context: Arc<Context>,
     pub(crate) key: Key,
-    _pd: Arc<Pd>,
+    /// What the region belongs to, and what therefore cannot be destroyed before it.
+    pd: Mutex<Arc<Pd>>,
 }
 
 impl Object for Mr {
@@ -102,7 +103,7 @@ fn register(pd: &Arc<Pd>, spec: RegionSpec, address: *mut c_void) -> Result<*mut
         rkey: key.0,
     };
     let mark = Mark::new(Mr::KIND);
-    let mr = Mr { c: Shared::new(c), mark, context, key, _pd: Arc::clone(pd) };
+    let mr = Mr { c: Shared::new(c), mark, context, key, pd: Mutex::new(Arc::clone(pd)) };
     Ok(registry::insert(Arc::new(mr)))
 }
 
@@ -169,23 +170,94 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     }))
 }
 
-/// Changing a region in place is not offered: it would get new keys, and peers hold the old ones.
-/// Returns one of `ibv_rereg_mr_err_code`, the region being as it was.
+/// Changes a region in place: its keys stay. Returns one of `ibv_rereg_mr_err_code`, the region
+/// being as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
-    _flags: c_int,
-    _pd: *mut ibv_pd,
-    _addr: *mut c_void,
-    _length: usize,
-    _access: c_int,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
 ) -> c_int {
-    let (error, code) = match registry::find::<Mr>(mr) {
-        Ok(_) => (Errno::UNSUPPORTED, abi::IBV_REREG_MR_ERR_CMD),
-        Err(error) => (error, abi::IBV_REREG_MR_ERR_INPUT),
+    let input = |error| (error, abi::IBV_REREG_MR_ERR_INPUT);
+    let changed = change(mr, flags, pd, addr, length).map_err(input).and_then(|change| {
+        change.apply(access.cast_unsigned()).map_err(|error| (error, abi::IBV_REREG_MR_ERR_CMD))
+    });
+    match changed {
+        Ok(()) => 0,
+        Err((error, code)) => {
+            error.set();
+            code
+        }
+    }
+}
+
+/// What is to become of a region.
+struct Change {
+    mr: Arc<Mr>,
+    flags: c_int,
+    pd: Option<Arc<Pd>>,
+    memory: Option<(*mut c_void, usize)>,
+}
+
+/// Checks what `ibv_rereg_mr` was given.
+fn change(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+) -> Result<Change, Errno> {
+    let known = abi::IBV_REREG_MR_CHANGE_TRANSLATION
+        | abi::IBV_REREG_MR_CHANGE_PD
+        | abi::IBV_REREG_MR_CHANGE_ACCESS;
+    let has = |flag| flags & flag != 0;
+    let mr = registry::find::<Mr>(mr)?;
+    if flags & !known != 0 || flags == 0 {
+        return Err(Errno::INVALID);
+    }
+    let pd = match has(abi::IBV_REREG_MR_CHANGE_PD) {
+        true => Some(registry::find::<Pd>(pd)?),
+        false => None,
     };
-    error.set();
-    code
+    if pd.as_ref().is_some_and(|pd| !Arc::ptr_eq(&pd.context, &mr.context)) {
+        return Err(Errno::INVALID);
+    }
+    let memory = has(abi::IBV_REREG_MR_CHANGE_TRANSLATION).then_some((addr, length));
+    if memory.is_some_and(|(addr, length)| addr.is_null() || length == 0) {
+        return Err(Errno::INVALID);
+    }
+    Ok(Change { mr, flags, pd, memory })
+}
+
+impl Change {
+    fn apply(self, bits: u32) -> Result<(), Errno> {
+        let Self { mr, flags, pd, memory } = self;
+        let mut held = mr.pd.lock().unwrap_or_else(PoisonError::into_inner);
+        let pd = pd.unwrap_or_else(|| Arc::clone(&held));
+        let query = |key| mr.context.nic.with(|endpoint, _, _| endpoint.query_region(key));
+        let (_, mut region) = query(mr.key).ok_or(Errno::INVALID)?;
+        if flags & abi::IBV_REREG_MR_CHANGE_ACCESS != 0 {
+            region.access = access(bits)?;
+            if region.access.allows(Access::ZERO_BASED) {
+                region.iova = 0;
+            }
+        }
+        if let Some((address, length)) = memory {
+            region = spec(address, length, address.addr() as u64, region.access.bits())?;
+        }
+        mr.context.nic.with(|endpoint, _, _| endpoint.reregister(mr.key, pd.id, region))?;
+        // SAFETY: C reads the fields only when the call is over.
+        let c = unsafe { &mut *mr.c() };
+        c.pd = pd.c();
+        if let Some((address, length)) = memory {
+            (c.addr, c.length) = (address, length);
+        }
+        *held = pd;
+        Ok(())
+    }
 }
 
 /// `ibv_advise_mr`: advice about on-demand paging, which there is none of.

@@ -131,6 +131,31 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Changes a region's protection domain, memory and rights, and keeps its key. If it fails the
+    /// region stays as it was.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn reregister(
+        &mut self,
+        key: Key,
+        pd: PdId,
+        region: RegionSpec,
+    ) -> Result<(), RegisterError> {
+        self.pds.get(pd.0).ok_or(RegisterError::NotFound)?;
+        let before = self.adapter.regions.reregister(key, pd, region)?;
+        if let Some(users) = self.pds.get_mut(pd.0) {
+            *users += 1;
+        }
+        self.release_pd(before);
+        Ok(())
+    }
+
+    /// The protection domain of a region, and what it is.
+    pub fn query_region(&self, key: Key) -> Option<(PdId, RegionSpec)> {
+        self.adapter.regions.query(key)
+    }
+
     /// Makes a memory window, bound to nothing. Requests bind it, which gives it another key:
     /// [`rdma::Operation::BindWindow`].
     ///

@@ -48,14 +48,16 @@ errors! {
 errors! {
     /// A region could not be registered.
     RegisterError {
-        /// No such protection domain.
-        NotFound => "no such protection domain",
+        /// No such protection domain, or no such region.
+        NotFound => "no such protection domain or region",
         /// Remote write or atomic rights without the right to write locally.
         Access => "remote write and atomic rights need local write",
         /// The range wraps around the end of the address space.
         Range => "the address range wraps around",
         /// The table of keys is full.
         Exhausted => "the table of regions is full",
+        /// A window is bound to the region.
+        InUse => "a window is bound to the region",
     }
 }
 

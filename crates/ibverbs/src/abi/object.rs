@@ -17,6 +17,9 @@ pub const IBV_EVENT_QP_LAST_WQE_REACHED: u32 = 16;
 pub const IBV_MW_TYPE_1: u32 = 1;
 pub const IBV_MW_TYPE_2: u32 = 2;
 
+pub const IBV_REREG_MR_CHANGE_TRANSLATION: c_int = 1;
+pub const IBV_REREG_MR_CHANGE_PD: c_int = 1 << 1;
+pub const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
 pub const IBV_REREG_MR_ERR_INPUT: c_int = -1;
 pub const IBV_REREG_MR_ERR_CMD: c_int = -4;
 

@@ -100,6 +100,31 @@ impl RegionTable {
         self.insert(Entry::Region(Region { pd, spec, windows: 0 }))
     }
 
+    /// Changes what a region is, and keeps its key. Returns the protection domain that it belonged
+    /// to.
+    pub(crate) fn reregister(
+        &mut self,
+        key: Key,
+        pd: PdId,
+        spec: RegionSpec,
+    ) -> Result<PdId, RegisterError> {
+        spec.check()?;
+        let region = self.region(key).ok_or(RegisterError::NotFound)?;
+        // IBTA vol 1, 11.2.8.5: not while a window is bound to it.
+        if region.windows > 0 {
+            return Err(RegisterError::InUse);
+        }
+        let region = self.region_mut(key.index()).ok_or(RegisterError::NotFound)?;
+        let before = core::mem::replace(region, Region { pd, spec, windows: 0 });
+        self.epoch.0 += 1;
+        Ok(before.pd)
+    }
+
+    /// The protection domain of a region, and what it is.
+    pub(crate) fn query(&self, key: Key) -> Option<(PdId, RegionSpec)> {
+        self.region(key).map(|region| (region.pd, region.spec))
+    }
+
     /// Forgets the region. Returns the protection domain that it belonged to.
     pub(crate) fn deregister(&mut self, key: Key) -> Result<PdId, DestroyError> {
         let region = self.region(key).ok_or(DestroyError::NotFound)?;
@@ -296,6 +321,22 @@ mod tests {
         let again = table.register(PD, spec(Access::REMOTE_READ)).unwrap();
         assert_eq!(again.index(), key.index());
         assert!(check(&table, PD, Access::REMOTE_READ).is_err(), "the old key stays void");
+    }
+
+    #[test]
+    fn a_region_that_is_changed_keeps_its_key() {
+        let mut table = RegionTable::default();
+        let key = table.register(PD, spec(Access::NONE)).unwrap();
+        let epoch = table.epoch();
+        let moved = RegionSpec { address: 0x9000, ..spec(Access::REMOTE_READ) };
+        assert_eq!(table.reregister(key, PdId(2), moved), Ok(PD));
+        assert_ne!(table.epoch(), epoch, "translations made before are void");
+        assert_eq!(table.query(key), Some((PdId(2), moved)));
+        assert_eq!(table.resolve(key, PdId(2), 0x5000, 1, Access::REMOTE_READ), Ok(0x9000));
+        assert!(table.resolve(key, PD, 0x5000, 1, Access::NONE).is_err());
+        let refused = table.reregister(key, PD, spec(Access::REMOTE_WRITE));
+        assert_eq!(refused, Err(RegisterError::Access));
+        assert_eq!(table.query(key), Some((PdId(2), moved)), "as it was");
     }
 
     #[test]

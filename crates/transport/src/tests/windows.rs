@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::{only, statuses};
 use crate::testing::{Pair, TestMemory, Verdict};
-use crate::{DestroyError, RegionSpec, WindowKind};
+use crate::{DestroyError, RegionSpec, RegisterError, WindowKind};
 
 const LENGTH: u64 = 4096;
 
@@ -266,6 +266,8 @@ fn a_region_outlives_its_windows_and_a_window_goes_with_its_keys() {
     scene.at_home(scene.bind(7));
     let endpoint = &mut scene.pair.nodes[1].endpoint;
     assert_eq!(endpoint.deregister(scene.region), Err(DestroyError::InUse));
+    let (pd, spec) = endpoint.query_region(scene.region).unwrap();
+    assert_eq!(endpoint.reregister(scene.region, pd, spec), Err(RegisterError::InUse));
     assert_eq!(endpoint.deregister(scene.window), Err(DestroyError::NotFound), "not a region");
     assert_eq!(endpoint.dealloc_window(scene.region), Err(DestroyError::NotFound));
     assert_eq!(endpoint.dealloc_window(scene.window), Ok(()));
