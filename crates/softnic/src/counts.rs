@@ -64,6 +64,10 @@ counts! {
     tx_errors,
     /// Packets dropped because the socket's buffer remained full.
     tx_dropped,
+    /// Times that sending paused because a receiver on this host had no room.
+    tx_pauses,
+    /// Pauses that were given up: the receiver took nothing.
+    tx_pauses_given_up,
     /// Packets dropped because no socket has their source address.
     tx_no_source,
     /// Packets whose payload was not mapped any more.

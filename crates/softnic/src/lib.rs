@@ -40,6 +40,7 @@ mod counts;
 mod device;
 mod error;
 pub mod faults;
+mod flow;
 mod fork;
 mod gid;
 mod handover;

@@ -35,6 +35,10 @@ pub const RECEIVE_BATCH: usize = 16;
 pub const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 /// How long a full socket is waited for before a packet is dropped.
 pub const SEND_WAIT_MS: i32 = 2;
+/// How long a sender pauses for a receiver on the same host that takes nothing.
+pub const PAUSE_MAX: Span = Span::from_ms(20);
+/// How soon the fallback thread looks whether a pause is over.
+pub const PAUSE_RETRY: Span = Span::from_us(50);
 /// The longest sleep of the fallback thread.
 pub const SLEEP_MAX: Span = Span::from_ms(1_000);
 /// An application that has polled so often in a row and found nothing lets others run (a poll costs

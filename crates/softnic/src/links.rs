@@ -9,6 +9,7 @@ use crate::capture::Capture;
 use crate::counters::Publisher;
 use crate::counts::Counts;
 use crate::faults::Faults;
+use crate::flow::Flow;
 use crate::handover::{self, Handover};
 use crate::limits::{STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
 use crate::registry::Registry;
@@ -33,6 +34,10 @@ pub(crate) struct Links {
     pub(crate) hot: usize,
     /// Polls since every socket was looked at.
     pub(crate) polls: u32,
+    /// Room at the NICs of this host.
+    pub(crate) flow: Option<Flow>,
+    /// The slot that sending waits for, and since when.
+    pub(crate) paused: Option<(u16, Time)>,
     /// When the kernel's order of the sockets may be looked into again.
     next_repair: Time,
 }
@@ -65,6 +70,8 @@ impl Links {
             buffer: vec![0; handover::MESSAGE_MAX].into_boxed_slice(),
             hot: 0,
             polls: 0,
+            flow: None,
+            paused: None,
             next_repair: Time::ZERO,
         };
         for entry in device.gids.iter().filter(|entry| entry.usable) {
@@ -88,6 +95,10 @@ impl Links {
         if links.sockets.is_empty() {
             return Err(OpenError::NoAddress { interface: device.interface.clone() });
         }
+        let buffers = links.sockets.iter().map(Socket::receive_buffer_bytes);
+        links.flow = Flow::open(links.registry.slot(), buffers.min().unwrap_or(0))
+            .inspect_err(|error| tracing::debug!(%error, "no pauses for others of this host"))
+            .ok();
         Ok(links)
     }
 

@@ -4,7 +4,7 @@ use rdma::{Completion, Time};
 use transport::{CqId, Endpoint, Event};
 
 use crate::counts::Counts;
-use crate::limits::{SLEEP_MAX, WAKE_SLACK};
+use crate::limits::{PAUSE_RETRY, SLEEP_MAX, WAKE_SLACK};
 use crate::links::Links;
 use crate::receive::{Reach, Sink};
 use crate::socket::Socket;
@@ -37,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) last_event: Option<Time>,
     /// When groups were last looked after.
     looked_after: Time,
+    /// When it was last tried to send.
+    given_at: Time,
 }
 
 impl Core {
@@ -51,6 +53,7 @@ impl Core {
             empty_polls: 0,
             last_event: None,
             looked_after: Time::ZERO,
+            given_at: Time::ZERO,
         }
     }
 
@@ -68,6 +71,7 @@ impl Core {
 
     /// Sends what is ready and delivers the events.
     pub(crate) fn give(&mut self, now: Time, events: &dyn EventSink) {
+        self.given_at = now;
         let Self { endpoint, memory, counts, links, .. } = self;
         if let Some(links) = links {
             links.transmit(now, endpoint, memory, counts);
@@ -125,7 +129,9 @@ impl Core {
     pub(crate) fn deadline(&mut self) -> Option<Time> {
         let faults = self.links.as_ref().and_then(|links| links.faults.as_ref());
         let held = faults.and_then(|faults| faults.deadline());
-        self.endpoint.poll_timeout().into_iter().chain(held).min()
+        let paused = self.links.as_ref().and_then(|links| links.paused);
+        let retry = paused.map(|_| self.given_at + PAUSE_RETRY);
+        self.endpoint.poll_timeout().into_iter().chain(held).chain(retry).min()
     }
 
     /// Whether the fallback thread would sleep past a deadline that has come up since it went to

@@ -11,6 +11,7 @@ use wire::{bth, roce};
 use crate::ProcessMemory;
 use crate::capture::Below;
 use crate::counts::Counts;
+use crate::flow::Flow;
 use crate::limits::{HOP_LIMIT, POLLS_PER_ROUND, RECEIVE_BATCH, ROCE_PORT};
 use crate::links::Links;
 use crate::socket::Received;
@@ -65,6 +66,7 @@ impl Links {
     fn receive_at(&mut self, port: usize, buffer: &mut [u8], sink: &mut Sink<'_>) -> bool {
         let Some(socket) = self.sockets.get(port) else { return false };
         let destination = socket.address();
+        let sent = self.flow.as_ref().map(Flow::sent_to_us);
         let mut misled = false;
         let mut batch = 0;
         while batch < RECEIVE_BATCH
@@ -81,6 +83,11 @@ impl Links {
             }
             let train = Train { received, destination, bytes, handed_over: false };
             misled |= self.take(&train, sink);
+        }
+        if batch < RECEIVE_BATCH
+            && let (Some(flow), Some(sent)) = (&self.flow, sent)
+        {
+            flow.settle(sent);
         }
         if misled {
             self.repair(sink.now, port, sink.counts);
@@ -127,6 +134,9 @@ impl Links {
                 _ => {
                     if train.handed_over {
                         sink.counts.rx_taken_over += 1;
+                    }
+                    if let Some(flow) = &self.flow {
+                        flow.take(packet.len());
                     }
                     self.packet(train, packet, &mut id, sink);
                     at += packet.len();

@@ -209,7 +209,7 @@ impl Map {
             "a word of the mapping"
         );
         // SAFETY: inside the mapping and aligned, as was just checked (a mapping begins at a page);
-        // it lives as long as `self`. Other processes only read it.
+        // it lives as long as `self`. Other processes use it as an atomic too.
         unsafe { AtomicU64::from_ptr(self.start.add(at).cast().as_ptr()) }
     }
 }

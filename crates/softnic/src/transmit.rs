@@ -11,10 +11,10 @@ use wire::roce::ICRC_LEN;
 use crate::ProcessMemory;
 use crate::capture::{Below, Capture};
 use crate::counts::Counts;
-use crate::limits::{HOP_LIMIT, MESSAGES_MAX, PACKET_MAX, ROCE_PORT, SEND_WAIT_MS};
+use crate::limits::{HOP_LIMIT, MESSAGES_MAX, PACKET_MAX, PAUSE_MAX, ROCE_PORT, SEND_WAIT_MS};
 use crate::links::Links;
 use crate::socket::{Message, Socket};
-use crate::steering::slot_of;
+use crate::steering::{is_ownable, slot_of};
 use crate::sys::wait_writable;
 use crate::train::{Train, Way};
 
@@ -28,6 +28,9 @@ impl Links {
         counts: &mut Counts,
     ) {
         loop {
+            if self.is_paused(now, counts) {
+                return;
+            }
             let is_full = self.build(now, endpoint, memory, counts);
             if self.faults.is_some() {
                 self.send_with_faults(now, counts);
@@ -68,6 +71,11 @@ impl Links {
                     };
                     tracing::trace!(%header, "sent");
                     self.trains.commit(way, length);
+                    if self.fills_up(&way, length + ICRC_LEN) {
+                        self.paused = Some((way.slot as u16, now));
+                        counts.tx_pauses += 1;
+                        return false;
+                    }
                 }
                 Err(MemoryFault) => {
                     counts.tx_faulted += 1;
@@ -76,6 +84,36 @@ impl Links {
             }
         }
         true
+    }
+
+    /// Counts a packet against the room at its destination, if that is on this host. Returns
+    /// whether it was the last that fits.
+    fn fills_up(&self, way: &Way, length: usize) -> bool {
+        let Some(flow) = &self.flow else { return false };
+        let address = way.destination.ip();
+        let is_here =
+            address.is_loopback() || self.sockets.iter().any(|socket| socket.address() == address);
+        if !is_here || !is_ownable(way.slot) {
+            return false;
+        }
+        // Slots have ten bits.
+        let slot = way.slot as u16;
+        flow.send(slot, length);
+        flow.is_full(slot)
+    }
+
+    /// Whether sending waits for room at a destination on this host.
+    fn is_paused(&mut self, now: Time, counts: &mut Counts) -> bool {
+        let (Some((slot, since)), Some(flow)) = (self.paused, &self.flow) else { return false };
+        if flow.is_full(slot) {
+            if now.since(since) < PAUSE_MAX {
+                return true;
+            }
+            counts.tx_pauses_given_up += 1;
+            flow.give_up(slot);
+        }
+        self.paused = None;
+        false
     }
 
     fn send(&mut self, now: Time, counts: &mut Counts) {

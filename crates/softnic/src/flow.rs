@@ -1,0 +1,155 @@
+//! Back-pressure between the NICs of a host.
+//!
+//! RoCE is made for links that pause a sender rather than drop its packets (IEEE 802.1Qbb). UDP on
+//! loopback drops: what the receiving socket has no room for is gone, and an unreliable connection
+//! never sends it again. So the NICs of one user on one host share a page in which each says how
+//! much was sent to it and how much it has taken, and a sender pauses while there is no room.
+//!
+//! ```text
+//!   flow-<netns>    for each slot: sent, taken, room (64 bits each), one spare word
+//! ```
+//!
+//! The counts are in estimated bytes of kernel memory, and need not be exact: a receiver that finds
+//! its socket empty writes off what was lost on the way, and a pause that lasts is given up, as a
+//! PFC watchdog would, because the receiver may be stopped or dead. A NIC that cannot share the
+//! page goes without.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::limits::SLOTS;
+use crate::runtime;
+use crate::sys::Map;
+
+const STRIDE: usize = 32;
+const SENT: usize = 0;
+const TAKEN: usize = 8;
+const ROOM: usize = 16;
+
+/// The page, and our place in it.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    map: Map,
+    slot: u16,
+}
+
+/// What a packet of `length` bytes above UDP takes of a socket's buffer: the kernel counts memory,
+/// up to twice the bytes, and its own bookkeeping.
+fn cost(length: usize) -> u64 {
+    2 * length as u64 + 512
+}
+
+impl Flow {
+    /// Opens the page as the owner of `slot`, whose sockets have `buffer` bytes each.
+    pub(crate) fn open(slot: u16, buffer: u64) -> io::Result<Self> {
+        let name = format!("flow-{}", runtime::network_namespace());
+        let path = runtime::directory()?.join(name);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path)?;
+        let length = STRIDE * SLOTS as usize;
+        if file.metadata()?.len() < length as u64 {
+            file.set_len(length as u64)?;
+        }
+        let flow = Self { map: Map::new(file.as_fd(), length)?, slot };
+        flow.word(slot, SENT).store(0, Relaxed);
+        flow.word(slot, TAKEN).store(0, Relaxed);
+        // Half of it is left for those who looked at the same moment.
+        flow.word(slot, ROOM).store(buffer / 2, Relaxed);
+        Ok(flow)
+    }
+
+    fn word(&self, slot: u16, field: usize) -> &AtomicU64 {
+        self.map.word(usize::from(slot) * STRIDE + field)
+    }
+
+    /// A packet is about to be sent to `slot`.
+    pub(crate) fn send(&self, slot: u16, length: usize) {
+        self.word(slot, SENT).fetch_add(cost(length), Relaxed);
+    }
+
+    /// Whether `slot` has no room now.
+    pub(crate) fn is_full(&self, slot: u16) -> bool {
+        let sent = self.word(slot, SENT).load(Relaxed);
+        let on_the_way = sent.wrapping_sub(self.word(slot, TAKEN).load(Relaxed));
+        let room = self.word(slot, ROOM).load(Relaxed);
+        // More taken than sent wraps around: the receiver has written off what came all the same.
+        room > 0 && on_the_way < u64::MAX / 2 && on_the_way > room
+    }
+
+    /// Gives up waiting for `slot`: what was sent is taken for lost.
+    pub(crate) fn give_up(&self, slot: u16) {
+        let sent = self.word(slot, SENT).load(Relaxed);
+        self.word(slot, TAKEN).store(sent, Relaxed);
+    }
+
+    /// A packet has arrived here.
+    pub(crate) fn take(&self, length: usize) {
+        self.word(self.slot, TAKEN).fetch_add(cost(length), Relaxed);
+    }
+
+    /// What was sent to us up to now.
+    pub(crate) fn sent_to_us(&self) -> u64 {
+        self.word(self.slot, SENT).load(Relaxed)
+    }
+
+    /// The socket is empty: what was `sent` before we looked has arrived, or never will.
+    pub(crate) fn settle(&self, sent: u64) {
+        let taken = self.word(self.slot, TAKEN);
+        let missing = sent.wrapping_sub(taken.load(Relaxed));
+        if missing != 0 && missing < u64::MAX / 2 {
+            taken.store(sent, Relaxed);
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        // Nobody waits for a slot that nobody has.
+        self.word(self.slot, ROOM).store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots that no NIC of the tests gets: they are drawn at random from a thousand.
+    fn pair() -> (Flow, Flow) {
+        (Flow::open(0, 1 << 20).unwrap(), Flow::open(1023, 1 << 20).unwrap())
+    }
+
+    #[test]
+    fn a_sender_pauses_until_the_receiver_has_taken_or_written_off_what_was_sent() {
+        let (from, to) = pair();
+        let mut packets = 0;
+        while !from.is_full(1023) {
+            from.send(1023, 4096);
+            packets += 1;
+        }
+        // Half of a mebibyte, at twice 4096 and 512 each.
+        assert_eq!(packets, (1 << 19) / 8704 + 1);
+        to.take(4096);
+        assert!(!from.is_full(1023));
+        from.send(1023, 4096);
+        assert!(from.is_full(1023));
+        to.settle(to.sent_to_us());
+        assert!(!from.is_full(1023));
+        // What comes late does not count against anybody.
+        to.take(4096);
+        assert!(!from.is_full(1023));
+        while !from.is_full(1023) {
+            from.send(1023, 4096);
+        }
+        from.give_up(1023);
+        assert!(!from.is_full(1023));
+        while !from.is_full(1023) {
+            from.send(1023, 4096);
+        }
+        drop(to);
+        assert!(!from.is_full(1023), "nobody is there any more");
+    }
+}
