@@ -53,7 +53,7 @@ impl Qp {
     /// beginning of a message of which it had acknowledged a part.
     fn oldest_answerable(&self, adapter: &Adapter) -> Psn {
         let unacked = self.requester.unacked;
-        adapter.config.recovery.resume_at(self.requester.message_start(), unacked)
+        adapter.config.recovery.resume_at(self.message_start(adapter), unacked)
     }
 
     fn acknowledged(
@@ -181,6 +181,7 @@ impl Qp {
     }
 
     fn retry(&mut self, now: Time, adapter: &mut Adapter) {
+        let start = self.message_start(adapter);
         let requester = &mut self.requester;
         let Some(left) = requester.retries_left.checked_sub(1) else {
             adapter.stats.retry_exceeded_err += 1;
@@ -188,7 +189,6 @@ impl Qp {
             return;
         };
         requester.retries_left = left;
-        let start = requester.message_start();
         requester.unacked = adapter.config.recovery.resume_at(start, requester.unacked);
         requester.move_cursor_to(requester.unacked);
         self.arm_ack_timer(now);
@@ -199,6 +199,7 @@ impl Qp {
         if self.timers.is_running(Timer::RnrRetry) {
             return;
         }
+        let start = self.message_start(adapter);
         let requester = &mut self.requester;
         if self.attributes.rnr_retry != RNR_RETRY_INFINITE {
             let Some(left) = requester.rnr_retries_left.checked_sub(1) else {
@@ -208,7 +209,6 @@ impl Qp {
             };
             requester.rnr_retries_left = left;
         }
-        let start = requester.message_start();
         requester.unacked = adapter.config.recovery.resume_at(start, requester.unacked);
         requester.move_cursor_to(requester.unacked);
         requester.gone_back_for = None;

@@ -242,11 +242,6 @@ impl Requester {
             self.rd_atomics.pop_front();
         }
     }
-
-    /// Where the message that holds `unacked` began.
-    pub(crate) fn message_start(&self) -> Psn {
-        self.queue.front().and_then(|wqe| wqe.begun).map_or(self.unacked, |begun| begun.first_psn)
-    }
 }
 
 impl Qp {
@@ -408,18 +403,7 @@ impl Qp {
         let mtu = self.mtu(adapter);
         let wqe = self.requester.wqe(serial)?;
         let begun = wqe.begun?;
-        // How many PSNs this packet stands for: a READ request for all responses it asks for.
-        let count = match wqe.operation {
-            Operation::Read { .. } => {
-                // READs are cut at multiples of the chunk, so that one that is asked again ends
-                // where it ended before: the responder answers a duplicate only within its bounds.
-                let chunk = (adapter.config.read_chunk_bytes / mtu.bytes()).max(1);
-                let end = (packet / chunk).saturating_add(1).saturating_mul(chunk);
-                end.min(wqe.packets) - packet
-            }
-            _ => 1,
-        };
-        let cost = wqe.cost(packet + count, mtu) - wqe.cost(packet, mtu);
+        let (count, cost) = self.extent(wqe, packet, adapter);
         let in_flight = self.requester.in_flight(mtu);
         let window = adapter.config.window_bytes;
         let reliable = self.spec.kind == QpType::Rc;
@@ -442,8 +426,11 @@ impl Qp {
         };
 
         // An acknowledgement is asked for when nothing else can follow at once, and now and then.
+        let next = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
+        let next_cost =
+            self.requester.wqe(next.0).map_or(0, |wqe| self.extent(wqe, next.1, adapter).1);
         let requester = &mut self.requester;
-        requester.cursor = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
+        requester.cursor = next;
         let end = psn.plus(count);
         if psn.is_before(requester.top) {
             adapter.stats.retransmitted_pkts += 1;
@@ -459,7 +446,7 @@ impl Qp {
                     next.begun.is_none() && (draining || alone)
                 });
                 let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
-                let full = in_flight.saturating_add(cost + packet) > window;
+                let full = in_flight.saturating_add(cost + packet.max(next_cost)) > window;
                 requester.unasked += 1;
                 let often = requester.unasked >= adapter.config.ack_interval_packets;
                 header.bth.ack_request = waits || full || often;
@@ -477,6 +464,40 @@ impl Qp {
             QpType::Uc | QpType::Ud => {}
         }
         Some(Outgoing { route, header, body })
+    }
+
+    /// How many PSNs packet `packet` of `wqe` stands for (a READ request for all responses that it
+    /// asks for), and what they count for in flight.
+    fn extent(&self, wqe: &SendWqe, packet: u32, adapter: &Adapter) -> (u32, u64) {
+        let count = match wqe.operation {
+            Operation::Read { .. } => {
+                // READs are cut at multiples of the chunk, so that one that is asked again ends
+                // where it ended before: the responder answers a duplicate only within its bounds.
+                let chunk = self.read_chunk(adapter);
+                let end = (packet / chunk).saturating_add(1).saturating_mul(chunk);
+                end.min(wqe.packets) - packet
+            }
+            _ => 1,
+        };
+        let mtu = self.mtu(adapter);
+        (count, wqe.cost(packet + count, mtu) - wqe.cost(packet, mtu))
+    }
+
+    /// The most responses that one READ request asks for.
+    fn read_chunk(&self, adapter: &Adapter) -> u32 {
+        (adapter.config.read_chunk_bytes / self.attributes.path_mtu.bytes()).max(1)
+    }
+
+    /// Where the message that holds `unacked` began. A READ that is cut is as many messages to the
+    /// responder, which remembers no more of them than may be outstanding.
+    pub(crate) fn message_start(&self, adapter: &Adapter) -> Psn {
+        let requester = &self.requester;
+        let unacked = requester.unacked;
+        let Some(wqe) = requester.queue.front() else { return unacked };
+        let Some(Begun { first_psn, .. }) = wqe.begun else { return unacked };
+        let Operation::Read { .. } = wqe.operation else { return first_psn };
+        let chunk = self.read_chunk(adapter);
+        first_psn.plus(unacked.distance_from(first_psn) / chunk * chunk)
     }
 
     /// Starts the local ACK timer anew.

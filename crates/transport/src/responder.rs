@@ -93,9 +93,24 @@ enum ResourceKind {
 /// An answer that waits to be sent.
 #[derive(Clone, Copy, Debug)]
 enum Reply {
-    Acknowledge { psn: Psn, syndrome: Syndrome, msn: u32 },
-    Atomic { psn: Psn, original: u64, msn: u32 },
-    Read { first_psn: Psn, sent: u32, window: Window, msn: u32 },
+    Acknowledge {
+        psn: Psn,
+        syndrome: Syndrome,
+        msn: u32,
+    },
+    Atomic {
+        psn: Psn,
+        original: u64,
+        msn: u32,
+    },
+    /// `again` if it was answered before.
+    Read {
+        first_psn: Psn,
+        sent: u32,
+        window: Window,
+        msn: u32,
+        again: bool,
+    },
 }
 
 /// The receiving side of a queue pair.
@@ -189,8 +204,11 @@ impl Responder {
         self.resources.push_back(resource);
     }
 
+    /// READs that have not been answered once. (A duplicate may come late, when the requester has
+    /// its answer and uses the resource for another.)
     fn reads_in_progress(&self) -> usize {
-        self.replies.iter().filter(|reply| matches!(reply, Reply::Read { .. })).count()
+        let is_first = |reply: &&Reply| matches!(reply, Reply::Read { again: false, .. });
+        self.replies.iter().filter(is_first).count()
     }
 }
 
@@ -538,7 +556,8 @@ impl Qp {
                 let resource = Resource { first_psn: psn, packets, kind };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
-                self.responder.push_reply(Reply::Read { first_psn: psn, sent: 0, window, msn });
+                let (first_psn, again) = (psn, false);
+                self.responder.push_reply(Reply::Read { first_psn, sent: 0, window, msn, again });
             }
             (Operation::CompareSwap | Operation::FetchAdd, Some(window)) => {
                 let atomic = request.header.atomic.ok_or(Refusal::Access)?;
@@ -670,7 +689,8 @@ impl Qp {
                 };
                 let window =
                     Window { iova: reth.address, r_key, length: reth.length, address, epoch };
-                responder.push_reply(Reply::Read { first_psn: psn, sent: 0, window, msn });
+                let (first_psn, again) = (psn, true);
+                responder.push_reply(Reply::Read { first_psn, sent: 0, window, msn, again });
             }
             _ => {}
         }
@@ -782,7 +802,7 @@ impl Qp {
                 header.atomic_ack = Some(original);
                 Some(Outgoing { route, header, body: Body::None })
             }
-            Reply::Read { first_psn, sent, window, msn } => {
+            Reply::Read { first_psn, sent, window, msn, again } => {
                 let psn = first_psn.plus(sent);
                 let Some(window) = self.revalidate(window, adapter) else {
                     self.refuse_read(psn, adapter);
@@ -799,7 +819,7 @@ impl Qp {
                 if part.ends() {
                     self.responder.replies.pop_front();
                 } else if let Some(front) = self.responder.replies.front_mut() {
-                    *front = Reply::Read { first_psn, sent: sent + 1, window, msn };
+                    *front = Reply::Read { first_psn, sent: sent + 1, window, msn, again };
                 }
                 let address = window.address + u64::from(offset);
                 Some(Outgoing { route, header, body: Body::Memory { address, length } })

@@ -6,7 +6,7 @@ use wire::opcode::Part;
 
 use super::{only, statuses};
 use crate::testing::{Pair, TestMemory, Verdict};
-use crate::{Config, Recovery};
+use crate::{Arrival, Config, Recovery};
 
 /// A generator good enough to scatter faults (Steele et al. 2014, "SplitMix").
 fn random(mut state: u64) -> impl FnMut() -> u64 {
@@ -223,6 +223,71 @@ fn every_message_survives_a_bad_link() {
         assert_eq!(pair.nodes[1].bytes(1 << 20, length), expected, "seed {seed}");
         assert_eq!(pair.nodes[0].bytes(1 << 20, length), expected, "seed {seed}");
     }
+}
+
+#[test]
+fn a_late_duplicate_of_a_read_takes_no_resource_from_the_next() {
+    let mut pair = Pair::default();
+    pair.connect(QpType::Rc, [None, None], |change| {
+        change.max_rd_atomic = change.max_rd_atomic.map(|_| 1);
+        change.max_dest_rd_atomic = change.max_dest_rd_atomic.map(|_| 1);
+    });
+    pair.record();
+    let to = pair.nodes[0].sge(0, 100);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    pair.rule(|packet| if packet.from == 0 { Verdict::Drop } else { Verdict::Deliver });
+    pair.post(0, 2, pair.read(1, 0), &[to]);
+    pair.drive_for(Span::from_us(10));
+    // The first READ comes again, late, and the second right behind it.
+    let arrival = Arrival {
+        source: pair.nodes[0].gid,
+        destination: pair.nodes[1].gid,
+        traffic_class: 0,
+        hop_limit: 64,
+    };
+    let asked: Vec<_> = pair.sent.iter().filter(|packet| packet.from == 0).cloned().collect();
+    for packet in asked {
+        pair.inject(1, &arrival, &packet.bytes);
+    }
+    pair.drive();
+    let success = CompletionStatus::Success;
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, success), (2, success)]);
+}
+
+#[test]
+fn a_send_is_acknowledged_at_once_when_the_read_behind_it_fits_no_window() {
+    let mut pair = Pair::new(Config { window_bytes: 4_000, ..Config::default() });
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    let (from, to) = (pair.nodes[0].sge(0, 8), pair.nodes[1].sge(0, 8));
+    let back = pair.nodes[0].sge(100, 20_000);
+    pair.post_recv(1, 1, &[to]);
+    pair.post(0, 1, Pair::send(), &[from]);
+    pair.post(0, 2, pair.read(1, 0), &[back]);
+    pair.drive();
+    assert_eq!(pair.nodes[0].completions().len(), 2);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn go_back_0_begins_no_piece_of_a_long_read_anew_that_has_been_answered() {
+    let config =
+        Config { recovery: Recovery::GoBack0, read_chunk_bytes: 1024, ..Config::default() };
+    let mut pair = Pair::new(config);
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    // The responder remembers four pieces, and the tenth is lost.
+    let mut responses = 0;
+    pair.rule(move |packet| {
+        responses += packet.from;
+        if packet.from == 1 && responses == 10 { Verdict::Drop } else { Verdict::Deliver }
+    });
+    pair.nodes[1].fill(0, 20_000, 1);
+    let expected = pair.nodes[1].bytes(0, 20_000);
+    let to = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[0].bytes(0, 20_000), expected);
 }
 
 /// guo16, 4.1: one packet in 256 is lost, and a message of 4 MB never arrives if each loss begins
