@@ -222,7 +222,7 @@ pub(super) const QUICK: &[&str] = &[
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
         alone("integrity", &[" cases, 0 failures here"]),
-        alone("dead_peer", &["transport retry counter exceeded", "as promised"]),
+        alone("dead_peer", &["status 12 after", "then status 5", "as promised"]),
         Row { kind: Kind::Pair, ..alone("rc_write", &["written: success"]) },
         alone("ibv_devices", &["ferroce0"]),
         alone("ibv_devinfo -v", &["hca_id:\tferroce0", "PORT_ACTIVE", "Ethernet", "RoCE v2"]),
