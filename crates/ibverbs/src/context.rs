@@ -10,7 +10,7 @@ use transport::limits;
 
 use crate::abi::{
     self, Plain, ibv_context, ibv_context_ops, ibv_device, ibv_device_attr, ibv_device_attr_ex,
-    ibv_query_device_ex_input, ibv_values_ex, verbs_context,
+    ibv_odp_caps, ibv_query_device_ex_input, ibv_values_ex, verbs_context,
 };
 use crate::ah::Ah;
 use crate::channel::Channel;
@@ -194,6 +194,19 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr
 }
 
+/// On-demand paging is what a processor does anyway.
+fn on_demand_paging() -> ibv_odp_caps {
+    let datagrams =
+        abi::IBV_ODP_SUPPORT_SEND | abi::IBV_ODP_SUPPORT_RECV | abi::IBV_ODP_SUPPORT_SRQ_RECV;
+    let unreliable = datagrams | abi::IBV_ODP_SUPPORT_WRITE;
+    ibv_odp_caps {
+        general_caps: abi::IBV_ODP_SUPPORT | abi::IBV_ODP_SUPPORT_IMPLICIT,
+        rc_odp_caps: unreliable | abi::IBV_ODP_SUPPORT_READ | abi::IBV_ODP_SUPPORT_ATOMIC,
+        uc_odp_caps: unreliable,
+        ud_odp_caps: datagrams,
+    }
+}
+
 /// The device's attributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_device(
@@ -223,6 +236,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         }
         let mut full = ibv_device_attr_ex::zeroed();
         full.orig_attr = attributes(&context);
+        full.odp_caps = on_demand_paging();
         full.device_cap_flags_ex = u64::from(full.orig_attr.device_cap_flags);
         full.phys_port_cnt_ex = u32::from(full.orig_attr.phys_port_cnt);
         // SAFETY: C passes `attr_size` writable bytes.

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::pd::Pd;
 use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
+use crate::send;
 
 /// A region.
 #[derive(Debug)]
@@ -49,18 +50,27 @@ unsafe impl Hot for Mr {
     }
 }
 
-/// Rights by their bits: unknown ones are refused, hints are dropped, and what no soft NIC has is
-/// not supported.
+/// Rights by their bits: unknown ones are refused, hints are dropped.
 fn access(bits: u32) -> Result<Access, Errno> {
-    let access = Access::from_bits(bits).ok_or(Errno::UNSUPPORTED)?;
-    if access.allows(Access::ON_DEMAND) {
+    Access::from_bits(bits).ok_or(Errno::UNSUPPORTED)
+}
+
+/// All of memory, which a program registers by no address and every byte there is (`ibv_reg_mr`,
+/// "implicit on-demand paging").
+fn everything(access: Access) -> Result<RegionSpec, Errno> {
+    // A peer could name an address where nothing is mapped, and end the program.
+    let remote = [Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
+    if remote.into_iter().any(|right| access.allows(right)) || access.allows(Access::MW_BIND) {
         return Err(Errno::UNSUPPORTED);
     }
-    Ok(access)
+    Ok(RegionSpec { address: 0, length: u64::MAX, iova: 0, access })
 }
 
 fn spec(address: *mut c_void, length: usize, iova: u64, bits: u32) -> Result<RegionSpec, Errno> {
     let access = access(bits)?;
+    if address.is_null() && length == usize::MAX && access.allows(Access::ON_DEMAND) {
+        return everything(access);
+    }
     let start = address.expose_provenance() as u64;
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
     if length == 0 || start.checked_add(length as u64).is_none() {
@@ -260,15 +270,41 @@ impl Change {
     }
 }
 
-/// `ibv_advise_mr`: advice about on-demand paging, which there is none of.
+/// `ibv_advise_mr`: pages come when they are touched, so that advice which is possible is taken
+/// and changes nothing.
 pub(crate) unsafe extern "C" fn advise_mr(
-    _: *mut ibv_pd,
-    _: u32,
-    _: u32,
-    _: *mut ibv_sge,
-    _: u32,
+    pd: *mut ibv_pd,
+    advice: u32,
+    flags: u32,
+    sg_list: *mut ibv_sge,
+    num_sge: u32,
 ) -> c_int {
-    status(Err(Errno::UNSUPPORTED))
+    status(registry::find::<Pd>(pd).and_then(|pd| {
+        let needed = match advice {
+            abi::IBV_ADVISE_MR_ADVICE_PREFETCH | abi::IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => {
+                Access::ON_DEMAND
+            }
+            abi::IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE => Access::ON_DEMAND | Access::LOCAL_WRITE,
+            _ => return Err(Errno::UNSUPPORTED),
+        };
+        let count = c_int::try_from(num_sge).unwrap_or(-1);
+        if flags & !abi::IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: C passes a list of that length.
+        let pieces = unsafe { send::pieces(sg_list, count)? };
+        pd.context.nic.with(|endpoint, _, _| {
+            let fits = |piece: &ibv_sge| {
+                let (domain, region) = endpoint.query_region(Key(piece.lkey))?;
+                let offset = piece.addr.checked_sub(region.iova)?;
+                let end = offset.checked_add(u64::from(piece.length))?;
+                let fits = domain == pd.id && end <= region.length;
+                (fits && region.access.allows(needed)).then_some(())
+            };
+            let all = pieces.iter().all(|piece| fits(piece).is_some());
+            if all { Ok(()) } else { Err(Errno::INVALID) }
+        })
+    }))
 }
 
 #[cfg(test)]
@@ -291,5 +327,14 @@ mod tests {
         assert_eq!(spec(address, 1, 0, 1 << 8), Err(Errno::UNSUPPORTED));
         assert_eq!(spec(address, 1, 77, 0).map(|spec| spec.iova), Ok(77));
         assert_eq!(spec(address, 1, 77, 1 << 5).map(|spec| spec.iova), Ok(0));
+    }
+
+    #[test]
+    fn all_of_memory_is_for_local_use() {
+        let local = Access::ON_DEMAND | Access::LOCAL_WRITE;
+        let whole = |access: Access| spec(core::ptr::null_mut(), usize::MAX, 0, access.bits());
+        assert_eq!(whole(local).map(|spec| (spec.address, spec.length)), Ok((0, u64::MAX)));
+        assert_eq!(whole(local | Access::REMOTE_READ), Err(Errno::UNSUPPORTED));
+        assert_eq!(whole(Access::LOCAL_WRITE), Err(Errno::FAULT), "not on demand");
     }
 }

@@ -17,6 +17,11 @@ pub const IBV_EVENT_QP_LAST_WQE_REACHED: u32 = 16;
 pub const IBV_MW_TYPE_1: u32 = 1;
 pub const IBV_MW_TYPE_2: u32 = 2;
 
+pub const IBV_ADVISE_MR_ADVICE_PREFETCH: u32 = 0;
+pub const IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE: u32 = 1;
+pub const IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT: u32 = 2;
+pub const IBV_ADVISE_MR_FLAG_FLUSH: u32 = 1;
+
 pub const IBV_REREG_MR_CHANGE_TRANSLATION: c_int = 1;
 pub const IBV_REREG_MR_CHANGE_PD: c_int = 1 << 1;
 pub const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
