@@ -25,7 +25,8 @@ const RELIABLE_OPS: u64 = UNRELIABLE_OPS
     | abi::IBV_QP_EX_WITH_RDMA_READ
     | abi::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
     | abi::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-    | abi::IBV_QP_EX_WITH_SEND_WITH_INV;
+    | abi::IBV_QP_EX_WITH_SEND_WITH_INV
+    | abi::IBV_QP_EX_WITH_ATOMIC_WRITE;
 
 /// The batch of one queue pair.
 #[derive(Debug, Default)]
@@ -266,10 +267,18 @@ unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _: *mut c_void, _: u16, _: 
     unsafe { unsupported(qp) };
 }
 
-/// `ibv_wr_atomic_write`: not offered.
-unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, _: u32, _: u64, _: *const c_void) {
-    // SAFETY: C passes a live queue pair that it posts to.
-    unsafe { unsupported(qp) };
+/// `ibv_wr_atomic_write`: the word is taken at once.
+unsafe extern "C" fn wr_atomic_write(
+    qp: *mut ibv_qp_ex,
+    r_key: u32,
+    remote_address: u64,
+    word: *const c_void,
+) {
+    // SAFETY: C passes a live queue pair that it posts to, and eight readable bytes.
+    unsafe {
+        let bytes = word.cast::<[u8; 8]>().read_unaligned();
+        begin(qp, Operation::AtomicWrite { remote_address, r_key: Key(r_key), bytes });
+    }
 }
 
 /// `ibv_wr_set_xrc_srqn`: not offered.

@@ -83,6 +83,8 @@ pub enum CompletionOpcode {
     BindWindow = 5,
     /// A key was invalidated.
     LocalInvalidate = 6,
+    /// An atomic write was done.
+    AtomicWrite = 9,
     /// A SEND was received.
     Recv = 128,
     /// An RDMA WRITE with immediate data was received.

@@ -121,6 +121,15 @@ pub enum Operation {
         /// What is added.
         add: u64,
     },
+    /// A WRITE of an aligned 64-bit word that is seen all at once (RC only).
+    AtomicWrite {
+        /// The word, in the peer's region.
+        remote_address: u64,
+        /// The peer's region.
+        r_key: Key,
+        /// The word's bytes, in the order of memory.
+        bytes: [u8; 8],
+    },
     /// Binds a memory window to a part of a region, or a type 1 window to nothing (RC and UC).
     /// Nothing is sent.
     BindWindow {

@@ -234,6 +234,10 @@ impl Qp {
         let pd = self.spec.pd;
         let wqe = self.requester.queue.front_mut();
         let wqe = wqe.filter(|wqe| wqe.begun.is_some()).ok_or(Drop::UnexpectedResponse)?;
+        if matches!(wqe.operation, Operation::AtomicWrite { .. }) && payload.1 == 0 {
+            self.answered(now, psn, true, adapter);
+            return Ok(());
+        }
         if !matches!(wqe.operation, Operation::Read { .. }) {
             // IBTA vol 1, 9.9.2.4.2: an answer that does not fit the request.
             self.fail_oldest(CompletionStatus::BadResponse, adapter);

@@ -66,7 +66,10 @@ impl SendWqe {
     pub(crate) fn is_read_or_atomic(&self) -> bool {
         matches!(
             self.operation,
-            Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+            Operation::Read { .. }
+                | Operation::CompareSwap { .. }
+                | Operation::FetchAdd { .. }
+                | Operation::AtomicWrite { .. }
         )
     }
 
@@ -77,6 +80,7 @@ impl SendWqe {
             Operation::Read { .. } => CompletionOpcode::Read,
             Operation::CompareSwap { .. } => CompletionOpcode::CompareSwap,
             Operation::FetchAdd { .. } => CompletionOpcode::FetchAdd,
+            Operation::AtomicWrite { .. } => CompletionOpcode::AtomicWrite,
             Operation::BindWindow { .. } => CompletionOpcode::BindWindow,
             Operation::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
         }
@@ -261,7 +265,9 @@ impl Qp {
         if self.requester.queue.len() >= capacity.send_wr as usize {
             return Err(PostError::Full);
         }
-        let (data, length) = if let Some(bytes) = request.inline {
+        let (data, length) = if let Operation::AtomicWrite { bytes, .. } = request.operation {
+            (Data::Inline(SmallVec::from_slice(&bytes)), bytes.len() as u64)
+        } else if let Some(bytes) = request.inline {
             if bytes.len() > capacity.inline as usize {
                 return Err(PostError::InlineTooLong);
             }
@@ -697,6 +703,12 @@ impl Qp {
                 });
                 (header, Body::None)
             }
+            Operation::AtomicWrite { remote_address, r_key, .. } => {
+                let mut header = new(Opcode::RC_ATOMIC_WRITE);
+                let whole = reth::Repr { address: remote_address, r_key, length: wqe.length };
+                header.reth = Some(whole);
+                (header, body)
+            }
             Operation::BindWindow { .. } | Operation::LocalInvalidate { .. } => {
                 unreachable!("done at this end before any packet is made")
             }
@@ -735,7 +747,7 @@ fn check_operation(kind: QpType, request: &WorkRequest<'_>) -> Result<(), PostEr
             QpType::Rc,
             Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. },
         ) if !inline => Ok(()),
-        (QpType::Rc, Operation::SendInvalidate { .. }) => Ok(()),
+        (QpType::Rc, Operation::SendInvalidate { .. } | Operation::AtomicWrite { .. }) => Ok(()),
         (QpType::Rc | QpType::Uc, operation) if operation.is_local() => Ok(()),
         _ => Err(PostError::Opcode),
     }

@@ -12,7 +12,7 @@ use rdma::{
 };
 use wire::aeth::{self, NakCode, Syndrome};
 use wire::opcode::{Operation, Part};
-use wire::{Opcode, roce};
+use wire::{Opcode, reth, roce};
 
 use crate::adapter::Adapter;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
@@ -88,6 +88,7 @@ struct Resource {
 enum ResourceKind {
     Read { iova: u64, r_key: Key, length: u32 },
     Atomic { original: u64 },
+    AtomicWrite,
 }
 
 /// An answer that waits to be sent.
@@ -185,6 +186,14 @@ impl Responder {
 
     fn nak(&mut self, syndrome: Syndrome) {
         let reply = Reply::Acknowledge { psn: self.expected, syndrome, msn: self.msn };
+        self.push_reply(reply);
+    }
+
+    /// An atomic write is answered by a READ response without data (annex A19).
+    fn answer_atomic_write(&mut self, psn: Psn, msn: u32, again: bool) {
+        let window =
+            Window { iova: 0, r_key: Key(0), length: 0, address: 0, epoch: <_>::default() };
+        let reply = Reply::Read { first_psn: psn, sent: 0, window, msn, again };
         self.push_reply(reply);
     }
 
@@ -350,7 +359,7 @@ impl Qp {
         let facts = request.header.facts();
         let needed = match facts.operation {
             Operation::Send => Access::NONE,
-            Operation::Write => Access::REMOTE_WRITE,
+            Operation::Write | Operation::AtomicWrite => Access::REMOTE_WRITE,
             Operation::ReadRequest => Access::REMOTE_READ,
             Operation::CompareSwap | Operation::FetchAdd => Access::REMOTE_ATOMIC,
             _ => return Err(Refusal::Invalid(CompletionStatus::Flushed)),
@@ -439,6 +448,12 @@ impl Qp {
                     return invalid;
                 }
             }
+            Operation::AtomicWrite => {
+                let word = |reth: reth::Repr| reth.length == 8 && reth.address.is_multiple_of(8);
+                if length != 8 || !request.header.reth.is_some_and(word) {
+                    return invalid;
+                }
+            }
             _ => {
                 if request.header.atomic.is_none_or(|atomic| atomic.address % 8 != 0) {
                     return invalid;
@@ -462,7 +477,7 @@ impl Qp {
             return Err(Refusal::Access);
         }
         let (iova, r_key, length, needed) = match (header.facts().operation, header.reth) {
-            (Operation::Write, Some(reth)) => {
+            (Operation::Write | Operation::AtomicWrite, Some(reth)) => {
                 (reth.address, reth.r_key, reth.length, Access::REMOTE_WRITE)
             }
             (Operation::ReadRequest, Some(reth)) => {
@@ -576,6 +591,18 @@ impl Qp {
                 let msn = self.responder.msn + 1;
                 self.responder.push_reply(Reply::Atomic { psn, original, msn });
             }
+            (Operation::AtomicWrite, Some(window)) => {
+                // Memory stores the last eight bytes of a payload all at once.
+                memory
+                    .write(window.address, request.payload, 0, request.length)
+                    .map_err(|_| Refusal::Access)?;
+                adapter.stats.rx_atomic_requests += 1;
+                let kind = ResourceKind::AtomicWrite;
+                let resource = Resource { first_psn: psn, packets: 1, kind };
+                self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
+                let msn = self.responder.msn + 1;
+                self.responder.answer_atomic_write(psn, msn, false);
+            }
             _ => return Err(Refusal::Invalid(CompletionStatus::Flushed)),
         }
         Ok(())
@@ -622,7 +649,10 @@ impl Qp {
         }
         let answers_itself = matches!(
             facts.operation,
-            Operation::ReadRequest | Operation::CompareSwap | Operation::FetchAdd
+            Operation::ReadRequest
+                | Operation::CompareSwap
+                | Operation::FetchAdd
+                | Operation::AtomicWrite
         );
         if self.spec.kind == QpType::Rc && request.header.bth.ack_request && !answers_itself {
             responder.acknowledge(psn);
@@ -635,7 +665,8 @@ impl Qp {
         let header = request.header;
         let psn = header.bth.psn;
         let responder = &mut self.responder;
-        if matches!(header.facts().operation, Operation::Send | Operation::Write) {
+        let operation = header.facts().operation;
+        if matches!(operation, Operation::Send | Operation::Write) {
             responder.acknowledge(responder.expected.minus(1));
             return;
         }
@@ -656,7 +687,12 @@ impl Qp {
                     responder.push_reply(Reply::Atomic { psn, original, msn });
                 }
             }
-            (ResourceKind::Read { iova, r_key, length }, Some(reth)) => {
+            (ResourceKind::AtomicWrite, Some(_)) if operation == Operation::AtomicWrite => {
+                responder.answer_atomic_write(psn, msn, true);
+            }
+            (ResourceKind::Read { iova, r_key, length }, Some(reth))
+                if operation == Operation::ReadRequest =>
+            {
                 let mtu = u64::from(self.attributes.path_mtu.bytes());
                 let skipped = u64::from(psn.distance_from(resource.first_psn)) * mtu;
                 let within = reth.address == iova.wrapping_add(skipped)

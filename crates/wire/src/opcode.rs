@@ -1,4 +1,5 @@
-//! The BTH opcodes, in table form (IBTA vol 1, table 38; XRC: annex A14; CNP: annex A17.9.3).
+//! The BTH opcodes, in table form (IBTA vol 1, table 38; XRC: annex A14; CNP: annex A17.9.3;
+//! ATOMIC WRITE: release 1.5, annex A19).
 //!
 //! Everything that depends on an opcode (name, extended headers, whether there is a payload) is
 //! derived from its row here, so no two places can disagree.
@@ -39,6 +40,8 @@ pub enum Operation {
     CompareSwap,
     /// Fetch and add.
     FetchAdd,
+    /// A WRITE of eight bytes that are seen all at once.
+    AtomicWrite,
     /// Congestion notification.
     Cnp,
 }
@@ -197,7 +200,10 @@ const fn row(
         Attach::Immediate => headers.and(Headers::IMMDT),
         Attach::Invalidate => headers.and(Headers::IETH),
     };
-    let payload = matches!(operation, Operation::Send | Operation::Write | Operation::ReadResponse);
+    let payload = matches!(
+        operation,
+        Operation::Send | Operation::Write | Operation::ReadResponse | Operation::AtomicWrite
+    );
     let headers_len = headers.len();
     Some(Facts { service, operation, part, attach, headers, headers_len, payload })
 }
@@ -210,6 +216,7 @@ const fn is_request(operation: Operation) -> bool {
             | Operation::ReadRequest
             | Operation::CompareSwap
             | Operation::FetchAdd
+            | Operation::AtomicWrite
     )
 }
 
@@ -245,6 +252,9 @@ const fn connected(service: Service, code: u8) -> Option<Facts> {
         0x14 => row(service, O::FetchAdd, Only, Nothing, H::ATOMIC_ETH),
         0x16 => row(service, O::Send, Last, Invalidate, H::NONE),
         0x17 => row(service, O::Send, Only, Invalidate, H::NONE),
+        0x1d if matches!(service, Service::Rc) => {
+            row(service, O::AtomicWrite, Only, Nothing, H::RETH)
+        }
         _ => None,
     }
 }
@@ -287,6 +297,8 @@ impl Opcode {
     pub const RC_COMPARE_SWAP: Self = Self(0x13);
     /// RC fetch and add.
     pub const RC_FETCH_ADD: Self = Self(0x14);
+    /// RC ATOMIC WRITE.
+    pub const RC_ATOMIC_WRITE: Self = Self(0x1d);
     /// UD SEND only.
     pub const UD_SEND_ONLY: Self = Self(0x64);
     /// UD SEND only with immediate data.
@@ -392,6 +404,7 @@ impl fmt::Display for Opcode {
             Operation::AtomicAcknowledge => "ATOMIC Acknowledge",
             Operation::CompareSwap => "CmpSwap",
             Operation::FetchAdd => "FetchAdd",
+            Operation::AtomicWrite => "ATOMIC WRITE",
             Operation::Cnp => "CNP",
         };
         write!(f, "{service}{operation}")?;
@@ -455,6 +468,7 @@ mod tests {
         assert_eq!(Opcode::RC_READ_REQUEST.to_string(), "RC RDMA READ Request");
         assert_eq!(Opcode::RC_COMPARE_SWAP.to_string(), "RC CmpSwap");
         assert_eq!(Opcode::RC_FETCH_ADD.to_string(), "RC FetchAdd");
+        assert_eq!(Opcode::RC_ATOMIC_WRITE.to_string(), "RC ATOMIC WRITE Only");
         assert_eq!(Opcode::UD_SEND_ONLY.to_string(), "UD SEND Only");
         assert_eq!(Opcode::UD_SEND_ONLY_IMMEDIATE.to_string(), "UD SEND Only with Immediate");
         assert_eq!(Opcode::CNP.to_string(), "CNP");
@@ -467,6 +481,7 @@ mod tests {
         assert_eq!(len(0x0b), Some(20));
         assert_eq!(len(0x12), Some(12));
         assert_eq!(len(0x13), Some(28));
+        assert_eq!(len(0x1d), Some(16));
         assert_eq!(len(0x64), Some(8));
         assert_eq!(len(0x65), Some(12));
         assert_eq!(len(0xa4), Some(4));
@@ -476,8 +491,8 @@ mod tests {
 
     #[test]
     fn the_table_has_every_service_once() {
-        // RC and XRC 23 each, UC 12, UD 2, CNP 1.
-        assert_eq!(Opcode::all().count(), 23 + 23 + 12 + 2 + 1);
+        // RC 24, XRC 23, UC 12, UD 2, CNP 1.
+        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1);
         let mut names: std::vec::Vec<_> = Opcode::all().map(|opcode| format!("{opcode}")).collect();
         names.sort();
         names.dedup();

@@ -8,7 +8,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::{only, statuses};
-use crate::testing::{Pair, TestMemory};
+use crate::testing::{Pair, TestMemory, Verdict};
 use crate::{Config, Event, Notify, PostError, QpChange};
 
 const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
@@ -416,4 +416,29 @@ fn an_acknowledgement_that_waits_is_not_lost_with_its_queue_pair() {
         assert_eq!(ended, [0, 1, 2, 3, 4].map(|id| (id, CompletionStatus::Success)), "{end}");
         assert_eq!(pair.nodes[1].endpoint.stats().local_ack_timeout_err, 0, "{end}");
     }
+}
+
+#[test]
+fn an_atomic_write_is_done_once_and_answered_again() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.record();
+    // The first answer is lost.
+    pair.rule(|packet| if packet.index == 1 { Verdict::Drop } else { Verdict::Deliver });
+    let (remote_address, r_key) = (TestMemory::BASE + 64, pair.nodes[1].key);
+    let bytes = *b"one word";
+    pair.post(0, 1, Operation::AtomicWrite { remote_address, r_key, bytes }, &[]);
+    pair.drive();
+    let done = only(&mut pair.nodes[0]);
+    assert_eq!(
+        (done.status, done.opcode),
+        (CompletionStatus::Success, CompletionOpcode::AtomicWrite)
+    );
+    assert_eq!(pair.nodes[1].bytes(64, 8), bytes);
+    assert_eq!(pair.nodes[1].endpoint.stats().rx_atomic_requests, 1);
+    let codes: Vec<u8> = pair.sent.iter().map(|packet| packet.header.bth.opcode.code()).collect();
+    assert_eq!(codes, [0x1d, 0x10, 0x1d, 0x10], "answered by READ responses without data");
+    let unaligned = Operation::AtomicWrite { remote_address: remote_address + 4, r_key, bytes };
+    pair.post(0, 2, unaligned, &[]);
+    pair.drive();
+    assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RemoteInvalidRequest);
 }
