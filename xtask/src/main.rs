@@ -8,6 +8,7 @@ mod dist;
 mod lab;
 mod programs;
 mod pyverbs;
+mod storm;
 mod terminal;
 mod tidy;
 mod workspace;
@@ -32,6 +33,9 @@ cargo xtask <command>
   pyverbs                       run rdma-core's test suite against the list of what must pass
            -k PATTERN           the tests whose names match
            --bless              write the list anew
+  storm [--seeds N] [--seed S]  engines on a network that does its worst, checked at each step
+        [--jobs J]              on so many threads
+        [--trace] [--pcap FILE] every event and packet of seed S
   bench datapath [--rounds N]   our figures beside those of other programs, interleaved
 ";
 
@@ -80,6 +84,7 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             dist::run()?;
             bench::datapath(rounds)
         }
+        "storm" => storm::run(arguments.finish()),
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),
     }

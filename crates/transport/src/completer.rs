@@ -11,6 +11,7 @@ use wire::roce;
 
 use crate::adapter::Adapter;
 use crate::limits::RNR_RETRY_INFINITE;
+use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::region;
 use crate::stats::Drop;
@@ -65,15 +66,20 @@ impl Qp {
     ) -> Result<(), Drop> {
         match syndrome {
             Syndrome::Ack { .. } => {
-                if psn.is_before(self.requester.unacked) {
+                let unacked = self.requester.unacked;
+                let less = psn.value() < unacked.value();
+                let as_numbers = mutated(Mutation::PsnComparedAsNumber);
+                if as_numbers && less || !as_numbers && psn.is_before(unacked) {
                     return Err(Drop::UnexpectedResponse);
                 }
-                self.acknowledge_before(now, psn.next(), adapter);
+                let more = u32::from(mutated(Mutation::AckCoversNext));
+                self.acknowledge_before(now, psn.plus(1 + more), adapter);
                 Ok(())
             }
             Syndrome::RnrNak { timer } => {
                 adapter.stats.rcvd_rnr_err += 1;
-                if self.acknowledge_before(now, psn, adapter) {
+                let more = u32::from(mutated(Mutation::RnrAcknowledges));
+                if self.acknowledge_before(now, psn.plus(more), adapter) {
                     self.receiver_not_ready(now, timer, adapter);
                 }
                 Ok(())
@@ -114,7 +120,7 @@ impl Qp {
         while self.requester.unacked.is_before(end) {
             let Some(wqe) = self.requester.queue.front() else { break };
             let Some(wqe_end) = wqe.end_psn() else { break };
-            if wqe.is_read_or_atomic() {
+            if wqe.is_read_or_atomic() && !mutated(Mutation::ImpliedNakIgnored) {
                 self.note_progress(now, before);
                 if self.go_back(now, adapter) {
                     adapter.stats.implied_nak_seq_err += 1;
@@ -188,9 +194,12 @@ impl Qp {
             self.fail_oldest(CompletionStatus::RetryExceeded, adapter);
             return;
         };
-        requester.retries_left = left;
+        if !mutated(Mutation::RetriesUncounted) {
+            requester.retries_left = left;
+        }
         requester.unacked = adapter.config.recovery.resume_at(start, requester.unacked);
-        requester.move_cursor_to(requester.unacked);
+        let less = u32::from(mutated(Mutation::GoBackTooShort));
+        requester.move_cursor_to(requester.unacked.plus(less));
         self.arm_ack_timer(now);
     }
 

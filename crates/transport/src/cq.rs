@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use rdma::{Completion, CompletionStatus, Qpn};
 
 use crate::Event;
+use crate::mutation::{Mutation, mutated};
 
 /// A completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,7 +46,11 @@ impl Cq {
             return first.then_some(Event::CqError(id));
         }
         let notable = completion.solicited || completion.status != CompletionStatus::Success;
-        self.queue.push_back(completion);
+        if mutated(Mutation::CompletionsReversed) {
+            self.queue.push_front(completion);
+        } else {
+            self.queue.push_back(completion);
+        }
         let notify = match self.armed {
             None => false,
             Some(Notify::Next) => true,

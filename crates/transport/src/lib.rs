@@ -36,6 +36,7 @@ mod endpoint;
 mod error;
 mod event;
 pub mod limits;
+mod mutation;
 mod qp;
 mod recovery;
 mod recv;

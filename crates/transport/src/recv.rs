@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use rdma::{Access, Memory, RecvRequest};
 
+use crate::mutation::{Mutation, mutated};
 use crate::region::{self, Epoch, RegionTable, SgeList};
 use crate::{PdId, PostError};
 
@@ -115,6 +116,9 @@ impl RecvQueue {
     }
 
     pub(crate) fn take(&mut self) -> Option<RecvWqe> {
+        if mutated(Mutation::ReceivesReversed) {
+            return self.queue.pop_back();
+        }
         self.queue.pop_front()
     }
 

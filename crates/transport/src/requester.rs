@@ -21,6 +21,7 @@ use wire::{Opcode, deth, reth, roce};
 use crate::adapter::Adapter;
 use crate::attributes::QpAttributes;
 use crate::limits::{MESSAGE_BYTES_MAX, PACKET_OVERHEAD_BYTES, ack_timeout};
+use crate::mutation::{Mutation, mutated};
 use crate::qp::{Body, Outgoing, Qp, route_of_datagram};
 use crate::region::{Bind, Epoch, RegionTable, SgeList};
 use crate::timer::Timer;
@@ -324,7 +325,9 @@ impl Qp {
         adapter: &mut Adapter,
     ) {
         let success = status == CompletionStatus::Success;
-        if success && !self.spec.signal_all && !wqe.flags.contains(SendFlags::SIGNALED) {
+        let hides = success && !mutated(Mutation::UnsignalledCompletes)
+            || status == CompletionStatus::Flushed && mutated(Mutation::FlushHidesUnsignalled);
+        if hides && !self.spec.signal_all && !wqe.flags.contains(SendFlags::SIGNALED) {
             return;
         }
         if !success && status != CompletionStatus::Flushed {
@@ -418,6 +421,7 @@ impl Qp {
         }
         if wqe.is_read_or_atomic()
             && self.requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic)
+            && !mutated(Mutation::RdAtomicsUnlimited)
         {
             return None;
         }
@@ -508,7 +512,8 @@ impl Qp {
 
     /// Starts the local ACK timer anew.
     pub(crate) fn arm_ack_timer(&mut self, now: Time) {
-        match ack_timeout(self.attributes.timeout) {
+        let timeout = ack_timeout(self.attributes.timeout);
+        match timeout.filter(|_| !mutated(Mutation::AckTimerForgotten)) {
             Some(timeout) => self.timers.set(Timer::Retransmit, now + timeout),
             None => self.timers.stop(Timer::Retransmit),
         }
@@ -530,7 +535,8 @@ impl Qp {
         let wqe = requester.wqe_mut(serial)?;
         let beginning = wqe.begun.is_none();
         // IBTA vol 1, 10.8.3.3: a fenced request waits for earlier READs and atomics.
-        if beginning && (draining || busy && wqe.flags.contains(SendFlags::FENCE)) {
+        let fenced = wqe.flags.contains(SendFlags::FENCE) && !mutated(Mutation::FenceIgnored);
+        if beginning && (draining || busy && fenced) {
             return Some(false);
         }
         let failure = if wqe.faulted || !wqe.resolve(&adapter.regions, pd) {

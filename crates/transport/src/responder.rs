@@ -16,6 +16,7 @@ use wire::{Opcode, reth, roce};
 
 use crate::adapter::Adapter;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
+use crate::mutation::{Mutation, mutated};
 use crate::qp::{Body, Outgoing, Qp};
 use crate::recv::{RecvWqe, ScatterError};
 use crate::region::{Epoch, Holder};
@@ -207,6 +208,7 @@ impl Responder {
 
     /// Keeps what answers a duplicate, and forgets the oldest of more than `limit`.
     fn keep(&mut self, resource: Resource, limit: u8) {
+        let limit = if mutated(Mutation::AnswersForgotten) { 1 } else { limit };
         while self.resources.len() >= usize::from(limit.max(1)) {
             self.resources.pop_front();
         }
@@ -296,7 +298,13 @@ impl Qp {
     ) -> Result<(), Refusal> {
         let psn = request.header.bth.psn;
         let expected = self.responder.expected;
-        if psn == expected {
+        let is_ahead = psn.is_after(expected);
+        let skips = mutated(Mutation::HoleAccepted) && is_ahead;
+        let repeats = mutated(Mutation::DuplicateExecuted) && !is_ahead;
+        if psn == expected || self.spec.kind == QpType::Rc && (skips || repeats) {
+            return Ok(());
+        }
+        if self.spec.kind == QpType::Uc && mutated(Mutation::HoleOfUcIgnored) {
             return Ok(());
         }
         if self.spec.kind == QpType::Uc {
@@ -309,7 +317,7 @@ impl Qp {
             self.responder.expected = psn.next();
             return Err(Refusal::Ignore(Drop::OutOfOrder));
         }
-        if psn.is_after(expected) {
+        if is_ahead {
             adapter.stats.out_of_seq_request += 1;
             return Err(Refusal::SequenceError);
         }
@@ -587,7 +595,9 @@ impl Qp {
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::Atomic { original };
                 let resource = Resource { first_psn: psn, packets: 1, kind };
-                self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
+                if !mutated(Mutation::AtomicForgotten) {
+                    self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
+                }
                 let msn = self.responder.msn + 1;
                 self.responder.push_reply(Reply::Atomic { psn, original, msn });
             }
@@ -620,11 +630,12 @@ impl Qp {
         let completion = Completion {
             byte_len: u32::try_from(received).unwrap_or(u32::MAX),
             attached: match (request.header.immediate, request.header.invalidate) {
+                (Some(_), _) if mutated(Mutation::ImmediateDropped) => Attached::None,
                 (Some(bytes), _) => Attached::Immediate(bytes),
                 (None, Some(key)) => Attached::Invalidated(key),
                 (None, None) => Attached::None,
             },
-            solicited: request.header.bth.solicited,
+            solicited: request.header.bth.solicited && !mutated(Mutation::SolicitedDropped),
             ..self.blank_completion(wqe.id, CompletionStatus::Success, opcode)
         };
         adapter.complete(self.spec.recv_cq, completion);
@@ -760,6 +771,9 @@ impl Qp {
                 self.responder.nak_sent = true;
                 self.responder.nak(Syndrome::RnrNak { timer });
                 adapter.stats.send_rnr_err += 1;
+                if mutated(Mutation::NotReadyPassedOver) {
+                    self.responder.expected = self.responder.expected.next();
+                }
                 Ok(())
             }
             Refusal::NotReady => {
@@ -814,7 +828,7 @@ impl Qp {
             NakCode::InvalidRequest => Event::QpRequestError(self.qpn),
             _ => Event::QpFatal(self.qpn),
         });
-        self.enter_error(true, adapter);
+        self.enter_error(!mutated(Mutation::RefusalUnsaid), adapter);
     }
 
     /// The next answer, if any waits. In ERROR what was queued before still goes out, so that the

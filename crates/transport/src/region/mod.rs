@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use rdma::{Access, Key, MemoryFault, Sge};
 
 use crate::limits::REGIONS_MAX;
+use crate::mutation::{Mutation, mutated};
 use crate::{DestroyError, PdId, RegisterError};
 
 use window::Window;
@@ -66,7 +67,10 @@ impl Region {
     ) -> Result<u64, KeyViolation> {
         let offset = iova.checked_sub(self.spec.iova).ok_or(KeyViolation)?;
         let fits = offset.checked_add(length).is_some_and(|end| end <= self.spec.length);
-        if self.pd != pd || !fits || !self.spec.access.allows(needed) {
+        let fits = fits || mutated(Mutation::BoundsIgnored);
+        let allowed = self.spec.access.allows(needed) || mutated(Mutation::RightsIgnored);
+        let same_domain = self.pd == pd || mutated(Mutation::DomainIgnored);
+        if !same_domain || !fits || !allowed {
             return Err(KeyViolation);
         }
         Ok(self.spec.address + offset)
@@ -163,7 +167,7 @@ impl RegionTable {
         if let Some((_, entry)) = self.entries.get_mut(index as usize) {
             *entry = None;
             self.free.push(index);
-            self.epoch.0 += 1;
+            self.epoch.0 += u64::from(!mutated(Mutation::EpochStands));
         }
     }
 
@@ -181,7 +185,7 @@ impl RegionTable {
 
     fn entry(&self, key: Key) -> Option<&Entry> {
         let (tag, entry) = self.entries.get(key.index() as usize)?;
-        entry.as_ref().filter(|_| *tag == key.tag())
+        entry.as_ref().filter(|_| *tag == key.tag() || mutated(Mutation::TagIgnored))
     }
 
     fn region(&self, key: Key) -> Option<&Region> {
@@ -264,6 +268,9 @@ pub(crate) fn scatter(
     mut put: impl FnMut(u64, usize, usize) -> Result<(), MemoryFault>,
 ) -> Result<(), MemoryFault> {
     let (mut skip, mut done) = (offset, 0);
+    if mutated(Mutation::ScatterOffsetIgnored) {
+        skip = 0;
+    }
     for sge in list {
         if done == length {
             break;

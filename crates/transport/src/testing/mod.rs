@@ -7,6 +7,7 @@
 pub mod fuzz;
 mod memory;
 mod pair;
+pub mod storm;
 
 pub use memory::TestMemory;
 pub use pair::{Node, Pair, Verdict, Wire};

@@ -446,8 +446,7 @@ impl Pair {
 }
 
 /// A packet as bytes without its ICRC; `None` if its memory is gone.
-fn emit(transmit: &Transmit<'_>, memory: &mut TestMemory) -> Option<Vec<u8>> {
-    use rdma::Memory;
+pub(super) fn emit<M: rdma::Memory>(transmit: &Transmit<'_>, memory: &mut M) -> Option<Vec<u8>> {
     let header = &transmit.header;
     let mut bytes = vec![0; header.header_len()];
     header.emit(&mut bytes);

@@ -6,6 +6,7 @@ mod errors;
 mod fuzz;
 mod recovery;
 mod states;
+mod storm;
 mod windows;
 
 use rdma::{Completion, CompletionStatus};

@@ -1,0 +1,212 @@
+//! The storm: engines, a network that does its worst, and an oracle that knows what must be.
+//!
+//! ```text
+//!   seed ─► plan: nodes, links, settings, which faults there are, and how often
+//!             │
+//!             ▼
+//!   storm: applications post, faults strike     every change of memory and every completion
+//!   lull:  faults stop, all must end in time ──► is held against what was posted, in the moment
+//!   calm:  broken links are mended, all works    in which it appears
+//!             │
+//!             ▼
+//!   everything is destroyed, and nothing remains
+//! ```
+//!
+//! One seed is one run, the same on every machine. The shape is that of TigerBeetle's VOPR.
+//! **Deliberately absent:** bandwidth shared between nodes, and congestion; the `fabric` has them.
+
+mod ground;
+mod log;
+mod oracle;
+mod plan;
+mod random;
+mod work;
+mod world;
+
+use core::fmt;
+use std::format;
+use std::string::String;
+
+use rdma::{QpType, Span};
+
+pub use log::Log;
+
+use oracle::Check;
+use world::{Happening, World};
+
+/// Requests that each side of each link posts when the storm is over.
+const CALM_OPERATIONS: u64 = 6;
+
+/// What a storm that went well has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Packets sent.
+    pub packets: u64,
+    /// Completions checked.
+    pub completions: u64,
+    /// Packets sent a second time or more.
+    pub retransmissions: u64,
+}
+
+/// A promise that the engine broke.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// What the storm was made from.
+    pub seed: u64,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}: {}", self.seed, self.text)
+    }
+}
+
+impl core::error::Error for Failure {}
+
+/// Runs the storm of `seed`.
+///
+/// # Errors
+/// The first promise that is broken.
+///
+/// # Panics
+/// If the engine does.
+pub fn run(seed: u64, log: &mut Log) -> Result<Report, Failure> {
+    let mut world = World::new(seed, log);
+    weather(&mut world).map_err(|text| Failure { seed, text })?;
+    let again = |node: &world::Node| node.endpoint.stats().retransmitted_pkts;
+    Ok(Report {
+        packets: world.packets,
+        completions: world.completions,
+        retransmissions: world.nodes.iter().map(again).sum(),
+    })
+}
+
+fn weather(world: &mut World<'_>) -> Check {
+    storm(world);
+    let end = world.now + world.plan.storm;
+    world.run(end)?;
+
+    phase(world, "lull");
+    lull(world)?;
+    expect_end(world)?;
+
+    phase(world, "calm");
+    calm(world)?;
+    expect_end(world)?;
+    for (index, link) in world.links.iter().enumerate() {
+        for end in &link.ends {
+            if end.failed || end.fatal {
+                return Err(format!("link {index} failed in calm weather"));
+            }
+            if !end.inbound.is_empty() {
+                return Err(format!("link {index} lost a message in calm weather"));
+            }
+        }
+    }
+    world.destroy()
+}
+
+fn phase(world: &mut World<'_>, name: &str) {
+    let plan = std::format!("{:?}", world.plan.faults);
+    world.log.note(world.now, "", name, || plan.clone());
+}
+
+/// Decides when the applications do what, and when the great faults strike.
+fn storm(world: &mut World<'_>) {
+    phase(world, "storm");
+    let storm = world.plan.storm.as_ps();
+    let at = |world: &mut World<'_>| Span::from_ps(world.random.below(storm));
+    for link in 0..world.links.len() {
+        for _ in 0..world.links[link].plan.operations {
+            for side in [0, 1] {
+                let mut after = at(world);
+                // Some come in bursts.
+                if world.random.chance(500) {
+                    after = Span::from_ps(after.as_ps() & !0xfff_ffff);
+                }
+                world.schedule(after, Happening::Post { link, side });
+            }
+        }
+    }
+    let faults = world.plan.faults;
+    let nodes = world.nodes.len() as u64;
+    for _ in 0..faults.partitions {
+        let from = world.random.below(nodes) as usize;
+        let to = world.random.below(nodes) as usize;
+        let (after, span) = (at(world), Span::from_us(world.random.between(10, 6_000)));
+        world.schedule(after, Happening::Partition { from, to, span });
+    }
+    for _ in 0..faults.stops {
+        let node = world.random.below(nodes) as usize;
+        let (after, span) = (at(world), Span::from_us(world.random.between(10, 3_000)));
+        world.schedule(after, Happening::Stop { node, span });
+    }
+    for _ in 0..faults.breaks {
+        let link = world.random.below(world.links.len() as u64) as usize;
+        let side = world.random.below(2) as usize;
+        let after = at(world);
+        world.schedule(after, Happening::Break { link, side });
+    }
+}
+
+/// Faults stop: what is under way must end within the bound.
+fn lull(world: &mut World<'_>) -> Check {
+    world.stormy = false;
+    let bound = world.plan.bound() + Span::from_ms(5);
+    finish(world, bound)
+}
+
+/// Broken links are mended, and everything must work.
+fn calm(world: &mut World<'_>) -> Check {
+    world.calm = true;
+    for index in 0..world.links.len() {
+        let link = &mut world.links[index];
+        let is_broken =
+            link.ends.iter().any(|end| end.failed || end.fatal || end.reset || end.receive_gone);
+        if is_broken {
+            world.mend(index)?;
+        } else if link.plan.kind != QpType::Rc {
+            for end in &mut link.ends {
+                end.inbound.clear();
+            }
+        }
+        world.links[index].incidents = 0;
+        for _ in 0..CALM_OPERATIONS {
+            for side in [0, 1] {
+                let after = Span::from_ns(world.random.below(50_000));
+                world.schedule(after, Happening::Post { link: index, side });
+            }
+        }
+    }
+    let bound = world.plan.bound();
+    finish(world, bound)
+}
+
+fn finish(world: &mut World<'_>, bound: Span) -> Check {
+    let end = world.now + bound;
+    if world.run(end)? {
+        return Ok(());
+    }
+    Err(format!("still busy {bound} after the last fault"))
+}
+
+/// Nothing is under way: every request must have ended, in an error if not well.
+fn expect_end(world: &mut World<'_>) -> Check {
+    for (index, link) in world.links.iter().enumerate() {
+        let pair = link.ends.each_ref().map(|end| end.node);
+        for side in [0, 1] {
+            let end = &link.ends[side];
+            if let Some(sent) = end.sends.iter().find(|sent| sent.visible) {
+                return Err(format!("link {index}: {} never ended", sent.id));
+            }
+            let [a, b] = world.nodes.get_disjoint_mut(pair).expect("a link has two nodes");
+            let grounds = [&mut a.ground, &mut b.ground];
+            for sent in &end.sends {
+                link.check_done(side, sent, &grounds)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! What each completion must be, and what must be true when it comes.
+//!
+//! The oracle knows what was posted and nothing of how the engine works. It is asked about every
+//! completion in the moment in which it appears.
+
+use std::collections::VecDeque;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use rdma::{Completion, CompletionOpcode, CompletionStatus, QpType, Qpn, completion::Attached};
+
+use super::ground::{Ground, is_pattern};
+use super::plan::LinkPlan;
+
+/// A promise that was broken, in words.
+pub(super) type Check<T = ()> = Result<T, String>;
+
+/// Bytes before the message in the receive of a datagram.
+const GRH: usize = 40;
+
+/// A send request that has been posted and has not been seen to end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    pub(super) id: u64,
+    pub(super) visible: bool,
+    pub(super) opcode: Option<CompletionOpcode>,
+    pub(super) length: u32,
+    /// Whether the peer must have seen [`Message`] `id`.
+    pub(super) is_message: bool,
+    /// Whether target `id` of the peer's memory must have been written.
+    pub(super) writes: bool,
+    /// Whether target `id` of our own must have been.
+    pub(super) reads: bool,
+    /// Which of the peer's atomics it is.
+    pub(super) atomic: Option<usize>,
+    /// Overwritten when it is done: from then on the engine has no business there.
+    pub(super) sources: Vec<(u64, u32)>,
+    /// Its memory here, or there, has been deregistered.
+    pub(super) local_gone: bool,
+    pub(super) remote_gone: bool,
+    /// It asks for what it must not get.
+    pub(super) trespasses: bool,
+}
+
+/// A message that takes a receive of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) id: u64,
+    pub(super) opcode: CompletionOpcode,
+    pub(super) length: u32,
+    pub(super) immediate: Option<[u8; 4]>,
+    pub(super) solicited: bool,
+}
+
+/// One end of a link.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) node: usize,
+    pub(super) qpn: Qpn,
+    pub(super) sends: VecDeque<Sent>,
+    pub(super) receives: VecDeque<u64>,
+    /// What the peer has sent to here and has not arrived.
+    pub(super) inbound: VecDeque<Message>,
+    /// Targets here that the peer may write.
+    pub(super) open_writes: Vec<u64>,
+    /// A request has failed: from now on all are flushed.
+    pub(super) failed: bool,
+    /// The queue pair has been broken, or says that it is.
+    pub(super) fatal: bool,
+    /// It refused a request, and failed for no other reason.
+    pub(super) refused: bool,
+    /// It holds nothing, and nothing can be posted.
+    pub(super) reset: bool,
+    /// A receive lost its memory.
+    pub(super) receive_gone: bool,
+    /// The last receive that it took from the shared queue.
+    pub(super) last_shared: u64,
+    pub(super) psn: u32,
+}
+
+/// Two queue pairs.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) plan: LinkPlan,
+    pub(super) ends: [End; 2],
+    /// What the network did to packets of it since it was connected.
+    pub(super) incidents: u64,
+    /// It is about to be connected anew.
+    pub(super) mending: bool,
+}
+
+/// What the oracle has to know of the whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Weather {
+    /// Whether packets may arrive twice or out of order.
+    pub(super) disorders: bool,
+    /// Whether receives are posted late.
+    pub(super) late_receives: bool,
+    /// Whether a link takes its time, so that an acknowledgement may be slower than a timeout.
+    pub(super) paced: bool,
+}
+
+impl Link {
+    /// Takes a completion of a send request of end `side`.
+    pub(super) fn send_completed(
+        &mut self,
+        side: usize,
+        completion: &Completion,
+        weather: Weather,
+        grounds: &mut [&mut Ground; 2],
+    ) -> Check {
+        let (id, status) = (completion.id, completion.status);
+        let success = status == CompletionStatus::Success;
+        let kind = self.plan.kind;
+        loop {
+            let Some(sent) = self.ends[side].sends.pop_front() else {
+                return Err(format!("completion of {id}, which is not posted"));
+            };
+            let is_this = sent.id == id;
+            if is_this && !success {
+                self.failed(side, &sent, status, weather)?;
+                self.ends[side].failed = true;
+                grounds[side].take(id);
+                // Packets of a WRITE may still be on their way; its target stays open.
+                return Ok(());
+            }
+            if self.ends[side].failed {
+                return Err(format!("{status} of {id} while {} is not flushed", sent.id));
+            }
+            if !is_this && sent.visible {
+                return Err(format!("completion of {id} before that of {}", sent.id));
+            }
+            if is_this && !sent.visible {
+                return Err(format!("completion of {id}, which is not signalled"));
+            }
+            if is_this && sent.opcode != Some(completion.opcode) {
+                return Err(format!("{:?} completes as {:?}", sent.opcode, completion.opcode));
+            }
+            self.check_done(side, &sent, grounds)?;
+            if kind == QpType::Rc {
+                grounds[1 - side].take(sent.id);
+            }
+            grounds[side].take(sent.id);
+            for &(address, length) in &sent.sources {
+                let ruin = core::iter::repeat_n(0xee, length as usize);
+                grounds[side].fill(address, ruin);
+            }
+            if is_this {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether everything that `sent` promises is there.
+    pub(super) fn check_done(&self, side: usize, sent: &Sent, grounds: &[&mut Ground; 2]) -> Check {
+        let Sent { id, length, .. } = *sent;
+        if self.plan.kind != QpType::Rc {
+            return Ok(());
+        }
+        if sent.trespasses {
+            return Err(format!("{id} got what it must not get"));
+        }
+        if sent.is_message && self.ends[1 - side].inbound.iter().any(|message| message.id == id) {
+            return Err(format!("{id} is done, and no receive completed"));
+        }
+        // A target is gone if the queue pair that it belongs to was reset.
+        let lacks = |written: Option<u64>| written.is_some_and(|n| n != u64::from(length));
+        if sent.writes && lacks(grounds[1 - side].written(id)) {
+            return Err(format!("WRITE {id} is done, and its target is not written"));
+        }
+        if sent.reads && lacks(grounds[side].written(id)) {
+            return Err(format!("READ or atomic {id} is done without its data"));
+        }
+        if let Some(index) = sent.atomic {
+            let Some(original) = grounds[1 - side].atomics[index].original else {
+                return Err(format!("atomic {id} is done and was not executed"));
+            };
+            let target = grounds[side].target(id);
+            let bytes = target.map(|target| grounds[side].gather(target, 8));
+            if bytes.as_deref() != Some(&original.to_ne_bytes()) {
+                return Err(format!("atomic {id} returned {bytes:?}, not {original:#x}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a request may fail so.
+    fn failed(
+        &self,
+        side: usize,
+        sent: &Sent,
+        status: CompletionStatus,
+        weather: Weather,
+    ) -> Check {
+        let (own, peer) = (&self.ends[side], &self.ends[1 - side]);
+        let is_gone = peer.failed || peer.fatal || peer.reset;
+        let may = match status {
+            CompletionStatus::Flushed => own.failed || own.fatal,
+            _ if own.failed => false,
+            // Each retry has a cause, and the last failure too.
+            CompletionStatus::RetryExceeded => {
+                let unsaid = !peer.refused || self.incidents > 0;
+                is_gone && unsaid
+                    || weather.paced
+                    || self.incidents > u64::from(self.plan.retry_count)
+            }
+            CompletionStatus::RnrRetryExceeded => {
+                (weather.late_receives || is_gone) && self.plan.rnr_retry < 7
+            }
+            CompletionStatus::LocalProtection => sent.local_gone,
+            CompletionStatus::RemoteAccess => sent.remote_gone || sent.trespasses,
+            CompletionStatus::RemoteOperation => peer.receive_gone,
+            _ => false,
+        };
+        if may { Ok(()) } else { Err(format!("{} must not fail with: {status}", sent.id)) }
+    }
+
+    /// Takes a completion of a receive at end `side`.
+    pub(super) fn receive_completed(
+        &mut self,
+        side: usize,
+        completion: &Completion,
+        weather: Weather,
+        ground: &mut Ground,
+    ) -> Check {
+        let (id, status) = (completion.id, completion.status);
+        let kind = self.plan.kind;
+        let end = &mut self.ends[side];
+        if self.plan.shared[side] {
+            if id <= end.last_shared {
+                return Err(format!("receive {id} after {}", end.last_shared));
+            }
+            end.last_shared = id;
+        } else if end.receives.pop_front() != Some(id) {
+            return Err(format!("receive {id} completes, which is not the oldest"));
+        }
+        let target = ground.take(id).ok_or_else(|| format!("receive {id} completes twice"))?;
+        if end.reset {
+            return Err(format!("receive {id} completes at a queue pair in RESET"));
+        }
+        match status {
+            CompletionStatus::Success => {}
+            CompletionStatus::Flushed if end.failed || end.fatal => return Ok(()),
+            CompletionStatus::LocalProtection if end.receive_gone => {
+                end.fatal = true;
+                return Ok(());
+            }
+            _ => return Err(format!("receive {id} must not fail with: {status}")),
+        }
+        let header = if kind == QpType::Ud { GRH } else { 0 };
+        let length = (completion.byte_len as usize)
+            .checked_sub(header)
+            .ok_or_else(|| format!("receive {id} is shorter than its header"))?;
+        let bytes = ground.gather(&target, header + length);
+        let fits = |message: &Message| {
+            let attached = message.immediate.map_or(Attached::None, Attached::Immediate);
+            completion.opcode == message.opcode
+                && completion.attached == attached
+                && completion.solicited == message.solicited
+                && length == message.length as usize
+                && (message.opcode == CompletionOpcode::RecvWriteImmediate
+                    || bytes.len() == header + length
+                        && is_pattern(message.id, 0, &bytes[header..]))
+        };
+        let position = end.inbound.iter().position(fits);
+        let Some(position) = position.filter(|&at| kind != QpType::Rc || at == 0) else {
+            let next = end.inbound.front();
+            return Err(format!("receive {id} holds no message that is due; next: {next:?}"));
+        };
+        let message = end.inbound[position];
+        match kind {
+            // It may come again.
+            QpType::Uc | QpType::Ud if weather.disorders => return Ok(()),
+            QpType::Ud => drop(end.inbound.remove(position)),
+            QpType::Rc | QpType::Uc => drop(end.inbound.drain(..=position)),
+        }
+        let is_write = message.opcode == CompletionOpcode::RecvWriteImmediate;
+        let written = ground.written(message.id);
+        if is_write && written.is_some_and(|n| n != u64::from(message.length)) {
+            return Err(format!("WRITE {} is announced, and not there", message.id));
+        }
+        Ok(())
+    }
+
+    /// The queue pair at `side` was reset or destroyed: nothing of what it had goes on.
+    pub(super) fn forget(&mut self, side: usize, ground: &mut Ground) {
+        let end = &mut self.ends[side];
+        for sent in end.sends.drain(..) {
+            ground.take(sent.id);
+        }
+        for id in end.receives.drain(..).chain(end.open_writes.drain(..)) {
+            ground.take(id);
+        }
+        end.inbound.clear();
+        end.reset = true;
+    }
+}

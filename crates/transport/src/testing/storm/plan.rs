@@ -1,0 +1,170 @@
+//! What a seed decides before anything happens.
+//!
+//! First comes which faults there are, then how often each strikes (as in TigerBeetle's VOPR): a
+//! storm of everything at once would hide what one fault alone does to a long conversation.
+
+use std::vec::Vec;
+
+use rdma::{Mtu, QpType, Span};
+
+use super::random::Random;
+use crate::{Config, Recovery};
+
+/// How often things go wrong, in thousandths where nothing else is said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) loss: u64,
+    /// How often a burst of losses begins, and how many packets it takes at most.
+    pub(super) burst: (u64, u64),
+    pub(super) corruption: u64,
+    pub(super) duplication: u64,
+    pub(super) reordering: u64,
+    /// Each packet is late by up to so much.
+    pub(super) jitter: Span,
+    /// How many times one direction between two nodes is dead for a while.
+    pub(super) partitions: u64,
+    /// How many times a node stands still for a while.
+    pub(super) stops: u64,
+    /// Receives that are posted after the message was.
+    pub(super) late_receives: u64,
+    /// How many times a connection is broken by its owner.
+    pub(super) breaks: u64,
+    /// Requests whose memory is deregistered while they run.
+    pub(super) deregistrations: u64,
+    /// Requests that ask for what they must not get.
+    pub(super) trespasses: u64,
+}
+
+impl Faults {
+    fn new(random: &mut Random) -> Self {
+        let mut some = |most| if random.chance(300) { random.between(1, most) } else { 0 };
+        Self {
+            loss: some(80),
+            burst: (some(10), 8),
+            corruption: some(30),
+            duplication: some(80),
+            reordering: some(80),
+            jitter: Span::from_ns(some(20_000)),
+            partitions: some(3),
+            stops: some(3),
+            late_receives: some(500),
+            breaks: some(3),
+            deregistrations: some(40),
+            trespasses: some(25),
+        }
+    }
+
+    /// Whether packets may arrive twice, or not in the order in which they were sent.
+    pub(super) fn disorders(&self) -> bool {
+        self.duplication > 0 || self.reordering > 0 || self.jitter > Span::ZERO
+    }
+}
+
+/// A queue pair at each of two nodes, that talk to each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkPlan {
+    pub(super) kind: QpType,
+    pub(super) nodes: [usize; 2],
+    pub(super) mtu: Mtu,
+    pub(super) timeout: u8,
+    pub(super) retry_count: u8,
+    pub(super) rnr_retry: u8,
+    pub(super) min_rnr_timer: u8,
+    /// READs and atomics outstanding.
+    pub(super) rd_atomic: u8,
+    pub(super) first_psns: [u32; 2],
+    /// Whether receives come from the shared receive queue of the node.
+    pub(super) shared: [bool; 2],
+    pub(super) signal_all: bool,
+    /// Requests that each side posts during the storm.
+    pub(super) operations: u64,
+}
+
+/// The whole of it.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) configs: Vec<Config>,
+    pub(super) links: Vec<LinkPlan>,
+    pub(super) faults: Faults,
+    /// How long the faults last.
+    pub(super) storm: Span,
+    pub(super) latency: Span,
+    /// Between two packets of a node: what its link takes for one.
+    pub(super) gap: Span,
+    /// Arrivals are seen at multiples of this, and so in batches.
+    pub(super) grain: Span,
+}
+
+impl Plan {
+    pub(super) fn new(random: &mut Random) -> Self {
+        let faults = Faults::new(random);
+        let count = random.pick(&[2, 2, 2, 3, 4]);
+        let recovery = if random.chance(100) { Recovery::GoBack0 } else { Recovery::GoBackN };
+        let configs: Vec<Config> = (0..count).map(|_| config(recovery, random)).collect();
+        let links = random.between(1, 4);
+        let links = (0..links).map(|_| link(count as usize, &faults, random)).collect();
+        Self {
+            configs,
+            links,
+            faults,
+            storm: Span::from_us(random.between(500, 8_000)),
+            latency: Span::from_ns(random.between(500, 20_000)),
+            gap: Span::from_ns(random.pick(&[0, 0, 80, 400, 1_500])),
+            grain: Span::from_ns(random.pick(&[1, 1, 1_000, 5_000])),
+        }
+    }
+
+    /// After the faults have stopped, everything ends within this: a lost packet waits for one
+    /// timeout, a peer that has failed is given up after all retries, and a receiver that was not
+    /// ready is asked once more. The rest is the time of the packets themselves.
+    pub(super) fn bound(&self) -> Span {
+        let waits = self.links.iter().map(|link| {
+            let timeout = Span::from_ps(4_096_000 << link.timeout);
+            timeout * (u64::from(link.retry_count) + 3)
+                + wire::aeth::rnr_delay(link.min_rnr_timer) * 3
+        });
+        waits.max().unwrap_or(Span::ZERO) + Span::from_ms(10)
+    }
+}
+
+fn config(recovery: Recovery, random: &mut Random) -> Config {
+    Config {
+        recovery,
+        window_bytes: random.pick(&[2_000, 8_000, 30_000, 256 << 10, 256 << 10, u64::MAX]),
+        read_chunk_bytes: random.pick(&[1, 4_096, 10_000, 128 << 10, u32::MAX]),
+        burst_packets: random.pick(&[1, 3, 16]),
+        ack_interval_packets: random.pick(&[1, 2, 5, 16, 1_000]),
+        ack_delay: Span::from_us(random.pick(&[0, 0, 5, 50])),
+        ..Config::default()
+    }
+}
+
+fn link(nodes: usize, faults: &Faults, random: &mut Random) -> LinkPlan {
+    use QpType::{Rc, Uc, Ud};
+    let kind = random.pick(&[Rc, Rc, Rc, Rc, Rc, Rc, Uc, Ud]);
+    let first = random.below(nodes as u64) as usize;
+    let second = (first + random.between(1, nodes as u64 - 1) as usize) % nodes;
+    // Most PSNs wrap on the way.
+    let psn = |random: &mut Random| match random.below(4) {
+        0 => random.below(1 << 24) as u32,
+        _ => 0xff_ffff - random.below(60) as u32,
+    };
+    let first_psns = [psn(random), psn(random)];
+    // A message that arrives twice takes two receives, unless the service knows it again: the
+    // others would miss one.
+    let may_share = kind == Rc || !faults.disorders();
+    LinkPlan {
+        kind,
+        nodes: [first, second],
+        mtu: random.pick(&Mtu::ALL),
+        timeout: random.between(8, 12) as u8,
+        retry_count: random.pick(&[0, 1, 3, 7, 7, 7]),
+        rnr_retry: random.pick(&[0, 2, 6, 7, 7, 7]),
+        min_rnr_timer: random.between(1, 14) as u8,
+        rd_atomic: random.pick(&[1, 2, 4, 8]),
+        first_psns,
+        shared: [may_share && random.chance(300), may_share && random.chance(300)],
+        signal_all: random.chance(200),
+        operations: random.between(3, 40),
+    }
+}

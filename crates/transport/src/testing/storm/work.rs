@@ -1,0 +1,490 @@
+//! What the applications do: they post, break and mend, and free memory under their own requests.
+
+use std::format;
+use std::vec;
+use std::vec::Vec;
+
+use rdma::{
+    Access, CompletionOpcode, Key, Operation, QpState, QpType, RecvRequest, SendFlags, Sge, Span,
+    UdAddress, WorkRequest,
+};
+
+use super::ground::{Atomic, Ground, Target, pattern};
+use super::oracle::{Check, Message, Sent};
+use super::plan::LinkPlan;
+use super::world::{Happening, Q_KEY, World, everything, place};
+use crate::{QpChange, Recovery, RegionSpec};
+
+/// The longest SEND: every receive has room for it.
+const SEND_MAX: u64 = 16 << 10;
+/// The longest WRITE and READ.
+const RDMA_MAX: u64 = 64 << 10;
+/// Bytes before the message in the receive of a datagram.
+const GRH: u64 = 40;
+/// How much later the PSNs of a new connection begin: no late packet of the old one fits.
+const PSN_STEP: u32 = 0x40_0000;
+/// A request is only one in so many that has regions of its own.
+const OWN_REGION_PERMILLE: u64 = 250;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verb {
+    Send,
+    Write,
+    Read,
+    FetchAdd,
+    CompareSwap,
+}
+
+/// Memory as a request names it.
+struct Buffer {
+    /// Pieces in addresses of memory, none empty.
+    pieces: Vec<(u64, u32)>,
+    /// As posted.
+    sges: Vec<Sge>,
+    /// The region that is the request's own.
+    own: Option<Key>,
+}
+
+impl World<'_> {
+    fn length(&mut self, plan: &LinkPlan, most: u64) -> u64 {
+        let random = &mut self.random;
+        let mtu = u64::from(plan.mtu.bytes());
+        let most = if plan.kind == QpType::Ud { 4096 } else { most };
+        let multiple = mtu * random.between(1, 9);
+        let length = match random.below(12) {
+            0 => 0,
+            1 => 1,
+            2 => random.between(2, 64),
+            3 => multiple - 1,
+            4 => multiple + 1,
+            5 | 6 => multiple,
+            7 => random.below(most),
+            _ => random.below(mtu * 4),
+        };
+        length.min(most)
+    }
+
+    /// Memory at `node` for `length` bytes, in one to four pieces; perhaps in a region of its own.
+    fn buffer(&mut self, node: usize, length: u64, pieces: u64, access: Access) -> Option<Buffer> {
+        let random = &mut self.random;
+        let mut cuts: Vec<u64> = (1..pieces).map(|_| random.below(length + 1)).collect();
+        cuts.extend([0, length]);
+        cuts.sort_unstable();
+        let own = random.chance(OWN_REGION_PERMILLE) && length > 0;
+        let shift = random.next() & 0xffff_ffff_0000;
+        let node = &mut self.nodes[node];
+        // A region of its own is contiguous: the pieces lie in it with holes between them.
+        let lengths: Vec<u64> = cuts.windows(2).map(|cut| cut[1] - cut[0]).collect();
+        let span: u64 = lengths.iter().map(|length| length + 16).sum();
+        let mut at = node.ground.allocate(span)?;
+        let (mut address, mut key) = (at, node.key);
+        let mut shifted = 0;
+        if own {
+            // The last piece ends where the region does, less its hole.
+            let spec = RegionSpec { address, length: span - 16, iova: at ^ shift, access };
+            key = node.endpoint.register(node.pd, spec).ok()?;
+            node.keys.push(key);
+            shifted = spec.iova.wrapping_sub(address);
+        }
+        let mut buffer = Buffer { pieces: Vec::new(), sges: Vec::new(), own: own.then_some(key) };
+        for length in lengths {
+            let piece = length as u32;
+            let sge = Sge { address: at.wrapping_add(shifted), length: piece, l_key: key };
+            buffer.sges.push(sge);
+            if length > 0 {
+                buffer.pieces.push((at, piece));
+            }
+            at += length + 16;
+            address = at;
+        }
+        debug_assert!(address >= Ground::BASE);
+        Some(buffer)
+    }
+
+    /// Frees the region of a request at some time, if the storm has that.
+    fn free_some_time(&mut self, link: usize, side: usize, id: u64, node: usize, key: Option<Key>) {
+        let Some(key) = key.filter(|_| self.stormy) else { return };
+        // The rate is that of all requests, of which few have such a region.
+        if self.random.chance(self.plan.faults.deregistrations * 1000 / OWN_REGION_PERMILLE) {
+            let after = Span::from_ns(self.random.below(300_000));
+            self.schedule(after, Happening::Deregister { link, side, id, node, key });
+        }
+    }
+
+    /// Posts a receive at an end, or to the shared queue that it takes from.
+    pub(super) fn post_receive(&mut self, index: usize, side: usize) -> Check {
+        let link = &self.links[index];
+        let (plan, node, qpn) = (link.plan, link.ends[side].node, link.ends[side].qpn);
+        if link.ends[side].reset {
+            return Ok(());
+        }
+        let header = if plan.kind == QpType::Ud { GRH } else { 0 };
+        // Whoever shares the queue may need the room for the header.
+        let room = SEND_MAX + if plan.shared[side] { GRH } else { header };
+        let pieces = self.random.between(1, 4);
+        let Some(buffer) = self.buffer(node, room, pieces, Access::LOCAL_WRITE) else {
+            return Ok(());
+        };
+        self.count += 1;
+        let id = self.count;
+        let target = Target {
+            pieces: buffer.pieces,
+            seed: None,
+            written: 0,
+            in_order: true,
+            // Whoever takes it from a shared queue may be UC.
+            restarts: plan.kind != QpType::Rc || plan.shared[side] || self.restarts(),
+        };
+        self.nodes[node].ground.open(id, target);
+        let request = RecvRequest { id, sges: &buffer.sges };
+        let endpoint = &mut self.nodes[node].endpoint;
+        if plan.shared[side] {
+            let srq = self.nodes[node].srq;
+            endpoint_result(self.nodes[node].endpoint.post_srq_recv(srq, &request), "a receive")?;
+        } else {
+            self.links[index].ends[side].receives.push_back(id);
+            endpoint_result(endpoint.post_recv(qpn, &request), "a receive")?;
+            self.free_some_time(index, side, id, node, buffer.own);
+        }
+        self.log.note(self.now, &place(node), "posts", || format!("{id} receive at {qpn}"));
+        Ok(())
+    }
+
+    /// Whether messages may begin anew after a loss.
+    fn restarts(&self) -> bool {
+        self.plan.configs[0].recovery == Recovery::GoBack0
+    }
+
+    /// Posts a send request of a random kind.
+    pub(super) fn post(&mut self, index: usize, side: usize) -> Check {
+        let link = &self.links[index];
+        let (plan, end) = (link.plan, &link.ends[side]);
+        let (node, qpn, dead) = (end.node, end.qpn, end.failed || end.fatal);
+        if end.reset {
+            return Ok(());
+        }
+        if let Some(until) = self.nodes[node].stopped {
+            self.schedule(until.since(self.now), Happening::Post { link: index, side });
+            return Ok(());
+        }
+        let (peer, peer_qpn) = (link.ends[1 - side].node, link.ends[1 - side].qpn);
+        let verb = match plan.kind {
+            QpType::Rc => self.random.pick(&[
+                Verb::Send,
+                Verb::Send,
+                Verb::Write,
+                Verb::Write,
+                Verb::Read,
+                Verb::Read,
+                Verb::FetchAdd,
+                Verb::CompareSwap,
+            ]),
+            QpType::Uc => self.random.pick(&[Verb::Send, Verb::Write]),
+            QpType::Ud => Verb::Send,
+        };
+        let is_atomic = matches!(verb, Verb::FetchAdd | Verb::CompareSwap);
+        let is_answered = is_atomic || verb == Verb::Read;
+        let length = match verb {
+            Verb::FetchAdd | Verb::CompareSwap => 8,
+            Verb::Send => self.length(&plan, SEND_MAX),
+            _ => self.length(&plan, RDMA_MAX),
+        };
+        self.count += 1;
+        let id = self.count;
+        let random = &mut self.random;
+        let immediate = match verb {
+            Verb::Send | Verb::Write if random.chance(400) => Some((id as u32).to_be_bytes()),
+            _ => None,
+        };
+        let inline = length <= 256 && !is_answered && random.chance(300);
+        let signalled = random.chance(600);
+        let (fenced, solicited) = (random.chance(200), random.chance(200));
+        let trespasses = self.stormy
+            && plan.kind != QpType::Ud
+            && verb != Verb::Send
+            && length > 0
+            && random.chance(self.plan.faults.trespasses);
+
+        // The local side.
+        let pieces = self.random.between(1, 4);
+        let access = if is_answered { Access::LOCAL_WRITE } else { Access::NONE };
+        let Some(mut local) = self.buffer(node, length, pieces, access) else { return Ok(()) };
+        let mut sent = Sent {
+            id,
+            visible: signalled || plan.signal_all,
+            length: length as u32,
+            trespasses,
+            ..Sent::default()
+        };
+        let mut seed = id;
+        let mut length = length;
+        let before = self.links[index].ends[side].sends.back();
+        let source = before.filter(|b| b.reads && b.atomic.is_none() && !b.local_gone);
+        if verb == Verb::Write
+            && fenced
+            && !trespasses
+            && let Some(read) = source
+        {
+            // What the READ before it brings is what it sends: only the fence makes that work.
+            let target = self.nodes[node].ground.target(read.id);
+            if let Some(target) = target.filter(|target| target.seed.is_some()) {
+                let l_key = self.nodes[node].key;
+                let sge = |&(address, length): &(u64, u32)| Sge { address, length, l_key };
+                local.sges = target.pieces.iter().map(sge).collect();
+                local.own = None;
+                local.pieces.clear();
+                seed = target.seed.unwrap_or(id);
+                length = u64::from(read.length);
+                sent.length = read.length;
+            }
+        } else if !is_answered {
+            let mut offset = 0;
+            for &(address, piece) in &local.pieces {
+                let bytes = pattern(id, offset, piece as usize);
+                self.nodes[node].ground.fill(address, bytes);
+                offset += u64::from(piece);
+            }
+            sent.sources.clone_from(&local.pieces);
+        }
+        let reused = seed != id;
+        let inline_bytes: Option<Vec<u8>> =
+            (inline && !reused).then(|| pattern(id, 0, length as usize).collect());
+
+        // The remote side.
+        let rights =
+            if trespasses && self.random.chance(300) { Access::LOCAL_WRITE } else { everything() };
+        let Some(remote) = self.buffer(peer, length.max(8), 1, rights) else { return Ok(()) };
+        let (mut remote_address, mut r_key) = (remote.sges[0].address, remote.sges[0].l_key);
+        let real_address = remote.pieces[0].0;
+        let denied = remote.own.is_some() && rights != everything();
+        if trespasses && !denied {
+            (remote_address, r_key) = self.trespass(peer, remote_address, real_address, length);
+        }
+        let in_order = plan.kind == QpType::Rc;
+        let restarts = self.restarts();
+        let operation = match verb {
+            Verb::Send => {
+                let address = UdAddress {
+                    gid: self.nodes[peer].gid,
+                    source_gid: self.nodes[node].gid,
+                    traffic_class: 0,
+                    hop_limit: 0,
+                    flow_label: 0,
+                    qpn: peer_qpn,
+                    q_key: Q_KEY,
+                };
+                let address = (plan.kind == QpType::Ud).then_some(address);
+                sent.opcode = Some(CompletionOpcode::Send);
+                sent.is_message = true;
+                Operation::Send { immediate, address }
+            }
+            Verb::Write => {
+                sent.opcode = Some(CompletionOpcode::Write);
+                sent.writes = true;
+                sent.is_message = immediate.is_some();
+                if !trespasses && !dead {
+                    let pieces =
+                        if length > 0 { vec![(real_address, length as u32)] } else { Vec::new() };
+                    let target =
+                        Target { pieces, seed: Some(seed), written: 0, in_order, restarts };
+                    self.nodes[peer].ground.open(id, target);
+                    self.links[index].ends[1 - side].open_writes.push(id);
+                }
+                Operation::Write { remote_address, r_key, immediate }
+            }
+            Verb::Read => {
+                sent.opcode = Some(CompletionOpcode::Read);
+                sent.reads = true;
+                self.nodes[peer].ground.fill(real_address, pattern(id, 0, length as usize));
+                let pieces = local.pieces.clone();
+                let target = Target { pieces, seed: Some(id), written: 0, in_order, restarts };
+                self.nodes[node].ground.open(id, target);
+                Operation::Read { remote_address, r_key }
+            }
+            Verb::FetchAdd | Verb::CompareSwap => {
+                sent.reads = true;
+                let pieces = local.pieces.clone();
+                let target = Target { pieces, seed: None, written: 0, in_order, restarts };
+                self.nodes[node].ground.open(id, target);
+                // Most are on a word that others use as well.
+                let shared = Ground::WORD;
+                if !trespasses && self.random.chance(700) {
+                    (remote_address, r_key) = (shared, self.nodes[peer].key);
+                }
+                let at = if remote_address == shared { shared } else { real_address };
+                let operand = self.random.next();
+                let word = self.nodes[peer].ground.view(at, 8);
+                let word = u64::from_ne_bytes(word.try_into().expect("8 bytes"));
+                let is_swap = verb == Verb::CompareSwap;
+                let compare = if self.random.chance(700) { word } else { !word };
+                let atomics = &mut self.nodes[peer].ground.atomics;
+                let compare_with = is_swap.then_some(compare);
+                atomics.push(Atomic {
+                    address: at,
+                    compare: compare_with,
+                    operand,
+                    original: None,
+                });
+                sent.atomic = Some(atomics.len() - 1);
+                if is_swap {
+                    sent.opcode = Some(CompletionOpcode::CompareSwap);
+                    Operation::CompareSwap { remote_address, r_key, compare, swap: operand }
+                } else {
+                    sent.opcode = Some(CompletionOpcode::FetchAdd);
+                    Operation::FetchAdd { remote_address, r_key, add: operand }
+                }
+            }
+        };
+        let mut flags = SendFlags::NONE;
+        let wanted = [
+            (signalled, SendFlags::SIGNALED),
+            (fenced, SendFlags::FENCE),
+            (solicited, SendFlags::SOLICITED),
+        ];
+        for (_, flag) in wanted.into_iter().filter(|(wanted, _)| *wanted) {
+            flags = flags | flag;
+        }
+
+        // A message needs a receive, which may come late.
+        if sent.is_message && !dead {
+            let opcode = match verb {
+                Verb::Send => CompletionOpcode::Recv,
+                _ => CompletionOpcode::RecvWriteImmediate,
+            };
+            let length = sent.length;
+            let message = Message { id, opcode, length, immediate, solicited };
+            // What cannot arrive is not awaited.
+            if !trespasses {
+                self.links[index].ends[1 - side].inbound.push_back(message);
+            }
+            if self.stormy && self.random.chance(self.plan.faults.late_receives) {
+                let after = Span::from_ns(self.random.below(2_000_000));
+                let psn = self.links[index].ends[1 - side].psn;
+                self.schedule(after, Happening::Receive { link: index, side: 1 - side, psn });
+            } else {
+                self.post_receive(index, 1 - side)?;
+            }
+        }
+        self.log.note(self.now, &place(node), "posts", || {
+            format!("{id} {verb:?} of {length} at {qpn}, {flags:?} {immediate:?}")
+        });
+        let sges: &[Sge] = if inline_bytes.is_some() { &[] } else { &local.sges };
+        let request = WorkRequest { id, operation, flags, sges, inline: inline_bytes.as_deref() };
+        self.links[index].ends[side].sends.push_back(sent);
+        let posted = self.nodes[node].endpoint.post_send(self.now, qpn, &request);
+        endpoint_result(posted, "a send")?;
+        if !reused {
+            self.free_some_time(index, side, id, node, local.own);
+        }
+        if verb != Verb::Send {
+            self.free_some_time(index, side, id, peer, remote.own);
+        }
+        Ok(())
+    }
+
+    /// An address and a key that do not go together, for what lies at `real`.
+    fn trespass(&mut self, peer: usize, address: u64, real: u64, length: u64) -> (u64, Key) {
+        let node = &mut self.nodes[peer];
+        let mut spec = RegionSpec { address: real, length, iova: real, access: everything() };
+        let pd = match self.random.below(4) {
+            0 => node.other_pd,
+            1 => {
+                // One byte too short. (An atomic has its own bounds.)
+                spec.length -= 1;
+                node.pd
+            }
+            2 => {
+                spec.access = Access::LOCAL_WRITE;
+                node.pd
+            }
+            _ => return (address, Key(node.key.0 ^ 0x55)),
+        };
+        let key = node.endpoint.register(pd, spec).expect("there is room for regions");
+        node.keys.push(key);
+        (real, key)
+    }
+
+    /// Frees the region of request `id`.
+    pub(super) fn deregister(&mut self, link: usize, side: usize, id: u64, node: usize, key: Key) {
+        self.nodes[node].keys.retain(|&other| other != key);
+        let gone = self.nodes[node].endpoint.deregister(key);
+        gone.expect("it is registered");
+        self.nodes[node].ground.close(id);
+        let end = &mut self.links[link].ends[side];
+        let here = end.node == node;
+        self.log.note(self.now, &place(node), "frees", || format!("memory of {id}"));
+        if end.receives.contains(&id) {
+            end.receive_gone = true;
+        }
+        if let Some(sent) = end.sends.iter_mut().find(|sent| sent.id == id) {
+            if here {
+                sent.local_gone = true;
+            } else {
+                sent.remote_gone = true;
+            }
+        }
+    }
+
+    /// The owner of an end has had enough of it, or its program ends.
+    pub(super) fn break_end(&mut self, index: usize, side: usize) -> Check {
+        let link = &mut self.links[index];
+        if link.ends[side].reset || link.mending {
+            return Ok(());
+        }
+        let end = &mut link.ends[side];
+        let (node, qpn) = (end.node, end.qpn);
+        let to = self.random.pick(&[QpState::Error, QpState::Reset]);
+        self.log.note(self.now, &place(node), "breaks", || format!("{qpn} to {to:?}"));
+        end.fatal = true;
+        let modified = self.nodes[node].endpoint.modify_qp(qpn, &QpChange::to(to));
+        endpoint_result(modified, "a change")?;
+        if to == QpState::Reset {
+            link.forget(side, &mut self.nodes[node].ground);
+        }
+        self.mend_later(index);
+        Ok(())
+    }
+
+    /// A link is broken: it will be connected anew, as long as the storm lasts.
+    pub(super) fn mend_later(&mut self, index: usize) {
+        if !self.stormy || core::mem::replace(&mut self.links[index].mending, true) {
+            return;
+        }
+        let after = Span::from_us(self.random.between(1, 3_000));
+        self.schedule(after, Happening::Mend { link: index });
+    }
+
+    /// Resets both ends, or replaces them, and connects them anew.
+    pub(super) fn mend(&mut self, index: usize) -> Check {
+        for side in [0, 1] {
+            let plan = self.links[index].plan;
+            let end = &self.links[index].ends[side];
+            let (node, qpn) = (end.node, end.qpn);
+            let replaces = self.random.chance(300);
+            self.log.note(self.now, &place(node), "mends", || format!("{qpn}"));
+            // Completions that wait belong to the queue pair that was.
+            self.links[index].forget(side, &mut self.nodes[node].ground);
+            if replaces {
+                let destroyed = self.nodes[node].endpoint.destroy_qp(qpn);
+                endpoint_result(destroyed, "a destruction")?;
+                self.links[index].ends[side].qpn = self.create_qp(&plan, side);
+            } else {
+                let change = QpChange::to(QpState::Reset);
+                let modified = self.nodes[node].endpoint.modify_qp(qpn, &change);
+                endpoint_result(modified, "a change")?;
+            }
+            let end = &mut self.links[index].ends[side];
+            end.psn = end.psn.wrapping_add(PSN_STEP) & 0xff_ffff;
+        }
+        if self.links[index].plan.kind != QpType::Rc {
+            self.clear_packets(index);
+        }
+        self.connect(index);
+        Ok(())
+    }
+}
+
+/// What the oracle posts, the engine must take.
+fn endpoint_result<E: core::fmt::Display>(result: Result<(), E>, what: &str) -> Check {
+    result.map_err(|error| format!("{what} was refused: {error}"))
+}

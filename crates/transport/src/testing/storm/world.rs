@@ -1,0 +1,606 @@
+//! Nodes, links, and the network between them.
+
+use core::net::Ipv4Addr;
+use std::collections::{BTreeMap, VecDeque};
+use std::format;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use rdma::{
+    Access, CompletionOpcode, CompletionStatus, Gid, Key, Psn, QKey, QpState, QpType, Qpn, Span,
+    Time,
+};
+
+use super::super::pair::emit;
+use super::ground::Ground;
+use super::log::Log;
+use super::oracle::{Check, End, Link, Weather};
+use super::plan::{LinkPlan, Plan};
+use super::random::Random;
+use crate::{
+    AddressVector, Arrival, CqId, Endpoint, Event, PdId, QpCapacity, QpChange, QpSpec, RegionSpec,
+    SrqAttributes, SrqId,
+};
+
+/// Bytes of memory of a node.
+const MEMORY: usize = 6 << 20;
+/// Packets that wait for a node that stands still; more are lost.
+const HELD_MAX: usize = 64;
+/// No storm takes more steps.
+const STEPS_MAX: u32 = 3_000_000;
+/// What standing still counts for: more than any retry count.
+const STOP_INCIDENTS: u64 = 100;
+/// The key of all datagrams.
+pub(super) const Q_KEY: QKey = QKey(0x2222);
+
+/// Something that is going to happen.
+#[derive(Debug)]
+pub(super) enum Happening {
+    Arrive {
+        to: usize,
+        packet: Packet,
+    },
+    /// A node may send its next packet.
+    Turn,
+    Stop {
+        node: usize,
+        span: Span,
+    },
+    Wake {
+        node: usize,
+    },
+    Partition {
+        from: usize,
+        to: usize,
+        span: Span,
+    },
+    Post {
+        link: usize,
+        side: usize,
+    },
+    /// A receive that was due before is posted now.
+    Receive {
+        link: usize,
+        side: usize,
+        psn: u32,
+    },
+    Break {
+        link: usize,
+        side: usize,
+    },
+    Mend {
+        link: usize,
+    },
+    Deregister {
+        link: usize,
+        side: usize,
+        id: u64,
+        node: usize,
+        key: Key,
+    },
+}
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub(super) link: usize,
+    from: Gid,
+    to: Gid,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) endpoint: Endpoint,
+    pub(super) ground: Ground,
+    pub(super) pd: PdId,
+    /// Nothing but regions for trespassers is in it.
+    pub(super) other_pd: PdId,
+    pub(super) cq: CqId,
+    pub(super) srq: SrqId,
+    /// A region over all of memory.
+    pub(super) key: Key,
+    /// Regions for one request each.
+    pub(super) keys: Vec<Key>,
+    pub(super) gid: Gid,
+    pub(super) stopped: Option<Time>,
+    held: VecDeque<Packet>,
+    next_turn: Time,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(super) struct World<'l> {
+    pub(super) plan: Plan,
+    pub(super) random: Random,
+    pub(super) log: &'l mut Log,
+    pub(super) now: Time,
+    /// Whether faults strike.
+    pub(super) stormy: bool,
+    /// Whether no packet is under way that a fault has touched.
+    pub(super) calm: bool,
+    pub(super) happenings: BTreeMap<(Time, u64), Happening>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) links: Vec<Link>,
+    /// Numbers requests and events.
+    pub(super) count: u64,
+    burst_left: u64,
+    dead: Vec<(usize, usize, Time)>,
+    /// The latest arrival from one node at another, to see what overtakes.
+    latest: BTreeMap<(usize, usize), Time>,
+    pub(super) steps: u32,
+    pub(super) packets: u64,
+    pub(super) completions: u64,
+}
+
+impl<'l> World<'l> {
+    pub(super) fn new(seed: u64, log: &'l mut Log) -> Self {
+        let mut random = Random::new(seed);
+        let plan = Plan::new(&mut random);
+        let nodes = plan.configs.iter().enumerate().map(|(index, config)| {
+            let mut endpoint = Endpoint::new(config.clone());
+            let room = "a new endpoint has room";
+            let pd = endpoint.alloc_pd().expect(room);
+            let all = RegionSpec {
+                address: Ground::BASE,
+                length: MEMORY as u64,
+                iova: Ground::BASE,
+                access: everything(),
+            };
+            let attributes = SrqAttributes { max_wr: 1 << 12, max_sge: 8, limit: 0 };
+            Node {
+                pd,
+                other_pd: endpoint.alloc_pd().expect(room),
+                cq: endpoint.create_cq(1 << 16).expect(room),
+                srq: endpoint.create_srq(pd, attributes).expect(room),
+                key: endpoint.register(pd, all).expect(room),
+                keys: Vec::new(),
+                ground: Ground::new(MEMORY),
+                gid: Ipv4Addr::new(10, 0, 0, index as u8 + 1).into(),
+                stopped: None,
+                held: VecDeque::new(),
+                next_turn: Time::ZERO,
+                endpoint,
+            }
+        });
+        let nodes = nodes.collect();
+        let mut world = Self {
+            nodes,
+            plan,
+            random,
+            log,
+            now: Time::from_ns(1),
+            stormy: true,
+            calm: false,
+            happenings: BTreeMap::new(),
+            links: Vec::new(),
+            count: 0,
+            burst_left: 0,
+            dead: Vec::new(),
+            latest: BTreeMap::new(),
+            steps: 0,
+            packets: 0,
+            completions: 0,
+        };
+        for index in 0..world.plan.links.len() {
+            let plan = world.plan.links[index];
+            let ends = [0, 1].map(|side| world.end(&plan, side));
+            world.links.push(Link { plan, ends, incidents: 0, mending: false });
+            world.connect(index);
+        }
+        world
+    }
+
+    fn end(&mut self, plan: &LinkPlan, side: usize) -> End {
+        End {
+            node: plan.nodes[side],
+            qpn: self.create_qp(plan, side),
+            sends: VecDeque::new(),
+            receives: VecDeque::new(),
+            inbound: VecDeque::new(),
+            open_writes: Vec::new(),
+            failed: false,
+            fatal: false,
+            refused: false,
+            reset: true,
+            receive_gone: false,
+            last_shared: 0,
+            psn: plan.first_psns[side],
+        }
+    }
+
+    pub(super) fn create_qp(&mut self, plan: &LinkPlan, side: usize) -> Qpn {
+        let node = &mut self.nodes[plan.nodes[side]];
+        let capacity =
+            QpCapacity { send_wr: 4096, recv_wr: 4096, send_sge: 8, recv_sge: 8, inline: 256 };
+        let spec = QpSpec {
+            kind: plan.kind,
+            pd: node.pd,
+            send_cq: node.cq,
+            recv_cq: node.cq,
+            srq: plan.shared[side].then_some(node.srq),
+            capacity,
+            signal_all: plan.signal_all,
+        };
+        node.endpoint.create_qp(spec).expect("the sizes are within the limits")
+    }
+
+    /// Brings both ends, which are in RESET, to RTS.
+    pub(super) fn connect(&mut self, index: usize) {
+        let link = &mut self.links[index];
+        let plan = link.plan;
+        // A node that stands still delays a new connection as it did the old one.
+        let stopped = plan.nodes.iter().any(|&node| self.nodes[node].stopped.is_some());
+        link.incidents = if stopped { STOP_INCIDENTS } else { 0 };
+        link.mending = false;
+        for side in [0, 1] {
+            let (own, peer) = (&link.ends[side], &link.ends[1 - side]);
+            let path = AddressVector {
+                gid: self.nodes[peer.node].gid,
+                source_gid: self.nodes[own.node].gid,
+                ..AddressVector::default()
+            };
+            let connected = plan.kind != QpType::Ud;
+            let reliable = plan.kind == QpType::Rc;
+            let changes = [
+                QpChange {
+                    pkey_index: Some(0),
+                    port: Some(1),
+                    q_key: (!connected).then_some(Q_KEY),
+                    access: connected.then_some(everything()),
+                    ..QpChange::to(QpState::Init)
+                },
+                QpChange {
+                    path: connected.then_some(path),
+                    path_mtu: connected.then_some(plan.mtu),
+                    destination: connected.then_some(peer.qpn),
+                    rq_psn: connected.then_some(Psn::new(peer.psn)),
+                    max_dest_rd_atomic: reliable.then_some(plan.rd_atomic),
+                    min_rnr_timer: reliable.then_some(plan.min_rnr_timer),
+                    ..QpChange::to(QpState::Rtr)
+                },
+                QpChange {
+                    sq_psn: Some(Psn::new(own.psn)),
+                    timeout: reliable.then_some(plan.timeout),
+                    retry_count: reliable.then_some(plan.retry_count),
+                    rnr_retry: reliable.then_some(plan.rnr_retry),
+                    max_rd_atomic: reliable.then_some(plan.rd_atomic),
+                    ..QpChange::to(QpState::Rts)
+                },
+            ];
+            let (node, qpn) = (own.node, own.qpn);
+            for change in changes {
+                let modified = self.nodes[node].endpoint.modify_qp(qpn, &change);
+                modified.expect("the attributes are complete");
+            }
+        }
+        for end in &mut link.ends {
+            (end.failed, end.fatal, end.refused) = (false, false, false);
+            (end.reset, end.receive_gone) = (false, false);
+        }
+    }
+
+    pub(super) fn schedule(&mut self, after: Span, happening: Happening) {
+        self.count += 1;
+        self.happenings.insert((self.now + after, self.count), happening);
+    }
+
+    pub(super) fn weather(&self) -> Weather {
+        let faults = &self.plan.faults;
+        Weather {
+            disorders: !self.calm && faults.disorders(),
+            late_receives: faults.late_receives > 0,
+            paced: self.plan.gap > Span::ZERO,
+        }
+    }
+
+    /// Runs until `end`, or until nothing is left to happen; returns whether that is so.
+    pub(super) fn run(&mut self, end: Time) -> Check<bool> {
+        loop {
+            let arrival = self.happenings.keys().next().map(|&(at, _)| at);
+            let timeouts = self.nodes.iter_mut().filter_map(|node| {
+                let at = node.endpoint.poll_timeout()?;
+                Some(node.stopped.map_or(at, |until| until.max(at)))
+            });
+            let Some(next) = timeouts.chain(arrival).min() else { return Ok(true) };
+            if next > end {
+                self.now = self.now.max(end);
+                return Ok(false);
+            }
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                return Err(format!("still busy after {STEPS_MAX} steps"));
+            }
+            self.now = self.now.max(next);
+            while let Some(entry) = self.happenings.first_entry() {
+                if entry.key().0 > self.now {
+                    break;
+                }
+                let happening = entry.remove();
+                self.happen(happening)?;
+            }
+            for index in 0..self.nodes.len() {
+                self.settle(index)?;
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) -> Check {
+        match happening {
+            Happening::Arrive { to, packet } => {
+                let node = &mut self.nodes[to];
+                if node.stopped.is_none() {
+                    self.deliver(to, &packet);
+                } else if node.held.len() < HELD_MAX {
+                    node.held.push_back(packet);
+                } else {
+                    self.links[packet.link].incidents += 1;
+                }
+            }
+            Happening::Turn => {}
+            Happening::Stop { node, span } => {
+                self.log.note(self.now, &place(node), "stops", || format!("{span}"));
+                self.nodes[node].stopped = Some(self.now + span);
+                self.blame(|link| link.plan.nodes.contains(&node));
+                self.schedule(span, Happening::Wake { node });
+            }
+            Happening::Wake { node } => {
+                if self.nodes[node].stopped.is_some_and(|until| until <= self.now) {
+                    self.log.note(self.now, &place(node), "wakes", String::new);
+                    self.nodes[node].stopped = None;
+                    for packet in core::mem::take(&mut self.nodes[node].held) {
+                        self.deliver(node, &packet);
+                    }
+                }
+            }
+            Happening::Partition { from, to, span } => {
+                self.log.note(self.now, &place(from), "partition", || format!("to {to}, {span}"));
+                self.dead.push((from, to, self.now + span));
+            }
+            Happening::Post { link, side } => self.post(link, side)?,
+            Happening::Receive { link, side, psn } => {
+                if self.links[link].ends[side].psn == psn {
+                    self.post_receive(link, side)?;
+                }
+            }
+            Happening::Break { link, side } => self.break_end(link, side)?,
+            Happening::Mend { link } => self.mend(link)?,
+            Happening::Deregister { link, side, id, node, key } => {
+                self.deregister(link, side, id, node, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node stood still through may look like any number of lost packets.
+    fn blame(&mut self, concerned: impl Fn(&Link) -> bool) {
+        for link in self.links.iter_mut().filter(|link| concerned(link)) {
+            link.incidents += STOP_INCIDENTS;
+        }
+    }
+
+    fn deliver(&mut self, to: usize, packet: &Packet) {
+        let arrival = Arrival {
+            source: packet.from,
+            destination: packet.to,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        let (header, payload) =
+            wire::roce::Repr::parse(&packet.bytes).expect("what is emitted can be parsed");
+        let node = &mut self.nodes[to];
+        let length = payload.len();
+        let result =
+            node.endpoint.handle(self.now, &arrival, &header, payload, length, &mut node.ground);
+        self.log.note(self.now, &place(to), "receives", || {
+            format!("{header}{}", result.map_or_else(|drop| format!(" [{drop:?}]"), |()| "".into()))
+        });
+    }
+
+    /// After anything may have happened to a node: its timers, packets, events and completions.
+    fn settle(&mut self, index: usize) -> Check {
+        if self.nodes[index].stopped.is_none() {
+            let endpoint = &mut self.nodes[index].endpoint;
+            if endpoint.poll_timeout().is_some_and(|at| at <= self.now) {
+                endpoint.handle_timeout(self.now);
+                if endpoint.poll_timeout().is_some_and(|at| at <= self.now) {
+                    return Err(format!("a deadline of node {index} is in the past"));
+                }
+            }
+            self.transmit(index);
+        }
+        while let Some(event) = self.nodes[index].endpoint.poll_event() {
+            self.raised(index, event)?;
+        }
+        let cq = self.nodes[index].cq;
+        while let Some(completion) = self.nodes[index].endpoint.poll_cq(cq) {
+            self.completed(index, &completion)?;
+        }
+        match self.nodes[index].ground.complaint.take() {
+            None => Ok(()),
+            Some(complaint) => Err(format!("node {index}: {complaint}")),
+        }
+    }
+
+    fn transmit(&mut self, from: usize) {
+        loop {
+            let node = &mut self.nodes[from];
+            if node.next_turn > self.now {
+                return;
+            }
+            let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
+            let bytes = emit(&transmit, &mut node.ground).expect("memory is there");
+            let (qpn, header, route) = (transmit.qpn, transmit.header, transmit.route);
+            let body = bytes.len() - usize::from(header.bth.pad);
+            self.packets += 1;
+            self.log.note(self.now, &place(from), "sends", || format!("{header}"));
+            let start = header.header_len();
+            self.log.packet(
+                self.now,
+                route.source,
+                route.destination,
+                &header,
+                &bytes[start..body],
+            );
+            let to = self.nodes.iter().position(|node| node.gid == route.destination);
+            let link = self.find(from, qpn);
+            if let (Some(to), Some((link, _))) = (to, link) {
+                let packet = Packet { link, from: route.source, to: route.destination, bytes };
+                self.carry(from, to, packet);
+            }
+            if self.plan.gap > Span::ZERO {
+                self.nodes[from].next_turn = self.now + self.plan.gap;
+                self.schedule(self.plan.gap, Happening::Turn);
+            }
+        }
+    }
+
+    /// Gives a packet to the network.
+    fn carry(&mut self, from: usize, to: usize, packet: Packet) {
+        let faults = if self.stormy { self.plan.faults } else { Default::default() };
+        let random = &mut self.random;
+        if random.chance(faults.burst.0) {
+            self.burst_left = random.between(1, faults.burst.1);
+        }
+        let in_burst = self.stormy && self.burst_left > 0;
+        self.burst_left = self.burst_left.saturating_sub(1);
+        let dead = self.stormy
+            && self.dead.iter().any(|&(a, b, until)| (a, b) == (from, to) && self.now < until);
+        let lost = if dead {
+            Some("partition")
+        } else if in_burst || random.chance(faults.loss) {
+            Some("loss")
+        } else if random.chance(faults.corruption) {
+            // One bit, anywhere: the ICRC no longer fits, and the packet is as good as lost.
+            Some("ICRC")
+        } else {
+            None
+        };
+        if let Some(cause) = lost {
+            self.links[packet.link].incidents += 1;
+            self.log.note(self.now, &place(from), "loses", || cause.into());
+            return;
+        }
+        let copies = 1 + u64::from(random.chance(faults.duplication));
+        self.links[packet.link].incidents += copies - 1;
+        for _ in 0..copies {
+            let random = &mut self.random;
+            let mut delay = self.plan.latency;
+            delay = delay + Span::from_ps(random.below(faults.jitter.as_ps() + 1));
+            if random.chance(faults.reordering) {
+                delay = delay + Span::from_ns(random.between(1, 100_000));
+            }
+            let at = (self.now + delay).as_ps();
+            let at = Time::from_ps(at.next_multiple_of(self.plan.grain.as_ps()));
+            let latest = self.latest.entry((from, to)).or_default();
+            if at < *latest {
+                self.links[packet.link].incidents += 1;
+            }
+            *latest = (*latest).max(at);
+            let packet = packet.clone();
+            self.schedule(at.since(self.now), Happening::Arrive { to, packet });
+        }
+    }
+
+    /// Forgets packets of a link: they have been given the time to die out.
+    pub(super) fn clear_packets(&mut self, link: usize) {
+        let is_of = |packet: &Packet| packet.link == link;
+        self.happenings
+            .retain(|_, h| !matches!(h, Happening::Arrive { packet, .. } if is_of(packet)));
+        for node in &mut self.nodes {
+            node.held.retain(|packet| !is_of(packet));
+        }
+    }
+
+    pub(super) fn find(&self, node: usize, qpn: Qpn) -> Option<(usize, usize)> {
+        let sides = |link: &Link| link.ends.iter().position(|e| e.node == node && e.qpn == qpn);
+        self.links.iter().enumerate().find_map(|(index, link)| Some((index, sides(link)?)))
+    }
+
+    fn raised(&mut self, node: usize, event: Event) -> Check {
+        self.log.note(self.now, &place(node), "event", || format!("{event:?}"));
+        match event {
+            Event::QpFatal(qpn) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
+                if let Some((link, side)) = self.find(node, qpn) {
+                    let end = &mut self.links[link].ends[side];
+                    end.refused = matches!(event, Event::QpAccessError(_)) && !end.failed;
+                    end.fatal = true;
+                    self.mend_later(link);
+                }
+                Ok(())
+            }
+            Event::CommunicationEstablished(_) | Event::LastWqeReached(_) => Ok(()),
+            event => Err(format!("node {node} raises {event:?}")),
+        }
+    }
+
+    fn completed(&mut self, index: usize, completion: &rdma::Completion) -> Check {
+        self.completions += 1;
+        self.log.note(self.now, &place(index), "completes", || {
+            let rdma::Completion { id, status, opcode, qpn, .. } = completion;
+            format!("{id} {opcode:?} at {qpn}: {status}")
+        });
+        let Some((at, side)) = self.find(index, completion.qpn) else {
+            return Err(format!("completion of a queue pair that is gone: {completion:?}"));
+        };
+        let weather = self.weather();
+        let link = &mut self.links[at];
+        let is_receive = matches!(
+            completion.opcode,
+            CompletionOpcode::Recv | CompletionOpcode::RecvWriteImmediate
+        );
+        if is_receive {
+            let ground = &mut self.nodes[index].ground;
+            link.receive_completed(side, completion, weather, ground)?;
+        } else {
+            let peer = link.ends[1 - side].node;
+            let [own, other] =
+                self.nodes.get_disjoint_mut([index, peer]).expect("a link has two nodes");
+            let mut grounds = [&mut own.ground, &mut other.ground];
+            if side == 1 {
+                grounds.swap(0, 1);
+            }
+            link.send_completed(side, completion, weather, &mut grounds)?;
+        }
+        if completion.status != CompletionStatus::Success {
+            self.mend_later(at);
+        }
+        Ok(())
+    }
+
+    /// Destroys everything, in the order in which it depends on each other.
+    pub(super) fn destroy(&mut self) -> Check {
+        let now = self.now;
+        for link in &self.links {
+            for end in &link.ends {
+                let destroyed = self.nodes[end.node].endpoint.destroy_qp(end.qpn);
+                destroyed.map_err(|error| format!("a queue pair is {error}"))?;
+            }
+        }
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let endpoint = &mut node.endpoint;
+            let mut results = vec![endpoint.destroy_cq(node.cq), endpoint.destroy_srq(node.srq)];
+            node.keys.push(node.key);
+            results.extend(node.keys.drain(..).map(|key| endpoint.deregister(key)));
+            results.extend([endpoint.dealloc_pd(node.pd), endpoint.dealloc_pd(node.other_pd)]);
+            if let Some(error) = results.into_iter().find_map(Result::err) {
+                return Err(format!("node {index} cannot be taken down: {error}"));
+            }
+            if endpoint.poll_timeout().is_some() || endpoint.poll_transmit(now).is_some() {
+                return Err(format!("node {index} has something to do, and no queue pair"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a node in the log.
+pub(super) fn place(node: usize) -> String {
+    format!("node {node}")
+}
+
+/// All rights that a region can have.
+pub(super) fn everything() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
+}

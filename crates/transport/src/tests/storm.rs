@@ -1,0 +1,41 @@
+//! A few storms (`cargo xtask storm` runs many), and proof that they would see what is wrong.
+
+use std::panic;
+use std::string::String;
+use std::vec::Vec;
+
+use crate::mutation::{Mutation, mutate};
+use crate::testing::storm::{self, Log};
+
+#[test]
+fn two_hundred_storms_break_no_promise() {
+    for seed in 0..200 {
+        if let Err(failure) = storm::run(seed, &mut Log::silent()) {
+            panic!("{failure}\n  cargo xtask storm --seed {seed} --trace --pcap storm.pcap");
+        }
+    }
+}
+
+/// What the storm of `seed` finds wrong.
+fn finding(seed: u64) -> Option<String> {
+    match panic::catch_unwind(|| storm::run(seed, &mut Log::silent())) {
+        Ok(Ok(_)) => None,
+        Ok(Err(failure)) => Some(failure.text),
+        Err(_) => Some("panic".into()),
+    }
+}
+
+#[test]
+fn every_mutant_is_caught_within_three_hundred_storms() {
+    let mut survivors = Vec::new();
+    for &mutation in Mutation::ALL {
+        mutate(Some(mutation));
+        let found = (0..300).find_map(|seed| Some((seed, finding(seed)?)));
+        mutate(None);
+        match found {
+            Some((seed, text)) => std::println!("{mutation:?}: seed {seed}: {text}"),
+            None => survivors.push(mutation),
+        }
+    }
+    assert!(survivors.is_empty(), "not caught: {survivors:?}");
+}
