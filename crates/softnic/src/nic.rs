@@ -12,7 +12,7 @@ use transport::{Config, CqId, Endpoint, Event};
 use crate::fork::Nics;
 use crate::limits::{ACK_DELAY, POLLS_BEFORE_YIELD, SLOT_SHIFT};
 use crate::links::{Links, window_bytes};
-use crate::progress::Core;
+use crate::progress::{Core, Publish};
 use crate::receive::Reach;
 use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, sys, thread};
 
@@ -218,6 +218,8 @@ impl Drop for Nic {
         nics.remove(&self.shared);
         let mut core = self.shared.lock();
         core.settle_debts();
+        // Who has the file of counters open keeps it, with what was counted to the end.
+        core.publish(clock::now(), Publish::Now);
         if let Some(mut links) = core.links.take() {
             links.leave();
         }
