@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use crate::workspace;
 
 /// The user and group `nobody`, the same number on every Linux.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 /// How often a running program is looked at.
 const GLANCE: Duration = Duration::from_millis(5);
 
@@ -147,6 +147,11 @@ impl Lab {
 }
 
 impl Running {
+    /// The process ID, which `ferroce run` hands on to its program.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether the program has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())

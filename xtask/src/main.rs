@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod demo;
 mod dist;
+mod interop;
 mod lab;
 mod programs;
 mod pyverbs;
@@ -36,6 +37,8 @@ cargo xtask <command>
   storm [--seeds N] [--seed S]  engines on a network that does its worst, checked at each step
         [--jobs J]              on so many threads
         [--trace] [--pcap FILE] every event and packet of seed S
+  interop                       our soft NIC against the Linux kernel's, in a virtual machine
+           --filter TEXT        the cases whose command line contains TEXT
   bench datapath [--rounds N]   our figures beside those of other programs, interleaved
 ";
 
@@ -74,6 +77,11 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             pyverbs::require_all_passed(pyverbs::run(&choice)?)
+        }
+        "interop" => {
+            let choice = interop::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            interop::run(&choice)
         }
         "bench" => {
             let rounds = bench::rounds(&mut arguments)?;

@@ -28,7 +28,7 @@ pub(super) enum Kind {
 
 /// What the output must show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expect {
+pub(crate) enum Expect {
     /// Every one of these.
     Texts(&'static [&'static str]),
     /// The two closing lines of the pingpong programs, from both sides.

@@ -3,8 +3,8 @@
 //! Each row of the [`matrix`] runs as separate processes of an ordinary user, with a TCP port and
 //! a deadline of its own. Exit statuses count, and what the programs print is read by [`judge`].
 
-mod judge;
-mod matrix;
+pub(crate) mod judge;
+pub(crate) mod matrix;
 
 use core::time::Duration;
 use std::thread::sleep;
@@ -223,7 +223,12 @@ fn expected(row: &Row, ended: &Ended, role: &str) -> Result<(), String> {
 }
 
 fn describe(role: &str, what: &str, ended: &Ended) -> String {
-    let lines: Vec<&str> = ended.stdout.lines().chain(ended.stderr.lines()).collect();
+    described(role, what, [&ended.stdout, &ended.stderr])
+}
+
+/// What went wrong with one side, and the last lines of what was printed.
+pub(crate) fn described<const N: usize>(role: &str, what: &str, printed: [&String; N]) -> String {
+    let lines: Vec<&str> = printed.into_iter().flat_map(|text| text.lines()).collect();
     let last = lines.len().saturating_sub(LINES_SHOWN);
     let mut text = format!("{role}: {what}");
     for line in &lines[last..] {
@@ -233,7 +238,7 @@ fn describe(role: &str, what: &str, ended: &Ended) -> String {
     text
 }
 
-fn indent(text: &str) -> String {
+pub(crate) fn indent(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("                 {line}")).collect();
     lines.join("\n")
 }

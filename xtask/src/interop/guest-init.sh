@@ -1,0 +1,90 @@
+#!/bin/sh
+# /init of the guest that `cargo xtask interop` boots: makes a Soft-RoCE device of the only network
+# card, then runs what the virtio serial port asks for, one job at a time.
+#
+#   to the guest     run ID PORT SECONDS PROGRAM ...     PORT 0: it does not listen
+#                    stop PROGRAM                        ends it
+#                    loss PERCENT                        of what the card sends, from now on
+#                    off
+#   from the guest   ready KERNEL
+#                    + ID                                somebody listens on PORT
+#                    | TEXT                              a line that the program printed
+#                    # NAME VALUE                        a counter after the job
+#                    = ID STATUS
+#
+# The address comes from the kernel's command line: `address=10.77.0.2/24 mtu=9000`.
+
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin
+ports=/sys/class/infiniband/rxe0/ports/1
+
+is_listened_on() {
+  grep -q ":$(printf %04X "$1") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6
+}
+
+counters() {
+  for file in "$ports"/hw_counters/*; do
+    # lifespan is how long the values are kept, and none of them.
+    [ "${file##*/}" = lifespan ] && continue
+    read -r value <"$file" && echo "# ${file##*/} $value"
+  done
+}
+
+job() {
+  id=$1 port=$2 seconds=$3
+  shift 3
+  timeout -s KILL "$seconds" "$@" >/tmp/printed 2>&1 &
+  program=$!
+  if [ "$port" -ne 0 ]; then
+    tries=100
+    until is_listened_on "$port" || [ "$tries" -eq 0 ]; do
+      sleep 0.05
+      tries=$((tries - 1))
+    done
+    echo "+ $id"
+  fi
+  wait "$program"
+  status=$?
+  sed 's/^/| /' /tmp/printed
+  counters
+  echo "= $id $status"
+}
+
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/shm
+mount -t tmpfs shm /dev/shm
+
+while read -r module; do
+  insmod "/modules/$module" || echo "insmod $module failed"
+done </modules/order
+
+read -r line </proc/cmdline
+for word in $line; do
+  case $word in
+    address=*) address=${word#address=} ;;
+    mtu=*) mtu=${word#mtu=} ;;
+  esac
+done
+# The shell prefers busybox's own `ip` to a name without a folder.
+/bin/ip link set lo up
+/bin/ip address add "$address" dev eth0
+/bin/ip link set eth0 mtu "$mtu" txqueuelen 10000 up
+rdma link add rxe0 type rxe netdev eth0
+while ! grep -q ACTIVE "$ports/state"; do sleep 0.1; done
+
+exec 3<>/dev/vport0p1
+echo "ready $(uname -r)" >&3
+while read -r verb words <&3; do
+  # Words are separated by spaces, and none contains any.
+  # shellcheck disable=SC2086
+  case $verb in
+    run) job $words >&3 & ;;
+    stop) killall -KILL $words ;;
+    loss)
+      /bin/tc qdisc del dev eth0 root 2>/dev/null
+      [ "$words" = 0 ] || /bin/tc qdisc add dev eth0 root netem limit 10000 loss "$words%"
+      ;;
+    off) poweroff -f ;;
+  esac
+done

@@ -1,0 +1,414 @@
+//! `cargo xtask interop`: our soft NIC against the Linux kernel's Soft-RoCE (`rdma_rxe`).
+//!
+//! ```text
+//!   network namespace, made for the run
+//!   ┌──────────────────────────────────────────────────────────────────┐
+//!   │  programs over Ferroce, as nobody        QEMU, without KVM       │
+//!   │      device ferroce0 on tap0             ┌────────────────────┐  │
+//!   │      10.77.0.1 ──────── tap0 ────────────│ eth0     10.77.0.2 │  │
+//!   │                                          │ rxe0     programs  │  │
+//!   │      this process ────── serial port ────│ /init              │  │
+//!   │                                          └────────────────────┘  │
+//!   └──────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The namespace belongs to no file: it, the tap and QEMU are gone when this process is, however it
+//! ends. One boot serves all cases. QEMU translates every instruction of the guest, so what is
+//! measured here are no speeds, and a guest that answers late is no error.
+
+mod cases;
+mod counters;
+mod guest;
+mod image;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use pico_args::Arguments;
+use rustix::process::geteuid;
+
+use crate::ci::Tally;
+use crate::dist;
+use crate::lab::{Ended, Lab, NOBODY, Running};
+use crate::programs::{self, judge, matrix::Expect};
+use crate::workspace;
+use cases::{Case, Server, Weather};
+use counters::Counters;
+use guest::{Done, Guest};
+
+const TAP: &str = "tap0";
+const HOST: &str = "10.77.0.1";
+const GUEST: &str = "10.77.0.2";
+/// Of the tap and of the guest's card, so that an RDMA MTU of 4096 fits.
+const MTU: &str = "9000";
+/// Packets that wait for the guest: more than any case has under way, so that none is dropped.
+const QUEUE: &str = "10000";
+/// The first TCP port; each run of a program has its own.
+const PORT: u16 = 20_000;
+/// How long a program may take, on either side.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE_LOSS: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(5);
+/// Packets of a case that may come when the guest's program has ended, such as the acknowledgement
+/// of its last message. The kernel does not count what comes for a queue pair that is gone.
+const UNCOUNTED: u64 = 4;
+/// Says that this process is in the namespace.
+const INSIDE: &str = "--inside";
+
+/// What was asked for on the command line.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    filter: Option<String>,
+    inside: bool,
+}
+
+impl Choice {
+    pub(crate) fn parse(arguments: &mut Arguments) -> Result<Self> {
+        let filter = arguments.opt_value_from_str("--filter")?;
+        Ok(Self { filter, inside: arguments.contains(INSIDE) })
+    }
+}
+
+pub(crate) fn run(choice: &Choice) -> Result<()> {
+    if choice.inside {
+        return run_inside(choice);
+    }
+    workspace::run(Command::new(workspace::root().join("scripts/setup")).arg("interop"))?;
+    if !geteuid().is_root() {
+        bail!("a network namespace with a tap is made by root\n hint: sudo, or a container");
+    }
+    dist::run()?;
+    image::fetch()?;
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(env::current_exe()?).args(["interop", INSIDE]);
+    if let Some(filter) = &choice.filter {
+        command.args(["--filter", filter]);
+    }
+    match command.status().context("cannot start unshare")?.success() {
+        true => Ok(()),
+        false => bail!("not every case passed"),
+    }
+}
+
+/// The kernel's and ours, and what has been counted.
+struct Bench {
+    lab: Lab,
+    guest: Guest,
+    port: u16,
+    /// The guest's counters after the previous case.
+    earlier: BTreeMap<String, u64>,
+    ours: BTreeMap<String, u64>,
+}
+
+/// One run of a case: what both sides printed and counted meanwhile.
+struct Outcome {
+    kernel: Done,
+    ferroce: Ended,
+    ours: BTreeMap<String, u64>,
+    theirs: BTreeMap<String, u64>,
+    /// Packets that the tap dropped because the guest did not take them.
+    dropped: u64,
+}
+
+fn run_inside(choice: &Choice) -> Result<()> {
+    let start = Instant::now();
+    make_tap()?;
+    let lab = Lab::open()?;
+    let image = image::build(&[PathBuf::from(lab.compile(cases::INTEGRITY, &SOURCES)?)])?;
+    let guest = Guest::boot(&image)?;
+    println!(
+        "Linux {} under QEMU, booted in {:.0} s; programs over Ferroce run as {}",
+        guest.kernel,
+        start.elapsed().as_secs_f64(),
+        lab.user()
+    );
+    let (earlier, ours) = (BTreeMap::new(), BTreeMap::new());
+    let mut bench = Bench { lab, guest, port: PORT, earlier, ours };
+    let mut tally = Tally::default();
+    let mut weather = Weather::Clear;
+    let wanted = |case: &Case| choice.filter.as_ref().is_none_or(|f| case.name().contains(f));
+    for case in cases::all().into_iter().filter(wanted) {
+        if weather != case.weather {
+            weather = case.weather;
+            bench.guest.lose(u32::from(weather == Weather::Loss))?;
+        }
+        for server in [Server::Kernel, Server::Ferroce] {
+            bench.judge(&case, server, &mut tally)?;
+        }
+    }
+    bench.sum_up();
+    println!("{:.0} s", start.elapsed().as_secs_f64());
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    programs::require_all_passed(tally)
+}
+
+/// What `integrity` is compiled of.
+const SOURCES: [&str; 2] = ["examples/c/integrity.c", "examples/c/peer.c"];
+
+fn make_tap() -> Result<()> {
+    let address = format!("{HOST}/24");
+    for line in [
+        &["link", "set", "lo", "up"][..],
+        &["tuntap", "add", TAP, "mode", "tap"],
+        &["address", "add", &address, "dev", TAP],
+        &["link", "set", TAP, "mtu", MTU, "txqueuelen", QUEUE, "up"],
+    ] {
+        workspace::run(Command::new("ip").args(line))?;
+    }
+    Ok(())
+}
+
+impl Bench {
+    /// Runs a case and prints its line.
+    fn judge(&mut self, case: &Case, server: Server, tally: &mut Tally) -> Result<()> {
+        let start = Instant::now();
+        let result = self.run(case, server)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                println!("  FAIL {seconds:5.1} s  ferroce serves  {}", case.name());
+                println!("{}", programs::indent(&failure));
+                tally.failed += 1;
+                return Ok(());
+            }
+        };
+        let side = match server {
+            Server::Kernel => "kernel ",
+            Server::Ferroce => "ferroce",
+        };
+        let verdict = verdict(case, server, &outcome);
+        let word = if verdict.is_ok() { "ok  " } else { "FAIL" };
+        let name = case.name();
+        println!("  {word} {seconds:5.1} s  {side} serves  {name}{}", remarks(&outcome));
+        match verdict {
+            Ok(()) => tally.passed += 1,
+            Err(failure) => {
+                tally.failed += 1;
+                println!("{}", programs::indent(&failure));
+                println!("{}", programs::indent(&counted(&outcome)));
+            }
+        }
+        for (name, value) in outcome.ours {
+            *self.ours.entry(name).or_default() += value;
+        }
+        Ok(())
+    }
+
+    /// The outer error is ours; the inner one is a server's that does not come up here.
+    fn run(&mut self, case: &Case, server: Server) -> Result<Result<Outcome, String>> {
+        self.port += 1;
+        let port = self.port;
+        let patience = if case.weather == Weather::Clear { PATIENCE } else { PATIENCE_LOSS };
+        let deadline = Instant::now() + patience;
+        let dropped = tap_drops()?;
+        let (kernel, ferroce, ours) = match server {
+            Server::Kernel => {
+                let line = case.line("rxe0", port, None);
+                let job = self.guest.start(&line, port, patience.as_secs())?;
+                let line = case.line("ferroce0", port, Some(GUEST));
+                let (ferroce, ours) = self.watch(self.start(case, &line)?, deadline)?;
+                if !ferroce.status.is_some_and(|status| status.success()) {
+                    self.guest.stop(&job)?;
+                }
+                (self.guest.finish(&job, || ())?, ferroce, ours)
+            }
+            Server::Ferroce => {
+                let mut running = self.start(case, &case.line("ferroce0", port, None))?;
+                let mut counters = Counters::of(running.id(), user());
+                if !running.listens(port, deadline)? {
+                    let ended = running.finish(Instant::now())?;
+                    let printed = [&ended.stdout, &ended.stderr];
+                    return Ok(Err(programs::described("ferroce", "does not listen", printed)));
+                }
+                counters.look();
+                let line = case.line("rxe0", port, Some(HOST));
+                let job = self.guest.start(&line, 0, patience.as_secs())?;
+                let kernel = self.guest.finish(&job, || counters.look())?;
+                let patience = if kernel.status == 0 { PATIENCE } else { Duration::ZERO };
+                let deadline = Instant::now() + patience;
+                let (ferroce, ours) = watch(running, counters, deadline)?;
+                (kernel, ferroce, ours)
+            }
+        };
+        let now = kernel.counters.clone();
+        let theirs = now
+            .iter()
+            .map(|(name, value)| {
+                let before = self.earlier.get(name).copied().unwrap_or_default();
+                (name.clone(), value.saturating_sub(before))
+            })
+            .collect();
+        self.earlier = now;
+        let dropped = tap_drops()? - dropped;
+        Ok(Ok(Outcome { kernel, ferroce, ours, theirs, dropped }))
+    }
+
+    fn start(&self, case: &Case, words: &[String]) -> Result<Running> {
+        let mut flags = vec!["--dev".to_owned(), TAP.to_owned()];
+        let faults = match case.weather {
+            Weather::Clear => None,
+            Weather::Loss => Some("loss=0.01,seed=1"),
+            Weather::Corruption => Some("corrupt=0.01,seed=1"),
+        };
+        if let Some(faults) = faults {
+            flags.extend(["--faults".to_owned(), faults.to_owned()]);
+        }
+        let mut words = words.to_vec();
+        if words[0] == cases::INTEGRITY {
+            words[0] = self.lab.compile(cases::INTEGRITY, &SOURCES)?;
+        }
+        self.lab.start("ferroce", self.lab.run(&flags, &words))
+    }
+
+    fn watch(&self, running: Running, deadline: Instant) -> Result<(Ended, BTreeMap<String, u64>)> {
+        let counters = Counters::of(running.id(), user());
+        watch(running, counters, deadline)
+    }
+
+    /// Both sides' counters of all cases together.
+    fn sum_up(&self) {
+        for (side, counters) in [("ferroce", &self.ours), ("kernel", &self.earlier)] {
+            let counted: Vec<String> = counters
+                .iter()
+                .filter(|(name, value)| **value > 0 || *name == "rx_icrc_encapsulated")
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            println!("{side}: {}", counted.join(", "));
+        }
+    }
+}
+
+/// The user that programs over Ferroce run as.
+fn user() -> u32 {
+    if geteuid().is_root() { NOBODY } else { geteuid().as_raw() }
+}
+
+/// Waits for the end of a program, with an eye on its counters.
+fn watch(
+    mut running: Running,
+    mut counters: Counters,
+    deadline: Instant,
+) -> Result<(Ended, BTreeMap<String, u64>)> {
+    while !running.has_ended()? && Instant::now() < deadline {
+        counters.look();
+        sleep(GLANCE);
+    }
+    let ended = running.finish(Instant::now())?;
+    Ok((ended, counters.read()))
+}
+
+/// What the tap has dropped on the way to the guest.
+fn tap_drops() -> Result<u64> {
+    let table = fs::read_to_string("/proc/net/dev")?;
+    let prefix = format!("{TAP}:");
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(&prefix));
+    // Eight columns of what was received, then bytes, packets, errors, drops of what was sent.
+    let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
+    drops.with_context(|| format!("/proc/net/dev has no row for {TAP}"))
+}
+
+fn verdict(case: &Case, server: Server, outcome: &Outcome) -> Result<(), String> {
+    let Outcome { kernel, ferroce, ours, .. } = outcome;
+    if kernel.status != 0 {
+        return Err(programs::described(
+            "kernel",
+            &format!("exit status {}", kernel.status),
+            [&kernel.printed, &ferroce.stdout, &ferroce.stderr],
+        ));
+    }
+    let side = "ferroce";
+    let texts = [&ferroce.stdout, &ferroce.stderr, &kernel.printed];
+    match ferroce.status {
+        None => return Err(programs::described(side, "did not end in time", texts)),
+        Some(status) if !status.success() => {
+            return Err(programs::described(side, &status.to_string(), texts));
+        }
+        Some(_) => {}
+    }
+    for (stdout, stderr) in [(&*ferroce.stdout, &*ferroce.stderr), (&*kernel.printed, "")] {
+        if let Some(line) = judge::complaint(stdout, stderr) {
+            return Err(format!("complains: {}", line.trim()));
+        }
+    }
+    let client = if server == Server::Kernel { &ferroce.stdout } else { &kernel.printed };
+    judge::results(case.expect, client)?;
+    if case.expect == Expect::Pingpong {
+        judge::results(case.expect, &ferroce.stdout)?;
+        judge::results(case.expect, &kernel.printed)?;
+    }
+
+    let our = |name: &str| ours.get(name).copied().unwrap_or_default();
+    if our("rx_packets") + our("tx_packets") == 0 {
+        return Err("no packet was counted: nothing went over the wire".to_owned());
+    }
+    let refused = |name: &&String| name.starts_with("rx_icrc") || name.starts_with("rx_malformed");
+    if let Some(name) = ours.keys().filter(refused).find(|name| our(name) > 0) {
+        return Err(format!("{name} is {}: the kernel's packets are good", our(name)));
+    }
+    // The kernel has no counter of wrong ICRCs, but counts as received what had the right one.
+    let refused = refused_by_kernel(outcome);
+    match case.weather {
+        Weather::Corruption if our("fault_corrupted") > 2 * UNCOUNTED && refused <= UNCOUNTED => {
+            return Err("the kernel took packets that were corrupted".to_owned());
+        }
+        Weather::Clear | Weather::Loss if refused > UNCOUNTED => {
+            return Err(format!("the kernel has refused {refused} of our packets"));
+        }
+        _ => {}
+    }
+    // Late answers explain timeouts. A gap in the sequence is a loss, and here there was none.
+    let gaps = our("rcvd_seq_err") + our("send_seq_err") + our("implied_nak_seq_err");
+    let explained = our("rx_buffer_overflow") + our("tx_dropped") + outcome.dropped > 0;
+    if case.weather == Weather::Clear && gaps > 0 && !explained {
+        return Err("packets were missing, and nothing explains it".to_owned());
+    }
+    Ok(())
+}
+
+/// Packets of ours that reached the kernel and that it did not count.
+fn refused_by_kernel(outcome: &Outcome) -> u64 {
+    let sent = outcome.ours.get("tx_packets").copied().unwrap_or_default();
+    let taken = outcome.theirs.get("rcvd_pkts").copied().unwrap_or_default();
+    sent.saturating_sub(taken + outcome.dropped)
+}
+
+/// What was repeated, or lost without being told to.
+fn remarks(outcome: &Outcome) -> String {
+    let our = |name: &str| outcome.ours.get(name).copied().unwrap_or_default();
+    let their = |name: &str| outcome.theirs.get(name).copied().unwrap_or_default();
+    let mut remarks = String::new();
+    for (count, what) in [
+        (our("retransmitted_pkts"), "sent again"),
+        (our("duplicate_request"), "received again"),
+        (our("local_ack_timeout_err"), "timeouts"),
+        (their("completer_retry_err"), "retries of the kernel"),
+        (our("rx_buffer_overflow"), "dropped by our socket"),
+        (outcome.dropped, "dropped by the tap"),
+        (refused_by_kernel(outcome), "not taken by the kernel"),
+    ] {
+        if count > 0 {
+            remarks.push_str(&format!("; {count} {what}"));
+        }
+    }
+    remarks
+}
+
+fn counted(outcome: &Outcome) -> String {
+    let line = |side: &str, counters: &BTreeMap<String, u64>| {
+        let counted: Vec<String> = counters
+            .iter()
+            .filter(|(_, value)| **value > 0)
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        format!("{side} counted: {}", counted.join(", "))
+    };
+    format!("{}\n{}", line("ferroce", &outcome.ours), line("kernel", &outcome.theirs))
+}
