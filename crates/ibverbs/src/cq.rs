@@ -18,6 +18,11 @@ use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
 /// Completions that are taken from the engine at once.
 const BATCH: usize = 32;
 
+/// The fewest entries that a completion queue is made with. The man page lets a device give more
+/// than was asked for, hardware rounds up, and programs have come to rely on it: `ib_send_lat -e`
+/// asks for one entry and has two requests outstanding when an acknowledgement is late.
+const CQE_MIN: u32 = 255;
+
 /// A completion that says nothing, to be overwritten.
 pub(crate) const NOTHING: Completion = Completion {
     id: 0,
@@ -101,9 +106,10 @@ pub(crate) fn create(
     c.base.cq_context = spec.cq_context;
     let (completion_acks, async_acks) = (Arc::default(), Arc::default());
     let cq = context.nic.with(|endpoint, _, _| {
-        let id = endpoint.create_cq(spec.cqe)?;
+        let cqe = spec.cqe.max(CQE_MIN);
+        let id = endpoint.create_cq(cqe)?;
         c.base.handle = id.0;
-        c.base.cqe = spec.cqe.cast_signed();
+        c.base.cqe = cqe.cast_signed();
         let cq = Arc::new(Cq {
             c: Shared::new(c),
             mark: Mark::new(Cq::KIND),
