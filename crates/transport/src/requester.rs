@@ -43,6 +43,8 @@ pub(crate) struct SendWqe {
     pub(crate) begun: Option<Begun>,
     /// Its memory turned out to be gone.
     faulted: bool,
+    /// It cannot be sent, and fails when it is the oldest.
+    stuck: bool,
     /// It was done at this end alone, and ended so.
     failure: Option<CompletionStatus>,
 }
@@ -299,6 +301,7 @@ impl Qp {
             packets: 1,
             begun: None,
             faulted: false,
+            stuck: false,
             failure: None,
         };
         match request.operation {
@@ -366,12 +369,24 @@ impl Qp {
     /// more was to follow, the last one is sent again with the question.
     pub(crate) fn begin_draining(&mut self, adapter: &mut Adapter) {
         self.requester.draining = true;
-        let cursor = self.requester.cursor_psn();
-        let requester = &mut self.requester;
-        if self.spec.kind == QpType::Rc && requester.unasked > 0 && cursor != requester.unacked {
-            requester.move_cursor_to(cursor.minus(1));
-        }
+        self.ask_again();
         self.report_drained(adapter);
+    }
+
+    /// What was to follow the last packet will not follow now. If that one asked for no
+    /// acknowledgement, it is sent again with the question.
+    fn ask_again(&mut self) {
+        let requester = &mut self.requester;
+        let cursor = requester.cursor_psn();
+        if self.spec.kind != QpType::Rc
+            || requester.unasked == 0
+            || cursor == requester.unacked
+            // The answer to a READ or atomic acknowledges all before it.
+            || requester.rd_atomics.back().is_some_and(|last| last.next() == cursor)
+        {
+            return;
+        }
+        requester.move_cursor_to(cursor.minus(1));
     }
 
     /// Raises the event of a drained send queue, once.
@@ -405,10 +420,16 @@ impl Qp {
             return None;
         }
         while self.execute_local(adapter)? {}
-        let (serial, packet) = self.requester.cursor;
-        if !self.prepare(serial, adapter)? {
-            return None;
-        }
+        let (serial, packet) = loop {
+            let cursor = self.requester.cursor;
+            if self.prepare(cursor.0, adapter)? {
+                break cursor;
+            }
+            // What cannot be sent may have moved the cursor back, to ask for what it waits for.
+            if self.requester.cursor == cursor {
+                return None;
+            }
+        };
         let mtu = self.mtu(adapter);
         let wqe = self.requester.wqe(serial)?;
         let begun = wqe.begun?;
@@ -453,7 +474,7 @@ impl Qp {
                 let draining = requester.draining;
                 let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
                     let alone = next.flags.contains(SendFlags::FENCE) || next.operation.is_local();
-                    next.begun.is_none() && (draining || alone)
+                    next.stuck || next.begun.is_none() && (draining || alone)
                 });
                 let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
                 let full = in_flight.saturating_add(cost + packet.max(next_cost)) > window;
@@ -550,6 +571,8 @@ impl Qp {
             // Completions are in order: those before it come first.
             if oldest {
                 self.fail_oldest(status, adapter);
+            } else if !core::mem::replace(&mut wqe.stuck, true) {
+                self.ask_again();
             }
             return Some(false);
         }

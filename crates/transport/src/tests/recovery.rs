@@ -331,3 +331,39 @@ fn go_back_0_delivers_no_long_message_over_a_link_that_go_back_n_manages() {
         }
     }
 }
+
+/// What the storm found with seed 11315.
+#[test]
+fn a_request_whose_memory_is_gone_does_not_keep_the_one_before_it_waiting() {
+    let mut pair = Pair::default();
+    pair.connect(QpType::Rc, [None, None], |change| {
+        if change.retry_count.is_some() {
+            change.retry_count = Some(0);
+        }
+    });
+    let good = pair.nodes[0].sge(0, 8);
+    let gone = rdma::Sge { l_key: rdma::Key(0x1234), ..good };
+    for (id, sge) in [(1, good), (2, gone)] {
+        let operation = pair.write(1, 0);
+        pair.post(0, id, operation, &[sge]);
+    }
+    pair.drive();
+    assert_eq!(
+        statuses(&mut pair.nodes[0]),
+        [(1, CompletionStatus::Success), (2, CompletionStatus::LocalProtection)]
+    );
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn a_read_asked_for_again_from_a_region_that_has_gone_is_refused() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.rule(|packet| if packet.index == 1 { Verdict::Drop } else { Verdict::Deliver });
+    let to = pair.nodes[0].sge(0, 8);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive_for(Span::from_us(10));
+    let key = pair.nodes[1].key;
+    pair.nodes[1].endpoint.deregister(key).unwrap();
+    pair.drive();
+    assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RemoteAccess);
+}

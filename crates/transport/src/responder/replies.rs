@@ -1,0 +1,159 @@
+//! What the responder answers: acknowledgements and responses as they leave, and duplicates that are
+//! answered once more.
+
+use rdma::{Access, CompletionStatus, Memory, Psn};
+use wire::aeth::{self, NakCode, Syndrome};
+use wire::opcode::{Operation, Part};
+use wire::{Opcode, roce};
+
+use super::{Reply, Request, ResourceKind, Window};
+use crate::adapter::Adapter;
+use crate::qp::{Body, Outgoing, Qp};
+use crate::region::Holder;
+
+impl Qp {
+    /// 9.7.5.1.4 and 9.7.5.1.5: a duplicate SEND or WRITE is acknowledged, a READ executed again
+    /// within its first bounds, an atomic answered with what it returned.
+    pub(super) fn answer_duplicate<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        adapter: &mut Adapter,
+    ) {
+        let header = request.header;
+        let psn = header.bth.psn;
+        let responder = &mut self.responder;
+        let operation = header.facts().operation;
+        if matches!(operation, Operation::Send | Operation::Write) {
+            responder.acknowledge(responder.expected.minus(1));
+            return;
+        }
+        let resource = responder
+            .resources
+            .iter()
+            .rev()
+            .find(|resource| psn.distance_from(resource.first_psn) < resource.packets);
+        let Some(resource) = resource.copied() else { return };
+        let msn = responder.msn;
+        match (resource.kind, header.reth) {
+            (ResourceKind::Atomic { original }, None) => {
+                let queued = responder
+                    .replies
+                    .iter()
+                    .any(|reply| matches!(reply, Reply::Atomic { psn: at, .. } if *at == psn));
+                if !queued {
+                    responder.push_reply(Reply::Atomic { psn, original, msn });
+                }
+            }
+            (ResourceKind::AtomicWrite, Some(_)) if operation == Operation::AtomicWrite => {
+                responder.answer_atomic_write(psn, msn, true);
+            }
+            (ResourceKind::Read { iova, r_key, length }, Some(reth))
+                if operation == Operation::ReadRequest =>
+            {
+                let mtu = u64::from(self.attributes.path_mtu.bytes());
+                let skipped = u64::from(psn.distance_from(resource.first_psn)) * mtu;
+                let within = reth.address == iova.wrapping_add(skipped)
+                    && reth.r_key == r_key
+                    && skipped + u64::from(reth.length) <= u64::from(length);
+                if !within {
+                    return;
+                }
+                let end = resource.first_psn.plus(resource.packets);
+                responder.replies.retain(|reply| match reply {
+                    Reply::Read { first_psn, .. } => {
+                        first_psn.is_before(resource.first_psn) || !first_psn.is_before(end)
+                    }
+                    _ => true,
+                });
+                let holder = Holder { pd: self.spec.pd, qpn: self.qpn };
+                let address = adapter.regions.resolve_remote(
+                    r_key,
+                    holder,
+                    reth.address,
+                    u64::from(reth.length),
+                    Access::REMOTE_READ,
+                );
+                let epoch = adapter.regions.epoch();
+                let address = match address {
+                    Ok(address) => address,
+                    Err(_) if reth.length == 0 => 0,
+                    // The region has gone since it was read for the first time.
+                    Err(_) => return self.refuse_read(psn, adapter),
+                };
+                let window =
+                    Window { iova: reth.address, r_key, length: reth.length, address, epoch };
+                let (first_psn, again) = (psn, true);
+                responder.push_reply(Reply::Read { first_psn, sent: 0, window, msn, again });
+            }
+            _ => {}
+        }
+    }
+
+    /// The next answer, if any waits. In ERROR what was queued before still goes out, so that the
+    /// peer learns why.
+    pub(crate) fn next_reply(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
+        let destination = self.attributes.destination;
+        let packet = |opcode, psn| roce::Repr::new(opcode, destination, psn);
+        let route = self.route;
+        match *self.responder.replies.front()? {
+            Reply::Acknowledge { psn, syndrome, msn } => {
+                self.responder.replies.pop_front();
+                adapter.stats.acks_sent += 1;
+                let mut header = packet(Opcode::RC_ACKNOWLEDGE, psn);
+                header.aeth = Some(aeth::Repr { syndrome, msn });
+                Some(Outgoing { route, header, body: Body::None })
+            }
+            Reply::Atomic { psn, original, msn } => {
+                self.responder.replies.pop_front();
+                let mut header = packet(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn);
+                header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
+                header.atomic_ack = Some(original);
+                Some(Outgoing { route, header, body: Body::None })
+            }
+            Reply::Read { first_psn, sent, window, msn, again } => {
+                let psn = first_psn.plus(sent);
+                let Some(window) = self.revalidate(window, adapter) else {
+                    self.refuse_read(psn, adapter);
+                    return self.next_reply(adapter);
+                };
+                let mtu = self.attributes.path_mtu;
+                let packets = mtu.packets(window.length);
+                let offset = sent * mtu.bytes();
+                let length = (window.length - offset).min(mtu.bytes());
+                let part = Part::of(sent, packets);
+                let mut header = packet(Opcode::read_response(part), psn);
+                header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn })
+                    .filter(|_| part != Part::Middle);
+                if part.ends() {
+                    self.responder.replies.pop_front();
+                } else if let Some(front) = self.responder.replies.front_mut() {
+                    *front = Reply::Read { first_psn, sent: sent + 1, window, msn, again };
+                }
+                let address = window.address + u64::from(offset);
+                Some(Outgoing { route, header, body: Body::Memory { address, length } })
+            }
+        }
+    }
+
+    /// The window of a READ, checked again if a region may have gone since.
+    fn revalidate(&self, mut window: Window, adapter: &Adapter) -> Option<Window> {
+        let epoch = adapter.regions.epoch();
+        if window.epoch != epoch && window.length > 0 {
+            let Window { iova, r_key, length, .. } = window;
+            window.address = adapter
+                .regions
+                .resolve_remote(r_key, self.holder(), iova, u64::from(length), Access::REMOTE_READ)
+                .ok()?;
+        }
+        window.epoch = epoch;
+        Some(window)
+    }
+
+    /// The memory of the READ response `psn` is gone: a remote access error, and nothing after it.
+    pub(crate) fn refuse_read(&mut self, psn: Psn, adapter: &mut Adapter) {
+        self.responder.forget_replies();
+        self.responder.expected = psn;
+        adapter.stats.resp_remote_access_errors += 1;
+        self.fail_responder(NakCode::RemoteAccess, CompletionStatus::Flushed, adapter);
+    }
+}
