@@ -2,6 +2,7 @@
 //!
 //! The first red stage ends the run. The last line counts the tests and the programs together.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -10,8 +11,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::programs::Choice;
 use crate::workspace::{self, cargo};
-use crate::{abi, dist, programs, terminal, tidy};
+use crate::{abi, dist, programs, pyverbs, storm, terminal, tidy};
 
+/// How many storms the engine must weather: a minute's worth.
+const STORMS: &str = "20000";
 /// What is injected in the second run of the programs.
 const FAULTS: &str = "loss=0.01,reorder=0.01,seed=7";
 
@@ -53,6 +56,12 @@ fn stages(tally: &mut Tally) -> Result<()> {
     stage("test", || {
         let what = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
         tests(cargo().args(what), tally)
+    })?;
+    stage("storm", || storm::run(["--seeds", STORMS].map(OsString::from).to_vec()))?;
+    stage("pyverbs", || {
+        let suite = pyverbs::run(&pyverbs::Choice::default())?;
+        tally.add(suite);
+        pyverbs::require_all_passed(suite)
     })?;
     stage("programs", || judged(tally, &Choice::default()))?;
     stage("programs under faults", || judged(tally, &Choice::under(FAULTS)))
