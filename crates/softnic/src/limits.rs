@@ -46,6 +46,9 @@ pub const SLEEP_MAX: Span = Span::from_ms(1_000);
 pub const POLLS_BEFORE_YIELD: u32 = 100;
 /// How long an acknowledgement may wait for a request to travel with.
 pub const ACK_DELAY: Span = Span::from_us(100);
+/// How often a queue pair repeats its last acknowledgement when it is destroyed: programs end
+/// without a word, and a network may lose one packet in a hundred.
+pub const FAREWELLS: u8 = 2;
 /// How long before the fallback thread's own wake-up a deadline must lie to be worth waking it.
 pub const WAKE_SLACK: Span = Span::from_us(1_000);
 /// A packet held back by fault injection leaves after this at the latest.

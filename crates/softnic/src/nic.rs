@@ -10,7 +10,7 @@ use rdma::{Completion, Time};
 use transport::{Config, CqId, Endpoint, Event};
 
 use crate::fork::Nics;
-use crate::limits::{ACK_DELAY, POLLS_BEFORE_YIELD, SLOT_SHIFT};
+use crate::limits::{ACK_DELAY, FAREWELLS, POLLS_BEFORE_YIELD, SLOT_SHIFT};
 use crate::links::{Links, window_bytes};
 use crate::progress::{Core, Publish};
 use crate::receive::Reach;
@@ -101,6 +101,7 @@ impl Nic {
             active_mtu: device.active_mtu,
             window_bytes: window_bytes(&links.sockets, defaults.window_bytes),
             ack_delay: ACK_DELAY,
+            farewells: FAREWELLS,
             ..defaults
         };
         tracing::debug!(device = %device.name, interface = %device.interface, ?config, "opened");

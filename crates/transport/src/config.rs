@@ -31,6 +31,9 @@ pub struct Config {
     /// How long an acknowledgement may wait for a request to travel with, where the application
     /// has been seen to answer messages with messages. Zero sends each at once.
     pub ack_delay: Span,
+    /// How often a queue pair repeats its last acknowledgement when it is destroyed. A peer that
+    /// has lost it would otherwise ask a queue pair that is gone, and take the message for failed.
+    pub farewells: u8,
 }
 
 impl Default for Config {
@@ -44,6 +47,7 @@ impl Default for Config {
             burst_packets: 16,
             ack_interval_packets: 16,
             ack_delay: Span::ZERO,
+            farewells: 0,
         }
     }
 }

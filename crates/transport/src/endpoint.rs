@@ -22,7 +22,6 @@ use crate::responder::Request;
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::stats::Drop;
-use crate::timer::Timer;
 use crate::transmit::Payload;
 use crate::{
     Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError, QpCapacity,
@@ -375,7 +374,7 @@ impl Endpoint {
     /// # Errors
     /// [`DestroyError::NotFound`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), DestroyError> {
-        self.send_waiting_acknowledgement(qpn);
+        self.say_farewell(qpn);
         let slot = self.index(qpn).and_then(|index| self.qps.get_mut(index));
         let qp = slot.and_then(Option::take).ok_or(DestroyError::NotFound)?;
         for cq in [qp.spec.send_cq, qp.spec.recv_cq] {
@@ -533,12 +532,12 @@ impl Endpoint {
         Some(transmit)
     }
 
-    /// Nothing waits any longer for something to travel with: for a driver that is about to end.
+    /// For a driver that is about to end: what the queue pairs owe is sent, as if each were
+    /// destroyed.
     pub fn release_acknowledgements(&mut self) {
-        let waiting = |qp: &Qp| qp.timers.is_running(Timer::AckDelay).then_some(qp.qpn);
-        let waiting: Vec<Qpn> = self.qps.iter().flatten().filter_map(|qp| waiting(qp)).collect();
-        for qpn in waiting {
-            self.send_waiting_acknowledgement(qpn);
+        let all: Vec<Qpn> = self.qps.iter().flatten().map(|qp| qp.qpn).collect();
+        for qpn in all {
+            self.say_farewell(qpn);
         }
     }
 
@@ -630,6 +629,15 @@ impl Endpoint {
             && let Some(acknowledgement) = qp.take_waiting_acknowledgement(adapter)
         {
             self.farewells.push_back((qpn, acknowledgement));
+        }
+    }
+
+    /// Sends the acknowledgement that waits, and repeats the last one as often as configured.
+    fn say_farewell(&mut self, qpn: Qpn) {
+        self.send_waiting_acknowledgement(qpn);
+        for _ in 0..self.adapter.config.farewells {
+            let last = self.qp(qpn).and_then(Qp::last_acknowledgement);
+            self.farewells.extend(last.map(|acknowledgement| (qpn, acknowledgement)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the responder answers: acknowledgements and responses as they leave, and duplicates that are
 //! answered once more.
 
-use rdma::{Access, CompletionStatus, Memory, Psn};
+use rdma::{Access, CompletionStatus, Memory, Psn, QpState, QpType};
 use wire::aeth::{self, NakCode, Syndrome};
 use wire::opcode::{Operation, Part};
 use wire::{Opcode, roce};
@@ -87,6 +87,24 @@ impl Qp {
             }
             _ => {}
         }
+    }
+
+    /// The acknowledgement of everything that has come, once more; none if an answer waits, which
+    /// would come first.
+    pub(crate) fn last_acknowledgement(&self) -> Option<Outgoing> {
+        let responder = &self.responder;
+        let alive = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        if self.spec.kind != QpType::Rc
+            || !alive
+            || responder.msn == 0
+            || !responder.replies.is_empty()
+        {
+            return None;
+        }
+        let psn = responder.expected.minus(1);
+        let mut header = roce::Repr::new(Opcode::RC_ACKNOWLEDGE, self.attributes.destination, psn);
+        header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn: responder.msn });
+        Some(Outgoing { route: self.route, header, body: Body::None })
     }
 
     /// The next answer, if any waits. In ERROR what was queued before still goes out, so that the

@@ -367,3 +367,22 @@ fn a_read_asked_for_again_from_a_region_that_has_gone_is_refused() {
     pair.drive();
     assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RemoteAccess);
 }
+
+#[test]
+fn a_queue_pair_that_is_destroyed_repeats_its_last_acknowledgement() {
+    for (farewells, status) in
+        [(0, CompletionStatus::RetryExceeded), (2, CompletionStatus::Success)]
+    {
+        let mut pair = Pair::new(Config { farewells, ..Config::default() });
+        pair.connect(QpType::Rc, [None, None], |_| {});
+        // The WRITE is packet 0, its acknowledgement is lost.
+        pair.rule(|packet| if packet.index == 1 { Verdict::Drop } else { Verdict::Deliver });
+        let from = pair.nodes[0].sge(0, 8);
+        pair.post(0, 1, pair.write(1, 0), &[from]);
+        pair.drive_for(Span::from_us(10));
+        let qpn = pair.nodes[1].qpn;
+        pair.nodes[1].endpoint.destroy_qp(qpn).unwrap();
+        pair.drive();
+        assert_eq!(only(&mut pair.nodes[0]).status, status, "{farewells} farewells");
+    }
+}
