@@ -31,6 +31,8 @@ pub const CAPTURE_FLUSH_BYTES: usize = 1 << 20;
 pub const RECEIVE_BYTES: usize = 64 << 10;
 /// Datagrams (or trains of them) that are taken from one socket before the engine answers.
 pub const RECEIVE_BATCH: usize = 16;
+/// A poll that finds a train shorter than this returns with it.
+pub const SHORT_TRAIN_BYTES: usize = 4096;
 /// What is asked of the kernel for a socket's receive and send buffers.
 pub const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 /// How long a full socket is waited for before a packet is dropped.

@@ -12,7 +12,7 @@ use crate::ProcessMemory;
 use crate::capture::Below;
 use crate::counts::Counts;
 use crate::flow::Flow;
-use crate::limits::{HOP_LIMIT, POLLS_PER_ROUND, RECEIVE_BATCH, ROCE_PORT};
+use crate::limits::{HOP_LIMIT, POLLS_PER_ROUND, RECEIVE_BATCH, ROCE_PORT, SHORT_TRAIN_BYTES};
 use crate::links::Links;
 use crate::socket::Received;
 use crate::steering::{PROBE, Probe, is_ownable, slot_of};
@@ -50,10 +50,10 @@ impl Links {
         let mut buffer = core::mem::take(&mut self.buffer);
         self.polls = self.polls.wrapping_add(1);
         if reach == Reach::Hot && !self.polls.is_multiple_of(POLLS_PER_ROUND) {
-            self.receive_at(self.hot, &mut buffer, sink);
+            self.receive_at(self.hot, reach, &mut buffer, sink);
         } else {
             for port in 0..self.sockets.len() {
-                if self.receive_at(port, &mut buffer, sink) {
+                if self.receive_at(port, reach, &mut buffer, sink) {
                     self.hot = port;
                 }
             }
@@ -63,15 +63,24 @@ impl Links {
         sink.counts.rx_packets - before
     }
 
-    fn receive_at(&mut self, port: usize, buffer: &mut [u8], sink: &mut Sink<'_>) -> bool {
+    fn receive_at(
+        &mut self,
+        port: usize,
+        reach: Reach,
+        buffer: &mut [u8],
+        sink: &mut Sink<'_>,
+    ) -> bool {
         let Some(socket) = self.sockets.get(port) else { return false };
         let destination = socket.address();
         let sent = self.flow.as_ref().map(Flow::sent_to_us);
         let mut misled = false;
         let mut batch = 0;
-        while batch < RECEIVE_BATCH
-            && let Some(received) = self.sockets[port].receive(buffer)
-        {
+        let mut is_empty = false;
+        while batch < RECEIVE_BATCH {
+            let Some(received) = self.sockets[port].receive(buffer) else {
+                is_empty = true;
+                break;
+            };
             batch += 1;
             let bytes = &buffer[..received.length];
             if bytes.first() == Some(&PROBE)
@@ -83,10 +92,12 @@ impl Links {
             }
             let train = Train { received, destination, bytes, handed_over: false };
             misled |= self.take(&train, sink);
+            // One that polls waits for just this: it does not pay for a look at an empty socket.
+            if reach == Reach::Hot && received.length < SHORT_TRAIN_BYTES {
+                break;
+            }
         }
-        if batch < RECEIVE_BATCH
-            && let (Some(flow), Some(sent)) = (&self.flow, sent)
-        {
+        if is_empty && let (Some(flow), Some(sent)) = (&self.flow, sent) {
             flow.settle(sent);
         }
         if misled {
