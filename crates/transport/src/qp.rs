@@ -217,11 +217,6 @@ impl Qp {
     /// The next packet of any role: answers before requests, because a peer waits for them; but an
     /// acknowledgement that waits for a request comes right behind it.
     pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
-        // An application may wait for its own request to complete before it answers. Were its peer
-        // to wait likewise, each would wait for the other's acknowledgement.
-        if !self.requester.is_acknowledged() {
-            self.timers.stop(Timer::AckDelay);
-        }
         let waits = self.timers.is_running(Timer::AckDelay);
         if !waits && let Some(reply) = self.next_reply(adapter) {
             return Some(reply);

@@ -176,11 +176,6 @@ impl Requester {
         self.next_psn
     }
 
-    /// Whether the peer has acknowledged, or answered, everything that was sent.
-    pub(crate) fn is_acknowledged(&self) -> bool {
-        self.unacked == self.top
-    }
-
     /// Whether nothing that was begun is unfinished.
     pub(crate) fn is_drained(&self) -> bool {
         self.queue.front().is_none_or(|wqe| wqe.begun.is_none())

@@ -442,31 +442,3 @@ fn an_atomic_write_is_done_once_and_answered_again() {
     pair.drive();
     assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RemoteInvalidRequest);
 }
-
-#[test]
-fn no_acknowledgement_waits_while_the_peer_owes_one() {
-    let config = Config { ack_delay: Span::from_us(30), ..Config::default() };
-    let mut pair = Pair::new(config);
-    pair.connect(QpType::Rc, [None, None], |_| {});
-    let sges = [pair.nodes[0].sge(0, 8), pair.nodes[1].sge(0, 8)];
-    for id in 0..5 {
-        for index in [0, 1] {
-            let operation = pair.write(1 - index, 64);
-            pair.post(index, id, operation, &[sges[index]]);
-            pair.drive_for(Span::from_us(2));
-        }
-    }
-    pair.drive();
-    for index in [0, 1] {
-        pair.nodes[index].completions();
-    }
-    // Both write at once, and answer only when their own is done.
-    for index in [0, 1] {
-        let operation = pair.write(1 - index, 64);
-        pair.post(index, 9, operation, &[sges[index]]);
-    }
-    pair.drive_for(Span::from_us(3));
-    for index in [0, 1] {
-        assert_eq!(statuses(&mut pair.nodes[index]), [(9, CompletionStatus::Success)]);
-    }
-}
