@@ -16,7 +16,7 @@
 //! **Invariants:** no socket, clock, thread, random number or application memory in here. No packet
 //! and no call can make it panic. Nothing a peer sends makes it hold more than [`limits`] allows.
 //!
-//! Files follow the roles of IBTA vol 1, chapter 9: [`requester`](requester.rs),
+//! Files follow the roles of IBTA vol 1, chapter 9: [`requester`](requester/mod.rs),
 //! [`completer`](completer.rs), [`responder`](responder.rs).
 
 #![no_std]

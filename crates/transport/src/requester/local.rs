@@ -1,0 +1,71 @@
+//! Requests that are done at this end alone: binding a window, invalidating a key.
+
+use rdma::{CompletionStatus, Operation, QpType};
+
+use crate::adapter::Adapter;
+use crate::qp::Qp;
+use crate::region::Bind;
+
+impl Qp {
+    /// Does the request at the cursor if it is one for this end alone. `false` if it is not,
+    /// `None` if there is none, or it has to wait or has failed.
+    ///
+    /// Such requests are done in their turn, and complete in their turn: when all before them
+    /// have. One that the cursor meets again, going over what was lost, is not done again.
+    pub(super) fn execute_local(&mut self, adapter: &mut Adapter) -> Option<bool> {
+        let serial = self.requester.cursor.0;
+        let wqe = self.requester.wqe(serial)?;
+        let operation = wqe.operation;
+        if !operation.is_local() {
+            return Some(false);
+        }
+        if wqe.begun.is_none() {
+            let holder = self.holder();
+            if !self.prepare(serial, adapter)? {
+                return None;
+            }
+            let done = match operation {
+                Operation::BindWindow { r_key, region, address, length, access } => {
+                    adapter.regions.bind(holder, &Bind { r_key, region, address, length, access })
+                }
+                Operation::LocalInvalidate { r_key } => adapter.regions.invalidate(r_key, holder),
+                _ => Ok(()),
+            };
+            let failure = done.is_err().then_some(CompletionStatus::WindowBind);
+            if let Some(wqe) = self.requester.wqe_mut(serial) {
+                wqe.failure = failure;
+            }
+        }
+        let failed = self.requester.wqe(serial)?.failure.is_some();
+        if failed {
+            // Nothing after it is begun.
+            self.complete_local(adapter);
+            return None;
+        }
+        self.requester.cursor = (serial + 1, 0);
+        if self.spec.kind == QpType::Rc {
+            self.complete_local(adapter);
+        } else {
+            self.requester.sent_whole += 1;
+            self.finish_unreliable(adapter);
+        }
+        Some(true)
+    }
+
+    /// Completes the requests at the front of the queue that are done at this end alone.
+    pub(crate) fn complete_local(&mut self, adapter: &mut Adapter) {
+        while let Some(wqe) = self.requester.queue.front() {
+            if !wqe.operation.is_local() || wqe.begun.is_none() {
+                return;
+            }
+            match wqe.failure {
+                Some(status) => return self.fail_oldest(status, adapter),
+                None => {
+                    if let Some(wqe) = self.requester.pop() {
+                        self.complete_send(&wqe, CompletionStatus::Success, adapter);
+                    }
+                }
+            }
+        }
+    }
+}

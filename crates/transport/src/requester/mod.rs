@@ -1,0 +1,349 @@
+//! The requester: turns send requests into packets (IBTA vol 1, 9.7.2 and 9.7.3).
+//!
+//! ```text
+//!   queue:  [ done ] [ sent, unacknowledged ] [ being sent ] [ waiting ]
+//!                     ▲ unacked                ▲ cursor       ▲ next_psn is assigned here
+//! ```
+//!
+//! A request gets its PSNs when its first packet is sent, and keeps them. Sending again moves the
+//! cursor back and nothing else: packets are made anew from the request.
+
+mod local;
+mod packet;
+mod post;
+mod send;
+
+use alloc::collections::VecDeque;
+
+use rdma::{
+    Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, QpState, QpType, SendFlags,
+    Sge,
+};
+use smallvec::SmallVec;
+
+use crate::adapter::Adapter;
+use crate::attributes::QpAttributes;
+use crate::limits::PACKET_OVERHEAD_BYTES;
+use crate::mutation::{Mutation, mutated};
+use crate::qp::Qp;
+use crate::region::{Epoch, RegionTable, SgeList};
+use crate::transmit::Payload;
+use crate::{Event, PdId};
+
+/// A send request in the queue.
+#[derive(Debug)]
+pub(crate) struct SendWqe {
+    pub(crate) id: u64,
+    pub(crate) operation: Operation,
+    pub(crate) flags: SendFlags,
+    data: Data,
+    /// Bytes of the message; 8 for atomics.
+    pub(crate) length: u32,
+    /// PSNs that it takes: packets sent, or responses awaited. None for what is done at this end.
+    pub(crate) packets: u32,
+    /// Its PSNs and its place in the count of bytes in flight, once it is begun.
+    pub(crate) begun: Option<Begun>,
+    /// Its memory turned out to be gone.
+    faulted: bool,
+    /// It cannot be sent, and fails when it is the oldest.
+    stuck: bool,
+    /// It was done at this end alone, and ended so.
+    failure: Option<CompletionStatus>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) first_psn: Psn,
+    /// Bytes put in flight before it, since the queue pair was made.
+    start_bytes: u64,
+}
+
+#[derive(Debug)]
+enum Data {
+    /// Pieces as posted, and in addresses of memory with how old that is.
+    Pieces { posted: SgeList, resolved: SgeList, epoch: Option<Epoch> },
+    /// Taken at the post.
+    Inline(SmallVec<[u8; 64]>),
+}
+
+impl SendWqe {
+    /// Whether the responder answers with data, which takes one of its resources.
+    pub(crate) fn is_read_or_atomic(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::Read { .. }
+                | Operation::CompareSwap { .. }
+                | Operation::FetchAdd { .. }
+                | Operation::AtomicWrite { .. }
+        )
+    }
+
+    pub(crate) fn completion_opcode(&self) -> CompletionOpcode {
+        match self.operation {
+            Operation::Send { .. } | Operation::SendInvalidate { .. } => CompletionOpcode::Send,
+            Operation::Write { .. } => CompletionOpcode::Write,
+            Operation::Read { .. } => CompletionOpcode::Read,
+            Operation::CompareSwap { .. } => CompletionOpcode::CompareSwap,
+            Operation::FetchAdd { .. } => CompletionOpcode::FetchAdd,
+            Operation::AtomicWrite { .. } => CompletionOpcode::AtomicWrite,
+            Operation::BindWindow { .. } => CompletionOpcode::BindWindow,
+            Operation::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
+        }
+    }
+
+    /// The PSN after its last.
+    pub(crate) fn end_psn(&self) -> Option<Psn> {
+        self.begun.map(|begun| begun.first_psn.plus(self.packets))
+    }
+
+    /// What its first `packets` packets count for in flight.
+    fn cost(&self, packets: u32, mtu: Mtu) -> u64 {
+        let payload = (u64::from(packets) * u64::from(mtu.bytes())).min(u64::from(self.length));
+        u64::from(packets) * PACKET_OVERHEAD_BYTES + payload
+    }
+
+    /// Makes sure that the pieces are reachable now. `false` if a key, bound or right does not fit.
+    pub(crate) fn resolve(&mut self, regions: &RegionTable, pd: PdId) -> bool {
+        let needed = if self.is_read_or_atomic() { Access::LOCAL_WRITE } else { Access::NONE };
+        let Data::Pieces { posted, resolved, epoch } = &mut self.data else { return true };
+        if *epoch == Some(regions.epoch()) {
+            return true;
+        }
+        *epoch = None;
+        let reachable = regions.resolve_list(posted, pd, needed, resolved).is_ok();
+        if reachable {
+            *epoch = Some(regions.epoch());
+        }
+        reachable
+    }
+
+    /// The pieces in addresses of memory; none for inline data.
+    pub(crate) fn pieces(&self) -> &[Sge] {
+        match &self.data {
+            Data::Pieces { resolved, .. } => resolved,
+            Data::Inline(_) => &[],
+        }
+    }
+
+    fn payload(&self, offset: u64, length: u32) -> Payload<'_> {
+        match &self.data {
+            Data::Pieces { resolved, .. } => Payload::scattered(resolved, offset, length),
+            Data::Inline(bytes) => Payload::inline(bytes, offset, length),
+        }
+    }
+}
+
+/// The send queue and its place in the sequence space.
+#[derive(Debug, Default)]
+pub(crate) struct Requester {
+    pub(crate) queue: VecDeque<SendWqe>,
+    /// The serial number of the front of the queue.
+    first_serial: u64,
+    /// The serial number of the request to send from next, and the packet of it.
+    cursor: (u64, u32),
+    /// The PSN of the next request to begin.
+    next_psn: Psn,
+    /// The oldest PSN that is neither acknowledged nor answered.
+    pub(crate) unacked: Psn,
+    /// The PSN after the last that was ever sent.
+    pub(crate) top: Psn,
+    /// Bytes put in flight since the queue pair was made.
+    started_bytes: u64,
+    /// The last PSN of each READ request and atomic that is outstanding.
+    pub(crate) rd_atomics: VecDeque<Psn>,
+    /// Packets sent since an acknowledgement was asked for.
+    unasked: u32,
+    pub(crate) retries_left: u8,
+    pub(crate) rnr_retries_left: u8,
+    /// The `unacked` for which the cursor has been moved back already.
+    pub(crate) gone_back_for: Option<Psn>,
+    /// In SQD: requests that are begun are finished, none is begun.
+    pub(crate) draining: bool,
+    /// UC and UD: requests at the front that have been sent whole, and complete when the driver
+    /// comes for the next packet (until then it may be reading their payload).
+    sent_whole: u32,
+}
+
+impl Requester {
+    /// Ready to send from `psn` on.
+    pub(crate) fn begin(&mut self, psn: Psn, attributes: &QpAttributes) {
+        self.next_psn = psn;
+        self.unacked = psn;
+        self.top = psn;
+        self.retries_left = attributes.retry_count;
+        self.rnr_retries_left = attributes.rnr_retry;
+    }
+
+    pub(crate) fn next_psn(&self) -> Psn {
+        self.next_psn
+    }
+
+    /// Whether nothing that was begun is unfinished.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.queue.front().is_none_or(|wqe| wqe.begun.is_none())
+    }
+
+    pub(crate) fn payload(&self, serial: u64, offset: u64, length: u32) -> Payload<'_> {
+        self.wqe(serial).map_or(Payload::EMPTY, |wqe| wqe.payload(offset, length))
+    }
+
+    fn wqe(&self, serial: u64) -> Option<&SendWqe> {
+        self.queue.get(usize::try_from(serial.checked_sub(self.first_serial)?).ok()?)
+    }
+
+    fn wqe_mut(&mut self, serial: u64) -> Option<&mut SendWqe> {
+        self.queue.get_mut(usize::try_from(serial.checked_sub(self.first_serial)?).ok()?)
+    }
+
+    /// Takes the oldest request off the queue.
+    pub(crate) fn pop(&mut self) -> Option<SendWqe> {
+        let wqe = self.queue.pop_front()?;
+        self.first_serial += 1;
+        if self.cursor.0 < self.first_serial {
+            self.cursor = (self.first_serial, 0);
+        }
+        Some(wqe)
+    }
+
+    /// The PSN of the packet at the cursor.
+    fn cursor_psn(&self) -> Psn {
+        self.wqe(self.cursor.0)
+            .and_then(|wqe| wqe.begun)
+            .map_or(self.next_psn, |begun| begun.first_psn.plus(self.cursor.1))
+    }
+
+    /// Bytes sent before the cursor and not acknowledged.
+    fn in_flight(&self, mtu: Mtu) -> u64 {
+        let position = |wqe: &SendWqe, packets| {
+            wqe.begun.map(|begun| begun.start_bytes + wqe.cost(packets, mtu))
+        };
+        let start = self.queue.front().and_then(|wqe| {
+            let begun = wqe.begun?;
+            position(wqe, self.unacked.distance_from(begun.first_psn))
+        });
+        let end = self.wqe(self.cursor.0).and_then(|wqe| position(wqe, self.cursor.1));
+        let end = end.unwrap_or(self.started_bytes);
+        end.saturating_sub(start.unwrap_or(end))
+    }
+
+    /// Moves the cursor to `psn`, which lies in a begun request; READs and atomics from there on
+    /// will be asked again.
+    pub(crate) fn move_cursor_to(&mut self, psn: Psn) {
+        // Requests are in PSN order, and all begun ones lie within half the sequence space.
+        let index =
+            self.queue.partition_point(|wqe| wqe.end_psn().is_some_and(|end| !psn.is_before(end)));
+        let Some(begun) = self.queue.get(index).and_then(|wqe| wqe.begun) else { return };
+        self.cursor = (self.first_serial + index as u64, psn.distance_from(begun.first_psn));
+        while self.rd_atomics.back().is_some_and(|last| !last.is_before(psn)) {
+            self.rd_atomics.pop_back();
+        }
+        self.unasked = 0;
+    }
+
+    /// After `unacked` has moved on: nothing before it is sent again.
+    pub(crate) fn catch_up(&mut self) {
+        if self.cursor_psn().is_before(self.unacked) {
+            let rd_atomics = core::mem::take(&mut self.rd_atomics);
+            self.move_cursor_to(self.unacked);
+            self.rd_atomics = rd_atomics;
+        }
+        while self.rd_atomics.front().is_some_and(|last| last.is_before(self.unacked)) {
+            self.rd_atomics.pop_front();
+        }
+    }
+}
+
+impl Qp {
+    /// Writes the completion of a send request: of every one that failed, and of those that
+    /// succeeded if they are signalled.
+    pub(crate) fn complete_send(
+        &mut self,
+        wqe: &SendWqe,
+        status: CompletionStatus,
+        adapter: &mut Adapter,
+    ) {
+        let success = status == CompletionStatus::Success;
+        let hides = success && !mutated(Mutation::UnsignalledCompletes)
+            || status == CompletionStatus::Flushed && mutated(Mutation::FlushHidesUnsignalled);
+        if hides && !self.spec.signal_all && !wqe.flags.contains(SendFlags::SIGNALED) {
+            return;
+        }
+        if !success && status != CompletionStatus::Flushed {
+            adapter.stats.req_cqe_error += 1;
+        }
+        let mut completion = self.blank_completion(wqe.id, status, wqe.completion_opcode());
+        completion.byte_len = wqe.length;
+        adapter.complete(self.spec.send_cq, completion);
+    }
+
+    /// Fails the oldest request. RC goes to ERROR; UC and UD to SQE, where receives go on
+    /// (IBTA vol 1, 9.9.2.3 and 10.3.1.6).
+    pub(crate) fn fail_oldest(&mut self, status: CompletionStatus, adapter: &mut Adapter) {
+        if let Some(wqe) = self.requester.pop() {
+            self.complete_send(&wqe, status, adapter);
+        }
+        if self.spec.kind == QpType::Rc {
+            self.enter_error(false, adapter);
+        } else {
+            self.state = QpState::Sqe;
+            self.flush_sends(adapter);
+        }
+    }
+
+    pub(crate) fn flush_sends(&mut self, adapter: &mut Adapter) {
+        self.finish_unreliable(adapter);
+        while let Some(wqe) = self.requester.pop() {
+            self.complete_send(&wqe, CompletionStatus::Flushed, adapter);
+        }
+        self.requester.rd_atomics.clear();
+        self.requester.unacked = self.requester.next_psn;
+        self.requester.top = self.requester.next_psn;
+    }
+
+    /// Stops beginning requests. If the last packets sent asked for no acknowledgement, because
+    /// more was to follow, the last one is sent again with the question.
+    pub(crate) fn begin_draining(&mut self, adapter: &mut Adapter) {
+        self.requester.draining = true;
+        self.ask_again();
+        self.report_drained(adapter);
+    }
+
+    /// What was to follow the last packet will not follow now. If that one asked for no
+    /// acknowledgement, it is sent again with the question.
+    fn ask_again(&mut self) {
+        let requester = &mut self.requester;
+        let cursor = requester.cursor_psn();
+        if self.spec.kind != QpType::Rc
+            || requester.unasked == 0
+            || cursor == requester.unacked
+            // The answer to a READ or atomic acknowledges all before it.
+            || requester.rd_atomics.back().is_some_and(|last| last.next() == cursor)
+        {
+            return;
+        }
+        requester.move_cursor_to(cursor.minus(1));
+    }
+
+    /// Raises the event of a drained send queue, once.
+    pub(crate) fn report_drained(&mut self, adapter: &mut Adapter) {
+        let drained = self.requester.draining && self.requester.is_drained();
+        if drained && core::mem::take(&mut self.attributes.sqd_notify) {
+            adapter.raise(Event::SqDrained(self.qpn));
+        }
+    }
+
+    /// UC and UD: what has been handed out whole is done.
+    fn finish_unreliable(&mut self, adapter: &mut Adapter) {
+        while self.requester.sent_whole > 0 {
+            self.requester.sent_whole -= 1;
+            if let Some(wqe) = self.requester.pop() {
+                self.complete_send(&wqe, CompletionStatus::Success, adapter);
+            }
+        }
+        if !self.requester.queue.is_empty() || self.spec.kind == QpType::Rc {
+            return;
+        }
+        self.requester.unacked = self.requester.next_psn;
+        self.report_drained(adapter);
+    }
+}

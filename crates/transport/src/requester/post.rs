@@ -1,0 +1,97 @@
+//! What may be posted, and how it enters the queue.
+
+use rdma::{CompletionStatus, Operation, QpState, QpType, Time, WorkRequest};
+use smallvec::SmallVec;
+
+use super::{Data, SendWqe};
+use crate::PostError;
+use crate::adapter::Adapter;
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::qp::Qp;
+use crate::region::SgeList;
+
+impl Qp {
+    pub(crate) fn post_send(
+        &mut self,
+        now: Time,
+        request: &WorkRequest<'_>,
+        adapter: &mut Adapter,
+    ) -> Result<(), PostError> {
+        // IBTA vol 1, 10.3.1: sends may be posted from RTS on, and in the error states, where they
+        // are flushed.
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::State);
+        }
+        check_operation(self.spec.kind, request)?;
+        let capacity = &self.spec.capacity;
+        if self.requester.queue.len() >= capacity.send_wr as usize {
+            return Err(PostError::Full);
+        }
+        let (data, length) = if let Operation::AtomicWrite { bytes, .. } = request.operation {
+            (Data::Inline(SmallVec::from_slice(&bytes)), bytes.len() as u64)
+        } else if let Some(bytes) = request.inline {
+            if bytes.len() > capacity.inline as usize {
+                return Err(PostError::InlineTooLong);
+            }
+            (Data::Inline(SmallVec::from_slice(bytes)), bytes.len() as u64)
+        } else {
+            // What is done at this end alone has no data.
+            let sges = if request.operation.is_local() { &[] } else { request.sges };
+            if sges.len() > capacity.send_sge as usize {
+                return Err(PostError::TooManySges);
+            }
+            let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
+            let posted = SgeList::from_slice(sges);
+            (Data::Pieces { posted, resolved: SgeList::new(), epoch: None }, length)
+        };
+        let longest = match self.spec.kind {
+            QpType::Ud => adapter.config.active_mtu.bytes(),
+            QpType::Rc | QpType::Uc => MESSAGE_BYTES_MAX,
+        };
+        let mut wqe = SendWqe {
+            id: request.id,
+            operation: request.operation,
+            flags: request.flags,
+            data,
+            length: u32::try_from(length)
+                .ok()
+                .filter(|&length| length <= longest)
+                .ok_or(PostError::TooLong)?,
+            packets: 1,
+            begun: None,
+            faulted: false,
+            stuck: false,
+            failure: None,
+        };
+        match request.operation {
+            Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => wqe.length = 8,
+            operation if operation.is_local() => (wqe.length, wqe.packets) = (0, 0),
+            _ if self.is_datagram() => {}
+            _ => wqe.packets = self.attributes.path_mtu.packets(wqe.length),
+        }
+        if matches!(self.state, QpState::Error | QpState::Sqe) {
+            self.complete_send(&wqe, CompletionStatus::Flushed, adapter);
+        } else {
+            self.requester.queue.push_back(wqe);
+            self.responder.note_answer(now, adapter.config.ack_delay);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what a transport does not have (zhang17, table 1; IBTA vol 1, table 37).
+fn check_operation(kind: QpType, request: &WorkRequest<'_>) -> Result<(), PostError> {
+    let inline = request.inline.is_some();
+    match (kind, request.operation) {
+        (QpType::Ud, Operation::Send { address: None, .. }) => Err(PostError::Address),
+        (_, Operation::Send { .. }) => Ok(()),
+        (QpType::Rc | QpType::Uc, Operation::Write { .. }) => Ok(()),
+        (
+            QpType::Rc,
+            Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. },
+        ) if !inline => Ok(()),
+        (QpType::Rc, Operation::SendInvalidate { .. } | Operation::AtomicWrite { .. }) => Ok(()),
+        (QpType::Rc | QpType::Uc, operation) if operation.is_local() => Ok(()),
+        _ => Err(PostError::Opcode),
+    }
+}

@@ -1,0 +1,210 @@
+//! What goes out next: the request at the cursor, if windows, fences and limits let it.
+
+use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType, SendFlags, Time};
+use wire::roce;
+
+use super::{Begun, SendWqe};
+use crate::adapter::Adapter;
+use crate::limits::{PACKET_OVERHEAD_BYTES, ack_timeout};
+use crate::mutation::{Mutation, mutated};
+use crate::qp::{Outgoing, Qp, route_of_datagram};
+use crate::timer::Timer;
+
+impl Qp {
+    /// The next request packet, if one may be sent now.
+    pub(crate) fn next_request(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
+        self.finish_unreliable(adapter);
+        let sending = matches!(self.state, QpState::Rts | QpState::Sqd);
+        if !sending || self.timers.is_running(Timer::RnrRetry) {
+            return None;
+        }
+        while self.execute_local(adapter)? {}
+        let (serial, packet) = loop {
+            let cursor = self.requester.cursor;
+            if self.prepare(cursor.0, adapter)? {
+                break cursor;
+            }
+            // What cannot be sent may have moved the cursor back, to ask for what it waits for.
+            if self.requester.cursor == cursor {
+                return None;
+            }
+        };
+        let mtu = self.mtu(adapter);
+        let wqe = self.requester.wqe(serial)?;
+        let begun = wqe.begun?;
+        let (count, cost) = self.extent(wqe, packet, adapter);
+        let in_flight = self.requester.in_flight(mtu);
+        let window = adapter.config.window_bytes;
+        let reliable = self.spec.kind == QpType::Rc;
+        if reliable && in_flight > 0 && in_flight.saturating_add(cost) > window {
+            return None;
+        }
+        if wqe.is_read_or_atomic()
+            && self.requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic)
+            && !mutated(Mutation::RdAtomicsUnlimited)
+        {
+            return None;
+        }
+        let psn = begun.first_psn.plus(packet);
+        let (mut header, body) = self.request_packet(wqe, (serial, packet), count, psn, mtu);
+        let ends_message = packet + count == wqe.packets;
+        let route = match wqe.operation {
+            Operation::Send { address: Some(address), .. } if self.is_datagram() => {
+                route_of_datagram(&address)
+            }
+            _ => self.route,
+        };
+
+        // An acknowledgement is asked for when nothing else can follow at once, and now and then.
+        let next = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
+        let next_cost =
+            self.requester.wqe(next.0).map_or(0, |wqe| self.extent(wqe, next.1, adapter).1);
+        let requester = &mut self.requester;
+        requester.cursor = next;
+        let end = psn.plus(count);
+        if psn.is_before(requester.top) {
+            adapter.stats.retransmitted_pkts += 1;
+        }
+        if end.is_after(requester.top) {
+            requester.top = end;
+        }
+        match self.spec.kind {
+            QpType::Rc => {
+                let draining = requester.draining;
+                let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
+                    let alone = next.flags.contains(SendFlags::FENCE) || next.operation.is_local();
+                    next.stuck || next.begun.is_none() && (draining || alone)
+                });
+                let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+                let full = in_flight.saturating_add(cost + packet.max(next_cost)) > window;
+                requester.unasked += 1;
+                let often = requester.unasked >= adapter.config.ack_interval_packets;
+                header.bth.ack_request = waits || full || often;
+                if header.bth.ack_request {
+                    requester.unasked = 0;
+                }
+                if self.requester.wqe(serial).is_some_and(SendWqe::is_read_or_atomic) {
+                    self.requester.rd_atomics.push_back(end.minus(1));
+                }
+                if !self.timers.is_running(Timer::Retransmit) {
+                    self.arm_ack_timer(now);
+                }
+            }
+            QpType::Uc | QpType::Ud if ends_message => requester.sent_whole += 1,
+            QpType::Uc | QpType::Ud => {}
+        }
+        Some(Outgoing { route, header, body })
+    }
+
+    /// How many PSNs packet `packet` of `wqe` stands for (a READ request for all responses that it
+    /// asks for), and what they count for in flight.
+    fn extent(&self, wqe: &SendWqe, packet: u32, adapter: &Adapter) -> (u32, u64) {
+        let count = match wqe.operation {
+            Operation::Read { .. } => {
+                // READs are cut at multiples of the chunk, so that one that is asked again ends
+                // where it ended before: the responder answers a duplicate only within its bounds.
+                let chunk = self.read_chunk(adapter);
+                let end = (packet / chunk).saturating_add(1).saturating_mul(chunk);
+                end.min(wqe.packets) - packet
+            }
+            _ => 1,
+        };
+        let mtu = self.mtu(adapter);
+        (count, wqe.cost(packet + count, mtu) - wqe.cost(packet, mtu))
+    }
+
+    /// The most responses that one READ request asks for.
+    fn read_chunk(&self, adapter: &Adapter) -> u32 {
+        (adapter.config.read_chunk_bytes / self.attributes.path_mtu.bytes()).max(1)
+    }
+
+    /// Where the message that holds `unacked` began. A READ that is cut is as many messages to the
+    /// responder, which remembers no more of them than may be outstanding.
+    pub(crate) fn message_start(&self, adapter: &Adapter) -> Psn {
+        let requester = &self.requester;
+        let unacked = requester.unacked;
+        let Some(wqe) = requester.queue.front() else { return unacked };
+        let Some(Begun { first_psn, .. }) = wqe.begun else { return unacked };
+        let Operation::Read { .. } = wqe.operation else { return first_psn };
+        let chunk = self.read_chunk(adapter);
+        first_psn.plus(unacked.distance_from(first_psn) / chunk * chunk)
+    }
+
+    /// Starts the local ACK timer anew.
+    pub(crate) fn arm_ack_timer(&mut self, now: Time) {
+        let timeout = ack_timeout(self.attributes.timeout);
+        match timeout.filter(|_| !mutated(Mutation::AckTimerForgotten)) {
+            Some(timeout) => self.timers.set(Timer::Retransmit, now + timeout),
+            None => self.timers.stop(Timer::Retransmit),
+        }
+    }
+
+    pub(crate) fn mtu(&self, adapter: &Adapter) -> Mtu {
+        if self.is_datagram() { adapter.config.active_mtu } else { self.attributes.path_mtu }
+    }
+
+    /// Begins the request `serial` if it is not, and makes sure that its memory is reachable.
+    /// `None` if there is no such request, `false` if it has to wait or has failed.
+    pub(super) fn prepare(&mut self, serial: u64, adapter: &mut Adapter) -> Option<bool> {
+        let mtu = self.mtu(adapter);
+        let pd = self.spec.pd;
+        let no_rd_atomics = self.attributes.max_rd_atomic == 0;
+        let requester = &mut self.requester;
+        let oldest = serial == requester.first_serial;
+        let (draining, busy) = (requester.draining, !requester.rd_atomics.is_empty());
+        let wqe = requester.wqe_mut(serial)?;
+        let beginning = wqe.begun.is_none();
+        // IBTA vol 1, 10.8.3.3: a fenced request waits for earlier READs and atomics.
+        let fenced = wqe.flags.contains(SendFlags::FENCE) && !mutated(Mutation::FenceIgnored);
+        if beginning && (draining || busy && fenced) {
+            return Some(false);
+        }
+        let failure = if wqe.faulted || !wqe.resolve(&adapter.regions, pd) {
+            Some(CompletionStatus::LocalProtection)
+        } else if wqe.is_read_or_atomic() && no_rd_atomics {
+            Some(CompletionStatus::LocalQpOperation)
+        } else {
+            None
+        };
+        if let Some(status) = failure {
+            // Completions are in order: those before it come first.
+            if oldest {
+                self.fail_oldest(status, adapter);
+            } else if !core::mem::replace(&mut wqe.stuck, true) {
+                self.ask_again();
+            }
+            return Some(false);
+        }
+        if beginning {
+            let (packets, cost) = (wqe.packets, wqe.cost(wqe.packets, mtu));
+            let first_psn = requester.next_psn;
+            let start_bytes = requester.started_bytes;
+            requester.next_psn = first_psn.plus(packets);
+            requester.started_bytes += cost;
+            if let Some(wqe) = requester.wqe_mut(serial) {
+                wqe.begun = Some(Begun { first_psn, start_bytes });
+            }
+        }
+        Some(true)
+    }
+
+    /// The payload of a request packet could not be read: its request fails as if its key had
+    /// been refused, once those before it are done.
+    pub(crate) fn request_faulted(&mut self, header: &roce::Repr) {
+        let requester = &mut self.requester;
+        let serial = if self.spec.kind == QpType::Rc {
+            requester.move_cursor_to(header.bth.psn);
+            requester.cursor.0
+        } else if header.facts().part.ends() {
+            // It was counted as sent whole, and the cursor has left it.
+            requester.sent_whole = requester.sent_whole.saturating_sub(1);
+            requester.cursor = (requester.cursor.0.saturating_sub(1), 0);
+            requester.cursor.0
+        } else {
+            requester.cursor.0
+        };
+        if let Some(wqe) = requester.wqe_mut(serial) {
+            wqe.faulted = true;
+        }
+    }
+}
