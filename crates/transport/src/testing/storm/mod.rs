@@ -17,6 +17,7 @@
 
 mod ground;
 mod log;
+mod network;
 mod oracle;
 mod plan;
 mod random;
