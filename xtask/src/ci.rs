@@ -2,6 +2,7 @@
 //!
 //! The first red stage ends the run. The last line counts the tests and the programs together.
 
+use core::fmt;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -9,9 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::programs::Choice;
 use crate::workspace::{self, cargo};
-use crate::{abi, dist, programs, pyverbs, storm, terminal, tidy};
+use crate::{abi, dist, interop, programs, pyverbs, storm, terminal, tidy};
 
 /// How many storms the engine must weather: a minute's worth.
 const STORMS: &str = "20000";
@@ -19,27 +19,30 @@ const STORMS: &str = "20000";
 const FAULTS: &str = "loss=0.01,reorder=0.01,seed=7";
 
 /// How many passed and how many failed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
 }
 
-impl Tally {
-    fn add(&mut self, other: Self) {
-        self.passed += other.passed;
-        self.failed += other.failed;
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
 }
 
 pub(crate) fn run() -> Result<()> {
     let mut tally = Tally::default();
     let result = stages(&mut tally);
-    println!("\n{} passed, {} failed", tally.passed, tally.failed);
-    result
+    match result.as_ref() {
+        Ok(Some(not_run)) => println!("\n{tally}; {not_run}"),
+        _ => println!("\n{tally}"),
+    }
+    result.map(drop)
 }
 
-fn stages(tally: &mut Tally) -> Result<()> {
+/// What this machine could not run, if all that it could has passed.
+fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("fmt", || workspace::run(cargo().args(["fmt", "--all", "--check"])))?;
     stage("tidy", tidy::run)?;
     stage("clippy", || {
@@ -55,16 +58,25 @@ fn stages(tally: &mut Tally) -> Result<()> {
     stage("abi", abi::run)?;
     stage("test", || {
         let what = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
-        tests(cargo().args(what), tally)
+        judged(tally, tests(cargo().args(what)))
     })?;
     stage("storm", || storm::run(["--seeds", STORMS].map(OsString::from).to_vec()))?;
-    stage("pyverbs", || {
-        let suite = pyverbs::run(&pyverbs::Choice::default())?;
-        tally.add(suite);
-        pyverbs::require_all_passed(suite)
+    stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
+    stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;
+    stage("programs under faults", || {
+        judged(tally, programs::run(&programs::Choice::under(FAULTS)))
     })?;
-    stage("programs", || judged(tally, &Choice::default()))?;
-    stage("programs under faults", || judged(tally, &Choice::under(FAULTS)))
+    let peer = interop::Choice::default();
+    let mut not_run = None;
+    stage("interop", || match interop::prepare(&peer) {
+        Ok(()) => judged(tally, interop::run(&peer)),
+        Err(why) => {
+            println!("not run: {why:#}");
+            not_run = Some("interop was not run".to_owned());
+            Ok(())
+        }
+    })?;
+    Ok(not_run)
 }
 
 fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -79,41 +91,56 @@ fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     result.with_context(|| format!("stage {name}"))
 }
 
-fn judged(tally: &mut Tally, choice: &Choice) -> Result<()> {
-    let programs = programs::run(choice)?;
-    tally.add(programs);
-    programs::require_all_passed(programs)
+/// Adds what a stage has run to all that was run.
+fn judged(tally: &mut Tally, stage: Result<Tally>) -> Result<()> {
+    let stage = stage?;
+    tally.passed += stage.passed;
+    tally.failed += stage.failed;
+    require_all_passed(stage)
 }
 
-/// Runs `cargo test`, passes its output on and counts its summaries.
-fn tests(command: &mut Command, tally: &mut Tally) -> Result<()> {
+pub(crate) fn require_all_passed(tally: Tally) -> Result<()> {
+    match tally.failed {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} failed", tally.passed + failed),
+    }
+}
+
+/// Runs a command that tests, passes its output on and counts its summaries.
+pub(crate) fn tests(command: &mut Command) -> Result<Tally> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {}", workspace::shown(command)))?;
-    let stdout = child.stdout.take().context("cargo test has no stdout")?;
+    let stdout = child.stdout.take().context("a child has no stdout")?;
+    let mut tally = Tally::default();
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         println!("{line}");
-        tally.add(summary(&line));
+        let counted = summary(&line);
+        tally.passed += counted.passed;
+        tally.failed += counted.failed;
     }
-    if !child.wait()?.success() {
-        bail!("{} failed", workspace::shown(command));
+    let status = child.wait()?;
+    if !status.success() && tally.failed == 0 {
+        bail!("{} failed: {status}", workspace::shown(command));
     }
-    Ok(())
+    Ok(tally)
 }
 
-/// `test result: ok. 25 passed; 0 failed; 0 ignored; ...`; any other line counts nothing.
+/// cargo's `test result: ok. 25 passed; 0 failed; 0 ignored; ...`, or our own `25 passed, 0 failed`;
+/// any other line counts nothing.
 fn summary(line: &str) -> Tally {
-    let Some(counts) = line.strip_prefix("test result: ") else { return Tally::default() };
     let count = |what: &str| {
-        let before = counts.split(what).next()?;
+        let before = line.split_once(what)?.0;
         before.split_whitespace().next_back()?.parse().ok()
     };
-    Tally {
+    let counted = Tally {
         passed: count(" passed").unwrap_or_default(),
         failed: count(" failed").unwrap_or_default(),
-    }
+    };
+    let ours = line == counted.to_string();
+    if ours || line.starts_with("test result: ") { counted } else { Tally::default() }
 }
 
 #[cfg(test)]
@@ -127,5 +154,12 @@ mod tests {
         assert_eq!((passed, failed), (15, 2));
         let Tally { passed, failed } = summary("test tidy::tests::passes ... ok");
         assert_eq!((passed, failed), (0, 0));
+    }
+
+    #[test]
+    fn our_own_summaries_are_counted() {
+        let tally = Tally { passed: 98, failed: 3 };
+        assert_eq!(summary(&tally.to_string()), tally);
+        assert_eq!(summary("of 98 passed, 3 failed to compile"), Tally::default());
     }
 }

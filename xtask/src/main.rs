@@ -70,18 +70,19 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             let choice = programs::Choice::parse(&mut arguments)?;
             finish(arguments)?;
             dist::run()?;
-            programs::require_all_passed(programs::run(&choice)?)
+            ci::require_all_passed(programs::run(&choice)?)
         }
         "pyverbs" => {
             let choice = pyverbs::Choice::parse(&mut arguments)?;
             finish(arguments)?;
             dist::run()?;
-            pyverbs::require_all_passed(pyverbs::run(&choice)?)
+            ci::require_all_passed(pyverbs::run(&choice)?)
         }
         "interop" => {
             let choice = interop::Choice::parse(&mut arguments)?;
             finish(arguments)?;
-            interop::run(&choice)
+            interop::prepare(&choice)?;
+            ci::require_all_passed(interop::run(&choice)?)
         }
         "bench" => {
             let rounds = bench::rounds(&mut arguments)?;

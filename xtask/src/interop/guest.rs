@@ -18,7 +18,7 @@ use super::{GLANCE, GUEST, MTU, TAP};
 use crate::workspace;
 
 /// What booting may take on a busy machine.
-const BOOT: Duration = Duration::from_secs(60);
+const BOOT: Duration = Duration::from_secs(180);
 /// What the guest may take to answer, beyond what its program may.
 const ANSWER: Duration = Duration::from_secs(20);
 const MEMORY_MB: &str = "768";

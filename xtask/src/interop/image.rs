@@ -66,7 +66,10 @@ pub(super) fn folder() -> PathBuf {
 
 /// Downloads and unpacks the newest kernel, unless it is there.
 pub(super) fn fetch() -> Result<()> {
-    let (package, version) = kernel_package()?;
+    let (package, version) = kernel_package().or_else(|_| {
+        workspace::output(Command::new("apt-get").arg("update"))?;
+        kernel_package()
+    })?;
     let tree = folder().join(&package);
     if tree.is_dir() { Ok(()) } else { unpack(&package, &version, &tree) }
 }
@@ -94,7 +97,7 @@ fn kernel_package() -> Result<(String, String)> {
         .lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
         .find(|package| package.starts_with("linux-image-"))
-        .with_context(|| format!("{KERNEL} is not known\n hint: on Debian, apt-get update"))?;
+        .with_context(|| format!("apt knows no {KERNEL}\n hint: Debian has it"))?;
     let version = package.trim_start_matches("linux-image-");
     Ok((package.to_owned(), version.to_owned()))
 }

@@ -24,7 +24,7 @@ mod image;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
@@ -34,7 +34,7 @@ use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 use rustix::process::geteuid;
 
-use crate::ci::Tally;
+use crate::ci::{self, Tally};
 use crate::dist;
 use crate::lab::{Ended, Lab, NOBODY, Running};
 use crate::programs::{self, judge, matrix::Expect};
@@ -63,7 +63,7 @@ const UNCOUNTED: u64 = 4;
 const INSIDE: &str = "--inside";
 
 /// What was asked for on the command line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Choice {
     filter: Option<String>,
     inside: bool,
@@ -76,25 +76,46 @@ impl Choice {
     }
 }
 
-pub(crate) fn run(choice: &Choice) -> Result<()> {
+/// Every case that was asked for.
+pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     if choice.inside {
         return run_inside(choice);
     }
-    workspace::run(Command::new(workspace::root().join("scripts/setup")).arg("interop"))?;
-    if !geteuid().is_root() {
-        bail!("a network namespace with a tap is made by root\n hint: sudo, or a container");
-    }
-    dist::run()?;
-    image::fetch()?;
     let mut command = Command::new("unshare");
     command.arg("--net").arg(env::current_exe()?).args(["interop", INSIDE]);
     if let Some(filter) = &choice.filter {
         command.args(["--filter", filter]);
     }
-    match command.status().context("cannot start unshare")?.success() {
-        true => Ok(()),
-        false => bail!("not every case passed"),
+    ci::tests(&mut command)
+}
+
+/// Gets what the guest is made of.
+///
+/// # Errors
+/// A machine that cannot have a guest, or cannot download it.
+pub(crate) fn prepare(choice: &Choice) -> Result<()> {
+    if choice.inside {
+        return Ok(());
     }
+    check_machine()?;
+    workspace::run(Command::new(workspace::root().join("scripts/setup")).arg("interop"))?;
+    dist::run()?;
+    image::fetch()
+}
+
+/// Whether a guest and its network can be made here.
+fn check_machine() -> Result<()> {
+    if !cfg!(target_arch = "x86_64") {
+        bail!("the guest is made for x86-64");
+    }
+    if !geteuid().is_root() {
+        bail!("a network namespace with a tap is made by root\n hint: sudo, or a container");
+    }
+    let tun = File::options().read(true).write(true).open("/dev/net/tun");
+    tun.context("no tap without /dev/net/tun\n hint: modprobe tun, or --device /dev/net/tun")?;
+    workspace::output(Command::new("unshare").args(["--net", "true"]))
+        .context("no network namespace may be made\n hint: the capability CAP_SYS_ADMIN")?;
+    Ok(())
 }
 
 /// The kernel's and ours, and what has been counted.
@@ -117,7 +138,7 @@ struct Outcome {
     dropped: u64,
 }
 
-fn run_inside(choice: &Choice) -> Result<()> {
+fn run_inside(choice: &Choice) -> Result<Tally> {
     let start = Instant::now();
     make_tap()?;
     let lab = Lab::open()?;
@@ -145,8 +166,8 @@ fn run_inside(choice: &Choice) -> Result<()> {
     }
     bench.sum_up();
     println!("{:.0} s", start.elapsed().as_secs_f64());
-    println!("{} passed, {} failed", tally.passed, tally.failed);
-    programs::require_all_passed(tally)
+    println!("{tally}");
+    Ok(tally)
 }
 
 /// What `integrity` is compiled of.

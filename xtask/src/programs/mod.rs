@@ -108,16 +108,8 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     if skipped > 0 {
         println!("{skipped} not run: unreliable transports lose messages for good");
     }
-    println!("{} passed, {} failed", tally.passed, tally.failed);
+    println!("{tally}");
     Ok(tally)
-}
-
-/// An error if a row failed.
-pub(crate) fn require_all_passed(tally: Tally) -> Result<()> {
-    match tally.failed {
-        0 => Ok(()),
-        failed => bail!("{failed} of {} programs failed", tally.passed + failed),
-    }
 }
 
 /// The outer error is ours, the inner one is the row's.
