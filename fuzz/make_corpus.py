@@ -78,6 +78,14 @@ def inputs():
                 yield f"v6-{opcode:02x}", frame
             else:
                 yield f"bth-{opcode:02x}", frame[bth_at(frame) : -4]
+    for frame in captured():
+        # Connection management: UD SEND to QP1, behind BTH and DETH, in front of the ICRC.
+        if frame[42] == 0x64 and frame[47:50] == b"\0\0\1":
+            mad = frame[62:-4]
+            yield f"cm-{mad[17]:02x}", mad
+            # Nobody was late or refused in the capture: as an RTU, these are MRA and REJ.
+            for other in (0x11, 0x12):
+                yield f"cm-{other:02x}", mad[:17] + bytes([other]) + mad[18:]
     frame = next(frame for name, frame in vectors() if name == "v4")
     yield "ipv4", frame[14:]
     yield "udp", frame[34:]

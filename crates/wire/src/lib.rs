@@ -8,7 +8,7 @@
 //! One header, one file, all of the same shape: byte ranges in `mod field`, a checked `Packet` view
 //! with a getter per field in wire order, a `Repr` with `parse` and `emit`. [`opcode`] holds what
 //! is true of each BTH opcode, once; [`roce`] joins BTH and extended headers; [`icrc`] is the check
-//! over all of them.
+//! over all of them. [`cm`] has the messages that connections are made by, which are payload.
 //!
 //! **Invariant:** once `new_checked` or `parse` has returned `Ok`, no accessor panics, whatever the
 //! bytes.
@@ -25,6 +25,7 @@ pub mod arp;
 pub mod atomic_eth;
 pub mod bth;
 mod checksum;
+pub mod cm;
 pub mod cnp;
 pub mod deth;
 mod error;
@@ -33,6 +34,7 @@ pub mod frame;
 pub mod icrc;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mad;
 pub mod opcode;
 pub mod pause;
 pub mod pcap;

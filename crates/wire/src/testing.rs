@@ -15,8 +15,8 @@ use rdma::Time;
 use crate::ethernet::Address;
 use crate::frame::Ip;
 use crate::{
-    Error, Frame, aeth, arp, atomic_eth, bth, cnp, deth, ethernet, ipv4, ipv6, pause, pcap, pcapng,
-    pfc, reth, roce, udp, vlan,
+    Error, Frame, aeth, arp, atomic_eth, bth, cm, cnp, deth, ethernet, ipv4, ipv6, mad, pause,
+    pcap, pcapng, pfc, reth, roce, udp, vlan,
 };
 
 /// Reads `bytes` as every header, frame and capture that there is, and emits whatever they are.
@@ -27,6 +27,7 @@ pub fn parse_anything(bytes: &[u8]) {
     lower_headers(bytes);
     flow_control(bytes);
     transport_headers(bytes);
+    management(bytes);
     frames(bytes);
     captures(bytes);
 }
@@ -153,6 +154,17 @@ fn transport_headers(bytes: &[u8]) {
     }
 }
 
+fn management(bytes: &[u8]) {
+    let header = again(bytes, mad::HEADER_LEN, mad::Repr::parse, mad::Repr::emit);
+    show(header.map(|(repr, _)| repr));
+    let addresses = again(bytes, cm::ip::LEN, cm::ip::Repr::parse, cm::ip::Repr::emit);
+    show(addresses.map(|(repr, _)| repr));
+    let Ok(mad) = cm::Mad::parse(bytes) else { return };
+    show(Some(mad));
+    let _ = (mad.message.remote_id(), mad.message.service());
+    assert_eq!(cm::Mad::parse(&mad.to_bytes()), Ok(mad));
+}
+
 fn frames(bytes: &[u8]) {
     let Ok(frame) = Frame::parse(bytes) else { return };
     show(Some(frame));
@@ -256,6 +268,7 @@ mod tests {
             ("pfc", any(&|bytes| pfc::Repr::parse(bytes).is_ok())),
             ("cnp", any(&|bytes| cnp::Repr::parse(bytes).is_ok())),
             ("roce", any(&|bytes| roce::Repr::parse(bytes).is_ok())),
+            ("cm", any(&|bytes| cm::Mad::parse(bytes).is_ok())),
             ("frame", any(&|bytes| Frame::parse(bytes).is_ok())),
             (
                 "pcap",

@@ -1,7 +1,10 @@
 //! What we parse and emit against bytes of others: the kernel's Soft-RoCE and Scapy.
 
+use core::net::Ipv4Addr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use rdma::{Gid, PKey, Psn, QKey, Qpn};
+use wire::cm::{self, Mad, Message};
 use wire::ethernet::EtherType;
 use wire::frame::Ip;
 use wire::pcap::Reader;
@@ -31,6 +34,56 @@ fn every_packet_of_soft_roce_is_parsed_and_emitted_again_byte_for_byte() {
     assert_eq!(opcodes.values().sum::<u32>(), 974);
     assert_eq!(opcodes[&Opcode::RC_ACKNOWLEDGE], 207);
     assert_eq!(opcodes[&Opcode::UD_SEND_ONLY], 62);
+}
+
+/// The connection management datagrams of the capture, in their order.
+fn mads() -> Vec<Mad> {
+    let frames = Reader::new(RXE).unwrap().map(|record| record.unwrap().1);
+    let frames = frames.filter(|bytes| is_roce(bytes)).map(|bytes| Frame::parse(bytes).unwrap());
+    let mads = frames.filter(|frame| frame.roce.bth.destination == Qpn::GSI).map(|frame| {
+        assert_eq!(frame.roce.deth.unwrap().q_key, QKey::GSI);
+        let mad = Mad::parse(frame.payload).unwrap_or_else(|error| panic!("{error}: {frame}"));
+        assert_eq!(mad.to_bytes(), frame.payload, "{mad}");
+        mad
+    });
+    mads.collect()
+}
+
+#[test]
+fn every_connection_of_soft_roce_is_parsed_and_emitted_again_byte_for_byte() {
+    let mads = mads();
+    let shown: Vec<String> =
+        mads.iter().map(|mad| mad.message.to_string().replace("0x", "")).collect();
+    let kinds: Vec<&str> = shown.iter().map(|text| text.split(' ').next().unwrap()).collect();
+    // rping, then ucmatose, then udaddy.
+    let connection = ["REQ", "REP", "RTU", "DREQ", "DREP"];
+    assert_eq!(kinds[..5], connection);
+    assert_eq!(kinds[5..10], connection);
+    assert_eq!(kinds[10..], ["SIDR_REQ", "SIDR_REP"]);
+
+    let Message::Req(req) = mads[0].message else { unreachable!() };
+    assert_eq!((req.local_id, req.service), (0xf28b_05d2, 0x0106_1c06));
+    assert_eq!(req.guid, 0x5054_00ff_fe00_0003);
+    assert_eq!((req.qpn, req.psn), (Qpn::new(0x19), Psn::new(0x97_d74a)));
+    assert_eq!((req.responder_resources, req.initiator_depth), (1, 1));
+    assert_eq!((req.remote_timeout, req.local_timeout, req.max_retries), (20, 20, 15));
+    assert_eq!((req.retry_count, req.rnr_retry, req.mtu), (7, 7, 3));
+    assert_eq!((req.transport, req.p_key), (cm::req::Transport::Rc, PKey::DEFAULT));
+    let [client, server] = [3, 2].map(|last| Ipv4Addr::new(10, 77, 0, last));
+    assert_eq!((req.path.local_gid, req.path.remote_gid), (client.into(), Gid::from(server)));
+    assert_eq!((req.path.local_lid, req.path.flow_label), (cm::req::NO_LID, 0x2_b8d2));
+    assert_eq!((req.path.hop_limit, req.path.ack_timeout), (64, 19));
+    let addresses = cm::ip::Repr::parse(&req.private).unwrap();
+    assert_eq!(addresses.to_string(), "10.77.0.3 port 39348 to 10.77.0.2");
+
+    let Message::Rep(rep) = mads[1].message else { unreachable!() };
+    assert_eq!((rep.local_id, rep.remote_id), (0x802a_8dde, req.local_id));
+    assert_eq!((rep.qpn, rep.psn), (Qpn::new(0x19), Psn::new(0x50_2b37)));
+    assert_eq!((rep.target_ack_delay, rep.rnr_retry, rep.srq), (15, 7, false));
+    let Message::Dreq(dreq) = mads[3].message else { unreachable!() };
+    assert_eq!(dreq.remote_qpn, rep.qpn);
+    let Message::SidrRep(rep) = mads[11].message else { unreachable!() };
+    assert_eq!((rep.qpn, rep.q_key), (Qpn::new(0x1b), QKey(0x0123_4567)));
 }
 
 #[test]
