@@ -116,6 +116,7 @@ pub(crate) fn functions(kind: QpType, send_ops_flags: u64) -> Result<ibv_qp_ex, 
         QpType::Rc => RELIABLE_OPS,
         QpType::Uc => UNRELIABLE_OPS,
         QpType::Ud => DATAGRAM_OPS,
+        QpType::XrcInitiator | QpType::XrcTarget => 0,
     };
     if send_ops_flags & !offered != 0 {
         return Err(Errno::UNSUPPORTED);

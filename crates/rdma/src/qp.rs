@@ -11,6 +11,24 @@ pub enum QpType {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Extended reliable connection, the half that asks (annex A14; `IBV_QPT_XRC_SEND`). It has no
+    /// receive queue.
+    XrcInitiator,
+    /// Extended reliable connection, the half that answers (`IBV_QPT_XRC_RECV`). It has no send
+    /// queue; each request names the shared receive queue that it is for.
+    XrcTarget,
+}
+
+impl QpType {
+    /// Whether what is sent is acknowledged, and sent again until it is.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
+    }
+
+    /// Whether it has one peer.
+    pub const fn is_connected(self) -> bool {
+        !matches!(self, Self::Ud)
+    }
 }
 
 /// The state of a queue pair (IBTA vol 1, 10.3.1).

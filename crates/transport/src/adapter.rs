@@ -4,15 +4,16 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use rdma::{Completion, CompletionStatus};
+use rdma::{Completion, CompletionStatus, Qpn};
 
 use crate::cq::Cq;
 use crate::limits::EVENTS_MAX;
 use crate::recv::RecvWqe;
 use crate::region::RegionTable;
+use crate::responder::Place;
 use crate::slab::Slab;
 use crate::srq::Srq;
-use crate::{Config, CqId, Event, SrqId, Stats};
+use crate::{Config, CqId, Event, SrqId, Stats, XrcdId};
 
 #[derive(Debug)]
 pub(crate) struct Adapter {
@@ -58,6 +59,15 @@ impl Adapter {
             }
             self.raise(event);
         }
+    }
+
+    /// What the shared receive queue with this number says to the targets of its domain; `None` if
+    /// there is none in `domain`.
+    pub(crate) fn xrc_place(&self, domain: XrcdId, number: Qpn) -> Option<Place> {
+        let id = SrqId::of_number(number)?;
+        let queue = self.srqs.get(id.0)?;
+        let (_, cq) = queue.xrc.filter(|(of, _)| *of == domain)?;
+        Some(Place { pd: queue.pd, srq: Some(id), cq })
     }
 
     /// Takes the oldest request of a shared receive queue.

@@ -11,6 +11,11 @@ use crate::mutation::{Mutation, mutated};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub u32);
 
+impl CqId {
+    /// What an XRC target completes to: nothing.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// Which completion raises an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Notify {

@@ -34,7 +34,7 @@ impl Qp {
         if request.length > adapter.config.active_mtu.bytes() as usize {
             return Err(Drop::BadLength);
         }
-        let mut wqe = self.take_receive(adapter).ok_or(Drop::NoReceive)?;
+        let mut wqe = self.take_receive(self.spec.srq, adapter).ok_or(Drop::NoReceive)?;
         let grh = global_header(arrival, request.header, request.length);
         let (regions, pd) = (&adapter.regions, self.spec.pd);
         let payload = (request.payload, request.length);
@@ -46,7 +46,7 @@ impl Qp {
                 ScatterError::Length => CompletionStatus::LocalLength,
                 ScatterError::Protection => CompletionStatus::LocalProtection,
             };
-            self.complete_recv_error(&wqe, status, adapter);
+            self.complete_recv_error(&wqe, self.spec.recv_cq, status, adapter);
             adapter.raise(Event::QpFatal(self.qpn));
             self.enter_error(false, adapter);
             return Ok(());

@@ -1,5 +1,7 @@
 //! One NIC port: the objects, and the five verbs of a driver.
 
+mod xrc;
+
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -32,6 +34,13 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PdId(pub u32);
 
+impl PdId {
+    /// What an XRC target is in, and nothing else: what it may reach, the shared receive queues say.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+pub use xrc::XrcdId;
+
 /// What the headers below RoCE said of a packet that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
@@ -55,6 +64,8 @@ pub struct Endpoint {
     adapter: Adapter,
     /// How many objects belong to each protection domain.
     pds: Slab<u32>,
+    /// How many objects belong to each XRC domain.
+    xrcds: Slab<u32>,
     /// By QPN, less the first of the range.
     qps: Vec<Option<Box<Qp>>>,
     /// Where to look for the next free QPN.
@@ -75,6 +86,7 @@ impl Endpoint {
         Self {
             adapter: Adapter::new(config),
             pds: Slab::default(),
+            xrcds: Slab::default(),
             qps: Vec::new(),
             next_qp: 0,
             ready: VecDeque::new(),
@@ -206,7 +218,7 @@ impl Endpoint {
     /// Ends a completion queue.
     ///
     /// # Errors
-    /// [`DestroyError::InUse`] while a queue pair completes to it.
+    /// [`DestroyError::InUse`] while a queue pair or an XRC receive queue completes to it.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), DestroyError> {
         match self.adapter.cqs.get(cq.0) {
             None => Err(DestroyError::NotFound),
@@ -285,15 +297,16 @@ impl Endpoint {
     /// # Errors
     /// [`DestroyError::InUse`] while a queue pair takes from it.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), DestroyError> {
-        let (users, pd) = {
-            let srq = self.adapter.srqs.get(srq.0).ok_or(DestroyError::NotFound)?;
-            (srq.users, srq.pd)
-        };
-        if users > 0 {
+        let users = self.adapter.srqs.get(srq.0).map(|srq| srq.users);
+        if users.ok_or(DestroyError::NotFound)? > 0 {
             return Err(DestroyError::InUse);
         }
-        self.adapter.srqs.remove(srq.0);
-        self.release_pd(pd);
+        let gone = self.adapter.srqs.remove(srq.0).ok_or(DestroyError::NotFound)?;
+        self.release_pd(gone.pd);
+        if let Some((xrcd, cq)) = gone.xrc {
+            self.release_xrcd(Some(xrcd));
+            self.release_cq(cq);
+        }
         Ok(())
     }
 
@@ -303,7 +316,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`CreateError::NotFound`] for a handle that names nothing, [`CreateError::Mismatch`] for a
-    /// shared receive queue of another protection domain, [`CreateError::Limit`],
+    /// shared receive queue of another protection domain or of XRC, [`CreateError::Limit`],
     /// [`CreateError::Exhausted`].
     pub fn create_qp(&mut self, mut spec: QpSpec) -> Result<Qpn, CreateError> {
         let capacity = &mut spec.capacity;
@@ -315,6 +328,13 @@ impl Endpoint {
         if !within {
             return Err(CreateError::Limit);
         }
+        match spec.kind {
+            // It takes receives from the queues of its domain: see `create_xrc_target`.
+            QpType::XrcTarget => return Err(CreateError::Mismatch),
+            QpType::XrcInitiator if spec.srq.is_some() => return Err(CreateError::Mismatch),
+            QpType::XrcInitiator => (capacity.recv_wr, capacity.recv_sge) = (0, 0),
+            QpType::Rc | QpType::Uc | QpType::Ud => {}
+        }
         let cqs = [spec.send_cq, spec.recv_cq];
         let known = cqs.iter().all(|cq| self.adapter.cqs.get(cq.0).is_some());
         if !known || self.pds.get(spec.pd.0).is_none() {
@@ -322,14 +342,13 @@ impl Endpoint {
         }
         if let Some(id) = spec.srq {
             let srq = self.adapter.srqs.get_mut(id.0).ok_or(CreateError::NotFound)?;
-            if srq.pd != spec.pd {
+            if srq.pd != spec.pd || srq.xrc.is_some() {
                 return Err(CreateError::Mismatch);
             }
             capacity.recv_wr = 0;
             capacity.recv_sge = 0;
         }
-        let index = self.free_qp_index().ok_or(CreateError::Exhausted)?;
-        let qpn = Qpn::new(self.adapter.config.qpns.start + index);
+        let (index, qpn) = self.free_qpn()?;
         if let Some(srq) = spec.srq.and_then(|srq| self.adapter.srqs.get_mut(srq.0)) {
             srq.users += 1;
         }
@@ -377,11 +396,9 @@ impl Endpoint {
         self.say_farewell(qpn);
         let slot = self.index(qpn).and_then(|index| self.qps.get_mut(index));
         let qp = slot.and_then(Option::take).ok_or(DestroyError::NotFound)?;
-        for cq in [qp.spec.send_cq, qp.spec.recv_cq] {
-            if let Some(queue) = self.adapter.cqs.get_mut(cq.0) {
-                queue.users -= 1;
-            }
-        }
+        self.release_cq(qp.spec.send_cq);
+        self.release_cq(qp.spec.recv_cq);
+        self.release_xrcd(qp.domain);
         if let Some(srq) = qp.spec.srq.and_then(|srq| self.adapter.srqs.get_mut(srq.0)) {
             srq.users -= 1;
         }
@@ -406,7 +423,7 @@ impl Endpoint {
         request: &WorkRequest<'_>,
     ) -> Result<(), PostError> {
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
-        qp.post_send(now, request, adapter)?;
+        qp.post_send(now, request, None, adapter)?;
         self.settle(qpn);
         Ok(())
     }
@@ -417,7 +434,8 @@ impl Endpoint {
     /// See [`PostError`]; the request is then not posted.
     pub fn post_recv(&mut self, qpn: Qpn, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
-        if qp.spec.srq.is_some() {
+        let has_queue = !matches!(qp.spec.kind, QpType::XrcInitiator | QpType::XrcTarget);
+        if qp.spec.srq.is_some() || !has_queue {
             return Err(PostError::Address);
         }
         // IBTA vol 1, 10.3.1.1: nothing may be posted in RESET.
@@ -427,7 +445,7 @@ impl Endpoint {
         qp.recv.post(request)?;
         if qp.state == QpState::Error {
             if let Some(wqe) = qp.recv.take() {
-                qp.complete_recv_error(&wqe, CompletionStatus::Flushed, adapter);
+                qp.complete_recv_error(&wqe, qp.spec.recv_cq, CompletionStatus::Flushed, adapter);
             }
             self.settle(qpn);
         }
@@ -656,6 +674,18 @@ impl Endpoint {
         Some(index)
     }
 
+    /// The next free QPN, and its index.
+    fn free_qpn(&mut self) -> Result<(u32, Qpn), CreateError> {
+        let index = self.free_qp_index().ok_or(CreateError::Exhausted)?;
+        Ok((index, Qpn::new(self.adapter.config.qpns.start + index)))
+    }
+
+    fn release_cq(&mut self, cq: CqId) {
+        if let Some(queue) = self.adapter.cqs.get_mut(cq.0) {
+            queue.users -= 1;
+        }
+    }
+
     fn release_pd(&mut self, pd: PdId) {
         if let Some(users) = self.pds.get_mut(pd.0) {
             *users -= 1;
@@ -687,7 +717,13 @@ impl Endpoint {
     fn fail_overrun(&mut self) {
         while let Some(cq) = self.adapter.overrun.pop() {
             for qp in self.qps.iter_mut().flatten() {
-                let uses = qp.spec.send_cq == cq || qp.spec.recv_cq == cq;
+                let queue_of = |domain| {
+                    let mut queues = self.adapter.srqs.iter();
+                    queues.any(|srq| srq.xrc == Some((domain, cq)))
+                };
+                let uses = qp.spec.send_cq == cq
+                    || qp.spec.recv_cq == cq
+                    || qp.domain.is_some_and(queue_of);
                 if uses && !matches!(qp.state, QpState::Error | QpState::Reset) {
                     self.adapter.raise(Event::QpFatal(qp.qpn));
                     qp.enter_error(false, &mut self.adapter);
@@ -703,10 +739,16 @@ impl Qp {
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Error) {
             return Err(Drop::QpState);
         }
-        let fits = matches!(
-            (self.spec.kind, header.facts().service),
-            (QpType::Rc, Service::Rc) | (QpType::Uc, Service::Uc) | (QpType::Ud, Service::Ud)
-        );
+        let request = header.bth.opcode.is_request();
+        let fits = match (self.spec.kind, header.facts().service) {
+            (QpType::Rc, Service::Rc) | (QpType::Uc, Service::Uc) | (QpType::Ud, Service::Ud) => {
+                true
+            }
+            // Each half has one direction.
+            (QpType::XrcInitiator, Service::Xrc) => !request,
+            (QpType::XrcTarget, Service::Xrc) => request,
+            _ => false,
+        };
         if !fits {
             return Err(Drop::WrongTransport);
         }
@@ -714,7 +756,7 @@ impl Qp {
             return Err(Drop::PKey);
         }
         // 9.6.1.5.1: a connection has one peer.
-        if self.spec.kind != QpType::Ud && arrival.source != self.attributes.path.gid {
+        if self.spec.kind.is_connected() && arrival.source != self.attributes.path.gid {
             return Err(Drop::WrongSource);
         }
         Ok(())

@@ -57,7 +57,7 @@ mod transmit;
 pub use attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 pub use config::Config;
 pub use cq::{CqId, Notify};
-pub use endpoint::{Arrival, Endpoint, PdId};
+pub use endpoint::{Arrival, Endpoint, PdId, XrcdId};
 pub use error::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
 pub use event::Event;
 pub use qp::{QpCapacity, QpSpec};

@@ -12,6 +12,8 @@ pub const CQS_MAX: u32 = 1 << 16;
 pub const CQE_MAX: u32 = 1 << 22;
 /// Shared receive queues of an endpoint.
 pub const SRQS_MAX: u32 = 1 << 16;
+/// XRC domains of an endpoint.
+pub const XRCDS_MAX: u32 = 1 << 16;
 /// Requests of a shared receive queue.
 pub const SRQ_WR_MAX: u32 = 1 << 15;
 /// Requests of a send or receive queue.

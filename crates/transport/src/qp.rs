@@ -10,11 +10,11 @@ use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
 use crate::requester::Requester;
-use crate::responder::Responder;
+use crate::responder::{Responder, Taken};
 use crate::state::check_transition;
 use crate::timer::{Timer, TimerTable};
 use crate::transmit::{Payload, Route, Transmit};
-use crate::{CqId, Event, ModifyError, PdId, SrqId};
+use crate::{CqId, Event, ModifyError, PdId, SrqId, XrcdId};
 
 /// How much a queue pair holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,6 +73,8 @@ pub(crate) enum Body {
 pub(crate) struct Qp {
     pub(crate) qpn: Qpn,
     pub(crate) spec: QpSpec,
+    /// Of an XRC target: its domain.
+    pub(crate) domain: Option<XrcdId>,
     pub(crate) state: QpState,
     pub(crate) attributes: QpAttributes,
     /// Where a connected queue pair sends to.
@@ -92,6 +94,7 @@ impl Qp {
         Self {
             qpn,
             spec,
+            domain: None,
             state: QpState::Reset,
             attributes: QpAttributes::default(),
             route: route_to(&AddressVector::default(), 0),
@@ -168,21 +171,22 @@ impl Qp {
         if !answer {
             self.responder.forget_replies();
         }
-        if let Some(wqe) = self.responder.abandon_message() {
-            self.complete_recv_error(&wqe, CompletionStatus::Flushed, adapter);
+        if let Some(Taken { wqe, place }) = self.responder.abandon_message() {
+            self.complete_recv_error(&wqe, place.cq, CompletionStatus::Flushed, adapter);
         }
         while let Some(wqe) = self.recv.take() {
-            self.complete_recv_error(&wqe, CompletionStatus::Flushed, adapter);
+            self.complete_recv_error(&wqe, self.spec.recv_cq, CompletionStatus::Flushed, adapter);
         }
         if self.spec.srq.is_some() {
             adapter.raise(Event::LastWqeReached(self.qpn));
         }
     }
 
-    /// Writes the completion of a receive that failed.
+    /// Writes the completion of a receive that failed to `cq`.
     pub(crate) fn complete_recv_error(
         &mut self,
         wqe: &RecvWqe,
+        cq: CqId,
         status: CompletionStatus,
         adapter: &mut Adapter,
     ) {
@@ -190,7 +194,7 @@ impl Qp {
             adapter.stats.resp_cqe_error += 1;
         }
         let completion = self.blank_completion(wqe.id, status, CompletionOpcode::Recv);
-        adapter.complete(self.spec.recv_cq, completion);
+        adapter.complete(cq, completion);
     }
 
     /// A completion with nothing in it that depends on the operation.

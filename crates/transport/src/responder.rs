@@ -22,10 +22,10 @@ use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, RD
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::recv::{RecvWqe, ScatterError};
-use crate::region::Epoch;
+use crate::region::{Epoch, Holder};
 use crate::stats::Drop;
 use crate::timer::Timer;
-use crate::{Event, Recovery};
+use crate::{CqId, Event, PdId, QpSpec, Recovery, SrqId};
 
 /// A request packet.
 pub(crate) struct Request<'h, 'p, M: Memory> {
@@ -69,9 +69,26 @@ enum Target {
     Region(Window),
 }
 
+/// Where the receives of a request come from and complete, and in which protection domain it acts.
+/// For XRC the shared receive queue says it that the request names; else the queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) pd: PdId,
+    pub(crate) srq: Option<SrqId>,
+    pub(crate) cq: CqId,
+}
+
+/// A receive request that a message has taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) wqe: RecvWqe,
+    pub(crate) place: Place,
+}
+
 /// Where an RDMA request goes to or comes from.
 #[derive(Clone, Copy, Debug)]
 struct Window {
+    pd: PdId,
     iova: u64,
     r_key: Key,
     length: u32,
@@ -90,7 +107,7 @@ struct Resource {
 
 #[derive(Clone, Copy, Debug)]
 enum ResourceKind {
-    Read { iova: u64, r_key: Key, length: u32 },
+    Read { pd: PdId, iova: u64, r_key: Key, length: u32 },
     Atomic { original: u64 },
     AtomicWrite,
 }
@@ -126,7 +143,7 @@ pub(crate) struct Responder {
     msn: u32,
     message: Option<Message>,
     /// The receive request of the message.
-    wqe: Option<RecvWqe>,
+    taken: Option<Taken>,
     /// A NAK for `expected` is out: no other until it has come (9.7.5.1.3).
     nak_sent: bool,
     /// Whether the first packet has come.
@@ -155,9 +172,9 @@ impl Responder {
     }
 
     /// Gives up the message in progress. Returns the receive that it had taken.
-    pub(crate) fn abandon_message(&mut self) -> Option<RecvWqe> {
+    pub(crate) fn abandon_message(&mut self) -> Option<Taken> {
         self.message = None;
-        self.wqe.take()
+        self.taken.take()
     }
 
     /// The application posts a send: an answer, if a message came just before.
@@ -195,8 +212,8 @@ impl Responder {
 
     /// An atomic write is answered by a READ response without data (annex A19).
     fn answer_atomic_write(&mut self, psn: Psn, msn: u32, again: bool) {
-        let window =
-            Window { iova: 0, r_key: Key(0), length: 0, address: 0, epoch: <_>::default() };
+        let (pd, epoch) = (PdId::NONE, <_>::default());
+        let window = Window { pd, iova: 0, r_key: Key(0), length: 0, address: 0, epoch };
         let reply = Reply::Read { first_psn: psn, sent: 0, window, msn, again };
         self.push_reply(reply);
     }
@@ -285,10 +302,11 @@ impl Qp {
         self.check_psn(request, adapter)?;
         self.check_sequence(request)?;
         self.check_operation(request)?;
-        self.check_resources(request, adapter)?;
+        let place = self.check_queue(request, adapter)?;
+        self.check_resources(request, &place, adapter)?;
         self.check_length(request)?;
-        let window = self.check_key(request, adapter)?;
-        self.execute(request, window, memory, adapter)?;
+        let window = self.check_key(request, &place, adapter)?;
+        self.execute(request, &place, window, memory, adapter)?;
         self.advance(request);
         Ok(())
     }
@@ -304,7 +322,7 @@ impl Qp {
         let is_ahead = psn.is_after(expected);
         let skips = mutated(Mutation::HoleAccepted) && is_ahead;
         let repeats = mutated(Mutation::DuplicateExecuted) && !is_ahead;
-        if psn == expected || self.spec.kind == QpType::Rc && (skips || repeats) {
+        if psn == expected || self.spec.kind.is_reliable() && (skips || repeats) {
             return Ok(());
         }
         if self.spec.kind == QpType::Uc && mutated(Mutation::HoleOfUcIgnored) {
@@ -381,10 +399,34 @@ impl Qp {
         Ok(())
     }
 
+    /// Annex A14: a request of XRC names a shared receive queue of the queue pair's own domain, the
+    /// same one in all packets of a message that takes a receive.
+    fn check_queue<M: Memory>(
+        &self,
+        request: &Request<'_, '_, M>,
+        adapter: &Adapter,
+    ) -> Result<Place, Refusal> {
+        let QpSpec { pd, srq, recv_cq: cq, .. } = self.spec;
+        let place = match (self.domain, request.header.xrc_srqn) {
+            (None, _) => Some(Place { pd, srq, cq }),
+            (Some(domain), Some(number)) => adapter.xrc_place(domain, number),
+            (Some(_), None) => None,
+        };
+        let place = place.ok_or(Refusal::Invalid(CompletionStatus::Flushed))?;
+        let takes = request.header.facts().operation == Operation::Send
+            || request.header.immediate.is_some();
+        let other = self.responder.taken.as_ref().is_some_and(|taken| taken.place != place);
+        if takes && other {
+            return Err(Refusal::Invalid(CompletionStatus::Flushed));
+        }
+        Ok(place)
+    }
+
     /// 9.7.4.1.4: a receive is posted, a READ or atomic resource is free.
     fn check_resources<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
+        place: &Place,
         adapter: &mut Adapter,
     ) -> Result<(), Refusal> {
         let facts = request.header.facts();
@@ -400,16 +442,20 @@ impl Qp {
             }
         };
         // A UC message that was dropped half-way leaves its receive for the next one.
-        if consumes && self.responder.wqe.is_none() {
-            let wqe = self.take_receive(adapter).ok_or(Refusal::NotReady)?;
-            self.responder.wqe = Some(wqe);
+        if consumes && self.responder.taken.is_none() {
+            let wqe = self.take_receive(place.srq, adapter).ok_or(Refusal::NotReady)?;
+            self.responder.taken = Some(Taken { wqe, place: *place });
         }
         Ok(())
     }
 
     /// The oldest receive request, of the queue pair's own queue or of the shared one.
-    pub(crate) fn take_receive(&mut self, adapter: &mut Adapter) -> Option<RecvWqe> {
-        match self.spec.srq {
+    pub(crate) fn take_receive(
+        &mut self,
+        srq: Option<SrqId>,
+        adapter: &mut Adapter,
+    ) -> Option<RecvWqe> {
+        match srq {
             Some(srq) => adapter.take_shared(srq),
             None => self.recv.take(),
         }
@@ -433,7 +479,7 @@ impl Qp {
         let received = self.responder.message.map_or(0, |message| message.received);
         match facts.operation {
             Operation::Send => {
-                let capacity = self.responder.wqe.as_ref().map_or(0, |wqe| wqe.capacity);
+                let capacity = self.responder.taken.as_ref().map_or(0, |taken| taken.wqe.capacity);
                 if received + length > capacity.min(u64::from(MESSAGE_BYTES_MAX)) {
                     return Err(Refusal::Invalid(CompletionStatus::LocalLength));
                 }
@@ -479,12 +525,15 @@ impl Qp {
     fn check_key<M: Memory>(
         &self,
         request: &Request<'_, '_, M>,
+        place: &Place,
         adapter: &Adapter,
     ) -> Result<Option<Window>, Refusal> {
         let header = request.header;
+        let pd = place.pd;
+        let holder = Holder { pd, qpn: self.qpn };
         // 9.4.1.1.3: the key that a SEND invalidates is one that this queue pair's peer may.
         let invalidates = header.invalidate;
-        if invalidates.is_some_and(|key| !adapter.regions.may_invalidate(key, self.holder())) {
+        if invalidates.is_some_and(|key| !adapter.regions.may_invalidate(key, holder)) {
             return Err(Refusal::Access);
         }
         let (iova, r_key, length, needed) = match (header.facts().operation, header.reth) {
@@ -512,12 +561,12 @@ impl Qp {
         let epoch = adapter.regions.epoch();
         // C9-88: a request for no bytes needs no valid key.
         if length == 0 {
-            return Ok(Some(Window { iova, r_key, length, address: 0, epoch }));
+            return Ok(Some(Window { pd, iova, r_key, length, address: 0, epoch }));
         }
         adapter
             .regions
-            .resolve_remote(r_key, self.holder(), iova, u64::from(length), needed)
-            .map(|address| Some(Window { iova, r_key, length, address, epoch }))
+            .resolve_remote(r_key, holder, iova, u64::from(length), needed)
+            .map(|address| Some(Window { pd, iova, r_key, length, address, epoch }))
             .map_err(|_| Refusal::Access)
     }
 
@@ -525,6 +574,7 @@ impl Qp {
     fn execute<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
+        place: &Place,
         window: Option<Window>,
         memory: &mut M,
         adapter: &mut Adapter,
@@ -535,10 +585,12 @@ impl Qp {
         match (facts.operation, window) {
             (Operation::Send, _) => {
                 let mut message = self.responder.message.unwrap_or_else(|| fresh(Target::Receive));
-                let wqe = self.responder.wqe.as_mut();
-                let wqe = wqe.ok_or(Refusal::Local(CompletionStatus::LocalQpOperation))?;
+                let taken = self.responder.taken.as_mut();
+                let taken = taken.ok_or(Refusal::Local(CompletionStatus::LocalQpOperation))?;
                 let payload = (request.payload, request.length);
-                wqe.scatter(&adapter.regions, self.spec.pd, message.received, payload, memory)
+                taken
+                    .wqe
+                    .scatter(&adapter.regions, place.pd, message.received, payload, memory)
                     .map_err(|error| match error {
                         ScatterError::Length => Refusal::Invalid(CompletionStatus::LocalLength),
                         ScatterError::Protection => {
@@ -548,7 +600,8 @@ impl Qp {
                 message.received += request.length as u64;
                 self.responder.message = Some(message);
                 if let Some(key) = request.header.invalidate {
-                    let invalidated = adapter.regions.invalidate(key, self.holder());
+                    let holder = Holder { pd: place.pd, qpn: self.qpn };
+                    let invalidated = adapter.regions.invalidate(key, holder);
                     invalidated.map_err(|_| Refusal::Access)?;
                 }
                 if facts.part.ends() {
@@ -577,8 +630,8 @@ impl Qp {
             (Operation::ReadRequest, Some(window)) => {
                 adapter.stats.rx_read_requests += 1;
                 let packets = self.attributes.path_mtu.packets(window.length);
-                let Window { iova, r_key, length, .. } = window;
-                let kind = ResourceKind::Read { iova, r_key, length };
+                let Window { pd, iova, r_key, length, .. } = window;
+                let kind = ResourceKind::Read { pd, iova, r_key, length };
                 let resource = Resource { first_psn: psn, packets, kind };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
@@ -628,7 +681,7 @@ impl Qp {
         opcode: CompletionOpcode,
         adapter: &mut Adapter,
     ) {
-        let Some(wqe) = self.responder.wqe.take() else { return };
+        let Some(Taken { wqe, place }) = self.responder.taken.take() else { return };
         let received = self.responder.message.map_or(0, |message| message.received);
         let completion = Completion {
             byte_len: u32::try_from(received).unwrap_or(u32::MAX),
@@ -641,7 +694,7 @@ impl Qp {
             solicited: request.header.bth.solicited && !mutated(Mutation::SolicitedDropped),
             ..self.blank_completion(wqe.id, CompletionStatus::Success, opcode)
         };
-        adapter.complete(self.spec.recv_cq, completion);
+        adapter.complete(place.cq, completion);
     }
 
     /// The request is done: the next one is expected, and this one acknowledged if it asks.
@@ -668,14 +721,14 @@ impl Qp {
                 | Operation::FetchAdd
                 | Operation::AtomicWrite
         );
-        if self.spec.kind == QpType::Rc && request.header.bth.ack_request && !answers_itself {
+        if self.spec.kind.is_reliable() && request.header.bth.ack_request && !answers_itself {
             responder.acknowledge(psn);
         }
     }
 
     /// What a refused request leads to (9.9.3, table 60).
     fn refuse(&mut self, refusal: Refusal, adapter: &mut Adapter) -> Result<(), Drop> {
-        let reliable = self.spec.kind == QpType::Rc;
+        let reliable = self.spec.kind.is_reliable();
         match refusal {
             Refusal::Ignore(cause) => Err(cause),
             Refusal::Duplicate => Ok(()),
@@ -726,8 +779,8 @@ impl Qp {
             // UC: our own receive at fault is an error of the queue pair, the peer's mistakes are
             // dropped in silence.
             Refusal::Local(status) | Refusal::Invalid(status @ CompletionStatus::LocalLength) => {
-                if let Some(wqe) = self.responder.abandon_message() {
-                    self.complete_recv_error(&wqe, status, adapter);
+                if let Some(taken) = self.responder.abandon_message() {
+                    self.complete_recv_error(&taken.wqe, taken.place.cq, status, adapter);
                 }
                 adapter.raise(Event::QpFatal(self.qpn));
                 self.enter_error(false, adapter);
@@ -750,8 +803,8 @@ impl Qp {
     /// the queue pair with it.
     fn fail_responder(&mut self, code: NakCode, status: CompletionStatus, adapter: &mut Adapter) {
         self.responder.nak(Syndrome::Nak(code));
-        if let Some(wqe) = self.responder.abandon_message() {
-            self.complete_recv_error(&wqe, status, adapter);
+        if let Some(taken) = self.responder.abandon_message() {
+            self.complete_recv_error(&taken.wqe, taken.place.cq, status, adapter);
         }
         adapter.raise(match code {
             NakCode::RemoteAccess => Event::QpAccessError(self.qpn),

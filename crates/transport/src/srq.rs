@@ -1,11 +1,24 @@
 //! Shared receive queues (IBTA vol 1, 10.2.9).
 
+use rdma::Qpn;
+
 use crate::recv::{RecvQueue, RecvWqe};
-use crate::{Event, PdId};
+use crate::{CqId, Event, PdId, XrcdId};
 
 /// A shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SrqId(pub u32);
+
+impl SrqId {
+    /// The number by which a peer names it (annex A14). There is no number 0.
+    pub(crate) fn number(self) -> Qpn {
+        Qpn::new(self.0 + 1)
+    }
+
+    pub(crate) fn of_number(number: Qpn) -> Option<Self> {
+        number.value().checked_sub(1).map(Self)
+    }
+}
 
 /// Its sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,12 +39,14 @@ pub(crate) struct Srq {
     pub(crate) limit: u32,
     /// How many queue pairs take from it.
     pub(crate) users: u32,
+    /// Of XRC: its domain, and where its receives complete.
+    pub(crate) xrc: Option<(XrcdId, CqId)>,
 }
 
 impl Srq {
     pub(crate) fn new(pd: PdId, attributes: SrqAttributes) -> Self {
         let queue = RecvQueue::new(attributes.max_wr, attributes.max_sge);
-        Self { pd, queue, limit: attributes.limit, users: 0 }
+        Self { pd, queue, limit: attributes.limit, users: 0, xrc: None }
     }
 
     pub(crate) fn attributes(&self) -> SrqAttributes {

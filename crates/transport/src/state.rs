@@ -30,40 +30,45 @@ fn none(_: QpType) -> Mask {
 
 fn init(kind: QpType) -> Mask {
     match kind {
-        QpType::Rc | QpType::Uc => CONNECTED_INIT,
         QpType::Ud => DATAGRAM_INIT,
+        _ => CONNECTED_INIT,
     }
 }
 
 fn rtr_required(kind: QpType) -> Mask {
     let connected = Mask::PATH | Mask::PATH_MTU | Mask::DESTINATION | Mask::RQ_PSN;
     match kind {
-        QpType::Rc => connected | Mask::MAX_DEST_RD_ATOMIC | Mask::MIN_RNR_TIMER,
-        QpType::Uc => connected,
+        QpType::Rc | QpType::XrcTarget => {
+            connected | Mask::MAX_DEST_RD_ATOMIC | Mask::MIN_RNR_TIMER
+        }
+        QpType::Uc | QpType::XrcInitiator => connected,
         QpType::Ud => Mask::NONE,
     }
 }
 
 fn rtr_optional(kind: QpType) -> Mask {
     match kind {
-        QpType::Rc | QpType::Uc => Mask::ALTERNATE_PATH | Mask::ACCESS | Mask::PKEY_INDEX,
         QpType::Ud => Mask::PKEY_INDEX | Mask::QKEY,
+        _ => Mask::ALTERNATE_PATH | Mask::ACCESS | Mask::PKEY_INDEX,
     }
 }
 
 fn rts_required(kind: QpType) -> Mask {
     match kind {
-        QpType::Rc => {
+        QpType::Rc | QpType::XrcInitiator => {
             Mask::TIMEOUT | Mask::RETRY_COUNT | Mask::RNR_RETRY | Mask::SQ_PSN | Mask::MAX_RD_ATOMIC
         }
+        QpType::XrcTarget => Mask::TIMEOUT | Mask::SQ_PSN,
         QpType::Uc | QpType::Ud => Mask::SQ_PSN,
     }
 }
 
 fn rts_optional(kind: QpType) -> Mask {
     match kind {
-        QpType::Rc => Mask::CURRENT_STATE | PATHS | Mask::ACCESS | Mask::MIN_RNR_TIMER,
-        QpType::Uc => Mask::CURRENT_STATE | PATHS | Mask::ACCESS,
+        QpType::Rc | QpType::XrcTarget => {
+            Mask::CURRENT_STATE | PATHS | Mask::ACCESS | Mask::MIN_RNR_TIMER
+        }
+        QpType::Uc | QpType::XrcInitiator => Mask::CURRENT_STATE | PATHS | Mask::ACCESS,
         QpType::Ud => Mask::CURRENT_STATE | Mask::QKEY,
     }
 }
@@ -74,7 +79,7 @@ fn sqd_optional(_: QpType) -> Mask {
 
 fn sqd_stay(kind: QpType) -> Mask {
     match kind {
-        QpType::Rc => {
+        QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget => {
             Mask::PORT
                 | Mask::PATH
                 | Mask::TIMEOUT
@@ -94,9 +99,9 @@ fn sqd_stay(kind: QpType) -> Mask {
 
 fn sqe_optional(kind: QpType) -> Mask {
     match kind {
-        QpType::Rc => Mask::NONE,
         QpType::Uc => Mask::CURRENT_STATE | Mask::ACCESS,
         QpType::Ud => Mask::CURRENT_STATE | Mask::QKEY,
+        _ => Mask::NONE,
     }
 }
 
@@ -136,8 +141,8 @@ pub(crate) fn check_transition(
         return Err(ModifyError::Transition);
     }
     let to = change.state.unwrap_or(from);
-    // SQE is a state of the send queue alone, and RC has none (IBTA vol 1, 10.3.1).
-    if from == QpState::Sqe && kind == QpType::Rc {
+    // SQE is a state of the send queue alone, which no reliable service has (IBTA vol 1, 10.3.1).
+    if from == QpState::Sqe && kind.is_reliable() {
         return Err(ModifyError::Transition);
     }
     let (required, optional) = match to {
@@ -163,7 +168,7 @@ pub(crate) fn check_transition(
 mod tests {
     use super::*;
     use QpState::{Error, Init, Reset, Rtr, Rts, Sqd, Sqe};
-    use QpType::{Rc, Uc, Ud};
+    use QpType::{Rc, Uc, Ud, XrcInitiator, XrcTarget};
     use rdma::{Mtu, Psn, QKey, Qpn};
     use std::vec::Vec;
 
@@ -199,8 +204,8 @@ mod tests {
     #[test]
     fn each_transition_takes_what_it_requires_and_misses_each_part_of_it() {
         for transition in TRANSITIONS {
-            for kind in [Rc, Uc, Ud] {
-                if transition.from == Sqe && kind == Rc {
+            for kind in [Rc, Uc, Ud, XrcInitiator, XrcTarget] {
+                if transition.from == Sqe && kind.is_reliable() {
                     continue;
                 }
                 let required = (transition.required)(kind);

@@ -359,6 +359,12 @@ impl Opcode {
         })
     }
 
+    /// The opcode that means the same in another connected service; itself if that has none.
+    #[must_use]
+    pub fn in_service(self, service: Service) -> Self {
+        Self::from_code(Self::base(service) | self.0 & 0x1f).unwrap_or(self)
+    }
+
     const fn base(service: Service) -> u8 {
         match service {
             Service::Rc => 0x00,
@@ -472,6 +478,16 @@ mod tests {
         assert_eq!(Opcode::UD_SEND_ONLY.to_string(), "UD SEND Only");
         assert_eq!(Opcode::UD_SEND_ONLY_IMMEDIATE.to_string(), "UD SEND Only with Immediate");
         assert_eq!(Opcode::CNP.to_string(), "CNP");
+    }
+
+    #[test]
+    fn an_opcode_has_its_like_in_another_service() {
+        let acknowledge = Opcode::RC_ACKNOWLEDGE.in_service(Service::Xrc);
+        assert_eq!(acknowledge.to_string(), "XRC Acknowledge");
+        assert!(!acknowledge.facts().headers.has(Headers::XRCETH), "answers name no queue");
+        assert_eq!(Opcode::RC_READ_REQUEST.in_service(Service::Rc), Opcode::RC_READ_REQUEST);
+        let unknown = Opcode::RC_ATOMIC_WRITE.in_service(Service::Xrc);
+        assert_eq!(unknown, Opcode::RC_ATOMIC_WRITE, "not of XRC");
     }
 
     #[test]

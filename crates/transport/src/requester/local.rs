@@ -1,6 +1,6 @@
 //! Requests that are done at this end alone: binding a window, invalidating a key.
 
-use rdma::{CompletionStatus, Operation, QpType};
+use rdma::{CompletionStatus, Operation};
 
 use crate::adapter::Adapter;
 use crate::qp::Qp;
@@ -43,7 +43,7 @@ impl Qp {
             return None;
         }
         self.requester.cursor = (serial + 1, 0);
-        if self.spec.kind == QpType::Rc {
+        if self.spec.kind.is_reliable() {
             self.complete_local(adapter);
         } else {
             self.requester.sent_whole += 1;

@@ -16,8 +16,7 @@ mod send;
 use alloc::collections::VecDeque;
 
 use rdma::{
-    Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, QpState, QpType, SendFlags,
-    Sge,
+    Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, QpState, Qpn, SendFlags, Sge,
 };
 use smallvec::SmallVec;
 
@@ -36,6 +35,8 @@ pub(crate) struct SendWqe {
     pub(crate) id: u64,
     pub(crate) operation: Operation,
     pub(crate) flags: SendFlags,
+    /// XRC: the peer's shared receive queue, by its number.
+    srq: Option<Qpn>,
     data: Data,
     /// Bytes of the message; 8 for atomics.
     pub(crate) length: u32,
@@ -282,7 +283,7 @@ impl Qp {
         if let Some(wqe) = self.requester.pop() {
             self.complete_send(&wqe, status, adapter);
         }
-        if self.spec.kind == QpType::Rc {
+        if self.spec.kind.is_reliable() {
             self.enter_error(false, adapter);
         } else {
             self.state = QpState::Sqe;
@@ -313,7 +314,7 @@ impl Qp {
     fn ask_again(&mut self) {
         let requester = &mut self.requester;
         let cursor = requester.cursor_psn();
-        if self.spec.kind != QpType::Rc
+        if !self.spec.kind.is_reliable()
             || requester.unasked == 0
             || cursor == requester.unacked
             // The answer to a READ or atomic acknowledges all before it.
@@ -340,7 +341,7 @@ impl Qp {
                 self.complete_send(&wqe, CompletionStatus::Success, adapter);
             }
         }
-        if !self.requester.queue.is_empty() || self.spec.kind == QpType::Rc {
+        if !self.requester.queue.is_empty() || self.spec.kind.is_reliable() {
             return;
         }
         self.requester.unacked = self.requester.next_psn;

@@ -21,6 +21,7 @@ impl Qp {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Ud => Service::Ud,
+            QpType::XrcInitiator | QpType::XrcTarget => Service::Xrc,
         };
         let (serial, packet) = at;
         let part = Part::of(packet, wqe.packets);
@@ -28,7 +29,10 @@ impl Qp {
         // Below 2^31, as every offset in a message.
         let length = (u64::from(wqe.length) - offset).min(u64::from(mtu.bytes())) as u32;
         let body = Body::Request { serial, offset, length };
-        let new = |opcode| roce::Repr::new(opcode, self.attributes.destination, psn);
+        let new = |opcode: Opcode| roce::Repr {
+            xrc_srqn: wqe.srq,
+            ..roce::Repr::new(opcode.in_service(service), self.attributes.destination, psn)
+        };
         let solicited = part.ends() && wqe.flags.contains(SendFlags::SOLICITED);
         match wqe.operation {
             Operation::Send { immediate, address } => {

@@ -1,6 +1,6 @@
 //! What may be posted, and how it enters the queue.
 
-use rdma::{CompletionStatus, Operation, QpState, QpType, Time, WorkRequest};
+use rdma::{CompletionStatus, Operation, QpState, QpType, Qpn, Time, WorkRequest};
 use smallvec::SmallVec;
 
 use super::{Data, SendWqe};
@@ -15,6 +15,7 @@ impl Qp {
         &mut self,
         now: Time,
         request: &WorkRequest<'_>,
+        srq: Option<Qpn>,
         adapter: &mut Adapter,
     ) -> Result<(), PostError> {
         // IBTA vol 1, 10.3.1: sends may be posted from RTS on, and in the error states, where they
@@ -23,6 +24,11 @@ impl Qp {
             return Err(PostError::State);
         }
         check_operation(self.spec.kind, request)?;
+        // Every packet of XRC names a shared receive queue of the peer's, as a datagram its address.
+        let names_queue = self.spec.kind == QpType::XrcInitiator && !request.operation.is_local();
+        if names_queue != srq.is_some() {
+            return Err(PostError::Address);
+        }
         let capacity = &self.spec.capacity;
         if self.requester.queue.len() >= capacity.send_wr as usize {
             return Err(PostError::Full);
@@ -46,12 +52,13 @@ impl Qp {
         };
         let longest = match self.spec.kind {
             QpType::Ud => adapter.config.active_mtu.bytes(),
-            QpType::Rc | QpType::Uc => MESSAGE_BYTES_MAX,
+            _ => MESSAGE_BYTES_MAX,
         };
         let mut wqe = SendWqe {
             id: request.id,
             operation: request.operation,
             flags: request.flags,
+            srq,
             data,
             length: u32::try_from(length)
                 .ok()
@@ -82,16 +89,20 @@ impl Qp {
 /// Refuses what a transport does not have (zhang17, table 1; IBTA vol 1, table 37).
 fn check_operation(kind: QpType, request: &WorkRequest<'_>) -> Result<(), PostError> {
     let inline = request.inline.is_some();
-    match (kind, request.operation) {
-        (QpType::Ud, Operation::Send { address: None, .. }) => Err(PostError::Address),
-        (_, Operation::Send { .. }) => Ok(()),
-        (QpType::Rc | QpType::Uc, Operation::Write { .. }) => Ok(()),
-        (
-            QpType::Rc,
-            Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. },
-        ) if !inline => Ok(()),
-        (QpType::Rc, Operation::SendInvalidate { .. } | Operation::AtomicWrite { .. }) => Ok(()),
-        (QpType::Rc | QpType::Uc, operation) if operation.is_local() => Ok(()),
+    let (connected, reliable) = (kind.is_connected(), kind.is_reliable());
+    match request.operation {
+        _ if kind == QpType::XrcTarget => Err(PostError::Opcode),
+        Operation::Send { address: None, .. } if !connected => Err(PostError::Address),
+        Operation::Send { .. } => Ok(()),
+        Operation::Write { .. } if connected => Ok(()),
+        Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+            if reliable && !inline =>
+        {
+            Ok(())
+        }
+        Operation::SendInvalidate { .. } if reliable => Ok(()),
+        Operation::AtomicWrite { .. } if kind == QpType::Rc => Ok(()),
+        operation if connected && operation.is_local() => Ok(()),
         _ => Err(PostError::Opcode),
     }
 }

@@ -1,6 +1,6 @@
 //! What goes out next: the request at the cursor, if windows, fences and limits let it.
 
-use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, QpType, SendFlags, Time};
+use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, SendFlags, Time};
 use wire::roce;
 
 use super::{Begun, SendWqe};
@@ -35,7 +35,7 @@ impl Qp {
         let (count, cost) = self.extent(wqe, packet, adapter);
         let in_flight = self.requester.in_flight(mtu);
         let window = adapter.config.window_bytes;
-        let reliable = self.spec.kind == QpType::Rc;
+        let reliable = self.spec.kind.is_reliable();
         if reliable && in_flight > 0 && in_flight.saturating_add(cost) > window {
             return None;
         }
@@ -69,7 +69,7 @@ impl Qp {
             requester.top = end;
         }
         match self.spec.kind {
-            QpType::Rc => {
+            kind if kind.is_reliable() => {
                 let draining = requester.draining;
                 let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
                     let alone = next.flags.contains(SendFlags::FENCE) || next.operation.is_local();
@@ -90,8 +90,8 @@ impl Qp {
                     self.arm_ack_timer(now);
                 }
             }
-            QpType::Uc | QpType::Ud if ends_message => requester.sent_whole += 1,
-            QpType::Uc | QpType::Ud => {}
+            _ if ends_message => requester.sent_whole += 1,
+            _ => {}
         }
         Some(Outgoing { route, header, body })
     }
@@ -192,7 +192,7 @@ impl Qp {
     /// been refused, once those before it are done.
     pub(crate) fn request_faulted(&mut self, header: &roce::Repr) {
         let requester = &mut self.requester;
-        let serial = if self.spec.kind == QpType::Rc {
+        let serial = if self.spec.kind.is_reliable() {
             requester.move_cursor_to(header.bth.psn);
             requester.cursor.0
         } else if header.facts().part.ends() {

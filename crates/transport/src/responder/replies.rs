@@ -3,7 +3,7 @@
 
 use rdma::{Access, CompletionStatus, Memory, Psn, QpState, QpType};
 use wire::aeth::{self, NakCode, Syndrome};
-use wire::opcode::{Operation, Part};
+use wire::opcode::{Operation, Part, Service};
 use wire::{Opcode, roce};
 
 use super::{Reply, Request, ResourceKind, Window};
@@ -47,7 +47,7 @@ impl Qp {
             (ResourceKind::AtomicWrite, Some(_)) if operation == Operation::AtomicWrite => {
                 responder.answer_atomic_write(psn, msn, true);
             }
-            (ResourceKind::Read { iova, r_key, length }, Some(reth))
+            (ResourceKind::Read { pd, iova, r_key, length }, Some(reth))
                 if operation == Operation::ReadRequest =>
             {
                 let mtu = u64::from(self.attributes.path_mtu.bytes());
@@ -65,7 +65,7 @@ impl Qp {
                     }
                     _ => true,
                 });
-                let holder = Holder { pd: self.spec.pd, qpn: self.qpn };
+                let holder = Holder { pd, qpn: self.qpn };
                 let address = adapter.regions.resolve_remote(
                     r_key,
                     holder,
@@ -81,7 +81,7 @@ impl Qp {
                     Err(_) => return self.refuse_read(psn, adapter),
                 };
                 let window =
-                    Window { iova: reth.address, r_key, length: reth.length, address, epoch };
+                    Window { pd, iova: reth.address, r_key, length: reth.length, address, epoch };
                 let (first_psn, again) = (psn, true);
                 responder.push_reply(Reply::Read { first_psn, sent: 0, window, msn, again });
             }
@@ -94,7 +94,7 @@ impl Qp {
     pub(crate) fn last_acknowledgement(&self) -> Option<Outgoing> {
         let responder = &self.responder;
         let alive = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
-        if self.spec.kind != QpType::Rc
+        if !self.spec.kind.is_reliable()
             || !alive
             || responder.msn == 0
             || !responder.replies.is_empty()
@@ -102,7 +102,8 @@ impl Qp {
             return None;
         }
         let psn = responder.expected.minus(1);
-        let mut header = roce::Repr::new(Opcode::RC_ACKNOWLEDGE, self.attributes.destination, psn);
+        let opcode = Opcode::RC_ACKNOWLEDGE.in_service(self.answering());
+        let mut header = roce::Repr::new(opcode, self.attributes.destination, psn);
         header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn: responder.msn });
         Some(Outgoing { route: self.route, header, body: Body::None })
     }
@@ -111,7 +112,9 @@ impl Qp {
     /// peer learns why.
     pub(crate) fn next_reply(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
         let destination = self.attributes.destination;
-        let packet = |opcode, psn| roce::Repr::new(opcode, destination, psn);
+        let service = self.answering();
+        let packet =
+            |opcode: Opcode, psn| roce::Repr::new(opcode.in_service(service), destination, psn);
         let route = self.route;
         match *self.responder.replies.front()? {
             Reply::Acknowledge { psn, syndrome, msn } => {
@@ -153,14 +156,20 @@ impl Qp {
         }
     }
 
+    /// The service that its answers are of.
+    fn answering(&self) -> Service {
+        if self.spec.kind == QpType::XrcTarget { Service::Xrc } else { Service::Rc }
+    }
+
     /// The window of a READ, checked again if a region may have gone since.
     fn revalidate(&self, mut window: Window, adapter: &Adapter) -> Option<Window> {
         let epoch = adapter.regions.epoch();
         if window.epoch != epoch && window.length > 0 {
-            let Window { iova, r_key, length, .. } = window;
+            let Window { pd, iova, r_key, length, .. } = window;
+            let holder = Holder { pd, qpn: self.qpn };
             window.address = adapter
                 .regions
-                .resolve_remote(r_key, self.holder(), iova, u64::from(length), Access::REMOTE_READ)
+                .resolve_remote(r_key, holder, iova, u64::from(length), Access::REMOTE_READ)
                 .ok()?;
         }
         window.epoch = epoch;

@@ -245,20 +245,22 @@ impl Pair {
                     change.access = Some(access);
                 }
             }
-            (QpState::Rtr, QpType::Rc | QpType::Uc) => {
+            (QpState::Rtr, kind) if kind.is_connected() => {
                 change.path = Some(path);
                 change.path_mtu = Some(Mtu::B1024);
                 change.destination = Some(peer.qpn);
                 change.rq_psn = Some(psn(1 - index));
-                if kind == QpType::Rc {
+                if matches!(kind, QpType::Rc | QpType::XrcTarget) {
                     change.max_dest_rd_atomic = Some(4);
                     change.min_rnr_timer = Some(12);
                 }
             }
             (QpState::Rts, _) => {
                 change.sq_psn = Some(psn(index));
-                if kind == QpType::Rc {
+                if kind.is_reliable() {
                     change.timeout = Some(14);
+                }
+                if matches!(kind, QpType::Rc | QpType::XrcInitiator) {
                     change.retry_count = Some(7);
                     change.rnr_retry = Some(7);
                     change.max_rd_atomic = Some(4);

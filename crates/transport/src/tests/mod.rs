@@ -8,6 +8,7 @@ mod recovery;
 mod states;
 mod storm;
 mod windows;
+mod xrc;
 
 use rdma::{Completion, CompletionStatus};
 use std::vec::Vec;

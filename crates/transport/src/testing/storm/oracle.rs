@@ -273,7 +273,7 @@ impl Link {
             // It may come again.
             QpType::Uc | QpType::Ud if weather.disorders => return Ok(()),
             QpType::Ud => drop(end.inbound.remove(position)),
-            QpType::Rc | QpType::Uc => drop(end.inbound.drain(..=position)),
+            _ => drop(end.inbound.drain(..=position)),
         }
         let is_write = message.opcode == CompletionOpcode::RecvWriteImmediate;
         let written = ground.written(message.id);

@@ -169,7 +169,7 @@ impl World<'_> {
         }
         let (peer, peer_qpn) = (link.ends[1 - side].node, link.ends[1 - side].qpn);
         let verb = match plan.kind {
-            QpType::Rc => self.random.pick(&[
+            QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget => self.random.pick(&[
                 Verb::Send,
                 Verb::Send,
                 Verb::Write,

@@ -1,0 +1,135 @@
+//! Extended reliable connection (IBTA vol 1, annex A14).
+//!
+//! ```text
+//!   initiator ── requests, each with the number of a queue ──► target ─┬─► XRC queue 1 ─► its CQ
+//!             ◄───────────── answers ─────────────────────────         └─► XRC queue 2 ─► its CQ
+//! ```
+//!
+//! A process that is asked by many has one target for each that asks, and any number of shared
+//! receive queues; domain, targets and queues belong together. A target has neither a protection
+//! domain nor a completion queue: those of the queue that a request names count.
+
+use alloc::boxed::Box;
+
+use rdma::{QpType, Qpn, Time, WorkRequest};
+
+use super::{Endpoint, PdId};
+use crate::limits::XRCDS_MAX;
+use crate::qp::Qp;
+use crate::{CqId, CreateError, DestroyError, PostError, QpCapacity, QpSpec, SrqAttributes, SrqId};
+
+/// An XRC domain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct XrcdId(pub u32);
+
+impl Endpoint {
+    /// Makes an XRC domain.
+    ///
+    /// # Errors
+    /// [`CreateError::Exhausted`].
+    pub fn alloc_xrcd(&mut self) -> Result<XrcdId, CreateError> {
+        self.xrcds.insert(0, XRCDS_MAX).map(XrcdId).ok_or(CreateError::Exhausted)
+    }
+
+    /// Ends an XRC domain.
+    ///
+    /// # Errors
+    /// [`DestroyError::InUse`] while a target or a queue belongs to it.
+    pub fn dealloc_xrcd(&mut self, xrcd: XrcdId) -> Result<(), DestroyError> {
+        match self.xrcds.get(xrcd.0) {
+            None => Err(DestroyError::NotFound),
+            Some(0) => {
+                self.xrcds.remove(xrcd.0);
+                Ok(())
+            }
+            Some(_) => Err(DestroyError::InUse),
+        }
+    }
+
+    /// Makes a shared receive queue for the targets of `xrcd`: what it receives is stored in memory
+    /// of `pd` and completes to `cq`.
+    ///
+    /// # Errors
+    /// As [`Endpoint::create_srq`].
+    pub fn create_xrc_srq(
+        &mut self,
+        pd: PdId,
+        xrcd: XrcdId,
+        cq: CqId,
+        attributes: SrqAttributes,
+    ) -> Result<SrqId, CreateError> {
+        if self.xrcds.get(xrcd.0).is_none() || self.adapter.cqs.get(cq.0).is_none() {
+            return Err(CreateError::NotFound);
+        }
+        let id = self.create_srq(pd, attributes)?;
+        if let Some(srq) = self.adapter.srqs.get_mut(id.0) {
+            srq.xrc = Some((xrcd, cq));
+        }
+        if let Some(users) = self.xrcds.get_mut(xrcd.0) {
+            *users += 1;
+        }
+        if let Some(queue) = self.adapter.cqs.get_mut(cq.0) {
+            queue.users += 1;
+        }
+        Ok(id)
+    }
+
+    /// The number by which peers name an XRC queue; `None` for any other.
+    pub fn srq_number(&self, srq: SrqId) -> Option<Qpn> {
+        self.adapter.srqs.get(srq.0)?.xrc.map(|_| srq.number())
+    }
+
+    /// Makes the answering half of an XRC connection, in RESET.
+    ///
+    /// # Errors
+    /// [`CreateError::NotFound`], [`CreateError::Exhausted`].
+    pub fn create_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, CreateError> {
+        if self.xrcds.get(xrcd.0).is_none() {
+            return Err(CreateError::NotFound);
+        }
+        let (index, qpn) = self.free_qpn()?;
+        if let Some(users) = self.xrcds.get_mut(xrcd.0) {
+            *users += 1;
+        }
+        let spec = QpSpec {
+            kind: QpType::XrcTarget,
+            pd: PdId::NONE,
+            send_cq: CqId::NONE,
+            recv_cq: CqId::NONE,
+            srq: None,
+            capacity: QpCapacity::default(),
+            signal_all: false,
+        };
+        self.qps[index as usize] = Some(Box::new(Qp { domain: Some(xrcd), ..Qp::new(qpn, spec) }));
+        Ok(qpn)
+    }
+
+    /// The domain of a target; `None` if the queue pair is none.
+    pub fn target_xrcd(&self, qpn: Qpn) -> Option<XrcdId> {
+        self.qp(qpn)?.domain
+    }
+
+    /// Posts a request of an initiator, for the peer's queue with the number `srq`.
+    ///
+    /// # Errors
+    /// See [`PostError`]; the request is then not posted.
+    pub fn post_send_xrc(
+        &mut self,
+        now: Time,
+        qpn: Qpn,
+        srq: Qpn,
+        request: &WorkRequest<'_>,
+    ) -> Result<(), PostError> {
+        let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
+        let srq = Some(srq).filter(|_| !request.operation.is_local());
+        qp.post_send(now, request, srq, adapter)?;
+        self.settle(qpn);
+        Ok(())
+    }
+
+    pub(super) fn release_xrcd(&mut self, xrcd: Option<XrcdId>) {
+        if let Some(users) = xrcd.and_then(|xrcd| self.xrcds.get_mut(xrcd.0)) {
+            *users -= 1;
+        }
+    }
+}
