@@ -28,6 +28,9 @@ pub struct Config {
     pub burst_packets: u32,
     /// An acknowledgement is asked for at least every so many packets.
     pub ack_interval_packets: u32,
+    /// Whether an acknowledgement that waits to be sent gives way to the next, which says more. NICs
+    /// that acknowledge every packet that asks, at once, do not.
+    pub coalesce_acks: bool,
     /// How long an acknowledgement may wait for a request to travel with, where the application
     /// has been seen to answer messages with messages. Zero sends each at once.
     pub ack_delay: Span,
@@ -46,6 +49,7 @@ impl Default for Config {
             read_chunk_bytes: 128 << 10,
             burst_packets: 16,
             ack_interval_packets: 16,
+            coalesce_acks: true,
             ack_delay: Span::ZERO,
             farewells: 0,
         }

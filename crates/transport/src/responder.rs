@@ -194,13 +194,15 @@ impl Responder {
         self.unanswered_since = None;
     }
 
-    /// Queues an acknowledgement; one that directly follows another takes its place, which is how
-    /// they coalesce.
-    fn acknowledge(&mut self, psn: Psn) {
+    /// Queues an acknowledgement. If they `coalesce`, one that directly follows another takes its
+    /// place.
+    fn acknowledge(&mut self, psn: Psn, coalesce: bool) {
         let msn = self.msn;
         let reply = Reply::Acknowledge { psn, syndrome: Syndrome::ACK, msn };
         match self.replies.back_mut() {
-            Some(last @ Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) => *last = reply,
+            Some(last @ Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) if coalesce => {
+                *last = reply;
+            }
             _ => self.push_reply(reply),
         }
     }
@@ -307,7 +309,7 @@ impl Qp {
         self.check_length(request)?;
         let window = self.check_key(request, &place, adapter)?;
         self.execute(request, &place, window, memory, adapter)?;
-        self.advance(request);
+        self.advance(request, adapter);
         Ok(())
     }
 
@@ -698,7 +700,7 @@ impl Qp {
     }
 
     /// The request is done: the next one is expected, and this one acknowledged if it asks.
-    fn advance<M: Memory>(&mut self, request: &Request<'_, '_, M>) {
+    fn advance<M: Memory>(&mut self, request: &Request<'_, '_, M>, adapter: &Adapter) {
         let facts = request.header.facts();
         let psn = request.header.bth.psn;
         let packets = match request.header.reth {
@@ -722,7 +724,7 @@ impl Qp {
                 | Operation::AtomicWrite
         );
         if self.spec.kind.is_reliable() && request.header.bth.ack_request && !answers_itself {
-            responder.acknowledge(psn);
+            responder.acknowledge(psn, adapter.config.coalesce_acks);
         }
     }
 

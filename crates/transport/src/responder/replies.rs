@@ -24,7 +24,8 @@ impl Qp {
         let responder = &mut self.responder;
         let operation = header.facts().operation;
         if matches!(operation, Operation::Send | Operation::Write) {
-            responder.acknowledge(responder.expected.minus(1));
+            let psn = responder.expected.minus(1);
+            responder.acknowledge(psn, adapter.config.coalesce_acks);
             return;
         }
         let resource = responder

@@ -355,6 +355,20 @@ fn both_sides_may_send_at_once() {
 }
 
 #[test]
+fn every_packet_has_an_acknowledgement_of_its_own_where_they_do_not_coalesce() {
+    for (coalesce_acks, acknowledgements) in [(false, 20), (true, 1)] {
+        let config = Config { coalesce_acks, ack_interval_packets: 1, ..Config::default() };
+        let mut pair = Pair::new(config);
+        pair.connect(QpType::Rc, [None, None], |_| {});
+        let from = pair.nodes[0].sge(0, 20 * 1024);
+        pair.post(0, 1, pair.write(1, 0), &[from]);
+        pair.drive();
+        assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+        assert_eq!(pair.nodes[1].endpoint.stats().acks_sent, acknowledgements);
+    }
+}
+
+#[test]
 fn the_acknowledgement_of_a_message_that_is_answered_travels_behind_the_answer() {
     let config = Config { ack_delay: Span::from_us(30), ..Config::default() };
     let mut pair = Pair::new(config);
