@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A [`Nic`] owns one [`transport::Endpoint`] and what the engine has not: sockets ([`socket`](socket.rs)), a
-//! clock ([`clock`]), application memory ([`ProcessMemory`]) and a thread ([`thread`](thread.rs)). Several
+//! clock ([`clock`]), application memory ([`ProcessMemory`]; if it is gone, [`guard`](guard/mod.rs) makes
+//! an answer of the fault) and a thread ([`thread`](thread.rs)). Several
 //! processes, and several `Nic`s of one process, share the UDP port of an address: [`registry`](registry.rs)
 //! gives each a slot of the QPN space and tells the kernel, by a small program, which socket is
 //! whose; [`handover`](handover.rs) carries the packets that it nevertheless gave to the wrong one.
@@ -43,6 +44,7 @@ pub mod faults;
 mod flow;
 mod fork;
 mod gid;
+mod guard;
 mod handover;
 mod interfaces;
 pub mod limits;

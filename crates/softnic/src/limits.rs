@@ -78,3 +78,5 @@ pub const PARK_NAP: Span = Span::from_ms(1);
 /// How many naps a parked thread takes in a row without having seen the engine, because the
 /// application is always in it.
 pub const PARK_BLIND_NAPS: u32 = 8;
+/// How often a handler of faults is put on top of one that the program has put in its place.
+pub const FAULT_HANDLERS_MAX: usize = 3;

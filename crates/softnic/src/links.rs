@@ -283,7 +283,7 @@ mod tests {
     /// Lets every NIC take what has arrived, a few times.
     fn settle(nics: &mut [Links], counts: &mut [Counts], now: Time) {
         // SAFETY: nothing is registered, so the engine touches no memory.
-        let mut memory = unsafe { ProcessMemory::new() };
+        let mut memory = unsafe { ProcessMemory::new(&mut crate::fork::Nics::lock()) };
         let mut endpoint = Endpoint::new(Config::default());
         for _ in 0..4 {
             for (nic, counts) in nics.iter_mut().zip(&mut *counts) {

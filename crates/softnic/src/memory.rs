@@ -1,9 +1,11 @@
 //! Application memory, reached by its address in this process.
 
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rdma::{Memory, MemoryFault};
+
+use crate::fork::Nics;
+use crate::guard::{self, Guard};
 
 /// The bytes that a store to application memory makes visible last: programs poll on the end of a
 /// buffer, and the longest flag that they can poll on by one load is 8 bytes.
@@ -12,20 +14,21 @@ const LAST: usize = 8;
 /// The memory of this process.
 ///
 /// The engine calls it with addresses inside regions that the application has registered, and
-/// registering is the application's promise that they stay mapped until it deregisters them. An
-/// application that breaks the promise is killed by the kernel as for any other stray pointer;
-/// hardware, which pins the pages, would go on.
+/// registering is the application's promise that they stay mapped until it deregisters them. If it
+/// breaks the promise the engine is told, and the request fails ([`guard`](guard/mod.rs)): a peer
+/// that names the address cannot end the program.
 ///
 /// It has no public constructor: [`crate::Nic::with`] lends it to code that holds an engine.
 #[derive(Debug)]
-pub struct ProcessMemory(());
+pub struct ProcessMemory(Guard);
 
 impl ProcessMemory {
     /// # Safety
     /// Its methods may be called only with addresses that some region registered with the engine
     /// covers, or that the application has just passed in (inline data).
-    pub(crate) const unsafe fn new() -> Self {
-        Self(())
+    pub(crate) unsafe fn new(nics: &mut Nics) -> Self {
+        guard::install(nics);
+        Self(Guard::new())
     }
 }
 
@@ -53,29 +56,28 @@ impl Memory for ProcessMemory {
     fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
         let target = pointer(address);
         let (rest, last) = bytes.split_at(bytes.len().saturating_sub(LAST));
-        // SAFETY: the caller has found `address..address + bytes.len()` inside a registered region,
-        // which the application keeps mapped and writable (see `ProcessMemory::new`). `bytes` is
+        let end = target.wrapping_add(rest.len());
+        let word = <[u8; LAST]>::try_from(last).ok().filter(|_| end.cast::<u64>().is_aligned());
+        // SAFETY: the caller has found `address..address + bytes.len()` inside a registered region:
+        // memory that the application allows to be written to, if it is there at all. `bytes` is
         // ours and cannot overlap it, except if the application registered our buffers, which it
         // has no address of. Other threads may read the memory at the same time; that is the
         // application's protocol, as it is with hardware.
         unsafe {
-            ptr::copy_nonoverlapping(rest.as_ptr(), target, rest.len());
-            fence(Ordering::Release);
-            store_last(target.add(rest.len()), last);
+            if !rest.is_empty() {
+                self.0.copy(target, rest.as_ptr(), rest.len())?;
+            }
+            match word {
+                Some(word) => self.0.store(end.cast(), u64::from_ne_bytes(word)),
+                // Byte by byte and upwards, so that the very last byte is the last to change.
+                None => self.0.copy_upwards(end, last.as_ptr(), last.len()),
+            }
         }
-        Ok(())
     }
 
     fn load(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
         // SAFETY: as in `store`, for reading.
-        unsafe {
-            ptr::copy_nonoverlapping(
-                pointer(address).cast_const(),
-                bytes.as_mut_ptr(),
-                bytes.len(),
-            );
-        }
-        Ok(())
+        unsafe { self.0.copy(bytes.as_mut_ptr(), pointer(address), bytes.len()) }
     }
 
     fn fetch_update(
@@ -87,37 +89,15 @@ impl Memory for ProcessMemory {
         if !word.is_aligned() {
             return Err(MemoryFault);
         }
+        let mut old = 0_u64;
         // SAFETY: aligned (just checked) and inside a registered region (see `store`). Every other
         // access that is not atomic is the application's, and a race with it is the application's.
-        let word = unsafe { AtomicU64::from_ptr(word) };
-        let mut old = word.load(Ordering::Relaxed);
-        loop {
-            match word.compare_exchange_weak(old, update(old), Ordering::SeqCst, Ordering::Relaxed)
-            {
-                Ok(previous) => return Ok(previous),
-                Err(actual) => old = actual,
-            }
-        }
-    }
-}
-
-/// Stores the end of a message, by one store where length and alignment allow it.
-///
-/// # Safety
-/// `target` is valid for writes of `bytes`, which has at most [`LAST`] bytes.
-unsafe fn store_last(target: *mut u8, bytes: &[u8]) {
-    let word = <[u8; LAST]>::try_from(bytes).ok().filter(|_| target.cast::<u64>().is_aligned());
-    // SAFETY: the caller's promise; the word is aligned, as was just checked.
-    unsafe {
-        match word {
-            Some(word) => {
-                AtomicU64::from_ptr(target.cast())
-                    .store(u64::from_ne_bytes(word), Ordering::Release);
-            }
-            // Byte by byte and upwards, so that the very last byte is the last to change.
-            None => {
-                for (index, &byte) in bytes.iter().enumerate() {
-                    target.add(index).write_volatile(byte);
+        unsafe {
+            self.0.copy((&raw mut old).cast(), word.cast(), size_of::<u64>())?;
+            loop {
+                match self.0.compare_exchange(word, old, update(old))? {
+                    previous if previous == old => return Ok(previous),
+                    actual => old = actual,
                 }
             }
         }
@@ -130,7 +110,7 @@ mod tests {
 
     fn memory() -> ProcessMemory {
         // SAFETY: the tests pass addresses of their own buffers.
-        unsafe { ProcessMemory::new() }
+        unsafe { ProcessMemory::new(&mut Nics::lock()) }
     }
 
     fn address(bytes: &mut [u8]) -> u64 {

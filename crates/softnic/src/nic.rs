@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
-use rdma::{Completion, Time};
-use transport::{Config, CqId, Endpoint, Event};
+use rdma::{Completion, Key, Time};
+use transport::{Config, CqId, Endpoint, Event, PdId, RegionSpec, RegisterError};
 
 use crate::fork::Nics;
 use crate::limits::{ACK_DELAY, FAREWELLS, POLLS_BEFORE_YIELD, SLOT_SHIFT};
 use crate::links::{Links, window_bytes};
 use crate::progress::{Core, Publish};
 use crate::receive::Reach;
-use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, sys, thread};
+use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, guard, sys, thread};
 
 /// Where the events of a [`Nic`] go.
 pub trait EventSink: Send + Sync {
@@ -107,7 +107,7 @@ impl Nic {
         tracing::debug!(device = %device.name, interface = %device.interface, ?config, "opened");
         // SAFETY: the engine calls it with addresses inside registered regions, and our callers
         // with those that their callers have just passed in.
-        let memory = unsafe { ProcessMemory::new() };
+        let memory = unsafe { ProcessMemory::new(&mut nics) };
         let core = Core::new(Endpoint::new(config), memory, links);
         let shared =
             Arc::new(Shared { core: Mutex::new(core), events, wake, stop: AtomicBool::new(false) });
@@ -137,6 +137,16 @@ impl Nic {
         let result = f(&mut core.endpoint, &mut core.memory, now);
         self.finish(guard, now);
         result
+    }
+
+    /// Registers memory, after a look whether faults in it would still be noticed: a program may
+    /// have put signal handlers of its own in the place of ours since.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn register(&self, pd: PdId, region: RegionSpec) -> Result<Key, RegisterError> {
+        guard::renew();
+        self.with(|endpoint, _, _| endpoint.register(pd, region))
     }
 
     /// Takes completions of `cq` into `out`, and says how many. When there are none yet, it first

@@ -23,7 +23,8 @@ use crate::progress::{Core, Publish};
 use crate::receive::Reach;
 use crate::{clock, sys};
 
-/// Starts the thread. It takes no signals: those are the application's.
+/// Starts the thread. It takes no signals, those are the application's, but for the faults that it
+/// may meet in the application's memory.
 pub(crate) fn spawn(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     // SAFETY: an all-zero signal set is a valid place for one, and both calls fill it.
     let mut all: libc::sigset_t = unsafe { mem::zeroed() };
@@ -32,6 +33,8 @@ pub(crate) fn spawn(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     // SAFETY: pointers to live sets; a thread inherits the mask of the one that starts it.
     unsafe {
         libc::sigfillset(&raw mut all);
+        libc::sigdelset(&raw mut all, libc::SIGSEGV);
+        libc::sigdelset(&raw mut all, libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
     }
     let thread =

@@ -10,6 +10,11 @@ use crate::support::{Host, pair};
 
 /// Runs `child` in a forked process and says whether it came to its end.
 fn in_child(child: impl FnOnce()) -> bool {
+    status_of_child(child) == 0
+}
+
+/// Runs `child` in a forked process. Returns how it ended, as `waitpid` says it.
+pub(crate) fn status_of_child(child: impl FnOnce()) -> i32 {
     // SAFETY: the child runs `child` and ends without returning to what the other threads left.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
@@ -21,7 +26,7 @@ fn in_child(child: impl FnOnce()) -> bool {
     let mut status = 0;
     // SAFETY: waits for the child that was just made; `status` is a live place.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    status == 0
+    status
 }
 
 fn write(a: &Host, b: &Host) {

@@ -5,6 +5,7 @@
 mod conditions;
 mod faulty;
 mod fork;
+mod gone;
 mod processes;
 mod record;
 mod reliable;

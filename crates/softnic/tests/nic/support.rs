@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rdma::{
-    Access, Completion, CompletionOpcode, CompletionStatus, Gid, Key, Operation, Psn, QpState,
-    QpType, Qpn, RecvRequest, SendFlags, Sge, WorkRequest,
+    Access, Completion, CompletionOpcode, CompletionStatus, Gid, Key, Operation, Psn, QKey,
+    QpState, QpType, Qpn, RecvRequest, SendFlags, Sge, WorkRequest,
 };
 use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options};
 use transport::{AddressVector, CqId, Event, PdId, QpCapacity, QpChange, QpSpec, RegionSpec};
@@ -27,6 +27,7 @@ impl EventSink for Events {
 /// A NIC with one queue pair and one region.
 pub(crate) struct Host {
     pub(crate) nic: Nic,
+    kind: QpType,
     pub(crate) events: Events,
     pub(crate) pd: PdId,
     pub(crate) cq: CqId,
@@ -36,6 +37,12 @@ pub(crate) struct Host {
 }
 
 pub(crate) const QUEUE: u32 = 256;
+/// What all queue pairs begin with.
+pub(crate) const FIRST_PSN: Psn = Psn::new(100);
+pub(crate) const Q_KEY: QKey = QKey(0x1111);
+/// The local ACK timeout, 4.096 us x 2^12 (IBTA vol 1, 9.7.6.1.3), and how often it is retried.
+pub(crate) const TIMEOUT: u8 = 12;
+pub(crate) const RETRIES: u8 = 7;
 
 impl Host {
     /// On loopback, with an address of its own.
@@ -64,7 +71,7 @@ impl Host {
             let region = RegionSpec { address, length, iova: address, access };
             (pd, cq, endpoint.register(pd, region).unwrap())
         });
-        let mut host = Self { nic, events, pd, cq, qpn: Qpn::new(0), key, memory };
+        let mut host = Self { nic, kind, events, pd, cq, qpn: Qpn::new(0), key, memory };
         host.qpn = host.create_qp(kind);
         host
     }
@@ -107,30 +114,32 @@ impl Host {
         };
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let mtu = self.nic.device().active_mtu;
+        let (reliable, connected) = (self.kind == QpType::Rc, self.kind != QpType::Ud);
         self.nic.with(|endpoint, _, _| {
             let init = QpChange {
                 pkey_index: Some(0),
                 port: Some(1),
-                access: Some(access),
+                access: Some(access).filter(|_| connected),
+                q_key: Some(Q_KEY).filter(|_| !connected),
                 ..QpChange::to(QpState::Init)
             };
             endpoint.modify_qp(qpn, &init).unwrap();
             let rtr = QpChange {
-                path: Some(path),
-                path_mtu: Some(mtu),
-                destination: Some(peer),
-                rq_psn: Some(Psn::new(100)),
-                max_dest_rd_atomic: Some(16),
-                min_rnr_timer: Some(1),
+                path: Some(path).filter(|_| connected),
+                path_mtu: Some(mtu).filter(|_| connected),
+                destination: Some(peer).filter(|_| connected),
+                rq_psn: Some(FIRST_PSN).filter(|_| connected),
+                max_dest_rd_atomic: Some(16).filter(|_| reliable),
+                min_rnr_timer: Some(1).filter(|_| reliable),
                 ..QpChange::to(QpState::Rtr)
             };
             endpoint.modify_qp(qpn, &rtr).unwrap();
             let rts = QpChange {
-                sq_psn: Some(Psn::new(100)),
-                timeout: Some(12),
-                retry_count: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(16),
+                sq_psn: Some(FIRST_PSN),
+                timeout: Some(TIMEOUT).filter(|_| reliable),
+                retry_count: Some(RETRIES).filter(|_| reliable),
+                rnr_retry: Some(7).filter(|_| reliable),
+                max_rd_atomic: Some(16).filter(|_| reliable),
                 ..QpChange::to(QpState::Rts)
             };
             endpoint.modify_qp(qpn, &rts).unwrap();
@@ -158,8 +167,17 @@ impl Host {
         self.nic.with(|endpoint, _, _| endpoint.post_recv(self.qpn, &request)).unwrap();
     }
 
-    /// Waits for `count` completions, by polling.
+    /// Waits for `count` completions, all of them good, by polling.
     pub(crate) fn completions(&self, count: usize) -> Vec<Completion> {
+        let all = self.outcomes(count);
+        for completion in &all {
+            assert_eq!(completion.status, CompletionStatus::Success, "{completion:?}");
+        }
+        all
+    }
+
+    /// Waits for `count` completions, good or bad, by polling.
+    pub(crate) fn outcomes(&self, count: usize) -> Vec<Completion> {
         let started = Instant::now();
         let mut all = Vec::new();
         let mut some = [empty(); 16];
@@ -177,10 +195,102 @@ impl Host {
                 std::thread::yield_now();
             }
         }
-        for completion in &all {
-            assert_eq!(completion.status, CompletionStatus::Success, "{completion:?}");
-        }
         all
+    }
+
+    /// Registers more memory.
+    pub(crate) fn register(&self, address: u64, length: usize, access: Access) -> Key {
+        let region = RegionSpec { address, length: length as u64, iova: address, access };
+        self.nic.register(self.pd, region).unwrap()
+    }
+
+    pub(crate) fn state(&self, qpn: Qpn) -> QpState {
+        self.nic.with(|endpoint, _, _| endpoint.query_qp(qpn)).unwrap().state
+    }
+
+    /// Whether an event was raised.
+    pub(crate) fn was_told(&self, event: Event) -> bool {
+        self.events.0.lock().unwrap().contains(&event)
+    }
+}
+
+/// Every right.
+pub(crate) fn all_rights() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
+}
+
+/// Bytes of a page, on every machine that the tests run on, or a multiple.
+pub(crate) const PAGE: usize = 64 << 10;
+
+/// Pages of this process.
+pub(crate) struct Mapping {
+    start: *mut u8,
+    length: usize,
+}
+
+impl Mapping {
+    /// `pages` zero pages.
+    pub(crate) fn new(pages: usize) -> Self {
+        Self::map(pages, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// `pages` pages of `file`.
+    pub(crate) fn of(file: &std::fs::File, pages: usize) -> Self {
+        Self::map(pages, libc::MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(file))
+    }
+
+    fn map(pages: usize, flags: libc::c_int, file: libc::c_int) -> Self {
+        let length = pages * PAGE;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(core::ptr::null_mut(), length, rights, flags, file, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        Self { start: start.cast(), length }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.start.expose_provenance() as u64
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Changes what may be done to a page and those after it.
+    pub(crate) fn protect(&self, first: usize, rights: libc::c_int) {
+        let at = first * PAGE;
+        // SAFETY: pages of ours, to which no reference is alive.
+        let result = unsafe { libc::mprotect(self.start.add(at).cast(), self.length - at, rights) };
+        assert_eq!(result, 0);
+    }
+
+    /// Takes the mapping away. Its place stays taken, so that nothing else comes there.
+    pub(crate) fn unmap(&self) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        // SAFETY: pages of ours, to which no reference is alive.
+        let start =
+            unsafe { libc::mmap(self.start.cast(), self.length, libc::PROT_NONE, flags, -1, 0) };
+        assert_eq!(start.cast(), self.start);
+    }
+
+    /// A copy of bytes that are accessible.
+    pub(crate) fn bytes(&self, offset: usize, length: usize) -> Vec<u8> {
+        assert!(offset + length <= self.length);
+        // SAFETY: inside the mapping; nobody writes while a test looks.
+        unsafe { core::slice::from_raw_parts(self.start.add(offset), length) }.to_vec()
+    }
+
+    /// Sets bytes that are accessible.
+    pub(crate) fn fill(&self, byte: u8) {
+        // SAFETY: the whole mapping, to which no reference is alive.
+        unsafe { self.start.write_bytes(byte, self.length) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping, to which no reference is alive.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }
 
