@@ -57,6 +57,8 @@ fn link(library: &Path) -> Result<()> {
             .arg(format!("-Wl,-soname,{SONAME}"))
             .arg(format!("-Wl,--version-script={}", map.display()))
             .args(["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
+            // Threads run in it, and signal handlers lead to it: it stays when it is closed.
+            .arg("-Wl,-z,nodelete")
             .arg("-Wl,--whole-archive")
             .arg(target_dir().join("release/libibverbs.a"))
             .arg("-Wl,--no-whole-archive")
