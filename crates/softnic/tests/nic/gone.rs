@@ -241,7 +241,7 @@ fn unreliable_queue_pairs_fail_at_the_end_that_has_lost_its_memory() {
                     flow_label: 0,
                 }),
             },
-            QpType::Rc | QpType::Uc => SEND,
+            _ => SEND,
         };
         let (_gone, sge) = lost(&a);
         b.post_recv(7, b.sge(0, 4096));
