@@ -21,11 +21,12 @@ use crate::adapter::Adapter;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
+use crate::recovery::Strategy;
 use crate::recv::{RecvWqe, ScatterError};
 use crate::region::{Epoch, Holder};
 use crate::stats::Drop;
 use crate::timer::Timer;
-use crate::{CqId, Event, PdId, QpSpec, Recovery, SrqId};
+use crate::{CqId, Event, PdId, QpSpec, SrqId};
 
 /// A request packet.
 pub(crate) struct Request<'h, 'p, M: Memory> {
@@ -344,9 +345,10 @@ impl Qp {
             adapter.stats.out_of_seq_request += 1;
             return Err(Refusal::SequenceError);
         }
-        if adapter.config.recovery == Recovery::GoBack0
-            && self.responder.message.is_some_and(|message| message.first_psn == psn)
-        {
+        let recovery = adapter.config.recovery;
+        let restarts =
+            |message: Message| message.first_psn == psn && recovery.resume_at(psn, expected) == psn;
+        if self.responder.message.is_some_and(restarts) {
             // The requester has begun the message anew, and so do we.
             self.responder.expected = psn;
             self.responder.message = None;
