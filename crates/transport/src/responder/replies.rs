@@ -6,10 +6,29 @@ use wire::aeth::{self, NakCode, Syndrome};
 use wire::opcode::{Operation, Part, Service};
 use wire::{Opcode, roce};
 
-use super::{Reply, Request, ResourceKind, Window};
+use super::{Reply, Request, Resource, ResourceKind, Responder, Window};
 use crate::adapter::Adapter;
 use crate::qp::{Body, Outgoing, Qp};
 use crate::region::Holder;
+
+impl Responder {
+    /// Answers a READ anew: instead of an answer to it that is not sent whole, and in its place,
+    /// because what waits behind that one acknowledges what came after the READ. Sent first, it would
+    /// tell the requester that the answer is lost, who would ask once more, and so on.
+    fn read_again(&mut self, resource: Resource, reply: Reply) {
+        let end = resource.first_psn.plus(resource.packets);
+        let is_same = |reply: &Reply| match reply {
+            Reply::Read { first_psn, .. } => {
+                !first_psn.is_before(resource.first_psn) && first_psn.is_before(end)
+            }
+            _ => false,
+        };
+        match self.replies.iter_mut().find(|reply| is_same(reply)) {
+            Some(waiting) => *waiting = reply,
+            None => self.push_reply(reply),
+        }
+    }
+}
 
 impl Qp {
     /// 9.7.5.1.4 and 9.7.5.1.5: a duplicate SEND or WRITE is acknowledged, a READ executed again
@@ -59,13 +78,6 @@ impl Qp {
                 if !within {
                     return;
                 }
-                let end = resource.first_psn.plus(resource.packets);
-                responder.replies.retain(|reply| match reply {
-                    Reply::Read { first_psn, .. } => {
-                        first_psn.is_before(resource.first_psn) || !first_psn.is_before(end)
-                    }
-                    _ => true,
-                });
                 let holder = Holder { pd, qpn: self.qpn };
                 let address = adapter.regions.resolve_remote(
                     r_key,
@@ -83,8 +95,8 @@ impl Qp {
                 };
                 let window =
                     Window { pd, iova: reth.address, r_key, length: reth.length, address, epoch };
-                let (first_psn, again) = (psn, true);
-                responder.push_reply(Reply::Read { first_psn, sent: 0, window, msn, again });
+                let reply = Reply::Read { first_psn: psn, sent: 0, window, msn, again: true };
+                responder.read_again(resource, reply);
             }
             _ => {}
         }

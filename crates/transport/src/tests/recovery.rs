@@ -1,6 +1,7 @@
 //! Loss, reordering, duplication, and receivers that are not ready.
 
 use rdma::{CompletionStatus, Operation, QpType, Span, Time};
+use std::string::ToString;
 use std::vec::Vec;
 use wire::opcode::Part;
 
@@ -385,4 +386,37 @@ fn a_queue_pair_that_is_destroyed_repeats_its_last_acknowledgement() {
         pair.drive();
         assert_eq!(only(&mut pair.nodes[0]).status, status, "{farewells} farewells");
     }
+}
+
+#[test]
+fn a_read_that_is_asked_for_again_while_it_is_answered_is_answered_before_what_followed_it() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.record();
+    pair.rule(|_| Verdict::Drop);
+    let to = pair.nodes[0].sge(0, 3 * 1024);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.post(0, 2, pair.write(1, 8192), &[pair.nodes[0].sge(8192, 8)]);
+    pair.drive_for(Span::from_us(1));
+    let asked: Vec<_> = pair.sent.drain(..).map(|packet| packet.bytes).collect();
+    let [read, write] = &asked[..] else { panic!("not two packets: {asked:?}") };
+    let (source, destination) = (pair.nodes[0].gid, pair.nodes[1].gid);
+    let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+    pair.inject(1, &arrival, read);
+    pair.inject(1, &arrival, write);
+    let now = pair.now;
+    let answer = |pair: &mut Pair| {
+        let transmit = pair.nodes[1].endpoint.poll_transmit(now)?;
+        Some(transmit.header.bth.opcode.to_string())
+    };
+    assert_eq!(answer(&mut pair), Some("RC RDMA READ response First".into()));
+    pair.inject(1, &arrival, read);
+    pair.inject(1, &arrival, write);
+    let rest: Vec<_> = core::iter::from_fn(|| answer(&mut pair)).collect();
+    let expected = [
+        "RC RDMA READ response First",
+        "RC RDMA READ response Middle",
+        "RC RDMA READ response Last",
+        "RC Acknowledge",
+    ];
+    assert_eq!(rest, expected);
 }
