@@ -33,10 +33,13 @@ fn main() -> ExitCode {
     let start = Instant::now();
     let (total, failed) = run_all(&options);
     let seconds = start.elapsed().as_secs_f64();
-    let Report { packets, completions, retransmissions } = total;
+    let Report { packets, completions, retransmissions, tally } = total;
     if let Some(seed) = failed {
         replay(seed, &options);
         return ExitCode::FAILURE;
+    }
+    for (what, count) in tally.iter() {
+        println!("{count:>12}  {what}");
     }
     println!(
         "{} storms clean in {seconds:.1} s: {packets} packets, {retransmissions} of them again, \
@@ -93,9 +96,7 @@ fn run_all(options: &Options) -> (Report, Option<u64>) {
                     let mut shared = shared.lock().expect("no one panics with the lock");
                     match result {
                         Ok(Ok(report)) => {
-                            shared.0.packets += report.packets;
-                            shared.0.completions += report.completions;
-                            shared.0.retransmissions += report.retransmissions;
+                            shared.0.add(&report);
                         }
                         Ok(Err(_)) | Err(_) => {
                             shared.1 = Some(shared.1.map_or(seed, |other| other.min(seed)));

@@ -5,15 +5,21 @@ use std::string::String;
 use std::vec::Vec;
 
 use crate::mutation::{Mutation, mutate};
-use crate::testing::storm::{self, Log};
+use crate::testing::storm::{self, Log, Report};
 
 #[test]
-fn two_hundred_storms_break_no_promise() {
+fn two_hundred_storms_break_no_promise_and_leave_nothing_out() {
+    let mut total = Report::default();
     for seed in 0..200 {
-        if let Err(failure) = storm::run(seed, &mut Log::silent()) {
-            panic!("{failure}\n  cargo xtask storm --seed {seed} --trace --pcap storm.pcap");
+        match storm::run(seed, &mut Log::silent()) {
+            Ok(report) => total.add(&report),
+            Err(failure) => {
+                panic!("{failure}\n  cargo xtask storm --seed {seed} --trace --pcap storm.pcap")
+            }
         }
     }
+    let never: Vec<_> = total.tally.iter().filter(|(_, count)| *count == 0).collect();
+    assert!(never.is_empty(), "faults that never struck, or requests never posted: {never:?}");
 }
 
 /// What the storm of `seed` finds wrong.

@@ -21,6 +21,7 @@ mod network;
 mod oracle;
 mod plan;
 mod random;
+mod tally;
 mod work;
 mod world;
 
@@ -31,6 +32,7 @@ use std::string::String;
 use rdma::{QpType, Span};
 
 pub use log::Log;
+pub use tally::Tally;
 
 use oracle::Check;
 use world::{Happening, World};
@@ -47,6 +49,18 @@ pub struct Report {
     pub completions: u64,
     /// Packets sent a second time or more.
     pub retransmissions: u64,
+    /// What happened how often.
+    pub tally: Tally,
+}
+
+impl Report {
+    /// Takes over what another has seen.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.completions += other.completions;
+        self.retransmissions += other.retransmissions;
+        self.tally.add(&other.tally);
+    }
 }
 
 /// A promise that the engine broke.
@@ -81,6 +95,7 @@ pub fn run(seed: u64, log: &mut Log) -> Result<Report, Failure> {
         packets: world.packets,
         completions: world.completions,
         retransmissions: world.nodes.iter().map(again).sum(),
+        tally: world.tally,
     })
 }
 
@@ -133,9 +148,12 @@ fn storm(world: &mut World<'_>) {
     }
     let faults = world.plan.faults;
     let nodes = world.nodes.len() as u64;
+    let links = world.links.len() as u64;
     for _ in 0..faults.partitions {
-        let from = world.random.below(nodes) as usize;
-        let to = world.random.below(nodes) as usize;
+        // One way only, between two nodes that have something to say to each other.
+        let link = world.random.below(links) as usize;
+        let side = world.random.below(2) as usize;
+        let [from, to] = [side, 1 - side].map(|side| world.links[link].plan.nodes[side]);
         let (after, span) = (at(world), Span::from_us(world.random.between(10, 6_000)));
         world.schedule(after, Happening::Partition { from, to, span });
     }
@@ -144,8 +162,14 @@ fn storm(world: &mut World<'_>) {
         let (after, span) = (at(world), Span::from_us(world.random.between(10, 3_000)));
         world.schedule(after, Happening::Stop { node, span });
     }
+    for _ in 0..faults.slows {
+        let node = world.random.below(nodes) as usize;
+        let (after, span) = (at(world), Span::from_us(world.random.between(100, 3_000)));
+        let each = Span::from_ns(world.random.between(500, 40_000));
+        world.schedule(after, Happening::Slow { node, span, each });
+    }
     for _ in 0..faults.breaks {
-        let link = world.random.below(world.links.len() as u64) as usize;
+        let link = world.random.below(links) as usize;
         let side = world.random.below(2) as usize;
         let after = at(world);
         world.schedule(after, Happening::Break { link, side });
@@ -155,6 +179,9 @@ fn storm(world: &mut World<'_>) {
 /// Faults stop: what is under way must end within the bound.
 fn lull(world: &mut World<'_>) -> Check {
     world.stormy = false;
+    for node in &mut world.nodes {
+        node.slow = None;
+    }
     let bound = world.plan.bound() + Span::from_ms(5);
     finish(world, bound)
 }

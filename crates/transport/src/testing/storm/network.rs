@@ -5,9 +5,18 @@ use std::vec::Vec;
 
 use rdma::{Gid, Span, Time};
 
+use wire::icrc;
+
 use super::super::pair::emit;
+use super::plan::Faults;
+use super::tally::Seen;
 use super::world::{Happening, World, place};
 use crate::Arrival;
+
+/// Packets that wait for a node that stands still, or is slow; more are lost.
+const HELD_MAX: usize = 64;
+/// The byte of the BTH that no ICRC covers.
+const MASKED_BYTE: usize = 4;
 
 /// A packet on its way.
 #[derive(Clone, Debug)]
@@ -73,42 +82,30 @@ impl World<'_> {
     /// Gives a packet to the network.
     fn carry(&mut self, from: usize, to: usize, packet: Packet) {
         let faults = if self.stormy { self.plan.faults } else { Default::default() };
-        let random = &mut self.random;
-        if random.chance(faults.burst.0) {
-            self.burst_left = random.between(1, faults.burst.1);
-        }
-        let in_burst = self.stormy && self.burst_left > 0;
-        self.burst_left = self.burst_left.saturating_sub(1);
-        let dead = self.stormy
-            && self.dead.iter().any(|&(a, b, until)| (a, b) == (from, to) && self.now < until);
-        let lost = if dead {
-            Some("partition")
-        } else if in_burst || random.chance(faults.loss) {
-            Some("loss")
-        } else if random.chance(faults.corruption) {
-            // One bit, anywhere: the ICRC no longer fits, and the packet is as good as lost.
-            Some("ICRC")
-        } else {
-            None
-        };
-        if let Some(cause) = lost {
+        if let Some(cause) = self.loss(&faults, from, to, &packet) {
+            self.tally.count(cause);
             self.links[packet.link].incidents += 1;
-            self.log.note(self.now, &place(from), "loses", || cause.into());
+            self.log.note(self.now, &place(from), "loses", || format!("{cause:?}"));
             return;
         }
-        let copies = 1 + u64::from(random.chance(faults.duplication));
-        self.links[packet.link].incidents += copies - 1;
+        let copies = 1 + u64::from(self.random.chance(faults.duplication));
+        if copies > 1 {
+            self.tally.count(Seen::Duplication);
+            self.links[packet.link].incidents += 1;
+        }
         for _ in 0..copies {
             let random = &mut self.random;
             let mut delay = self.plan.latency;
             delay = delay + Span::from_ps(random.below(faults.jitter.as_ps() + 1));
             if random.chance(faults.reordering) {
+                self.tally.count(Seen::Reordering);
                 delay = delay + Span::from_ns(random.between(1, 100_000));
             }
             let at = (self.now + delay).as_ps();
             let at = Time::from_ps(at.next_multiple_of(self.plan.grain.as_ps()));
             let latest = self.latest.entry((from, to)).or_default();
             if at < *latest {
+                self.tally.count(Seen::Overtaking);
                 self.links[packet.link].incidents += 1;
             }
             *latest = (*latest).max(at);
@@ -117,13 +114,101 @@ impl World<'_> {
         }
     }
 
+    /// Why a packet is lost, if it is.
+    fn loss(&mut self, faults: &Faults, from: usize, to: usize, packet: &Packet) -> Option<Seen> {
+        let random = &mut self.random;
+        if random.chance(faults.burst.0) {
+            self.burst_left = random.between(1, faults.burst.1);
+        }
+        let in_burst = self.stormy && self.burst_left > 0;
+        self.burst_left = self.burst_left.saturating_sub(1);
+        let is_dead =
+            |&(a, b, until): &(usize, usize, Time)| (a, b) == (from, to) && self.now < until;
+        if self.stormy && self.dead.iter().any(is_dead) {
+            Some(Seen::Partition)
+        } else if in_burst {
+            Some(Seen::Burst)
+        } else if random.chance(faults.loss) {
+            Some(Seen::Loss)
+        } else if random.chance(faults.corruption) {
+            let bit = random.next();
+            assert!(is_noticed(packet, bit), "an ICRC covers every bit");
+            Some(Seen::Corruption)
+        } else {
+            None
+        }
+    }
+
+    /// A packet has come to a node, which may have no time for it.
+    pub(super) fn arrive(&mut self, to: usize, packet: Packet) {
+        let node = &mut self.nodes[to];
+        let is_slow = node.slow.is_some_and(|(until, _)| self.now < until);
+        if !is_slow && node.backlog == 0 {
+            return self.take(to, packet);
+        }
+        if node.backlog >= HELD_MAX {
+            return self.overflow(Seen::SlowOverflow, &packet);
+        }
+        let each = node.slow.map_or(Span::ZERO, |(_, each)| each);
+        node.backlog += 1;
+        node.free_at = node.free_at.max(self.now) + each;
+        let after = node.free_at.since(self.now);
+        self.tally.count(Seen::Slowed);
+        self.schedule(after, Happening::Take { to, packet });
+    }
+
+    /// A node takes a packet, unless it stands still.
+    pub(super) fn take(&mut self, to: usize, packet: Packet) {
+        let node = &mut self.nodes[to];
+        if node.stopped.is_none() {
+            self.deliver(to, &packet);
+        } else if node.held.len() < HELD_MAX {
+            node.held.push_back(packet);
+        } else {
+            self.overflow(Seen::StoppedOverflow, &packet);
+        }
+    }
+
+    fn overflow(&mut self, cause: Seen, packet: &Packet) {
+        self.tally.count(cause);
+        self.links[packet.link].incidents += 1;
+    }
+
     /// Forgets packets of a link: they have been given the time to die out.
     pub(super) fn clear_packets(&mut self, link: usize) {
         let is_of = |packet: &Packet| packet.link == link;
         self.happenings
             .retain(|_, h| !matches!(h, Happening::Arrive { packet, .. } if is_of(packet)));
+        for happening in self.happenings.values_mut() {
+            if let Happening::Take { to, packet } = happening
+                && is_of(packet)
+            {
+                *happening = Happening::Skip { node: *to };
+            }
+        }
         for node in &mut self.nodes {
             node.held.retain(|packet| !is_of(packet));
         }
     }
+}
+
+/// Whether a receiver sees that a bit of `packet` has been turned over on the way. The ICRC leaves
+/// out one byte of the BTH, which switches may change; that one is spared.
+fn is_noticed(packet: &Packet, bit: u64) -> bool {
+    let datagram = icrc::Datagram {
+        source: packet.from.ip(),
+        destination: packet.to.ip(),
+        source_port: 0xc000,
+        destination_port: wire::udp::ROCE_PORT,
+        id: 0,
+        dont_fragment: true,
+    };
+    let sent = icrc::compute(&datagram, &packet.bytes);
+    let mut bytes = packet.bytes.clone();
+    let at = (bit / 8 % bytes.len() as u64) as usize;
+    let at = if at == MASKED_BYTE { at + 1 } else { at };
+    bytes[at] ^= 1 << (bit % 8);
+    // Whoever parses before he checks must not fall over it either.
+    let _ = wire::roce::Repr::parse(&bytes);
+    sent != icrc::compute(&datagram, &bytes)
 }

@@ -25,6 +25,8 @@ pub(super) struct Faults {
     pub(super) partitions: u64,
     /// How many times a node stands still for a while.
     pub(super) stops: u64,
+    /// How many times a node is slow for a while.
+    pub(super) slows: u64,
     /// Receives that are posted after the message was.
     pub(super) late_receives: u64,
     /// How many times a connection is broken by its owner.
@@ -47,6 +49,7 @@ impl Faults {
             jitter: Span::from_ns(some(20_000)),
             partitions: some(3),
             stops: some(3),
+            slows: some(3),
             late_receives: some(500),
             breaks: some(3),
             deregistrations: some(40),

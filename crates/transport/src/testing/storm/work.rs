@@ -12,6 +12,7 @@ use rdma::{
 use super::ground::{Atomic, Ground, Target, pattern};
 use super::oracle::{Check, Message, Sent};
 use super::plan::LinkPlan;
+use super::tally::Seen;
 use super::world::{Happening, Q_KEY, World, everything, place};
 use crate::{QpChange, Recovery, RegionSpec};
 
@@ -115,7 +116,7 @@ impl World<'_> {
     pub(super) fn post_receive(&mut self, index: usize, side: usize) -> Check {
         let link = &self.links[index];
         let (plan, node, qpn) = (link.plan, link.ends[side].node, link.ends[side].qpn);
-        if link.ends[side].reset {
+        if link.ends[side].reset && !plan.shared[side] {
             return Ok(());
         }
         let header = if plan.kind == QpType::Ud { GRH } else { 0 };
@@ -140,6 +141,7 @@ impl World<'_> {
         let endpoint = &mut self.nodes[node].endpoint;
         if plan.shared[side] {
             let srq = self.nodes[node].srq;
+            self.tally.count(Seen::SharedReceive);
             endpoint_result(self.nodes[node].endpoint.post_srq_recv(srq, &request), "a receive")?;
         } else {
             self.links[index].ends[side].receives.push_back(id);
@@ -247,6 +249,17 @@ impl World<'_> {
             sent.sources.clone_from(&local.pieces);
         }
         let reused = seed != id;
+        self.count_request(plan.kind, verb, immediate.is_some());
+        let seen = [
+            (inline && !reused, Seen::Inline),
+            (fenced, Seen::Fenced),
+            (reused, Seen::FenceNeeded),
+            (!sent.visible, Seen::Unsignalled),
+            (solicited, Seen::Solicited),
+        ];
+        for (_, seen) in seen.into_iter().filter(|(is_so, _)| *is_so) {
+            self.tally.count(seen);
+        }
         let inline_bytes: Option<Vec<u8>> =
             (inline && !reused).then(|| pattern(id, 0, length as usize).collect());
 
@@ -358,6 +371,7 @@ impl World<'_> {
                 self.links[index].ends[1 - side].inbound.push_back(message);
             }
             if self.stormy && self.random.chance(self.plan.faults.late_receives) {
+                self.tally.count(Seen::LateReceive);
                 let after = Span::from_ns(self.random.below(2_000_000));
                 let psn = self.links[index].ends[1 - side].psn;
                 self.schedule(after, Happening::Receive { link: index, side: 1 - side, psn });
@@ -382,11 +396,37 @@ impl World<'_> {
         Ok(())
     }
 
+    fn count_request(&mut self, kind: QpType, verb: Verb, has_immediate: bool) {
+        let seen = match (kind, verb, has_immediate) {
+            (QpType::Rc, Verb::Send, false) => Seen::RcSend,
+            (QpType::Rc, Verb::Send, true) => Seen::RcSendImmediate,
+            (QpType::Rc, Verb::Write, false) => Seen::RcWrite,
+            (QpType::Rc, Verb::Write, true) => Seen::RcWriteImmediate,
+            (_, Verb::Read, _) => Seen::RcRead,
+            (_, Verb::CompareSwap, _) => Seen::RcCompareSwap,
+            (_, Verb::FetchAdd, _) => Seen::RcFetchAdd,
+            (QpType::Uc, Verb::Send, false) => Seen::UcSend,
+            (QpType::Uc, Verb::Send, true) => Seen::UcSendImmediate,
+            (QpType::Uc, Verb::Write, false) => Seen::UcWrite,
+            (QpType::Uc, Verb::Write, true) => Seen::UcWriteImmediate,
+            (QpType::Ud, _, false) => Seen::UdSend,
+            (QpType::Ud, _, true) => Seen::UdSendImmediate,
+        };
+        self.tally.count(seen);
+    }
+
     /// An address and a key that do not go together, for what lies at `real`.
     fn trespass(&mut self, peer: usize, address: u64, real: u64, length: u64) -> (u64, Key) {
         let node = &mut self.nodes[peer];
         let mut spec = RegionSpec { address: real, length, iova: real, access: everything() };
-        let pd = match self.random.below(4) {
+        let how = self.random.below(4);
+        self.tally.count(match how {
+            0 => Seen::TrespassDomain,
+            1 => Seen::TrespassBounds,
+            2 => Seen::TrespassRights,
+            _ => Seen::TrespassKey,
+        });
+        let pd = match how {
             0 => node.other_pd,
             1 => {
                 // One byte too short. (An atomic has its own bounds.)
@@ -406,6 +446,7 @@ impl World<'_> {
 
     /// Frees the region of request `id`.
     pub(super) fn deregister(&mut self, link: usize, side: usize, id: u64, node: usize, key: Key) {
+        self.tally.count(Seen::Deregistration);
         self.nodes[node].keys.retain(|&other| other != key);
         let gone = self.nodes[node].endpoint.deregister(key);
         gone.expect("it is registered");
@@ -436,6 +477,8 @@ impl World<'_> {
         let to = self.random.pick(&[QpState::Error, QpState::Reset]);
         self.log.note(self.now, &place(node), "breaks", || format!("{qpn} to {to:?}"));
         end.fatal = true;
+        let is_reset = to == QpState::Reset;
+        self.tally.count(if is_reset { Seen::BreakReset } else { Seen::BreakError });
         let modified = self.nodes[node].endpoint.modify_qp(qpn, &QpChange::to(to));
         endpoint_result(modified, "a change")?;
         if to == QpState::Reset {
@@ -464,6 +507,7 @@ impl World<'_> {
             self.log.note(self.now, &place(node), "mends", || format!("{qpn}"));
             // Completions that wait belong to the queue pair that was.
             self.links[index].forget(side, &mut self.nodes[node].ground);
+            self.tally.count(if replaces { Seen::Replacement } else { Seen::Reset });
             if replaces {
                 let destroyed = self.nodes[node].endpoint.destroy_qp(qpn);
                 endpoint_result(destroyed, "a destruction")?;

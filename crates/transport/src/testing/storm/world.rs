@@ -18,6 +18,7 @@ use super::network::Packet;
 use super::oracle::{Check, End, Link, Weather};
 use super::plan::{LinkPlan, Plan};
 use super::random::Random;
+use super::tally::{Seen, Tally};
 use crate::{
     AddressVector, CqId, Endpoint, Event, PdId, QpCapacity, QpChange, QpSpec, RegionSpec,
     SrqAttributes, SrqId,
@@ -25,8 +26,6 @@ use crate::{
 
 /// Bytes of memory of a node.
 const MEMORY: usize = 6 << 20;
-/// Packets that wait for a node that stands still; more are lost.
-const HELD_MAX: usize = 64;
 /// No storm takes more steps.
 const STEPS_MAX: u32 = 3_000_000;
 /// What standing still counts for: more than any retry count.
@@ -41,6 +40,15 @@ pub(super) enum Happening {
         to: usize,
         packet: Packet,
     },
+    /// A slow node takes a packet that arrived before.
+    Take {
+        to: usize,
+        packet: Packet,
+    },
+    /// It would have, and the packet is gone.
+    Skip {
+        node: usize,
+    },
     /// A node may send its next packet.
     Turn,
     Stop {
@@ -49,6 +57,12 @@ pub(super) enum Happening {
     },
     Wake {
         node: usize,
+    },
+    /// A node takes packets one by one for a while, `each` after the other.
+    Slow {
+        node: usize,
+        span: Span,
+        each: Span,
     },
     Partition {
         from: usize,
@@ -98,6 +112,11 @@ pub(super) struct Node {
     pub(super) stopped: Option<Time>,
     /// Packets that wait until it moves again.
     pub(super) held: VecDeque<Packet>,
+    /// Until when it is slow, and how much time it takes for each packet.
+    pub(super) slow: Option<(Time, Span)>,
+    /// Packets that it has not come to, and when it is done with them.
+    pub(super) backlog: usize,
+    pub(super) free_at: Time,
     /// When it may send again.
     pub(super) next_turn: Time,
 }
@@ -127,6 +146,7 @@ pub(super) struct World<'l> {
     pub(super) steps: u32,
     pub(super) packets: u64,
     pub(super) completions: u64,
+    pub(super) tally: Tally,
 }
 
 impl<'l> World<'l> {
@@ -155,6 +175,9 @@ impl<'l> World<'l> {
                 gid: Ipv4Addr::new(10, 0, 0, index as u8 + 1).into(),
                 stopped: None,
                 held: VecDeque::new(),
+                slow: None,
+                backlog: 0,
+                free_at: Time::ZERO,
                 next_turn: Time::ZERO,
                 endpoint,
             }
@@ -177,6 +200,7 @@ impl<'l> World<'l> {
             steps: 0,
             packets: 0,
             completions: 0,
+            tally: Tally::default(),
         };
         for index in 0..world.plan.links.len() {
             let plan = world.plan.links[index];
@@ -226,7 +250,11 @@ impl<'l> World<'l> {
         let link = &mut self.links[index];
         let plan = link.plan;
         // A node that stands still delays a new connection as it did the old one.
-        let stopped = plan.nodes.iter().any(|&node| self.nodes[node].stopped.is_some());
+        let is_late = |node: &Node| {
+            let slow = node.slow.is_some_and(|(until, _)| self.now < until);
+            slow || node.backlog > 0 || node.stopped.is_some()
+        };
+        let stopped = plan.nodes.iter().any(|&node| is_late(&self.nodes[node]));
         link.incidents = if stopped { STOP_INCIDENTS } else { 0 };
         link.mending = false;
         for side in [0, 1] {
@@ -323,19 +351,16 @@ impl<'l> World<'l> {
 
     fn happen(&mut self, happening: Happening) -> Check {
         match happening {
-            Happening::Arrive { to, packet } => {
-                let node = &mut self.nodes[to];
-                if node.stopped.is_none() {
-                    self.deliver(to, &packet);
-                } else if node.held.len() < HELD_MAX {
-                    node.held.push_back(packet);
-                } else {
-                    self.links[packet.link].incidents += 1;
-                }
+            Happening::Arrive { to, packet } => self.arrive(to, packet),
+            Happening::Take { to, packet } => {
+                self.nodes[to].backlog -= 1;
+                self.take(to, packet);
             }
+            Happening::Skip { node } => self.nodes[node].backlog -= 1,
             Happening::Turn => {}
             Happening::Stop { node, span } => {
                 self.log.note(self.now, &place(node), "stops", || format!("{span}"));
+                self.tally.count(Seen::Stop);
                 self.nodes[node].stopped = Some(self.now + span);
                 self.blame(|link| link.plan.nodes.contains(&node));
                 self.schedule(span, Happening::Wake { node });
@@ -349,13 +374,21 @@ impl<'l> World<'l> {
                     }
                 }
             }
+            Happening::Slow { node, span, each } => {
+                self.log.note(self.now, &place(node), "slows", || format!("{span}, {each}"));
+                self.tally.count(Seen::Slow);
+                self.nodes[node].slow = Some((self.now + span, each));
+                self.blame(|link| link.plan.nodes.contains(&node));
+            }
             Happening::Partition { from, to, span } => {
                 self.log.note(self.now, &place(from), "partition", || format!("to {to}, {span}"));
                 self.dead.push((from, to, self.now + span));
             }
             Happening::Post { link, side } => self.post(link, side)?,
             Happening::Receive { link, side, psn } => {
-                if self.links[link].ends[side].psn == psn {
+                // The message may have taken a receive of the shared queue that is another's.
+                let concerned = &self.links[link];
+                if concerned.ends[side].psn == psn || concerned.plan.shared[side] {
                     self.post_receive(link, side)?;
                 }
             }
@@ -368,7 +401,7 @@ impl<'l> World<'l> {
         Ok(())
     }
 
-    /// What a node stood still through may look like any number of lost packets.
+    /// What a node stood still through, or was late with, may look like any number of lost packets.
     fn blame(&mut self, concerned: impl Fn(&Link) -> bool) {
         for link in self.links.iter_mut().filter(|link| concerned(link)) {
             link.incidents += STOP_INCIDENTS;

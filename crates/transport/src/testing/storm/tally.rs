@@ -1,0 +1,87 @@
+//! How often each fault struck and each operation was posted.
+//!
+//! A fault that is planned and never strikes, or an operation that nothing posts, proves nothing.
+//! So both are counted where they happen, `cargo xtask storm` prints the counts, and a test asks
+//! that none is zero.
+
+macro_rules! counted {
+    ($($name:ident => $text:literal,)*) => {
+        /// Something that is counted.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(super) enum Seen { $($name,)* }
+
+        const NAMES: &[&str] = &[$($text,)*];
+    };
+}
+
+counted! {
+    Loss => "lost",
+    Burst => "lost in a burst",
+    Corruption => "corrupted, and refused for the ICRC",
+    Duplication => "duplicated",
+    Reordering => "held back by a reordering network",
+    Overtaking => "overtaken",
+    Partition => "lost in a one-way partition",
+    Stop => "nodes stopped",
+    StoppedOverflow => "lost at a stopped node",
+    Slow => "nodes slowed down",
+    Slowed => "taken late by a slow node",
+    SlowOverflow => "lost at a slow node",
+    LateReceive => "receives posted late",
+    BreakError => "queue pairs moved to ERROR by their owner",
+    BreakReset => "queue pairs moved to RESET by their owner",
+    Reset => "links reset and connected anew",
+    Replacement => "queue pairs replaced by new ones",
+    Deregistration => "regions freed under a request",
+    TrespassDomain => "R_Keys of another protection domain",
+    TrespassBounds => "requests beyond their region",
+    TrespassRights => "requests without the right",
+    TrespassKey => "R_Keys with another tag",
+    RcSend => "RC SEND",
+    RcSendImmediate => "RC SEND with immediate",
+    RcWrite => "RC WRITE",
+    RcWriteImmediate => "RC WRITE with immediate",
+    RcRead => "RC READ",
+    RcCompareSwap => "RC compare and swap",
+    RcFetchAdd => "RC fetch and add",
+    UcSend => "UC SEND",
+    UcSendImmediate => "UC SEND with immediate",
+    UcWrite => "UC WRITE",
+    UcWriteImmediate => "UC WRITE with immediate",
+    UdSend => "UD SEND",
+    UdSendImmediate => "UD SEND with immediate",
+    Inline => "inline",
+    Fenced => "fenced",
+    FenceNeeded => "fenced, and sends what a READ brings",
+    Unsignalled => "unsignalled",
+    Solicited => "solicited",
+    SharedReceive => "receives of a shared queue",
+}
+
+/// The counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tally([u64; NAMES.len()]);
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self([0; NAMES.len()])
+    }
+}
+
+impl Tally {
+    pub(super) fn count(&mut self, seen: Seen) {
+        self.0[seen as usize] += 1;
+    }
+
+    /// Takes over the counts of another.
+    pub fn add(&mut self, other: &Self) {
+        for (count, more) in self.0.iter_mut().zip(other.0) {
+            *count += more;
+        }
+    }
+
+    /// What was counted, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        NAMES.iter().copied().zip(self.0)
+    }
+}
