@@ -35,10 +35,8 @@ pub use log::Log;
 pub use tally::Tally;
 
 use oracle::Check;
+use plan::CALM_OPERATIONS;
 use world::{Happening, World};
-
-/// Requests that each side of each link posts when the storm is over.
-const CALM_OPERATIONS: u64 = 6;
 
 /// What a storm that went well has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

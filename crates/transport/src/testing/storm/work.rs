@@ -11,15 +11,13 @@ use rdma::{
 
 use super::ground::{Atomic, Ground, Target, pattern};
 use super::oracle::{Check, Message, Sent};
-use super::plan::LinkPlan;
+use super::plan::{LinkPlan, RDMA_MAX};
 use super::tally::Seen;
 use super::world::{Happening, Q_KEY, World, everything, place};
 use crate::{QpChange, Recovery, RegionSpec};
 
 /// The longest SEND: every receive has room for it.
 const SEND_MAX: u64 = 16 << 10;
-/// The longest WRITE and READ.
-const RDMA_MAX: u64 = 64 << 10;
 /// Bytes before the message in the receive of a datagram.
 const GRH: u64 = 40;
 /// How much later the PSNs of a new connection begin: no late packet of the old one fits.

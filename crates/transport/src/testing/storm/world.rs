@@ -314,7 +314,7 @@ impl<'l> World<'l> {
         Weather {
             disorders: !self.calm && faults.disorders(),
             late_receives: faults.late_receives > 0,
-            paced: self.plan.gap > Span::ZERO,
+            paced: self.plan.is_paced(),
         }
     }
 
