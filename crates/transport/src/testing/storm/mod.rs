@@ -180,6 +180,8 @@ fn lull(world: &mut World<'_>) -> Check {
     for node in &mut world.nodes {
         node.slow = None;
     }
+    // What is broken stays so, and both sides must notice.
+    world.happenings.retain(|_, happening| !matches!(happening, Happening::Mend { .. }));
     let bound = world.plan.bound() + Span::from_ms(5);
     finish(world, bound)
 }

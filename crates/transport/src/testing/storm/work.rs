@@ -395,20 +395,20 @@ impl World<'_> {
     }
 
     fn count_request(&mut self, kind: QpType, verb: Verb, has_immediate: bool) {
-        let seen = match (kind, verb, has_immediate) {
-            (QpType::Rc, Verb::Send, false) => Seen::RcSend,
-            (QpType::Rc, Verb::Send, true) => Seen::RcSendImmediate,
-            (QpType::Rc, Verb::Write, false) => Seen::RcWrite,
-            (QpType::Rc, Verb::Write, true) => Seen::RcWriteImmediate,
-            (_, Verb::Read, _) => Seen::RcRead,
-            (_, Verb::CompareSwap, _) => Seen::RcCompareSwap,
-            (_, Verb::FetchAdd, _) => Seen::RcFetchAdd,
-            (QpType::Uc, Verb::Send, false) => Seen::UcSend,
-            (QpType::Uc, Verb::Send, true) => Seen::UcSendImmediate,
-            (QpType::Uc, Verb::Write, false) => Seen::UcWrite,
-            (QpType::Uc, Verb::Write, true) => Seen::UcWriteImmediate,
-            (QpType::Ud, _, false) => Seen::UdSend,
-            (QpType::Ud, _, true) => Seen::UdSendImmediate,
+        let seen = match (verb, kind, has_immediate) {
+            (Verb::Read, ..) => Seen::RcRead,
+            (Verb::CompareSwap, ..) => Seen::RcCompareSwap,
+            (Verb::FetchAdd, ..) => Seen::RcFetchAdd,
+            (_, QpType::Ud, false) => Seen::UdSend,
+            (_, QpType::Ud, true) => Seen::UdSendImmediate,
+            (Verb::Send, QpType::Uc, false) => Seen::UcSend,
+            (Verb::Send, QpType::Uc, true) => Seen::UcSendImmediate,
+            (Verb::Write, QpType::Uc, false) => Seen::UcWrite,
+            (Verb::Write, QpType::Uc, true) => Seen::UcWriteImmediate,
+            (Verb::Send, _, false) => Seen::RcSend,
+            (Verb::Send, _, true) => Seen::RcSendImmediate,
+            (Verb::Write, _, false) => Seen::RcWrite,
+            (Verb::Write, _, true) => Seen::RcWriteImmediate,
         };
         self.tally.count(seen);
     }
@@ -491,7 +491,9 @@ impl World<'_> {
         if !self.stormy || core::mem::replace(&mut self.links[index].mending, true) {
             return;
         }
-        let after = Span::from_us(self.random.between(1, 3_000));
+        // Before the other side has noticed, or after.
+        let latest = self.random.pick(&[3_000, 100_000]);
+        let after = Span::from_us(self.random.between(1, latest));
         self.schedule(after, Happening::Mend { link: index });
     }
 
