@@ -20,6 +20,7 @@ pub mod memory;
 pub mod mtu;
 pub mod psn;
 pub mod qp;
+pub mod rate;
 pub mod time;
 pub mod work;
 
@@ -30,5 +31,6 @@ pub use memory::{Memory, MemoryFault};
 pub use mtu::Mtu;
 pub use psn::Psn;
 pub use qp::{Access, QpState, QpType};
+pub use rate::Rate;
 pub use time::{Span, Time};
 pub use work::{Operation, RecvRequest, SendFlags, Sge, UdAddress, WorkRequest};
