@@ -15,6 +15,7 @@
 //! One seed is one run, the same on every machine. The shape is that of TigerBeetle's VOPR.
 //! **Deliberately absent:** bandwidth shared between nodes, and congestion; the `fabric` has them.
 
+mod buffer;
 mod ground;
 mod log;
 mod network;
@@ -22,6 +23,7 @@ mod oracle;
 mod plan;
 mod random;
 mod tally;
+mod trouble;
 mod work;
 mod world;
 

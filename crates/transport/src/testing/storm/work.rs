@@ -5,26 +5,21 @@ use std::vec;
 use std::vec::Vec;
 
 use rdma::{
-    Access, CompletionOpcode, Key, Operation, QpState, QpType, RecvRequest, SendFlags, Sge, Span,
-    UdAddress, WorkRequest,
+    Access, CompletionOpcode, Key, Operation, QpType, RecvRequest, SendFlags, Sge, Span, UdAddress,
+    WorkRequest,
 };
 
 use super::ground::{Atomic, Ground, Target, pattern};
 use super::oracle::{Check, Message, Sent};
-use super::plan::{LinkPlan, RDMA_MAX};
+use super::plan::RDMA_MAX;
 use super::tally::Seen;
 use super::world::{Happening, Q_KEY, World, everything, place};
-use crate::{QpChange, Recovery, RegionSpec};
+use crate::{Recovery, RegionSpec};
 
 /// The longest SEND: every receive has room for it.
 const SEND_MAX: u64 = 16 << 10;
 /// Bytes before the message in the receive of a datagram.
 const GRH: u64 = 40;
-/// How much later the PSNs of a new connection begin: no late packet of the old one fits.
-const PSN_STEP: u32 = 0x40_0000;
-/// A request is only one in so many that has regions of its own.
-const OWN_REGION_PERMILLE: u64 = 250;
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verb {
     Send,
@@ -34,82 +29,7 @@ enum Verb {
     CompareSwap,
 }
 
-/// Memory as a request names it.
-struct Buffer {
-    /// Pieces in addresses of memory, none empty.
-    pieces: Vec<(u64, u32)>,
-    /// As posted.
-    sges: Vec<Sge>,
-    /// The region that is the request's own.
-    own: Option<Key>,
-}
-
 impl World<'_> {
-    fn length(&mut self, plan: &LinkPlan, most: u64) -> u64 {
-        let random = &mut self.random;
-        let mtu = u64::from(plan.mtu.bytes());
-        let most = if plan.kind == QpType::Ud { 4096 } else { most };
-        let multiple = mtu * random.between(1, 9);
-        let length = match random.below(12) {
-            0 => 0,
-            1 => 1,
-            2 => random.between(2, 64),
-            3 => multiple - 1,
-            4 => multiple + 1,
-            5 | 6 => multiple,
-            7 => random.below(most),
-            _ => random.below(mtu * 4),
-        };
-        length.min(most)
-    }
-
-    /// Memory at `node` for `length` bytes, in one to four pieces; perhaps in a region of its own.
-    fn buffer(&mut self, node: usize, length: u64, pieces: u64, access: Access) -> Option<Buffer> {
-        let random = &mut self.random;
-        let mut cuts: Vec<u64> = (1..pieces).map(|_| random.below(length + 1)).collect();
-        cuts.extend([0, length]);
-        cuts.sort_unstable();
-        let own = random.chance(OWN_REGION_PERMILLE) && length > 0;
-        let shift = random.next() & 0xffff_ffff_0000;
-        let node = &mut self.nodes[node];
-        // A region of its own is contiguous: the pieces lie in it with holes between them.
-        let lengths: Vec<u64> = cuts.windows(2).map(|cut| cut[1] - cut[0]).collect();
-        let span: u64 = lengths.iter().map(|length| length + 16).sum();
-        let mut at = node.ground.allocate(span)?;
-        let (mut address, mut key) = (at, node.key);
-        let mut shifted = 0;
-        if own {
-            // The last piece ends where the region does, less its hole.
-            let spec = RegionSpec { address, length: span - 16, iova: at ^ shift, access };
-            key = node.endpoint.register(node.pd, spec).ok()?;
-            node.keys.push(key);
-            shifted = spec.iova.wrapping_sub(address);
-        }
-        let mut buffer = Buffer { pieces: Vec::new(), sges: Vec::new(), own: own.then_some(key) };
-        for length in lengths {
-            let piece = length as u32;
-            let sge = Sge { address: at.wrapping_add(shifted), length: piece, l_key: key };
-            buffer.sges.push(sge);
-            if length > 0 {
-                buffer.pieces.push((at, piece));
-            }
-            at += length + 16;
-            address = at;
-        }
-        debug_assert!(address >= Ground::BASE);
-        Some(buffer)
-    }
-
-    /// Frees the region of a request at some time, if the storm has that.
-    fn free_some_time(&mut self, link: usize, side: usize, id: u64, node: usize, key: Option<Key>) {
-        let Some(key) = key.filter(|_| self.stormy) else { return };
-        // The rate is that of all requests, of which few have such a region.
-        if self.random.chance(self.plan.faults.deregistrations * 1000 / OWN_REGION_PERMILLE) {
-            let after = Span::from_ns(self.random.below(300_000));
-            self.schedule(after, Happening::Deregister { link, side, id, node, key });
-        }
-    }
-
     /// Posts a receive at an end, or to the shared queue that it takes from.
     pub(super) fn post_receive(&mut self, index: usize, side: usize) -> Check {
         let link = &self.links[index];
@@ -441,94 +361,9 @@ impl World<'_> {
         node.keys.push(key);
         (real, key)
     }
-
-    /// Frees the region of request `id`.
-    pub(super) fn deregister(&mut self, link: usize, side: usize, id: u64, node: usize, key: Key) {
-        self.tally.count(Seen::Deregistration);
-        self.nodes[node].keys.retain(|&other| other != key);
-        let gone = self.nodes[node].endpoint.deregister(key);
-        gone.expect("it is registered");
-        self.nodes[node].ground.close(id);
-        let end = &mut self.links[link].ends[side];
-        let here = end.node == node;
-        self.log.note(self.now, &place(node), "frees", || format!("memory of {id}"));
-        if end.receives.contains(&id) {
-            end.receive_gone = true;
-        }
-        if let Some(sent) = end.sends.iter_mut().find(|sent| sent.id == id) {
-            if here {
-                sent.local_gone = true;
-            } else {
-                sent.remote_gone = true;
-            }
-        }
-    }
-
-    /// The owner of an end has had enough of it, or its program ends.
-    pub(super) fn break_end(&mut self, index: usize, side: usize) -> Check {
-        let link = &mut self.links[index];
-        if link.ends[side].reset || link.mending {
-            return Ok(());
-        }
-        let end = &mut link.ends[side];
-        let (node, qpn) = (end.node, end.qpn);
-        let to = self.random.pick(&[QpState::Error, QpState::Reset]);
-        self.log.note(self.now, &place(node), "breaks", || format!("{qpn} to {to:?}"));
-        end.fatal = true;
-        let is_reset = to == QpState::Reset;
-        self.tally.count(if is_reset { Seen::BreakReset } else { Seen::BreakError });
-        let modified = self.nodes[node].endpoint.modify_qp(qpn, &QpChange::to(to));
-        endpoint_result(modified, "a change")?;
-        if to == QpState::Reset {
-            link.forget(side, &mut self.nodes[node].ground);
-        }
-        self.mend_later(index);
-        Ok(())
-    }
-
-    /// A link is broken: it will be connected anew, as long as the storm lasts.
-    pub(super) fn mend_later(&mut self, index: usize) {
-        if !self.stormy || core::mem::replace(&mut self.links[index].mending, true) {
-            return;
-        }
-        // Before the other side has noticed, or after.
-        let latest = self.random.pick(&[3_000, 100_000]);
-        let after = Span::from_us(self.random.between(1, latest));
-        self.schedule(after, Happening::Mend { link: index });
-    }
-
-    /// Resets both ends, or replaces them, and connects them anew.
-    pub(super) fn mend(&mut self, index: usize) -> Check {
-        for side in [0, 1] {
-            let plan = self.links[index].plan;
-            let end = &self.links[index].ends[side];
-            let (node, qpn) = (end.node, end.qpn);
-            let replaces = self.random.chance(300);
-            self.log.note(self.now, &place(node), "mends", || format!("{qpn}"));
-            // Completions that wait belong to the queue pair that was.
-            self.links[index].forget(side, &mut self.nodes[node].ground);
-            self.tally.count(if replaces { Seen::Replacement } else { Seen::Reset });
-            if replaces {
-                let destroyed = self.nodes[node].endpoint.destroy_qp(qpn);
-                endpoint_result(destroyed, "a destruction")?;
-                self.links[index].ends[side].qpn = self.create_qp(&plan, side);
-            } else {
-                let change = QpChange::to(QpState::Reset);
-                let modified = self.nodes[node].endpoint.modify_qp(qpn, &change);
-                endpoint_result(modified, "a change")?;
-            }
-            let end = &mut self.links[index].ends[side];
-            end.psn = end.psn.wrapping_add(PSN_STEP) & 0xff_ffff;
-        }
-        if self.links[index].plan.kind != QpType::Rc {
-            self.clear_packets(index);
-        }
-        self.connect(index);
-        Ok(())
-    }
 }
 
 /// What the oracle posts, the engine must take.
-fn endpoint_result<E: core::fmt::Display>(result: Result<(), E>, what: &str) -> Check {
+pub(super) fn endpoint_result<E: core::fmt::Display>(result: Result<(), E>, what: &str) -> Check {
     result.map_err(|error| format!("{what} was refused: {error}"))
 }
