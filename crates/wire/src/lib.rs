@@ -42,6 +42,7 @@ pub mod pcapng;
 pub mod pfc;
 pub mod reth;
 pub mod roce;
+pub mod saeth;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod udp;

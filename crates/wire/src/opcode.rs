@@ -6,6 +6,8 @@
 
 use core::fmt;
 
+use crate::saeth;
+
 /// The transport service that an opcode belongs to: its upper three bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Service {
@@ -34,6 +36,8 @@ pub enum Operation {
     ReadResponse,
     /// Acknowledge, positive or negative.
     Acknowledge,
+    /// Negative acknowledge that says what did arrive: between queue pairs that repeat selectively.
+    SelectiveAcknowledge,
     /// The answer to an atomic.
     AtomicAcknowledge,
     /// Compare and swap.
@@ -95,7 +99,7 @@ pub enum Attach {
 /// The extended headers of an opcode. A type of its own, so that it is never tested against
 /// anything but headers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Headers(u8);
+pub struct Headers(u16);
 
 impl Headers {
     /// None.
@@ -116,14 +120,17 @@ impl Headers {
     pub const IMMDT: Self = Self(1 << 6);
     /// Invalidate extended transport header.
     pub const IETH: Self = Self(1 << 7);
+    /// Selective acknowledge extended header.
+    pub const SAETH: Self = Self(1 << 8);
 
     /// Each header with its length in bytes, in wire order.
-    const LENGTHS: [(Self, usize); 8] = [
+    const LENGTHS: [(Self, usize); 9] = [
         (Self::XRCETH, 4),
         (Self::DETH, 8),
         (Self::RETH, 16),
         (Self::ATOMIC_ETH, 28),
         (Self::AETH, 4),
+        (Self::SAETH, saeth::LEN),
         (Self::ATOMIC_ACK_ETH, 8),
         (Self::IMMDT, 4),
         (Self::IETH, 4),
@@ -279,6 +286,13 @@ static TABLE: [Option<Facts>; 256] = {
                 row(Service::Cnp, Operation::Cnp, Part::Only, Attach::Nothing, Headers::NONE)
             }
             5 => connected(Service::Xrc, low),
+            6 if low == 0x11 => row(
+                Service::Rc,
+                Operation::SelectiveAcknowledge,
+                Part::Only,
+                Attach::Nothing,
+                Headers::AETH.and(Headers::SAETH),
+            ),
             _ => None,
         };
         code += 1;
@@ -289,6 +303,8 @@ static TABLE: [Option<Facts>; 256] = {
 impl Opcode {
     /// RC acknowledge.
     pub const RC_ACKNOWLEDGE: Self = Self(0x11);
+    /// RC selective acknowledge, among the opcodes that are the manufacturer's.
+    pub const RC_SELECTIVE_ACKNOWLEDGE: Self = Self(0xd1);
     /// RC atomic acknowledge.
     pub const RC_ATOMIC_ACKNOWLEDGE: Self = Self(0x12);
     /// RC READ request.
@@ -407,6 +423,7 @@ impl fmt::Display for Opcode {
             Operation::ReadRequest => "RDMA READ Request",
             Operation::ReadResponse => "RDMA READ response",
             Operation::Acknowledge => "Acknowledge",
+            Operation::SelectiveAcknowledge => "Selective Acknowledge",
             Operation::AtomicAcknowledge => "ATOMIC Acknowledge",
             Operation::CompareSwap => "CmpSwap",
             Operation::FetchAdd => "FetchAdd",
@@ -470,6 +487,7 @@ mod tests {
     #[test]
     fn named_constants_are_what_they_say() {
         assert_eq!(Opcode::RC_ACKNOWLEDGE.to_string(), "RC Acknowledge");
+        assert_eq!(Opcode::RC_SELECTIVE_ACKNOWLEDGE.to_string(), "RC Selective Acknowledge");
         assert_eq!(Opcode::RC_ATOMIC_ACKNOWLEDGE.to_string(), "RC ATOMIC Acknowledge");
         assert_eq!(Opcode::RC_READ_REQUEST.to_string(), "RC RDMA READ Request");
         assert_eq!(Opcode::RC_COMPARE_SWAP.to_string(), "RC CmpSwap");
@@ -507,8 +525,8 @@ mod tests {
 
     #[test]
     fn the_table_has_every_service_once() {
-        // RC 24, XRC 23, UC 12, UD 2, CNP 1.
-        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1);
+        // RC 24, XRC 23, UC 12, UD 2, CNP 1, and the manufacturer's own.
+        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1 + 1);
         let mut names: std::vec::Vec<_> = Opcode::all().map(|opcode| format!("{opcode}")).collect();
         names.sort();
         names.dedup();

@@ -5,7 +5,7 @@ use core::fmt;
 use rdma::{Key, Psn, Qpn};
 
 use crate::opcode::{Facts, Headers};
-use crate::{Error, Opcode, aeth, atomic_eth, be24, be32, be64, bth, deth, reth};
+use crate::{Error, Opcode, aeth, atomic_eth, be24, be32, be64, bth, deth, reth, saeth};
 
 /// Bytes of the ICRC at the end of a packet.
 pub const ICRC_LEN: usize = 4;
@@ -27,6 +27,8 @@ pub struct Repr {
     pub atomic: Option<atomic_eth::Repr>,
     /// Acknowledgements and READ responses.
     pub aeth: Option<aeth::Repr>,
+    /// What arrived behind a gap, between queue pairs that repeat selectively.
+    pub selective: Option<saeth::Repr>,
     /// AtomicAckETH (9.3.5.3): what the word was before.
     pub atomic_ack: Option<u64>,
     /// ImmDt (9.3.6): four bytes as the sender's application gave them.
@@ -45,6 +47,7 @@ impl Repr {
             reth: None,
             atomic: None,
             aeth: None,
+            selective: None,
             atomic_ack: None,
             immediate: None,
             invalidate: None,
@@ -93,6 +96,7 @@ impl Repr {
                 .map(atomic_eth::Repr::parse)
                 .transpose()?,
             aeth: take(Headers::AETH, aeth::LEN).map(aeth::Repr::parse).transpose()?,
+            selective: take(Headers::SAETH, saeth::LEN).map(saeth::Repr::parse).transpose()?,
             atomic_ack: take(Headers::ATOMIC_ACK_ETH, 8).map(|bytes| be64(bytes, 0..8)),
             immediate: take(Headers::IMMDT, 4).map(|bytes| be32(bytes, 0..4).to_be_bytes()),
             invalidate: take(Headers::IETH, 4).map(|bytes| Key(be32(bytes, 0..4))),
@@ -153,6 +157,11 @@ impl Repr {
                 aeth.emit(room);
             }
         });
+        put(Headers::SAETH, saeth::LEN, &|room| {
+            if let Some(selective) = self.selective {
+                selective.emit(room);
+            }
+        });
         put(Headers::ATOMIC_ACK_ETH, 8, &|room| {
             if let Some(original) = self.atomic_ack {
                 room.copy_from_slice(&original.to_be_bytes());
@@ -190,6 +199,9 @@ impl fmt::Display for Repr {
         }
         if let Some(aeth) = self.aeth {
             write!(f, " {aeth}")?;
+        }
+        if let Some(selective) = self.selective {
+            write!(f, " {selective}")?;
         }
         if let Some(original) = self.atomic_ack {
             write!(f, " original={original:#x}")?;

@@ -12,7 +12,7 @@ use wire::opcode::Headers;
 use wire::pcapng::Direction;
 use wire::{
     Frame, Opcode, aeth, arp, atomic_eth, bth, cnp, deth, ipv4, ipv6, pause, pcap, pcapng, pfc,
-    reth, roce, udp, vlan,
+    reth, roce, saeth, udp, vlan,
 };
 
 fn address() -> impl Strategy<Value = Address> {
@@ -117,6 +117,12 @@ prop_compose! {
             atomic: has(Headers::ATOMIC_ETH)
                 .then_some(atomic_eth::Repr { address, r_key, swap_or_add, compare }),
             aeth: has(Headers::AETH).then_some(aeth::Repr { syndrome, msn }),
+            selective: has(Headers::SAETH).then_some(saeth::Repr {
+                ranges: [16, 24, 32, 40].map(|shift| saeth::Arrived {
+                    first: (address >> shift) as u16,
+                    packets: (swap_or_add >> shift) as u16,
+                }),
+            }),
             atomic_ack: has(Headers::ATOMIC_ACK_ETH).then_some(compare),
             immediate: has(Headers::IMMDT).then_some(immediate),
             invalidate: has(Headers::IETH).then_some(r_key),
