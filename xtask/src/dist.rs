@@ -4,6 +4,7 @@
 //! dist/bin/ferroce
 //! dist/lib/ferroce/libibverbs.so.1      what programs are linked to
 //! dist/lib/ferroce/libibverbs.so        what a linker or dlopen finds: a link to it
+//! dist/lib/ferroce/libferroce-paths.so  shows programs the files of the devices
 //! ```
 //!
 //! The library is a Rust static library, linked once more with a version script: rustc's own
@@ -21,19 +22,22 @@ use crate::workspace::{cargo, dist_dir, root, run as run_command, target_dir};
 
 /// The library's file name, which is also its soname.
 const SONAME: &str = "libibverbs.so.1";
+/// The library that is only ever preloaded, in C: `open` takes arguments as only C can declare.
+const PATHS: &str = "libferroce-paths.so";
 
 /// Where the library is laid out.
 pub(crate) fn library() -> PathBuf {
     dist_dir().join("lib/ferroce").join(SONAME)
 }
 
-/// Builds `dist/bin/ferroce` and `dist/lib/ferroce/libibverbs.so.1`.
+/// Builds `dist/bin/ferroce` and the libraries of `dist/lib/ferroce`.
 pub(crate) fn run() -> Result<()> {
     build_library()?;
+    build_paths()?;
     build_binary()
 }
 
-/// Builds the library alone.
+/// Builds the verbs library alone.
 pub(crate) fn build_library() -> Result<()> {
     run_command(cargo().args(["build", "--release", "--package", "ferroce-ibverbs"]))?;
     let library = library();
@@ -65,6 +69,26 @@ fn link(library: &Path) -> Result<()> {
             .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]),
     )?;
     fs::rename(&fresh, library).with_context(|| format!("cannot write {}", library.display()))
+}
+
+fn build_paths() -> Result<()> {
+    let library = library().with_file_name(PATHS);
+    let fresh = library.with_extension("new");
+    run_command(
+        Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
+            // The functions are what they do, whatever the compiler knows of their names.
+            .args(["-fno-builtin", "-U_FORTIFY_SOURCE"])
+            .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
+            .arg(format!("-Wl,-soname,{PATHS}"))
+            .arg("-o")
+            .arg(&fresh)
+            .arg(root().join("crates/ibverbs/preload/paths.c"))
+            .args(["-lpthread", "-ldl"]),
+    )?;
+    fs::rename(&fresh, &library).with_context(|| format!("cannot write {}", library.display()))?;
+    println!("{}", library.display());
+    Ok(())
 }
 
 fn build_binary() -> Result<()> {

@@ -24,7 +24,7 @@ cargo xtask <command>
 
   ci                            every check, as `make test` runs them
   tidy                          what the compiler does not check: rooms, sizes, licences, links
-  dist                          build target/dist: bin/ferroce and lib/ferroce/libibverbs.so.1
+  dist                          build target/dist: bin/ferroce and lib/ferroce
   abi                           compare the library's exported symbols with the committed list
   demo                          show the main job, and what tshark sees of it
   programs                      run perftest and the rdma-core examples, unmodified

@@ -1,18 +1,19 @@
-//! Where our `libibverbs.so.1` is.
+//! Where our libraries are.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The file name by which programs ask for the verbs library.
-pub(crate) const LIBRARY: &str = "libibverbs.so.1";
+/// What is put before a program: the library by the name by which programs ask for it, and what
+/// shows them the files of its devices.
+pub(crate) const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "libferroce-paths.so"];
 /// Overrides the search.
 const DIRECTORY_VARIABLE: &str = "FERROCE_LIBDIR";
 /// Where it is installed, below the folder whose `bin/` holds the executable.
 const BELOW_PREFIX: &str = "lib/ferroce";
 
-/// The folder that holds the library.
+/// The folder that holds the libraries.
 pub(crate) fn directory() -> Result<PathBuf, Failure> {
     let (directory, hint) = match env::var_os(DIRECTORY_VARIABLE) {
         Some(named) => {
@@ -24,8 +25,8 @@ pub(crate) fn directory() -> Result<PathBuf, Failure> {
         ),
     };
     let absolute = directory.canonicalize().unwrap_or_else(|_| directory.clone());
-    if !absolute.join(LIBRARY).is_file() {
-        let message = format!("there is no {LIBRARY} in {}", absolute.display());
+    if let Some(missing) = LIBRARIES.iter().find(|name| !absolute.join(name).is_file()) {
+        let message = format!("there is no {missing} in {}", absolute.display());
         return Err(Failure::new(message).hint(hint));
     }
     if !fits_preload(&absolute) {

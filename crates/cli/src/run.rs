@@ -10,31 +10,38 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
 
 use rdma::Mtu;
-use softnic::DeviceInfo;
 use softnic::faults::FaultSettings;
+use softnic::{DeviceInfo, sysfs};
 
 use crate::args::Run;
 use crate::failure::{Failure, Status};
-use crate::library::{self, LIBRARY};
+use crate::library::{self, LIBRARIES};
 use crate::program;
 
 pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let library = library::directory()?;
-    check_devices(arguments)?;
+    let devices = devices(arguments)?;
+    check_mtu(arguments, &devices)?;
     check_faults(arguments)?;
-    let variables = variables(arguments)?;
+    let mut variables = variables(arguments)?;
     let [name, rest @ ..] = arguments.program.as_slice() else {
         return Err(Failure::new("no program was named"));
     };
     let path = program::find(name)?;
     program::check_preload(&path)?;
+    match sysfs::lay_out(&devices) {
+        Ok(folder) => variables.push((sysfs::VARIABLE, folder.into())),
+        // Many programs need no more than the library, and will say better what is wrong.
+        Err(error) => eprintln!("warning: the devices have no files in /sys and /dev: {error}"),
+    }
+    let preloaded = LIBRARIES.map(|name| library.join(name).into_os_string());
 
     let error = Command::new(&path)
         .arg0(name)
         .args(rest)
         .envs(variables)
         .env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", library.as_os_str()))
-        .env("LD_PRELOAD", before("LD_PRELOAD", library.join(LIBRARY).as_os_str()))
+        .env("LD_PRELOAD", before("LD_PRELOAD", &preloaded.join(OsStr::new(":"))))
         .exec();
     let message = format!("cannot run {}: {error}", path.display());
     Err(Failure::new(message).status(Status::CannotRun))
@@ -75,13 +82,16 @@ fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> 
 }
 
 /// Mistakes in the names of devices are told here, before the program starts and in its place.
-fn check_devices(arguments: &Run) -> Result<(), Failure> {
+fn devices(arguments: &Run) -> Result<Vec<DeviceInfo>, Failure> {
     let devices = if arguments.dev.is_empty() {
         softnic::devices()
     } else {
         (0..).zip(&arguments.dev).map(|(index, name)| DeviceInfo::find(name, index)).collect()
     };
-    let devices = devices.map_err(|error| Failure::from_message(&error))?;
+    devices.map_err(|error| Failure::from_message(&error))
+}
+
+fn check_mtu(arguments: &Run, devices: &[DeviceInfo]) -> Result<(), Failure> {
     let Some(mtu) = arguments.mtu else { return Ok(()) };
     match devices.iter().find(|device| Mtu::fitting(device.mtu).bytes() < mtu) {
         None => Ok(()),

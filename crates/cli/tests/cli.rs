@@ -12,19 +12,21 @@ use snapbox::cmd::Command;
 use snapbox::str;
 use tempfile::TempDir;
 
-/// A folder with an empty shared library in the place of ours: what is tested here is the
+/// A folder with empty shared libraries in the place of ours: what is tested here is the
 /// launcher, and any program must load.
 struct Library(TempDir);
 
 impl Library {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let status = Process::new("cc")
-            .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
-            .arg(folder.path().join("libibverbs.so.1"))
-            .status()
-            .unwrap();
-        assert!(status.success());
+        for name in ["libibverbs.so.1", "libferroce-paths.so"] {
+            let status = Process::new("cc")
+                .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
+                .arg(folder.path().join(name))
+                .status()
+                .unwrap();
+            assert!(status.success());
+        }
         Self(folder)
     }
 
@@ -151,13 +153,14 @@ For more information, try '--help'.
 }
 
 #[test]
-fn run_puts_the_library_first_and_sets_nothing_else() {
+fn run_puts_the_libraries_first_and_shows_the_devices_files() {
     snapbox::assert_data_eq!(
         Library::new().environment(&[], &[]),
         str![[r#"
 FERROCE_LIBDIR=LIBDIR
+FERROCE_SYSFS=[..]
 LD_LIBRARY_PATH=LIBDIR
-LD_PRELOAD=LIBDIR/libibverbs.so.1
+LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/libferroce-paths.so
 
 "#]]
     );
@@ -177,9 +180,10 @@ FERROCE_LIBDIR=LIBDIR
 FERROCE_LOG=info
 FERROCE_MTU=1024
 FERROCE_PCAP=/tmp/run.pcap
+FERROCE_SYSFS=[..]
 FERROCE_WIRE=exact
 LD_LIBRARY_PATH=LIBDIR
-LD_PRELOAD=LIBDIR/libibverbs.so.1
+LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/libferroce-paths.so
 
 "#]]
     );
@@ -194,8 +198,9 @@ fn run_keeps_what_the_environment_already_holds() {
         str![[r#"
 FERROCE_LIBDIR=LIBDIR
 FERROCE_MTU=512
+FERROCE_SYSFS=[..]
 LD_LIBRARY_PATH=LIBDIR:/opt/lib
-LD_PRELOAD=LIBDIR/libibverbs.so.1:libc.so.6
+LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/libferroce-paths.so:libc.so.6
 
 "#]]
     );

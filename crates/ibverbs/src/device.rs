@@ -66,6 +66,7 @@ fn list() -> Result<Vec<*mut ibv_device>, Errno> {
         log::complain(&error);
         Errno::NO_DEVICE
     })?;
+    softnic::sysfs::restore(&infos);
     let pointer_of = |info: DeviceInfo| {
         let known = registry::with(|live| {
             live.devices.values().find(|device| device.info == info).map(|device| device.c())

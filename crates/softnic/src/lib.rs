@@ -29,6 +29,7 @@
 //! | `FERROCE_WIRE` | `train` (default), or `exact`: one packet, one datagram |
 //! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
 //! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
+//! | `FERROCE_SYSFS` | folder with the devices as files: see [`sysfs`] |
 //!
 //! What a NIC counts can be read while it runs: see [`counters`].
 
@@ -60,6 +61,7 @@ mod runtime;
 mod socket;
 mod steering;
 mod sys;
+pub mod sysfs;
 mod thread;
 mod train;
 mod transmit;

@@ -41,6 +41,8 @@ pub const SEND_WAIT_MS: i32 = 2;
 pub const PAUSE_MAX: Span = Span::from_ms(20);
 /// How soon the fallback thread looks whether a pause is over.
 pub const PAUSE_RETRY: Span = Span::from_us(50);
+/// How many days the files of devices that nobody asks for are kept.
+pub const SYSFS_DAYS: u64 = 7;
 /// The longest sleep of the fallback thread.
 pub const SLEEP_MAX: Span = Span::from_ms(1_000);
 /// An application that has polled so often in a row and found nothing lets others run (a poll costs
