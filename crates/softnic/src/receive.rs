@@ -126,6 +126,11 @@ impl Links {
         let Train { received, bytes, .. } = train;
         let own = u32::from(self.registry.slot());
         sink.counts.rx_trains += 1;
+        if bytes.is_empty() {
+            // A datagram without a byte is a packet all the same.
+            sink.counts.rx_packets += 1;
+            sink.counts.malformed(wire::Error::Truncated);
+        }
         let mut misled = false;
         let mut id = 0;
         let mut at = 0;

@@ -43,7 +43,7 @@ impl Doomed {
             Loss::Truncated => Mapping::of(&file, 1),
             Loss::Unmapped | Loss::ReadOnly => Mapping::new(1),
         };
-        mapping.fill(0xee);
+        mapping.set(0, &[0xee; PAGE]);
         Self { mapping, file, loss }
     }
 

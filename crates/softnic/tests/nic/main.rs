@@ -4,8 +4,10 @@
 
 mod conditions;
 mod faulty;
+mod forged;
 mod fork;
 mod gone;
+mod hostile;
 mod processes;
 mod record;
 mod reliable;

@@ -105,6 +105,17 @@ impl Host {
     }
 
     pub(crate) fn connect_qp(&self, qpn: Qpn, gid: Gid, peer: Qpn) {
+        let changes = self.way_to_rts(gid, peer, all_rights());
+        self.nic.with(|endpoint, _, _| {
+            for change in &changes {
+                endpoint.modify_qp(qpn, change).unwrap();
+            }
+        });
+        self.nic.start();
+    }
+
+    /// What brings a queue pair from RESET to RTS, where its peer has the rights of `access`.
+    pub(crate) fn way_to_rts(&self, gid: Gid, peer: Qpn, access: Access) -> [QpChange; 3] {
         let path = AddressVector {
             gid,
             source_gid: self.gid().gid,
@@ -112,39 +123,33 @@ impl Host {
             hop_limit: 64,
             ..AddressVector::default()
         };
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let mtu = self.nic.device().active_mtu;
-        let (reliable, connected) = (self.kind == QpType::Rc, self.kind != QpType::Ud);
-        self.nic.with(|endpoint, _, _| {
-            let init = QpChange {
-                pkey_index: Some(0),
-                port: Some(1),
-                access: Some(access).filter(|_| connected),
-                q_key: Some(Q_KEY).filter(|_| !connected),
-                ..QpChange::to(QpState::Init)
-            };
-            endpoint.modify_qp(qpn, &init).unwrap();
-            let rtr = QpChange {
-                path: Some(path).filter(|_| connected),
-                path_mtu: Some(mtu).filter(|_| connected),
-                destination: Some(peer).filter(|_| connected),
-                rq_psn: Some(FIRST_PSN).filter(|_| connected),
-                max_dest_rd_atomic: Some(16).filter(|_| reliable),
-                min_rnr_timer: Some(1).filter(|_| reliable),
-                ..QpChange::to(QpState::Rtr)
-            };
-            endpoint.modify_qp(qpn, &rtr).unwrap();
-            let rts = QpChange {
-                sq_psn: Some(FIRST_PSN),
-                timeout: Some(TIMEOUT).filter(|_| reliable),
-                retry_count: Some(RETRIES).filter(|_| reliable),
-                rnr_retry: Some(7).filter(|_| reliable),
-                max_rd_atomic: Some(16).filter(|_| reliable),
-                ..QpChange::to(QpState::Rts)
-            };
-            endpoint.modify_qp(qpn, &rts).unwrap();
-        });
-        self.nic.start();
+        let (reliable, connected) = (self.kind.is_reliable(), self.kind.is_connected());
+        let init = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(access).filter(|_| connected),
+            q_key: Some(Q_KEY).filter(|_| !connected),
+            ..QpChange::to(QpState::Init)
+        };
+        let rtr = QpChange {
+            path: Some(path).filter(|_| connected),
+            path_mtu: Some(mtu).filter(|_| connected),
+            destination: Some(peer).filter(|_| connected),
+            rq_psn: Some(FIRST_PSN).filter(|_| connected),
+            max_dest_rd_atomic: Some(16).filter(|_| reliable),
+            min_rnr_timer: Some(1).filter(|_| reliable),
+            ..QpChange::to(QpState::Rtr)
+        };
+        let rts = QpChange {
+            sq_psn: Some(FIRST_PSN),
+            timeout: Some(TIMEOUT).filter(|_| reliable),
+            retry_count: Some(RETRIES).filter(|_| reliable),
+            rnr_retry: Some(7).filter(|_| reliable),
+            max_rd_atomic: Some(16).filter(|_| reliable),
+            ..QpChange::to(QpState::Rts)
+        };
+        [init, rtr, rts]
     }
 
     pub(crate) fn sge(&self, offset: usize, length: usize) -> Sge {
@@ -256,6 +261,16 @@ impl Mapping {
         self.length
     }
 
+    /// `pages` zero pages, between two that nobody may touch.
+    pub(crate) fn guarded(pages: usize) -> (Self, u64) {
+        let mapping = Self::new(pages + 2);
+        mapping.protect(0, libc::PROT_NONE);
+        mapping.protect(1, libc::PROT_READ | libc::PROT_WRITE);
+        mapping.protect(pages + 1, libc::PROT_NONE);
+        let first = mapping.address() + PAGE as u64;
+        (mapping, first)
+    }
+
     /// Changes what may be done to a page and those after it.
     pub(crate) fn protect(&self, first: usize, rights: libc::c_int) {
         let at = first * PAGE;
@@ -280,10 +295,18 @@ impl Mapping {
         unsafe { core::slice::from_raw_parts(self.start.add(offset), length) }.to_vec()
     }
 
+    /// Whether bytes that are accessible are these.
+    pub(crate) fn holds(&self, offset: usize, bytes: &[u8]) -> bool {
+        assert!(offset + bytes.len() <= self.length);
+        // SAFETY: inside the mapping; nobody writes while a test looks.
+        unsafe { core::slice::from_raw_parts(self.start.add(offset), bytes.len()) == bytes }
+    }
+
     /// Sets bytes that are accessible.
-    pub(crate) fn fill(&self, byte: u8) {
-        // SAFETY: the whole mapping, to which no reference is alive.
-        unsafe { self.start.write_bytes(byte, self.length) };
+    pub(crate) fn set(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.length);
+        // SAFETY: inside the mapping, to which no reference is alive.
+        unsafe { self.start.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 }
 

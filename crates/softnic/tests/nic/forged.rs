@@ -1,0 +1,203 @@
+//! Packets that somebody else makes: a plain UDP socket forges them, and sends them to a NIC in the
+//! middle of a conversation. They change nothing, and each is counted under its cause.
+
+use core::net::Ipv4Addr;
+use std::net::UdpSocket;
+use std::time::Instant;
+
+use rdma::{Operation, PKey, QpState, QpType, Qpn};
+use softnic::Counts;
+use softnic::limits::{ROCE_PORT, SLOT_SHIFT};
+use transport::Stats;
+use wire::aeth::{self, NakCode, Syndrome};
+use wire::icrc::{self, Datagram};
+use wire::opcode::{Attach, Part, Service};
+use wire::{Opcode, reth, roce};
+
+use crate::support::{FIRST_PSN, Host, PATIENCE, SEND, pair};
+
+/// What is counted at the victim.
+type Counter = fn(&Counts, &Stats) -> u64;
+
+/// Whoever sends from an address of its own, or that of the peer.
+struct Forger(UdpSocket, Ipv4Addr);
+
+impl Forger {
+    fn new(source: Ipv4Addr) -> Self {
+        Self(UdpSocket::bind((source, 0)).unwrap(), source)
+    }
+
+    fn send(&self, to: Ipv4Addr, bytes: &[u8]) {
+        assert_eq!(self.0.send_to(bytes, (to, ROCE_PORT)).unwrap(), bytes.len());
+    }
+
+    /// Headers and payload with the ICRC that they need.
+    fn seal(&self, to: Ipv4Addr, header: &roce::Repr, payload: &[u8]) -> Vec<u8> {
+        let header = header.padded_for(payload.len() as u32);
+        let pad = usize::from(header.bth.pad);
+        let mut bytes = vec![0; header.header_len() + payload.len() + pad];
+        let start = header.emit(&mut bytes);
+        bytes[start..start + payload.len()].copy_from_slice(payload);
+        self.close(to, bytes)
+    }
+
+    /// Bytes with their ICRC.
+    fn close(&self, to: Ipv4Addr, mut bytes: Vec<u8>) -> Vec<u8> {
+        let datagram = Datagram {
+            source: self.1.into(),
+            destination: to.into(),
+            source_port: self.0.local_addr().unwrap().port(),
+            destination_port: ROCE_PORT,
+            id: 0,
+            dont_fragment: true,
+        };
+        bytes.extend(icrc::compute(&datagram, &bytes).unwrap());
+        bytes
+    }
+}
+
+fn read(host: &Host, counter: Counter) -> u64 {
+    let stats = host.nic.with(|endpoint, _, _| *endpoint.stats());
+    counter(&host.nic.counts(), &stats)
+}
+
+#[test]
+fn forged_packets_change_nothing_and_are_counted() {
+    let (a, b) = pair(73, QpType::Rc, 8192);
+    let [peer, victim, stranger] = [1, 2, 9].map(|last| Ipv4Addr::new(127, 0, 73, last));
+    let (peer, stranger) = (Forger::new(peer), Forger::new(stranger));
+    let genuine = |a: &Host, b: &Host| {
+        b.post_recv(7, b.sge(4096, 100));
+        a.post(8, SEND, a.sge(0, 100));
+        a.completions(1);
+        b.completions(1);
+    };
+    for _ in 0..3 {
+        genuine(&a, &b);
+    }
+    let before = b.memory.to_vec();
+    let expected = FIRST_PSN.plus(3);
+    // All rights are there: only what is said below is wrong with it.
+    let write = |service, psn| {
+        let mut header = roce::Repr::new(Opcode::write(service, Part::Only, false), b.qpn, psn);
+        header.reth = Some(reth::Repr { address: b.address(), r_key: b.key, length: 64 });
+        header.bth.ack_request = true;
+        header
+    };
+    let payload = [0xbd; 64];
+    let right = write(Service::Rc, expected);
+    let with = |change: &dyn Fn(&mut roce::Repr)| {
+        let mut header = right;
+        change(&mut header);
+        peer.seal(victim, &header, &payload)
+    };
+    let answer = |opcode, syndrome| {
+        let mut header = roce::Repr::new(opcode, b.qpn, FIRST_PSN.plus(1000));
+        header.aeth = Some(aeth::Repr { syndrome, msn: 1 });
+        header.atomic_ack = Some(1);
+        peer.seal(victim, &header, &[])
+    };
+    let mut ud =
+        roce::Repr::new(Opcode::send(Service::Ud, Part::Only, Attach::Nothing), b.qpn, expected);
+    ud.deth = Some(wire::deth::Repr { q_key: rdma::QKey(0), source: Qpn::new(9) });
+    let mut corrupt = with(&|_| {});
+    corrupt[40] ^= 1;
+    let unknown_slot = (1..1 << 10).map(|slot| slot << SLOT_SHIFT).find(|first| {
+        let mine = [a.qpn.value(), b.qpn.value()];
+        mine.iter().all(|qpn| qpn >> SLOT_SHIFT != first >> SLOT_SHIFT)
+    });
+    let unknown_slot = unknown_slot.unwrap();
+    let mut bth = [0; wire::bth::LEN];
+    right.bth.emit(&mut bth);
+    let cases: Vec<(&str, &Forger, Vec<u8>, Counter)> = vec![
+        ("another source", &stranger, stranger.seal(victim, &right, &payload), |_, s| {
+            s.drop_wrong_source
+        }),
+        (
+            "the end of the window",
+            &peer,
+            with(&|h| h.bth.psn = expected.plus((1 << 23) - 1)),
+            |_, s| s.out_of_seq_request,
+        ),
+        ("ahead, told already", &peer, with(&|h| h.bth.psn = expected.plus(1)), |_, s| {
+            s.drop_out_of_order
+        }),
+        ("just done", &peer, with(&|h| h.bth.psn = expected.minus(1)), |_, s| s.duplicate_request),
+        ("the far past", &peer, with(&|h| h.bth.psn = expected.minus(1 << 23)), |_, s| {
+            s.duplicate_request
+        }),
+        (
+            "unreliable",
+            &peer,
+            peer.seal(victim, &write(Service::Uc, expected), &payload),
+            |_, s| s.drop_wrong_transport,
+        ),
+        ("a datagram", &peer, peer.seal(victim, &ud, &payload), |_, s| s.drop_wrong_transport),
+        ("another partition", &peer, with(&|h| h.bth.p_key = PKey(0x7123)), |_, s| s.drop_pkey),
+        (
+            "a queue pair that is not",
+            &peer,
+            with(&|h| h.bth.destination = Qpn::new(b.qpn.value() + 1)),
+            |_, s| s.drop_unknown_qpn,
+        ),
+        (
+            "an acknowledgement of nothing",
+            &peer,
+            answer(Opcode::RC_ACKNOWLEDGE, Syndrome::ACK),
+            |_, s| s.drop_unexpected_response,
+        ),
+        (
+            "a refusal of nothing",
+            &peer,
+            answer(Opcode::RC_ACKNOWLEDGE, Syndrome::Nak(NakCode::RemoteAccess)),
+            |_, s| s.drop_unexpected_response,
+        ),
+        (
+            "a response to nothing",
+            &peer,
+            answer(Opcode::read_response(Part::Only), Syndrome::ACK),
+            |_, s| s.drop_unexpected_response,
+        ),
+        (
+            "the result of no atomic",
+            &peer,
+            answer(Opcode::RC_ATOMIC_ACKNOWLEDGE, Syndrome::ACK),
+            |_, s| s.drop_unexpected_response,
+        ),
+        ("a wrong ICRC", &peer, corrupt, |c, _| c.rx_icrc_encapsulated),
+        (
+            "a slot of nobody",
+            &peer,
+            with(&|h| h.bth.destination = Qpn::new(unknown_slot + 5)),
+            |c, s| c.rx_unknown_slot + c.rx_handed_over + s.drop_unknown_qpn,
+        ),
+        ("nothing at all", &peer, vec![], |c, _| c.rx_malformed_truncated),
+        ("half a header", &peer, with(&|_| {})[..11].to_vec(), |c, _| c.rx_malformed_truncated),
+        ("no room for its RETH", &peer, peer.close(victim, bth.to_vec()), |c, _| {
+            c.rx_malformed_truncated
+        }),
+    ];
+    for (name, forger, bytes, counter) in cases {
+        let count = read(&b, counter);
+        forger.send(victim, &bytes);
+        let began = Instant::now();
+        while read(&b, counter) == count {
+            assert!(began.elapsed() < PATIENCE, "{name} is not counted");
+            b.nic.poll();
+        }
+        let query = b.nic.with(|endpoint, _, _| endpoint.query_qp(b.qpn)).unwrap();
+        assert_eq!((query.state, query.rq_psn), (QpState::Rts, expected), "{name}");
+        assert!(*b.memory == before, "{name}");
+    }
+    // The conversation goes on, in both directions.
+    let mut source = a;
+    source.memory[..100].fill(0x77);
+    genuine(&source, &b);
+    assert_eq!(b.memory[4096..4196], [0x77; 100]);
+    let read = Operation::Read { remote_address: source.address(), r_key: source.key };
+    b.post(9, read, b.sge(0, 100));
+    b.completions(1);
+    assert_eq!(source.state(source.qpn), QpState::Rts);
+    let refused = b.nic.with(|endpoint, _, _| endpoint.stats().resp_remote_access_errors);
+    assert_eq!(refused, 0);
+}
