@@ -5,6 +5,7 @@ use core::ops::Range;
 use rdma::{Mtu, Span};
 
 use crate::Recovery;
+use crate::congestion::{Congestion, Notification};
 
 /// The settings of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,6 +38,14 @@ pub struct Config {
     /// How often a queue pair repeats its last acknowledgement when it is destroyed. A peer that
     /// has lost it would otherwise ask a queue pair that is gone, and take the message for failed.
     pub farewells: u8,
+    /// How fast queue pairs may send.
+    pub congestion: Congestion,
+    /// How senders are told that the network has marked their packets; `None` leaves them in the
+    /// dark.
+    pub notification: Option<Notification>,
+    /// A driver may come so late for a paced packet without loss of rate: what was due in the
+    /// meantime leaves at once. Zero if time jumps from event to event.
+    pub pace_slack: Span,
 }
 
 impl Default for Config {
@@ -52,6 +61,9 @@ impl Default for Config {
             coalesce_acks: true,
             ack_delay: Span::ZERO,
             farewells: 0,
+            congestion: Congestion::None,
+            notification: Some(Notification::default()),
+            pace_slack: Span::ZERO,
         }
     }
 }

@@ -11,6 +11,7 @@ use rdma::{
     Completion, CompletionStatus, Gid, Key, Memory, PKey, QpState, QpType, Qpn, RecvRequest, Time,
     WorkRequest,
 };
+use wire::Opcode;
 use wire::opcode::Service;
 
 use crate::adapter::Adapter;
@@ -52,6 +53,14 @@ pub struct Arrival {
     pub traffic_class: u8,
     /// TTL as received.
     pub hop_limit: u8,
+}
+
+impl Arrival {
+    /// Whether the network has marked it: CE (RFC 3168).
+    fn is_marked(&self) -> bool {
+        const CE: u8 = 3;
+        self.traffic_class & CE == CE
+    }
 }
 
 /// The engine.
@@ -360,7 +369,7 @@ impl Endpoint {
         if let Some(users) = self.pds.get_mut(spec.pd.0) {
             *users += 1;
         }
-        self.qps[index as usize] = Some(Box::new(Qp::new(qpn, spec)));
+        self.qps[index as usize] = Some(Box::new(Qp::new(qpn, spec, &self.adapter.config)));
         Ok(qpn)
     }
 
@@ -487,6 +496,12 @@ impl Endpoint {
                 qp.accept(arrival, header).and_then(|()| {
                     adapter.stats.rcvd_pkts += 1;
                     adapter.stats.rcvd_bytes += length as u64;
+                    if header.bth.opcode == Opcode::CNP {
+                        return qp.handle_cnp(now, length, adapter);
+                    }
+                    if arrival.is_marked() {
+                        qp.note_mark(now, adapter);
+                    }
                     if qp.spec.kind == QpType::Ud {
                         qp.handle_datagram(arrival, &request, memory, adapter)
                     } else if header.bth.opcode.is_request() {
@@ -501,6 +516,9 @@ impl Endpoint {
             Ok(()) => self.settle(qpn),
             Err(cause) => {
                 self.adapter.stats.drop_packet(cause);
+                if header.bth.opcode == Opcode::CNP {
+                    self.adapter.stats.rp_cnp_ignored += 1;
+                }
                 // A response that is refused may still have moved something on.
                 if self.qp(qpn).is_some() {
                     self.settle(qpn);
@@ -747,6 +765,7 @@ impl Qp {
             // Each half has one direction.
             (QpType::XrcInitiator, Service::Xrc) => !request,
             (QpType::XrcTarget, Service::Xrc) => request,
+            (kind, Service::Cnp) => kind.is_connected(),
             _ => false,
         };
         if !fits {

@@ -30,6 +30,7 @@ mod adapter;
 pub mod attributes;
 mod completer;
 mod config;
+pub mod congestion;
 mod cq;
 mod datagram;
 mod endpoint;
@@ -56,6 +57,7 @@ mod transmit;
 
 pub use attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 pub use config::Config;
+pub use congestion::Congestion;
 pub use cq::{CqId, Notify};
 pub use endpoint::{Arrival, Endpoint, PdId, XrcdId};
 pub use error::{CreateError, DestroyError, ModifyError, PostError, RegisterError};

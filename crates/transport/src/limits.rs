@@ -52,3 +52,11 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
 
 /// A deadline that never comes.
 pub const NEVER: Time = Time::from_ps(u64::MAX);
+
+/// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
+/// and FCS. A rate limit counts these bytes too.
+pub const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;
+/// 1 / g of DCQCN at most, so that alpha falls to nothing in a bounded number of steps.
+pub const ALPHA_GAIN_DIVISOR_MAX: u32 = 1 << 12;
+/// Additive increase of DCQCN leads from nothing to the line rate in 2 to this many steps at most.
+pub const ADDITIVE_STEPS_LOG2: u32 = 16;

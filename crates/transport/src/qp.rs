@@ -7,6 +7,7 @@ use rdma::{
 
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
+use crate::congestion::{NotificationPoint, Pacer};
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
 use crate::requester::Requester;
@@ -14,7 +15,7 @@ use crate::responder::{Responder, Taken};
 use crate::state::check_transition;
 use crate::timer::{Timer, TimerTable};
 use crate::transmit::{Payload, Route, Transmit};
-use crate::{CqId, Event, ModifyError, PdId, SrqId, XrcdId};
+use crate::{Config, CqId, Event, ModifyError, PdId, SrqId, XrcdId};
 
 /// How much a queue pair holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,6 +68,19 @@ pub(crate) enum Body {
     Request { serial: u64, offset: u64, length: u32 },
     /// At an address of memory.
     Memory { address: u64, length: u32 },
+    /// The reserved bytes of a CNP.
+    Reserved,
+}
+
+impl Body {
+    /// In bytes.
+    pub(crate) fn len(&self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Request { length, .. } | Self::Memory { length, .. } => *length,
+            Self::Reserved => RESERVED.len() as u32,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -83,6 +97,10 @@ pub(crate) struct Qp {
     pub(crate) responder: Responder,
     pub(crate) recv: RecvQueue,
     pub(crate) timers: TimerTable,
+    /// Holds data packets back.
+    pub(crate) pacer: Pacer,
+    /// Answers marks.
+    pub(crate) notification: NotificationPoint,
     /// Whether it stands in the endpoint's list of those that may have something to send.
     pub(crate) ready: bool,
     /// The nearest entry for it in the endpoint's heap of deadlines.
@@ -90,7 +108,7 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    pub(crate) fn new(qpn: Qpn, spec: QpSpec) -> Self {
+    pub(crate) fn new(qpn: Qpn, spec: QpSpec, config: &Config) -> Self {
         Self {
             qpn,
             spec,
@@ -102,6 +120,8 @@ impl Qp {
             responder: Responder::default(),
             recv: RecvQueue::new(spec.capacity.recv_wr, spec.capacity.recv_sge),
             timers: TimerTable::default(),
+            pacer: Pacer::new(&config.congestion, spec.kind),
+            notification: NotificationPoint::default(),
             ready: false,
             scheduled: None,
         }
@@ -128,7 +148,7 @@ impl Qp {
         let from = core::mem::replace(&mut self.state, to);
         match (from, to) {
             (_, QpState::Reset) => {
-                self.reset();
+                self.reset(&adapter.config);
                 // A queue pair that begins anew is not told of what it was before (libmlx5, too,
                 // cleans its completion queues then).
                 for cq in [self.spec.send_cq, self.spec.recv_cq] {
@@ -154,12 +174,14 @@ impl Qp {
     }
 
     /// Forgets everything but what it was made with (11.2.5.3: no completions are written).
-    fn reset(&mut self) {
+    fn reset(&mut self, config: &Config) {
         self.attributes = QpAttributes::default();
         self.requester = Requester::default();
         self.responder = Responder::default();
         self.recv.clear();
         self.timers = TimerTable::default();
+        self.pacer = Pacer::new(&config.congestion, self.spec.kind);
+        self.notification = NotificationPoint::default();
     }
 
     /// Moves to ERROR and flushes both queues (10.3.1.7). With `answer`, replies that are queued
@@ -167,6 +189,7 @@ impl Qp {
     pub(crate) fn enter_error(&mut self, answer: bool, adapter: &mut Adapter) {
         self.state = QpState::Error;
         self.timers = TimerTable::default();
+        self.notification = NotificationPoint::default();
         self.flush_sends(adapter);
         if !answer {
             self.responder.forget_replies();
@@ -218,11 +241,18 @@ impl Qp {
         }
     }
 
-    /// The next packet of any role: answers before requests, because a peer waits for them; but an
-    /// acknowledgement that waits for a request comes right behind it.
+    /// The next packet of any role: CNPs first, answers before requests, because a peer waits for
+    /// them; but an acknowledgement that waits for a request comes right behind it.
     pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
+        if let Some(cnp) = self.next_cnp(now, adapter) {
+            return Some(cnp);
+        }
         let waits = self.timers.is_running(Timer::AckDelay);
-        if !waits && let Some(reply) = self.next_reply(adapter) {
+        let held = waits || self.responder.owes_data() && self.holds_back(now);
+        if !held && let Some(reply) = self.next_reply(adapter) {
+            if matches!(reply.body, Body::Memory { .. }) {
+                self.pace(now, &reply.header, reply.body.len(), adapter);
+            }
             return Some(reply);
         }
         let request = self.next_request(now, adapter);
@@ -250,6 +280,7 @@ impl Qp {
         let payload = match outgoing.body {
             Body::None => Payload::EMPTY,
             Body::Memory { address, length } => Payload::contiguous(address, length),
+            Body::Reserved => Payload::inline(&RESERVED, 0, RESERVED.len() as u32),
             Body::Request { serial, offset, length } => {
                 self.requester.payload(serial, offset, length)
             }
@@ -259,8 +290,10 @@ impl Qp {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time, adapter: &mut Adapter) {
-        // When the receiver's delay is over, the requester simply goes on.
-        self.timers.expire(Timer::RnrRetry, now);
+        // When these are over, sending simply goes on.
+        for timer in [Timer::RnrRetry, Timer::Pace, Timer::Notify] {
+            self.timers.expire(timer, now);
+        }
         if self.timers.expire(Timer::AckDelay, now) {
             self.responder.answer_did_not_come();
         }
@@ -314,6 +347,8 @@ pub(crate) fn route_of_datagram(address: &UdAddress) -> Route {
 }
 
 const DEFAULT_HOP_LIMIT: u8 = 64;
+
+static RESERVED: [u8; wire::cnp::RESERVED_LEN] = [0; wire::cnp::RESERVED_LEN];
 
 /// A source port of the dynamic range, 0xc000 to 0xffff, from a 20-bit flow label (IBTA annex
 /// A17.9.1 leaves the mapping open; folding the label is what Linux does as well).

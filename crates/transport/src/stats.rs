@@ -67,6 +67,14 @@ counters! {
     cqe_flush_error,
     /// Requests refused with a remote access error.
     resp_remote_access_errors,
+    /// Packets received with a mark of congestion (CE).
+    np_ecn_marked_roce_packets,
+    /// CNPs sent.
+    np_cnp_sent,
+    /// CNPs received and obeyed.
+    rp_cnp_handled,
+    /// CNPs received that nothing obeys: without a controller that listens, or dropped.
+    rp_cnp_ignored,
     /// Packets dropped: the destination QPN names no queue pair.
     drop_unknown_qpn,
     /// Packets dropped: the queue pair was not in a state to take them.

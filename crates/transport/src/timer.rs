@@ -11,11 +11,15 @@ pub(crate) enum Timer {
     RnrRetry,
     /// When to send an acknowledgement that waits for a request to travel with.
     AckDelay,
+    /// When to send the data packet that the rate holds back.
+    Pace,
+    /// When to send the CNP that the interval holds back.
+    Notify,
 }
 
 /// The deadlines, none or one per timer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimerTable([Option<Time>; 3]);
+pub(crate) struct TimerTable([Option<Time>; 5]);
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, at: Time) {

@@ -100,7 +100,8 @@ impl Endpoint {
             capacity: QpCapacity::default(),
             signal_all: false,
         };
-        self.qps[index as usize] = Some(Box::new(Qp { domain: Some(xrcd), ..Qp::new(qpn, spec) }));
+        let qp = Qp::new(qpn, spec, &self.adapter.config);
+        self.qps[index as usize] = Some(Box::new(Qp { domain: Some(xrcd), ..qp }));
         Ok(qpn)
     }
 

@@ -17,6 +17,7 @@ use alloc::collections::VecDeque;
 
 use rdma::{
     Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, QpState, Qpn, SendFlags, Sge,
+    Time,
 };
 use smallvec::SmallVec;
 
@@ -154,6 +155,8 @@ pub(crate) struct Requester {
     pub(crate) rd_atomics: VecDeque<Psn>,
     /// Packets sent since an acknowledgement was asked for.
     unasked: u32,
+    /// When one was last asked for.
+    pub(crate) asked_at: Time,
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
     /// The `unacked` for which the cursor has been moved back already.

@@ -45,6 +45,10 @@ impl Qp {
         {
             return None;
         }
+        if let Some(until) = self.pacer.held_until(now) {
+            self.timers.set(Timer::Pace, until);
+            return None;
+        }
         let psn = begun.first_psn.plus(packet);
         let (mut header, body) = self.request_packet(wqe, (serial, packet), count, psn, mtu);
         let ends_message = packet + count == wqe.packets;
@@ -52,13 +56,15 @@ impl Qp {
             Operation::Send { address: Some(address), .. } if self.is_datagram() => {
                 route_of_datagram(&address)
             }
-            _ => self.route,
+            _ => self.data_route(),
         };
 
         // An acknowledgement is asked for when nothing else can follow at once, and now and then.
         let next = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
         let next_cost =
             self.requester.wqe(next.0).map_or(0, |wqe| self.extent(wqe, next.1, adapter).1);
+        self.pace(now, &header, body.len(), adapter);
+        let early = self.must_ask_early();
         let requester = &mut self.requester;
         requester.cursor = next;
         let end = psn.plus(count);
@@ -79,9 +85,10 @@ impl Qp {
                 let full = in_flight.saturating_add(cost + packet.max(next_cost)) > window;
                 requester.unasked += 1;
                 let often = requester.unasked >= adapter.config.ack_interval_packets;
-                header.bth.ack_request = waits || full || often;
+                header.bth.ack_request = waits || full || often || early;
                 if header.bth.ack_request {
                     requester.unasked = 0;
+                    requester.asked_at = now;
                 }
                 if self.requester.wqe(serial).is_some_and(SendWqe::is_read_or_atomic) {
                     self.requester.rd_atomics.push_back(end.minus(1));

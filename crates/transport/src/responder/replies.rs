@@ -30,6 +30,13 @@ impl Responder {
     }
 }
 
+impl Responder {
+    /// Whether the next answer is a READ response.
+    pub(crate) fn owes_data(&self) -> bool {
+        matches!(self.replies.front(), Some(Reply::Read { .. }))
+    }
+}
+
 impl Qp {
     /// 9.7.5.1.4 and 9.7.5.1.5: a duplicate SEND or WRITE is acknowledged, a READ executed again
     /// within its first bounds, an atomic answered with what it returned.
@@ -164,7 +171,8 @@ impl Qp {
                     *front = Reply::Read { first_psn, sent: sent + 1, window, msn, again };
                 }
                 let address = window.address + u64::from(offset);
-                Some(Outgoing { route, header, body: Body::Memory { address, length } })
+                let body = Body::Memory { address, length };
+                Some(Outgoing { route: self.data_route(), header, body })
             }
         }
     }

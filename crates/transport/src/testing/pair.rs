@@ -32,6 +32,8 @@ pub enum Verdict {
     Delay(Span),
     /// It arrives twice.
     Duplicate,
+    /// It arrives with a mark of congestion (CE), if its sender allows marks.
+    Mark,
 }
 
 /// A packet on the wire, as a rule sees it.
@@ -43,6 +45,8 @@ pub struct Wire {
     pub from: usize,
     /// When.
     pub at: Time,
+    /// DSCP and ECN bits.
+    pub traffic_class: u8,
     /// Its headers.
     pub header: wire::roce::Repr,
     /// Headers, payload and padding, as bytes.
@@ -405,11 +409,13 @@ impl Pair {
             let node = &mut self.nodes[from];
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
             let (qpn, header) = (transmit.qpn, transmit.header);
+            let traffic_class = transmit.route.traffic_class;
             let Some(bytes) = emit(&transmit, &mut node.memory) else {
                 node.endpoint.transmit_faulted(qpn, &header);
                 continue;
             };
-            let packet = Wire { index: self.count, from, at: self.now, header, bytes };
+            let mut packet =
+                Wire { index: self.count, from, at: self.now, traffic_class, header, bytes };
             self.count += 1;
             if self.recording {
                 self.sent.push(packet.clone());
@@ -419,6 +425,10 @@ impl Pair {
                 Verdict::Drop => (Span::ZERO, 0),
                 Verdict::Delay(span) => (span, 1),
                 Verdict::Duplicate => (Span::ZERO, 2),
+                Verdict::Mark => {
+                    packet.traffic_class = marked(traffic_class);
+                    (Span::ZERO, 1)
+                }
             };
             for copy in 0..copies {
                 let key = (self.now + self.latency + delay, 2 * packet.index + copy);
@@ -431,7 +441,7 @@ impl Pair {
         let arrival = Arrival {
             source: self.nodes[packet.from].gid,
             destination: self.nodes[1 - packet.from].gid,
-            traffic_class: 0,
+            traffic_class: packet.traffic_class,
             hop_limit: 64,
         };
         self.inject(1 - packet.from, &arrival, &packet.bytes);
@@ -445,6 +455,11 @@ impl Pair {
         // The cause is counted in the endpoint's statistics.
         let _ = node.endpoint.handle(self.now, arrival, &header, payload, length, memory);
     }
+}
+
+/// What a congested switch makes of a traffic class: CE, if it says ECT (RFC 3168).
+pub(super) fn marked(traffic_class: u8) -> u8 {
+    if traffic_class & 3 == 0 { traffic_class } else { traffic_class | 3 }
 }
 
 /// A packet as bytes without its ICRC; `None` if its memory is gone.

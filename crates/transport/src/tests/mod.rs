@@ -1,8 +1,10 @@
 //! Packet conversations between two engines.
 
+mod congestion;
 mod connected;
 mod datagrams;
 mod errors;
+mod fluid;
 mod fuzz;
 mod recovery;
 mod states;

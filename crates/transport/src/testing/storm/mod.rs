@@ -21,7 +21,7 @@ mod log;
 mod network;
 mod oracle;
 mod plan;
-mod random;
+pub(crate) mod random;
 mod tally;
 mod trouble;
 mod work;

@@ -1,0 +1,39 @@
+//! No congestion control: what is posted is sent, as far as the window reaches.
+//!
+//! It is the default because an engine cannot know of a link's rate, and a lossless fabric (or
+//! loopback) has a backpressure of its own; whoever brings a fabric chooses a controller with it.
+
+use rdma::{Rate, Time};
+
+use super::Controller;
+
+/// The controller that controls nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unlimited;
+
+impl Controller for Unlimited {
+    fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
+        None
+    }
+
+    fn on_cnp(&mut self, _: Time) -> bool {
+        false
+    }
+
+    fn is_ecn_capable(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_limits_it() {
+        let mut controller = Unlimited;
+        assert_eq!(controller.on_sent(Time::ZERO, 4096), None);
+        assert!(!controller.on_cnp(Time::ZERO));
+        assert_eq!(controller.on_sent(Time::ZERO, 4096), None);
+    }
+}

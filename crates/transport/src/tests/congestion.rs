@@ -1,0 +1,369 @@
+//! Pacing, marks, and the notification packets between them.
+
+use rdma::{CompletionStatus, Psn, QKey, QpType, Qpn, Rate, RecvRequest, Span, Time};
+use std::vec;
+use std::vec::Vec;
+use wire::opcode::Operation;
+use wire::{Opcode, cnp, roce};
+
+use super::{only, statuses};
+use crate::congestion::{Congestion, Dcqcn, Notification};
+use crate::limits::LINK_HEADER_BYTES;
+use crate::testing::{Pair, Verdict, Wire};
+use crate::{Arrival, Config, Drop};
+
+const ECT_0: u8 = 2;
+
+fn config(congestion: Congestion) -> Config {
+    Config { congestion, ..Config::default() }
+}
+
+fn connected(kind: QpType, config: Config) -> Pair {
+    let mut pair = Pair::new(config);
+    pair.connect(kind, [None, None], |_| {});
+    pair.record();
+    pair
+}
+
+fn dcqcn() -> Congestion {
+    Congestion::Dcqcn(Dcqcn::default())
+}
+
+/// Packets that node `from` has sent.
+fn sent(pair: &Pair, from: usize) -> Vec<&Wire> {
+    pair.sent.iter().filter(|packet| packet.from == from).collect()
+}
+
+fn cnps(pair: &Pair, from: usize) -> Vec<&Wire> {
+    let is_cnp = |packet: &&Wire| packet.header.bth.opcode == Opcode::CNP;
+    sent(pair, from).into_iter().filter(is_cnp).collect()
+}
+
+/// Each packet left when the one before it had been sent at `rate`, and not later.
+#[track_caller]
+fn assert_paced(packets: &[&Wire], rate: Rate) {
+    assert!(packets.len() > 5);
+    for pair in packets.windows(2) {
+        let took = rate.time_of(pair[0].bytes.len() as u64 + LINK_HEADER_BYTES);
+        assert_eq!(pair[1].at, pair[0].at + took);
+    }
+}
+
+fn write(pair: &mut Pair, length: u32) {
+    let from = pair.nodes[0].sge(0, length);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+}
+
+#[test]
+fn without_a_controller_everything_leaves_at_once_and_unmarkable() {
+    let mut pair = connected(QpType::Rc, Config::default());
+    write(&mut pair, 20_000);
+    pair.drive();
+    let packets = sent(&pair, 0);
+    assert_eq!(packets.len(), 20);
+    assert!(packets.iter().all(|packet| packet.at == Time::from_ns(1)));
+    assert!(pair.sent.iter().all(|packet| packet.traffic_class == 0));
+}
+
+#[test]
+fn a_fixed_rate_is_kept_to_the_picosecond() {
+    let rate = Rate::from_mbps(900);
+    for kind in [QpType::Rc, QpType::Uc] {
+        let mut pair = connected(kind, config(Congestion::Fixed(rate)));
+        write(&mut pair, 20_000);
+        pair.drive();
+        assert_paced(&sent(&pair, 0), rate);
+        assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+        assert_eq!(pair.nodes[0].endpoint.stats().retransmitted_pkts, 0);
+    }
+}
+
+#[test]
+fn datagrams_are_paced_too() {
+    let rate = Rate::from_mbps(100);
+    let mut pair = connected(QpType::Ud, config(Congestion::Fixed(rate)));
+    for id in 0..10 {
+        let (from, to) = (pair.nodes[0].sge(0, 500), pair.nodes[1].sge(0, 1_000));
+        pair.post_recv(1, id, &[to]);
+        let operation = pair.datagram(1, QKey(0x1111));
+        pair.post(0, id, operation, &[from]);
+    }
+    pair.drive();
+    assert_paced(&sent(&pair, 0), rate);
+    assert_eq!(pair.nodes[1].completions().len(), 10);
+}
+
+#[test]
+fn read_responses_are_paced_where_they_are_sent() {
+    let rate = Rate::from_gbps(2);
+    let mut pair = connected(QpType::Rc, config(Congestion::Fixed(rate)));
+    let to = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    let is_response = |packet: &&Wire| packet.header.facts().operation == Operation::ReadResponse;
+    let responses: Vec<&Wire> = sent(&pair, 1).into_iter().filter(is_response).collect();
+    assert_eq!(responses.len(), 20);
+    assert_paced(&responses, rate);
+    assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::Success);
+}
+
+#[test]
+fn acknowledgements_do_not_wait_for_the_rate() {
+    // Node 1 has a message of its own under way, at a rate that makes it last 8 ms.
+    let mut pair = connected(QpType::Rc, config(Congestion::Fixed(Rate::from_mbps(20))));
+    let from = pair.nodes[1].sge(0, 20_000);
+    pair.post(1, 2, pair.write(0, 1 << 20), &[from]);
+    write(&mut pair, 8);
+    pair.drive_for(Span::from_us(10));
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[1].completions(), []);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[1]), [(2, CompletionStatus::Success)]);
+}
+
+#[test]
+fn a_slow_sender_asks_in_time_for_acknowledgements() {
+    // Timeouts of 1 ms, and packets 9 ms and 87 us apart: a question every sixteenth would come
+    // too late.
+    for mbps in [1, 100] {
+        let mut pair = Pair::new(config(Congestion::Fixed(Rate::from_mbps(mbps))));
+        pair.connect(QpType::Rc, [None, None], |change| {
+            change.timeout = change.timeout.map(|_| 8);
+            change.retry_count = change.retry_count.map(|_| 0);
+        });
+        write(&mut pair, 40_000);
+        pair.drive();
+        assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+        assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+        // At 100 Mb/s not every packet asks.
+        let acks = pair.nodes[1].endpoint.stats().acks_sent;
+        assert!(if mbps == 1 { acks == 40 } else { (10..30).contains(&acks) }, "{acks}");
+    }
+}
+
+#[test]
+fn data_says_that_marks_are_heard_and_control_does_not() {
+    for kind in [QpType::Rc, QpType::Uc] {
+        let mut pair = Pair::new(config(dcqcn()));
+        pair.record();
+        pair.connect(kind, [None, None], |change| {
+            // DSCP 26, and an ECN field that is not for the application to choose.
+            if let Some(path) = &mut change.path {
+                path.traffic_class = 26 << 2 | 1;
+            }
+        });
+        write(&mut pair, 5_000);
+        if kind == QpType::Rc {
+            let to = pair.nodes[0].sge(0, 5_000);
+            pair.post(0, 2, pair.read(1, 0), &[to]);
+        }
+        pair.drive();
+        for packet in &pair.sent {
+            let is_control = packet.header.facts().operation == Operation::Acknowledge;
+            let expected = if is_control { 26 << 2 | 1 } else { 26 << 2 | ECT_0 };
+            assert_eq!(packet.traffic_class, expected, "{}", packet.header);
+        }
+    }
+}
+
+#[test]
+fn a_mark_comes_back_as_a_notification_and_slows_the_sender_down() {
+    for kind in [QpType::Rc, QpType::Uc] {
+        let mut pair = connected(kind, config(dcqcn()));
+        pair.rule(|packet| if packet.index == 3 { Verdict::Mark } else { Verdict::Deliver });
+        write(&mut pair, 200_000);
+        pair.drive();
+        let [notification] = cnps(&pair, 1)[..] else { panic!("not one CNP") };
+        let expected = cnp::Repr { destination: pair.nodes[0].qpn, p_key: rdma::PKey::DEFAULT };
+        assert_eq!(notification.header.bth, expected.bth());
+        assert_eq!(cnp::Repr::parse(&notification.bytes), Ok(expected));
+        assert_eq!(notification.bytes[12..], [0; cnp::RESERVED_LEN]);
+        // DSCP 48 and not ECT.
+        assert_eq!(notification.traffic_class, 48 << 2);
+
+        let heard = notification.at + pair.latency;
+        let gaps: Vec<(bool, Span)> = sent(&pair, 0)
+            .windows(2)
+            .map(|pair| (pair[0].at >= heard, pair[1].at.since(pair[0].at)))
+            .collect();
+        let bytes = 1_024 + 12 + LINK_HEADER_BYTES;
+        let before = Rate::from_gbps(40).time_of(bytes);
+        let after = Rate::from_gbps(20).time_of(bytes);
+        assert!(gaps.contains(&(false, before)) && gaps.contains(&(true, after)), "{gaps:?}");
+
+        let [source, destination] = pair.nodes.each_ref().map(|node| *node.endpoint.stats());
+        assert_eq!((source.rp_cnp_handled, source.rp_cnp_ignored), (1, 0));
+        assert_eq!((destination.np_ecn_marked_roce_packets, destination.np_cnp_sent), (1, 1));
+        assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    }
+}
+
+#[test]
+fn marked_read_responses_slow_the_responder_down() {
+    let mut pair = connected(QpType::Rc, config(dcqcn()));
+    pair.rule(|packet| if packet.from == 1 { Verdict::Mark } else { Verdict::Deliver });
+    let to = pair.nodes[0].sge(0, 100_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::Success);
+    let handled = pair.nodes[1].endpoint.stats().rp_cnp_handled;
+    assert!(handled >= 1);
+    assert_eq!(cnps(&pair, 0).len() as u64, handled);
+    assert_eq!(pair.nodes[0].endpoint.stats().np_ecn_marked_roce_packets, 98);
+}
+
+#[test]
+fn notifications_leave_once_an_interval_and_none_for_what_cannot_be_marked() {
+    let mut pair = connected(QpType::Rc, config(dcqcn()));
+    pair.rule(|_| Verdict::Mark);
+    write(&mut pair, 500_000);
+    pair.drive();
+    let times: Vec<Time> = cnps(&pair, 1).iter().map(|packet| packet.at).collect();
+    let gaps: Vec<Span> = times.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(gaps.iter().all(|gap| *gap >= Span::from_us(50)), "{gaps:?}");
+    // As long as packets come faster than that, it is the interval which decides.
+    assert!(gaps.len() > 5 && gaps[..3] == [Span::from_us(50); 3], "{gaps:?}");
+    // Neither acknowledgements nor CNPs are marked, so nothing comes back for them.
+    assert!(cnps(&pair, 0).is_empty());
+    assert_eq!(pair.nodes[0].endpoint.stats().np_ecn_marked_roce_packets, 0);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+}
+
+#[test]
+fn the_notification_point_has_settings() {
+    let congestion = dcqcn();
+    let notification = Some(Notification { interval: Span::from_us(8), dscp: 7 });
+    let mut pair = connected(QpType::Rc, Config { notification, ..config(congestion.clone()) });
+    pair.rule(|_| Verdict::Mark);
+    write(&mut pair, 200_000);
+    pair.drive();
+    let notifications = cnps(&pair, 1);
+    assert!(notifications.iter().all(|packet| packet.traffic_class == 7 << 2));
+    assert_eq!(notifications[1].at.since(notifications[0].at), Span::from_us(8));
+
+    let mut pair = connected(QpType::Rc, Config { notification: None, ..config(congestion) });
+    pair.rule(|_| Verdict::Mark);
+    write(&mut pair, 200_000);
+    pair.drive();
+    assert!(cnps(&pair, 1).is_empty());
+    assert_eq!(pair.nodes[1].endpoint.stats().np_ecn_marked_roce_packets, 196);
+}
+
+/// Gives a CNP to node 0, as if from its peer if `change` does not say otherwise.
+fn inject(pair: &mut Pair, change: impl FnOnce(&mut Arrival, &mut cnp::Repr)) {
+    let mut arrival = Arrival {
+        source: pair.nodes[1].gid,
+        destination: pair.nodes[0].gid,
+        traffic_class: 48 << 2,
+        hop_limit: 64,
+    };
+    let mut repr = cnp::Repr { destination: pair.nodes[0].qpn, p_key: rdma::PKey::DEFAULT };
+    change(&mut arrival, &mut repr);
+    let mut bytes = [0; cnp::HEADER_LEN];
+    repr.emit(&mut bytes);
+    pair.inject(0, &arrival, &bytes);
+}
+
+#[test]
+fn notifications_from_strangers_are_counted_and_change_nothing() {
+    let mut pair = connected(QpType::Rc, config(dcqcn()));
+    inject(&mut pair, |_, repr| repr.destination = Qpn::new(0x3fff));
+    inject(&mut pair, |arrival, _| arrival.source = arrival.destination);
+    inject(&mut pair, |_, repr| repr.p_key = rdma::PKey(0x1234));
+    let stats = *pair.nodes[0].endpoint.stats();
+    assert_eq!((stats.drop_unknown_qpn, stats.drop_wrong_source, stats.drop_pkey), (1, 1, 1));
+    // Without its reserved bytes.
+    let arrival = Arrival {
+        source: pair.nodes[1].gid,
+        destination: pair.nodes[0].gid,
+        traffic_class: 0,
+        hop_limit: 64,
+    };
+    let header = roce::Repr::new(Opcode::CNP, pair.nodes[0].qpn, Psn::new(0));
+    let node = &mut pair.nodes[0];
+    let result = node.endpoint.handle(pair.now, &arrival, &header, &[][..], 0, &mut node.memory);
+    assert_eq!(result, Err(Drop::BadLength));
+    let stats = *pair.nodes[0].endpoint.stats();
+    assert_eq!((stats.rp_cnp_handled, stats.rp_cnp_ignored), (0, 4));
+    write(&mut pair, 20_000);
+    pair.drive();
+    assert_paced(&sent(&pair, 0), Rate::from_gbps(40));
+}
+
+#[test]
+fn a_notification_for_datagrams_is_dropped() {
+    let mut pair = connected(QpType::Ud, config(dcqcn()));
+    inject(&mut pair, |_, _| {});
+    let stats = *pair.nodes[0].endpoint.stats();
+    assert_eq!((stats.drop_wrong_transport, stats.rp_cnp_ignored), (1, 1));
+}
+
+#[test]
+fn a_marked_datagram_is_counted_and_not_answered() {
+    let mut pair = connected(QpType::Ud, config(dcqcn()));
+    let (from, to) = (pair.nodes[0].sge(0, 500), pair.nodes[1].sge(0, 1_000));
+    pair.post_recv(1, 1, &[to]);
+    let operation = pair.datagram(1, QKey(0x1111));
+    pair.post(0, 1, operation, &[from]);
+    pair.drive();
+    // Ours cannot be marked; those of others may.
+    assert_eq!(pair.sent[0].traffic_class, 0);
+    let bytes = pair.sent[0].bytes.clone();
+    let receive = RecvRequest { id: 2, sges: &[to] };
+    let node = &mut pair.nodes[1];
+    node.endpoint.post_recv(node.qpn, &receive).unwrap();
+    let arrival = Arrival {
+        source: pair.nodes[0].gid,
+        destination: pair.nodes[1].gid,
+        traffic_class: 3,
+        hop_limit: 64,
+    };
+    pair.inject(1, &arrival, &bytes);
+    pair.drive();
+    assert_eq!(pair.nodes[1].completions().len(), 2);
+    assert_eq!(pair.nodes[1].endpoint.stats().np_ecn_marked_roce_packets, 1);
+    assert!(cnps(&pair, 1).is_empty());
+}
+
+#[test]
+fn a_flood_of_notifications_leads_to_the_minimum_rate_and_no_further() {
+    let minimum_rate = Rate::from_mbps(250);
+    let settings = Dcqcn { minimum_rate, ..Dcqcn::default() };
+    let mut pair = connected(QpType::Rc, config(Congestion::Dcqcn(settings)));
+    for _ in 0..10_000 {
+        inject(&mut pair, |_, _| {});
+    }
+    write(&mut pair, 7_000);
+    // It climbs again after 55 us; at this rate that is no more than two packets.
+    pair.drive();
+    let packets = sent(&pair, 0);
+    let took = packets[1].at.since(packets[0].at);
+    assert_eq!(took, minimum_rate.time_of(packets[0].bytes.len() as u64 + LINK_HEADER_BYTES));
+    assert_eq!(pair.nodes[0].endpoint.stats().rp_cnp_handled, 10_000);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+}
+
+#[test]
+fn who_does_not_listen_counts_notifications_as_ignored() {
+    for congestion in [Congestion::None, Congestion::Fixed(Rate::from_gbps(1))] {
+        let mut pair = connected(QpType::Rc, config(congestion));
+        inject(&mut pair, |_, _| {});
+        let stats = *pair.nodes[0].endpoint.stats();
+        assert_eq!((stats.rp_cnp_handled, stats.rp_cnp_ignored), (0, 1));
+    }
+}
+
+#[test]
+fn what_is_held_back_when_a_queue_pair_ends_is_held_for_ever() {
+    let mut pair = connected(QpType::Rc, config(Congestion::Fixed(Rate::from_mbps(1))));
+    write(&mut pair, 20_000);
+    pair.drive_for(Span::from_us(10));
+    let qpn = pair.nodes[0].qpn;
+    pair.nodes[0].endpoint.destroy_qp(qpn).unwrap();
+    assert_eq!(pair.nodes[0].endpoint.poll_timeout(), None);
+    let before = pair.sent.len();
+    pair.drive();
+    assert_eq!(sent(&pair, 0).len(), 1);
+    assert!(pair.sent.len() <= before + 1);
+    assert_eq!(pair.nodes[0].completions(), vec![]);
+}
