@@ -16,6 +16,8 @@
 //! **Invariants:** no socket, clock, thread, random number or application memory in here. No packet
 //! and no call can make it panic. Nothing a peer sends makes it hold more than [`limits`] allows.
 //!
+//! How two queue pairs learn of each other is another state machine, beside the endpoint: [`cm`].
+//!
 //! Files follow the roles of IBTA vol 1, chapter 9: [`requester`](requester/mod.rs),
 //! [`completer`](completer.rs), [`responder`](responder.rs).
 
@@ -28,6 +30,7 @@ extern crate std;
 
 mod adapter;
 pub mod attributes;
+pub mod cm;
 mod completer;
 mod config;
 pub mod congestion;

@@ -50,6 +50,23 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
     }
 }
 
+/// Conversations of a connection manager, those that are only waited out included.
+pub const CM_CONVERSATIONS_MAX: usize = 1 << 16;
+/// Listeners of a connection manager.
+pub const CM_LISTENERS_MAX: usize = 1 << 16;
+/// Requests that may wait for one listener's application.
+pub const CM_BACKLOG_MAX: u32 = 1024;
+/// How long a peer's connection manager has for an answer before a message is repeated: 4.096 us x
+/// 2^18, a second.
+pub const CM_RESPONSE_TIMEOUT: u8 = 18;
+/// How often a connection manager repeats a message.
+pub const CM_RETRIES: u8 = 15;
+/// How long an application is said to need for an answer: 4.096 us x 2^24, a minute. The message
+/// is repeated afterwards, and excused again.
+pub const CM_SERVICE_TIMEOUT: u8 = 24;
+/// The longest time that a peer can ask a connection manager to wait: 4.096 us x 2^26.
+pub const CM_TIMEOUT_MAX: u8 = 26;
+
 /// A deadline that never comes.
 pub const NEVER: Time = Time::from_ps(u64::MAX);
 

@@ -1,0 +1,171 @@
+//! One conversation: its numbers, its state, and what to say again.
+
+use rdma::{QKey, Qpn, Span, Time};
+use wire::cm::mra::About;
+use wire::cm::{Mad, Message, brief, mra, rej, sidr};
+
+use super::ListenerId;
+use super::state::{Input, State};
+use crate::Route;
+use crate::limits::{CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX, ack_timeout};
+
+/// A conversation with a peer.
+#[derive(Clone, Debug)]
+pub(super) struct Conversation {
+    pub(super) state: State,
+    pub(super) id: u32,
+    /// The peer's number; 0 until it is known.
+    pub(super) remote_id: u32,
+    pub(super) route: Route,
+    /// Who was asked, if it was not us who asked.
+    pub(super) listener: Option<ListenerId>,
+    /// Whether it is about datagrams.
+    pub(super) datagram: bool,
+    /// The service that datagrams are asked for.
+    pub(super) service: u64,
+    /// The transaction of the exchange that is going on, and that of the first.
+    pub(super) transaction: u64,
+    pub(super) first_transaction: u64,
+    pub(super) timing: Timing,
+    /// What was said last: to be repeated until it is answered, or when it is asked for again.
+    pub(super) last: Option<Mad>,
+    pub(super) retries_left: u8,
+    pub(super) deadline: Option<Time>,
+    pub(super) local_qpn: Qpn,
+    /// The peer's queue pair, and its adapter's GUID.
+    pub(super) remote_qpn: Qpn,
+    pub(super) remote_guid: u64,
+    /// Nobody wants to hear of it any more.
+    pub(super) forgotten: bool,
+}
+
+/// What the REQ has said of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Timing {
+    /// How long the peer's connection manager has for an answer.
+    pub(super) response: Span,
+    /// How often a message is repeated.
+    pub(super) retries: u8,
+    /// How long late packets are waited for.
+    pub(super) time_wait: Span,
+}
+
+/// The time that a 5-bit code stands for; here 0 is the shortest, not "for ever". A peer is not
+/// waited for longer than the limit.
+pub(super) fn span(code: u8) -> Span {
+    ack_timeout(code.min(CM_TIMEOUT_MAX)).unwrap_or(Span::from_ns(4_096))
+}
+
+impl Conversation {
+    /// Moves on. `None` if `input` is of no consequence in this state.
+    pub(super) fn step(&mut self, input: Input) -> Option<State> {
+        self.state = self.state.after(input)?;
+        Some(self.state)
+    }
+
+    /// Begins to say `message`, until it is answered.
+    pub(super) fn say(&mut self, now: Time, mad: Mad) {
+        self.last = Some(mad);
+        self.retries_left = self.timing.retries;
+        self.deadline = Some(now + self.timing.response);
+    }
+
+    /// Says `message` once; it is repeated if it is asked for again.
+    pub(super) fn answer(&mut self, mad: Mad) {
+        self.last = Some(mad);
+        self.deadline = None;
+    }
+
+    /// Says `message` as the last word, which is remembered for as long as the peer may ask again.
+    pub(super) fn conclude(&mut self, now: Time, mad: Mad) {
+        self.last = Some(mad);
+        self.deadline = Some(now + self.timing.response * (u64::from(self.timing.retries) + 1));
+    }
+
+    /// Waits for late packets.
+    pub(super) fn begin_time_wait(&mut self, now: Time) {
+        self.deadline = Some(now + self.timing.time_wait);
+    }
+
+    /// The peer needs `service_timeout` more.
+    pub(super) fn be_patient(&mut self, now: Time, service_timeout: u8) {
+        self.deadline = Some(now + span(service_timeout) + self.timing.response);
+    }
+
+    pub(super) fn mad(&self, message: Message) -> Mad {
+        Mad::new(self.transaction, message)
+    }
+
+    pub(super) fn rtu(&self, private: [u8; brief::RTU_PRIVATE_LEN]) -> Mad {
+        let Self { id, remote_id, .. } = *self;
+        self.mad(Message::Rtu(brief::Rtu { local_id: id, remote_id, private }))
+    }
+
+    pub(super) fn dreq(&self, private: [u8; brief::DREQ_PRIVATE_LEN]) -> Mad {
+        let Self { id, remote_id, remote_qpn, .. } = *self;
+        self.mad(Message::Dreq(brief::Dreq { local_id: id, remote_id, remote_qpn, private }))
+    }
+
+    /// The excuse of an application that takes its time with the answer to `about`.
+    pub(super) fn mra(&self, about: About) -> Mad {
+        self.mad(Message::Mra(mra::Repr {
+            local_id: self.id,
+            remote_id: self.remote_id,
+            about,
+            service_timeout: CM_SERVICE_TIMEOUT,
+            private: [0; mra::PRIVATE_LEN],
+        }))
+    }
+
+    /// What a REJ of ours would be about.
+    pub(super) fn rejects(&self) -> About {
+        match self.state {
+            State::ReqReceived => About::Req,
+            State::RepReceived => About::Rep,
+            _ => About::Other,
+        }
+    }
+
+    pub(super) fn rej(
+        &self,
+        about: About,
+        reason: rej::Reason,
+        private: [u8; rej::PRIVATE_LEN],
+    ) -> Mad {
+        let local_id = self.id;
+        let rej = rej::Repr { local_id, private, ..rej(about, reason, self.remote_id) };
+        self.mad(Message::Rej(rej))
+    }
+}
+
+/// A REJ by somebody who has no number for the conversation.
+pub(super) fn rej(about: About, reason: rej::Reason, remote_id: u32) -> rej::Repr {
+    rej::Repr {
+        local_id: 0,
+        remote_id,
+        about,
+        info_length: 0,
+        reason,
+        info: [0; rej::INFO_LEN],
+        private: [0; rej::PRIVATE_LEN],
+    }
+}
+
+pub(super) fn drep(transaction: u64, local_id: u32, remote_id: u32) -> Mad {
+    let private = [0; brief::DREP_PRIVATE_LEN];
+    Mad::new(transaction, Message::Drep(brief::Drep { local_id, remote_id, private }))
+}
+
+/// A SIDR_REP that names no queue pair.
+pub(super) fn refusal(request_id: u32, service: u64, status: sidr::Status) -> sidr::Rep {
+    sidr::Rep {
+        request_id,
+        status,
+        info_length: 0,
+        qpn: Qpn::default(),
+        service,
+        q_key: QKey::default(),
+        info: [0; sidr::INFO_LEN],
+        private: [0; sidr::REP_PRIVATE_LEN],
+    }
+}

@@ -1,0 +1,368 @@
+//! What each message does to a conversation.
+
+use alloc::boxed::Box;
+
+use rdma::{Mtu, Time};
+use wire::cm::mra::About;
+use wire::cm::req::Transport;
+use wire::cm::{Mad, Message, brief, mra, rej, rep, req, sidr};
+
+use super::conversation::{Conversation, Timing, drep, refusal, rej, span};
+use super::state::{Input, State};
+use super::{CmError, CmEvent, CommId, Discard, Manager};
+use crate::limits::{CM_RESPONSE_TIMEOUT, CM_RETRIES};
+use crate::{Arrival, Route};
+
+impl Manager {
+    /// A REQ.
+    pub(super) fn requested(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        mad: &Mad,
+        request: &req::Repr,
+    ) -> Result<(), Discard> {
+        let refuse = |reason| {
+            let rejection = rej(About::Req, reason, request.local_id);
+            Mad::new(mad.transaction, Message::Rej(rejection))
+        };
+        let key = (arrival.source, request.local_id, false);
+        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get(id)) {
+            // Its REJ may be its last word, so a late REQ finds that again and not a new listener.
+            if known.first_transaction == mad.transaction {
+                let answer = match known.state {
+                    State::ReqReceived => Some(known.mra(About::Req)),
+                    State::RepSent | State::RtuWait => known.last,
+                    // It has never had our REP, and is not to have it any more.
+                    State::DreqSent => Some(refuse(rej::Reason::CONSUMER)),
+                    State::TimeWait => known.last.or(Some(refuse(rej::Reason::CONSUMER))),
+                    _ => None,
+                };
+                let route = known.route;
+                if let Some(answer) = answer {
+                    self.send(route, answer);
+                }
+                return Err(Discard::Duplicate);
+            }
+            // The peer has begun anew and forgotten the old one.
+            let id = known.id;
+            self.lost(now, id);
+        }
+        let route = back(arrival);
+        let stale = (request.guid, request.qpn);
+        if let Some(id) = self.by_queue_pair.get(&stale).copied() {
+            self.lost(now, id);
+            self.send(route, refuse(rej::Reason::STALE));
+            return Ok(());
+        }
+        let Some(listener) = self.listener(request.service, arrival.destination) else {
+            self.stats.cm_unknown_services += 1;
+            self.send(route, refuse(rej::Reason::INVALID_SERVICE));
+            return Ok(());
+        };
+        let problem = if request.transport == Transport::Rd {
+            Some(rej::Reason::INVALID_TRANSPORT)
+        } else if Mtu::from_code(request.mtu).is_none() {
+            Some(rej::Reason::INVALID_MTU)
+        } else if !self.has_room(listener) {
+            Some(rej::Reason::NO_RESOURCES)
+        } else {
+            None
+        };
+        if let Some(reason) = problem {
+            self.send(route, refuse(reason));
+            return Ok(());
+        }
+        let timing = Timing {
+            response: span(request.local_timeout),
+            retries: request.max_retries,
+            time_wait: span(request.path.ack_timeout),
+        };
+        let Ok(mut conversation) = self.begin(State::ReqReceived, route, timing) else {
+            self.send(route, refuse(rej::Reason::NO_RESOURCES));
+            return Ok(());
+        };
+        conversation.remote_id = request.local_id;
+        conversation.listener = Some(listener);
+        conversation.transaction = mad.transaction;
+        conversation.first_transaction = mad.transaction;
+        conversation.remote_qpn = request.qpn;
+        conversation.remote_guid = request.guid;
+        let id = CommId(conversation.id);
+        let (request, options) = (Box::new(*request), mad.modifier);
+        self.tell(&conversation, CmEvent::Request { listener, id, route, request, options });
+        self.await_application(listener);
+        self.by_peer.insert(key, conversation.id);
+        self.keep(conversation);
+        Ok(())
+    }
+
+    /// A SIDR_REQ.
+    pub(super) fn asked(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        mad: &Mad,
+        request: &sidr::Req,
+    ) -> Result<(), Discard> {
+        let key = (arrival.source, request.request_id, true);
+        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get(id)) {
+            if known.first_transaction == mad.transaction {
+                let (route, answer) = (known.route, known.last);
+                if let Some(answer) = answer {
+                    self.send(route, answer);
+                }
+                return Err(Discard::Duplicate);
+            }
+            let id = known.id;
+            self.lost(now, id);
+        }
+        let route = back(arrival);
+        let refuse = |status| {
+            let reply = refusal(request.request_id, request.service, status);
+            Mad::new(mad.transaction, Message::SidrRep(reply))
+        };
+        let Some(listener) = self.listener(request.service, arrival.destination) else {
+            self.stats.cm_unknown_services += 1;
+            self.send(route, refuse(sidr::Status::UNSUPPORTED));
+            return Ok(());
+        };
+        let response = span(CM_RESPONSE_TIMEOUT);
+        let timing = Timing { response, retries: CM_RETRIES, time_wait: response };
+        let begun = match self.has_room(listener) {
+            true => self.begin(State::SidrReqReceived, route, timing),
+            false => Err(CmError::Exhausted),
+        };
+        let Ok(mut conversation) = begun else {
+            self.send(route, refuse(sidr::Status::NO_QP));
+            return Ok(());
+        };
+        conversation.remote_id = request.request_id;
+        conversation.listener = Some(listener);
+        conversation.transaction = mad.transaction;
+        conversation.first_transaction = mad.transaction;
+        conversation.service = request.service;
+        let id = CommId(conversation.id);
+        let request = Box::new(*request);
+        self.tell(&conversation, CmEvent::DatagramRequest { listener, id, route, request });
+        self.await_application(listener);
+        self.by_peer.insert(key, conversation.id);
+        self.keep(conversation);
+        Ok(())
+    }
+
+    /// A message of a conversation that there is, or has been.
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        mad: &Mad,
+    ) -> Result<(), Discard> {
+        let Some(conversation) = self.meant(arrival, &mad.message) else {
+            match &mad.message {
+                // So that the peer comes to its end.
+                Message::Dreq(brief::Dreq { local_id, remote_id, .. }) => {
+                    self.send(back(arrival), drep(mad.transaction, *remote_id, *local_id));
+                }
+                Message::Rep(reply) => {
+                    let rejection = rej(About::Rep, rej::Reason::INVALID_ID, reply.local_id);
+                    let rejection = rej::Repr { local_id: reply.remote_id, ..rejection };
+                    let mad = Mad::new(mad.transaction, Message::Rej(rejection));
+                    self.send(back(arrival), mad);
+                }
+                _ => {}
+            }
+            return Err(Discard::Stray);
+        };
+        match &mad.message {
+            Message::Mra(message) => self.excused(now, conversation, message),
+            Message::Rep(message) => self.replied(conversation, mad, message),
+            Message::Rtu(_) => self.confirmed(conversation),
+            Message::Rej(message) => self.rejected(now, conversation, message),
+            Message::Dreq(message) => self.released(now, conversation, mad, message),
+            Message::Drep(_) => self.release_confirmed(now, conversation),
+            Message::SidrRep(message) => self.told(conversation, message),
+            Message::Req(_) | Message::SidrReq(_) => {
+                self.keep(conversation);
+                Err(Discard::Stray)
+            }
+        }
+    }
+
+    /// The conversation that a message is about, taken out.
+    fn meant(&mut self, arrival: &Arrival, message: &Message) -> Option<Conversation> {
+        let (local, remote) = match message {
+            Message::Mra(message) => (message.remote_id, Some(message.local_id)),
+            Message::Rep(message) => (message.remote_id, Some(message.local_id)),
+            Message::Rtu(message) => (message.remote_id, Some(message.local_id)),
+            Message::Dreq(message) => (message.remote_id, Some(message.local_id)),
+            Message::Drep(message) => (message.remote_id, Some(message.local_id)),
+            Message::SidrRep(message) => (message.request_id, None),
+            // A peer that has given up may not have learned our number, or have no more of its own.
+            Message::Rej(message) => {
+                let key = (arrival.source, message.local_id, false);
+                let by_peer = self.by_peer.get(&key).copied();
+                let local = if message.remote_id == 0 { by_peer? } else { message.remote_id };
+                (local, (message.local_id != 0).then_some(message.local_id))
+            }
+            Message::Req(_) | Message::SidrReq(_) => return None,
+        };
+        let known = self.conversations.get(&local)?;
+        let is_peer = known.route.destination == arrival.source;
+        let fits = remote.is_none_or(|id| known.remote_id == 0 || known.remote_id == id);
+        let same_kind =
+            matches!(message, Message::SidrRep(_)) == (known.state == State::SidrReqSent);
+        if is_peer && fits && same_kind { self.take(local) } else { None }
+    }
+
+    fn excused(
+        &mut self,
+        now: Time,
+        mut conversation: Conversation,
+        message: &mra::Repr,
+    ) -> Result<(), Discard> {
+        let expected = match conversation.state {
+            State::ReqSent | State::RepWait => About::Req,
+            _ => About::Rep,
+        };
+        let moved = message.about == expected && conversation.step(Input::Mra).is_some();
+        if moved {
+            conversation.be_patient(now, message.service_timeout);
+        }
+        self.keep(conversation);
+        if moved { Ok(()) } else { Err(Discard::Stray) }
+    }
+
+    fn replied(
+        &mut self,
+        mut conversation: Conversation,
+        mad: &Mad,
+        message: &rep::Repr,
+    ) -> Result<(), Discard> {
+        if conversation.step(Input::Rep).is_none() {
+            // Our RTU, or our REJ, was lost; or the application has not decided yet.
+            let again = match conversation.state {
+                State::RepReceived => Some(conversation.mra(About::Rep)),
+                State::Established | State::TimeWait => conversation.last,
+                _ => None,
+            };
+            // Whoever was asked has no REP to expect.
+            let again = again.filter(|_| conversation.listener.is_none());
+            if let Some(again) = again {
+                self.send(conversation.route, again);
+            }
+            self.keep(conversation);
+            return Err(Discard::Duplicate);
+        }
+        conversation.remote_id = message.local_id;
+        conversation.remote_qpn = message.qpn;
+        conversation.remote_guid = message.guid;
+        conversation.last = None;
+        conversation.deadline = None;
+        let (id, reply) = (CommId(conversation.id), Box::new(*message));
+        self.tell(&conversation, CmEvent::Reply { id, reply, options: mad.modifier });
+        self.keep(conversation);
+        Ok(())
+    }
+
+    fn confirmed(&mut self, mut conversation: Conversation) -> Result<(), Discard> {
+        let moved = conversation.step(Input::Rtu).is_some();
+        if moved {
+            conversation.last = None;
+            conversation.deadline = None;
+            self.tell(&conversation, CmEvent::Established(CommId(conversation.id)));
+        }
+        self.keep(conversation);
+        if moved { Ok(()) } else { Err(Discard::Duplicate) }
+    }
+
+    fn rejected(
+        &mut self,
+        now: Time,
+        mut conversation: Conversation,
+        message: &rej::Repr,
+    ) -> Result<(), Discard> {
+        let id = CommId(conversation.id);
+        self.leave_backlog(&conversation);
+        let moved = conversation.step(Input::Rej);
+        match moved {
+            Some(State::Closed) => {
+                let rejection = Box::new(*message);
+                self.tell(&conversation, CmEvent::Rejected { id, rejection });
+            }
+            Some(_) => {
+                conversation.last = None;
+                conversation.begin_time_wait(now);
+                self.tell(&conversation, CmEvent::Disconnected(id));
+            }
+            None => {}
+        }
+        self.keep(conversation);
+        if moved.is_some() { Ok(()) } else { Err(Discard::Stray) }
+    }
+
+    /// A DREQ.
+    fn released(
+        &mut self,
+        now: Time,
+        mut conversation: Conversation,
+        mad: &Mad,
+        message: &brief::Dreq,
+    ) -> Result<(), Discard> {
+        if message.remote_qpn != conversation.local_qpn {
+            self.keep(conversation);
+            return Err(Discard::Stray);
+        }
+        let moved = conversation.step(Input::Dreq).is_some();
+        if moved || conversation.state == State::TimeWait {
+            let answer = drep(mad.transaction, conversation.id, conversation.remote_id);
+            self.send(conversation.route, answer);
+        }
+        if moved {
+            conversation.last = None;
+            conversation.begin_time_wait(now);
+            self.tell(&conversation, CmEvent::Disconnected(CommId(conversation.id)));
+        }
+        self.keep(conversation);
+        if moved { Ok(()) } else { Err(Discard::Duplicate) }
+    }
+
+    /// A DREP.
+    fn release_confirmed(
+        &mut self,
+        now: Time,
+        mut conversation: Conversation,
+    ) -> Result<(), Discard> {
+        let moved = conversation.step(Input::Drep).is_some();
+        if moved {
+            conversation.last = None;
+            conversation.begin_time_wait(now);
+            self.tell(&conversation, CmEvent::Disconnected(CommId(conversation.id)));
+        }
+        self.keep(conversation);
+        if moved { Ok(()) } else { Err(Discard::Duplicate) }
+    }
+
+    /// A SIDR_REP.
+    fn told(&mut self, mut conversation: Conversation, message: &sidr::Rep) -> Result<(), Discard> {
+        let moved = conversation.step(Input::SidrRep).is_some();
+        if moved {
+            let (id, reply) = (CommId(conversation.id), Box::new(*message));
+            self.tell(&conversation, CmEvent::DatagramReply { id, reply });
+        }
+        self.keep(conversation);
+        if moved { Ok(()) } else { Err(Discard::Stray) }
+    }
+}
+
+/// The way back to whoever has sent a datagram.
+fn back(arrival: &Arrival) -> Route {
+    Route {
+        destination: arrival.source,
+        source: arrival.destination,
+        // The peer's congestion marks are not ours.
+        traffic_class: arrival.traffic_class & !3,
+        hop_limit: 64,
+        source_port: 0,
+    }
+}

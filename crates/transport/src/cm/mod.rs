@@ -1,0 +1,222 @@
+//! The connection manager: how two queue pairs learn of each other (IBTA vol 1, chapter 12).
+//!
+//! ```text
+//!   connect, accept, reject ──► Manager ──► poll_transmit ──► (UD packets between QP1s)
+//!   poll_event ◄── Request,        ▲                                      │
+//!                  Established...  └────────────── handle ◄───────────────┘
+//! ```
+//!
+//! [`Manager`] is a state machine beside [`crate::Endpoint`], driven by the same verbs: datagrams
+//! come in by [`Manager::handle`], time by `now`, and what is to be sent, when it is to be woken
+//! and what happened are asked for. It moves no queue pair: the application does that, with what
+//! the events say, as IBTA has it.
+//!
+//! The vocabulary is that of [`wire::cm`]. A caller fills in what only it knows (queue pair, PSN,
+//! resources, private data); numbers, timeouts and the GUID are the manager's.
+//!
+//! A message that is to be answered is repeated as often, and as long apart, as the REQ of the
+//! conversation says; a duplicate is answered again, from what was said before, and never shown to
+//! the application. An application that takes its time is excused by an MRA.
+//!
+//! **Invariants:** no datagram and no call can make it panic. A peer can make it hold no more
+//! conversations than [`crate::limits`] allows. Every conversation ends: what waits for a peer
+//! has a timer ([`state`](state.rs)).
+//!
+//! **Absent:** alternate paths (LAP, APR), reliable datagrams, redirection.
+
+mod conversation;
+mod incoming;
+mod manager;
+mod state;
+#[cfg(test)]
+mod storm;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::ops::Range;
+
+use wire::cm::{Mad, rej, rep, req, sidr};
+
+use crate::Route;
+pub use manager::Manager;
+
+/// The number of a conversation: what IBTA calls the local communication ID.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CommId(pub u32);
+
+/// Somebody who waits for requests.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ListenerId(pub u32);
+
+/// What a manager is told once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CmConfig {
+    /// The numbers that its conversations may have. Managers that share an address have ranges
+    /// that do not meet.
+    pub ids: Range<u32>,
+    /// The GUID of the channel adapter.
+    pub guid: u64,
+    /// Where numbers and transactions begin: at random, so that nobody mistakes them for those of
+    /// an earlier life.
+    pub seed: u64,
+}
+
+/// A message that wants to go out, from QP1 to QP1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// Where to.
+    pub route: Route,
+    /// What.
+    pub mad: Mad,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CmEvent {
+    /// A peer wants a connection.
+    Request {
+        /// Whom it asks.
+        listener: ListenerId,
+        /// The conversation's number from now on.
+        id: CommId,
+        /// The way back.
+        route: Route,
+        /// What it wants.
+        request: Box<req::Repr>,
+        /// Options of enhanced connection establishment.
+        options: u32,
+    },
+    /// The peer has accepted: the queue pair is to be made ready, and the reply confirmed.
+    Reply {
+        /// The conversation.
+        id: CommId,
+        /// What it says.
+        reply: Box<rep::Repr>,
+        /// Options of enhanced connection establishment.
+        options: u32,
+    },
+    /// The peer has confirmed.
+    Established(CommId),
+    /// The peer refuses, or has given up waiting. The number is free.
+    Rejected {
+        /// The conversation.
+        id: CommId,
+        /// Why.
+        rejection: Box<rej::Repr>,
+    },
+    /// The peer does not answer. The number is free.
+    Unreachable(CommId),
+    /// The connection has ended.
+    Disconnected(CommId),
+    /// No late packet of the connection is to be expected any more. The number is free.
+    Closed(CommId),
+    /// A peer asks for the queue pair of a datagram service.
+    DatagramRequest {
+        /// Whom it asks.
+        listener: ListenerId,
+        /// The conversation's number from now on.
+        id: CommId,
+        /// The way back.
+        route: Route,
+        /// What it says.
+        request: Box<sidr::Req>,
+    },
+    /// The peer has answered that question, in one way or the other. The number is free.
+    DatagramReply {
+        /// The conversation.
+        id: CommId,
+        /// What it says.
+        reply: Box<sidr::Rep>,
+    },
+}
+
+impl CmEvent {
+    /// Which conversation it is about.
+    pub fn conversation(&self) -> CommId {
+        match self {
+            Self::Request { id, .. }
+            | Self::Reply { id, .. }
+            | Self::Rejected { id, .. }
+            | Self::DatagramRequest { id, .. }
+            | Self::DatagramReply { id, .. }
+            | Self::Established(id)
+            | Self::Unreachable(id)
+            | Self::Disconnected(id)
+            | Self::Closed(id) => *id,
+        }
+    }
+}
+
+/// Why a call did nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CmError {
+    /// There is no such conversation or listener (any more).
+    NotFound,
+    /// The conversation is not at that point.
+    State,
+    /// Somebody listens there already.
+    InUse,
+    /// As many as there can be.
+    Exhausted,
+}
+
+impl fmt::Display for CmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "no such conversation",
+            Self::State => "the conversation is not at that point",
+            Self::InUse => "somebody listens there already",
+            Self::Exhausted => "as many conversations as there can be",
+        })
+    }
+}
+
+impl core::error::Error for CmError {}
+
+/// Why a datagram changed nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Discard {
+    /// It is not what it should be.
+    Malformed(wire::Error),
+    /// It was there before; what it asked for is answered again.
+    Duplicate,
+    /// It answers nothing that we have said.
+    Stray,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a manager has counted, under the names of Linux where it has them.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct CmStats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl CmStats {
+            /// The names, in the order of [`CmStats::values`].
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            /// The values, in the order of [`CmStats::NAMES`].
+            pub fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$name,)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connection management messages received.
+    cm_rx_msgs,
+    /// Messages received again.
+    cm_rx_duplicates,
+    /// Datagrams received that are no such message.
+    cm_rx_malformed,
+    /// Messages received that answer nothing.
+    cm_rx_strays,
+    /// Messages sent.
+    cm_tx_msgs,
+    /// Messages sent again, unasked.
+    cm_tx_retries,
+    /// Requests refused because nobody offers the service.
+    cm_unknown_services,
+}
