@@ -25,6 +25,11 @@ pub enum OpenError {
         /// What it is.
         value: String,
     },
+    /// `FERROCE_RCVBUF_BYTES` is not a size of a buffer.
+    ReceiveBuffer {
+        /// What it is.
+        value: String,
+    },
     /// `FERROCE_FAULTS` says nothing valid.
     Faults(FaultSettingsError),
     /// A call of the kernel failed.
@@ -54,6 +59,11 @@ impl fmt::Display for OpenError {
                 f,
                 "FERROCE_WIRE: `{value}` is not a way of sending\nhint: use `train` or `exact`"
             ),
+            Self::ReceiveBuffer { value } => write!(
+                f,
+                "FERROCE_RCVBUF_BYTES: `{value}` is not a size in bytes below 1 GiB\n\
+                 hint: leave it out for the largest that the kernel grants"
+            ),
             Self::Faults(error) => error.fmt(f),
             Self::Io { doing, error } => write!(f, "{doing}: {error}"),
         }
@@ -65,7 +75,10 @@ impl core::error::Error for OpenError {
         match self {
             Self::Io { error, .. } => Some(error),
             Self::Faults(error) => Some(error),
-            Self::PortTaken { .. } | Self::NoAddress { .. } | Self::Wire { .. } => None,
+            Self::PortTaken { .. }
+            | Self::NoAddress { .. }
+            | Self::Wire { .. }
+            | Self::ReceiveBuffer { .. } => None,
         }
     }
 }

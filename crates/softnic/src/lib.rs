@@ -28,6 +28,7 @@
 //! | `FERROCE_MTU` | RDMA MTU of the port, instead of the largest that fits |
 //! | `FERROCE_WIRE` | `train` (default), or `exact`: one packet, one datagram |
 //! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
+//! | `FERROCE_RCVBUF_BYTES` | receive buffer of each socket, instead of 8 MiB (or what the kernel grants) |
 //! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
 //! | `FERROCE_SYSFS` | folder with the devices as files: see [`sysfs`] |
 //!

@@ -11,7 +11,7 @@ use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::flow::Flow;
 use crate::handover::{self, Handover};
-use crate::limits::{STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
+use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
 use crate::registry::Registry;
 use crate::socket::{Message, Socket};
 use crate::steering::{Group, Probe};
@@ -74,9 +74,11 @@ impl Links {
             paused: None,
             next_repair: Time::ZERO,
         };
+        let buffer = options.receive_buffer_bytes.and_then(|bytes| i32::try_from(bytes).ok());
+        let buffer = buffer.unwrap_or(SOCKET_BUFFER_BYTES);
         for entry in device.gids.iter().filter(|entry| entry.usable) {
             let address = entry.gid.ip();
-            match links.join(address, device.interface_index) {
+            match links.join(address, device.interface_index, buffer) {
                 Ok(()) => {}
                 // An address that is still being checked for duplicates, or is gone.
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
@@ -102,11 +104,11 @@ impl Links {
         Ok(links)
     }
 
-    fn join(&mut self, address: IpAddr, interface: u32) -> io::Result<()> {
+    fn join(&mut self, address: IpAddr, interface: u32, buffer: i32) -> io::Result<()> {
         let change = self.registry.change()?;
         let mut group = change.read(address)?;
         let dead = group.bury(|member| self.registry.is_alive(member));
-        let socket = Socket::bind(address, interface)?;
+        let socket = Socket::bind(address, interface, buffer)?;
         group.join(self.registry.member());
         socket.attach(&group.program())?;
         change.write(address, &group)?;

@@ -16,6 +16,9 @@ pub struct Options {
     /// The file that packets are recorded in (`FERROCE_PCAP`). `%p` in it is the process ID. The
     /// first NIC that uses a name has it; later ones write to the name with `.` and their slot.
     pub capture: Option<String>,
+    /// What is asked of the kernel for the receive buffer of each socket, in bytes, instead of
+    /// [`SOCKET_BUFFER_BYTES`](crate::limits::SOCKET_BUFFER_BYTES) (`FERROCE_RCVBUF_BYTES`).
+    pub receive_buffer_bytes: Option<u32>,
 }
 
 impl Options {
@@ -31,10 +34,16 @@ impl Options {
             Some(other) => return Err(OpenError::Wire { value: other.to_owned() }),
         };
         let faults = variable("FERROCE_FAULTS").map(|text| text.parse()).transpose();
+        let buffer = variable("FERROCE_RCVBUF_BYTES").map(|value| {
+            // The kernel doubles it, and keeps it in an `int`.
+            let bytes = value.parse().ok().filter(|&bytes| bytes <= i32::MAX as u32 / 2);
+            bytes.ok_or(OpenError::ReceiveBuffer { value })
+        });
         Ok(Self {
             exact,
             faults: faults.map_err(OpenError::Faults)?,
             capture: variable("FERROCE_PCAP"),
+            receive_buffer_bytes: buffer.transpose()?,
         })
     }
 }

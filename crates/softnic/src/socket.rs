@@ -53,21 +53,22 @@ pub(crate) struct Message<'a> {
 }
 
 impl Socket {
-    /// A socket on port 4791 of `address`, in the group of those that share it.
-    pub(crate) fn bind(address: IpAddr, interface: u32) -> io::Result<Self> {
+    /// A socket on port 4791 of `address`, in the group of those that share it. What the kernel is
+    /// asked for as receive buffer is `receive_buffer` bytes.
+    pub(crate) fn bind(address: IpAddr, interface: u32, receive_buffer: c_int) -> io::Result<Self> {
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
         let socket = Self { fd, address, interface };
-        socket.configure()?;
+        socket.configure(receive_buffer)?;
         let (name, length) = socket.name(address, ROCE_PORT);
         // SAFETY: `name` is a socket address of `length` bytes.
         check(unsafe { libc::bind(socket.fd.as_raw_fd(), (&raw const name).cast(), length) })?;
         Ok(socket)
     }
 
-    fn configure(&self) -> io::Result<()> {
+    fn configure(&self, receive_buffer: c_int) -> io::Result<()> {
         let fd = self.fd.as_fd();
         let set = |level, name, value: c_int| set_option(fd, level, name, value);
         set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
@@ -83,11 +84,12 @@ impl Socket {
         }
         // Kernels without it (before 5.0) deliver each datagram by itself, and that is all.
         let _ = set(libc::SOL_UDP, libc::UDP_GRO, 1);
-        for (forced, plain) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            set(libc::SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
-                .or_else(|_| set(libc::SOL_SOCKET, plain, SOCKET_BUFFER_BYTES))?;
+        for (forced, plain, bytes) in [
+            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer),
+            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SOCKET_BUFFER_BYTES),
+        ] {
+            set(libc::SOL_SOCKET, forced, bytes)
+                .or_else(|_| set(libc::SOL_SOCKET, plain, bytes))?;
         }
         Ok(())
     }
@@ -367,7 +369,7 @@ mod tests {
     fn pair(last: u8) -> (Socket, Socket) {
         let socket = |third| {
             let address = Ipv4Addr::new(127, 0, third, last);
-            Socket::bind(address.into(), 1).unwrap()
+            Socket::bind(address.into(), 1, SOCKET_BUFFER_BYTES).unwrap()
         };
         (socket(10), socket(11))
     }

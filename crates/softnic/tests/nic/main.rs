@@ -7,6 +7,7 @@ mod faulty;
 mod forged;
 mod fork;
 mod gone;
+mod hard_days;
 mod hostile;
 mod processes;
 mod record;

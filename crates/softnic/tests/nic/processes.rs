@@ -5,27 +5,36 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use rdma::{Gid, Key, Operation, QpType, Qpn};
-use softnic::counters;
+use softnic::{Options, counters};
 
-use crate::support::{Host, PATIENCE};
+use crate::support::{Host, Mapping, PAGE, PATIENCE, all_rights};
 
 /// Tells this test binary that it is a helper, and on which address.
 const ADDRESS: &str = "FERROCE_TEST_HELPER";
 
+/// Names a file that the helper's region is, so that what was written to it outlives the helper.
+pub(crate) const FILE: &str = "FERROCE_TEST_FILE";
+
 /// A process with a NIC, a queue pair and a region.
-struct Helper {
-    child: Child,
+pub(crate) struct Helper {
+    pub(crate) child: Child,
     output: BufReader<ChildStdout>,
-    qpn: Qpn,
-    key: Key,
-    address: u64,
+    pub(crate) qpn: Qpn,
+    pub(crate) key: Key,
+    pub(crate) address: u64,
 }
 
 impl Helper {
     fn start(address: &str) -> Self {
+        Self::start_with(address, &[])
+    }
+
+    /// With variables of its environment.
+    pub(crate) fn start_with(address: &str, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["processes::helper", "--exact", "--ignored", "--nocapture"])
             .env(ADDRESS, address)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -41,7 +50,7 @@ impl Helper {
     }
 
     /// The next line that the helper itself has printed, in words.
-    fn line(&mut self) -> Vec<String> {
+    pub(crate) fn line(&mut self) -> Vec<String> {
         loop {
             let mut line = String::new();
             assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the helper has ended");
@@ -52,18 +61,47 @@ impl Helper {
         }
     }
 
-    fn connect(&mut self, gid: Gid, qpn: Qpn) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{gid} {}", qpn.value()).unwrap();
+    pub(crate) fn connect(&mut self, gid: Gid, qpn: Qpn) {
+        self.tell(&format!("connect {gid} {}", qpn.value()));
         assert_eq!(self.line(), ["connected"]);
     }
 
-    fn kill(&mut self) {
+    /// Lets it READ `length` bytes into its region, so many times. It says `pulled` at the end.
+    pub(crate) fn pull(&mut self, address: u64, key: Key, length: usize, times: u64) {
+        self.tell(&format!("pull {address} {} {length} {times}", key.0));
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Sends it a signal.
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: a plain system call; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
+    }
+
+    /// Stops it. When this returns, none of its threads runs.
+    pub(crate) fn stop(&self) {
+        self.signal(libc::SIGSTOP);
+        let (pid, mut status) = (self.child.id() as libc::pid_t, 0);
+        // SAFETY: a live place; a child that is stopped is not reaped by this.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED) }, pid);
+        assert!(libc::WIFSTOPPED(status));
+    }
+
+    /// Lets it go on.
+    pub(crate) fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    pub(crate) fn kill(&mut self) {
         // SIGKILL: nothing of it runs any more.
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         let all = counters::read_all();
         let process = all.iter().find(|process| process.pid == self.child.id()).unwrap();
         process.counters.iter().find(|(other, _)| other == name).unwrap().1
@@ -81,14 +119,33 @@ impl Drop for Helper {
 #[ignore = "run by the tests below, as a process of its own"]
 fn helper() {
     let address = std::env::var(ADDRESS).unwrap();
-    let host = Host::open(&address, QpType::Rc, 4096);
-    println!("helper: qp {} {} {}", host.qpn.value(), host.key.0, host.address());
+    let options = Options::from_environment().unwrap();
+    let host = Host::open_with(&address, QpType::Rc, 1 << 20, &options);
+    let file = std::env::var(FILE).ok().map(|path| {
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        Mapping::of(&file, file.metadata().unwrap().len() as usize / PAGE)
+    });
+    let (key, region) = match &file {
+        Some(file) => (host.register(file.address(), file.length(), all_rights()), file.address()),
+        None => (host.key, host.address()),
+    };
+    println!("helper: qp {} {} {region}", host.qpn.value(), key.0);
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
-        let (gid, qpn) = line.split_once(' ').unwrap();
-        let gid = Gid::from(gid.parse::<core::net::Ipv6Addr>().unwrap());
-        host.connect_qp(host.qpn, gid, Qpn::new(qpn.parse().unwrap()));
-        println!("helper: connected");
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        if words[0] == "connect" {
+            let gid = Gid::from(words[1].parse::<core::net::Ipv6Addr>().unwrap());
+            host.connect_qp(host.qpn, gid, Qpn::new(number(2) as u32));
+            println!("helper: connected");
+        } else {
+            let read = Operation::Read { remote_address: number(1), r_key: Key(number(2) as u32) };
+            for id in 0..number(4) {
+                host.post(id, read, host.sge(0, number(3) as usize));
+                host.completions(1);
+            }
+            println!("helper: pulled");
+        }
     }
 }
 

@@ -28,6 +28,8 @@ impl EventSink for Events {
 pub(crate) struct Host {
     pub(crate) nic: Nic,
     kind: QpType,
+    /// The local ACK timeout of the queue pairs that are connected from now on.
+    pub(crate) timeout: u8,
     pub(crate) events: Events,
     pub(crate) pd: PdId,
     pub(crate) cq: CqId,
@@ -71,7 +73,8 @@ impl Host {
             let region = RegionSpec { address, length, iova: address, access };
             (pd, cq, endpoint.register(pd, region).unwrap())
         });
-        let mut host = Self { nic, kind, events, pd, cq, qpn: Qpn::new(0), key, memory };
+        let mut host =
+            Self { nic, kind, timeout: TIMEOUT, events, pd, cq, qpn: Qpn::new(0), key, memory };
         host.qpn = host.create_qp(kind);
         host
     }
@@ -143,7 +146,7 @@ impl Host {
         };
         let rts = QpChange {
             sq_psn: Some(FIRST_PSN),
-            timeout: Some(TIMEOUT).filter(|_| reliable),
+            timeout: Some(self.timeout).filter(|_| reliable),
             retry_count: Some(RETRIES).filter(|_| reliable),
             rnr_retry: Some(7).filter(|_| reliable),
             max_rd_atomic: Some(16).filter(|_| reliable),
