@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use rdma::Time;
 use transport::Stats;
+use transport::cm::CmStats;
 
 use crate::counts::Counts;
 use crate::limits::{COUNTER_NAME_BYTES, PUBLISH_INTERVAL};
@@ -142,9 +143,10 @@ impl Publisher {
         self.next <= now
     }
 
-    pub(crate) fn publish(&mut self, now: Time, stats: &Stats, counts: &Counts) {
+    pub(crate) fn publish(&mut self, now: Time, stats: &Stats, cm: &CmStats, counts: &Counts) {
         self.next = now + PUBLISH_INTERVAL;
-        for (index, value) in stats.values().into_iter().chain(counts.values()).enumerate() {
+        let values = stats.values().into_iter().chain(cm.values()).chain(counts.values());
+        for (index, value) in values.enumerate() {
             self.value(index).store(value, Ordering::Relaxed);
         }
     }
@@ -161,7 +163,7 @@ impl Publisher {
 
 /// The names of all counters, in their order.
 fn names() -> impl Iterator<Item = &'static str> {
-    Stats::NAMES.iter().chain(Counts::NAMES).copied()
+    Stats::NAMES.iter().chain(CmStats::NAMES).chain(Counts::NAMES).copied()
 }
 
 fn header(device: &str, slot: u16) -> Vec<u8> {
@@ -200,15 +202,17 @@ mod tests {
         let stats = Stats { acks_sent: 7, ..Stats::default() };
         let counts = Counts { rx_packets: 9, ..Counts::default() };
         assert!(publisher.is_due(Time::ZERO));
-        publisher.publish(Time::ZERO, &stats, &counts);
+        let cm = CmStats { cm_tx_retries: 5, ..CmStats::default() };
+        publisher.publish(Time::ZERO, &stats, &cm, &counts);
         assert!(!publisher.is_due(Time::from_ns(9_999_999)));
         assert!(publisher.is_due(Time::from_ns(10_000_000)));
 
         let read = of("test-publish").unwrap();
         assert_eq!((read.pid, read.slot), (std::process::id(), 1001));
         assert!(!read.command.is_empty());
-        assert_eq!(read.counters.len(), Stats::NAMES.len() + Counts::NAMES.len());
+        assert_eq!(read.counters.len(), names().count());
         let value = |name| read.counters.iter().find(|(n, _)| n == name).unwrap().1;
+        assert_eq!(value("cm_tx_retries"), 5);
         assert_eq!((value("acks_sent"), value("rx_packets"), value("tx_packets")), (7, 9, 0));
         publisher.remove();
         assert_eq!(of("test-publish"), None);

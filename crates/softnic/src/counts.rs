@@ -52,6 +52,8 @@ counts! {
     rx_unknown_slot,
     /// Packets for another NIC that could not be given to it, or that were handed over in error.
     rx_handover_dropped,
+    /// Packets to QP1 that are no management datagrams, or do not have its Q_Key.
+    rx_gsi_dropped,
     /// Times that the kernel's order of the sockets was found to be another than known.
     steering_repairs,
     /// RoCE packets sent.

@@ -14,6 +14,10 @@
 //! gives each a slot of the QPN space and tells the kernel, by a small program, which socket is
 //! whose; [`handover`](handover.rs) carries the packets that it nevertheless gave to the wrong one.
 //!
+//! Beside the engine runs the connection manager ([`transport::cm`]), behind QP1, which all processes of
+//! an address share: [`management`](management.rs) brings each message to its own, and
+//! [`ports`](ports.rs) says who listens where.
+//!
 //! **Invariants:** every packet that is not sent or not taken is counted. No lock is held while the
 //! fallback thread sleeps. Nothing here spins.
 //!
@@ -51,10 +55,12 @@ mod handover;
 mod interfaces;
 pub mod limits;
 mod links;
+mod management;
 mod memory;
 mod nic;
 mod options;
 mod parking;
+mod ports;
 mod progress;
 mod receive;
 mod registry;
@@ -74,3 +80,4 @@ pub use gid::GidEntry;
 pub use memory::ProcessMemory;
 pub use nic::{EventSink, Nic};
 pub use options::Options;
+pub use ports::PortError;

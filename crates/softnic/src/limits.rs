@@ -82,3 +82,13 @@ pub const PARK_NAP: Span = Span::from_ms(1);
 pub const PARK_BLIND_NAPS: u32 = 8;
 /// How often a handler of faults is put on top of one that the program has put in its place.
 pub const FAULT_HANDLERS_MAX: usize = 3;
+/// Bits of a communication ID below the slot: what a conversation is called says whose it is.
+pub const COMM_ID_SHIFT: u32 = 32 - SLOT_BITS;
+/// Ports of connection management that can be taken at one address, in all port spaces.
+pub const PORTS_MAX: usize = 1 << 16;
+/// Ports that are given to who names none, as Linux does it.
+pub const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 32_768..=60_999;
+/// How often, and how long apart, the right to change the ports is asked for.
+pub const PORT_TRIES: u32 = 1_000;
+/// See [`PORT_TRIES`].
+pub const PORT_PAUSE: Span = Span::from_us(500);

@@ -38,6 +38,8 @@ pub(crate) struct Links {
     pub(crate) flow: Option<Flow>,
     /// The slot that sending waits for, and since when.
     pub(crate) paused: Option<(u16, Time)>,
+    /// The PSN of the next packet from QP1.
+    pub(crate) next_gsi_psn: u32,
     /// When the kernel's order of the sockets may be looked into again.
     next_repair: Time,
 }
@@ -72,6 +74,7 @@ impl Links {
             polls: 0,
             flow: None,
             paused: None,
+            next_gsi_psn: 0,
             next_repair: Time::ZERO,
         };
         let buffer = options.receive_buffer_bytes.and_then(|bytes| i32::try_from(bytes).ok());
@@ -280,6 +283,7 @@ mod tests {
     use crate::receive::{Reach, Sink};
     use core::net::Ipv4Addr;
     use rdma::Span;
+    use transport::cm::{CmConfig, Manager};
     use transport::{Config, Endpoint};
 
     /// Lets every NIC take what has arrived, a few times.
@@ -287,10 +291,11 @@ mod tests {
         // SAFETY: nothing is registered, so the engine touches no memory.
         let mut memory = unsafe { ProcessMemory::new(&mut crate::fork::Nics::lock()) };
         let mut endpoint = Endpoint::new(Config::default());
+        let mut manager = Manager::new(CmConfig { ids: 0..1, guid: 0, seed: 0 });
         for _ in 0..4 {
             for (nic, counts) in nics.iter_mut().zip(&mut *counts) {
-                let (endpoint, memory) = (&mut endpoint, &mut memory);
-                nic.receive(Reach::All, &mut Sink { now, endpoint, memory, counts });
+                let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
+                nic.receive(Reach::All, &mut Sink { now, endpoint, memory, manager, counts });
             }
         }
     }

@@ -1,17 +1,25 @@
 //! The NIC: one engine behind one lock.
 
 use core::fmt;
+use core::net::IpAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
 use rdma::{Completion, Key, Time};
+use transport::cm::{CmConfig, CmEvent, Manager};
 use transport::{Config, CqId, Endpoint, Event, PdId, RegionSpec, RegisterError};
+use wire::cm::ip::PortSpace;
 
 use crate::fork::Nics;
-use crate::limits::{ACK_DELAY, FAREWELLS, POLLS_BEFORE_YIELD, SLOT_SHIFT};
+use crate::limits::{
+    ACK_DELAY, COMM_ID_SHIFT, FAREWELLS, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, SLOT_SHIFT,
+};
 use crate::links::{Links, window_bytes};
+use crate::ports::{PortChange, PortError};
 use crate::progress::{Core, Publish};
 use crate::receive::Reach;
 use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, guard, sys, thread};
@@ -21,6 +29,12 @@ pub trait EventSink: Send + Sync {
     /// An event of the engine. Called with the engine's lock held: it must not call the `Nic`, and
     /// must not fork.
     fn event(&self, event: Event);
+
+    /// An event of the connection manager. Called as [`EventSink::event`] is. Who makes no
+    /// connections need not hear of any.
+    fn connection(&self, event: CmEvent) {
+        drop(event);
+    }
 }
 
 /// An open device: a port with its engine, its sockets and its thread.
@@ -108,7 +122,14 @@ impl Nic {
         // SAFETY: the engine calls it with addresses inside registered regions, and our callers
         // with those that their callers have just passed in.
         let memory = unsafe { ProcessMemory::new(&mut nics) };
-        let core = Core::new(Endpoint::new(config), memory, links);
+        let first = u32::from(links.registry.slot()) << COMM_ID_SHIFT;
+        let manager = Manager::new(CmConfig {
+            ids: first..first + (1 << COMM_ID_SHIFT),
+            guid: device.guid,
+            seed: sys::random()
+                .map_err(|error| OpenError::Io { doing: "asking for a random number", error })?,
+        });
+        let core = Core::new(Endpoint::new(config), manager, memory, links);
         let shared =
             Arc::new(Shared { core: Mutex::new(core), events, wake, stop: AtomicBool::new(false) });
         nics.add(&shared);
@@ -147,6 +168,96 @@ impl Nic {
     pub fn register(&self, pd: PdId, region: RegionSpec) -> Result<Key, RegisterError> {
         guard::renew();
         self.with(|endpoint, _, _| endpoint.register(pd, region))
+    }
+
+    /// Runs `f` on the connection manager, as [`Nic::with`] does on the engine.
+    pub fn with_manager<R>(&self, f: impl FnOnce(&mut Manager, Time) -> R) -> R {
+        let mut core = self.shared.lock();
+        let now = clock::now();
+        let result = f(&mut core.manager, now);
+        self.finish(core, now);
+        result
+    }
+
+    /// Takes part in connection management: answers for QP1 on behalf of every process of its
+    /// addresses, from now on and without being called.
+    ///
+    /// # Errors
+    /// What the kernel said about the files that the processes of the host share.
+    pub fn manage(&self) -> io::Result<()> {
+        self.start();
+        match &self.shared.lock().links {
+            Some(links) => links.manage(),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes port `number` of `space` at `address`, or a free one for 0, for as long as the process
+    /// lives or until it is released. With `shared`, others may have it too, of whom one listens.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn bind_port(
+        &self,
+        address: IpAddr,
+        space: PortSpace,
+        number: u16,
+        shared: bool,
+    ) -> Result<u16, PortError> {
+        self.change_port(address, (space, number), PortChange::Bind { shared })
+    }
+
+    /// Has the requests for a port that this NIC has taken brought here, or not any more. What is
+    /// brought here meets the listeners of the manager.
+    ///
+    /// # Errors
+    /// [`PortError::InUse`] if another listens there; see [`PortError`].
+    pub fn listen_port(
+        &self,
+        address: IpAddr,
+        space: PortSpace,
+        number: u16,
+        listens: bool,
+    ) -> Result<(), PortError> {
+        let what = if listens { PortChange::Listen } else { PortChange::Unlisten };
+        self.change_port(address, (space, number), what).map(|_| ())
+    }
+
+    /// Gives a port back. `listens` says which, where this NIC has it more than once.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn release_port(
+        &self,
+        address: IpAddr,
+        space: PortSpace,
+        number: u16,
+        listens: bool,
+    ) -> Result<(), PortError> {
+        self.change_port(address, (space, number), PortChange::Release { listens }).map(|_| ())
+    }
+
+    fn change_port(
+        &self,
+        address: IpAddr,
+        port: (PortSpace, u16),
+        what: PortChange,
+    ) -> Result<u16, PortError> {
+        let mut result = Err(PortError::Address);
+        for _ in 0..PORT_TRIES {
+            // The lock is not held while somebody else is waited for.
+            result = match &self.shared.lock().links {
+                Some(links) => links.change_port(address, port, what),
+                None => return Err(PortError::Address),
+            };
+            match &result {
+                Err(PortError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_nanos(PORT_PAUSE.as_ns_ceil()));
+                }
+                _ => break,
+            }
+        }
+        result
     }
 
     /// Takes completions of `cq` into `out`, and says how many. When there are none yet, it first

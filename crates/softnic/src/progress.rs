@@ -1,6 +1,7 @@
 //! What is done under the lock of a NIC, by whichever thread holds it.
 
 use rdma::{Completion, Time};
+use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
 
 use crate::counts::Counts;
@@ -23,6 +24,7 @@ pub(crate) enum Publish {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) endpoint: Endpoint,
+    pub(crate) manager: Manager,
     pub(crate) memory: ProcessMemory,
     pub(crate) counts: Counts,
     /// `None` in a forked child: the engine can then be called, and reaches nobody.
@@ -42,9 +44,15 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(endpoint: Endpoint, memory: ProcessMemory, links: Links) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        manager: Manager,
+        memory: ProcessMemory,
+        links: Links,
+    ) -> Self {
         Self {
             endpoint,
+            manager,
             memory,
             counts: Counts::default(),
             links: Some(links),
@@ -60,9 +68,12 @@ impl Core {
     /// Takes what has arrived and runs the timers. What the engine then has ready is not sent yet.
     /// Returns how many packets arrived.
     pub(crate) fn take(&mut self, now: Time, reach: Reach) -> u64 {
-        let Self { endpoint, memory, counts, links, .. } = self;
+        let Self { endpoint, manager, memory, counts, links, .. } = self;
         let Some(links) = links else { return 0 };
-        let packets = links.receive(reach, &mut Sink { now, endpoint, memory, counts });
+        let packets = links.receive(reach, &mut Sink { now, endpoint, memory, manager, counts });
+        if manager.poll_timeout().is_some_and(|deadline| deadline <= now) {
+            manager.handle_timeout(now);
+        }
         if endpoint.poll_timeout().is_some_and(|deadline| deadline <= now) {
             endpoint.handle_timeout(now);
         }
@@ -72,9 +83,9 @@ impl Core {
     /// Sends what is ready and delivers the events.
     pub(crate) fn give(&mut self, now: Time, events: &dyn EventSink) {
         self.given_at = now;
-        let Self { endpoint, memory, counts, links, .. } = self;
+        let Self { endpoint, manager, memory, counts, links, .. } = self;
         if let Some(links) = links {
-            links.transmit(now, endpoint, memory, counts);
+            links.transmit(now, (endpoint, manager), memory, counts);
             if let Some(capture) = &mut links.capture
                 && let Err(error) = capture.flush()
             {
@@ -88,15 +99,21 @@ impl Core {
             }
             events.event(event);
         }
+        while let Some(event) = self.manager.poll_event() {
+            events.connection(event);
+        }
         self.publish(now, Publish::IfDue);
     }
 
-    /// Sends the acknowledgements that would have waited, before the end.
+    /// Sends the acknowledgements that would have waited, and takes leave of every peer, before the
+    /// end.
     pub(crate) fn settle_debts(&mut self) {
-        let Self { endpoint, memory, counts, links, .. } = self;
+        let Self { endpoint, manager, memory, counts, links, .. } = self;
         if let Some(links) = links {
+            let now = crate::clock::now();
             endpoint.release_acknowledgements();
-            links.transmit(crate::clock::now(), endpoint, memory, counts);
+            manager.forget_all(now);
+            links.transmit(now, (endpoint, manager), memory, counts);
         }
     }
 
@@ -109,7 +126,7 @@ impl Core {
             self.counts.rx_buffer_overflow = links.sockets.iter().map(Socket::overflows).sum();
         }
         if is_due || when == Publish::Now {
-            publisher.publish(now, self.endpoint.stats(), &self.counts);
+            publisher.publish(now, self.endpoint.stats(), self.manager.stats(), &self.counts);
         }
     }
 
@@ -131,7 +148,8 @@ impl Core {
         let held = faults.and_then(|faults| faults.deadline());
         let paused = self.links.as_ref().and_then(|links| links.paused);
         let retry = paused.map(|_| self.given_at + PAUSE_RETRY);
-        self.endpoint.poll_timeout().into_iter().chain(held).chain(retry).min()
+        let timeouts = [self.endpoint.poll_timeout(), self.manager.poll_timeout(), held, retry];
+        timeouts.into_iter().flatten().min()
     }
 
     /// Whether the fallback thread would sleep past a deadline that has come up since it went to

@@ -2,7 +2,8 @@
 
 use core::net::IpAddr;
 
-use rdma::Time;
+use rdma::{Qpn, Time};
+use transport::cm::Manager;
 use transport::{Arrival, Endpoint};
 use wire::icrc::{self, Datagram};
 use wire::pcapng::Direction;
@@ -31,6 +32,7 @@ pub(crate) struct Sink<'a> {
     pub(crate) now: Time,
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) memory: &'a mut ProcessMemory,
+    pub(crate) manager: &'a mut Manager,
     pub(crate) counts: &'a mut Counts,
 }
 
@@ -231,7 +233,12 @@ impl Links {
                     traffic_class: received.traffic_class,
                     hop_limit: HOP_LIMIT,
                 };
-                let Sink { now, endpoint, memory, .. } = sink;
+                let Sink { now, endpoint, memory, manager, counts } = sink;
+                if header.bth.destination == Qpn::GSI {
+                    let from = (received, &arrival, train.handed_over);
+                    let what = (&header, payload, packet);
+                    return self.manage_packet(from, what, (manager, counts), *now);
+                }
                 let length = payload.len();
                 // The engine has counted it, if it was of no use.
                 if let Err(cause) =

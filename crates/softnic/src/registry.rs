@@ -4,7 +4,8 @@
 //!   slots-<netns>             for each slot a lock (held by its owner while it lives) and a claim
 //!                             (a random number of the owner's); one lock more to change groups
 //!   group-<netns>-<address>   magic, generation, count, then slot and claim of each member, in the
-//!                             kernel's order
+//!                             kernel's order; a bit above the slot says that it answers for QP1
+//!   ports-<netns>-<address>   who has which port of connection management (ports.rs)
 //! ```
 //!
 //! A slot is the upper ten bits of a QPN. The kernel gives the locks of a killed process back, so
@@ -22,7 +23,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use crate::handover::Handover;
-use crate::limits::{CHANGE_PAUSE, CHANGE_TRIES, SLOTS};
+use crate::limits::{CHANGE_PAUSE, CHANGE_TRIES, PORTS_MAX, SLOTS};
+use crate::ports::{self, Ports};
 use crate::runtime;
 use crate::steering::{Group, Member, is_ownable};
 use crate::sys::{self, Lock};
@@ -33,6 +35,8 @@ const CHANGE: i64 = 1 << 20;
 const MAGIC: [u8; 8] = *b"FRGROUP\x02";
 const HEADER_LEN: usize = 16;
 const MEMBER_LEN: usize = 8;
+/// Beside the slot of a member: it answers for QP1.
+const MANAGES: u32 = 1 << 16;
 
 /// Where the claim of a slot is.
 fn claim_at(slot: u16) -> u64 {
@@ -133,7 +137,7 @@ impl Registry {
 impl Change<'_> {
     /// The group of an address; an empty one if there is none, or if its file says nothing valid.
     pub(crate) fn read(&self, address: IpAddr) -> io::Result<Group> {
-        let file = open(&self.path(address))?;
+        let file = open(&self.path("group", address))?;
         let mut bytes = vec![0; HEADER_LEN + MEMBER_LEN * SLOTS as usize];
         let mut length = 0;
         while length < bytes.len() {
@@ -146,12 +150,27 @@ impl Change<'_> {
     }
 
     pub(crate) fn write(&self, address: IpAddr, group: &Group) -> io::Result<()> {
-        open(&self.path(address))?.write_all_at(&emit(group), 0)
+        open(&self.path("group", address))?.write_all_at(&emit(group), 0)
     }
 
-    fn path(&self, address: IpAddr) -> PathBuf {
+    /// The ports of an address that somebody has who is alive.
+    pub(crate) fn read_ports(&self, address: IpAddr) -> io::Result<Ports> {
+        let file = open(&self.path("ports", address))?;
+        let mut bytes = Vec::new();
+        let most = ports::file_len(PORTS_MAX) as u64;
+        io::Read::read_to_end(&mut io::Read::take(&file, most), &mut bytes)?;
+        let mut ports = Ports::parse(&bytes).unwrap_or_default();
+        ports.bury(|member| self.registry.is_alive(member));
+        Ok(ports)
+    }
+
+    pub(crate) fn write_ports(&self, address: IpAddr, ports: &Ports) -> io::Result<()> {
+        open(&self.path("ports", address))?.write_all_at(&ports.emit(), 0)
+    }
+
+    fn path(&self, what: &str, address: IpAddr) -> PathBuf {
         let Registry { directory, namespace, .. } = self.registry;
-        directory.join(format!("group-{namespace}-{address}"))
+        directory.join(format!("{what}-{namespace}-{address}"))
     }
 }
 
@@ -173,7 +192,8 @@ fn emit(group: &Group) -> Vec<u8> {
     bytes.extend(group.generation.to_ne_bytes());
     bytes.extend((group.members.len() as u32).to_ne_bytes());
     for member in &group.members {
-        bytes.extend(u32::from(member.slot).to_ne_bytes());
+        let manages = if group.managers.contains(&member.slot) { MANAGES } else { 0 };
+        bytes.extend((u32::from(member.slot) | manages).to_ne_bytes());
         bytes.extend(member.claim.to_ne_bytes());
     }
     bytes
@@ -186,12 +206,16 @@ fn parse(bytes: &[u8]) -> Option<Group> {
     let count = usize::try_from(u32::from_ne_bytes(*count)).ok()?;
     let (words, _) = rest.as_chunks();
     let (members, _) = words.as_chunks();
-    let members = members.get(..count)?.iter().map(|[slot, claim]: &[[u8; 4]; 2]| Member {
-        slot: u32::from_ne_bytes(*slot) as u16,
-        claim: u32::from_ne_bytes(*claim),
-    });
-    let members = members.collect();
-    Some(Group { generation: u32::from_ne_bytes(*generation), members })
+    let mut group = Group { generation: u32::from_ne_bytes(*generation), ..Group::default() };
+    for [slot, claim] in members.get(..count)? as &[[[u8; 4]; 2]] {
+        let word = u32::from_ne_bytes(*slot);
+        let member = Member { slot: word as u16, claim: u32::from_ne_bytes(*claim) };
+        group.members.push(member);
+        if word & MANAGES != 0 {
+            group.manage(member);
+        }
+    }
+    Some(group)
 }
 
 #[cfg(test)]
@@ -218,20 +242,28 @@ mod tests {
         let address = IpAddr::from([127, 0, 20, 1]);
         let change = registry.change().unwrap();
         let member = |slot| Member { slot, claim: 0x1234_5678 ^ u32::from(slot) };
-        let group = Group { generation: 9, members: [5, 1022, 7].map(member).to_vec() };
+        let group = Group {
+            generation: 9,
+            members: [5, 1022, 7].map(member).to_vec(),
+            managers: vec![1022],
+        };
         change.write(address, &group).unwrap();
         assert_eq!(change.read(address).unwrap(), group);
-        let shorter = Group { generation: 10, members: vec![member(7)] };
+        let shorter = Group { generation: 10, members: vec![member(7)], managers: Vec::new() };
         change.write(address, &shorter).unwrap();
         assert_eq!(change.read(address).unwrap(), shorter);
         assert_eq!(change.read(IpAddr::from([127, 0, 20, 2])).unwrap(), Group::default());
-        std::fs::remove_file(change.path(address)).unwrap();
-        std::fs::remove_file(change.path(IpAddr::from([127, 0, 20, 2]))).unwrap();
+        std::fs::remove_file(change.path("group", address)).unwrap();
+        std::fs::remove_file(change.path("group", IpAddr::from([127, 0, 20, 2]))).unwrap();
     }
 
     #[test]
     fn a_file_that_says_nothing_valid_is_an_empty_group() {
-        let bytes = emit(&Group { generation: 9, members: vec![Member { slot: 5, claim: 6 }; 2] });
+        let bytes = emit(&Group {
+            generation: 9,
+            members: vec![Member { slot: 5, claim: 6 }; 2],
+            managers: Vec::new(),
+        });
         assert!(parse(&bytes).is_some());
         assert_eq!(parse(&bytes[..bytes.len() - 1]), None);
         assert_eq!(parse(b"something else entirely"), None);

@@ -8,6 +8,7 @@
 //!   byte 0 = 0xff?  ── yes ─► the index at bytes 2..4          (a probe, see below)
 //!        │ no
 //!   bytes 5..8 = destination QPN ─► slot = QPN >> 14 ─► index of that slot, else none
+//!                                        0 (QP1) ─► index of a member that answers for QP1
 //! ```
 //!
 //! A new socket is appended to the array. A closed one leaves a hole that the last one fills
@@ -53,6 +54,9 @@ pub(crate) struct Group {
     /// Changes whenever a socket enters or leaves, so that an old probe is not believed.
     pub(crate) generation: u32,
     pub(crate) members: Vec<Member>,
+    /// The slots of those who answer for QP1, which is everybody's: the first of them gets what is
+    /// sent there. The others of the group may not look at their sockets for long.
+    pub(crate) managers: Vec<u16>,
 }
 
 impl Group {
@@ -68,7 +72,17 @@ impl Group {
         };
         self.generation = self.generation.wrapping_add(1);
         self.members.swap_remove(at);
+        self.managers.retain(|slot| *slot != member.slot);
         true
+    }
+
+    /// Adds a member to those who answer for QP1. Returns whether that is news.
+    pub(crate) fn manage(&mut self, member: Member) -> bool {
+        let is_new = self.members.contains(&member) && !self.managers.contains(&member.slot);
+        if is_new {
+            self.managers.push(member.slot);
+        }
+        is_new
     }
 
     /// Takes out the members that are not alive. Returns how many; the order of the others is a
@@ -103,6 +117,12 @@ impl Group {
             statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00ff_ffff),
             statement(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, SLOT_SHIFT),
         ];
+        let manager = self.managers.first();
+        let manager = self.members.iter().position(|member| Some(&member.slot) == manager);
+        if let Some(index) = manager {
+            program.push(jump(0, 0, 1));
+            program.push(statement(libc::BPF_RET | libc::BPF_K, index as u32));
+        }
         for (index, member) in (0..).zip(&self.members) {
             program.push(jump(member.slot.into(), 0, 1));
             program.push(statement(libc::BPF_RET | libc::BPF_K, index));
@@ -188,6 +208,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_for_qp1_goes_to_one_that_answers_for_it() {
+        let mut group = group(&[5, 1022, 7]);
+        let index = |group: &Group| run(&group.program(), &packet(1));
+        assert_eq!(index(&group), NONE);
+        assert!(group.manage(member(7)) && group.manage(member(1022)));
+        assert!(!group.manage(member(7)) && !group.manage(member(9)));
+        assert_eq!(index(&group), 2);
+        // The last takes the place of the first.
+        group.leave(member(5));
+        assert_eq!(index(&group), 0);
+        group.leave(member(7));
+        assert_eq!((index(&group), group.managers.as_slice()), (0, &[1022][..]));
+        group.leave(member(1022));
+        assert_eq!(index(&group), NONE);
+        assert_eq!(run(&group.program(), &packet(7 << 14)), NONE);
+    }
+
     fn packet(qpn: u32) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[0] = 0x04;
@@ -201,7 +239,11 @@ mod tests {
     }
 
     fn group(slots: &[u16]) -> Group {
-        Group { generation: 1, members: slots.iter().map(|slot| member(*slot)).collect() }
+        Group {
+            generation: 1,
+            members: slots.iter().map(|slot| member(*slot)).collect(),
+            managers: Vec::new(),
+        }
     }
 
     fn slots(group: &Group) -> Vec<u16> {

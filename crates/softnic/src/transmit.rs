@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rdma::{Memory, MemoryFault, Time};
+use transport::cm::Manager;
 use transport::{Endpoint, Segment, Transmit};
 use wire::pcapng::Direction;
 use wire::roce::ICRC_LEN;
@@ -19,11 +20,11 @@ use crate::sys::wait_writable;
 use crate::train::{Train, Way};
 
 impl Links {
-    /// Sends everything that the engine has ready.
+    /// Sends everything that the engine and the connection manager have ready.
     pub(crate) fn transmit(
         &mut self,
         now: Time,
-        endpoint: &mut Endpoint,
+        (endpoint, manager): (&mut Endpoint, &mut Manager),
         memory: &mut ProcessMemory,
         counts: &mut Counts,
     ) {
@@ -31,6 +32,7 @@ impl Links {
             if self.is_paused(now, counts) {
                 return;
             }
+            self.build_messages(manager, counts);
             let is_full = self.build(now, endpoint, memory, counts);
             if self.faults.is_some() {
                 self.send_with_faults(now, counts);

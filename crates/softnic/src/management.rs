@@ -1,0 +1,125 @@
+//! QP1: the messages of connection management, to and from the manager.
+//!
+//! ```text
+//!   a REQ or SIDR_REQ for a service ─► whoever listens there (ports.rs)
+//!   any other message ─► the slot in the upper bits of the conversation's number
+//! ```
+//!
+//! QP1 belongs to no slot: the packet arrives at whichever NIC of the address answers for QP1
+//! ([`crate::steering`]), and goes on to its owner by the way of packets that were received by the
+//! wrong one. What nobody is to have is the receiver's own, whose manager then refuses it.
+
+use core::net::IpAddr;
+
+use rdma::{Psn, QKey, Qpn};
+use transport::Arrival;
+use transport::cm::{CommId, Manager, Outgoing};
+use wire::cm::Mad;
+use wire::{Opcode, deth, mad, roce};
+
+use crate::counts::Counts;
+use crate::links::Links;
+use crate::ports::slot_of_conversation;
+use crate::socket::Received;
+use crate::steering::slot_of;
+use crate::train::Way;
+
+/// Whose a message is.
+enum Owner {
+    Ours,
+    Slot(u16),
+    /// Nobody can tell at the moment. The sender will repeat it.
+    Unknown,
+}
+
+impl Links {
+    /// A packet to QP1. `bytes` are the whole of it, and `payload` what is behind its headers.
+    pub(crate) fn manage_packet(
+        &mut self,
+        (received, arrival, is_handed_over): (&Received, &Arrival, bool),
+        (header, payload, bytes): (&roce::Repr, &[u8], &[u8]),
+        (manager, counts): (&mut Manager, &mut Counts),
+        now: rdma::Time,
+    ) {
+        let is_management = header.bth.opcode == Opcode::UD_SEND_ONLY
+            && header.deth.is_some_and(|deth| deth.q_key == QKey::GSI);
+        if !is_management {
+            counts.rx_gsi_dropped += 1;
+            return;
+        }
+        let destination = arrival.destination.ip();
+        // What was handed over has been looked up already.
+        let owner = match Mad::parse(payload) {
+            Ok(mad) if !is_handed_over => self.owner(destination, &mad, manager),
+            _ => Owner::Ours,
+        };
+        match owner {
+            Owner::Slot(slot) => {
+                let single = Received { length: bytes.len(), segment: bytes.len(), ..*received };
+                match self.handover.send(slot, &single, destination, bytes) {
+                    Ok(true) => counts.rx_handed_over += 1,
+                    Ok(false) => counts.rx_unknown_slot += 1,
+                    Err(error) => {
+                        tracing::debug!(slot, %error, "not handed over");
+                        counts.rx_handover_dropped += 1;
+                    }
+                }
+            }
+            Owner::Ours => {
+                if let Err(cause) = manager.handle(now, arrival, payload) {
+                    tracing::debug!(source = %received.source, ?cause, "a message is of no use");
+                }
+            }
+            Owner::Unknown => counts.rx_handover_dropped += 1,
+        }
+    }
+
+    fn owner(&self, destination: IpAddr, mad: &Mad, manager: &Manager) -> Owner {
+        let own = self.registry.slot();
+        let slot = match (mad.message.service(), mad.message.remote_id()) {
+            (Some(service), _) if manager.listens(service, destination.into()) => None,
+            (Some(service), _) => match self.listener(destination, service) {
+                Ok(slot) => slot,
+                Err(error) => {
+                    tracing::debug!(%error, "the table of ports cannot be read");
+                    return Owner::Unknown;
+                }
+            },
+            (None, id) => id.and_then(|id| slot_of_conversation(CommId(id))),
+        };
+        match slot {
+            Some(slot) if slot != own => Owner::Slot(slot),
+            _ => Owner::Ours,
+        }
+    }
+
+    /// Builds the packets of what the manager has ready.
+    pub(crate) fn build_messages(&mut self, manager: &mut Manager, counts: &mut Counts) {
+        while self.trains.has_room()
+            && let Some(Outgoing { route, mad }) = manager.poll_transmit()
+        {
+            let Some(port) = self.port_of(route.source, route.destination) else {
+                counts.tx_no_source += 1;
+                continue;
+            };
+            tracing::trace!(%mad, to = %route.destination, "sent");
+            let header = roce::Repr {
+                deth: Some(deth::Repr { q_key: QKey::GSI, source: Qpn::GSI }),
+                ..roce::Repr::new(Opcode::UD_SEND_ONLY, Qpn::GSI, Psn::new(self.next_gsi_psn))
+            };
+            self.next_gsi_psn = self.next_gsi_psn.wrapping_add(1);
+            let room = self.trains.room();
+            let at = header.emit(room);
+            room[at..at + mad::LEN].copy_from_slice(&mad.to_bytes());
+            let way = Way {
+                port,
+                source: route.source,
+                destination: route.destination,
+                slot: slot_of(Qpn::GSI.value()),
+                traffic_class: route.traffic_class,
+                hop_limit: route.hop_limit,
+            };
+            self.trains.commit(way, at + mad::LEN);
+        }
+    }
+}
