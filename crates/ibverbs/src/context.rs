@@ -24,7 +24,8 @@ use crate::pd::{Pd, Td};
 use crate::qp::Qp;
 use crate::registry::{self, Live, Object, Shared, Table};
 use crate::srq::Srq;
-use crate::{cq, cq_ex, mr, mw, pd, port, qp, send, srq, unsupported};
+use crate::xrcd::Xrcd;
+use crate::{cq, cq_ex, mr, mw, pd, port, qp, send, srq, xrcd};
 
 /// The vendor of software devices: kernel Soft-RoCE has it too, and no program takes it for a
 /// NIC that it knows (test suites refuse 0).
@@ -114,11 +115,12 @@ fn operations() -> verbs_context {
     c.query_rt_values = Some(query_rt_values);
     c.create_cq_ex = Some(cq_ex::create_cq_ex);
     c.query_device_ex = Some(query_device_ex);
+    c.open_qp = Some(qp::open_qp);
     c.create_qp_ex = Some(qp::create_qp_ex);
     c.get_srq_num = Some(srq::get_srq_num);
     c.create_srq_ex = Some(srq::create_srq_ex);
-    c.open_xrcd = Some(unsupported::open_xrcd);
-    c.close_xrcd = Some(unsupported::close_xrcd);
+    c.open_xrcd = Some(xrcd::open_xrcd);
+    c.close_xrcd = Some(xrcd::close_xrcd);
     c
 }
 
@@ -136,6 +138,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         registry::remove(&*context);
         registry::remove_all::<Qp>(&context);
         registry::remove_all::<Srq>(&context);
+        registry::remove_all::<Xrcd>(&context);
         registry::remove_all::<Cq>(&context);
         registry::remove_all::<Channel>(&context);
         registry::remove_all::<Mw>(&context);
@@ -168,6 +171,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
             | abi::IBV_DEVICE_SRQ_RESIZE
             | abi::IBV_DEVICE_N_NOTIFY_CQ
             | abi::IBV_DEVICE_MEM_WINDOW
+            | abi::IBV_DEVICE_XRC
             | abi::IBV_DEVICE_MEM_MGT_EXTENSIONS
             | abi::IBV_DEVICE_MEM_WINDOW_TYPE_2B,
         max_sge: int(limits::SGE_MAX),
@@ -237,6 +241,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let mut full = ibv_device_attr_ex::zeroed();
         full.orig_attr = attributes(&context);
         full.odp_caps = on_demand_paging();
+        full.xrc_odp_caps = full.odp_caps.rc_odp_caps;
         full.device_cap_flags_ex = u64::from(full.orig_attr.device_cap_flags);
         full.phys_port_cnt_ex = u32::from(full.orig_attr.phys_port_cnt);
         // SAFETY: C passes `attr_size` writable bytes.

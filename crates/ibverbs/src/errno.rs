@@ -12,7 +12,6 @@ use transport::{CreateError, DestroyError, ModifyError, PostError, RegisterError
 pub(crate) struct Errno(pub(crate) c_int);
 
 impl Errno {
-    #[cfg(test)]
     pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const FAULT: Self = Self(libc::EFAULT);

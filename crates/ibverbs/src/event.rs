@@ -154,7 +154,8 @@ pub(crate) struct CqTarget {
 #[derive(Debug, Default)]
 struct Targets {
     cqs: BTreeMap<CqId, CqTarget>,
-    qps: BTreeMap<Qpn, Target>,
+    /// An XRC target may have several handles.
+    qps: BTreeMap<Qpn, Vec<Target>>,
     srqs: BTreeMap<SrqId, Target>,
 }
 
@@ -178,7 +179,7 @@ impl Events {
     }
 
     pub(crate) fn add_qp(&self, qpn: Qpn, target: Target) {
-        lock(&self.targets).qps.insert(qpn, target);
+        lock(&self.targets).qps.entry(qpn).or_default().push(target);
     }
 
     pub(crate) fn add_srq(&self, id: SrqId, target: Target) {
@@ -189,8 +190,17 @@ impl Events {
         lock(&self.targets).cqs.remove(&id);
     }
 
-    pub(crate) fn remove_qp(&self, qpn: Qpn) {
-        lock(&self.targets).qps.remove(&qpn);
+    /// Returns whether the handle was known.
+    pub(crate) fn remove_qp(&self, qpn: Qpn, handle: usize) -> bool {
+        let mut targets = lock(&self.targets);
+        let Some(handles) = targets.qps.get_mut(&qpn) else { return false };
+        let before = handles.len();
+        handles.retain(|target| target.handle != handle);
+        let known = handles.len() < before;
+        if handles.is_empty() {
+            targets.qps.remove(&qpn);
+        }
+        known
     }
 
     pub(crate) fn remove_srq(&self, id: SrqId) {
@@ -202,9 +212,9 @@ impl Events {
         self.queue.withdraw(|event| event.object == handle);
     }
 
-    fn raise(&self, kind: u32, target: Option<Target>) {
-        if let Some(Target { handle, acks }) = target {
-            self.queue.push(AsyncEvent { kind, object: handle, acks });
+    fn raise<'a>(&self, kind: u32, targets: impl IntoIterator<Item = &'a Target>) {
+        for Target { handle, acks } in targets {
+            self.queue.push(AsyncEvent { kind, object: *handle, acks: Arc::clone(acks) });
         }
     }
 }
@@ -216,8 +226,7 @@ pub(crate) struct Sink(pub(crate) Arc<Events>);
 impl EventSink for Sink {
     fn event(&self, event: Event) {
         let targets = lock(&self.0.targets);
-        let qp = |qpn| targets.qps.get(&qpn).cloned();
-        let (kind, target) = match event {
+        let (kind, qpn) = match event {
             Event::CompletionNotify(id) => {
                 if let Some(CqTarget { target, completions: Some((queue, acks)) }) =
                     targets.cqs.get(&id)
@@ -227,19 +236,20 @@ impl EventSink for Sink {
                 return;
             }
             Event::CqError(id) => {
-                (abi::IBV_EVENT_CQ_ERR, targets.cqs.get(&id).map(|cq| cq.target.clone()))
+                let cq = targets.cqs.get(&id).map(|cq| &cq.target);
+                return self.0.raise(abi::IBV_EVENT_CQ_ERR, cq);
             }
-            Event::QpFatal(qpn) => (abi::IBV_EVENT_QP_FATAL, qp(qpn)),
-            Event::QpRequestError(qpn) => (abi::IBV_EVENT_QP_REQ_ERR, qp(qpn)),
-            Event::QpAccessError(qpn) => (abi::IBV_EVENT_QP_ACCESS_ERR, qp(qpn)),
-            Event::CommunicationEstablished(qpn) => (abi::IBV_EVENT_COMM_EST, qp(qpn)),
-            Event::SqDrained(qpn) => (abi::IBV_EVENT_SQ_DRAINED, qp(qpn)),
-            Event::LastWqeReached(qpn) => (abi::IBV_EVENT_QP_LAST_WQE_REACHED, qp(qpn)),
             Event::SrqLimitReached(id) => {
-                (abi::IBV_EVENT_SRQ_LIMIT_REACHED, targets.srqs.get(&id).cloned())
+                return self.0.raise(abi::IBV_EVENT_SRQ_LIMIT_REACHED, targets.srqs.get(&id));
             }
+            Event::QpFatal(qpn) => (abi::IBV_EVENT_QP_FATAL, qpn),
+            Event::QpRequestError(qpn) => (abi::IBV_EVENT_QP_REQ_ERR, qpn),
+            Event::QpAccessError(qpn) => (abi::IBV_EVENT_QP_ACCESS_ERR, qpn),
+            Event::CommunicationEstablished(qpn) => (abi::IBV_EVENT_COMM_EST, qpn),
+            Event::SqDrained(qpn) => (abi::IBV_EVENT_SQ_DRAINED, qpn),
+            Event::LastWqeReached(qpn) => (abi::IBV_EVENT_QP_LAST_WQE_REACHED, qpn),
         };
-        self.0.raise(kind, target);
+        self.0.raise(kind, targets.qps.get(&qpn).into_iter().flatten());
     }
 }
 

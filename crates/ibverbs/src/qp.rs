@@ -1,14 +1,16 @@
 //! Queue pairs: `ibv_create_qp`, `ibv_modify_qp`, `ibv_query_qp`.
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use rdma::{QpState, QpType, Qpn};
 use transport::QpSpec;
 
 use crate::abi::{
-    self, Plain, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex,
+    self, Plain, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_qp_open_attr,
 };
 use crate::context::Context;
 use crate::cq::Cq;
@@ -19,6 +21,7 @@ use crate::qp_attr;
 use crate::qp_ex::{self, Builder};
 use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
 use crate::srq::Srq;
+use crate::xrcd::Xrcd;
 
 /// A queue pair.
 #[derive(Debug)]
@@ -28,6 +31,9 @@ pub(crate) struct Qp {
     mark: Mark,
     pub(crate) context: Arc<Context>,
     pub(crate) qpn: Qpn,
+    pub(crate) kind: QpType,
+    /// How many handles the queue pair has: an XRC target may be opened several times.
+    handles: Arc<AtomicU32>,
     pub(crate) acks: Arc<Acks>,
     /// What `ibv_wr_start` began; queue pairs made without `send_ops_flags` have none.
     pub(crate) builder: Option<Builder>,
@@ -35,7 +41,12 @@ pub(crate) struct Qp {
     _uses: Uses,
 }
 
-type Uses = (Arc<Pd>, Arc<Cq>, Arc<Cq>, Option<Arc<Srq>>);
+/// The domain of an XRC target; or protection domain, completion queues and shared receive queue.
+#[derive(Debug)]
+enum Uses {
+    Target { _xrcd: Arc<Xrcd> },
+    Other { _pd: Arc<Pd>, _send_cq: Arc<Cq>, _recv_cq: Arc<Cq>, _srq: Option<Arc<Srq>> },
+}
 
 impl Object for Qp {
     type C = ibv_qp;
@@ -67,10 +78,9 @@ fn kind(number: u32) -> Result<QpType, Errno> {
         abi::IBV_QPT_RC => Ok(QpType::Rc),
         abi::IBV_QPT_UC => Ok(QpType::Uc),
         abi::IBV_QPT_UD => Ok(QpType::Ud),
-        abi::IBV_QPT_RAW_PACKET
-        | abi::IBV_QPT_XRC_SEND
-        | abi::IBV_QPT_XRC_RECV
-        | abi::IBV_QPT_DRIVER => Err(Errno::UNSUPPORTED),
+        abi::IBV_QPT_XRC_SEND => Ok(QpType::XrcInitiator),
+        abi::IBV_QPT_XRC_RECV => Ok(QpType::XrcTarget),
+        abi::IBV_QPT_RAW_PACKET | abi::IBV_QPT_DRIVER => Err(Errno::UNSUPPORTED),
         _ => Err(Errno::INVALID),
     }
 }
@@ -89,7 +99,11 @@ fn create(
         false => Some(registry::find::<Srq>(attr.srq)?),
     };
     let send_cq = registry::find::<Cq>(attr.send_cq)?;
-    let recv_cq = registry::find::<Cq>(attr.recv_cq)?;
+    let recv_cq = match kind {
+        // It receives nothing.
+        QpType::XrcInitiator => Arc::clone(&send_cq),
+        _ => registry::find::<Cq>(attr.recv_cq)?,
+    };
     let context = Arc::clone(&pd.context);
     let same = |other: &Arc<Context>| Arc::ptr_eq(&context, other);
     let foreign_srq = srq.as_ref().is_some_and(|srq| !same(&srq.context));
@@ -127,12 +141,13 @@ fn create(
             mark: Mark::new(Qp::KIND),
             context: Arc::clone(&context),
             qpn,
+            kind,
+            handles: Arc::new(AtomicU32::new(1)),
             acks: Arc::clone(&acks),
             builder: send_ops_flags.map(|_| Builder::default()),
-            _uses: (pd, send_cq, recv_cq, srq),
+            _uses: Uses::Other { _pd: pd, _send_cq: send_cq, _recv_cq: recv_cq, _srq: srq },
         });
-        let handle = qp.c().expose_provenance();
-        context.events.add_qp(qpn, Target { handle, acks });
+        qp.listen(acks);
         Ok::<_, Errno>((qp, capacity))
     })?;
     attr.cap = qp_attr::capacity_numbers(capacity);
@@ -162,11 +177,19 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
         let has = |bit: u32| attr.comp_mask & bit != 0;
         let known = abi::IBV_QP_INIT_ATTR_PD
+            | abi::IBV_QP_INIT_ATTR_XRCD
             | abi::IBV_QP_INIT_ATTR_CREATE_FLAGS
             | abi::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         let flagged = has(abi::IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0;
         if attr.comp_mask & !known != 0 || flagged {
             return Err(Errno::UNSUPPORTED);
+        }
+        if attr.qp_type == abi::IBV_QPT_XRC_RECV {
+            if !has(abi::IBV_QP_INIT_ATTR_XRCD) {
+                return Err(Errno::INVALID);
+            }
+            let xrcd = registry::find::<Xrcd>(attr.xrcd)?;
+            return create_target(&context, xrcd, attr);
         }
         if !has(abi::IBV_QP_INIT_ATTR_PD) {
             return Err(Errno::INVALID);
@@ -188,6 +211,66 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         let qp = create(pd, &mut base, ops)?;
         attr.cap = base.cap;
         Ok(qp)
+    }))
+}
+
+/// Makes an XRC target. It has no queues of its own.
+fn create_target(
+    context: &Arc<Context>,
+    xrcd: Arc<Xrcd>,
+    attr: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp, Errno> {
+    if !Arc::ptr_eq(&xrcd.context, context) {
+        return Err(Errno::INVALID);
+    }
+    let (xrcd, qp_context) = (&xrcd, attr.qp_context);
+    let qp = context.nic.with(|endpoint, _, _| {
+        let qpn = endpoint.create_xrc_target(xrcd.id())?;
+        Ok::<_, Errno>(Qp::target(xrcd, qpn, qp_context, Arc::new(AtomicU32::new(1))))
+    })?;
+    attr.cap = ibv_qp_cap::default();
+    Ok(registry::insert(qp))
+}
+
+/// `ibv_open_qp`: one more handle of an XRC target.
+pub(crate) unsafe extern "C" fn open_qp(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> *mut ibv_qp {
+    pointer(registry::find::<Context>(context).and_then(|context| {
+        // SAFETY: C passes a readable structure.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let needed =
+            abi::IBV_QP_OPEN_ATTR_NUM | abi::IBV_QP_OPEN_ATTR_XRCD | abi::IBV_QP_OPEN_ATTR_TYPE;
+        if attr.comp_mask & !(needed | abi::IBV_QP_OPEN_ATTR_CONTEXT) != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        if attr.comp_mask & needed != needed || attr.qp_type != abi::IBV_QPT_XRC_RECV {
+            return Err(Errno::INVALID);
+        }
+        let xrcd = registry::find::<Xrcd>(attr.xrcd)?;
+        if !Arc::ptr_eq(&xrcd.context, &context) {
+            return Err(Errno::INVALID);
+        }
+        let named = attr.comp_mask & abi::IBV_QP_OPEN_ATTR_CONTEXT != 0;
+        let qp_context = if named { attr.qp_context } else { ptr::null_mut() };
+        let qpn = Qpn::new(attr.qp_num);
+        // What may be the last reference is dropped after the NIC's lock is released. Under that
+        // lock, so that the queue pair does not go in between.
+        let mut open = None;
+        let qp = context.nic.with(|endpoint, _, _| {
+            if endpoint.target_xrcd(qpn) != Some(xrcd.id()) {
+                return Err(Errno::INVALID);
+            }
+            open = registry::with(|live| {
+                let is_it = |qp: &&Arc<Qp>| qp.qpn == qpn && Arc::ptr_eq(&qp.context, &context);
+                live.qps.values().find(is_it).cloned()
+            });
+            let handles = open.as_ref().map(|qp| Arc::clone(&qp.handles)).ok_or(Errno::INVALID)?;
+            handles.fetch_add(1, Ordering::Relaxed);
+            Ok(Qp::target(&xrcd, qpn, qp_context, handles))
+        })?;
+        Ok(registry::insert(qp))
     }))
 }
 
@@ -223,6 +306,46 @@ pub unsafe extern "C" fn ibv_modify_qp(
 }
 
 impl Qp {
+    /// A handle of an XRC target.
+    fn target(
+        xrcd: &Arc<Xrcd>,
+        qpn: Qpn,
+        qp_context: *mut c_void,
+        handles: Arc<AtomicU32>,
+    ) -> Arc<Self> {
+        let context = &xrcd.context;
+        let mut c = ibv_qp_ex::zeroed();
+        c.qp_base = ibv_qp {
+            context: context.c(),
+            qp_context,
+            handle: qpn.value(),
+            qp_num: qpn.value(),
+            state: qp_attr::state_number(QpState::Reset),
+            qp_type: abi::IBV_QPT_XRC_RECV,
+            ..ibv_qp::zeroed()
+        };
+        let acks = Arc::<Acks>::default();
+        let qp = Arc::new(Self {
+            c: Shared::new(c),
+            mark: Mark::new(Self::KIND),
+            context: Arc::clone(context),
+            qpn,
+            kind: QpType::XrcTarget,
+            handles,
+            acks: Arc::clone(&acks),
+            builder: None,
+            _uses: Uses::Target { _xrcd: Arc::clone(xrcd) },
+        });
+        qp.listen(acks);
+        qp
+    }
+
+    /// From now on the events of the queue pair are for this handle, too.
+    fn listen(&self, acks: Arc<Acks>) {
+        let handle = self.c().expose_provenance();
+        self.context.events.add_qp(self.qpn, Target { handle, acks });
+    }
+
     /// Keeps the copy that C may read as `qp->state`.
     fn show_state(&self, state: QpState) {
         // SAFETY: C reads the field only when the call is over.
@@ -261,14 +384,19 @@ pub unsafe extern "C" fn ibv_query_qp(
     }))
 }
 
-/// Destroys a queue pair, once its events are acknowledged.
+/// Destroys a queue pair, once its events are acknowledged; an XRC target with its last handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(registry::find::<Qp>(qp).and_then(|qp| {
         qp.context.nic.with(|endpoint, _, _| {
-            endpoint.destroy_qp(qp.qpn)?;
-            qp.context.events.remove_qp(qp.qpn);
-            Ok::<_, Errno>(())
+            // Another thread may have been faster.
+            if !qp.context.events.remove_qp(qp.qpn, qp.c().addr()) {
+                return Err(Errno::INVALID);
+            }
+            match qp.handles.fetch_sub(1, Ordering::Relaxed) {
+                1 => endpoint.destroy_qp(qp.qpn).map_err(Errno::from),
+                _ => Ok(()),
+            }
         })?;
         qp.context.events.withdraw(qp.c().addr());
         qp.acks.wait();

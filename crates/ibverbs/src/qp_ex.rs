@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 
-use rdma::{Key, Operation, QpType, SendFlags, Sge, WorkRequest};
+use rdma::{Key, Operation, QpType, Qpn, SendFlags, Sge, WorkRequest};
 
 use crate::abi::{self, Plain, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::ah::Ah;
@@ -21,12 +21,12 @@ const UNRELIABLE_OPS: u64 = DATAGRAM_OPS
     | abi::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | abi::IBV_QP_EX_WITH_LOCAL_INV
     | abi::IBV_QP_EX_WITH_BIND_MW;
-const RELIABLE_OPS: u64 = UNRELIABLE_OPS
+const EXTENDED_OPS: u64 = UNRELIABLE_OPS
     | abi::IBV_QP_EX_WITH_RDMA_READ
     | abi::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
     | abi::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
-    | abi::IBV_QP_EX_WITH_SEND_WITH_INV
-    | abi::IBV_QP_EX_WITH_ATOMIC_WRITE;
+    | abi::IBV_QP_EX_WITH_SEND_WITH_INV;
+const RELIABLE_OPS: u64 = EXTENDED_OPS | abi::IBV_QP_EX_WITH_ATOMIC_WRITE;
 
 /// The batch of one queue pair.
 #[derive(Debug, Default)]
@@ -55,6 +55,8 @@ struct Request {
     id: u64,
     flags: u32,
     operation: Operation,
+    /// The peer's XRC queue, by its number.
+    srq: Option<u32>,
     sges: Range<usize>,
     inline: Option<Range<usize>>,
 }
@@ -69,7 +71,7 @@ impl Batch {
 
     fn begin(&mut self, id: u64, flags: u32, operation: Operation) {
         let at = self.sges.len();
-        self.requests.push(Request { id, flags, operation, sges: at..at, inline: None });
+        self.requests.push(Request { id, flags, operation, srq: None, sges: at..at, inline: None });
     }
 
     /// Notes an error; the first one is reported.
@@ -116,7 +118,8 @@ pub(crate) fn functions(kind: QpType, send_ops_flags: u64) -> Result<ibv_qp_ex, 
         QpType::Rc => RELIABLE_OPS,
         QpType::Uc => UNRELIABLE_OPS,
         QpType::Ud => DATAGRAM_OPS,
-        QpType::XrcInitiator | QpType::XrcTarget => 0,
+        QpType::XrcInitiator => EXTENDED_OPS,
+        QpType::XrcTarget => 0,
     };
     if send_ops_flags & !offered != 0 {
         return Err(Errno::UNSUPPORTED);
@@ -282,10 +285,15 @@ unsafe extern "C" fn wr_atomic_write(
     }
 }
 
-/// `ibv_wr_set_xrc_srqn`: not offered.
-unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, _: u32) {
+/// `ibv_wr_set_xrc_srqn`.
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
     // SAFETY: C passes a live queue pair that it posts to.
-    unsafe { unsupported(qp) };
+    unsafe {
+        with_batch(qp, |batch| match batch.requests.last_mut() {
+            Some(request) => request.srq = Some(remote_srqn),
+            None => batch.error = Some(Errno::INVALID),
+        });
+    }
 }
 
 /// `ibv_wr_set_ud_addr`.
@@ -396,6 +404,7 @@ fn post(qp: &Qp, batch: &Batch) -> Result<(), Errno> {
             let implied = if inline.is_some() { SendFlags::INLINE } else { SendFlags::NONE };
             // A request without data may still carry the flag that it is inline.
             let inline = inline.or_else(|| given.contains(SendFlags::INLINE).then_some(&[][..]));
+            let srq = request.srq.map(Qpn::new);
             let request = WorkRequest {
                 id: request.id,
                 operation: request.operation,
@@ -403,7 +412,10 @@ fn post(qp: &Qp, batch: &Batch) -> Result<(), Errno> {
                 sges: &batch.sges[request.sges.clone()],
                 inline,
             };
-            endpoint.post_send(now, qp.qpn, &request)?;
+            match srq {
+                None => endpoint.post_send(now, qp.qpn, &request)?,
+                Some(srq) => endpoint.post_send_xrc(now, qp.qpn, srq, &request)?,
+            }
         }
         Ok(())
     })

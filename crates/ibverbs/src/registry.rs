@@ -24,6 +24,7 @@ use crate::mw::Mw;
 use crate::pd::{Pd, Td};
 use crate::qp::Qp;
 use crate::srq::Srq;
+use crate::xrcd::Xrcd;
 
 /// The objects of one kind, by the address of their C structure.
 pub(crate) type Table<T> = BTreeMap<usize, Arc<T>>;
@@ -42,6 +43,7 @@ pub(crate) struct Live {
     pub(crate) qps: Table<Qp>,
     pub(crate) srqs: Table<Srq>,
     pub(crate) ahs: Table<Ah>,
+    pub(crate) xrcds: Table<Xrcd>,
 }
 
 static LIVE: Mutex<Live> = Mutex::new(Live {
@@ -56,6 +58,7 @@ static LIVE: Mutex<Live> = Mutex::new(Live {
     qps: BTreeMap::new(),
     srqs: BTreeMap::new(),
     ahs: BTreeMap::new(),
+    xrcds: BTreeMap::new(),
 });
 
 /// Something that C has a pointer to.

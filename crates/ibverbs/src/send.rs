@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 
-use rdma::{Key, Operation, RecvRequest, SendFlags, Sge, WorkRequest};
+use rdma::{Key, Operation, QpType, Qpn, RecvRequest, SendFlags, Sge, WorkRequest};
 use smallvec::SmallVec;
 use transport::{PostError, limits};
 
@@ -160,15 +160,21 @@ pub(crate) unsafe extern "C" fn post_send(
         // SAFETY: C passes a list of requests, and a pointer to write.
         return unsafe { refuse(wr, bad_wr) };
     };
-    // SAFETY: the type never changes.
-    let datagram = unsafe { (*qp.c.get()).qp_base.qp_type } == abi::IBV_QPT_UD;
+    let datagram = qp.kind == QpType::Ud;
+    let of_xrc = qp.kind == QpType::XrcInitiator;
     qp.context.nic.with(|endpoint, _, now| {
         let mut next = wr;
         // SAFETY: C passes a list that ends with NULL, with all that the requests point to.
         while let Some(request) = unsafe { next.as_ref() } {
             // SAFETY: as above.
             let posted = unsafe {
-                send_one(request, datagram, |request| endpoint.post_send(now, qp.qpn, request))
+                send_one(request, datagram, |work| match of_xrc {
+                    false => endpoint.post_send(now, qp.qpn, work),
+                    true => {
+                        let srq = Qpn::new(request.xrc_remote_srqn);
+                        endpoint.post_send_xrc(now, qp.qpn, srq, work)
+                    }
+                })
             };
             if let Err(error) = posted {
                 // SAFETY: C passes a pointer to write.

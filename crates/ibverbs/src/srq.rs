@@ -10,11 +10,13 @@ use crate::abi::{
     ibv_srq_init_attr_ex,
 };
 use crate::context::Context;
+use crate::cq::Cq;
 use crate::errno::{Errno, pointer, status};
 use crate::event::{Acks, Target};
 use crate::pd::Pd;
 use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
 use crate::send;
+use crate::xrcd::Xrcd;
 
 /// A shared receive queue.
 #[derive(Debug)]
@@ -25,7 +27,15 @@ pub(crate) struct Srq {
     pub(crate) context: Arc<Context>,
     pub(crate) id: SrqId,
     pub(crate) acks: Arc<Acks>,
-    _pd: Arc<Pd>,
+    /// What it refers to, and what therefore cannot be destroyed before it.
+    _uses: (Arc<Pd>, Option<Xrc>),
+}
+
+/// What a queue of XRC has beside.
+#[derive(Debug, Clone)]
+struct Xrc {
+    xrcd: Arc<Xrcd>,
+    cq: Arc<Cq>,
 }
 
 impl Object for Srq {
@@ -62,7 +72,8 @@ fn numbers(attributes: &SrqAttributes) -> ibv_srq_attr {
 }
 
 fn create(
-    pd: Arc<Pd>,
+    pd: &Arc<Pd>,
+    xrc: Option<&Xrc>,
     srq_context: *mut core::ffi::c_void,
     attr: &mut ibv_srq_attr,
 ) -> Result<*mut ibv_srq, Errno> {
@@ -70,7 +81,10 @@ fn create(
     // The limit is not an attribute of creation (man ibv_create_srq: "irrelevant").
     let wanted = SrqAttributes { max_wr: attr.max_wr, max_sge: attr.max_sge, limit: 0 };
     let (srq, got) = context.nic.with(|endpoint, _, _| {
-        let id = endpoint.create_srq(pd.id, wanted)?;
+        let id = match xrc {
+            None => endpoint.create_srq(pd.id, wanted)?,
+            Some(Xrc { xrcd, cq }) => endpoint.create_xrc_srq(pd.id, xrcd.id(), cq.id, wanted)?,
+        };
         let got = endpoint.query_srq(id).unwrap_or(wanted);
         let c = ibv_srq {
             context: context.c(),
@@ -86,7 +100,7 @@ fn create(
             context: Arc::clone(&context),
             id,
             acks: Arc::clone(&acks),
-            _pd: pd,
+            _uses: (Arc::clone(pd), xrc.cloned()),
         });
         let handle = srq.c().expose_provenance();
         context.events.add_srq(id, Target { handle, acks });
@@ -105,11 +119,11 @@ pub unsafe extern "C" fn ibv_create_srq(
     pointer(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes a writable structure.
         let attr = unsafe { srq_init_attr.as_mut() }.ok_or(Errno::INVALID)?;
-        create(pd, attr.srq_context, &mut attr.attr)
+        create(&pd, None, attr.srq_context, &mut attr.attr)
     }))
 }
 
-/// `ibv_create_srq_ex`: basic queues only.
+/// `ibv_create_srq_ex`: basic queues, and those of XRC.
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
@@ -118,19 +132,30 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         // SAFETY: C passes a writable structure.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
         let has = |bit: u32| attr.comp_mask & bit != 0;
-        let basic = !has(abi::IBV_SRQ_INIT_ATTR_TYPE) || attr.srq_type == abi::IBV_SRQT_BASIC;
-        let known = abi::IBV_SRQ_INIT_ATTR_TYPE | abi::IBV_SRQ_INIT_ATTR_PD;
-        if !basic || attr.comp_mask & !known != 0 {
+        let of_xrc = abi::IBV_SRQ_INIT_ATTR_XRCD | abi::IBV_SRQ_INIT_ATTR_CQ;
+        let known = abi::IBV_SRQ_INIT_ATTR_TYPE | abi::IBV_SRQ_INIT_ATTR_PD | of_xrc;
+        let kind = if has(abi::IBV_SRQ_INIT_ATTR_TYPE) { attr.srq_type } else { 0 };
+        if attr.comp_mask & !known != 0 || kind > abi::IBV_SRQT_XRC {
             return Err(Errno::UNSUPPORTED);
         }
         if !has(abi::IBV_SRQ_INIT_ATTR_PD) {
             return Err(Errno::INVALID);
         }
         let pd = registry::find::<Pd>(attr.pd)?;
-        if !Arc::ptr_eq(&pd.context, &context) {
+        let xrc = match kind == abi::IBV_SRQT_XRC {
+            false => None,
+            true if attr.comp_mask & of_xrc != of_xrc => return Err(Errno::INVALID),
+            true => Some(Xrc {
+                xrcd: registry::find::<Xrcd>(attr.xrcd)?,
+                cq: registry::find::<Cq>(attr.cq)?,
+            }),
+        };
+        let same = |other: &Arc<Context>| Arc::ptr_eq(&context, other);
+        let ours = |xrc: &Xrc| same(&xrc.xrcd.context) && same(&xrc.cq.context);
+        if !same(&pd.context) || !xrc.as_ref().is_none_or(ours) {
             return Err(Errno::INVALID);
         }
-        create(pd, attr.srq_context, &mut attr.attr)
+        create(&pd, xrc.as_ref(), attr.srq_context, &mut attr.attr)
     }))
 }
 
@@ -184,8 +209,14 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 }
 
 /// `ibv_get_srq_num`: only XRC queues have a number.
-pub(crate) unsafe extern "C" fn get_srq_num(_: *mut ibv_srq, _: *mut u32) -> c_int {
-    status(Err(Errno::UNSUPPORTED))
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_int {
+    status(registry::find::<Srq>(srq).and_then(|srq| {
+        // SAFETY: C passes a writable integer.
+        let target = unsafe { srq_num.as_mut() }.ok_or(Errno::INVALID)?;
+        let number = srq.context.nic.with(|endpoint, _, _| endpoint.srq_number(srq.id));
+        *target = number.ok_or(Errno::UNSUPPORTED)?.value();
+        Ok(())
+    }))
 }
 
 /// `ibv_post_srq_recv`.

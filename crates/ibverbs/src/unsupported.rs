@@ -1,4 +1,4 @@
-//! What no soft NIC has: imported objects, device memory, ECE, multicast, XRC domains.
+//! What no soft NIC has: imported objects, device memory, ECE, multicast.
 //!
 //! Each answer is `EOPNOTSUPP`, the number by which test suites know to skip.
 
@@ -66,13 +66,3 @@ pub unsafe extern "C" fn ibv_import_dm(_: *mut ibv_context, _: u32) -> *mut c_vo
 /// There is no memory on the device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_dm(_: *mut c_void) {}
-
-/// `ibv_open_xrcd`.
-pub(crate) unsafe extern "C" fn open_xrcd(_: *mut ibv_context, _: *mut c_void) -> *mut c_void {
-    pointer(Err(Errno::UNSUPPORTED))
-}
-
-/// `ibv_close_xrcd`, which the header calls unchecked.
-pub(crate) unsafe extern "C" fn close_xrcd(_: *mut c_void) -> c_int {
-    status(Err(Errno::UNSUPPORTED))
-}

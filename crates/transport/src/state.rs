@@ -49,6 +49,14 @@ fn rtr_required(kind: QpType) -> Mask {
 fn rtr_optional(kind: QpType) -> Mask {
     match kind {
         QpType::Ud => Mask::PKEY_INDEX | Mask::QKEY,
+        // Programs (perftest) give both halves what RC takes. What a half has no use for is kept.
+        QpType::XrcInitiator => {
+            Mask::ALTERNATE_PATH
+                | Mask::ACCESS
+                | Mask::PKEY_INDEX
+                | Mask::MAX_DEST_RD_ATOMIC
+                | Mask::MIN_RNR_TIMER
+        }
         _ => Mask::ALTERNATE_PATH | Mask::ACCESS | Mask::PKEY_INDEX,
     }
 }
@@ -65,8 +73,15 @@ fn rts_required(kind: QpType) -> Mask {
 
 fn rts_optional(kind: QpType) -> Mask {
     match kind {
-        QpType::Rc | QpType::XrcTarget => {
-            Mask::CURRENT_STATE | PATHS | Mask::ACCESS | Mask::MIN_RNR_TIMER
+        QpType::Rc => Mask::CURRENT_STATE | PATHS | Mask::ACCESS | Mask::MIN_RNR_TIMER,
+        QpType::XrcTarget => {
+            Mask::CURRENT_STATE
+                | PATHS
+                | Mask::ACCESS
+                | Mask::MIN_RNR_TIMER
+                | Mask::RETRY_COUNT
+                | Mask::RNR_RETRY
+                | Mask::MAX_RD_ATOMIC
         }
         QpType::Uc | QpType::XrcInitiator => Mask::CURRENT_STATE | PATHS | Mask::ACCESS,
         QpType::Ud => Mask::CURRENT_STATE | Mask::QKEY,

@@ -5,8 +5,9 @@ use core::ffi::{c_int, c_void};
 use super::{
     ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device, ibv_device_attr_ex, ibv_mr, ibv_mw,
     ibv_mw_bind, ibv_parent_domain_init_attr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_init_attr_ex,
-    ibv_query_device_ex_input, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_init_attr_ex,
-    ibv_td, ibv_td_init_attr, ibv_values_ex, ibv_wc,
+    ibv_qp_open_attr, ibv_query_device_ex_input, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
+    ibv_srq_init_attr_ex, ibv_td, ibv_td_init_attr, ibv_values_ex, ibv_wc, ibv_xrcd,
+    ibv_xrcd_init_attr,
 };
 
 /// An operation that is never called, or whose absence (NULL) says that it is not offered.
@@ -98,14 +99,16 @@ pub struct verbs_context {
     pub abi_placeholder2: Absent,
     pub ibv_create_flow: Absent,
     pub abi_placeholder1: Absent,
-    pub open_qp: Absent,
+    pub open_qp:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp>,
     pub create_qp_ex:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,
     pub get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
     pub create_srq_ex:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq>,
-    pub open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>,
-    pub close_xrcd: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    pub open_xrcd:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
+    pub close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
     pub abi_placeholder3: u64,
     pub sz: usize,
     pub context: ibv_context,

@@ -48,7 +48,8 @@ plain! {
     ibv_context, verbs_context, ibv_pd, ibv_td, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_ah, ibv_comp_channel, ibv_cq,
     ibv_cq_ex, ibv_qp, ibv_qp_ex, ibv_srq, ibv_ah_attr, ibv_qp_attr, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr, ibv_async_event, ibv_wc, ibv_send_wr,
-    ibv_recv_wr, ibv_sge, ibv_cq_init_attr_ex, ibv_grh,
+    ibv_recv_wr, ibv_sge, ibv_cq_init_attr_ex, ibv_grh, ibv_xrcd, ibv_xrcd_init_attr,
+    ibv_qp_open_attr, ibv_srq_init_attr_ex,
 }
 
 #[cfg(test)]

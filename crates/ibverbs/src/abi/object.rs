@@ -28,6 +28,9 @@ pub const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
 pub const IBV_REREG_MR_ERR_INPUT: c_int = -1;
 pub const IBV_REREG_MR_ERR_CMD: c_int = -4;
 
+pub const IBV_XRCD_INIT_ATTR_FD: u32 = 1;
+pub const IBV_XRCD_INIT_ATTR_OFLAGS: u32 = 1 << 1;
+
 pub const IBV_PARENT_DOMAIN_INIT_ATTR_KNOWN: u32 = 0b11;
 pub const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1;
 
@@ -59,6 +62,20 @@ pub struct ibv_parent_domain_init_attr {
     pub alloc: *mut c_void,
     pub free: *mut c_void,
     pub pd_context: *mut c_void,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ibv_xrcd_init_attr {
+    pub comp_mask: u32,
+    pub fd: c_int,
+    pub oflags: c_int,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ibv_xrcd {
+    pub context: *mut ibv_context,
 }
 
 #[derive(Clone, Copy)]

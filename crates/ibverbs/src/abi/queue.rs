@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use super::{
     ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_data_buf, ibv_mw, ibv_mw_bind_info,
-    ibv_pd, ibv_sge,
+    ibv_pd, ibv_sge, ibv_xrcd,
 };
 
 pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
@@ -22,8 +22,14 @@ pub const IBV_QPT_XRC_RECV: u32 = 10;
 pub const IBV_QPT_DRIVER: u32 = 0xff;
 
 pub const IBV_QP_INIT_ATTR_PD: u32 = 1;
+pub const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
 pub const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
 pub const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
+
+pub const IBV_QP_OPEN_ATTR_NUM: u32 = 1;
+pub const IBV_QP_OPEN_ATTR_XRCD: u32 = 1 << 1;
+pub const IBV_QP_OPEN_ATTR_CONTEXT: u32 = 1 << 2;
+pub const IBV_QP_OPEN_ATTR_TYPE: u32 = 1 << 3;
 
 pub const IBV_QP_EX_WITH_RDMA_WRITE: u64 = 1;
 pub const IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM: u64 = 1 << 1;
@@ -42,8 +48,11 @@ pub const IBV_QP_RATE_LIMIT: u32 = 1 << 25;
 pub const IBV_SRQ_MAX_WR: u32 = 1;
 pub const IBV_SRQ_LIMIT: u32 = 1 << 1;
 pub const IBV_SRQT_BASIC: u32 = 0;
+pub const IBV_SRQT_XRC: u32 = 1;
 pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1;
 pub const IBV_SRQ_INIT_ATTR_PD: u32 = 1 << 1;
+pub const IBV_SRQ_INIT_ATTR_XRCD: u32 = 1 << 2;
+pub const IBV_SRQ_INIT_ATTR_CQ: u32 = 1 << 3;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -151,13 +160,23 @@ pub struct ibv_qp_init_attr_ex {
     pub sq_sig_all: c_int,
     pub comp_mask: u32,
     pub pd: *mut ibv_pd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut ibv_xrcd,
     pub create_flags: u32,
     pub max_tso_header: u16,
     pub rwq_ind_tbl: *mut c_void,
     pub rx_hash_conf: ibv_rx_hash_conf,
     pub source_qpn: u32,
     pub send_ops_flags: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ibv_qp_open_attr {
+    pub comp_mask: u32,
+    pub qp_num: u32,
+    pub xrcd: *mut ibv_xrcd,
+    pub qp_context: *mut c_void,
+    pub qp_type: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -264,7 +283,7 @@ pub struct ibv_srq_init_attr_ex {
     pub comp_mask: u32,
     pub srq_type: u32,
     pub pd: *mut ibv_pd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut ibv_xrcd,
     pub cq: *mut ibv_cq,
     pub tm_cap: [u32; 2],
 }

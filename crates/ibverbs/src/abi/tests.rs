@@ -123,6 +123,12 @@ fn structures_lie_as_the_binaries_expect() {
         ibv_ece[12] {
             vendor_id @ 0, options @ 4, comp_mask @ 8
         }
+        ibv_xrcd_init_attr[12] {
+            comp_mask @ 0, fd @ 4, oflags @ 8
+        }
+        ibv_xrcd[8] {
+            context @ 0
+        }
         ibv_cq[128] {
             context @ 0, channel @ 8, cq_context @ 16, handle @ 24, cqe @ 28, mutex @ 32,
             cond @ 72, comp_events_completed @ 120, async_events_completed @ 124
@@ -158,6 +164,9 @@ fn structures_lie_as_the_binaries_expect() {
             sq_sig_all @ 56, comp_mask @ 60, pd @ 64, xrcd @ 72, create_flags @ 80,
             max_tso_header @ 84, rwq_ind_tbl @ 88, rx_hash_conf @ 96, source_qpn @ 120,
             send_ops_flags @ 128
+        }
+        ibv_qp_open_attr[32] {
+            comp_mask @ 0, qp_num @ 4, xrcd @ 8, qp_context @ 16, qp_type @ 24
         }
         ibv_qp_attr[144] {
             qp_state @ 0, cur_qp_state @ 4, path_mtu @ 8, path_mig_state @ 12, qkey @ 16,

@@ -1,0 +1,128 @@
+//! XRC domains: `ibv_open_xrcd`, `ibv_close_xrcd`.
+//!
+//! A domain that is opened with a file is found again by whoever opens the same file: in this
+//! process, because that is how far an engine reaches.
+
+use core::ffi::c_int;
+use std::sync::Arc;
+
+use transport::XrcdId;
+
+use crate::abi::{self, ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
+use crate::context::Context;
+use crate::errno::{Errno, pointer, status};
+use crate::registry::{self, Live, Object, Shared, Table};
+
+/// An open domain.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Xrcd {
+    c: Shared<ibv_xrcd>,
+    pub(crate) context: Arc<Context>,
+    domain: Arc<Domain>,
+}
+
+/// A domain of the NIC, which ends when nobody has it open any more.
+#[derive(Debug)]
+struct Domain {
+    context: Arc<Context>,
+    id: XrcdId,
+    /// The file that stands for it: device and inode.
+    file: Option<(u64, u64)>,
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // It fails only if the engine still has a queue in it, whose handle the program has lost
+        // by closing the device: then the NIC ends soon.
+        let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_xrcd(self.id));
+    }
+}
+
+impl Object for Xrcd {
+    type C = ibv_xrcd;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.xrcds
+    }
+
+    fn c(&self) -> *mut ibv_xrcd {
+        self.c.get()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        Some(&self.context)
+    }
+}
+
+impl Xrcd {
+    pub(crate) fn id(&self) -> XrcdId {
+        self.domain.id
+    }
+}
+
+/// Which file `fd` is, by device and inode.
+fn identity(fd: c_int) -> Result<(u64, u64), Errno> {
+    // SAFETY: a structure that is valid when it is all zeroes.
+    let mut stat = unsafe { core::mem::zeroed::<libc::stat>() };
+    // SAFETY: a writable structure.
+    if unsafe { libc::fstat(fd, &raw mut stat) } != 0 {
+        return Err(Errno::last());
+    }
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// `ibv_open_xrcd`: `EAGAIN` for a file without a domain if none is to be made, as the kernel has
+/// it, and `EINVAL` for one that must be new and is not.
+pub(crate) unsafe extern "C" fn open_xrcd(
+    context: *mut ibv_context,
+    attr: *mut ibv_xrcd_init_attr,
+) -> *mut ibv_xrcd {
+    pointer(registry::find::<Context>(context).and_then(|context| {
+        // SAFETY: C passes a readable structure.
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let known = abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS;
+        if attr.comp_mask & !known != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        if attr.comp_mask != known || attr.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
+            return Err(Errno::INVALID);
+        }
+        let file = if attr.fd == -1 { None } else { Some(identity(attr.fd)?) };
+        // What may be the last reference is dropped after the NIC's lock is released.
+        let mut existing = None;
+        // Under that lock, so that a file gets one domain.
+        context.nic.with(|endpoint, _, _| {
+            let of_file = |xrcd: &Arc<Xrcd>| {
+                file.is_some() && xrcd.domain.file == file && Arc::ptr_eq(&xrcd.context, &context)
+            };
+            existing = registry::with(|live| {
+                let xrcd = live.xrcds.values().find(|xrcd| of_file(xrcd));
+                xrcd.map(|xrcd| Arc::clone(&xrcd.domain))
+            });
+            let domain = match &existing {
+                Some(_) if attr.oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
+                Some(domain) => Arc::clone(domain),
+                None if file.is_some() && attr.oflags & libc::O_CREAT == 0 => {
+                    return Err(Errno::AGAIN);
+                }
+                None => {
+                    let id = endpoint.alloc_xrcd()?;
+                    Arc::new(Domain { context: Arc::clone(&context), id, file })
+                }
+            };
+            let c = Shared::new(ibv_xrcd { context: context.c() });
+            let context = Arc::clone(&context);
+            Ok(registry::insert(Arc::new(Xrcd { c, context, domain })))
+        })
+    }))
+}
+
+/// `ibv_close_xrcd`, which the header calls unchecked; `EBUSY` while anything uses this handle.
+pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    status(registry::find::<Xrcd>(xrcd).and_then(|xrcd| {
+        registry::check_unused(&xrcd)?;
+        registry::remove(&*xrcd);
+        Ok(())
+    }))
+}
