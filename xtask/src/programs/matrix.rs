@@ -129,7 +129,7 @@ struct Perftest {
 const PERFTEST: &[Perftest] = &[
     Perftest {
         program: "ib_send_bw",
-        connections: &["RC", "UC", "UD"],
+        connections: &["RC", "UC", "UD", "XRC"],
         options: &[
             "",
             "-a",
@@ -145,37 +145,37 @@ const PERFTEST: &[Perftest] = &[
     },
     Perftest {
         program: "ib_send_lat",
-        connections: &["RC", "UC", "UD"],
+        connections: &["RC", "UC", "UD", "XRC"],
         options: &["", "-a", "-e", "-I 64 -s 64", "-D 3", "-m 1024", "--use-srq"],
     },
     Perftest {
         program: "ib_write_bw",
-        connections: &["RC", "UC"],
+        connections: &["RC", "UC", "XRC"],
         options: &["", "-a", "-b", "-q 16", "-I 64 -s 64", "-l 16 -n 1600", "-D 3", "-m 1024"],
     },
     Perftest {
         program: "ib_write_lat",
-        connections: &["RC", "UC"],
+        connections: &["RC", "UC", "XRC"],
         options: &["", "-a", "-I 64 -s 64", "-D 3", "-m 1024"],
     },
     Perftest {
         program: "ib_read_bw",
-        connections: &["RC"],
+        connections: &["RC", "XRC"],
         options: &["", "-a", "-e", "-b", "-q 16", "-l 16 -n 1600", "-D 3", "-m 1024"],
     },
     Perftest {
         program: "ib_read_lat",
-        connections: &["RC"],
+        connections: &["RC", "XRC"],
         options: &["", "-a", "-e", "-D 3", "-m 1024"],
     },
     Perftest {
         program: "ib_atomic_bw",
-        connections: &["RC"],
+        connections: &["RC", "XRC"],
         options: &["", "-e", "-b", "-q 16", "-l 16 -n 1600", "-D 3", "-m 1024", "-A CMP_AND_SWAP"],
     },
     Perftest {
         program: "ib_atomic_lat",
-        connections: &["RC"],
+        connections: &["RC", "XRC"],
         options: &["", "-e", "-D 3", "-m 1024", "-A CMP_AND_SWAP"],
     },
 ];
@@ -197,12 +197,14 @@ pub(super) const QUICK: &[&str] = &[
     "ibv_ud_pingpong -e",
     "ibv_srq_pingpong -c",
     "ibv_srq_pingpong -e",
+    "ibv_xsrq_pingpong",
     "ib_send_bw -c RC -a",
     "ib_send_bw -c RC -e",
     "ib_send_bw -c RC --use-srq",
     "ib_send_bw -c RC -l 16 -n 1600",
     "ib_send_bw -c UC",
     "ib_send_bw -c UD",
+    "ib_send_bw -c XRC -q 16",
     "ib_send_lat -c RC -e",
     "ib_send_lat -c UC -I 64 -s 64",
     "ib_send_lat -c UD -a",
@@ -213,6 +215,7 @@ pub(super) const QUICK: &[&str] = &[
     "ib_write_lat -c RC -a",
     "ib_read_bw -c RC -a",
     "ib_read_bw -c RC -q 16",
+    "ib_read_bw -c XRC",
     "ib_read_lat -c RC -e",
     "ib_atomic_bw -c RC -q 16",
     "ib_atomic_lat -c RC -A CMP_AND_SWAP",
@@ -226,6 +229,7 @@ pub(super) fn rows() -> Vec<Row> {
         Row { kind: Kind::Pair, ..alone("rc_write", &["written: success"]) },
         alone("ibv_devices", &["ferroce0"]),
         alone("ibv_devinfo -v", &["hca_id:\tferroce0", "PORT_ACTIVE", "Ethernet", "RoCE v2"]),
+        Row { kind: Kind::Pair, ..alone("ibv_xsrq_pingpong", &["success"]) },
         Row { kind: Kind::Watcher, ..alone("ibv_asyncwatch", &["ferroce0: async event FD"]) },
     ];
     for (program, options) in PINGPONG {
@@ -246,9 +250,9 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Shared receive queues are for RC and UD; the specification has none for UC.
+/// Shared receive queues are for RC and UD; the specification has none for UC, and XRC no other.
 fn takes(connection: &str, options: &str) -> bool {
-    !(connection == "UC" && options == "--use-srq")
+    !(matches!(connection, "UC" | "XRC") && options == "--use-srq")
 }
 
 fn perftest(program: &'static str, connection: &'static str, options: &'static str) -> Row {
@@ -264,7 +268,7 @@ fn perftest(program: &'static str, connection: &'static str, options: &'static s
         expect,
         // The client of an unreliable WRITE waits for its own completions alone. In all other
         // unreliable runs somebody waits for every message.
-        survives_loss: connection == "RC" || program == "ib_write_bw",
+        survives_loss: matches!(connection, "RC" | "XRC") || program == "ib_write_bw",
     }
 }
 
