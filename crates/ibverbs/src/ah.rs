@@ -191,7 +191,8 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
             traffic_class: header.traffic_class,
             hop_limit: u8::MAX,
             flow_label: header.flow_label,
-            service_level: wc.sl,
+            // What the completion says there is the kind of header.
+            service_level: 0,
         });
         Ok(())
     }))

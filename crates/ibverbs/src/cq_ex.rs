@@ -173,7 +173,7 @@ readers! {
     /// `ibv_wc_read_slid`: RoCE has no LIDs.
     read_slid -> u32 { |_| 0 }
     /// `ibv_wc_read_sl`.
-    read_sl -> u8 { |_| 0 }
+    read_sl -> u8 { |completion| cq::service_level(&completion) }
     /// `ibv_wc_read_dlid_path_bits`: RoCE has no LIDs.
     read_dlid_path_bits -> u8 { |_| 0 }
 }

@@ -103,6 +103,19 @@ pub enum Attached {
     Invalidated(Key),
 }
 
+/// The header in which a datagram came, which its receiver finds before the message (IBTA annex
+/// A17.4.5). A connected queue pair hands none on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NetworkHeader {
+    /// None.
+    #[default]
+    None,
+    /// IPv4, in the last 20 of the 40 bytes.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
 /// The end of a work request (`struct ibv_wc`).
 ///
 /// With a status other than success only `id`, `status`, `qpn` and `vendor_error` are meaningful,
@@ -125,8 +138,8 @@ pub struct Completion {
     pub qpn: Qpn,
     /// The sender (UD only).
     pub source_qpn: Qpn,
-    /// Whether the first 40 bytes of the buffer hold a GRH (UD only).
-    pub has_grh: bool,
+    /// What the first 40 bytes of the buffer hold (UD only).
+    pub network_header: NetworkHeader,
     /// Whether the sender asked for a solicited event.
     pub solicited: bool,
 }

@@ -149,7 +149,7 @@ const EMPTY: Completion = Completion {
     attached: rdma::completion::Attached::None,
     qpn: Qpn::new(0),
     source_qpn: Qpn::new(0),
-    has_grh: false,
+    network_header: rdma::completion::NetworkHeader::None,
     solicited: false,
 };
 

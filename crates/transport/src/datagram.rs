@@ -2,7 +2,8 @@
 
 use core::net::IpAddr;
 
-use rdma::{Completion, CompletionOpcode, CompletionStatus, Memory, QpType, completion::Attached};
+use rdma::completion::{Attached, NetworkHeader};
+use rdma::{Completion, CompletionOpcode, CompletionStatus, Memory, QpType};
 use wire::{bth, ipv4, ipv6, roce, udp};
 
 use crate::Event;
@@ -56,7 +57,10 @@ impl Qp {
             byte_len: (request.length + GRH_LEN) as u32,
             attached: request.header.immediate.map_or(Attached::None, Attached::Immediate),
             source_qpn: deth.source,
-            has_grh: true,
+            network_header: match arrival.source.ip() {
+                IpAddr::V4(_) => NetworkHeader::Ipv4,
+                IpAddr::V6(_) => NetworkHeader::Ipv6,
+            },
             solicited: request.header.bth.solicited,
             ..self.blank_completion(wqe.id, CompletionStatus::Success, CompletionOpcode::Recv)
         };

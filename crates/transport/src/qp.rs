@@ -2,7 +2,7 @@
 
 use rdma::{
     Completion, CompletionOpcode, CompletionStatus, QpState, QpType, Qpn, Time, UdAddress,
-    completion::Attached,
+    completion::{Attached, NetworkHeader},
 };
 
 use crate::adapter::Adapter;
@@ -236,7 +236,7 @@ impl Qp {
             attached: Attached::None,
             qpn: self.qpn,
             source_qpn: Qpn::default(),
-            has_grh: false,
+            network_header: NetworkHeader::None,
             solicited: false,
         }
     }

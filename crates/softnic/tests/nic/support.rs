@@ -330,7 +330,7 @@ pub(crate) fn empty() -> Completion {
         attached: rdma::completion::Attached::None,
         qpn: Qpn::new(0),
         source_qpn: Qpn::new(0),
-        has_grh: false,
+        network_header: rdma::completion::NetworkHeader::None,
         solicited: false,
     }
 }

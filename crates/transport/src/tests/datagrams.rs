@@ -1,5 +1,6 @@
 //! UD.
 
+use rdma::completion::NetworkHeader;
 use rdma::{CompletionStatus, QKey, QpType, SendFlags};
 
 use super::{only, statuses};
@@ -18,7 +19,7 @@ fn a_datagram_arrives_behind_a_correct_global_header() {
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
     let received = only(&mut pair.nodes[1]);
-    assert_eq!((received.byte_len, received.has_grh), (1040, true));
+    assert_eq!((received.byte_len, received.network_header), (1040, NetworkHeader::Ipv4));
     assert_eq!(received.source_qpn, pair.nodes[0].qpn);
     let expected = pair.nodes[0].bytes(0, 1000);
     let buffer = pair.nodes[1].bytes(0, 1040);
