@@ -71,6 +71,20 @@ mutations! {
     CompletionsReversed,
     /// The newest receive is taken first.
     ReceivesReversed,
+    /// A window's key reaches beyond it.
+    WindowBoundsIgnored,
+    /// A window gives rights that it was not bound with.
+    WindowRightsIgnored,
+    /// A window of type 2 is of use to another queue pair.
+    WindowOwnerIgnored,
+    /// A window is bound to a region that does not allow it.
+    BindRightIgnored,
+    /// A window that is invalidated stays bound.
+    InvalidationForgotten,
+    /// The receiver is not told which key was invalidated.
+    InvalidatedUnsaid,
+    /// What is sent again before a bind that is done asks for no acknowledgement.
+    QuestionForgottenBeforeBind,
     /// Each packet of a message is scattered from the beginning of the list.
     ScatterOffsetIgnored,
 }

@@ -693,6 +693,7 @@ impl Qp {
             attached: match (request.header.immediate, request.header.invalidate) {
                 (Some(_), _) if mutated(Mutation::ImmediateDropped) => Attached::None,
                 (Some(bytes), _) => Attached::Immediate(bytes),
+                (None, Some(_)) if mutated(Mutation::InvalidatedUnsaid) => Attached::None,
                 (None, Some(key)) => Attached::Invalidated(key),
                 (None, None) => Attached::None,
             },

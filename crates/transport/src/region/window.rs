@@ -14,6 +14,7 @@
 use rdma::{Access, Key, Qpn};
 
 use super::{Entry, KeyViolation, Region, RegionTable};
+use crate::mutation::{Mutation, mutated};
 use crate::{DestroyError, PdId, RegisterError};
 
 /// Who may use a window, and who names its key.
@@ -75,8 +76,11 @@ impl Window {
         let bound = self.bound.filter(|_| self.pd == holder.pd).ok_or(KeyViolation)?;
         let offset = iova.checked_sub(bound.iova).ok_or(KeyViolation)?;
         let fits = offset.checked_add(length).is_some_and(|end| end <= bound.length);
+        let fits = fits || mutated(Mutation::WindowBoundsIgnored);
         let its_own = bound.qpn.is_none_or(|qpn| qpn == holder.qpn);
-        if !fits || !its_own || !bound.access.allows(needed) {
+        let its_own = its_own || mutated(Mutation::WindowOwnerIgnored);
+        let allowed = bound.access.allows(needed) || mutated(Mutation::WindowRightsIgnored);
+        if !fits || !its_own || !allowed {
             return Err(KeyViolation);
         }
         Ok(bound.address + offset)
@@ -149,7 +153,8 @@ impl RegionTable {
         // not bound to a region that counts from zero.
         let remote_change = access.needs_local_write() && !spec.access.allows(Access::LOCAL_WRITE);
         let zero_based = spec.access.allows(Access::ZERO_BASED);
-        if !spec.access.allows(Access::MW_BIND) || remote_change || zero_based {
+        let allows = spec.access.allows(Access::MW_BIND) || mutated(Mutation::BindRightIgnored);
+        if !allows || remote_change || zero_based {
             return Err(KeyViolation);
         }
         // C10-75: within the region, and of its protection domain.
@@ -179,7 +184,9 @@ impl RegionTable {
         if !self.may_invalidate(key, holder) {
             return Err(KeyViolation);
         }
-        self.unbind(key.index());
+        if !mutated(Mutation::InvalidationForgotten) {
+            self.unbind(key.index());
+        }
         Ok(())
     }
 

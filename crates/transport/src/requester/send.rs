@@ -78,8 +78,12 @@ impl Qp {
             kind if kind.is_reliable() => {
                 let draining = requester.draining;
                 let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
-                    let alone = next.flags.contains(SendFlags::FENCE) || next.operation.is_local();
-                    next.stuck || next.begun.is_none() && (draining || alone)
+                    let fenced = next.flags.contains(SendFlags::FENCE);
+                    // What is done at this end is no packet, whether it was done before or not.
+                    let was_done =
+                        next.begun.is_some() && mutated(Mutation::QuestionForgottenBeforeBind);
+                    let alone = next.stuck || next.operation.is_local() && !was_done;
+                    alone || next.begun.is_none() && (draining || fenced)
                 });
                 let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
                 let full = in_flight.saturating_add(cost + packet.max(next_cost)) > window;

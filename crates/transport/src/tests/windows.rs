@@ -295,3 +295,20 @@ fn a_window_has_no_local_key() {
     scene.pair.drive();
     assert_eq!(only(&mut scene.pair.nodes[1]).status, CompletionStatus::LocalProtection);
 }
+
+#[test]
+fn a_request_before_a_bind_asks_for_its_acknowledgement_when_it_is_sent_again_too() {
+    let mut scene = Scene::new(WindowKind::Type2);
+    let from = scene.pair.nodes[1].sge(0, 8);
+    scene.pair.post(1, 1, Pair::send(), &[from]);
+    scene.pair.post(1, 2, scene.bind(7), &[]);
+    // The receive comes late, so that the SEND goes out twice. The bind is done the first time.
+    scene.pair.drive_for(rdma::Span::from_us(10));
+    let to = scene.pair.nodes[0].sge(0, 8);
+    scene.pair.post_recv(0, 3, &[to]);
+    scene.pair.drive();
+    let expected = [(1, CompletionStatus::Success), (2, CompletionStatus::Success)];
+    assert_eq!(statuses(&mut scene.pair.nodes[1]), expected);
+    let stats = scene.pair.nodes[1].endpoint.stats();
+    assert_eq!((stats.rcvd_rnr_err, stats.local_ack_timeout_err), (1, 0));
+}
