@@ -41,6 +41,8 @@ pub(super) struct Target {
     pub(super) in_order: bool,
     /// Whether it may begin anew.
     pub(super) restarts: bool,
+    /// Whether it is a word that must be written all at once.
+    pub(super) at_once: bool,
 }
 
 /// An atomic that was posted.
@@ -185,10 +187,13 @@ impl Ground {
         let in_order = !target.in_order || offset == target.written || again;
         let fits = target.seed.is_none_or(|seed| is_pattern(seed, offset, bytes));
         let written = target.written;
+        let torn = target.at_once && length != 8;
         target.written = if target.in_order { offset + length } else { written + length };
         self.bytes[range].copy_from_slice(bytes);
         if !in_order {
             self.complain(format!("request {id}: byte {offset} written after {written} bytes"));
+        } else if torn {
+            self.complain(format!("request {id}: {length} bytes of a word"));
         } else if !fits {
             self.complain(format!("request {id}: wrong data at byte {offset}"));
         }

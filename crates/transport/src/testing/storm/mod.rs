@@ -24,6 +24,7 @@ mod plan;
 pub(crate) mod random;
 mod tally;
 mod trouble;
+mod windows;
 mod work;
 mod world;
 
@@ -167,6 +168,12 @@ fn storm(world: &mut World<'_>) {
         let (after, span) = (at(world), Span::from_us(world.random.between(100, 3_000)));
         let each = Span::from_ns(world.random.between(500, 40_000));
         world.schedule(after, Happening::Slow { node, span, each });
+    }
+    for _ in 0..faults.window_frees {
+        let link = world.random.below(links) as usize;
+        let (side, index) = (world.random.below(2) as usize, world.random.below(4) as usize);
+        let after = at(world);
+        world.schedule(after, Happening::FreeWindow { link, side, index });
     }
     for _ in 0..faults.breaks {
         let link = world.random.below(links) as usize;

@@ -12,6 +12,7 @@ use rdma::{Completion, CompletionOpcode, CompletionStatus, QpType, Qpn, completi
 
 use super::ground::{Ground, is_pattern};
 use super::plan::LinkPlan;
+use super::windows::{State, Step, Window, WindowId};
 
 /// A promise that was broken, in words.
 pub(super) type Check<T = ()> = Result<T, String>;
@@ -41,6 +42,12 @@ pub(super) struct Sent {
     pub(super) remote_gone: bool,
     /// It asks for what it must not get.
     pub(super) trespasses: bool,
+    /// The window that it reaches the peer's memory through.
+    pub(super) through: Option<WindowId>,
+    /// What it does to a window here.
+    pub(super) step: Option<Step>,
+    /// It is a bind or an invalidation that must fail.
+    pub(super) misbinds: bool,
 }
 
 /// A message that takes a receive of the peer.
@@ -49,7 +56,7 @@ pub(super) struct Message {
     pub(super) id: u64,
     pub(super) opcode: CompletionOpcode,
     pub(super) length: u32,
-    pub(super) immediate: Option<[u8; 4]>,
+    pub(super) attached: Attached,
     pub(super) solicited: bool,
 }
 
@@ -64,6 +71,8 @@ pub(super) struct End {
     pub(super) inbound: VecDeque<Message>,
     /// Targets here that the peer may write.
     pub(super) open_writes: Vec<u64>,
+    /// Its own, for the peer to reach memory here.
+    pub(super) windows: Vec<Window>,
     /// A request has failed: from now on all are flushed.
     pub(super) failed: bool,
     /// The queue pair has been broken, or says that it is.
@@ -138,6 +147,9 @@ impl Link {
                 return Err(format!("{:?} completes as {:?}", sent.opcode, completion.opcode));
             }
             self.check_done(side, &sent, grounds)?;
+            if let Some(step @ (Step::Bind(index) | Step::End(index))) = sent.step {
+                self.ends[side].windows[index].stepped(sent.id, step);
+            }
             if kind == QpType::Rc {
                 grounds[1 - side].take(sent.id);
             }
@@ -155,6 +167,9 @@ impl Link {
     /// Whether everything that `sent` promises is there.
     pub(super) fn check_done(&self, side: usize, sent: &Sent, grounds: &[&mut Ground; 2]) -> Check {
         let Sent { id, length, .. } = *sent;
+        if sent.misbinds {
+            return Err(format!("{id} bound or invalidated what it must not"));
+        }
         if self.plan.kind != QpType::Rc {
             return Ok(());
         }
@@ -209,6 +224,7 @@ impl Link {
                 (weather.late_receives || is_gone) && self.plan.rnr_retry < 7
             }
             CompletionStatus::LocalProtection => sent.local_gone,
+            CompletionStatus::WindowBind => sent.misbinds,
             CompletionStatus::RemoteAccess => sent.remote_gone || sent.trespasses,
             CompletionStatus::RemoteOperation => peer.receive_gone,
             _ => false,
@@ -254,9 +270,8 @@ impl Link {
             .ok_or_else(|| format!("receive {id} is shorter than its header"))?;
         let bytes = ground.gather(&target, header + length);
         let fits = |message: &Message| {
-            let attached = message.immediate.map_or(Attached::None, Attached::Immediate);
             completion.opcode == message.opcode
-                && completion.attached == attached
+                && completion.attached == message.attached
                 && completion.solicited == message.solicited
                 && length == message.length as usize
                 && (message.opcode == CompletionOpcode::RecvWriteImmediate
@@ -274,6 +289,11 @@ impl Link {
             QpType::Uc | QpType::Ud if weather.disorders => return Ok(()),
             QpType::Ud => drop(end.inbound.remove(position)),
             _ => drop(end.inbound.drain(..=position)),
+        }
+        if let Attached::Invalidated(key) = message.attached
+            && let Some(window) = end.windows.iter_mut().find(|window| window.key == key)
+        {
+            window.state = State::Void;
         }
         let is_write = message.opcode == CompletionOpcode::RecvWriteImmediate;
         let written = ground.written(message.id);

@@ -38,6 +38,8 @@ pub(super) struct Faults {
     pub(super) breaks: u64,
     /// Requests whose memory is deregistered while they run.
     pub(super) deregistrations: u64,
+    /// How many times the owner of a window frees it.
+    pub(super) window_frees: u64,
     /// Requests that ask for what they must not get.
     pub(super) trespasses: u64,
 }
@@ -61,6 +63,7 @@ impl Faults {
             late_receives: some(500),
             breaks: some(3),
             deregistrations: some(40),
+            window_frees: some(6),
             trespasses: some(25),
         }
     }
@@ -87,6 +90,8 @@ pub(super) struct LinkPlan {
     /// Whether receives come from the shared receive queue of the node.
     pub(super) shared: [bool; 2],
     pub(super) signal_all: bool,
+    /// Memory windows of each end.
+    pub(super) windows: usize,
     /// Requests that each side posts during the storm.
     pub(super) operations: u64,
 }
@@ -193,6 +198,7 @@ fn link(nodes: usize, faults: &Faults, random: &mut Random) -> LinkPlan {
         first_psns,
         shared: [may_share && random.chance(300), may_share && random.chance(300)],
         signal_all: random.chance(200),
+        windows: if kind != Ud && random.chance(400) { random.between(1, 4) as usize } else { 0 },
         operations: random.between(3, 40),
     }
 }

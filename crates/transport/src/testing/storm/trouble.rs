@@ -107,6 +107,7 @@ impl World<'_> {
                 let modified = self.nodes[node].endpoint.modify_qp(qpn, &change);
                 endpoint_result(modified, "a change")?;
             }
+            self.renew_windows(index, side)?;
             let end = &mut self.links[index].ends[side];
             end.psn = end.psn.wrapping_add(PSN_STEP) & 0xff_ffff;
         }

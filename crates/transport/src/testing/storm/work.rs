@@ -4,6 +4,7 @@ use std::format;
 use std::vec;
 use std::vec::Vec;
 
+use rdma::completion::Attached;
 use rdma::{
     Access, CompletionOpcode, Key, Operation, QpType, RecvRequest, SendFlags, Sge, Span, UdAddress,
     WorkRequest,
@@ -13,6 +14,7 @@ use super::ground::{Atomic, Ground, Target, pattern};
 use super::oracle::{Check, Message, Sent};
 use super::plan::RDMA_MAX;
 use super::tally::Seen;
+use super::windows::WindowId;
 use super::world::{Happening, Q_KEY, World, everything, place};
 use crate::{Recovery, RegionSpec};
 
@@ -23,10 +25,42 @@ const GRH: u64 = 40;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verb {
     Send,
+    /// With the window of the peer that it invalidates, and its key.
+    SendInvalidate(Option<WindowId>, Key),
     Write,
     Read,
     FetchAdd,
     CompareSwap,
+    AtomicWrite,
+}
+
+impl Verb {
+    fn needed(self) -> Access {
+        match self {
+            Self::Send | Self::SendInvalidate(..) => Access::NONE,
+            Self::Write | Self::AtomicWrite => Access::REMOTE_WRITE,
+            Self::Read => Access::REMOTE_READ,
+            Self::FetchAdd | Self::CompareSwap => Access::REMOTE_ATOMIC,
+        }
+    }
+
+    fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CompareSwap)
+    }
+}
+
+/// Memory of the peer as a request names it.
+pub(super) struct Remote {
+    pub(super) address: u64,
+    pub(super) r_key: Key,
+    /// Where it is.
+    pub(super) real: u64,
+    /// The region that is the request's own.
+    pub(super) own: Option<Key>,
+    /// Whether nothing but this request is about it.
+    pub(super) is_ours: bool,
+    /// The window that it is reached through.
+    pub(super) through: Option<WindowId>,
 }
 
 impl World<'_> {
@@ -53,6 +87,7 @@ impl World<'_> {
             in_order: true,
             // Whoever takes it from a shared queue may be UC.
             restarts: plan.kind != QpType::Rc || plan.shared[side] || self.restarts(),
+            at_once: false,
         };
         self.nodes[node].ground.open(id, target);
         let request = RecvRequest { id, sges: &buffer.sges };
@@ -88,25 +123,17 @@ impl World<'_> {
             return Ok(());
         }
         let (peer, peer_qpn) = (link.ends[1 - side].node, link.ends[1 - side].qpn);
-        let verb = match plan.kind {
-            QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget => self.random.pick(&[
-                Verb::Send,
-                Verb::Send,
-                Verb::Write,
-                Verb::Write,
-                Verb::Read,
-                Verb::Read,
-                Verb::FetchAdd,
-                Verb::CompareSwap,
-            ]),
-            QpType::Uc => self.random.pick(&[Verb::Send, Verb::Write]),
-            QpType::Ud => Verb::Send,
-        };
-        let is_atomic = matches!(verb, Verb::FetchAdd | Verb::CompareSwap);
+        if self.tend_windows(index, side)? {
+            return Ok(());
+        }
+        let verb = self.verb(index, side);
+        let is_atomic = verb.is_atomic();
         let is_answered = is_atomic || verb == Verb::Read;
+        let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate(..));
+        let word = verb == Verb::AtomicWrite;
         let length = match verb {
-            Verb::FetchAdd | Verb::CompareSwap => 8,
-            Verb::Send => self.length(&plan, SEND_MAX),
+            Verb::FetchAdd | Verb::CompareSwap | Verb::AtomicWrite => 8,
+            Verb::Send | Verb::SendInvalidate(..) => self.length(&plan, SEND_MAX),
             _ => self.length(&plan, RDMA_MAX),
         };
         self.count += 1;
@@ -116,14 +143,18 @@ impl World<'_> {
             Verb::Send | Verb::Write if random.chance(400) => Some((id as u32).to_be_bytes()),
             _ => None,
         };
-        let inline = length <= 256 && !is_answered && random.chance(300);
+        let inline = length <= 256 && !is_answered && !word && random.chance(300);
         let signalled = random.chance(600);
         let (fenced, solicited) = (random.chance(200), random.chance(200));
+        // In calm weather no READ may lose its window.
+        let fenced = fenced || !self.stormy && matches!(verb, Verb::SendInvalidate(..));
+        let invalidates_foreign = matches!(verb, Verb::SendInvalidate(None, _));
         let trespasses = self.stormy
             && plan.kind != QpType::Ud
-            && verb != Verb::Send
+            && !is_send
             && length > 0
-            && random.chance(self.plan.faults.trespasses);
+            && random.chance(self.plan.faults.trespasses)
+            || invalidates_foreign;
 
         // The local side.
         let pieces = self.random.between(1, 4);
@@ -181,16 +212,12 @@ impl World<'_> {
         let inline_bytes: Option<Vec<u8>> =
             (inline && !reused).then(|| pattern(id, 0, length as usize).collect());
 
-        // The remote side.
-        let rights =
-            if trespasses && self.random.chance(300) { Access::LOCAL_WRITE } else { everything() };
-        let Some(remote) = self.buffer(peer, length.max(8), 1, rights) else { return Ok(()) };
-        let (mut remote_address, mut r_key) = (remote.sges[0].address, remote.sges[0].l_key);
-        let real_address = remote.pieces[0].0;
-        let denied = remote.own.is_some() && rights != everything();
-        if trespasses && !denied {
-            (remote_address, r_key) = self.trespass(peer, remote_address, real_address, length);
-        }
+        let Some(remote) = self.remote((index, side), verb, length, trespasses) else {
+            return Ok(());
+        };
+        let (mut remote_address, mut r_key, real_address) =
+            (remote.address, remote.r_key, remote.real);
+        sent.through = remote.through;
         let in_order = plan.kind == QpType::Rc;
         let restarts = self.restarts();
         let operation = match verb {
@@ -209,6 +236,29 @@ impl World<'_> {
                 sent.is_message = true;
                 Operation::Send { immediate, address }
             }
+            Verb::SendInvalidate(window, r_key) => {
+                sent.opcode = Some(CompletionOpcode::Send);
+                sent.is_message = true;
+                sent.through = window;
+                if let Some(window) = window {
+                    self.end_by_send(window, fenced);
+                }
+                Operation::SendInvalidate { r_key }
+            }
+            Verb::AtomicWrite => {
+                sent.opcode = Some(CompletionOpcode::AtomicWrite);
+                sent.writes = true;
+                if !trespasses && !dead {
+                    let (pieces, seed) = (vec![(real_address, 8)], Some(id));
+                    let target =
+                        Target { pieces, seed, written: 0, in_order, restarts, at_once: true };
+                    self.nodes[peer].ground.open(id, target);
+                    self.links[index].ends[1 - side].open_writes.push(id);
+                }
+                let bytes: Vec<u8> = pattern(id, 0, 8).collect();
+                let bytes = bytes.try_into().expect("8 bytes");
+                Operation::AtomicWrite { remote_address, r_key, bytes }
+            }
             Verb::Write => {
                 sent.opcode = Some(CompletionOpcode::Write);
                 sent.writes = true;
@@ -216,8 +266,14 @@ impl World<'_> {
                 if !trespasses && !dead {
                     let pieces =
                         if length > 0 { vec![(real_address, length as u32)] } else { Vec::new() };
-                    let target =
-                        Target { pieces, seed: Some(seed), written: 0, in_order, restarts };
+                    let target = Target {
+                        pieces,
+                        seed: Some(seed),
+                        written: 0,
+                        in_order,
+                        restarts,
+                        at_once: false,
+                    };
                     self.nodes[peer].ground.open(id, target);
                     self.links[index].ends[1 - side].open_writes.push(id);
                 }
@@ -226,20 +282,32 @@ impl World<'_> {
             Verb::Read => {
                 sent.opcode = Some(CompletionOpcode::Read);
                 sent.reads = true;
-                self.nodes[peer].ground.fill(real_address, pattern(id, 0, length as usize));
+                if remote.is_ours {
+                    let bytes = pattern(id, 0, length as usize);
+                    self.nodes[peer].ground.fill(real_address, bytes);
+                }
                 let pieces = local.pieces.clone();
-                let target = Target { pieces, seed: Some(id), written: 0, in_order, restarts };
+                let target = Target {
+                    pieces,
+                    seed: Some(id),
+                    written: 0,
+                    in_order,
+                    restarts,
+                    at_once: false,
+                };
                 self.nodes[node].ground.open(id, target);
                 Operation::Read { remote_address, r_key }
             }
             Verb::FetchAdd | Verb::CompareSwap => {
                 sent.reads = true;
                 let pieces = local.pieces.clone();
-                let target = Target { pieces, seed: None, written: 0, in_order, restarts };
+                let target =
+                    Target { pieces, seed: None, written: 0, in_order, restarts, at_once: false };
                 self.nodes[node].ground.open(id, target);
                 // Most are on a word that others use as well.
                 let shared = Ground::WORD;
                 if !trespasses && self.random.chance(700) {
+                    sent.through = None;
                     (remote_address, r_key) = (shared, self.nodes[peer].key);
                 }
                 let at = if remote_address == shared { shared } else { real_address };
@@ -279,11 +347,15 @@ impl World<'_> {
         // A message needs a receive, which may come late.
         if sent.is_message && !dead {
             let opcode = match verb {
-                Verb::Send => CompletionOpcode::Recv,
-                _ => CompletionOpcode::RecvWriteImmediate,
+                Verb::Write => CompletionOpcode::RecvWriteImmediate,
+                _ => CompletionOpcode::Recv,
+            };
+            let attached = match verb {
+                Verb::SendInvalidate(_, key) => Attached::Invalidated(key),
+                _ => immediate.map_or(Attached::None, Attached::Immediate),
             };
             let length = sent.length;
-            let message = Message { id, opcode, length, immediate, solicited };
+            let message = Message { id, opcode, length, attached, solicited };
             // What cannot arrive is not awaited.
             if !trespasses {
                 self.links[index].ends[1 - side].inbound.push_back(message);
@@ -300,7 +372,7 @@ impl World<'_> {
         self.log.note(self.now, &place(node), "posts", || {
             format!("{id} {verb:?} of {length} at {qpn}, {flags:?} {immediate:?}")
         });
-        let sges: &[Sge] = if inline_bytes.is_some() { &[] } else { &local.sges };
+        let sges: &[Sge] = if inline_bytes.is_some() || word { &[] } else { &local.sges };
         let request = WorkRequest { id, operation, flags, sges, inline: inline_bytes.as_deref() };
         self.links[index].ends[side].sends.push_back(sent);
         let posted = self.nodes[node].endpoint.post_send(self.now, qpn, &request);
@@ -308,10 +380,78 @@ impl World<'_> {
         if !reused {
             self.free_some_time(index, side, id, node, local.own);
         }
-        if verb != Verb::Send {
+        if !is_send {
             self.free_some_time(index, side, id, peer, remote.own);
         }
         Ok(())
+    }
+
+    /// What to post: anything that the transport has, and that makes sense now.
+    fn verb(&mut self, index: usize, side: usize) -> Verb {
+        let plan = self.links[index].plan;
+        match plan.kind {
+            QpType::Ud => return Verb::Send,
+            QpType::Uc => return self.random.pick(&[Verb::Send, Verb::Write]),
+            QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget => {}
+        }
+        let trespasses = self.stormy && self.random.chance(self.plan.faults.trespasses / 4);
+        if plan.windows > 0 && trespasses {
+            let peer = self.links[index].ends[1 - side].node;
+            let key = match self.random.below(2) {
+                0 => Some(self.nodes[peer].key),
+                _ => self.stale_key(peer, false),
+            };
+            if let Some(key) = key {
+                self.tally.count(Seen::InvalidateForeign);
+                return Verb::SendInvalidate(None, key);
+            }
+        }
+        if self.random.chance(80)
+            && let Some((window, key)) = self.invalidated(index, side)
+        {
+            return Verb::SendInvalidate(Some(window), key);
+        }
+        self.random.pick(&[
+            Verb::Send,
+            Verb::Send,
+            Verb::Write,
+            Verb::Write,
+            Verb::Read,
+            Verb::Read,
+            Verb::FetchAdd,
+            Verb::CompareSwap,
+            Verb::AtomicWrite,
+        ])
+    }
+
+    /// Memory of the peer for a request of `length` bytes; for a trespasser, with an address, a key
+    /// or rights that do not go together.
+    fn remote(
+        &mut self,
+        at: (usize, usize),
+        verb: Verb,
+        length: u64,
+        trespasses: bool,
+    ) -> Option<Remote> {
+        let (index, side) = at;
+        let peer = self.links[index].ends[1 - side].node;
+        let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate(..));
+        if !is_send
+            && self.random.chance(500)
+            && let Some(remote) = self.through_window(at, length, verb.needed(), trespasses)
+        {
+            return Some(remote);
+        }
+        let rights =
+            if trespasses && self.random.chance(300) { Access::LOCAL_WRITE } else { everything() };
+        let buffer = self.buffer(peer, length.max(8), 1, rights)?;
+        let real = buffer.pieces[0].0;
+        let (mut address, mut r_key) = (buffer.sges[0].address, buffer.sges[0].l_key);
+        let denied = buffer.own.is_some() && rights != everything();
+        if trespasses && !denied && !is_send {
+            (address, r_key) = self.trespass(peer, address, real, length);
+        }
+        Some(Remote { address, r_key, real, own: buffer.own, is_ours: true, through: None })
     }
 
     fn count_request(&mut self, kind: QpType, verb: Verb, has_immediate: bool) {
@@ -319,12 +459,14 @@ impl World<'_> {
             (Verb::Read, ..) => Seen::RcRead,
             (Verb::CompareSwap, ..) => Seen::RcCompareSwap,
             (Verb::FetchAdd, ..) => Seen::RcFetchAdd,
-            (_, QpType::Ud, false) => Seen::UdSend,
-            (_, QpType::Ud, true) => Seen::UdSendImmediate,
+            (Verb::Send, QpType::Ud, false) => Seen::UdSend,
+            (Verb::Send, QpType::Ud, true) => Seen::UdSendImmediate,
             (Verb::Send, QpType::Uc, false) => Seen::UcSend,
             (Verb::Send, QpType::Uc, true) => Seen::UcSendImmediate,
             (Verb::Write, QpType::Uc, false) => Seen::UcWrite,
             (Verb::Write, QpType::Uc, true) => Seen::UcWriteImmediate,
+            (Verb::SendInvalidate(..), ..) => Seen::RcSendInvalidate,
+            (Verb::AtomicWrite, ..) => Seen::RcAtomicWrite,
             (Verb::Send, _, false) => Seen::RcSend,
             (Verb::Send, _, true) => Seen::RcSendImmediate,
             (Verb::Write, _, false) => Seen::RcWrite,
@@ -335,6 +477,12 @@ impl World<'_> {
 
     /// An address and a key that do not go together, for what lies at `real`.
     fn trespass(&mut self, peer: usize, address: u64, real: u64, length: u64) -> (u64, Key) {
+        if self.random.chance(300)
+            && let Some(key) = self.stale_key(peer, true)
+        {
+            self.tally.count(Seen::WindowStale);
+            return (real, key);
+        }
         let node = &mut self.nodes[peer];
         let mut spec = RegionSpec { address: real, length, iova: real, access: everything() };
         let how = self.random.below(4);

@@ -86,6 +86,11 @@ pub(super) enum Happening {
     Mend {
         link: usize,
     },
+    FreeWindow {
+        link: usize,
+        side: usize,
+        index: usize,
+    },
     Deregister {
         link: usize,
         side: usize,
@@ -106,8 +111,12 @@ pub(super) struct Node {
     pub(super) srq: SrqId,
     /// A region over all of memory.
     pub(super) key: Key,
+    /// The same, and windows may be bound to it.
+    pub(super) bindable: Key,
     /// Regions for one request each.
     pub(super) keys: Vec<Key>,
+    /// Keys of windows that are gone.
+    pub(super) stale: Vec<Key>,
     pub(super) gid: Gid,
     pub(super) stopped: Option<Time>,
     /// Packets that wait until it moves again.
@@ -163,6 +172,7 @@ impl<'l> World<'l> {
                 iova: Ground::BASE,
                 access: everything(),
             };
+            let bindable = RegionSpec { access: everything() | Access::MW_BIND, ..all };
             let attributes = SrqAttributes { max_wr: 1 << 12, max_sge: 8, limit: 0 };
             Node {
                 pd,
@@ -170,7 +180,9 @@ impl<'l> World<'l> {
                 cq: endpoint.create_cq(1 << 16).expect(room),
                 srq: endpoint.create_srq(pd, attributes).expect(room),
                 key: endpoint.register(pd, all).expect(room),
+                bindable: endpoint.register(pd, bindable).expect(room),
                 keys: Vec::new(),
+                stale: Vec::new(),
                 ground: Ground::new(MEMORY),
                 gid: Ipv4Addr::new(10, 0, 0, index as u8 + 1).into(),
                 stopped: None,
@@ -206,6 +218,9 @@ impl<'l> World<'l> {
             let plan = world.plan.links[index];
             let ends = [0, 1].map(|side| world.end(&plan, side));
             world.links.push(Link { plan, ends, incidents: 0, mending: false });
+            for side in [0, 1] {
+                world.make_windows(index, side);
+            }
             world.connect(index);
         }
         world
@@ -219,6 +234,7 @@ impl<'l> World<'l> {
             receives: VecDeque::new(),
             inbound: VecDeque::new(),
             open_writes: Vec::new(),
+            windows: Vec::new(),
             failed: false,
             fatal: false,
             refused: false,
@@ -394,6 +410,7 @@ impl<'l> World<'l> {
             }
             Happening::Break { link, side } => self.break_end(link, side)?,
             Happening::Mend { link } => self.mend(link)?,
+            Happening::FreeWindow { link, side, index } => self.free_window(link, side, index)?,
             Happening::Deregister { link, side, id, node, key } => {
                 self.deregister(link, side, id, node, key);
             }
@@ -498,7 +515,9 @@ impl<'l> World<'l> {
                 destroyed.map_err(|error| format!("a queue pair is {error}"))?;
             }
         }
-        for (index, node) in self.nodes.iter_mut().enumerate() {
+        for index in 0..self.nodes.len() {
+            self.destroy_windows(index)?;
+            let node = &mut self.nodes[index];
             let endpoint = &mut node.endpoint;
             let mut results = vec![endpoint.destroy_cq(node.cq), endpoint.destroy_srq(node.srq)];
             node.keys.push(node.key);
