@@ -87,6 +87,10 @@ mutations! {
     QuestionForgottenBeforeBind,
     /// Each packet of a message is scattered from the beginning of the list.
     ScatterOffsetIgnored,
+    /// Each mark is answered with a CNP of its own.
+    NotificationsUnlimited,
+    /// Data allows marks although nothing listens to them.
+    MarksAllowedAlways,
 }
 
 /// Whether `mutation` is on.

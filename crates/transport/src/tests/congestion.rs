@@ -233,7 +233,7 @@ fn notifications_leave_once_an_interval_and_none_for_what_cannot_be_marked() {
 fn the_notification_point_has_settings() {
     let congestion = dcqcn();
     let notification = Some(Notification { interval: Span::from_us(8), dscp: 7 });
-    let mut pair = connected(QpType::Rc, Config { notification, ..config(congestion.clone()) });
+    let mut pair = connected(QpType::Rc, Config { notification, ..config(congestion) });
     pair.rule(|_| Verdict::Mark);
     write(&mut pair, 200_000);
     pair.drive();

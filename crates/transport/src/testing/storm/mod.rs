@@ -18,6 +18,7 @@
 mod buffer;
 mod ground;
 mod log;
+mod marks;
 mod network;
 mod oracle;
 mod plan;

@@ -8,6 +8,8 @@ use rdma::{Gid, Span, Time};
 use wire::icrc;
 
 use super::super::pair::emit;
+use super::marks::{CE, is_marked, may_mark};
+use super::oracle::Check;
 use super::plan::Faults;
 use super::tally::Seen;
 use super::world::{Happening, World, place};
@@ -24,6 +26,8 @@ pub(super) struct Packet {
     pub(super) link: usize,
     pub(super) from: Gid,
     pub(super) to: Gid,
+    /// DSCP and ECN bits.
+    pub(super) traffic_class: u8,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -32,11 +36,14 @@ impl World<'_> {
         let arrival = Arrival {
             source: packet.from,
             destination: packet.to,
-            traffic_class: 0,
+            traffic_class: packet.traffic_class,
             hop_limit: 64,
         };
         let (header, payload) =
             wire::roce::Repr::parse(&packet.bytes).expect("what is emitted can be parsed");
+        if is_marked(packet.traffic_class) {
+            self.marks.arrived(to, header.bth.destination);
+        }
         let node = &mut self.nodes[to];
         let length = payload.len();
         let result =
@@ -46,13 +53,13 @@ impl World<'_> {
         });
     }
 
-    pub(super) fn transmit(&mut self, from: usize) {
+    pub(super) fn transmit(&mut self, from: usize) -> Check {
         loop {
             let node = &mut self.nodes[from];
             if node.next_turn > self.now {
-                return;
+                return Ok(());
             }
-            let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
+            let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return Ok(()) };
             let bytes = emit(&transmit, &mut node.ground).expect("memory is there");
             let (qpn, header, route) = (transmit.qpn, transmit.header, transmit.route);
             let body = bytes.len() - usize::from(header.bth.pad);
@@ -69,7 +76,14 @@ impl World<'_> {
             let to = self.nodes.iter().position(|node| node.gid == route.destination);
             let link = self.find(from, qpn);
             if let (Some(to), Some((link, _))) = (to, link) {
-                let packet = Packet { link, from: route.source, to: route.destination, bytes };
+                let traffic_class = route.traffic_class;
+                let sender = (from, qpn, self.links[link].plan.kind);
+                let config = &self.plan.configs[from];
+                if self.marks.left(self.now, sender, config, &header, traffic_class)? {
+                    self.tally.count(Seen::Notification);
+                }
+                let (from_gid, to_gid) = (route.source, route.destination);
+                let packet = Packet { link, from: from_gid, to: to_gid, traffic_class, bytes };
                 self.carry(from, to, packet);
             }
             if self.plan.gap > Span::ZERO {
@@ -80,13 +94,17 @@ impl World<'_> {
     }
 
     /// Gives a packet to the network.
-    fn carry(&mut self, from: usize, to: usize, packet: Packet) {
+    fn carry(&mut self, from: usize, to: usize, mut packet: Packet) {
         let faults = if self.stormy { self.plan.faults } else { Default::default() };
         if let Some(cause) = self.loss(&faults, from, to, &packet) {
             self.tally.count(cause);
             self.links[packet.link].incidents += 1;
             self.log.note(self.now, &place(from), "loses", || format!("{cause:?}"));
             return;
+        }
+        if may_mark(packet.traffic_class) && self.random.chance(faults.marks) {
+            self.tally.count(Seen::Mark);
+            packet.traffic_class |= CE;
         }
         let copies = 1 + u64::from(self.random.chance(faults.duplication));
         if copies > 1 {

@@ -5,9 +5,10 @@
 
 use std::vec::Vec;
 
-use rdma::{Mtu, QpType, Span};
+use rdma::{Mtu, QpType, Rate, Span};
 
 use super::random::Random;
+use crate::congestion::{Congestion, Dcqcn, Notification};
 use crate::{Config, Recovery};
 
 /// The longest WRITE and READ.
@@ -32,6 +33,8 @@ pub(super) struct Faults {
     pub(super) stops: u64,
     /// How many times a node is slow for a while.
     pub(super) slows: u64,
+    /// Packets marked for congestion, of those that allow it.
+    pub(super) marks: u64,
     /// Receives that are posted after the message was.
     pub(super) late_receives: u64,
     /// How many times a connection is broken by its owner.
@@ -60,6 +63,7 @@ impl Faults {
             partitions: rough(3),
             stops: rough(3),
             slows: rough(3),
+            marks: some(500),
             late_receives: some(500),
             breaks: some(3),
             deregistrations: some(40),
@@ -168,8 +172,34 @@ fn config(recovery: Recovery, random: &mut Random) -> Config {
         burst_packets: random.pick(&[1, 3, 16]),
         ack_interval_packets: random.pick(&[1, 2, 5, 16, 1_000]),
         ack_delay: Span::from_us(random.pick(&[0, 0, 5, 50])),
+        congestion: congestion(random),
+        notification: notification(random),
         ..Config::default()
     }
+}
+
+/// Rates that are high enough for everything to end in time. What they hold back is no reason for a
+/// timeout: a request is not timed before it is sent, and a READ makes progress with each response.
+fn congestion(random: &mut Random) -> Congestion {
+    let rate = Rate::from_gbps(random.pick(&[5, 10, 40]));
+    let settings = Dcqcn {
+        minimum_rate: rate,
+        alpha_gain_divisor: random.pick(&[1, 16, 256]),
+        byte_counter: random.pick(&[5_000, 10_000_000]),
+        rate_timer: Span::from_us(random.pick(&[2, 55])),
+        ..Dcqcn::default()
+    };
+    random.pick(&[
+        Congestion::None,
+        Congestion::None,
+        Congestion::Fixed(rate),
+        Congestion::Dcqcn(settings),
+    ])
+}
+
+fn notification(random: &mut Random) -> Option<Notification> {
+    let interval = Span::from_us(random.pick(&[0, 3, 50]));
+    Some(Notification { interval, ..Notification::default() }).filter(|_| !random.chance(50))
 }
 
 fn link(nodes: usize, faults: &Faults, random: &mut Random) -> LinkPlan {

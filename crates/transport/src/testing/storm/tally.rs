@@ -27,6 +27,8 @@ counted! {
     Slow => "nodes slowed down",
     Slowed => "taken late by a slow node",
     SlowOverflow => "lost at a slow node",
+    Mark => "marked for congestion",
+    Notification => "notifications of congestion",
     LateReceive => "receives posted late",
     BreakError => "queue pairs moved to ERROR by their owner",
     BreakReset => "queue pairs moved to RESET by their owner",

@@ -14,6 +14,7 @@ use rdma::{
 
 use super::ground::Ground;
 use super::log::Log;
+use super::marks::Marks;
 use super::network::Packet;
 use super::oracle::{Check, End, Link, Weather};
 use super::plan::{LinkPlan, Plan};
@@ -156,6 +157,7 @@ pub(super) struct World<'l> {
     pub(super) packets: u64,
     pub(super) completions: u64,
     pub(super) tally: Tally,
+    pub(super) marks: Marks,
 }
 
 impl<'l> World<'l> {
@@ -213,6 +215,7 @@ impl<'l> World<'l> {
             packets: 0,
             completions: 0,
             tally: Tally::default(),
+            marks: Marks::default(),
         };
         for index in 0..world.plan.links.len() {
             let plan = world.plan.links[index];
@@ -315,6 +318,7 @@ impl<'l> World<'l> {
             }
         }
         for end in &mut link.ends {
+            self.marks.forget(end.node, end.qpn);
             (end.failed, end.fatal, end.refused) = (false, false, false);
             (end.reset, end.receive_gone) = (false, false);
         }
@@ -435,7 +439,7 @@ impl<'l> World<'l> {
                     return Err(format!("a deadline of node {index} is in the past"));
                 }
             }
-            self.transmit(index);
+            self.transmit(index)?;
         }
         while let Some(event) = self.nodes[index].endpoint.poll_event() {
             self.raised(index, event)?;
