@@ -162,3 +162,44 @@ void connect_qp(struct ibv_qp *qp, const union ibv_gid *peer, uint32_t qpn, int 
         mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
     require(!ibv_modify_qp(qp, &rts, mask), "to RTS");
 }
+
+struct end connect_end(int stream, void *memory, size_t length)
+{
+    struct end end = {.context = open_device(NULL)};
+    struct ibv_port_attr port;
+    require(!ibv_query_port(end.context, 1, &port), "ibv_query_port");
+    require((end.pd = ibv_alloc_pd(end.context)) != NULL, "ibv_alloc_pd");
+    int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
+                 | IBV_ACCESS_REMOTE_ATOMIC;
+    require((end.mr = ibv_reg_mr(end.pd, memory, length, rights)) != NULL, "ibv_reg_mr");
+    require((end.cq = ibv_create_cq(end.context, 16, NULL, NULL, 0)) != NULL, "ibv_create_cq");
+    struct ibv_qp_init_attr init = {
+        .qp_type = IBV_QPT_RC,
+        .send_cq = end.cq,
+        .recv_cq = end.cq,
+        .cap = {.max_send_wr = 2, .max_send_sge = 1, .max_recv_wr = 2, .max_recv_sge = 1},
+    };
+    require((end.qp = ibv_create_qp(end.pd, &init)) != NULL, "ibv_create_qp");
+    struct address ours = {
+        .qpn = {end.qp->qp_num},
+        .rkey = end.mr->rkey,
+        .target = (uintptr_t)memory,
+    };
+    require(!ibv_query_gid(end.context, 1, GID_INDEX, &ours.gid), "ibv_query_gid");
+    end.peer = exchange(stream, &ours);
+    connect_qp(end.qp, &end.peer.gid, end.peer.qpn[0], GID_INDEX, port.active_mtu);
+    char ready = 1;
+    tell(stream, &ready, 1);
+    hear(stream, &ready, 1);
+    return end;
+}
+
+struct ibv_wc wait_completion(struct ibv_cq *cq)
+{
+    struct ibv_wc wc = {0};
+    int polled;
+    while ((polled = ibv_poll_cq(cq, 1, &wc)) == 0)
+        ;
+    require(polled == 1, "ibv_poll_cq");
+    return wc;
+}

@@ -38,4 +38,24 @@ struct ibv_context *open_device(const char *name);
 void connect_qp(struct ibv_qp *qp, const union ibv_gid *peer, uint32_t qpn, int gid_index,
                 enum ibv_mtu mtu);
 
+/* One end of a reliable connection, over one piece of memory. */
+struct end {
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_mr *mr;
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;
+    struct address peer;
+};
+
+/* Opens the first device, registers memory in which the peer has every right, and connects a queue
+ * pair that takes two requests of each kind. Returns when the other side is as far. */
+struct end connect_end(int stream, void *memory, size_t length);
+
+/* Waits for a completion. */
+struct ibv_wc wait_completion(struct ibv_cq *cq);
+
+/* The index of the GID that connect_end uses: RoCE v2 over IPv4. */
+enum { GID_INDEX = 1 };
+
 #endif

@@ -28,6 +28,8 @@ pub const REGIONS_MAX: u32 = (1 << 24) - 1;
 pub const PDS_MAX: u32 = 1 << 16;
 /// READs and atomics that a peer may have outstanding at our responder, and we at the peer's.
 pub const RD_ATOMIC_MAX: u8 = 128;
+/// Answers of one queue pair that wait to be sent. A driver takes them out after every batch.
+pub const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
 /// Events that wait to be fetched; a driver fetches them after every call.
 pub const EVENTS_MAX: usize = 1 << 16;
 /// What a packet is taken to cost beyond its payload when bytes in flight are counted: headers,

@@ -19,7 +19,7 @@ use wire::opcode::{Operation, Part};
 use wire::{reth, roce};
 
 use crate::adapter::Adapter;
-use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, RD_ATOMIC_MAX};
+use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, REPLIES_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::recovery::Strategy;
@@ -224,7 +224,6 @@ impl Responder {
 
     /// A peer that asks without end, and a driver that never comes for the answers, fill no memory.
     fn push_reply(&mut self, reply: Reply) {
-        const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
         if self.replies.len() < REPLIES_MAX {
             self.replies.push_back(reply);
         }

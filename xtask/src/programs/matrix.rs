@@ -48,7 +48,7 @@ pub(super) struct Example {
     port: Option<u16>,
 }
 
-const EXAMPLES: [Example; 3] = [
+const EXAMPLES: [Example; 4] = [
     Example {
         name: "integrity",
         sources: &["examples/c/integrity.c", "examples/c/peer.c"],
@@ -57,6 +57,11 @@ const EXAMPLES: [Example; 3] = [
     Example {
         name: "dead_peer",
         sources: &["examples/c/dead_peer.c", "examples/c/peer.c"],
+        port: None,
+    },
+    Example {
+        name: "unmapped",
+        sources: &["examples/c/unmapped.c", "examples/c/peer.c"],
         port: None,
     },
     Example {
@@ -184,6 +189,7 @@ const PERFTEST: &[Perftest] = &[
 pub(super) const QUICK: &[&str] = &[
     "integrity",
     "dead_peer",
+    "unmapped",
     "rc_write",
     "ibv_devices",
     "ibv_devinfo -v",
@@ -226,6 +232,7 @@ pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
         alone("integrity", &[" cases, 0 failures here"]),
         alone("dead_peer", &["status 12 after", "then status 5", "as promised"]),
+        alone("unmapped", &["as promised here, and all at both sides"]),
         Row { kind: Kind::Pair, ..alone("rc_write", &["written: success"]) },
         alone("ibv_devices", &["ferroce0"]),
         alone("ibv_devinfo -v", &["hca_id:\tferroce0", "PORT_ACTIVE", "Ethernet", "RoCE v2"]),

@@ -7,6 +7,7 @@ use rdma::{
     Access, CompletionStatus, Key, Operation, QpState, QpType, Qpn, RecvRequest, Sge, UdAddress,
 };
 use softnic::Options;
+use softnic::limits::FAULT_HANDLERS_MAX;
 use transport::Event;
 
 use crate::fork::status_of_child;
@@ -354,6 +355,19 @@ fn a_handler_of_the_program_gets_what_is_not_ours_whoever_was_first() {
         assert!(libc::WIFEXITED(status), "{theirs_first}: {status:#x}");
         assert_eq!(libc::WEXITSTATUS(status), THEIRS, "{theirs_first}");
     }
+}
+
+#[test]
+fn a_program_that_insists_on_its_own_handler_has_it_in_the_end() {
+    let status = status_of_child(|| {
+        let host = Host::open("127.0.70.8", QpType::Rc, 4096);
+        for _ in 0..=FAULT_HANDLERS_MAX {
+            handle_faults();
+            host.register(host.address(), 1, Access::NONE);
+        }
+        survive(70);
+    });
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == THEIRS, "{status:#x}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ enum Entry {
 ///
 /// **Invariant:** a key is of use only between the call that returned it and its deregistration:
 /// its tag changes each time that its index is given out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RegionTable {
     /// The tag of each index, and what it names.
     entries: Vec<(u8, Option<Entry>)>,
@@ -96,6 +96,20 @@ pub(crate) struct RegionTable {
     epoch: Epoch,
     /// How many windows are bound to a region.
     bound_windows: u32,
+    /// The last index that is given out.
+    last: u32,
+}
+
+impl Default for RegionTable {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: Vec::new(),
+            epoch: Epoch::default(),
+            bound_windows: 0,
+            last: REGIONS_MAX,
+        }
+    }
 }
 
 impl RegionTable {
@@ -151,7 +165,7 @@ impl RegionTable {
                 }
                 let index = u32::try_from(self.entries.len())
                     .ok()
-                    .filter(|&index| index <= REGIONS_MAX)
+                    .filter(|&index| index <= self.last)
                     .ok_or(RegisterError::Exhausted)?;
                 self.entries.push((0, None));
                 index
@@ -354,6 +368,20 @@ mod tests {
         assert_eq!(table.register(PD, wrapping), Err(RegisterError::Range));
         let last = RegionSpec { address: u64::MAX - 1, length: 2, ..spec(Access::NONE) };
         assert!(table.register(PD, last).is_ok());
+    }
+
+    #[test]
+    fn a_full_table_takes_nothing_until_something_goes() {
+        assert_eq!(RegionTable::default().last, REGIONS_MAX);
+        assert!(Key::from_parts(REGIONS_MAX, 0xff).index() == REGIONS_MAX, "it fits a key");
+        let mut table = RegionTable { last: 100, ..RegionTable::default() };
+        let mut register = || table.register(PD, spec(Access::NONE));
+        let keys: Vec<Key> = (0..100).map(|_| register().unwrap()).collect();
+        assert_eq!(register(), Err(RegisterError::Exhausted));
+        assert_eq!(table.alloc_window(PD, WindowKind::Type1), Err(RegisterError::Exhausted));
+        table.deregister(keys[7]).unwrap();
+        assert!(table.alloc_window(PD, WindowKind::Type1).is_ok());
+        assert_eq!(table.register(PD, spec(Access::NONE)), Err(RegisterError::Exhausted));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod datagrams;
 mod errors;
 mod fluid;
 mod fuzz;
+mod limits;
 mod recovery;
 mod states;
 mod storm;
