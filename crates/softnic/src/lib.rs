@@ -45,6 +45,7 @@ pub mod clock;
 pub mod counters;
 mod counts;
 mod device;
+mod device_memory;
 mod error;
 pub mod faults;
 mod flow;

@@ -35,6 +35,10 @@ pub const RECEIVE_BATCH: usize = 16;
 pub const SHORT_TRAIN_BYTES: usize = 4096;
 /// What is asked of the kernel for a socket's receive and send buffers.
 pub const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
+/// Bytes of a NIC's own memory.
+pub const DEVICE_MEMORY_BYTES: u64 = 1 << 20;
+/// What its addresses can be asked to be a multiple of, at most.
+pub const DEVICE_MEMORY_ALIGN_MAX: u64 = 4096;
 /// How long a full socket is waited for before a packet is dropped.
 pub const SEND_WAIT_MS: i32 = 2;
 /// How long a sender pauses for a receiver on the same host that takes nothing.

@@ -170,6 +170,19 @@ impl Nic {
         self.with(|endpoint, _, _| endpoint.register(pd, region))
     }
 
+    /// Takes `length` bytes of the device's own memory, zeroed, at an address that is a multiple of
+    /// `align`, a power of two. `None` if there are no more. What is not given back goes with the
+    /// NIC.
+    pub fn take_device_memory(&self, length: u64, align: u64) -> Option<u64> {
+        self.shared.lock().device_memory.take(length, align)
+    }
+
+    /// Gives back what [`Nic::take_device_memory`] gave. No region may be registered over it any
+    /// more.
+    pub fn give_back_device_memory(&self, address: u64, length: u64) {
+        self.shared.lock().device_memory.give_back(address, length);
+    }
+
     /// Runs `f` on the connection manager, as [`Nic::with`] does on the engine.
     pub fn with_manager<R>(&self, f: impl FnOnce(&mut Manager, Time) -> R) -> R {
         let mut core = self.shared.lock();

@@ -5,6 +5,7 @@ use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
 
 use crate::counts::Counts;
+use crate::device_memory::DeviceMemory;
 use crate::limits::{PAUSE_RETRY, SLEEP_MAX, WAKE_SLACK};
 use crate::links::Links;
 use crate::receive::{Reach, Sink};
@@ -26,6 +27,7 @@ pub(crate) struct Core {
     pub(crate) endpoint: Endpoint,
     pub(crate) manager: Manager,
     pub(crate) memory: ProcessMemory,
+    pub(crate) device_memory: DeviceMemory,
     pub(crate) counts: Counts,
     /// `None` in a forked child: the engine can then be called, and reaches nobody.
     pub(crate) links: Option<Links>,
@@ -54,6 +56,7 @@ impl Core {
             endpoint,
             manager,
             memory,
+            device_memory: DeviceMemory::default(),
             counts: Counts::default(),
             links: Some(links),
             sleeps_until: Time::ZERO,
