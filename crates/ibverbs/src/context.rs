@@ -16,6 +16,7 @@ use crate::ah::Ah;
 use crate::channel::Channel;
 use crate::cq::Cq;
 use crate::device::{Device, copy_text};
+use crate::dm::Dm;
 use crate::errno::{Errno, pointer, status};
 use crate::event::{Events, Sink};
 use crate::mr::Mr;
@@ -25,7 +26,7 @@ use crate::qp::Qp;
 use crate::registry::{self, Live, Object, Shared, Table};
 use crate::srq::Srq;
 use crate::xrcd::Xrcd;
-use crate::{cq, cq_ex, mr, mw, pd, port, qp, send, srq, xrcd};
+use crate::{cq, cq_ex, dm, mr, mw, pd, port, qp, send, srq, xrcd};
 
 /// The vendor of software devices: kernel Soft-RoCE has it too, and no program takes it for a
 /// NIC that it knows (test suites refuse 0).
@@ -35,7 +36,7 @@ const VENDOR_ID: u32 = 0xff_ffff;
 #[derive(Debug)]
 pub(crate) struct Context {
     c: Shared<verbs_context>,
-    pub(crate) nic: Nic,
+    pub(crate) nic: Arc<Nic>,
     pub(crate) events: Arc<Events>,
     started: AtomicBool,
 }
@@ -72,7 +73,7 @@ impl Context {
         // that it cannot be shared; until then it has to be a descriptor.
         c.context.cmd_fd = c.context.async_fd;
         let started = AtomicBool::new(false);
-        Ok(Arc::new(Self { c: Shared::new(c), nic, events, started }))
+        Ok(Arc::new(Self { c: Shared::new(c), nic: Arc::new(nic), events, started }))
     }
 
     /// Starts the NIC's own progress: from now on a peer may wait for an answer.
@@ -109,6 +110,9 @@ fn operations() -> verbs_context {
     };
     c.query_port = Some(port::query_port);
     c.advise_mr = Some(mr::advise_mr);
+    c.reg_dm_mr = Some(dm::reg_dm_mr);
+    c.alloc_dm = Some(dm::alloc_dm);
+    c.free_dm = Some(dm::free_dm);
     c.alloc_parent_domain = Some(pd::alloc_parent_domain);
     c.alloc_td = Some(pd::alloc_td);
     c.dealloc_td = Some(pd::dealloc_td);
@@ -143,6 +147,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         registry::remove_all::<Channel>(&context);
         registry::remove_all::<Mw>(&context);
         registry::remove_all::<Mr>(&context);
+        registry::remove_all::<Dm>(&context);
         registry::remove_all::<Ah>(&context);
         registry::remove_all::<Pd>(&context);
         registry::remove_all::<Td>(&context);
@@ -241,6 +246,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let mut full = ibv_device_attr_ex::zeroed();
         full.orig_attr = attributes(&context);
         full.odp_caps = on_demand_paging();
+        full.max_dm_size = softnic::limits::DEVICE_MEMORY_BYTES;
         full.xrc_odp_caps = full.odp_caps.rc_odp_caps;
         full.device_cap_flags_ex = u64::from(full.orig_attr.device_cap_flags);
         full.phys_port_cnt_ex = u32::from(full.orig_attr.phys_port_cnt);

@@ -32,6 +32,7 @@ pub mod context;
 pub mod cq;
 pub mod cq_ex;
 pub mod device;
+pub mod dm;
 mod errno;
 mod event;
 pub mod fork;

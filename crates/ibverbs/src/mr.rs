@@ -8,6 +8,7 @@ use transport::RegionSpec;
 
 use crate::abi::{self, ibv_mr, ibv_pd, ibv_sge};
 use crate::context::Context;
+use crate::dm::Piece;
 use crate::errno::{Errno, pointer, status};
 use crate::pd::Pd;
 use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
@@ -23,6 +24,8 @@ pub(crate) struct Mr {
     pub(crate) key: Key,
     /// What the region belongs to, and what therefore cannot be destroyed before it.
     pd: Mutex<Arc<Pd>>,
+    /// The device memory that it lies in, if not in that of the program.
+    piece: Option<Arc<Piece>>,
 }
 
 impl Object for Mr {
@@ -50,8 +53,15 @@ unsafe impl Hot for Mr {
     }
 }
 
+impl Mr {
+    /// Whether the region is in that device memory.
+    pub(crate) fn lies_in(&self, piece: &Arc<Piece>) -> bool {
+        self.piece.as_ref().is_some_and(|other| Arc::ptr_eq(other, piece))
+    }
+}
+
 /// Rights by their bits: unknown ones are refused, hints are dropped.
-fn access(bits: u32) -> Result<Access, Errno> {
+pub(crate) fn access(bits: u32) -> Result<Access, Errno> {
     Access::from_bits(bits).ok_or(Errno::UNSUPPORTED)
 }
 
@@ -99,7 +109,13 @@ fn check_mapped(address: *mut c_void, length: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-fn register(pd: &Arc<Pd>, spec: RegionSpec, address: *mut c_void) -> Result<*mut ibv_mr, Errno> {
+/// Registers what `spec` says; C is told that it is at `address`.
+pub(crate) fn register(
+    pd: &Arc<Pd>,
+    spec: RegionSpec,
+    address: *mut c_void,
+    piece: Option<Arc<Piece>>,
+) -> Result<*mut ibv_mr, Errno> {
     let context = Arc::clone(&pd.context);
     let key = context.nic.register(pd.id, spec)?;
     let c = ibv_mr {
@@ -112,7 +128,7 @@ fn register(pd: &Arc<Pd>, spec: RegionSpec, address: *mut c_void) -> Result<*mut
         rkey: key.0,
     };
     let mark = Mark::new(Mr::KIND);
-    let mr = Mr { c: Shared::new(c), mark, context, key, pd: Mutex::new(Arc::clone(pd)) };
+    let mr = Mr { c: Shared::new(c), mark, context, key, pd: Mutex::new(Arc::clone(pd)), piece };
     Ok(registry::insert(Arc::new(mr)))
 }
 
@@ -152,7 +168,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
 ) -> *mut ibv_mr {
     pointer(registry::find::<Pd>(pd).and_then(|pd| {
         let spec = spec(addr, length, iova, access)?;
-        register(&pd, spec, addr)
+        register(&pd, spec, addr, None)
     }))
 }
 
@@ -235,7 +251,9 @@ fn change(
         return Err(Errno::INVALID);
     }
     let memory = has(abi::IBV_REREG_MR_CHANGE_TRANSLATION).then_some((addr, length));
-    if memory.is_some_and(|(addr, length)| addr.is_null() || length == 0) {
+    // What is in device memory stays there.
+    let moves = memory.is_some() && mr.piece.is_some();
+    if moves || memory.is_some_and(|(addr, length)| addr.is_null() || length == 0) {
         return Err(Errno::INVALID);
     }
     Ok(Change { mr, flags, pd, memory })

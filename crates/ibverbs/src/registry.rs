@@ -18,6 +18,7 @@ use crate::channel::Channel;
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::device::Device;
+use crate::dm::Dm;
 use crate::errno::Errno;
 use crate::mr::Mr;
 use crate::mw::Mw;
@@ -37,6 +38,7 @@ pub(crate) struct Live {
     pub(crate) pds: Table<Pd>,
     pub(crate) tds: Table<Td>,
     pub(crate) mrs: Table<Mr>,
+    pub(crate) dms: Table<Dm>,
     pub(crate) mws: Table<Mw>,
     pub(crate) channels: Table<Channel>,
     pub(crate) cqs: Table<Cq>,
@@ -52,6 +54,7 @@ static LIVE: Mutex<Live> = Mutex::new(Live {
     pds: BTreeMap::new(),
     tds: BTreeMap::new(),
     mrs: BTreeMap::new(),
+    dms: BTreeMap::new(),
     mws: BTreeMap::new(),
     channels: BTreeMap::new(),
     cqs: BTreeMap::new(),

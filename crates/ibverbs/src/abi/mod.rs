@@ -49,7 +49,7 @@ plain! {
     ibv_cq_ex, ibv_qp, ibv_qp_ex, ibv_srq, ibv_ah_attr, ibv_qp_attr, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr, ibv_async_event, ibv_wc, ibv_send_wr,
     ibv_recv_wr, ibv_sge, ibv_cq_init_attr_ex, ibv_grh, ibv_xrcd, ibv_xrcd_init_attr,
-    ibv_qp_open_attr, ibv_srq_init_attr_ex,
+    ibv_qp_open_attr, ibv_srq_init_attr_ex, ibv_alloc_dm_attr, ibv_dm,
 }
 
 #[cfg(test)]

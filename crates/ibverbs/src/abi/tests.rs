@@ -92,6 +92,12 @@ fn structures_lie_as_the_binaries_expect() {
         ibv_mr[48] {
             context @ 0, pd @ 8, addr @ 16, length @ 24, handle @ 32, lkey @ 36, rkey @ 40
         }
+        ibv_alloc_dm_attr[16] {
+            length @ 0, log_align_req @ 8, comp_mask @ 12
+        }
+        ibv_dm[32] {
+            context @ 0, memcpy_to_dm @ 8, memcpy_from_dm @ 16, comp_mask @ 24, handle @ 28
+        }
         ibv_mw[32] {
             context @ 0, pd @ 8, rkey @ 16, handle @ 20
         }

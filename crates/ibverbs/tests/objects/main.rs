@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "a C ABI is called")]
 
+mod dm;
 mod xrc;
 
 use core::ffi::c_int;
