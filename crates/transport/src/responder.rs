@@ -29,6 +29,9 @@ use crate::stats::Drop;
 use crate::timer::Timer;
 use crate::{CqId, Event, PdId, QpSpec, SrqId};
 
+/// Answers that wait for the driver.
+const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
+
 /// A request packet.
 pub(crate) struct Request<'h, 'p, M: Memory> {
     pub(crate) header: &'h roce::Repr,
@@ -196,13 +199,14 @@ impl Responder {
         self.unanswered_since = None;
     }
 
-    /// Queues an acknowledgement. If they `coalesce`, one that directly follows another takes its
-    /// place.
+    /// Queues an acknowledgement. If they `coalesce`, or no more fit, one that directly follows
+    /// another takes its place.
     fn acknowledge(&mut self, psn: Psn, coalesce: bool) {
         let msn = self.msn;
         let reply = Reply::Acknowledge { psn, syndrome: Syndrome::ACK, msn };
+        let replaces = coalesce || self.replies.len() >= REPLIES_MAX;
         match self.replies.back_mut() {
-            Some(last @ Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) if coalesce => {
+            Some(last @ Reply::Acknowledge { syndrome: Syndrome::Ack { .. }, .. }) if replaces => {
                 *last = reply;
             }
             _ => self.push_reply(reply),

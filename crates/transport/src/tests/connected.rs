@@ -356,15 +356,24 @@ fn both_sides_may_send_at_once() {
 
 #[test]
 fn every_packet_has_an_acknowledgement_of_its_own_where_they_do_not_coalesce() {
-    for (coalesce_acks, acknowledgements) in [(false, 20), (true, 1)] {
-        let config = Config { coalesce_acks, ack_interval_packets: 1, ..Config::default() };
+    // One that no longer fits among those that wait takes the place of the last, and none is lost.
+    for (coalesce_acks, packets, acknowledgements) in
+        [(false, 20, 20), (true, 20, 1), (false, 900, 512)]
+    {
+        let config = Config {
+            coalesce_acks,
+            ack_interval_packets: 1,
+            window_bytes: u64::MAX,
+            ..Config::default()
+        };
         let mut pair = Pair::new(config);
         pair.connect(QpType::Rc, [None, None], |_| {});
-        let from = pair.nodes[0].sge(0, 20 * 1024);
+        let from = pair.nodes[0].sge(0, packets * 1024);
         pair.post(0, 1, pair.write(1, 0), &[from]);
         pair.drive();
         assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
         assert_eq!(pair.nodes[1].endpoint.stats().acks_sent, acknowledgements);
+        assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
     }
 }
 
