@@ -29,9 +29,6 @@ use crate::stats::Drop;
 use crate::timer::Timer;
 use crate::{CqId, Event, PdId, QpSpec, SrqId};
 
-/// Answers that wait for the driver.
-const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
-
 /// A request packet.
 pub(crate) struct Request<'h, 'p, M: Memory> {
     pub(crate) header: &'h roce::Repr,

@@ -1,0 +1,70 @@
+//! What goes wrong, and when.
+
+use rdma::Time;
+
+use crate::link::DropRule;
+use crate::topology::End;
+
+/// Something that happens to the network.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Fault {
+    /// When; at zero it is so from before the first packet.
+    pub at: Time,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// See [`Fault`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FaultKind {
+    /// From now on one direction of a link loses packets by a rule.
+    LinkRule {
+        /// Who sends.
+        from: End,
+        /// Who receives.
+        to: End,
+        /// Which packets.
+        rule: DropRule,
+    },
+    /// From now on frames of one direction of a link are damaged.
+    LinkDamage {
+        /// Who sends.
+        from: End,
+        /// Who receives.
+        to: End,
+        /// Of each frame.
+        probability: f64,
+    },
+    /// Nothing that is sent arrives, in either direction. Routes stay as they are.
+    LinkDown {
+        /// The link's ends.
+        ends: [End; 2],
+    },
+    /// The link is well again.
+    LinkUp {
+        /// The link's ends.
+        ends: [End; 2],
+    },
+    /// The host neither sends nor receives any more.
+    HostDies {
+        /// Which.
+        host: u32,
+        /// It died long ago: the MAC entry of its switch has aged, the ARP entry has not.
+        mac_aged: bool,
+    },
+    /// The host is as it was.
+    HostReturns {
+        /// Which.
+        host: u32,
+    },
+    /// The NIC's receive pipeline stands still, and the NIC pauses its switch (guo16, 4.3).
+    NicStuck {
+        /// Of which host.
+        host: u32,
+    },
+    /// The host was rebooted, and its NIC receives again.
+    NicRepaired {
+        /// Of which host.
+        host: u32,
+    },
+}

@@ -1,0 +1,16 @@
+//! Every bound of the simulator, by name.
+
+/// Hosts of a network: an index of 24 bits is an address of 10.0.0.0/8.
+pub const HOSTS_MAX: usize = 1 << 20;
+/// Switches of a network.
+pub const SWITCHES_MAX: usize = 1 << 16;
+/// Ports of a switch.
+pub const PORTS_MAX: usize = 1 << 10;
+/// Ports of all nodes; they share 28 bits of an event with flows.
+pub const ALL_PORTS_MAX: usize = 1 << 24;
+/// Flows of a network.
+pub const FLOWS_MAX: usize = 1 << 24;
+/// Messages that wait or are under way in one queue pair; more wait at the application.
+pub const OUTSTANDING_MAX: u32 = 4096;
+/// Receives that are kept posted.
+pub const RECEIVES: u32 = 64;

@@ -1,0 +1,116 @@
+//! Links: what may happen to a frame between two ports.
+//!
+//! ```text
+//!   port ── first bit ──────── rate ──── last bit ── length x 5 ns/m ──► filters ──► port
+//! ```
+//!
+//! A frame arrives, whole, when its last bit does. Each direction of a link has filters of its own,
+//! at its receiving end; most have none, and a packet meets them only where a port says so.
+
+use rdma::Span;
+
+use crate::counters::Drop;
+use crate::packet::{Packet, Tuple};
+use crate::random::Random;
+
+/// How long light takes for a metre of fibre or copper, in picoseconds: two thirds of its speed in
+/// vacuum.
+pub const PS_PER_METRE: u64 = 5_000;
+
+/// How long a signal takes over `metres`.
+pub const fn propagation(metres: u32) -> Span {
+    Span::from_ps(metres as u64 * PS_PER_METRE)
+}
+
+/// Which packets a link loses on purpose.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DropRule {
+    /// Any packet, with this probability.
+    Chance(f64),
+    /// Every n-th packet.
+    Every(u64),
+    /// Packets whose IP ID ends in this byte: guo16, 4.1, with 0xff.
+    IpIdEnds(u8),
+    /// Packets of one host for another.
+    Between {
+        /// Host that sends.
+        source: u32,
+        /// Host that it is for.
+        destination: u32,
+    },
+}
+
+/// One direction of a link that is not perfect.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) rules: Vec<DropRule>,
+    /// Probability that a frame is damaged, which its check sequence shows.
+    pub(crate) damage: f64,
+    pub(crate) down: bool,
+    seen: u64,
+}
+
+impl Filter {
+    /// Whether the packet is lost, and why. `tuple` is that of the packet.
+    pub(crate) fn judge(
+        &mut self,
+        packet: &Packet,
+        tuple: Option<&Tuple>,
+        random: &mut Random,
+    ) -> Option<Drop> {
+        if self.down {
+            return Some(Drop::LinkDown);
+        }
+        if self.damage > 0.0 && random.chance(self.damage) {
+            return Some(Drop::Damaged);
+        }
+        // Rules speak of packets; a pause frame has no IP header and belongs to no flow.
+        let tuple = tuple?;
+        self.seen += 1;
+        let seen = self.seen;
+        let hit = self.rules.iter().any(|rule| match *rule {
+            DropRule::Chance(chance) => random.chance(chance),
+            DropRule::Every(n) => n > 0 && seen.is_multiple_of(n),
+            DropRule::IpIdEnds(byte) => packet.ip_id as u8 == byte,
+            DropRule::Between { source, destination } => {
+                (tuple.source, tuple.destination) == (source, destination)
+            }
+        });
+        hit.then_some(Drop::Rule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Pause, Pool};
+
+    #[test]
+    fn rules_pick_their_packets_and_leave_pauses_alone() {
+        let mut pool = Pool::default();
+        let index = pool.pfc(Pause { stop: 1, resume: 0, quanta: 1 });
+        let tuple = Tuple { source: 1, destination: 2, source_port: 9, hash: 0 };
+        let mut random = Random::new(1);
+        let mut lost = |rule: DropRule, count: u16| -> Vec<u16> {
+            let mut filter = Filter { rules: vec![rule], ..Filter::default() };
+            (0..count)
+                .filter(|&id| {
+                    pool.get_mut(index).ip_id = id;
+                    assert_eq!(filter.judge(pool.get(index), None, &mut random), None);
+                    filter.judge(pool.get(index), Some(&tuple), &mut random).is_some()
+                })
+                .collect()
+        };
+        assert_eq!(lost(DropRule::IpIdEnds(0xff), 1_000), [255, 511, 767]);
+        assert_eq!(lost(DropRule::Every(400), 1_000), [399, 799]);
+        assert_eq!(lost(DropRule::Between { source: 1, destination: 2 }, 2), [0, 1]);
+        assert_eq!(lost(DropRule::Between { source: 2, destination: 1 }, 2), [0; 0]);
+        let of_chance = lost(DropRule::Chance(0.1), 10_000).len();
+        assert!((850..1_150).contains(&of_chance), "{of_chance}");
+    }
+
+    #[test]
+    fn three_hundred_metres_take_a_microsecond_and_a_half() {
+        assert_eq!(propagation(300), Span::from_ns(1_500));
+    }
+}

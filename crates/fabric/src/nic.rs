@@ -1,0 +1,106 @@
+//! The NIC of a host: what is between its port and its engines.
+//!
+//! ```text
+//!   engine of priority 0 ─┐
+//!   engine of priority 3 ─┼─ round robin over those that are not paused ─► port
+//!   ...                   ┘
+//!   port ─► receive buffer ─► one packet per `receive` time ─► engine of the packet's priority
+//!             XOFF above, XON below: pauses every lossless priority
+//! ```
+//!
+//! The same transport engine as on a socket: one for every priority that the host uses, so that a
+//! pause of one priority stops the queue pairs of that one alone. The engine is asked for a packet
+//! when the port is free to send it; nothing waits between the two.
+//!
+//! A NIC without a receive time hands packets to its engine as they arrive, and never pauses. One
+//! that is stuck (guo16, 4.3: a bug of its receive pipeline) takes nothing out of its buffer any more
+//! and pauses for ever, unless its own watchdog forbids it to.
+
+use rdma::{Mtu, Span};
+use transport::Recovery;
+use transport::congestion::{Congestion, Notification};
+
+use crate::switch::config::PfcConfig;
+
+/// The settings of a NIC and of the engines in it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NicConfig {
+    /// Payload of a packet.
+    pub mtu: Mtu,
+    /// What is sent again after a loss.
+    pub recovery: Recovery,
+    /// An acknowledgement is asked for every so many packets.
+    pub ack_interval_packets: u32,
+    /// Bytes that a queue pair may have in flight; see [`transport::Config::window_bytes`].
+    pub window_bytes: u64,
+    /// The most that one READ request asks for.
+    pub read_chunk_bytes: u32,
+    /// Local ACK timeout: 4.096 us x 2^code, none for 0.
+    pub ack_timeout_code: u8,
+    /// Retries before a queue pair fails, 0 to 7.
+    pub retry_count: u8,
+    /// Priority by DSCP.
+    pub dscp_to_priority: [u8; 64],
+    /// A bit for each priority that this NIC pauses when its receive buffer fills.
+    pub lossless_priorities: u8,
+    /// How fast queue pairs may send. Packets say that they may be marked if it listens to marks.
+    pub congestion: Congestion,
+    /// How senders are told of marks.
+    pub notification: Option<Notification>,
+    /// Priority of its VLAN tag, if it tags; see [`crate::switch::config::Trust::Pcp`].
+    pub tagged: bool,
+    /// How long it takes to take a packet out of the receive buffer.
+    pub receive: Span,
+    /// The receive buffer.
+    pub receive_buffer_bytes: u32,
+    /// It pauses above.
+    pub xoff_bytes: u32,
+    /// It resumes at or below.
+    pub xon_bytes: u32,
+    /// Pause frames.
+    pub pfc: PfcConfig,
+    /// How long its receive pipeline may stand still and pause, before it may pause no more
+    /// (guo16, 4.3: 100 ms); `None` without that watchdog.
+    pub watchdog: Option<Span>,
+}
+
+impl Default for NicConfig {
+    /// A NIC that keeps up with its link: MTU 1024, go-back-N, an acknowledgement for each packet,
+    /// no window.
+    fn default() -> Self {
+        Self {
+            mtu: Mtu::B1024,
+            recovery: Recovery::GoBackN,
+            ack_interval_packets: 1,
+            window_bytes: u64::MAX,
+            read_chunk_bytes: u32::MAX,
+            ack_timeout_code: 14,
+            retry_count: 7,
+            dscp_to_priority: crate::switch::config::default_dscp_map(),
+            lossless_priorities: 0b0001_1000,
+            congestion: Congestion::None,
+            notification: Some(Notification::default()),
+            tagged: false,
+            receive: Span::ZERO,
+            receive_buffer_bytes: 256 << 10,
+            xoff_bytes: 192 << 10,
+            xon_bytes: 128 << 10,
+            pfc: PfcConfig::default(),
+            watchdog: None,
+        }
+    }
+}
+
+/// The receive buffer of a NIC.
+#[derive(Debug, Default)]
+pub(crate) struct ReceiveBuffer {
+    pub(crate) packets: std::collections::VecDeque<u32>,
+    pub(crate) bytes: u32,
+    pub(crate) peak_bytes: u32,
+    /// A [`crate::plant::What::Received`] is scheduled.
+    pub(crate) busy: bool,
+    /// The pipeline stands still.
+    pub(crate) stuck: bool,
+    /// The watchdog has forbidden pauses.
+    pub(crate) muted: bool,
+}

@@ -1,0 +1,435 @@
+//! Packets in flight: forty bytes each, in one pool, named by an index.
+//!
+//! ```text
+//!   engine: route, roce::Repr, payload length      ─► Packet  ─► links, switches, links
+//!   engine: Arrival, roce::Repr, payload length    ◄─ Packet  ◄─┘
+//! ```
+//!
+//! What all packets of one direction of a queue pair share (addresses, source port) stands once in a
+//! table of [`Tuple`]s. What most packets lack (RETH, DETH, atomics, immediate data) is kept beside
+//! the pool with those that have it. The payload is a length.
+//!
+//! **Invariant:** a packet is in one place at a time: an event, a queue, or a receive buffer. Whoever
+//! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
+
+use core::net::Ipv4Addr;
+use rdma::{Gid, Psn, Qpn};
+use wire::opcode::Headers;
+use wire::{Opcode, aeth, roce};
+
+/// No packet.
+pub(crate) const NIL: u32 = u32::MAX;
+/// Ethernet, IPv4 and UDP headers, and the check sequences of RoCE and Ethernet.
+pub const LOWER_BYTES: u32 = 14 + 20 + 8 + 4 + 4;
+/// A PFC frame, with its check sequence.
+pub const PFC_BYTES: u16 = 64;
+/// What precedes a frame on the wire: preamble and delimiter (IEEE 802.3).
+pub const PREAMBLE_BYTES: u64 = 8;
+/// What must lie between two frames (IEEE 802.3).
+pub const GAP_BYTES: u64 = 12;
+
+/// What a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// RoCE, with BTH and perhaps AETH.
+    Roce,
+    /// RoCE with headers that stand in the table of [`Pool`].
+    Extended,
+    /// A PFC frame: see [`Pause`].
+    Pfc,
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    /// The next one of a queue, or of the pool's free list.
+    pub(crate) next: u32,
+    /// The host that it is for.
+    pub(crate) destination: u32,
+    /// Of the five-tuple.
+    pub(crate) hash: u32,
+    /// Index of its [`Tuple`].
+    pub(crate) tuple: u32,
+    /// PSN, and the opcode in the upper eight bits.
+    psn: u32,
+    /// Destination QPN, and flags in the upper eight bits.
+    qpn: u32,
+    /// AETH, index of the extended headers, or pause.
+    word: u32,
+    /// The frame with its check sequence.
+    pub(crate) bytes: u16,
+    pub(crate) payload: u16,
+    pub(crate) ip_id: u16,
+    /// The port of the present switch that it came in by.
+    pub(crate) ingress: u16,
+    /// DSCP and ECN bits.
+    pub(crate) traffic_class: u8,
+    /// Priority group at the present switch (3 bits), VLAN tag present (1), its PCP (3), and
+    /// whether it is a flooded copy (1).
+    class: u8,
+    pub(crate) ttl: u8,
+    pub(crate) kind: Kind,
+}
+
+const TAGGED: u8 = 1 << 3;
+const PCP_SHIFT: u32 = 4;
+const FLOODED: u8 = 1 << 7;
+
+const SOLICITED: u32 = 1 << 24;
+const ACK_REQUEST: u32 = 1 << 25;
+const FECN: u32 = 1 << 26;
+const BECN: u32 = 1 << 27;
+const PAD_SHIFT: u32 = 28;
+
+/// Both ends of one direction, as a switch sees them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tuple {
+    /// Host that sends.
+    pub source: u32,
+    /// Host that it is for.
+    pub destination: u32,
+    /// UDP source port.
+    pub source_port: u16,
+    /// Of addresses and ports.
+    pub hash: u32,
+}
+
+/// What a PFC frame says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pause {
+    /// Priorities that stop for `quanta`.
+    pub(crate) stop: u8,
+    /// Priorities that go on.
+    pub(crate) resume: u8,
+    pub(crate) quanta: u16,
+}
+
+impl Packet {
+    pub(crate) fn group(&self) -> usize {
+        usize::from(self.class & 7)
+    }
+
+    pub(crate) fn set_group(&mut self, group: u8) {
+        self.class = self.class & !7 | group & 7;
+    }
+
+    /// The PCP of its VLAN tag, if it has one.
+    pub(crate) fn pcp(&self) -> Option<u8> {
+        (self.class & TAGGED != 0).then_some(self.class >> PCP_SHIFT & 7)
+    }
+
+    /// Adds a VLAN tag, or takes it off.
+    pub(crate) fn set_pcp(&mut self, pcp: Option<u8>) {
+        let had = self.pcp().is_some();
+        self.class &= !(TAGGED | 7 << PCP_SHIFT);
+        if let Some(pcp) = pcp {
+            self.class |= TAGGED | (pcp & 7) << PCP_SHIFT;
+        }
+        match (had, pcp.is_some()) {
+            (false, true) => self.bytes += wire::vlan::HEADER_LEN as u16,
+            (true, false) => self.bytes -= wire::vlan::HEADER_LEN as u16,
+            _ => {}
+        }
+    }
+
+    /// Whether it is a copy that a switch sent everywhere, addressed to the MAC of a host.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.class & FLOODED != 0
+    }
+
+    pub(crate) fn set_flooded(&mut self) {
+        self.class |= FLOODED;
+    }
+
+    pub(crate) fn dscp(&self) -> usize {
+        usize::from(self.traffic_class >> 2)
+    }
+
+    pub(crate) fn pause(&self) -> Pause {
+        let [stop, resume, high, low] = self.word.to_be_bytes();
+        Pause { stop, resume, quanta: u16::from_be_bytes([high, low]) }
+    }
+
+    fn opcode(&self) -> Opcode {
+        Opcode::from_code((self.psn >> 24) as u8).unwrap_or(Opcode::CNP)
+    }
+
+    /// The destination queue pair.
+    pub(crate) fn qpn(&self) -> Qpn {
+        Qpn::new(self.qpn)
+    }
+}
+
+/// All packets.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    packets: Vec<Packet>,
+    free: Option<u32>,
+    in_use: usize,
+    extended: Vec<roce::Repr>,
+    extended_free: Vec<u32>,
+}
+
+/// A packet that is to be made of what an engine gave out.
+pub(crate) struct Draft<'a> {
+    pub(crate) header: &'a roce::Repr,
+    pub(crate) payload: u32,
+    pub(crate) tuple: (u32, Tuple),
+    pub(crate) traffic_class: u8,
+    pub(crate) ttl: u8,
+    pub(crate) ip_id: u16,
+    pub(crate) pcp: Option<u8>,
+}
+
+impl Pool {
+    /// A RoCE packet.
+    pub(crate) fn roce(&mut self, draft: &Draft<'_>) -> u32 {
+        let header = draft.header;
+        let bth = &header.bth;
+        let facts = header.facts();
+        let bytes = LOWER_BYTES + header.header_len() as u32 + draft.payload + u32::from(bth.pad);
+        let flag = |set: bool, mask: u32| if set { mask } else { 0 };
+        let plain = (facts.headers == Headers::NONE || facts.headers == Headers::AETH)
+            && bth.migration
+            && bth.p_key == rdma::PKey::DEFAULT;
+        let (kind, word) = if plain {
+            let word = header
+                .aeth
+                .map_or(0, |aeth| u32::from(aeth.syndrome.bits()) << 24 | aeth.msn & 0x00ff_ffff);
+            (Kind::Roce, word)
+        } else {
+            (Kind::Extended, self.keep(*header))
+        };
+        let mut packet = Packet {
+            next: NIL,
+            destination: draft.tuple.1.destination,
+            hash: draft.tuple.1.hash,
+            tuple: draft.tuple.0,
+            psn: bth.psn.value() | u32::from(bth.opcode.code()) << 24,
+            qpn: bth.destination.value()
+                | flag(bth.solicited, SOLICITED)
+                | flag(bth.ack_request, ACK_REQUEST)
+                | flag(bth.fecn, FECN)
+                | flag(bth.becn, BECN)
+                | u32::from(bth.pad & 3) << PAD_SHIFT,
+            word,
+            // The longest payload is 4096 bytes.
+            bytes: bytes.min(u32::from(u16::MAX)) as u16,
+            payload: draft.payload.min(u32::from(u16::MAX)) as u16,
+            ip_id: draft.ip_id,
+            ingress: 0,
+            traffic_class: draft.traffic_class,
+            class: 0,
+            ttl: draft.ttl,
+            kind,
+        };
+        packet.set_pcp(draft.pcp);
+        self.insert(packet)
+    }
+
+    /// A PFC frame.
+    pub(crate) fn pfc(&mut self, pause: Pause) -> u32 {
+        let [high, low] = pause.quanta.to_be_bytes();
+        self.insert(Packet {
+            next: NIL,
+            destination: NIL,
+            hash: 0,
+            tuple: NIL,
+            psn: 0,
+            qpn: 0,
+            word: u32::from_be_bytes([pause.stop, pause.resume, high, low]),
+            bytes: PFC_BYTES,
+            payload: 0,
+            ip_id: 0,
+            ingress: 0,
+            traffic_class: 0,
+            class: 0,
+            ttl: 0,
+            kind: Kind::Pfc,
+        })
+    }
+
+    /// A second packet like `index`.
+    pub(crate) fn copy(&mut self, index: u32) -> u32 {
+        let mut packet = *self.get(index);
+        if packet.kind == Kind::Extended {
+            packet.word = self.keep(self.extended[packet.word as usize]);
+        }
+        self.insert(packet)
+    }
+
+    /// The headers of a RoCE packet, as the engine that sent it gave them out.
+    pub(crate) fn header(&self, index: u32) -> roce::Repr {
+        let packet = self.get(index);
+        if packet.kind == Kind::Extended {
+            return self.extended[packet.word as usize];
+        }
+        let opcode = packet.opcode();
+        let mut header = roce::Repr::new(opcode, packet.qpn(), Psn::new(packet.psn));
+        let bth = &mut header.bth;
+        bth.solicited = packet.qpn & SOLICITED != 0;
+        bth.ack_request = packet.qpn & ACK_REQUEST != 0;
+        bth.fecn = packet.qpn & FECN != 0;
+        bth.becn = packet.qpn & BECN != 0;
+        bth.pad = (packet.qpn >> PAD_SHIFT & 3) as u8;
+        if opcode.facts().headers.has(Headers::AETH) {
+            let syndrome = aeth::Syndrome::from_bits((packet.word >> 24) as u8);
+            header.aeth = Some(aeth::Repr { syndrome, msn: packet.word & 0x00ff_ffff });
+        }
+        header
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &Packet {
+        &self.packets[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Packet {
+        &mut self.packets[index as usize]
+    }
+
+    /// Ends a packet.
+    pub(crate) fn free(&mut self, index: u32) {
+        let packet = &mut self.packets[index as usize];
+        if packet.kind == Kind::Extended {
+            self.extended_free.push(packet.word);
+        }
+        packet.next = self.free.unwrap_or(NIL);
+        self.free = Some(index);
+        self.in_use -= 1;
+    }
+
+    /// How many packets there are.
+    pub(crate) fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    fn insert(&mut self, packet: Packet) -> u32 {
+        self.in_use += 1;
+        match self.free {
+            Some(index) => {
+                let slot = &mut self.packets[index as usize];
+                self.free = (slot.next != NIL).then_some(slot.next);
+                *slot = packet;
+                index
+            }
+            None => {
+                self.packets.push(packet);
+                (self.packets.len() - 1) as u32
+            }
+        }
+    }
+
+    fn keep(&mut self, header: roce::Repr) -> u32 {
+        match self.extended_free.pop() {
+            Some(index) => {
+                self.extended[index as usize] = header;
+                index
+            }
+            None => {
+                self.extended.push(header);
+                (self.extended.len() - 1) as u32
+            }
+        }
+    }
+}
+
+/// The address of host `index`: 10.0.0.1 is that of host 0.
+pub fn address_of(index: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0000 | (index + 1) & 0x00ff_ffff)
+}
+
+/// The host with address `gid`, if it is one of ours.
+pub(crate) fn host_of(gid: Gid) -> Option<u32> {
+    let core::net::IpAddr::V4(address) = gid.ip() else { return None };
+    let bits = u32::from(address);
+    if bits >> 24 != 0x0a {
+        return None;
+    }
+    (bits & 0x00ff_ffff).checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdma::Key;
+    use wire::reth;
+
+    fn draft<'a>(header: &'a roce::Repr, payload: u32) -> Draft<'a> {
+        let tuple = Tuple { source: 3, destination: 9, source_port: 0xc001, hash: 77 };
+        Draft {
+            header,
+            payload,
+            tuple: (5, tuple),
+            traffic_class: 3 << 2 | 2,
+            ttl: 64,
+            ip_id: 0x1ff,
+            pcp: None,
+        }
+    }
+
+    #[test]
+    fn a_packet_is_forty_bytes_and_forgets_nothing() {
+        assert_eq!(size_of::<Packet>(), 40);
+        let mut pool = Pool::default();
+        let mut cases = 0;
+        for opcode in Opcode::all() {
+            let mut header = roce::Repr::new(opcode, Qpn::new(0x12_3456), Psn::new(0xfe_dcba));
+            header.bth.ack_request = opcode.code() % 2 == 0;
+            header.bth.solicited = opcode.code() % 3 == 0;
+            header.bth.becn = opcode.code() % 5 == 0;
+            header = header.padded_for(13);
+            let headers = header.facts().headers;
+            if headers.has(Headers::AETH) {
+                let syndrome = aeth::Syndrome::RnrNak { timer: 12 };
+                header.aeth = Some(aeth::Repr { syndrome, msn: 0xab_cdef });
+            }
+            if headers.has(Headers::RETH) {
+                let whole = reth::Repr { address: u64::MAX, r_key: Key(7), length: 1 << 31 };
+                header.reth = Some(whole);
+            }
+            let index = pool.roce(&draft(&header, 13));
+            assert_eq!(pool.header(index), header, "{opcode:?}");
+            let copy = pool.copy(index);
+            pool.free(index);
+            assert_eq!(pool.header(copy), header, "{opcode:?}");
+            pool.free(copy);
+            cases += 1;
+        }
+        assert!(cases > 50);
+        assert_eq!((pool.in_use(), pool.packets.len()), (0, 2), "slots are used again");
+    }
+
+    #[test]
+    fn frames_are_as_long_as_those_of_the_paper() {
+        let mut pool = Pool::default();
+        let middle = Opcode::write(wire::opcode::Service::Rc, wire::opcode::Part::Middle, false);
+        let header = roce::Repr::new(middle, Qpn::new(1), Psn::new(1)).padded_for(1024);
+        let index = pool.roce(&draft(&header, 1024));
+        // guo16, figure 7: 1086 bytes with 1024 of payload.
+        assert_eq!(pool.get(index).bytes, 1086);
+        pool.get_mut(index).set_pcp(Some(3));
+        assert_eq!((pool.get(index).bytes, pool.get(index).pcp()), (1090, Some(3)));
+        pool.get_mut(index).set_pcp(None);
+        assert_eq!((pool.get(index).bytes, pool.get(index).pcp()), (1086, None));
+    }
+
+    #[test]
+    fn what_a_pause_says_comes_back() {
+        let mut pool = Pool::default();
+        let pause = Pause { stop: 0x18, resume: 0x01, quanta: 0xfedc };
+        let index = pool.pfc(pause);
+        assert_eq!(pool.get(index).pause(), pause);
+    }
+
+    #[test]
+    fn addresses_name_hosts() {
+        for index in [0, 1, 254, 255, 70_000] {
+            assert_eq!(host_of(Gid::from(address_of(index))), Some(index));
+        }
+        assert_eq!(host_of(Gid::from(Ipv4Addr::new(11, 0, 0, 1))), None);
+        assert_eq!(host_of(Gid::ZERO), None);
+    }
+}

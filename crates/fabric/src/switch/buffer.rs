@@ -1,0 +1,258 @@
+//! The shared buffer of a switch: who may take what of it.
+//!
+//! ```text
+//!   buffer = reserves of all groups + headrooms of all lossless groups + shared
+//!   a group of a port:  reserve │ shared, up to its threshold │ headroom
+//!                                                         XOFF▲
+//! ```
+//!
+//! A packet is accounted to the priority group of the port that it came in by until it leaves the
+//! switch. (The memory of a real one is freed cell by cell while it is sent; here it is freed when
+//! its first bit leaves.) As in guo16, 6.2, a group may take shared memory as long as
+//! `alpha x free > taken`; so it passes its threshold by less than one packet. What arrives beyond
+//! that goes to the headroom of a lossless group, and is dropped of a lossy one.
+//!
+//! XOFF is due when a packet takes a group to its threshold or beyond. XON is due when a packet
+//! leaves, the headroom is empty, and the group is `xon_offset` below its threshold, or empty.
+//!
+//! **Invariant:** what all groups hold is what all queues hold. A lossless packet is dropped only when
+//! its headroom is full, and counted as such.
+
+use super::config::{GroupConfig, Threshold};
+
+/// A priority group of a port, with its limits: one cache line.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Held in reserve and shared memory.
+    pub(crate) bytes: u32,
+    /// Held in headroom.
+    pub(crate) headroom: u32,
+    reserve: u32,
+    pub(crate) headroom_limit: u32,
+    xon_offset: u32,
+    threshold: Threshold,
+    pub(crate) lossless: bool,
+    /// XOFF was the last that was said.
+    pub(crate) off: bool,
+    pub(crate) peak_bytes: u32,
+    pub(crate) peak_headroom: u32,
+    pub(crate) dropped: u32,
+    pub(crate) received_packets: u64,
+    pub(crate) received_bytes: u64,
+}
+
+impl Group {
+    /// The group of a port whose headroom, if it is lossless, is `headroom` bytes.
+    pub(crate) fn new(config: &GroupConfig, headroom: u32) -> Self {
+        Self {
+            bytes: 0,
+            headroom: 0,
+            reserve: config.reserve_bytes,
+            headroom_limit: if config.lossless { headroom } else { 0 },
+            xon_offset: config.xon_offset_bytes,
+            threshold: config.threshold,
+            lossless: config.lossless,
+            off: false,
+            peak_bytes: 0,
+            peak_headroom: 0,
+            dropped: 0,
+            received_packets: 0,
+            received_bytes: 0,
+        }
+    }
+
+    /// What it holds of the shared memory.
+    fn shared(&self) -> u32 {
+        self.bytes.saturating_sub(self.reserve)
+    }
+
+    /// What it holds.
+    pub(crate) fn held(&self) -> u32 {
+        self.bytes + self.headroom
+    }
+}
+
+/// The memory that all groups of a switch share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared {
+    pub(crate) size: u32,
+    pub(crate) used: u32,
+    pub(crate) peak: u32,
+}
+
+impl Shared {
+    /// What `threshold` allows at present.
+    #[inline]
+    pub(crate) fn limit(&self, threshold: Threshold) -> u32 {
+        match threshold {
+            Threshold::Static { bytes } => bytes,
+            Threshold::Dynamic { exponent } => {
+                let free = u64::from(self.size.saturating_sub(self.used));
+                let limit = if exponent >= 0 { free << exponent } else { free >> -exponent };
+                limit.min(u64::from(u32::MAX)) as u32
+            }
+        }
+    }
+}
+
+/// What became of a packet at the door.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    /// It is in.
+    Accepted,
+    /// It is in, and XOFF is due.
+    AcceptedXoff,
+    /// There is no room.
+    Refused,
+}
+
+/// Accounts a packet of `bytes` to `group`.
+#[inline]
+pub(crate) fn admit(shared: &mut Shared, group: &mut Group, bytes: u32) -> Admission {
+    let limit = shared.limit(group.threshold);
+    let taken = group.shared();
+    let after = (group.bytes + bytes).saturating_sub(group.reserve);
+    let fits = after == 0 || limit > taken && shared.used + (after - taken) <= shared.size;
+    if fits {
+        shared.used += after - taken;
+        shared.peak = shared.peak.max(shared.used);
+        group.bytes += bytes;
+        group.peak_bytes = group.peak_bytes.max(group.bytes);
+    } else if group.headroom + bytes <= group.headroom_limit {
+        group.headroom += bytes;
+        group.peak_headroom = group.peak_headroom.max(group.headroom);
+    } else {
+        group.dropped += 1;
+        return Admission::Refused;
+    }
+    group.received_packets += 1;
+    group.received_bytes += u64::from(bytes);
+    let over = !fits || after > 0 && after >= shared.limit(group.threshold);
+    if group.lossless && !group.off && over { Admission::AcceptedXoff } else { Admission::Accepted }
+}
+
+/// Gives back what a packet of `bytes` took. Returns whether XON is due.
+#[inline]
+pub(crate) fn release(shared: &mut Shared, group: &mut Group, bytes: u32) -> bool {
+    // What came last, into the headroom, is given back first: the room for the next pause.
+    let of_headroom = bytes.min(group.headroom);
+    group.headroom -= of_headroom;
+    let before = group.shared();
+    group.bytes -= bytes - of_headroom;
+    shared.used -= before - group.shared();
+    group.off && group.headroom == 0 && {
+        let limit = shared.limit(group.threshold);
+        let taken = group.shared();
+        taken == 0 || u64::from(taken) + u64::from(group.xon_offset) <= u64::from(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(size: u32) -> Shared {
+        Shared { size, used: 0, peak: 0 }
+    }
+
+    fn group(exponent: i8, headroom: u32) -> Group {
+        let threshold = Threshold::Dynamic { exponent };
+        Group::new(&GroupConfig { threshold, ..GroupConfig::LOSSLESS }, headroom)
+    }
+
+    /// Fills until XOFF is due, and says how many packets it took.
+    fn fill(shared: &mut Shared, group: &mut Group) -> u32 {
+        for count in 1.. {
+            match admit(shared, group, 1_000) {
+                Admission::Accepted => {}
+                Admission::AcceptedXoff => {
+                    group.off = true;
+                    return count;
+                }
+                Admission::Refused => panic!("refused before XOFF"),
+            }
+        }
+        0
+    }
+
+    #[test]
+    fn k_groups_that_fill_together_stop_at_the_occupancy_of_choudhury_and_hahne() {
+        // alpha B / (1 + k alpha) each.
+        for (exponent, k) in [(0i8, 1u32), (0, 4), (-4, 1), (-4, 16), (2, 2), (-6, 30)] {
+            let mut shared = shared(10_000_000);
+            let mut groups = vec![group(exponent, 0); k as usize];
+            let mut active: Vec<usize> = (0..k as usize).collect();
+            while !active.is_empty() {
+                active.retain(|&index| {
+                    let outcome = admit(&mut shared, &mut groups[index], 100);
+                    outcome == Admission::Accepted
+                });
+            }
+            let alpha = 2f64.powi(i32::from(exponent));
+            let expected = alpha * 10_000_000.0 / (1.0 + f64::from(k) * alpha);
+            for group in &groups {
+                let difference = (f64::from(group.bytes) - expected).abs();
+                assert!(difference <= 200.0 * (1.0 + alpha), "{} {expected}", group.bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn after_xoff_packets_go_to_the_headroom_and_leave_it_first() {
+        let mut shared = shared(160_000);
+        let mut group = group(-1, 2_500);
+        // 53,334 of 160,000: 54 packets take it over half of what is then free.
+        assert_eq!(fill(&mut shared, &mut group), 54);
+        assert_eq!(admit(&mut shared, &mut group, 1_000), Admission::Accepted);
+        assert_eq!(admit(&mut shared, &mut group, 1_000), Admission::Accepted);
+        assert_eq!((group.bytes, group.headroom), (54_000, 2_000));
+        assert_eq!(admit(&mut shared, &mut group, 1_000), Admission::Refused);
+        assert_eq!((group.dropped, group.received_packets, shared.used), (1, 56, 54_000));
+        for _ in 0..2 {
+            assert!(!release(&mut shared, &mut group, 1_000));
+        }
+        assert_eq!((group.bytes, group.headroom), (54_000, 0));
+        // XON at 4,608 below the threshold: 51,000 and (160,000 - 51,000) / 2 = 54,500 no; at
+        // 50,000 it is 55,000.
+        let mut left = 0;
+        while !release(&mut shared, &mut group, 1_000) {
+            left += 1;
+        }
+        assert_eq!((left, group.bytes), (3, 50_000));
+    }
+
+    #[test]
+    fn a_group_in_a_full_buffer_resumes_when_it_is_empty() {
+        let mut shared = shared(10_000);
+        let mut first = group(0, 5_000);
+        let mut second = group(7, 5_000);
+        assert_eq!(fill(&mut shared, &mut second), 10);
+        assert_eq!(admit(&mut shared, &mut first, 1_000), Admission::AcceptedXoff);
+        first.off = true;
+        assert_eq!((first.bytes, first.headroom), (0, 1_000));
+        assert!(release(&mut shared, &mut first, 1_000));
+    }
+
+    #[test]
+    fn a_reserve_is_kept_for_its_group() {
+        let mut shared = shared(10_000);
+        let config = GroupConfig { reserve_bytes: 3_000, ..GroupConfig::LOSSY };
+        let mut reserved = Group::new(&config, 0);
+        shared.used = 10_000;
+        for _ in 0..3 {
+            assert_eq!(admit(&mut shared, &mut reserved, 1_000), Admission::Accepted);
+        }
+        assert_eq!(admit(&mut shared, &mut reserved, 1_000), Admission::Refused);
+        assert_eq!((shared.used, reserved.held()), (10_000, 3_000));
+        assert!(!release(&mut shared, &mut reserved, 1_000));
+        assert_eq!((shared.used, reserved.held()), (10_000, 2_000));
+    }
+
+    #[test]
+    fn a_static_threshold_does_not_move() {
+        let mut shared = shared(1_000_000);
+        let threshold = Threshold::Static { bytes: 20_000 };
+        let mut group = Group::new(&GroupConfig { threshold, ..GroupConfig::LOSSLESS }, 0);
+        assert_eq!(fill(&mut shared, &mut group), 20);
+    }
+}

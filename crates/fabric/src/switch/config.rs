@@ -1,0 +1,254 @@
+//! What can be set on a switch. This file is the whole of it: a scenario, a `config_db.json` and a
+//! test all end in a [`SwitchConfig`].
+//!
+//! ```text
+//!   DSCP or PCP ─► traffic class ─┬─► priority group (ingress: buffer, XOFF/XON) ─► PFC priority sent
+//!                                 └─► queue (egress: schedule, ECN, tail drop) ◄─ PFC priority received
+//! ```
+//!
+//! The names in brackets are those of SONiC's tables and of SAI.
+
+use rdma::Span;
+
+/// How many traffic classes, priority groups, queues and PFC priorities there are, each.
+pub const PRIORITIES: usize = 8;
+
+/// The settings of one switch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SwitchConfig {
+    /// Which field says a packet's class.
+    pub trust: Trust,
+    /// Class by DSCP [DSCP_TO_TC_MAP].
+    pub dscp_to_class: [u8; 64],
+    /// Class by PCP [DOT1P_TO_TC_MAP]; untagged packets are of class 0 under [`Trust::Pcp`].
+    pub pcp_to_class: [u8; PRIORITIES],
+    /// Priority group by class [TC_TO_PRIORITY_GROUP_MAP].
+    pub class_to_group: [u8; PRIORITIES],
+    /// Queue by class [TC_TO_QUEUE_MAP].
+    pub class_to_queue: [u8; PRIORITIES],
+    /// The queue that a received pause of a priority stops [MAP_PFC_PRIORITY_TO_QUEUE].
+    pub priority_to_queue: [u8; PRIORITIES],
+    /// The priority of the pauses that a group sends [PFC_PRIORITY_TO_PRIORITY_GROUP_MAP, which is
+    /// the other way round].
+    pub group_to_priority: [u8; PRIORITIES],
+    /// The shared packet buffer in bytes, reserves and headroom included.
+    pub buffer_bytes: u32,
+    /// By priority group, of every port.
+    pub groups: [GroupConfig; PRIORITIES],
+    /// By queue, of every port.
+    pub queues: [QueueConfig; PRIORITIES],
+    /// Pause frames.
+    pub pfc: PfcConfig,
+    /// How long a packet takes from its last bit to its queue.
+    pub latency: Span,
+    /// Makes the ECMP choices of this switch differ from those of others.
+    pub ecmp_seed: u64,
+    /// ARP and MAC addresses of the servers below.
+    pub tables: TableConfig,
+    /// Against servers that pause without end; `None` to let them.
+    pub watchdog: Option<WatchdogConfig>,
+}
+
+/// Which field says a packet's class (guo16, 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// DSCP of the IP header: survives routing.
+    Dscp,
+    /// PCP of the VLAN tag: lost where a packet is routed, as its tag is.
+    Pcp,
+}
+
+/// How much of the shared buffer one priority group or queue may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Threshold {
+    /// `2^exponent` times what is still free [dynamic_th]: guo16's alpha.
+    Dynamic {
+        /// From -8 (1/256) to 7 (128).
+        exponent: i8,
+    },
+    /// So many bytes [static_th].
+    Static {
+        /// In bytes.
+        bytes: u32,
+    },
+}
+
+/// A priority group of a port [BUFFER_PG with its BUFFER_PROFILE].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupConfig {
+    /// Whether it pauses before it drops.
+    pub lossless: bool,
+    /// Bytes that it has for itself [size].
+    pub reserve_bytes: u32,
+    /// Its share of the rest; XOFF is sent when it is reached.
+    pub threshold: Threshold,
+    /// Bytes for what arrives after XOFF, lossless groups only [xoff]. `None` computes it from rate,
+    /// cable and MTU of each port: [`headroom_bytes`](crate::switch::headroom_bytes), and two frames.
+    pub headroom_bytes: Option<u32>,
+    /// XON is sent when the group is so far below its threshold [xon_offset], or empty.
+    pub xon_offset_bytes: u32,
+}
+
+/// An egress queue of a port [QUEUE with SCHEDULER and WRED_PROFILE, and BUFFER_QUEUE].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct QueueConfig {
+    /// Who goes first.
+    pub schedule: Schedule,
+    /// How long it may grow, for packets of lossy groups alone.
+    pub limit: Option<Threshold>,
+    /// When to mark.
+    pub ecn: Option<EcnConfig>,
+}
+
+/// Who goes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Schedule {
+    /// Before every queue that is not strict, and every strict one of a lower number.
+    Strict,
+    /// Deficit round robin among its like, by this weight, which is not zero.
+    Weighted(u8),
+}
+
+/// WRED on the length of a queue, for packets that may be marked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct EcnConfig {
+    /// Nothing is marked up to here.
+    pub min_bytes: u32,
+    /// Everything is marked from here on.
+    pub max_bytes: u32,
+    /// The probability just before that.
+    pub max_probability: f64,
+}
+
+/// Pause frames (IEEE 802.1Q, priority-based flow control).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PfcConfig {
+    /// How long a pause lasts unless it is renewed, in times of 512 bits. It is renewed at half.
+    pub quanta: u16,
+    /// How long this end takes to obey, in the same unit.
+    pub response_quanta: u16,
+}
+
+/// ARP and MAC tables (guo16, 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableConfig {
+    /// How long the MAC address of a server that answers no ARP request stays known.
+    pub arp_timeout: Span,
+    /// How long the port of a server that sends nothing stays known.
+    pub mac_timeout: Span,
+    /// What becomes of a packet whose MAC address is known and whose port is not.
+    pub incomplete: Incomplete,
+}
+
+/// What becomes of a packet of a lossless class whose ARP entry is incomplete. Lossy ones are
+/// flooded, as the standard has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Incomplete {
+    /// It is flooded to every other port, as the standard has it.
+    Flood,
+    /// It is dropped: guo16's remedy.
+    Drop,
+    /// It goes to the CPU of the switch, which drops it and counts.
+    Cpu,
+}
+
+/// The switch's watchdog over ports towards servers (guo16, 4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatchdogConfig {
+    /// How often it looks.
+    pub poll: Span,
+    /// A queue that has been paused and has sent nothing for so long loses its lossless mode.
+    pub detection: Span,
+    /// It gets it back when no pause has come for so long.
+    pub restoration: Span,
+}
+
+impl Default for SwitchConfig {
+    /// A shallow-buffer switch of guo16's kind: 12 MB, priorities 3 and 4 lossless under alpha
+    /// 1/16, DSCP i to priority i.
+    fn default() -> Self {
+        let identity = [0, 1, 2, 3, 4, 5, 6, 7];
+        let mut groups = [GroupConfig::LOSSY; PRIORITIES];
+        groups[3] = GroupConfig::LOSSLESS;
+        groups[4] = GroupConfig::LOSSLESS;
+        Self {
+            trust: Trust::Dscp,
+            dscp_to_class: default_dscp_map(),
+            pcp_to_class: identity,
+            class_to_group: identity,
+            class_to_queue: identity,
+            priority_to_queue: identity,
+            group_to_priority: identity,
+            buffer_bytes: 12_000_000,
+            groups,
+            queues: [QueueConfig::default(); PRIORITIES],
+            pfc: PfcConfig::default(),
+            latency: Span::ZERO,
+            ecmp_seed: 0,
+            tables: TableConfig::default(),
+            watchdog: None,
+        }
+    }
+}
+
+/// DSCP 0 to 7 are the classes 0 to 7 (guo16, 3); of the others, the upper three bits are, as IP
+/// precedence had it.
+pub fn default_dscp_map() -> [u8; 64] {
+    core::array::from_fn(|dscp| if dscp < PRIORITIES { dscp as u8 } else { (dscp >> 3) as u8 })
+}
+
+impl GroupConfig {
+    /// Drops when it is full.
+    pub const LOSSY: Self = Self {
+        lossless: false,
+        reserve_bytes: 0,
+        threshold: Threshold::Dynamic { exponent: 0 },
+        headroom_bytes: None,
+        xon_offset_bytes: 0,
+    };
+
+    /// Pauses at alpha 1/16, guo16's default, and resumes two long packets below.
+    pub const LOSSLESS: Self = Self {
+        lossless: true,
+        reserve_bytes: 0,
+        threshold: Threshold::Dynamic { exponent: -4 },
+        headroom_bytes: None,
+        xon_offset_bytes: 4_608,
+    };
+}
+
+impl Default for QueueConfig {
+    /// One share of the link, no marks, no limit of its own.
+    fn default() -> Self {
+        Self { schedule: Schedule::Weighted(1), limit: None, ecn: None }
+    }
+}
+
+impl Default for PfcConfig {
+    /// The longest pause; 60 quanta to obey.
+    fn default() -> Self {
+        Self { quanta: u16::MAX, response_quanta: 60 }
+    }
+}
+
+impl Default for TableConfig {
+    /// The times of guo16: four hours and five minutes; flooding.
+    fn default() -> Self {
+        Self {
+            arp_timeout: Span::from_ms(4 * 3_600_000),
+            mac_timeout: Span::from_ms(5 * 60_000),
+            incomplete: Incomplete::Flood,
+        }
+    }
+}
+
+impl Default for WatchdogConfig {
+    /// A few hundred milliseconds to detect, 200 ms to restore (guo16, 4.3).
+    fn default() -> Self {
+        Self {
+            poll: Span::from_ms(50),
+            detection: Span::from_ms(200),
+            restoration: Span::from_ms(200),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Equal-cost multipath: which of several next hops a flow takes.
+
+use crate::random::split_mix;
+
+/// The hash of a five-tuple; protocol and destination port are those of RoCE for everybody.
+pub(crate) fn hash_of(source: u32, destination: u32, source_port: u16) -> u32 {
+    let addresses = u64::from(source) << 32 | u64::from(destination);
+    (split_mix(split_mix(addresses) ^ u64::from(source_port)) >> 32) as u32
+}
+
+/// One of `count` next hops. Two switches with different seeds choose independently.
+#[inline]
+pub(crate) fn choose(hash: u32, seed: u64, count: u32) -> u32 {
+    let mixed = (u64::from(hash) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    // The upper half is the best mixed; the product spreads it evenly over 0..count.
+    (((mixed >> 32) * u64::from(count)) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Flows of many hosts over `count` next hops, counted.
+    fn spread(seed: u64, count: u32) -> Vec<u32> {
+        let mut counts = vec![0; count as usize];
+        for source in 0..64 {
+            for port in 0..250 {
+                let hash = hash_of(source, 1_000 + source % 7, 0xc000 + port);
+                counts[choose(hash, seed, count) as usize] += 1;
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn flows_spread_evenly_and_each_stays_on_its_path() {
+        for count in [2, 3, 4, 16] {
+            let expected = 16_000.0 / f64::from(count);
+            // Five standard deviations of a binomial.
+            let allowed = 5.0 * (expected * (1.0 - 1.0 / f64::from(count))).sqrt();
+            for taken in spread(7, count) {
+                assert!((f64::from(taken) - expected).abs() < allowed, "{taken} of {expected}");
+            }
+        }
+        assert_eq!(choose(77, 1, 4), choose(77, 1, 4));
+    }
+
+    #[test]
+    fn switches_with_other_seeds_choose_independently() {
+        // Where the first switch chose 0 of 4, the second still uses all of 4.
+        let mut counts = [0; 4];
+        for port in 0..8_000 {
+            let hash = hash_of(1, 2, port);
+            if choose(hash, split_mix(1), 4) == 0 {
+                counts[choose(hash, split_mix(2), 4) as usize] += 1;
+            }
+        }
+        for taken in counts {
+            assert!((400..600).contains(&taken), "{counts:?}");
+        }
+    }
+}

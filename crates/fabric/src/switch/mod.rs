@@ -1,0 +1,538 @@
+//! A switch: store and forward, one shared buffer, eight priorities.
+//!
+//! ```text
+//!   Arrive ─► classify (DSCP or PCP) ─► route (ECMP; at the last hop ARP and MAC tables)
+//!          ─► admit to the shared buffer ──── XOFF due ──► pause frame out of the port it came in by
+//!          ─► mark (ECN) ─► egress queue ─► port free? pick a queue, send ── XON due ──► resume
+//! ```
+//!
+//! A packet that cannot go is dropped at the door and counted by its cause; nothing is dropped once
+//! it is in a queue, except by the watchdog. Packets of lossless groups are dropped only for want of
+//! headroom, or by a rule that says so.
+//!
+//! Routing is by destination rack, from tables that are computed once ([`crate::topology::routing`]).
+//! Switches are routers: a VLAN tag ends here, and with it the PCP.
+//!
+//! A flooded packet occupies the buffer once, until its last copy has left (real ones count
+//! references as well). Its copies are addressed to the MAC of the server, so a switch that gets one
+//! drops it: it is no router's own address.
+
+pub(crate) mod buffer;
+pub mod config;
+mod ecmp;
+mod ecn;
+mod headroom;
+mod queue;
+mod tables;
+mod watchdog;
+
+use config::{GroupConfig, Incomplete, PRIORITIES, Schedule, SwitchConfig, Trust};
+
+use buffer::{Admission, Group, Shared, admit, release};
+use queue::{Queue, pick};
+use tables::{Lookup, Tables};
+use watchdog::Watchdog;
+
+pub(crate) use ecmp::hash_of;
+pub use headroom::headroom_bytes;
+
+use crate::counters::{Drop, PortCounters};
+use crate::plant::{Node, Plant};
+use crate::random::split_mix;
+
+/// Where a switch sends packets for a rack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NextHop {
+    /// Nowhere.
+    None,
+    /// The rack is its own.
+    Local,
+    /// By one of these: a range of [`Switch::members`].
+    Ports { first: u16, count: u16 },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    index: u32,
+    /// Its ports are consecutive from here on.
+    first_port: u32,
+    port_count: u16,
+    shared: Shared,
+    /// By local port and group.
+    groups: Vec<Group>,
+    /// By local port and queue.
+    queues: Vec<Queue>,
+    /// Whose turn it is in the round robin, by local port.
+    turns: Vec<u8>,
+    /// Queues that are strict.
+    strict: u8,
+    /// Group (low three bits) and queue by DSCP.
+    by_dscp: [u8; 64],
+    /// The same by PCP.
+    by_pcp: [u8; PRIORITIES],
+    /// By rack.
+    pub(crate) next_hops: Vec<NextHop>,
+    /// Local ports.
+    pub(crate) members: Vec<u16>,
+    ecmp_seed: u64,
+    tables: Tables,
+    /// References to flooded packets, and free entries among them.
+    floods: Vec<u32>,
+    floods_free: Vec<u32>,
+    watchdog: Option<Watchdog>,
+    pub(crate) config: SwitchConfig,
+}
+
+/// A port of a switch that is being built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortSpec {
+    /// Headroom of each of its lossless groups.
+    pub(crate) headroom: u32,
+    /// Whether a server is at the other end.
+    pub(crate) serves: bool,
+}
+
+/// A switch cannot be made so: its reserves and headrooms leave no shared buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BufferTooSmall {
+    pub(crate) reserved_bytes: u64,
+}
+
+/// Bytes that reserves and headrooms take of a buffer.
+pub(crate) fn reserved_bytes(config: &SwitchConfig, ports: &[PortSpec]) -> u64 {
+    let of = |port: &PortSpec, group: &GroupConfig| {
+        let headroom = match (group.lossless, group.headroom_bytes) {
+            (false, _) => 0,
+            (true, None) => port.headroom,
+            (true, Some(bytes)) => bytes,
+        };
+        u64::from(group.reserve_bytes) + u64::from(headroom)
+    };
+    ports.iter().flat_map(|port| config.groups.iter().map(move |group| of(port, group))).sum()
+}
+
+impl Switch {
+    pub(crate) fn new(
+        index: u32,
+        first_port: u32,
+        config: SwitchConfig,
+        ports: &[PortSpec],
+    ) -> Result<Self, BufferTooSmall> {
+        let reserved_bytes = reserved_bytes(&config, ports);
+        let size = u64::from(config.buffer_bytes).saturating_sub(reserved_bytes) as u32;
+        if size == 0 {
+            return Err(BufferTooSmall { reserved_bytes });
+        }
+        let class = |class: u8| {
+            let class = usize::from(class & 7);
+            config.class_to_group[class] & 7 | (config.class_to_queue[class] & 7) << 3
+        };
+        let strict = (0..PRIORITIES)
+            .filter(|&queue| config.queues[queue].schedule == Schedule::Strict)
+            .fold(0, |mask, queue| mask | 1 << queue);
+        let group = |port: &PortSpec, group: &GroupConfig| {
+            Group::new(group, group.headroom_bytes.unwrap_or(port.headroom))
+        };
+        Ok(Self {
+            index,
+            first_port,
+            port_count: ports.len() as u16,
+            shared: Shared { size, used: 0, peak: 0 },
+            groups: ports
+                .iter()
+                .flat_map(|port| config.groups.iter().map(move |of| group(port, of)))
+                .collect(),
+            queues: ports.iter().flat_map(|_| config.queues.iter().map(Queue::new)).collect(),
+            turns: vec![0; ports.len()],
+            strict,
+            by_dscp: config.dscp_to_class.map(class),
+            by_pcp: config.pcp_to_class.map(class),
+            next_hops: Vec::new(),
+            members: Vec::new(),
+            ecmp_seed: split_mix(config.ecmp_seed ^ split_mix(u64::from(index))),
+            tables: Tables::new(&config.tables, ports.len()),
+            floods: Vec::new(),
+            floods_free: Vec::new(),
+            watchdog: config.watchdog.map(|watchdog| Watchdog::new(watchdog, ports)),
+            config,
+        })
+    }
+
+    /// A packet arrived at `port`.
+    pub(crate) fn receive(&mut self, plant: &mut Plant, port: u32, packet: u32, hosts: &[bool]) {
+        let now = plant.now();
+        let at = &plant.ports[port as usize];
+        let (ingress, stormed) = (at.local, at.stormed);
+        let of = plant.pool.get_mut(packet);
+        if of.is_flooded() {
+            return plant.drop_packet(packet, Drop::NotForMe);
+        }
+        let class = match self.config.trust {
+            Trust::Dscp => self.by_dscp[of.dscp()],
+            Trust::Pcp => self.by_pcp[usize::from(of.pcp().unwrap_or(0))],
+        };
+        of.set_pcp(None);
+        of.set_group(class);
+        of.ingress = ingress;
+        if of.ttl <= 1 {
+            return plant.drop_packet(packet, Drop::HopLimit);
+        }
+        of.ttl -= 1;
+        let (destination, hash) = (of.destination, of.hash);
+        let (group, queue) = (usize::from(class & 7), usize::from(class >> 3));
+        let lossless = self.groups[usize::from(ingress) * PRIORITIES + group].lossless;
+        if stormed && lossless {
+            return plant.drop_packet(packet, Drop::Watchdog);
+        }
+        let rack = plant.racks[destination as usize];
+        let egress = match self.next_hops.get(rack as usize) {
+            Some(&NextHop::Ports { first, count }) => {
+                let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
+                self.members[usize::from(first) + choice as usize]
+            }
+            Some(NextHop::Local) => {
+                let to = plant.host_ports[destination as usize];
+                let local = plant.ports[plant.ports[to as usize].peer as usize].local;
+                let alive = hosts[destination as usize];
+                match self.tables.look_up(local, now, alive) {
+                    Lookup::Known => local,
+                    Lookup::Unknown => return plant.drop_packet(packet, Drop::NoArp),
+                    Lookup::Incomplete => {
+                        return match self.config.tables.incomplete {
+                            Incomplete::Drop if lossless => {
+                                plant.drop_packet(packet, Drop::IncompleteArp);
+                            }
+                            Incomplete::Cpu if lossless => {
+                                plant.drop_packet(packet, Drop::SwitchCpu);
+                            }
+                            _ => self.flood(plant, packet, queue),
+                        };
+                    }
+                }
+            }
+            Some(NextHop::None) | None => return plant.drop_packet(packet, Drop::NoRoute),
+        };
+        // Ports towards switches are seen as well, and never looked up.
+        self.tables.saw(ingress, now);
+        if let Err(cause) = self.may_enter(plant, packet, egress, queue, lossless) {
+            return plant.drop_packet(packet, cause);
+        }
+        match self.admit(plant, packet) {
+            Admission::Refused => {
+                let cause = if lossless { Drop::Headroom } else { Drop::Buffer };
+                plant.drop_packet(packet, cause);
+            }
+            admission => {
+                self.enqueue(plant, packet, egress, queue);
+                if admission == Admission::AcceptedXoff {
+                    self.kick(plant, port);
+                }
+            }
+        }
+    }
+
+    /// What an egress queue has to say before a packet is admitted.
+    fn may_enter(
+        &mut self,
+        plant: &Plant,
+        packet: u32,
+        egress: u16,
+        queue: usize,
+        lossless: bool,
+    ) -> Result<(), Drop> {
+        let at = usize::from(egress) * PRIORITIES + queue;
+        if lossless {
+            if plant.ports[(self.first_port + u32::from(egress)) as usize].stormed {
+                self.queues[at].dropped += 1;
+                return Err(Drop::Watchdog);
+            }
+            return Ok(());
+        }
+        let bytes = u32::from(plant.pool.get(packet).bytes);
+        let queue = &mut self.queues[at];
+        let Some(limit) = queue.limit else { return Ok(()) };
+        if queue.bytes + bytes > self.shared.limit(limit) {
+            queue.dropped += 1;
+            return Err(Drop::QueueLimit);
+        }
+        Ok(())
+    }
+
+    /// Accounts a packet to its group, and says XOFF if that is due.
+    fn admit(&mut self, plant: &mut Plant, packet: u32) -> Admission {
+        let of = plant.pool.get(packet);
+        let (ingress, group) = (of.ingress, of.group());
+        let bytes = u32::from(of.bytes);
+        let state = &mut self.groups[usize::from(ingress) * PRIORITIES + group];
+        let admission = admit(&mut self.shared, state, bytes);
+        if admission == Admission::AcceptedXoff {
+            state.off = true;
+            let priority = self.config.group_to_priority[group] & 7;
+            plant.stop(self.first_port + u32::from(ingress), 1 << priority);
+        }
+        admission
+    }
+
+    /// Puts an admitted packet into a queue.
+    fn enqueue(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) {
+        let state = &mut self.queues[usize::from(egress) * PRIORITIES + queue];
+        let of = plant.pool.get_mut(packet);
+        let bytes = u32::from(of.bytes);
+        if let Some(ecn) = &state.ecn
+            && let Some(marked) = ecn::mark(ecn, state.bytes, of.traffic_class, &mut plant.random)
+        {
+            of.traffic_class = marked;
+            state.marked += 1;
+        }
+        state.push(&mut plant.pool, packet, bytes);
+        let port = self.first_port + u32::from(egress);
+        plant.port(port).occupied |= 1 << queue;
+        self.kick(plant, port);
+    }
+
+    /// Sends a packet to every port but the one that it came in by.
+    fn flood(&mut self, plant: &mut Plant, packet: u32, queue: usize) {
+        let ingress = plant.pool.get(packet).ingress;
+        let lossless = {
+            let group = plant.pool.get(packet).group();
+            self.groups[usize::from(ingress) * PRIORITIES + group].lossless
+        };
+        let admission = self.admit(plant, packet);
+        if admission == Admission::Refused {
+            let cause = if lossless { Drop::Headroom } else { Drop::Buffer };
+            return plant.drop_packet(packet, cause);
+        }
+        let flood = self.floods_free.pop().unwrap_or_else(|| {
+            self.floods.push(0);
+            (self.floods.len() - 1) as u32
+        });
+        let of = plant.pool.get_mut(packet);
+        of.set_flooded();
+        // Nobody chooses a path for a copy any more.
+        of.hash = flood;
+        let ports: Vec<u16> = (0..self.port_count).filter(|&port| port != ingress).collect();
+        self.floods[flood as usize] = ports.len() as u32;
+        if ports.is_empty() {
+            self.release(plant, packet);
+            return plant.drop_packet(packet, Drop::NoRoute);
+        }
+        for (count, &port) in ports.iter().enumerate() {
+            let copy = if count + 1 == ports.len() {
+                packet
+            } else {
+                plant.created += 1;
+                plant.pool.copy(packet)
+            };
+            self.enqueue(plant, copy, port, queue);
+        }
+        if admission == Admission::AcceptedXoff {
+            self.kick(plant, self.first_port + u32::from(ingress));
+        }
+    }
+
+    /// Sends if the port is free and has something to send; asks to be called again if not.
+    pub(crate) fn kick(&mut self, plant: &mut Plant, port: u32) {
+        let now = plant.now();
+        let at = plant.port(port);
+        if at.armed {
+            return;
+        }
+        if at.free_at > now {
+            plant.arm(port);
+        } else {
+            self.send(plant, port);
+        }
+    }
+
+    /// The port is free: sends the next frame, if there is one.
+    pub(crate) fn send(&mut self, plant: &mut Plant, port: u32) {
+        let at = &plant.ports[port as usize];
+        let eligible = at.occupied & !at.paused;
+        if at.pending != 0 {
+            plant.send_pause(port);
+            if eligible != 0 {
+                plant.arm(port);
+            }
+            return;
+        }
+        if eligible == 0 {
+            return;
+        }
+        let local = usize::from(at.local);
+        let queues = &mut self.queues[local * PRIORITIES..(local + 1) * PRIORITIES];
+        let turn = &mut self.turns[local];
+        let queue = pick(queues, &plant.pool, eligible, self.strict, turn);
+        let packet = queues[queue].pop(&mut plant.pool);
+        let left = if queues[queue].packets == 0 { eligible & !(1 << queue) } else { eligible };
+        if queues[queue].packets == 0 {
+            plant.port(port).occupied &= !(1 << queue);
+        }
+        let resumed = self.release(plant, packet);
+        plant.transmit(port, packet);
+        if left != 0 {
+            plant.arm(port);
+        }
+        if let Some(ingress) = resumed {
+            self.kick(plant, ingress);
+        }
+    }
+
+    /// Gives back a packet's place in the buffer. Returns the port that is to send XON.
+    fn release(&mut self, plant: &mut Plant, packet: u32) -> Option<u32> {
+        let of = plant.pool.get(packet);
+        let (ingress, group) = (of.ingress, of.group());
+        let bytes = u32::from(of.bytes);
+        if of.is_flooded() {
+            let references = &mut self.floods[of.hash as usize];
+            *references = references.saturating_sub(1);
+            if *references > 0 {
+                return None;
+            }
+            self.floods_free.push(of.hash);
+        }
+        let state = &mut self.groups[usize::from(ingress) * PRIORITIES + group];
+        if !release(&mut self.shared, state, bytes) {
+            return None;
+        }
+        state.off = false;
+        let port = self.first_port + u32::from(ingress);
+        let priority = self.config.group_to_priority[group] & 7;
+        plant.resume(port, 1 << priority);
+        Some(port)
+    }
+
+    /// Drops what waits in the lossless queues of a port. Called by the watchdog.
+    fn flush(&mut self, plant: &mut Plant, port: u32) {
+        let local = usize::from(plant.port(port).local);
+        for queue in 0..PRIORITIES {
+            let at = local * PRIORITIES + queue;
+            let waiting: Vec<u32> = self.queues[at].iter(&plant.pool).collect();
+            let is_lossless = |packet: &u32| {
+                let of = plant.pool.get(*packet);
+                self.groups[usize::from(of.ingress) * PRIORITIES + of.group()].lossless
+            };
+            if !waiting.iter().any(is_lossless) {
+                continue;
+            }
+            for _ in 0..waiting.len() {
+                let packet = self.queues[at].discard(&mut plant.pool);
+                let resumed = self.release(plant, packet);
+                plant.drop_packet(packet, Drop::Watchdog);
+                if let Some(ingress) = resumed {
+                    self.kick(plant, ingress);
+                }
+            }
+            plant.port(port).occupied &= !(1 << queue);
+        }
+    }
+
+    // ---- what can be asked
+
+    /// The port that a packet with `hash` for a rack leaves by; `None` if the rack is its own, or
+    /// unknown.
+    pub(crate) fn egress(&self, rack: u32, hash: u32) -> Option<u32> {
+        let Some(&NextHop::Ports { first, count }) = self.next_hops.get(rack as usize) else {
+            return None;
+        };
+        let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
+        let local = self.members[usize::from(first) + choice as usize];
+        Some(self.first_port + u32::from(local))
+    }
+
+    /// Whether flooded packets are in its queues.
+    pub(crate) fn floods(&self) -> bool {
+        self.floods.len() > self.floods_free.len()
+    }
+
+    /// Its ports.
+    pub(crate) fn ports(&self) -> core::ops::Range<u32> {
+        self.first_port..self.first_port + u32::from(self.port_count)
+    }
+
+    /// What a port has counted.
+    pub(crate) fn counters(&self, plant: &Plant, port: u32) -> PortCounters {
+        let start = (port - self.first_port) as usize * PRIORITIES;
+        let queues = &self.queues[start..start + PRIORITIES];
+        let groups = &self.groups[start..start + PRIORITIES];
+        let queue = |of: fn(&Queue) -> u64| core::array::from_fn(|index| of(&queues[index]));
+        let group = |of: fn(&Group) -> u64| core::array::from_fn(|index| of(&groups[index]));
+        PortCounters {
+            queue_packets: queue(|queue| queue.sent_packets),
+            queue_bytes: queue(|queue| queue.sent_bytes),
+            queue_dropped: queue(|queue| queue.dropped),
+            queue_marked: queue(|queue| queue.marked),
+            queue_peak_bytes: queue(|queue| u64::from(queue.peak_bytes)),
+            group_packets: group(|group| group.received_packets),
+            group_bytes: group(|group| group.received_bytes),
+            group_dropped: group(|group| u64::from(group.dropped)),
+            group_peak_bytes: group(|group| u64::from(group.peak_bytes)),
+            group_peak_headroom_bytes: group(|group| u64::from(group.peak_headroom)),
+            pause: plant.pause_counters(port),
+        }
+    }
+
+    /// Bytes that the groups hold, and bytes that the queues hold; equal unless packets are flooded.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let groups = self.groups.iter().map(|group| u64::from(group.held())).sum();
+        let queues = self.queues.iter().map(|queue| u64::from(queue.bytes)).sum();
+        (groups, queues)
+    }
+
+    /// What a group holds at present.
+    pub(crate) fn group_bytes(&self, local: u16, group: usize) -> u32 {
+        self.groups[usize::from(local) * PRIORITIES + group].held()
+    }
+
+    /// What a queue holds at present.
+    pub(crate) fn queue_bytes(&self, local: u16, queue: usize) -> u32 {
+        self.queues[usize::from(local) * PRIORITIES + queue].bytes
+    }
+
+    /// The bytes that groups share.
+    pub(crate) fn shared_bytes(&self) -> u32 {
+        self.shared.size
+    }
+
+    /// The queues of `port` that hold packets which came in by `ingress` in a group whose priority
+    /// is `priority`, as a mask.
+    pub(crate) fn queues_fed_by(
+        &self,
+        plant: &Plant,
+        port: u32,
+        ingress: u16,
+        priority: usize,
+    ) -> u8 {
+        let local = (port - self.first_port) as usize;
+        let mut mask = 0;
+        for queue in 0..PRIORITIES {
+            let fed = self.queues[local * PRIORITIES + queue].iter(&plant.pool).any(|packet| {
+                let of = plant.pool.get(packet);
+                let sends = usize::from(self.config.group_to_priority[of.group()] & 7);
+                of.ingress == ingress && sends == priority
+            });
+            mask |= u8::from(fed) << queue;
+        }
+        mask
+    }
+
+    /// Packets that a queue has sent.
+    pub(crate) fn sent(&self, port: u32, queue: usize) -> u64 {
+        self.queues[(port - self.first_port) as usize * PRIORITIES + queue].sent_packets
+    }
+
+    /// Lets the MAC entry of the server at `port` age at once.
+    pub(crate) fn age_mac(&mut self, local: u16) {
+        self.tables.age_mac(local);
+    }
+
+    /// Requests that its CPU has made to keep the ARP table.
+    pub(crate) fn arp_requests(&self) -> u64 {
+        self.tables.arp_requests
+    }
+
+    /// The node that it is.
+    pub(crate) fn node(&self) -> Node {
+        Node::Switch(self.index)
+    }
+}

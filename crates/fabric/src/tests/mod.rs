@@ -1,0 +1,26 @@
+//! Whole networks, held against what can be computed by hand.
+
+mod congestion;
+mod oracles;
+mod pauses;
+
+use rdma::{Rate, Span, Time};
+
+use crate::topology::Cables;
+use crate::workload::FlowSpec;
+use crate::{Network, NetworkConfig, Verdict};
+
+/// 100 Gb/s, 200 m (1 us).
+const CABLES: Cables = Cables::new(Rate::from_gbps(100), 200);
+
+/// A network with these flows, made and run until all have finished.
+fn finish(config: NetworkConfig) -> Network {
+    let mut network = Network::new(config).unwrap();
+    assert_eq!(network.run(Time::ZERO + Span::from_ms(1_000)), Verdict::Finished);
+    network
+}
+
+fn with_flows(mut config: NetworkConfig, flows: Vec<FlowSpec>) -> NetworkConfig {
+    config.flows = flows;
+    config
+}

@@ -1,0 +1,265 @@
+//! Next hops: shortest paths that go up, then down, and never up again.
+//!
+//! For every rack (a switch with hosts) two distances are computed at every switch:
+//!
+//! ```text
+//!   down(S)  over links that do not lead up     the rack itself: 0
+//!   any(S)   down(S) if there is one, else 1 + the least any(T) over links up to T
+//! ```
+//!
+//! A switch below which the rack is sends down, always; so what has come down never climbs again,
+//! and the buffers of a Clos depend on each other in no circle (guo16, 4.2). What breaks that rule is
+//! flooding, or a static route.
+
+use std::collections::BTreeMap;
+
+use super::{End, Topology};
+use crate::switch::NextHop;
+
+/// The next hops of one switch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Table {
+    /// By rack, that is by switch.
+    pub(crate) next_hops: Vec<NextHop>,
+    /// Local ports.
+    pub(crate) members: Vec<u16>,
+}
+
+/// A link of a switch to another: local port, and the other.
+type Neighbour = (u16, u32);
+
+/// The neighbours of each switch, in the order of their ports.
+fn neighbours(topology: &Topology) -> Vec<Vec<Neighbour>> {
+    let mut ports = vec![0u16; topology.switches.len()];
+    let mut all = vec![Vec::new(); topology.switches.len()];
+    for link in &topology.links {
+        let locals = link.ends.map(|end| match end {
+            End::Switch(switch) => {
+                let port = &mut ports[switch as usize];
+                *port += 1;
+                Some((switch, *port - 1))
+            }
+            End::Host(_) => None,
+        });
+        if let [Some((a, port_a)), Some((b, port_b))] = locals {
+            all[a as usize].push((port_a, b));
+            all[b as usize].push((port_b, a));
+        }
+    }
+    all
+}
+
+/// By host, the switch that it hangs on; `u32::MAX` if it hangs on a host.
+pub(crate) fn racks(topology: &Topology) -> Vec<u32> {
+    let mut racks = vec![u32::MAX; topology.hosts.len()];
+    for link in &topology.links {
+        match link.ends {
+            [End::Host(host), End::Switch(switch)] | [End::Switch(switch), End::Host(host)] => {
+                racks[host as usize] = switch;
+            }
+            _ => {}
+        }
+    }
+    racks
+}
+
+/// The tables of all switches.
+pub(crate) fn tables(topology: &Topology) -> Vec<Table> {
+    let count = topology.switches.len();
+    let neighbours = neighbours(topology);
+    let mut tables =
+        vec![Table { next_hops: vec![NextHop::None; count], members: Vec::new() }; count];
+    let mut sets: Vec<BTreeMap<Vec<u16>, u16>> = vec![BTreeMap::new(); count];
+    let mut destinations = racks(topology);
+    destinations.retain(|&rack| rack != u32::MAX);
+    destinations.sort_unstable();
+    destinations.dedup();
+    for rack in destinations {
+        let distances = Distances::to(rack, topology, &neighbours);
+        for (at, table) in tables.iter_mut().enumerate() {
+            if at as u32 == rack {
+                table.next_hops[rack as usize] = NextHop::Local;
+                continue;
+            }
+            let forced = topology
+                .routes
+                .iter()
+                .find(|route| (route.at, route.to) == (at as u32, rack))
+                .map(|route| &route.via);
+            let ports: Vec<u16> = neighbours[at]
+                .iter()
+                .filter(|(_, next)| match forced {
+                    Some(via) => via.contains(next),
+                    None => distances.leads(topology, at as u32, *next),
+                })
+                .map(|&(port, _)| port)
+                .collect();
+            if ports.is_empty() {
+                continue;
+            }
+            let first = *sets[at].entry(ports.clone()).or_insert_with(|| {
+                let first = table.members.len() as u16;
+                table.members.extend(&ports);
+                first
+            });
+            table.next_hops[rack as usize] = NextHop::Ports { first, count: ports.len() as u16 };
+        }
+    }
+    tables
+}
+
+struct Distances {
+    down: Vec<u32>,
+    any: Vec<u32>,
+}
+
+const FAR: u32 = u32::MAX - 1;
+
+impl Distances {
+    fn to(rack: u32, topology: &Topology, neighbours: &[Vec<Neighbour>]) -> Self {
+        let tier = |switch: u32| topology.switches[switch as usize].tier;
+        let count = topology.switches.len();
+        let mut down = vec![FAR; count];
+        down[rack as usize] = 0;
+        let mut frontier = vec![rack];
+        while !frontier.is_empty() {
+            let mut next = Vec::new();
+            for &at in &frontier {
+                for &(_, from) in &neighbours[at as usize] {
+                    // From `from` to `at` the way does not lead up.
+                    if tier(from) >= tier(at) && down[from as usize] == FAR {
+                        down[from as usize] = down[at as usize] + 1;
+                        next.push(from);
+                    }
+                }
+            }
+            frontier = next;
+        }
+        let mut any = down.clone();
+        // The highest know first: a way up ends at a switch above.
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        order.sort_by_key(|&switch| core::cmp::Reverse(tier(switch)));
+        for at in order {
+            if down[at as usize] < FAR {
+                continue;
+            }
+            any[at as usize] = neighbours[at as usize]
+                .iter()
+                .filter(|&&(_, up)| tier(up) > tier(at))
+                .map(|&(_, up)| any[up as usize].saturating_add(1).min(FAR))
+                .min()
+                .unwrap_or(FAR);
+        }
+        Self { down, any }
+    }
+
+    /// Whether a shortest path from `at` goes by `next`.
+    fn leads(&self, topology: &Topology, at: u32, next: u32) -> bool {
+        let tier = |switch: u32| topology.switches[switch as usize].tier;
+        let (at_index, next_index) = (at as usize, next as usize);
+        if self.down[at_index] < FAR {
+            tier(next) <= tier(at) && self.down[next_index] + 1 == self.down[at_index]
+        } else {
+            tier(next) > tier(at)
+                && self.any[next_index] < FAR
+                && self.any[next_index] + 1 == self.any[at_index]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cables, ClosShape, StaticRoute, clos, fat_tree, leaf_spine, parking_lot};
+    use super::*;
+    use rdma::Rate;
+
+    const CABLES: Cables = Cables::new(Rate::from_gbps(100), 200);
+
+    fn count(table: &Table, rack: usize) -> u16 {
+        match table.next_hops[rack] {
+            NextHop::Ports { count, .. } => count,
+            NextHop::None => 0,
+            NextHop::Local => u16::MAX,
+        }
+    }
+
+    /// Every path from switch `at` to `rack`, as lists of switches.
+    fn paths(topology: &Topology, tables: &[Table], at: u32, rack: u32) -> Vec<Vec<u32>> {
+        if at == rack {
+            return vec![vec![at]];
+        }
+        let NextHop::Ports { first, count } = tables[at as usize].next_hops[rack as usize] else {
+            return Vec::new();
+        };
+        let neighbours = neighbours(topology);
+        let mut all = Vec::new();
+        for &member in &tables[at as usize].members[first as usize..(first + count) as usize] {
+            let next = neighbours[at as usize].iter().find(|(port, _)| *port == member).unwrap().1;
+            for rest in paths(topology, tables, next, rack) {
+                all.push([vec![at], rest].concat());
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_path_of_a_fat_tree_goes_up_then_down() {
+        let topology = fat_tree(4, CABLES);
+        let tables = tables(&topology);
+        let racks: Vec<u32> = (0..topology.switches.len() as u32)
+            .filter(|&switch| topology.switches[switch as usize].tier == 0)
+            .collect();
+        for &from in &racks {
+            for &to in &racks {
+                let all = paths(&topology, &tables, from, to);
+                let same_pod = topology.switches[from as usize].name[..4]
+                    == topology.switches[to as usize].name[..4];
+                let expected = if from == to {
+                    1
+                } else if same_pod {
+                    2
+                } else {
+                    4
+                };
+                assert_eq!(all.len(), expected, "{from} to {to}");
+                for path in all {
+                    let tiers: Vec<u8> =
+                        path.iter().map(|&at| topology.switches[at as usize].tier).collect();
+                    let top = tiers.iter().position(|tier| tier == tiers.iter().max().unwrap());
+                    let (up, down) = tiers.split_at(top.unwrap());
+                    assert!(up.is_sorted() && down.iter().rev().is_sorted(), "{tiers:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn figure_7_spreads_over_4_leaves_and_16_spines() {
+        let topology = clos(&ClosShape::FIGURE_7);
+        let tables = tables(&topology);
+        let End::Switch(tor) = topology.find("tor0-0").unwrap() else { panic!() };
+        let End::Switch(other) = topology.find("tor1-5").unwrap() else { panic!() };
+        let End::Switch(leaf) = topology.find("leaf0-2").unwrap() else { panic!() };
+        let End::Switch(spine) = topology.find("spine40").unwrap() else { panic!() };
+        assert_eq!(count(&tables[tor as usize], other as usize), 4);
+        assert_eq!(count(&tables[leaf as usize], other as usize), 16);
+        assert_eq!(count(&tables[spine as usize], other as usize), 1);
+        assert_eq!(count(&tables[tor as usize], tor as usize), u16::MAX);
+    }
+
+    #[test]
+    fn a_chain_is_routed_along_itself() {
+        let topology = parking_lot(4, CABLES);
+        let tables = tables(&topology);
+        assert_eq!(paths(&topology, &tables, 0, 3), [[0, 1, 2, 3]]);
+    }
+
+    #[test]
+    fn a_static_route_takes_the_place_of_the_computed_one() {
+        let mut topology = leaf_spine(2, 2, 1, CABLES, CABLES);
+        topology.routes.push(StaticRoute { at: 0, to: 1, via: vec![3] });
+        let tables = tables(&topology);
+        assert_eq!(paths(&topology, &tables, 0, 1), [[0, 3, 1]]);
+        assert_eq!(paths(&topology, &tables, 1, 0).len(), 2);
+    }
+}

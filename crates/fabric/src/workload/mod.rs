@@ -1,0 +1,219 @@
+//! Flows: what the applications of a simulation ask their NICs for.
+//!
+//! A flow is a queue pair between two hosts and the messages that one of them posts to it, never more
+//! than `depth` at a time:
+//!
+//! ```text
+//!   Write, Send   source ── message ──► destination          done when acknowledged
+//!   Read          source ── request ──► destination ── message ──► source
+//!   reply         source ── message ──► destination ── SEND of reply_bytes ──► source
+//! ```
+//!
+//! Flows of one `round` go together: the next message of each is posted when all have completed
+//! theirs, as a bulk-synchronous application does.
+
+mod shapes;
+
+use rdma::Time;
+
+pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson};
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// RDMA WRITE.
+    Write,
+    /// SEND into a posted receive.
+    Send,
+    /// RDMA READ: the data flows from destination to source.
+    Read,
+}
+
+/// A flow, as a scenario asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowSpec {
+    /// The host that posts.
+    pub source: u32,
+    /// The host at the other end.
+    pub destination: u32,
+    /// What is posted.
+    pub verb: Verb,
+    /// The length of a message in bytes.
+    pub message_bytes: u32,
+    /// How many messages; `None` for as many as the time allows.
+    pub messages: Option<u64>,
+    /// Messages posted at a time, at least one.
+    pub depth: u32,
+    /// When the first is posted.
+    pub start: Time,
+    /// DSCP of its packets.
+    pub dscp: u8,
+    /// The destination answers each message by a SEND of so many bytes, and the next is posted when
+    /// the answer has come. Needs [`Verb::Send`].
+    pub reply_bytes: Option<u32>,
+    /// Flows of one number, all of one source, proceed together.
+    pub round: Option<u32>,
+}
+
+impl FlowSpec {
+    /// One WRITE of `message_bytes` at time zero, in the lossless priority 3.
+    pub fn write(source: u32, destination: u32, message_bytes: u32) -> Self {
+        Self {
+            source,
+            destination,
+            verb: Verb::Write,
+            message_bytes,
+            messages: Some(1),
+            depth: 1,
+            start: Time::ZERO,
+            dscp: 3,
+            reply_bytes: None,
+            round: None,
+        }
+    }
+
+    /// The same flow without an end, two messages at a time.
+    #[must_use]
+    pub fn endless(mut self) -> Self {
+        self.messages = None;
+        self.depth = 2;
+        self
+    }
+}
+
+/// How a flow fares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flow {
+    /// What was asked for.
+    pub spec: FlowSpec,
+    /// Messages posted.
+    pub posted: u64,
+    /// Messages completed: acknowledged, read, or answered.
+    pub completed: u64,
+    /// Messages that ended in an error; the queue pair is then in error, and the flow over.
+    pub failed: u64,
+    /// When the last message completed.
+    pub finished_at: Option<Time>,
+    /// From post to completion, in picoseconds, of each message in order.
+    pub latencies_ps: Vec<u64>,
+    /// When those that are outstanding were posted, the oldest first.
+    outstanding: std::collections::VecDeque<u64>,
+}
+
+impl Flow {
+    pub(crate) fn new(spec: FlowSpec) -> Self {
+        Self {
+            spec,
+            posted: 0,
+            completed: 0,
+            failed: 0,
+            finished_at: None,
+            latencies_ps: Vec::new(),
+            outstanding: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// Whether every message has ended, well or not.
+    pub fn is_over(&self) -> bool {
+        self.failed > 0 || self.spec.messages.is_some_and(|all| self.completed >= all)
+    }
+
+    /// Bytes of messages completed.
+    pub fn bytes(&self) -> u64 {
+        self.completed * u64::from(self.spec.message_bytes)
+    }
+
+    /// From the first post to the last completion, if it is over.
+    pub fn completion_time(&self) -> Option<rdma::Span> {
+        Some(self.finished_at?.since(self.spec.start))
+    }
+
+    /// How many messages may be posted now.
+    pub(crate) fn room(&self) -> u64 {
+        if self.failed > 0 {
+            return 0;
+        }
+        let depth = u64::from(self.spec.depth.max(1));
+        let room = depth.saturating_sub(self.posted - self.completed);
+        match self.spec.messages {
+            Some(all) => room.min(all.saturating_sub(self.posted)),
+            None => room,
+        }
+    }
+
+    pub(crate) fn note_post(&mut self, now: u64) {
+        self.posted += 1;
+        self.outstanding.push_back(now);
+    }
+
+    pub(crate) fn note_completion(&mut self, now: u64) {
+        self.completed += 1;
+        if let Some(posted) = self.outstanding.pop_front() {
+            self.latencies_ps.push(now - posted);
+        }
+        if self.spec.messages == Some(self.completed) {
+            self.finished_at = Some(Time::from_ps(now));
+        }
+    }
+}
+
+/// Flows that proceed together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Round {
+    pub(crate) flows: Vec<u32>,
+    pub(crate) outstanding: usize,
+}
+
+/// All flows of a simulation.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) rounds: std::collections::BTreeMap<u32, Round>,
+    /// Flows with an end that have not reached it.
+    pub(crate) unfinished: usize,
+    /// Messages completed in all.
+    pub(crate) completed: u64,
+}
+
+impl Flows {
+    /// The flows that may post after one message of `flow` has completed.
+    pub(crate) fn next_of(&mut self, flow: u32) -> Vec<u32> {
+        let Some(number) = self.flows[flow as usize].spec.round else { return vec![flow] };
+        let Some(round) = self.rounds.get_mut(&number) else { return vec![flow] };
+        round.outstanding = round.outstanding.saturating_sub(1);
+        if round.outstanding > 0 {
+            return Vec::new();
+        }
+        round.flows.clone()
+    }
+
+    /// A message of `flow` was posted.
+    pub(crate) fn posted(&mut self, flow: u32, now: u64) {
+        let state = &mut self.flows[flow as usize];
+        state.note_post(now);
+        if let Some(round) = state.spec.round.and_then(|number| self.rounds.get_mut(&number)) {
+            round.outstanding += 1;
+        }
+    }
+
+    /// A message of `flow` has completed.
+    pub(crate) fn completed(&mut self, flow: u32, now: u64) {
+        let state = &mut self.flows[flow as usize];
+        let was_over = state.is_over();
+        state.note_completion(now);
+        self.completed += 1;
+        if !was_over && state.is_over() {
+            self.unfinished -= 1;
+        }
+    }
+
+    /// A message of `flow` has failed.
+    pub(crate) fn failed(&mut self, flow: u32) {
+        let state = &mut self.flows[flow as usize];
+        let was_over = state.is_over();
+        state.failed += 1;
+        if !was_over && state.spec.messages.is_some() {
+            self.unfinished -= 1;
+        }
+    }
+}
