@@ -47,10 +47,15 @@ pub(crate) struct Run {
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(crate) mtu: Option<u32>,
 
-    /// Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7
+    /// Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7
     /// (FERROCE_FAULTS)
     #[arg(long, value_name = "FAULT=PROBABILITY,...")]
     pub(crate) faults: Option<String>,
+
+    /// Congestion control: none, dcqcn, or a constant rate such as fixed,rate_mbps=1000; otherwise
+    /// none (FERROCE_CC)
+    #[arg(long, value_name = "CONTROLLER,SETTING=VALUE,...")]
+    pub(crate) cc: Option<String>,
 
     /// Record every packet that the program sends and receives; %p in the name stands for the
     /// process ID (FERROCE_PCAP)

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
 
 use rdma::Mtu;
+use softnic::congestion::CongestionSettings;
 use softnic::faults::FaultSettings;
 use softnic::{DeviceInfo, sysfs};
 
@@ -23,6 +24,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let devices = devices(arguments)?;
     check_mtu(arguments, &devices)?;
     check_faults(arguments)?;
+    check_congestion(arguments)?;
     let mut variables = variables(arguments)?;
     let [name, rest @ ..] = arguments.program.as_slice() else {
         return Err(Failure::new("no program was named"));
@@ -69,6 +71,9 @@ fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> 
     if let Some(faults) = &arguments.faults {
         variables.push(("FERROCE_FAULTS", faults.into()));
     }
+    if let Some(controller) = &arguments.cc {
+        variables.push(("FERROCE_CC", controller.into()));
+    }
     if let Some(file) = &arguments.pcap {
         variables.push(("FERROCE_PCAP", capture(file)?.into()));
     }
@@ -108,6 +113,14 @@ fn check_mtu(arguments: &Run, devices: &[DeviceInfo]) -> Result<(), Failure> {
 fn check_faults(arguments: &Run) -> Result<(), Failure> {
     let faults = arguments.faults.clone().or_else(|| env::var("FERROCE_FAULTS").ok());
     match faults.unwrap_or_default().parse::<FaultSettings>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::from_message(&error)),
+    }
+}
+
+fn check_congestion(arguments: &Run) -> Result<(), Failure> {
+    let settings = arguments.cc.clone().or_else(|| env::var("FERROCE_CC").ok());
+    match settings.unwrap_or_default().parse::<CongestionSettings>() {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::from_message(&error)),
     }

@@ -109,7 +109,10 @@ Options:
           Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface (FERROCE_MTU)
 
       --faults <FAULT=PROBABILITY,...>
-          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7 (FERROCE_FAULTS)
+          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7 (FERROCE_FAULTS)
+
+      --cc <CONTROLLER,SETTING=VALUE,...>
+          Congestion control: none, dcqcn, or a constant rate such as fixed,rate_mbps=1000; otherwise none (FERROCE_CC)
 
       --pcap <FILE>
           Record every packet that the program sends and receives; %p in the name stands for the process ID (FERROCE_PCAP)
@@ -169,11 +172,12 @@ LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/libferroce-paths.so
 #[test]
 fn run_turns_flags_into_variables() {
     let flags = ["--dev", "lo", "--mtu", "1024", "--faults", "loss=0.01,seed=7"];
-    let more = ["--pcap", "/tmp/run.pcap", "--wire", "exact", "--log", "info"];
+    let more = ["--pcap", "/tmp/run.pcap", "--wire", "exact", "--log", "info", "--cc", "dcqcn"];
     let environment = Library::new().environment(&[flags.as_slice(), &more].concat(), &[]);
     snapbox::assert_data_eq!(
         environment,
         str![[r#"
+FERROCE_CC=dcqcn
 FERROCE_DEV=lo
 FERROCE_FAULTS=loss=0.01,seed=7
 FERROCE_LIBDIR=LIBDIR
@@ -391,7 +395,18 @@ fn a_fault_that_is_none_is_refused() {
     let command = library.ferroce().args(["run", "--faults", "loss=2", "echo", "ran"]);
     command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
 error: FERROCE_FAULTS: `loss=2` is not a probability
-hint: use loss, reorder, duplicate and corrupt, each between 0 and 1, and seed, as in loss=0.01,seed=7
+hint: use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, and seed, as in loss=0.01,seed=7
+
+"#]]);
+}
+
+#[test]
+fn a_controller_that_is_none_is_refused() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "--cc", "bbr", "echo", "ran"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: FERROCE_CC: `bbr` is not a controller
+hint: use none, dcqcn, or fixed with its rate, as in fixed,rate_mbps=1000
 
 "#]]);
 }

@@ -46,9 +46,10 @@ impl From<&OpenError> for Errno {
         match error {
             OpenError::PortTaken { .. } => Self(libc::EADDRINUSE),
             OpenError::NoAddress { .. } => Self(libc::EADDRNOTAVAIL),
-            OpenError::Wire { .. } | OpenError::Faults(_) | OpenError::ReceiveBuffer { .. } => {
-                Self::INVALID
-            }
+            OpenError::Wire { .. }
+            | OpenError::Faults(_)
+            | OpenError::Congestion(_)
+            | OpenError::ReceiveBuffer { .. } => Self::INVALID,
             OpenError::Io { error, .. } => error.raw_os_error().map_or(Self::IO, Self),
         }
     }

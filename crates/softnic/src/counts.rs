@@ -82,6 +82,8 @@ counts! {
     fault_reordered,
     /// Packets in which fault injection has flipped a bit.
     fault_corrupted,
+    /// Packets that fault injection has marked for congestion.
+    fault_marked,
     /// Times that the fallback thread has woken up.
     thread_wakeups,
     /// Packets that the fallback thread has taken.

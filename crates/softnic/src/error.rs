@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 use std::io;
 
+use crate::congestion::CongestionSettingsError;
 use crate::faults::FaultSettingsError;
 use crate::limits::ROCE_PORT;
 
@@ -32,6 +33,8 @@ pub enum OpenError {
     },
     /// `FERROCE_FAULTS` says nothing valid.
     Faults(FaultSettingsError),
+    /// `FERROCE_CC` says nothing valid.
+    Congestion(CongestionSettingsError),
     /// A call of the kernel failed.
     Io {
         /// What was being done.
@@ -65,6 +68,7 @@ impl fmt::Display for OpenError {
                  hint: leave it out for the largest that the kernel grants"
             ),
             Self::Faults(error) => error.fmt(f),
+            Self::Congestion(error) => error.fmt(f),
             Self::Io { doing, error } => write!(f, "{doing}: {error}"),
         }
     }
@@ -75,6 +79,7 @@ impl core::error::Error for OpenError {
         match self {
             Self::Io { error, .. } => Some(error),
             Self::Faults(error) => Some(error),
+            Self::Congestion(error) => Some(error),
             Self::PortTaken { .. }
             | Self::NoAddress { .. }
             | Self::Wire { .. }

@@ -1,7 +1,7 @@
 //! Faults on purpose: what a bad network does to the packets that we send.
 //!
-//! `FERROCE_FAULTS=loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,seed=7`: the probability of
-//! each fault for each packet, and the seed of the generator. With faults, packets leave one by
+//! `FERROCE_FAULTS=loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7`: the
+//! probability of each fault for each packet, and the seed of the generator. With faults, packets leave one by
 //! one. A seed makes the same decisions for the same sequence of packets; which packets are sent
 //! depends on timing, so a run is not repeated bit for bit.
 
@@ -23,6 +23,9 @@ pub struct FaultSettings {
     pub duplicate: f64,
     /// A bit of the UDP payload is flipped, after the ICRC was computed.
     pub corrupt: f64,
+    /// A packet that allows it (ECT, RFC 3168) is marked for congestion (CE), as by a switch whose
+    /// queue is long.
+    pub ecn: f64,
     /// Where the generator begins.
     pub seed: u64,
 }
@@ -39,8 +42,8 @@ impl fmt::Display for FaultSettingsError {
         write!(
             f,
             "FERROCE_FAULTS: `{}` {}\n\
-             hint: use loss, reorder, duplicate and corrupt, each between 0 and 1, and seed, as in \
-             loss=0.01,seed=7",
+             hint: use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, and seed, as \
+             in loss=0.01,seed=7",
             self.element, self.problem
         )
     }
@@ -61,6 +64,7 @@ impl core::str::FromStr for FaultSettings {
                 "reorder" => &mut settings.reorder,
                 "duplicate" => &mut settings.duplicate,
                 "corrupt" => &mut settings.corrupt,
+                "ecn" => &mut settings.ecn,
                 "seed" => {
                     settings.seed =
                         value.trim().parse().map_err(|_| error("is not a whole number"))?;
@@ -86,6 +90,8 @@ pub(crate) struct Verdict {
     pub(crate) duplicated: bool,
     /// The bit that is flipped.
     pub(crate) corrupted: Option<usize>,
+    /// A mark of congestion, if it allows one.
+    pub(crate) marked: bool,
 }
 
 /// A packet that is held back.
@@ -134,11 +140,14 @@ impl Faults {
         let duplicated = self.happens(settings.duplicate);
         let corrupt = self.happens(settings.corrupt);
         let bit = (self.next() % (8 * length as u64).max(1)) as usize;
+        // Asked last and only if need be, so that older seeds do what they did.
+        let marked = settings.ecn > 0.0 && self.happens(settings.ecn);
         Verdict {
             lost,
             behind: if late { behind } else { 0 },
             duplicated,
             corrupted: corrupt.then_some(bit),
+            marked,
         }
     }
 
@@ -175,10 +184,17 @@ mod tests {
     #[test]
     fn settings_are_read_strictly() {
         let settings: FaultSettings =
-            "loss=0.5, reorder=0,duplicate=1,corrupt=1e-3,seed=7".parse().unwrap();
+            "loss=0.5, reorder=0,duplicate=1,corrupt=1e-3,ecn=0.25,seed=7".parse().unwrap();
         assert_eq!(
             settings,
-            FaultSettings { loss: 0.5, reorder: 0.0, duplicate: 1.0, corrupt: 0.001, seed: 7 }
+            FaultSettings {
+                loss: 0.5,
+                reorder: 0.0,
+                duplicate: 1.0,
+                corrupt: 0.001,
+                ecn: 0.25,
+                seed: 7
+            }
         );
         assert_eq!("".parse(), Ok(FaultSettings::default()));
         for (text, problem) in [
@@ -197,8 +213,14 @@ mod tests {
 
     #[test]
     fn faults_are_as_frequent_as_asked_and_the_same_for_a_seed() {
-        let settings =
-            FaultSettings { loss: 0.1, reorder: 0.2, duplicate: 0.0, corrupt: 1.0, seed: 3 };
+        let settings = FaultSettings {
+            loss: 0.1,
+            reorder: 0.2,
+            corrupt: 1.0,
+            ecn: 0.3,
+            seed: 3,
+            ..FaultSettings::default()
+        };
         let judge_all = || {
             let mut faults = Faults::new(settings);
             (0..10_000).map(move |_| faults.judge(100)).collect::<Vec<_>>()
@@ -208,6 +230,7 @@ mod tests {
         let count = |of: fn(&Verdict) -> bool| verdicts.iter().filter(|v| of(v)).count();
         assert!((900..1100).contains(&count(|v| v.lost)));
         assert!((1800..2200).contains(&count(|v| v.behind > 0)));
+        assert!((2800..3200).contains(&count(|v| v.marked)));
         assert_eq!(count(|v| v.duplicated), 0);
         assert_eq!(count(|v| v.corrupted.is_some_and(|bit| bit < 800)), 10_000);
         assert!(verdicts.iter().all(|v| v.behind <= 3));

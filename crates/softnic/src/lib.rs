@@ -33,6 +33,7 @@
 //! | `FERROCE_WIRE` | `train` (default), or `exact`: one packet, one datagram |
 //! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
 //! | `FERROCE_RCVBUF_BYTES` | receive buffer of each socket, instead of 8 MiB (or what the kernel grants) |
+//! | `FERROCE_CC` | congestion control: see [`congestion`] |
 //! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
 //! | `FERROCE_SYSFS` | folder with the devices as files: see [`sysfs`] |
 //!
@@ -42,6 +43,7 @@
 
 mod capture;
 pub mod clock;
+pub mod congestion;
 pub mod counters;
 mod counts;
 mod device;

@@ -54,6 +54,9 @@ pub const SLEEP_MAX: Span = Span::from_ms(1_000);
 pub const POLLS_BEFORE_YIELD: u32 = 100;
 /// How long an acknowledgement may wait for a request to travel with.
 pub const ACK_DELAY: Span = Span::from_us(100);
+/// How late the thread may come for a paced packet without loss of rate: what a wake-up costs on a
+/// machine with something else to do.
+pub const PACE_SLACK: Span = Span::from_us(100);
 /// How often a queue pair repeats its last acknowledgement when it is destroyed: programs end
 /// without a word, and a network may lose one packet in a hundred.
 pub const FAREWELLS: u8 = 2;

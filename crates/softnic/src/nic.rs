@@ -16,7 +16,8 @@ use wire::cm::ip::PortSpace;
 
 use crate::fork::Nics;
 use crate::limits::{
-    ACK_DELAY, COMM_ID_SHIFT, FAREWELLS, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, SLOT_SHIFT,
+    ACK_DELAY, COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES,
+    SLOT_SHIFT,
 };
 use crate::links::{Links, window_bytes};
 use crate::ports::{PortChange, PortError};
@@ -116,6 +117,9 @@ impl Nic {
             window_bytes: window_bytes(&links.sockets, defaults.window_bytes),
             ack_delay: ACK_DELAY,
             farewells: FAREWELLS,
+            congestion: options.congestion.congestion,
+            notification: Some(options.congestion.notification),
+            pace_slack: PACE_SLACK,
             ..defaults
         };
         tracing::debug!(device = %device.name, interface = %device.interface, ?config, "opened");

@@ -3,6 +3,7 @@
 use std::env;
 
 use crate::OpenError;
+use crate::congestion::CongestionSettings;
 use crate::faults::FaultSettings;
 
 /// The settings of a [`crate::Nic`].
@@ -13,6 +14,8 @@ pub struct Options {
     pub exact: bool,
     /// Faults of what is sent (`FERROCE_FAULTS`).
     pub faults: Option<FaultSettings>,
+    /// How fast queue pairs send, and how they tell senders of marks (`FERROCE_CC`).
+    pub congestion: CongestionSettings,
     /// The file that packets are recorded in (`FERROCE_PCAP`). `%p` in it is the process ID. The
     /// first NIC that uses a name has it; later ones write to the name with `.` and their slot.
     pub capture: Option<String>,
@@ -34,6 +37,7 @@ impl Options {
             Some(other) => return Err(OpenError::Wire { value: other.to_owned() }),
         };
         let faults = variable("FERROCE_FAULTS").map(|text| text.parse()).transpose();
+        let congestion = variable("FERROCE_CC").map(|text| text.parse()).transpose();
         let buffer = variable("FERROCE_RCVBUF_BYTES").map(|value| {
             // The kernel doubles it, and keeps it in an `int`.
             let bytes = value.parse().ok().filter(|&bytes| bytes <= i32::MAX as u32 / 2);
@@ -42,6 +46,7 @@ impl Options {
         Ok(Self {
             exact,
             faults: faults.map_err(OpenError::Faults)?,
+            congestion: congestion.map_err(OpenError::Congestion)?.unwrap_or_default(),
             capture: variable("FERROCE_PCAP"),
             receive_buffer_bytes: buffer.transpose()?,
         })

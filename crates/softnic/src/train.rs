@@ -35,6 +35,16 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// Marks its packets for congestion (RFC 3168: CE). Returns whether they allow it.
+    pub(crate) fn mark(&mut self) -> bool {
+        const CE: u8 = 3;
+        let allowed = self.traffic_class & CE != 0;
+        if allowed {
+            self.traffic_class |= CE;
+        }
+        allowed
+    }
+
     /// The headers below RoCE of a packet with IP identification `id`.
     pub(crate) fn datagram(&self, id: u16) -> Datagram {
         Datagram {

@@ -182,7 +182,7 @@ impl Links {
         let mut leave = |way, packet| leaving.push((way, packet));
         for train in self.trains.trains() {
             for (_, place) in train.packets() {
-                let mut packet = self.trains.bytes(place).to_vec();
+                let (mut way, mut packet) = (train.way, self.trains.bytes(place).to_vec());
                 let verdict = faults.judge(packet.len());
                 if verdict.lost {
                     counts.fault_lost += 1;
@@ -192,16 +192,19 @@ impl Links {
                     counts.fault_corrupted += 1;
                     packet[bit / 8] ^= 1 << (bit % 8);
                 }
+                if verdict.marked && way.mark() {
+                    counts.fault_marked += 1;
+                }
                 if verdict.behind > 0 {
                     counts.fault_reordered += 1;
-                    faults.hold(now, train.way, &packet, verdict.behind);
+                    faults.hold(now, way, &packet, verdict.behind);
                     continue;
                 }
                 if verdict.duplicated {
                     counts.fault_duplicated += 1;
-                    leave(train.way, packet.clone());
+                    leave(way, packet.clone());
                 }
-                leave(train.way, packet);
+                leave(way, packet);
                 for held in faults.after_packet() {
                     leave(held.way, held.packet);
                 }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "forks and kills processes")]
 
 mod conditions;
+mod congestion;
 mod connections;
 mod faulty;
 mod forged;

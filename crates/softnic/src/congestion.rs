@@ -1,0 +1,299 @@
+//! Congestion control, as the user chooses it.
+//!
+//! `FERROCE_CC` names a controller, then settings of it, separated by commas: `none`,
+//! `fixed,rate_mbps=1000`, `dcqcn`, `dcqcn,line_mbps=10000,cnp_dscp=46`. With DCQCN, data leaves
+//! markable (ECT) and CNPs are obeyed; marks are answered with CNPs whatever the controller.
+//!
+//! | setting | of | meaning, and default |
+//! |---|---|---|
+//! | `rate_mbps` | `fixed` | the rate; must be given |
+//! | `line_mbps` | `dcqcn` | where flows begin, and their highest rate; 40000 |
+//! | `min_mbps` | `dcqcn` | their lowest rate; 100 |
+//! | `alpha_gain_divisor` | `dcqcn` | 1 / g; 256 |
+//! | `alpha_timer_us` | `dcqcn` | without a CNP for so long, alpha falls; 55 |
+//! | `rate_timer_us` | `dcqcn` | the rate climbs a step each time; 55 |
+//! | `byte_counter_bytes` | `dcqcn` | and each time that so much was sent; 10000000 |
+//! | `fast_recovery_steps` | `dcqcn` | steps before the rate grows beyond that of before the cut; 5 |
+//! | `additive_mbps` | `dcqcn` | gain of a step after those; 40 |
+//! | `hyper_mbps` | `dcqcn` | gain of a step once timer and counter have both made more; 200 |
+//! | `cnp_interval_us` | all | a queue pair sends at most one CNP in this time; 50 |
+//! | `cnp_dscp` | all | the DSCP of CNPs; 48 |
+//!
+//! The defaults are those of [`Dcqcn`] and [`Notification`], which say where they come from.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+
+use rdma::{Rate, Span};
+use transport::Congestion;
+use transport::congestion::{Dcqcn, Notification};
+use transport::limits::ALPHA_GAIN_DIVISOR_MAX;
+
+/// What `FERROCE_CC` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CongestionSettings {
+    /// How fast queue pairs send.
+    pub congestion: Congestion,
+    /// How senders are told of marks.
+    pub notification: Notification,
+}
+
+/// Why `FERROCE_CC` says nothing valid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CongestionSettingsError {
+    element: String,
+    problem: Problem,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Problem {
+    NoController,
+    NoRate,
+    NoValue,
+    NotASetting(&'static str),
+    NotWithin(RangeInclusive<u64>),
+}
+
+impl fmt::Display for CongestionSettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FERROCE_CC: `{}` ", self.element)?;
+        match &self.problem {
+            Problem::NoController => write!(
+                f,
+                "is not a controller\n\
+                 hint: use none, dcqcn, or fixed with its rate, as in fixed,rate_mbps=1000"
+            ),
+            Problem::NoRate => {
+                write!(f, "has no rate\nhint: give it one, as in fixed,rate_mbps=1000")
+            }
+            Problem::NoValue => {
+                write!(f, "has no value\nhint: write settings as in dcqcn,line_mbps=10000")
+            }
+            Problem::NotASetting(controller) => {
+                write!(f, "is not a setting of {controller}\nhint: it has ")?;
+                let names = SETTINGS.iter().filter(|setting| setting.is_of(controller));
+                for (index, setting) in names.enumerate() {
+                    write!(f, "{}{}", if index == 0 { "" } else { ", " }, setting.name)?;
+                }
+                Ok(())
+            }
+            Problem::NotWithin(range) => {
+                write!(
+                    f,
+                    "is out of range\nhint: use a whole number from {} to {}",
+                    range.start(),
+                    range.end()
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for CongestionSettingsError {}
+
+/// One setting: what it is of (nothing for all), its range, and where it goes.
+struct Setting {
+    name: &'static str,
+    of: Option<&'static str>,
+    range: RangeInclusive<u64>,
+    set: fn(&mut Draft, u64),
+}
+
+impl Setting {
+    fn is_of(&self, controller: &str) -> bool {
+        self.of.is_none_or(|of| of == controller)
+    }
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Draft {
+    rate: Option<Rate>,
+    dcqcn: Dcqcn,
+    notification: Notification,
+}
+
+const FIXED: Option<&str> = Some("fixed");
+const DCQCN: Option<&str> = Some("dcqcn");
+/// Up to ten terabits per second.
+const MBPS: RangeInclusive<u64> = 1..=10_000_000;
+/// Up to a minute.
+const US: RangeInclusive<u64> = 1..=60_000_000;
+
+// The ranges keep every value within its type.
+static SETTINGS: [Setting; 12] = [
+    Setting {
+        name: "rate_mbps",
+        of: FIXED,
+        range: MBPS,
+        set: |draft, value| draft.rate = Some(Rate::from_mbps(value)),
+    },
+    Setting {
+        name: "line_mbps",
+        of: DCQCN,
+        range: MBPS,
+        set: |draft, value| draft.dcqcn.line_rate = Rate::from_mbps(value),
+    },
+    Setting {
+        name: "min_mbps",
+        of: DCQCN,
+        range: MBPS,
+        set: |draft, value| draft.dcqcn.minimum_rate = Rate::from_mbps(value),
+    },
+    Setting {
+        name: "alpha_gain_divisor",
+        of: DCQCN,
+        range: 1..=ALPHA_GAIN_DIVISOR_MAX as u64,
+        set: |draft, value| draft.dcqcn.alpha_gain_divisor = value as u32,
+    },
+    Setting {
+        name: "alpha_timer_us",
+        of: DCQCN,
+        range: US,
+        set: |draft, value| draft.dcqcn.alpha_timer = Span::from_us(value),
+    },
+    Setting {
+        name: "rate_timer_us",
+        of: DCQCN,
+        range: US,
+        set: |draft, value| draft.dcqcn.rate_timer = Span::from_us(value),
+    },
+    Setting {
+        name: "byte_counter_bytes",
+        of: DCQCN,
+        range: 1..=u64::MAX,
+        set: |draft, value| draft.dcqcn.byte_counter = value,
+    },
+    Setting {
+        name: "fast_recovery_steps",
+        of: DCQCN,
+        range: 0..=1_000,
+        set: |draft, value| draft.dcqcn.fast_recovery_steps = value as u32,
+    },
+    Setting {
+        name: "additive_mbps",
+        of: DCQCN,
+        range: MBPS,
+        set: |draft, value| draft.dcqcn.additive_increase = Rate::from_mbps(value),
+    },
+    Setting {
+        name: "hyper_mbps",
+        of: DCQCN,
+        range: MBPS,
+        set: |draft, value| draft.dcqcn.hyper_increase = Rate::from_mbps(value),
+    },
+    Setting {
+        name: "cnp_interval_us",
+        of: None,
+        range: 0..=60_000_000,
+        set: |draft, value| draft.notification.interval = Span::from_us(value),
+    },
+    Setting {
+        name: "cnp_dscp",
+        of: None,
+        range: 0..=63,
+        set: |draft, value| draft.notification.dscp = value as u8,
+    },
+];
+
+impl FromStr for CongestionSettings {
+    type Err = CongestionSettingsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let error = |element: &str, problem| {
+            Err(CongestionSettingsError { element: element.to_owned(), problem })
+        };
+        let mut elements = text.split(',').map(str::trim);
+        let name = elements.next().unwrap_or_default();
+        let Some(controller) = ["none", "fixed", "dcqcn"].into_iter().find(|known| *known == name)
+        else {
+            return error(name, Problem::NoController);
+        };
+        let mut draft = Draft::default();
+        for element in elements.filter(|element| !element.is_empty()) {
+            let Some((key, value)) = element.split_once('=') else {
+                return error(element, Problem::NoValue);
+            };
+            let known = |setting: &&Setting| setting.name == key.trim();
+            let Some(setting) = SETTINGS.iter().filter(known).find(|known| known.is_of(controller))
+            else {
+                return error(element, Problem::NotASetting(controller));
+            };
+            match value.trim().parse() {
+                Ok(value) if setting.range.contains(&value) => (setting.set)(&mut draft, value),
+                _ => return error(element, Problem::NotWithin(setting.range.clone())),
+            }
+        }
+        let congestion = match (controller, draft.rate) {
+            ("dcqcn", _) => Congestion::Dcqcn(draft.dcqcn),
+            ("fixed", Some(rate)) => Congestion::Fixed(rate),
+            ("fixed", None) => return error(name, Problem::NoRate),
+            _ => Congestion::None,
+        };
+        Ok(Self { congestion, notification: draft.notification })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> CongestionSettings {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_controller_and_its_settings_are_read() {
+        assert_eq!(read(""), CongestionSettings::default());
+        assert_eq!(read("none").congestion, Congestion::None);
+        assert_eq!(read("dcqcn").congestion, Congestion::Dcqcn(Dcqcn::default()));
+        let fixed = read("fixed, rate_mbps=2500,cnp_dscp=46");
+        assert_eq!(fixed.congestion, Congestion::Fixed(Rate::from_mbps(2_500)));
+        assert_eq!(fixed.notification, Notification { dscp: 46, ..Notification::default() });
+        let all = read(
+            "dcqcn,line_mbps=1,min_mbps=2,alpha_gain_divisor=3,alpha_timer_us=4,rate_timer_us=5,\
+             byte_counter_bytes=6,fast_recovery_steps=7,additive_mbps=8,hyper_mbps=9,\
+             cnp_interval_us=10",
+        );
+        let dcqcn = Dcqcn {
+            line_rate: Rate::from_mbps(1),
+            minimum_rate: Rate::from_mbps(2),
+            alpha_gain_divisor: 3,
+            alpha_timer: Span::from_us(4),
+            rate_timer: Span::from_us(5),
+            byte_counter: 6,
+            fast_recovery_steps: 7,
+            additive_increase: Rate::from_mbps(8),
+            hyper_increase: Rate::from_mbps(9),
+        };
+        assert_eq!(all.congestion, Congestion::Dcqcn(dcqcn));
+        assert_eq!(all.notification.interval, Span::from_us(10));
+    }
+
+    #[test]
+    fn what_says_nothing_is_refused_with_a_hint() {
+        for (text, message) in [
+            ("dctcp", "`dctcp` is not a controller\nhint: use none, dcqcn, or fixed"),
+            ("fixed", "`fixed` has no rate\nhint: give it one"),
+            ("dcqcn,line_mbps", "`line_mbps` has no value\nhint: "),
+            (
+                "dcqcn,rate_mbps=5",
+                "`rate_mbps=5` is not a setting of dcqcn\nhint: it has line_mbps",
+            ),
+            ("none,x=5", "`x=5` is not a setting of none\nhint: it has cnp_interval_us, cnp_dscp"),
+            (
+                "dcqcn,cnp_dscp=64",
+                "`cnp_dscp=64` is out of range\nhint: use a whole number from 0 to 63",
+            ),
+            ("fixed,rate_mbps=0", "`rate_mbps=0` is out of range\nhint: "),
+            ("fixed,rate_mbps=fast", "`rate_mbps=fast` is out of range\nhint: "),
+        ] {
+            let error = text.parse::<CongestionSettings>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("FERROCE_CC: {message}")), "{error}");
+        }
+    }
+}
