@@ -14,6 +14,14 @@ pub(crate) const LENGTH: u64 = 1 << 40;
 impl Memory for Lengths {
     type Payload<'a> = u32;
 
+    fn keep(payload: u32, _length: usize, mut put: impl FnMut(&[u8])) {
+        put(&payload.to_ne_bytes());
+    }
+
+    fn recall(kept: &[u8]) -> u32 {
+        kept.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    }
+
     fn write(
         &mut self,
         _address: u64,

@@ -17,6 +17,14 @@ pub trait Memory {
     /// simulation.
     type Payload<'a>: Copy;
 
+    /// Gives `put` the bytes that [`Memory::recall`] makes the payload from again: those of the
+    /// payload itself, or what a simulation has in their place. A packet that arrives before its
+    /// turn waits in that form.
+    fn keep(payload: Self::Payload<'_>, length: usize, put: impl FnMut(&[u8]));
+
+    /// The payload that [`Memory::keep`] has kept.
+    fn recall(kept: &[u8]) -> Self::Payload<'_>;
+
     /// Stores `length` bytes of `payload`, beginning at its byte `offset`, at `address`.
     ///
     /// The last bytes become visible last, because programs poll on the end of a buffer.

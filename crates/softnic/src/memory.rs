@@ -42,6 +42,14 @@ fn pointer(address: u64) -> *mut u8 {
 impl Memory for ProcessMemory {
     type Payload<'a> = &'a [u8];
 
+    fn keep(payload: &[u8], length: usize, mut put: impl FnMut(&[u8])) {
+        put(payload.get(..length).unwrap_or(payload));
+    }
+
+    fn recall(kept: &[u8]) -> &[u8] {
+        kept
+    }
+
     fn write(
         &mut self,
         address: u64,

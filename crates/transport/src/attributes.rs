@@ -132,6 +132,10 @@ pub struct QpChange {
     pub sq_psn: Option<Psn>,
     /// The peer's queue pair.
     pub destination: Option<Qpn>,
+    /// Whether the peer has agreed to repeat selectively: on the way from INIT to RTR, for RC, on
+    /// a device whose recovery is [`crate::Recovery::SelectiveRepeat`]. Unlike the others it is no
+    /// attribute of `ibv_modify_qp`; it is agreed by Enhanced Connection Establishment.
+    pub selective_repeat: Option<bool>,
     /// An alternate path is given. Automatic path migration is not offered.
     pub alternate_path: bool,
     /// A path migration state is given. Only "migrated" exists, so it changes nothing.
@@ -228,6 +232,8 @@ pub struct QpAttributes {
     pub destination: Qpn,
     /// Whether the end of draining raises an event.
     pub sqd_notify: bool,
+    /// Whether lost packets alone are sent again.
+    pub selective_repeat: bool,
 }
 
 impl Default for QpAttributes {
@@ -247,6 +253,7 @@ impl Default for QpAttributes {
             min_rnr_timer: 0,
             destination: Qpn::default(),
             sqd_notify: false,
+            selective_repeat: false,
         }
     }
 }
@@ -273,6 +280,7 @@ impl QpAttributes {
         set(&mut self.min_rnr_timer, change.min_rnr_timer);
         set(&mut self.destination, change.destination);
         set(&mut self.sqd_notify, change.sqd_notify);
+        set(&mut self.selective_repeat, change.selective_repeat);
     }
 }
 
@@ -293,4 +301,6 @@ pub struct QpQuery {
     pub capacity: QpCapacity,
     /// Whether every send request is signalled.
     pub signal_all: bool,
+    /// Packets that wait for their turn, as responder and as requester, and bytes of their payload.
+    pub out_of_order: [(usize, usize); 2],
 }

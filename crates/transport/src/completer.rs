@@ -4,6 +4,8 @@
 //! done only when its own response has come. An acknowledgement beyond a missing response shows
 //! that the response was lost (9.7.5.1.2, "implied NAK").
 
+mod selective;
+
 use rdma::{CompletionStatus, Memory, Operation, Psn, QpState, Time};
 use wire::aeth::{NakCode, Syndrome, rnr_delay};
 use wire::opcode::Operation as Response;
@@ -32,30 +34,57 @@ impl Qp {
             return Err(Drop::QpState);
         }
         let psn = header.bth.psn;
-        let floor = self.oldest_answerable(adapter);
+        let floor = self.resume_at(adapter);
         let outstanding = self.requester.top.distance_from(floor);
         if psn.distance_from(floor) >= outstanding {
             return Err(Drop::UnexpectedResponse);
         }
+        let result = self.take_response(now, header, payload, memory, adapter);
+        self.take_kept_responses(now, memory, adapter);
+        result
+    }
+
+    /// Takes a response that is new, or has waited for its turn.
+    fn take_response<M: Memory>(
+        &mut self,
+        now: Time,
+        header: &roce::Repr,
+        payload: (M::Payload<'_>, usize),
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let psn = header.bth.psn;
         match header.facts().operation {
             Response::Acknowledge => {
                 let aeth = header.aeth.ok_or(Drop::UnexpectedResponse)?;
                 self.acknowledged(now, psn, aeth.syndrome, adapter)
             }
-            Response::ReadResponse => self.read_response(now, psn, payload, memory, adapter),
-            Response::AtomicAcknowledge => {
-                let original = header.atomic_ack.ok_or(Drop::UnexpectedResponse)?;
-                self.atomic_response(now, psn, original, memory, adapter)
+            Response::SelectiveAcknowledge => {
+                let arrived = header.selective.ok_or(Drop::UnexpectedResponse)?;
+                self.selectively_acknowledged(now, psn, &arrived, adapter)
+            }
+            Response::ReadResponse | Response::AtomicAcknowledge => {
+                if psn.is_before(self.requester.unacked) {
+                    return Err(Drop::UnexpectedResponse);
+                }
+                if !self.acknowledge_before(now, psn, adapter) {
+                    return self.keep_response::<M>(header, payload);
+                }
+                match header.atomic_ack {
+                    None => self.read_response(now, psn, payload, memory, adapter),
+                    Some(original) => self.atomic_response(now, psn, original, memory, adapter),
+                }
             }
             _ => Err(Drop::UnexpectedResponse),
         }
     }
 
-    /// The oldest PSN that an answer can be about. Under go-back-0 a responder may ask for the
-    /// beginning of a message of which it had acknowledged a part.
-    fn oldest_answerable(&self, adapter: &Adapter) -> Psn {
+    /// Where to send from again when the oldest packet is lost. No answer is about anything older:
+    /// under go-back-0 a responder may ask for the beginning of a message of which it had
+    /// acknowledged a part.
+    fn resume_at(&self, adapter: &Adapter) -> Psn {
         let unacked = self.requester.unacked;
-        adapter.config.recovery.resume_at(self.message_start(adapter), unacked)
+        self.recovery(adapter).resume_at(self.message_start(adapter), unacked)
     }
 
     fn acknowledged(
@@ -82,6 +111,9 @@ impl Qp {
                 let more = u32::from(mutated(Mutation::RnrAcknowledges));
                 if self.acknowledge_before(now, psn.plus(more), adapter) {
                     self.receiver_not_ready(now, timer, adapter);
+                } else if self.requester.scoreboard.is_some() {
+                    // An answer before it is missing. The responder has dropped what it kept.
+                    self.requester.go_back_to(self.requester.unacked);
                 }
                 Ok(())
             }
@@ -123,7 +155,7 @@ impl Qp {
             let Some(wqe_end) = wqe.end_psn() else { break };
             if wqe.is_read_or_atomic() && !mutated(Mutation::ImpliedNakIgnored) {
                 self.note_progress(now, before);
-                if self.go_back(now, adapter) {
+                if self.answer_is_missing(now, end, adapter) {
                     adapter.stats.implied_nak_seq_err += 1;
                 }
                 return false;
@@ -188,7 +220,7 @@ impl Qp {
     }
 
     fn retry(&mut self, now: Time, adapter: &mut Adapter) {
-        let start = self.message_start(adapter);
+        let resume = self.resume_at(adapter);
         let requester = &mut self.requester;
         let Some(left) = requester.retries_left.checked_sub(1) else {
             adapter.stats.retry_exceeded_err += 1;
@@ -198,9 +230,9 @@ impl Qp {
         if !mutated(Mutation::RetriesUncounted) {
             requester.retries_left = left;
         }
-        requester.unacked = adapter.config.recovery.resume_at(start, requester.unacked);
+        requester.unacked = resume;
         let less = u32::from(mutated(Mutation::GoBackTooShort));
-        requester.move_cursor_to(requester.unacked.plus(less));
+        requester.go_back_to(resume.plus(less));
         self.arm_ack_timer(now);
     }
 
@@ -209,7 +241,7 @@ impl Qp {
         if self.timers.is_running(Timer::RnrRetry) {
             return;
         }
-        let start = self.message_start(adapter);
+        let resume = self.resume_at(adapter);
         let requester = &mut self.requester;
         if self.attributes.rnr_retry != RNR_RETRY_INFINITE {
             let Some(left) = requester.rnr_retries_left.checked_sub(1) else {
@@ -219,8 +251,8 @@ impl Qp {
             };
             requester.rnr_retries_left = left;
         }
-        requester.unacked = adapter.config.recovery.resume_at(start, requester.unacked);
-        requester.move_cursor_to(requester.unacked);
+        requester.unacked = resume;
+        requester.go_back_to(resume);
         requester.gone_back_for = None;
         self.timers.stop(Timer::Retransmit);
         self.timers.set(Timer::RnrRetry, now + rnr_delay(timer));
@@ -234,12 +266,6 @@ impl Qp {
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
-        if psn.is_before(self.requester.unacked) {
-            return Err(Drop::UnexpectedResponse);
-        }
-        if !self.acknowledge_before(now, psn, adapter) {
-            return Ok(());
-        }
         let mtu = self.attributes.path_mtu;
         let pd = self.spec.pd;
         let wqe = self.requester.queue.front_mut();
@@ -283,12 +309,6 @@ impl Qp {
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
-        if psn.is_before(self.requester.unacked) {
-            return Err(Drop::UnexpectedResponse);
-        }
-        if !self.acknowledge_before(now, psn, adapter) {
-            return Ok(());
-        }
         let pd = self.spec.pd;
         let wqe = self.requester.queue.front_mut();
         let wqe = wqe.filter(|wqe| wqe.begun.is_some()).ok_or(Drop::UnexpectedResponse)?;

@@ -6,6 +6,7 @@ use rdma::{Mtu, Span};
 
 use crate::Recovery;
 use crate::congestion::{Congestion, Notification};
+use crate::limits::{OUT_OF_ORDER_BYTES_MAX, OUT_OF_ORDER_PACKETS_MAX};
 
 /// The settings of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +18,11 @@ pub struct Config {
     pub active_mtu: Mtu,
     /// What is sent again after a loss.
     pub recovery: Recovery,
+    /// Selective repeat: packets, from the one that is missing on, that each role of a queue pair
+    /// keeps until their turn comes; at most [`crate::limits::OUT_OF_ORDER_PACKETS_MAX`].
+    pub out_of_order_packets: u32,
+    /// Bytes of payload of those; at most [`crate::limits::OUT_OF_ORDER_BYTES_MAX`].
+    pub out_of_order_bytes: usize,
     /// Bytes that one queue pair may have in flight, its packets' overhead included
     /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). Sockets have receive buffers and no link-level
     /// flow control: this keeps a peer's from overflowing. `u64::MAX` sends at once whatever is
@@ -54,6 +60,8 @@ impl Default for Config {
             qpns: 2..1 << 14,
             active_mtu: Mtu::B4096,
             recovery: Recovery::GoBackN,
+            out_of_order_packets: OUT_OF_ORDER_PACKETS_MAX,
+            out_of_order_bytes: OUT_OF_ORDER_BYTES_MAX,
             window_bytes: 256 << 10,
             read_chunk_bytes: 128 << 10,
             burst_packets: 16,

@@ -38,6 +38,12 @@ pub const PACKET_OVERHEAD_BYTES: u64 = 256;
 /// The retry counts mean "for ever" at this value (`rnr_retry` only).
 pub const RNR_RETRY_INFINITE: u8 = 7;
 
+/// Selective repeat: packets, from the one that is missing on, that a role of a queue pair keeps
+/// until their turn comes. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.
+pub const OUT_OF_ORDER_PACKETS_MAX: u32 = 1024;
+/// Bytes of payload of those packets.
+pub const OUT_OF_ORDER_BYTES_MAX: usize = 1 << 20;
+
 /// So many messages must have been answered with a message, within the delay of an
 /// acknowledgement, before one waits for the answer. One that waits in vain takes as many away.
 pub const ANSWERS_BEFORE_ACK_WAITS: u8 = 2;

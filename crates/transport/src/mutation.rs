@@ -85,6 +85,12 @@ mutations! {
     InvalidatedUnsaid,
     /// What is sent again before a bind that is done asks for no acknowledgement.
     QuestionForgottenBeforeBind,
+    /// Packets are kept before their turn without bounds.
+    OutOfOrderUnbounded,
+    /// What waits for its turn is taken for the next in turn.
+    GapTakenForFilled,
+    /// A READ that was executed is not asked again for the answers that are missing.
+    AnswerNotAskedAgain,
     /// Each packet of a message is scattered from the beginning of the list.
     ScatterOffsetIgnored,
     /// Each mark is answered with a CNP of its own.

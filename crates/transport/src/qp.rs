@@ -8,6 +8,7 @@ use rdma::{
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::congestion::{NotificationPoint, Pacer};
+use crate::recovery::{Recovery, Strategy};
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
 use crate::requester::Requester;
@@ -135,6 +136,17 @@ impl Qp {
     ) -> Result<(), ModifyError> {
         let to = check_transition(self.spec.kind, self.state, change)?;
         change.check_values(adapter.config.active_mtu)?;
+        if let Some(selective_repeat) = change.selective_repeat {
+            let connects = (self.state, to) == (QpState::Init, QpState::Rtr);
+            let offered = self.spec.kind == QpType::Rc
+                && adapter.config.recovery == Recovery::SelectiveRepeat;
+            if !connects {
+                return Err(ModifyError::NotAllowed);
+            }
+            if selective_repeat && !offered {
+                return Err(ModifyError::Unsupported);
+            }
+        }
         self.attributes.apply(change);
         if change.path.is_some() || change.destination.is_some() {
             let path = &self.attributes.path;
@@ -160,11 +172,14 @@ impl Qp {
             (QpState::Error, QpState::Error) => {}
             (_, QpState::Error) => self.enter_error(false, adapter),
             (QpState::Init, QpState::Rtr) => {
-                self.responder.begin(change.rq_psn.unwrap_or_default());
+                let psn = change.rq_psn.unwrap_or_default();
+                let bounds = self.recovery(adapter).bounds(&adapter.config);
+                self.responder.begin(psn, bounds);
             }
             (QpState::Rtr, QpState::Rts) => {
                 let psn = change.sq_psn.unwrap_or_default();
-                self.requester.begin(psn, &self.attributes);
+                let bounds = self.recovery(adapter).bounds(&adapter.config);
+                self.requester.begin(psn, &self.attributes, bounds);
             }
             (QpState::Rts, QpState::Sqd) => self.begin_draining(adapter),
             (QpState::Sqd, QpState::Rts) => self.requester.draining = false,
@@ -194,6 +209,7 @@ impl Qp {
         if !answer {
             self.responder.forget_replies();
         }
+        self.responder.forget_kept();
         if let Some(Taken { wqe, place }) = self.responder.abandon_message() {
             self.complete_recv_error(&wqe, place.cq, CompletionStatus::Flushed, adapter);
         }
@@ -311,6 +327,15 @@ impl Qp {
             sq_psn: self.requester.next_psn(),
             capacity: self.spec.capacity,
             signal_all: self.spec.signal_all,
+            out_of_order: [self.responder.kept(), self.requester.kept()],
+        }
+    }
+
+    /// What it does about losses.
+    pub(crate) fn recovery(&self, adapter: &Adapter) -> Recovery {
+        match adapter.config.recovery {
+            Recovery::SelectiveRepeat if !self.attributes.selective_repeat => Recovery::GoBackN,
+            recovery => recovery,
         }
     }
 

@@ -5,9 +5,11 @@
 //! [`Qp::refuse`] (`refusal.rs`) is the one place that says what a refusal does. What it answers, at
 //! once or again, is in `replies.rs`.
 
+mod ahead;
 mod refusal;
 mod replies;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use rdma::{
@@ -22,7 +24,7 @@ use crate::adapter::Adapter;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, MESSAGE_BYTES_MAX, REPLIES_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
-use crate::recovery::Strategy;
+use crate::recovery::{Bounds, Strategy, Window as Ahead};
 use crate::recv::{RecvWqe, ScatterError};
 use crate::region::{Epoch, Holder};
 use crate::stats::Drop;
@@ -127,9 +129,15 @@ enum Reply {
         original: u64,
         msn: u32,
     },
+    /// That `psn` is missing, and what has arrived behind it when this is sent.
+    Selective {
+        psn: Psn,
+        msn: u32,
+    },
     /// `again` if it was answered before.
     Read {
         first_psn: Psn,
+        packets: u32,
         sent: u32,
         window: Window,
         msn: u32,
@@ -148,6 +156,8 @@ pub(crate) struct Responder {
     taken: Option<Taken>,
     /// A NAK for `expected` is out: no other until it has come (9.7.5.1.3).
     nak_sent: bool,
+    /// What waits for its turn, if the peer repeats selectively.
+    ahead: Option<Box<Ahead>>,
     /// Whether the first packet has come.
     established: bool,
     replies: VecDeque<Reply>,
@@ -161,8 +171,9 @@ pub(crate) struct Responder {
 
 impl Responder {
     /// Ready to receive from `psn` on.
-    pub(crate) fn begin(&mut self, psn: Psn) {
+    pub(crate) fn begin(&mut self, psn: Psn, kept: Option<Bounds>) {
         self.expected = psn;
+        self.ahead = kept.map(|bounds| Box::new(Ahead::new(bounds, psn)));
     }
 
     pub(crate) fn expected(&self) -> Psn {
@@ -219,7 +230,7 @@ impl Responder {
     fn answer_atomic_write(&mut self, psn: Psn, msn: u32, again: bool) {
         let (pd, epoch) = (PdId::NONE, <_>::default());
         let window = Window { pd, iova: 0, r_key: Key(0), length: 0, address: 0, epoch };
-        let reply = Reply::Read { first_psn: psn, sent: 0, window, msn, again };
+        let reply = Reply::Read { first_psn: psn, packets: 1, sent: 0, window, msn, again };
         self.push_reply(reply);
     }
 
@@ -263,11 +274,15 @@ impl Qp {
         // Only the acknowledgement of what comes now may wait, and only while it is alone.
         self.timers.stop(Timer::AckDelay);
         match self.respond(request, memory, adapter) {
+            Ok(()) if self.responder.keeps_some() => self.respond_to_kept(memory, adapter),
             Ok(()) => {
                 self.await_answer(now, request, adapter);
                 Ok(())
             }
             Err(Refusal::Duplicate) => Ok(()),
+            Err(Refusal::SequenceError) if self.responder.ahead.is_some() => {
+                self.keep_ahead(request, adapter)
+            }
             Err(refusal) => self.refuse(refusal, adapter),
         }
     }
@@ -346,7 +361,7 @@ impl Qp {
             adapter.stats.out_of_seq_request += 1;
             return Err(Refusal::SequenceError);
         }
-        let recovery = adapter.config.recovery;
+        let recovery = self.recovery(adapter);
         let restarts =
             |message: Message| message.first_psn == psn && recovery.resume_at(psn, expected) == psn;
         if self.responder.message.is_some_and(restarts) {
@@ -641,7 +656,8 @@ impl Qp {
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;
                 let (first_psn, again) = (psn, false);
-                self.responder.push_reply(Reply::Read { first_psn, sent: 0, window, msn, again });
+                let reply = Reply::Read { first_psn, packets, sent: 0, window, msn, again };
+                self.responder.push_reply(reply);
             }
             (Operation::CompareSwap | Operation::FetchAdd, Some(window)) => {
                 let atomic = request.header.atomic.ok_or(Refusal::Access)?;
@@ -707,12 +723,7 @@ impl Qp {
     fn advance<M: Memory>(&mut self, request: &Request<'_, '_, M>, adapter: &Adapter) {
         let facts = request.header.facts();
         let psn = request.header.bth.psn;
-        let packets = match request.header.reth {
-            Some(reth) if facts.operation == Operation::ReadRequest => {
-                self.attributes.path_mtu.packets(reth.length)
-            }
-            _ => 1,
-        };
+        let packets = self.packets(request.header);
         let responder = &mut self.responder;
         responder.expected = psn.plus(packets);
         responder.nak_sent = false;

@@ -2,12 +2,17 @@
 
 use rdma::Psn;
 
-use super::Strategy;
+use super::{Bounds, Strategy};
+use crate::Config;
 
 pub(super) struct GoBack0;
 
 impl Strategy for GoBack0 {
     fn resume_at(&self, message_start: Psn, _lost: Psn) -> Psn {
         message_start
+    }
+
+    fn bounds(&self, _: &Config) -> Option<Bounds> {
+        None
     }
 }

@@ -2,12 +2,17 @@
 
 use rdma::Psn;
 
-use super::Strategy;
+use super::{Bounds, Strategy};
+use crate::Config;
 
 pub(super) struct GoBackN;
 
 impl Strategy for GoBackN {
     fn resume_at(&self, _message_start: Psn, lost: Psn) -> Psn {
         lost
+    }
+
+    fn bounds(&self, _: &Config) -> Option<Bounds> {
+        None
     }
 }

@@ -1,27 +1,52 @@
 //! What is sent again after a loss.
 //!
 //! ```text
-//!   packets     1 2 3 4 5 6, of which 3 is lost; a message began with 1
-//!   go-back-0   sends 1 2 3 4 5 6 again       the responder forgets 1 2
-//!   go-back-N   sends     3 4 5 6 again       the responder keeps 1 2
+//!   packets 1 2 3 4 5 6, of which 3 is lost; a message began with 1
+//!
+//!                       sent again      the responder
+//!   go-back-0           1 2 3 4 5 6     forgets 1 2, drops 4 5 6
+//!   go-back-N               3 4 5 6     keeps 1 2, drops 4 5 6
+//!   selective repeat        3           keeps 1 2, and 4 5 6 until their turn comes
 //! ```
 //!
-//! A strategy only decides. Going back is done by the completer, and what a hole in the sequence
-//! leads to by the responder; both ask it when something is lost, and never for each packet.
+//! A strategy only decides, and only when something is lost; no packet that arrives in its turn asks
+//! it anything. Going back is done by the completer, and what a gap in the sequence leads to by the
+//! responder. What selective repeat has to remember is here: [`Window`], the packets that wait for
+//! their turn, and [`Scoreboard`], what a requester knows of packets behind a gap.
 
 mod go_back_0;
 mod go_back_n;
+mod scoreboard;
+mod selective_repeat;
+mod window;
 
 use rdma::Psn;
 
+use crate::Config;
 use go_back_0::GoBack0;
 use go_back_n::GoBackN;
+use selective_repeat::SelectiveRepeat;
+
+pub(crate) use scoreboard::Scoreboard;
+pub(crate) use window::Window;
 
 /// What the two ends of a connection agree on about losses.
 pub(crate) trait Strategy {
     /// Where to resume when `lost` is missing in the message that begins at `message_start`: the
     /// requester sends from there, the responder expects from there.
     fn resume_at(&self, message_start: Psn, lost: Psn) -> Psn;
+
+    /// What arrives before its turn and is kept until then, if anything is.
+    fn bounds(&self, config: &Config) -> Option<Bounds>;
+}
+
+/// How much may wait for its turn, at one role of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bounds {
+    /// From the packet that is missing to the last that is kept.
+    pub(crate) packets: u32,
+    /// Payload.
+    pub(crate) bytes: usize,
 }
 
 /// The strategy of a device, at both ends of its connections.
@@ -34,6 +59,10 @@ pub enum Recovery {
     /// responder forgets what it had of it. Early RoCE NICs did this, and one packet lost in 256
     /// is enough to deliver no message of 4 MB ever (guo16, 4.1).
     GoBack0,
+    /// The lost packet alone, as in IRN (Mittal et al. 2018, "Revisiting Network Support for
+    /// RDMA"). Only between queue pairs that have agreed on it
+    /// ([`crate::QpChange::selective_repeat`]); with others such a device goes back N.
+    SelectiveRepeat,
 }
 
 impl Strategy for Recovery {
@@ -41,6 +70,15 @@ impl Strategy for Recovery {
         match self {
             Self::GoBackN => GoBackN.resume_at(message_start, lost),
             Self::GoBack0 => GoBack0.resume_at(message_start, lost),
+            Self::SelectiveRepeat => SelectiveRepeat.resume_at(message_start, lost),
+        }
+    }
+
+    fn bounds(&self, config: &Config) -> Option<Bounds> {
+        match self {
+            Self::GoBackN => GoBackN.bounds(config),
+            Self::GoBack0 => GoBack0.bounds(config),
+            Self::SelectiveRepeat => SelectiveRepeat.bounds(config),
         }
     }
 }
@@ -54,5 +92,14 @@ mod tests {
         let (start, lost) = (Psn::new(0xff_fff0), Psn::new(5));
         assert_eq!(Recovery::GoBackN.resume_at(start, lost), lost);
         assert_eq!(Recovery::GoBack0.resume_at(start, lost), start);
+        assert_eq!(Recovery::SelectiveRepeat.resume_at(start, lost), lost);
+    }
+
+    #[test]
+    fn only_selective_repeat_keeps_what_comes_before_its_turn() {
+        let config = Config::default();
+        assert_eq!(Recovery::GoBackN.bounds(&config), None);
+        assert_eq!(Recovery::GoBack0.bounds(&config), None);
+        assert!(Recovery::SelectiveRepeat.bounds(&config).is_some());
     }
 }

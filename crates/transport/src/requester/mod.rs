@@ -11,8 +11,10 @@
 mod local;
 mod packet;
 mod post;
+mod selective;
 mod send;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use rdma::{
@@ -26,6 +28,7 @@ use crate::attributes::QpAttributes;
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
+use crate::recovery::{Bounds, Scoreboard};
 use crate::region::{Epoch, RegionTable, SgeList};
 use crate::transmit::Payload;
 use crate::{Event, PdId};
@@ -163,6 +166,8 @@ pub(crate) struct Requester {
     pub(crate) gone_back_for: Option<Psn>,
     /// In SQD: requests that are begun are finished, none is begun.
     pub(crate) draining: bool,
+    /// What it knows of packets behind a gap, if it repeats selectively.
+    pub(crate) scoreboard: Option<Box<Scoreboard>>,
     /// UC and UD: requests at the front that have been sent whole, and complete when the driver
     /// comes for the next packet (until then it may be reading their payload).
     sent_whole: u32,
@@ -170,7 +175,8 @@ pub(crate) struct Requester {
 
 impl Requester {
     /// Ready to send from `psn` on.
-    pub(crate) fn begin(&mut self, psn: Psn, attributes: &QpAttributes) {
+    pub(crate) fn begin(&mut self, psn: Psn, attributes: &QpAttributes, kept: Option<Bounds>) {
+        self.scoreboard = kept.map(|bounds| Box::new(Scoreboard::new(bounds, psn)));
         self.next_psn = psn;
         self.unacked = psn;
         self.top = psn;
@@ -238,14 +244,36 @@ impl Requester {
             self.queue.partition_point(|wqe| wqe.end_psn().is_some_and(|end| !psn.is_before(end)));
         let Some(begun) = self.queue.get(index).and_then(|wqe| wqe.begun) else { return };
         self.cursor = (self.first_serial + index as u64, psn.distance_from(begun.first_psn));
-        while self.rd_atomics.back().is_some_and(|last| !last.is_before(psn)) {
+        while self.scoreboard.is_none()
+            && self.rd_atomics.back().is_some_and(|last| !last.is_before(psn))
+        {
             self.rd_atomics.pop_back();
         }
         self.unasked = 0;
     }
 
+    /// Everything from `psn` on is sent again; of what is known to be behind the gap, nothing is
+    /// believed any more.
+    pub(crate) fn go_back_to(&mut self, psn: Psn) {
+        self.move_cursor_to(psn);
+        if let Some(scoreboard) = &mut self.scoreboard {
+            scoreboard.forget(self.top);
+        }
+    }
+
+    /// The packet `psn`, which was sent last, is sent again.
+    fn repeat(&mut self, psn: Psn) {
+        self.move_cursor_to(psn);
+        if let Some(scoreboard) = &mut self.scoreboard {
+            scoreboard.lose(psn);
+        }
+    }
+
     /// After `unacked` has moved on: nothing before it is sent again.
     pub(crate) fn catch_up(&mut self) {
+        if let Some(scoreboard) = &mut self.scoreboard {
+            scoreboard.advance(self.unacked);
+        }
         if self.cursor_psn().is_before(self.unacked) {
             let rd_atomics = core::mem::take(&mut self.rd_atomics);
             self.move_cursor_to(self.unacked);
@@ -302,6 +330,9 @@ impl Qp {
         self.requester.rd_atomics.clear();
         self.requester.unacked = self.requester.next_psn;
         self.requester.top = self.requester.next_psn;
+        if let Some(scoreboard) = &mut self.requester.scoreboard {
+            **scoreboard = Scoreboard::new(scoreboard.bounds, self.requester.next_psn);
+        }
     }
 
     /// Stops beginning requests. If the last packets sent asked for no acknowledgement, because
@@ -320,12 +351,14 @@ impl Qp {
         if !self.spec.kind.is_reliable()
             || requester.unasked == 0
             || cursor == requester.unacked
+            // Everything has been executed, and responses are on their way.
+            || requester.scoreboard.as_ref().is_some_and(|board| board.executed_until() == cursor)
             // The answer to a READ or atomic acknowledges all before it.
             || requester.rd_atomics.back().is_some_and(|last| last.next() == cursor)
         {
             return;
         }
-        requester.move_cursor_to(cursor.minus(1));
+        requester.repeat(cursor.minus(1));
     }
 
     /// Raises the event of a drained send queue, once.

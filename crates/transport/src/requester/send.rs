@@ -10,6 +10,14 @@ use crate::mutation::{Mutation, mutated};
 use crate::qp::{Outgoing, Qp, route_of_datagram};
 use crate::timer::Timer;
 
+/// What one queue pair may have in flight.
+struct Window {
+    /// With the overhead of each packet.
+    bytes: u64,
+    /// From the oldest that is not acknowledged on.
+    packets: u32,
+}
+
 impl Qp {
     /// The next request packet, if one may be sent now.
     pub(crate) fn next_request(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
@@ -18,7 +26,12 @@ impl Qp {
         if !sending || self.timers.is_running(Timer::RnrRetry) {
             return None;
         }
-        while self.execute_local(adapter)? {}
+        loop {
+            self.requester.pass_over();
+            if !self.execute_local(adapter)? {
+                break;
+            }
+        }
         let (serial, packet) = loop {
             let cursor = self.requester.cursor;
             if self.prepare(cursor.0, adapter)? {
@@ -32,14 +45,25 @@ impl Qp {
         let mtu = self.mtu(adapter);
         let wqe = self.requester.wqe(serial)?;
         let begun = wqe.begun?;
-        let (count, cost) = self.extent(wqe, packet, adapter);
+        let psn = begun.first_psn.plus(packet);
+        let again = psn.is_before(self.requester.top);
+        let (mut count, mut cost) = self.extent(wqe, packet, adapter);
+        let selective = self.requester.scoreboard.is_some();
+        if selective && again {
+            // What is lost was in flight before; of a READ, some responses may have come.
+            count = self.requester.lost_run(psn, count);
+            cost = 0;
+        }
         let in_flight = self.requester.in_flight(mtu);
-        let window = adapter.config.window_bytes;
+        let window = self.window(adapter);
         let reliable = self.spec.kind.is_reliable();
-        if reliable && in_flight > 0 && in_flight.saturating_add(cost) > window {
+        let behind = psn.plus(count).distance_from(self.requester.unacked);
+        let beyond = in_flight.saturating_add(cost) > window.bytes || behind > window.packets;
+        if reliable && in_flight > 0 && beyond && !(selective && again) {
             return None;
         }
         if wqe.is_read_or_atomic()
+            && !(selective && again)
             && self.requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic)
             && !mutated(Mutation::RdAtomicsUnlimited)
         {
@@ -49,7 +73,6 @@ impl Qp {
             self.timers.set(Timer::Pace, until);
             return None;
         }
-        let psn = begun.first_psn.plus(packet);
         let (mut header, body) = self.request_packet(wqe, (serial, packet), count, psn, mtu);
         let ends_message = packet + count == wqe.packets;
         let route = match wqe.operation {
@@ -60,20 +83,27 @@ impl Qp {
         };
 
         // An acknowledgement is asked for when nothing else can follow at once, and now and then.
-        let next = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
-        let next_cost =
-            self.requester.wqe(next.0).map_or(0, |wqe| self.extent(wqe, next.1, adapter).1);
         self.pace(now, &header, body.len(), adapter);
         let early = self.must_ask_early();
-        let requester = &mut self.requester;
-        requester.cursor = next;
         let end = psn.plus(count);
-        if psn.is_before(requester.top) {
+        let requester = &mut self.requester;
+        requester.cursor = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
+        if again {
             adapter.stats.retransmitted_pkts += 1;
         }
         if end.is_after(requester.top) {
             requester.top = end;
         }
+        let mut in_flight = in_flight.saturating_add(cost);
+        if let Some(scoreboard) = requester.scoreboard.as_mut().filter(|_| again) {
+            scoreboard.resent(end, requester.top);
+            requester.pass_over();
+            in_flight = requester.in_flight(mtu);
+        }
+        let next = self.requester.cursor;
+        let (next_count, next_cost) =
+            self.requester.wqe(next.0).map_or((1, 0), |wqe| self.extent(wqe, next.1, adapter));
+        let requester = &mut self.requester;
         match self.spec.kind {
             kind if kind.is_reliable() => {
                 let draining = requester.draining;
@@ -86,7 +116,12 @@ impl Qp {
                     alone || next.begun.is_none() && (draining || fenced)
                 });
                 let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
-                let full = in_flight.saturating_add(cost + packet.max(next_cost)) > window;
+                let behind = || {
+                    let next = requester.cursor_psn().plus(next_count);
+                    next.distance_from(requester.unacked)
+                };
+                let full = in_flight.saturating_add(packet.max(next_cost)) > window.bytes
+                    || selective && behind() > window.packets;
                 requester.unasked += 1;
                 let often = requester.unasked >= adapter.config.ack_interval_packets;
                 header.bth.ack_request = waits || full || often || early;
@@ -94,7 +129,9 @@ impl Qp {
                     requester.unasked = 0;
                     requester.asked_at = now;
                 }
-                if self.requester.wqe(serial).is_some_and(SendWqe::is_read_or_atomic) {
+                let counted = selective && again;
+                let is_answered = SendWqe::is_read_or_atomic;
+                if self.requester.wqe(serial).is_some_and(is_answered) && !counted {
                     self.requester.rd_atomics.push_back(end.minus(1));
                 }
                 if !self.timers.is_running(Timer::Retransmit) {
@@ -105,6 +142,18 @@ impl Qp {
             _ => {}
         }
         Some(Outgoing { route, header, body })
+    }
+
+    /// How much may be in flight: no more than the peer is likely to keep behind a gap.
+    fn window(&self, adapter: &Adapter) -> Window {
+        let bytes = adapter.config.window_bytes;
+        match &self.requester.scoreboard {
+            None => Window { bytes, packets: u32::MAX },
+            Some(scoreboard) => Window {
+                bytes: bytes.min(scoreboard.bounds.bytes as u64),
+                packets: scoreboard.bounds.packets,
+            },
+        }
     }
 
     /// How many PSNs packet `packet` of `wqe` stands for (a READ request for all responses that it
@@ -204,7 +253,7 @@ impl Qp {
     pub(crate) fn request_faulted(&mut self, header: &roce::Repr) {
         let requester = &mut self.requester;
         let serial = if self.spec.kind.is_reliable() {
-            requester.move_cursor_to(header.bth.psn);
+            requester.repeat(header.bth.psn);
             requester.cursor.0
         } else if header.facts().part.ends() {
             // It was counted as sent whole, and the cursor has left it.

@@ -15,6 +15,7 @@ impl Qp {
     /// What a refused request leads to (9.9.3, table 60).
     pub(super) fn refuse(&mut self, refusal: Refusal, adapter: &mut Adapter) -> Result<(), Drop> {
         let reliable = self.spec.kind.is_reliable();
+        let recovery = self.recovery(adapter);
         match refusal {
             Refusal::Ignore(cause) => Err(cause),
             Refusal::Duplicate => Ok(()),
@@ -24,8 +25,7 @@ impl Qp {
                     return Err(Drop::OutOfOrder);
                 }
                 if let Some(message) = responder.message {
-                    responder.expected =
-                        adapter.config.recovery.resume_at(message.first_psn, responder.expected);
+                    responder.expected = recovery.resume_at(message.first_psn, responder.expected);
                     if responder.expected == message.first_psn {
                         responder.message = None;
                     }
@@ -39,6 +39,7 @@ impl Qp {
                 let timer = self.attributes.min_rnr_timer;
                 self.responder.nak_sent = true;
                 self.responder.nak(Syndrome::RnrNak { timer });
+                self.responder.forget_kept();
                 adapter.stats.send_rnr_err += 1;
                 if mutated(Mutation::NotReadyPassedOver) {
                     self.responder.expected = self.responder.expected.next();

@@ -15,9 +15,18 @@ impl Responder {
     /// Answers a READ anew: instead of an answer to it that is not sent whole, and in its place,
     /// because what waits behind that one acknowledges what came after the READ. Sent first, it would
     /// tell the requester that the answer is lost, who would ask once more, and so on.
-    fn read_again(&mut self, resource: Resource, reply: Reply) {
+    ///
+    /// A requester that repeats selectively asks for some responses and waits for the others: only
+    /// an answer of which nothing else remains to be sent is replaced.
+    fn read_again(&mut self, resource: Resource, (psn, packets): (Psn, u32), reply: Reply) {
         let end = resource.first_psn.plus(resource.packets);
+        let asked_end = psn.plus(packets);
+        let selective = self.ahead.is_some();
         let is_same = |reply: &Reply| match reply {
+            Reply::Read { first_psn, sent, packets, .. } if selective => {
+                let (next, end) = (first_psn.plus(*sent), first_psn.plus(*packets));
+                !next.is_before(psn) && !end.is_after(asked_end)
+            }
             Reply::Read { first_psn, .. } => {
                 !first_psn.is_before(resource.first_psn) && first_psn.is_before(end)
             }
@@ -102,8 +111,10 @@ impl Qp {
                 };
                 let window =
                     Window { pd, iova: reth.address, r_key, length: reth.length, address, epoch };
-                let reply = Reply::Read { first_psn: psn, sent: 0, window, msn, again: true };
-                responder.read_again(resource, reply);
+                let packets = self.attributes.path_mtu.packets(reth.length);
+                let (first_psn, again) = (psn, true);
+                let reply = Reply::Read { first_psn, packets, sent: 0, window, msn, again };
+                responder.read_again(resource, (psn, packets), reply);
             }
             _ => {}
         }
@@ -144,6 +155,24 @@ impl Qp {
                 header.aeth = Some(aeth::Repr { syndrome, msn });
                 Some(Outgoing { route, header, body: Body::None })
             }
+            Reply::Selective { psn, msn } => {
+                self.responder.replies.pop_front();
+                let responder = &self.responder;
+                let arrived = responder.ahead.as_ref().map(|ahead| ahead.arrived());
+                // The gap may have been filled since, or an RNR NAK have said more.
+                let (Some(arrived), true) =
+                    (arrived, responder.expected == psn && !responder.nak_sent)
+                else {
+                    return self.next_reply(adapter);
+                };
+                adapter.stats.acks_sent += 1;
+                let opcode = Opcode::RC_SELECTIVE_ACKNOWLEDGE;
+                let mut header = roce::Repr::new(opcode, destination, psn);
+                let syndrome = Syndrome::Nak(NakCode::SequenceError);
+                header.aeth = Some(aeth::Repr { syndrome, msn });
+                header.selective = Some(arrived);
+                Some(Outgoing { route, header, body: Body::None })
+            }
             Reply::Atomic { psn, original, msn } => {
                 self.responder.replies.pop_front();
                 let mut header = packet(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn);
@@ -151,14 +180,13 @@ impl Qp {
                 header.atomic_ack = Some(original);
                 Some(Outgoing { route, header, body: Body::None })
             }
-            Reply::Read { first_psn, sent, window, msn, again } => {
+            Reply::Read { first_psn, packets, sent, window, msn, again } => {
                 let psn = first_psn.plus(sent);
                 let Some(window) = self.revalidate(window, adapter) else {
                     self.refuse_read(psn, adapter);
                     return self.next_reply(adapter);
                 };
                 let mtu = self.attributes.path_mtu;
-                let packets = mtu.packets(window.length);
                 let offset = sent * mtu.bytes();
                 let length = (window.length - offset).min(mtu.bytes());
                 let part = Part::of(sent, packets);
@@ -168,7 +196,8 @@ impl Qp {
                 if part.ends() {
                     self.responder.replies.pop_front();
                 } else if let Some(front) = self.responder.replies.front_mut() {
-                    *front = Reply::Read { first_psn, sent: sent + 1, window, msn, again };
+                    let sent = sent + 1;
+                    *front = Reply::Read { first_psn, packets, sent, window, msn, again };
                 }
                 let address = window.address + u64::from(offset);
                 let body = Body::Memory { address, length };

@@ -8,6 +8,7 @@ mod fluid;
 mod fuzz;
 mod limits;
 mod recovery;
+mod selective;
 mod states;
 mod storm;
 mod windows;

@@ -204,6 +204,14 @@ impl Ground {
 impl Memory for Ground {
     type Payload<'a> = &'a [u8];
 
+    fn keep(payload: &[u8], length: usize, mut put: impl FnMut(&[u8])) {
+        put(payload.get(..length).unwrap_or(payload));
+    }
+
+    fn recall(kept: &[u8]) -> &[u8] {
+        kept
+    }
+
     fn write(
         &mut self,
         address: u64,

@@ -61,7 +61,10 @@ impl Marks {
         let operation = header.facts().operation;
         let is_data = !matches!(
             operation,
-            Operation::Acknowledge | Operation::AtomicAcknowledge | Operation::Cnp
+            Operation::Acknowledge
+                | Operation::SelectiveAcknowledge
+                | Operation::AtomicAcknowledge
+                | Operation::Cnp
         );
         let listens = matches!(config.congestion, Congestion::Dcqcn(_)) && kind.is_connected();
         if may_mark(traffic_class) != (is_data && listens) {

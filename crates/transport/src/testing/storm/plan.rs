@@ -119,7 +119,11 @@ impl Plan {
     pub(super) fn new(random: &mut Random) -> Self {
         let faults = Faults::new(random);
         let count = random.pick(&[2, 2, 2, 3, 4]);
-        let recovery = if random.chance(100) { Recovery::GoBack0 } else { Recovery::GoBackN };
+        let recovery = match random.below(1000) {
+            0..100 => Recovery::GoBack0,
+            100..450 => Recovery::SelectiveRepeat,
+            _ => Recovery::GoBackN,
+        };
         let configs: Vec<Config> = (0..count).map(|_| config(recovery, random)).collect();
         let links = random.between(1, 4);
         let links = (0..links).map(|_| link(count as usize, &faults, random)).collect();
@@ -165,8 +169,11 @@ impl Plan {
 }
 
 fn config(recovery: Recovery, random: &mut Random) -> Config {
+    let selective = recovery == Recovery::SelectiveRepeat;
     Config {
         recovery,
+        out_of_order_packets: if selective { random.pick(&[1, 2, 9, 60, 1024]) } else { 0 },
+        out_of_order_bytes: if selective { random.pick(&[0, 5_000, 40_000, 1 << 20]) } else { 0 },
         window_bytes: random.pick(&[2_000, 8_000, 30_000, 256 << 10, 256 << 10, u64::MAX]),
         read_chunk_bytes: random.pick(&[1, 4_096, 10_000, 128 << 10, u32::MAX]),
         burst_packets: random.pick(&[1, 3, 16]),

@@ -203,8 +203,9 @@ impl World<'_> {
 
     /// Posts what must fail: a bind or an invalidation that asks for what it must not get.
     fn post_misbind(&mut self, index: usize, side: usize, which: usize) -> Check {
-        let at = self.links[index].ends[side].node;
-        let window = self.links[index].ends[side].windows[which];
+        let link = &self.links[index];
+        let (at, kind) = (link.ends[side].node, link.plan.kind);
+        let window = link.ends[side].windows[which];
         let node = &mut self.nodes[at];
         let (address, length, access) = (super::ground::Ground::WORD, 64, Access::REMOTE_READ);
         let (r_key, region) = (window.next_key(), node.bindable);
@@ -226,7 +227,10 @@ impl World<'_> {
             // Regions are not invalidated, nor windows of type 1.
             4 => invalidate(node.key),
             _ if window.kind == WindowKind::Type1 => invalidate(window.key),
-            _ if matches!(window.state, State::Bound(_)) => bind(region, address, length, access),
+            // A peer that can invalidate it may have done so until the bind is executed.
+            _ if matches!(window.state, State::Bound(_)) && kind == QpType::Uc => {
+                bind(region, address, length, access)
+            }
             _ => invalidate(Key(window.key.0 ^ 0x55)),
         };
         self.tally.count(Seen::Misbind);

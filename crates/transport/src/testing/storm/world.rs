@@ -21,7 +21,7 @@ use super::plan::{LinkPlan, Plan};
 use super::random::Random;
 use super::tally::{Seen, Tally};
 use crate::{
-    AddressVector, CqId, Endpoint, Event, PdId, QpCapacity, QpChange, QpSpec, RegionSpec,
+    AddressVector, CqId, Endpoint, Event, PdId, QpCapacity, QpChange, QpSpec, Recovery, RegionSpec,
     SrqAttributes, SrqId,
 };
 
@@ -285,6 +285,7 @@ impl<'l> World<'l> {
             };
             let connected = plan.kind != QpType::Ud;
             let reliable = plan.kind == QpType::Rc;
+            let selective = self.plan.configs[0].recovery == Recovery::SelectiveRepeat;
             let changes = [
                 QpChange {
                     pkey_index: Some(0),
@@ -300,6 +301,7 @@ impl<'l> World<'l> {
                     rq_psn: connected.then_some(Psn::new(peer.psn)),
                     max_dest_rd_atomic: reliable.then_some(plan.rd_atomic),
                     min_rnr_timer: reliable.then_some(plan.min_rnr_timer),
+                    selective_repeat: reliable.then_some(selective),
                     ..QpChange::to(QpState::Rtr)
                 },
                 QpChange {
@@ -448,10 +450,30 @@ impl<'l> World<'l> {
         while let Some(completion) = self.nodes[index].endpoint.poll_cq(cq) {
             self.completed(index, &completion)?;
         }
+        self.check_bounds(index)?;
         match self.nodes[index].ground.complaint.take() {
             None => Ok(()),
             Some(complaint) => Err(format!("node {index}: {complaint}")),
         }
+    }
+
+    /// What waits for its turn at a node is no more than the plan allows.
+    fn check_bounds(&self, index: usize) -> Check {
+        let config = &self.plan.configs[index];
+        if config.recovery != Recovery::SelectiveRepeat {
+            return Ok(());
+        }
+        for end in self.links.iter().flat_map(|link| &link.ends).filter(|end| end.node == index) {
+            let query = self.nodes[index].endpoint.query_qp(end.qpn);
+            for (packets, bytes) in query.map_or([(0, 0); 2], |query| query.out_of_order) {
+                if packets >= config.out_of_order_packets as usize && packets > 0
+                    || bytes > config.out_of_order_bytes
+                {
+                    return Err(format!("node {index} keeps {packets} packets, {bytes} bytes"));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn find(&self, node: usize, qpn: Qpn) -> Option<(usize, usize)> {

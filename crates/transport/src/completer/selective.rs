@@ -1,0 +1,102 @@
+//! Selective repeat: what a requester is told of packets behind a gap, and responses that come before
+//! their turn.
+
+use rdma::{CompletionStatus, Memory, Psn, QpState, Time};
+use wire::{roce, saeth};
+
+use crate::adapter::Adapter;
+use crate::qp::Qp;
+use crate::stats::Drop;
+
+impl Qp {
+    /// Takes a selective acknowledgement: `missing` has not arrived, and what `arrived` says has.
+    /// One that speaks of packets that were never sent is no answer to anything.
+    pub(super) fn selectively_acknowledged(
+        &mut self,
+        now: Time,
+        missing: Psn,
+        arrived: &saeth::Repr,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let sent = self.requester.top.distance_from(missing);
+        let is_sent =
+            |range: &saeth::Arrived| range.packets == 0 || range.first > 0 && range.end() <= sent;
+        if self.requester.scoreboard.is_none() || !arrived.ranges.iter().all(is_sent) {
+            return Err(Drop::UnexpectedResponse);
+        }
+        adapter.stats.rcvd_seq_err += 1;
+        self.acknowledge_before(now, missing, adapter);
+        if let Some(scoreboard) = &mut self.requester.scoreboard {
+            scoreboard.record(missing, arrived);
+        }
+        self.send_gaps(now, adapter);
+        Ok(())
+    }
+
+    /// The answer to a READ or atomic has not come, and one that is after it, before `end`, has.
+    /// Returns whether this is the first that is heard of it.
+    pub(super) fn answer_is_missing(&mut self, now: Time, end: Psn, adapter: &mut Adapter) -> bool {
+        let Some(scoreboard) = &mut self.requester.scoreboard else {
+            return self.go_back(now, adapter);
+        };
+        scoreboard.executed(end);
+        self.send_gaps(now, adapter)
+    }
+
+    /// Sends what is lost again, once for each loss. Returns whether this is the first that is
+    /// heard of it. As in go-back-N, each loss that holds back the oldest packet counts as a retry
+    /// once (IBTA vol 1, 9.7.5.2.7).
+    fn send_gaps(&mut self, now: Time, adapter: &mut Adapter) -> bool {
+        let requester = &mut self.requester;
+        if requester.visit_gaps().is_none() || requester.gone_back_for == Some(requester.unacked) {
+            return false;
+        }
+        let Some(left) = requester.retries_left.checked_sub(1) else {
+            adapter.stats.retry_exceeded_err += 1;
+            self.fail_oldest(CompletionStatus::RetryExceeded, adapter);
+            return false;
+        };
+        requester.retries_left = left;
+        requester.gone_back_for = Some(requester.unacked);
+        self.arm_ack_timer(now);
+        true
+    }
+
+    /// A response that others are missing before is kept until its turn. Without selective repeat,
+    /// or room, it is asked for again.
+    pub(super) fn keep_response<M: Memory>(
+        &mut self,
+        header: &roce::Repr,
+        payload: (M::Payload<'_>, usize),
+    ) -> Result<(), Drop> {
+        if let Some(scoreboard) = &mut self.requester.scoreboard {
+            scoreboard.responses.keep::<M>(header, payload, 1);
+        }
+        Ok(())
+    }
+
+    /// After the oldest packet may have been done: responses and acknowledgements that waited for
+    /// that.
+    pub(super) fn take_kept_responses<M: Memory>(
+        &mut self,
+        now: Time,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) {
+        while matches!(self.state, QpState::Rts | QpState::Sqd) {
+            let unacked = self.requester.unacked;
+            let Some(scoreboard) = &mut self.requester.scoreboard else { return };
+            let executed = scoreboard.executed_until();
+            if let Some(kept) = scoreboard.responses.take() {
+                let payload = (kept.payload::<M>(), kept.length);
+                // It was counted when it came; in its turn it can only be refused as that.
+                let _ = self.take_response(now, &kept.header, payload, memory, adapter);
+            } else if executed.is_after(unacked) {
+                self.acknowledge_before(now, executed, adapter);
+            }
+            if self.requester.unacked == unacked {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Selective repeat: the cursor visits the gaps, and leaves out what has arrived.
+
+use rdma::Psn;
+
+use super::{Requester, SendWqe};
+
+impl Requester {
+    /// Responses that wait for their turn, and bytes of their payload.
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        self.scoreboard.as_ref().map_or((0, 0), |scoreboard| scoreboard.responses.held())
+    }
+
+    /// Before the packet at the cursor is sent: one that was sent before is passed over unless it
+    /// is lost.
+    pub(super) fn pass_over(&mut self) {
+        if self.scoreboard.is_none() || !self.cursor_psn().is_before(self.top) {
+            return;
+        }
+        if let Some(lost) = self.next_lost(self.cursor_psn()) {
+            self.cursor = self.position(lost);
+        } else {
+            self.cursor = self.position(self.top);
+            if let Some(scoreboard) = &mut self.scoreboard {
+                scoreboard.all_resent();
+            }
+        }
+    }
+
+    /// Moves the cursor back to the first lost packet that has not been sent again, if there is one
+    /// before it. Returns its PSN.
+    pub(crate) fn visit_gaps(&mut self) -> Option<Psn> {
+        let (from, _) = self.scoreboard.as_ref()?.suspects()?;
+        let Some(lost) = self.next_lost(from) else {
+            self.scoreboard.as_mut()?.all_resent();
+            return None;
+        };
+        if !lost.is_before(self.cursor_psn()) {
+            return None;
+        }
+        self.cursor = self.position(lost);
+        Some(lost)
+    }
+
+    /// How many packets from `psn` on are lost in a row, of `count` that one request stands for.
+    pub(super) fn lost_run(&self, psn: Psn, count: u32) -> u32 {
+        let Some(scoreboard) = &self.scoreboard else { return count };
+        let mut run = 1;
+        while run < count && scoreboard.is_missing(psn.plus(run), true) {
+            run += 1;
+        }
+        run
+    }
+
+    /// The first packet from `from` on that is lost and has not been sent again.
+    fn next_lost(&self, from: Psn) -> Option<Psn> {
+        let scoreboard = self.scoreboard.as_ref()?;
+        let (first, end) = scoreboard.suspects()?;
+        let mut psn = if from.is_before(first) { first } else { from };
+        let (serial, _) = self.position(psn);
+        let index = usize::try_from(serial.checked_sub(self.first_serial)?).ok()?;
+        for wqe in self.queue.range(index..) {
+            let wqe_end = wqe.end_psn()?;
+            let is_answered = wqe.is_read_or_atomic();
+            while psn.is_before(wqe_end) {
+                if !psn.is_before(end) {
+                    return None;
+                }
+                if scoreboard.is_missing(psn, is_answered) {
+                    return Some(psn);
+                }
+                psn = psn.next();
+            }
+        }
+        None
+    }
+
+    /// Where the packet `psn` is in the queue, which has begun all before it.
+    fn position(&self, psn: Psn) -> (u64, u32) {
+        let is_before = |wqe: &SendWqe| wqe.end_psn().is_some_and(|end| !psn.is_before(end));
+        let index = self.queue.partition_point(is_before);
+        let begun = self.queue.get(index).and_then(|wqe| wqe.begun);
+        let packet = begun.map_or(0, |begun| psn.distance_from(begun.first_psn));
+        (self.first_serial + index as u64, packet)
+    }
+}

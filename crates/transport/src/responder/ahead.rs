@@ -1,0 +1,99 @@
+//! Selective repeat: requests that arrive before their turn wait for it.
+
+use rdma::Memory;
+use wire::opcode::Operation;
+use wire::roce;
+
+use super::{Reply, Request, Responder};
+use crate::adapter::Adapter;
+use crate::mutation::{Mutation, mutated};
+use crate::qp::Qp;
+use crate::stats::Drop;
+
+impl Responder {
+    /// Whether anything waits for its turn.
+    pub(super) fn keeps_some(&self) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.held().0 > 0)
+    }
+
+    /// Packets that wait for their turn, and bytes of their payload.
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        self.ahead.as_ref().map_or((0, 0), |ahead| ahead.held())
+    }
+
+    /// What waits will not have its turn: the peer sends it again.
+    pub(crate) fn forget_kept(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.clear();
+        }
+    }
+}
+
+impl Qp {
+    /// How many PSNs a request stands for: those of its responses, if it is a READ.
+    pub(super) fn packets(&self, header: &roce::Repr) -> u32 {
+        match header.reth {
+            Some(reth) if header.facts().operation == Operation::ReadRequest => {
+                self.attributes.path_mtu.packets(reth.length)
+            }
+            _ => 1,
+        }
+    }
+
+    /// A request that others are missing before: it is kept if there is room, and either way the
+    /// peer is told what is here.
+    pub(super) fn keep_ahead<M: Memory>(
+        &mut self,
+        request: &Request<'_, '_, M>,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let packets = self.packets(request.header);
+        let responder = &mut self.responder;
+        // After an RNR NAK the peer sends everything again from there on.
+        let Some(ahead) = responder.ahead.as_mut().filter(|_| !responder.nak_sent) else {
+            return Err(Drop::OutOfOrder);
+        };
+        ahead.advance(responder.expected);
+        let payload = (request.payload, request.length);
+        let kept = ahead.keep::<M>(request.header, payload, packets);
+        let (psn, msn) = (responder.expected, responder.msn);
+        let is_said =
+            |reply: &Reply| matches!(reply, Reply::Selective { psn: said, .. } if *said == psn);
+        if !responder.replies.iter().any(is_said) {
+            responder.push_reply(Reply::Selective { psn, msn });
+        }
+        adapter.stats.send_seq_err += 1;
+        if kept { Ok(()) } else { Err(Drop::OutOfOrder) }
+    }
+
+    /// After a request has been executed: those whose turn has come by that, which are acknowledged
+    /// at once, for the peer waits to know that the gap is filled.
+    pub(super) fn respond_to_kept<M: Memory>(
+        &mut self,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let filled = self.responder.expected;
+        while let Some(ahead) = &mut self.responder.ahead {
+            ahead.advance(self.responder.expected);
+            let Some(kept) = ahead.take() else { break };
+            if mutated(Mutation::GapTakenForFilled) {
+                self.responder.expected = kept.header.bth.psn;
+            }
+            let request = Request::<M> {
+                header: &kept.header,
+                payload: kept.payload::<M>(),
+                length: kept.length,
+            };
+            if let Err(refusal) = self.respond(&request, memory, adapter) {
+                self.responder.forget_kept();
+                return self.refuse(refusal, adapter);
+            }
+        }
+        let responder = &mut self.responder;
+        if responder.expected != filled {
+            responder.acknowledge(responder.expected.minus(1), adapter.config.coalesce_acks);
+        }
+        Ok(())
+    }
+}
