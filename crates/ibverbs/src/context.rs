@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use softnic::Nic;
@@ -15,10 +16,11 @@ use crate::abi::{
 use crate::ah::Ah;
 use crate::channel::Channel;
 use crate::cq::Cq;
+use crate::descriptor::{self, Identity};
 use crate::device::{Device, copy_text};
 use crate::dm::Dm;
 use crate::errno::{Errno, pointer, status};
-use crate::event::{Events, Sink};
+use crate::event::Events;
 use crate::mr::Mr;
 use crate::mw::Mw;
 use crate::pd::{Pd, Td};
@@ -39,6 +41,9 @@ pub(crate) struct Context {
     pub(crate) nic: Arc<Nic>,
     pub(crate) events: Arc<Events>,
     started: AtomicBool,
+    /// What C knows as `cmd_fd`, and what it is recognised by, however often it was duplicated.
+    command: OwnedFd,
+    identity: Identity,
 }
 
 impl Object for Context {
@@ -60,20 +65,37 @@ impl Object for Context {
 
 impl Context {
     fn open(device: &Device) -> Result<Arc<Self>, Errno> {
-        let events = Arc::new(Events::new()?);
-        let sink = Box::new(Sink(Arc::clone(&events)));
-        let nic = Nic::open(&device.info, sink).map_err(|error| {
+        let events = Events::new()?;
+        let (token, identity) = descriptor::token()?;
+        let nic = Nic::open(&device.info, Box::new(events.sink())).map_err(|error| {
             crate::log::complain(&error);
             Errno::from(&error)
         })?;
+        Ok(Self::new(device.c(), Arc::new(nic), events, token, identity))
+    }
+
+    /// Another context of the same NIC, which owns `command` from now on.
+    fn beside(&self, command: OwnedFd) -> Result<Arc<Self>, Errno> {
+        let events = self.events.beside()?;
+        // SAFETY: the field was written before C had the pointer, and never is again.
+        let device = unsafe { (*self.c()).device };
+        Ok(Self::new(device, Arc::clone(&self.nic), events, command, self.identity))
+    }
+
+    fn new(
+        device: *mut ibv_device,
+        nic: Arc<Nic>,
+        events: Events,
+        command: OwnedFd,
+        identity: Identity,
+    ) -> Arc<Self> {
         let mut c = operations();
-        c.context.device = device.c();
+        c.context.device = device;
         c.context.async_fd = events.queue.fd();
-        // There is no command channel. Programs duplicate it to share a device, which then says
-        // that it cannot be shared; until then it has to be a descriptor.
-        c.context.cmd_fd = c.context.async_fd;
-        let started = AtomicBool::new(false);
-        Ok(Arc::new(Self { c: Shared::new(c), nic: Arc::new(nic), events, started }))
+        // There is no command channel, but a descriptor by which the device is known again.
+        c.context.cmd_fd = command.as_raw_fd();
+        let (events, started) = (Arc::new(events), AtomicBool::new(false));
+        Arc::new(Self { c: Shared::new(c), nic, events, started, command, identity })
     }
 
     /// Starts the NIC's own progress: from now on a peer may wait for an answer.
@@ -133,6 +155,28 @@ fn operations() -> verbs_context {
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     let device = registry::find::<Device>(device);
     pointer(device.and_then(|device| Context::open(&device)).map(registry::insert))
+}
+
+/// Opens, once more, the device whose `cmd_fd` was duplicated to `cmd_fd`, which belongs to the new
+/// context from now on. An engine lives in its process: what another process has sent is
+/// `EOPNOTSUPP`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
+    let context = Identity::of(cmd_fd).and_then(|identity| {
+        let (original, taken) = registry::with(|live| {
+            let its = live.contexts.values().filter(|context| context.identity == identity);
+            let taken = its.clone().any(|context| context.command.as_raw_fd() == cmd_fd);
+            (its.clone().next().cloned(), taken)
+        });
+        // Two owners would close it twice.
+        if taken {
+            return Err(Errno::INVALID);
+        }
+        let original = original.ok_or(Errno::UNSUPPORTED)?;
+        // SAFETY: the caller gives away a descriptor that is open, as was just seen.
+        original.beside(unsafe { OwnedFd::from_raw_fd(cmd_fd) })
+    });
+    pointer(context.map(registry::insert))
 }
 
 /// Closes a device. What the program has not destroyed goes with it, as the kernel does it.

@@ -12,7 +12,7 @@ use crate::channel::Channel;
 use crate::context::Context;
 use crate::cq_ex::Poll;
 use crate::errno::{Errno, pointer, status};
-use crate::event::{Acks, CqTarget, Target};
+use crate::event::{Acks, CqTarget};
 use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
 
 /// Completions that are taken from the engine at once.
@@ -65,6 +65,11 @@ impl Object for Cq {
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
     }
+
+    fn end(&self) {
+        // It fails for what is gone already.
+        let _ = self.destroy();
+    }
 }
 
 // SAFETY: `repr(C)`, and `ibv_cq_ex` begins with an `ibv_cq`.
@@ -73,6 +78,16 @@ unsafe impl Hot for Cq {
 
     fn mark(&self) -> &Mark {
         &self.mark
+    }
+}
+
+impl Cq {
+    fn destroy(&self) -> Result<(), Errno> {
+        self.context.nic.with(|endpoint, _, _| {
+            endpoint.destroy_cq(self.id)?;
+            self.context.events.remove_cq(self.id);
+            Ok(())
+        })
     }
 }
 
@@ -125,7 +140,7 @@ pub(crate) fn create(
             .channel
             .as_ref()
             .map(|channel| (Arc::clone(&channel.queue), Arc::clone(&cq.completion_acks)));
-        let target = Target { handle, acks: Arc::clone(&cq.async_acks) };
+        let target = context.events.target(handle, &cq.async_acks);
         context.events.add_cq(id, CqTarget { target, completions });
         Ok::<_, Errno>(cq)
     })?;
@@ -165,11 +180,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     status(registry::find::<Cq>(cq).and_then(|cq| {
         registry::check_unused(&cq)?;
-        cq.context.nic.with(|endpoint, _, _| {
-            endpoint.destroy_cq(cq.id)?;
-            cq.context.events.remove_cq(cq.id);
-            Ok::<_, Errno>(())
-        })?;
+        cq.destroy()?;
         let handle = cq.c().addr();
         if let Some(channel) = &cq.channel {
             channel.queue.withdraw(|event| event.cq == handle);

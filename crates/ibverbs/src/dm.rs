@@ -43,6 +43,11 @@ impl Drop for Piece {
 }
 
 impl Piece {
+    /// Which piece of the pool it is: that has fewer than 2^32 bytes.
+    fn number(&self) -> u32 {
+        self.address as u32
+    }
+
     /// The address of `length` bytes at `offset`, if they are inside.
     fn range(&self, offset: u64, length: u64) -> Option<u64> {
         let end = offset.checked_add(length)?;
@@ -73,8 +78,7 @@ impl Dm {
             memcpy_to_dm: Some(memcpy_to_dm),
             memcpy_from_dm: Some(memcpy_from_dm),
             comp_mask: 0,
-            // Which piece of the pool it is. The pool has less than 2^32 bytes.
-            handle: piece.address as u32,
+            handle: piece.number(),
         };
         Arc::new(Self { c: Shared::new(c), context, piece })
     }
@@ -109,6 +113,28 @@ pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
         registry::remove(&*dm);
         Ok(())
     }))
+}
+
+/// Makes a handle, in `context`, of the device memory that has the number `dm_handle` in another
+/// context of the same device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_handle: u32) -> *mut ibv_dm {
+    pointer(registry::find::<Context>(context).and_then(|context| {
+        let is_it = |dm: &&Arc<Dm>| {
+            dm.piece.number() == dm_handle && Arc::ptr_eq(&dm.piece.nic, &context.nic)
+        };
+        let original = registry::with(|live| live.dms.values().find(is_it).cloned());
+        let piece = Arc::clone(&original.ok_or(Errno::INVALID)?.piece);
+        Ok(registry::insert(Dm::new(context, piece)))
+    }))
+}
+
+/// Forgets a handle. The memory stays as long as there is another, or a region.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
+    if let Ok(dm) = registry::find::<Dm>(dm) {
+        registry::remove(&*dm);
+    }
 }
 
 /// `ibv_reg_dm_mr`: requests name it by offsets from its beginning.

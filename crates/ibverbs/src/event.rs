@@ -140,8 +140,10 @@ pub(crate) struct AsyncEvent {
 /// is never dropped on the NIC's thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    pub(crate) handle: usize,
-    pub(crate) acks: Arc<Acks>,
+    handle: usize,
+    acks: Arc<Acks>,
+    /// That of the object's context.
+    queue: Arc<EventQueue<AsyncEvent>>,
 }
 
 /// What the sink must know of a completion queue.
@@ -151,27 +153,44 @@ pub(crate) struct CqTarget {
     pub(crate) completions: Option<(Arc<EventQueue<CompletionEvent>>, Arc<Acks>)>,
 }
 
+/// Who is behind the numbers of a NIC's engine.
 #[derive(Debug, Default)]
-struct Targets {
+pub(crate) struct Targets {
     cqs: BTreeMap<CqId, CqTarget>,
     /// An XRC target may have several handles.
     qps: BTreeMap<Qpn, Vec<Target>>,
     srqs: BTreeMap<SrqId, Target>,
 }
 
-/// The events of one context: its asynchronous queue, and who is behind the engine's numbers.
+/// The events of one context: its asynchronous queue, and who is behind the engine's numbers, which
+/// all contexts of a NIC share.
 ///
 /// Objects enter and leave inside the call that makes or destroys them in the engine, under the
 /// engine's lock, so that a number is never looked up while it means two objects.
 #[derive(Debug)]
 pub(crate) struct Events {
-    pub(crate) queue: EventQueue<AsyncEvent>,
-    targets: Mutex<Targets>,
+    pub(crate) queue: Arc<EventQueue<AsyncEvent>>,
+    targets: Arc<Mutex<Targets>>,
 }
 
 impl Events {
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self { queue: EventQueue::new()?, targets: Mutex::default() })
+        Ok(Self { queue: Arc::new(EventQueue::new()?), targets: Arc::default() })
+    }
+
+    /// The events of another context of the same NIC.
+    pub(crate) fn beside(&self) -> Result<Self, Errno> {
+        Ok(Self { queue: Arc::new(EventQueue::new()?), targets: Arc::clone(&self.targets) })
+    }
+
+    /// What the NIC calls.
+    pub(crate) fn sink(&self) -> Sink {
+        Sink(Arc::clone(&self.targets))
+    }
+
+    /// An object of this context.
+    pub(crate) fn target(&self, handle: usize, acks: &Arc<Acks>) -> Target {
+        Target { handle, acks: Arc::clone(acks), queue: Arc::clone(&self.queue) }
     }
 
     pub(crate) fn add_cq(&self, id: CqId, target: CqTarget) {
@@ -211,21 +230,21 @@ impl Events {
     pub(crate) fn withdraw(&self, handle: usize) {
         self.queue.withdraw(|event| event.object == handle);
     }
+}
 
-    fn raise<'a>(&self, kind: u32, targets: impl IntoIterator<Item = &'a Target>) {
-        for Target { handle, acks } in targets {
-            self.queue.push(AsyncEvent { kind, object: *handle, acks: Arc::clone(acks) });
-        }
+fn raise<'a>(kind: u32, targets: impl IntoIterator<Item = &'a Target>) {
+    for Target { handle, acks, queue } in targets {
+        queue.push(AsyncEvent { kind, object: *handle, acks: Arc::clone(acks) });
     }
 }
 
 /// What the NIC calls.
 #[derive(Debug)]
-pub(crate) struct Sink(pub(crate) Arc<Events>);
+pub(crate) struct Sink(Arc<Mutex<Targets>>);
 
 impl EventSink for Sink {
     fn event(&self, event: Event) {
-        let targets = lock(&self.0.targets);
+        let targets = lock(&self.0);
         let (kind, qpn) = match event {
             Event::CompletionNotify(id) => {
                 if let Some(CqTarget { target, completions: Some((queue, acks)) }) =
@@ -237,10 +256,10 @@ impl EventSink for Sink {
             }
             Event::CqError(id) => {
                 let cq = targets.cqs.get(&id).map(|cq| &cq.target);
-                return self.0.raise(abi::IBV_EVENT_CQ_ERR, cq);
+                return raise(abi::IBV_EVENT_CQ_ERR, cq);
             }
             Event::SrqLimitReached(id) => {
-                return self.0.raise(abi::IBV_EVENT_SRQ_LIMIT_REACHED, targets.srqs.get(&id));
+                return raise(abi::IBV_EVENT_SRQ_LIMIT_REACHED, targets.srqs.get(&id));
             }
             Event::QpFatal(qpn) => (abi::IBV_EVENT_QP_FATAL, qpn),
             Event::QpRequestError(qpn) => (abi::IBV_EVENT_QP_REQ_ERR, qpn),
@@ -249,7 +268,7 @@ impl EventSink for Sink {
             Event::SqDrained(qpn) => (abi::IBV_EVENT_SQ_DRAINED, qpn),
             Event::LastWqeReached(qpn) => (abi::IBV_EVENT_QP_LAST_WQE_REACHED, qpn),
         };
-        self.0.raise(kind, targets.qps.get(&qpn).into_iter().flatten());
+        raise(kind, targets.qps.get(&qpn).into_iter().flatten());
     }
 }
 

@@ -31,6 +31,7 @@ pub mod channel;
 pub mod context;
 pub mod cq;
 pub mod cq_ex;
+mod descriptor;
 pub mod device;
 pub mod dm;
 mod errno;

@@ -26,6 +26,8 @@ pub(crate) struct Mr {
     pd: Mutex<Arc<Pd>>,
     /// The device memory that it lies in, if not in that of the program.
     piece: Option<Arc<Piece>>,
+    /// Another context made it.
+    imported: bool,
 }
 
 impl Object for Mr {
@@ -41,6 +43,13 @@ impl Object for Mr {
 
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
+    }
+
+    fn end(&self) {
+        if !self.imported {
+            // It fails for what is gone already.
+            let _ = self.context.nic.with(|endpoint, _, _| endpoint.deregister(self.key));
+        }
     }
 }
 
@@ -128,7 +137,15 @@ pub(crate) fn register(
         rkey: key.0,
     };
     let mark = Mark::new(Mr::KIND);
-    let mr = Mr { c: Shared::new(c), mark, context, key, pd: Mutex::new(Arc::clone(pd)), piece };
+    let mr = Mr {
+        c: Shared::new(c),
+        mark,
+        context,
+        key,
+        pd: Mutex::new(Arc::clone(pd)),
+        piece,
+        imported: false,
+    };
     Ok(registry::insert(Arc::new(mr)))
 }
 
@@ -183,6 +200,37 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
     _: c_int,
 ) -> *mut ibv_mr {
     pointer(Err(Errno::UNSUPPORTED))
+}
+
+/// Makes a handle, beside `pd`, of the region that has the number `mr_handle` in another context of
+/// the same device. It says nothing of the address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
+    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+        let context = Arc::clone(&pd.context);
+        let is_it = |mr: &&Arc<Mr>| {
+            mr.key.index() == mr_handle && Arc::ptr_eq(&mr.context.nic, &context.nic)
+        };
+        let original = registry::with(|live| live.mrs.values().find(is_it).cloned());
+        let original = original.ok_or(Errno::INVALID)?;
+        let (key, piece) = (original.key, original.piece.clone());
+        let changing = original.pd.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: `ibv_rereg_mr`, which alone changes the fields, holds this lock.
+        let of_original = unsafe { original.c().read() };
+        drop(changing);
+        let c =
+            ibv_mr { context: context.c(), pd: pd.c(), addr: core::ptr::null_mut(), ..of_original };
+        let (c, mark, pd) = (Shared::new(c), Mark::new(Mr::KIND), Mutex::new(pd));
+        Ok(registry::insert(Arc::new(Mr { c, mark, context, key, pd, piece, imported: true })))
+    }))
+}
+
+/// Forgets a handle. The region stays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    if let Ok(mr) = registry::find::<Mr>(mr) {
+        registry::remove(&*mr);
+    }
 }
 
 /// Ends a region: its keys reach nothing any more.
@@ -240,7 +288,8 @@ fn change(
         | abi::IBV_REREG_MR_CHANGE_ACCESS;
     let has = |flag| flags & flag != 0;
     let mr = registry::find::<Mr>(mr)?;
-    if flags & !known != 0 || flags == 0 {
+    // rdma-core has only its maker change a region.
+    if flags & !known != 0 || flags == 0 || mr.imported {
         return Err(Errno::INVALID);
     }
     let pd = match has(abi::IBV_REREG_MR_CHANGE_PD) {

@@ -40,6 +40,11 @@ impl Object for Mw {
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
     }
+
+    fn end(&self) {
+        // It fails for what is gone already.
+        let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_window(self.key));
+    }
 }
 
 // SAFETY: `repr(C)`, and the C structure comes first.

@@ -23,6 +23,8 @@ pub(crate) struct Pd {
     protection_domain: Option<Arc<Self>>,
     /// A parent domain's thread domain. It changes nothing: one lock serialises the engine.
     _thread_domain: Option<Arc<Td>>,
+    /// Another context made it.
+    imported: bool,
 }
 
 impl Object for Pd {
@@ -38,6 +40,13 @@ impl Object for Pd {
 
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
+    }
+
+    fn end(&self) {
+        if self.protection_domain.is_none() && !self.imported {
+            // It fails for what is gone already.
+            let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_pd(self.id));
+        }
     }
 }
 
@@ -71,6 +80,7 @@ impl Pd {
         id: PdId,
         protection_domain: Option<Arc<Self>>,
         thread_domain: Option<Arc<Td>>,
+        imported: bool,
     ) -> Arc<Self> {
         let c = ibv_pd { context: context.c(), handle: id.0 };
         Arc::new(Self {
@@ -79,6 +89,7 @@ impl Pd {
             id,
             protection_domain,
             _thread_domain: thread_domain,
+            imported,
         })
     }
 }
@@ -88,7 +99,7 @@ impl Pd {
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(registry::find::<Context>(context).and_then(|context| {
         let id = context.nic.with(|endpoint, _, _| endpoint.alloc_pd())?;
-        Ok(registry::insert(Pd::new(context, id, None, None)))
+        Ok(registry::insert(Pd::new(context, id, None, None, false)))
     }))
 }
 
@@ -103,6 +114,28 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         registry::remove(&*pd);
         Ok(())
     }))
+}
+
+/// Makes a handle, in `context`, of the protection domain that has the number `pd_handle` in another
+/// context of the same device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
+    pointer(registry::find::<Context>(context).and_then(|context| {
+        let id = PdId(pd_handle);
+        let is_it = |pd: &Arc<Pd>| pd.id == id && Arc::ptr_eq(&pd.context.nic, &context.nic);
+        if !registry::with(|live| live.pds.values().any(is_it)) {
+            return Err(Errno::INVALID);
+        }
+        Ok(registry::insert(Pd::new(context, id, None, None, true)))
+    }))
+}
+
+/// Forgets a handle. The protection domain stays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+    if let Ok(pd) = registry::find::<Pd>(pd) {
+        registry::remove(&*pd);
+    }
 }
 
 /// `ibv_alloc_parent_domain`. Its allocators are for buffers that hardware shares with programs:
@@ -122,7 +155,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         if pd.protection_domain.is_some() || !Arc::ptr_eq(&pd.context, &context) {
             return Err(Errno::INVALID);
         }
-        Ok(registry::insert(Pd::new(context, pd.id, Some(pd), td)))
+        Ok(registry::insert(Pd::new(context, pd.id, Some(pd), td, false)))
     }))
 }
 

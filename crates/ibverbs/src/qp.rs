@@ -15,7 +15,7 @@ use crate::abi::{
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::errno::{Errno, pointer, status};
-use crate::event::{Acks, Target};
+use crate::event::Acks;
 use crate::pd::Pd;
 use crate::qp_attr;
 use crate::qp_ex::{self, Builder};
@@ -61,6 +61,11 @@ impl Object for Qp {
 
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
+    }
+
+    fn end(&self) {
+        // It fails for what is gone already.
+        let _ = self.destroy();
     }
 }
 
@@ -135,7 +140,6 @@ fn create(
             qp_type: attr.qp_type,
             ..ibv_qp::zeroed()
         };
-        let acks = Arc::<Acks>::default();
         let qp = Arc::new(Qp {
             c: Shared::new(c),
             mark: Mark::new(Qp::KIND),
@@ -143,11 +147,11 @@ fn create(
             qpn,
             kind,
             handles: Arc::new(AtomicU32::new(1)),
-            acks: Arc::clone(&acks),
+            acks: Arc::default(),
             builder: send_ops_flags.map(|_| Builder::default()),
             _uses: Uses::Other { _pd: pd, _send_cq: send_cq, _recv_cq: recv_cq, _srq: srq },
         });
-        qp.listen(acks);
+        qp.listen();
         Ok::<_, Errno>((qp, capacity))
     })?;
     attr.cap = qp_attr::capacity_numbers(capacity);
@@ -263,7 +267,8 @@ pub(crate) unsafe extern "C" fn open_qp(
                 return Err(Errno::INVALID);
             }
             open = registry::with(|live| {
-                let is_it = |qp: &&Arc<Qp>| qp.qpn == qpn && Arc::ptr_eq(&qp.context, &context);
+                let is_it =
+                    |qp: &&Arc<Qp>| qp.qpn == qpn && Arc::ptr_eq(&qp.context.nic, &context.nic);
                 live.qps.values().find(is_it).cloned()
             });
             let handles = open.as_ref().map(|qp| Arc::clone(&qp.handles)).ok_or(Errno::INVALID)?;
@@ -324,7 +329,6 @@ impl Qp {
             qp_type: abi::IBV_QPT_XRC_RECV,
             ..ibv_qp::zeroed()
         };
-        let acks = Arc::<Acks>::default();
         let qp = Arc::new(Self {
             c: Shared::new(c),
             mark: Mark::new(Self::KIND),
@@ -332,18 +336,33 @@ impl Qp {
             qpn,
             kind: QpType::XrcTarget,
             handles,
-            acks: Arc::clone(&acks),
+            acks: Arc::default(),
             builder: None,
             _uses: Uses::Target { _xrcd: Arc::clone(xrcd) },
         });
-        qp.listen(acks);
+        qp.listen();
         qp
     }
 
+    /// Ends the queue pair, unless there are other handles.
+    fn destroy(&self) -> Result<(), Errno> {
+        self.context.nic.with(|endpoint, _, _| {
+            // Another thread may have been faster.
+            if !self.context.events.remove_qp(self.qpn, self.c().addr()) {
+                return Err(Errno::INVALID);
+            }
+            match self.handles.fetch_sub(1, Ordering::Relaxed) {
+                1 => endpoint.destroy_qp(self.qpn).map_err(Errno::from),
+                _ => Ok(()),
+            }
+        })
+    }
+
     /// From now on the events of the queue pair are for this handle, too.
-    fn listen(&self, acks: Arc<Acks>) {
+    fn listen(&self) {
         let handle = self.c().expose_provenance();
-        self.context.events.add_qp(self.qpn, Target { handle, acks });
+        let events = &self.context.events;
+        events.add_qp(self.qpn, events.target(handle, &self.acks));
     }
 
     /// Keeps the copy that C may read as `qp->state`.
@@ -388,16 +407,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(registry::find::<Qp>(qp).and_then(|qp| {
-        qp.context.nic.with(|endpoint, _, _| {
-            // Another thread may have been faster.
-            if !qp.context.events.remove_qp(qp.qpn, qp.c().addr()) {
-                return Err(Errno::INVALID);
-            }
-            match qp.handles.fetch_sub(1, Ordering::Relaxed) {
-                1 => endpoint.destroy_qp(qp.qpn).map_err(Errno::from),
-                _ => Ok(()),
-            }
-        })?;
+        qp.destroy()?;
         qp.context.events.withdraw(qp.c().addr());
         qp.acks.wait();
         registry::remove(&*qp);

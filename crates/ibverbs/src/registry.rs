@@ -79,6 +79,10 @@ pub(crate) trait Object: Send + Sync + 'static {
 
     /// The device that the object belongs to, if it belongs to one.
     fn context(&self) -> Option<&Arc<Context>>;
+
+    /// Ends what the object stands for in the engine, because its device is closed. Another context
+    /// of the same NIC may go on.
+    fn end(&self) {}
 }
 
 /// Makes `object` known and returns its handle.
@@ -110,7 +114,8 @@ pub(crate) fn remove_all<T: Object>(context: &Arc<Context>) {
         }
         !goes
     });
-    // The last references are dropped here, after the lock is released.
+    // And the last references are dropped here, after the lock is released.
+    gone.iter().for_each(|object| object.end());
 }
 
 /// Fails if anything but the registry and the caller refers to `object`.

@@ -12,7 +12,7 @@ use crate::abi::{
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::errno::{Errno, pointer, status};
-use crate::event::{Acks, Target};
+use crate::event::Acks;
 use crate::pd::Pd;
 use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
 use crate::send;
@@ -52,6 +52,11 @@ impl Object for Srq {
     fn context(&self) -> Option<&Arc<Context>> {
         Some(&self.context)
     }
+
+    fn end(&self) {
+        // It fails for what is gone already.
+        let _ = self.destroy();
+    }
 }
 
 // SAFETY: `repr(C)`, and it begins with the `ibv_srq`.
@@ -60,6 +65,16 @@ unsafe impl Hot for Srq {
 
     fn mark(&self) -> &Mark {
         &self.mark
+    }
+}
+
+impl Srq {
+    fn destroy(&self) -> Result<(), Errno> {
+        self.context.nic.with(|endpoint, _, _| {
+            endpoint.destroy_srq(self.id)?;
+            self.context.events.remove_srq(self.id);
+            Ok(())
+        })
     }
 }
 
@@ -103,7 +118,7 @@ fn create(
             _uses: (Arc::clone(pd), xrc.cloned()),
         });
         let handle = srq.c().expose_provenance();
-        context.events.add_srq(id, Target { handle, acks });
+        context.events.add_srq(id, context.events.target(handle, &acks));
         Ok::<_, Errno>((srq, got))
     })?;
     (attr.max_wr, attr.max_sge) = (got.max_wr, got.max_sge);
@@ -196,11 +211,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, srq_attr: *mut ibv_srq
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     status(registry::find::<Srq>(srq).and_then(|srq| {
         registry::check_unused(&srq)?;
-        srq.context.nic.with(|endpoint, _, _| {
-            endpoint.destroy_srq(srq.id)?;
-            srq.context.events.remove_srq(srq.id);
-            Ok::<_, Errno>(())
-        })?;
+        srq.destroy()?;
         srq.context.events.withdraw(srq.c().addr());
         srq.acks.wait();
         registry::remove(&*srq);

@@ -6,10 +6,12 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
+use softnic::Nic;
 use transport::XrcdId;
 
 use crate::abi::{self, ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::context::Context;
+use crate::descriptor::Identity;
 use crate::errno::{Errno, pointer, status};
 use crate::registry::{self, Live, Object, Shared, Table};
 
@@ -25,17 +27,17 @@ pub(crate) struct Xrcd {
 /// A domain of the NIC, which ends when nobody has it open any more.
 #[derive(Debug)]
 struct Domain {
-    context: Arc<Context>,
+    nic: Arc<Nic>,
     id: XrcdId,
-    /// The file that stands for it: device and inode.
-    file: Option<(u64, u64)>,
+    /// The file that stands for it.
+    file: Option<Identity>,
 }
 
 impl Drop for Domain {
     fn drop(&mut self) {
         // It fails only if the engine still has a queue in it, whose handle the program has lost
         // by closing the device: then the NIC ends soon.
-        let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_xrcd(self.id));
+        let _ = self.nic.with(|endpoint, _, _| endpoint.dealloc_xrcd(self.id));
     }
 }
 
@@ -61,17 +63,6 @@ impl Xrcd {
     }
 }
 
-/// Which file `fd` is, by device and inode.
-fn identity(fd: c_int) -> Result<(u64, u64), Errno> {
-    // SAFETY: a structure that is valid when it is all zeroes.
-    let mut stat = unsafe { core::mem::zeroed::<libc::stat>() };
-    // SAFETY: a writable structure.
-    if unsafe { libc::fstat(fd, &raw mut stat) } != 0 {
-        return Err(Errno::last());
-    }
-    Ok((stat.st_dev, stat.st_ino))
-}
-
 /// `ibv_open_xrcd`: `EAGAIN` for a file without a domain if none is to be made, as the kernel has
 /// it, and `EINVAL` for one that must be new and is not.
 pub(crate) unsafe extern "C" fn open_xrcd(
@@ -88,13 +79,15 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         if attr.comp_mask != known || attr.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
             return Err(Errno::INVALID);
         }
-        let file = if attr.fd == -1 { None } else { Some(identity(attr.fd)?) };
+        let file = if attr.fd == -1 { None } else { Some(Identity::of(attr.fd)?) };
         // What may be the last reference is dropped after the NIC's lock is released.
         let mut existing = None;
         // Under that lock, so that a file gets one domain.
         context.nic.with(|endpoint, _, _| {
             let of_file = |xrcd: &Arc<Xrcd>| {
-                file.is_some() && xrcd.domain.file == file && Arc::ptr_eq(&xrcd.context, &context)
+                file.is_some()
+                    && xrcd.domain.file == file
+                    && Arc::ptr_eq(&xrcd.domain.nic, &context.nic)
             };
             existing = registry::with(|live| {
                 let xrcd = live.xrcds.values().find(|xrcd| of_file(xrcd));
@@ -108,7 +101,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
                 }
                 None => {
                     let id = endpoint.alloc_xrcd()?;
-                    Arc::new(Domain { context: Arc::clone(&context), id, file })
+                    Arc::new(Domain { nic: Arc::clone(&context.nic), id, file })
                 }
             };
             let c = Shared::new(ibv_xrcd { context: context.c() });

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "a C ABI is called")]
 
 mod dm;
+mod import;
 mod xrc;
 
 use core::ffi::c_int;
