@@ -27,6 +27,10 @@ pub enum Notify {
 
 /// A completion queue and who is to be told of it.
 ///
+/// An event tells of every completion that is in the queue by then. One that was added while no
+/// event was asked for is untold, and the next request is answered with an event at once: hardware
+/// does so, and UCX relies on it (it asks, then sleeps, without another look into the queue).
+///
 /// **Invariant:** never more completions than `capacity`. One too many is lost, and said so: the
 /// queue is in overrun from then on (IBTA vol 1, 10.2.8.3).
 #[derive(Debug)]
@@ -34,6 +38,8 @@ pub(crate) struct Cq {
     queue: VecDeque<Completion>,
     capacity: u32,
     armed: Option<Notify>,
+    /// How many of the newest completions no event has told of.
+    untold: usize,
     overrun: bool,
     /// How many queues of queue pairs complete here.
     pub(crate) users: u32,
@@ -41,7 +47,7 @@ pub(crate) struct Cq {
 
 impl Cq {
     pub(crate) fn new(capacity: u32) -> Self {
-        Self { queue: VecDeque::new(), capacity, armed: None, overrun: false, users: 0 }
+        Self { queue: VecDeque::new(), capacity, armed: None, untold: 0, overrun: false, users: 0 }
     }
 
     /// Adds a completion. Returns what the driver must be told.
@@ -50,38 +56,51 @@ impl Cq {
             let first = !core::mem::replace(&mut self.overrun, true);
             return first.then_some(Event::CqError(id));
         }
-        let notable = completion.solicited || completion.status != CompletionStatus::Success;
+        let notify = match self.armed {
+            None => false,
+            Some(Notify::Next) => true,
+            Some(Notify::Solicited) => is_notable(&completion),
+        };
         if mutated(Mutation::CompletionsReversed) {
             self.queue.push_front(completion);
         } else {
             self.queue.push_back(completion);
         }
-        let notify = match self.armed {
-            None => false,
-            Some(Notify::Next) => true,
-            Some(Notify::Solicited) => notable,
-        };
-        if notify {
-            self.armed = None;
-        }
-        notify.then_some(Event::CompletionNotify(id))
+        self.untold += 1;
+        notify.then(|| self.tell(id))
+    }
+
+    fn tell(&mut self, id: CqId) -> Event {
+        self.armed = None;
+        self.untold = 0;
+        Event::CompletionNotify(id)
     }
 
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        self.queue.pop_front()
+        let completion = self.queue.pop_front();
+        self.untold = self.untold.min(self.queue.len());
+        completion
     }
 
     /// Takes back what was not fetched of a queue pair that begins anew.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.queue.retain(|completion| completion.qpn != qpn);
+        self.untold = self.untold.min(self.queue.len());
     }
 
-    pub(crate) fn arm(&mut self, notify: Notify) {
+    /// Asks for an event. Returns it if there is something to tell already.
+    pub(crate) fn arm(&mut self, id: CqId, notify: Notify) -> Option<Event> {
         // Once asked for every completion, a later request for solicited ones only does not
         // weaken it (IBTA vol 1, 11.4.2.2).
         if self.armed != Some(Notify::Next) {
             self.armed = Some(notify);
         }
+        let mut untold = self.queue.range(self.queue.len() - self.untold..);
+        let due = match notify {
+            Notify::Next => untold.next().is_some(),
+            Notify::Solicited => untold.any(is_notable),
+        };
+        due.then(|| self.tell(id))
     }
 
     /// Changes the capacity; refused if more completions wait than fit.
@@ -92,4 +111,9 @@ impl Cq {
         }
         fits
     }
+}
+
+/// Whether a request for solicited completions means this one (IBTA vol 1, 11.4.2.2).
+fn is_notable(completion: &Completion) -> bool {
+    completion.solicited || completion.status != CompletionStatus::Success
 }

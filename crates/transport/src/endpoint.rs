@@ -244,12 +244,16 @@ impl Endpoint {
         self.adapter.cqs.get_mut(cq.0)?.pop()
     }
 
-    /// Arms the queue: its next (solicited) completion raises [`Event::CompletionNotify`] once.
+    /// Arms the queue: its next (solicited) completion raises [`Event::CompletionNotify`] once. One
+    /// that came since the last event, and was not fetched, does so at once.
     ///
     /// # Errors
     /// [`PostError::NotFound`].
     pub fn arm_cq(&mut self, cq: CqId, notify: Notify) -> Result<(), PostError> {
-        self.adapter.cqs.get_mut(cq.0).ok_or(PostError::NotFound)?.arm(notify);
+        let told = self.adapter.cqs.get_mut(cq.0).ok_or(PostError::NotFound)?.arm(cq, notify);
+        if let Some(event) = told {
+            self.adapter.raise(event);
+        }
         Ok(())
     }
 

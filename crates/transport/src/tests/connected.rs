@@ -314,6 +314,42 @@ fn a_solicited_event_is_raised_by_solicited_completions_only() {
 }
 
 #[test]
+fn a_completion_that_came_before_the_event_was_asked_for_is_told_of_at_once() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (from, to) = (pair.nodes[0].sge(0, 8), pair.nodes[1].sge(0, 8));
+    let cq = pair.nodes[1].cq;
+    let arrive = |pair: &mut Pair, flags| {
+        pair.post_recv(1, 1, &[to]);
+        pair.try_post(0, 1, Pair::send(), &[from], SendFlags::SIGNALED | flags).unwrap();
+        pair.drive();
+    };
+    let asked = |pair: &mut Pair, notify| {
+        pair.nodes[1].endpoint.arm_cq(cq, notify).unwrap();
+        pair.drive();
+        core::mem::take(&mut pair.nodes[1].events)
+    };
+    let told = [Event::CompletionNotify(cq)];
+    // An event for the one, which tells of all that is there. It is not asked for by that.
+    arrive(&mut pair, SendFlags::NONE);
+    assert_eq!(asked(&mut pair, Notify::Next), told);
+    arrive(&mut pair, SendFlags::NONE);
+    assert_eq!(pair.nodes[1].events, []);
+    // Whoever asks for solicited ones is not told of others, but is asking still.
+    assert_eq!(asked(&mut pair, Notify::Solicited), []);
+    arrive(&mut pair, SendFlags::SOLICITED);
+    assert_eq!(core::mem::take(&mut pair.nodes[1].events), told);
+    // What was told of, or fetched, is not told of again.
+    assert_eq!(asked(&mut pair, Notify::Next), []);
+    arrive(&mut pair, SendFlags::NONE);
+    assert_eq!(core::mem::take(&mut pair.nodes[1].events), told);
+    arrive(&mut pair, SendFlags::SOLICITED);
+    assert_eq!(statuses(&mut pair.nodes[1]).len(), 5);
+    assert_eq!(asked(&mut pair, Notify::Solicited), []);
+    arrive(&mut pair, SendFlags::SOLICITED);
+    assert_eq!(pair.nodes[1].events, told);
+}
+
+#[test]
 fn a_transport_refuses_what_it_does_not_have() {
     let mut pair = Pair::connected(QpType::Uc);
     let to = pair.nodes[0].sge(0, 8);
