@@ -50,6 +50,9 @@ impl From<&OpenError> for Errno {
             | OpenError::Faults(_)
             | OpenError::Congestion(_)
             | OpenError::ReceiveBuffer { .. } => Self::INVALID,
+            OpenError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut => {
+                Self(libc::ETIMEDOUT)
+            }
             OpenError::Io { error, .. } => error.raw_os_error().map_or(Self::IO, Self),
         }
     }

@@ -74,6 +74,11 @@ pub const STEERING_INTERVAL: Span = Span::from_ms(10);
 pub const CHANGE_TRIES: u32 = 20;
 /// See [`CHANGE_TRIES`].
 pub const CHANGE_PAUSE: Span = Span::from_us(50);
+/// How often, and how long apart, it is asked for when a NIC is opened or closed: for three
+/// seconds.
+pub const OPEN_TRIES: u32 = 3_000;
+/// See [`OPEN_TRIES`].
+pub const OPEN_PAUSE: Span = Span::from_ms(1);
 /// A poll looks at every socket once in so many times, and else at that which had something last.
 pub const POLLS_PER_ROUND: u32 = 16;
 /// The time slice that the fallback thread asks for.

@@ -22,8 +22,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use rdma::Span;
+
 use crate::handover::Handover;
-use crate::limits::{CHANGE_PAUSE, CHANGE_TRIES, PORTS_MAX, SLOTS};
+use crate::limits::{CHANGE_PAUSE, CHANGE_TRIES, OPEN_PAUSE, OPEN_TRIES, PORTS_MAX, SLOTS};
 use crate::ports::{self, Ports};
 use crate::runtime;
 use crate::steering::{Group, Member, is_ownable};
@@ -53,6 +55,7 @@ pub(crate) struct Registry {
 }
 
 /// The right to change groups.
+#[derive(Debug)]
 pub(crate) struct Change<'a> {
     registry: &'a Registry,
 }
@@ -104,21 +107,31 @@ impl Registry {
     }
 
     /// Waits for the right to change groups.
+    ///
+    /// # Errors
+    /// `TimedOut` if its owner keeps it: a process that has been stopped in the middle of a change.
     pub(crate) fn change(&self) -> io::Result<Change<'_>> {
-        sys::lock(self.file.as_fd(), CHANGE, Lock::Wait)?;
-        Ok(Change { registry: self })
+        self.try_to_change(OPEN_TRIES, OPEN_PAUSE).ok_or_else(|| {
+            let message = "another process of this user, which is stopped, keeps the list of NICs";
+            io::Error::new(io::ErrorKind::TimedOut, message)
+        })
     }
 
     /// Asks for the right to change groups, for a short time only: its owner may be stopped, and
     /// packets must not wait for that.
     pub(crate) fn change_soon(&self) -> io::Result<Change<'_>> {
-        for _ in 0..CHANGE_TRIES {
+        let change = self.try_to_change(CHANGE_TRIES, CHANGE_PAUSE);
+        change.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    fn try_to_change(&self, tries: u32, pause: Span) -> Option<Change<'_>> {
+        for _ in 0..tries {
             if sys::lock(self.file.as_fd(), CHANGE, Lock::Try).is_ok() {
-                return Ok(Change { registry: self });
+                return Some(Change { registry: self });
             }
-            std::thread::sleep(Duration::from_nanos(CHANGE_PAUSE.as_ns_ceil()));
+            std::thread::sleep(Duration::from_nanos(pause.as_ns_ceil()));
         }
-        Err(io::ErrorKind::WouldBlock.into())
+        None
     }
 
     /// Whether a member is still there.
@@ -234,6 +247,26 @@ mod tests {
         assert!(!first.is_alive(Member { claim: member.claim ^ 1, ..member }));
         drop(first);
         assert!(!second.is_alive(member));
+    }
+
+    #[test]
+    fn a_right_that_somebody_keeps_is_not_waited_for_without_end() {
+        // In a file of its own: everybody else on this host waits for the real one.
+        let directory = std::env::temp_dir();
+        let path = directory.join(format!("ferroce-change-{}", std::process::id()));
+        let member = Member { slot: 1, claim: 1 };
+        let registry = || {
+            let (file, directory) = (open(&path).unwrap(), directory.clone());
+            Registry { file, directory, namespace: 0, member }
+        };
+        let (stopped, waiting) = (registry(), registry());
+        let kept = stopped.change().unwrap();
+        assert!(waiting.try_to_change(3, CHANGE_PAUSE).is_none());
+        assert_eq!(waiting.change_soon().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(waiting.change().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(kept);
+        assert!(waiting.change().is_ok());
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

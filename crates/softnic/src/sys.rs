@@ -125,8 +125,6 @@ pub(crate) fn user() -> u32 {
 /// What is done to a lock on a byte of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lock {
-    /// Take it, waiting for its owner.
-    Wait,
     /// Take it if it is free.
     Try,
     /// Give it back.
@@ -136,20 +134,14 @@ pub(crate) enum Lock {
 /// Works on the lock of one byte of `file` (an open file description lock: the kernel gives it
 /// back when the last descriptor of this opening is closed, however the process ends).
 pub(crate) fn lock(file: BorrowedFd<'_>, byte: i64, action: Lock) -> io::Result<()> {
-    let (command, kind) = match action {
-        Lock::Wait => (libc::F_OFD_SETLKW, libc::F_WRLCK),
-        Lock::Try => (libc::F_OFD_SETLK, libc::F_WRLCK),
-        Lock::Release => (libc::F_OFD_SETLK, libc::F_UNLCK),
+    let kind = match action {
+        Lock::Try => libc::F_WRLCK,
+        Lock::Release => libc::F_UNLCK,
     };
     let request = flock(byte, kind);
-    loop {
-        // SAFETY: these commands read a `flock`, whose process ID is zero, as they demand.
-        let result = check(unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const request) });
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result.map(|_| ()),
-        }
-    }
+    // SAFETY: the command reads a `flock`, whose process ID is zero, as it demands.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) })?;
+    Ok(())
 }
 
 /// Whether some other opening of the file holds the lock of `byte`.
