@@ -2,8 +2,8 @@
 //!
 //! | what | against |
 //! |---|---|
-//! | exported symbols and their versions | `golden/symbols.txt`: release 44's, and what we added |
-//! | sizes and offsets of structures | the installed `infiniband/verbs.h`, by the C compiler |
+//! | exported symbols and their versions | `golden/symbols*.txt`: release 44's, and what we added |
+//! | sizes and offsets of structures | the installed `infiniband/verbs.h` and `rdma/rdma_cma.h`, by the C compiler |
 //! | loading, every symbol bound at once | the verbs programs that are installed |
 
 use std::collections::BTreeSet;
@@ -17,10 +17,15 @@ use anyhow::{Context, Result, bail};
 use crate::dist;
 use crate::workspace::{output, root};
 
-/// The committed list of exports.
-const SYMBOLS: &str = "golden/symbols.txt";
-/// The table of sizes and offsets, which the crate's own tests use too.
-const LAYOUTS: &str = "crates/ibverbs/src/abi/tests.rs";
+/// The committed lists of exports, of the verbs library and of that of connection management, and
+/// how their version nodes begin.
+const SYMBOLS: [(&str, &str); 2] =
+    [("golden/symbols.txt", "IBVERBS_"), ("golden/symbols-rdmacm.txt", "RDMACM_")];
+/// The tables of sizes and offsets, which the crate's own tests use too, and their headers.
+const LAYOUTS: [(&str, &str); 2] = [
+    ("crates/ibverbs/src/abi/tests.rs", "infiniband/verbs.h"),
+    ("crates/ibverbs/src/rdmacm/abi.rs", "rdma/rdma_cma.h"),
+];
 
 /// Programs that must load: those of rdma-core, perftest and qperf.
 const PROGRAMS: &[&str] = &[
@@ -46,64 +51,70 @@ const PROGRAMS: &[&str] = &[
     "udaddy",
     "mckey",
     "rdma_client",
+    "rdma_server",
+    "cmtime",
 ];
 
 /// Fails when the built library differs from what programs expect.
 pub(crate) fn run() -> Result<()> {
     dist::build_library()?;
-    let library = dist::library();
-    check_symbols(&library)?;
-    check_layouts()?;
-    check_loading(&library)
+    let libraries = [dist::library(), dist::cm_library()];
+    for (library, (list, node)) in libraries.iter().zip(SYMBOLS) {
+        check_symbols(library, list, node)?;
+    }
+    for (table, header) in LAYOUTS {
+        check_layouts(table, header)?;
+    }
+    check_loading(&libraries)
 }
 
-fn check_symbols(library: &Path) -> Result<()> {
+fn check_symbols(library: &Path, list: &str, node: &str) -> Result<()> {
     let table = output(Command::new("objdump").arg("-T").arg(library))?;
-    let ours = exports(&table);
-    let path = root().join(SYMBOLS);
+    let ours = exports(&table, node);
+    let path = root().join(list);
     let golden =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let golden: BTreeSet<String> = golden.lines().map(str::to_owned).collect();
     let missing: Vec<&String> = golden.difference(&ours).collect();
     let added: Vec<&String> = ours.difference(&golden).collect();
     if !missing.is_empty() || !added.is_empty() {
-        let list = |names: Vec<&String>| {
+        let names = |names: Vec<&String>| {
             names.into_iter().map(|name| format!("\n  {name}")).collect::<String>()
         };
         bail!(
-            "the exports differ from {SYMBOLS}\nmissing:{}\nnot in the list:{}",
-            list(missing),
-            list(added)
+            "the exports differ from {list}\nmissing:{}\nnot in the list:{}",
+            names(missing),
+            names(added)
         );
     }
-    println!("symbols: {} as in {SYMBOLS}", ours.len());
+    println!("symbols: {} as in {list}", ours.len());
     Ok(())
 }
 
 /// The defined symbols with their versions in the output of `objdump -T`, as `name@@node`.
-fn exports(table: &str) -> BTreeSet<String> {
+fn exports(table: &str, nodes: &str) -> BTreeSet<String> {
     let defined = table.lines().filter(|line| !line.contains("*UND*") && !line.contains("*ABS*"));
     defined
         .filter_map(|line| {
             let mut words = line.split_whitespace().rev();
             let (name, node) = (words.next()?, words.next()?);
-            node.starts_with("IBVERBS_").then(|| format!("{name}@@{node}"))
+            node.starts_with(nodes).then(|| format!("{name}@@{node}"))
         })
         .collect()
 }
 
-/// Compiles the table of layouts, as assertions, against the installed header.
-fn check_layouts() -> Result<()> {
-    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
-        println!("layouts: not compared, infiniband/verbs.h is not installed (libibverbs-dev)");
+/// Compiles a table of layouts, as assertions, against the installed header.
+fn check_layouts(table: &str, header: &str) -> Result<()> {
+    if !Path::new("/usr/include").join(header).exists() {
+        println!("layouts: not compared, {header} is not installed (librdmacm-dev has both)");
         return Ok(());
     }
-    let path = root().join(LAYOUTS);
-    let table =
+    let path = root().join(table);
+    let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (source, count) = assertions(&table);
+    let (source, count) = assertions(&text, header);
     if count == 0 {
-        bail!("{LAYOUTS} holds no layouts");
+        bail!("{table} holds no layouts");
     }
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-std=c11", "-fsyntax-only", "-x", "c", "-"])
@@ -114,15 +125,15 @@ fn check_layouts() -> Result<()> {
     stdin.write_all(source.as_bytes())?;
     drop(stdin);
     if !compiler.wait()?.success() {
-        bail!("the structures of {LAYOUTS} differ from the installed header");
+        bail!("the structures of {table} differ from the installed header");
     }
-    println!("layouts: {count} sizes and offsets as in infiniband/verbs.h");
+    println!("layouts: {count} sizes and offsets as in {header}");
     Ok(())
 }
 
 /// C assertions of a table of `structure[size] { field @ offset, .. }`, and how many they are.
-fn assertions(table: &str) -> (String, usize) {
-    let mut source = "#include <stddef.h>\n#include <infiniband/verbs.h>\n".to_owned();
+fn assertions(table: &str, header: &str) -> (String, usize) {
+    let mut source = format!("#include <stddef.h>\n#include <{header}>\n");
     let mut count = 0;
     let body = table.split_once("layouts! {\n").map_or("", |(_, rest)| rest);
     // Release 44's own: ours has operations of later releases at its front.
@@ -144,8 +155,8 @@ fn assertions(table: &str) -> (String, usize) {
 }
 
 /// Lets the loader bind every symbol of each program, without running it.
-fn check_loading(library: &Path) -> Result<()> {
-    let folder = library.parent().unwrap_or(library);
+fn check_loading(libraries: &[PathBuf; 2]) -> Result<()> {
+    let folder = libraries[0].parent().unwrap_or(&libraries[0]);
     let mut absent = Vec::new();
     let mut loaded = 0;
     for program in PROGRAMS {
@@ -160,7 +171,7 @@ fn check_loading(library: &Path) -> Result<()> {
             .with_context(|| format!("cannot load {program}"))?;
         let text =
             [trace.stdout, trace.stderr].map(|part| String::from_utf8_lossy(&part).into_owned());
-        if let Some(complaint) = complaint(&text.concat(), library) {
+        if let Some(complaint) = complaint(&text.concat(), libraries) {
             bail!("{program} does not load with our library: {complaint}");
         }
         loaded += 1;
@@ -173,15 +184,19 @@ fn check_loading(library: &Path) -> Result<()> {
 }
 
 /// What the loader's trace finds wrong, if anything.
-fn complaint(trace: &str, library: &Path) -> Option<String> {
+fn complaint(trace: &str, libraries: &[PathBuf]) -> Option<String> {
     const SIGNS: [&str; 4] =
         ["undefined symbol", "no version information", "not found", "symbol lookup error"];
     let bad = trace.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));
-    let ours = || trace.contains(&*library.to_string_lossy());
-    match bad {
-        Some(line) => Some(line.trim().to_owned()),
-        None if !ours() => Some(format!("it is not bound to {}", library.display())),
-        None => None,
+    let foreign = libraries.iter().find(|&library| {
+        let name = library.file_name().unwrap_or_default().to_string_lossy();
+        let is_needed = trace.contains(&*name) || *library == libraries[0];
+        is_needed && !trace.contains(&*library.to_string_lossy())
+    });
+    match (bad, foreign) {
+        (Some(line), _) => Some(line.trim().to_owned()),
+        (None, Some(library)) => Some(format!("it is not bound to {}", library.display())),
+        (None, None) => None,
     }
 }
 
@@ -203,7 +218,7 @@ mod tests {
 0000000000011d40 g    DF .text\t0000000000000123 (IBVERBS_1.0) ibv_open_device
 ";
         assert_eq!(
-            exports(table).into_iter().collect::<Vec<_>>(),
+            exports(table, "IBVERBS_").into_iter().collect::<Vec<_>>(),
             ["ibv_open_device@@IBVERBS_1.1"]
         );
     }
@@ -212,7 +227,7 @@ mod tests {
     fn layouts_become_assertions() {
         let table =
             "layouts! {\n ibv_pd[16] { context @ 0 }\n ibv_td[8] {}\n // Release 44 x[1] {}";
-        let (source, count) = assertions(table);
+        let (source, count) = assertions(table, "infiniband/verbs.h");
         assert_eq!(count, 3);
         assert!(source.contains("_Static_assert(offsetof(struct ibv_pd, context) == 0"));
         assert!(source.contains("_Static_assert(sizeof(struct ibv_td) == 8"));
@@ -221,10 +236,11 @@ mod tests {
 
     #[test]
     fn a_loader_that_finds_another_library_is_a_complaint() {
-        let ours = Path::new("/dist/libibverbs.so.1");
+        let ours = ["/dist/libibverbs.so.1", "/dist/librdmacm.so.1"].map(PathBuf::from);
         let good = "\tlibibverbs.so.1 => /dist/libibverbs.so.1 (0x1)\n";
-        assert_eq!(complaint(good, ours), None);
-        assert!(complaint("\tlibibverbs.so.1 => /usr/lib/libibverbs.so.1 (0x1)\n", ours).is_some());
-        assert!(complaint(&format!("{good}undefined symbol: ibv_x\t(a)\n"), ours).is_some());
+        assert_eq!(complaint(good, &ours), None);
+        let foreign = "\tlibrdmacm.so.1 => /usr/lib/librdmacm.so.1 (0x1)\n";
+        assert!(complaint(&format!("{good}{foreign}"), &ours).is_some());
+        assert!(complaint(&format!("{good}undefined symbol: ibv_x\t(a)\n"), &ours).is_some());
     }
 }

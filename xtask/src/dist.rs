@@ -4,6 +4,8 @@
 //! dist/bin/ferroce
 //! dist/lib/ferroce/libibverbs.so.1      what programs are linked to
 //! dist/lib/ferroce/libibverbs.so        what a linker or dlopen finds: a link to it
+//! dist/lib/ferroce/librdmacm.so.1       its names alone: what they do is in libibverbs.so.1
+//! dist/lib/ferroce/librdmacm.so         a link to it
 //! dist/lib/ferroce/libferroce-paths.so  shows programs the files of the devices
 //! ```
 //!
@@ -22,12 +24,19 @@ use crate::workspace::{cargo, dist_dir, root, run as run_command, target_dir};
 
 /// The library's file name, which is also its soname.
 const SONAME: &str = "libibverbs.so.1";
+/// The library of connection management: jumps into the other.
+const CM_SONAME: &str = "librdmacm.so.1";
 /// The library that is only ever preloaded, in C: `open` takes arguments as only C can declare.
 const PATHS: &str = "libferroce-paths.so";
 
 /// Where the library is laid out.
 pub(crate) fn library() -> PathBuf {
     dist_dir().join("lib/ferroce").join(SONAME)
+}
+
+/// Where the library of connection management is laid out.
+pub(crate) fn cm_library() -> PathBuf {
+    library().with_file_name(CM_SONAME)
 }
 
 /// Builds `dist/bin/ferroce` and the libraries of `dist/lib/ferroce`.
@@ -37,13 +46,34 @@ pub(crate) fn run() -> Result<()> {
     build_binary()
 }
 
-/// Builds the verbs library alone.
+/// Builds the verbs library, and that of connection management, which needs it.
 pub(crate) fn build_library() -> Result<()> {
     run_command(cargo().args(["build", "--release", "--package", "ferroce-ibverbs"]))?;
     let library = library();
     make_parent(&library)?;
     link(&library)?;
     replace_link(SONAME, &library.with_file_name("libibverbs.so"))?;
+    println!("{}", library.display());
+    link_cm(&library)
+}
+
+/// Assembles the library of connection management, and links it with the other.
+fn link_cm(verbs: &Path) -> Result<()> {
+    let library = cm_library();
+    let folder = root().join("crates/ibverbs/rdmacm");
+    let fresh = library.with_extension("new");
+    run_command(
+        Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+            .args(["-shared", "-nostdlib", "-o"])
+            .arg(&fresh)
+            .arg(format!("-Wl,-soname,{CM_SONAME}"))
+            .arg(format!("-Wl,--version-script={}", folder.join("rdmacm.map").display()))
+            .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
+            .arg(folder.join("forward.S"))
+            .arg(verbs),
+    )?;
+    fs::rename(&fresh, &library).with_context(|| format!("cannot write {}", library.display()))?;
+    replace_link(CM_SONAME, &library.with_file_name("librdmacm.so"))?;
     println!("{}", library.display());
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// What is put before a program: the library by the name by which programs ask for it, and what
-/// shows them the files of its devices.
-pub(crate) const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "libferroce-paths.so"];
+/// What is put before a program: the libraries by the names by which programs ask for them, and what
+/// shows them the files of their devices.
+pub(crate) const LIBRARIES: [&str; 3] =
+    ["libibverbs.so.1", "librdmacm.so.1", "libferroce-paths.so"];
 /// Overrides the search.
 const DIRECTORY_VARIABLE: &str = "FERROCE_LIBDIR";
 /// Where it is installed, below the folder whose `bin/` holds the executable.

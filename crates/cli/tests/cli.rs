@@ -19,7 +19,7 @@ struct Library(TempDir);
 impl Library {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        for name in ["libibverbs.so.1", "libferroce-paths.so"] {
+        for name in ["libibverbs.so.1", "librdmacm.so.1", "libferroce-paths.so"] {
             let status = Process::new("cc")
                 .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
                 .arg(folder.path().join(name))
@@ -163,7 +163,7 @@ fn run_puts_the_libraries_first_and_shows_the_devices_files() {
 FERROCE_LIBDIR=LIBDIR
 FERROCE_SYSFS=[..]
 LD_LIBRARY_PATH=LIBDIR
-LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/libferroce-paths.so
+LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/librdmacm.so.1:LIBDIR/libferroce-paths.so
 
 "#]]
     );
@@ -187,7 +187,7 @@ FERROCE_PCAP=/tmp/run.pcap
 FERROCE_SYSFS=[..]
 FERROCE_WIRE=exact
 LD_LIBRARY_PATH=LIBDIR
-LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/libferroce-paths.so
+LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/librdmacm.so.1:LIBDIR/libferroce-paths.so
 
 "#]]
     );
@@ -204,7 +204,7 @@ FERROCE_LIBDIR=LIBDIR
 FERROCE_MTU=512
 FERROCE_SYSFS=[..]
 LD_LIBRARY_PATH=LIBDIR:/opt/lib
-LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/libferroce-paths.so:libc.so.6
+LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/librdmacm.so.1:LIBDIR/libferroce-paths.so:libc.so.6
 
 "#]]
     );

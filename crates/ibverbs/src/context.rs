@@ -64,7 +64,7 @@ impl Object for Context {
 }
 
 impl Context {
-    fn open(device: &Device) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn open(device: &Device) -> Result<Arc<Self>, Errno> {
         let events = Events::new()?;
         let (token, identity) = descriptor::token()?;
         let nic = Nic::open(&device.info, Box::new(events.sink())).map_err(|error| {

@@ -59,7 +59,7 @@ pub(crate) fn copy_text(target: &mut [c_char], text: &str) {
 }
 
 /// The devices of now. One that is as it was keeps its pointer.
-fn list() -> Result<Vec<*mut ibv_device>, Errno> {
+pub(crate) fn list() -> Result<Vec<*mut ibv_device>, Errno> {
     log::start();
     registry::guard_forks();
     let infos = softnic::devices().map_err(|error| {

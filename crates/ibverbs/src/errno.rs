@@ -4,7 +4,8 @@ use core::ffi::c_int;
 use core::ptr;
 use std::io;
 
-use softnic::OpenError;
+use softnic::{OpenError, PortError};
+use transport::cm::CmError;
 use transport::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
 
 /// An error number, positive.
@@ -21,6 +22,7 @@ impl Errno {
     pub(crate) const NO_DEVICE: Self = Self(libc::ENODEV);
     pub(crate) const NO_ENTRY: Self = Self(libc::ENOENT);
     pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
+    pub(crate) const NOT_CONNECTED: Self = Self(libc::ENOTCONN);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
 
     /// What the last call of the kernel left.
@@ -96,6 +98,26 @@ impl From<ModifyError> for Errno {
             | ModifyError::NotAllowed
             | ModifyError::Value => Self::INVALID,
             ModifyError::Unsupported => Self::UNSUPPORTED,
+        }
+    }
+}
+
+impl From<PortError> for Errno {
+    fn from(error: PortError) -> Self {
+        match error {
+            PortError::InUse | PortError::Exhausted => Self(libc::EADDRINUSE),
+            PortError::Address => Self(libc::EADDRNOTAVAIL),
+            PortError::Io(error) => error.into(),
+        }
+    }
+}
+
+impl From<CmError> for Errno {
+    fn from(error: CmError) -> Self {
+        match error {
+            CmError::NotFound | CmError::State => Self::NOT_CONNECTED,
+            CmError::InUse => Self(libc::EADDRINUSE),
+            CmError::Exhausted => Self::NO_MEMORY,
         }
     }
 }

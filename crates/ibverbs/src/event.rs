@@ -7,10 +7,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rdma::Qpn;
 use softnic::EventSink;
+use transport::cm::CmEvent;
 use transport::{CqId, Event, SrqId};
 
 use crate::abi;
 use crate::errno::Errno;
+use crate::rdmacm::Connections;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,15 +64,21 @@ impl<T> EventQueue<T> {
 
     /// Withdraws the events that `unwanted` names.
     pub(crate) fn withdraw(&self, unwanted: impl Fn(&T) -> bool) {
+        drop(self.take(unwanted));
+    }
+
+    /// Takes the events that `wanted` names, wherever they stand.
+    pub(crate) fn take(&self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let mut events = lock(&self.events);
-        let before = events.len();
-        events.retain(|event| !unwanted(event));
-        for _ in events.len()..before {
+        let (taken, left): (Vec<T>, Vec<T>) = events.drain(..).partition(wanted);
+        *events = left.into();
+        for _ in &taken {
             if self.is_readable() {
                 // Nothing is lost if another thread was faster: it finds no event and waits on.
                 let _taken = self.wait();
             }
         }
+        taken
     }
 
     fn wait(&self) -> Result<(), Errno> {
@@ -170,22 +178,27 @@ pub(crate) struct Targets {
 #[derive(Debug)]
 pub(crate) struct Events {
     pub(crate) queue: Arc<EventQueue<AsyncEvent>>,
+    /// Who is behind the connection manager's numbers.
+    pub(crate) connections: Arc<Connections>,
     targets: Arc<Mutex<Targets>>,
 }
 
 impl Events {
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self { queue: Arc::new(EventQueue::new()?), targets: Arc::default() })
+        let queue = Arc::new(EventQueue::new()?);
+        Ok(Self { queue, connections: Arc::default(), targets: Arc::default() })
     }
 
     /// The events of another context of the same NIC.
     pub(crate) fn beside(&self) -> Result<Self, Errno> {
-        Ok(Self { queue: Arc::new(EventQueue::new()?), targets: Arc::clone(&self.targets) })
+        let connections = Arc::clone(&self.connections);
+        let targets = Arc::clone(&self.targets);
+        Ok(Self { queue: Arc::new(EventQueue::new()?), connections, targets })
     }
 
     /// What the NIC calls.
     pub(crate) fn sink(&self) -> Sink {
-        Sink(Arc::clone(&self.targets))
+        Sink { targets: Arc::clone(&self.targets), connections: Arc::clone(&self.connections) }
     }
 
     /// An object of this context.
@@ -240,11 +253,14 @@ fn raise<'a>(kind: u32, targets: impl IntoIterator<Item = &'a Target>) {
 
 /// What the NIC calls.
 #[derive(Debug)]
-pub(crate) struct Sink(Arc<Mutex<Targets>>);
+pub(crate) struct Sink {
+    targets: Arc<Mutex<Targets>>,
+    connections: Arc<Connections>,
+}
 
 impl EventSink for Sink {
     fn event(&self, event: Event) {
-        let targets = lock(&self.0);
+        let targets = lock(&self.targets);
         let (kind, qpn) = match event {
             Event::CompletionNotify(id) => {
                 if let Some(CqTarget { target, completions: Some((queue, acks)) }) =
@@ -269,6 +285,10 @@ impl EventSink for Sink {
             Event::LastWqeReached(qpn) => (abi::IBV_EVENT_QP_LAST_WQE_REACHED, qpn),
         };
         raise(kind, targets.qps.get(&qpn).into_iter().flatten());
+    }
+
+    fn connection(&self, event: CmEvent) {
+        self.connections.deliver(event);
     }
 }
 

@@ -48,6 +48,7 @@ pub mod qp;
 mod qp_attr;
 pub mod qp_ex;
 pub mod rate;
+pub mod rdmacm;
 mod registry;
 pub mod send;
 pub mod srq;

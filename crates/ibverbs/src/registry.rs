@@ -24,6 +24,7 @@ use crate::mr::Mr;
 use crate::mw::Mw;
 use crate::pd::{Pd, Td};
 use crate::qp::Qp;
+use crate::rdmacm::{CmId, EventChannel, Told};
 use crate::srq::Srq;
 use crate::xrcd::Xrcd;
 
@@ -45,6 +46,9 @@ pub(crate) struct Live {
     pub(crate) qps: Table<Qp>,
     pub(crate) srqs: Table<Srq>,
     pub(crate) ahs: Table<Ah>,
+    pub(crate) cm_channels: Table<EventChannel>,
+    pub(crate) cm_events: Table<Told>,
+    pub(crate) cm_ids: Table<CmId>,
     pub(crate) xrcds: Table<Xrcd>,
 }
 
@@ -61,6 +65,9 @@ static LIVE: Mutex<Live> = Mutex::new(Live {
     qps: BTreeMap::new(),
     srqs: BTreeMap::new(),
     ahs: BTreeMap::new(),
+    cm_channels: BTreeMap::new(),
+    cm_events: BTreeMap::new(),
+    cm_ids: BTreeMap::new(),
     xrcds: BTreeMap::new(),
 });
 

@@ -1,0 +1,471 @@
+//! Making and ending connections: `rdma_connect`, `rdma_accept`, `rdma_reject`, `rdma_disconnect`.
+
+use core::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use rdma::{Gid, PKey, QKey, Qpn};
+use transport::Route;
+use transport::cm::{CmError, CommId};
+use transport::limits::RD_ATOMIC_MAX;
+use wire::cm::{brief, ip, rej, rep, req, sidr};
+
+use super::abi::{RDMA_MAX_RD_ATOMIC, RDMA_UDP_QKEY, rdma_cm_id, rdma_conn_param};
+use super::channel;
+use super::id::{CmId, Inner};
+use super::queue_pair::{self, LOCAL_ACK_TIMEOUT};
+use crate::abi::{IBV_EVENT_COMM_EST, IBV_QPT_UC, Plain, ibv_ece};
+use crate::context::Context;
+use crate::errno::{Errno, minus_one};
+use crate::registry;
+
+/// What the peer of a REQ is told to wait for an acknowledgement, and what the kernel tells.
+const PEER_ACK_TIMEOUT: u8 = 19;
+/// What is said of how long an acknowledgement may take here.
+const TARGET_ACK_DELAY: u8 = 15;
+/// Retries where the program names none.
+const RETRIES: u8 = 7;
+
+/// What a program asks for.
+#[derive(Clone, Copy)]
+struct Wish {
+    c: rdma_conn_param,
+    /// Whether the program said anything.
+    named: bool,
+}
+
+impl Wish {
+    /// # Safety
+    /// `param` is NULL or a structure whose private data is as long as it says.
+    unsafe fn read(param: *const rdma_conn_param) -> Self {
+        // SAFETY: the caller vouches for it.
+        match unsafe { param.as_ref() } {
+            Some(param) => Self { c: *param, named: true },
+            None => Self {
+                c: rdma_conn_param {
+                    responder_resources: RDMA_MAX_RD_ATOMIC,
+                    initiator_depth: RDMA_MAX_RD_ATOMIC,
+                    retry_count: RETRIES,
+                    rnr_retry_count: RETRIES,
+                    ..rdma_conn_param::zeroed()
+                },
+                named: false,
+            },
+        }
+    }
+
+    /// The private data, behind `skip` bytes and zeros to the end.
+    ///
+    /// # Safety
+    /// As [`Wish::read`].
+    unsafe fn private<const N: usize>(&self, skip: usize) -> Result<[u8; N], Errno> {
+        // SAFETY: the caller vouches for it.
+        unsafe { private(self.c.private_data, self.c.private_data_len, skip) }
+    }
+}
+
+/// Private data of the program, behind `skip` bytes and followed by zeros; `EINVAL` if it is longer
+/// than the message can carry.
+///
+/// # Safety
+/// `data` is NULL or has `length` readable bytes.
+unsafe fn private<const N: usize>(
+    data: *const c_void,
+    length: u8,
+    skip: usize,
+) -> Result<[u8; N], Errno> {
+    let mut bytes = [0; N];
+    if data.is_null() || length == 0 {
+        return Ok(bytes);
+    }
+    let room = bytes.get_mut(skip..skip + usize::from(length)).ok_or(Errno::INVALID)?;
+    // SAFETY: the caller vouches for `length` readable bytes.
+    room.copy_from_slice(unsafe { core::slice::from_raw_parts(data.cast(), length.into()) });
+    Ok(bytes)
+}
+
+/// As many as asked for, but no more than there can be.
+fn rd_atomic(wish: u8, most: u8) -> u8 {
+    wish.min(most).min(RD_ATOMIC_MAX)
+}
+
+impl Inner {
+    /// The device and the conversation.
+    fn connection(&self) -> Result<(Arc<Context>, CommId), Errno> {
+        match (&self.context, self.conversation) {
+            (Some(context), Some(id)) => Ok((Arc::clone(context), id)),
+            _ => Err(Errno::INVALID),
+        }
+    }
+
+    /// The way of messages to the peer.
+    fn route(&self) -> Result<Route, Errno> {
+        match (self.local, self.remote) {
+            (Some(local), Some(remote)) => Ok(Route {
+                source: local.ip().into(),
+                destination: remote.ip().into(),
+                traffic_class: self.settings.traffic_class,
+                hop_limit: 64,
+                source_port: 0,
+            }),
+            _ => Err(Errno::INVALID),
+        }
+    }
+
+    /// The header in front of the private data of a request.
+    fn addresses(&self) -> Result<ip::Repr, Errno> {
+        match (self.local, self.remote) {
+            (Some(local), Some(remote)) => {
+                Ok(ip::Repr { port: local.port(), source: local.ip(), destination: remote.ip() })
+            }
+            _ => Err(Errno::INVALID),
+        }
+    }
+}
+
+/// The id's queue pair, or the one that the program names.
+fn queue_pair(id: &CmId, wish: &Wish) -> (Qpn, bool) {
+    // SAFETY: a queue pair that was made for the id, and that the program has not destroyed.
+    match unsafe { id.shown().qp.as_ref() } {
+        Some(qp) => (Qpn::new(qp.qp_num), !qp.srq.is_null()),
+        None => (Qpn::new(wish.c.qp_num), wish.c.srq != 0),
+    }
+}
+
+/// Asks the peer for a connection, or for its datagram queue pair.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_connect(
+    id: *mut rdma_cm_id,
+    conn_param: *mut rdma_conn_param,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        // SAFETY: C passes NULL or a structure with its private data.
+        let wish = unsafe { Wish::read(conn_param) };
+        let mut inner = id.lock();
+        let context = inner.context.clone().ok_or(Errno::INVALID)?;
+        if inner.conversation.is_some() || !inner.listeners.is_empty() {
+            return Err(Errno::INVALID);
+        }
+        let route = inner.route()?;
+        let remote = inner.remote.ok_or(Errno::INVALID)?;
+        let service = inner.space.service(remote.port());
+        let conversation = if id.is_datagram() {
+            // SAFETY: as above.
+            let mut private = unsafe { wish.private(ip::LEN) }?;
+            inner.addresses()?.emit(&mut private);
+            let request = sidr::Req { service, private, ..sidr::Req::default() };
+            context.nic.with_manager(|manager, now| {
+                let conversation = manager.ask(now, route, request)?;
+                context.events.connections.begin(conversation, &id.mailbox);
+                Ok::<_, CmError>(conversation)
+            })?
+        } else {
+            // SAFETY: as above.
+            let mut private = unsafe { wish.private(ip::LEN) }?;
+            inner.addresses()?.emit(&mut private);
+            let request = request(&id, &inner, &wish, (service, &route), private)?;
+            let options = inner.ece[0].map_or(0, |(_, options)| options);
+            context.nic.with_manager(|manager, now| {
+                let conversation = manager.connect(now, route, request, options)?;
+                context.events.connections.begin(conversation, &id.mailbox);
+                Ok::<_, CmError>(conversation)
+            })?
+        };
+        inner.retry_count = wish.c.retry_count.min(RETRIES);
+        inner.conversation = Some(conversation);
+        drop(inner);
+        channel::complete(&id)
+    }))
+}
+
+fn request(
+    id: &CmId,
+    inner: &Inner,
+    wish: &Wish,
+    (service, route): (u64, &Route),
+    private: [u8; req::PRIVATE_LEN],
+) -> Result<req::Repr, Errno> {
+    let context = inner.context.as_ref().ok_or(Errno::INVALID)?;
+    let (qpn, srq) = queue_pair(id, wish);
+    let transport = match id.shown().qp_type {
+        IBV_QPT_UC => req::Transport::Uc,
+        _ => req::Transport::Rc,
+    };
+    Ok(req::Repr {
+        local_id: 0,
+        vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
+        service,
+        guid: 0,
+        q_key: QKey::default(),
+        qpn,
+        responder_resources: rd_atomic(wish.c.responder_resources, u8::MAX),
+        initiator_depth: rd_atomic(wish.c.initiator_depth, u8::MAX),
+        remote_timeout: 0,
+        transport,
+        flow_control: wish.c.flow_control != 0,
+        psn: inner.psn,
+        local_timeout: 0,
+        retry_count: wish.c.retry_count.min(RETRIES),
+        p_key: PKey::DEFAULT,
+        mtu: context.nic.device().active_mtu.code(),
+        rnr_retry: wish.c.rnr_retry_count.min(RETRIES),
+        max_retries: 0,
+        srq,
+        extended_transport: 0,
+        path: req::Path {
+            local_lid: req::NO_LID,
+            remote_lid: req::NO_LID,
+            local_gid: route.source,
+            remote_gid: route.destination,
+            flow_label: 0,
+            rate: 0,
+            traffic_class: route.traffic_class,
+            hop_limit: route.hop_limit,
+            service_level: 0,
+            subnet_local: false,
+            ack_timeout: inner.settings.ack_timeout.unwrap_or(PEER_ACK_TIMEOUT),
+        },
+        private,
+    })
+}
+
+/// Accepts a request. The id's queue pair is made ready first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_accept(
+    id: *mut rdma_cm_id,
+    conn_param: *mut rdma_conn_param,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        // SAFETY: C passes NULL or a structure with its private data.
+        let wish = unsafe { Wish::read(conn_param) };
+        let mut inner = id.lock();
+        let (context, conversation) = inner.connection()?;
+        if !inner.passive {
+            return Err(Errno::INVALID);
+        }
+        if id.is_datagram() {
+            let (qpn, _) = queue_pair(&id, &wish);
+            // SAFETY: as above.
+            let private = unsafe { wish.private(0) }?;
+            let reply = sidr_reply(sidr::Status::OK, qpn, private);
+            inner.conversation = None;
+            return context.nic.with_manager(|manager, now| {
+                manager.answer(now, conversation, reply)?;
+                // Nothing more is heard of it.
+                context.events.connections.end(conversation);
+                Ok(())
+            });
+        }
+        let peer = inner.peer.as_mut().ok_or(Errno::INVALID)?;
+        peer.responder_resources = rd_atomic(wish.c.responder_resources, peer.responder_resources);
+        peer.initiator_depth = rd_atomic(wish.c.initiator_depth, peer.initiator_depth);
+        if wish.named {
+            peer.rnr_retry = wish.c.rnr_retry_count.min(RETRIES);
+        }
+        let peer = *peer;
+        let (qpn, srq) = queue_pair(&id, &wish);
+        queue_pair::make_ready(&id, &inner)?;
+        let reply = rep::Repr {
+            local_id: 0,
+            remote_id: 0,
+            q_key: QKey::default(),
+            qpn,
+            vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
+            psn: inner.psn,
+            responder_resources: peer.responder_resources,
+            initiator_depth: peer.initiator_depth,
+            target_ack_delay: TARGET_ACK_DELAY,
+            failover: 0,
+            flow_control: wish.c.flow_control != 0,
+            rnr_retry: peer.rnr_retry,
+            srq,
+            guid: 0,
+            // SAFETY: as above.
+            private: unsafe { wish.private(0) }?,
+        };
+        let options = inner.ece[0].map_or(0, |(_, options)| options);
+        context
+            .nic
+            .with_manager(|manager, now| manager.accept(now, conversation, reply, options))?;
+        drop(inner);
+        channel::complete(&id)
+    }))
+}
+
+fn sidr_reply(status: sidr::Status, qpn: Qpn, private: [u8; sidr::REP_PRIVATE_LEN]) -> sidr::Rep {
+    sidr::Rep {
+        request_id: 0,
+        status,
+        info_length: 0,
+        qpn,
+        service: 0,
+        q_key: QKey(RDMA_UDP_QKEY),
+        info: [0; sidr::INFO_LEN],
+        private,
+    }
+}
+
+/// Refuses a request, or a reply.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_reject(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+) -> c_int {
+    // SAFETY: C passes NULL or as many bytes as it says.
+    minus_one(unsafe { reject(id, private_data, private_data_len, rej::Reason::CONSUMER) })
+}
+
+/// Refuses a request, because of the peer's options of enhanced connection establishment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_reject_ece(
+    id: *mut rdma_cm_id,
+    private_data: *const c_void,
+    private_data_len: u8,
+) -> c_int {
+    /// "Vendor option is not supported" (IBTA vol 1, chapter 12, "Rejection Reason").
+    const VENDOR_OPTION: rej::Reason = rej::Reason(35);
+    // SAFETY: C passes NULL or as many bytes as it says.
+    minus_one(unsafe { reject(id, private_data, private_data_len, VENDOR_OPTION) })
+}
+
+/// # Safety
+/// `data` is NULL or has `length` readable bytes.
+unsafe fn reject(
+    id: *mut rdma_cm_id,
+    data: *const c_void,
+    length: u8,
+    reason: rej::Reason,
+) -> Result<(), Errno> {
+    let id = registry::find::<CmId>(id)?;
+    let mut inner = id.lock();
+    let (context, conversation) = inner.connection()?;
+    if id.is_datagram() {
+        // SAFETY: the caller vouches for it.
+        let private = unsafe { private(data, length, 0) }?;
+        let reply = sidr_reply(sidr::Status::REJECTED, Qpn::default(), private);
+        context.nic.with_manager(|manager, now| manager.answer(now, conversation, reply))?;
+    } else {
+        // SAFETY: the caller vouches for it.
+        let private = unsafe { private(data, length, 0) }?;
+        context
+            .nic
+            .with_manager(|manager, now| manager.reject(now, conversation, reason, private))?;
+    }
+    // Nothing more is heard of it.
+    context.events.connections.end(conversation);
+    inner.conversation = None;
+    Ok(())
+}
+
+/// Confirms a reply, for a queue pair that the program has made ready itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        if !id.shown().qp.is_null() {
+            return Err(Errno::INVALID);
+        }
+        let (context, conversation) = id.lock().connection()?;
+        confirm(&context, conversation)
+    }))
+}
+
+pub(super) fn confirm(context: &Context, conversation: CommId) -> Result<(), Errno> {
+    let private = [0; brief::RTU_PRIVATE_LEN];
+    Ok(context.nic.with_manager(|manager, _| manager.confirm(conversation, private))?)
+}
+
+/// Tells of an event of the queue pair: that a packet has come before the confirmation is one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        let (context, conversation) = id.lock().connection()?;
+        if event != IBV_EVENT_COMM_EST {
+            return Err(Errno::INVALID);
+        }
+        match confirm(&context, conversation) {
+            // The confirmation was faster.
+            Err(Errno::NOT_CONNECTED) => Ok(()),
+            result => result,
+        }
+    }))
+}
+
+/// Ends a connection: what is posted is flushed, and the peer is told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        let inner = id.lock();
+        let context = inner.context.clone().ok_or(Errno::INVALID)?;
+        if inner.peer.is_none() {
+            return Err(Errno::INVALID);
+        }
+        queue_pair::end(&id)?;
+        if let Some(conversation) = inner.conversation {
+            let private = [0; brief::DREQ_PRIVATE_LEN];
+            // The peer may have been faster; its end is ours then.
+            let _ = context
+                .nic
+                .with_manager(|manager, now| manager.disconnect(now, conversation, private));
+        }
+        drop(inner);
+        channel::complete(&id)
+    }))
+}
+
+/// Sets the options of enhanced connection establishment that the peer is told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_set_local_ece(
+    id: *mut rdma_cm_id,
+    ece: *mut ibv_ece,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        // SAFETY: C passes a readable structure.
+        let ece = unsafe { ece.as_ref() }.filter(|ece| ece.vendor_id != 0);
+        let ece = ece.ok_or(Errno::INVALID)?;
+        id.lock().ece[0] = Some((ece.vendor_id, ece.options));
+        Ok(())
+    }))
+}
+
+/// Tells the peer's options of enhanced connection establishment; zeros if it has none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_get_remote_ece(
+    id: *mut rdma_cm_id,
+    ece: *mut ibv_ece,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        // SAFETY: C passes a writable structure.
+        let target = unsafe { ece.as_mut() }.ok_or(Errno::INVALID)?;
+        let (vendor_id, options) = id.lock().ece[1].unwrap_or_default();
+        *target = ibv_ece { vendor_id, options, comp_mask: 0 };
+        Ok(())
+    }))
+}
+
+/// Fills in what a queue pair needs to enter the state that `qp_attr` names.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    qp_attr: *mut crate::abi::ibv_qp_attr,
+    qp_attr_mask: *mut c_int,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        // SAFETY: C passes two writable places.
+        let (attr, mask) = unsafe { (qp_attr.as_mut(), qp_attr_mask.as_mut()) };
+        let (Some(attr), Some(mask)) = (attr, mask) else { return Err(Errno::INVALID) };
+        let (filled, bits) = queue_pair::attributes(&id, &id.lock(), attr.qp_state)?;
+        *attr = filled;
+        *mask = bits;
+        Ok(())
+    }))
+}
+
+/// The timeout of our queue pairs.
+pub(super) fn ack_timeout(inner: &Inner) -> u8 {
+    inner.settings.ack_timeout.unwrap_or(LOCAL_ACK_TIMEOUT)
+}
+
+/// The GID of our end.
+pub(super) fn local_gid(inner: &Inner) -> Result<Gid, Errno> {
+    inner.local.map(|local| local.ip().into()).ok_or(Errno::INVALID)
+}

@@ -1,0 +1,292 @@
+//! What a message becomes when the program fetches it.
+
+use core::ffi::c_int;
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use rdma::Gid;
+use transport::cm::{CmEvent, CommId};
+use wire::cm::req::Transport;
+use wire::cm::{ip, rej, rep, req, sidr};
+
+use super::abi::{event, rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
+use super::connect;
+use super::dispatch::{Mailbox, Raw, What};
+use super::id::{self, CmId, Inner, Peer};
+use super::queue_pair;
+use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, Plain};
+use crate::context::Context;
+use crate::errno::Errno;
+use crate::event::Acks;
+use crate::registry::{self, Live, Object, Shared, Table};
+
+/// An event that the program has fetched.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Told {
+    c: Shared<rdma_cm_event>,
+    /// What the event's pointer to private data refers to.
+    _private: Box<[u8]>,
+    /// Whose end waits for the acknowledgement.
+    pub(super) acks: Arc<Acks>,
+}
+
+impl Object for Told {
+    type C = rdma_cm_event;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.cm_events
+    }
+
+    fn c(&self) -> *mut rdma_cm_event {
+        self.c.get()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        None
+    }
+}
+
+/// What an event says beside what it is.
+enum Detail {
+    Nothing,
+    Connection(rdma_conn_param, Box<[u8]>),
+    Datagram(rdma_ud_param, Box<[u8]>),
+}
+
+impl Told {
+    fn new(
+        id: &CmId,
+        listener: Option<&CmId>,
+        kind: u32,
+        status: c_int,
+        detail: Detail,
+    ) -> Arc<Self> {
+        // A request is counted where it was asked.
+        let acks = Arc::clone(&listener.unwrap_or(id).acks);
+        acks.fetch();
+        let (mut param, private) = match detail {
+            Detail::Nothing => (rdma_event_param { ud: rdma_ud_param::zeroed() }, Box::default()),
+            Detail::Connection(conn, private) => {
+                let mut param = rdma_event_param { ud: rdma_ud_param::zeroed() };
+                param.conn = conn;
+                (param, private)
+            }
+            Detail::Datagram(ud, private) => (rdma_event_param { ud }, private),
+        };
+        if !private.is_empty() {
+            // Both kinds begin with the same two fields.
+            param.conn.private_data = private.as_ptr().cast();
+            param.conn.private_data_len = private.len() as u8;
+        }
+        let c = rdma_cm_event {
+            id: id.c(),
+            listen_id: listener.map_or(core::ptr::null_mut(), Object::c),
+            event: kind,
+            status,
+            param,
+        };
+        Arc::new(Self { c: Shared::new(c), _private: private, acks })
+    }
+}
+
+/// Turns a message into an event; `None` if it is none to the program.
+pub(super) fn tell(raw: Raw) -> Option<Arc<Told>> {
+    let find = |mailbox: &Mailbox| {
+        let handle = core::ptr::with_exposed_provenance(mailbox.id());
+        registry::find::<CmId>(handle).ok()
+    };
+    let id = find(&raw.mailbox)?;
+    match raw.what {
+        What::Local(kind, status) => Some(Told::new(&id, None, kind, status, Detail::Nothing)),
+        What::Asked(event, fresh) => asked(&id, event, fresh),
+        What::Said(event) => said(&id, event),
+    }
+}
+
+/// A request: an id is made for the conversation.
+fn asked(listener: &Arc<CmId>, event: CmEvent, fresh: Arc<Mailbox>) -> Option<Arc<Told>> {
+    let (conversation, route) = match &event {
+        CmEvent::Request { id, route, .. } | CmEvent::DatagramRequest { id, route, .. } => {
+            (*id, *route)
+        }
+        _ => return None,
+    };
+    let inner = listener.lock();
+    let context = context_at(&inner, route.source.ip())?;
+    let port = inner.local.map_or(0, |local| local.port());
+    let (space, settings, is_synchronous) =
+        (inner.space, inner.settings, inner.own_channel.is_some());
+    drop(inner);
+    let shown = listener.shown();
+    let begin = |header: &[u8]| {
+        let addresses = ip::Repr::parse(header).ok()?;
+        let id = CmId::new(fresh, shown.channel, shown.context, space);
+        id.show(|c| c.qp_type = shown.qp_type);
+        let mut inner = id.lock();
+        inner.local = Some(SocketAddr::new(route.source.ip(), port));
+        inner.remote = Some(SocketAddr::new(route.destination.ip(), addresses.port));
+        inner.conversation = Some(conversation);
+        inner.passive = true;
+        inner.settings = settings;
+        id.attach(&mut inner, &context).ok()?;
+        drop(inner);
+        registry::insert(Arc::clone(&id));
+        if is_synchronous {
+            id::migrate(&id, core::ptr::null_mut()).ok()?;
+        }
+        Some(id)
+    };
+    let (begun, detail) = match event {
+        CmEvent::Request { request, options, .. } => {
+            let id = begin(&request.private);
+            if let Some(id) = &id {
+                take_request(id, &request, options);
+            }
+            let param = rdma_conn_param {
+                // What the peer asks for is what we would answer, and the other way round.
+                responder_resources: request.initiator_depth,
+                initiator_depth: request.responder_resources,
+                flow_control: request.flow_control.into(),
+                retry_count: request.retry_count,
+                rnr_retry_count: request.rnr_retry,
+                srq: request.srq.into(),
+                qp_num: request.qpn.value(),
+                ..rdma_conn_param::zeroed()
+            };
+            (id, Detail::Connection(param, request.private[ip::LEN..].into()))
+        }
+        CmEvent::DatagramRequest { request, .. } => {
+            let id = begin(&request.private);
+            (id, Detail::Datagram(rdma_ud_param::zeroed(), request.private[ip::LEN..].into()))
+        }
+        _ => return None,
+    };
+    let Some(id) = begun else {
+        // Not of RDMA CM, or nothing to keep it with.
+        id::forget(&context, conversation);
+        return None;
+    };
+    Some(Told::new(&id, Some(listener), event::CONNECT_REQUEST, 0, detail))
+}
+
+fn context_at(listener: &Inner, address: IpAddr) -> Option<Arc<Context>> {
+    let mut ports = listener.ports.iter();
+    ports.find(|(_, at)| *at == address).map(|(context, _)| Arc::clone(context))
+}
+
+fn take_request(id: &CmId, request: &req::Repr, options: u32) {
+    id.show(|c| {
+        c.qp_type = match request.transport {
+            Transport::Uc => IBV_QPT_UC,
+            _ => IBV_QPT_RC,
+        };
+    });
+    let mut inner = id.lock();
+    inner.peer = Some(Peer {
+        qpn: request.qpn,
+        psn: request.psn,
+        mtu: request.mtu,
+        responder_resources: request.initiator_depth,
+        initiator_depth: request.responder_resources,
+        retry_count: request.retry_count,
+        rnr_retry: request.rnr_retry,
+    });
+    inner.ece[1] = (request.vendor != 0).then_some((request.vendor, options));
+}
+
+/// A message of a conversation that the program knows.
+fn said(id: &Arc<CmId>, event: CmEvent) -> Option<Arc<Told>> {
+    if id::is_last(&event) {
+        id.lock().conversation = None;
+    }
+    let told = |kind, status, detail| Some(Told::new(id, None, kind, status, detail));
+    match event {
+        CmEvent::Reply { id: conversation, reply, options } => {
+            let (kind, status) = replied(id, conversation, &reply, options);
+            let param = rdma_conn_param {
+                responder_resources: reply.initiator_depth,
+                initiator_depth: reply.responder_resources,
+                flow_control: reply.flow_control.into(),
+                rnr_retry_count: reply.rnr_retry,
+                srq: reply.srq.into(),
+                qp_num: reply.qpn.value(),
+                ..rdma_conn_param::zeroed()
+            };
+            told(kind, status, Detail::Connection(param, reply.private[..].into()))
+        }
+        CmEvent::Established(_) => told(event::ESTABLISHED, 0, Detail::Nothing),
+        CmEvent::Rejected { rejection, .. } => {
+            let private = rejection.private[..].into();
+            let detail = Detail::Connection(rdma_conn_param::zeroed(), private);
+            told(event::REJECTED, rejection.reason.0.into(), detail)
+        }
+        CmEvent::Unreachable(_) => told(event::UNREACHABLE, -libc::ETIMEDOUT, Detail::Nothing),
+        CmEvent::Disconnected(_) => told(event::DISCONNECTED, 0, Detail::Nothing),
+        CmEvent::Closed(_) => told(event::TIMEWAIT_EXIT, 0, Detail::Nothing),
+        CmEvent::DatagramReply { reply, .. } => {
+            let private = reply.private[..].into();
+            match datagram(id, &reply) {
+                Ok(param) => told(event::ESTABLISHED, 0, Detail::Datagram(param, private)),
+                Err(status) => {
+                    let detail = Detail::Datagram(rdma_ud_param::zeroed(), private);
+                    told(event::UNREACHABLE, status, detail)
+                }
+            }
+        }
+        CmEvent::Request { .. } | CmEvent::DatagramRequest { .. } => None,
+    }
+}
+
+/// Makes the id's queue pair ready and confirms; without a queue pair that is the program's to do.
+fn replied(id: &CmId, conversation: CommId, reply: &rep::Repr, options: u32) -> (u32, c_int) {
+    let mut inner = id.lock();
+    let Some(context) = inner.context.clone() else { return (event::CONNECT_ERROR, 0) };
+    inner.peer = Some(Peer {
+        qpn: reply.qpn,
+        psn: reply.psn,
+        mtu: context.nic.device().active_mtu.code(),
+        responder_resources: reply.initiator_depth,
+        initiator_depth: reply.responder_resources,
+        retry_count: inner.retry_count,
+        rnr_retry: reply.rnr_retry,
+    });
+    inner.ece[1] = (reply.vendor != 0).then_some((reply.vendor, options));
+    if id.shown().qp.is_null() {
+        return (event::CONNECT_RESPONSE, 0);
+    }
+    let ready = queue_pair::make_ready(id, &inner);
+    match ready.and_then(|()| connect::confirm(&context, conversation)) {
+        Ok(()) => (event::ESTABLISHED, 0),
+        Err(Errno(number)) => {
+            let private = [0; rej::PRIVATE_LEN];
+            let reason = rej::Reason::CONSUMER;
+            // The peer may be gone already.
+            let _ = context
+                .nic
+                .with_manager(|manager, now| manager.reject(now, conversation, reason, private));
+            (event::CONNECT_ERROR, -number)
+        }
+    }
+}
+
+/// The way to a datagram service, or the status by which it was refused.
+fn datagram(id: &CmId, reply: &sidr::Rep) -> Result<rdma_ud_param, c_int> {
+    if reply.status != sidr::Status::OK {
+        return Err(reply.status.0.into());
+    }
+    let inner = id.lock();
+    let (Some(context), Some(local), Some(remote)) = (&inner.context, inner.local, inner.remote)
+    else {
+        return Err(-libc::EINVAL);
+    };
+    let (source, destination): (Gid, Gid) = (local.ip().into(), remote.ip().into());
+    let ah_attr = queue_pair::path_to(context, source, destination, inner.settings.traffic_class)
+        .map_err(|Errno(number)| -number)?;
+    Ok(rdma_ud_param {
+        ah_attr,
+        qp_num: reply.qpn.value(),
+        qkey: reply.q_key.0,
+        ..rdma_ud_param::zeroed()
+    })
+}

@@ -1,0 +1,126 @@
+//! The devices that ids are bound to: opened once, by the first id that needs them, for the rest of
+//! the process's life.
+
+use core::net::{IpAddr, SocketAddr};
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use softnic::DeviceInfo;
+
+use super::addresses;
+use crate::abi::{ibv_context, ibv_pd};
+use crate::context::Context;
+use crate::device::{self, Device};
+use crate::errno::Errno;
+use crate::pd::ibv_alloc_pd;
+use crate::registry::{self, Object};
+
+/// The devices of one process.
+struct Opened {
+    /// A forked child inherits dead copies, and opens its own.
+    process: u32,
+    contexts: Vec<(DeviceInfo, Arc<Context>)>,
+    /// The protection domains of ids that are given none, by their devices' handles.
+    pds: Vec<(usize, usize)>,
+}
+
+static OPENED: Mutex<Opened> =
+    Mutex::new(Opened { process: 0, contexts: Vec::new(), pds: Vec::new() });
+
+fn open(device: &Device) -> Result<Arc<Context>, Errno> {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if opened.process != process {
+        // Nothing is closed by this: the registry has them too.
+        opened.contexts.clear();
+        opened.pds.clear();
+        opened.process = process;
+    }
+    if let Some((_, context)) = opened.contexts.iter().find(|(info, _)| *info == device.info) {
+        return Ok(Arc::clone(context));
+    }
+    let context = Context::open(device)?;
+    context.nic.manage()?;
+    registry::insert(Arc::clone(&context));
+    opened.contexts.push((device.info.clone(), Arc::clone(&context)));
+    Ok(context)
+}
+
+fn devices() -> Result<Vec<Arc<Device>>, Errno> {
+    device::list()?.into_iter().map(|device| registry::find::<Device>(device)).collect()
+}
+
+/// Every device.
+pub(super) fn all() -> Result<Vec<Arc<Context>>, Errno> {
+    devices()?.iter().map(|device| open(device)).collect()
+}
+
+/// The device that has `address`; `ENODEV` if none has it.
+pub(super) fn having(address: IpAddr) -> Result<Arc<Context>, Errno> {
+    let devices = devices()?;
+    let device = devices.iter().find(|device| has(&device.info, address));
+    open(device.ok_or(Errno::NO_DEVICE)?)
+}
+
+fn has(info: &DeviceInfo, address: IpAddr) -> bool {
+    info.gids.iter().any(|entry| entry.usable && entry.gid.ip() == address)
+}
+
+/// The usable addresses of a device of the family of `like`.
+pub(super) fn addresses_of(context: &Context, like: IpAddr) -> Vec<IpAddr> {
+    let gids = context.nic.device().gids.iter().filter(|entry| entry.usable);
+    let addresses = gids.map(|entry| entry.gid.ip());
+    addresses.filter(|address| address.is_ipv4() == like.is_ipv4()).collect()
+}
+
+/// The device by which `destination` is reached, and the address that packets to it leave from.
+///
+/// That is the device with the address that the kernel would send from, or another on the same
+/// interface: of a loopback interface each address can be a device.
+pub(super) fn toward(destination: SocketAddr) -> Result<(Arc<Context>, IpAddr), Errno> {
+    let devices = devices()?;
+    let source = kernel_source(destination);
+    let exact = source.and_then(|source| devices.iter().find(|device| has(&device.info, source)));
+    let beside =
+        || devices.iter().find(|device| source.is_some_and(|it| is_beside(&device.info, it)));
+    // Multicast needs no route.
+    let any = || devices.first().filter(|_| destination.ip().is_multicast());
+    let device = exact.or_else(beside).or_else(any).ok_or(Errno::NO_DEVICE)?;
+    let context = open(device)?;
+    let own = addresses_of(&context, destination.ip());
+    let chosen = source.filter(|source| own.contains(source)).or(own.first().copied());
+    Ok((context, chosen.ok_or(Errno::NO_DEVICE)?))
+}
+
+/// The address that the kernel would send from; nothing is sent.
+fn kernel_source(destination: SocketAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind((addresses::any(destination.ip()), 0)).ok()?;
+    socket.connect((destination.ip(), 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Whether `address` is of the interface that the device is on.
+fn is_beside(info: &DeviceInfo, address: IpAddr) -> bool {
+    DeviceInfo::find(&info.interface, 0).is_ok_and(|whole| has(&whole, address))
+}
+
+/// The protection domain of ids that are given none.
+pub(super) fn default_pd(context: &Context) -> Result<*mut ibv_pd, Errno> {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = context.c();
+    if let Some((_, pd)) = opened.pds.iter().find(|(known, _)| *known == device.addr()) {
+        return Ok(core::ptr::with_exposed_provenance_mut(*pd));
+    }
+    // SAFETY: a live context.
+    let pd = unsafe { ibv_alloc_pd(device) };
+    if pd.is_null() {
+        return Err(Errno::last());
+    }
+    opened.pds.push((device.addr(), pd.expose_provenance()));
+    Ok(pd)
+}
+
+/// The handle of a device.
+pub(super) fn handle(context: &Context) -> *mut ibv_context {
+    context.c()
+}

@@ -1,0 +1,354 @@
+//! Ids: `rdma_create_id`, `rdma_destroy_id`, `rdma_migrate_id`.
+
+use core::ffi::{c_int, c_void};
+use core::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rdma::{Gid, Psn, Qpn};
+use transport::cm::{CmEvent, CommId, ListenerId};
+use wire::cm::ip::PortSpace;
+
+use super::abi::{rdma_cm_id, rdma_event_channel};
+use super::addresses;
+use super::channel::EventChannel;
+use super::devices;
+use super::dispatch::{Mailbox, What};
+use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, Plain, ibv_qp_init_attr};
+use crate::context::Context;
+use crate::errno::{Errno, minus_one};
+use crate::event::Acks;
+use crate::port::PORT;
+use crate::registry::{self, Live, Object, Shared, Table};
+
+/// An id.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CmId {
+    c: Shared<rdma_cm_id>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) acks: Arc<Acks>,
+    inner: Mutex<Inner>,
+}
+
+/// What an id knows.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) space: PortSpace,
+    /// The channel of a synchronous id, which is its own.
+    pub(super) own_channel: Option<Arc<EventChannel>>,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) remote: Option<SocketAddr>,
+    /// Where the port was taken.
+    pub(super) ports: Vec<(Arc<Context>, IpAddr)>,
+    pub(super) listeners: Vec<(Arc<Context>, ListenerId)>,
+    pub(super) context: Option<Arc<Context>>,
+    pub(super) conversation: Option<CommId>,
+    /// Whether the peer has begun the conversation.
+    pub(super) passive: bool,
+    /// Retries of our queue pair, where we have asked for the connection.
+    pub(super) retry_count: u8,
+    /// The PSN that our queue pair begins with.
+    pub(super) psn: Psn,
+    /// What is known of the other side.
+    pub(super) peer: Option<Peer>,
+    pub(super) settings: Settings,
+    /// What a listener's new ids get.
+    pub(super) template: Option<Template>,
+    /// Options of enhanced connection establishment: vendor and options, ours and the peer's.
+    pub(super) ece: [Option<(u32, u32)>; 2],
+}
+
+/// The peer's side of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Peer {
+    pub(super) qpn: Qpn,
+    pub(super) psn: Psn,
+    /// Path MTU, by its code.
+    pub(super) mtu: u8,
+    /// READs and atomics that we answer at once, and that we may ask for.
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    pub(super) retry_count: u8,
+    pub(super) rnr_retry: u8,
+}
+
+/// What `rdma_set_option` sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) traffic_class: u8,
+    pub(super) reuse_address: bool,
+    pub(super) ack_timeout: Option<u8>,
+    /// An IPv6 wildcard does not stand for IPv4.
+    pub(super) one_family: bool,
+}
+
+/// What `rdma_create_ep` was given for a listener.
+#[derive(Clone, Copy)]
+pub(super) struct Template {
+    pub(super) pd: *mut crate::abi::ibv_pd,
+    pub(super) attr: ibv_qp_init_attr,
+}
+
+// SAFETY: the pointers are handles, which are looked up before they are followed.
+unsafe impl Send for Template {}
+
+impl core::fmt::Debug for Template {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Template").field("pd", &self.pd).finish_non_exhaustive()
+    }
+}
+
+impl Object for CmId {
+    type C = rdma_cm_id;
+
+    fn table(live: &mut Live) -> &mut Table<Self> {
+        &mut live.cm_ids
+    }
+
+    fn c(&self) -> *mut rdma_cm_id {
+        self.c.get()
+    }
+
+    fn context(&self) -> Option<&Arc<Context>> {
+        None
+    }
+}
+
+impl CmId {
+    /// An id whose events go to `mailbox`.
+    pub(super) fn new(
+        mailbox: Arc<Mailbox>,
+        channel: *mut rdma_event_channel,
+        context: *mut c_void,
+        space: PortSpace,
+    ) -> Arc<Self> {
+        let mut c = rdma_cm_id::zeroed();
+        c.channel = channel;
+        c.context = context;
+        c.ps = space.0.into();
+        c.qp_type = if space == PortSpace::UDP || space == PortSpace::IPOIB {
+            IBV_QPT_UD
+        } else {
+            IBV_QPT_RC
+        };
+        let inner = Inner {
+            space,
+            own_channel: None,
+            local: None,
+            remote: None,
+            ports: Vec::new(),
+            listeners: Vec::new(),
+            context: None,
+            conversation: None,
+            passive: false,
+            retry_count: 7,
+            psn: Psn::new(random()),
+            peer: None,
+            settings: Settings::default(),
+            template: None,
+            ece: [None; 2],
+        };
+        let acks = Arc::<Acks>::default();
+        let id = Arc::new(Self { c: Shared::new(c), mailbox, acks, inner: Mutex::new(inner) });
+        id.mailbox.set_id(id.c().expose_provenance());
+        id
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What C reads of it.
+    pub(super) fn shown(&self) -> rdma_cm_id {
+        // SAFETY: a structure of plain data that we own; C writes to it between calls only.
+        unsafe { *self.c.get() }
+    }
+
+    /// Changes what C reads of it.
+    pub(super) fn show(&self, change: impl FnOnce(&mut rdma_cm_id)) {
+        // SAFETY: as above; C reads what a call has changed when the call, or the event that it
+        // leads to, is over.
+        change(unsafe { &mut *self.c.get() });
+    }
+
+    pub(super) fn is_datagram(&self) -> bool {
+        self.shown().qp_type == IBV_QPT_UD
+    }
+
+    /// Binds the id to a device.
+    pub(super) fn attach(&self, inner: &mut Inner, context: &Arc<Context>) -> Result<(), Errno> {
+        let pd = devices::default_pd(context)?;
+        inner.context = Some(Arc::clone(context));
+        self.show(|c| {
+            c.pd = pd;
+            c.verbs = devices::handle(context);
+            c.port_num = PORT;
+        });
+        self.show_addresses(inner);
+        Ok(())
+    }
+
+    /// Shows what is known of both addresses.
+    pub(super) fn show_addresses(&self, inner: &Inner) {
+        self.show(|c| {
+            let route = &mut c.route.addr;
+            if let Some(local) = &inner.local {
+                route.src_addr = addresses::storage(local);
+                route.addr.sgid.raw = Gid::from(local.ip()).0;
+            }
+            if let Some(remote) = &inner.remote {
+                route.dst_addr = addresses::storage(remote);
+                route.addr.dgid.raw = Gid::from(remote.ip()).0;
+            }
+            route.addr.pkey = u16::MAX;
+        });
+    }
+
+    /// Leaves everything that the id takes part in.
+    fn leave(&self) {
+        let mut inner = self.lock();
+        let listens = !inner.listeners.is_empty();
+        for (context, listener) in inner.listeners.drain(..) {
+            context.nic.with_manager(|manager, _| {
+                // It can only be gone already.
+                let _ = manager.unlisten(listener);
+                context.events.connections.unlisten(listener);
+            });
+        }
+        let contexts: Vec<Arc<Context>> =
+            inner.ports.iter().map(|(context, _)| Arc::clone(context)).collect();
+        let port = inner.local.map_or(0, |local| local.port());
+        for (context, address) in core::mem::take(&mut inner.ports) {
+            // What is not given back is free when the process ends.
+            let _ = context.nic.release_port(address, inner.space, port, listens);
+        }
+        let conversation = inner.conversation.take();
+        if let (Some(context), Some(conversation)) = (&inner.context, conversation) {
+            forget(context, conversation);
+        }
+        drop(inner);
+        let queue = self.mailbox.queue();
+        for raw in queue.take(|raw| core::ptr::eq(&*raw.mailbox, &*self.mailbox)) {
+            // Requests that the program has not fetched are refused.
+            if let What::Asked(event, fresh) = raw.what {
+                drop(queue.take(|raw| Arc::ptr_eq(&raw.mailbox, &fresh)));
+                for context in &contexts {
+                    forget(context, event.conversation());
+                }
+            }
+        }
+    }
+}
+
+/// Brings a conversation to its end, without another event.
+pub(super) fn forget(context: &Context, conversation: CommId) {
+    context.nic.with_manager(|manager, now| {
+        manager.forget(now, conversation);
+        context.events.connections.end(conversation);
+    });
+}
+
+/// Whether an event says that the conversation's number is free.
+pub(super) fn is_last(event: &CmEvent) -> bool {
+    matches!(
+        event,
+        CmEvent::Rejected { .. }
+            | CmEvent::Unreachable(_)
+            | CmEvent::Closed(_)
+            | CmEvent::DatagramReply { .. }
+    )
+}
+
+/// A random number, as the standard library has them for its hash tables.
+pub(super) fn random() -> u32 {
+    use core::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish() as u32
+}
+
+fn port_space(number: u32) -> Result<PortSpace, Errno> {
+    let space = PortSpace(u16::try_from(number).map_err(|_| Errno(libc::EPROTONOSUPPORT))?);
+    match space {
+        PortSpace::TCP | PortSpace::UDP | PortSpace::IB | PortSpace::IPOIB => Ok(space),
+        _ => Err(Errno(libc::EPROTONOSUPPORT)),
+    }
+}
+
+/// An id with a channel, or a synchronous one with a channel of its own.
+pub(super) fn create(
+    channel: *mut rdma_event_channel,
+    context: *mut c_void,
+    ps: u32,
+) -> Result<Arc<CmId>, Errno> {
+    crate::log::start();
+    registry::guard_forks();
+    let space = port_space(ps)?;
+    let (channel, is_own) = if channel.is_null() {
+        (EventChannel::create()?, true)
+    } else {
+        (registry::find::<EventChannel>(channel)?, false)
+    };
+    let mailbox = Mailbox::new(Arc::clone(&channel.queue));
+    let id = CmId::new(mailbox, channel.c(), context, space);
+    if is_own {
+        id.lock().own_channel = Some(channel);
+    }
+    registry::insert(Arc::clone(&id));
+    Ok(id)
+}
+
+/// Makes an id.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_create_id(
+    channel: *mut rdma_event_channel,
+    id: *mut *mut rdma_cm_id,
+    context: *mut c_void,
+    ps: u32,
+) -> c_int {
+    minus_one((|| {
+        // SAFETY: C passes a writable pointer.
+        let target = unsafe { id.as_mut() }.ok_or(Errno::INVALID)?;
+        *target = create(channel, context, ps)?.c();
+        Ok(())
+    })())
+}
+
+/// Destroys an id, once its events are acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    minus_one(registry::find::<CmId>(id).map(|id| {
+        id.leave();
+        // The last event of a synchronous id is acknowledged by us.
+        super::channel::acknowledge_own(&id);
+        id.acks.wait();
+        registry::remove(&*id);
+        if let Some(channel) = id.lock().own_channel.take() {
+            registry::remove(&*channel);
+        }
+    }))
+}
+
+/// Moves an id, and the events that wait for it, to another channel, or to one of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| migrate(&id, channel)))
+}
+
+pub(super) fn migrate(id: &Arc<CmId>, channel: *mut rdma_event_channel) -> Result<(), Errno> {
+    let (channel, is_own) = if channel.is_null() {
+        (EventChannel::create()?, true)
+    } else {
+        (registry::find::<EventChannel>(channel)?, false)
+    };
+    super::channel::acknowledge_own(id);
+    id.acks.wait();
+    id.mailbox.move_to(Arc::clone(&channel.queue));
+    id.show(|c| c.channel = channel.c());
+    let before = core::mem::replace(&mut id.lock().own_channel, is_own.then_some(channel));
+    if let Some(before) = before {
+        registry::remove(&*before);
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! The C ABI of `librdmacm.so.1`: connections by IP address and port.
+//!
+//! ```text
+//!   rdma_accept@RDMACM_1.0 (librdmacm.so.1) ─► ferroce_rdma_accept@FERROCE_PRIVATE_1 (here)
+//!
+//!   rdma_connect ─► Manager (transport::cm), under the NIC's lock
+//!                      │ events
+//!                      ▼
+//!   Sink ─► Connections ─► Mailbox of the id ─► queue of its channel ─► rdma_get_cm_event
+//! ```
+//!
+//! `librdmacm.so.1` holds nothing but its names, each of them a jump into `libibverbs.so.1`, so that
+//! both libraries are one engine, one registry and one set of devices.
+//!
+//! As the original, the library moves queue pairs itself where an id has one: to INIT when it is made,
+//! to RTR and RTS when the peer's side is known, to ERROR at the end. An event is turned into what C
+//! reads, ids for new connections included, in the thread that fetches it.
+//!
+//! **Invariants:** the lock of an id is never held while an event is waited for. `Connections` is
+//! locked under the NIC's lock and locks nothing but mailboxes and queues.
+//!
+//! **Absent:** rsockets (their names exist and answer `EOPNOTSUPP`; `rpoll` and `rselect` are `poll`
+//! and `select`, as there is no rsocket to wait for), `AF_IB` addresses, IB ACM.
+
+#![allow(non_camel_case_types, reason = "the names are those of the C header")]
+
+pub mod abi;
+mod addresses;
+pub mod bind;
+pub mod channel;
+pub mod connect;
+mod deliver;
+mod devices;
+pub mod dispatch;
+pub mod endpoint;
+pub mod id;
+pub mod info;
+pub mod multicast;
+pub mod options;
+pub mod queue_pair;
+pub mod resolve;
+pub mod rsocket;
+
+pub(crate) use channel::EventChannel;
+pub(crate) use deliver::Told;
+pub(crate) use dispatch::Connections;
+pub(crate) use id::CmId;

@@ -1,0 +1,134 @@
+//! Addresses of others: `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_get_devices`.
+//!
+//! On RoCE there is little to resolve: the kernel finds the way of every packet. What can be said at
+//! once is said at once, by events all the same, because programs wait for them.
+
+use core::ffi::c_int;
+use core::net::SocketAddr;
+use std::sync::Arc;
+
+use super::abi::{event, rdma_cm_id};
+use super::addresses;
+use super::bind;
+use super::channel;
+use super::devices;
+use super::dispatch::What;
+use super::id::{CmId, Inner};
+use crate::abi::ibv_context;
+use crate::errno::{Errno, minus_one, pointer};
+use crate::registry;
+
+/// Finds the device, and our address, by which `dst_addr` is reached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_resolve_addr(
+    id: *mut rdma_cm_id,
+    src_addr: *mut libc::sockaddr,
+    dst_addr: *mut libc::sockaddr,
+    _timeout_ms: c_int,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        // SAFETY: C passes a socket address, and NULL or another.
+        let (source, destination) = unsafe {
+            let source = (!src_addr.is_null()).then(|| addresses::read(src_addr)).transpose()?;
+            (source, addresses::read(dst_addr)?)
+        };
+        resolve_addr(&id, source, destination)
+    }))
+}
+
+pub(super) fn resolve_addr(
+    id: &Arc<CmId>,
+    source: Option<SocketAddr>,
+    destination: SocketAddr,
+) -> Result<(), Errno> {
+    let mut inner = id.lock();
+    if !inner.listeners.is_empty() || inner.conversation.is_some() {
+        return Err(Errno::INVALID);
+    }
+    if let Some(source) = source
+        && inner.local.is_none()
+    {
+        bind::bind(id, &mut inner, source)?;
+    }
+    let outcome = find_way(id, &mut inner, destination);
+    drop(inner);
+    id.mailbox.post(match outcome {
+        Ok(()) => What::Local(event::ADDR_RESOLVED, 0),
+        Err(Errno(number)) => What::Local(event::ADDR_ERROR, -number),
+    });
+    channel::complete(id)
+}
+
+fn find_way(id: &CmId, inner: &mut Inner, destination: SocketAddr) -> Result<(), Errno> {
+    inner.remote = Some(destination);
+    let wildcard = inner.local.filter(|local| local.ip().is_unspecified());
+    match (&inner.context, wildcard) {
+        // Bound to an address already.
+        (Some(_), _) => {
+            id.show_addresses(inner);
+            Ok(())
+        }
+        // Bound to a port, which its addresses have all of them.
+        (None, Some(local)) => {
+            let (context, source) = devices::toward(destination)?;
+            inner.local = Some(SocketAddr::new(source, local.port()));
+            id.attach(inner, &context)
+        }
+        (None, None) => {
+            let (_, source) = devices::toward(destination)?;
+            bind::bind(id, inner, SocketAddr::new(source, 0))
+        }
+    }
+}
+
+/// Finds the way there: the kernel knows it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_resolve_route(
+    id: *mut rdma_cm_id,
+    _timeout_ms: c_int,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| resolve_route(&id)))
+}
+
+pub(super) fn resolve_route(id: &Arc<CmId>) -> Result<(), Errno> {
+    let inner = id.lock();
+    if inner.context.is_none() || inner.remote.is_none() {
+        return Err(Errno::INVALID);
+    }
+    drop(inner);
+    id.mailbox.post(What::Local(event::ROUTE_RESOLVED, 0));
+    channel::complete(id)
+}
+
+/// Every device, open, in an array that ends with NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_get_devices(
+    num_devices: *mut c_int,
+) -> *mut *mut ibv_context {
+    let contexts = devices::all();
+    // SAFETY: C passes NULL or a writable integer.
+    if let Some(count) = unsafe { num_devices.as_mut() } {
+        *count = contexts.as_ref().map_or(0, |contexts| contexts.len() as c_int);
+    }
+    pointer(contexts.and_then(|contexts| {
+        // SAFETY: zeroed memory for the pointers and the NULL behind them; C frees it by a call of
+        // ours that does not know its length.
+        let list = unsafe { libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()) }
+            .cast::<*mut ibv_context>();
+        if list.is_null() {
+            return Err(Errno::NO_MEMORY);
+        }
+        for (at, context) in contexts.iter().enumerate() {
+            // SAFETY: the allocation has room for them.
+            unsafe { *list.add(at) = devices::handle(context) };
+        }
+        Ok(list)
+    }))
+}
+
+/// Frees a list. The devices in it stay.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_free_devices(list: *mut *mut ibv_context) {
+    // SAFETY: made by `calloc` in `rdma_get_devices`, or NULL.
+    unsafe { libc::free(list.cast()) };
+}
