@@ -214,6 +214,13 @@ impl Qp {
         if self.requester.unacked == self.requester.top {
             return;
         }
+        if let Some(until) = self.pacer.held_until(now)
+            && self.requester.cursor_psn() == self.requester.unacked
+        {
+            // What was lost has not been sent again yet: the rate holds it back.
+            self.arm_ack_timer(until);
+            return;
+        }
         adapter.stats.local_ack_timeout_err += 1;
         self.requester.gone_back_for = None;
         self.retry(now, adapter);

@@ -60,7 +60,8 @@ impl Qp {
 
     /// The CNP that is due, if one is.
     pub(crate) fn next_cnp(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
-        let settings = adapter.config.notification.filter(|_| self.notification.due().is_some())?;
+        self.notification.due()?;
+        let settings = adapter.config.notification?;
         let unlimited = mutated(Mutation::NotificationsUnlimited);
         let interval = if unlimited { Span::ZERO } else { settings.interval };
         if !self.notification.notify(now, interval) {

@@ -216,7 +216,7 @@ impl Requester {
     }
 
     /// The PSN of the packet at the cursor.
-    fn cursor_psn(&self) -> Psn {
+    pub(crate) fn cursor_psn(&self) -> Psn {
         self.wqe(self.cursor.0)
             .and_then(|wqe| wqe.begun)
             .map_or(self.next_psn, |begun| begun.first_psn.plus(self.cursor.1))

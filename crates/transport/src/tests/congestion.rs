@@ -142,6 +142,22 @@ fn a_slow_sender_asks_in_time_for_acknowledgements() {
 }
 
 #[test]
+fn the_wait_for_a_rate_is_no_retry() {
+    // Packets are 9 ms apart, a timeout is 1 ms, and one retry is all there is.
+    let mut pair = Pair::new(config(Congestion::Fixed(Rate::from_mbps(1))));
+    pair.connect(QpType::Rc, [None, None], |change| {
+        change.timeout = change.timeout.map(|_| 8);
+        change.retry_count = change.retry_count.map(|_| 1);
+    });
+    pair.rule(|packet| if packet.index == 4 { Verdict::Drop } else { Verdict::Deliver });
+    write(&mut pair, 10_000);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    let stats = *pair.nodes[0].endpoint.stats();
+    assert_eq!((stats.local_ack_timeout_err, stats.retransmitted_pkts), (1, 1));
+}
+
+#[test]
 fn data_says_that_marks_are_heard_and_control_does_not() {
     for kind in [QpType::Rc, QpType::Uc] {
         let mut pair = Pair::new(config(dcqcn()));
