@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use std::net::UdpSocket;
 use std::time::Instant;
 
-use rdma::{Operation, PKey, QpState, QpType, Qpn};
+use rdma::{Operation, PKey, Psn, QpState, QpType, Qpn};
 use softnic::Counts;
 use softnic::limits::{ROCE_PORT, SLOT_SHIFT};
 use transport::Stats;
@@ -100,6 +100,10 @@ fn forged_packets_change_nothing_and_are_counted() {
     let mut ud =
         roce::Repr::new(Opcode::send(Service::Ud, Part::Only, Attach::Nothing), b.qpn, expected);
     ud.deth = Some(wire::deth::Repr { q_key: rdma::QKey(0), source: Qpn::new(9) });
+    let notification = |from: &Forger, destination, reserved| {
+        let header = roce::Repr::new(Opcode::CNP, destination, Psn::new(0));
+        from.seal(victim, &header, &vec![0; reserved])
+    };
     let mut corrupt = with(&|_| {});
     corrupt[40] ^= 1;
     let unknown_slot = (1..1 << 10).map(|slot| slot << SLOT_SHIFT).find(|first| {
@@ -164,6 +168,21 @@ fn forged_packets_change_nothing_and_are_counted() {
             answer(Opcode::RC_ATOMIC_ACKNOWLEDGE, Syndrome::ACK),
             |_, s| s.drop_unexpected_response,
         ),
+        ("a notification of a stranger", &stranger, notification(&stranger, b.qpn, 16), |_, s| {
+            s.drop_wrong_source.min(s.rp_cnp_ignored)
+        }),
+        (
+            "a notification for nobody",
+            &peer,
+            notification(&peer, Qpn::new(b.qpn.value() + 1), 16),
+            |_, s| s.drop_unknown_qpn.min(s.rp_cnp_ignored),
+        ),
+        ("a notification too short", &peer, notification(&peer, b.qpn, 12), |_, s| {
+            s.drop_bad_length
+        }),
+        ("a notification without a rate", &peer, notification(&peer, b.qpn, 16), |_, s| {
+            s.rp_cnp_ignored
+        }),
         ("a wrong ICRC", &peer, corrupt, |c, _| c.rx_icrc_encapsulated),
         (
             "a slot of nobody",
