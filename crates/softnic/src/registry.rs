@@ -63,8 +63,10 @@ pub(crate) struct Change<'a> {
 impl Registry {
     /// Takes a free slot, and the socket on which its owner gets what others received for it.
     pub(crate) fn claim() -> io::Result<(Self, Handover)> {
-        let directory = runtime::directory()?;
-        let namespace = runtime::network_namespace();
+        Self::claim_in(runtime::directory()?, runtime::network_namespace())
+    }
+
+    fn claim_in(directory: PathBuf, namespace: u64) -> io::Result<(Self, Handover)> {
         let path = directory.join(format!("slots-{namespace}"));
         let file = open(&path)?;
         let member = Member { slot: 0, claim: sys::random()? as u32 };
@@ -247,6 +249,30 @@ mod tests {
         assert!(!first.is_alive(Member { claim: member.claim ^ 1, ..member }));
         drop(first);
         assert!(!second.is_alive(member));
+    }
+
+    #[test]
+    fn a_host_has_so_many_nics_and_no_more() {
+        // In a namespace that nobody is in.
+        const NAMESPACE: u64 = u64::MAX - 1;
+        let directory = std::env::temp_dir().join(format!("ferroce-slots-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let claim = || Registry::claim_in(directory.clone(), NAMESPACE);
+        let (first, _handover) = claim().unwrap();
+        let taken = u32::from(first.slot());
+        let others = open(&directory.join(format!("slots-{NAMESPACE}"))).unwrap();
+        let all_others = (0..SLOTS).filter(|slot| is_ownable(*slot) && *slot != taken);
+        for slot in all_others {
+            sys::lock(others.as_fd(), slot.into(), Lock::Try).unwrap();
+        }
+        let error = claim().err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
+        assert!(error.to_string().starts_with("1022 NICs"), "{error}");
+        let free = if taken == 77 { 78 } else { 77 };
+        sys::lock(others.as_fd(), free, Lock::Release).unwrap();
+        let (second, _handover) = claim().unwrap();
+        assert_eq!(i64::from(second.slot()), free);
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

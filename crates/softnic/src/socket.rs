@@ -427,6 +427,19 @@ mod tests {
     }
 
     #[test]
+    fn one_call_takes_so_many_messages_and_no_more() {
+        let (a, b) = pair(4);
+        let messages = [message(b"x", &b); MESSAGES_MAX + 1];
+        assert_eq!(a.send(&messages).unwrap(), MESSAGES_MAX);
+        let mut buffer = vec![0; 65_536];
+        let mut taken = 0;
+        while taken < MESSAGES_MAX {
+            taken += receive(&b, &mut buffer).length;
+        }
+        assert_eq!((taken, b.receive(&mut buffer)), (MESSAGES_MAX, None));
+    }
+
+    #[test]
     fn an_address_of_the_other_family_is_refused() {
         let (a, _) = pair(3);
         let sent = Message { destination: Ipv6Addr::LOCALHOST.into(), ..message(b"x", &a) };
