@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::{EMPTY, Entry};
+use super::Entry;
+use super::tree::{HEADS, Tree};
 
-/// The most lanes. Every pop looks at each head.
-const LANES_MAX: usize = 16;
+/// The most lanes: two heads are the wheel's and the heap's.
+pub(super) const LANES_MAX: usize = HEADS - 2;
 /// Slots of the table of delays.
 const SLOTS: usize = 256;
 /// How often a delay recurs before it gets a lane.
@@ -28,36 +29,35 @@ struct Slot {
 pub(super) struct Lanes<E> {
     slots: [Slot; SLOTS],
     rings: Vec<VecDeque<Entry<E>>>,
-    heads: [(u64, u64); LANES_MAX],
 }
 
 impl<E> Default for Lanes<E> {
     fn default() -> Self {
         let slot = Slot { delay: u64::MAX, lane: NONE, seen: 0 };
-        Self { slots: [slot; SLOTS], rings: Vec::new(), heads: [EMPTY; LANES_MAX] }
+        Self { slots: [slot; SLOTS], rings: Vec::new() }
     }
 }
 
 impl<E: Copy> Lanes<E> {
     /// Takes the entry if its delay has a lane.
     #[inline]
-    pub(super) fn push(&mut self, delay: u64, entry: Entry<E>) -> bool {
+    pub(super) fn push(&mut self, delay: u64, entry: Entry<E>, heads: &mut Tree) -> bool {
         let index = (delay.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize;
         let slot = &mut self.slots[index];
         if slot.delay != delay || slot.lane == NONE {
-            return self.learn(index, delay, entry);
+            return self.learn(index, delay, entry, heads);
         }
         let lane = usize::from(slot.lane);
         let ring = &mut self.rings[lane];
         if ring.is_empty() {
-            self.heads[lane] = entry.key();
+            heads.set(lane, Some(entry.key()));
         }
         ring.push_back(entry);
         true
     }
 
     #[cold]
-    fn learn(&mut self, index: usize, delay: u64, entry: Entry<E>) -> bool {
+    fn learn(&mut self, index: usize, delay: u64, entry: Entry<E>, heads: &mut Tree) -> bool {
         let slot = &mut self.slots[index];
         if slot.delay != delay {
             // One that comes once in a while gives way to one that comes often.
@@ -77,28 +77,16 @@ impl<E: Copy> Lanes<E> {
         let lane = self.rings.len();
         slot.lane = lane as u16;
         self.rings.push(VecDeque::from([entry]));
-        self.heads[lane] = entry.key();
+        heads.set(lane, Some(entry.key()));
         true
     }
 
-    /// The lane with the least head, and that head.
+    /// Takes the head of `lane`.
     #[inline]
-    pub(super) fn head(&self) -> (usize, (u64, u64)) {
-        let mut best = (0, EMPTY);
-        for (lane, &head) in self.heads[..self.rings.len().min(LANES_MAX)].iter().enumerate() {
-            if head < best.1 {
-                best = (lane, head);
-            }
-        }
-        best
-    }
-
-    /// Takes the head of `lane`, which has one.
-    #[inline]
-    pub(super) fn pop(&mut self, lane: usize) -> Entry<E> {
-        let ring = &mut self.rings[lane];
-        let entry = ring.pop_front().expect("a lane with a head has an entry");
-        self.heads[lane] = ring.front().map_or(EMPTY, Entry::key);
+    pub(super) fn pop(&mut self, lane: usize, heads: &mut Tree) -> Option<Entry<E>> {
+        let ring = self.rings.get_mut(lane)?;
+        let entry = ring.pop_front();
+        heads.set(lane, ring.front().map(Entry::key));
         entry
     }
 }

@@ -16,12 +16,14 @@
 //! pushes. Which of the three held an event changes nothing, so neither do their sizes.
 
 mod lanes;
+mod tree;
 mod wheel;
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lanes::Lanes;
+use lanes::{LANES_MAX, Lanes};
+use tree::Tree;
 use wheel::Wheel;
 
 /// An event and when it is due.
@@ -59,8 +61,9 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// The key of a source without any event.
-const EMPTY: (u64, u64) = (u64::MAX, u64::MAX);
+/// The heads that are no lanes'.
+const WHEEL: usize = LANES_MAX;
+const HEAP: usize = LANES_MAX + 1;
 
 /// Events of type `E`, and the time of the last one taken.
 #[derive(Debug)]
@@ -71,7 +74,8 @@ pub struct Events<E> {
     lanes: Lanes<E>,
     wheel: Wheel<E>,
     heap: BinaryHeap<Reverse<Entry<E>>>,
-    heap_head: (u64, u64),
+    /// The heads of all lanes, of the wheel and of the heap.
+    heads: Tree,
     /// How many wait.
     len: usize,
 }
@@ -84,7 +88,7 @@ impl<E: Copy> Default for Events<E> {
             lanes: Lanes::default(),
             wheel: Wheel::default(),
             heap: BinaryHeap::new(),
-            heap_head: EMPTY,
+            heads: Tree::default(),
             len: 0,
         }
     }
@@ -97,35 +101,38 @@ impl<E: Copy> Events<E> {
         let entry = Entry { at: self.now.saturating_add(delay), sequence: self.sequence, event };
         self.sequence += 1;
         self.len += 1;
-        if self.lanes.push(delay, entry) || self.wheel.push(self.now, entry) {
+        if self.lanes.push(delay, entry, &mut self.heads) {
             return;
         }
-        self.heap_head = self.heap_head.min(entry.key());
+        if self.wheel.push(self.now, entry) {
+            return self.heads.set(WHEEL, self.wheel.head());
+        }
         self.heap.push(Reverse(entry));
+        self.heads.set(HEAP, self.heap.peek().map(|Reverse(entry)| entry.key()));
     }
 
     /// Takes the next event, and moves the time to it, if it is due at `end` or before.
     #[inline]
     pub fn pop(&mut self, end: u64) -> Option<E> {
         loop {
-            let (lane, lane_head) = self.lanes.head();
-            let wheel_head = self.wheel.head();
-            let head = lane_head.min(wheel_head).min(self.heap_head);
-            if head.0 > end || head == EMPTY {
+            let (at, head) = self.heads.least()?;
+            if at > end {
                 return None;
             }
-            let entry = if head == lane_head {
-                self.lanes.pop(lane)
-            } else if head == wheel_head {
-                // An opened slot may turn out to hold nothing before the other heads.
-                match self.wheel.pop() {
-                    Some(entry) => entry,
-                    None => continue,
+            let entry = match head {
+                WHEEL => {
+                    let entry = self.wheel.pop();
+                    self.heads.set(WHEEL, self.wheel.head());
+                    // A slot was opened, and may turn out to hold nothing before the other heads.
+                    let Some(entry) = entry else { continue };
+                    entry
                 }
-            } else {
-                let Reverse(entry) = self.heap.pop()?;
-                self.heap_head = self.heap.peek().map_or(EMPTY, |Reverse(entry)| entry.key());
-                entry
+                HEAP => {
+                    let Reverse(entry) = self.heap.pop()?;
+                    self.heads.set(HEAP, self.heap.peek().map(|Reverse(entry)| entry.key()));
+                    entry
+                }
+                lane => self.lanes.pop(lane, &mut self.heads)?,
             };
             self.now = entry.at;
             self.len -= 1;

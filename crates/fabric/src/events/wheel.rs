@@ -10,7 +10,10 @@
 //! So the time is not before the open slot, and nothing is entered before it; except where the end
 //! of a run came first, and then the slot is closed again.
 
-use super::{EMPTY, Entry};
+use super::Entry;
+
+/// No entry.
+const EMPTY: (u64, u64) = (u64::MAX, u64::MAX);
 
 /// Bits of a time below the slot number: slots of 8.192 ns.
 const SLOT_BITS: u32 = 13;
@@ -114,8 +117,8 @@ impl<E: Copy> Wheel<E> {
 
     /// The key of the next entry, or one that is not after it.
     #[inline]
-    pub(super) fn head(&self) -> (u64, u64) {
-        self.head
+    pub(super) fn head(&self) -> Option<(u64, u64)> {
+        (self.head != EMPTY).then_some(self.head)
     }
 
     /// Takes the entry of [`Wheel::head`]; or opens its slot, which changes the head, and returns
