@@ -95,7 +95,8 @@ impl Host {
             config,
             engines: Vec::new(),
             turn: 0,
-            ip_id: 0,
+            // Wherever it stands: hosts do not count in step.
+            ip_id: crate::random::split_mix(u64::from(index)) as u16,
             timer_at: u64::MAX,
             buffer: ReceiveBuffer::default(),
             paranoid: false,
@@ -213,7 +214,7 @@ impl Host {
             burst_packets: 1,
             ack_interval_packets: self.config.ack_interval_packets,
             coalesce_acks: false,
-            congestion: self.config.congestion.clone(),
+            congestion: self.config.congestion,
             notification: self.config.notification,
             ..Config::default()
         });
