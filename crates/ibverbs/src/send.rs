@@ -110,7 +110,13 @@ unsafe fn operation(wr: &ibv_send_wr, datagram: bool) -> Result<Operation, Errno
         abi::IBV_WR_BIND_MW => unsafe {
             mw::bind(wr.bind_mw.mw, wr.bind_mw.rkey, &wr.bind_mw.bind_info)
         },
-        abi::IBV_WR_TSO | abi::IBV_WR_DRIVER1 | abi::IBV_WR_ATOMIC_WRITE => Err(Errno::UNSUPPORTED),
+        // The word is in the request's pieces, which there must be.
+        abi::IBV_WR_ATOMIC_WRITE if wr.num_sge > 0 => Ok(Operation::AtomicWrite {
+            remote_address: rdma.remote_addr,
+            r_key: Key(rdma.rkey),
+            bytes: [0; 8],
+        }),
+        abi::IBV_WR_TSO | abi::IBV_WR_DRIVER1 => Err(Errno::UNSUPPORTED),
         _ => Err(Errno::INVALID),
     }
 }
@@ -270,6 +276,10 @@ mod tests {
         assert_eq!(translated(&wr), Ok(Operation::Send { immediate: None, address: None }));
         wr.opcode = abi::IBV_WR_TSO;
         assert_eq!(translated(&wr), Err(Errno::UNSUPPORTED));
+        wr.opcode = abi::IBV_WR_ATOMIC_WRITE;
+        assert_eq!(translated(&wr), Err(Errno::INVALID), "it has no word");
+        wr.num_sge = 1;
+        assert!(matches!(translated(&wr), Ok(Operation::AtomicWrite { .. })));
         wr.opcode = 77;
         assert_eq!(translated(&wr), Err(Errno::INVALID));
     }

@@ -127,7 +127,8 @@ pub enum Operation {
         remote_address: u64,
         /// The peer's region.
         r_key: Key,
-        /// The word's bytes, in the order of memory.
+        /// The word's bytes, in the order of memory, if the request has neither pieces nor inline
+        /// data.
         bytes: [u8; 8],
     },
     /// Binds a memory window to a part of a region, or a type 1 window to nothing (RC and UC).

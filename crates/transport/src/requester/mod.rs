@@ -109,7 +109,10 @@ impl SendWqe {
 
     /// Makes sure that the pieces are reachable now. `false` if a key, bound or right does not fit.
     pub(crate) fn resolve(&mut self, regions: &RegionTable, pd: PdId) -> bool {
-        let needed = if self.is_read_or_atomic() { Access::LOCAL_WRITE } else { Access::NONE };
+        // An atomic write is answered, but with nothing that would have to be stored.
+        let stores =
+            self.is_read_or_atomic() && !matches!(self.operation, Operation::AtomicWrite { .. });
+        let needed = if stores { Access::LOCAL_WRITE } else { Access::NONE };
         let Data::Pieces { posted, resolved, epoch } = &mut self.data else { return true };
         if *epoch == Some(regions.epoch()) {
             return true;

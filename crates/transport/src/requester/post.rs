@@ -33,7 +33,11 @@ impl Qp {
         if self.requester.queue.len() >= capacity.send_wr as usize {
             return Err(PostError::Full);
         }
-        let (data, length) = if let Operation::AtomicWrite { bytes, .. } = request.operation {
+        let given =
+            request.inline.is_some_and(|bytes| !bytes.is_empty()) || !request.sges.is_empty();
+        let (data, length) = if let Operation::AtomicWrite { bytes, .. } = request.operation
+            && !given
+        {
             (Data::Inline(SmallVec::from_slice(&bytes)), bytes.len() as u64)
         } else if let Some(bytes) = request.inline {
             if bytes.len() > capacity.inline as usize {
@@ -71,6 +75,7 @@ impl Qp {
             failure: None,
         };
         match request.operation {
+            Operation::AtomicWrite { .. } if wqe.length != 8 => return Err(PostError::Opcode),
             Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => wqe.length = 8,
             operation if operation.is_local() => (wqe.length, wqe.packets) = (0, 0),
             _ if self.is_datagram() => {}

@@ -501,3 +501,28 @@ fn an_atomic_write_is_done_once_and_answered_again() {
     pair.drive();
     assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RemoteInvalidRequest);
 }
+
+#[test]
+fn an_atomic_write_takes_its_word_from_pieces_or_inline_data_of_eight_bytes() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (remote_address, r_key) = (TestMemory::BASE + 64, pair.nodes[1].key);
+    let operation = Operation::AtomicWrite { remote_address, r_key, bytes: [0; 8] };
+    pair.nodes[0].fill(0, 8, 5);
+    let expected = pair.nodes[0].bytes(0, 8);
+    let halves = [pair.nodes[0].sge(0, 4), pair.nodes[0].sge(4, 4)];
+    pair.post(0, 1, operation, &halves);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[1].bytes(64, 8), expected);
+
+    let node = &mut pair.nodes[0];
+    let mut post = |inline| {
+        let flags = SendFlags::SIGNALED;
+        let request = WorkRequest { id: 2, operation, flags, sges: &[], inline };
+        node.endpoint.post_send(pair.now, node.qpn, &request)
+    };
+    assert_eq!(post(Some(b"too long!".as_slice())), Err(PostError::Opcode));
+    assert_eq!(post(Some(b"the word".as_slice())), Ok(()));
+    pair.drive();
+    assert_eq!(pair.nodes[1].bytes(64, 8), b"the word");
+}
