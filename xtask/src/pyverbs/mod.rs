@@ -5,6 +5,7 @@
 //! ends well. So results are kept by name, and a committed list says which names must pass: one
 //! that fails, skips or is gone is red, whatever the exit status.
 
+mod huge_pages;
 mod verdict;
 
 use core::time::Duration;
@@ -20,6 +21,7 @@ use pico_args::Arguments;
 use crate::ci::Tally;
 use crate::lab::Lab;
 use crate::workspace::{self, root, target_dir};
+use huge_pages::HugePages;
 use verdict::{Results, Verdict};
 
 /// The names that must pass, one a line.
@@ -60,7 +62,9 @@ impl Choice {
 pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     let lab = Lab::open_apart()?;
     let suite = prepare(&lab)?;
+    let huge_pages = HugePages::reserve();
     let results = execute(&lab, &suite, choice)?;
+    drop(huge_pages);
     print!("{}", results.table());
 
     let list = root().join(LIST);

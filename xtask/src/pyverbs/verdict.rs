@@ -13,6 +13,9 @@ enum Outcome {
     Begun,
 }
 
+/// In the reason of a test that skips itself for what the machine lacks, and not the device.
+const MACHINE_LACKS: &str = "no huge pages";
+
 /// How each test ended, and why, by its name without the leading `tests.`.
 #[derive(Debug, Default)]
 pub(super) struct Results(BTreeMap<String, (Outcome, String)>);
@@ -95,6 +98,8 @@ pub(super) struct Verdict {
     pub(super) red: Vec<(String, String)>,
     /// Passed, and not listed.
     fresh: Vec<String>,
+    /// Listed, and skipped for what this machine lacks.
+    excused: Vec<(String, String)>,
 }
 
 impl Verdict {
@@ -112,6 +117,10 @@ impl Verdict {
                     continue;
                 }
                 Outcome::Skipped if !must => continue,
+                Outcome::Skipped if reason.contains(MACHINE_LACKS) => {
+                    verdict.excused.push((name.clone(), reason.clone()));
+                    continue;
+                }
                 Outcome::Skipped => "is skipped",
                 Outcome::Failed => "failed",
                 Outcome::Begun => "did not end",
@@ -130,6 +139,9 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, what) in &self.red {
             writeln!(f, "  FAIL {name} {what}")?;
+        }
+        for (name, reason) in &self.excused {
+            writeln!(f, "  skip {name}: {reason}")?;
         }
         for name in &self.fresh {
             writeln!(f, "  new  {name}")?;
@@ -162,6 +174,17 @@ mod tests {
         assert_eq!(red("test_a.A.two\n", true), "test_a.A.two test_b.B.four test_b.B.three");
         assert_eq!(red("test_c.gone\n", true), "test_b.B.four test_b.B.three test_c.gone");
         assert_eq!(red("test_c.gone\n", false), "test_b.B.four test_b.B.three");
+    }
+
+    #[test]
+    fn what_the_machine_lacks_is_excused_and_shown() {
+        let run = "skipped\ttests.t.A.x\tThere are no huge pages of size 2M allocated\n\
+                   skipped\ttests.t.A.y\tno device memory\n";
+        let verdict = Verdict::of(&Results::parse(run), "t.A.x\nt.A.y\n", true);
+        let text = verdict.to_string();
+        assert!(text.contains("FAIL t.A.y is skipped: no device memory"), "{text}");
+        assert!(text.contains("skip t.A.x: There are no huge pages"), "{text}");
+        assert_eq!(verdict.red.len(), 1);
     }
 
     #[test]
