@@ -380,10 +380,12 @@ impl Qp {
                 self.complete_send(&wqe, CompletionStatus::Success, adapter);
             }
         }
-        if !self.requester.queue.is_empty() || self.spec.kind.is_reliable() {
+        if self.spec.kind.is_reliable() {
             return;
         }
-        self.requester.unacked = self.requester.next_psn;
+        if self.requester.queue.is_empty() {
+            self.requester.unacked = self.requester.next_psn;
+        }
         self.report_drained(adapter);
     }
 }

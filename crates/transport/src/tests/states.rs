@@ -225,3 +225,23 @@ fn a_queue_pair_that_begins_anew_is_not_told_of_what_it_was() {
     endpoint.modify_qp(qpn, &QpChange::to(QpState::Reset)).unwrap();
     assert_eq!(statuses(&mut pair.nodes[0]), []);
 }
+
+#[test]
+fn a_send_queue_of_uc_is_drained_when_what_is_begun_is_sent_though_more_waits() {
+    let mut pair = Pair::connected(QpType::Uc);
+    pair.record();
+    let from = pair.nodes[0].sge(0, 3 * 1024);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.post(0, 2, pair.write(1, 8192), &[from]);
+    let qpn = pair.nodes[0].qpn;
+    let now = pair.now;
+    assert!(pair.nodes[0].endpoint.poll_transmit(now).is_some());
+    let change = QpChange { sqd_notify: Some(true), ..QpChange::to(QpState::Sqd) };
+    pair.nodes[0].endpoint.modify_qp(qpn, &change).unwrap();
+    pair.drive();
+    assert_eq!(pair.nodes[0].events, [Event::SqDrained(qpn)]);
+    assert_eq!(pair.sent.len(), 2, "the rest of the first, and nothing of the second");
+    pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Rts)).unwrap();
+    pair.drive();
+    assert_eq!(pair.sent.len(), 5);
+}
