@@ -254,6 +254,10 @@ impl Qp {
         let requester = &mut self.requester;
         let serial = if self.spec.kind.is_reliable() {
             requester.repeat(header.bth.psn);
+            // None of its packets is sent from now on. The question for an acknowledgement may have
+            // been in one of them, and is to be asked with the last packet before.
+            requester.cursor.1 = 0;
+            requester.unasked = 1;
             requester.cursor.0
         } else if header.facts().part.ends() {
             // It was counted as sent whole, and the cursor has left it.

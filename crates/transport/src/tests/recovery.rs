@@ -420,3 +420,29 @@ fn a_read_that_is_asked_for_again_while_it_is_answered_is_answered_before_what_f
     ];
     assert_eq!(rest, expected);
 }
+
+#[test]
+fn a_request_whose_last_page_is_unmapped_does_not_keep_the_one_before_it_waiting() {
+    let mut pair = Pair::default();
+    pair.connect(QpType::Rc, [None, None], |change| {
+        if change.retry_count.is_some() {
+            change.retry_count = Some(0);
+        }
+    });
+    let (address, length, access) = (64, 4096, rdma::Access::NONE);
+    let unmapped = crate::RegionSpec { address, length, iova: address, access };
+    let node = &mut pair.nodes[0];
+    let l_key = node.endpoint.register(node.pd, unmapped).unwrap();
+    let good = node.sge(0, 2048);
+    let gone = rdma::Sge { address, length: 1024, l_key };
+    let operation = pair.write(1, 0);
+    pair.post(0, 1, operation, &[good]);
+    // Two packets of it can be read, and the third, which asks for the acknowledgement, cannot.
+    pair.post(0, 2, operation, &[good, gone]);
+    pair.drive();
+    assert_eq!(
+        statuses(&mut pair.nodes[0]),
+        [(1, CompletionStatus::Success), (2, CompletionStatus::LocalProtection)]
+    );
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+}
