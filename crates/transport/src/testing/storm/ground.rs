@@ -67,6 +67,10 @@ pub(super) struct Ground {
     windows: BTreeMap<u64, (u64, u64, u64)>,
     targets: BTreeMap<u64, Target>,
     pub(super) atomics: Vec<Atomic>,
+    /// First and last address of what the application has unmapped.
+    unmapped: Vec<(u64, u64)>,
+    /// How often the engine has changed something.
+    pub(super) changes: u64,
     /// What should not have happened.
     pub(super) complaint: Option<String>,
 }
@@ -86,6 +90,8 @@ impl Ground {
             windows: BTreeMap::new(),
             targets: BTreeMap::new(),
             atomics: Vec::new(),
+            unmapped: Vec::new(),
+            changes: 0,
             complaint: None,
         }
     }
@@ -109,6 +115,12 @@ impl Ground {
             offset += u64::from(length);
         }
         self.targets.insert(id, target);
+    }
+
+    /// The application gives pieces of memory back to the system.
+    pub(super) fn unmap(&mut self, pieces: &[(u64, u32)]) {
+        let range = |&(address, length): &(u64, u32)| (address, address + u64::from(length) - 1);
+        self.unmapped.extend(pieces.iter().map(range));
     }
 
     /// From now on the engine must not write it. It is remembered.
@@ -161,6 +173,10 @@ impl Ground {
     }
 
     fn range(&self, address: u64, length: usize) -> Result<core::ops::Range<usize>, MemoryFault> {
+        let last = address.saturating_add(length as u64).saturating_sub(1);
+        if length > 0 && self.unmapped.iter().any(|&(a, b)| address <= b && a <= last) {
+            return Err(MemoryFault);
+        }
         let start = address.checked_sub(Self::BASE).ok_or(MemoryFault)? as usize;
         let end = start.checked_add(length).filter(|&end| end <= self.bytes.len());
         Ok(start..end.ok_or(MemoryFault)?)
@@ -172,6 +188,7 @@ impl Ground {
         if bytes.is_empty() {
             return Ok(());
         }
+        self.changes += 1;
         let length = bytes.len() as u64;
         let window = self.windows.range(..=address).next_back();
         let window = window
@@ -237,6 +254,7 @@ impl Memory for Ground {
         update: impl Fn(u64) -> u64,
     ) -> Result<u64, MemoryFault> {
         let range = self.range(address, 8)?;
+        self.changes += 1;
         let word = u64::from_ne_bytes(self.bytes[range.clone()].try_into().expect("8 bytes"));
         let is_meant = |atomic: &Atomic| match atomic.compare {
             Some(compare) => update(compare) == atomic.operand && update(!compare) == !compare,

@@ -16,6 +16,7 @@
 //! **Deliberately absent:** bandwidth shared between nodes, and congestion; the `fabric` has them.
 
 mod buffer;
+mod forgery;
 mod ground;
 mod log;
 mod marks;
@@ -176,6 +177,16 @@ fn storm(world: &mut World<'_>) {
         let after = at(world);
         world.schedule(after, Happening::FreeWindow { link, side, index });
     }
+    for _ in 0..faults.drains {
+        let (link, side) = (world.random.below(links) as usize, world.random.below(2) as usize);
+        let (after, span) = (at(world), Span::from_us(world.random.between(10, 3_000)));
+        world.schedule(after, Happening::Drain { link, side, span });
+    }
+    for _ in 0..faults.forgeries {
+        let (link, side) = (world.random.below(links) as usize, world.random.below(2) as usize);
+        let after = at(world);
+        world.schedule(after, Happening::Forge { link, side });
+    }
     for _ in 0..faults.breaks {
         let link = world.random.below(links) as usize;
         let side = world.random.below(2) as usize;
@@ -203,10 +214,16 @@ fn calm(world: &mut World<'_>) -> Check {
         let link = &mut world.links[index];
         let is_broken =
             link.ends.iter().any(|end| end.failed || end.fatal || end.reset || end.receive_gone);
-        if is_broken {
+        // Somebody has noticed that the two ends take each other for what they are not.
+        let is_mismatched = link.mtus[0] != link.mtus[1];
+        link.mtus[1] = link.mtus[0];
+        for side in [0, 1] {
+            world.recover(index, side)?;
+        }
+        if is_broken || is_mismatched {
             world.mend(index)?;
-        } else if link.plan.kind != QpType::Rc {
-            for end in &mut link.ends {
+        } else if world.links[index].plan.kind != QpType::Rc {
+            for end in &mut world.links[index].ends {
                 end.inbound.clear();
             }
         }

@@ -6,6 +6,7 @@ use std::vec::Vec;
 use rdma::{Gid, Span, Time};
 
 use wire::icrc;
+use wire::opcode::Service;
 
 use super::super::pair::emit;
 use super::marks::{CE, is_marked, may_mark};
@@ -60,8 +61,12 @@ impl World<'_> {
                 return Ok(());
             }
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return Ok(()) };
-            let bytes = emit(&transmit, &mut node.ground).expect("memory is there");
             let (qpn, header, route) = (transmit.qpn, transmit.header, transmit.route);
+            let Some(bytes) = emit(&transmit, &mut node.ground) else {
+                self.tally.count(Seen::TransmitFault);
+                node.endpoint.transmit_faulted(qpn, &header);
+                continue;
+            };
             let body = bytes.len() - usize::from(header.bth.pad);
             self.packets += 1;
             self.log.note(self.now, &place(from), "sends", || format!("{header}"));
@@ -75,6 +80,13 @@ impl World<'_> {
             );
             let to = self.nodes.iter().position(|node| node.gid == route.destination);
             let link = self.find(from, qpn);
+            if let Some((link, side)) = link
+                && self.links[link].ends[side].drain.is_some_and(|drain| drain.is_drained)
+                && header.bth.opcode.is_request()
+                && header.facts().service != Service::Cnp
+            {
+                return Err(format!("{header} leaves a send queue that is drained"));
+            }
             if let (Some(to), Some((link, _))) = (to, link) {
                 let traffic_class = route.traffic_class;
                 let sender = (from, qpn, self.links[link].plan.kind);

@@ -8,7 +8,9 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-use rdma::{Completion, CompletionOpcode, CompletionStatus, QpType, Qpn, completion::Attached};
+use rdma::{
+    Completion, CompletionOpcode, CompletionStatus, Mtu, QpType, Qpn, completion::Attached,
+};
 
 use super::ground::{Ground, is_pattern};
 use super::plan::LinkPlan;
@@ -48,6 +50,19 @@ pub(super) struct Sent {
     pub(super) step: Option<Step>,
     /// It is a bind or an invalidation that must fail.
     pub(super) misbinds: bool,
+    /// The READ whose target it sends.
+    pub(super) borrows: Option<u64>,
+    /// Its packets are of another size than the peer takes them for.
+    pub(super) unfit: bool,
+}
+
+/// A send queue that is stopped, or being stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drain {
+    /// Whether an event is to tell when it is drained.
+    pub(super) notify: bool,
+    /// Whether it has.
+    pub(super) is_drained: bool,
 }
 
 /// A message that takes a receive of the peer.
@@ -77,6 +92,9 @@ pub(super) struct End {
     pub(super) failed: bool,
     /// The queue pair has been broken, or says that it is.
     pub(super) fatal: bool,
+    /// UC and UD: the send queue alone has failed.
+    pub(super) sqe: bool,
+    pub(super) drain: Option<Drain>,
     /// It refused a request, and failed for no other reason.
     pub(super) refused: bool,
     /// It holds nothing, and nothing can be posted.
@@ -92,6 +110,8 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) plan: LinkPlan,
+    /// What each end takes for the MTU.
+    pub(super) mtus: [Mtu; 2],
     pub(super) ends: [End; 2],
     /// What the network did to packets of it since it was connected.
     pub(super) incidents: u64,
@@ -129,12 +149,16 @@ impl Link {
             let is_this = sent.id == id;
             if is_this && !success {
                 self.failed(side, &sent, status, weather)?;
-                self.ends[side].failed = true;
+                match kind.is_reliable() {
+                    true => self.ends[side].failed = true,
+                    // Receives go on.
+                    false => self.ends[side].sqe |= status != CompletionStatus::Flushed,
+                }
                 grounds[side].take(id);
                 // Packets of a WRITE may still be on their way; its target stays open.
                 return Ok(());
             }
-            if self.ends[side].failed {
+            if self.ends[side].failed || self.ends[side].sqe {
                 return Err(format!("{status} of {id} while {} is not flushed", sent.id));
             }
             if !is_this && sent.visible {
@@ -170,8 +194,11 @@ impl Link {
         if sent.misbinds {
             return Err(format!("{id} bound or invalidated what it must not"));
         }
-        if self.plan.kind != QpType::Rc {
+        if !self.plan.kind.is_reliable() {
             return Ok(());
+        }
+        if sent.unfit {
+            return Err(format!("{id} is done, and its packets fit no message"));
         }
         if sent.trespasses {
             return Err(format!("{id} got what it must not get"));
@@ -211,8 +238,8 @@ impl Link {
         let (own, peer) = (&self.ends[side], &self.ends[1 - side]);
         let is_gone = peer.failed || peer.fatal || peer.reset;
         let may = match status {
-            CompletionStatus::Flushed => own.failed || own.fatal,
-            _ if own.failed => false,
+            CompletionStatus::Flushed => own.failed || own.fatal || own.sqe,
+            _ if own.failed || own.sqe => false,
             // Each retry has a cause, and the last failure too.
             CompletionStatus::RetryExceeded => {
                 let unsaid = !peer.refused || self.incidents > 0;
@@ -226,6 +253,8 @@ impl Link {
             CompletionStatus::LocalProtection => sent.local_gone,
             CompletionStatus::WindowBind => sent.misbinds,
             CompletionStatus::RemoteAccess => sent.remote_gone || sent.trespasses,
+            CompletionStatus::RemoteInvalidRequest => sent.unfit && !sent.reads,
+            CompletionStatus::BadResponse => sent.unfit && sent.reads,
             CompletionStatus::RemoteOperation => peer.receive_gone,
             _ => false,
         };
@@ -313,6 +342,7 @@ impl Link {
             ground.take(id);
         }
         end.inbound.clear();
+        (end.drain, end.sqe) = (None, false);
         end.reset = true;
     }
 }

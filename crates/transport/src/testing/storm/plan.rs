@@ -41,6 +41,16 @@ pub(super) struct Faults {
     pub(super) breaks: u64,
     /// Requests whose memory is deregistered while they run.
     pub(super) deregistrations: u64,
+    /// Requests whose region is registered anew.
+    pub(super) changes: u64,
+    /// Requests whose memory is unmapped.
+    pub(super) unmappings: u64,
+    /// How many times a send queue is stopped and set going again.
+    pub(super) drains: u64,
+    /// How many packets come from nobody, or from somebody else.
+    pub(super) forgeries: u64,
+    /// Links whose ends have been told different MTUs.
+    pub(super) mtu_mismatches: u64,
     /// How many times the owner of a window frees it.
     pub(super) window_frees: u64,
     /// Requests that ask for what they must not get.
@@ -67,6 +77,11 @@ impl Faults {
             late_receives: some(500),
             breaks: some(3),
             deregistrations: some(40),
+            changes: some(40),
+            unmappings: some(15),
+            drains: some(10),
+            forgeries: some(40),
+            mtu_mismatches: some(300) * some(1),
             window_frees: some(6),
             trespasses: some(25),
         }
@@ -83,7 +98,9 @@ impl Faults {
 pub(super) struct LinkPlan {
     pub(super) kind: QpType,
     pub(super) nodes: [usize; 2],
+    /// Of both ends; and what the second is told.
     pub(super) mtu: Mtu,
+    pub(super) other_mtu: Mtu,
     pub(super) timeout: u8,
     pub(super) retry_count: u8,
     pub(super) rnr_retry: u8,
@@ -223,10 +240,12 @@ fn link(nodes: usize, faults: &Faults, random: &mut Random) -> LinkPlan {
     // A message that arrives twice takes two receives, unless the service knows it again: the
     // others would miss one.
     let may_share = kind == Rc || !faults.disorders();
+    let mtu = random.pick(&Mtu::ALL);
     LinkPlan {
         kind,
         nodes: [first, second],
-        mtu: random.pick(&Mtu::ALL),
+        mtu,
+        other_mtu: if random.chance(faults.mtu_mismatches) { random.pick(&Mtu::ALL) } else { mtu },
         timeout: random.between(8, 12) as u8,
         retry_count: random.pick(&[0, 1, 3, 7, 7, 7]),
         rnr_retry: random.pick(&[0, 2, 6, 7, 7, 7]),

@@ -1,12 +1,13 @@
-//! What applications do to their own: they break connections, mend them, and free memory under
-//! requests.
+//! What applications do to their own: they break connections, mend them, stop them for a while, and
+//! free memory under requests.
 
 use std::format;
+use std::vec::Vec;
 
 use rdma::{Key, QpState, QpType, Span};
 
 use super::buffer::OWN_REGION_PERMILLE;
-use super::oracle::Check;
+use super::oracle::{Check, Drain};
 use super::tally::Seen;
 use super::work::endpoint_result;
 use super::world::{Happening, World, place};
@@ -14,44 +15,161 @@ use crate::QpChange;
 
 /// How much later the PSNs of a new connection begin: no late packet of the old one fits.
 const PSN_STEP: u32 = 0x40_0000;
+
+/// How a request loses its memory.
+#[derive(Clone, Debug)]
+pub(super) enum Loss {
+    /// Its region is deregistered.
+    Freed(Key),
+    /// Its region is registered anew, in another protection domain.
+    Changed(Key),
+    /// The application unmaps the pages, and leaves the region.
+    Unmapped(Vec<(u64, u32)>),
+}
+
 impl World<'_> {
-    /// Frees the region of a request at some time, if the storm has that.
-    pub(super) fn free_some_time(
+    /// Takes the memory of a request away at some time, if the storm has that: `pieces`, or the
+    /// region `own` that is for it alone.
+    pub(super) fn lose_some_time(
         &mut self,
-        link: usize,
-        side: usize,
+        (link, side): (usize, usize),
         id: u64,
         node: usize,
-        key: Option<Key>,
+        own: Option<Key>,
+        pieces: &[(u64, u32)],
     ) {
-        let Some(key) = key.filter(|_| self.stormy) else { return };
-        // The rate is that of all requests, of which few have such a region.
-        if self.random.chance(self.plan.faults.deregistrations * 1000 / OWN_REGION_PERMILLE) {
-            let after = Span::from_ns(self.random.below(300_000));
-            self.schedule(after, Happening::Deregister { link, side, id, node, key });
+        if !self.stormy {
+            return;
         }
+        let (random, faults) = (&mut self.random, &self.plan.faults);
+        // The rates are those of all requests, of which few have such a region.
+        let rate = |permille| permille * 1000 / OWN_REGION_PERMILLE;
+        let loss = match own {
+            Some(key) if random.chance(rate(faults.deregistrations)) => Loss::Freed(key),
+            Some(key) if random.chance(rate(faults.changes)) => Loss::Changed(key),
+            _ if random.chance(faults.unmappings) && !pieces.is_empty() => {
+                Loss::Unmapped(pieces.to_vec())
+            }
+            _ => return,
+        };
+        let after = Span::from_ns(random.below(300_000));
+        self.schedule(after, Happening::Lose { link, side, id, node, loss });
     }
 
-    /// Frees the region of request `id`.
-    pub(super) fn deregister(&mut self, link: usize, side: usize, id: u64, node: usize, key: Key) {
-        self.tally.count(Seen::Deregistration);
-        self.nodes[node].keys.retain(|&other| other != key);
-        let gone = self.nodes[node].endpoint.deregister(key);
-        gone.expect("it is registered");
+    /// Request `id` loses its memory at `node`.
+    pub(super) fn lose(
+        &mut self,
+        (link, side): (usize, usize),
+        id: u64,
+        node: usize,
+        loss: Loss,
+    ) -> Check {
+        let at = &mut self.nodes[node];
+        self.log.note(self.now, &place(node), "frees", || format!("memory of {id}: {loss:?}"));
+        let is_unmapped = matches!(loss, Loss::Unmapped(_));
+        match loss {
+            Loss::Freed(key) => {
+                self.tally.count(Seen::Deregistration);
+                at.keys.retain(|&other| other != key);
+                endpoint_result(at.endpoint.deregister(key), "the end of a region")?;
+            }
+            Loss::Changed(key) => {
+                let (_, spec) = at.endpoint.query_region(key).ok_or("a region is gone")?;
+                if self.random.chance(500) {
+                    // Nothing changes for the request.
+                    self.tally.count(Seen::SameRegistration);
+                    let same = at.endpoint.reregister(key, at.pd, spec);
+                    return endpoint_result(same, "the same registration");
+                }
+                self.tally.count(Seen::Reregistration);
+                let changed = at.endpoint.reregister(key, at.other_pd, spec);
+                endpoint_result(changed, "another registration")?;
+            }
+            Loss::Unmapped(pieces) => {
+                self.tally.count(Seen::Unmapping);
+                at.ground.unmap(&pieces);
+            }
+        }
         self.nodes[node].ground.close(id);
         let end = &mut self.links[link].ends[side];
         let here = end.node == node;
-        self.log.note(self.now, &place(node), "frees", || format!("memory of {id}"));
         if end.receives.contains(&id) {
             end.receive_gone = true;
         }
-        if let Some(sent) = end.sends.iter_mut().find(|sent| sent.id == id) {
-            if here {
-                sent.local_gone = true;
-            } else {
-                sent.remote_gone = true;
+        for sent in &mut end.sends {
+            if sent.id == id {
+                sent.local_gone |= here;
+                sent.remote_gone |= !here;
             }
+            sent.local_gone |= here && is_unmapped && sent.borrows == Some(id);
         }
+        Ok(())
+    }
+
+    /// A send queue stops for a while. What is begun is finished, nothing is begun.
+    pub(super) fn drain(&mut self, link: usize, side: usize, span: Span) -> Check {
+        let end = &mut self.links[link].ends[side];
+        let node = &mut self.nodes[end.node];
+        let state = node.endpoint.query_qp(end.qpn).map(|query| query.state);
+        if state != Some(QpState::Rts) || node.stopped.is_some() {
+            return Ok(());
+        }
+        self.tally.count(Seen::Drain);
+        let notify = self.random.chance(700);
+        self.log.note(self.now, &place(end.node), "drains", || format!("{}", end.qpn));
+        end.drain = Some(Drain { notify, is_drained: false });
+        let change = QpChange { sqd_notify: Some(notify), ..QpChange::to(QpState::Sqd) };
+        endpoint_result(node.endpoint.modify_qp(end.qpn, &change), "a drain")?;
+        self.schedule(span, Happening::Resume { link, side });
+        Ok(())
+    }
+
+    /// The send queue goes on.
+    pub(super) fn resume(&mut self, link: usize, side: usize) -> Check {
+        let end = &mut self.links[link].ends[side];
+        let node = &mut self.nodes[end.node];
+        let Some(drain) = end.drain.take() else { return Ok(()) };
+        let Some(query) = node.endpoint.query_qp(end.qpn) else { return Ok(()) };
+        if query.state != QpState::Sqd {
+            return Ok(());
+        }
+        if drain.notify && !query.draining && !drain.is_drained {
+            return Err(format!("the send queue of {} is drained, and nobody was told", end.qpn));
+        }
+        self.tally.count(if query.draining { Seen::ResumeEarly } else { Seen::Resume });
+        self.log.note(self.now, &place(end.node), "resumes", || format!("{}", end.qpn));
+        let change = QpChange::to(QpState::Rts);
+        endpoint_result(node.endpoint.modify_qp(end.qpn, &change), "the end of a drain")
+    }
+
+    /// A send queue is drained, says the engine.
+    pub(super) fn drained(&mut self, link: usize, side: usize) -> Check {
+        let end = &mut self.links[link].ends[side];
+        let query = self.nodes[end.node].endpoint.query_qp(end.qpn);
+        let still = query.is_some_and(|query| query.draining);
+        self.tally.count(Seen::Drained);
+        match &mut end.drain {
+            Some(drain @ Drain { notify: true, is_drained: false }) if !still => {
+                drain.is_drained = true;
+                Ok(())
+            }
+            drain => Err(format!("{} is drained: {drain:?}, still busy: {still}", end.qpn)),
+        }
+    }
+
+    /// The send queue of UC or UD that has failed is set going again.
+    pub(super) fn recover(&mut self, link: usize, side: usize) -> Check {
+        let end = &mut self.links[link].ends[side];
+        let node = &mut self.nodes[end.node];
+        let state = node.endpoint.query_qp(end.qpn).map(|query| query.state);
+        if !end.sqe || state != Some(QpState::Sqe) {
+            return Ok(());
+        }
+        self.tally.count(Seen::Recover);
+        self.log.note(self.now, &place(end.node), "recovers", || format!("{}", end.qpn));
+        end.sqe = false;
+        let change = QpChange::to(QpState::Rts);
+        endpoint_result(node.endpoint.modify_qp(end.qpn, &change), "a recovery")
     }
 
     /// The owner of an end has had enough of it, or its program ends.

@@ -103,7 +103,7 @@ impl World<'_> {
     /// Returns whether he had.
     pub(super) fn tend_windows(&mut self, index: usize, side: usize) -> Check<bool> {
         let end = &self.links[index].ends[side];
-        if end.windows.is_empty() || end.failed || end.fatal {
+        if end.windows.is_empty() || end.failed || end.fatal || end.sqe {
             return Ok(false);
         }
         let count = end.windows.len() as u64;

@@ -80,6 +80,7 @@ impl World<'_> {
         };
         self.count += 1;
         let id = self.count;
+        let pieces = buffer.pieces.clone();
         let target = Target {
             pieces: buffer.pieces,
             seed: None,
@@ -99,7 +100,7 @@ impl World<'_> {
         } else {
             self.links[index].ends[side].receives.push_back(id);
             endpoint_result(endpoint.post_recv(qpn, &request), "a receive")?;
-            self.free_some_time(index, side, id, node, buffer.own);
+            self.lose_some_time((index, side), id, node, buffer.own, &pieces);
         }
         self.log.note(self.now, &place(node), "posts", || format!("{id} receive at {qpn}"));
         Ok(())
@@ -114,7 +115,8 @@ impl World<'_> {
     pub(super) fn post(&mut self, index: usize, side: usize) -> Check {
         let link = &self.links[index];
         let (plan, end) = (link.plan, &link.ends[side]);
-        let (node, qpn, dead) = (end.node, end.qpn, end.failed || end.fatal);
+        let dead = end.failed || end.fatal || end.sqe;
+        let (node, qpn) = (end.node, end.qpn);
         if end.reset {
             return Ok(());
         }
@@ -184,6 +186,7 @@ impl World<'_> {
                 local.sges = target.pieces.iter().map(sge).collect();
                 local.own = None;
                 local.pieces.clear();
+                sent.borrows = Some(read.id);
                 seed = target.seed.unwrap_or(id);
                 length = u64::from(read.length);
                 sent.length = read.length;
@@ -198,6 +201,8 @@ impl World<'_> {
             sent.sources.clone_from(&local.pieces);
         }
         let reused = seed != id;
+        sent.unfit = self.is_unfit(index, side, verb, length);
+        let arrives = !trespasses && !dead && !sent.unfit;
         self.count_request(plan.kind, verb, immediate.is_some());
         let seen = [
             (inline && !reused, Seen::Inline),
@@ -218,6 +223,7 @@ impl World<'_> {
         let (mut remote_address, mut r_key, real_address) =
             (remote.address, remote.r_key, remote.real);
         sent.through = remote.through;
+        let mut at_address = real_address;
         let in_order = plan.kind == QpType::Rc;
         let restarts = self.restarts();
         let operation = match verb {
@@ -248,7 +254,7 @@ impl World<'_> {
             Verb::AtomicWrite => {
                 sent.opcode = Some(CompletionOpcode::AtomicWrite);
                 sent.writes = true;
-                if !trespasses && !dead {
+                if arrives {
                     let (pieces, seed) = (vec![(real_address, 8)], Some(id));
                     let target =
                         Target { pieces, seed, written: 0, in_order, restarts, at_once: true };
@@ -263,7 +269,7 @@ impl World<'_> {
                 sent.opcode = Some(CompletionOpcode::Write);
                 sent.writes = true;
                 sent.is_message = immediate.is_some();
-                if !trespasses && !dead {
+                if arrives {
                     let pieces =
                         if length > 0 { vec![(real_address, length as u32)] } else { Vec::new() };
                     let target = Target {
@@ -311,6 +317,7 @@ impl World<'_> {
                     (remote_address, r_key) = (shared, self.nodes[peer].key);
                 }
                 let at = if remote_address == shared { shared } else { real_address };
+                at_address = at;
                 let operand = self.random.next();
                 let word = self.nodes[peer].ground.view(at, 8);
                 let word = u64::from_ne_bytes(word.try_into().expect("8 bytes"));
@@ -357,7 +364,7 @@ impl World<'_> {
             let length = sent.length;
             let message = Message { id, opcode, length, attached, solicited };
             // What cannot arrive is not awaited.
-            if !trespasses {
+            if arrives {
                 self.links[index].ends[1 - side].inbound.push_back(message);
             }
             if self.stormy && self.random.chance(self.plan.faults.late_receives) {
@@ -378,12 +385,33 @@ impl World<'_> {
         let posted = self.nodes[node].endpoint.post_send(self.now, qpn, &request);
         endpoint_result(posted, "a send")?;
         if !reused {
-            self.free_some_time(index, side, id, node, local.own);
+            self.lose_some_time((index, side), id, node, local.own, &local.pieces);
         }
         if !is_send {
-            self.free_some_time(index, side, id, peer, remote.own);
+            // The word that all use stays.
+            let is_own = real_address == at_address && remote.is_ours && length > 0;
+            let piece = [(real_address, length.max(1) as u32)];
+            let piece = if is_own { &piece[..] } else { &[] };
+            self.lose_some_time((index, side), id, peer, remote.own, piece);
         }
         Ok(())
+    }
+
+    /// Whether the packets of a message are of another size than the peer's queue pair takes them
+    /// for, whose MTU differs. The spec has the responder refuse them as invalid (IBTA vol 1,
+    /// 9.7.4.1.6), and the requester fail what is answered so. A short message has one packet that
+    /// fits both, and a READ that is cut into packets is as many short ones.
+    fn is_unfit(&mut self, index: usize, side: usize, verb: Verb, length: u64) -> bool {
+        let link = &self.links[index];
+        let [own, peer] = [side, 1 - side].map(|side| u64::from(link.mtus[side].bytes()));
+        let chunk = self.nodes[link.ends[side].node].endpoint.config().read_chunk_bytes;
+        let is_cut = verb == Verb::Read && own < peer && u64::from(chunk) < 2 * own;
+        let connected = link.plan.kind != QpType::Ud;
+        let unfit = connected && own != peer && length > own.min(peer) && !is_cut;
+        if unfit {
+            self.tally.count(Seen::Unfit);
+        }
+        unfit
     }
 
     /// What to post: anything that the transport has, and that makes sense now.

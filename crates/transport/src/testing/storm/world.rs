@@ -20,6 +20,7 @@ use super::oracle::{Check, End, Link, Weather};
 use super::plan::{LinkPlan, Plan};
 use super::random::Random;
 use super::tally::{Seen, Tally};
+use super::trouble::Loss;
 use crate::{
     AddressVector, CqId, Endpoint, Event, PdId, QpCapacity, QpChange, QpSpec, Recovery, RegionSpec,
     SrqAttributes, SrqId,
@@ -92,12 +93,30 @@ pub(super) enum Happening {
         side: usize,
         index: usize,
     },
-    Deregister {
+    /// A request loses its memory at a node.
+    Lose {
         link: usize,
         side: usize,
         id: u64,
         node: usize,
-        key: Key,
+        loss: Loss,
+    },
+    Drain {
+        link: usize,
+        side: usize,
+        span: Span,
+    },
+    Resume {
+        link: usize,
+        side: usize,
+    },
+    Recover {
+        link: usize,
+        side: usize,
+    },
+    Forge {
+        link: usize,
+        side: usize,
     },
 }
 
@@ -220,7 +239,8 @@ impl<'l> World<'l> {
         for index in 0..world.plan.links.len() {
             let plan = world.plan.links[index];
             let ends = [0, 1].map(|side| world.end(&plan, side));
-            world.links.push(Link { plan, ends, incidents: 0, mending: false });
+            let mtus = [plan.mtu, plan.other_mtu];
+            world.links.push(Link { plan, mtus, ends, incidents: 0, mending: false });
             for side in [0, 1] {
                 world.make_windows(index, side);
             }
@@ -240,6 +260,8 @@ impl<'l> World<'l> {
             windows: Vec::new(),
             failed: false,
             fatal: false,
+            sqe: false,
+            drain: None,
             refused: false,
             reset: true,
             receive_gone: false,
@@ -296,7 +318,7 @@ impl<'l> World<'l> {
                 },
                 QpChange {
                     path: connected.then_some(path),
-                    path_mtu: connected.then_some(plan.mtu),
+                    path_mtu: connected.then_some(link.mtus[side]),
                     destination: connected.then_some(peer.qpn),
                     rq_psn: connected.then_some(Psn::new(peer.psn)),
                     max_dest_rd_atomic: reliable.then_some(plan.rd_atomic),
@@ -323,6 +345,7 @@ impl<'l> World<'l> {
             self.marks.forget(end.node, end.qpn);
             (end.failed, end.fatal, end.refused) = (false, false, false);
             (end.reset, end.receive_gone) = (false, false);
+            (end.drain, end.sqe) = (None, false);
         }
     }
 
@@ -417,9 +440,13 @@ impl<'l> World<'l> {
             Happening::Break { link, side } => self.break_end(link, side)?,
             Happening::Mend { link } => self.mend(link)?,
             Happening::FreeWindow { link, side, index } => self.free_window(link, side, index)?,
-            Happening::Deregister { link, side, id, node, key } => {
-                self.deregister(link, side, id, node, key);
+            Happening::Lose { link, side, id, node, loss } => {
+                self.lose((link, side), id, node, loss)?;
             }
+            Happening::Drain { link, side, span } => self.drain(link, side, span)?,
+            Happening::Resume { link, side } => self.resume(link, side)?,
+            Happening::Recover { link, side } => self.recover(link, side)?,
+            Happening::Forge { link, side } => self.forge(link, side)?,
         }
         Ok(())
     }
@@ -487,12 +514,16 @@ impl<'l> World<'l> {
             Event::QpFatal(qpn) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
                 if let Some((link, side)) = self.find(node, qpn) {
                     let end = &mut self.links[link].ends[side];
-                    end.refused = matches!(event, Event::QpAccessError(_)) && !end.failed;
+                    end.refused = !matches!(event, Event::QpFatal(_)) && !end.failed;
                     end.fatal = true;
                     self.mend_later(link);
                 }
                 Ok(())
             }
+            Event::SqDrained(qpn) => match self.find(node, qpn) {
+                Some((link, side)) => self.drained(link, side),
+                None => Ok(()),
+            },
             Event::CommunicationEstablished(_) | Event::LastWqeReached(_) => Ok(()),
             event => Err(format!("node {node} raises {event:?}")),
         }
@@ -527,7 +558,12 @@ impl<'l> World<'l> {
             link.send_completed(side, completion, weather, &mut grounds)?;
         }
         if completion.status != CompletionStatus::Success {
-            self.mend_later(at);
+            if self.links[at].ends[side].sqe && self.stormy && self.random.chance(700) {
+                let after = Span::from_us(self.random.below(1_000));
+                self.schedule(after, Happening::Recover { link: at, side });
+            } else {
+                self.mend_later(at);
+            }
         }
         Ok(())
     }
