@@ -36,7 +36,8 @@ impl Qp {
         let psn = header.bth.psn;
         let floor = self.resume_at(adapter);
         let outstanding = self.requester.top.distance_from(floor);
-        if psn.distance_from(floor) >= outstanding {
+        let is_unasked = psn.distance_from(floor) >= outstanding;
+        if is_unasked && !mutated(Mutation::AnswerWindowIgnored) {
             return Err(Drop::UnexpectedResponse);
         }
         let result = self.take_response(now, header, payload, memory, adapter);

@@ -20,6 +20,7 @@ use crate::cq::Cq;
 use crate::limits::{
     CQE_MAX, CQS_MAX, INLINE_MAX, PDS_MAX, QPS_MAX, SGE_MAX, SRQ_WR_MAX, SRQS_MAX, WR_MAX,
 };
+use crate::mutation::{Mutation, mutated};
 use crate::qp::{Outgoing, Qp};
 use crate::responder::Request;
 use crate::slab::Slab;
@@ -779,7 +780,8 @@ impl Qp {
             return Err(Drop::PKey);
         }
         // 9.6.1.5.1: a connection has one peer.
-        if self.spec.kind.is_connected() && arrival.source != self.attributes.path.gid {
+        let is_peer = arrival.source == self.attributes.path.gid;
+        if self.spec.kind.is_connected() && !is_peer && !mutated(Mutation::SourceIgnored) {
             return Err(Drop::WrongSource);
         }
         Ok(())

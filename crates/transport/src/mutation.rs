@@ -83,14 +83,26 @@ mutations! {
     InvalidationForgotten,
     /// The receiver is not told which key was invalidated.
     InvalidatedUnsaid,
-    /// What is sent again before a bind that is done asks for no acknowledgement.
-    QuestionForgottenBeforeBind,
     /// Packets are kept before their turn without bounds.
     OutOfOrderUnbounded,
     /// What waits for its turn is taken for the next in turn.
     GapTakenForFilled,
     /// A READ that was executed is not asked again for the answers that are missing.
     AnswerNotAskedAgain,
+    /// A send queue that is stopped begins requests.
+    DrainIgnored,
+    /// Nobody is told that a send queue is drained.
+    DrainedUnsaid,
+    /// A send queue is said to be drained while requests are under way.
+    DrainedTooSoon,
+    /// Packets are taken from anybody.
+    SourceIgnored,
+    /// Answers are taken to what was never asked.
+    AnswerWindowIgnored,
+    /// Packets are as long as they like.
+    PacketLengthIgnored,
+    /// A request whose payload cannot be read is sent again and again.
+    FaultForgotten,
     /// Each packet of a message is scattered from the beginning of the list.
     ScatterOffsetIgnored,
     /// Each mark is answered with a CNP of its own.

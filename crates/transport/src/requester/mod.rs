@@ -366,7 +366,8 @@ impl Qp {
 
     /// Raises the event of a drained send queue, once.
     pub(crate) fn report_drained(&mut self, adapter: &mut Adapter) {
-        let drained = self.requester.draining && self.requester.is_drained();
+        let is_drained = self.requester.is_drained() || mutated(Mutation::DrainedTooSoon);
+        let drained = self.requester.draining && is_drained && !mutated(Mutation::DrainedUnsaid);
         if drained && core::mem::take(&mut self.attributes.sqd_notify) {
             adapter.raise(Event::SqDrained(self.qpn));
         }

@@ -110,9 +110,7 @@ impl Qp {
                 let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
                     let fenced = next.flags.contains(SendFlags::FENCE);
                     // What is done at this end is no packet, whether it was done before or not.
-                    let was_done =
-                        next.begun.is_some() && mutated(Mutation::QuestionForgottenBeforeBind);
-                    let alone = next.stuck || next.operation.is_local() && !was_done;
+                    let alone = next.stuck || next.operation.is_local();
                     alone || next.begun.is_none() && (draining || fenced)
                 });
                 let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
@@ -211,7 +209,8 @@ impl Qp {
         let no_rd_atomics = self.attributes.max_rd_atomic == 0;
         let requester = &mut self.requester;
         let oldest = serial == requester.first_serial;
-        let (draining, busy) = (requester.draining, !requester.rd_atomics.is_empty());
+        let draining = requester.draining && !mutated(Mutation::DrainIgnored);
+        let busy = !requester.rd_atomics.is_empty();
         let wqe = requester.wqe_mut(serial)?;
         let beginning = wqe.begun.is_none();
         // IBTA vol 1, 10.8.3.3: a fenced request waits for earlier READs and atomics.
@@ -268,7 +267,7 @@ impl Qp {
             requester.cursor.0
         };
         if let Some(wqe) = requester.wqe_mut(serial) {
-            wqe.faulted = true;
+            wqe.faulted = !mutated(Mutation::FaultForgotten);
         }
     }
 }

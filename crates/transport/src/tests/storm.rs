@@ -8,9 +8,9 @@ use crate::mutation::{Mutation, mutate};
 use crate::testing::storm::{self, Log, Report};
 
 #[test]
-fn two_hundred_storms_break_no_promise_and_leave_nothing_out() {
+fn four_hundred_storms_break_no_promise_and_leave_nothing_out() {
     let mut total = Report::default();
-    for seed in 0..200 {
+    for seed in 0..400 {
         match storm::run(seed, &mut Log::silent()) {
             Ok(report) => total.add(&report),
             Err(failure) => {

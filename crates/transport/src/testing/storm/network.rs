@@ -18,6 +18,8 @@ use crate::Arrival;
 
 /// Packets that wait for a node that stands still, or is slow; more are lost.
 const HELD_MAX: usize = 64;
+/// Packets in a row whose payload cannot be read: more than there are requests.
+const FAULTS_MAX: u32 = 10_000;
 /// The byte of the BTH that no ICRC covers.
 const MASKED_BYTE: usize = 4;
 
@@ -55,6 +57,7 @@ impl World<'_> {
     }
 
     pub(super) fn transmit(&mut self, from: usize) -> Check {
+        let mut faults = 0;
         loop {
             let node = &mut self.nodes[from];
             if node.next_turn > self.now {
@@ -65,6 +68,10 @@ impl World<'_> {
             let Some(bytes) = emit(&transmit, &mut node.ground) else {
                 self.tally.count(Seen::TransmitFault);
                 node.endpoint.transmit_faulted(qpn, &header);
+                faults += 1;
+                if faults > FAULTS_MAX {
+                    return Err(format!("{header} cannot be read, and comes again"));
+                }
                 continue;
             };
             let body = bytes.len() - usize::from(header.bth.pad);
