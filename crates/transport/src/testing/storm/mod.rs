@@ -40,7 +40,7 @@ pub use log::Log;
 pub use tally::Tally;
 
 use oracle::Check;
-use plan::CALM_OPERATIONS;
+use plan::{AFTERMATH, CALM_OPERATIONS};
 use world::{Happening, World};
 
 /// What a storm that went well has seen.
@@ -203,7 +203,7 @@ fn lull(world: &mut World<'_>) -> Check {
     }
     // What is broken stays so, and both sides must notice.
     world.happenings.retain(|_, happening| !matches!(happening, Happening::Mend { .. }));
-    let bound = world.plan.bound() + Span::from_ms(5);
+    let bound = AFTERMATH + world.plan.bound();
     finish(world, bound)
 }
 

@@ -9,10 +9,18 @@ use rdma::{Mtu, QpType, Rate, Span};
 
 use super::random::Random;
 use crate::congestion::{Congestion, Dcqcn, Notification};
+use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::{Config, Recovery};
 
 /// The longest WRITE and READ.
 pub(super) const RDMA_MAX: u64 = 64 << 10;
+/// The longest that a node lets an acknowledgement wait.
+const ACK_DELAY_MAX: Span = Span::from_us(50);
+/// What a bit takes at the lowest rate, 5 Gb/s.
+const PS_PER_BIT_MAX: u64 = 200;
+/// The longest that anything lasts which a fault began: a node that stands still, a send queue that
+/// is stopped, a receive that is late, the packets that a slow node has not taken.
+pub(super) const AFTERMATH: Span = Span::from_ms(5);
 /// Requests that each side of each link posts when the storm is over.
 pub(super) const CALM_OPERATIONS: u64 = 6;
 
@@ -172,16 +180,40 @@ impl Plan {
         self.gap > Span::ZERO && timeouts.min().is_some_and(|timeout| answer >= timeout)
     }
 
-    /// After the faults have stopped, everything ends within this: a lost packet waits for one
-    /// timeout, a peer that has failed is given up after all retries, and a receiver that was not
-    /// ready is asked once more. The rest is the time of the packets themselves.
+    /// After the faults have stopped, everything ends within this.
+    ///
+    /// What is wrong then is found out by waiting, once and not again, as nothing new goes wrong: a
+    /// lost packet waits for a timeout, a peer that has failed is given up after all retries and one
+    /// more timeout, and a receiver that was not ready is asked again after its delay. (Three of each:
+    /// the packet that asks again may be held up behind another that waits.) Then the packets of
+    /// everything that was posted take their time: see [`Plan::travel`].
     pub(super) fn bound(&self) -> Span {
         let waits = self.links.iter().map(|link| {
             let timeout = Span::from_ps(4_096_000 << link.timeout);
             timeout * (u64::from(link.retry_count) + 3)
                 + wire::aeth::rnr_delay(link.min_rnr_timer) * 3
         });
-        waits.max().unwrap_or(Span::ZERO) + Span::from_ms(10)
+        waits.max().unwrap_or(Span::ZERO) + self.travel()
+    }
+
+    /// What all messages take that the applications post, at the longest, over a network that loses
+    /// none of their packets: a round trip for each window, one link after the other, and the time of
+    /// each packet on the link of a node and at the lowest rate.
+    fn travel(&self) -> Span {
+        let trip = (self.latency + self.grain) * 2 + ACK_DELAY_MAX;
+        let link = |link: &LinkPlan| {
+            let mtu = u64::from(link.mtu.min(link.other_mtu).bytes());
+            let messages = 2 * (link.operations + CALM_OPERATIONS);
+            let configs = link.nodes.map(|node| &self.configs[node]);
+            let window = configs.map(|c| c.window_bytes.min(c.read_chunk_bytes.into()));
+            // A packet of 256 bytes counts for twice as many in the window.
+            let each = (window[0].min(window[1]) / 2).max(mtu);
+            let rounds = messages * (RDMA_MAX.div_ceil(each) + 1);
+            let packets = messages * (RDMA_MAX.div_ceil(mtu) + 1) * 2;
+            let serial = Span::from_ps((mtu + PACKET_OVERHEAD_BYTES) * 8 * PS_PER_BIT_MAX);
+            trip * rounds + (self.gap + serial) * packets
+        };
+        self.links.iter().map(link).fold(Span::ZERO, |sum, span| sum + span)
     }
 }
 
