@@ -96,6 +96,10 @@ pub const PARK_BLIND_NAPS: u32 = 8;
 pub const FAULT_HANDLERS_MAX: usize = 3;
 /// Bits of a communication ID below the slot: what a conversation is called says whose it is.
 pub const COMM_ID_SHIFT: u32 = 32 - SLOT_BITS;
+/// How often, and how long apart, a message is given to its owner while that has no room.
+pub const HANDOVER_TRIES: u32 = 10;
+/// See [`HANDOVER_TRIES`].
+pub const HANDOVER_PAUSE: Span = Span::from_us(100);
 /// Ports of connection management that can be taken at one address, in all port spaces.
 pub const PORTS_MAX: usize = 1 << 16;
 /// Ports that are given to who names none, as Linux does it.

@@ -5,11 +5,14 @@
 //!   any other message ─► the slot in the upper bits of the conversation's number
 //! ```
 //!
-//! QP1 belongs to no slot: the packet arrives at whichever NIC of the address answers for QP1
-//! ([`crate::steering`]), and goes on to its owner by the way of packets that were received by the
-//! wrong one. What nobody is to have is the receiver's own, whose manager then refuses it.
+//! QP1 belongs to no slot. The kernel brings a message about a conversation to its owner, and any
+//! other to one NIC of the address that answers for QP1 ([`crate::steering`]), which passes it on by
+//! the way of packets that were received by the wrong one. What nobody is to have is the receiver's
+//! own, whose manager then refuses it.
 
 use core::net::IpAddr;
+use core::time::Duration;
+use std::io;
 
 use rdma::{Psn, QKey, Qpn};
 use transport::Arrival;
@@ -18,10 +21,10 @@ use wire::cm::Mad;
 use wire::{Opcode, deth, mad, roce};
 
 use crate::counts::Counts;
+use crate::limits::{HANDOVER_PAUSE, HANDOVER_TRIES};
 use crate::links::Links;
 use crate::ports::slot_of_conversation;
 use crate::socket::Received;
-use crate::steering::slot_of;
 use crate::train::Way;
 
 /// Whose a message is.
@@ -56,7 +59,7 @@ impl Links {
         match owner {
             Owner::Slot(slot) => {
                 let single = Received { length: bytes.len(), segment: bytes.len(), ..*received };
-                match self.handover.send(slot, &single, destination, bytes) {
+                match self.hand_over(slot, &single, destination, bytes) {
                     Ok(true) => counts.rx_handed_over += 1,
                     Ok(false) => counts.rx_unknown_slot += 1,
                     Err(error) => {
@@ -72,6 +75,27 @@ impl Links {
             }
             Owner::Unknown => counts.rx_handover_dropped += 1,
         }
+    }
+
+    /// Gives a message to the owner of `slot`, whose queue is short and may be full for a moment.
+    fn hand_over(
+        &mut self,
+        slot: u16,
+        received: &Received,
+        destination: IpAddr,
+        bytes: &[u8],
+    ) -> io::Result<bool> {
+        let mut result = Ok(false);
+        for _ in 0..HANDOVER_TRIES {
+            result = self.handover.send(slot, received, destination, bytes);
+            match &result {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_nanos(HANDOVER_PAUSE.as_ns_ceil()));
+                }
+                _ => break,
+            }
+        }
+        result
     }
 
     fn owner(&self, destination: IpAddr, mad: &Mad, manager: &Manager) -> Owner {
@@ -108,6 +132,7 @@ impl Links {
                 ..roce::Repr::new(Opcode::UD_SEND_ONLY, Qpn::GSI, Psn::new(self.next_gsi_psn))
             };
             self.next_gsi_psn = self.next_gsi_psn.wrapping_add(1);
+            let id = mad.message.remote_id();
             let room = self.trains.room();
             let at = header.emit(room);
             room[at..at + mad::LEN].copy_from_slice(&mad.to_bytes());
@@ -115,7 +140,8 @@ impl Links {
                 port,
                 source: route.source,
                 destination: route.destination,
-                slot: slot_of(Qpn::GSI.value()),
+                // The kernel steers by what the packet is about.
+                slot: id.and_then(|id| slot_of_conversation(CommId(id))).map_or(0, u32::from),
                 traffic_class: route.traffic_class,
                 hop_limit: route.hop_limit,
             };

@@ -8,7 +8,9 @@
 //!   byte 0 = 0xff?  ── yes ─► the index at bytes 2..4          (a probe, see below)
 //!        │ no
 //!   bytes 5..8 = destination QPN ─► slot = QPN >> 14 ─► index of that slot, else none
-//!                                        0 (QP1) ─► index of a member that answers for QP1
+//!                                        │ 0, which is QP1
+//!   REQ or SIDR_REQ ─► index of a member that answers for QP1
+//!   any other message ─► slot = number of the conversation >> 22 ─► as above
 //! ```
 //!
 //! A new socket is appended to the array. A closed one leaves a hole that the last one fills
@@ -17,13 +19,22 @@
 //! names an index, so whoever receives it stands there ([`Group::stands_at`]). The BTH opcode 0xff
 //! is of the range that IBTA leaves to manufacturers; a probe never leaves the host.
 
-use crate::limits::{SLOT_SHIFT, SLOTS};
+use crate::limits::{COMM_ID_SHIFT, SLOT_SHIFT, SLOTS};
 
 /// The first byte of a probe.
 pub(crate) const PROBE: u8 = 0xff;
 /// Bytes of a probe.
 pub(crate) const PROBE_LEN: usize = 16;
 const PROBE_MAGIC: [u8; 8] = *b"ferroce?";
+
+/// Where a management datagram, behind BTH and DETH, says what it is, and which conversation of the
+/// receiver it is about (`wire::cm`).
+const MAD_ATTRIBUTE: u32 = 20 + 16;
+const MAD_REMOTE_ID: u32 = 20 + 28;
+const MAD_REQUEST_ID: u32 = 20 + 24;
+const ATTRIBUTE_REQ: u32 = 0x10;
+const ATTRIBUTE_SIDR_REQ: u32 = 0x17;
+const ATTRIBUTE_SIDR_REP: u32 = 0x18;
 
 /// What the program answers for a slot that nobody has. It is no index, so the kernel then picks
 /// any socket of the group, which counts the packet.
@@ -108,6 +119,8 @@ impl Group {
 
     /// The kernel's program for this order.
     pub(crate) fn program(&self) -> Vec<libc::sock_filter> {
+        let manager = self.managers.first();
+        let manager = self.members.iter().position(|member| Some(&member.slot) == manager);
         let mut program = vec![
             statement(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0),
             jump(PROBE.into(), 0, 2),
@@ -116,13 +129,19 @@ impl Group {
             statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 4),
             statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00ff_ffff),
             statement(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, SLOT_SHIFT),
+            // Not QP1: on to the slots.
+            jump(0, 0, 10),
+            statement(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, MAD_ATTRIBUTE),
+            jump(ATTRIBUTE_REQ, 7, 0),
+            jump(ATTRIBUTE_SIDR_REQ, 6, 0),
+            jump(ATTRIBUTE_SIDR_REP, 0, 2),
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, MAD_REQUEST_ID),
+            statement(libc::BPF_JMP | libc::BPF_JA, 1),
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, MAD_REMOTE_ID),
+            statement(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, COMM_ID_SHIFT),
+            statement(libc::BPF_JMP | libc::BPF_JA, 1),
+            statement(libc::BPF_RET | libc::BPF_K, manager.map_or(NONE, |index| index as u32)),
         ];
-        let manager = self.managers.first();
-        let manager = self.members.iter().position(|member| Some(&member.slot) == manager);
-        if let Some(index) = manager {
-            program.push(jump(0, 0, 1));
-            program.push(statement(libc::BPF_RET | libc::BPF_K, index as u32));
-        }
         for (index, member) in (0..).zip(&self.members) {
             program.push(jump(member.slot.into(), 0, 1));
             program.push(statement(libc::BPF_RET | libc::BPF_K, index));
@@ -198,6 +217,10 @@ mod tests {
                     at += usize::from(if accumulator == step.k { step.jt } else { step.jf });
                     continue;
                 }
+                code if code == libc::BPF_JMP | libc::BPF_JA => {
+                    at += step.k as usize;
+                    continue;
+                }
                 code if code == libc::BPF_RET | libc::BPF_A => return accumulator,
                 code if code == libc::BPF_RET | libc::BPF_K => return step.k,
                 code => panic!("code {code:#x}"),
@@ -211,11 +234,12 @@ mod tests {
     #[test]
     fn what_is_for_qp1_goes_to_one_that_answers_for_it() {
         let mut group = group(&[5, 1022, 7]);
-        let index = |group: &Group| run(&group.program(), &packet(1));
+        let index = |group: &Group| run(&group.program(), &message(ATTRIBUTE_REQ, 0));
         assert_eq!(index(&group), NONE);
         assert!(group.manage(member(7)) && group.manage(member(1022)));
         assert!(!group.manage(member(7)) && !group.manage(member(9)));
         assert_eq!(index(&group), 2);
+        assert_eq!(run(&group.program(), &message(ATTRIBUTE_SIDR_REQ, 0)), 2);
         // The last takes the place of the first.
         group.leave(member(5));
         assert_eq!(index(&group), 0);
@@ -223,7 +247,29 @@ mod tests {
         assert_eq!((index(&group), group.managers.as_slice()), (0, &[1022][..]));
         group.leave(member(1022));
         assert_eq!(index(&group), NONE);
-        assert_eq!(run(&group.program(), &packet(7 << 14)), NONE);
+    }
+
+    #[test]
+    fn an_answer_goes_to_whose_conversation_it_is() {
+        let group = group(&[5, 1022, 7]);
+        let index = |attribute, id: u32| run(&group.program(), &message(attribute, id));
+        for attribute in [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, ATTRIBUTE_SIDR_REP] {
+            assert_eq!(index(attribute, 7 << COMM_ID_SHIFT | 99), 2);
+            assert_eq!(index(attribute, 1022 << COMM_ID_SHIFT), 1);
+            assert_eq!(index(attribute, 8 << COMM_ID_SHIFT), NONE);
+        }
+        // A packet that ends early is whoever's.
+        assert_eq!(run(&group.program(), &packet(1)), 0);
+    }
+
+    /// A message about conversation `id` of the receiver.
+    fn message(attribute: u32, id: u32) -> [u8; 60] {
+        let mut bytes = [0xee; 60];
+        bytes[..16].copy_from_slice(&packet(1));
+        bytes[36..38].copy_from_slice(&(attribute as u16).to_be_bytes());
+        let at = if attribute == ATTRIBUTE_SIDR_REP { 44 } else { 48 };
+        bytes[at..at + 4].copy_from_slice(&id.to_be_bytes());
+        bytes
     }
 
     fn packet(qpn: u32) -> [u8; 16] {
@@ -262,7 +308,7 @@ mod tests {
                     assert_eq!(run(&program, &packet(qpn)), index as u32, "{qpn:#x}");
                 }
             }
-            assert_eq!(run(&program, &packet(1)), NONE);
+            assert_eq!(run(&program, &packet(0x00ff_ffff)), NONE);
             assert_eq!(run(&program, &[0x04, 0, 0]), 0);
         }
     }

@@ -237,7 +237,9 @@ fn connections_are_made_between_nics_that_share_an_address() {
         assert_eq!(server.event(), CmEvent::Closed(passive));
         assert_eq!(client.event(), CmEvent::Closed(active));
     }
-    assert!(bystander.nic.counts().rx_handed_over >= 15, "{:?}", bystander.nic.counts());
+    // The requests alone: answers reach their owner by themselves.
+    let counts = bystander.nic.counts();
+    assert_eq!((counts.rx_handed_over, counts.rx_packets), (3, 3), "{counts:?}");
     assert!(bystander.events.0.lock().unwrap().is_empty());
 }
 
