@@ -179,7 +179,16 @@ impl Running {
 
     /// Waits until somebody listens on a TCP port. `false` if the program ended or time ran out.
     pub(crate) fn listens(&mut self, port: u16, deadline: Instant) -> Result<bool> {
-        while !is_listened_on(port)? {
+        self.waits_for(deadline, || is_listened_on(port))
+    }
+
+    /// Waits until the program waits for RDMA CM's requests at `port`; says whether it does.
+    pub(crate) fn listens_for_cm(&mut self, port: u16, deadline: Instant) -> Result<bool> {
+        self.waits_for(deadline, || Ok(is_listened_on_by_cm(port)))
+    }
+
+    fn waits_for(&mut self, deadline: Instant, is_so: impl Fn() -> Result<bool>) -> Result<bool> {
+        while !is_so()? {
             if self.has_ended()? || Instant::now() >= deadline {
                 return Ok(false);
             }
@@ -229,6 +238,30 @@ fn is_listened_on(port: u16) -> Result<bool> {
     Ok(false)
 }
 
+/// Looks the port up in the tables by which the soft NICs of a host share their ports
+/// (`crates/softnic/src/ports.rs`), those of every user and network namespace.
+fn is_listened_on_by_cm(port: u16) -> bool {
+    let folders = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let folders = folders.filter(|it| it.file_name().to_string_lossy().starts_with("ferroce-"));
+    let files =
+        folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+    let tables = files.filter(|file| file.file_name().to_string_lossy().starts_with("ports-"));
+    tables.filter_map(|table| fs::read(table.path()).ok()).any(|table| has_port(&table, port))
+}
+
+/// Whether a table of ports says that somebody listens at `port`, in whichever port space.
+fn has_port(table: &[u8], port: u16) -> bool {
+    const HEADER: usize = 16;
+    let (entries, _) = table.get(HEADER..).unwrap_or_default().as_chunks::<24>();
+    let count = table.get(8..HEADER).and_then(|count| count.try_into().ok());
+    let count = usize::try_from(count.map_or(0, u64::from_ne_bytes)).unwrap_or(0);
+    entries.iter().take(count).any(|entry| {
+        let word =
+            |at: usize| entry[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+        word(0) & 0xffff == u64::from(port) && word(16) & 1 != 0
+    })
+}
+
 fn read(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -252,6 +285,20 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_of_rdma_cm_is_found_in_its_table() {
+        let mut table = b"FRPORTS\x01".to_vec();
+        table.extend(2_u64.to_ne_bytes());
+        for (service, flags) in [(0x0106_1c06_u64, 0_u64), (0x0111_1c07, 1), (0x0106_1c08, 1)] {
+            for word in [service, 7, flags] {
+                table.extend(word.to_ne_bytes());
+            }
+        }
+        // Taken, but not listened at; listened at; left over of a longer table.
+        assert_eq!([7174, 7175, 7176].map(|port| has_port(&table, port)), [false, true, false]);
+        assert!(!has_port(&table[..12], 7175));
+    }
 
     #[test]
     fn a_listener_is_seen_without_connecting_to_it() {

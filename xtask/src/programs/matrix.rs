@@ -24,6 +24,15 @@ pub(super) enum Kind {
     Watcher,
     /// A server, then a client with the server's address as its last argument.
     Pair,
+    /// A server and a client of RDMA CM, whose ports the kernel does not know.
+    Cm {
+        /// Whether `-p` names the port; else the program has one of its own.
+        port: Option<u16>,
+        server: &'static [&'static str],
+        /// The client's program and words, before what it has in common with the server; none if it
+        /// is the server's program with the address behind.
+        client: &'static [&'static str],
+    },
 }
 
 /// What the output must show.
@@ -84,13 +93,18 @@ impl Row {
 
     /// The port that a pair must use, if it cannot be told.
     pub(super) fn fixed_port(&self) -> Option<u16> {
-        self.example().and_then(|example| example.port)
+        match self.kind {
+            Kind::Cm { port, .. } => port,
+            _ => self.example().and_then(|example| example.port),
+        }
     }
 
     /// What every program of its family is told: the device, the port, and what keeps it quiet.
     pub(super) fn family_words(&self, port: &str) -> Vec<String> {
         let words: &[&str] = if self.example().is_some() {
             &[]
+        } else if let Kind::Cm { port: fixed, .. } = self.kind {
+            if fixed.is_none() { &["-p", port] } else { &[] }
         } else if self.words[0].starts_with("ibv_") {
             // The GID of the IPv4 address; without one these programs address by LID.
             &["-d", "ferroce0", "-g", "1", "-p", port]
@@ -122,6 +136,43 @@ const PINGPONG: &[(&str, &[&str])] = &[
     ("ibv_ud_pingpong", &["", "-e", "-c", "-s 64"]),
     ("ibv_srq_pingpong", &["", "-e", "-c", "-q 4"]),
 ];
+
+/// Programs that connect by RDMA CM: the words that server and client have in common, how they are
+/// started, and what the client must show.
+const CONNECTED: &[(&str, Kind, Expect)] = &[
+    ("rping -v -C 10", RPING, Expect::Texts(&["ping data: rdma-ping-9"])),
+    ("rping -v -C 10 -q", RPING, Expect::Texts(&["ping data: rdma-ping-9"])),
+    ("ucmatose", UCMATOSE, Expect::Texts(TRANSFERRED)),
+    ("ucmatose -c 16", UCMATOSE, Expect::Texts(TRANSFERRED)),
+    ("ucmatose -m", UCMATOSE, Expect::Texts(TRANSFERRED)),
+    ("udaddy", UDADDY, Expect::Texts(TRANSFERRED)),
+    ("udaddy -c 16", UDADDY, Expect::Texts(TRANSFERRED)),
+    (
+        "rdma_server",
+        Kind::Cm { port: None, server: &[], client: &["rdma_client", "-s", "127.0.0.1"] },
+        Expect::Texts(&["rdma_client: end 0"]),
+    ),
+    ("ib_send_bw -R -F", PERFTEST_CM, Expect::Results),
+    ("ib_send_lat -R -F -c UD", PERFTEST_CM, Expect::Results),
+    ("ib_write_bw -R -F -q 16", PERFTEST_CM, Expect::Results),
+    ("ib_write_lat -R -F", PERFTEST_CM, Expect::Results),
+    ("ib_read_bw -R -F", PERFTEST_CM, Expect::Results),
+    ("ib_atomic_lat -R -F", PERFTEST_CM, Expect::Results),
+];
+
+const TRANSFERRED: &[&str] = &["data transfers complete", "return status 0"];
+const RPING: Kind = Kind::Cm {
+    port: None,
+    server: &["-s", "-a", "127.0.0.1"],
+    client: &["rping", "-c", "-a", "127.0.0.1"],
+};
+const UCMATOSE: Kind =
+    Kind::Cm { port: None, server: &[], client: &["ucmatose", "-s", "127.0.0.1"] };
+const UDADDY: Kind =
+    Kind::Cm { port: Some(7174), server: &[], client: &["udaddy", "-s", "127.0.0.1"] };
+
+/// perftest's client is its server with an address behind.
+const PERFTEST_CM: Kind = Kind::Cm { port: None, server: &[], client: &[] };
 
 struct Perftest {
     program: &'static str,
@@ -204,6 +255,20 @@ pub(super) const QUICK: &[&str] = &[
     "ibv_srq_pingpong -c",
     "ibv_srq_pingpong -e",
     "ibv_xsrq_pingpong",
+    "rping -v -C 10",
+    "rping -v -C 10 -q",
+    "ucmatose",
+    "ucmatose -c 16",
+    "ucmatose -m",
+    "udaddy",
+    "udaddy -c 16",
+    "rdma_server",
+    "ib_send_bw -R -F",
+    "ib_send_lat -R -F -c UD",
+    "ib_write_bw -R -F -q 16",
+    "ib_write_lat -R -F",
+    "ib_read_bw -R -F",
+    "ib_atomic_lat -R -F",
     "ib_send_bw -c RC -a",
     "ib_send_bw -c RC -e",
     "ib_send_bw -c RC --use-srq",
@@ -248,6 +313,12 @@ pub(super) fn rows() -> Vec<Row> {
             survives_loss,
         }));
     }
+    rows.extend(CONNECTED.iter().map(|(command, kind, expect)| Row {
+        words: words(&[command]),
+        kind: *kind,
+        expect: *expect,
+        survives_loss: !command.contains("udaddy") && !command.contains("UD"),
+    }));
     for Perftest { program, connections, options } in PERFTEST {
         for connection in *connections {
             let options = options.iter().filter(|options| takes(connection, options));

@@ -125,7 +125,7 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
             Ok(verdict(row, &ended, "program").and_then(|()| expected(row, &ended, "program")))
         }
         Kind::Watcher => watch(lab, &flags, row, deadline),
-        Kind::Pair => pair(lab, &flags, choice, row, deadline),
+        Kind::Pair | Kind::Cm { .. } => pair(lab, &flags, choice, row, deadline),
     }
 }
 
@@ -167,14 +167,30 @@ fn pair(
     let mut words = program(lab, row)?;
     words.extend(family);
     words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
+    let mut client_words = words.clone();
+    match row.kind {
+        Kind::Cm { server, client: [], .. } => {
+            words.extend(server.iter().map(|&word| word.to_owned()));
+            client_words.push("127.0.0.1".to_owned());
+        }
+        Kind::Cm { server, client, .. } => {
+            words.extend(server.iter().map(|&word| word.to_owned()));
+            let own = client.iter().map(|&word| word.to_owned());
+            client_words.splice(..1, own);
+        }
+        _ => client_words.push("127.0.0.1".to_owned()),
+    }
 
     let mut server = lab.start("server", lab.run(flags, &words))?;
-    if !server.listens(port, deadline)? {
+    let listens = match row.kind {
+        Kind::Cm { .. } => server.listens_for_cm(port, deadline)?,
+        _ => server.listens(port, deadline)?,
+    };
+    if !listens {
         let ended = server.finish(Instant::now())?;
         return Ok(Err(describe("server", "does not listen", &ended)));
     }
-    words.push("127.0.0.1".to_owned());
-    let client = lab.finish("client", lab.run(flags, &words), deadline)?;
+    let client = lab.finish("client", lab.run(flags, &client_words), deadline)?;
     // A server whose client failed may wait for ever.
     let failed = !client.status.is_some_and(|status| status.success());
     let patience = if failed { Instant::now() + Duration::from_secs(1) } else { deadline };
