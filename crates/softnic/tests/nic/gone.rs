@@ -75,7 +75,7 @@ fn writers(remote_address: u64, r_key: Key) -> Vec<(Operation, u32)> {
         (Operation::Write { remote_address, r_key, immediate: None }, LENGTH),
         (Operation::FetchAdd { remote_address, r_key, add: 1 }, 8),
         (Operation::CompareSwap { remote_address, r_key, compare: 1, swap: 2 }, 8),
-        (Operation::AtomicWrite { remote_address, r_key, bytes: [1; 8] }, 0),
+        (Operation::AtomicWrite { remote_address, r_key, bytes: [1; 8] }, 8),
     ]
 }
 
