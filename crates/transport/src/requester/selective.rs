@@ -44,11 +44,9 @@ impl Requester {
     /// How many packets from `psn` on are lost in a row, of `count` that one request stands for.
     pub(super) fn lost_run(&self, psn: Psn, count: u32) -> u32 {
         let Some(scoreboard) = &self.scoreboard else { return count };
-        let mut run = 1;
-        while run < count && scoreboard.is_missing(psn.plus(run), true) {
-            run += 1;
-        }
-        run
+        let Some((_, end)) = scoreboard.suspects() else { return count };
+        let is_lost = |psn: Psn| psn.is_before(end) && scoreboard.is_missing(psn, true);
+        (1..count).find(|&run| !is_lost(psn.plus(run))).unwrap_or(count)
     }
 
     /// The first packet from `from` on that is lost and has not been sent again.

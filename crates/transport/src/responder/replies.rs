@@ -8,8 +8,21 @@ use wire::{Opcode, roce};
 
 use super::{Reply, Request, Resource, ResourceKind, Responder, Window};
 use crate::adapter::Adapter;
+use crate::limits::REPLIES_MAX;
 use crate::qp::{Body, Outgoing, Qp};
 use crate::region::Holder;
+
+impl Reply {
+    /// The PSN of the next packet of it; of a NAK, the one that is refused.
+    fn psn(&self) -> Psn {
+        match *self {
+            Self::Acknowledge { psn, .. }
+            | Self::Selective { psn, .. }
+            | Self::Atomic { psn, .. } => psn,
+            Self::Read { first_psn, sent, .. } => first_psn.plus(sent),
+        }
+    }
+}
 
 impl Responder {
     /// Answers a READ anew: instead of an answer to it that is not sent whole, and in its place,
@@ -32,9 +45,12 @@ impl Responder {
             }
             _ => false,
         };
-        match self.replies.iter_mut().find(|reply| is_same(reply)) {
-            Some(waiting) => *waiting = reply,
-            None => self.push_reply(reply),
+        if let Some(waiting) = self.replies.iter_mut().find(|reply| is_same(reply)) {
+            *waiting = reply;
+        } else if self.replies.len() < REPLIES_MAX {
+            // Before what is newer, which is of no use to the requester before this.
+            let newer = self.replies.iter().position(|waiting| waiting.psn().is_after(psn));
+            self.replies.insert(newer.unwrap_or(self.replies.len()), reply);
         }
     }
 }
