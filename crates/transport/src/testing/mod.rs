@@ -10,4 +10,4 @@ mod pair;
 pub mod storm;
 
 pub use memory::TestMemory;
-pub use pair::{Node, Pair, Verdict, Wire};
+pub use pair::{Node, Pair, Verdict, Wire, on_wire};

@@ -8,8 +8,8 @@ use std::vec;
 use std::vec::Vec;
 
 use rdma::{
-    Access, Completion, Gid, Key, Mtu, Operation, Psn, QKey, QpState, QpType, Qpn, RecvRequest,
-    SendFlags, Sge, Span, Time, UdAddress, WorkRequest,
+    Access, Completion, Gid, Key, Mtu, Operation, Psn, QKey, QpState, QpType, Qpn, Rate,
+    RecvRequest, SendFlags, Sge, Span, Time, UdAddress, WorkRequest,
 };
 
 use super::TestMemory;
@@ -152,6 +152,9 @@ pub struct Pair {
     pub now: Time,
     /// From one end to the other.
     pub latency: Span,
+    /// How fast each end sends, by bytes of Ethernet; without it, at once. A packet is taken from an
+    /// engine when the link is free for it.
+    pub rate: Option<Rate>,
     /// What was sent, if [`Pair::record`] was called.
     pub sent: Vec<Wire>,
     recording: bool,
@@ -159,6 +162,8 @@ pub struct Pair {
     /// What is on its way, by time of arrival and order of sending.
     flying: BTreeMap<(Time, u64), Wire>,
     count: u64,
+    /// When the link of each end is free.
+    free_at: [Time; 2],
 }
 
 impl fmt::Debug for Pair {
@@ -185,6 +190,8 @@ impl Pair {
             nodes: [Node::new(0, config.clone(), memory), Node::new(1, config, memory)],
             now: Time::from_ns(1),
             latency: Span::from_us(1),
+            rate: None,
+            free_at: [Time::ZERO; 2],
             sent: Vec::new(),
             recording: false,
             rule: Box::new(|_| Verdict::Deliver),
@@ -385,7 +392,8 @@ impl Pair {
         }
         let arrival = self.flying.keys().next().map(|&(at, _)| at);
         let timeouts = self.nodes.iter_mut().filter_map(|node| node.endpoint.poll_timeout());
-        let Some(next) = timeouts.chain(arrival).min() else { return false };
+        let free = self.free_at.into_iter().filter(|&at| at > self.now);
+        let Some(next) = timeouts.chain(arrival).chain(free).min() else { return false };
         if end.is_some_and(|end| next > end) {
             return false;
         }
@@ -406,6 +414,9 @@ impl Pair {
 
     fn transmit(&mut self, from: usize) {
         loop {
+            if self.free_at[from] > self.now {
+                return;
+            }
             let node = &mut self.nodes[from];
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
             let (qpn, header) = (transmit.qpn, transmit.header);
@@ -414,6 +425,8 @@ impl Pair {
                 node.endpoint.transmit_faulted(qpn, &header);
                 continue;
             };
+            let taken = self.rate.map_or(Span::ZERO, |rate| rate.time_of(on_wire(bytes.len())));
+            self.free_at[from] = self.now + taken;
             let mut packet =
                 Wire { index: self.count, from, at: self.now, traffic_class, header, bytes };
             self.count += 1;
@@ -431,7 +444,7 @@ impl Pair {
                 }
             };
             for copy in 0..copies {
-                let key = (self.now + self.latency + delay, 2 * packet.index + copy);
+                let key = (self.now + taken + self.latency + delay, 2 * packet.index + copy);
                 self.flying.insert(key, packet.clone());
             }
         }
@@ -455,6 +468,12 @@ impl Pair {
         // The cause is counted in the endpoint's statistics.
         let _ = node.endpoint.handle(self.now, arrival, &header, payload, length, memory);
     }
+}
+
+/// Bytes of Ethernet that a packet takes without its ICRC: preamble, Ethernet, IPv4, UDP, ICRC, FCS
+/// and the gap between two frames are added.
+pub fn on_wire(length: usize) -> u64 {
+    length as u64 + 8 + 14 + 20 + 8 + 4 + 4 + 12
 }
 
 /// What a congested switch makes of a traffic class: CE, if it says ECT (RFC 3168).

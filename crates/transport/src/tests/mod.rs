@@ -7,6 +7,7 @@ mod errors;
 mod fluid;
 mod fuzz;
 mod limits;
+mod livelock;
 mod recovery;
 mod selective;
 mod states;

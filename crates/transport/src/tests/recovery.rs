@@ -3,7 +3,6 @@
 use rdma::{CompletionStatus, Operation, QpType, Span, Time};
 use std::string::ToString;
 use std::vec::Vec;
-use wire::opcode::Part;
 
 use super::{only, statuses};
 use crate::testing::{Pair, TestMemory, Verdict};
@@ -289,48 +288,6 @@ fn go_back_0_begins_no_piece_of_a_long_read_anew_that_has_been_answered() {
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
     assert_eq!(pair.nodes[0].bytes(0, 20_000), expected);
-}
-
-/// guo16, 4.1: one packet in 256 is lost, and a message of 4 MB never arrives if each loss begins
-/// it anew.
-#[test]
-fn go_back_0_delivers_no_long_message_over_a_link_that_go_back_n_manages() {
-    for (recovery, delivers) in [(Recovery::GoBack0, false), (Recovery::GoBackN, true)] {
-        for kind in ["send", "write", "read"] {
-            let config = Config {
-                recovery,
-                window_bytes: u64::MAX,
-                read_chunk_bytes: u32::MAX,
-                ..Config::default()
-            };
-            let mut pair = Pair::new(config);
-            pair.connect(QpType::Rc, [None, None], |_| {});
-            // One data packet in 256. (By counting, as in the paper, a go-back that is a multiple
-            // of 256 packets long would lose the same packet for ever.)
-            let mut next = random(1);
-            pair.rule(move |packet| {
-                let data = packet.header.facts().part == Part::Middle;
-                if data && next().is_multiple_of(256) { Verdict::Drop } else { Verdict::Deliver }
-            });
-            let length = 4 << 20;
-            let (from, to) = (pair.nodes[0].sge(0, length), pair.nodes[1].sge(0, length));
-            pair.post_recv(1, 9, &[to]);
-            let operation = match kind {
-                "send" => Pair::send(),
-                "write" => pair.write(1, 0),
-                _ => pair.read(1, 0),
-            };
-            pair.post(0, 1, operation, &[from]);
-            // Hundreds of round trips; where losses are made good, the last may take timeouts.
-            pair.drive_for(if delivers { Span::from_ms(500) } else { Span::from_us(200) });
-            let done = pair.nodes[0].completions();
-            assert_eq!(!done.is_empty(), delivers, "{recovery:?} {kind}");
-            assert!(
-                done.iter().all(|c| c.status == CompletionStatus::Success),
-                "{recovery:?} {kind} {done:?}"
-            );
-        }
-    }
 }
 
 /// What the storm found with seed 11315.
