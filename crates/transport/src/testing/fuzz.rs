@@ -12,6 +12,7 @@ use rdma::{Access, Key, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge, Sp
 use wire::{Opcode, roce};
 
 use super::{Pair, TestMemory, Verdict};
+use crate::congestion::{Congestion, Dcqcn};
 use crate::{Arrival, Config, QpChange, RegionSpec};
 
 /// The region that a peer may reach: these bytes of memory, and no other.
@@ -53,10 +54,13 @@ impl Input<'_> {
 /// If the engine breaks a promise.
 pub fn engine(data: &[u8]) {
     let mut input = Input(data);
-    let kind = [QpType::Rc, QpType::Uc, QpType::Ud][usize::from(input.byte() % 3)];
+    let first = input.byte();
+    let kind = [QpType::Rc, QpType::Uc, QpType::Ud][usize::from(first % 3)];
+    let congestion = [Congestion::None, Congestion::Dcqcn(Dcqcn::default())];
+    let congestion = congestion[usize::from(first >> 7)];
     let state = input.byte() % 7;
-    let mut pair =
-        Pair::with_memory(Config { window_bytes: 1 << 16, ..Config::default() }, CHECKED);
+    let config = Config { window_bytes: 1 << 16, congestion, ..Config::default() };
+    let mut pair = Pair::with_memory(config, CHECKED);
     pair.connect(kind, [None, None], |_| {});
     pair.rule(|_| Verdict::Drop);
     let (pd, all_key) = (pair.nodes[1].pd, pair.nodes[1].key);
@@ -213,7 +217,11 @@ fn packet(input: &mut Input<'_>, pair: &Pair, r_key: Key) -> Vec<u8> {
     header.aeth = Some(wire::aeth::Repr { syndrome, msn: 0 });
     header.atomic_ack = Some(7);
     header.immediate = Some([1, 2, 3, 4]);
-    let payload = if opcode.facts().payload { length as usize } else { 0 };
+    let payload = match opcode {
+        Opcode::CNP => wire::cnp::RESERVED_LEN,
+        _ if opcode.facts().payload => length as usize,
+        _ => 0,
+    };
     let header = header.padded_for(payload as u32);
     let mut bytes = vec![0; header.header_len() + payload + usize::from(header.bth.pad)];
     header.emit(&mut bytes);
@@ -224,7 +232,8 @@ fn inject(pair: &mut Pair, bytes: &[u8]) {
     let arrival = Arrival {
         source: pair.nodes[0].gid,
         destination: pair.nodes[1].gid,
-        traffic_class: 0,
+        // Marked for congestion, so that there is something to say of each.
+        traffic_class: 3,
         hop_limit: 64,
     };
     pair.inject(1, &arrival, bytes);
