@@ -34,6 +34,9 @@ use crate::{cq, cq_ex, dm, mr, mw, pd, port, qp, send, srq, xrcd};
 /// NIC that it knows (test suites refuse 0).
 const VENDOR_ID: u32 = 0xff_ffff;
 
+/// Ticks of the device's clock in a millisecond: it counts nanoseconds.
+pub(crate) const CLOCK_KHZ: u64 = 1_000_000;
+
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -290,6 +293,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let mut full = ibv_device_attr_ex::zeroed();
         full.orig_attr = attributes(&context);
         full.odp_caps = on_demand_paging();
+        full.completion_timestamp_mask = u64::MAX;
+        full.hca_core_clock = CLOCK_KHZ;
         full.max_dm_size = softnic::limits::DEVICE_MEMORY_BYTES;
         full.xrc_odp_caps = full.odp_caps.rc_odp_caps;
         full.device_cap_flags_ex = u64::from(full.orig_attr.device_cap_flags);
@@ -314,7 +319,8 @@ pub(crate) unsafe fn copy_sized<T: Plain>(source: &T, target: *mut c_void, size:
     }
 }
 
-/// `ibv_query_rt_values_ex`: the device's clock is the system's raw monotonic one.
+/// `ibv_query_rt_values_ex`: the device's clock, by which completions are stamped. As with hardware,
+/// all of its ticks are in the nanoseconds, which are then more than a second's.
 unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
@@ -326,8 +332,8 @@ unsafe extern "C" fn query_rt_values(
             return Err(Errno::INVALID);
         }
         if values.comp_mask != 0 {
-            // SAFETY: a writable timespec.
-            unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut values.raw_clock) };
+            let now = cq_ex::ticks(softnic::clock::now());
+            values.raw_clock = libc::timespec { tv_sec: 0, tv_nsec: now.cast_signed() };
         }
         Ok(())
     }))

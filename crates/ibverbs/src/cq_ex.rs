@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint};
 
-use rdma::Completion;
+use rdma::{Completion, Time};
 
 use crate::abi::{self, Plain, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
 use crate::cq::{self, Cq, NOTHING, Spec};
@@ -18,12 +18,17 @@ pub(crate) struct Poll {
     latch: Latch,
     /// The program promised that one thread polls at a time.
     single_threaded: bool,
-    current: Shared<Completion>,
+    /// What is being read, and when it was written.
+    current: Shared<(Completion, Time)>,
 }
 
 impl Poll {
     pub(crate) fn new(single_threaded: bool) -> Self {
-        Self { latch: Latch::default(), single_threaded, current: Shared::new(NOTHING) }
+        Self {
+            latch: Latch::default(),
+            single_threaded,
+            current: Shared::new((NOTHING, Time::ZERO)),
+        }
     }
 
     fn acquire(&self) {
@@ -49,7 +54,10 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         let known = abi::IBV_CQ_INIT_ATTR_MASK_FLAGS | abi::IBV_CQ_INIT_ATTR_MASK_PD;
         let given = |mask, flags| if attr.comp_mask & mask != 0 { flags } else { 0 };
         let flags = given(abi::IBV_CQ_INIT_ATTR_MASK_FLAGS, attr.flags);
-        if attr.wc_flags & !abi::IBV_WC_STANDARD_FLAGS != 0
+        let offered = abi::IBV_WC_STANDARD_FLAGS
+            | abi::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+            | abi::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+        if attr.wc_flags & !offered != 0
             || attr.comp_mask & !known != 0
             || flags & !abi::IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0
         {
@@ -83,6 +91,8 @@ fn readers() -> ibv_cq_ex {
         read_slid: Some(read_slid),
         read_sl: Some(read_sl),
         read_dlid_path_bits: Some(read_dlid_path_bits),
+        read_completion_ts: Some(read_completion_ts),
+        read_completion_wallclock_ns: Some(read_completion_wallclock_ns),
         ..ibv_cq_ex::zeroed()
     }
 }
@@ -93,10 +103,10 @@ fn readers() -> ibv_cq_ex {
 /// The caller holds the poll.
 unsafe fn advance(cq: &Cq) -> c_int {
     // SAFETY: whoever holds the poll has the completion and C's two fields to itself.
-    let (completion, c) = unsafe { (&mut *cq.poll.current.get(), &mut *cq.c.get()) };
-    if cq.context.nic.poll_cq(cq.id, core::slice::from_mut(completion)) == 0 {
-        return libc::ENOENT;
-    }
+    let (current, c) = unsafe { (&mut *cq.poll.current.get(), &mut *cq.c.get()) };
+    let Some(found) = cq.context.nic.poll_cq_timed(cq.id) else { return libc::ENOENT };
+    *current = found;
+    let (completion, _) = found;
     c.wr_id = completion.id;
     c.status = completion.status as u32;
     0
@@ -137,9 +147,12 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 ///
 /// # Safety
 /// `cq` is a live queue that its caller polls.
-unsafe fn current(cq: *mut ibv_cq_ex) -> Completion {
+unsafe fn current(cq: *mut ibv_cq_ex) -> (Completion, Time) {
     // SAFETY: whoever holds the poll has the completion to itself.
-    unsafe { registry::hot::<Cq>(cq.cast()).map_or(NOTHING, |cq| *cq.poll.current.get()) }
+    unsafe {
+        let cq = registry::hot::<Cq>(cq.cast());
+        cq.map_or((NOTHING, Time::ZERO), |cq| *cq.poll.current.get())
+    }
 }
 
 macro_rules! readers {
@@ -148,7 +161,7 @@ macro_rules! readers {
             $(#[$doc])*
             unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
                 // SAFETY: C passes a live queue that it polls.
-                let $completion = unsafe { current(cq) };
+                let ($completion, _) = unsafe { current(cq) };
                 $value
             }
         )*
@@ -176,4 +189,22 @@ readers! {
     read_sl -> u8 { |completion| cq::service_level(&completion) }
     /// `ibv_wc_read_dlid_path_bits`: RoCE has no LIDs.
     read_dlid_path_bits -> u8 { |_| 0 }
+}
+
+/// The device's clock as programs see it: nanoseconds, see [`CLOCK_KHZ`](crate::context::CLOCK_KHZ).
+pub(crate) fn ticks(time: Time) -> u64 {
+    time.as_ps() / 1_000
+}
+
+/// `ibv_wc_read_completion_ts`: in ticks of the device's clock.
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: C passes a live queue that it polls.
+    ticks(unsafe { current(cq) }.1)
+}
+
+/// `ibv_wc_read_completion_wallclock_ns`: since 1970.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    // SAFETY: C passes a live queue that it polls.
+    let wall = softnic::clock::wall(unsafe { current(cq) }.1);
+    u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)
 }

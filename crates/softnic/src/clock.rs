@@ -19,8 +19,8 @@ pub fn now() -> Time {
     Time::from_ps(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1_000))
 }
 
-/// What the wall clock showed at `time`, as a span since 1970, for captures.
-pub(crate) fn wall(time: Time) -> Duration {
+/// What the wall clock showed at `time`, as a span since 1970.
+pub fn wall(time: Time) -> Duration {
     let since_origin = Duration::from_nanos(time.as_ps() / 1_000);
     (origin().1 + since_origin).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -280,15 +280,34 @@ impl Nic {
     /// Takes completions of `cq` into `out`, and says how many. When there are none yet, it first
     /// takes what has arrived, without waiting.
     pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> usize {
+        if out.is_empty() {
+            return 0;
+        }
+        self.poll_for(|core| core.completions(cq, out))
+    }
+
+    /// Takes one completion of `cq`, with the time of [`clock`] at which it was written; as
+    /// [`Nic::poll_cq`].
+    pub fn poll_cq_timed(&self, cq: CqId) -> Option<(Completion, Time)> {
+        let mut found = None;
+        self.poll_for(|core| {
+            found = core.endpoint.poll_cq_timed(cq);
+            usize::from(found.is_some())
+        });
+        found
+    }
+
+    /// Lets `take` take completions, and returns how many it found.
+    fn poll_for(&self, mut take: impl FnMut(&mut Core) -> usize) -> usize {
         let mut core = self.shared.lock();
-        let count = core.completions(cq, out);
-        if count > 0 || out.is_empty() {
+        let count = take(&mut core);
+        if count > 0 {
             return count;
         }
         let now = clock::now();
         let packets = core.take(now, Reach::Hot);
         core.inline_packets += packets;
-        let count = core.completions(cq, out);
+        let count = take(&mut core);
         core.empty_polls = if count > 0 { 0 } else { core.empty_polls.saturating_add(1) };
         let in_vain = core.empty_polls > POLLS_BEFORE_YIELD;
         self.finish(core, now);

@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use rdma::{Completion, CompletionStatus, Qpn};
+use rdma::{Completion, CompletionStatus, Qpn, Time};
 
 use crate::cq::Cq;
 use crate::limits::EVENTS_MAX;
@@ -18,6 +18,8 @@ use crate::{Config, CqId, Event, SrqId, Stats, XrcdId};
 #[derive(Debug)]
 pub(crate) struct Adapter {
     pub(crate) config: Config,
+    /// The time of the last call that told it.
+    pub(crate) now: Time,
     pub(crate) regions: RegionTable,
     pub(crate) cqs: Slab<Cq>,
     pub(crate) srqs: Slab<Srq>,
@@ -31,6 +33,7 @@ impl Adapter {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             config,
+            now: Time::ZERO,
             regions: RegionTable::default(),
             cqs: Slab::default(),
             srqs: Slab::default(),
@@ -52,7 +55,7 @@ impl Adapter {
         if completion.status == CompletionStatus::Flushed {
             self.stats.cqe_flush_error += 1;
         }
-        let event = self.cqs.get_mut(cq.0).and_then(|queue| queue.push(cq, completion));
+        let event = self.cqs.get_mut(cq.0).and_then(|queue| queue.push(cq, completion, self.now));
         if let Some(event) = event {
             if matches!(event, Event::CqError(_)) {
                 self.overrun.push(cq);

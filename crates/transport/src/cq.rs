@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use rdma::{Completion, CompletionStatus, Qpn};
+use rdma::{Completion, CompletionStatus, Qpn, Time};
 
 use crate::Event;
 use crate::mutation::{Mutation, mutated};
@@ -35,7 +35,8 @@ pub enum Notify {
 /// queue is in overrun from then on (IBTA vol 1, 10.2.8.3).
 #[derive(Debug)]
 pub(crate) struct Cq {
-    queue: VecDeque<Completion>,
+    /// Each with the time at which it was written.
+    queue: VecDeque<(Completion, Time)>,
     capacity: u32,
     armed: Option<Notify>,
     /// How many of the newest completions no event has told of.
@@ -51,7 +52,7 @@ impl Cq {
     }
 
     /// Adds a completion. Returns what the driver must be told.
-    pub(crate) fn push(&mut self, id: CqId, completion: Completion) -> Option<Event> {
+    pub(crate) fn push(&mut self, id: CqId, completion: Completion, now: Time) -> Option<Event> {
         if self.queue.len() >= self.capacity as usize {
             let first = !core::mem::replace(&mut self.overrun, true);
             return first.then_some(Event::CqError(id));
@@ -62,9 +63,9 @@ impl Cq {
             Some(Notify::Solicited) => is_notable(&completion),
         };
         if mutated(Mutation::CompletionsReversed) {
-            self.queue.push_front(completion);
+            self.queue.push_front((completion, now));
         } else {
-            self.queue.push_back(completion);
+            self.queue.push_back((completion, now));
         }
         self.untold += 1;
         notify.then(|| self.tell(id))
@@ -76,7 +77,7 @@ impl Cq {
         Event::CompletionNotify(id)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Completion> {
+    pub(crate) fn pop(&mut self) -> Option<(Completion, Time)> {
         let completion = self.queue.pop_front();
         self.untold = self.untold.min(self.queue.len());
         completion
@@ -84,7 +85,7 @@ impl Cq {
 
     /// Takes back what was not fetched of a queue pair that begins anew.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
-        self.queue.retain(|completion| completion.qpn != qpn);
+        self.queue.retain(|(completion, _)| completion.qpn != qpn);
         self.untold = self.untold.min(self.queue.len());
     }
 
@@ -98,7 +99,7 @@ impl Cq {
         let mut untold = self.queue.range(self.queue.len() - self.untold..);
         let due = match notify {
             Notify::Next => untold.next().is_some(),
-            Notify::Solicited => untold.any(is_notable),
+            Notify::Solicited => untold.any(|(completion, _)| is_notable(completion)),
         };
         due.then(|| self.tell(id))
     }

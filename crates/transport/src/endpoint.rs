@@ -242,6 +242,12 @@ impl Endpoint {
 
     /// Takes the oldest completion.
     pub fn poll_cq(&mut self, cq: CqId) -> Option<Completion> {
+        self.poll_cq_timed(cq).map(|(completion, _)| completion)
+    }
+
+    /// Takes the oldest completion, with the time at which it was written: that of the call in which
+    /// it happened, or of the last one before that told the time.
+    pub fn poll_cq_timed(&mut self, cq: CqId) -> Option<(Completion, Time)> {
         self.adapter.cqs.get_mut(cq.0)?.pop()
     }
 
@@ -436,6 +442,7 @@ impl Endpoint {
         qpn: Qpn,
         request: &WorkRequest<'_>,
     ) -> Result<(), PostError> {
+        self.adapter.now = now;
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
         qp.post_send(now, request, None, adapter)?;
         self.settle(qpn);
@@ -493,6 +500,7 @@ impl Endpoint {
         length: usize,
         memory: &mut M,
     ) -> Result<(), Drop> {
+        self.adapter.now = now;
         let qpn = header.bth.destination;
         let result = match self.qp_mut(qpn) {
             None => Err(Drop::UnknownQpn),
@@ -538,6 +546,7 @@ impl Endpoint {
     /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
     /// passed in a batch, not after each.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
+        self.adapter.now = now;
         if let Some((qpn, Outgoing { route, header, .. })) = self.farewells.pop_front() {
             self.adapter.stats.sent_pkts += 1;
             return Some(Transmit { qpn, route, header, payload: Payload::EMPTY });
@@ -619,6 +628,7 @@ impl Endpoint {
 
     /// The time has come, or may have.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.adapter.now = now;
         while let Some(at) = self.poll_timeout().filter(|&at| at <= now) {
             let Some(Reverse((_, qpn))) = self.deadlines.pop() else { break };
             let qpn = Qpn::new(qpn);

@@ -8,6 +8,8 @@ use super::{
 };
 
 pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+pub const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
 pub const IBV_CQ_INIT_ATTR_MASK_FLAGS: u32 = 1;
 pub const IBV_CQ_INIT_ATTR_MASK_PD: u32 = 1 << 1;
 pub const IBV_CREATE_CQ_ATTR_SINGLE_THREADED: u32 = 1;

@@ -121,6 +121,7 @@ impl Endpoint {
         srq: Qpn,
         request: &WorkRequest<'_>,
     ) -> Result<(), PostError> {
+        self.adapter.now = now;
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
         let srq = Some(srq).filter(|_| !request.operation.is_local());
         qp.post_send(now, request, srq, adapter)?;

@@ -526,3 +526,21 @@ fn an_atomic_write_takes_its_word_from_pieces_or_inline_data_of_eight_bytes() {
     pair.drive();
     assert_eq!(pair.nodes[1].bytes(64, 8), b"the word");
 }
+
+#[test]
+fn a_completion_carries_the_time_at_which_it_came_about() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let begun = pair.now;
+    let (from, to) = (pair.nodes[0].sge(0, 8), pair.nodes[1].sge(64, 8));
+    pair.post_recv(1, 2, &[to]);
+    pair.post(0, 1, Pair::send(), &[from]);
+    pair.drive();
+    // Later than that, it is fetched.
+    pair.drive_for(Span::from_ms(5));
+    let [sent, received] = [0, 1].map(|index: usize| {
+        let node = &mut pair.nodes[index];
+        node.endpoint.poll_cq_timed(node.cq).unwrap().1
+    });
+    assert_eq!(received, begun + pair.latency, "when the message came");
+    assert_eq!(sent, begun + pair.latency + pair.latency, "when its acknowledgement came");
+}
