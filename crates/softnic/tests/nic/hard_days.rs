@@ -12,7 +12,7 @@ use rdma::{CompletionStatus, Gid, Operation, QpType, Qpn};
 use softnic::{DeviceInfo, Nic, OpenError};
 
 use crate::fork::status_of_child;
-use crate::processes::{FILE, Helper};
+use crate::processes::{FILE, Helper, PATIENCE_CODE};
 use crate::support::{Events, Host, PAGE, PATIENCE, RETRIES, TIMEOUT, empty, pair, pattern};
 
 /// The retries of a queue pair last so long at least, and four times as long at most (IBTA vol 1,
@@ -173,12 +173,15 @@ fn a_peer_that_stops_for_a_while_under_load_and_has_little_room_loses_nothing() 
 fn a_sender_that_stops_for_longer_than_the_retries_takes_up_where_it_was() {
     const LENGTH: usize = 1 << 20;
     let host = Host::open("127.0.75.1", QpType::Rc, LENGTH);
-    let (_, mut helper) = helper(&host, "127.0.75.2", &[]);
-    for _ in 0..3 {
+    // Long enough for a busy machine to answer within what is left of the retries.
+    const TIMEOUT: u8 = 14;
+    let variables = [(PATIENCE_CODE, &*TIMEOUT.to_string())];
+    let (_, mut helper) = helper(&host, "127.0.75.2", &variables);
+    for _ in 0..2 {
         helper.pull(host.address(), host.key, LENGTH, 20);
         sleep(Duration::from_millis(3));
         helper.stop();
-        sleep(5 * budget(TIMEOUT));
+        sleep(budget(TIMEOUT) * 4 / 3);
         helper.resume();
         // The helper checks that each of its READs succeeds.
         assert_eq!(helper.line(), ["pulled"]);

@@ -15,6 +15,9 @@ const ADDRESS: &str = "FERROCE_TEST_HELPER";
 /// Names a file that the helper's region is, so that what was written to it outlives the helper.
 pub(crate) const FILE: &str = "FERROCE_TEST_FILE";
 
+/// The local ACK timeout of the helper's queue pair, if it is to be another than usual.
+pub(crate) const PATIENCE_CODE: &str = "FERROCE_TEST_TIMEOUT";
+
 /// A process with a NIC, a queue pair and a region.
 pub(crate) struct Helper {
     pub(crate) child: Child,
@@ -120,7 +123,10 @@ impl Drop for Helper {
 fn helper() {
     let address = std::env::var(ADDRESS).unwrap();
     let options = Options::from_environment().unwrap();
-    let host = Host::open_with(&address, QpType::Rc, 1 << 20, &options);
+    let mut host = Host::open_with(&address, QpType::Rc, 1 << 20, &options);
+    if let Ok(timeout) = std::env::var(PATIENCE_CODE) {
+        host.timeout = timeout.parse().unwrap();
+    }
     let file = std::env::var(FILE).ok().map(|path| {
         let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         Mapping::of(&file, file.metadata().unwrap().len() as usize / PAGE)
