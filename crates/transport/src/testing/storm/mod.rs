@@ -13,7 +13,8 @@
 //! ```
 //!
 //! One seed is one run, the same on every machine. The shape is that of TigerBeetle's VOPR.
-//! **Deliberately absent:** bandwidth shared between nodes, and congestion; the `fabric` has them.
+//! **Deliberately absent:** bandwidth shared between nodes, and the queues of switches, so that marks
+//! of congestion are drawn by lot; the `fabric` has them.
 
 mod buffer;
 mod forgery;
