@@ -85,7 +85,10 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     let held = take();
     for (mut core, _) in held.into_iter().flat_map(|held| held.cores) {
-        core.links = None;
+        if let Some(mut links) = core.links.take() {
+            // What goes with it would tell the others that the parent's NIC is gone.
+            core::mem::forget(links.flow.take());
+        }
         core.sleeps_until = rdma::Time::ZERO;
     }
 }
@@ -102,4 +105,42 @@ extern "C" fn at_exit() {
 
 fn take() -> Option<Held> {
     HELD.try_with(|held| held.borrow_mut().take()).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DeviceInfo, EventSink, Nic, Options};
+
+    struct Nothing;
+
+    impl EventSink for Nothing {
+        fn event(&self, _: transport::Event) {}
+    }
+
+    #[test]
+    fn a_child_does_not_say_that_its_parents_nic_is_gone() {
+        let device = DeviceInfo::find("lo/127.0.49.9", 0).unwrap();
+        let nic = Nic::open_with(&device, Box::new(Nothing), &Options::default()).unwrap();
+        // SAFETY: the child ends at once.
+        let child = unsafe {
+            match libc::fork() {
+                0 => libc::_exit(0),
+                child => child,
+            }
+        };
+        // SAFETY: no place for the status is given.
+        assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
+        let first = nic.with(|endpoint, _, _| endpoint.config().qpns.start);
+        let slot = (first >> crate::limits::SLOT_SHIFT) as u16;
+        let shared = Nics::lock().0.iter().filter_map(Weak::upgrade).find(|shared| {
+            shared.lock().links.as_ref().is_some_and(|links| links.registry.slot() == slot)
+        });
+        let shared = shared.unwrap();
+        let core = shared.lock();
+        let flow = core.links.as_ref().unwrap().flow.as_ref().unwrap();
+        // A NIC that is there has room for something, and not for everything.
+        flow.send(slot, 1 << 30);
+        assert!(flow.is_full(slot));
+    }
 }
