@@ -245,3 +245,21 @@ fn a_send_queue_of_uc_is_drained_when_what_is_begun_is_sent_though_more_waits() 
     pair.drive();
     assert_eq!(pair.sent.len(), 5);
 }
+
+#[test]
+fn a_send_queue_that_failed_while_it_was_drained_begins_requests_when_it_is_set_going() {
+    let mut pair = Pair::connected(QpType::Uc);
+    let from = pair.nodes[0].sge(0, 3 * 1024);
+    let gone = rdma::Sge { l_key: rdma::Key(0x1234), ..from };
+    let (qpn, now) = (pair.nodes[0].qpn, pair.now);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    assert!(pair.nodes[0].endpoint.poll_transmit(now).is_some());
+    pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Sqd)).unwrap();
+    pair.nodes[0].endpoint.deregister(from.l_key).unwrap();
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::LocalProtection)]);
+    pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Rts)).unwrap();
+    pair.post(0, 2, pair.write(1, 0), &[rdma::Sge { length: 0, ..gone }]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(2, CompletionStatus::Success)]);
+}
