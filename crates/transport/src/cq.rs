@@ -60,7 +60,9 @@ impl Cq {
         let notify = match self.armed {
             None => false,
             Some(Notify::Next) => true,
-            Some(Notify::Solicited) => is_notable(&completion),
+            Some(Notify::Solicited) => {
+                is_notable(&completion) || mutated(Mutation::SolicitedTakenForAll)
+            }
         };
         if mutated(Mutation::CompletionsReversed) {
             self.queue.push_front((completion, now));
@@ -72,7 +74,9 @@ impl Cq {
     }
 
     fn tell(&mut self, id: CqId) -> Event {
-        self.armed = None;
+        if !mutated(Mutation::ArmedForEver) {
+            self.armed = None;
+        }
         self.untold = 0;
         Event::CompletionNotify(id)
     }

@@ -643,6 +643,8 @@ impl Endpoint {
 
     /// The next event, if any. The answer may change after every other call.
     pub fn poll_event(&mut self) -> Option<Event> {
+        // Who hears of a completion queue that is overrun finds its queue pairs failed.
+        self.fail_overrun();
         self.adapter.events.pop_front()
     }
 
@@ -757,6 +759,7 @@ impl Endpoint {
                 let uses = qp.spec.send_cq == cq
                     || qp.spec.recv_cq == cq
                     || qp.domain.is_some_and(queue_of);
+                let uses = uses && !mutated(Mutation::OverrunHarmless);
                 if uses && !matches!(qp.state, QpState::Error | QpState::Reset) {
                     self.adapter.raise(Event::QpFatal(qp.qpn));
                     qp.enter_error(false, &mut self.adapter);

@@ -103,6 +103,14 @@ mutations! {
     PacketLengthIgnored,
     /// A request whose payload cannot be read is sent again and again.
     FaultForgotten,
+    /// A queue that is armed for solicited completions tells of every one.
+    SolicitedTakenForAll,
+    /// A queue that has told stays armed.
+    ArmedForEver,
+    /// Queue pairs go on when their completion queue is overrun.
+    OverrunHarmless,
+    /// Nobody is told that a shared receive queue runs low.
+    LimitUnsaid,
     /// Each packet of a message is scattered from the beginning of the list.
     ScatterOffsetIgnored,
     /// Each mark is answered with a CNP of its own.

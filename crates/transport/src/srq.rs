@@ -2,6 +2,7 @@
 
 use rdma::Qpn;
 
+use crate::mutation::{Mutation, mutated};
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::{CqId, Event, PdId, XrcdId};
 
@@ -61,6 +62,7 @@ impl Srq {
         if reached {
             self.limit = 0;
         }
+        let reached = reached && !mutated(Mutation::LimitUnsaid);
         (wqe, reached.then_some(Event::SrqLimitReached(id)))
     }
 }

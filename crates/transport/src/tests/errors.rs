@@ -231,3 +231,24 @@ fn a_peer_that_moves_to_error_is_silent() {
     assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::RetryExceeded);
     assert_eq!(pair.nodes[1].endpoint.stats().drop_qp_state, 8);
 }
+
+#[test]
+fn who_hears_that_a_completion_queue_is_overrun_finds_its_queue_pairs_failed() {
+    let mut pair = Pair::default();
+    let node = &mut pair.nodes[0];
+    node.cq = node.endpoint.create_cq(1).unwrap();
+    pair.connect(QpType::Uc, [None, None], |_| {});
+    let (from, qpn) = (pair.nodes[0].sge(0, 8), pair.nodes[0].qpn);
+    for id in 0..3 {
+        pair.post(0, id, pair.write(1, 0), &[from]);
+    }
+    // UC completes when the driver comes for the next packet, and here it stops coming.
+    let (now, cq) = (pair.now, pair.nodes[0].cq);
+    let endpoint = &mut pair.nodes[0].endpoint;
+    for _ in 0..3 {
+        assert!(endpoint.poll_transmit(now).is_some());
+    }
+    assert_eq!(endpoint.poll_event(), Some(Event::CqError(cq)));
+    assert_eq!(endpoint.query_qp(qpn).map(|query| query.state), Some(QpState::Error));
+    assert_eq!(endpoint.poll_event(), Some(Event::QpFatal(qpn)));
+}
