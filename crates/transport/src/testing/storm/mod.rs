@@ -24,6 +24,7 @@ mod marks;
 mod network;
 mod oracle;
 mod plan;
+pub(crate) mod queues;
 pub(crate) mod random;
 mod tally;
 mod trouble;
@@ -188,6 +189,17 @@ fn storm(world: &mut World<'_>) {
         let after = at(world);
         world.schedule(after, Happening::Forge { link, side });
     }
+    for _ in 0..faults.sleeps {
+        let (link, side) = (world.random.below(links) as usize, world.random.below(2) as usize);
+        let (after, span) = (at(world), Span::from_us(world.random.between(10, 3_000)));
+        world.schedule(after, Happening::Sleep { link, side, span });
+    }
+    for _ in 0..faults.resizes {
+        let (after, node) = (at(world), world.random.below(nodes) as usize);
+        world.schedule(after, Happening::Resize { node });
+        let (after, node) = (at(world), world.random.below(nodes) as usize);
+        world.schedule(after, Happening::SetLimit { node });
+    }
     for _ in 0..faults.breaks {
         let link = world.random.below(links) as usize;
         let side = world.random.below(2) as usize;
@@ -202,6 +214,7 @@ fn lull(world: &mut World<'_>) -> Check {
     for node in &mut world.nodes {
         node.slow = None;
     }
+    world.enlarge_queues()?;
     // What is broken stays so, and both sides must notice.
     world.happenings.retain(|_, happening| !matches!(happening, Happening::Mend { .. }));
     let bound = AFTERMATH + world.plan.bound();
@@ -254,6 +267,9 @@ fn expect_end(world: &mut World<'_>) -> Check {
         let pair = link.ends.each_ref().map(|end| end.node);
         for side in [0, 1] {
             let end = &link.ends[side];
+            if end.cq_lost {
+                continue;
+            }
             if let Some(sent) = end.sends.iter().find(|sent| sent.visible) {
                 return Err(format!("link {index}: {} never ended", sent.id));
             }

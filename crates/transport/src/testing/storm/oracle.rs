@@ -9,8 +9,10 @@ use std::string::String;
 use std::vec::Vec;
 
 use rdma::{
-    Completion, CompletionOpcode, CompletionStatus, Mtu, QpType, Qpn, completion::Attached,
+    Completion, CompletionOpcode, CompletionStatus, Mtu, QpType, Qpn, Time, completion::Attached,
 };
+
+use crate::CqId;
 
 use super::ground::{Ground, is_pattern};
 use super::plan::LinkPlan;
@@ -92,6 +94,11 @@ pub(super) struct End {
     pub(super) failed: bool,
     /// The queue pair has been broken, or says that it is.
     pub(super) fatal: bool,
+    /// Its completion queue, if not the node's; nobody looks at it until then; and it has lost a
+    /// completion.
+    pub(super) own_cq: Option<CqId>,
+    pub(super) asleep: Option<Time>,
+    pub(super) cq_lost: bool,
     /// UC and UD: the send queue alone has failed.
     pub(super) sqe: bool,
     pub(super) drain: Option<Drain>,
@@ -126,6 +133,9 @@ pub(super) struct Weather {
     pub(super) disorders: bool,
     /// Whether receives are posted late.
     pub(super) late_receives: bool,
+    /// Whether the end that completes, or its peer, has failed while nobody looked at its queue.
+    pub(super) own_gone: bool,
+    pub(super) peer_gone: bool,
     /// Whether a link takes its time, so that an acknowledgement may be slower than a timeout.
     pub(super) paced: bool,
 }
@@ -203,7 +213,9 @@ impl Link {
         if sent.trespasses {
             return Err(format!("{id} got what it must not get"));
         }
-        if sent.is_message && self.ends[1 - side].inbound.iter().any(|message| message.id == id) {
+        let peer = &self.ends[1 - side];
+        let unseen = peer.inbound.iter().any(|message| message.id == id);
+        if sent.is_message && unseen && peer.own_cq.is_none() {
             return Err(format!("{id} is done, and no receive completed"));
         }
         // A target is gone if the queue pair that it belongs to was reset.
@@ -236,9 +248,9 @@ impl Link {
         weather: Weather,
     ) -> Check {
         let (own, peer) = (&self.ends[side], &self.ends[1 - side]);
-        let is_gone = peer.failed || peer.fatal || peer.reset;
+        let is_gone = peer.failed || peer.fatal || peer.reset || weather.peer_gone;
         let may = match status {
-            CompletionStatus::Flushed => own.failed || own.fatal || own.sqe,
+            CompletionStatus::Flushed => own.failed || own.fatal || own.sqe || weather.own_gone,
             _ if own.failed || own.sqe => false,
             // Each retry has a cause, and the last failure too.
             CompletionStatus::RetryExceeded => {
@@ -286,7 +298,9 @@ impl Link {
         }
         match status {
             CompletionStatus::Success => {}
-            CompletionStatus::Flushed if end.failed || end.fatal => return Ok(()),
+            CompletionStatus::Flushed if end.failed || end.fatal || weather.own_gone => {
+                return Ok(());
+            }
             CompletionStatus::LocalProtection if end.receive_gone => {
                 end.fatal = true;
                 return Ok(());

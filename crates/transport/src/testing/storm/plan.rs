@@ -59,6 +59,10 @@ pub(super) struct Faults {
     pub(super) forgeries: u64,
     /// Links whose ends have been told different MTUs.
     pub(super) mtu_mismatches: u64,
+    /// How many times nobody looks at a completion queue for a while.
+    pub(super) sleeps: u64,
+    /// How many times queues are resized, and the limit of a shared one is set.
+    pub(super) resizes: u64,
     /// How many times the owner of a window frees it.
     pub(super) window_frees: u64,
     /// Requests that ask for what they must not get.
@@ -88,6 +92,8 @@ impl Faults {
             changes: some(40),
             unmappings: some(15),
             drains: some(10),
+            sleeps: some(10),
+            resizes: some(5),
             forgeries: some(40),
             mtu_mismatches: some(300) * some(1),
             window_frees: some(6),
@@ -118,6 +124,8 @@ pub(super) struct LinkPlan {
     pub(super) first_psns: [u32; 2],
     /// Whether receives come from the shared receive queue of the node.
     pub(super) shared: [bool; 2],
+    /// Whether completions go to a small queue of the end's own.
+    pub(super) own_cqs: [bool; 2],
     pub(super) signal_all: bool,
     /// Memory windows of each end.
     pub(super) windows: usize,
@@ -285,6 +293,7 @@ fn link(nodes: usize, faults: &Faults, random: &mut Random) -> LinkPlan {
         rd_atomic: random.pick(&[1, 2, 4, 8]),
         first_psns,
         shared: [may_share && random.chance(300), may_share && random.chance(300)],
+        own_cqs: [0; 2].map(|_| faults.sleeps > 0 && random.chance(400)),
         signal_all: random.chance(200),
         windows: if kind != Ud && random.chance(400) { random.between(1, 4) as usize } else { 0 },
         operations: random.between(3, 40),

@@ -187,6 +187,7 @@ impl World<'_> {
         self.tally.count(if is_reset { Seen::BreakReset } else { Seen::BreakError });
         let modified = self.nodes[node].endpoint.modify_qp(qpn, &QpChange::to(to));
         endpoint_result(modified, "a change")?;
+        self.nodes[node].bell.forgot = true;
         if to == QpState::Reset {
             link.forget(side, &mut self.nodes[node].ground);
         }
@@ -213,13 +214,23 @@ impl World<'_> {
             let (node, qpn) = (end.node, end.qpn);
             let replaces = self.random.chance(300);
             self.log.note(self.now, &place(node), "mends", || format!("{qpn}"));
+            self.nodes[node].bell.forgot = true;
             // Completions that wait belong to the queue pair that was.
             self.links[index].forget(side, &mut self.nodes[node].ground);
             self.tally.count(if replaces { Seen::Replacement } else { Seen::Reset });
-            if replaces {
+            let lost = self.links[index].ends[side].cq_lost;
+            let own_cq = self.links[index].ends[side].own_cq;
+            while own_cq.is_some_and(|cq| self.nodes[node].endpoint.poll_cq(cq).is_some()) {}
+            if replaces || lost {
                 let destroyed = self.nodes[node].endpoint.destroy_qp(qpn);
                 endpoint_result(destroyed, "a destruction")?;
-                self.links[index].ends[side].qpn = self.create_qp(&plan, side);
+                if let Some(cq) = self.links[index].ends[side].own_cq.filter(|_| lost) {
+                    let destroyed = self.nodes[node].endpoint.destroy_cq(cq);
+                    endpoint_result(destroyed, "the end of a completion queue")?;
+                    self.links[index].ends[side].own_cq = Some(self.create_own_cq(node));
+                }
+                let own_cq = self.links[index].ends[side].own_cq;
+                self.links[index].ends[side].qpn = self.create_qp(&plan, side, own_cq);
             } else {
                 let change = QpChange::to(QpState::Reset);
                 let modified = self.nodes[node].endpoint.modify_qp(qpn, &change);

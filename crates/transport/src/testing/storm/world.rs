@@ -18,6 +18,7 @@ use super::marks::Marks;
 use super::network::Packet;
 use super::oracle::{Check, End, Link, Weather};
 use super::plan::{LinkPlan, Plan};
+use super::queues::Bell;
 use super::random::Random;
 use super::tally::{Seen, Tally};
 use super::trouble::Loss;
@@ -88,6 +89,18 @@ pub(super) enum Happening {
     Mend {
         link: usize,
     },
+    /// Nobody looks at the completion queue of an end.
+    Sleep {
+        link: usize,
+        side: usize,
+        span: Span,
+    },
+    Resize {
+        node: usize,
+    },
+    SetLimit {
+        node: usize,
+    },
     FreeWindow {
         link: usize,
         side: usize,
@@ -138,6 +151,9 @@ pub(super) struct Node {
     /// Keys of windows that are gone.
     pub(super) stale: Vec<Key>,
     pub(super) gid: Gid,
+    pub(super) bell: Bell,
+    /// Whether its shared receive queue is to tell when it runs low.
+    pub(super) limit_armed: bool,
     pub(super) stopped: Option<Time>,
     /// Packets that wait until it moves again.
     pub(super) held: VecDeque<Packet>,
@@ -206,6 +222,8 @@ impl<'l> World<'l> {
                 stale: Vec::new(),
                 ground: Ground::new(MEMORY),
                 gid: Ipv4Addr::new(10, 0, 0, index as u8 + 1).into(),
+                bell: Bell::default(),
+                limit_armed: false,
                 stopped: None,
                 held: VecDeque::new(),
                 slow: None,
@@ -250,9 +268,13 @@ impl<'l> World<'l> {
     }
 
     fn end(&mut self, plan: &LinkPlan, side: usize) -> End {
+        let own_cq = plan.own_cqs[side].then(|| self.create_own_cq(plan.nodes[side]));
         End {
             node: plan.nodes[side],
-            qpn: self.create_qp(plan, side),
+            qpn: self.create_qp(plan, side, own_cq),
+            own_cq,
+            asleep: None,
+            cq_lost: false,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             inbound: VecDeque::new(),
@@ -270,15 +292,15 @@ impl<'l> World<'l> {
         }
     }
 
-    pub(super) fn create_qp(&mut self, plan: &LinkPlan, side: usize) -> Qpn {
+    pub(super) fn create_qp(&mut self, plan: &LinkPlan, side: usize, own_cq: Option<CqId>) -> Qpn {
         let node = &mut self.nodes[plan.nodes[side]];
         let capacity =
             QpCapacity { send_wr: 4096, recv_wr: 4096, send_sge: 8, recv_sge: 8, inline: 256 };
         let spec = QpSpec {
             kind: plan.kind,
             pd: node.pd,
-            send_cq: node.cq,
-            recv_cq: node.cq,
+            send_cq: own_cq.unwrap_or(node.cq),
+            recv_cq: own_cq.unwrap_or(node.cq),
             srq: plan.shared[side].then_some(node.srq),
             capacity,
             signal_all: plan.signal_all,
@@ -346,6 +368,7 @@ impl<'l> World<'l> {
             (end.failed, end.fatal, end.refused) = (false, false, false);
             (end.reset, end.receive_gone) = (false, false);
             (end.drain, end.sqe) = (None, false);
+            end.cq_lost = false;
         }
     }
 
@@ -359,6 +382,8 @@ impl<'l> World<'l> {
         Weather {
             disorders: !self.calm && faults.disorders(),
             late_receives: faults.late_receives > 0,
+            peer_gone: false,
+            own_gone: false,
             paced: self.plan.is_paced(),
         }
     }
@@ -439,6 +464,9 @@ impl<'l> World<'l> {
             }
             Happening::Break { link, side } => self.break_end(link, side)?,
             Happening::Mend { link } => self.mend(link)?,
+            Happening::Sleep { link, side, span } => self.sleep(link, side, span),
+            Happening::Resize { node } => self.resize(node)?,
+            Happening::SetLimit { node } => self.set_limit(node)?,
             Happening::FreeWindow { link, side, index } => self.free_window(link, side, index)?,
             Happening::Lose { link, side, id, node, loss } => {
                 self.lose((link, side), id, node, loss)?;
@@ -473,10 +501,7 @@ impl<'l> World<'l> {
         while let Some(event) = self.nodes[index].endpoint.poll_event() {
             self.raised(index, event)?;
         }
-        let cq = self.nodes[index].cq;
-        while let Some(completion) = self.nodes[index].endpoint.poll_cq(cq) {
-            self.completed(index, &completion)?;
-        }
+        self.poll(index)?;
         self.check_bounds(index)?;
         match self.nodes[index].ground.complaint.take() {
             None => Ok(()),
@@ -510,7 +535,18 @@ impl<'l> World<'l> {
 
     fn raised(&mut self, node: usize, event: Event) -> Check {
         self.log.note(self.now, &place(node), "event", || format!("{event:?}"));
+        if let Event::QpFatal(qpn) = event
+            && let Some((link, side)) = self.find(node, qpn)
+            && let end = &self.links[link].ends[side]
+            && !end.cq_lost
+            && !end.receive_gone
+        {
+            return Err(format!("{qpn} fails for no reason"));
+        }
         match event {
+            Event::CompletionNotify(cq) => self.notified(node, cq),
+            Event::CqError(cq) => self.overrun(node, cq),
+            Event::SrqLimitReached(_) => self.limit_reached(node),
             Event::QpFatal(qpn) | Event::QpRequestError(qpn) | Event::QpAccessError(qpn) => {
                 if let Some((link, side)) = self.find(node, qpn) {
                     let end = &mut self.links[link].ends[side];
@@ -525,11 +561,10 @@ impl<'l> World<'l> {
                 None => Ok(()),
             },
             Event::CommunicationEstablished(_) | Event::LastWqeReached(_) => Ok(()),
-            event => Err(format!("node {node} raises {event:?}")),
         }
     }
 
-    fn completed(&mut self, index: usize, completion: &rdma::Completion) -> Check {
+    pub(super) fn completed(&mut self, index: usize, completion: &rdma::Completion) -> Check {
         self.completions += 1;
         self.log.note(self.now, &place(index), "completes", || {
             let rdma::Completion { id, status, opcode, qpn, .. } = completion;
@@ -538,7 +573,18 @@ impl<'l> World<'l> {
         let Some((at, side)) = self.find(index, completion.qpn) else {
             return Err(format!("completion of a queue pair that is gone: {completion:?}"));
         };
-        let weather = self.weather();
+        if self.links[at].ends[side].cq_lost {
+            // One is missing, and so nothing is known of the others.
+            return Ok(());
+        }
+        let mut weather = self.weather();
+        let dead = |end: &End| {
+            let query = self.nodes[end.node].endpoint.query_qp(end.qpn);
+            end.own_cq.is_some()
+                && query.is_none_or(|q| matches!(q.state, QpState::Error | QpState::Reset))
+        };
+        weather.peer_gone = dead(&self.links[at].ends[1 - side]);
+        weather.own_gone = dead(&self.links[at].ends[side]);
         let link = &mut self.links[at];
         let is_receive = matches!(
             completion.opcode,
@@ -570,11 +616,16 @@ impl<'l> World<'l> {
 
     /// Destroys everything, in the order in which it depends on each other.
     pub(super) fn destroy(&mut self) -> Check {
+        self.check_limits()?;
         let now = self.now;
         for link in &self.links {
             for end in &link.ends {
                 let destroyed = self.nodes[end.node].endpoint.destroy_qp(end.qpn);
                 destroyed.map_err(|error| format!("a queue pair is {error}"))?;
+                if let Some(cq) = end.own_cq {
+                    let destroyed = self.nodes[end.node].endpoint.destroy_cq(cq);
+                    destroyed.map_err(|error| format!("a completion queue is {error}"))?;
+                }
             }
         }
         for index in 0..self.nodes.len() {
