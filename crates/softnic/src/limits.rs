@@ -96,6 +96,10 @@ pub const PARK_BLIND_NAPS: u32 = 8;
 pub const FAULT_HANDLERS_MAX: usize = 3;
 /// Bits of a communication ID below the slot: what a conversation is called says whose it is.
 pub const COMM_ID_SHIFT: u32 = 32 - SLOT_BITS;
+/// How long a request waits for somebody who offers its service, before it is refused.
+pub const UNCLAIMED_GRACE: Span = Span::from_ms(100);
+/// Requests that wait so; more are refused at once.
+pub const UNCLAIMED_MAX: usize = 64;
 /// How often, and how long apart, a message is given to its owner while that has no room.
 pub const HANDOVER_TRIES: u32 = 10;
 /// See [`HANDOVER_TRIES`].

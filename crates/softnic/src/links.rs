@@ -1,6 +1,7 @@
 //! What a NIC has of the kernel: its sockets, its slot, and what goes with them.
 
 use core::net::IpAddr;
+use std::collections::VecDeque;
 use std::io;
 
 use rdma::{Gid, Time};
@@ -12,6 +13,7 @@ use crate::faults::Faults;
 use crate::flow::Flow;
 use crate::handover::{self, Handover};
 use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
+use crate::management::Waiting;
 use crate::registry::Registry;
 use crate::socket::{Message, Socket};
 use crate::steering::{Group, Probe};
@@ -38,6 +40,8 @@ pub(crate) struct Links {
     pub(crate) flow: Option<Flow>,
     /// The slot that sending waits for, and since when.
     pub(crate) paused: Option<(u16, Time)>,
+    /// Requests for services that nobody offers (yet), the oldest first.
+    pub(crate) unclaimed: VecDeque<Waiting>,
     /// The PSN of the next packet from QP1.
     pub(crate) next_gsi_psn: u32,
     /// When the kernel's order of the sockets may be looked into again.
@@ -74,6 +78,7 @@ impl Links {
             polls: 0,
             flow: None,
             paused: None,
+            unclaimed: VecDeque::new(),
             next_gsi_psn: 0,
             next_repair: Time::ZERO,
         };

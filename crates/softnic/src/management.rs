@@ -9,19 +9,23 @@
 //! other to one NIC of the address that answers for QP1 ([`crate::steering`]), which passes it on by
 //! the way of packets that were received by the wrong one. What nobody is to have is the receiver's
 //! own, whose manager then refuses it.
+//!
+//! A request for a service that nobody offers waits for a moment. Programs that agree by another way
+//! when to connect do not wait until the server listens: with hardware, to find the way takes longer
+//! than to listen.
 
 use core::net::IpAddr;
 use core::time::Duration;
 use std::io;
 
-use rdma::{Psn, QKey, Qpn};
+use rdma::{Psn, QKey, Qpn, Time};
 use transport::Arrival;
 use transport::cm::{CommId, Manager, Outgoing};
 use wire::cm::Mad;
 use wire::{Opcode, deth, mad, roce};
 
 use crate::counts::Counts;
-use crate::limits::{HANDOVER_PAUSE, HANDOVER_TRIES};
+use crate::limits::{HANDOVER_PAUSE, HANDOVER_TRIES, UNCLAIMED_GRACE, UNCLAIMED_MAX};
 use crate::links::Links;
 use crate::ports::slot_of_conversation;
 use crate::socket::Received;
@@ -31,8 +35,21 @@ use crate::train::Way;
 enum Owner {
     Ours,
     Slot(u16),
+    /// Nobody's: it asks for a service that nobody offers.
+    Nobody,
     /// Nobody can tell at the moment. The sender will repeat it.
     Unknown,
+}
+
+/// A request that waits for somebody who offers its service.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    until: Time,
+    received: Received,
+    arrival: Arrival,
+    /// The whole packet, and where its payload lies in it.
+    bytes: Vec<u8>,
+    payload: core::ops::Range<usize>,
 }
 
 impl Links {
@@ -42,7 +59,7 @@ impl Links {
         (received, arrival, is_handed_over): (&Received, &Arrival, bool),
         (header, payload, bytes): (&roce::Repr, &[u8], &[u8]),
         (manager, counts): (&mut Manager, &mut Counts),
-        now: rdma::Time,
+        now: Time,
     ) {
         let is_management = header.bth.opcode == Opcode::UD_SEND_ONLY
             && header.deth.is_some_and(|deth| deth.q_key == QKey::GSI);
@@ -56,6 +73,47 @@ impl Links {
             Ok(mad) if !is_handed_over => self.owner(destination, &mad, manager),
             _ => Owner::Ours,
         };
+        let asked = (received, arrival, bytes);
+        if matches!(owner, Owner::Nobody) && self.unclaimed.len() < UNCLAIMED_MAX {
+            let until = now + UNCLAIMED_GRACE;
+            let start = header.header_len();
+            let payload = start..start + payload.len();
+            let (received, arrival, bytes) = (*received, *arrival, bytes.to_vec());
+            self.unclaimed.push_back(Waiting { until, received, arrival, bytes, payload });
+            return;
+        }
+        self.bring(owner, asked, payload, (manager, counts), now);
+    }
+
+    /// Looks again for who offers the services of requests that have waited long enough.
+    pub(crate) fn claim(&mut self, manager: &mut Manager, counts: &mut Counts, now: Time) {
+        while self.unclaimed.front().is_some_and(|waiting| waiting.until <= now)
+            && let Some(Waiting { received, arrival, bytes, payload, .. }) =
+                self.unclaimed.pop_front()
+        {
+            let payload = &bytes[payload];
+            let owner = match Mad::parse(payload) {
+                Ok(mad) => self.owner(arrival.destination.ip(), &mad, manager),
+                Err(_) => Owner::Ours,
+            };
+            self.bring(owner, (&received, &arrival, &bytes), payload, (manager, counts), now);
+        }
+    }
+
+    /// When [`Links::claim`] is to be called.
+    pub(crate) fn claim_deadline(&self) -> Option<Time> {
+        self.unclaimed.front().map(|waiting| waiting.until)
+    }
+
+    fn bring(
+        &mut self,
+        owner: Owner,
+        (received, arrival, bytes): (&Received, &Arrival, &[u8]),
+        payload: &[u8],
+        (manager, counts): (&mut Manager, &mut Counts),
+        now: Time,
+    ) {
+        let destination = arrival.destination.ip();
         match owner {
             Owner::Slot(slot) => {
                 let single = Received { length: bytes.len(), segment: bytes.len(), ..*received };
@@ -68,7 +126,7 @@ impl Links {
                     }
                 }
             }
-            Owner::Ours => {
+            Owner::Ours | Owner::Nobody => {
                 if let Err(cause) = manager.handle(now, arrival, payload) {
                     tracing::debug!(source = %received.source, ?cause, "a message is of no use");
                 }
@@ -103,6 +161,7 @@ impl Links {
         let slot = match (mad.message.service(), mad.message.remote_id()) {
             (Some(service), _) if manager.listens(service, destination.into()) => None,
             (Some(service), _) => match self.listener(destination, service) {
+                Ok(None) => return Owner::Nobody,
                 Ok(slot) => slot,
                 Err(error) => {
                     tracing::debug!(%error, "the table of ports cannot be read");

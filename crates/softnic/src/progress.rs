@@ -74,6 +74,7 @@ impl Core {
         let Self { endpoint, manager, memory, counts, links, .. } = self;
         let Some(links) = links else { return 0 };
         let packets = links.receive(reach, &mut Sink { now, endpoint, memory, manager, counts });
+        links.claim(manager, counts, now);
         if manager.poll_timeout().is_some_and(|deadline| deadline <= now) {
             manager.handle_timeout(now);
         }
@@ -151,7 +152,9 @@ impl Core {
         let held = faults.and_then(|faults| faults.deadline());
         let paused = self.links.as_ref().and_then(|links| links.paused);
         let retry = paused.map(|_| self.given_at + PAUSE_RETRY);
-        let timeouts = [self.endpoint.poll_timeout(), self.manager.poll_timeout(), held, retry];
+        let unclaimed = self.links.as_ref().and_then(Links::claim_deadline);
+        let timeouts =
+            [self.endpoint.poll_timeout(), self.manager.poll_timeout(), held, retry, unclaimed];
         timeouts.into_iter().flatten().min()
     }
 

@@ -255,6 +255,16 @@ fn a_request_for_a_port_where_nobody_listens_is_refused() {
 }
 
 #[test]
+fn a_server_may_begin_to_listen_a_moment_after_it_is_asked() {
+    let (server, client) = (Host::open("127.0.36.12"), Host::open("127.0.36.12"));
+    let active = client.connect("127.0.36.12", 2);
+    std::thread::sleep(Duration::from_millis(10));
+    server.listen(PORT);
+    server.accept_next(100);
+    assert!(matches!(client.event(), CmEvent::Reply { id, .. } if id == active));
+}
+
+#[test]
 fn a_port_has_one_owner_among_the_nics_of_an_address() {
     let (one, other) = (Host::open("127.0.36.4"), Host::open("127.0.36.4"));
     one.listen(PORT);
