@@ -32,7 +32,7 @@ use crate::{cq, cq_ex, dm, mr, mw, pd, port, qp, send, srq, xrcd};
 
 /// The vendor of software devices: kernel Soft-RoCE has it too, and no program takes it for a
 /// NIC that it knows (test suites refuse 0).
-const VENDOR_ID: u32 = 0xff_ffff;
+pub(crate) const VENDOR_ID: u32 = 0xff_ffff;
 
 /// Ticks of the device's clock in a millisecond: it counts nanoseconds.
 pub(crate) const CLOCK_KHZ: u64 = 1_000_000;

@@ -51,6 +51,7 @@ impl From<&OpenError> for Errno {
             OpenError::Wire { .. }
             | OpenError::Faults(_)
             | OpenError::Congestion(_)
+            | OpenError::Recovery { .. }
             | OpenError::ReceiveBuffer { .. } => Self::INVALID,
             OpenError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut => {
                 Self(libc::ETIMEDOUT)

@@ -34,6 +34,7 @@ pub mod cq_ex;
 mod descriptor;
 pub mod device;
 pub mod dm;
+pub mod ece;
 mod errno;
 mod event;
 pub mod fork;

@@ -14,6 +14,7 @@ use crate::abi::{
 };
 use crate::context::Context;
 use crate::cq::Cq;
+use crate::ece::Ece;
 use crate::errno::{Errno, pointer, status};
 use crate::event::Acks;
 use crate::pd::Pd;
@@ -34,6 +35,8 @@ pub(crate) struct Qp {
     pub(crate) kind: QpType,
     /// How many handles the queue pair has: an XRC target may be opened several times.
     handles: Arc<AtomicU32>,
+    /// What was agreed with the peer by Enhanced Connection Establishment.
+    pub(crate) ece: Ece,
     pub(crate) acks: Arc<Acks>,
     /// What `ibv_wr_start` began; queue pairs made without `send_ops_flags` have none.
     pub(crate) builder: Option<Builder>,
@@ -147,6 +150,7 @@ fn create(
             qpn,
             kind,
             handles: Arc::new(AtomicU32::new(1)),
+            ece: Ece::default(),
             acks: Arc::default(),
             builder: send_ops_flags.map(|_| Builder::default()),
             _uses: Uses::Other { _pd: pd, _send_cq: send_cq, _recv_cq: recv_cq, _srq: srq },
@@ -298,7 +302,8 @@ pub unsafe extern "C" fn ibv_modify_qp(
     status(registry::find::<Qp>(qp).and_then(|qp| {
         // SAFETY: C passes a readable structure.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
-        let change = qp_attr::change(&qp.context, attr, attr_mask.cast_unsigned())?;
+        let mut change = qp_attr::change(&qp.context, attr, attr_mask.cast_unsigned())?;
+        qp.ece.complete(&mut change);
         qp.context.nic.with(|endpoint, _, _| endpoint.modify_qp(qp.qpn, &change))?;
         if let Some(state) = change.state {
             qp.show_state(state);
@@ -336,6 +341,7 @@ impl Qp {
             qpn,
             kind: QpType::XrcTarget,
             handles,
+            ece: Ece::default(),
             acks: Arc::default(),
             builder: None,
             _uses: Uses::Target { _xrcd: Arc::clone(xrcd) },

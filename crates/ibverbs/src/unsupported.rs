@@ -1,10 +1,10 @@
-//! What no soft NIC has: ECE, multicast.
+//! What no soft NIC has: multicast.
 //!
 //! Each answer is `EOPNOTSUPP`, the number by which test suites know to skip.
 
 use core::ffi::c_int;
 
-use crate::abi::{ibv_ece, ibv_gid, ibv_qp};
+use crate::abi::{ibv_gid, ibv_qp};
 use crate::errno::{Errno, status};
 
 /// Multicast groups are not offered yet.
@@ -16,17 +16,5 @@ pub unsafe extern "C" fn ibv_attach_mcast(_: *mut ibv_qp, _: *const ibv_gid, _: 
 /// Multicast groups are not offered yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_detach_mcast(_: *mut ibv_qp, _: *const ibv_gid, _: u16) -> c_int {
-    status(Err(Errno::UNSUPPORTED))
-}
-
-/// There are no vendor-specific connection extensions to negotiate.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_set_ece(_: *mut ibv_qp, _: *mut ibv_ece) -> c_int {
-    status(Err(Errno::UNSUPPORTED))
-}
-
-/// There are no vendor-specific connection extensions to negotiate.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_ece(_: *mut ibv_qp, _: *mut ibv_ece) -> c_int {
     status(Err(Errno::UNSUPPORTED))
 }

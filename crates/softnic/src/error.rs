@@ -26,6 +26,11 @@ pub enum OpenError {
         /// What it is.
         value: String,
     },
+    /// `FERROCE_RECOVERY` is not a strategy.
+    Recovery {
+        /// What it is.
+        value: String,
+    },
     /// `FERROCE_RCVBUF_BYTES` is not a size of a buffer.
     ReceiveBuffer {
         /// What it is.
@@ -62,6 +67,11 @@ impl fmt::Display for OpenError {
                 f,
                 "FERROCE_WIRE: `{value}` is not a way of sending\nhint: use `train` or `exact`"
             ),
+            Self::Recovery { value } => write!(
+                f,
+                "FERROCE_RECOVERY: `{value}` is not a strategy\n\
+                 hint: use `go-back-n`, `go-back-0` or `selective-repeat`"
+            ),
             Self::ReceiveBuffer { value } => write!(
                 f,
                 "FERROCE_RCVBUF_BYTES: `{value}` is not a size in bytes below 1 GiB\n\
@@ -83,6 +93,7 @@ impl core::error::Error for OpenError {
             Self::PortTaken { .. }
             | Self::NoAddress { .. }
             | Self::Wire { .. }
+            | Self::Recovery { .. }
             | Self::ReceiveBuffer { .. } => None,
         }
     }

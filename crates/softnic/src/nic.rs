@@ -117,6 +117,7 @@ impl Nic {
             window_bytes: window_bytes(&links.sockets, defaults.window_bytes),
             ack_delay: ACK_DELAY,
             farewells: FAREWELLS,
+            recovery: options.recovery,
             congestion: options.congestion.congestion,
             notification: Some(options.congestion.notification),
             pace_slack: PACE_SLACK,

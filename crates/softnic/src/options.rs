@@ -2,6 +2,8 @@
 
 use std::env;
 
+use transport::Recovery;
+
 use crate::OpenError;
 use crate::congestion::CongestionSettings;
 use crate::faults::FaultSettings;
@@ -16,6 +18,9 @@ pub struct Options {
     pub faults: Option<FaultSettings>,
     /// How fast queue pairs send, and how they tell senders of marks (`FERROCE_CC`).
     pub congestion: CongestionSettings,
+    /// What is sent again after a loss (`FERROCE_RECOVERY`). Selective repeat is offered to peers,
+    /// and used by queue pairs whose applications agree on it.
+    pub recovery: Recovery,
     /// The file that packets are recorded in (`FERROCE_PCAP`). `%p` in it is the process ID. The
     /// first NIC that uses a name has it; later ones write to the name with `.` and their slot.
     pub capture: Option<String>,
@@ -43,8 +48,15 @@ impl Options {
             let bytes = value.parse().ok().filter(|&bytes| bytes <= i32::MAX as u32 / 2);
             bytes.ok_or(OpenError::ReceiveBuffer { value })
         });
+        let recovery = match variable("FERROCE_RECOVERY").as_deref() {
+            None | Some("go-back-n") => Recovery::GoBackN,
+            Some("go-back-0") => Recovery::GoBack0,
+            Some("selective-repeat") => Recovery::SelectiveRepeat,
+            Some(other) => return Err(OpenError::Recovery { value: other.to_owned() }),
+        };
         Ok(Self {
             exact,
+            recovery,
             faults: faults.map_err(OpenError::Faults)?,
             congestion: congestion.map_err(OpenError::Congestion)?.unwrap_or_default(),
             capture: variable("FERROCE_PCAP"),

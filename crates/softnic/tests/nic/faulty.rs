@@ -2,15 +2,25 @@
 
 use rdma::{Operation, QpType};
 use softnic::Options;
+use transport::Recovery;
 
 use crate::support::{SEND, pair_with, pattern};
 
 #[test]
 fn everything_arrives_through_loss_reordering_duplication_and_corruption() {
+    everything_arrives(40, Recovery::GoBackN);
+}
+
+#[test]
+fn everything_arrives_by_selective_repeat() {
+    everything_arrives(34, Recovery::SelectiveRepeat);
+}
+
+fn everything_arrives(third: u8, recovery: Recovery) {
     const LENGTH: usize = 256 << 10;
     let faults = "loss=0.01,reorder=0.02,duplicate=0.02,corrupt=0.01,seed=7".parse().unwrap();
-    let options = Options { faults: Some(faults), ..Options::default() };
-    let (mut a, b) = pair_with(40, QpType::Rc, 2 * LENGTH, &options);
+    let options = Options { faults: Some(faults), recovery, ..Options::default() };
+    let (mut a, b) = pair_with(third, QpType::Rc, 2 * LENGTH, &options);
     pattern(&mut a.memory[..LENGTH], 9);
     for round in 0..20 {
         let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };

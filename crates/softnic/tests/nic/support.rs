@@ -9,7 +9,9 @@ use rdma::{
     QpState, QpType, Qpn, RecvRequest, SendFlags, Sge, WorkRequest,
 };
 use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options};
-use transport::{AddressVector, CqId, Event, PdId, QpCapacity, QpChange, QpSpec, RegionSpec};
+use transport::{
+    AddressVector, CqId, Event, PdId, QpCapacity, QpChange, QpSpec, Recovery, RegionSpec,
+};
 
 /// Longer than any test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -128,6 +130,8 @@ impl Host {
         };
         let mtu = self.nic.device().active_mtu;
         let (reliable, connected) = (self.kind.is_reliable(), self.kind.is_connected());
+        let recovery = self.nic.with(|endpoint, _, _| endpoint.config().recovery);
+        let offered = recovery == Recovery::SelectiveRepeat;
         let init = QpChange {
             pkey_index: Some(0),
             port: Some(1),
@@ -142,6 +146,7 @@ impl Host {
             rq_psn: Some(FIRST_PSN).filter(|_| connected),
             max_dest_rd_atomic: Some(16).filter(|_| reliable),
             min_rnr_timer: Some(1).filter(|_| reliable),
+            selective_repeat: (self.kind == QpType::Rc && offered).then_some(true),
             ..QpChange::to(QpState::Rtr)
         };
         let rts = QpChange {
