@@ -3,7 +3,7 @@
 use rdma::completion::Attached;
 use rdma::{
     CompletionOpcode, CompletionStatus, Key, Operation, QpState, QpType, Qpn, RecvRequest,
-    SendFlags, WorkRequest,
+    SendFlags, Span, WorkRequest,
 };
 use std::vec::Vec;
 use wire::opcode::{Headers, Service};
@@ -15,7 +15,7 @@ use crate::{
     SrqAttributes, SrqId, XrcdId,
 };
 
-const SIZES: SrqAttributes = SrqAttributes { max_wr: 16, max_sge: 4, limit: 0 };
+const SIZES: SrqAttributes = SrqAttributes { max_wr: 64, max_sge: 4, limit: 0 };
 
 /// Node 0 is the initiator; node 1 has the target, and two queues in its domain.
 struct Scene {
@@ -31,7 +31,7 @@ impl Scene {
         let mut pair = Pair::default();
         let node = &mut pair.nodes[1];
         let domain = node.endpoint.alloc_xrcd().unwrap();
-        let second_cq = node.endpoint.create_cq(16).unwrap();
+        let second_cq = node.endpoint.create_cq(64).unwrap();
         let queues = [node.cq, second_cq]
             .map(|cq| node.endpoint.create_xrc_srq(node.pd, domain, cq, SIZES).unwrap());
         node.qpn = node.endpoint.create_xrc_target(domain).unwrap();
@@ -180,7 +180,7 @@ fn a_message_that_changes_its_queue_half_way_is_refused_and_the_receive_fails() 
         _ => Verdict::Deliver,
     });
     scene.post(first, Pair::send(), 2000).unwrap();
-    scene.pair.drive_for(rdma::Span::from_us(10));
+    scene.pair.drive_for(Span::from_us(10));
     for packet in &scene.pair.sent {
         if packet.from == 0 && packet.bytes[0] != 0xa0 {
             let mut bytes = packet.bytes.clone();
@@ -210,7 +210,7 @@ fn what_is_lost_is_sent_again_and_an_empty_queue_waited_for() {
     scene.pair.nodes[0].fill(0, 8192, 5);
     let expected = scene.pair.nodes[0].bytes(0, 8192);
     scene.post(scene.number(1), Pair::send(), 8192).unwrap();
-    scene.pair.drive_for(rdma::Span::from_ms(2));
+    scene.pair.drive_for(Span::from_ms(2));
     assert!(scene.pair.nodes[0].endpoint.stats().rcvd_rnr_err > 0);
     scene.post_recv(1, 200, 65536);
     scene.pair.drive();
@@ -328,4 +328,105 @@ fn a_target_that_begins_anew_serves_again() {
     scene.pair.bring_up(1, QpType::XrcTarget, &|_| {});
     let write = scene.pair.write(1, 0);
     assert_eq!(scene.run(write, 8), CompletionStatus::Success);
+}
+
+/// Small random numbers, the same on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % count
+    }
+}
+
+#[test]
+fn every_verb_is_done_once_and_in_order_over_a_network_that_does_its_worst() {
+    const COUNT: u64 = 40;
+    const STEP: u64 = 8192;
+    const RECEIVED: u64 = 1 << 20;
+    const WRITTEN: u64 = 4 << 20;
+    const READ: u64 = 8 << 20;
+    const COUNTER: u64 = 12 << 20;
+    for seed in 1..=40 {
+        let mut scene = Scene::new();
+        let mut weather = Dice(seed);
+        scene.pair.rule(move |_| match weather.below(20) {
+            0 => Verdict::Drop,
+            1 => Verdict::Duplicate,
+            2 | 3 => Verdict::Delay(Span::from_us(weather.below(20))),
+            _ => Verdict::Deliver,
+        });
+        for (queue, id) in (0..2).flat_map(|queue| (0..COUNT).map(move |id| (queue, id))) {
+            scene.post_recv(queue, id, RECEIVED + (queue as u64 * COUNT + id) * STEP);
+        }
+        let mut dice = Dice(seed + 1000);
+        // What each queue is to receive: how much, and where in the sender's memory it stood.
+        let mut sent = [Vec::new(), Vec::new()];
+        let mut adds = 0_u64;
+        let mut checks = Vec::new();
+        for id in 0..COUNT {
+            let (at, length) = (id * STEP, dice.below(STEP) as u32);
+            let queue = dice.below(2) as usize;
+            scene.pair.nodes[0].fill(at, STEP as usize, id as u8);
+            scene.pair.nodes[1].fill(READ + at, STEP as usize, !id as u8);
+            let (mut length, operation) = match dice.below(4) {
+                0 => {
+                    sent[queue].push((at, length));
+                    (length, Pair::send())
+                }
+                1 => {
+                    checks.push((at, WRITTEN + at, length));
+                    (length, scene.pair.write(1, WRITTEN + at))
+                }
+                2 => {
+                    checks.push((at, READ + at, length));
+                    (length, scene.pair.read(1, READ + at))
+                }
+                _ => {
+                    adds += 1;
+                    let remote_address = TestMemory::BASE + COUNTER;
+                    let r_key = scene.pair.nodes[1].key;
+                    (8, Operation::FetchAdd { remote_address, r_key, add: 1 })
+                }
+            };
+            length = length.min(STEP as u32);
+            let number = scene.number(queue);
+            let node = &mut scene.pair.nodes[0];
+            let sges = [node.sge(at, length)];
+            let flags = SendFlags::SIGNALED;
+            let request = WorkRequest { id, operation, flags, sges: &sges, inline: None };
+            node.endpoint.post_send_xrc(scene.pair.now, node.qpn, number, &request).unwrap();
+        }
+        scene.pair.drive();
+        let ended: Vec<u64> = scene.pair.nodes[0]
+            .completions()
+            .iter()
+            .map(|done| {
+                assert_eq!(
+                    done.status,
+                    CompletionStatus::Success,
+                    "seed {seed}, request {}",
+                    done.id
+                );
+                done.id
+            })
+            .collect();
+        assert_eq!(ended, (0..COUNT).collect::<Vec<_>>(), "seed {seed}");
+        let [here, there] = &mut scene.pair.nodes;
+        for (queue, cq) in [there.cq, scene.second_cq].into_iter().enumerate() {
+            for (id, &(at, length)) in sent[queue].iter().enumerate() {
+                let received =
+                    there.endpoint.poll_cq(cq).expect("a message for each that was sent");
+                assert_eq!((received.id, received.byte_len), (id as u64, length), "seed {seed}");
+                let to = RECEIVED + (queue as u64 * COUNT + received.id) * STEP;
+                assert_eq!(there.bytes(to, length as usize), here.bytes(at, length as usize));
+            }
+            assert_eq!(there.endpoint.poll_cq(cq), None, "seed {seed}");
+        }
+        for (at, to, length) in checks {
+            assert_eq!(here.bytes(at, length as usize), there.bytes(to, length as usize));
+        }
+        assert_eq!(there.bytes(COUNTER, 8), adds.to_ne_bytes(), "each once, seed {seed}");
+    }
 }
