@@ -6,6 +6,7 @@ Each test gives two lines of tab-separated words: `begun` and its name; then how
 name, and why. A test that ends the process leaves the first line alone.
 """
 
+import os
 import sys
 import unittest
 from importlib.machinery import SourceFileLoader
@@ -48,4 +49,14 @@ suite = SourceFileLoader('tests', str(Path(__file__).parent / '__init__.py')).lo
 from args_parser import parser  # noqa: E402
 
 parser.parse_args()
+
+# The suite connects to the first address of the device's interface, which is not the device's own
+# where that was made for one address among many (`FERROCE_DEV=lo/127.1.2.3`).
+device_address = os.environ.get('FERROCE_DEV', '').partition('/')[2]
+if device_address:
+    from tests.base import RDMATestCase
+    first_address = RDMATestCase.get_ip_mac_address
+    RDMATestCase.get_ip_mac_address = staticmethod(
+        lambda interface: (device_address, first_address(interface)[1]))
+
 unittest.main(module=suite, testRunner=unittest.TextTestRunner(resultclass=ByName))
