@@ -6,6 +6,7 @@ use std::vec::Vec;
 use wire::{Opcode, aeth, roce, saeth};
 
 use super::{only, statuses};
+use crate::limits::{OUT_OF_ORDER_BYTES_MAX, OUT_OF_ORDER_PACKETS_MAX};
 use crate::testing::{Pair, TestMemory, Verdict, Wire};
 use crate::{Arrival, Config, ModifyError, QpChange, Recovery};
 
@@ -326,6 +327,22 @@ fn a_peer_that_keeps_to_no_window_fills_no_memory() {
     assert_eq!(kept(&pair, 1)[0], (0, 0));
     let state = pair.nodes[1].endpoint.query_qp(pair.nodes[1].qpn).unwrap().state;
     assert_eq!(state, QpState::Error);
+}
+
+#[test]
+fn no_setting_goes_beyond_the_limits() {
+    let endless =
+        Config { out_of_order_packets: u32::MAX, out_of_order_bytes: usize::MAX, ..config() };
+    let mut pair = connected(endless.clone());
+    for distance in 1..300 {
+        forge(&mut pair, distance, 4_096);
+    }
+    assert_eq!(kept(&pair, 1)[0], (256, OUT_OF_ORDER_BYTES_MAX));
+    let mut pair = connected(endless);
+    for distance in 1..OUT_OF_ORDER_PACKETS_MAX + 10 {
+        forge(&mut pair, distance, 4);
+    }
+    assert_eq!(kept(&pair, 1)[0].0, OUT_OF_ORDER_PACKETS_MAX as usize - 1);
 }
 
 #[test]
