@@ -13,7 +13,7 @@ use wire::{Opcode, roce};
 
 use super::{Pair, TestMemory, Verdict};
 use crate::congestion::{Congestion, Dcqcn};
-use crate::{Arrival, Config, QpChange, RegionSpec};
+use crate::{Arrival, Config, QpChange, RegionSpec, WindowKind};
 
 /// The region that a peer may reach: these bytes of memory, and no other.
 const REGION: core::ops::Range<u64> = 0x1000..0x3000;
@@ -70,10 +70,13 @@ pub fn engine(data: &[u8]) {
         address: TestMemory::BASE + REGION.start,
         length: REGION.end - REGION.start,
         iova: REGION.start,
-        access: rights,
+        access: rights | Access::MW_BIND,
     };
     let endpoint = &mut pair.nodes[1].endpoint;
     let r_key = endpoint.register(pd, region).expect("the region is right");
+    // What a window reaches, its region reaches as well.
+    let kind_of_window = [WindowKind::Type1, WindowKind::Type2][usize::from(state & 1)];
+    let window = endpoint.alloc_window(pd, kind_of_window).expect("there is room");
     let whole = RegionSpec {
         address: TestMemory::BASE,
         length: CHECKED as u64,
@@ -115,7 +118,7 @@ pub fn engine(data: &[u8]) {
         if input.is_empty() {
             break;
         }
-        step(&mut pair, &mut input, kind, (r_key, l_key), &list, &mut posted);
+        step(&mut pair, &mut input, kind, Keys { r_key, l_key, window }, &list, &mut posted);
     }
     pair.drive_for(Span::from_ms(1));
     let completions = pair.nodes[1].completions();
@@ -129,15 +132,33 @@ pub fn engine(data: &[u8]) {
     }
 }
 
+/// Keys of node 1.
+#[derive(Clone, Copy)]
+struct Keys {
+    /// Reaches the region.
+    r_key: Key,
+    /// Reaches all that is checked, for its owner.
+    l_key: Key,
+    /// Names a window, whatever its tag.
+    window: Key,
+}
+
+impl Keys {
+    /// The window's key with one of a few tags.
+    fn window(&self, input: &mut Input<'_>) -> Key {
+        Key::from_parts(self.window.index(), input.byte() % 4)
+    }
+}
+
 fn step(
     pair: &mut Pair,
     input: &mut Input<'_>,
     kind: QpType,
-    keys: (Key, Key),
+    keys: Keys,
     list: &[Sge],
     posted: &mut u64,
 ) {
-    let (r_key, l_key) = keys;
+    let l_key = keys.l_key;
     let node = &mut pair.nodes[1];
     let qpn = node.qpn;
     match input.byte() % 8 {
@@ -155,11 +176,22 @@ fn step(
         2 => {
             let remote_address = u64::from(input.word() & 0xffff);
             let (length, key) = (input.word() & 0x1fff, Key(input.word()));
-            let operation = match (input.byte() % 4, kind) {
+            let bound = keys.window(input);
+            let operation = match (input.byte() % 8, kind) {
                 (_, QpType::Ud) => pair.datagram(0, rdma::QKey(0x1111)),
                 (0, _) => Operation::Send { immediate: None, address: None },
                 (1, _) => Operation::Write { remote_address, r_key: key, immediate: None },
                 (2, _) => Operation::Read { remote_address, r_key: key },
+                (3, _) => Operation::AtomicWrite { remote_address, r_key: key, bytes: [0x55; 8] },
+                (4, _) => Operation::SendInvalidate { r_key: key },
+                (5, _) => Operation::LocalInvalidate { r_key: bound },
+                (6, _) => Operation::BindWindow {
+                    r_key: bound,
+                    region: keys.r_key,
+                    address: remote_address,
+                    length: length.into(),
+                    access: Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+                },
                 _ => Operation::FetchAdd { remote_address, r_key: key, add: 1 },
             };
             let sge = Sge { address: TestMemory::BASE + RECEIVES.start, length, l_key };
@@ -177,14 +209,14 @@ fn step(
         }
         3 => pair.drive_for(Span::from_us(u64::from(input.byte()) * 1000)),
         _ => {
-            let bytes = packet(input, pair, r_key);
+            let bytes = packet(input, pair, keys);
             inject(pair, &bytes);
         }
     }
 }
 
 /// A packet of a known opcode, with fields near what the engine expects.
-fn packet(input: &mut Input<'_>, pair: &Pair, r_key: Key) -> Vec<u8> {
+fn packet(input: &mut Input<'_>, pair: &Pair, keys: Keys) -> Vec<u8> {
     let codes: Vec<Opcode> = Opcode::all().collect();
     let opcode = codes[usize::from(input.byte()) % codes.len()];
     let node = &pair.nodes[1];
@@ -201,7 +233,12 @@ fn packet(input: &mut Input<'_>, pair: &Pair, r_key: Key) -> Vec<u8> {
     let flags = input.byte();
     header.bth.ack_request = flags & 1 != 0;
     header.bth.solicited = flags & 2 != 0;
-    let key = if flags & 4 != 0 { Key(input.word()) } else { r_key };
+    let key = match (flags & 4 != 0, flags & 32 != 0) {
+        (true, _) => Key(input.word()),
+        (_, true) => keys.window(input),
+        _ => keys.r_key,
+    };
+    header.invalidate = Some(key);
     let near_edge = if flags & 8 != 0 { REGION.end } else { REGION.start };
     let address = near_edge.wrapping_add(u64::from(input.byte())).wrapping_sub(64);
     let asked = if flags & 16 != 0 { input.word() } else { length };
