@@ -11,7 +11,7 @@ use rdma::{
 };
 use transport::{
     AddressVector, Arrival, Config, CqId, CreateError, Endpoint, ModifyError, PdId, PostError,
-    QpCapacity, QpChange, QpSpec, RegionSpec, Route,
+    QpCapacity, QpChange, QpSpec, Recovery, RegionSpec, Route,
 };
 
 use crate::counters::Drop;
@@ -175,6 +175,7 @@ impl Host {
             rq_psn: Some(Psn::new(0)),
             max_dest_rd_atomic: Some(16),
             min_rnr_timer: Some(12),
+            selective_repeat: Some(self.config.recovery == Recovery::SelectiveRepeat),
             ..QpChange::to(QpState::Rtr)
         };
         let send = QpChange {

@@ -33,6 +33,8 @@ mod paranoid;
 mod plant;
 pub mod random;
 mod rate;
+pub mod report;
+pub mod scenario;
 pub mod switch;
 #[cfg(test)]
 mod tests;

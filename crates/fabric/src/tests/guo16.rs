@@ -75,6 +75,15 @@ fn go_back_n_wastes_a_round_trip_of_packets_for_each_that_is_lost() {
     assert!((goodput / expected - 1.0).abs() < 0.05, "{goodput} of {expected}");
 }
 
+#[test]
+fn selective_repeat_sends_one_packet_for_each_that_is_lost() {
+    let expected = 255.0 / 256.0;
+    for verb in [Verb::Send, Verb::Write] {
+        let (goodput, ..) = lossy_switch(Recovery::SelectiveRepeat, verb);
+        assert!((goodput / expected - 1.0).abs() < 0.03, "{verb:?}: {goodput} of {expected}");
+    }
+}
+
 // ---- 4.2: deadlock
 
 /// Figure 4: S1, S2 under T0; S3, S4, S5 under T1; La, Lb above both. S2 and S3 are dead, their MAC

@@ -1,0 +1,240 @@
+//! What may be written in a scenario, table by table. Every table refuses keys that it does not have.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) title: Option<String>,
+    pub(super) seed: Option<u64>,
+    pub(super) end_ms: f64,
+    pub(super) deadlock_check_us: Option<f64>,
+    pub(super) paranoid: Option<bool>,
+    pub(super) share_queue_pairs: Option<bool>,
+    pub(super) topology: Spanned<Topology>,
+    pub(super) switch: Option<Spanned<Switch>>,
+    #[serde(default)]
+    pub(super) switches: BTreeMap<String, Spanned<Switch>>,
+    pub(super) nic: Option<Spanned<Nic>>,
+    #[serde(default)]
+    pub(super) nics: BTreeMap<String, Spanned<Nic>>,
+    #[serde(default)]
+    pub(super) workload: Vec<Spanned<Workload>>,
+    #[serde(default)]
+    pub(super) fault: Vec<Spanned<Fault>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Shape {
+    BackToBack,
+    SingleSwitch,
+    LeafSpine,
+    Clos,
+    FatTree,
+    ParkingLot,
+    Links,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Topology {
+    pub(super) shape: Shape,
+    pub(super) hosts: Option<u32>,
+    pub(super) leaves: Option<u32>,
+    pub(super) spines: Option<u32>,
+    pub(super) podsets: Option<u32>,
+    pub(super) tors: Option<u32>,
+    pub(super) switches: Option<u32>,
+    pub(super) k: Option<u32>,
+    pub(super) rate_gbps: Option<f64>,
+    pub(super) uplink_rate_gbps: Option<f64>,
+    pub(super) cable_m: Option<u32>,
+    pub(super) uplink_cable_m: Option<u32>,
+    pub(super) spine_cable_m: Option<u32>,
+    #[serde(default)]
+    pub(super) switch: Vec<NamedSwitch>,
+    #[serde(default)]
+    pub(super) host: Vec<String>,
+    #[serde(default)]
+    pub(super) link: Vec<Spanned<Link>>,
+    #[serde(default)]
+    pub(super) route: Vec<Spanned<Route>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NamedSwitch {
+    pub(super) name: String,
+    pub(super) tier: u8,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Link {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) rate_gbps: Option<f64>,
+    pub(super) cable_m: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Route {
+    pub(super) at: String,
+    pub(super) to: String,
+    pub(super) via: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Trust {
+    Dscp,
+    Pcp,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Incomplete {
+    Flood,
+    Drop,
+    Cpu,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Switch {
+    pub(super) trust: Option<Trust>,
+    pub(super) buffer_bytes: Option<u32>,
+    pub(super) lossless_priorities: Option<Vec<u8>>,
+    pub(super) alpha: Option<String>,
+    pub(super) threshold_bytes: Option<u32>,
+    pub(super) reserve_bytes: Option<u32>,
+    pub(super) headroom_bytes: Option<u32>,
+    pub(super) xon_offset_bytes: Option<u32>,
+    pub(super) lossy_queue_bytes: Option<u32>,
+    pub(super) weights: Option<[u8; 8]>,
+    pub(super) strict_queues: Option<Vec<u8>>,
+    pub(super) pause_quanta: Option<u16>,
+    pub(super) pause_response_quanta: Option<u16>,
+    pub(super) latency_ns: Option<u64>,
+    pub(super) ecmp_seed: Option<u64>,
+    pub(super) incomplete_arp: Option<Incomplete>,
+    pub(super) arp_timeout_ms: Option<u64>,
+    pub(super) mac_timeout_ms: Option<u64>,
+    pub(super) ecn: Option<Spanned<Ecn>>,
+    pub(super) watchdog: Option<Watchdog>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ecn {
+    pub(super) min_bytes: u32,
+    pub(super) max_bytes: u32,
+    pub(super) max_probability: f64,
+    pub(super) queues: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Watchdog {
+    pub(super) poll_ms: f64,
+    pub(super) detection_ms: f64,
+    pub(super) restoration_ms: f64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Congestion {
+    None,
+    Dcqcn,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nic {
+    pub(super) mtu_bytes: Option<u32>,
+    pub(super) recovery: Option<String>,
+    pub(super) congestion: Option<Congestion>,
+    pub(super) ack_interval_packets: Option<u32>,
+    pub(super) window_bytes: Option<u64>,
+    pub(super) ack_timeout_code: Option<u8>,
+    pub(super) retry_count: Option<u8>,
+    pub(super) tagged: Option<bool>,
+    pub(super) receive_ns: Option<u64>,
+    pub(super) receive_buffer_bytes: Option<u32>,
+    pub(super) xoff_bytes: Option<u32>,
+    pub(super) xon_bytes: Option<u32>,
+    pub(super) watchdog_ms: Option<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WorkloadKind {
+    Flow,
+    Permutation,
+    Incast,
+    AllToAll,
+    Poisson,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Verb {
+    Write,
+    Send,
+    Read,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Workload {
+    pub(super) kind: WorkloadKind,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) receiver: Option<String>,
+    pub(super) senders: Option<u32>,
+    pub(super) verb: Option<Verb>,
+    pub(super) message_bytes: Option<u32>,
+    pub(super) messages: Option<u64>,
+    pub(super) endless: Option<bool>,
+    pub(super) depth: Option<u32>,
+    pub(super) queue_pairs: Option<u32>,
+    pub(super) start_us: Option<f64>,
+    pub(super) dscp: Option<u8>,
+    pub(super) reply_bytes: Option<u32>,
+    pub(super) load: Option<f64>,
+    pub(super) until_us: Option<f64>,
+    pub(super) sizes: Option<Vec<(u32, f64)>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum FaultKind {
+    Drop,
+    Damage,
+    LinkDown,
+    LinkUp,
+    HostDies,
+    HostReturns,
+    NicStuck,
+    NicRepaired,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    pub(super) kind: FaultKind,
+    pub(super) at_us: Option<f64>,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) host: Option<String>,
+    pub(super) probability: Option<f64>,
+    pub(super) every: Option<u64>,
+    pub(super) ip_id_ends: Option<u8>,
+    pub(super) mac_aged: Option<bool>,
+}
