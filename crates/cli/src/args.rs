@@ -23,6 +23,27 @@ pub(crate) enum Command {
     Devices,
     /// Show what the programs that run now have counted, under the names of Linux
     Counters(Counters),
+    /// Run a scenario in the simulator: links, switches and NICs around the same engine
+    Sim(Sim),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    /// The scenario, such as scenarios/incast.toml
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+
+    /// A folder for the summary, and for flows and counters as CSV
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Say what the scenario comes to, and do not run it
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// The seed of everything that is left to chance, in place of the scenario's
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
 }
 
 const RUN_EXAMPLES: &str = "\

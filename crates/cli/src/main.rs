@@ -8,6 +8,7 @@ mod library;
 mod output;
 mod program;
 mod run;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Counters(arguments) => counters::show(&arguments),
         Command::Devices => devices::list(),
+        Command::Sim(arguments) => sim::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -82,6 +82,7 @@ Commands:
   run       Run a program with Ferroce in the place of libibverbs
   devices   List the RDMA devices that programs see, as FERROCE_DEV names them
   counters  Show what the programs that run now have counted, under the names of Linux
+  sim       Run a scenario in the simulator: links, switches and NICs around the same engine
 
 Options:
   -h, --help     Print help
@@ -409,4 +410,104 @@ error: FERROCE_CC: `bbr` is not a controller
 hint: use none, dcqcn, or fixed with its rate, as in fixed,rate_mbps=1000
 
 "#]]);
+}
+
+/// A scenario of the repository.
+fn scenario(name: &str) -> String {
+    format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn sim_tells_what_a_scenario_came_to() {
+    let folder = TempDir::new().unwrap();
+    ferroce()
+        .args(["sim", &scenario("incast"), "-o"])
+        .arg(folder.path().join("out"))
+        .assert()
+        .success()
+        .stderr_eq("")
+        .stdout_eq(str![[r#"
+Incast of 31 under a leaf-spine (simulated)
+  finished at 2.679 ms
+  flows        31 (31 finished, 0 failed), 31 messages
+  goodput      92.540 Gb/s
+  completion   p50 2.162 ms, p95 2.679 ms, p99 2.679 ms
+  slowdown     p50 24.37, p95 30.19, p99 30.19
+  drops        0
+  again        0 packets, 0 timeouts
+  ECN          0 marks, 0 CNPs
+  pauses       3851 frames
+    1.990 ms leaf1 port to spine1
+    1.986 ms leaf3 port to spine1
+    1.781 ms leaf2 port to spine0
+    1.484 ms spine1 port to leaf0
+    1.416 ms spine0 port to leaf0
+  simulated    214940 link-hops, [..] events
+
+"#]]);
+    let flows = fs::read_to_string(folder.path().join("out/flows.csv")).unwrap();
+    assert_eq!(flows.lines().count(), 32);
+    assert!(folder.path().join("out/counters.csv").exists());
+}
+
+#[test]
+fn sim_finds_the_deadlock_and_fails() {
+    ferroce()
+        .args(["sim", &scenario("deadlock")])
+        .assert()
+        .code(125)
+        .stderr_eq(str![[r#"
+error: the network is deadlocked
+
+"#]])
+        .stdout_eq(str![[r#"
+Deadlock by flooding, figure 4 (simulated)
+  DEADLOCK at 2.000 ms: these queues wait for each other
+    T0 port to La, queue 3
+    La port to T1, queue 3
+    T1 port to Lb, queue 3
+    Lb port to T0, queue 3
+  flows        5 (0 finished, 0 failed), 8 messages
+  goodput      33.554 Gb/s
+  completion   p50 906.048 us, p95 1.004 ms, p99 1.004 ms
+  drops        2825
+          2053 flooded copy, not for the receiver
+           772 host dead
+  again        0 packets, 0 timeouts
+  ECN          0 marks, 0 CNPs
+  pauses       248 frames
+    1.876 ms La port to T1
+    1.861 ms Lb port to T0
+    1.855 ms S1
+    1.832 ms S4
+    1.812 ms T1 port to Lb
+  simulated    41820 link-hops, [..] events
+
+"#]]);
+}
+
+#[test]
+fn sim_check_says_what_the_buffers_come_to() {
+    ferroce()
+        .args(["sim", "--check", &scenario("livelock-go-back-0")])
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+Livelock under go-back-0: 2 hosts, 1 switches, 2 links, 1 flows
+  s0: buffer 12000000 bytes, 71040 in reserves and headroom, 11928960 shared
+
+"#]]);
+}
+
+#[test]
+fn sim_names_the_line_of_a_misspelt_key() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("bad.toml");
+    let text = fs::read_to_string(scenario("incast")).unwrap();
+    fs::write(&path, text.replace("uplink_cable_m", "uplink_cabel_m")).unwrap();
+    let assert = ferroce().arg("sim").arg(&path).assert().code(125);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    let expected =
+        "bad.toml: line 14: unknown key `uplink_cabel_m`\nhint: did you mean `uplink_cable_m`?\n";
+    assert!(stderr.ends_with(expected), "{stderr}");
 }
