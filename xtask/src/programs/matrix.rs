@@ -1,7 +1,9 @@
 //! Which programs are run, with which arguments, and what their output must show.
 //!
 //! The names of the rows are their command lines, without the device, the port and the address.
-//! `--full` runs every row; otherwise those in [`QUICK`] run.
+//! `--full` runs every row; otherwise those in [`QUICK`] and those of [`middleware`] run.
+
+use super::middleware;
 
 /// One line of the matrix.
 #[derive(Debug, Clone)]
@@ -101,6 +103,9 @@ impl Row {
 
     /// What every program of its family is told: the device, the port, and what keeps it quiet.
     pub(super) fn family_words(&self, port: &str) -> Vec<String> {
+        if let Some(words) = middleware::port_words(self, port) {
+            return words;
+        }
         let words: &[&str] = if self.example().is_some() {
             &[]
         } else if let Kind::Cm { port: fixed, .. } = self.kind {
@@ -325,6 +330,7 @@ pub(super) fn rows() -> Vec<Row> {
             rows.extend(options.map(|options| perftest(program, connection, options)));
         }
     }
+    rows.extend(middleware::rows());
     rows
 }
 
@@ -359,7 +365,7 @@ fn alone(command: &'static str, texts: &'static [&'static str]) -> Row {
     }
 }
 
-fn words(parts: &[&'static str]) -> Vec<&'static str> {
+pub(super) fn words(parts: &[&'static str]) -> Vec<&'static str> {
     parts.iter().flat_map(|part| part.split_whitespace()).collect()
 }
 
@@ -378,7 +384,8 @@ mod tests {
     #[test]
     fn the_quick_rows_show_each_program_transport_and_option() {
         let quick: Vec<&str> = QUICK.iter().flat_map(|name| name.split_whitespace()).collect();
-        for word in rows().iter().flat_map(|row| row.words.clone()) {
+        let rows = rows().into_iter().filter(|row| !middleware::is_ours(row));
+        for word in rows.flat_map(|row| row.words) {
             // Numbers are values of options, which the quick rows may choose otherwise.
             assert!(quick.contains(&word) || word.parse::<u32>().is_ok() || word == "-r", "{word}");
         }

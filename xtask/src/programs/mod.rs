@@ -5,8 +5,11 @@
 
 pub(crate) mod judge;
 pub(crate) mod matrix;
+mod middleware;
 
 use core::time::Duration;
+use std::ffi::OsStr;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -53,7 +56,7 @@ impl Choice {
             let name = row.name();
             match &self.filter {
                 Some(filter) => name.contains(filter.as_str()),
-                None => self.full || QUICK.contains(&name.as_str()),
+                None => self.full || middleware::is_ours(row) || QUICK.contains(&name.as_str()),
             }
         };
         matrix::rows().into_iter().filter(wanted).collect()
@@ -121,7 +124,8 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
     let deadline = Instant::now() + choice.deadline(row);
     match row.kind {
         Kind::Alone => {
-            let ended = lab.finish("alone", lab.run(&flags, &program(lab, row)?), deadline)?;
+            let ended =
+                lab.finish("alone", command(lab, &flags, row, &program(lab, row)?), deadline)?;
             Ok(verdict(row, &ended, "program").and_then(|()| expected(row, &ended, "program")))
         }
         Kind::Watcher => watch(lab, &flags, row, deadline),
@@ -129,9 +133,15 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
     }
 }
 
+fn command<W: AsRef<OsStr>>(lab: &Lab, flags: &[String], row: &Row, words: &[W]) -> Command {
+    let mut command = lab.run(flags, words);
+    command.envs(middleware::environment(row).iter().copied());
+    command
+}
+
 /// The row's words, with the path of the program if it is to be compiled first.
 fn program(lab: &Lab, row: &Row) -> Result<Vec<String>> {
-    let mut words: Vec<String> = row.words.iter().map(|&word| word.to_owned()).collect();
+    let mut words = middleware::program(lab, row)?;
     if let Some(example) = row.example() {
         words[0] = lab.compile(row.words[0], example.sources)?;
     }
@@ -141,7 +151,7 @@ fn program(lab: &Lab, row: &Row) -> Result<Vec<String>> {
 fn watch(lab: &Lab, flags: &[String], row: &Row, deadline: Instant) -> Result<Result<(), String>> {
     // A program that never ends never flushes what it printed into a file, unless told so.
     let words = [&["stdbuf", "-oL"], row.words.as_slice()].concat();
-    let mut running = lab.start("watcher", lab.run(flags, &words))?;
+    let mut running = lab.start("watcher", command(lab, flags, row, &words))?;
     while judge::results(row.expect, &running.printed()?).is_err() {
         if running.has_ended()? || Instant::now() >= deadline {
             break;
@@ -181,7 +191,7 @@ fn pair(
         _ => client_words.push("127.0.0.1".to_owned()),
     }
 
-    let mut server = lab.start("server", lab.run(flags, &words))?;
+    let mut server = lab.start("server", command(lab, flags, row, &words))?;
     let listens = match row.kind {
         Kind::Cm { .. } => server.listens_for_cm(port, deadline)?,
         _ => server.listens(port, deadline)?,
@@ -190,7 +200,7 @@ fn pair(
         let ended = server.finish(Instant::now())?;
         return Ok(Err(describe("server", "does not listen", &ended)));
     }
-    let client = lab.finish("client", lab.run(flags, &client_words), deadline)?;
+    let client = lab.finish("client", command(lab, flags, row, &client_words), deadline)?;
     // A server whose client failed may wait for ever.
     let failed = !client.status.is_some_and(|status| status.success());
     let patience = if failed { Instant::now() + Duration::from_secs(1) } else { deadline };
@@ -218,8 +228,10 @@ fn verdict(row: &Row, ended: &Ended, role: &str) -> Result<(), String> {
 }
 
 fn complaints(row: &Row, ended: &Ended, role: &str) -> Result<(), String> {
-    // Our own examples tell of the errors that they provoke; their exit status is to be trusted.
-    let stdout = if row.example().is_some() { "" } else { &ended.stdout };
+    // Our own examples tell of the errors that they provoke, and ucx_info of how transports treat
+    // errors; their exit status is to be trusted.
+    let speaks_of_errors = row.example().is_some() || row.words[0] == "ucx_info";
+    let stdout = if speaks_of_errors { "" } else { &ended.stdout };
     match judge::complaint(stdout, &ended.stderr) {
         Some(line) => Err(format!("{role} complains: {}", line.trim())),
         None => Ok(()),

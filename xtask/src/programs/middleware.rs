@@ -1,0 +1,117 @@
+//! The middleware above verbs: UCX, OpenMPI, and a program in Python.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::matrix::{Expect, Kind, Row, words};
+use crate::lab::Lab;
+use crate::workspace;
+
+/// The tests of `ucx_perftest`: tags, puts, gets, active messages and atomics; threads, a program
+/// that sleeps, and the transport of datagrams alone. `-f -w 10`: results only, a short warm-up.
+const PERFTEST: &[&str] = &[
+    "-t tag_lat -s 8 -n 1000",
+    "-t tag_bw -s 65536 -n 200",
+    "-t tag_bw -s 8388608 -n 10",
+    "-t ucp_put_lat -s 8 -n 1000",
+    "-t ucp_put_bw -s 1048576 -n 50",
+    "-t ucp_get -s 1048576 -n 50",
+    "-t ucp_am_lat -s 8 -n 1000",
+    "-t ucp_am_bw -s 4096 -n 500",
+    "-t ucp_add -s 8 -n 500",
+    "-t ucp_fadd -s 8 -n 500",
+    "-t ucp_swap -s 8 -n 500",
+    "-t ucp_cswap -s 8 -n 500",
+    "-t stream_lat -s 4096 -n 500",
+    "-t tag_lat -s 8 -n 200 -T 2 -M multi",
+    "-t tag_lat -s 8 -n 200 -E sleep",
+    "-t am_lat -s 8 -n 500 -d ferroce0:1 -x ud_verbs",
+];
+
+/// What the documentation tells users to set, and a shorter timeout of UCX, whose second would be
+/// waited for at every loss.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("UCX_NET_DEVICES", "ferroce0:1"),
+    ("UCX_TLS", "rc_verbs,ud_verbs,self"),
+    ("UCX_RC_VERBS_TIMEOUT", "20ms"),
+    ("OMPI_MCA_pml", "ucx"),
+    ("OMPI_MCA_osc", "ucx"),
+    ("OMPI_MCA_btl", "^openib"),
+    ("OMPI_MCA_opal_common_ucx_devices", "any"),
+    // There may be fewer cores than ranks.
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+];
+
+const MPI: &str = "mpi";
+const MPI_SOURCE: &str = "examples/c/mpi.c";
+const SCRIPT: &str = "pyverbs_messages.py";
+const SCRIPTS: &str = "examples/python";
+/// The interpreter that `python3-pyverbs` is built for, whatever else is on the path.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Every row runs in `make test`.
+pub(super) fn rows() -> Vec<Row> {
+    let row =
+        |parts: &[_], kind, expect| Row { words: words(parts), kind, expect, survives_loss: true };
+    let shown = Expect::Texts(&["Device: ferroce0:1", "rc_verbs", "ud_verbs"]);
+    let checked = Expect::Texts(&["4 ranks:", " checks, 0 failures"]);
+    let received = Expect::Texts(&["messages: all right"]);
+    let mut rows = vec![
+        row(&["ucx_info -d"], Kind::Alone, shown),
+        row(&["mpirun -n 4", MPI], Kind::Alone, checked),
+        row(&["python3", SCRIPT], Kind::Pair, received),
+    ];
+    rows.extend(
+        PERFTEST
+            .iter()
+            .map(|options| row(&["ucx_perftest -f -w 10", options], Kind::Pair, Expect::Results)),
+    );
+    rows
+}
+
+/// Whether the row is one of these.
+pub(super) fn is_ours(row: &Row) -> bool {
+    ["ucx_info", "ucx_perftest", "mpirun", "python3"].contains(&row.words[0])
+}
+
+/// What is set for the row's programs.
+pub(super) fn environment(row: &Row) -> &'static [(&'static str, &'static str)] {
+    if is_ours(row) { ENVIRONMENT } else { &[] }
+}
+
+/// How the row's program is told its port, if it is one of these.
+pub(super) fn port_words(row: &Row, port: &str) -> Option<Vec<String>> {
+    let words: &[&str] = if row.words[0] == "python3" { &[port] } else { &["-p", port] };
+    is_ours(row).then(|| words.iter().map(|&word| word.to_owned()).collect())
+}
+
+/// Puts what is ours of the row where it can be run, and returns the whole command.
+pub(super) fn program(lab: &Lab, row: &Row) -> Result<Vec<String>> {
+    let place = |word: &&str| -> Result<String> {
+        let path = lab.folder().join(word);
+        match *word {
+            "python3" => return Ok(PYTHON.to_owned()),
+            MPI => compile(&path)?,
+            SCRIPT => {
+                let script = workspace::root().join(SCRIPTS).join(SCRIPT);
+                fs::copy(&script, &path)
+                    .with_context(|| format!("cannot copy {}", script.display()))?;
+            }
+            other => return Ok(other.to_owned()),
+        }
+        // Whatever the mask for new files is, `nobody` must be able to run it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(path.display().to_string())
+    };
+    row.words.iter().map(place).collect()
+}
+
+fn compile(program: &Path) -> Result<()> {
+    let mut command = Command::new("mpicc");
+    command.current_dir(workspace::root()).args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]);
+    workspace::run(command.arg(program).arg(MPI_SOURCE)).context("mpicc is in libopenmpi-dev")
+}
