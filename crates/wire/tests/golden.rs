@@ -87,6 +87,34 @@ fn every_connection_of_soft_roce_is_parsed_and_emitted_again_byte_for_byte() {
 }
 
 #[test]
+fn the_psn_in_a_request_is_that_which_the_other_side_begins_with() {
+    let frames: Vec<Frame<'_>> = Reader::new(RXE)
+        .unwrap()
+        .map(|record| record.unwrap().1)
+        .filter(|bytes| is_roce(bytes))
+        .map(|bytes| Frame::parse(bytes).unwrap())
+        .collect();
+    let cm = frames.iter().position(|frame| frame.roce.bth.destination == Qpn::GSI).unwrap();
+    let mads = mads();
+    let (Message::Req(req), Message::Rep(rep)) = (mads[0].message, mads[1].message) else {
+        unreachable!()
+    };
+    // Both of rping's queue pairs have one number, so their hosts tell them apart.
+    let first = |from: [u8; 4]| {
+        let sent = frames[cm..].iter().find(|frame| {
+            let source = match frame.ip {
+                Ip::V4 { source, .. } => source.octets(),
+                Ip::V6 { .. } => unreachable!(),
+            };
+            let bth = frame.roce.bth;
+            source == from && bth.destination != Qpn::GSI && bth.opcode.is_request()
+        });
+        sent.unwrap().roce.bth.psn
+    };
+    assert_eq!((first([10, 77, 0, 2]), first([10, 77, 0, 3])), (req.psn, rep.psn));
+}
+
+#[test]
 fn a_capture_is_the_same_in_the_other_format() {
     let reader = Reader::new(RXE).unwrap();
     let mut file = wire::pcapng::section_header().to_vec();

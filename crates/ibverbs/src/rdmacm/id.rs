@@ -47,7 +47,7 @@ pub(super) struct Inner {
     pub(super) passive: bool,
     /// Retries of our queue pair, where we have asked for the connection.
     pub(super) retry_count: u8,
-    /// The PSN that our queue pair begins with.
+    /// The PSN that the peer's queue pair is to begin with.
     pub(super) psn: Psn,
     /// What is known of the other side.
     pub(super) peer: Option<Peer>,
@@ -62,6 +62,7 @@ pub(super) struct Inner {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Peer {
     pub(super) qpn: Qpn,
+    /// What our queue pair is to begin with.
     pub(super) psn: Psn,
     /// Path MTU, by its code.
     pub(super) mtu: u8,

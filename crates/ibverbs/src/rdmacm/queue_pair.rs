@@ -4,7 +4,7 @@
 use core::ffi::c_int;
 use core::ptr;
 
-use rdma::{Gid, Psn};
+use rdma::Gid;
 use transport::AddressVector;
 
 use super::abi::{RDMA_UDP_QKEY, rdma_cm_id};
@@ -286,14 +286,15 @@ pub(super) fn attributes(
         attr.ah_attr = path(context, inner)?;
         attr.path_mtu = peer.mtu.into();
         attr.dest_qp_num = peer.qpn.value();
-        attr.rq_psn = peer.psn.value();
+        // Each side says with which PSN the other is to begin.
+        attr.rq_psn = inner.psn.value();
         attr.max_dest_rd_atomic = peer.responder_resources;
         attr.min_rnr_timer = MIN_RNR_TIMER;
         let all = mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
         if reliable { all | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { all }
     } else if state == number(Rts) {
         let peer = inner.peer.ok_or(Errno::INVALID)?;
-        attr.sq_psn = inner.psn.value();
+        attr.sq_psn = peer.psn.value();
         attr.timeout = ack_timeout(inner);
         attr.retry_cnt = peer.retry_count;
         attr.rnr_retry = peer.rnr_retry;
@@ -349,10 +350,9 @@ fn advance(id: &CmId, inner: &Inner, state: rdma::QpState) -> Result<(), Errno> 
 
 /// Takes a new queue pair as far as it can go without a peer.
 fn begin(id: &CmId) -> Result<(), Errno> {
-    let mut inner = id.lock();
+    let inner = id.lock();
     advance(id, &inner, rdma::QpState::Init)?;
     if id.shown().qp_type == IBV_QPT_UD {
-        inner.psn = Psn::new(0);
         advance(id, &inner, rdma::QpState::Rtr)?;
         advance(id, &inner, rdma::QpState::Rts)?;
     }

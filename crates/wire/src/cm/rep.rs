@@ -44,7 +44,8 @@ pub struct Repr {
     pub qpn: Qpn,
     /// The vendor whose options of enhanced connection establishment the modifier holds, 24 bits.
     pub vendor: u32,
-    /// The PSN that the sender starts with.
+    /// The PSN that the receiver of this message is to begin with: the one that its sender expects
+    /// first.
     pub psn: Psn,
     /// READs and atomics that it answers at once.
     pub responder_resources: u8,

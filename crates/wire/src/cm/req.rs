@@ -138,7 +138,8 @@ pub struct Repr {
     pub transport: Transport,
     /// Whether the sender gives end-to-end credits.
     pub flow_control: bool,
-    /// The PSN that the sender starts with.
+    /// The PSN that the receiver of this message is to begin with: the one that its sender expects
+    /// first.
     pub psn: Psn,
     /// How long the sender's connection manager takes for an answer: 4.096 us x 2^n, 5 bits.
     pub local_timeout: u8,
