@@ -1,6 +1,7 @@
 //! Whole networks, held against what can be computed by hand.
 
 mod congestion;
+mod elements;
 mod guo16;
 mod oracles;
 mod pauses;
