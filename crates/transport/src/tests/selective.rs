@@ -1,6 +1,6 @@
 //! Selective repeat: gaps, what is said of them, bounds, and peers that lie.
 
-use rdma::{CompletionStatus, Operation, Psn, QpState, QpType, Span, Time};
+use rdma::{CompletionStatus, Key, Operation, Psn, QpState, QpType, Span, Time};
 use std::vec;
 use std::vec::Vec;
 use wire::{Opcode, aeth, roce, saeth};
@@ -470,4 +470,18 @@ fn every_message_survives_a_bad_link() {
         assert_eq!(pair.nodes[1].bytes(1 << 20, length), expected, "seed {seed}");
         assert_eq!(pair.nodes[0].bytes(1 << 20, length), expected, "seed {seed}");
     }
+}
+
+#[test]
+fn a_request_that_failed_at_home_is_not_passed_over_when_a_gap_before_it_is_filled() {
+    let mut pair = connected(config());
+    lose(&mut pair, &[1]);
+    let from = pair.nodes[0].sge(0, 5_000);
+    let write = pair.write(1, 0);
+    pair.post(0, 1, write, &[from]);
+    pair.post(0, 2, Operation::LocalInvalidate { r_key: Key(0) }, &[]);
+    pair.post(0, 3, write, &[from]);
+    pair.drive();
+    let (failed, flushed) = (CompletionStatus::WindowBind, CompletionStatus::Flushed);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, failed), (3, flushed)]);
 }
