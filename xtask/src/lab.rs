@@ -79,6 +79,12 @@ impl Lab {
         Ok(Self { flags: vec!["--dev".to_owned(), device], ..Self::open()? })
     }
 
+    /// The address of the programs' device.
+    pub(crate) fn address(&self) -> &str {
+        let named = self.flags.iter().find_map(|flag| flag.strip_prefix("lo/"));
+        named.unwrap_or("127.0.0.1")
+    }
+
     /// Where programs run, and where they may write.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()

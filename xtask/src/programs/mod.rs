@@ -34,6 +34,8 @@ const DEADLINE_SIZES: Duration = Duration::from_secs(120);
 const DEADLINE_FACTOR_FAULTS: u32 = 3;
 /// Iterations of each size in runs of all sizes, unless all rows run without faults.
 const ITERATIONS_SIZES: &str = "100";
+/// Where the rows' servers are, in their words.
+const ADDRESS: &str = "127.0.0.1";
 /// Lines of output shown of a row that failed.
 const LINES_SHOWN: usize = 12;
 
@@ -178,17 +180,18 @@ fn pair(
     words.extend(family);
     words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
     let mut client_words = words.clone();
+    // RDMA CM finds the device by its address; the others agree over TCP.
+    let told = |word: &str| if word == ADDRESS { lab.address() } else { word }.to_owned();
     match row.kind {
         Kind::Cm { server, client: [], .. } => {
-            words.extend(server.iter().map(|&word| word.to_owned()));
-            client_words.push("127.0.0.1".to_owned());
+            words.extend(server.iter().map(|word| told(word)));
+            client_words.push(told(ADDRESS));
         }
         Kind::Cm { server, client, .. } => {
-            words.extend(server.iter().map(|&word| word.to_owned()));
-            let own = client.iter().map(|&word| word.to_owned());
-            client_words.splice(..1, own);
+            words.extend(server.iter().map(|word| told(word)));
+            client_words.splice(..1, client.iter().map(|word| told(word)));
         }
-        _ => client_words.push("127.0.0.1".to_owned()),
+        _ => client_words.push(ADDRESS.to_owned()),
     }
 
     let mut server = lab.start("server", command(lab, flags, row, &words))?;
