@@ -378,3 +378,39 @@ pub(super) fn end(id: &CmId) -> Result<(), Errno> {
         error => Err(Errno(error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::{Ipv4Addr, SocketAddr};
+
+    use rdma::{Psn, Qpn};
+
+    use crate::rdmacm::devices;
+    use crate::rdmacm::id::{self, Peer};
+
+    #[test]
+    fn each_side_says_with_which_psn_the_other_begins() {
+        let localhost = Ipv4Addr::LOCALHOST.into();
+        let context = devices::having(localhost).unwrap();
+        let id = id::create(ptr::null_mut(), ptr::null_mut(), 0x0106).unwrap();
+        let mut inner = id.lock();
+        inner.local = Some(SocketAddr::new(localhost, 1));
+        inner.remote = Some(SocketAddr::new(localhost, 2));
+        inner.psn = Psn::new(100);
+        inner.peer = Some(Peer {
+            qpn: Qpn::new(7),
+            psn: Psn::new(200),
+            mtu: 5,
+            responder_resources: 3,
+            initiator_depth: 4,
+            retry_count: 7,
+            rnr_retry: 6,
+        });
+        id.attach(&mut inner, &context).unwrap();
+        let (rtr, _) = attributes(&id, &inner, number(rdma::QpState::Rtr)).unwrap();
+        assert_eq!((rtr.rq_psn, rtr.dest_qp_num, rtr.max_dest_rd_atomic), (100, 7, 3));
+        let (rts, _) = attributes(&id, &inner, number(rdma::QpState::Rts)).unwrap();
+        assert_eq!((rts.sq_psn, rts.max_rd_atomic, rts.rnr_retry), (200, 4, 6));
+    }
+}
