@@ -282,6 +282,20 @@ fn an_address_that_is_not_ours_cannot_be_bound_to() {
 }
 
 #[test]
+fn a_loopback_address_that_no_device_has_stands_for_the_first_device() {
+    let side = Side::new(TCP);
+    let mut address = at(Ipv4Addr::new(127, 0, 0, 99), 0);
+    // SAFETY: calls as a C program makes them; a bound id shows an IPv4 address as such.
+    let (bound, has_device, shown) = unsafe {
+        let bound = ferroce_rdma_bind_addr(side.id, (&raw mut address).cast());
+        let shown = (&raw const (*side.id).route.addr.src_addr).cast::<libc::sockaddr_in>();
+        (bound, !(*side.id).verbs.is_null(), (*shown).sin_addr.s_addr)
+    };
+    assert_eq!((bound, has_device), (0, true));
+    assert_eq!(shown.to_ne_bytes(), [127, 0, 0, 1]);
+}
+
+#[test]
 fn private_data_that_does_not_fit_is_refused() {
     let (_server, port) = Side::listening(TCP);
     let client = Side::toward(port);

@@ -47,8 +47,10 @@ pub(super) fn bind(id: &CmId, inner: &mut Inner, address: SocketAddr) -> Result<
             result => break result?,
         }
     };
-    let mut local = address;
-    local.set_port(port);
+    let mut local = SocketAddr::new(address.ip(), port);
+    if let Some((_, ip)) = places.first().filter(|_| !address.ip().is_unspecified()) {
+        local.set_ip(*ip);
+    }
     inner.local = Some(local);
     if address.ip().is_unspecified() {
         id.show_addresses(inner);
@@ -62,7 +64,12 @@ pub(super) fn bind(id: &CmId, inner: &mut Inner, address: SocketAddr) -> Result<
 /// Our addresses that `ip` stands for.
 fn places(inner: &Inner, ip: IpAddr) -> Result<Vec<(Arc<Context>, IpAddr)>, Errno> {
     if !ip.is_unspecified() {
-        return Ok(vec![(devices::having(ip)?, ip)]);
+        return match devices::having(ip) {
+            // For loopback any device will do, as with the kernel: libfabric asks for it to learn
+            // of one.
+            Err(Errno::NO_DEVICE) if ip.is_loopback() => devices::any(ip).map(|place| vec![place]),
+            found => Ok(vec![(found?, ip)]),
+        };
     }
     let both = ip == Ipv6Addr::UNSPECIFIED && !inner.settings.one_family;
     let mut families = vec![ip];

@@ -62,6 +62,14 @@ pub(super) fn having(address: IpAddr) -> Result<Arc<Context>, Errno> {
     open(device.ok_or(Errno::NO_DEVICE)?)
 }
 
+/// The first device that has an address of the family of `like`, and that address.
+pub(super) fn any(like: IpAddr) -> Result<(Arc<Context>, IpAddr), Errno> {
+    let own = |context: Arc<Context>| {
+        Some((Arc::clone(&context), *addresses_of(&context, like).first()?))
+    };
+    all()?.into_iter().find_map(own).ok_or(Errno::NO_DEVICE)
+}
+
 fn has(info: &DeviceInfo, address: IpAddr) -> bool {
     info.gids.iter().any(|entry| entry.usable && entry.gid.ip() == address)
 }
