@@ -56,6 +56,8 @@ pub(super) struct Sent {
     pub(super) borrows: Option<u64>,
     /// Its packets are of another size than the peer takes them for.
     pub(super) unfit: bool,
+    /// It was posted to a send queue that had failed, and nobody has asked yet what became of it.
+    pub(super) flushed: bool,
 }
 
 /// A send queue that is stopped, or being stopped.
@@ -168,7 +170,7 @@ impl Link {
                 // Packets of a WRITE may still be on their way; its target stays open.
                 return Ok(());
             }
-            if self.ends[side].failed || self.ends[side].sqe {
+            if self.ends[side].failed || self.ends[side].sqe || sent.flushed {
                 return Err(format!("{status} of {id} while {} is not flushed", sent.id));
             }
             if !is_this && sent.visible {
@@ -250,8 +252,10 @@ impl Link {
         let (own, peer) = (&self.ends[side], &self.ends[1 - side]);
         let is_gone = peer.failed || peer.fatal || peer.reset || weather.peer_gone;
         let may = match status {
-            CompletionStatus::Flushed => own.failed || own.fatal || own.sqe || weather.own_gone,
-            _ if own.failed || own.sqe => false,
+            CompletionStatus::Flushed => {
+                own.failed || own.fatal || own.sqe || sent.flushed || weather.own_gone
+            }
+            _ if own.failed || own.sqe || sent.flushed => false,
             // Each retry has a cause, and the last failure too.
             CompletionStatus::RetryExceeded => {
                 let unsaid = !peer.refused || self.incidents > 0;

@@ -168,6 +168,9 @@ impl World<'_> {
         self.tally.count(Seen::Recover);
         self.log.note(self.now, &place(end.node), "recovers", || format!("{}", end.qpn));
         end.sqe = false;
+        for sent in &mut end.sends {
+            sent.flushed = true;
+        }
         let change = QpChange::to(QpState::Rts);
         endpoint_result(node.endpoint.modify_qp(end.qpn, &change), "a recovery")
     }
