@@ -288,11 +288,12 @@ impl World<'_> {
     /// The owner frees a window under whoever uses it, and makes another.
     pub(super) fn free_window(&mut self, link: usize, side: usize, index: usize) -> Check {
         let end = &self.links[link].ends[side];
-        // Nothing of his own may be about it: that would fail, and rightly.
-        let own = end
-            .sends
-            .iter()
-            .any(|sent| sent.step.is_some_and(|(Step::Bind(of) | Step::End(of))| of == index));
+        // Nothing of his own may be about it: that would fail, and rightly. And what must fail
+        // because it is bound would not.
+        let own = end.sends.iter().any(|sent| {
+            let is_it = |(Step::Bind(of) | Step::End(of))| of == index;
+            sent.misbinds || sent.step.is_some_and(is_it)
+        });
         if own || end.windows.len() <= index {
             return Ok(());
         }
