@@ -182,7 +182,6 @@ impl Qp {
                 self.requester.begin(psn, &self.attributes, bounds);
             }
             (QpState::Rts, QpState::Sqd) => self.begin_draining(adapter),
-            (QpState::Sqd | QpState::Sqe, QpState::Rts) => self.requester.draining = false,
             _ => {}
         }
         Ok(())

@@ -167,8 +167,6 @@ pub(crate) struct Requester {
     pub(crate) rnr_retries_left: u8,
     /// The `unacked` for which the cursor has been moved back already.
     pub(crate) gone_back_for: Option<Psn>,
-    /// In SQD: requests that are begun are finished, none is begun.
-    pub(crate) draining: bool,
     /// What it knows of packets behind a gap, if it repeats selectively.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
     /// UC and UD: requests at the front that have been sent whole, and complete when the driver
@@ -341,7 +339,6 @@ impl Qp {
     /// Stops beginning requests. If the last packets sent asked for no acknowledgement, because
     /// more was to follow, the last one is sent again with the question.
     pub(crate) fn begin_draining(&mut self, adapter: &mut Adapter) {
-        self.requester.draining = true;
         self.ask_again();
         self.report_drained(adapter);
     }
@@ -364,10 +361,10 @@ impl Qp {
         requester.repeat(cursor.minus(1));
     }
 
-    /// Raises the event of a drained send queue, once.
+    /// Raises the event of a drained send queue, once. A queue that fails first is not drained.
     pub(crate) fn report_drained(&mut self, adapter: &mut Adapter) {
         let is_drained = self.requester.is_drained() || mutated(Mutation::DrainedTooSoon);
-        let drained = self.requester.draining && is_drained && !mutated(Mutation::DrainedUnsaid);
+        let drained = self.state == QpState::Sqd && is_drained && !mutated(Mutation::DrainedUnsaid);
         if drained && core::mem::take(&mut self.attributes.sqd_notify) {
             adapter.raise(Event::SqDrained(self.qpn));
         }

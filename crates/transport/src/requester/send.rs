@@ -103,10 +103,10 @@ impl Qp {
         let next = self.requester.cursor;
         let (next_count, next_cost) =
             self.requester.wqe(next.0).map_or((1, 0), |wqe| self.extent(wqe, next.1, adapter));
+        let draining = self.state == QpState::Sqd;
         let requester = &mut self.requester;
         match self.spec.kind {
             kind if kind.is_reliable() => {
-                let draining = requester.draining;
                 let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
                     let fenced = next.flags.contains(SendFlags::FENCE);
                     // What is done at this end is no packet, whether it was done before or not.
@@ -207,9 +207,9 @@ impl Qp {
         let mtu = self.mtu(adapter);
         let pd = self.spec.pd;
         let no_rd_atomics = self.attributes.max_rd_atomic == 0;
+        let draining = self.state == QpState::Sqd && !mutated(Mutation::DrainIgnored);
         let requester = &mut self.requester;
         let oldest = serial == requester.first_serial;
-        let draining = requester.draining && !mutated(Mutation::DrainIgnored);
         let busy = !requester.rd_atomics.is_empty();
         let wqe = requester.wqe_mut(serial)?;
         let beginning = wqe.begun.is_none();

@@ -263,3 +263,18 @@ fn a_send_queue_that_failed_while_it_was_drained_begins_requests_when_it_is_set_
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(2, CompletionStatus::Success)]);
 }
+
+#[test]
+fn a_send_queue_that_fails_while_it_is_drained_is_not_said_to_be_drained() {
+    let mut pair = Pair::connected(QpType::Uc);
+    let from = pair.nodes[0].sge(0, 3 * 1024);
+    let (qpn, now) = (pair.nodes[0].qpn, pair.now);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    assert!(pair.nodes[0].endpoint.poll_transmit(now).is_some());
+    let change = QpChange { sqd_notify: Some(true), ..QpChange::to(QpState::Sqd) };
+    pair.nodes[0].endpoint.modify_qp(qpn, &change).unwrap();
+    pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();
+    pair.post(0, 2, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(pair.nodes[0].events, []);
+}
