@@ -18,15 +18,15 @@ pub const PRIORITIES: usize = 8;
 pub struct SwitchConfig {
     /// Which field says a packet's class.
     pub trust: Trust,
-    /// Class by DSCP [DSCP_TO_TC_MAP].
+    /// Class by DSCP (`DSCP_TO_TC_MAP`).
     pub dscp_to_class: [u8; 64],
-    /// Class by PCP [DOT1P_TO_TC_MAP]; untagged packets are of class 0 under [`Trust::Pcp`].
+    /// Class by PCP (`DOT1P_TO_TC_MAP`); untagged packets are of class 0 under [`Trust::Pcp`].
     pub pcp_to_class: [u8; PRIORITIES],
-    /// Priority group by class [TC_TO_PRIORITY_GROUP_MAP].
+    /// Priority group by class (`TC_TO_PRIORITY_GROUP_MAP`).
     pub class_to_group: [u8; PRIORITIES],
-    /// Queue by class [TC_TO_QUEUE_MAP].
+    /// Queue by class (`TC_TO_QUEUE_MAP`).
     pub class_to_queue: [u8; PRIORITIES],
-    /// The queue that a received pause of a priority stops [MAP_PFC_PRIORITY_TO_QUEUE].
+    /// The queue that a received pause of a priority stops (`MAP_PFC_PRIORITY_TO_QUEUE`).
     pub priority_to_queue: [u8; PRIORITIES],
     /// The priority of the pauses that a group sends [PFC_PRIORITY_TO_PRIORITY_GROUP_MAP, which is
     /// the other way round].
@@ -61,35 +61,35 @@ pub enum Trust {
 /// How much of the shared buffer one priority group or queue may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Threshold {
-    /// `2^exponent` times what is still free [dynamic_th]: guo16's alpha.
+    /// `2^exponent` times what is still free (`dynamic_th`): guo16's alpha.
     Dynamic {
         /// From -8 (1/256) to 7 (128).
         exponent: i8,
     },
-    /// So many bytes [static_th].
+    /// So many bytes (`static_th`).
     Static {
         /// In bytes.
         bytes: u32,
     },
 }
 
-/// A priority group of a port [BUFFER_PG with its BUFFER_PROFILE].
+/// A priority group of a port (`BUFFER_PG` with its `BUFFER_PROFILE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupConfig {
     /// Whether it pauses before it drops.
     pub lossless: bool,
-    /// Bytes that it has for itself [size].
+    /// Bytes that it has for itself (`size`).
     pub reserve_bytes: u32,
     /// Its share of the rest; XOFF is sent when it is reached.
     pub threshold: Threshold,
-    /// Bytes for what arrives after XOFF, lossless groups only [xoff]. `None` computes it from rate,
+    /// Bytes for what arrives after XOFF, lossless groups only (`xoff`). `None` computes it from rate,
     /// cable and MTU of each port: [`headroom_bytes`](crate::switch::headroom_bytes), and two frames.
     pub headroom_bytes: Option<u32>,
-    /// XON is sent when the group is so far below its threshold [xon_offset], or empty.
+    /// XON is sent when the group is so far below its threshold (`xon_offset`), or empty.
     pub xon_offset_bytes: u32,
 }
 
-/// An egress queue of a port [QUEUE with SCHEDULER and WRED_PROFILE, and BUFFER_QUEUE].
+/// An egress queue of a port (`QUEUE` with `SCHEDULER` and `WRED_PROFILE`, and `BUFFER_QUEUE`).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct QueueConfig {
     /// Who goes first.

@@ -10,7 +10,7 @@
 //! it is in a queue, except by the watchdog. Packets of lossless groups are dropped only for want of
 //! headroom, or by a rule that says so.
 //!
-//! Routing is by destination rack, from tables that are computed once ([`crate::topology::routing`]).
+//! Routing is by destination rack, from tables that are computed once (`topology/routing.rs`).
 //! Switches are routers: a VLAN tag ends here, and with it the PCP.
 //!
 //! A flooded packet occupies the buffer once, until its last copy has left (real ones count

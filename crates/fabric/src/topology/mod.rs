@@ -1,6 +1,6 @@
 //! What hangs on what: hosts, switches and links, before any of them lives.
 //!
-//! A topology is plain data that the functions of [`shapes`] make and that anybody may change or
+//! A topology is plain data that the functions of [`shapes`](shapes.rs) make and that anybody may change or
 //! make by hand; [`crate::Network`] builds elements from it. Hosts have one port each.
 
 pub(crate) mod routing;

@@ -6,7 +6,7 @@
 //!      pacer ◄── rate ── controller (reaction point) ◄─────┘
 //! ```
 //!
-//! Each queue pair has a [`Controller`], which says at what rate it may send, and a [`Pacer`], which
+//! Each queue pair has a [`Controller`], which says at what rate it may send, and a `Pacer`, which
 //! keeps to that: the next data packet leaves when the one before it has, at that rate, been sent.
 //! Data packets are requests and READ responses, for whoever sends the data is the one to slow down;
 //! acknowledgements and CNPs are neither paced nor counted.
