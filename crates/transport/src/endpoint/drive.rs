@@ -1,0 +1,211 @@
+//! The five verbs of a driver: what arrives, what leaves, deadlines and events.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use rdma::{Memory, PKey, QpState, QpType, Qpn, Time};
+use wire::Opcode;
+use wire::opcode::Service;
+
+use super::{Arrival, Endpoint};
+use crate::mutation::{Mutation, mutated};
+use crate::qp::{Outgoing, Qp};
+use crate::responder::Request;
+use crate::stats::Drop;
+use crate::transmit::Payload;
+use crate::{Event, Transmit};
+
+impl Endpoint {
+    /// A packet arrived, its ICRC checked and its headers parsed. `length` is that of `payload`.
+    ///
+    /// # Errors
+    /// Why it changed nothing; it is counted already.
+    pub fn handle<M: Memory>(
+        &mut self,
+        now: Time,
+        arrival: &Arrival,
+        header: &wire::roce::Repr,
+        payload: M::Payload<'_>,
+        length: usize,
+        memory: &mut M,
+    ) -> Result<(), Drop> {
+        self.adapter.now = now;
+        let qpn = header.bth.destination;
+        let result = match self.qp_mut(qpn) {
+            None => Err(Drop::UnknownQpn),
+            Some((qp, adapter)) => {
+                let request = Request { header, payload, length };
+                qp.accept(arrival, header).and_then(|()| {
+                    adapter.stats.rcvd_pkts += 1;
+                    adapter.stats.rcvd_bytes += length as u64;
+                    if header.bth.opcode == Opcode::CNP {
+                        return qp.handle_cnp(now, length, adapter);
+                    }
+                    if arrival.is_marked() {
+                        qp.note_mark(now, adapter);
+                    }
+                    if qp.spec.kind == QpType::Ud {
+                        qp.handle_datagram(arrival, &request, memory, adapter)
+                    } else if header.bth.opcode.is_request() {
+                        qp.handle_request(now, &request, memory, adapter)
+                    } else {
+                        qp.handle_response(now, header, (payload, length), memory, adapter)
+                    }
+                })
+            }
+        };
+        match result {
+            Ok(()) => self.settle(qpn),
+            Err(cause) => {
+                self.adapter.stats.drop_packet(cause);
+                if header.bth.opcode == Opcode::CNP {
+                    self.adapter.stats.rp_cnp_ignored += 1;
+                }
+                // A response that is refused may still have moved something on.
+                if self.qp(qpn).is_some() {
+                    self.settle(qpn);
+                }
+            }
+        }
+        result
+    }
+
+    /// The next packet to send, if any. The answer may change after every other call.
+    ///
+    /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
+    /// passed in a batch, not after each.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
+        self.adapter.now = now;
+        if let Some((qpn, Outgoing { route, header, .. })) = self.farewells.pop_front() {
+            self.adapter.stats.sent_pkts += 1;
+            return Some(Transmit { qpn, route, header, payload: Payload::EMPTY });
+        }
+        let (qpn, outgoing) = loop {
+            let qpn = *self.ready.front()?;
+            let packet = match self.qp_mut(qpn) {
+                Some((qp, adapter)) => qp.next_packet(now, adapter),
+                None => None,
+            };
+            if let Some(packet) = packet {
+                self.burst += 1;
+                if self.burst >= self.adapter.config.burst_packets {
+                    self.burst = 0;
+                    self.ready.rotate_left(1);
+                }
+                break (qpn, packet);
+            }
+            self.burst = 0;
+            self.ready.pop_front();
+            if let Some((qp, _)) = self.qp_mut(qpn) {
+                qp.ready = false;
+            }
+            self.schedule(qpn);
+            self.fail_overrun();
+        };
+        self.schedule(qpn);
+        let index = self.index(qpn)?;
+        let qp = self.qps.get(index)?.as_ref()?;
+        let transmit = qp.transmit(outgoing);
+        self.adapter.stats.sent_pkts += 1;
+        self.adapter.stats.sent_bytes += u64::from(transmit.payload.len());
+        Some(transmit)
+    }
+
+    /// For a driver that is about to end: what the queue pairs owe is sent, as if each were
+    /// destroyed.
+    pub fn release_acknowledgements(&mut self) {
+        let all: Vec<Qpn> = self.qps.iter().flatten().map(|qp| qp.qpn).collect();
+        for qpn in all {
+            self.say_farewell(qpn);
+        }
+    }
+
+    /// The driver could not read the payload of the packet that it was given: the address is gone.
+    /// To be called before the next [`Endpoint::poll_transmit`].
+    pub fn transmit_faulted(&mut self, qpn: Qpn, header: &wire::roce::Repr) {
+        let Some((qp, adapter)) = self.qp_mut(qpn) else { return };
+        if header.bth.opcode.is_request() {
+            qp.request_faulted(header);
+        } else {
+            qp.refuse_read(header.bth.psn, adapter);
+        }
+        self.settle(qpn);
+    }
+
+    /// When to call [`Endpoint::handle_timeout`]. The answer may change after every other call but
+    /// [`Endpoint::poll_event`].
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        while let Some(&Reverse((at, qpn))) = self.deadlines.peek() {
+            let qpn = Qpn::new(qpn);
+            match self.qp_mut(qpn) {
+                Some((qp, _)) if qp.scheduled == Some(at) => {
+                    if qp.timers.next() == Some(at) {
+                        return Some(at);
+                    }
+                    // The timer was stopped, or set anew for later, which enters no deadline.
+                    qp.scheduled = None;
+                    self.deadlines.pop();
+                    self.schedule(qpn);
+                }
+                _ => {
+                    self.deadlines.pop();
+                }
+            }
+        }
+        None
+    }
+
+    /// The time has come, or may have.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.adapter.now = now;
+        while let Some(at) = self.poll_timeout().filter(|&at| at <= now) {
+            let Some(Reverse((_, qpn))) = self.deadlines.pop() else { break };
+            let qpn = Qpn::new(qpn);
+            if let Some((qp, adapter)) = self.qp_mut(qpn) {
+                debug_assert_eq!(qp.scheduled, Some(at));
+                qp.scheduled = None;
+                qp.handle_timeout(now, adapter);
+                self.settle(qpn);
+            }
+        }
+    }
+
+    /// The next event, if any. The answer may change after every other call.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        // Who hears of a completion queue that is overrun finds its queue pairs failed.
+        self.fail_overrun();
+        self.adapter.events.pop_front()
+    }
+}
+
+impl Qp {
+    /// Whether a packet is for this queue pair at all (IBTA vol 1, 9.6.1).
+    fn accept(&self, arrival: &Arrival, header: &wire::roce::Repr) -> Result<(), Drop> {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Error) {
+            return Err(Drop::QpState);
+        }
+        let request = header.bth.opcode.is_request();
+        let fits = match (self.spec.kind, header.facts().service) {
+            (QpType::Rc, Service::Rc) | (QpType::Uc, Service::Uc) | (QpType::Ud, Service::Ud) => {
+                true
+            }
+            // Each half has one direction.
+            (QpType::XrcInitiator, Service::Xrc) => !request,
+            (QpType::XrcTarget, Service::Xrc) => request,
+            (kind, Service::Cnp) => kind.is_connected(),
+            _ => false,
+        };
+        if !fits {
+            return Err(Drop::WrongTransport);
+        }
+        if !PKey::DEFAULT.admits(header.bth.p_key) {
+            return Err(Drop::PKey);
+        }
+        // 9.6.1.5.1: a connection has one peer.
+        let is_peer = arrival.source == self.attributes.path.gid;
+        if self.spec.kind.is_connected() && !is_peer && !mutated(Mutation::SourceIgnored) {
+            return Err(Drop::WrongSource);
+        }
+        Ok(())
+    }
+}
