@@ -343,8 +343,9 @@ impl Network {
     /// Lets the network live until `end`, or until every flow with an end has reached it.
     pub fn run(&mut self, end: Time) -> Verdict {
         let verdict = self.run_events(end.as_ps());
-        #[cfg(debug_assertions)]
-        self.check_conservation();
+        if cfg!(debug_assertions) {
+            self.check_conservation();
+        }
         verdict
     }
 
@@ -711,7 +712,6 @@ impl Network {
         Some(Span::from_ps(arrival))
     }
 
-    #[cfg(debug_assertions)]
     fn check_conservation(&self) {
         let inside = (self.plant.pool.in_use() - self.plant.pfc_in_flight) as u64;
         let outside = self.plant.delivered + self.plant.drops.total();
