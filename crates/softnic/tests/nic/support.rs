@@ -110,8 +110,10 @@ impl Host {
     }
 
     pub(crate) fn connect_qp(&self, qpn: Qpn, gid: Gid, peer: Qpn) {
-        let changes = self.way_to_rts(gid, peer, all_rights());
+        let mut changes = self.way_to_rts(gid, peer, all_rights());
         self.nic.with(|endpoint, _, _| {
+            let offered = endpoint.config().recovery == Recovery::SelectiveRepeat;
+            changes[1].selective_repeat = (self.kind == QpType::Rc && offered).then_some(true);
             for change in &changes {
                 endpoint.modify_qp(qpn, change).unwrap();
             }
@@ -130,8 +132,6 @@ impl Host {
         };
         let mtu = self.nic.device().active_mtu;
         let (reliable, connected) = (self.kind.is_reliable(), self.kind.is_connected());
-        let recovery = self.nic.with(|endpoint, _, _| endpoint.config().recovery);
-        let offered = recovery == Recovery::SelectiveRepeat;
         let init = QpChange {
             pkey_index: Some(0),
             port: Some(1),
@@ -146,7 +146,6 @@ impl Host {
             rq_psn: Some(FIRST_PSN).filter(|_| connected),
             max_dest_rd_atomic: Some(16).filter(|_| reliable),
             min_rnr_timer: Some(1).filter(|_| reliable),
-            selective_repeat: (self.kind == QpType::Rc && offered).then_some(true),
             ..QpChange::to(QpState::Rtr)
         };
         let rts = QpChange {
