@@ -52,6 +52,12 @@ pub(crate) struct Waiting {
     payload: core::ops::Range<usize>,
 }
 
+/// Whether it asks for a service that this manager does not offer.
+fn is_unclaimed(mad: &Mad, destination: IpAddr, manager: &Manager) -> bool {
+    let listens = |service| manager.listens(service, destination.into());
+    mad.message.service().is_some_and(|service| !listens(service))
+}
+
 impl Links {
     /// A packet to QP1. `bytes` are the whole of it, and `payload` what is behind its headers.
     pub(crate) fn manage_packet(
@@ -68,9 +74,11 @@ impl Links {
             return;
         }
         let destination = arrival.destination.ip();
-        // What was handed over has been looked up already.
+        // What was handed over has been looked up already; but a listener may have gone since, and
+        // another be about to come.
         let owner = match Mad::parse(payload) {
             Ok(mad) if !is_handed_over => self.owner(destination, &mad, manager),
+            Ok(mad) if is_unclaimed(&mad, destination, manager) => Owner::Nobody,
             _ => Owner::Ours,
         };
         let asked = (received, arrival, bytes);
@@ -172,6 +180,8 @@ impl Links {
         };
         match slot {
             Some(slot) if slot != own => Owner::Slot(slot),
+            // The table is written a moment before, or after, the manager knows.
+            _ if is_unclaimed(mad, destination, manager) => Owner::Nobody,
             _ => Owner::Ours,
         }
     }
