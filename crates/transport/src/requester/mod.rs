@@ -237,14 +237,27 @@ impl Requester {
         end.saturating_sub(start.unwrap_or(end))
     }
 
+    /// Where the packet `psn` is in the queue, which has begun all before it. A request without
+    /// packets that has failed comes before the packet that it keeps from being sent.
+    fn position(&self, psn: Psn) -> (u64, u32) {
+        // Requests are in PSN order, and all begun ones lie within half the sequence space.
+        let is_before = |wqe: &SendWqe| {
+            wqe.failure.is_none() && wqe.end_psn().is_some_and(|end| !psn.is_before(end))
+        };
+        let index = self.queue.partition_point(is_before);
+        let begun = self.queue.get(index).and_then(|wqe| wqe.begun);
+        let packet = begun.map_or(0, |begun| psn.distance_from(begun.first_psn));
+        (self.first_serial + index as u64, packet)
+    }
+
     /// Moves the cursor to `psn`, which lies in a begun request; READs and atomics from there on
     /// will be asked again.
     pub(crate) fn move_cursor_to(&mut self, psn: Psn) {
-        // Requests are in PSN order, and all begun ones lie within half the sequence space.
-        let index =
-            self.queue.partition_point(|wqe| wqe.end_psn().is_some_and(|end| !psn.is_before(end)));
-        let Some(begun) = self.queue.get(index).and_then(|wqe| wqe.begun) else { return };
-        self.cursor = (self.first_serial + index as u64, psn.distance_from(begun.first_psn));
+        let position = self.position(psn);
+        if self.wqe(position.0).is_none_or(|wqe| wqe.begun.is_none()) {
+            return;
+        }
+        self.cursor = position;
         while self.scoreboard.is_none()
             && self.rd_atomics.back().is_some_and(|last| !last.is_before(psn))
         {

@@ -2,7 +2,7 @@
 
 use rdma::Psn;
 
-use super::{Requester, SendWqe};
+use super::Requester;
 
 impl Requester {
     /// Responses that wait for their turn, and bytes of their payload.
@@ -70,17 +70,5 @@ impl Requester {
             }
         }
         None
-    }
-
-    /// Where the packet `psn` is in the queue, which has begun all before it. A request without
-    /// packets that has failed comes before the packet that it keeps from being sent.
-    fn position(&self, psn: Psn) -> (u64, u32) {
-        let is_before = |wqe: &SendWqe| {
-            wqe.failure.is_none() && wqe.end_psn().is_some_and(|end| !psn.is_before(end))
-        };
-        let index = self.queue.partition_point(is_before);
-        let begun = self.queue.get(index).and_then(|wqe| wqe.begun);
-        let packet = begun.map_or(0, |begun| psn.distance_from(begun.first_psn));
-        (self.first_serial + index as u64, packet)
     }
 }
