@@ -1,0 +1,122 @@
+//! `[topology]`.
+
+use rdma::Rate;
+
+use super::{At, Result, rate, tables};
+use crate::link::propagation;
+use crate::topology::{
+    Cables, ClosShape, End, StaticRoute, Topology, back_to_back, clos, fat_tree, leaf_spine,
+    parking_lot, single_switch,
+};
+use tables::Shape;
+
+pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
+    let table = at.table;
+    let (why, keys): (&str, &[&str]) = match table.shape {
+        Shape::BackToBack => ("shape \"back-to-back\"", &[]),
+        Shape::SingleSwitch => ("shape \"single-switch\"", &["hosts"]),
+        Shape::LeafSpine => ("shape \"leaf-spine\"", &["leaves", "spines", "hosts"]),
+        Shape::Clos => ("shape \"clos\"", &["podsets", "tors", "leaves", "spines", "hosts"]),
+        Shape::FatTree => ("shape \"fat-tree\"", &["k"]),
+        Shape::ParkingLot => ("shape \"parking-lot\"", &["switches"]),
+        Shape::Links => ("shape \"links\"", &[]),
+    };
+    let sizes = [
+        ("hosts", table.hosts),
+        ("leaves", table.leaves),
+        ("spines", table.spines),
+        ("podsets", table.podsets),
+        ("tors", table.tors),
+        ("switches", table.switches),
+        ("k", table.k),
+    ];
+    for (key, value) in sizes {
+        if keys.contains(&key) {
+            let size = at.need(key, value, why)?;
+            if size == 0 || size > 1 << 16 {
+                return Err(at.wrong(key, format!("{size} is not from 1 to 65536")));
+            }
+        } else if value.is_some() {
+            let all: Vec<&str> = keys.iter().copied().chain(["rate_gbps", "cable_m"]).collect();
+            let hint = format!("its keys are {}", all.join(", "));
+            return Err(at.wrong(key, format!("{why} does not have it")).hint(hint));
+        }
+    }
+    let size = |value: Option<u32>| value.unwrap_or(0);
+    let gbps = at.need("rate_gbps", table.rate_gbps, why)?;
+    if rate(gbps) == Rate::ZERO {
+        return Err(at.wrong("rate_gbps", "a link has a rate above zero"));
+    }
+    let cable = table.cable_m.unwrap_or(2);
+    let down = Cables::new(rate(gbps), cable);
+    let up_rate = rate(table.uplink_rate_gbps.unwrap_or(gbps));
+    let up = Cables::new(up_rate, table.uplink_cable_m.unwrap_or(cable));
+    let top =
+        Cables::new(up_rate, table.spine_cable_m.unwrap_or(table.uplink_cable_m.unwrap_or(cable)));
+    Ok(match table.shape {
+        Shape::BackToBack => back_to_back(down),
+        Shape::SingleSwitch => single_switch(size(table.hosts), down),
+        Shape::LeafSpine => {
+            leaf_spine(size(table.leaves), size(table.spines), size(table.hosts), down, up)
+        }
+        Shape::Clos => {
+            let (leaves, spines) = (size(table.leaves), size(table.spines));
+            if !spines.is_multiple_of(leaves) {
+                let message = format!("{spines} spines cannot be dealt out to {leaves} leaves");
+                return Err(at.wrong("spines", message).hint("make it a multiple of leaves"));
+            }
+            clos(&ClosShape {
+                podsets: size(table.podsets),
+                tors: size(table.tors),
+                leaves,
+                spines,
+                hosts: size(table.hosts),
+                host_cables: down,
+                tor_cables: up,
+                spine_cables: top,
+            })
+        }
+        Shape::FatTree => {
+            let k = size(table.k);
+            if k < 2 || k % 2 != 0 || k > 128 {
+                return Err(at.wrong("k", format!("{k} is no even number from 2 to 128")));
+            }
+            fat_tree(k, down)
+        }
+        Shape::ParkingLot => parking_lot(size(table.switches), down),
+        Shape::Links => links(at, down)?,
+    })
+}
+
+fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
+    let mut topology = Topology::default();
+    for switch in &at.table.switch {
+        topology.add_switch(switch.name.clone(), switch.tier);
+    }
+    for host in &at.table.host {
+        topology.add_host(host.clone());
+    }
+    for link in &at.table.link {
+        let at = At::new(at.text, "topology.link", link);
+        let end = |key: &str, name: &str| {
+            let missing = || at.wrong(key, format!("there is no host or switch {name:?}"));
+            topology.find(name).ok_or_else(missing)
+        };
+        let (from, to) = (end("from", &at.table.from)?, end("to", &at.table.to)?);
+        let own = at.table.rate_gbps.map_or(cables.rate, rate);
+        let length = at.table.cable_m.map_or(cables.propagation, propagation);
+        topology.link(from, to, own, length);
+    }
+    for route in &at.table.route {
+        let at = At::new(at.text, "topology.route", route);
+        let switch = |key: &str, name: &str| match topology.find(name) {
+            Some(End::Switch(index)) => Ok(index),
+            _ => Err(at.wrong(key, format!("there is no switch {name:?}"))),
+        };
+        let via = at.table.via.iter().map(|name| switch("via", name)).collect::<Result<_>>()?;
+        let route =
+            StaticRoute { at: switch("at", &at.table.at)?, to: switch("to", &at.table.to)?, via };
+        topology.routes.push(route);
+    }
+    Ok(topology)
+}
