@@ -1,0 +1,120 @@
+//! Applications: what flows post, and what they are told of.
+
+use rdma::{CompletionOpcode, CompletionStatus, Operation, Qpn};
+use transport::PostError;
+
+use super::{Host, PairId, REPLY};
+use crate::memory::BASE;
+use crate::plant::Plant;
+use crate::workload::{Flows, Verb};
+
+impl Host {
+    /// Posts as many messages of `flow`, to the queue pair `pair`, as it has room for.
+    pub(crate) fn post(&mut self, plant: &mut Plant, flows: &mut Flows, flow: u32, pair: PairId) {
+        self.post_at(plant, flows, flow, pair.engine, pair.qpn);
+        self.after(plant, pair.engine);
+        self.kick(plant);
+    }
+
+    fn post_at(&mut self, plant: &Plant, flows: &mut Flows, flow: u32, engine: usize, qpn: Qpn) {
+        let now = plant.now();
+        let at = &mut self.engines[engine];
+        let index = at.index_of(qpn);
+        for _ in 0..flows.flows[flow as usize].room() {
+            let spec = flows.flows[flow as usize].spec;
+            let r_key = at.pairs[index].remote_key;
+            let operation = match spec.verb {
+                Verb::Write => Operation::Write { remote_address: BASE, r_key, immediate: None },
+                Verb::Read => Operation::Read { remote_address: BASE, r_key },
+                Verb::Send => Operation::Send { immediate: None, address: None },
+            };
+            match at.send(now, qpn, flow, operation, spec.message_bytes) {
+                Ok(()) => flows.posted(flow, now),
+                Err(PostError::Full) => {
+                    at.pairs[index].backlog.push_back(flow);
+                    return;
+                }
+                Err(_) => return flows.failed(flow),
+            }
+        }
+    }
+
+    /// Tells flows what has completed.
+    pub(super) fn drain(&mut self, plant: &Plant, flows: &mut Flows, engine: usize) {
+        let now = plant.now();
+        while let Some(completion) = {
+            let at = &mut self.engines[engine];
+            at.endpoint.poll_cq(at.cq)
+        } {
+            let qpn = completion.qpn;
+            let at = &mut self.engines[engine];
+            let index = at.index_of(qpn);
+            let failed = completion.status != CompletionStatus::Success;
+            if completion.opcode == CompletionOpcode::Recv {
+                if failed {
+                    continue;
+                }
+                // What was taken is posted again: a receiver that is never short.
+                let _ = at.post_receive(qpn);
+                let flow = at.pairs[index].flow;
+                let spec = flows.flows[flow as usize].spec;
+                match spec.reply_bytes {
+                    Some(bytes) if self.index == spec.destination => {
+                        let operation = Operation::Send { immediate: None, address: None };
+                        let reply = u64::from(flow) | REPLY;
+                        if at.send_as(now, qpn, reply, operation, bytes).is_err() {
+                            flows.failed(flow);
+                        }
+                    }
+                    Some(_) => {
+                        flows.completed(flow, now);
+                        self.continue_after(plant, flows, flow, engine, qpn);
+                    }
+                    None => {}
+                }
+                continue;
+            }
+            if completion.id & REPLY != 0 {
+                continue;
+            }
+            let flow = completion.id as u32;
+            if failed {
+                flows.failed(flow);
+                continue;
+            }
+            if flows.flows[flow as usize].spec.reply_bytes.is_none() {
+                flows.completed(flow, now);
+                self.continue_after(plant, flows, flow, engine, qpn);
+            }
+        }
+    }
+
+    fn continue_after(
+        &mut self,
+        plant: &Plant,
+        flows: &mut Flows,
+        flow: u32,
+        engine: usize,
+        qpn: Qpn,
+    ) {
+        for next in flows.next_of(flow) {
+            // Flows of a round have queue pairs of their own.
+            let of_next = if next == flow { Some((engine, qpn)) } else { self.pair_of(next) };
+            if let Some((engine, qpn)) = of_next {
+                self.post_at(plant, flows, next, engine, qpn);
+            }
+        }
+        let at = &mut self.engines[engine];
+        let index = at.index_of(qpn);
+        if let Some(waiting) = at.pairs[index].backlog.pop_front() {
+            self.post_at(plant, flows, waiting, engine, qpn);
+        }
+    }
+
+    fn pair_of(&self, flow: u32) -> Option<(usize, Qpn)> {
+        self.engines.iter().enumerate().find_map(|(engine, at)| {
+            let pair = at.pairs.iter().find(|pair| pair.flow == flow)?;
+            Some((engine, pair.qpn))
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Connections: queue pairs are made, and led to RTS, before the first event.
+
+use rdma::{Access, Gid, Key, Psn, QpState, QpType};
+use transport::{
+    AddressVector, Config, CreateError, Endpoint, QpCapacity, QpChange, QpSpec, Recovery,
+    RegionSpec,
+};
+
+use super::{ConnectError, ENGINE_SHIFT, Engine, FIRST_QPN, Host, Pair, PairId};
+use crate::limits::{OUTSTANDING_MAX, RECEIVES};
+use crate::memory::{BASE, LENGTH};
+use crate::packet::address_of;
+
+impl Host {
+    /// Makes a queue pair for `flow`, in RESET.
+    pub(crate) fn create_pair(&mut self, flow: u32, dscp: u8) -> Result<PairId, ConnectError> {
+        let priority = self.config.dscp_to_priority[usize::from(dscp & 63)] & 7;
+        let engine = self.engine(priority).map_err(ConnectError::Create)?;
+        let at = &mut self.engines[engine];
+        let spec = QpSpec {
+            kind: QpType::Rc,
+            pd: at.pd,
+            send_cq: at.cq,
+            recv_cq: at.cq,
+            srq: None,
+            capacity: QpCapacity {
+                send_wr: OUTSTANDING_MAX,
+                recv_wr: RECEIVES,
+                send_sge: 1,
+                recv_sge: 1,
+                inline: 0,
+            },
+            signal_all: true,
+        };
+        let qpn = at.endpoint.create_qp(spec).map_err(ConnectError::Create)?;
+        at.pairs.push(Pair {
+            qpn,
+            flow,
+            path: None,
+            tuple: u32::MAX,
+            remote_key: Key::default(),
+            backlog: std::collections::VecDeque::new(),
+        });
+        Ok(PairId { engine, qpn, key: at.key })
+    }
+
+    /// Moves a queue pair to RTS, towards `remote` at `peer`.
+    pub(crate) fn connect_pair(
+        &mut self,
+        pair: PairId,
+        peer: u32,
+        remote: PairId,
+        dscp: u8,
+        receives: bool,
+    ) -> Result<(), ConnectError> {
+        let path = AddressVector {
+            gid: Gid::from(address_of(peer)),
+            source_gid: Gid::from(address_of(self.index)),
+            traffic_class: dscp << 2,
+            // Both ends of a flow differ, and so do the flows of one pair of hosts.
+            flow_label: crate::random::split_mix(
+                u64::from(self.index) << 32 | u64::from(pair.qpn.value()),
+            ) as u32
+                & 0xf_ffff
+                | 1,
+            ..AddressVector::default()
+        };
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let (mtu, timeout, retries) =
+            (self.config.mtu, self.config.ack_timeout_code, self.config.retry_count);
+        let at = &mut self.engines[pair.engine];
+        let init = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(access),
+            ..QpChange::to(QpState::Init)
+        };
+        let receive = QpChange {
+            path: Some(path),
+            path_mtu: Some(mtu),
+            destination: Some(remote.qpn),
+            rq_psn: Some(Psn::new(0)),
+            max_dest_rd_atomic: Some(16),
+            min_rnr_timer: Some(12),
+            selective_repeat: Some(self.config.recovery == Recovery::SelectiveRepeat),
+            ..QpChange::to(QpState::Rtr)
+        };
+        let send = QpChange {
+            sq_psn: Some(Psn::new(0)),
+            timeout: Some(timeout),
+            retry_count: Some(retries),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(16),
+            ..QpChange::to(QpState::Rts)
+        };
+        for change in [init, receive, send] {
+            at.endpoint.modify_qp(pair.qpn, &change).map_err(ConnectError::Modify)?;
+        }
+        let index = at.index_of(pair.qpn);
+        at.pairs[index].remote_key = remote.key;
+        if receives {
+            for _ in 0..RECEIVES {
+                at.post_receive(pair.qpn).map_err(ConnectError::Post)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The engine of a priority, made if there is none yet.
+    fn engine(&mut self, priority: u8) -> Result<usize, CreateError> {
+        if let Some(index) = self.engines.iter().position(|engine| engine.priority == priority) {
+            return Ok(index);
+        }
+        let index = self.engines.len();
+        let first = ((index as u32) << ENGINE_SHIFT) + FIRST_QPN;
+        let mut endpoint = Endpoint::new(Config {
+            qpns: first..first + transport::limits::QPS_MAX,
+            active_mtu: self.config.mtu,
+            recovery: self.config.recovery,
+            window_bytes: self.config.window_bytes,
+            read_chunk_bytes: self.config.read_chunk_bytes,
+            burst_packets: 1,
+            ack_interval_packets: self.config.ack_interval_packets,
+            coalesce_acks: false,
+            congestion: self.config.congestion,
+            notification: self.config.notification,
+            ..Config::default()
+        });
+        let pd = endpoint.alloc_pd()?;
+        let cq = endpoint.create_cq(transport::limits::CQE_MAX)?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let region = RegionSpec { address: BASE, length: LENGTH, iova: BASE, access };
+        let key = endpoint.register(pd, region).map_err(|_| CreateError::Exhausted)?;
+        self.engines.push(Engine { priority, endpoint, pd, cq, key, pairs: Vec::new() });
+        Ok(index)
+    }
+}

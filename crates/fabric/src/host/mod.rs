@@ -1,0 +1,143 @@
+//! A host: a NIC, the transport engines in it, and the applications that post to them.
+//!
+//! What arrives is handed to the engine of its queue pair; what completes is told to the flow that
+//! posted it, which may post the next; then the port is asked whether it is free for what the engine
+//! now wants to send. All of that happens at one moment: applications take no time here, NICs take
+//! the time that [`crate::nic`] says.
+
+mod apps;
+mod connect;
+mod receive;
+mod transmit;
+
+use rdma::{Gid, Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, WorkRequest};
+use transport::{CqId, CreateError, Endpoint, ModifyError, PdId, PostError};
+
+use crate::memory::BASE;
+use crate::nic::{NicConfig, ReceiveBuffer};
+
+/// QPNs of one engine: its number stands above these bits.
+const ENGINE_SHIFT: u32 = 20;
+/// The first QPN of an engine; 0 and 1 are management's.
+const FIRST_QPN: u32 = 2;
+
+/// One end of a connection.
+#[derive(Debug)]
+struct Pair {
+    qpn: Qpn,
+    /// The flow that it was made for.
+    flow: u32,
+    /// Where its packets go, and by which source port, as the engine said last; and which tuple that
+    /// is.
+    path: Option<(Gid, u16)>,
+    tuple: u32,
+    remote_key: Key,
+    /// Flows that share it and found its queue full.
+    backlog: std::collections::VecDeque<u32>,
+}
+
+#[derive(Debug)]
+struct Engine {
+    priority: u8,
+    endpoint: Endpoint,
+    pd: PdId,
+    cq: CqId,
+    key: Key,
+    pairs: Vec<Pair>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Host {
+    index: u32,
+    pub(crate) port: u32,
+    pub(crate) config: NicConfig,
+    engines: Vec<Engine>,
+    /// Whose turn it is to send.
+    turn: usize,
+    /// The IP ID of the last packet: NICs count them (guo16, 4.1).
+    ip_id: u16,
+    /// The earliest [`What::Timer`] that is scheduled.
+    timer_at: u64,
+    pub(crate) buffer: ReceiveBuffer,
+    pub(crate) paranoid: bool,
+}
+
+/// One end of a connection, as others name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairId {
+    engine: usize,
+    pub(crate) qpn: Qpn,
+    pub(crate) key: Key,
+}
+
+/// A connection could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ConnectError {
+    Create(CreateError),
+    Modify(ModifyError),
+    Post(PostError),
+}
+
+impl Host {
+    pub(crate) fn new(index: u32, port: u32, config: NicConfig) -> Self {
+        Self {
+            index,
+            port,
+            config,
+            engines: Vec::new(),
+            turn: 0,
+            // Wherever it stands: hosts do not count in step.
+            ip_id: crate::random::split_mix(u64::from(index)) as u16,
+            timer_at: u64::MAX,
+            buffer: ReceiveBuffer::default(),
+            paranoid: false,
+        }
+    }
+
+    /// The counters of all its engines.
+    pub(crate) fn stats(&self) -> Vec<transport::Stats> {
+        self.engines.iter().map(|engine| *engine.endpoint.stats()).collect()
+    }
+}
+
+/// Set in the ids of answers, which belong to no message of their flow.
+const REPLY: u64 = 1 << 32;
+
+impl Engine {
+    /// Where a queue pair stands in `pairs`: they are given out in order.
+    fn index_of(&self, qpn: Qpn) -> usize {
+        ((qpn.value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN) as usize
+    }
+
+    fn send(
+        &mut self,
+        now: u64,
+        qpn: Qpn,
+        flow: u32,
+        operation: Operation,
+        length: u32,
+    ) -> Result<(), PostError> {
+        self.send_as(now, qpn, u64::from(flow), operation, length)
+    }
+
+    fn send_as(
+        &mut self,
+        now: u64,
+        qpn: Qpn,
+        id: u64,
+        operation: Operation,
+        length: u32,
+    ) -> Result<(), PostError> {
+        let sges = [Sge { address: BASE, length, l_key: self.key }];
+        let request =
+            WorkRequest { id, operation, flags: SendFlags::SIGNALED, sges: &sges, inline: None };
+        self.endpoint.post_send(Time::from_ps(now), qpn, &request)
+    }
+
+    fn post_receive(&mut self, qpn: Qpn) -> Result<(), PostError> {
+        // As long as the longest message.
+        let sges = [Sge { address: BASE, length: 1 << 31, l_key: self.key }];
+        self.endpoint.post_recv(qpn, &RecvRequest { id: 0, sges: &sges })
+    }
+}

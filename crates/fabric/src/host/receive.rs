@@ -1,0 +1,130 @@
+//! What arrives: from the link to the receive buffer, and from there to the engines.
+
+use rdma::{Gid, Time};
+use transport::Arrival;
+
+use super::{ENGINE_SHIFT, Host};
+use crate::counters::Drop;
+use crate::memory::Lengths;
+use crate::packet::address_of;
+use crate::paranoid;
+use crate::plant::{Event, Plant, What};
+use crate::workload::Flows;
+
+impl Host {
+    /// A packet has come out of the link.
+    pub(crate) fn receive(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) {
+        let of = plant.pool.get(packet);
+        if of.destination != self.index {
+            return plant.drop_packet(packet, Drop::NotForMe);
+        }
+        let bytes = u32::from(of.bytes);
+        let buffer = &mut self.buffer;
+        if self.config.receive == rdma::Span::ZERO && !buffer.stuck {
+            return self.deliver(plant, flows, packet);
+        }
+        if buffer.bytes + bytes > self.config.receive_buffer_bytes {
+            return plant.drop_packet(packet, Drop::ReceiveBuffer);
+        }
+        buffer.bytes += bytes;
+        buffer.peak_bytes = buffer.peak_bytes.max(buffer.bytes);
+        buffer.packets.push_back(packet);
+        if buffer.bytes > self.config.xoff_bytes && !buffer.muted {
+            let lossless = self.config.lossless_priorities;
+            if plant.port(self.port).off & lossless != lossless {
+                plant.stop(self.port, lossless);
+                self.kick(plant);
+            }
+        }
+        self.take_next(plant);
+    }
+
+    /// The receive pipeline works again.
+    pub(crate) fn restart_receiving(&mut self, plant: &mut Plant) {
+        self.take_next(plant);
+    }
+
+    /// Schedules the end of the next packet's processing.
+    fn take_next(&mut self, plant: &mut Plant) {
+        let buffer = &mut self.buffer;
+        if !buffer.busy && !buffer.stuck && !buffer.packets.is_empty() {
+            buffer.busy = true;
+            let event = Event::new(What::Received, self.index, 0);
+            plant.events.push(self.config.receive.as_ps(), event);
+        }
+    }
+
+    /// The packet at the front of the receive buffer is processed.
+    pub(crate) fn received(&mut self, plant: &mut Plant, flows: &mut Flows) {
+        let buffer = &mut self.buffer;
+        buffer.busy = false;
+        if buffer.stuck {
+            return;
+        }
+        let Some(packet) = buffer.packets.pop_front() else { return };
+        buffer.bytes -= u32::from(plant.pool.get(packet).bytes);
+        let off = plant.port(self.port).off;
+        if off != 0 && buffer.bytes <= self.config.xon_bytes {
+            plant.resume(self.port, off);
+            self.kick(plant);
+        }
+        self.take_next(plant);
+        self.deliver(plant, flows, packet);
+    }
+
+    /// Hands a packet to its engine.
+    fn deliver(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) {
+        let of = *plant.pool.get(packet);
+        let header = plant.pool.header(packet);
+        let source = plant.tuples[of.tuple as usize].source;
+        if self.paranoid {
+            paranoid::check(&of, &header, source);
+        }
+        plant.pool.free(packet);
+        let engine = (of.qpn().value() >> ENGINE_SHIFT) as usize;
+        let Some(at) = self.engines.get_mut(engine) else {
+            return plant.drops.add(Drop::Refused);
+        };
+        let arrival = Arrival {
+            source: Gid::from(address_of(source)),
+            destination: Gid::from(address_of(self.index)),
+            traffic_class: of.traffic_class,
+            hop_limit: of.ttl,
+        };
+        let now = Time::from_ps(plant.now());
+        let length = u32::from(of.payload);
+        let result =
+            at.endpoint.handle(now, &arrival, &header, length, length as usize, &mut Lengths);
+        match result {
+            Ok(()) => plant.delivered += 1,
+            Err(_) => plant.drops.add(Drop::Refused),
+        }
+        self.drain(plant, flows, engine);
+        self.after(plant, engine);
+        self.kick(plant);
+    }
+
+    /// A deadline of an engine has come.
+    pub(crate) fn timer(&mut self, plant: &mut Plant, flows: &mut Flows) {
+        if plant.now() < self.timer_at {
+            return;
+        }
+        self.timer_at = u64::MAX;
+        for engine in 0..self.engines.len() {
+            self.engines[engine].endpoint.handle_timeout(Time::from_ps(plant.now()));
+            self.drain(plant, flows, engine);
+            self.after(plant, engine);
+        }
+        self.kick(plant);
+    }
+
+    /// After an engine was called: its deadline may have changed.
+    pub(super) fn after(&mut self, plant: &mut Plant, engine: usize) {
+        let Some(at) = self.engines[engine].endpoint.poll_timeout() else { return };
+        if at.as_ps() < self.timer_at {
+            self.timer_at = at.as_ps();
+            let delay = at.as_ps().saturating_sub(plant.now());
+            plant.events.push(delay, Event::new(What::Timer, self.index, 0));
+        }
+    }
+}
