@@ -1,6 +1,9 @@
-//! The licence of every dependency against the list in `deny.toml`.
+//! The licence of every dependency against the list in `deny.toml`, and of every program that stands
+//! in the repository itself.
 //!
-//! cargo-deny reads the same list; this check needs no tool to be installed.
+//! cargo-deny reads the same list; this check needs no tool to be installed. Programs of others stand
+//! in `vendor/NAME/`, each with its `LICENSE` and a row in `vendor/README.md`:
+//! `| name | version | licence | .. |`.
 
 use anyhow::{Result, bail};
 
@@ -22,7 +25,36 @@ pub(super) fn check(tree: &Tree, metadata: &Metadata) -> Result<Vec<Finding>> {
         };
         findings.push(Finding::new(LIST, None, message));
     }
+    findings.extend(vendored(tree, &allowed));
     Ok(findings)
+}
+
+/// Programs of others in `vendor/` folders: each has its licence, and a row that names one we allow.
+fn vendored(tree: &Tree, allowed: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, _) in tree.below("crates") {
+        let Some((before, rest)) = path.split_once("/vendor/") else { continue };
+        let Some((name, _)) = rest.split_once('/') else { continue };
+        let folder = format!("{before}/vendor/{name}");
+        if tree.below(&folder).next().map(|(first, _)| first) != Some(path) {
+            continue;
+        }
+        if !tree.exists(&format!("{folder}/LICENSE")) {
+            findings.push(Finding::new(folder.clone(), None, "lacks its LICENSE".to_owned()));
+        }
+        let readme = format!("{before}/vendor/README.md");
+        let rows = tree.text(&readme).unwrap_or_default().lines();
+        let licence = rows
+            .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>())
+            .find_map(|cells| (cells.get(1) == Some(&name)).then(|| cells.get(3).copied())?);
+        let message = match licence {
+            None => format!("has no row for {name}"),
+            Some(licence) if permits(licence, allowed) => continue,
+            Some(licence) => format!("{name} is under {licence}, which {LIST} does not allow"),
+        };
+        findings.push(Finding::new(readme, None, message));
+    }
+    findings
 }
 
 /// The strings of `allow = [...]` in the section `[licenses]`.
@@ -129,6 +161,30 @@ mod tests {
             [
                 "deny.toml: viral 1.0.0 is under AGPL-3.0-only, which is not in `allow`",
                 "deny.toml: silent 1.0.0 names no licence"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_program_in_the_repository_needs_its_licence_and_a_row() {
+        let list = (LIST, "[licenses]\nallow = [\n    \"BSD-3-Clause\",\n]\n");
+        let row = |licence: &str| format!("| vega | 6.4.0 | {licence} | - |\n");
+        let found = |files: &[(&str, &str)]| -> Vec<String> {
+            let mut all = vec![list, ("crates/a/vendor/vega/vega.min.js", "")];
+            all.extend_from_slice(files);
+            let none = Metadata { packages: Vec::new() };
+            check(&Tree::of(&all), &none).unwrap().iter().map(ToString::to_string).collect()
+        };
+        let (good, bad) = (row("BSD-3-Clause"), row("GPL-3.0-only"));
+        let licence = ("crates/a/vendor/vega/LICENSE", "");
+        let readme = "crates/a/vendor/README.md";
+        assert_eq!(found(&[licence, (readme, &good)]), [""; 0]);
+        assert_eq!(found(&[(readme, &good)]), ["crates/a/vendor/vega: lacks its LICENSE"]);
+        assert_eq!(found(&[licence]), ["crates/a/vendor/README.md: has no row for vega"]);
+        assert_eq!(
+            found(&[licence, (readme, &bad)]),
+            [
+                "crates/a/vendor/README.md: vega is under GPL-3.0-only, which deny.toml does not allow"
             ]
         );
     }

@@ -5,7 +5,7 @@
 //! | a crate depends on the rooms that its row names, and on no other | the table in docs/ARCHITECTURE.md |
 //! | the sans-IO rooms are `no_std` and forbid unsafe code; unsafe lives in two crates | [`code`] |
 //! | no source file outgrows a reader | [`code`] |
-//! | every dependency has a permissive licence | `deny.toml` |
+//! | every dependency, and every program of others in `vendor/`, has a permissive licence | `deny.toml` |
 //! | links between our documents resolve | [`links`] |
 //! | every fuzz target has a corpus, and a test replays it | [`fuzz`] |
 //!
