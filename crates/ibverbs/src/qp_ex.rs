@@ -397,7 +397,7 @@ fn post(qp: &Qp, batch: &Batch) -> Result<(), Errno> {
     if let Some(error) = batch.error {
         return Err(error);
     }
-    qp.context.nic.with(|endpoint, _, now| {
+    qp.context.nic.post(qp.qpn, |endpoint, _, now| {
         for request in &batch.requests {
             let inline = request.inline.clone().map(|range| &batch.bytes[range]);
             let given = SendFlags::from_bits(request.flags).ok_or(Errno::INVALID)?;

@@ -168,7 +168,7 @@ pub(crate) unsafe extern "C" fn post_send(
     };
     let datagram = qp.kind == QpType::Ud;
     let of_xrc = qp.kind == QpType::XrcInitiator;
-    qp.context.nic.with(|endpoint, _, now| {
+    qp.context.nic.post(qp.qpn, |endpoint, _, now| {
         let mut next = wr;
         // SAFETY: C passes a list that ends with NULL, with all that the requests point to.
         while let Some(request) = unsafe { next.as_ref() } {

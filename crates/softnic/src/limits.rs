@@ -54,6 +54,13 @@ pub const SLEEP_MAX: Span = Span::from_ms(1_000);
 pub const POLLS_BEFORE_YIELD: u32 = 100;
 /// How long an acknowledgement may wait for a request to travel with.
 pub const ACK_DELAY: Span = Span::from_us(100);
+/// Requests in flight, or posted without a look for completions, behind which others may wait to
+/// leave together. Fewer are taken to be what somebody waits for.
+pub const BATCH_BEHIND: usize = 4;
+/// So many requests leave at once.
+pub const BATCH_REQUESTS: usize = 48;
+/// So many bytes of messages leave at once: a train.
+pub const BATCH_BYTES: u64 = 60 << 10;
 /// How late the thread may come for a paced packet without loss of rate: what a wake-up costs on a
 /// machine with something else to do.
 pub const PACE_SLACK: Span = Span::from_us(100);

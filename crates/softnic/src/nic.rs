@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
-use rdma::{Completion, Key, Time};
+use rdma::{Completion, Key, Qpn, Time};
 use transport::cm::{CmConfig, CmEvent, Manager};
-use transport::{Config, CqId, Endpoint, Event, PdId, RegionSpec, RegisterError};
+use transport::{Backlog, Config, CqId, Endpoint, Event, PdId, RegionSpec, RegisterError};
 use wire::cm::ip::PortSpace;
 
 use crate::fork::Nics;
 use crate::limits::{
-    ACK_DELAY, COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES,
-    SLOT_SHIFT,
+    ACK_DELAY, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, COMM_ID_SHIFT, FAREWELLS, PACE_SLACK,
+    POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, SLOT_SHIFT,
 };
 use crate::links::{Links, window_bytes};
 use crate::ports::{PortChange, PortError};
@@ -162,6 +162,29 @@ impl Nic {
         let now = clock::now();
         let result = f(&mut core.endpoint, &mut core.memory, now);
         self.finish(guard, now);
+        result
+    }
+
+    /// Runs `f`, which posts send requests to `qpn`, as [`Nic::with`] does; but what it posts may
+    /// leave a little later, together with more.
+    ///
+    /// A program that has several requests in flight is after throughput, and a call of the kernel
+    /// is most of what a small request costs. So what is posted behind them waits until there is
+    /// enough for a train, or until this NIC is called for any other reason: a poll that finds
+    /// nothing, or, without the program, the acknowledgement that is on its way.
+    pub fn post<R>(
+        &self,
+        qpn: Qpn,
+        f: impl FnOnce(&mut Endpoint, &mut ProcessMemory, Time) -> R,
+    ) -> R {
+        let mut guard = self.shared.lock();
+        let core = &mut *guard;
+        let now = clock::now();
+        let result = f(&mut core.endpoint, &mut core.memory, now);
+        core.posts = core.posts.saturating_add(1);
+        if core.endpoint.backlog(qpn).is_none_or(|backlog| !may_wait(&backlog, core.posts)) {
+            self.finish(guard, now);
+        }
         result
     }
 
@@ -310,6 +333,7 @@ impl Nic {
         core.inline_packets += packets;
         let count = take(&mut core);
         core.empty_polls = if count > 0 { 0 } else { core.empty_polls.saturating_add(1) };
+        core.posts = if count > 0 { core.posts } else { 0 };
         let in_vain = core.empty_polls > POLLS_BEFORE_YIELD;
         self.finish(core, now);
         if in_vain {
@@ -359,6 +383,14 @@ impl Nic {
     fn is_dead(&self) -> bool {
         self.shared.lock().links.is_none()
     }
+}
+
+/// Whether what was posted last, the last of so many `posts` in a row, may wait for more.
+fn may_wait(backlog: &Backlog, posts: usize) -> bool {
+    backlog.is_answer_due
+        && backlog.in_flight.max(posts) > BATCH_BEHIND
+        && backlog.waiting < BATCH_REQUESTS
+        && backlog.waiting_bytes < BATCH_BYTES
 }
 
 impl Drop for Nic {

@@ -37,6 +37,8 @@ pub(crate) struct Core {
     pub(crate) inline_packets: u64,
     /// How often in a row the application has polled and found nothing.
     pub(crate) empty_polls: u32,
+    /// How often in a row it has posted, without such a poll between.
+    pub(crate) posts: usize,
     /// When the application was last told of a completion by an event.
     pub(crate) last_event: Option<Time>,
     /// When groups were last looked after.
@@ -62,6 +64,7 @@ impl Core {
             sleeps_until: Time::ZERO,
             inline_packets: 0,
             empty_polls: 0,
+            posts: 0,
             last_event: None,
             looked_after: Time::ZERO,
             given_at: Time::ZERO,

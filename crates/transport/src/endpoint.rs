@@ -23,8 +23,8 @@ use crate::qp::{Outgoing, Qp};
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::{
-    Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError, QpCapacity,
-    QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, WindowKind,
+    Backlog, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError,
+    QpCapacity, QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, WindowKind,
 };
 
 /// A protection domain.
@@ -442,6 +442,11 @@ impl Endpoint {
         qp.post_send(now, request, None, adapter)?;
         self.settle(qpn);
         Ok(())
+    }
+
+    /// What waits in the send queue of `qpn`, for a driver that would rather send much at once.
+    pub fn backlog(&self, qpn: Qpn) -> Option<Backlog> {
+        self.qp(qpn).map(Qp::backlog)
     }
 
     /// Posts a receive request.

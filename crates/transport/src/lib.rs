@@ -68,6 +68,7 @@ pub use event::Event;
 pub use qp::{QpCapacity, QpSpec};
 pub use recovery::Recovery;
 pub use region::{RegionSpec, WindowKind};
+pub use requester::Backlog;
 pub use srq::{SrqAttributes, SrqId};
 pub use stats::{Drop, Stats};
 pub use transmit::{Payload, Route, Segment, Transmit};

@@ -1,7 +1,11 @@
 //! Reliable connections between two NICs of one process, over real sockets.
 
-use crate::support::{SEND, pair, pattern};
-use rdma::{Operation, QpType};
+use core::net::Ipv4Addr;
+
+use rdma::{Key, Operation, QpType, Qpn};
+use softnic::limits::{BATCH_BEHIND, BATCH_REQUESTS};
+
+use crate::support::{Host, SEND, all_rights, pair, pattern};
 
 const MIB: usize = 1 << 20;
 
@@ -65,4 +69,30 @@ fn atomics_count() {
     let at = (b.address().next_multiple_of(8) - b.address()) as usize;
     assert_eq!(u64::from_ne_bytes(b.memory[at..at + 8].try_into().unwrap()), 50);
     assert_eq!(u64::from_ne_bytes(a.memory[..8].try_into().unwrap()), 45);
+}
+
+#[test]
+fn what_is_posted_behind_much_that_is_in_flight_leaves_together() {
+    let mut a = Host::open("127.0.34.1", QpType::Rc, 4096);
+    // Nobody is there, nothing is sent again for half a minute, and there is no thread.
+    a.timeout = 23;
+    let peer = (Ipv4Addr::new(127, 0, 34, 2).into(), Qpn::new(0x0008_0077));
+    for change in a.way_to_rts(peer.0, peer.1, all_rights()) {
+        a.nic.with(|endpoint, _, _| endpoint.modify_qp(a.qpn, &change)).unwrap();
+    }
+    let write = Operation::Write { remote_address: 0, r_key: Key(1), immediate: None };
+    let post = |count: usize| {
+        for _ in 0..count {
+            a.post(1, write, a.sge(0, 8));
+        }
+        let counts = a.nic.counts();
+        (counts.tx_packets as usize, counts.tx_trains as usize)
+    };
+    assert_eq!(post(BATCH_BEHIND), (BATCH_BEHIND, BATCH_BEHIND), "few are not held up");
+    assert_eq!(post(BATCH_REQUESTS - 1), (BATCH_BEHIND, BATCH_BEHIND), "more wait");
+    let all = BATCH_BEHIND + BATCH_REQUESTS;
+    assert_eq!(post(1), (all, BATCH_BEHIND + 1), "until there are enough");
+    assert_eq!(post(2).0, all);
+    assert_eq!(a.nic.poll_cq(a.cq, &mut [crate::support::empty()]), 0);
+    assert_eq!(post(0), (all + 2, BATCH_BEHIND + 2), "or whoever posts looks for an end");
 }

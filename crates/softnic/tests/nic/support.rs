@@ -171,7 +171,7 @@ impl Host {
         let sges = [sge];
         let request =
             WorkRequest { id, operation, flags: SendFlags::SIGNALED, sges: &sges, inline: None };
-        self.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+        self.nic.post(qpn, |endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
     }
 
     pub(crate) fn post_recv(&self, id: u64, sge: Sge) {

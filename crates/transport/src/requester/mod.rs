@@ -8,6 +8,7 @@
 //! A request gets its PSNs when its first packet is sent, and keeps them. Sending again moves the
 //! cursor back and nothing else: packets are made anew from the request.
 
+mod backlog;
 mod local;
 mod packet;
 mod post;
@@ -32,6 +33,8 @@ use crate::recovery::{Bounds, Scoreboard};
 use crate::region::{Epoch, RegionTable, SgeList};
 use crate::transmit::Payload;
 use crate::{Event, PdId};
+
+pub use backlog::Backlog;
 
 /// A send request in the queue.
 #[derive(Debug)]
