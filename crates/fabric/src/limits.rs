@@ -14,3 +14,7 @@ pub const FLOWS_MAX: usize = 1 << 24;
 pub const OUTSTANDING_MAX: u32 = 4096;
 /// Receives that are kept posted.
 pub const RECEIVES: u32 = 64;
+/// Memory of a host that messages may be spread over.
+pub const SPREAD_BYTES_MAX: u64 = 1 << 40;
+/// Entries of a cache of a NIC.
+pub const CACHE_ENTRIES_MAX: u32 = 1 << 20;

@@ -40,8 +40,10 @@ pub(crate) enum What {
     Renew,
     /// A host's engine has a deadline.
     Timer,
-    /// A host's NIC has taken a packet out of its receive buffer.
+    /// A host's NIC is done with the packet at the front of its receive buffer.
     Received,
+    /// A host's NIC can make the next packet.
+    Ready,
     /// A flow posts for the first time.
     Start,
     /// A switch's watchdog looks.
@@ -50,7 +52,7 @@ pub(crate) enum What {
     Planned,
 }
 
-const WHATS: [What; 10] = [
+const WHATS: [What; 11] = [
     What::Arrive,
     What::Sent,
     What::Obey,
@@ -58,6 +60,7 @@ const WHATS: [What; 10] = [
     What::Renew,
     What::Timer,
     What::Received,
+    What::Ready,
     What::Start,
     What::Watchdog,
     What::Planned,

@@ -18,17 +18,21 @@ impl Host {
 
     fn post_at(&mut self, plant: &Plant, flows: &mut Flows, flow: u32, engine: usize, qpn: Qpn) {
         let now = plant.now();
+        self.ring(plant);
         let at = &mut self.engines[engine];
         let index = at.index_of(qpn);
         for _ in 0..flows.flows[flow as usize].room() {
             let spec = flows.flows[flow as usize].spec;
             let r_key = at.pairs[index].remote_key;
+            let remote_address = BASE + flows.flows[flow as usize].place(flow);
             let operation = match spec.verb {
-                Verb::Write => Operation::Write { remote_address: BASE, r_key, immediate: None },
-                Verb::Read => Operation::Read { remote_address: BASE, r_key },
+                Verb::Write => Operation::Write { remote_address, r_key, immediate: None },
+                Verb::Read => Operation::Read { remote_address, r_key },
                 Verb::Send => Operation::Send { immediate: None, address: None },
             };
-            match at.send(now, qpn, flow, operation, spec.message_bytes) {
+            // What is written comes from one place, what is read goes where it was.
+            let here = if spec.verb == Verb::Read { remote_address } else { BASE };
+            match at.send(now, qpn, flow, operation, (here, spec.message_bytes)) {
                 Ok(()) => flows.posted(flow, now),
                 Err(PostError::Full) => {
                     at.pairs[index].backlog.push_back(flow);
@@ -62,7 +66,7 @@ impl Host {
                     Some(bytes) if self.index == spec.destination => {
                         let operation = Operation::Send { immediate: None, address: None };
                         let reply = u64::from(flow) | REPLY;
-                        if at.send_as(now, qpn, reply, operation, bytes).is_err() {
+                        if at.send_as(now, qpn, reply, operation, (BASE, bytes)).is_err() {
                             flows.failed(flow);
                         }
                     }

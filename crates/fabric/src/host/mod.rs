@@ -14,7 +14,7 @@ use rdma::{Gid, Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, WorkRequ
 use transport::{CqId, CreateError, Endpoint, ModifyError, PdId, PostError};
 
 use crate::memory::BASE;
-use crate::nic::{NicConfig, ReceiveBuffer};
+use crate::nic::{CacheCounters, Contexts, NicConfig, ReceiveBuffer};
 
 /// QPNs of one engine: its number stands above these bits.
 const ENGINE_SHIFT: u32 = 20;
@@ -60,6 +60,12 @@ pub(crate) struct Host {
     /// The earliest [`What::Timer`] that is scheduled.
     timer_at: u64,
     pub(crate) buffer: ReceiveBuffer,
+    /// What it has of the server's memory, if it does not have everything.
+    contexts: Option<Box<Contexts>>,
+    /// The next packet is not made before, in picoseconds.
+    ready_at: u64,
+    /// A [`What::Ready`] is scheduled.
+    waking: bool,
     pub(crate) paranoid: bool,
 }
 
@@ -81,6 +87,7 @@ pub(crate) enum ConnectError {
 
 impl Host {
     pub(crate) fn new(index: u32, port: u32, config: NicConfig) -> Self {
+        let contexts = config.host_memory.map(|memory| Box::new(Contexts::new(memory)));
         Self {
             index,
             port,
@@ -91,8 +98,16 @@ impl Host {
             ip_id: crate::random::split_mix(u64::from(index)) as u16,
             timer_at: u64::MAX,
             buffer: ReceiveBuffer::default(),
+            contexts,
+            ready_at: 0,
+            waking: false,
             paranoid: false,
         }
+    }
+
+    /// How often its NIC had to fetch what it needs.
+    pub(crate) fn cache_counters(&self) -> CacheCounters {
+        self.contexts.as_ref().map_or_else(CacheCounters::default, |contexts| contexts.counters())
     }
 
     /// The counters of all its engines.
@@ -116,9 +131,9 @@ impl Engine {
         qpn: Qpn,
         flow: u32,
         operation: Operation,
-        length: u32,
+        (address, length): (u64, u32),
     ) -> Result<(), PostError> {
-        self.send_as(now, qpn, u64::from(flow), operation, length)
+        self.send_as(now, qpn, u64::from(flow), operation, (address, length))
     }
 
     fn send_as(
@@ -127,9 +142,9 @@ impl Engine {
         qpn: Qpn,
         id: u64,
         operation: Operation,
-        length: u32,
+        (address, length): (u64, u32),
     ) -> Result<(), PostError> {
-        let sges = [Sge { address: BASE, length, l_key: self.key }];
+        let sges = [Sge { address, length, l_key: self.key }];
         let request =
             WorkRequest { id, operation, flags: SendFlags::SIGNALED, sges: &sges, inline: None };
         self.endpoint.post_send(Time::from_ps(now), qpn, &request)

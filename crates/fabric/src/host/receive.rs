@@ -20,8 +20,9 @@ impl Host {
         }
         let bytes = u32::from(of.bytes);
         let buffer = &mut self.buffer;
-        if self.config.receive == rdma::Span::ZERO && !buffer.stuck {
-            return self.deliver(plant, flows, packet);
+        if self.config.receive == rdma::Span::ZERO && self.contexts.is_none() && !buffer.stuck {
+            self.deliver(plant, flows, packet);
+            return;
         }
         if buffer.bytes + bytes > self.config.receive_buffer_bytes {
             return plant.drop_packet(packet, Drop::ReceiveBuffer);
@@ -54,26 +55,51 @@ impl Host {
         }
     }
 
-    /// The packet at the front of the receive buffer is processed.
+    /// The packet at the front of the receive buffer is processed, or what it waited for is there.
     pub(crate) fn received(&mut self, plant: &mut Plant, flows: &mut Flows) {
         let buffer = &mut self.buffer;
         buffer.busy = false;
+        if buffer.held_bytes > 0 {
+            return self.release(plant);
+        }
         if buffer.stuck {
             return;
         }
         let Some(packet) = buffer.packets.pop_front() else { return };
-        buffer.bytes -= u32::from(plant.pool.get(packet).bytes);
+        let of = plant.pool.get(packet);
+        let payload = u32::from(of.payload);
+        buffer.held_bytes = u32::from(of.bytes);
+        if self.contexts.is_none() {
+            self.release(plant);
+            self.deliver(plant, flows, packet);
+            return;
+        }
+        let now = plant.now();
+        let waited = self.deliver(plant, flows, packet);
+        let Some(contexts) = &mut self.contexts else { return };
+        let done = contexts.write(now + waited, payload);
+        if done == now {
+            return self.release(plant);
+        }
+        self.buffer.busy = true;
+        plant.events.push(done - now, Event::new(What::Received, self.index, 0));
+    }
+
+    /// A packet has left the receive buffer.
+    fn release(&mut self, plant: &mut Plant) {
+        let buffer = &mut self.buffer;
+        buffer.bytes -= core::mem::take(&mut buffer.held_bytes);
         let off = plant.port(self.port).off;
-        if off != 0 && buffer.bytes <= self.config.xon_bytes {
+        if off != 0 && !buffer.stuck && buffer.bytes <= self.config.xon_bytes {
             plant.resume(self.port, off);
             self.kick(plant);
         }
         self.take_next(plant);
-        self.deliver(plant, flows, packet);
     }
 
-    /// Hands a packet to its engine.
-    fn deliver(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) {
+    /// Hands a packet to its engine. Returns how long it waits for what the NIC has to fetch, in
+    /// picoseconds.
+    fn deliver(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) -> u64 {
         let of = *plant.pool.get(packet);
         let header = plant.pool.header(packet);
         let source = plant.tuples[of.tuple as usize].source;
@@ -83,7 +109,8 @@ impl Host {
         plant.pool.free(packet);
         let engine = (of.qpn().value() >> ENGINE_SHIFT) as usize;
         let Some(at) = self.engines.get_mut(engine) else {
-            return plant.drops.add(Drop::Refused);
+            plant.drops.add(Drop::Refused);
+            return 0;
         };
         let arrival = Arrival {
             source: Gid::from(address_of(source)),
@@ -93,8 +120,13 @@ impl Host {
         };
         let now = Time::from_ps(plant.now());
         let length = u32::from(of.payload);
+        let mut memory = Lengths { contexts: self.contexts.as_deref_mut() };
+        if let Some(contexts) = &mut memory.contexts {
+            contexts.queue_pair(of.qpn().value());
+        }
         let result =
-            at.endpoint.handle(now, &arrival, &header, length, length as usize, &mut Lengths);
+            at.endpoint.handle(now, &arrival, &header, length, length as usize, &mut memory);
+        let waited = self.contexts.as_mut().map_or(0, |contexts| contexts.waited());
         match result {
             Ok(()) => plant.delivered += 1,
             Err(_) => plant.drops.add(Drop::Refused),
@@ -102,6 +134,7 @@ impl Host {
         self.drain(plant, flows, engine);
         self.after(plant, engine);
         self.kick(plant);
+        waited
     }
 
     /// A deadline of an engine has come.

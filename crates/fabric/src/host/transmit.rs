@@ -1,11 +1,13 @@
 //! What leaves: the engines are asked for a packet when the port is free.
 
 use rdma::Time;
-use transport::Route;
+use transport::{Route, Segment, Transmit};
+use wire::opcode::Operation;
 
 use super::{ENGINE_SHIFT, FIRST_QPN, Host};
+use crate::nic::{Contexts, NicConfig};
 use crate::packet::{Draft, Tuple, host_of};
-use crate::plant::Plant;
+use crate::plant::{Event, Plant, What};
 use crate::switch::hash_of;
 
 impl Host {
@@ -32,6 +34,9 @@ impl Host {
             return;
         }
         let paused = at.paused;
+        if self.ready_at > plant.now() {
+            return self.wake_when_ready(plant);
+        }
         let count = self.engines.len();
         for step in 0..count {
             let index = (self.turn + step) % count;
@@ -50,10 +55,34 @@ impl Host {
         }
     }
 
+    /// An application posts: a NIC that rests reads the work request from memory, then the data.
+    pub(super) fn ring(&mut self, plant: &Plant) {
+        let Some(contexts) = &self.contexts else { return };
+        let now = plant.now();
+        if self.ready_at <= now && plant.ports[self.port as usize].free_at <= now {
+            self.ready_at = now + 2 * contexts.config.pcie.read.as_ps();
+        }
+    }
+
+    fn wake_when_ready(&mut self, plant: &mut Plant) {
+        if !self.waking {
+            self.waking = true;
+            let delay = self.ready_at - plant.now();
+            plant.events.push(delay, Event::new(What::Ready, self.index, 0));
+        }
+    }
+
+    /// The time of a [`What::Ready`] has come.
+    pub(crate) fn awake(&mut self) {
+        self.waking = false;
+    }
+
     /// The next packet of an engine.
     fn take(&mut self, plant: &mut Plant, engine: usize) -> Option<u32> {
         let at = &mut self.engines[engine];
-        let transmit = at.endpoint.poll_transmit(Time::from_ps(plant.events.now()))?;
+        let now = plant.events.now();
+        let transmit = at.endpoint.poll_transmit(Time::from_ps(now))?;
+        self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &transmit);
         let index = (transmit.qpn.value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
         let pair = &mut at.pairs[index as usize];
         let Route { destination, source_port, traffic_class, hop_limit, .. } = transmit.route;
@@ -78,4 +107,27 @@ impl Host {
         plant.created += 1;
         Some(plant.pool.roce(&draft))
     }
+}
+
+/// How long a NIC is busy with a packet before it can make the next, in picoseconds: with what it has
+/// to look up, and meanwhile with its payload, which comes over the bus.
+#[inline]
+fn time_to_make(
+    config: &NicConfig,
+    contexts: Option<&mut Contexts>,
+    transmit: &Transmit<'_>,
+) -> u64 {
+    let facts = transmit.header.facts();
+    let asked = facts.part.begins()
+        && (transmit.header.bth.opcode.is_request() || facts.operation == Operation::ReadResponse);
+    let request = if asked { config.work_request.as_ps() } else { 0 };
+    let processing = config.transmit.as_ps() + request;
+    let Some(contexts) = contexts else { return processing };
+    contexts.queue_pair(transmit.qpn.value());
+    for segment in transmit.payload.segments() {
+        if let Segment::Memory { address, length } = segment {
+            contexts.memory(address, u64::from(length));
+        }
+    }
+    (processing + contexts.waited()).max(contexts.transfer(transmit.payload.len()))
 }

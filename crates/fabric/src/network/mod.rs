@@ -23,7 +23,8 @@ use crate::counters::{Drops, PauseCounters, PortCounters};
 use crate::deadlock::{Cycle, Detector};
 use crate::fault::{Fault, FaultKind};
 use crate::host::{Host, PairId};
-use crate::nic::NicConfig;
+use crate::limits::SPREAD_BYTES_MAX;
+use crate::nic::{CacheCounters, NicConfig};
 use crate::packet::{Kind, LOWER_BYTES};
 use crate::plant::{Event, Node, Plant, What};
 use crate::switch::Switch;
@@ -270,6 +271,14 @@ impl Network {
         if spec.reply_bytes.is_some() && spec.verb != Verb::Send {
             return wrong("only SENDs can be answered: use verb \"send\"");
         }
+        if let Some(spread) = spec.spread_bytes {
+            if spec.verb == Verb::Send {
+                return wrong("a SEND goes where the receiver wants it: spread WRITEs or READs");
+            }
+            if spread < u64::from(spec.message_bytes) || spread > SPREAD_BYTES_MAX {
+                return wrong("messages are spread over at least one, and at most a terabyte");
+            }
+        }
         if self.path(spec.source, spec.destination, 0).is_none() {
             return Err(BuildError::Disconnected {
                 source: self.topology.name(End::Host(spec.source)).to_owned(),
@@ -388,6 +397,7 @@ impl Network {
                 What::Received => {
                     self.hosts[index as usize].received(&mut self.plant, &mut self.flows);
                 }
+                What::Ready => self.ready(index),
                 What::Start => self.start(index),
                 What::Watchdog => self.switches[index as usize].watch(&mut self.plant),
                 What::Planned => {
@@ -463,6 +473,14 @@ impl Network {
         if self.alive[source] {
             let pair = self.pairs[flow as usize];
             self.hosts[source].post(&mut self.plant, &mut self.flows, flow, pair);
+        }
+    }
+
+    fn ready(&mut self, host: u32) {
+        let at = &mut self.hosts[host as usize];
+        at.awake();
+        if self.alive[host as usize] {
+            at.kick(&mut self.plant);
         }
     }
 
@@ -639,6 +657,11 @@ impl Network {
     pub fn host_pauses(&self, host: u32) -> Option<PauseCounters> {
         let port = *self.plant.host_ports.get(host as usize)?;
         Some(self.plant.pause_counters(port))
+    }
+
+    /// How often the NIC of a host looked for translations and contexts, and how often in vain.
+    pub fn host_caches(&self, host: u32) -> Option<CacheCounters> {
+        Some(self.hosts.get(host as usize)?.cache_counters())
     }
 
     /// The counters of a host's engines, one for each priority that it uses.

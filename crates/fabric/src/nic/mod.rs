@@ -5,22 +5,31 @@
 //!   engine of priority 3 ─┼─ round robin over those that are not paused ─► port
 //!   ...                   ┘
 //!   port ─► receive buffer ─► one packet per `receive` time ─► engine of the packet's priority
-//!             XOFF above, XON below: pauses every lossless priority
+//!             XOFF above, XON below: pauses     │ what it needs of the server's memory
+//!             every lossless priority           └─► wait for it, then for the bus; then the next
 //! ```
 //!
 //! The same transport engine as on a socket: one for every priority that the host uses, so that a
 //! pause of one priority stops the queue pairs of that one alone. The engine is asked for a packet
 //! when the port is free to send it; nothing waits between the two.
 //!
-//! A NIC without a receive time hands packets to its engine as they arrive, and never pauses. One
-//! that is stuck (guo16, 4.3: a bug of its receive pipeline) takes nothing out of its buffer any more
+//! A NIC without a receive time and without [`HostMemory`] hands packets to its engine as they arrive,
+//! and never pauses. One with host memory is the slow receiver of guo16, 4.4: a packet whose page or
+//! queue pair is not in its caches holds up those behind it. (Its own acknowledgement leaves before
+//! its data are in memory, as posted writes allow.) One that is stuck (guo16, 4.3: a bug of its receive pipeline) takes nothing out of its buffer any more
 //! and pauses for ever, unless its own watchdog forbids it to.
+
+mod cache;
+mod host_memory;
 
 use rdma::{Mtu, Span};
 use transport::Recovery;
 use transport::congestion::{Congestion, Notification};
 
 use crate::switch::config::PfcConfig;
+
+pub(crate) use host_memory::Contexts;
+pub use host_memory::{CacheCounters, HostMemory, Pcie};
 
 /// The settings of a NIC and of the engines in it.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +60,12 @@ pub struct NicConfig {
     pub tagged: bool,
     /// How long it takes to take a packet out of the receive buffer.
     pub receive: Span,
+    /// How long it takes to make a packet.
+    pub transmit: Span,
+    /// How long it takes to begin with a work request, or with a READ that is asked of it.
+    pub work_request: Span,
+    /// What it keeps in its server's memory; `None` for a NIC that has everything at hand.
+    pub host_memory: Option<HostMemory>,
     /// The receive buffer.
     pub receive_buffer_bytes: u32,
     /// It pauses above.
@@ -82,6 +97,9 @@ impl Default for NicConfig {
             notification: Some(Notification::default()),
             tagged: false,
             receive: Span::ZERO,
+            transmit: Span::ZERO,
+            work_request: Span::ZERO,
+            host_memory: None,
             receive_buffer_bytes: 256 << 10,
             xoff_bytes: 192 << 10,
             xon_bytes: 128 << 10,
@@ -99,6 +117,8 @@ pub(crate) struct ReceiveBuffer {
     pub(crate) peak_bytes: u32,
     /// A [`crate::plant::What::Received`] is scheduled.
     pub(crate) busy: bool,
+    /// Of the packet that its engine has had, and whose data wait for memory or bus.
+    pub(crate) held_bytes: u32,
     /// The pipeline stands still.
     pub(crate) stuck: bool,
     /// The watchdog has forbidden pauses.

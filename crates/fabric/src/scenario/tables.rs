@@ -166,10 +166,29 @@ pub(super) struct Nic {
     pub(super) retry_count: Option<u8>,
     pub(super) tagged: Option<bool>,
     pub(super) receive_ns: Option<u64>,
+    /// How long a NIC is busy with a packet that it makes, and with a work request.
+    pub(super) transmit_ns: Option<u64>,
+    pub(super) work_request_ns: Option<u64>,
+    pub(super) host_memory: Option<Spanned<HostMemory>>,
     pub(super) receive_buffer_bytes: Option<u32>,
     pub(super) xoff_bytes: Option<u32>,
     pub(super) xon_bytes: Option<u32>,
     pub(super) watchdog_ms: Option<f64>,
+}
+
+/// What the NIC keeps in its server's memory (guo16, 4.4). An empty table is the NIC of that paper:
+/// pages of 4 KB, 2,048 entries of each kind, PCIe Gen3 x8.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostMemory {
+    pub(super) page_bytes: Option<u64>,
+    pub(super) mtt_entries: Option<u32>,
+    pub(super) qpc_entries: Option<u32>,
+    /// Entries of a cache that are compared at a time.
+    pub(super) ways: Option<u32>,
+    pub(super) pcie_gbps: Option<f64>,
+    /// What a miss costs.
+    pub(super) pcie_read_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -207,6 +226,8 @@ pub(super) struct Workload {
     pub(super) start_us: Option<f64>,
     pub(super) dscp: Option<u8>,
     pub(super) reply_bytes: Option<u32>,
+    /// Messages go to places, taken at random, in so many bytes of the destination's memory.
+    pub(super) spread_bytes: Option<u64>,
     pub(super) load: Option<f64>,
     pub(super) until_us: Option<f64>,
     pub(super) sizes: Option<Vec<(u32, f64)>>,

@@ -5,6 +5,7 @@ mod elements;
 mod guo16;
 mod oracles;
 mod pauses;
+mod slow_receiver;
 
 use rdma::{Rate, Span, Time};
 

@@ -16,6 +16,8 @@ mod shapes;
 
 use rdma::Time;
 
+use crate::random::split_mix;
+
 pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson};
 
 /// What a message is.
@@ -53,6 +55,10 @@ pub struct FlowSpec {
     pub reply_bytes: Option<u32>,
     /// Flows of one number, all of one source, proceed together.
     pub round: Option<u32>,
+    /// Each message is of another place, taken at random, of so many bytes of the destination's
+    /// memory; all flows to a host walk the same memory. Without it all are of one place. Needs
+    /// [`Verb::Write`] or [`Verb::Read`].
+    pub spread_bytes: Option<u64>,
 }
 
 impl FlowSpec {
@@ -69,6 +75,7 @@ impl FlowSpec {
             dscp: 3,
             reply_bytes: None,
             round: None,
+            spread_bytes: None,
         }
     }
 
@@ -139,6 +146,15 @@ impl Flow {
             Some(all) => room.min(all.saturating_sub(self.posted)),
             None => room,
         }
+    }
+
+    /// Where in the destination's memory the next message of this flow, number `flow`, is. Places are
+    /// as far apart as messages are long.
+    pub(crate) fn place(&self, flow: u32) -> u64 {
+        let length = u64::from(self.spec.message_bytes.max(1));
+        let places = self.spec.spread_bytes.unwrap_or(0) / length;
+        let chance = split_mix(self.posted ^ split_mix(u64::from(flow)));
+        ((u128::from(chance) * u128::from(places)) >> 64) as u64 * length
     }
 
     pub(crate) fn note_post(&mut self, now: u64) {

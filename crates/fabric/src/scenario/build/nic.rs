@@ -1,12 +1,13 @@
 //! `[nic]` and `[nics.NAME]`.
 
-use rdma::{Mtu, Span};
+use rdma::{Mtu, Rate, Span};
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
-use super::{At, Result, lossless, span_us, tables};
+use super::{At, Result, lossless, rate, span_us, tables};
 use crate::NetworkConfig;
-use crate::nic::NicConfig;
+use crate::limits::CACHE_ENTRIES_MAX;
+use crate::nic::{HostMemory, NicConfig};
 
 pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<NicConfig> {
     let table = at.table;
@@ -49,6 +50,12 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
     set(&mut nic.retry_count, table.retry_count);
     set(&mut nic.tagged, table.tagged);
     set(&mut nic.receive, table.receive_ns.map(Span::from_ns));
+    set(&mut nic.transmit, table.transmit_ns.map(Span::from_ns));
+    set(&mut nic.work_request, table.work_request_ns.map(Span::from_ns));
+    if let Some(table) = &table.host_memory {
+        let base = nic.host_memory.unwrap_or_default();
+        nic.host_memory = Some(host_memory(&At::new(at.text, "nic.host_memory", table), base)?);
+    }
     set(&mut nic.receive_buffer_bytes, table.receive_buffer_bytes);
     set(&mut nic.xoff_bytes, table.xoff_bytes);
     set(&mut nic.xon_bytes, table.xon_bytes);
@@ -64,4 +71,39 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
         );
     }
     Ok(nic)
+}
+
+fn host_memory(at: &At<'_, tables::HostMemory>, base: HostMemory) -> Result<HostMemory> {
+    let table = at.table;
+    let mut memory = base;
+    if let Some(bytes) = table.page_bytes {
+        if !bytes.is_power_of_two() || !(4_096..=1 << 30).contains(&bytes) {
+            let message = "a page is a power of two from 4096 to 1073741824 bytes";
+            return Err(at.wrong("page_bytes", message).hint("4_096 or 2_097_152"));
+        }
+        memory.page_bytes = bytes;
+    }
+    let counts = [
+        ("mtt_entries", table.mtt_entries, &mut memory.mtt_entries),
+        ("qpc_entries", table.qpc_entries, &mut memory.qpc_entries),
+        ("ways", table.ways, &mut memory.ways),
+    ];
+    for (key, value, target) in counts {
+        if let Some(value) = value {
+            if value == 0 || value > CACHE_ENTRIES_MAX {
+                return Err(at.wrong(key, format!("it is from 1 to {CACHE_ENTRIES_MAX}")));
+            }
+            *target = value;
+        }
+    }
+    if let Some(gbps) = table.pcie_gbps {
+        if rate(gbps) == Rate::ZERO {
+            return Err(at.wrong("pcie_gbps", "a bus has a rate above zero"));
+        }
+        memory.pcie.rate = rate(gbps);
+    }
+    if let Some(ns) = table.pcie_read_ns {
+        memory.pcie.read = Span::from_ns(ns);
+    }
+    Ok(memory)
 }

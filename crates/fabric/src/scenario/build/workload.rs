@@ -82,10 +82,14 @@ pub(super) fn workload(
     if table.reply_bytes.is_some() && verb != Verb::Send {
         return Err(at.wrong("reply_bytes", "only SENDs can be answered").hint("verb = \"send\""));
     }
+    if table.spread_bytes.is_some() && verb == Verb::Send {
+        return Err(at.wrong("spread_bytes", "a SEND goes where the receiver wants it"));
+    }
     for flow in &mut flows {
         flow.verb = verb;
         flow.dscp = dscp;
         flow.reply_bytes = table.reply_bytes;
+        flow.spread_bytes = table.spread_bytes;
         flow.depth = table.depth.unwrap_or(if endless { 2 } else { 1 }).max(1);
         flow.messages = if endless { None } else { Some(table.messages.unwrap_or(1)) };
         if let Some(start) = table.start_us {
