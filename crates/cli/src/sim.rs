@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     }
     print(&report.summary())?;
     match verdict {
-        Verdict::Finished | Verdict::TimeOver | Verdict::Stalled => Ok(()),
+        Verdict::Finished | Verdict::TimeOver | Verdict::Stalled | Verdict::Interrupted => Ok(()),
         Verdict::Deadlock(_) => Err(Failure::new("the network is deadlocked")),
     }
 }

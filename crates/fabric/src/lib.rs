@@ -33,6 +33,7 @@ mod paranoid;
 mod plant;
 pub mod random;
 mod rate;
+pub mod record;
 pub mod report;
 pub mod scenario;
 pub mod switch;

@@ -18,3 +18,8 @@ pub const RECEIVES: u32 = 64;
 pub const SPREAD_BYTES_MAX: u64 = 1 << 40;
 /// Entries of a cache of a NIC.
 pub const CACHE_ENTRIES_MAX: u32 = 1 << 20;
+/// Samples that a run without an interval of its own has in the end, at least half of them if it is
+/// long enough, and at most twice as many.
+pub const SAMPLES_KEPT: usize = 512;
+/// Entries of all samples, of 32 bytes each: where there are more, every second sample goes.
+pub const SAMPLE_ENTRIES_MAX: usize = 1 << 23;

@@ -444,11 +444,16 @@ impl Plant {
 
     /// The pauses of a port, those that are not over included.
     pub(crate) fn pause_counters(&self, port: u32) -> PauseCounters {
+        self.pause_counters_at(port, self.events.now())
+    }
+
+    /// The same at `now`, up to which nothing more will happen.
+    pub(crate) fn pause_counters_at(&self, port: u32, now: u64) -> PauseCounters {
         let state = &self.pauses[port as usize];
         let mut counters = state.counters;
         for priority in 0..PRIORITIES {
             if state.paused >> priority & 1 != 0 {
-                counters.paused_ps[priority] += self.events.now() - state.since[priority];
+                counters.paused_ps[priority] += now - state.since[priority];
             }
         }
         counters

@@ -12,6 +12,7 @@
 //! is what its queues hold.
 
 mod build;
+mod view;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -158,6 +159,8 @@ pub enum Verdict {
     Stalled,
     /// Queues wait for each other in a circle, and stood still.
     Deadlock(Cycle),
+    /// Whoever ran it wanted it to stop; see [`crate::record::run`].
+    Interrupted,
 }
 
 /// See the module.

@@ -37,6 +37,9 @@ impl<'a> Report<'a> {
         match self.verdict {
             Verdict::Finished => writeln!(text, "  finished at {now}")?,
             Verdict::TimeOver => writeln!(text, "  stopped at {now}: the time was over")?,
+            Verdict::Interrupted => {
+                writeln!(text, "  INTERRUPTED at {now}: what follows is of the run up to there")?;
+            }
             Verdict::Stalled => writeln!(text, "  stalled at {now}: nothing is left to happen")?,
             Verdict::Deadlock(cycle) => {
                 writeln!(text, "  DEADLOCK at {now}: these queues wait for each other")?;
