@@ -77,6 +77,11 @@ pub const CM_RETRIES: u8 = 15;
 pub const CM_SERVICE_TIMEOUT: u8 = 24;
 /// The longest time that a peer can ask a connection manager to wait: 4.096 us x 2^26.
 pub const CM_TIMEOUT_MAX: u8 = 26;
+/// Who is told that nobody offers a service asks again for so long, and so often: a server that
+/// takes its connections one by one listens anew for each.
+pub const CM_UNCLAIMED_PATIENCE: Span = Span::from_ms(100);
+/// See [`CM_UNCLAIMED_PATIENCE`].
+pub const CM_UNCLAIMED_INTERVAL: Span = Span::from_ms(10);
 
 /// A deadline that never comes.
 pub const NEVER: Time = Time::from_ps(u64::MAX);

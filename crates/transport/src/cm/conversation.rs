@@ -7,13 +7,16 @@ use wire::cm::{Mad, Message, brief, mra, rej, sidr};
 use super::ListenerId;
 use super::state::{Input, State};
 use crate::Route;
-use crate::limits::{CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX, ack_timeout};
+use crate::limits::{
+    CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX, CM_UNCLAIMED_INTERVAL, CM_UNCLAIMED_PATIENCE, ack_timeout,
+};
 
 /// A conversation with a peer.
 #[derive(Clone, Debug)]
 pub(super) struct Conversation {
     pub(super) state: State,
     pub(super) id: u32,
+    pub(super) begun: Time,
     /// The peer's number; 0 until it is known.
     pub(super) remote_id: u32,
     pub(super) route: Route,
@@ -80,6 +83,17 @@ impl Conversation {
     pub(super) fn conclude(&mut self, now: Time, mad: Mad) {
         self.last = Some(mad);
         self.deadline = Some(now + self.timing.response * (u64::from(self.timing.retries) + 1));
+    }
+
+    /// After the answer that nobody offers the service: asks again in a moment, if it is young.
+    pub(super) fn asks_again(&mut self, now: Time) -> bool {
+        let asks = matches!(self.state, State::ReqSent | State::SidrReqSent);
+        let is_young = now.since(self.begun) < CM_UNCLAIMED_PATIENCE;
+        if asks && is_young {
+            self.retries_left = self.timing.retries;
+            self.deadline = Some(now + CM_UNCLAIMED_INTERVAL);
+        }
+        asks && is_young
     }
 
     /// Waits for late packets.

@@ -78,7 +78,7 @@ impl Manager {
             retries: request.max_retries,
             time_wait: span(request.path.ack_timeout),
         };
-        let Ok(mut conversation) = self.begin(State::ReqReceived, route, timing) else {
+        let Ok(mut conversation) = self.begin(now, State::ReqReceived, route, timing) else {
             self.send(route, refuse(rej::Reason::NO_RESOURCES));
             return Ok(());
         };
@@ -130,7 +130,7 @@ impl Manager {
         let response = span(CM_RESPONSE_TIMEOUT);
         let timing = Timing { response, retries: CM_RETRIES, time_wait: response };
         let begun = match self.has_room(listener) {
-            true => self.begin(State::SidrReqReceived, route, timing),
+            true => self.begin(now, State::SidrReqReceived, route, timing),
             false => Err(CmError::Exhausted),
         };
         let Ok(mut conversation) = begun else {
@@ -181,7 +181,7 @@ impl Manager {
             Message::Rej(message) => self.rejected(now, conversation, message),
             Message::Dreq(message) => self.released(now, conversation, mad, message),
             Message::Drep(_) => self.release_confirmed(now, conversation),
-            Message::SidrRep(message) => self.told(conversation, message),
+            Message::SidrRep(message) => self.told(now, conversation, message),
             Message::Req(_) | Message::SidrReq(_) => {
                 self.keep(conversation);
                 Err(Discard::Stray)
@@ -283,6 +283,10 @@ impl Manager {
         message: &rej::Repr,
     ) -> Result<(), Discard> {
         let id = CommId(conversation.id);
+        if message.reason == rej::Reason::INVALID_SERVICE && conversation.asks_again(now) {
+            self.keep(conversation);
+            return Ok(());
+        }
         self.leave_backlog(&conversation);
         let moved = conversation.step(Input::Rej);
         match moved {
@@ -344,7 +348,16 @@ impl Manager {
     }
 
     /// A SIDR_REP.
-    fn told(&mut self, mut conversation: Conversation, message: &sidr::Rep) -> Result<(), Discard> {
+    fn told(
+        &mut self,
+        now: Time,
+        mut conversation: Conversation,
+        message: &sidr::Rep,
+    ) -> Result<(), Discard> {
+        if message.status == sidr::Status::UNSUPPORTED && conversation.asks_again(now) {
+            self.keep(conversation);
+            return Ok(());
+        }
         let moved = conversation.step(Input::SidrRep).is_some();
         if moved {
             let (id, reply) = (CommId(conversation.id), Box::new(*message));

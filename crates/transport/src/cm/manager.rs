@@ -128,7 +128,7 @@ impl Manager {
             retries: CM_RETRIES,
             time_wait: span(request.path.ack_timeout),
         };
-        let mut conversation = self.begin(State::ReqSent, route, timing)?;
+        let mut conversation = self.begin(now, State::ReqSent, route, timing)?;
         conversation.local_qpn = request.qpn;
         let message = Message::Req(req::Repr {
             local_id: conversation.id,
@@ -151,7 +151,7 @@ impl Manager {
     pub fn ask(&mut self, now: Time, route: Route, request: sidr::Req) -> Result<CommId, CmError> {
         let response = span(CM_RESPONSE_TIMEOUT);
         let timing = Timing { response, retries: CM_RETRIES, time_wait: response };
-        let mut conversation = self.begin(State::SidrReqSent, route, timing)?;
+        let mut conversation = self.begin(now, State::SidrReqSent, route, timing)?;
         let request = sidr::Req { request_id: conversation.id, ..request };
         let mad = conversation.mad(Message::SidrReq(request));
         conversation.say(now, mad);
@@ -496,6 +496,7 @@ impl Manager {
     /// A new conversation with a number of its own.
     pub(super) fn begin(
         &mut self,
+        now: Time,
         state: State,
         route: Route,
         timing: Timing,
@@ -515,6 +516,7 @@ impl Manager {
         Ok(Conversation {
             state,
             id,
+            begun: now,
             remote_id: 0,
             route,
             listener: None,

@@ -11,6 +11,10 @@
 //! and what happened are asked for. It moves no queue pair: the application does that, with what
 //! the events say, as IBTA has it.
 //!
+//! Who asks for a service that nobody offers asks again for a tenth of a second. Servers such as
+//! perftest's listen anew for each connection, and a client of theirs, told by another way to go on,
+//! is refused if it comes in between; with hardware, to find the way takes longer than to listen.
+//!
 //! The vocabulary is that of [`wire::cm`]. A caller fills in what only it knows (queue pair, PSN,
 //! resources, private data); numbers, timeouts and the GUID are the manager's.
 //!

@@ -9,7 +9,10 @@ use rdma::{Gid, PKey, Psn, QKey, Qpn, Span, Time};
 use wire::cm::{Mad, Message, brief, rej, rep, req, sidr};
 
 use super::{CmConfig, CmError, CmEvent, CommId, Discard, ListenerId, Manager, Outgoing};
-use crate::limits::{CM_RESPONSE_TIMEOUT, CM_RETRIES, CM_SERVICE_TIMEOUT, ack_timeout};
+use crate::limits::{
+    CM_RESPONSE_TIMEOUT, CM_RETRIES, CM_SERVICE_TIMEOUT, CM_UNCLAIMED_INTERVAL,
+    CM_UNCLAIMED_PATIENCE, ack_timeout,
+};
 use crate::{Arrival, Route};
 
 pub(super) const SERVICE: u64 = 0x0106_1c06;
@@ -157,6 +160,16 @@ impl Hosts {
             if said == 0 {
                 return;
             }
+        }
+    }
+
+    /// Asks and is refused, until host 0 has no patience any more.
+    fn settle_unclaimed(&mut self) {
+        self.settle();
+        while self.hosts[0].poll_timeout().is_some() {
+            assert_eq!(self.event(0), None);
+            assert_eq!(self.wait(0), CM_UNCLAIMED_INTERVAL);
+            self.settle();
         }
     }
 
@@ -313,11 +326,40 @@ fn the_messages_of_one_exchange_have_one_transaction() {
 #[test]
 fn a_service_that_nobody_offers_is_refused() {
     let mut it = Hosts::new();
+    let start = it.now;
     it.connect();
-    it.settle();
+    it.settle_unclaimed();
     assert_eq!(reason(it.event(0)), rej::Reason::INVALID_SERVICE);
+    assert_eq!(it.now.since(start), CM_UNCLAIMED_PATIENCE);
     assert!(it.hosts.iter().all(Manager::is_empty));
-    assert_eq!(it.hosts[1].stats().cm_unknown_services, 1);
+    assert_eq!(it.hosts[1].stats().cm_unknown_services, 11);
+}
+
+#[test]
+fn a_server_that_listens_a_moment_too_late_is_asked_again() {
+    let mut it = Hosts::new();
+    let active = it.connect();
+    let ask = sidr::Req { service: SERVICE, ..sidr::Req::default() };
+    it.hosts[0].ask(it.now, route(0, 1), ask).unwrap();
+    it.settle();
+    it.listen();
+    assert_eq!(it.wait(0), CM_UNCLAIMED_INTERVAL);
+    it.settle();
+    let Some(CmEvent::Request { id, .. }) = it.event(1) else { panic!("a request") };
+    assert!(matches!(it.event(1), Some(CmEvent::DatagramRequest { .. })));
+    it.accept(id);
+    it.settle();
+    assert!(matches!(it.event(0), Some(CmEvent::Reply { id, .. }) if id == active));
+}
+
+#[test]
+fn a_refusal_for_another_reason_is_final() {
+    let mut it = Hosts::new();
+    let (_, passive) = it.requested();
+    let private = [0; rej::PRIVATE_LEN];
+    it.hosts[1].reject(it.now, passive, rej::Reason::CONSUMER, private).unwrap();
+    it.settle();
+    assert_eq!(reason(it.event(0)), rej::Reason::CONSUMER);
 }
 
 #[test]
@@ -325,7 +367,7 @@ fn a_listener_at_an_address_hears_what_is_sent_there() {
     let mut it = Hosts::new();
     let elsewhere = it.hosts[1].listen(SERVICE, Some(gid(7)), 8).unwrap();
     it.connect();
-    it.settle();
+    it.settle_unclaimed();
     assert_eq!(reason(it.event(0)), rej::Reason::INVALID_SERVICE);
     let any = it.listen();
     let here = it.hosts[1].listen(SERVICE, Some(gid(1)), 8).unwrap();
@@ -690,7 +732,7 @@ fn a_datagram_service_that_nobody_offers_is_refused() {
     let mut it = Hosts::new();
     let ask = sidr::Req { service: SERVICE, ..sidr::Req::default() };
     it.hosts[0].ask(it.now, route(0, 1), ask).unwrap();
-    it.settle();
+    it.settle_unclaimed();
     let Some(CmEvent::DatagramReply { reply, .. }) = it.event(0) else { panic!("a reply") };
     assert_eq!(reply.status, sidr::Status::UNSUPPORTED);
     it.hosts[0].ask(it.now, route(0, 1), ask).unwrap();
