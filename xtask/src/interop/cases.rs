@@ -14,10 +14,20 @@ pub(super) enum Weather {
     Corruption,
 }
 
+/// How a server is found by its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// They agree over TCP.
+    Tcp,
+    /// By RDMA CM.
+    Cm,
+}
+
 /// One program on both sides.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) words: Vec<String>,
+    pub(super) meeting: Meeting,
     pub(super) expect: Expect,
     pub(super) weather: Weather,
 }
@@ -29,10 +39,57 @@ pub(super) enum Server {
     Ferroce,
 }
 
+/// A device, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) device: &'static str,
+    pub(super) address: &'static str,
+}
+
 /// The program that checks every byte of every verb.
 pub(super) const INTEGRITY: &str = "integrity";
+/// Where udaddy listens.
+const UDADDY_PORT: u16 = 7174;
+/// Programs that know no other way than RDMA CM; those of perftest want `-R`.
+const CONNECTING: [&str; 3] = ["rping", "ucmatose", "udaddy"];
+/// What is connected by RDMA CM, and what the client prints.
+const CONNECTED: [(&str, Expect); 11] = [
+    ("rping -v -C 10", Expect::Texts(&["ping data: rdma-ping-9"])),
+    ("rping -v -C 10 -q", Expect::Texts(&["ping data: rdma-ping-9"])),
+    ("ucmatose", TRANSFERRED),
+    ("ucmatose -c 16", TRANSFERRED),
+    ("udaddy", TRANSFERRED),
+    ("udaddy -c 16", TRANSFERRED),
+    ("ib_write_bw -R -s 65536 -n 20", Expect::Results),
+    ("ib_read_lat -R -s 4096 -n 20", Expect::Results),
+    ("ib_send_bw -R -s 65536 -n 20", Expect::Results),
+    ("ib_send_bw -R -c UD -s 1024 -n 20", Expect::Results),
+    ("ib_atomic_lat -R -n 20", Expect::Results),
+];
+const TRANSFERRED: Expect = Expect::Texts(&["data transfers complete", "return status 0"]);
+/// Those of perftest that know no events.
+const SPINNING: [&str; 2] = ["ib_write_bw", "ib_write_lat"];
 const MTUS: [&str; 2] = ["1024", "4096"];
 const SIZES: [&str; 4] = ["1", "4096", "65536", "1048576"];
+
+impl Weather {
+    /// What the guest's card does to the packets that it sends, in the words of `tc-netem`.
+    pub(super) fn of_guest(self) -> &'static str {
+        match self {
+            Self::Clear | Self::Corruption => "",
+            Self::Loss => "loss 1%",
+        }
+    }
+
+    /// What Ferroce does to the packets that it sends.
+    pub(super) fn of_ferroce(self) -> Option<&'static str> {
+        match self {
+            Self::Clear => None,
+            Self::Loss => Some("loss=0.01,seed=1"),
+            Self::Corruption => Some("corrupt=0.01,seed=1"),
+        }
+    }
+}
 
 impl Case {
     /// Its command line, without what every program of its family is told.
@@ -45,30 +102,45 @@ impl Case {
         }
     }
 
-    /// The full command line of one side; `server` is the address that a client connects to.
-    pub(super) fn line(&self, device: &str, port: u16, server: Option<&str>) -> Vec<String> {
+    /// The port that the program listens at, if it cannot be told.
+    pub(super) fn fixed_port(&self) -> Option<u16> {
+        (self.words[0] == "udaddy").then_some(UDADDY_PORT)
+    }
+
+    /// The full command line of a client of `server`, or of a server.
+    pub(super) fn line(&self, own: Side, port: u16, server: Option<Side>) -> Vec<String> {
         let port = port.to_string();
+        let server = server.map(|side| side.address);
         let mut words = self.words.clone();
         let mut add = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
-        if self.words[0] == INTEGRITY {
-            add(&["-d", device, "-g", "1"]);
-            match server {
-                None => add(&["-l", &port]),
-                Some(server) => add(&["-c", server, "-p", &port]),
+        match (&*self.words[0], self.meeting, server) {
+            (INTEGRITY, _, None) => add(&["-d", own.device, "-g", "1", "-l", &port]),
+            (INTEGRITY, _, Some(server)) => {
+                add(&["-d", own.device, "-g", "1", "-c", server, "-p", &port]);
             }
-            return words;
+            ("rping", ..) => {
+                let (role, address) = server.map_or(("-s", own.address), |server| ("-c", server));
+                add(&[role, "-a", address, "-p", &port]);
+            }
+            ("ucmatose", ..) => add(&["-p", &port]),
+            ("udaddy", ..) => {}
+            (program, Meeting::Tcp, _) if program.starts_with("ibv_") => {
+                // GID 1 is that of the IPv4 address, on both sides.
+                add(&["-e", "-d", own.device, "-g", "1", "-p", &port]);
+            }
+            // -F: no warning about the governor.
+            (_, Meeting::Tcp, _) => add(&["-F", "-d", own.device, "-x", "1", "-p", &port]),
+            (_, Meeting::Cm, _) => add(&["-F", "-p", &port]),
         }
-        // GID 1 is that of the IPv4 address, on both sides. -F: no warning about the governor.
-        // Whoever polls takes the guest's only processor from its kernel. ib_write_bw has no -e.
-        if self.words[0] != "ib_write_bw" {
+        // Whoever polls takes the guest's only processor from its kernel.
+        if self.words[0].starts_with("ib_") && !SPINNING.contains(&&*self.words[0]) {
             add(&["-e"]);
         }
-        if self.words[0].starts_with("ibv_") {
-            add(&["-d", device, "-g", "1", "-p", &port]);
-        } else {
-            add(&["-F", "-d", device, "-x", "1", "-p", &port]);
+        match (&*self.words[0], server) {
+            (INTEGRITY | "rping", _) | (_, None) => {}
+            ("ucmatose" | "udaddy", Some(server)) => add(&["-s", server]),
+            (_, Some(server)) => add(&[server]),
         }
-        words.extend(server.map(str::to_owned));
         words
     }
 }
@@ -77,8 +149,10 @@ impl Case {
 pub(super) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |weather, expect, line: &str| {
-        let words = line.split(' ').map(str::to_owned).collect();
-        cases.push(Case { words, expect, weather });
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let is_connected = CONNECTING.contains(&&*words[0]) || words.iter().any(|it| it == "-R");
+        let meeting = if is_connected { Meeting::Cm } else { Meeting::Tcp };
+        cases.push(Case { words, meeting, expect, weather });
     };
 
     // -c compares what arrives with what was sent.
@@ -110,6 +184,9 @@ pub(super) fn all() -> Vec<Case> {
     }
     let done = Expect::Texts(&[]);
     add(Weather::Clear, done, INTEGRITY);
+    for (line, expect) in CONNECTED {
+        add(Weather::Clear, expect, line);
+    }
     for line in ["ibv_rc_pingpong -c -m 1024 -n 100", "ibv_srq_pingpong -q 4 -c -m 4096 -n 100"] {
         add(Weather::Loss, Expect::Pingpong, line);
     }
@@ -124,6 +201,7 @@ pub(super) fn all() -> Vec<Case> {
     ] {
         add(Weather::Loss, Expect::Results, line);
     }
+    add(Weather::Loss, TRANSFERRED, "ucmatose -c 16");
     add(Weather::Corruption, Expect::Pingpong, "ibv_rc_pingpong -c -m 1024 -n 200");
     cases
 }
@@ -134,11 +212,28 @@ mod tests {
 
     #[test]
     fn both_sides_are_told_their_device_and_the_client_the_address() {
-        let case = &all()[0];
-        let server = case.line("rxe0", 7, None).join(" ");
-        assert_eq!(server, "ibv_rc_pingpong -c -m 1024 -n 100 -e -d rxe0 -g 1 -p 7");
-        let client = case.line("ferroce0", 7, Some("10.0.0.1")).join(" ");
-        assert!(client.ends_with("-d ferroce0 -g 1 -p 7 10.0.0.1"));
+        let kernel = Side { device: "rxe0", address: "10.0.0.1" };
+        let ferroce = Side { device: "ferroce0", address: "10.0.0.2" };
+        let lines = |name: &str| {
+            let case = all().into_iter().find(|case| case.name() == name).unwrap();
+            [(kernel, None), (ferroce, Some(kernel))]
+                .map(|(own, server)| case.line(own, 7, server).join(" "))
+        };
+        assert_eq!(
+            lines("ibv_rc_pingpong -c -m 1024 -n 100"),
+            [
+                "ibv_rc_pingpong -c -m 1024 -n 100 -e -d rxe0 -g 1 -p 7",
+                "ibv_rc_pingpong -c -m 1024 -n 100 -e -d ferroce0 -g 1 -p 7 10.0.0.1"
+            ]
+        );
+        assert_eq!(
+            lines("rping -v -C 10"),
+            ["rping -v -C 10 -s -a 10.0.0.1 -p 7", "rping -v -C 10 -c -a 10.0.0.1 -p 7"]
+        );
+        assert_eq!(
+            lines("ib_atomic_lat -R -n 20"),
+            ["ib_atomic_lat -R -n 20 -F -p 7 -e", "ib_atomic_lat -R -n 20 -F -p 7 -e 10.0.0.1"]
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The counters of a program over Ferroce, read after its end.
 //!
-//! The program's file of counters (`crates/softnic/src/counters.rs` describes it) is removed when
+//! A program's file of counters (`crates/softnic/src/counters.rs` describes it) is removed when
 //! the program closes its NIC; whoever has it open keeps it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::PathBuf;
@@ -12,41 +13,50 @@ const HEADER_LEN: usize = 128;
 const NAME_LEN: usize = 64;
 const ENTRY_LEN: usize = NAME_LEN + 8;
 
-/// The file of a running program, once it is there.
+/// The files of a running program: one for each NIC that it has opened so far.
 #[derive(Debug)]
 pub(super) struct Counters {
     prefix: String,
     folder: PathBuf,
-    file: Option<File>,
+    files: BTreeMap<OsString, File>,
 }
 
 impl Counters {
     /// Of the process with this ID, of this user.
     pub(super) fn of(process: u32, user: u32) -> Self {
         let folder = PathBuf::from(format!("/dev/shm/ferroce-{user}/counters"));
-        Self { prefix: format!("{process}-"), folder, file: None }
+        Self { prefix: format!("{process}-"), folder, files: BTreeMap::new() }
     }
 
-    /// Looks for the file. To be called now and then, until the program ends.
+    /// Looks for files. To be called now and then, until the program ends.
     pub(super) fn look(&mut self) {
-        if self.file.is_some() {
-            return;
-        }
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        let ours = entries
-            .flatten()
-            .find(|entry| entry.file_name().to_string_lossy().starts_with(&self.prefix));
-        self.file = ours.and_then(|entry| File::open(entry.path()).ok());
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let is_ours = name.to_string_lossy().starts_with(&self.prefix);
+            if is_ours
+                && !self.files.contains_key(&name)
+                && let Ok(file) = File::open(entry.path())
+                // A file without lock is left over of a process that was killed.
+                && file.try_lock_shared().is_err()
+            {
+                self.files.insert(name, file);
+            }
+        }
     }
 
     /// What was counted; empty if the program never opened a NIC.
-    pub(super) fn read(mut self) -> BTreeMap<String, u64> {
-        let mut bytes = Vec::new();
-        if let Some(file) = &mut self.file {
+    pub(super) fn read(self) -> BTreeMap<String, u64> {
+        let mut sum = BTreeMap::new();
+        for mut file in self.files.into_values() {
+            let mut bytes = Vec::new();
             // An unreadable file is one without counters, which no verdict passes.
             let _ = file.read_to_end(&mut bytes);
+            for (name, value) in parse(&bytes) {
+                *sum.entry(name).or_default() += value;
+            }
         }
-        parse(&bytes)
+        sum
     }
 }
 
@@ -64,6 +74,27 @@ fn parse(bytes: &[u8]) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_dead_process_has_left_is_not_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes.extend(b"tx_packets");
+        bytes.resize(HEADER_LEN + NAME_LEN, 0);
+        bytes.extend(5_u64.to_ne_bytes());
+        let names = ["7-ferroce0-1", "7-ferroce0-2", "7-ferroce0-3", "77-ferroce0-4"];
+        let files = names.map(|name| {
+            fs::write(folder.path().join(name), &bytes).unwrap();
+            File::open(folder.path().join(name)).unwrap()
+        });
+        for alive in [1, 2, 3] {
+            files[alive].lock().unwrap();
+        }
+        let mut counters = Counters { folder: folder.path().to_owned(), ..Counters::of(7, 0) };
+        counters.look();
+        counters.look();
+        assert_eq!(counters.read(), BTreeMap::from([("tx_packets".to_owned(), 10)]));
+    }
 
     #[test]
     fn names_and_values_are_read() {

@@ -2,12 +2,13 @@
 # /init of the guest that `cargo xtask interop` boots: makes a Soft-RoCE device of the only network
 # card, then runs what the virtio serial port asks for, one job at a time.
 #
-#   to the guest     run ID PORT SECONDS PROGRAM ...     PORT 0: it does not listen
+#   to the guest     run ID PLACE SECONDS PROGRAM ...    PLACE: - if it does not listen, else
+#                                                        tcp:PORT, or cm:PORT for RDMA CM
 #                    stop PROGRAM                        ends it
-#                    loss PERCENT                        of what the card sends, from now on
+#                    weather NETEM ...                   of what the card sends, from now on
 #                    off
 #   from the guest   ready KERNEL
-#                    + ID                                somebody listens on PORT
+#                    + ID                                somebody listens at PLACE
 #                    | TEXT                              a line that the program printed
 #                    # NAME VALUE                        a counter after the job
 #                    = ID STATUS
@@ -17,8 +18,11 @@
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 ports=/sys/class/infiniband/rxe0/ports/1
 
-is_listened_on() {
-  grep -q ":$(printf %04X "$1") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6
+is_listened_at() {
+  case $1 in
+    tcp:*) grep -q ":$(printf %04X "${1#tcp:}") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 ;;
+    cm:*) rdma resource show cm_id | grep -q "state LISTEN .*:${1#cm:}\( \|\$\)" ;;
+  esac
 }
 
 counters() {
@@ -30,13 +34,13 @@ counters() {
 }
 
 job() {
-  id=$1 port=$2 seconds=$3
+  id=$1 place=$2 seconds=$3
   shift 3
   timeout -s KILL "$seconds" "$@" >/tmp/printed 2>&1 &
   program=$!
-  if [ "$port" -ne 0 ]; then
+  if [ "$place" != - ]; then
     tries=100
-    until is_listened_on "$port" || [ "$tries" -eq 0 ]; do
+    until is_listened_at "$place" || [ "$tries" -eq 0 ]; do
       sleep 0.05
       tries=$((tries - 1))
     done
@@ -81,9 +85,9 @@ while read -r verb words <&3; do
   case $verb in
     run) job $words >&3 & ;;
     stop) killall -KILL $words ;;
-    loss)
+    weather)
       /bin/tc qdisc del dev eth0 root 2>/dev/null
-      [ "$words" = 0 ] || /bin/tc qdisc add dev eth0 root netem limit 10000 loss "$words%"
+      [ -z "$words" ] || /bin/tc qdisc add dev eth0 root netem limit 10000 $words
       ;;
     off) poweroff -f ;;
   esac

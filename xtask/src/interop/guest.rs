@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use super::cases::{Meeting, Weather};
 use super::image::{self, Image};
 use super::{GLANCE, GUEST, MTU, TAP};
 use crate::workspace;
@@ -55,7 +56,8 @@ impl Guest {
     pub(super) fn boot(image: &Image) -> Result<Self> {
         let append = format!(
             "console=ttyS0 quiet panic=-1 no_timer_check tsc=reliable mitigations=off nokaslr \
-             address={GUEST}/24 mtu={MTU}"
+             address={}/24 mtu={MTU}",
+            GUEST.address
         );
         // The guest goes with us, however we end.
         let mut command = Command::new("setpriv");
@@ -97,15 +99,32 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Starts a program and, if it has a port, waits until it listens there.
-    pub(super) fn start(&mut self, words: &[String], port: u16, seconds: u64) -> Result<Job> {
+    /// Starts a program.
+    pub(super) fn start(&mut self, words: &[String], seconds: u64) -> Result<Job> {
+        self.run(words, "-", seconds)
+    }
+
+    /// Starts a program, and waits until it listens at its port.
+    pub(super) fn serve(
+        &mut self,
+        words: &[String],
+        (meeting, port): (Meeting, u16),
+        seconds: u64,
+    ) -> Result<Job> {
+        let place = match meeting {
+            Meeting::Tcp => format!("tcp:{port}"),
+            Meeting::Cm => format!("cm:{port}"),
+        };
+        let job = self.run(words, &place, seconds)?;
+        let deadline = Instant::now() + Duration::from_secs(seconds) + ANSWER;
+        while self.line(deadline)? != format!("+ {}", job.id) {}
+        Ok(job)
+    }
+
+    fn run(&mut self, words: &[String], place: &str, seconds: u64) -> Result<Job> {
         self.jobs += 1;
         let id = self.jobs;
-        self.say(&format!("run {id} {port} {seconds} {}", words.join(" ")))?;
-        if port != 0 {
-            let deadline = Instant::now() + Duration::from_secs(seconds) + ANSWER;
-            while self.line(deadline)? != format!("+ {id}") {}
-        }
+        self.say(&format!("run {id} {place} {seconds} {}", words.join(" ")))?;
         Ok(Job { id, seconds, program: words[0].clone() })
     }
 
@@ -142,9 +161,9 @@ impl Guest {
         self.say(&format!("stop {}", job.program))
     }
 
-    /// Lets the guest's card lose packets that it sends.
-    pub(super) fn lose(&mut self, percent: u32) -> Result<()> {
-        self.say(&format!("loss {percent}"))
+    /// Changes what happens to packets that the guest's card sends.
+    pub(super) fn set_weather(&mut self, weather: Weather) -> Result<()> {
+        self.say(&format!("weather {}", weather.of_guest()))
     }
 
     fn say(&mut self, line: &str) -> Result<()> {

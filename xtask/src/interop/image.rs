@@ -18,7 +18,7 @@ const INIT: &str = include_str!("guest-init.sh");
 const KERNEL: &str = "linux-image-amd64";
 
 /// Those that a kernel has built in, or does not know, are left out.
-const MODULES: [&str; 7] = [
+const MODULES: [&str; 8] = [
     "virtio_pci",
     "virtio_console",
     "virtio_net",
@@ -26,6 +26,7 @@ const MODULES: [&str; 7] = [
     "sch_netem",
     "rdma_rxe",
     "ib_uverbs",
+    "rdma_ucm",
 ];
 
 /// What of busybox the guest uses.
@@ -34,9 +35,11 @@ const APPLETS: [&str; 12] = [
     "timeout", "uname",
 ];
 
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 16] = [
     "ib_atomic_bw",
+    "ib_atomic_lat",
     "ib_read_bw",
+    "ib_read_lat",
     "ib_send_bw",
     "ib_write_bw",
     "ibv_rc_pingpong",
@@ -45,12 +48,18 @@ const PROGRAMS: [&str; 11] = [
     "ibv_ud_pingpong",
     "ip",
     "rdma",
+    "rping",
     "tc",
+    "ucmatose",
+    "udaddy",
 ];
 
 /// The plugin of libibverbs for Soft-RoCE, and the file that names it.
 const PROVIDER_FILE: &str = "/etc/libibverbs.d/rxe.driver";
 const PROVIDERS: &str = "/usr/lib/x86_64-linux-gnu/libibverbs";
+
+/// What a thread loads when it is cancelled, as rping's are; no program names it.
+const UNWINDER: &str = "/lib/x86_64-linux-gnu/libgcc_s.so.1";
 
 /// A guest that can be booted.
 #[derive(Debug)]
@@ -153,7 +162,7 @@ fn lay_out(root: &Path, own: &[PathBuf]) -> Result<()> {
             libraries.insert(path);
         }
     }
-    libraries.insert(PathBuf::from(PROVIDER_FILE));
+    libraries.extend([PROVIDER_FILE, UNWINDER].map(PathBuf::from));
     for library in &libraries {
         copy(library, &root.join(library.strip_prefix("/").unwrap_or(library)))?;
     }

@@ -39,18 +39,18 @@ use crate::dist;
 use crate::lab::{Ended, Lab, NOBODY, Running};
 use crate::programs::{self, judge, matrix::Expect};
 use crate::workspace;
-use cases::{Case, Server, Weather};
+use cases::{Case, Meeting, Server, Side, Weather};
 use counters::Counters;
 use guest::{Done, Guest};
 
 const TAP: &str = "tap0";
-const HOST: &str = "10.77.0.1";
-const GUEST: &str = "10.77.0.2";
+const HOST: Side = Side { device: "ferroce0", address: "10.77.0.1" };
+const GUEST: Side = Side { device: "rxe0", address: "10.77.0.2" };
 /// Of the tap and of the guest's card, so that an RDMA MTU of 4096 fits.
 const MTU: &str = "9000";
 /// Packets that wait for the guest: more than any case has under way, so that none is dropped.
 const QUEUE: &str = "10000";
-/// The first TCP port; each run of a program has its own.
+/// The first port; each run of a program has its own.
 const PORT: u16 = 20_000;
 /// How long a program may take, on either side.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -158,7 +158,7 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
     for case in cases::all().into_iter().filter(wanted) {
         if weather != case.weather {
             weather = case.weather;
-            bench.guest.lose(u32::from(weather == Weather::Loss))?;
+            bench.guest.set_weather(weather)?;
         }
         for server in [Server::Kernel, Server::Ferroce] {
             bench.judge(&case, server, &mut tally)?;
@@ -174,7 +174,7 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
 const SOURCES: [&str; 2] = ["examples/c/integrity.c", "examples/c/peer.c"];
 
 fn make_tap() -> Result<()> {
-    let address = format!("{HOST}/24");
+    let address = format!("{}/24", HOST.address);
     for line in [
         &["link", "set", "lo", "up"][..],
         &["tuntap", "add", TAP, "mode", "tap"],
@@ -226,15 +226,15 @@ impl Bench {
     /// The outer error is ours; the inner one is a server's that does not come up here.
     fn run(&mut self, case: &Case, server: Server) -> Result<Result<Outcome, String>> {
         self.port += 1;
-        let port = self.port;
+        let port = case.fixed_port().unwrap_or(self.port);
         let patience = if case.weather == Weather::Clear { PATIENCE } else { PATIENCE_LOSS };
         let deadline = Instant::now() + patience;
         let dropped = tap_drops()?;
         let (kernel, ferroce, ours) = match server {
             Server::Kernel => {
-                let line = case.line("rxe0", port, None);
-                let job = self.guest.start(&line, port, patience.as_secs())?;
-                let line = case.line("ferroce0", port, Some(GUEST));
+                let line = case.line(GUEST, port, None);
+                let job = self.guest.serve(&line, (case.meeting, port), patience.as_secs())?;
+                let line = case.line(HOST, port, Some(GUEST));
                 let (ferroce, ours) = self.watch(self.start(case, &line)?, deadline)?;
                 if !ferroce.status.is_some_and(|status| status.success()) {
                     self.guest.stop(&job)?;
@@ -242,16 +242,20 @@ impl Bench {
                 (self.guest.finish(&job, || ())?, ferroce, ours)
             }
             Server::Ferroce => {
-                let mut running = self.start(case, &case.line("ferroce0", port, None))?;
+                let mut running = self.start(case, &case.line(HOST, port, None))?;
                 let mut counters = Counters::of(running.id(), user());
-                if !running.listens(port, deadline)? {
+                let listens = match case.meeting {
+                    Meeting::Tcp => running.listens(port, deadline)?,
+                    Meeting::Cm => running.listens_for_cm(port, deadline)?,
+                };
+                if !listens {
                     let ended = running.finish(Instant::now())?;
                     let printed = [&ended.stdout, &ended.stderr];
                     return Ok(Err(programs::described("ferroce", "does not listen", printed)));
                 }
                 counters.look();
-                let line = case.line("rxe0", port, Some(HOST));
-                let job = self.guest.start(&line, 0, patience.as_secs())?;
+                let line = case.line(GUEST, port, Some(HOST));
+                let job = self.guest.start(&line, patience.as_secs())?;
                 let kernel = self.guest.finish(&job, || counters.look())?;
                 let patience = if kernel.status == 0 { PATIENCE } else { Duration::ZERO };
                 let deadline = Instant::now() + patience;
@@ -274,12 +278,7 @@ impl Bench {
 
     fn start(&self, case: &Case, words: &[String]) -> Result<Running> {
         let mut flags = vec!["--dev".to_owned(), TAP.to_owned()];
-        let faults = match case.weather {
-            Weather::Clear => None,
-            Weather::Loss => Some("loss=0.01,seed=1"),
-            Weather::Corruption => Some("corrupt=0.01,seed=1"),
-        };
-        if let Some(faults) = faults {
+        if let Some(faults) = case.weather.of_ferroce() {
             flags.extend(["--faults".to_owned(), faults.to_owned()]);
         }
         let mut words = words.to_vec();
