@@ -23,3 +23,9 @@ pub const CACHE_ENTRIES_MAX: u32 = 1 << 20;
 pub const SAMPLES_KEPT: usize = 512;
 /// Entries of all samples, of 32 bytes each: where there are more, every second sample goes.
 pub const SAMPLE_ENTRIES_MAX: usize = 1 << 23;
+/// The longest time that a setting may name, in seconds.
+pub const SECONDS_MAX: f64 = 1e6;
+/// The fastest link, in Gb/s.
+pub const RATE_GBPS_MAX: f64 = 1e5;
+/// The longest cable, in metres: once around the earth.
+pub const CABLE_M_MAX: u32 = 40_000_000;

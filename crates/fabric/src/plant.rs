@@ -130,8 +130,10 @@ pub(crate) struct Port {
     renewing: bool,
     /// Its filter has something to say.
     pub(crate) filtered: bool,
-    /// The switch's watchdog has taken its lossless mode.
-    pub(crate) stormed: bool,
+    /// Queues from which the switch's watchdog has taken the lossless mode.
+    pub(crate) stormed: u8,
+    /// Queues that obey no pauses, because of the same.
+    pub(crate) deaf: u8,
     pub(crate) node: Node,
     pub(crate) pfc: PfcConfig,
     /// The queue that each priority's pauses stop.
@@ -144,7 +146,7 @@ pub(crate) struct PauseState {
     until: [u64; PRIORITIES],
     since: [u64; PRIORITIES],
     /// Which priorities are paused.
-    paused: u8,
+    pub(crate) paused: u8,
     pub(crate) counters: PauseCounters,
     /// When the last frame that stops each priority came.
     pub(crate) last_received: [u64; PRIORITIES],
@@ -219,7 +221,8 @@ impl Plant {
             armed: false,
             renewing: false,
             filtered: false,
-            stormed: false,
+            stormed: 0,
+            deaf: 0,
             node,
             pfc,
             priority_to_queue: [0, 1, 2, 3, 4, 5, 6, 7],
@@ -412,6 +415,13 @@ impl Plant {
         self.end_pauses(port, all)
     }
 
+    /// From now on these queues obey no pauses, and the others do. Returns whether something may be
+    /// sent now that could not before.
+    pub(crate) fn obey_all_but(&mut self, port: u32, queues: u8) -> bool {
+        self.port(port).deaf = queues;
+        self.end_pauses(port, 0)
+    }
+
     fn end_pauses(&mut self, port: u32, priorities: u8) -> bool {
         let now = self.events.now();
         let state = &mut self.pauses[port as usize];
@@ -424,13 +434,10 @@ impl Plant {
         let paused = state.paused;
         let at = &mut self.ports[port as usize];
         let before = at.paused;
-        at.paused = if at.stormed {
-            0
-        } else {
-            (0..PRIORITIES)
-                .filter(|priority| paused >> priority & 1 != 0)
-                .fold(0, |mask, priority| mask | 1 << (at.priority_to_queue[priority] & 7))
-        };
+        at.paused = (0..PRIORITIES)
+            .filter(|priority| paused >> priority & 1 != 0)
+            .fold(0, |mask, priority| mask | 1 << (at.priority_to_queue[priority] & 7))
+            & !at.deaf;
         before & !at.paused != 0
     }
 

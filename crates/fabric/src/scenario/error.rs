@@ -43,7 +43,7 @@ impl ScenarioError {
             place += line.len();
         }
         let mut error = Self::at(text, found.unwrap_or(start), message);
-        error.key = Some(format!("{table}.{key}"));
+        error.key = Some(if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") });
         error
     }
 

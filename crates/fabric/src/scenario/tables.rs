@@ -105,6 +105,30 @@ pub(super) enum Incomplete {
     Cpu,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Balance {
+    Flow,
+    Packet,
+    Flowlet,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WatchdogRule {
+    Guo16,
+    Broadcom,
+    Mellanox,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WatchdogAction {
+    Drop,
+    Forward,
+    Alert,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Switch {
@@ -115,19 +139,23 @@ pub(super) struct Switch {
     pub(super) threshold_bytes: Option<u32>,
     pub(super) reserve_bytes: Option<u32>,
     pub(super) headroom_bytes: Option<u32>,
+    pub(super) headroom_pool_bytes: Option<u32>,
     pub(super) xon_offset_bytes: Option<u32>,
+    pub(super) xon_bytes: Option<u32>,
     pub(super) lossy_queue_bytes: Option<u32>,
     pub(super) weights: Option<[u8; 8]>,
     pub(super) strict_queues: Option<Vec<u8>>,
     pub(super) pause_quanta: Option<u16>,
     pub(super) pause_response_quanta: Option<u16>,
-    pub(super) latency_ns: Option<u64>,
+    pub(super) latency_ns: Option<f64>,
+    pub(super) balance: Option<Balance>,
+    pub(super) flowlet_gap_us: Option<f64>,
     pub(super) ecmp_seed: Option<u64>,
     pub(super) incomplete_arp: Option<Incomplete>,
-    pub(super) arp_timeout_ms: Option<u64>,
-    pub(super) mac_timeout_ms: Option<u64>,
+    pub(super) arp_timeout_ms: Option<f64>,
+    pub(super) mac_timeout_ms: Option<f64>,
     pub(super) ecn: Option<Spanned<Ecn>>,
-    pub(super) watchdog: Option<Watchdog>,
+    pub(super) watchdog: Option<Spanned<Watchdog>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -142,6 +170,8 @@ pub(super) struct Ecn {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Watchdog {
+    pub(super) rule: Option<WatchdogRule>,
+    pub(super) action: Option<WatchdogAction>,
     pub(super) poll_ms: f64,
     pub(super) detection_ms: f64,
     pub(super) restoration_ms: f64,
@@ -165,10 +195,10 @@ pub(super) struct Nic {
     pub(super) ack_timeout_code: Option<u8>,
     pub(super) retry_count: Option<u8>,
     pub(super) tagged: Option<bool>,
-    pub(super) receive_ns: Option<u64>,
+    pub(super) receive_ns: Option<f64>,
     /// How long a NIC is busy with a packet that it makes, and with a work request.
-    pub(super) transmit_ns: Option<u64>,
-    pub(super) work_request_ns: Option<u64>,
+    pub(super) transmit_ns: Option<f64>,
+    pub(super) work_request_ns: Option<f64>,
     pub(super) host_memory: Option<Spanned<HostMemory>>,
     pub(super) receive_buffer_bytes: Option<u32>,
     pub(super) xoff_bytes: Option<u32>,
@@ -188,7 +218,7 @@ pub(super) struct HostMemory {
     pub(super) ways: Option<u32>,
     pub(super) pcie_gbps: Option<f64>,
     /// What a miss costs.
-    pub(super) pcie_read_ns: Option<u64>,
+    pub(super) pcie_read_ns: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]

@@ -13,7 +13,9 @@
 //! that goes to the headroom of a lossless group, and is dropped of a lossy one.
 //!
 //! XOFF is due when a packet takes a group to its threshold or beyond. XON is due when a packet
-//! leaves, the headroom is empty, and the group is `xon_offset` below its threshold, or empty.
+//! leaves, the headroom is empty, and the group is `xon_offset` below its threshold, or at most `xon`
+//! in shared memory. Headrooms are each group's own, or all of one pool, which is less than their sum
+//! in the hope that they are not needed at once.
 //!
 //! **Invariant:** what all groups hold is what all queues hold. A lossless packet is dropped only when
 //! its headroom is full, and counted as such.
@@ -30,6 +32,7 @@ pub(crate) struct Group {
     reserve: u32,
     pub(crate) headroom_limit: u32,
     xon_offset: u32,
+    xon: u32,
     threshold: Threshold,
     pub(crate) lossless: bool,
     /// XOFF was the last that was said.
@@ -50,6 +53,7 @@ impl Group {
             reserve: config.reserve_bytes,
             headroom_limit: if config.lossless { headroom } else { 0 },
             xon_offset: config.xon_offset_bytes,
+            xon: config.xon_bytes,
             threshold: config.threshold,
             lossless: config.lossless,
             off: false,
@@ -78,6 +82,9 @@ pub(crate) struct Shared {
     pub(crate) size: u32,
     pub(crate) used: u32,
     pub(crate) peak: u32,
+    /// What all headrooms together may hold.
+    pub(crate) headroom_size: u32,
+    pub(crate) headroom_used: u32,
 }
 
 impl Shared {
@@ -118,8 +125,11 @@ pub(crate) fn admit(shared: &mut Shared, group: &mut Group, bytes: u32) -> Admis
         shared.peak = shared.peak.max(shared.used);
         group.bytes += bytes;
         group.peak_bytes = group.peak_bytes.max(group.bytes);
-    } else if group.headroom + bytes <= group.headroom_limit {
+    } else if group.headroom + bytes <= group.headroom_limit
+        && shared.headroom_used + bytes <= shared.headroom_size
+    {
         group.headroom += bytes;
+        shared.headroom_used += bytes;
         group.peak_headroom = group.peak_headroom.max(group.headroom);
     } else {
         group.dropped += 1;
@@ -137,13 +147,16 @@ pub(crate) fn release(shared: &mut Shared, group: &mut Group, bytes: u32) -> boo
     // What came last, into the headroom, is given back first: the room for the next pause.
     let of_headroom = bytes.min(group.headroom);
     group.headroom -= of_headroom;
+    shared.headroom_used -= of_headroom;
     let before = group.shared();
     group.bytes -= bytes - of_headroom;
     shared.used -= before - group.shared();
     group.off && group.headroom == 0 && {
         let limit = shared.limit(group.threshold);
         let taken = group.shared();
-        taken == 0 || u64::from(taken) + u64::from(group.xon_offset) <= u64::from(limit)
+        // SAI: the larger of the two is what counts.
+        let offset = u64::from(group.xon_offset);
+        taken <= group.xon || u64::from(taken) + offset <= u64::from(limit)
     }
 }
 
@@ -152,7 +165,7 @@ mod tests {
     use super::*;
 
     fn shared(size: u32) -> Shared {
-        Shared { size, used: 0, peak: 0 }
+        Shared { size, used: 0, peak: 0, headroom_size: u32::MAX, headroom_used: 0 }
     }
 
     fn group(exponent: i8, headroom: u32) -> Group {
@@ -231,6 +244,41 @@ mod tests {
         first.off = true;
         assert_eq!((first.bytes, first.headroom), (0, 1_000));
         assert!(release(&mut shared, &mut first, 1_000));
+    }
+
+    #[test]
+    fn headrooms_of_one_pool_are_full_together() {
+        let mut shared = Shared { headroom_size: 3_000, ..shared(1_000) };
+        let (mut first, mut second) = (group(7, 2_500), group(7, 2_500));
+        assert_eq!(admit(&mut shared, &mut first, 1_000), Admission::AcceptedXoff);
+        first.off = true;
+        assert_eq!(admit(&mut shared, &mut first, 1_000), Admission::Accepted);
+        assert_eq!(admit(&mut shared, &mut first, 1_000), Admission::Accepted);
+        assert_eq!(admit(&mut shared, &mut second, 1_000), Admission::AcceptedXoff);
+        second.off = true;
+        assert_eq!(admit(&mut shared, &mut second, 1_000), Admission::Refused);
+        assert_eq!((first.headroom, second.headroom, shared.headroom_used), (2_000, 1_000, 3_000));
+        release(&mut shared, &mut first, 1_000);
+        assert_eq!(admit(&mut shared, &mut second, 1_000), Admission::Accepted);
+    }
+
+    #[test]
+    fn xon_is_due_at_an_occupancy_as_well() {
+        let mut shared = shared(160_000);
+        let threshold = Threshold::Static { bytes: 20_000 };
+        let config = GroupConfig {
+            threshold,
+            xon_offset_bytes: 20_000,
+            xon_bytes: 7_000,
+            ..GroupConfig::LOSSLESS
+        };
+        let mut group = Group::new(&config, 0);
+        assert_eq!(fill(&mut shared, &mut group), 20);
+        let mut left = 1;
+        while !release(&mut shared, &mut group, 1_000) {
+            left += 1;
+        }
+        assert_eq!((left, group.bytes), (13, 7_000));
     }
 
     #[test]

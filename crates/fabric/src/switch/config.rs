@@ -8,6 +8,8 @@
 //!
 //! The names in brackets are those of SONiC's tables and of SAI.
 
+use std::collections::BTreeMap;
+
 use rdma::Span;
 
 /// How many traffic classes, priority groups, queues and PFC priorities there are, each.
@@ -33,20 +35,51 @@ pub struct SwitchConfig {
     pub group_to_priority: [u8; PRIORITIES],
     /// The shared packet buffer in bytes, reserves and headroom included.
     pub buffer_bytes: u32,
-    /// By priority group, of every port.
+    /// The part of it that all headrooms share (`xoff` of a `BUFFER_POOL`); `None` gives each its own.
+    pub headroom_pool_bytes: Option<u32>,
+    /// By priority group, of every port that has no settings of its own.
     pub groups: [GroupConfig; PRIORITIES],
-    /// By queue, of every port.
+    /// By queue, of every port that has no settings of its own.
     pub queues: [QueueConfig; PRIORITIES],
+    /// Ports with settings of their own, by number. Ports count in the order of the topology's links.
+    pub ports: BTreeMap<u16, PortConfig>,
     /// Pause frames.
     pub pfc: PfcConfig,
     /// How long a packet takes from its last bit to its queue.
     pub latency: Span,
+    /// Which of several next hops a packet takes.
+    pub balance: Balance,
     /// Makes the ECMP choices of this switch differ from those of others.
     pub ecmp_seed: u64,
     /// ARP and MAC addresses of the servers below.
     pub tables: TableConfig,
     /// Against servers that pause without end; `None` to let them.
     pub watchdog: Option<WatchdogConfig>,
+}
+
+/// The settings of one port, in the place of the switch's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PortConfig {
+    /// By priority group.
+    pub groups: [GroupConfig; PRIORITIES],
+    /// By queue.
+    pub queues: [QueueConfig; PRIORITIES],
+    /// What its watchdog does; `None` to let the port pause. How often it looks is the switch's.
+    pub watchdog: Option<WatchdogConfig>,
+}
+
+/// Which of several equal next hops a packet takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Balance {
+    /// The packets of a flow all take one, by the hash of their five-tuple.
+    Flow,
+    /// Each packet takes one by itself. Packets overtake each other.
+    Packet,
+    /// A flow may change after a gap: none of its packets came for so long.
+    Flowlet {
+        /// The gap. Longer than what two paths can differ by, packets do not overtake each other.
+        gap: Span,
+    },
 }
 
 /// Which field says a packet's class (guo16, 3).
@@ -87,6 +120,8 @@ pub struct GroupConfig {
     pub headroom_bytes: Option<u32>,
     /// XON is sent when the group is so far below its threshold (`xon_offset`), or empty.
     pub xon_offset_bytes: u32,
+    /// XON is sent as well when no more than so much of shared memory is taken (`xon`).
+    pub xon_bytes: u32,
 }
 
 /// An egress queue of a port (`QUEUE` with `SCHEDULER` and `WRED_PROFILE`, and `BUFFER_QUEUE`).
@@ -152,15 +187,44 @@ pub enum Incomplete {
     Cpu,
 }
 
-/// The switch's watchdog over ports towards servers (guo16, 4.3).
+/// A watchdog over ports whose other end pauses without end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchdogConfig {
-    /// How often it looks.
+    /// When it finds a storm.
+    pub rule: WatchdogRule,
+    /// What it does about one.
+    pub action: WatchdogAction,
+    /// How often it looks (`POLL_INTERVAL`).
     pub poll: Span,
-    /// A queue that has been paused and has sent nothing for so long loses its lossless mode.
+    /// A storm has lasted so long (`detection_time`).
     pub detection: Span,
-    /// It gets it back when no pause has come for so long.
+    /// It is over when no pause has come for so long (`restoration_time`).
     pub restoration: Span,
+}
+
+/// When a watchdog finds a storm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WatchdogRule {
+    /// guo16, 4.3: a queue towards a server is paused, holds packets and sends none. The whole port
+    /// loses its lossless mode.
+    Guo16,
+    /// SONiC on Broadcom, of each lossless queue of any port: pause frames came since the last look,
+    /// the queue was paused then and is now, and it did not become so in between.
+    Broadcom,
+    /// SONiC on Mellanox: a lossless queue of any port holds packets, sent none since the last look,
+    /// and was paused for more than 0.99 of the time.
+    Mellanox,
+}
+
+/// What a watchdog does about a storm (`action`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WatchdogAction {
+    /// Pauses are ignored, and packets for the queue and from its priority group are dropped.
+    Drop,
+    /// Pauses are ignored.
+    Forward,
+    /// It is counted.
+    Alert,
 }
 
 impl Default for SwitchConfig {
@@ -180,10 +244,13 @@ impl Default for SwitchConfig {
             priority_to_queue: identity,
             group_to_priority: identity,
             buffer_bytes: 12_000_000,
+            headroom_pool_bytes: None,
             groups,
             queues: [QueueConfig::default(); PRIORITIES],
+            ports: BTreeMap::new(),
             pfc: PfcConfig::default(),
             latency: Span::ZERO,
+            balance: Balance::Flow,
             ecmp_seed: 0,
             tables: TableConfig::default(),
             watchdog: None,
@@ -197,6 +264,23 @@ pub fn default_dscp_map() -> [u8; 64] {
     core::array::from_fn(|dscp| if dscp < PRIORITIES { dscp as u8 } else { (dscp >> 3) as u8 })
 }
 
+impl SwitchConfig {
+    /// The priority groups of port `local`.
+    pub fn groups_of(&self, local: u16) -> &[GroupConfig; PRIORITIES] {
+        self.ports.get(&local).map_or(&self.groups, |port| &port.groups)
+    }
+
+    /// The queues of port `local`.
+    pub fn queues_of(&self, local: u16) -> &[QueueConfig; PRIORITIES] {
+        self.ports.get(&local).map_or(&self.queues, |port| &port.queues)
+    }
+
+    /// The watchdog of port `local`.
+    pub fn watchdog_of(&self, local: u16) -> Option<&WatchdogConfig> {
+        self.ports.get(&local).map_or(self.watchdog.as_ref(), |port| port.watchdog.as_ref())
+    }
+}
+
 impl GroupConfig {
     /// Drops when it is full.
     pub const LOSSY: Self = Self {
@@ -205,6 +289,7 @@ impl GroupConfig {
         threshold: Threshold::Dynamic { exponent: 0 },
         headroom_bytes: None,
         xon_offset_bytes: 0,
+        xon_bytes: 0,
     };
 
     /// Pauses at alpha 1/16, guo16's default, and resumes two long packets below.
@@ -214,6 +299,7 @@ impl GroupConfig {
         threshold: Threshold::Dynamic { exponent: -4 },
         headroom_bytes: None,
         xon_offset_bytes: 4_608,
+        xon_bytes: 0,
     };
 }
 
@@ -246,6 +332,8 @@ impl Default for WatchdogConfig {
     /// A few hundred milliseconds to detect, 200 ms to restore (guo16, 4.3).
     fn default() -> Self {
         Self {
+            rule: WatchdogRule::Guo16,
+            action: WatchdogAction::Drop,
             poll: Span::from_ms(50),
             detection: Span::from_ms(200),
             restoration: Span::from_ms(200),

@@ -1,6 +1,64 @@
-//! Equal-cost multipath: which of several next hops a flow takes.
+//! Equal-cost multipath: which of several next hops a flow, or a packet, takes.
+//!
+//! ```text
+//!   five-tuple ─► hash ─► [flowlet or packet: another one] ─► mixed with the switch's seed ─► choice
+//! ```
+//!
+//! Spraying and flowlets (LetFlow, Vanini 17) change the hash and leave the choice as it is. Both
+//! count instead of throwing dice, so that a switch needs nobody else's chance.
 
 use crate::random::split_mix;
+use crate::switch::config::Balance;
+
+/// Entries of a flowlet table. Flows that share one are one flow to it.
+const FLOWLETS: usize = 1 << 12;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flowlet {
+    /// When its last packet came.
+    last: u64,
+    /// Which flowlet it is.
+    number: u32,
+}
+
+/// Turns the hash of a flow into that of a flowlet or a packet.
+#[derive(Clone, Debug)]
+pub(super) enum Balancer {
+    Flow,
+    Packet { count: u32 },
+    Flowlet { gap: u64, table: Vec<Flowlet> },
+}
+
+impl Balancer {
+    pub(super) fn new(balance: Balance) -> Self {
+        match balance {
+            Balance::Flow => Self::Flow,
+            Balance::Packet => Self::Packet { count: 0 },
+            Balance::Flowlet { gap } => {
+                Self::Flowlet { gap: gap.as_ps(), table: vec![Flowlet::default(); FLOWLETS] }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn hash(&mut self, hash: u32, now: u64) -> u32 {
+        match self {
+            Self::Flow => hash,
+            Self::Packet { count } => {
+                *count = count.wrapping_add(1);
+                *count
+            }
+            Self::Flowlet { gap, table } => {
+                let flowlet = &mut table[hash as usize % FLOWLETS];
+                if now - flowlet.last > *gap {
+                    flowlet.number = flowlet.number.wrapping_add(1);
+                }
+                flowlet.last = now;
+                hash ^ (split_mix(u64::from(flowlet.number)) >> 32) as u32
+            }
+        }
+    }
+}
 
 /// The hash of a five-tuple; protocol and destination port are those of RoCE for everybody.
 pub(crate) fn hash_of(source: u32, destination: u32, source_port: u16) -> u32 {
@@ -44,6 +102,30 @@ mod tests {
             }
         }
         assert_eq!(choose(77, 1, 4), choose(77, 1, 4));
+    }
+
+    #[test]
+    fn packets_are_sprayed_evenly_and_flowlets_stay_together() {
+        let mut spray = Balancer::new(Balance::Packet);
+        let mut counts = [0; 4];
+        for now in 0..8_000 {
+            counts[choose(spray.hash(7, now), 99, 4) as usize] += 1;
+        }
+        assert!(counts.iter().all(|taken| (1_800..2_200).contains(taken)), "{counts:?}");
+        let gap = rdma::Span::from_ps(100);
+        let mut flowlets = Balancer::new(Balance::Flowlet { gap });
+        let mut at = 1_000;
+        let mut taken = Vec::new();
+        for _ in 0..64 {
+            let first = flowlets.hash(7, at);
+            assert_eq!(flowlets.hash(7, at + 100), first, "no longer than the gap");
+            assert_ne!(flowlets.hash(8, at), first, "another flow");
+            taken.push(choose(first, 99, 4));
+            at += 201;
+        }
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken, [0, 1, 2, 3]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod watchdog;
 use config::{GroupConfig, Incomplete, PRIORITIES, Schedule, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, release};
+use ecmp::Balancer;
 use queue::{Queue, pick};
 use tables::{Lookup, Tables};
 use watchdog::Watchdog;
@@ -63,10 +64,8 @@ pub(crate) struct Switch {
     groups: Vec<Group>,
     /// By local port and queue.
     queues: Vec<Queue>,
-    /// Whose turn it is in the round robin, by local port.
-    turns: Vec<u8>,
-    /// Queues that are strict.
-    strict: u8,
+    /// By local port.
+    turns: Vec<Turn>,
     /// Group (low three bits) and queue by DSCP.
     by_dscp: [u8; 64],
     /// The same by PCP.
@@ -76,12 +75,22 @@ pub(crate) struct Switch {
     /// Local ports.
     pub(crate) members: Vec<u16>,
     ecmp_seed: u64,
+    balancer: Balancer,
     tables: Tables,
     /// References to flooded packets, and free entries among them.
     floods: Vec<u32>,
     floods_free: Vec<u32>,
     watchdog: Option<Watchdog>,
     pub(crate) config: SwitchConfig,
+}
+
+/// Which queue of a port sends next.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// Whose turn it is in the round robin.
+    next: u8,
+    /// Queues that are strict.
+    strict: u8,
 }
 
 /// A port of a switch that is being built.
@@ -99,17 +108,22 @@ pub(crate) struct BufferTooSmall {
     pub(crate) reserved_bytes: u64,
 }
 
+/// The headroom of a priority group, if it is lossless.
+pub(crate) fn headroom_of(group: &GroupConfig, port: &PortSpec) -> u32 {
+    if group.lossless { group.headroom_bytes.unwrap_or(port.headroom) } else { 0 }
+}
+
 /// Bytes that reserves and headrooms take of a buffer.
 pub(crate) fn reserved_bytes(config: &SwitchConfig, ports: &[PortSpec]) -> u64 {
-    let of = |port: &PortSpec, group: &GroupConfig| {
-        let headroom = match (group.lossless, group.headroom_bytes) {
-            (false, _) => 0,
-            (true, None) => port.headroom,
-            (true, Some(bytes)) => bytes,
-        };
-        u64::from(group.reserve_bytes) + u64::from(headroom)
-    };
-    ports.iter().flat_map(|port| config.groups.iter().map(move |group| of(port, group))).sum()
+    let mut reserves = 0;
+    let mut headrooms = 0;
+    for (local, port) in ports.iter().enumerate() {
+        for group in config.groups_of(local as u16) {
+            reserves += u64::from(group.reserve_bytes);
+            headrooms += u64::from(headroom_of(group, port));
+        }
+    }
+    reserves + config.headroom_pool_bytes.map_or(headrooms, u64::from)
 }
 
 impl Switch {
@@ -128,33 +142,37 @@ impl Switch {
             let class = usize::from(class & 7);
             config.class_to_group[class] & 7 | (config.class_to_queue[class] & 7) << 3
         };
-        let strict = (0..PRIORITIES)
-            .filter(|&queue| config.queues[queue].schedule == Schedule::Strict)
-            .fold(0, |mask, queue| mask | 1 << queue);
-        let group = |port: &PortSpec, group: &GroupConfig| {
-            Group::new(group, group.headroom_bytes.unwrap_or(port.headroom))
+        let turn = |local: usize| {
+            let queues = config.queues_of(local as u16).iter().enumerate();
+            let strict = queues.filter(|(_, queue)| queue.schedule == Schedule::Strict);
+            Turn { next: 0, strict: strict.fold(0, |mask, (queue, _)| mask | 1 << queue) }
         };
+        let mut groups = Vec::new();
+        let mut queues = Vec::new();
+        for (local, port) in ports.iter().enumerate() {
+            let of = |group: &GroupConfig| Group::new(group, headroom_of(group, port));
+            groups.extend(config.groups_of(local as u16).iter().map(of));
+            queues.extend(config.queues_of(local as u16).iter().map(Queue::new));
+        }
+        let headroom_size = config.headroom_pool_bytes.unwrap_or(u32::MAX);
         Ok(Self {
             index,
             first_port,
             port_count: ports.len() as u16,
-            shared: Shared { size, used: 0, peak: 0 },
-            groups: ports
-                .iter()
-                .flat_map(|port| config.groups.iter().map(move |of| group(port, of)))
-                .collect(),
-            queues: ports.iter().flat_map(|_| config.queues.iter().map(Queue::new)).collect(),
-            turns: vec![0; ports.len()],
-            strict,
+            shared: Shared { size, used: 0, peak: 0, headroom_size, headroom_used: 0 },
+            groups,
+            queues,
+            turns: (0..ports.len()).map(turn).collect(),
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
             next_hops: Vec::new(),
             members: Vec::new(),
             ecmp_seed: split_mix(config.ecmp_seed ^ split_mix(u64::from(index))),
+            balancer: Balancer::new(config.balance),
             tables: Tables::new(&config.tables, ports.len()),
             floods: Vec::new(),
             floods_free: Vec::new(),
-            watchdog: config.watchdog.map(|watchdog| Watchdog::new(watchdog, ports)),
+            watchdog: Watchdog::new(&config, ports),
             config,
         })
     }
@@ -182,12 +200,13 @@ impl Switch {
         let (destination, hash) = (of.destination, of.hash);
         let (group, queue) = (usize::from(class & 7), usize::from(class >> 3));
         let lossless = self.groups[usize::from(ingress) * PRIORITIES + group].lossless;
-        if stormed && lossless {
+        if lossless && stormed >> queue & 1 != 0 {
             return plant.drop_packet(packet, Drop::Watchdog);
         }
         let rack = plant.racks[destination as usize];
         let egress = match self.next_hops.get(rack as usize) {
             Some(&NextHop::Ports { first, count }) => {
+                let hash = self.balancer.hash(hash, now);
                 let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
                 self.members[usize::from(first) + choice as usize]
             }
@@ -243,7 +262,8 @@ impl Switch {
     ) -> Result<(), Drop> {
         let at = usize::from(egress) * PRIORITIES + queue;
         if lossless {
-            if plant.ports[(self.first_port + u32::from(egress)) as usize].stormed {
+            let port = self.first_port + u32::from(egress);
+            if plant.ports[port as usize].stormed >> queue & 1 != 0 {
                 self.queues[at].dropped += 1;
                 return Err(Drop::Watchdog);
             }
@@ -362,7 +382,7 @@ impl Switch {
         let local = usize::from(at.local);
         let queues = &mut self.queues[local * PRIORITIES..(local + 1) * PRIORITIES];
         let turn = &mut self.turns[local];
-        let queue = pick(queues, &plant.pool, eligible, self.strict, turn);
+        let queue = pick(queues, &plant.pool, eligible, turn.strict, &mut turn.next);
         let packet = queues[queue].pop(&mut plant.pool);
         let left = if queues[queue].packets == 0 { eligible & !(1 << queue) } else { eligible };
         if queues[queue].packets == 0 {
@@ -402,10 +422,10 @@ impl Switch {
         Some(port)
     }
 
-    /// Drops what waits in the lossless queues of a port. Called by the watchdog.
-    fn flush(&mut self, plant: &mut Plant, port: u32) {
+    /// Drops what waits in those of `mask` that are lossless queues of a port. Called by the watchdog.
+    fn flush(&mut self, plant: &mut Plant, port: u32, mask: u8) {
         let local = usize::from(plant.port(port).local);
-        for queue in 0..PRIORITIES {
+        for queue in (0..PRIORITIES).filter(|queue| mask >> queue & 1 != 0) {
             let at = local * PRIORITIES + queue;
             let waiting: Vec<u32> = self.queues[at].iter(&plant.pool).collect();
             let is_lossless = |packet: &u32| {

@@ -1,38 +1,133 @@
-//! The switch's watchdog over ports that servers hang on (guo16, 4.3).
+//! The switch's watchdogs: guo16's (4.3) over ports that servers hang on, and SONiC's two over the
+//! lossless queues of any port.
 //!
 //! ```text
-//!   lossless ── paused, and a queue sent nothing, for `detection` ──► stormed
-//!   stormed  ── no pause frame came for `restoration` ──────────────► lossless
+//!   lossless ── storm, by the rule, for `detection` ──────► stormed: the action is taken
+//!   stormed  ── no pause frame came for `restoration` ────► lossless
 //! ```
 //!
-//! While a port is stormed its pauses are ignored, and lossless packets to and from it are dropped,
-//! those that wait in its queues included. It looks every `poll`, so both times are met to within
-//! one of those.
+//! guo16's rule takes a whole port, SONiC's a queue. While a queue is stormed its pauses are ignored,
+//! and under [`WatchdogAction::Drop`] lossless packets for it, and those that come in by its port for
+//! a queue of that number, are dropped, what waits included. It looks every `poll`, so both times are
+//! met to within one of those.
+//!
+//! SONiC's rules are those of its `pfc_detect_broadcom.lua`, `pfc_detect_mellanox.lua` and
+//! `pfc_restore.lua`: counters are compared with those of the last look, and the time between two
+//! looks is charged whole. On Broadcom one look never charges all of the detection time, so a storm is
+//! seen at least twice. Priority i is queue i, as there.
 
 use super::{PortSpec, Switch};
 use crate::plant::{Event, Plant, What};
-use crate::switch::config::{PRIORITIES, WatchdogConfig};
+use crate::switch::config::{
+    PRIORITIES, SwitchConfig, WatchdogAction, WatchdogConfig, WatchdogRule,
+};
+
+/// What was counted at the last look.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    pauses: u64,
+    transitions: u64,
+    paused: bool,
+    paused_ps: u64,
+    sent: u64,
+    holds: bool,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
+struct WatchedQueue {
+    /// Since when it has been seen paused, with packets, and sending nothing (guo16's rule).
+    stuck_since: Option<u64>,
+    sent: u64,
+    /// The rest is SONiC's.
+    last: Option<Sample>,
+    /// Time of detection, or of restoration, that is spent.
+    spent: u64,
+    stormed: bool,
+}
+
+#[derive(Clone, Debug)]
 struct Watched {
-    /// Since when each queue has been seen paused, with packets, and sending nothing.
-    stuck_since: [Option<u64>; PRIORITIES],
-    sent: [u64; PRIORITIES],
+    config: WatchdogConfig,
+    /// Queues of lossless groups.
+    queues: u8,
+    state: [WatchedQueue; PRIORITIES],
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Watchdog {
-    config: WatchdogConfig,
-    /// By local port; `None` for those towards switches.
+    poll: u64,
+    /// By local port; `None` for those that are not watched.
     ports: Vec<Option<Watched>>,
-    pub(super) detected: u64,
-    pub(super) restored: u64,
+    detected: u64,
+    restored: u64,
+}
+
+/// What becomes of a queue at a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    Stays,
+    Storm,
+    Over,
 }
 
 impl Watchdog {
-    pub(super) fn new(config: WatchdogConfig, ports: &[PortSpec]) -> Self {
-        let watched = |port: &PortSpec| port.serves.then(Watched::default);
-        Self { config, ports: ports.iter().map(watched).collect(), detected: 0, restored: 0 }
+    /// `None` if no port has one.
+    pub(super) fn new(config: &SwitchConfig, ports: &[PortSpec]) -> Option<Self> {
+        let watched = |(local, port): (usize, &PortSpec)| {
+            let watchdog = *config.watchdog_of(local as u16)?;
+            if watchdog.rule == WatchdogRule::Guo16 && !port.serves {
+                return None;
+            }
+            let groups = config.groups_of(local as u16).iter().enumerate();
+            let queues = groups
+                .filter(|(_, group)| group.lossless)
+                .map(|(group, _)| config.group_to_priority[group] & 7)
+                .fold(0, |mask, queue| mask | 1 << queue);
+            Some(Watched { config: watchdog, queues, state: Default::default() })
+        };
+        let ports: Vec<Option<Watched>> = ports.iter().enumerate().map(watched).collect();
+        let any = ports.iter().flatten().next()?;
+        let poll = config.watchdog.unwrap_or(any.config).poll.as_ps().max(1);
+        Some(Self { poll, ports, detected: 0, restored: 0 })
+    }
+}
+
+impl WatchedQueue {
+    /// A look by one of SONiC's rules, `poll` after the last.
+    fn look(&mut self, config: &WatchdogConfig, now: Sample, poll: u64) -> Turn {
+        let Some(last) = self.last.replace(now) else { return Turn::Stays };
+        if self.stormed && config.action != WatchdogAction::Alert {
+            if now.pauses != last.pauses {
+                self.spent = 0;
+                return Turn::Stays;
+            }
+            self.spent += poll;
+            return if self.spent >= config.restoration.as_ps() { Turn::Over } else { Turn::Stays };
+        }
+        let detection = config.detection.as_ps();
+        let (storm, charge, enough) = match config.rule {
+            WatchdogRule::Mellanox => {
+                let paused = now.paused_ps - last.paused_ps;
+                let storm = now.holds && now.sent == last.sent && paused > poll / 100 * 99;
+                (storm, poll, detection / 100 * 99 + 1)
+            }
+            WatchdogRule::Broadcom | WatchdogRule::Guo16 => {
+                let rose = now.pauses > last.pauses && now.transitions == last.transitions;
+                // All but a microsecond at most, for one look.
+                let most = detection.saturating_sub(1_000_000);
+                (rose && now.paused && last.paused, poll.min(most), detection)
+            }
+        };
+        if !storm {
+            self.spent = 0;
+            return if self.stormed { Turn::Over } else { Turn::Stays };
+        }
+        self.spent += charge;
+        if self.spent < enough {
+            return Turn::Stays;
+        }
+        self.spent = 0;
+        if self.stormed { Turn::Stays } else { Turn::Storm }
     }
 }
 
@@ -40,62 +135,69 @@ impl Switch {
     /// Schedules the first look, if there is a watchdog.
     pub(crate) fn start_watchdog(&self, plant: &mut Plant) {
         if let Some(watchdog) = &self.watchdog {
-            let event = Event::new(What::Watchdog, self.index, 0);
-            plant.events.push(watchdog.config.poll.as_ps(), event);
+            plant.events.push(watchdog.poll, Event::new(What::Watchdog, self.index, 0));
         }
     }
 
-    /// Storms that the watchdog has found, and ports that it has given back.
+    /// Storms that the watchdog has found, and those that it has found over.
     pub(crate) fn watchdog_counts(&self) -> (u64, u64) {
         self.watchdog.as_ref().map_or((0, 0), |watchdog| (watchdog.detected, watchdog.restored))
     }
 
-    /// Looks at every port towards a server.
+    /// Looks at every port that is watched.
     pub(crate) fn watch(&mut self, plant: &mut Plant) {
         let Some(mut watchdog) = self.watchdog.take() else { return };
         for local in 0..watchdog.ports.len() {
             let Some(watched) = &mut watchdog.ports[local] else { continue };
             let port = self.first_port + local as u32;
-            if plant.port(port).stormed {
-                if !self.is_over(plant, port, &watchdog.config) {
-                    continue;
-                }
-                watchdog.restored += 1;
-                plant.port(port).stormed = false;
-                *watched = Watched::default();
-            } else if self.is_stuck(plant, port, watched, &watchdog.config) {
-                watchdog.detected += 1;
-                plant.port(port).stormed = true;
-                plant.forget_pauses(port);
-                self.flush(plant, port);
-            }
+            let (detected, restored) = match watched.config.rule {
+                WatchdogRule::Guo16 => self.watch_port(plant, port, watched),
+                _ => self.watch_queues(plant, port, watched, watchdog.poll),
+            };
+            watchdog.detected += detected;
+            watchdog.restored += restored;
         }
-        let event = Event::new(What::Watchdog, self.index, 0);
-        plant.events.push(watchdog.config.poll.as_ps(), event);
+        plant.events.push(watchdog.poll, Event::new(What::Watchdog, self.index, 0));
         self.watchdog = Some(watchdog);
     }
 
-    fn is_stuck(
-        &self,
-        plant: &mut Plant,
-        port: u32,
-        watched: &mut Watched,
-        config: &WatchdogConfig,
-    ) -> bool {
+    /// guo16's rule. Returns storms detected and restored.
+    fn watch_port(&mut self, plant: &mut Plant, port: u32, watched: &mut Watched) -> (u64, u64) {
+        if watched.state[0].stormed {
+            if !self.is_over(plant, port, &watched.config) {
+                return (0, 0);
+            }
+            watched.state = Default::default();
+            let at = plant.port(port);
+            (at.stormed, at.deaf) = (0, 0);
+            return (0, 1);
+        }
+        if !self.is_stuck(plant, port, watched) {
+            return (0, 0);
+        }
+        watched.state[0].stormed = true;
+        if watched.config.action != WatchdogAction::Alert {
+            plant.port(port).deaf = u8::MAX;
+            plant.forget_pauses(port);
+            self.mitigate(plant, port, watched.config.action, u8::MAX);
+        }
+        (1, 0)
+    }
+
+    fn is_stuck(&self, plant: &mut Plant, port: u32, watched: &mut Watched) -> bool {
         let now = plant.now();
         let at = plant.port(port);
         let waiting = at.occupied & at.paused;
         let mut stuck = false;
-        for queue in 0..PRIORITIES {
+        for (queue, state) in watched.state.iter_mut().enumerate() {
             let sent = self.sent(port, queue);
-            let moved = core::mem::replace(&mut watched.sent[queue], sent) != sent;
-            let since = &mut watched.stuck_since[queue];
+            let moved = core::mem::replace(&mut state.sent, sent) != sent;
             if waiting >> queue & 1 == 0 || moved {
-                *since = None;
+                state.stuck_since = None;
                 continue;
             }
-            let since = *since.get_or_insert(now);
-            stuck |= now - since >= config.detection.as_ps();
+            let since = *state.stuck_since.get_or_insert(now);
+            stuck |= now - since >= watched.config.detection.as_ps();
         }
         stuck
     }
@@ -104,5 +206,59 @@ impl Switch {
     fn is_over(&self, plant: &Plant, port: u32, config: &WatchdogConfig) -> bool {
         let last = plant.pauses[port as usize].last_received.iter().max().copied();
         plant.now() - last.unwrap_or(0) >= config.restoration.as_ps()
+    }
+
+    /// SONiC's rules. Returns storms detected and restored.
+    fn watch_queues(
+        &mut self,
+        plant: &mut Plant,
+        port: u32,
+        watched: &mut Watched,
+        poll: u64,
+    ) -> (u64, u64) {
+        let counters = plant.pause_counters(port);
+        let paused = plant.pauses[port as usize].paused;
+        let local = (port - self.first_port) as u16;
+        let (mut detected, mut restored) = (0, 0);
+        for queue in (0..PRIORITIES).filter(|queue| watched.queues >> queue & 1 != 0) {
+            let sample = Sample {
+                pauses: counters.received[queue] + counters.received_resume[queue],
+                transitions: counters.transitions[queue],
+                paused: paused >> queue & 1 != 0,
+                paused_ps: counters.paused_ps[queue],
+                sent: self.sent(port, queue),
+                holds: self.queue_bytes(local, queue) > 0,
+            };
+            let state = &mut watched.state[queue];
+            let bit = 1 << queue;
+            let deaf = plant.port(port).deaf;
+            match state.look(&watched.config, sample, poll) {
+                Turn::Stays => {}
+                Turn::Storm => {
+                    state.stormed = true;
+                    detected += 1;
+                    if watched.config.action != WatchdogAction::Alert {
+                        plant.obey_all_but(port, deaf | bit);
+                        self.mitigate(plant, port, watched.config.action, bit);
+                    }
+                }
+                Turn::Over => {
+                    *state = WatchedQueue::default();
+                    restored += 1;
+                    plant.port(port).stormed &= !bit;
+                    plant.obey_all_but(port, deaf & !bit);
+                }
+            }
+        }
+        (detected, restored)
+    }
+
+    /// Does to the queues of `mask`, whose pauses are ignored by now, what the action says.
+    fn mitigate(&mut self, plant: &mut Plant, port: u32, action: WatchdogAction, mask: u8) {
+        if action == WatchdogAction::Drop {
+            plant.port(port).stormed |= mask;
+            self.flush(plant, port, mask);
+        }
+        self.kick(plant, port);
     }
 }

@@ -188,6 +188,7 @@ fn storm(nic: bool, switch: bool, repaired: Option<Time>) -> Network {
         poll: Span::from_us(500),
         detection: Span::from_ms(2),
         restoration: Span::from_ms(2),
+        ..WatchdogConfig::default()
     });
     config.switch.buffer_bytes = 2_000_000;
     config.nic.ack_timeout_code = 10;

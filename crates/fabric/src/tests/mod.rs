@@ -1,11 +1,13 @@
 //! Whole networks, held against what can be computed by hand.
 
+mod balance;
 mod congestion;
 mod elements;
 mod guo16;
 mod oracles;
 mod pauses;
 mod slow_receiver;
+mod watchdog;
 
 use rdma::{Rate, Span, Time};
 

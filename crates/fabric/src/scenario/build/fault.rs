@@ -2,7 +2,7 @@
 
 use rdma::Time;
 
-use super::{At, Result, host, span_us, tables};
+use super::{At, Result, US, host, tables};
 use crate::fault::{Fault, FaultKind};
 use crate::link::DropRule;
 use crate::topology::Topology;
@@ -56,5 +56,6 @@ pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<F
         Kind::NicStuck => FaultKind::NicStuck { host: of_host()? },
         Kind::NicRepaired => FaultKind::NicRepaired { host: of_host()? },
     };
-    Ok(Fault { at: Time::ZERO + span_us(table.at_us.unwrap_or(0.0)), kind })
+    let after = at.span("at_us", table.at_us.unwrap_or(0.0), US)?;
+    Ok(Fault { at: Time::ZERO + after, kind })
 }

@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::{Scenario, ScenarioError, tables};
 use crate::NetworkConfig;
+use crate::limits::{RATE_GBPS_MAX, SECONDS_MAX};
 use crate::random::Random;
 use crate::topology::{End, Topology};
 
@@ -19,6 +20,13 @@ use nic::nic;
 use switch::{lossless, switch};
 use topology::topology;
 use workload::workload;
+
+/// Microseconds of a microsecond.
+const US: f64 = 1.0;
+/// Microseconds of a millisecond.
+const MS: f64 = 1_000.0;
+/// Microseconds of a nanosecond.
+const NS: f64 = 0.001;
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -39,6 +47,32 @@ impl<'a, T> At<'a, T> {
         ScenarioError::at_key(self.text, self.start, self.name, key, message)
     }
 
+    /// A time of `value` units of `unit_us` microseconds.
+    fn span(&self, key: &str, value: f64, unit_us: f64) -> Result<Span> {
+        let us = value * unit_us;
+        if (0.0..=SECONDS_MAX * 1e6).contains(&us) {
+            return Ok(Span::from_ps((us * 1e6) as u64));
+        }
+        let most = SECONDS_MAX * 1e6 / unit_us;
+        Err(self
+            .wrong(key, format!("{value} is not a time from 0 to {most}"))
+            .hint("the end of the key says the unit"))
+    }
+
+    /// The same for times that may be left out.
+    fn span_of(&self, key: &str, value: Option<f64>, unit_us: f64) -> Result<Option<Span>> {
+        value.map(|value| self.span(key, value, unit_us)).transpose()
+    }
+
+    /// A rate, above zero.
+    fn rate(&self, key: &str, gbps: f64) -> Result<Rate> {
+        if gbps > 0.0 && gbps <= RATE_GBPS_MAX && gbps * 1e9 >= 1.0 {
+            return Ok(Rate::from_bps((gbps * 1e9) as u64));
+        }
+        let message = format!("{gbps} is not a rate above 0, of at most {RATE_GBPS_MAX} Gb/s");
+        Err(self.wrong(key, message).hint("the unit is Gb/s: 100 for 100 GbE"))
+    }
+
     /// A value that the rest of the table makes necessary.
     fn need<V>(&self, key: &str, value: Option<V>, why: &str) -> Result<V> {
         value.ok_or_else(|| self.wrong(key, format!("{why} needs it")))
@@ -51,8 +85,9 @@ pub(super) fn scenario(text: &str, file: tables::File, seed: Option<u64>) -> Res
     config.seed = seed.or(file.seed).unwrap_or(1);
     config.paranoid = file.paranoid.unwrap_or(false);
     config.share_queue_pairs = file.share_queue_pairs.unwrap_or(false);
-    if let Some(every) = file.deadlock_check_us {
-        config.deadlock_check = (every > 0.0).then(|| span_us(every));
+    let whole = At { text, name: "", start: 0, table: &() };
+    if let Some(every) = whole.span_of("deadlock_check_us", file.deadlock_check_us, US)? {
+        config.deadlock_check = (every > Span::ZERO).then_some(every);
     }
     if let Some(table) = &file.switch {
         config.switch = switch(&At::new(text, "switch", table), &config.switch)?;
@@ -75,7 +110,7 @@ pub(super) fn scenario(text: &str, file: tables::File, seed: Option<u64>) -> Res
         };
         config.nics.insert(index, nic(&at, &config)?);
     }
-    let end = Time::ZERO + span_us(file.end_ms * 1_000.0);
+    let end = Time::ZERO + whole.span("end_ms", file.end_ms, MS)?;
     let mut random = Random::new(config.seed ^ 0x5eed);
     for table in &file.workload {
         let at = At::new(text, "workload", table);
@@ -88,14 +123,6 @@ pub(super) fn scenario(text: &str, file: tables::File, seed: Option<u64>) -> Res
     }
     let title = file.title.unwrap_or_else(|| "untitled".to_owned());
     Ok(Scenario { title, network: config, end })
-}
-
-fn span_us(us: f64) -> Span {
-    Span::from_ps((us * 1e6).max(0.0) as u64)
-}
-
-fn rate(gbps: f64) -> Rate {
-    Rate::from_bps((gbps * 1e9).max(0.0) as u64)
 }
 
 fn host<T>(at: &At<'_, T>, topology: &Topology, key: &str, name: &str) -> Result<u32> {

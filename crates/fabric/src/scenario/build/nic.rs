@@ -1,10 +1,10 @@
 //! `[nic]` and `[nics.NAME]`.
 
-use rdma::{Mtu, Rate, Span};
+use rdma::Mtu;
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
-use super::{At, Result, lossless, rate, span_us, tables};
+use super::{At, MS, NS, Result, lossless, tables};
 use crate::NetworkConfig;
 use crate::limits::CACHE_ENTRIES_MAX;
 use crate::nic::{HostMemory, NicConfig};
@@ -49,9 +49,9 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
     set(&mut nic.ack_timeout_code, table.ack_timeout_code);
     set(&mut nic.retry_count, table.retry_count);
     set(&mut nic.tagged, table.tagged);
-    set(&mut nic.receive, table.receive_ns.map(Span::from_ns));
-    set(&mut nic.transmit, table.transmit_ns.map(Span::from_ns));
-    set(&mut nic.work_request, table.work_request_ns.map(Span::from_ns));
+    set(&mut nic.receive, at.span_of("receive_ns", table.receive_ns, NS)?);
+    set(&mut nic.transmit, at.span_of("transmit_ns", table.transmit_ns, NS)?);
+    set(&mut nic.work_request, at.span_of("work_request_ns", table.work_request_ns, NS)?);
     if let Some(table) = &table.host_memory {
         let base = nic.host_memory.unwrap_or_default();
         nic.host_memory = Some(host_memory(&At::new(at.text, "nic.host_memory", table), base)?);
@@ -59,7 +59,7 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
     set(&mut nic.receive_buffer_bytes, table.receive_buffer_bytes);
     set(&mut nic.xoff_bytes, table.xoff_bytes);
     set(&mut nic.xon_bytes, table.xon_bytes);
-    set(&mut nic.watchdog, table.watchdog_ms.map(|ms| Some(span_us(ms * 1_000.0))));
+    set(&mut nic.watchdog, at.span_of("watchdog_ms", table.watchdog_ms, MS)?.map(Some));
     nic.lossless_priorities = lossless(&config.switch);
     if nic.xon_bytes > nic.xoff_bytes || nic.xoff_bytes > nic.receive_buffer_bytes {
         let message = "xon_bytes <= xoff_bytes <= receive_buffer_bytes does not hold";
@@ -97,13 +97,10 @@ fn host_memory(at: &At<'_, tables::HostMemory>, base: HostMemory) -> Result<Host
         }
     }
     if let Some(gbps) = table.pcie_gbps {
-        if rate(gbps) == Rate::ZERO {
-            return Err(at.wrong("pcie_gbps", "a bus has a rate above zero"));
-        }
-        memory.pcie.rate = rate(gbps);
+        memory.pcie.rate = at.rate("pcie_gbps", gbps)?;
     }
-    if let Some(ns) = table.pcie_read_ns {
-        memory.pcie.read = Span::from_ns(ns);
+    if let Some(read) = at.span_of("pcie_read_ns", table.pcie_read_ns, NS)? {
+        memory.pcie.read = read;
     }
     Ok(memory)
 }

@@ -1,28 +1,30 @@
 //! `[switch]` and `[switches.NAME]`.
 
-use rdma::Span;
-
-use super::{At, Result, span_us, tables};
+use super::{At, MS, NS, Result, US, tables};
 use crate::switch::config::{
-    EcnConfig, GroupConfig, Incomplete, PRIORITIES, QueueConfig, Schedule, SwitchConfig, Threshold,
-    Trust, WatchdogConfig,
+    Balance, EcnConfig, GroupConfig, Incomplete, PRIORITIES, Schedule, SwitchConfig, Threshold,
+    Trust, WatchdogAction, WatchdogConfig, WatchdogRule,
 };
 
+fn set<T>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}
+
+/// What a table says beside `base`. Keys concern all ports, those with settings of their own included.
 pub(super) fn switch(at: &At<'_, tables::Switch>, base: &SwitchConfig) -> Result<SwitchConfig> {
     let table = at.table;
     let mut config = base.clone();
-    fn set<T: Copy>(target: &mut T, value: Option<T>) {
-        if let Some(value) = value {
-            *target = value;
-        }
-    }
     set(&mut config.buffer_bytes, table.buffer_bytes);
+    set(&mut config.headroom_pool_bytes, table.headroom_pool_bytes.map(Some));
     set(&mut config.pfc.quanta, table.pause_quanta);
     set(&mut config.pfc.response_quanta, table.pause_response_quanta);
-    set(&mut config.latency, table.latency_ns.map(Span::from_ns));
+    set(&mut config.latency, at.span_of("latency_ns", table.latency_ns, NS)?);
     set(&mut config.ecmp_seed, table.ecmp_seed);
-    set(&mut config.tables.arp_timeout, table.arp_timeout_ms.map(Span::from_ms));
-    set(&mut config.tables.mac_timeout, table.mac_timeout_ms.map(Span::from_ms));
+    let tables = &mut config.tables;
+    set(&mut tables.arp_timeout, at.span_of("arp_timeout_ms", table.arp_timeout_ms, MS)?);
+    set(&mut tables.mac_timeout, at.span_of("mac_timeout_ms", table.mac_timeout_ms, MS)?);
     set(
         &mut config.trust,
         table.trust.map(|trust| match trust {
@@ -38,60 +40,126 @@ pub(super) fn switch(at: &At<'_, tables::Switch>, base: &SwitchConfig) -> Result
             tables::Incomplete::Cpu => Incomplete::Cpu,
         }),
     );
+    set(&mut config.balance, balance(at)?);
+    groups(at, &mut config)?;
+    queues(at, &mut config)?;
+    if let Some(table) = &table.watchdog {
+        let watchdog = watchdog(&At::new(at.text, "switch.watchdog", table))?;
+        config.watchdog = Some(watchdog);
+        for port in config.ports.values_mut() {
+            port.watchdog = Some(watchdog);
+        }
+    }
+    Ok(config)
+}
+
+fn balance(at: &At<'_, tables::Switch>) -> Result<Option<Balance>> {
+    let gap = at.span_of("flowlet_gap_us", at.table.flowlet_gap_us, US)?;
+    match (at.table.balance, gap) {
+        (Some(tables::Balance::Flowlet), gap) => {
+            let gap = at.need("flowlet_gap_us", gap, "balance \"flowlet\"")?;
+            Ok(Some(Balance::Flowlet { gap }))
+        }
+        (_, Some(_)) => Err(at
+            .wrong("flowlet_gap_us", "only flowlets have a gap")
+            .hint("balance = \"flowlet\"")),
+        (Some(tables::Balance::Flow), None) => Ok(Some(Balance::Flow)),
+        (Some(tables::Balance::Packet), None) => Ok(Some(Balance::Packet)),
+        (None, None) => Ok(None),
+    }
+}
+
+fn groups(at: &At<'_, tables::Switch>, config: &mut SwitchConfig) -> Result<()> {
+    let table = at.table;
     if let Some(priorities) = &table.lossless_priorities {
         check_priorities(at, "lossless_priorities", priorities)?;
-        for (priority, group) in config.groups.iter_mut().enumerate() {
-            let lossless = priorities.contains(&(priority as u8));
-            *group = match (lossless, group.lossless) {
-                (true, false) => GroupConfig::LOSSLESS,
-                (false, true) => GroupConfig::LOSSY,
-                _ => *group,
-            };
-        }
     }
     let threshold = match (&table.alpha, table.threshold_bytes) {
         (Some(_), Some(_)) => {
-            return Err(at.wrong("threshold_bytes", "a threshold is dynamic (alpha) or static"));
+            return Err(at
+                .wrong("threshold_bytes", "a threshold is dynamic (alpha) or static")
+                .hint("remove one of alpha and threshold_bytes"));
         }
         (Some(alpha), None) => Some(Threshold::Dynamic { exponent: exponent(at, alpha)? }),
         (None, bytes) => bytes.map(|bytes| Threshold::Static { bytes }),
     };
-    for group in config.groups.iter_mut().filter(|group| group.lossless) {
-        set(&mut group.threshold, threshold);
-        set(&mut group.reserve_bytes, table.reserve_bytes);
-        set(&mut group.xon_offset_bytes, table.xon_offset_bytes);
-        set(&mut group.headroom_bytes, table.headroom_bytes.map(Some));
+    let of_ports = config.ports.values_mut().map(|port| &mut port.groups);
+    for groups in core::iter::once(&mut config.groups).chain(of_ports) {
+        for (priority, group) in groups.iter_mut().enumerate() {
+            let named = table.lossless_priorities.as_ref();
+            let lossless = named.map(|named| named.contains(&(priority as u8)));
+            *group = match (lossless, group.lossless) {
+                (Some(true), false) => GroupConfig::LOSSLESS,
+                (Some(false), true) => GroupConfig::LOSSY,
+                _ => *group,
+            };
+            if group.lossless {
+                set(&mut group.threshold, threshold);
+                set(&mut group.reserve_bytes, table.reserve_bytes);
+                set(&mut group.xon_offset_bytes, table.xon_offset_bytes);
+                set(&mut group.xon_bytes, table.xon_bytes);
+                set(&mut group.headroom_bytes, table.headroom_bytes.map(Some));
+            }
+        }
     }
+    Ok(())
+}
+
+fn queues(at: &At<'_, tables::Switch>, config: &mut SwitchConfig) -> Result<()> {
+    let table = at.table;
     if let Some(strict) = &table.strict_queues {
         check_priorities(at, "strict_queues", strict)?;
     }
-    for (index, queue) in config.queues.iter_mut().enumerate() {
-        set(
-            &mut queue.limit,
-            table.lossy_queue_bytes.map(|bytes| Some(Threshold::Static { bytes })),
-        );
-        if let Some(weights) = &table.weights {
-            if weights[index] == 0 {
-                return Err(at.wrong("weights", "a weight is not zero"));
+    if table.weights.is_some_and(|weights| weights.contains(&0)) {
+        return Err(at.wrong("weights", "a weight is from 1 to 255"));
+    }
+    let ecn = table.ecn.as_ref().map(|table| ecn(&At::new(at.text, "switch.ecn", table)));
+    let ecn = ecn.transpose()?;
+    let of_ports = config.ports.values_mut().map(|port| &mut port.queues);
+    for queues in core::iter::once(&mut config.queues).chain(of_ports) {
+        for (index, queue) in queues.iter_mut().enumerate() {
+            let limit = table.lossy_queue_bytes.map(|bytes| Some(Threshold::Static { bytes }));
+            set(&mut queue.limit, limit);
+            set(
+                &mut queue.schedule,
+                table.weights.map(|weights| Schedule::Weighted(weights[index])),
+            );
+            let named =
+                |list: &Option<Vec<u8>>| list.as_ref().map(|list| list.contains(&(index as u8)));
+            if named(&table.strict_queues) == Some(true) {
+                queue.schedule = Schedule::Strict;
             }
-            queue.schedule = Schedule::Weighted(weights[index]);
+            if let Some((ecn, chosen)) = &ecn
+                && named(chosen) != Some(false)
+            {
+                queue.ecn = Some(*ecn);
+            }
         }
-        if table.strict_queues.as_ref().is_some_and(|strict| strict.contains(&(index as u8))) {
-            queue.schedule = Schedule::Strict;
-        }
     }
-    if let Some(table) = &table.ecn {
-        ecn(&At::new(at.text, "switch.ecn", table), &mut config.queues)?;
+    Ok(())
+}
+
+fn watchdog(at: &At<'_, tables::Watchdog>) -> Result<WatchdogConfig> {
+    let table = at.table;
+    let poll = at.span("poll_ms", table.poll_ms, MS)?;
+    if poll < rdma::Span::from_us(1) {
+        return Err(at.wrong("poll_ms", "it looks at most once in a microsecond"));
     }
-    if let Some(watchdog) = &table.watchdog {
-        let ms = |value: f64| span_us(value * 1_000.0);
-        config.watchdog = Some(WatchdogConfig {
-            poll: ms(watchdog.poll_ms).max(Span::from_us(1)),
-            detection: ms(watchdog.detection_ms),
-            restoration: ms(watchdog.restoration_ms),
-        });
-    }
-    Ok(config)
+    Ok(WatchdogConfig {
+        rule: match table.rule {
+            None | Some(tables::WatchdogRule::Guo16) => WatchdogRule::Guo16,
+            Some(tables::WatchdogRule::Broadcom) => WatchdogRule::Broadcom,
+            Some(tables::WatchdogRule::Mellanox) => WatchdogRule::Mellanox,
+        },
+        action: match table.action {
+            None | Some(tables::WatchdogAction::Drop) => WatchdogAction::Drop,
+            Some(tables::WatchdogAction::Forward) => WatchdogAction::Forward,
+            Some(tables::WatchdogAction::Alert) => WatchdogAction::Alert,
+        },
+        poll,
+        detection: at.span("detection_ms", table.detection_ms, MS)?,
+        restoration: at.span("restoration_ms", table.restoration_ms, MS)?,
+    })
 }
 
 fn check_priorities<T>(at: &At<'_, T>, key: &str, values: &[u8]) -> Result<()> {
@@ -101,7 +169,7 @@ fn check_priorities<T>(at: &At<'_, T>, key: &str, values: &[u8]) -> Result<()> {
     }
 }
 
-fn ecn(at: &At<'_, tables::Ecn>, queues: &mut [QueueConfig; PRIORITIES]) -> Result<()> {
+fn ecn(at: &At<'_, tables::Ecn>) -> Result<(EcnConfig, Option<Vec<u8>>)> {
     let table = at.table;
     if table.min_bytes >= table.max_bytes {
         return Err(at.wrong("max_bytes", "it is above min_bytes"));
@@ -112,16 +180,12 @@ fn ecn(at: &At<'_, tables::Ecn>, queues: &mut [QueueConfig; PRIORITIES]) -> Resu
     if let Some(chosen) = &table.queues {
         check_priorities(at, "queues", chosen)?;
     }
-    for (index, queue) in queues.iter_mut().enumerate() {
-        if table.queues.as_ref().is_none_or(|chosen| chosen.contains(&(index as u8))) {
-            queue.ecn = Some(EcnConfig {
-                min_bytes: table.min_bytes,
-                max_bytes: table.max_bytes,
-                max_probability: table.max_probability,
-            });
-        }
-    }
-    Ok(())
+    let ecn = EcnConfig {
+        min_bytes: table.min_bytes,
+        max_bytes: table.max_bytes,
+        max_probability: table.max_probability,
+    };
+    Ok((ecn, table.queues.clone()))
 }
 
 /// "1/16" is -4, "8" is 3.

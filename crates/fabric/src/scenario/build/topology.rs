@@ -1,14 +1,16 @@
 //! `[topology]`.
 
-use rdma::Rate;
-
-use super::{At, Result, rate, tables};
+use super::{At, Result, tables};
+use crate::limits::{ALL_PORTS_MAX, CABLE_M_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
 use crate::link::propagation;
 use crate::topology::{
     Cables, ClosShape, End, StaticRoute, Topology, back_to_back, clos, fat_tree, leaf_spine,
     parking_lot, single_switch,
 };
 use tables::Shape;
+
+/// The most of anything that a shape is given.
+const SIZE_MAX: u32 = 1 << 16;
 
 pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
     let table = at.table;
@@ -33,8 +35,8 @@ pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
     for (key, value) in sizes {
         if keys.contains(&key) {
             let size = at.need(key, value, why)?;
-            if size == 0 || size > 1 << 16 {
-                return Err(at.wrong(key, format!("{size} is not from 1 to 65536")));
+            if size == 0 || size > SIZE_MAX {
+                return Err(at.wrong(key, format!("{size} is not from 1 to {SIZE_MAX}")));
             }
         } else if value.is_some() {
             let all: Vec<&str> = keys.iter().copied().chain(["rate_gbps", "cable_m"]).collect();
@@ -43,16 +45,25 @@ pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
         }
     }
     let size = |value: Option<u32>| value.unwrap_or(0);
-    let gbps = at.need("rate_gbps", table.rate_gbps, why)?;
-    if rate(gbps) == Rate::ZERO {
-        return Err(at.wrong("rate_gbps", "a link has a rate above zero"));
+    let rate = at.rate("rate_gbps", at.need("rate_gbps", table.rate_gbps, why)?)?;
+    let up_rate = match table.uplink_rate_gbps {
+        Some(gbps) => at.rate("uplink_rate_gbps", gbps)?,
+        None => rate,
+    };
+    let lengths = [
+        ("cable_m", table.cable_m),
+        ("uplink_cable_m", table.uplink_cable_m),
+        ("spine_cable_m", table.spine_cable_m),
+    ];
+    for (key, metres) in lengths {
+        check_length(at, key, metres)?;
     }
     let cable = table.cable_m.unwrap_or(2);
-    let down = Cables::new(rate(gbps), cable);
-    let up_rate = rate(table.uplink_rate_gbps.unwrap_or(gbps));
-    let up = Cables::new(up_rate, table.uplink_cable_m.unwrap_or(cable));
-    let top =
-        Cables::new(up_rate, table.spine_cable_m.unwrap_or(table.uplink_cable_m.unwrap_or(cable)));
+    let uplink = table.uplink_cable_m.unwrap_or(cable);
+    let down = Cables::new(rate, cable);
+    let up = Cables::new(up_rate, uplink);
+    let top = Cables::new(up_rate, table.spine_cable_m.unwrap_or(uplink));
+    check_sizes(at)?;
     Ok(match table.shape {
         Shape::BackToBack => back_to_back(down),
         Shape::SingleSwitch => single_switch(size(table.hosts), down),
@@ -88,6 +99,57 @@ pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
     })
 }
 
+fn check_length<T>(at: &At<'_, T>, key: &str, metres: Option<u32>) -> Result<()> {
+    match metres.filter(|&metres| metres > CABLE_M_MAX) {
+        Some(metres) => Err(at
+            .wrong(key, format!("{metres} m is more than once around the earth"))
+            .hint("the unit is metres")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses what there is no room for, before anything of it is made.
+fn check_sizes(at: &At<'_, tables::Topology>) -> Result<()> {
+    let table = at.table;
+    let size = |value: Option<u32>| u64::from(value.unwrap_or(0));
+    let (hosts, leaves, spines) = (size(table.hosts), size(table.leaves), size(table.spines));
+    let (podsets, tors) = (size(table.podsets), size(table.tors));
+    // Hosts, switches, links, and the ports of the largest switch.
+    let sums = match table.shape {
+        Shape::SingleSwitch => [hosts, 1, hosts, hosts],
+        Shape::LeafSpine => [
+            leaves * hosts,
+            leaves + spines,
+            leaves * hosts + leaves * spines,
+            (hosts + spines).max(leaves),
+        ],
+        Shape::Clos => {
+            let racks = podsets * tors;
+            let each = spines / leaves.max(1);
+            [
+                racks.saturating_mul(hosts),
+                podsets * (tors + leaves) + spines,
+                racks.saturating_mul(hosts + leaves).saturating_add(podsets * spines),
+                (hosts + leaves).max(tors + each).max(podsets),
+            ]
+        }
+        Shape::BackToBack | Shape::FatTree | Shape::ParkingLot | Shape::Links => return Ok(()),
+    };
+    let most = [
+        ("hosts", HOSTS_MAX),
+        ("switches", SWITCHES_MAX),
+        ("links", ALL_PORTS_MAX / 2),
+        ("ports of one switch", PORTS_MAX),
+    ];
+    for (sum, (what, most)) in sums.into_iter().zip(most) {
+        if sum > most as u64 {
+            let message = format!("these are {sum} {what}, and there is room for {most}");
+            return Err(at.wrong("shape", message).hint("make one of the sizes smaller"));
+        }
+    }
+    Ok(())
+}
+
 fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
     let mut topology = Topology::default();
     for switch in &at.table.switch {
@@ -103,7 +165,11 @@ fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
             topology.find(name).ok_or_else(missing)
         };
         let (from, to) = (end("from", &at.table.from)?, end("to", &at.table.to)?);
-        let own = at.table.rate_gbps.map_or(cables.rate, rate);
+        let own = match at.table.rate_gbps {
+            Some(gbps) => at.rate("rate_gbps", gbps)?,
+            None => cables.rate,
+        };
+        check_length(&at, "cable_m", at.table.cable_m)?;
         let length = at.table.cable_m.map_or(cables.propagation, propagation);
         topology.link(from, to, own, length);
     }

@@ -2,7 +2,7 @@
 
 use rdma::Time;
 
-use super::{At, Result, host, span_us, tables};
+use super::{At, Result, US, host, tables};
 use crate::random::Random;
 use crate::topology::{End, Topology};
 use crate::workload::{FlowSpec, SizeDistribution, Verb, all_to_all, incast, permutation, poisson};
@@ -55,7 +55,10 @@ pub(super) fn workload(
                 (None, Some(bytes)) => SizeDistribution::constant(bytes),
                 _ => return Err(at.wrong("sizes", "give either sizes or message_bytes")),
             };
-            let until = table.until_us.map_or(end, |us| Time::ZERO + span_us(us));
+            let until = match at.span_of("until_us", table.until_us, US)? {
+                Some(until) => Time::ZERO + until,
+                None => end,
+            };
             // The links of hosts come first in every shape but a list, where they may differ.
             let line = topology
                 .links
@@ -85,6 +88,7 @@ pub(super) fn workload(
     if table.spread_bytes.is_some() && verb == Verb::Send {
         return Err(at.wrong("spread_bytes", "a SEND goes where the receiver wants it"));
     }
+    let start = at.span("start_us", table.start_us.unwrap_or(0.0), US)?;
     for flow in &mut flows {
         flow.verb = verb;
         flow.dscp = dscp;
@@ -92,9 +96,7 @@ pub(super) fn workload(
         flow.spread_bytes = table.spread_bytes;
         flow.depth = table.depth.unwrap_or(if endless { 2 } else { 1 }).max(1);
         flow.messages = if endless { None } else { Some(table.messages.unwrap_or(1)) };
-        if let Some(start) = table.start_us {
-            flow.start += span_us(start);
-        }
+        flow.start += start;
     }
     let copies = table.queue_pairs.unwrap_or(1).max(1) as usize;
     Ok(flows.into_iter().flat_map(|flow| core::iter::repeat_n(flow, copies)).collect())

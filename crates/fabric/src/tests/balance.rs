@@ -1,0 +1,48 @@
+//! Which of several paths packets take.
+
+use rdma::Span;
+
+use super::{CABLES, finish, with_flows};
+use crate::NetworkConfig;
+use crate::switch::config::Balance;
+use crate::topology::{End, leaf_spine};
+use crate::workload::{FlowSpec, Verb};
+
+/// Data packets that the first leaf has sent to each of four spines.
+fn uplinks(balance: Balance, flow: FlowSpec) -> [u64; 4] {
+    let mut config = NetworkConfig::new(leaf_spine(2, 4, 1, CABLES, CABLES));
+    config.switch.balance = balance;
+    let network = finish(with_flows(config, vec![flow]));
+    assert_eq!((network.flows()[0].failed, network.drops().total()), (0, 0));
+    [2, 3, 4, 5].map(|spine| {
+        let counters = network.port_counters(0, End::Switch(spine)).unwrap();
+        counters.queue_packets[3]
+    })
+}
+
+#[test]
+fn a_flow_stays_on_one_path_and_a_sprayed_one_uses_all_alike() {
+    let flow = FlowSpec::write(0, 1, 4 << 20);
+    let one = uplinks(Balance::Flow, flow);
+    assert_eq!(one.iter().filter(|&&packets| packets > 0).count(), 1, "{one:?}");
+    assert_eq!(one.iter().sum::<u64>(), 4_096);
+    let all = uplinks(Balance::Packet, flow);
+    assert!(all.iter().all(|packets| (900..1_150).contains(packets)), "{all:?}");
+    assert_eq!(all.iter().sum::<u64>(), 4_096);
+}
+
+#[test]
+fn a_flowlet_ends_with_a_gap_and_not_before() {
+    let balance = Balance::Flowlet { gap: Span::from_us(5) };
+    let bulk = uplinks(balance, FlowSpec::write(0, 1, 4 << 20));
+    assert_eq!(bulk.iter().filter(|&&packets| packets > 0).count(), 1, "{bulk:?}");
+    // Between a request and the next lies a round trip of more than 5 us.
+    let asking = FlowSpec {
+        verb: Verb::Send,
+        messages: Some(64),
+        reply_bytes: Some(1_000),
+        ..FlowSpec::write(0, 1, 1_000)
+    };
+    let spread = uplinks(balance, asking);
+    assert!(spread.iter().all(|&packets| packets > 0), "{spread:?}");
+}
