@@ -5,18 +5,21 @@
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const CACHE_LINE_ROUND_TRIPS: u64 = 200_000;
 const UDP_ROUND_TRIPS: usize = 20_000;
 /// The size of the payload that the programs are measured with.
 const UDP_BYTES: usize = 8;
+/// How long a datagram is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A cache line to and fro, in nanoseconds.
 pub(super) fn cache_line_ns() -> Result<f64> {
@@ -50,10 +53,10 @@ fn wait_for(place: &AtomicU64, turn: u64) {
     }
 }
 
-/// A datagram to and fro between two sockets that are polled without sleeping: the floor of
-/// everything that travels by UDP. The median, halved: one way, in microseconds.
-pub(super) fn udp_one_way_us() -> Result<f64> {
-    let (near, far) = (socket()?, socket()?);
+/// A datagram to and fro between two sockets: the floor of everything that travels by UDP. Both
+/// poll without sleeping, or both sleep until it is there. The median, in microseconds.
+pub(super) fn datagram_us(asleep: bool) -> Result<f64> {
+    let (near, far) = (socket(asleep)?, socket(asleep)?);
     near.connect(far.local_addr()?)?;
     far.connect(near.local_addr()?)?;
     thread::scope(|scope| {
@@ -74,26 +77,33 @@ pub(super) fn udp_one_way_us() -> Result<f64> {
                 receive(&near)?;
                 times.push(start.elapsed().as_secs_f64() * 1e6);
             }
-            Ok(super::median(&mut times) / 2.0)
+            Ok(super::median(&mut times))
         });
         join(partner)?;
         join(player)
     })
 }
 
-fn socket() -> Result<UdpSocket> {
+fn socket(asleep: bool) -> Result<UdpSocket> {
     let socket = UdpSocket::bind("127.0.0.1:0").context("no UDP socket on loopback")?;
-    socket.set_nonblocking(true)?;
+    socket.set_nonblocking(!asleep)?;
+    // Loopback may lose a datagram, and the other side would wait for ever.
+    socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
 
-/// Spins until a datagram is there.
+/// Waits until a datagram is there, as the socket does: spinning or asleep.
 fn receive(socket: &UdpSocket) -> Result<()> {
     let mut buffer = [0; UDP_BYTES];
+    let start = Instant::now();
     loop {
         match socket.recv(&mut buffer) {
             Ok(_) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if start.elapsed() > PATIENCE {
+                    bail!("a datagram was lost on loopback");
+                }
+            }
             Err(error) => return Err(error.into()),
         }
     }

@@ -4,6 +4,7 @@
 //! minute; a ratio is the median of the ratios of the rounds. All pairs are pinned to cores 0
 //! and 1, server first.
 
+mod figure;
 mod floor;
 mod measure;
 mod memory;
@@ -16,7 +17,9 @@ use pico_args::Arguments;
 
 use crate::lab::Lab;
 use crate::terminal;
-use measure::{Figure, ROUND, is_present};
+use figure as f;
+use figure::Figure;
+use measure::is_present;
 
 const ROUNDS: usize = 5;
 
@@ -31,31 +34,65 @@ enum Bar {
 
 /// One row of the report: the first figure divided by the second, or alone.
 struct Target {
+    /// As the design of the data path numbers them.
+    id: &'static str,
     ours: Figure,
     peer: Option<Figure>,
     bar: Bar,
 }
 
-const TARGETS: [Target; 8] = [
-    target(Figure::WriteLatency8, Some(Figure::UdpOneWay), Bar::AtMost(2.0)),
-    target(Figure::Write64K, Some(Figure::UcxPut64K), Bar::AtLeast(1.0)),
-    target(Figure::Write64K, Some(Figure::UcxTag64K), Bar::None),
-    target(Figure::Write64K, Some(Figure::Iperf64K), Bar::None),
-    target(Figure::Write1M, Some(Figure::UcxPut1M), Bar::None),
-    target(Figure::Write1M, Some(Figure::UcxTag1M), Bar::None),
-    target(Figure::Write1M, Some(Figure::Iperf1M), Bar::None),
-    target(Figure::MemoryPerQp, None, Bar::AtMost(64.0)),
+use Bar::{AtLeast, AtMost};
+
+const TARGETS: &[Target] = &[
+    target("U1", f::WRITE_LAT_8, Some(f::SPIN), AtMost(1.3)),
+    target("U2", f::WRITE_64K, Some(f::UCX_PUT_64K), AtLeast(2.5)),
+    target("U2", f::WRITE_64K, Some(f::UCX_TAG_64K), AtLeast(1.5)),
+    target("U2", f::WRITE_64K, Some(f::IPERF_64K), AtLeast(1.0)),
+    target("U3", f::WRITE_1M, Some(f::IPERF_1M), AtLeast(0.9)),
+    target("U3", f::WRITE_1M, Some(f::UCX_TAG_1M), AtLeast(0.65)),
+    target("U3", f::WRITE_1M, Some(f::UCX_PUT_1M), AtLeast(10.0)),
+    target("U4", f::WRITE_LAT_64K, Some(f::UCX_PUT_LAT_64K), AtMost(0.5)),
+    target("U5", f::WRITE_4K, Some(f::UCX_PUT_4K), AtLeast(2.0)),
+    target("U6", f::WRITE_64, Some(f::UCX_PUT_64), AtLeast(5.0)),
+    target("U7", f::WRITE_64K_MTU_1024, Some(f::WRITE_64K), AtLeast(0.7)),
+    target("U7", f::WRITE_64K_EXACT, Some(f::UCX_PUT_64K), AtLeast(0.85)),
+    target("P1", f::READ_LAT_8, Some(f::WRITE_LAT_8), AtMost(2.5)),
+    target("P3", f::SEND_LAT_EVENTS, Some(f::SLEEP), AtMost(1.3)),
+    target("P4", f::IDLE, None, AtMost(0.5)),
+    target("S1", f::HOST_LAT_8, None, AtMost(1.5)),
+    target("S2", f::HOST_64K, Some(f::UCX_MEMORY_64K), AtLeast(1.0)),
+    target("S2", f::HOST_1M, Some(f::UCX_MEMORY_1M), AtLeast(1.0)),
+    target("S3", f::HOST_64K, Some(f::WRITE_64K), AtLeast(2.0)),
+    target("scale", f::QPS_4096, Some(f::QPS_16), AtLeast(0.8)),
+    target("scale", f::QPS_256, Some(f::QPS_16), Bar::None),
+    target("scale", f::QPS_2, Some(f::QPS_16), Bar::None),
+    target("scale", f::THREADS_2, Some(f::THREADS_1), AtLeast(1.0)),
+    target("scale", f::THREADS_4, Some(f::THREADS_1), AtLeast(1.0)),
+    target("scale", f::QP_MEMORY, None, AtMost(64.0)),
 ];
 
-const fn target(ours: Figure, peer: Option<Figure>, bar: Bar) -> Target {
-    Target { ours, peer, bar }
+const fn target(id: &'static str, ours: Figure, peer: Option<Figure>, bar: Bar) -> Target {
+    Target { id, ours, peer, bar }
+}
+
+/// Everything that is measured in a round: how near the cores are, and what the targets name, each
+/// once and ours next to its peers.
+fn round() -> Vec<Figure> {
+    let named = TARGETS.iter().flat_map(|target| [Some(target.ours), target.peer]).flatten();
+    let mut figures = vec![f::CACHE_LINE];
+    for figure in named {
+        if figures.iter().all(|known| known.name != figure.name) {
+            figures.push(figure);
+        }
+    }
+    figures
 }
 
 impl fmt::Display for Bar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AtMost(most) => write!(f, "<= {most:.1}"),
-            Self::AtLeast(least) => write!(f, ">= {least:.1}"),
+            Self::AtMost(most) => write!(f, "<= {most}"),
+            Self::AtLeast(least) => write!(f, ">= {least}"),
             Self::None => write!(f, "-"),
         }
     }
@@ -72,8 +109,8 @@ impl Bar {
     }
 }
 
-/// What each round gave; `None` where it failed.
-type Series = BTreeMap<Figure, Vec<Option<f64>>>;
+/// What each round gave, by the name of the figure; `None` where it failed.
+type Series = BTreeMap<&'static str, Vec<Option<f64>>>;
 
 /// The number of rounds from the command line.
 pub(crate) fn rounds(arguments: &mut Arguments) -> Result<usize> {
@@ -86,76 +123,77 @@ pub(crate) fn rounds(arguments: &mut Arguments) -> Result<usize> {
 /// Measures and prints. What misses its bar is said, and is no error: the machine may be busy.
 pub(crate) fn datapath(rounds: usize) -> Result<()> {
     let lab = Lab::open_apart()?;
-    let (present, missing): (Vec<Figure>, Vec<Figure>) = ROUND
+    let (present, missing): (Vec<Figure>, Vec<Figure>) = round()
         .into_iter()
         .partition(|figure| figure.needs().is_none_or(|(_, program)| is_present(program)));
     let mut series = Series::new();
     for round in 1..=rounds {
         terminal::heading(&format!("round {round} of {rounds}"));
-        for &figure in &present {
+        for figure in &present {
             let value = match figure.measure(&lab) {
                 Ok(value) => {
-                    println!("  {:<34} {value:>10.3}", figure.name());
+                    println!("  {:<42} {value:>10.3}", figure.name);
                     Some(value)
                 }
                 Err(error) => {
-                    println!("  {:<34} {}: {error:#}", figure.name(), terminal::red("failed"));
+                    println!("  {:<42} {}: {error:#}", figure.name, terminal::red("failed"));
                     None
                 }
             };
-            series.entry(figure).or_default().push(value);
+            series.entry(figure.name).or_default().push(value);
         }
     }
-    print_medians(&series, &missing);
+    print_medians(&series, &present, &missing);
     print_targets(&series);
     Ok(())
 }
 
-fn print_medians(series: &Series, missing: &[Figure]) {
+fn print_medians(series: &Series, present: &[Figure], missing: &[Figure]) {
     terminal::heading("medians");
-    for (figure, values) in series {
+    for figure in present {
+        let values = series.get(figure.name).map(Vec::as_slice).unwrap_or_default();
         let mut good: Vec<f64> = values.iter().flatten().copied().collect();
         let failed = values.len() - good.len();
         let note = if failed > 0 { format!("  {failed} rounds failed") } else { String::new() };
         if good.is_empty() {
-            println!("  {:<34}          -{note}", figure.name());
+            println!("  {:<42}          -{note}", figure.name);
             continue;
         }
         let middle = median(&mut good);
         // `median` has sorted them.
         let (least, most) = (good[0], good[good.len() - 1]);
-        println!("  {:<34} {middle:>10.3}  [{least:.3} .. {most:.3}]{note}", figure.name());
+        println!("  {:<42} {middle:>10.3}  [{least:.3} .. {most:.3}]{note}", figure.name);
     }
     for figure in missing {
         let package = figure.needs().map_or("", |(package, _)| package);
-        println!("  {:<34} not measured: apt install {package}", figure.name());
+        println!("  {:<42} not measured: apt install {package}", figure.name);
     }
 }
 
 fn print_targets(series: &Series) {
     terminal::heading("targets");
-    println!("  {:<28} {:<28} {:>7}  bar", "", "compared with", "ratio");
-    for Target { ours, peer, bar } in &TARGETS {
-        let mut values = compared(series, *ours, *peer);
+    println!("  {:<6} {:<34} {:<34} {:>7}  bar", "", "", "compared with", "ratio");
+    for Target { id, ours, peer, bar } in TARGETS {
+        let mut values = compared(series, ours, peer.as_ref());
         let (value, verdict) = if values.is_empty() {
             ("-".to_owned(), "not measured".to_owned())
         } else {
             let value = median(&mut values);
             (format!("{value:.2}"), bar.verdict(value))
         };
-        let (ours, peer, bar) = (short(*ours), peer.map_or("", short), bar.to_string());
-        println!("  {ours:<28} {peer:<28} {value:>7}  {bar:<7} {verdict}");
+        let (ours, peer, bar) = (short(ours), peer.as_ref().map_or("", short), bar.to_string());
+        println!("  {id:<6} {ours:<34} {peer:<34} {value:>7}  {bar:<7} {verdict}");
     }
 }
 
 /// The name without its unit, which a ratio has not.
-fn short(figure: Figure) -> &'static str {
-    figure.name().split(", ").next().unwrap_or_default()
+fn short(figure: &Figure) -> &'static str {
+    figure.name.rsplit_once(", ").map_or(figure.name, |(name, _)| name)
 }
 
 /// Ours over theirs, round by round; rounds in which either failed are left out.
-fn compared(series: &Series, ours: Figure, peer: Option<Figure>) -> Vec<f64> {
-    let values = |figure: Figure| series.get(&figure).map(Vec::as_slice).unwrap_or_default();
+fn compared(series: &Series, ours: &Figure, peer: Option<&Figure>) -> Vec<f64> {
+    let values = |figure: &Figure| series.get(figure.name).map(Vec::as_slice).unwrap_or_default();
     match peer {
         None => values(ours).iter().flatten().copied().collect(),
         Some(peer) => {
@@ -183,12 +221,12 @@ mod tests {
     #[test]
     fn a_round_that_failed_does_not_pair_with_another() {
         let series = Series::from([
-            (Figure::Write64K, vec![Some(9.0), None, Some(20.0)]),
-            (Figure::UcxPut64K, vec![Some(3.0), Some(4.0), Some(5.0)]),
+            (f::WRITE_64K.name, vec![Some(9.0), None, Some(20.0)]),
+            (f::UCX_PUT_64K.name, vec![Some(3.0), Some(4.0), Some(5.0)]),
         ]);
-        assert_eq!(compared(&series, Figure::Write64K, Some(Figure::UcxPut64K)), [3.0, 4.0]);
-        assert_eq!(compared(&series, Figure::Write64K, None), [9.0, 20.0]);
-        assert!(compared(&series, Figure::Write1M, None).is_empty());
+        assert_eq!(compared(&series, &f::WRITE_64K, Some(&f::UCX_PUT_64K)), [3.0, 4.0]);
+        assert_eq!(compared(&series, &f::WRITE_64K, None), [9.0, 20.0]);
+        assert!(compared(&series, &f::WRITE_1M, None).is_empty());
     }
 
     #[test]

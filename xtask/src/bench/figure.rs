@@ -1,0 +1,245 @@
+//! What can be measured, one value a figure: which program makes it, and how it is called.
+
+const SMALL: u32 = 64;
+const PAGE: u32 = 4 << 10;
+const TRAIN: u32 = 64 << 10;
+const LARGE: u32 = 1 << 20;
+
+/// How our two processes reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// By UDP, as they would from host to host.
+    Udp,
+    /// By UDP, each packet a datagram.
+    Exact,
+    /// Through memory, as processes of one host do.
+    SameHost,
+}
+
+/// What makes a figure.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tool {
+    /// Two threads and a cache line, to and fro, in ns.
+    CacheLine,
+    /// Two threads and a datagram, to and fro, in us; both poll, or both sleep.
+    Datagram {
+        /// Whether they sleep until it is there.
+        asleep: bool,
+    },
+    /// Two processes of perftest over Ferroce, and the column of what the client prints last, times
+    /// a factor.
+    Perftest { link: Link, words: &'static [&'static str], column: usize, factor: f64 },
+    /// Two processes of `ucx_perftest` over transports of UCX's own, and a column as for perftest.
+    Ucx {
+        transports: &'static str,
+        test: &'static str,
+        bytes: u32,
+        iterations: u32,
+        column: usize,
+        factor: f64,
+    },
+    /// Two processes of iperf3 over TCP: Gb/s.
+    Iperf { length: &'static str },
+    /// Resident memory of an open, connected RC queue pair: KiB.
+    QpMemory,
+    /// Threads of one process, each with its own queue pair and completion queue: Gb/s.
+    Threads { count: &'static str },
+    /// A program that has a device open and waits: percent of a core.
+    Idle,
+}
+
+/// Something that is measured once a round.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Figure {
+    /// What it is called, and its unit.
+    pub(super) name: &'static str,
+    pub(super) tool: Tool,
+}
+
+const fn figure(name: &'static str, tool: Tool) -> Figure {
+    Figure { name, tool }
+}
+
+/// The bandwidth of perftest, in Gb/s. Columns: bytes, iterations, peak, average.
+const fn bandwidth(name: &'static str, link: Link, words: &'static [&'static str]) -> Figure {
+    figure(name, Tool::Perftest { link, words, column: 3, factor: 1.0 })
+}
+
+/// Its rate of messages, in millions a second.
+const fn messages(name: &'static str, link: Link, words: &'static [&'static str]) -> Figure {
+    figure(name, Tool::Perftest { link, words, column: 4, factor: 1.0 })
+}
+
+/// Its median latency, in us, times `factor`. Columns: bytes, iterations, least, most, typical.
+const fn latency(
+    name: &'static str,
+    link: Link,
+    words: &'static [&'static str],
+    factor: f64,
+) -> Figure {
+    figure(name, Tool::Perftest { link, words, column: 4, factor })
+}
+
+/// The bandwidth of UCX, in Gb/s: from the overall rate of messages, the last of eight columns.
+const fn ucx(
+    name: &'static str,
+    transports: &'static str,
+    test: &'static str,
+    bytes: u32,
+    iterations: u32,
+) -> Figure {
+    let factor = bytes as f64 * 8.0 / 1e9;
+    figure(name, Tool::Ucx { transports, test, bytes, iterations, column: 7, factor })
+}
+
+const TCP: &str = "tcp,self";
+const MEMORY: &str = "posix,cma,self";
+
+pub(super) const CACHE_LINE: Figure = figure("cache line, to and fro, ns", Tool::CacheLine);
+pub(super) const SPIN: Figure =
+    figure("UDP spin ping-pong, to and fro, us", Tool::Datagram { asleep: false });
+pub(super) const SLEEP: Figure =
+    figure("UDP blocking ping-pong, to and fro, us", Tool::Datagram { asleep: true });
+
+pub(super) const WRITE_LAT_8: Figure = latency(
+    "ib_write_lat 8 B, to and fro, us",
+    Link::Udp,
+    &["ib_write_lat", "-s", "8", "-n", "20000"],
+    2.0,
+);
+pub(super) const WRITE_LAT_64K: Figure = latency(
+    "ib_write_lat 64 KiB, one way, us",
+    Link::Udp,
+    &["ib_write_lat", "-s", "65536", "-n", "5000"],
+    1.0,
+);
+/// The target of a READ sleeps.
+pub(super) const READ_LAT_8: Figure = latency(
+    "ib_read_lat 8 B, target asleep, us",
+    Link::Udp,
+    &["ib_read_lat", "-s", "8", "-n", "10000"],
+    1.0,
+);
+pub(super) const SEND_LAT_EVENTS: Figure = latency(
+    "ib_send_lat -e 8 B, to and fro, us",
+    Link::Udp,
+    &["ib_send_lat", "-e", "-s", "8", "-n", "5000"],
+    2.0,
+);
+pub(super) const WRITE_64: Figure = messages(
+    "ib_write_bw -l 16 64 B, M/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "64", "-l", "16", "-n", "200000"],
+);
+pub(super) const WRITE_4K: Figure = bandwidth(
+    "ib_write_bw 4 KiB, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "4096", "-t", "16", "-n", "100000"],
+);
+pub(super) const WRITE_64K: Figure = bandwidth(
+    "ib_write_bw 64 KiB, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "65536", "-n", "20000"],
+);
+pub(super) const WRITE_64K_MTU_1024: Figure = bandwidth(
+    "ib_write_bw -m 1024 64 KiB, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-m", "1024", "-s", "65536", "-n", "20000"],
+);
+pub(super) const WRITE_64K_EXACT: Figure = bandwidth(
+    "ib_write_bw 64 KiB, no trains, Gb/s",
+    Link::Exact,
+    &["ib_write_bw", "-s", "65536", "-n", "10000"],
+);
+pub(super) const WRITE_1M: Figure = bandwidth(
+    "ib_write_bw 1 MiB, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "1048576", "-n", "2000"],
+);
+
+pub(super) const UCX_PUT_64: Figure = figure(
+    "UCX tcp ucp_put_bw 64 B, M/s",
+    Tool::Ucx {
+        transports: TCP,
+        test: "ucp_put_bw",
+        bytes: SMALL,
+        iterations: 200_000,
+        column: 7,
+        factor: 1e-6,
+    },
+);
+pub(super) const UCX_PUT_4K: Figure =
+    ucx("UCX tcp ucp_put_bw 4 KiB, Gb/s", TCP, "ucp_put_bw", PAGE, 50_000);
+pub(super) const UCX_PUT_64K: Figure =
+    ucx("UCX tcp ucp_put_bw 64 KiB, Gb/s", TCP, "ucp_put_bw", TRAIN, 20_000);
+pub(super) const UCX_PUT_1M: Figure =
+    ucx("UCX tcp ucp_put_bw 1 MiB, Gb/s", TCP, "ucp_put_bw", LARGE, 300);
+pub(super) const UCX_TAG_64K: Figure =
+    ucx("UCX tcp tag_bw 64 KiB, Gb/s", TCP, "tag_bw", TRAIN, 20_000);
+pub(super) const UCX_TAG_1M: Figure =
+    ucx("UCX tcp tag_bw 1 MiB, Gb/s", TCP, "tag_bw", LARGE, 2_000);
+pub(super) const UCX_PUT_LAT_64K: Figure = figure(
+    "UCX tcp ucp_put_lat 64 KiB, one way, us",
+    Tool::Ucx {
+        transports: TCP,
+        test: "ucp_put_lat",
+        bytes: TRAIN,
+        iterations: 5_000,
+        // Iterations, and then the median.
+        column: 1,
+        factor: 1.0,
+    },
+);
+pub(super) const IPERF_64K: Figure =
+    figure("iperf3 TCP -l 64K, Gb/s", Tool::Iperf { length: "64K" });
+pub(super) const IPERF_1M: Figure = figure("iperf3 TCP -l 1M, Gb/s", Tool::Iperf { length: "1M" });
+
+pub(super) const HOST_LAT_8: Figure = latency(
+    "same host: ib_write_lat 8 B, us",
+    Link::SameHost,
+    &["ib_write_lat", "-s", "8", "-n", "50000"],
+    1.0,
+);
+pub(super) const HOST_64K: Figure = bandwidth(
+    "same host: ib_write_bw 64 KiB, Gb/s",
+    Link::SameHost,
+    &["ib_write_bw", "-s", "65536", "-n", "50000"],
+);
+pub(super) const HOST_1M: Figure = bandwidth(
+    "same host: ib_write_bw 1 MiB, Gb/s",
+    Link::SameHost,
+    &["ib_write_bw", "-s", "1048576", "-n", "5000"],
+);
+pub(super) const UCX_MEMORY_64K: Figure =
+    ucx("UCX posix,cma tag_bw 64 KiB, Gb/s", MEMORY, "tag_bw", TRAIN, 50_000);
+pub(super) const UCX_MEMORY_1M: Figure =
+    ucx("UCX posix,cma tag_bw 1 MiB, Gb/s", MEMORY, "tag_bw", LARGE, 5_000);
+
+pub(super) const QPS_16: Figure = bandwidth(
+    "ib_write_bw 4 KiB, 16 QPs, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "4096", "-q", "16", "-t", "16", "-n", "4000"],
+);
+pub(super) const QPS_2: Figure = bandwidth(
+    "ib_write_bw 4 KiB, 2 QPs, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "4096", "-q", "2", "-t", "16", "-n", "30000"],
+);
+pub(super) const QPS_256: Figure = bandwidth(
+    "ib_write_bw 4 KiB, 256 QPs, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "4096", "-q", "256", "-t", "16", "-n", "250"],
+);
+pub(super) const QPS_4096: Figure = bandwidth(
+    "ib_write_bw 4 KiB, 4096 QPs, Gb/s",
+    Link::Udp,
+    &["ib_write_bw", "-s", "4096", "-q", "4096", "-t", "16", "-n", "20"],
+);
+pub(super) const THREADS_1: Figure =
+    figure("4 KiB WRITEs of 1 thread, Gb/s", Tool::Threads { count: "1" });
+pub(super) const THREADS_2: Figure =
+    figure("4 KiB WRITEs of 2 threads, Gb/s", Tool::Threads { count: "2" });
+pub(super) const THREADS_4: Figure =
+    figure("4 KiB WRITEs of 4 threads, Gb/s", Tool::Threads { count: "4" });
+pub(super) const QP_MEMORY: Figure = figure("memory of a connected RC QP, KiB", Tool::QpMemory);
+pub(super) const IDLE: Figure = figure("an open, idle device, % of a core", Tool::Idle);
