@@ -26,6 +26,20 @@ impl Gid {
     pub fn is_multicast(self) -> bool {
         self.ip().is_multicast()
     }
+
+    /// The multicast group that is named, as RoCE v2 sends to it; `None` if it is none. An IPv4
+    /// group stands in a GID as any IPv4 address does, or as RoCE v1 writes it:
+    /// `ff0e::ffff:a.b.c.d`.
+    pub fn group(self) -> Option<Self> {
+        const V1: [u8; 12] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+        let group = match self.0.split_first_chunk() {
+            Some((&V1, &[a, b, c, d])) if Ipv4Addr::new(a, b, c, d).is_multicast() => {
+                Ipv4Addr::new(a, b, c, d).into()
+            }
+            _ => self,
+        };
+        group.is_multicast().then_some(group)
+    }
 }
 
 impl From<Ipv4Addr> for Gid {
@@ -70,6 +84,23 @@ mod tests {
         let address = Ipv4Addr::new(10, 77, 0, 1);
         assert_eq!(Gid::from(address).ip(), IpAddr::V4(address));
         assert_eq!(Gid::from(address).0[10..], [0xff, 0xff, 10, 77, 0, 1]);
+    }
+
+    #[test]
+    fn an_ipv4_group_has_two_ways_to_be_written() {
+        let group = Gid::from(Ipv4Addr::new(239, 1, 2, 3));
+        assert_eq!(group.group(), Some(group));
+        let v1: Ipv6Addr = "ff0e::ffff:239.1.2.3".parse().unwrap();
+        assert_eq!(Gid::from(v1).group(), Some(group));
+        for (text, is_group) in [
+            ("ff0e::ffff:10.1.2.3", true),
+            ("ff0e::1", true),
+            ("::ffff:10.1.2.3", false),
+            ("::", false),
+        ] {
+            let gid = Gid::from(text.parse::<Ipv6Addr>().unwrap());
+            assert_eq!(gid.group(), is_group.then_some(gid), "{text}");
+        }
     }
 
     #[test]

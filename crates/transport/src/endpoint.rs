@@ -1,10 +1,11 @@
 //! One NIC port: its objects, and what is posted to them. What its driver does is in `drive.rs`.
 
 mod drive;
+mod multicast;
 mod xrc;
 
 use alloc::boxed::Box;
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -79,6 +80,8 @@ pub struct Endpoint {
     ready: VecDeque<Qpn>,
     /// Acknowledgements of queue pairs that have left their state, or are gone, since.
     farewells: VecDeque<(Qpn, Outgoing)>,
+    /// Who gets what is sent to a group, by the group.
+    groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Packets that the front of `ready` has sent in its turn.
     burst: u32,
     /// Deadlines; an entry counts only if it is the one that its queue pair knows of.
@@ -96,6 +99,7 @@ impl Endpoint {
             next_qp: 0,
             ready: VecDeque::new(),
             farewells: VecDeque::new(),
+            groups: BTreeMap::new(),
             burst: 0,
             deadlines: BinaryHeap::new(),
         }
@@ -406,8 +410,11 @@ impl Endpoint {
     /// Ends a queue pair and what is posted to it, without completions.
     ///
     /// # Errors
-    /// [`DestroyError::NotFound`].
+    /// [`DestroyError::NotFound`]; [`DestroyError::InUse`] while it is attached to a multicast group.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), DestroyError> {
+        if self.is_attached(qpn) {
+            return Err(DestroyError::InUse);
+        }
         self.say_farewell(qpn);
         let slot = self.index(qpn).and_then(|index| self.qps.get_mut(index));
         let qp = slot.and_then(Option::take).ok_or(DestroyError::NotFound)?;

@@ -12,6 +12,10 @@ pub const CQS_MAX: u32 = 1 << 16;
 pub const CQE_MAX: u32 = 1 << 22;
 /// Shared receive queues of an endpoint.
 pub const SRQS_MAX: u32 = 1 << 16;
+/// Multicast groups that queue pairs of an endpoint are attached to.
+pub const MULTICAST_GROUPS_MAX: usize = 256;
+/// Queue pairs that are attached to one multicast group.
+pub const MULTICAST_QPS_MAX: usize = 1024;
 /// XRC domains of an endpoint.
 pub const XRCDS_MAX: u32 = 1 << 16;
 /// Requests of a shared receive queue.

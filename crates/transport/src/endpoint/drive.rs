@@ -31,28 +31,41 @@ impl Endpoint {
     ) -> Result<(), Drop> {
         self.adapter.now = now;
         let qpn = header.bth.destination;
+        if qpn == Qpn::MULTICAST {
+            return self.handle_multicast(arrival, header, (payload, length), memory);
+        }
+        self.handle_for(qpn, arrival, &Request { header, payload, length }, memory)
+    }
+
+    /// A packet for one queue pair.
+    pub(super) fn handle_for<M: Memory>(
+        &mut self,
+        qpn: Qpn,
+        arrival: &Arrival,
+        request: &Request<'_, '_, M>,
+        memory: &mut M,
+    ) -> Result<(), Drop> {
+        let &Request { header, payload, length } = request;
+        let now = self.adapter.now;
         let result = match self.qp_mut(qpn) {
             None => Err(Drop::UnknownQpn),
-            Some((qp, adapter)) => {
-                let request = Request { header, payload, length };
-                qp.accept(arrival, header).and_then(|()| {
-                    adapter.stats.rcvd_pkts += 1;
-                    adapter.stats.rcvd_bytes += length as u64;
-                    if header.bth.opcode == Opcode::CNP {
-                        return qp.handle_cnp(now, length, adapter);
-                    }
-                    if arrival.is_marked() {
-                        qp.note_mark(now, adapter);
-                    }
-                    if qp.spec.kind == QpType::Ud {
-                        qp.handle_datagram(arrival, &request, memory, adapter)
-                    } else if header.bth.opcode.is_request() {
-                        qp.handle_request(now, &request, memory, adapter)
-                    } else {
-                        qp.handle_response(now, header, (payload, length), memory, adapter)
-                    }
-                })
-            }
+            Some((qp, adapter)) => qp.accept(arrival, header).and_then(|()| {
+                adapter.stats.rcvd_pkts += 1;
+                adapter.stats.rcvd_bytes += length as u64;
+                if header.bth.opcode == Opcode::CNP {
+                    return qp.handle_cnp(now, length, adapter);
+                }
+                if arrival.is_marked() {
+                    qp.note_mark(now, adapter);
+                }
+                if qp.spec.kind == QpType::Ud {
+                    qp.handle_datagram(arrival, request, memory, adapter)
+                } else if header.bth.opcode.is_request() {
+                    qp.handle_request(now, request, memory, adapter)
+                } else {
+                    qp.handle_response(now, header, (payload, length), memory, adapter)
+                }
+            }),
         };
         match result {
             Ok(()) => self.settle(qpn),

@@ -15,7 +15,7 @@ use rdma::{
 use super::TestMemory;
 use crate::{
     AddressVector, Arrival, Config, CqId, Endpoint, Event, PdId, PostError, QpCapacity, QpChange,
-    QpSpec, RegionSpec, Segment, SrqId, Transmit,
+    QpSpec, RegionSpec, Route, Segment, SrqId, Transmit,
 };
 
 /// Bytes of memory that each node has by default.
@@ -45,6 +45,8 @@ pub struct Wire {
     pub from: usize,
     /// When.
     pub at: Time,
+    /// Where it goes.
+    pub destination: Gid,
     /// DSCP and ECN bits.
     pub traffic_class: u8,
     /// Its headers.
@@ -420,15 +422,15 @@ impl Pair {
             let node = &mut self.nodes[from];
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
             let (qpn, header) = (transmit.qpn, transmit.header);
-            let traffic_class = transmit.route.traffic_class;
+            let Route { destination, traffic_class, .. } = transmit.route;
             let Some(bytes) = emit(&transmit, &mut node.memory) else {
                 node.endpoint.transmit_faulted(qpn, &header);
                 continue;
             };
             let taken = self.rate.map_or(Span::ZERO, |rate| rate.time_of(on_wire(bytes.len())));
             self.free_at[from] = self.now + taken;
-            let mut packet =
-                Wire { index: self.count, from, at: self.now, traffic_class, header, bytes };
+            let (index, at) = (self.count, self.now);
+            let mut packet = Wire { index, from, at, destination, traffic_class, header, bytes };
             self.count += 1;
             if self.recording {
                 self.sent.push(packet.clone());
@@ -453,7 +455,7 @@ impl Pair {
     fn deliver(&mut self, packet: &Wire) {
         let arrival = Arrival {
             source: self.nodes[packet.from].gid,
-            destination: self.nodes[1 - packet.from].gid,
+            destination: packet.destination,
             traffic_class: packet.traffic_class,
             hop_limit: 64,
         };

@@ -8,6 +8,7 @@ mod fluid;
 mod fuzz;
 mod limits;
 mod livelock;
+mod multicast;
 mod recovery;
 mod selective;
 mod states;

@@ -1,0 +1,92 @@
+//! Multicast: which UD queue pairs get what is sent to a group.
+//!
+//! ```text
+//!   datagram to group G, QPN 0xffffff ──► each queue pair that is attached to G, one copy
+//! ```
+//!
+//! Each takes it as if it were alone: with its own Q_Key, receive and completion. How packets of a
+//! group reach this endpoint is the driver's affair.
+
+use rdma::{Gid, Memory, QpType, Qpn};
+
+use super::{Arrival, Endpoint};
+use crate::limits::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
+use crate::responder::Request;
+use crate::stats::Drop;
+use crate::{CreateError, DestroyError};
+
+impl Endpoint {
+    /// Attaches a UD queue pair to a group, in whatever state it is. Returns whether that is news.
+    ///
+    /// # Errors
+    /// [`CreateError::NotFound`]; [`CreateError::Mismatch`] for a queue pair that is not UD, or a GID
+    /// that names no group; [`CreateError::Exhausted`].
+    pub fn attach_multicast(&mut self, qpn: Qpn, group: Gid) -> Result<bool, CreateError> {
+        let qp = self.qp(qpn).ok_or(CreateError::NotFound)?;
+        if qp.spec.kind != QpType::Ud || !group.is_multicast() {
+            return Err(CreateError::Mismatch);
+        }
+        let is_full = self.groups.len() >= MULTICAST_GROUPS_MAX;
+        if is_full && !self.groups.contains_key(&group) {
+            return Err(CreateError::Exhausted);
+        }
+        let members = self.groups.entry(group).or_default();
+        if members.contains(&qpn) {
+            return Ok(false);
+        }
+        if members.len() >= MULTICAST_QPS_MAX {
+            return Err(CreateError::Exhausted);
+        }
+        members.push(qpn);
+        Ok(true)
+    }
+
+    /// Detaches a queue pair from a group.
+    ///
+    /// # Errors
+    /// [`DestroyError::NotFound`] if it is not attached.
+    pub fn detach_multicast(&mut self, qpn: Qpn, group: Gid) -> Result<(), DestroyError> {
+        let members = self.groups.get_mut(&group).ok_or(DestroyError::NotFound)?;
+        let at = members.iter().position(|member| *member == qpn).ok_or(DestroyError::NotFound)?;
+        members.remove(at);
+        if members.is_empty() {
+            self.groups.remove(&group);
+        }
+        Ok(())
+    }
+
+    /// The groups that a queue pair is attached to.
+    pub fn groups_of(&self, qpn: Qpn) -> impl Iterator<Item = Gid> + '_ {
+        let groups = self.groups.iter().filter(move |(_, members)| members.contains(&qpn));
+        groups.map(|(group, _)| *group)
+    }
+
+    pub(super) fn is_attached(&self, qpn: Qpn) -> bool {
+        self.groups_of(qpn).next().is_some()
+    }
+
+    /// A packet for everybody of a group. It is of use if it is to one of them.
+    pub(super) fn handle_multicast<M: Memory>(
+        &mut self,
+        arrival: &Arrival,
+        header: &wire::roce::Repr,
+        (payload, length): (M::Payload<'_>, usize),
+        memory: &mut M,
+    ) -> Result<(), Drop> {
+        // None of what follows attaches or detaches.
+        let members = self.groups.get_mut(&arrival.destination).map(core::mem::take);
+        let Some(members) = members else {
+            self.adapter.stats.drop_packet(Drop::UnknownQpn);
+            return Err(Drop::UnknownQpn);
+        };
+        let request = Request { header, payload, length };
+        let mut result = Err(Drop::UnknownQpn);
+        for qpn in &members {
+            result = result.or(self.handle_for(*qpn, arrival, &request, memory));
+        }
+        if let Some(place) = self.groups.get_mut(&arrival.destination) {
+            *place = members;
+        }
+        result
+    }
+}
