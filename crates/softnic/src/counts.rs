@@ -54,6 +54,8 @@ counts! {
     rx_handover_dropped,
     /// Packets to QP1 that are no management datagrams, or do not have its Q_Key.
     rx_gsi_dropped,
+    /// Packets to a multicast group with the number of one queue pair.
+    rx_group_dropped,
     /// Times that the kernel's order of the sockets was found to be another than known.
     steering_repairs,
     /// RoCE packets sent.

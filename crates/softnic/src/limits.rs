@@ -35,6 +35,8 @@ pub const RECEIVE_BATCH: usize = 16;
 pub const SHORT_TRAIN_BYTES: usize = 4096;
 /// What is asked of the kernel for a socket's receive and send buffers.
 pub const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
+/// Multicast groups that a NIC has joined: a descriptor each.
+pub const GROUPS_MAX: usize = 256;
 /// Bytes of a NIC's own memory.
 pub const DEVICE_MEMORY_BYTES: u64 = 1 << 20;
 /// What its addresses can be asked to be a multiple of, at most.

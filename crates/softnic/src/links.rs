@@ -11,6 +11,7 @@ use crate::counters::Publisher;
 use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::flow::Flow;
+use crate::groups::Joined;
 use crate::handover::{self, Handover};
 use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
 use crate::management::Waiting;
@@ -24,6 +25,10 @@ use crate::{DeviceInfo, OpenError, Options};
 #[derive(Debug)]
 pub(crate) struct Links {
     pub(crate) sockets: Vec<Socket>,
+    /// The multicast groups, each with its socket.
+    pub(crate) groups: Vec<Joined>,
+    /// Changes whenever there are other sockets to wait for.
+    pub(crate) layout: u32,
     pub(crate) registry: Registry,
     pub(crate) handover: Handover,
     pub(crate) trains: Trains,
@@ -67,6 +72,8 @@ impl Links {
         let singly = options.exact || faults.is_some();
         let mut links = Self {
             sockets: Vec::new(),
+            groups: Vec::new(),
+            layout: 0,
             registry,
             handover,
             trains: Trains::new(if singly { 1 } else { TRAIN_SEGMENTS_MAX }),
@@ -129,8 +136,20 @@ impl Links {
         Ok(())
     }
 
+    /// The socket at `port`: those of the addresses come first, then those of multicast groups.
+    pub(crate) fn socket(&self, port: usize) -> Option<&Socket> {
+        let group = || self.groups.get(port.checked_sub(self.sockets.len())?);
+        self.sockets.get(port).or_else(|| group().map(|joined| &joined.socket))
+    }
+
+    /// Every socket.
+    pub(crate) fn all_sockets(&self) -> impl Iterator<Item = &Socket> {
+        self.sockets.iter().chain(self.groups.iter().map(|joined| &joined.socket))
+    }
+
     /// Leaves all groups, in order, so that the others' packets find them.
     pub(crate) fn leave(&mut self) {
+        self.groups.clear();
         for socket in self.sockets.drain(..) {
             let address = socket.address();
             let result = self.registry.change().and_then(|change| {

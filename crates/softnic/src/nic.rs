@@ -301,6 +301,19 @@ impl Nic {
         result
     }
 
+    /// Changes which multicast groups have sockets, and has the fallback thread look at them. A
+    /// forked child's dead copy has none.
+    pub(crate) fn change_groups(
+        &self,
+        change: impl FnOnce(&mut Links) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut core = self.shared.lock();
+        let result = core.links.as_mut().map_or(Ok(()), change);
+        drop(core);
+        sys::signal(self.shared.wake.as_fd());
+        result
+    }
+
     /// Takes completions of `cq` into `out`, and says how many. When there are none yet, it first
     /// takes what has arrived, without waiting.
     pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> usize {

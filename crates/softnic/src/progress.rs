@@ -127,12 +127,13 @@ impl Core {
     /// Shows the counters to other programs.
     pub(crate) fn publish(&mut self, now: Time, when: Publish) {
         let Some(links) = &mut self.links else { return };
-        let Some(publisher) = &mut links.publisher else { return };
-        let is_due = publisher.is_due(now);
+        let is_due = links.publisher.as_ref().is_some_and(|publisher| publisher.is_due(now));
         if is_due {
-            self.counts.rx_buffer_overflow = links.sockets.iter().map(Socket::overflows).sum();
+            self.counts.rx_buffer_overflow = links.all_sockets().map(Socket::overflows).sum();
         }
-        if is_due || when == Publish::Now {
+        if let Some(publisher) = &mut links.publisher
+            && (is_due || when == Publish::Now)
+        {
             publisher.publish(now, self.endpoint.stats(), self.manager.stats(), &self.counts);
         }
     }

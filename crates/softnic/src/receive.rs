@@ -43,6 +43,8 @@ struct Train<'a> {
     bytes: &'a [u8],
     /// Whether it took the way by another NIC.
     handed_over: bool,
+    /// Whether it was sent to a multicast group: then it is for us, as for all others.
+    multicast: bool,
 }
 
 impl Links {
@@ -54,7 +56,7 @@ impl Links {
         if reach == Reach::Hot && !self.polls.is_multiple_of(POLLS_PER_ROUND) {
             self.receive_at(self.hot, reach, &mut buffer, sink);
         } else {
-            for port in 0..self.sockets.len() {
+            for port in 0..self.sockets.len() + self.groups.len() {
                 if self.receive_at(port, reach, &mut buffer, sink) {
                     self.hot = port;
                 }
@@ -72,27 +74,29 @@ impl Links {
         buffer: &mut [u8],
         sink: &mut Sink<'_>,
     ) -> bool {
-        let Some(socket) = self.sockets.get(port) else { return false };
+        let Some(socket) = self.socket(port) else { return false };
         let destination = socket.address();
-        let sent = self.flow.as_ref().map(Flow::sent_to_us);
+        let multicast = port >= self.sockets.len();
+        let sent = self.flow.as_ref().filter(|_| !multicast).map(Flow::sent_to_us);
         let mut misled = false;
         let mut batch = 0;
         let mut is_empty = false;
         while batch < RECEIVE_BATCH {
-            let Some(received) = self.sockets[port].receive(buffer) else {
+            let Some(received) = self.socket(port).and_then(|socket| socket.receive(buffer)) else {
                 is_empty = true;
                 break;
             };
             batch += 1;
             let bytes = &buffer[..received.length];
             if bytes.first() == Some(&PROBE)
+                && !multicast
                 && received.source == destination
                 && let Some(probe) = Probe::parse(bytes)
             {
                 self.probed(port, probe, sink.counts);
                 continue;
             }
-            let train = Train { received, destination, bytes, handed_over: false };
+            let train = Train { received, destination, bytes, handed_over: false, multicast };
             misled |= self.take(&train, sink);
             // One that polls waits for just this: it does not pay for a look at an empty socket.
             if reach == Reach::Hot && received.length < SHORT_TRAIN_BYTES {
@@ -115,7 +119,8 @@ impl Links {
             };
             // A socket that we do not have (any more) cannot have received for us.
             if self.sockets.iter().any(|socket| socket.address() == destination) {
-                self.take(&Train { received, destination, bytes, handed_over: true }, sink);
+                let (handed_over, multicast) = (true, false);
+                self.take(&Train { received, destination, bytes, handed_over, multicast }, sink);
             } else {
                 sink.counts.rx_handover_dropped += 1;
             }
@@ -139,7 +144,7 @@ impl Links {
         while at < bytes.len() {
             let packet = &bytes[at..bytes.len().min(at + received.segment)];
             match destination_slot(packet) {
-                Some(slot) if slot != own && is_ownable(slot) => {
+                Some(slot) if slot != own && is_ownable(slot) && !train.multicast => {
                     let length: usize = bytes[at..]
                         .chunks(received.segment)
                         .take_while(|packet| destination_slot(packet) == Some(slot))
@@ -153,7 +158,7 @@ impl Links {
                     if train.handed_over {
                         sink.counts.rx_taken_over += 1;
                     }
-                    if let Some(flow) = &self.flow {
+                    if let Some(flow) = self.flow.as_ref().filter(|_| !train.multicast) {
                         flow.take(packet.len());
                     }
                     self.packet(train, packet, &mut id, sink);
@@ -234,6 +239,11 @@ impl Links {
                     hop_limit: HOP_LIMIT,
                 };
                 let Sink { now, endpoint, memory, manager, counts } = sink;
+                // A group has no queue pair with a number of its own, least of all QP1.
+                if train.multicast && header.bth.destination != Qpn::MULTICAST {
+                    counts.rx_group_dropped += 1;
+                    return;
+                }
                 if header.bth.destination == Qpn::GSI {
                     let from = (received, &arrival, train.handed_over);
                     let what = (&header, payload, packet);

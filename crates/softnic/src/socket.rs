@@ -56,32 +56,65 @@ impl Socket {
     /// A socket on port 4791 of `address`, in the group of those that share it. What the kernel is
     /// asked for as receive buffer is `receive_buffer` bytes.
     pub(crate) fn bind(address: IpAddr, interface: u32, receive_buffer: c_int) -> io::Result<Self> {
+        let socket = Self::open(address, interface, receive_buffer)?;
+        set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        socket.take_name()?;
+        Ok(socket)
+    }
+
+    /// A socket that gets a copy of what is sent to port 4791 of the multicast group `group` on
+    /// `interface`, and sends nothing.
+    pub(crate) fn join(group: IpAddr, interface: u32, receive_buffer: c_int) -> io::Result<Self> {
+        let socket = Self::open(group, interface, receive_buffer)?;
+        let set = |level, name, value: c_int| set_option(socket.as_fd(), level, name, value);
+        // Any number of users have the same group: nobody takes packets from another by this.
+        set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        match group {
+            IpAddr::V4(_) => set(libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)?,
+            IpAddr::V6(_) => {
+                /// `linux/in6.h`, since Linux 4.20; before, groups of other interfaces come too.
+                const IPV6_MULTICAST_ALL: c_int = 29;
+                let _ = set(libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+            }
+        }
+        socket.take_name()?;
+        sys::join_group(socket.as_fd(), group, interface)?;
+        Ok(socket)
+    }
+
+    fn open(address: IpAddr, interface: u32, receive_buffer: c_int) -> io::Result<Self> {
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
         let socket = Self { fd, address, interface };
         socket.configure(receive_buffer)?;
-        let (name, length) = socket.name(address, ROCE_PORT);
-        // SAFETY: `name` is a socket address of `length` bytes.
-        check(unsafe { libc::bind(socket.fd.as_raw_fd(), (&raw const name).cast(), length) })?;
         Ok(socket)
+    }
+
+    fn take_name(&self) -> io::Result<()> {
+        let (name, length) = self.name(self.address, ROCE_PORT);
+        // SAFETY: `name` is a socket address of `length` bytes.
+        check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const name).cast(), length) })?;
+        Ok(())
     }
 
     fn configure(&self, receive_buffer: c_int) -> io::Result<()> {
         let fd = self.fd.as_fd();
         let set = |level, name, value: c_int| set_option(fd, level, name, value);
-        set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         if self.address.is_ipv4() {
             set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
             set(libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
             set(libc::IPPROTO_IP, libc::IP_TTL, HOP_LIMIT.into())?;
+            set(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, HOP_LIMIT.into())?;
         } else {
             set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, HOP_LIMIT.into())?;
+            set(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, HOP_LIMIT.into())?;
         }
+        sys::send_groups_by(fd, self.address.is_ipv4(), self.interface)?;
         // Kernels without it (before 5.0) deliver each datagram by itself, and that is all.
         let _ = set(libc::SOL_UDP, libc::UDP_GRO, 1);
         for (forced, plain, bytes) in [

@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 use core::mem;
+use core::net::IpAddr;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
 use std::io;
@@ -16,7 +17,7 @@ pub(crate) fn check(result: c_int) -> io::Result<c_int> {
 ///
 /// # Safety
 /// Every bit pattern is a value, and there is no padding.
-pub(crate) unsafe trait Plain: Copy + Default {}
+pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: integers have no padding and no invalid value.
 unsafe impl Plain for c_int {}
@@ -24,6 +25,49 @@ unsafe impl Plain for c_int {}
 unsafe impl Plain for u16 {}
 // SAFETY: as above; an array has no padding between its elements.
 unsafe impl Plain for [u32; 9] {}
+// SAFETY: three integers of four bytes.
+unsafe impl Plain for libc::ip_mreqn {}
+// SAFETY: sixteen bytes and an integer of four.
+unsafe impl Plain for libc::ipv6_mreq {}
+
+/// Names an interface for multicast, and no address.
+fn on_interface(interface: u32, group: libc::in_addr) -> libc::ip_mreqn {
+    let any = libc::in_addr { s_addr: 0 };
+    // The kernel's indices are positive.
+    libc::ip_mreqn { imr_multiaddr: group, imr_address: any, imr_ifindex: interface as c_int }
+}
+
+/// Has what a socket sends to multicast groups leave by `interface`.
+pub(crate) fn send_groups_by(
+    socket: BorrowedFd<'_>,
+    is_ipv4: bool,
+    interface: u32,
+) -> io::Result<()> {
+    if is_ipv4 {
+        let by = on_interface(interface, libc::in_addr { s_addr: 0 });
+        set_option(socket, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, by)
+    } else {
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, interface as c_int)
+    }
+}
+
+/// Joins a multicast group on `interface`, for as long as the socket is open.
+pub(crate) fn join_group(socket: BorrowedFd<'_>, group: IpAddr, interface: u32) -> io::Result<()> {
+    match group {
+        IpAddr::V4(v4) => {
+            let group = libc::in_addr { s_addr: u32::from_ne_bytes(v4.octets()) };
+            let membership = on_interface(interface, group);
+            set_option(socket, libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, membership)
+        }
+        IpAddr::V6(v6) => {
+            let membership = libc::ipv6_mreq {
+                ipv6mr_multiaddr: libc::in6_addr { s6_addr: v6.octets() },
+                ipv6mr_interface: interface,
+            };
+            set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP, membership)
+        }
+    }
+}
 
 /// Sets a socket option that is a plain value.
 pub(crate) fn set_option<T: Plain>(
@@ -46,7 +90,11 @@ pub(crate) fn set_option<T: Plain>(
 }
 
 /// Reads a socket option that is a plain value.
-pub(crate) fn option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+pub(crate) fn option<T: Plain + Default>(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+) -> io::Result<T> {
     let mut value = T::default();
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes `length` bytes at most to `value`, for which every pattern is fine.

@@ -51,8 +51,12 @@ fn run(shared: &Shared) {
     let mut descriptors = shared.descriptors();
     let mut parking = Parking::default();
     let mut blind_naps = 0;
+    let mut layout = 0;
     let mut sleep = work(shared, shared.lock(), &mut parking);
-    while let Some(Sleep { ns, parked }) = sleep {
+    while let Some(Sleep { ns, parked, layout: current }) = sleep {
+        if mem::replace(&mut layout, current) != current {
+            descriptors = shared.descriptors();
+        }
         for descriptor in &mut descriptors {
             descriptor.revents = 0;
         }
@@ -83,6 +87,8 @@ struct Sleep {
     ns: u64,
     /// Whether the sockets are left to the application.
     parked: bool,
+    /// Which sockets there are ([`crate::links::Links::layout`]).
+    layout: u32,
 }
 
 /// Does what there is to do, and says how long there will be nothing; `None` at the end.
@@ -107,7 +113,8 @@ fn work(shared: &Shared, mut core: MutexGuard<'_, Core>, parking: &mut Parking) 
         core.deadline().map_or(latest, |deadline| deadline.min(latest))
     };
     core.sleeps_until = until;
-    Some(Sleep { ns: until.since(now).as_ns_ceil(), parked })
+    let layout = core.links.as_ref().map_or(0, |links| links.layout);
+    Some(Sleep { ns: until.since(now).as_ns_ceil(), parked, layout })
 }
 
 /// Asks for a short time slice: a thread that wants to run for microseconds is then let in early
@@ -137,9 +144,8 @@ impl Shared {
     fn descriptors(&self) -> Vec<libc::pollfd> {
         let core = self.lock();
         let links = core.links.iter();
-        let links = links.flat_map(|links| {
-            links.sockets.iter().map(AsFd::as_fd).chain([links.handover.as_fd()])
-        });
+        let links = links
+            .flat_map(|links| links.all_sockets().map(AsFd::as_fd).chain([links.handover.as_fd()]));
         links
             .chain([self.wake.as_fd()])
             .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })

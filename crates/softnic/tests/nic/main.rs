@@ -11,6 +11,7 @@ mod fork;
 mod gone;
 mod hard_days;
 mod hostile;
+mod multicast;
 mod processes;
 mod record;
 mod reliable;
