@@ -73,7 +73,7 @@ pub(crate) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVecto
     let source_gid = context.gid(attr.grh.sgid_index).filter(|gid| !gid.is_zero());
     match source_gid {
         Some(source_gid) if attr.is_global != 0 => Ok(AddressVector {
-            gid: Gid(attr.grh.dgid.raw),
+            gid: destination(Gid(attr.grh.dgid.raw), source_gid),
             source_gid,
             source_gid_index: attr.grh.sgid_index,
             traffic_class: attr.grh.traffic_class,
@@ -83,6 +83,12 @@ pub(crate) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVecto
         }),
         _ => Err(Errno::INVALID),
     }
+}
+
+/// Where packets to `gid` go. From an IPv4 address, those to an IPv4 group do, however it is written.
+fn destination(gid: Gid, source: Gid) -> Gid {
+    let group = || gid.group().filter(|group| group.ip().is_ipv4());
+    if source.ip().is_ipv4() { group().unwrap_or(gid) } else { gid }
 }
 
 /// A path as C reads it.
@@ -263,6 +269,15 @@ fn arp_entry(table: &str, ip: &str) -> Option<[u8; 6]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ipv4_group_is_sent_to_however_it_is_written() {
+        let group = Gid::from(Ipv4Addr::new(239, 1, 2, 3));
+        let v1 = Gid::from("ff0e::ffff:239.1.2.3".parse::<Ipv6Addr>().unwrap());
+        let (v4, v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        assert_eq!((destination(v1, v4), destination(group, v4)), (group, group));
+        assert_eq!((destination(v1, v6), destination(v6, v4)), (v1, v6));
+    }
 
     #[test]
     fn the_sender_is_found_in_an_ipv4_header() {

@@ -206,6 +206,8 @@ fn attributes(context: &Context) -> ibv_device_attr {
     let device = context.nic.device();
     let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
     let rd_atomic = c_int::from(limits::RD_ATOMIC_MAX);
+    let [groups, group_qps] = [limits::MULTICAST_GROUPS_MAX, limits::MULTICAST_QPS_MAX]
+        .map(|bound| c_int::try_from(bound).unwrap_or(c_int::MAX));
     let mut attr = ibv_device_attr {
         node_guid: device.guid.to_be(),
         sys_image_guid: device.guid.to_be(),
@@ -237,6 +239,9 @@ fn attributes(context: &Context) -> ibv_device_attr {
         max_res_rd_atom: rd_atomic * int(limits::QPS_MAX),
         max_qp_init_rd_atom: rd_atomic,
         atomic_cap: abi::IBV_ATOMIC_HCA,
+        max_mcast_grp: groups,
+        max_mcast_qp_attach: group_qps,
+        max_total_mcast_qp_attach: groups * group_qps,
         max_ah: int(limits::QPS_MAX),
         max_srq: int(limits::SRQS_MAX),
         max_srq_wr: int(limits::SRQ_WR_MAX),

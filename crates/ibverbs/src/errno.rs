@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::ptr;
 use std::io;
 
-use softnic::{OpenError, PortError};
+use softnic::{GroupError, OpenError, PortError};
 use transport::cm::CmError;
 use transport::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
 
@@ -109,6 +109,15 @@ impl From<PortError> for Errno {
             PortError::InUse | PortError::Exhausted => Self(libc::EADDRINUSE),
             PortError::Address => Self(libc::EADDRNOTAVAIL),
             PortError::Io(error) => error.into(),
+        }
+    }
+}
+
+impl From<GroupError> for Errno {
+    fn from(error: GroupError) -> Self {
+        match error {
+            GroupError::Attach(error) => error.into(),
+            GroupError::Io(error) => error.into(),
         }
     }
 }

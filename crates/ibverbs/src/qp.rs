@@ -67,6 +67,7 @@ impl Object for Qp {
     }
 
     fn end(&self) {
+        self.context.nic.detach_all_multicast(self.qpn);
         // It fails for what is gone already.
         let _ = self.destroy();
     }
@@ -353,6 +354,9 @@ impl Qp {
     /// Ends the queue pair, unless there are other handles.
     fn destroy(&self) -> Result<(), Errno> {
         self.context.nic.with(|endpoint, _, _| {
+            if endpoint.groups_of(self.qpn).next().is_some() {
+                return Err(Errno::BUSY);
+            }
             // Another thread may have been faster.
             if !self.context.events.remove_qp(self.qpn, self.c().addr()) {
                 return Err(Errno::INVALID);
@@ -410,6 +414,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 }
 
 /// Destroys a queue pair, once its events are acknowledged; an XRC target with its last handle.
+/// `EBUSY` while it is attached to a multicast group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     status(registry::find::<Qp>(qp).and_then(|qp| {

@@ -33,6 +33,12 @@ pub mod event {
 pub const RDMA_MAX_RD_ATOMIC: u8 = 0xff;
 /// The Q_Key of `RDMA_PS_UDP`.
 pub const RDMA_UDP_QKEY: u32 = 0x0123_4567;
+/// `enum rdma_cm_join_mc_attr_mask`.
+pub const RDMA_CM_JOIN_MC_ATTR_ADDRESS: u32 = 1;
+pub const RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS: u32 = 1 << 1;
+/// `enum rdma_cm_mc_join_flags`.
+pub const RDMA_MC_JOIN_FLAG_FULLMEMBER: u32 = 0;
+pub const RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER: u32 = 1;
 pub const RAI_PASSIVE: c_int = 1;
 pub const RAI_NUMERICHOST: c_int = 2;
 pub const RAI_FAMILY: c_int = 8;
@@ -130,6 +136,14 @@ pub struct rdma_cm_event {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
+pub struct rdma_cm_join_mc_attr_ex {
+    pub comp_mask: u32,
+    pub join_flags: u32,
+    pub addr: *mut libc::sockaddr,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
 pub struct rdma_addrinfo {
     pub ai_flags: c_int,
     pub ai_family: c_int,
@@ -210,6 +224,9 @@ mod tests {
                 ai_dst_len @ 20, ai_src_addr @ 24, ai_dst_addr @ 32, ai_src_canonname @ 40,
                 ai_dst_canonname @ 48, ai_route_len @ 56, ai_route @ 64, ai_connect_len @ 72,
                 ai_connect @ 80, ai_next @ 88
+            }
+            rdma_cm_join_mc_attr_ex[16] {
+                comp_mask @ 0, join_flags @ 4, addr @ 8
             }
             rdma_event_channel[4] {
                 fd @ 0

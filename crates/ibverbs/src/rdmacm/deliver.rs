@@ -13,7 +13,7 @@ use super::abi::{event, rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_u
 use super::connect;
 use super::dispatch::{Mailbox, Raw, What};
 use super::id::{self, CmId, Inner, Peer};
-use super::queue_pair;
+use super::{multicast, queue_pair};
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, Plain};
 use crate::context::Context;
 use crate::errno::Errno;
@@ -99,6 +99,10 @@ pub(super) fn tell(raw: Raw) -> Option<Arc<Told>> {
     let id = find(&raw.mailbox)?;
     match raw.what {
         What::Local(kind, status) => Some(Told::new(&id, None, kind, status, Detail::Nothing)),
+        What::Joined(number, status) => {
+            let (kind, status, param) = multicast::joined(&id, number, status)?;
+            Some(Told::new(&id, None, kind, status, Detail::Datagram(param, Box::default())))
+        }
         What::Asked(event, fresh) => asked(&id, event, fresh),
         What::Said(event) => said(&id, event),
     }

@@ -35,6 +35,8 @@ pub(crate) struct Raw {
 pub(super) enum What {
     /// Something that needs no peer: the event's number, and an error number or 0.
     Local(u32, i32),
+    /// A multicast group was joined, by the number of the membership; or an error number.
+    Joined(u64, i32),
     /// A request to a listener; the mailbox is that of the id to come.
     Asked(CmEvent, Arc<Mailbox>),
     /// A message of a conversation, or its absence.

@@ -13,6 +13,7 @@ use super::addresses;
 use super::channel::EventChannel;
 use super::devices;
 use super::dispatch::{Mailbox, What};
+use super::multicast::{self, Membership};
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, Plain, ibv_qp_init_attr};
 use crate::context::Context;
 use crate::errno::{Errno, minus_one};
@@ -56,6 +57,8 @@ pub(super) struct Inner {
     pub(super) template: Option<Template>,
     /// Options of enhanced connection establishment: vendor and options, ours and the peer's.
     pub(super) ece: [Option<(u32, u32)>; 2],
+    /// The multicast groups, the newest last.
+    pub(super) memberships: Vec<Membership>,
 }
 
 /// The peer's side of a connection.
@@ -148,6 +151,7 @@ impl CmId {
             settings: Settings::default(),
             template: None,
             ece: [None; 2],
+            memberships: Vec::new(),
         };
         let acks = Arc::<Acks>::default();
         let id = Arc::new(Self { c: Shared::new(c), mailbox, acks, inner: Mutex::new(inner) });
@@ -207,6 +211,7 @@ impl CmId {
 
     /// Leaves everything that the id takes part in.
     fn leave(&self) {
+        multicast::leave_all(self);
         let mut inner = self.lock();
         let listens = !inner.listeners.is_empty();
         for (context, listener) in inner.listeners.drain(..) {

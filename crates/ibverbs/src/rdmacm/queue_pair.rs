@@ -10,6 +10,7 @@ use transport::AddressVector;
 use super::abi::{RDMA_UDP_QKEY, rdma_cm_id};
 use super::connect::{ack_timeout, local_gid};
 use super::id::{CmId, Inner};
+use super::multicast;
 use crate::abi::{
     self, IBV_QPT_UD, Plain, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_srq_init_attr, ibv_srq_init_attr_ex,
@@ -184,6 +185,7 @@ pub unsafe extern "C" fn ferroce_rdma_destroy_qp(id: *mut rdma_cm_id) {
 pub(super) fn destroy(id: &CmId) {
     let qp = id.shown().qp;
     if !qp.is_null() {
+        multicast::detach_all(id);
         // SAFETY: a handle of ours; a stale one is refused.
         unsafe { ibv_destroy_qp(qp) };
         id.show(|c| c.qp = ptr::null_mut());
