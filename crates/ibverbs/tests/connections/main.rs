@@ -3,19 +3,19 @@
 
 #![allow(unsafe_code, reason = "a C ABI is called")]
 
-use core::ffi::{c_int, c_void};
+mod support;
+
+use core::ffi::c_int;
 use core::mem;
 use core::net::Ipv4Addr;
 use core::ptr;
 
-use ibverbs::abi::{self, Plain, ibv_qp_cap, ibv_qp_init_attr};
-use ibverbs::rdmacm::abi::{event, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use ibverbs::rdmacm::abi::{event, rdma_cm_id};
 use ibverbs::rdmacm::bind::{
-    ferroce_rdma_bind_addr, ferroce_rdma_get_src_port, ferroce_rdma_listen,
+    ferroce_rdma_bind_addr, ferroce_rdma_listen,
 };
 use ibverbs::rdmacm::channel::{
-    ferroce_rdma_ack_cm_event, ferroce_rdma_create_event_channel,
-    ferroce_rdma_destroy_event_channel, ferroce_rdma_event_str, ferroce_rdma_get_cm_event,
+    ferroce_rdma_ack_cm_event, ferroce_rdma_event_str,
 };
 use ibverbs::rdmacm::connect::{
     ferroce_rdma_accept, ferroce_rdma_connect, ferroce_rdma_disconnect, ferroce_rdma_reject,
@@ -24,165 +24,10 @@ use ibverbs::rdmacm::id::{
     ferroce_rdma_create_id, ferroce_rdma_destroy_id, ferroce_rdma_migrate_id,
 };
 use ibverbs::rdmacm::options::ferroce_rdma_set_option;
-use ibverbs::rdmacm::queue_pair::{ferroce_rdma_create_qp, ferroce_rdma_destroy_qp};
+use ibverbs::rdmacm::queue_pair::ferroce_rdma_destroy_qp;
 use ibverbs::rdmacm::resolve::{ferroce_rdma_resolve_addr, ferroce_rdma_resolve_route};
 
-const TCP: u32 = 0x0106;
-const UDP: u32 = 0x0111;
-/// "Invalid service ID" (IBTA vol 1, chapter 12).
-const INVALID_SERVICE: c_int = 8;
-/// "Consumer reject".
-const CONSUMER: c_int = 28;
-
-fn errno() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-fn loopback(port: u16) -> libc::sockaddr_in {
-    at(Ipv4Addr::LOCALHOST, port)
-}
-
-fn at(ip: Ipv4Addr, port: u16) -> libc::sockaddr_in {
-    // SAFETY: all zeros are a valid sockaddr_in.
-    let mut address: libc::sockaddr_in = unsafe { mem::zeroed() };
-    address.sin_family = libc::AF_INET as libc::sa_family_t;
-    address.sin_port = port.to_be();
-    address.sin_addr.s_addr = u32::from_ne_bytes(ip.octets());
-    address
-}
-
-/// An event, acknowledged.
-#[derive(Debug, PartialEq, Eq)]
-struct Told {
-    kind: u32,
-    status: c_int,
-    id: *mut rdma_cm_id,
-    private: Vec<u8>,
-}
-
-/// A channel with an id.
-struct Side {
-    channel: *mut rdma_event_channel,
-    id: *mut rdma_cm_id,
-}
-
-impl Side {
-    fn new(space: u32) -> Self {
-        // SAFETY: calls as a C program makes them.
-        unsafe {
-            let channel = ferroce_rdma_create_event_channel();
-            assert!(!channel.is_null());
-            let mut id = ptr::null_mut();
-            let context = ptr::null_mut();
-            assert_eq!(ferroce_rdma_create_id(channel, &raw mut id, context, space), 0);
-            Self { channel, id }
-        }
-    }
-
-    fn bind(&self, port: u16) -> Result<u16, c_int> {
-        let mut address = loopback(port);
-        // SAFETY: as above.
-        unsafe {
-            match ferroce_rdma_bind_addr(self.id, (&raw mut address).cast()) {
-                0 => Ok(u16::from_be(ferroce_rdma_get_src_port(self.id))),
-                _ => Err(errno()),
-            }
-        }
-    }
-
-    fn listening(space: u32) -> (Self, u16) {
-        let side = Self::new(space);
-        let port = side.bind(0).unwrap();
-        // SAFETY: as above.
-        assert_eq!(unsafe { ferroce_rdma_listen(side.id, 4) }, 0);
-        (side, port)
-    }
-
-    /// The next event.
-    fn next(&self) -> Told {
-        let mut told: *mut rdma_cm_event = ptr::null_mut();
-        // SAFETY: as above; private data has the length that the event says.
-        unsafe {
-            assert_eq!(ferroce_rdma_get_cm_event(self.channel, &raw mut told), 0);
-            let rdma_cm_event { id, event, status, param, .. } = *told;
-            let (data, length) = (param.conn.private_data, param.conn.private_data_len);
-            let private = match data.is_null() {
-                true => Vec::new(),
-                false => core::slice::from_raw_parts(data.cast(), length.into()).to_vec(),
-            };
-            assert_eq!(ferroce_rdma_ack_cm_event(told), 0);
-            Told { kind: event, status, id, private }
-        }
-    }
-
-    fn expect(&self, kind: u32) -> Told {
-        let told = self.next();
-        assert_eq!(told.kind, kind, "{told:?}");
-        told
-    }
-
-    /// Resolves the way to `port`, and makes a queue pair.
-    fn toward(port: u16) -> Self {
-        let side = Self::new(TCP);
-        let mut address = loopback(port);
-        // SAFETY: as above.
-        unsafe {
-            let to = (&raw mut address).cast();
-            assert_eq!(ferroce_rdma_resolve_addr(side.id, ptr::null_mut(), to, 1000), 0);
-            assert_eq!(side.expect(event::ADDR_RESOLVED).status, 0);
-            assert_eq!(ferroce_rdma_resolve_route(side.id, 1000), 0);
-            side.expect(event::ROUTE_RESOLVED);
-        }
-        create_qp(side.id);
-        side
-    }
-
-    fn connect(&self, private: &[u8]) -> c_int {
-        let mut param = param(private);
-        // SAFETY: as above.
-        unsafe { ferroce_rdma_connect(self.id, &raw mut param) }
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            ferroce_rdma_destroy_qp(self.id);
-            ferroce_rdma_destroy_id(self.id);
-            ferroce_rdma_destroy_event_channel(self.channel);
-        }
-    }
-}
-
-fn create_qp(id: *mut rdma_cm_id) {
-    let mut attr = ibv_qp_init_attr {
-        cap: ibv_qp_cap {
-            max_send_wr: 2,
-            max_recv_wr: 2,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        },
-        qp_type: abi::IBV_QPT_RC,
-        ..ibv_qp_init_attr::zeroed()
-    };
-    // SAFETY: calls as a C program makes them.
-    assert_eq!(unsafe { ferroce_rdma_create_qp(id, ptr::null_mut(), &raw mut attr) }, 0);
-    assert!(!attr.send_cq.is_null() && !attr.recv_cq.is_null());
-}
-
-fn param(private: &[u8]) -> rdma_conn_param {
-    rdma_conn_param {
-        private_data: private.as_ptr().cast::<c_void>(),
-        private_data_len: private.len() as u8,
-        responder_resources: 1,
-        initiator_depth: 1,
-        retry_count: 7,
-        rnr_retry_count: 7,
-        ..rdma_conn_param::zeroed()
-    }
-}
+use support::*;
 
 #[test]
 fn a_connection_brings_private_data_to_both_sides_and_ends_at_both() {
