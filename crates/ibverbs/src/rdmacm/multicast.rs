@@ -1,7 +1,7 @@
 //! Multicast groups of ids: `rdma_join_multicast`, `rdma_join_multicast_ex`, `rdma_leave_multicast`.
 //!
 //! To join is to say so to the kernel, which says so to the network (IGMP, MLD). The event comes at
-//! once, and brings the way to the group. When the program fetches it, the id's queue pair is
+//! once, and brings the way to the group, or says why there is none. When the program fetches it, the id's queue pair is
 //! attached, unless it is only to send.
 
 use core::ffi::{c_int, c_void};
@@ -97,8 +97,15 @@ fn join(
         return Err(Errno::INVALID);
     }
     let group = Gid::from(address.ip()).group().ok_or(Errno::INVALID)?;
-    let result = if sends_only { Ok(()) } else { device.nic.join_group(group) };
-    let status = match result.map_err(Errno::from) {
+    let is_like_us = |local: &SocketAddr| {
+        local.is_ipv4() == group.ip().is_ipv4() && !local.ip().is_unspecified()
+    };
+    let result = match inner.local.filter(is_like_us) {
+        None => Err(Errno(libc::EADDRNOTAVAIL)),
+        Some(_) if sends_only => Ok(()),
+        Some(_) => device.nic.join_group(group).map_err(Errno::from),
+    };
+    let status = match result {
         Ok(()) => 0,
         Err(Errno(number)) => -number,
     };

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "a C ABI is called")]
 
+mod multicast;
 mod support;
 
 use core::ffi::c_int;
@@ -11,12 +12,8 @@ use core::net::Ipv4Addr;
 use core::ptr;
 
 use ibverbs::rdmacm::abi::{event, rdma_cm_id};
-use ibverbs::rdmacm::bind::{
-    ferroce_rdma_bind_addr, ferroce_rdma_listen,
-};
-use ibverbs::rdmacm::channel::{
-    ferroce_rdma_ack_cm_event, ferroce_rdma_event_str,
-};
+use ibverbs::rdmacm::bind::{ferroce_rdma_bind_addr, ferroce_rdma_listen};
+use ibverbs::rdmacm::channel::{ferroce_rdma_ack_cm_event, ferroce_rdma_event_str};
 use ibverbs::rdmacm::connect::{
     ferroce_rdma_accept, ferroce_rdma_connect, ferroce_rdma_disconnect, ferroce_rdma_reject,
 };

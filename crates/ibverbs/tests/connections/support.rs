@@ -15,9 +15,7 @@ use ibverbs::rdmacm::channel::{
     ferroce_rdma_destroy_event_channel, ferroce_rdma_get_cm_event,
 };
 use ibverbs::rdmacm::connect::ferroce_rdma_connect;
-use ibverbs::rdmacm::id::{
-    ferroce_rdma_create_id, ferroce_rdma_destroy_id,
-};
+use ibverbs::rdmacm::id::{ferroce_rdma_create_id, ferroce_rdma_destroy_id};
 use ibverbs::rdmacm::queue_pair::{ferroce_rdma_create_qp, ferroce_rdma_destroy_qp};
 use ibverbs::rdmacm::resolve::{ferroce_rdma_resolve_addr, ferroce_rdma_resolve_route};
 
@@ -92,12 +90,19 @@ impl Side {
         (side, port)
     }
 
+    /// The next event, which the test acknowledges.
+    pub(crate) fn fetch(&self) -> *mut rdma_cm_event {
+        let mut told = ptr::null_mut();
+        // SAFETY: as above.
+        assert_eq!(unsafe { ferroce_rdma_get_cm_event(self.channel, &raw mut told) }, 0);
+        told
+    }
+
     /// The next event.
     pub(crate) fn next(&self) -> Told {
-        let mut told: *mut rdma_cm_event = ptr::null_mut();
+        let told = self.fetch();
         // SAFETY: as above; private data has the length that the event says.
         unsafe {
-            assert_eq!(ferroce_rdma_get_cm_event(self.channel, &raw mut told), 0);
             let rdma_cm_event { id, event, status, param, .. } = *told;
             let (data, length) = (param.conn.private_data, param.conn.private_data_len);
             let private = match data.is_null() {
@@ -150,6 +155,10 @@ impl Drop for Side {
 }
 
 pub(crate) fn create_qp(id: *mut rdma_cm_id) {
+    create_qp_of(id, abi::IBV_QPT_RC);
+}
+
+pub(crate) fn create_qp_of(id: *mut rdma_cm_id, qp_type: u32) {
     let mut attr = ibv_qp_init_attr {
         cap: ibv_qp_cap {
             max_send_wr: 2,
@@ -158,7 +167,7 @@ pub(crate) fn create_qp(id: *mut rdma_cm_id) {
             max_recv_sge: 1,
             max_inline_data: 0,
         },
-        qp_type: abi::IBV_QPT_RC,
+        qp_type,
         ..ibv_qp_init_attr::zeroed()
     };
     // SAFETY: calls as a C program makes them.
