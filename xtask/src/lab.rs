@@ -3,6 +3,7 @@
 //! Whoever is root here runs the programs as `nobody`, from a copy that `nobody` can read, because
 //! working without privileges is part of what is shown.
 
+use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -83,6 +84,12 @@ impl Lab {
     pub(crate) fn address(&self) -> &str {
         let named = self.flags.iter().find_map(|flag| flag.strip_prefix("lo/"));
         named.unwrap_or("127.0.0.1")
+    }
+
+    /// A multicast group that nobody else is likely to use.
+    pub(crate) fn group(&self) -> String {
+        let own = self.address().split_once('.').map_or("0.0.1", |(_, own)| own);
+        format!("239.{own}")
     }
 
     /// Where programs run, and where they may write.
@@ -193,6 +200,16 @@ impl Running {
         self.waits_for(deadline, || Ok(is_listened_on_by_cm(port)))
     }
 
+    /// Waits until the program receives what is sent to a UDP port of a multicast group; says
+    /// whether it does.
+    pub(crate) fn has_joined(&mut self, group: &str, port: u16, deadline: Instant) -> Result<bool> {
+        let group: Ipv4Addr = group.parse().context("the group of a run")?;
+        self.waits_for(deadline, || {
+            let table = fs::read_to_string("/proc/net/udp").context("cannot read /proc/net/udp")?;
+            Ok(has_socket(&table, group, port))
+        })
+    }
+
     fn waits_for(&mut self, deadline: Instant, is_so: impl Fn() -> Result<bool>) -> Result<bool> {
         while !is_so()? {
             if self.has_ended()? || Instant::now() >= deadline {
@@ -268,6 +285,12 @@ fn has_port(table: &[u8], port: u16) -> bool {
     })
 }
 
+/// Whether the kernel's table of UDP sockets has one that is bound so.
+fn has_socket(table: &str, address: Ipv4Addr, port: u16) -> bool {
+    let name = format!("{:08X}:{port:04X}", u32::from_ne_bytes(address.octets()));
+    table.lines().any(|line| line.split_whitespace().nth(1) == Some(&name))
+}
+
 fn read(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -291,6 +314,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
 
     #[test]
     fn a_port_of_rdma_cm_is_found_in_its_table() {
@@ -304,6 +328,15 @@ mod tests {
         // Taken, but not listened at; listened at; left over of a longer table.
         assert_eq!([7174, 7175, 7176].map(|port| has_port(&table, port)), [false, true, false]);
         assert!(!has_port(&table[..12], 7175));
+    }
+
+    #[test]
+    fn who_has_joined_a_group_is_seen() {
+        let group = Ipv4Addr::new(239, 255, 54, 1);
+        let socket = UdpSocket::bind((group, 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let table = fs::read_to_string("/proc/net/udp").unwrap();
+        assert!(has_socket(&table, group, port) && !has_socket(&table, group, port ^ 1));
     }
 
     #[test]

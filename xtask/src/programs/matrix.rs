@@ -5,6 +5,11 @@
 
 use super::middleware;
 
+/// Stands for a multicast group that is a run's own.
+pub(super) const GROUP: &str = "239.0.0.1";
+/// The port of RoCE v2, where those listen who have joined a group.
+const ROCE_PORT: u16 = 4791;
+
 /// One line of the matrix.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -26,6 +31,8 @@ pub(super) enum Kind {
     Watcher,
     /// A server, then a client with the server's address as its last argument.
     Pair,
+    /// A receiver, then a sender, which meet in a multicast group; the words of each alone.
+    Group { receiver: &'static [&'static str], sender: &'static [&'static str] },
     /// A server and a client of RDMA CM, whose ports the kernel does not know.
     Cm {
         /// Whether `-p` names the port; else the program has one of its own.
@@ -97,6 +104,7 @@ impl Row {
     pub(super) fn fixed_port(&self) -> Option<u16> {
         match self.kind {
             Kind::Cm { port, .. } => port,
+            Kind::Group { .. } => Some(ROCE_PORT),
             _ => self.example().and_then(|example| example.port),
         }
     }
@@ -106,7 +114,8 @@ impl Row {
         if let Some(words) = middleware::port_words(self, port) {
             return words;
         }
-        let words: &[&str] = if self.example().is_some() {
+        let words: &[&str] = if self.example().is_some() || matches!(self.kind, Kind::Group { .. })
+        {
             &[]
         } else if let Kind::Cm { port: fixed, .. } = self.kind {
             if fixed.is_none() { &["-p", port] } else { &[] }
@@ -152,6 +161,10 @@ const CONNECTED: &[(&str, Kind, Expect)] = &[
     ("ucmatose -m", UCMATOSE, Expect::Texts(TRANSFERRED)),
     ("udaddy", UDADDY, Expect::Texts(TRANSFERRED)),
     ("udaddy -c 16", UDADDY, Expect::Texts(TRANSFERRED)),
+    ("mckey", MCKEY, Expect::Texts(TRANSFERRED)),
+    ("mckey -c 8 -C 20 -S 1000", MCKEY, Expect::Texts(TRANSFERRED)),
+    ("mckey -p 0x2", MCKEY, Expect::Texts(TRANSFERRED)),
+    ("mckey -S 4096", MCKEY_SENDS_ONLY, Expect::Texts(TRANSFERRED)),
     (
         "rdma_server",
         Kind::Cm { port: None, server: &[], client: &["rdma_client", "-s", "127.0.0.1"] },
@@ -175,6 +188,15 @@ const UCMATOSE: Kind =
     Kind::Cm { port: None, server: &[], client: &["ucmatose", "-s", "127.0.0.1"] };
 const UDADDY: Kind =
     Kind::Cm { port: Some(7174), server: &[], client: &["udaddy", "-s", "127.0.0.1"] };
+
+const MCKEY: Kind = Kind::Group {
+    receiver: &["-m", GROUP, "-b", "127.0.0.1"],
+    sender: &["-s", "-m", GROUP, "-b", "127.0.0.1"],
+};
+const MCKEY_SENDS_ONLY: Kind = Kind::Group {
+    receiver: &["-m", GROUP, "-b", "127.0.0.1"],
+    sender: &["-s", "-o", "-m", GROUP, "-b", "127.0.0.1"],
+};
 
 /// perftest's client is its server with an address behind.
 const PERFTEST_CM: Kind = Kind::Cm { port: None, server: &[], client: &[] };
@@ -267,6 +289,10 @@ pub(super) const QUICK: &[&str] = &[
     "ucmatose -m",
     "udaddy",
     "udaddy -c 16",
+    "mckey",
+    "mckey -c 8 -C 20 -S 1000",
+    "mckey -p 0x2",
+    "mckey -S 4096",
     "rdma_server",
     "ib_send_bw -R -F",
     "ib_send_lat -R -F -c UD",
@@ -322,7 +348,7 @@ pub(super) fn rows() -> Vec<Row> {
         words: words(&[command]),
         kind: *kind,
         expect: *expect,
-        survives_loss: !command.contains("udaddy") && !command.contains("UD"),
+        survives_loss: !["udaddy", "UD", "mckey"].iter().any(|it| command.contains(it)),
     }));
     for Perftest { program, connections, options } in PERFTEST {
         for connection in *connections {

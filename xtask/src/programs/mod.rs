@@ -18,7 +18,7 @@ use pico_args::Arguments;
 
 use crate::ci::Tally;
 use crate::lab::{Ended, Lab, free_port};
-use matrix::{Kind, QUICK, Row};
+use matrix::{GROUP, Kind, QUICK, Row};
 
 /// What was asked for on the command line.
 #[derive(Debug, Default)]
@@ -131,7 +131,9 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
             Ok(verdict(row, &ended, "program").and_then(|()| expected(row, &ended, "program")))
         }
         Kind::Watcher => watch(lab, &flags, row, deadline),
-        Kind::Pair | Kind::Cm { .. } => pair(lab, &flags, choice, row, deadline),
+        Kind::Pair | Kind::Cm { .. } | Kind::Group { .. } => {
+            pair(lab, &flags, choice, row, deadline)
+        }
     }
 }
 
@@ -181,7 +183,11 @@ fn pair(
     words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
     let mut client_words = words.clone();
     // RDMA CM finds the device by its address; the others agree over TCP.
-    let told = |word: &str| if word == ADDRESS { lab.address() } else { word }.to_owned();
+    let told = |word: &str| match word {
+        ADDRESS => lab.address().to_owned(),
+        GROUP => lab.group(),
+        other => other.to_owned(),
+    };
     match row.kind {
         Kind::Cm { server, client: [], .. } => {
             words.extend(server.iter().map(|word| told(word)));
@@ -191,12 +197,17 @@ fn pair(
             words.extend(server.iter().map(|word| told(word)));
             client_words.splice(..1, client.iter().map(|word| told(word)));
         }
+        Kind::Group { receiver, sender } => {
+            words.extend(receiver.iter().map(|word| told(word)));
+            client_words.extend(sender.iter().map(|word| told(word)));
+        }
         _ => client_words.push(ADDRESS.to_owned()),
     }
 
     let mut server = lab.start("server", command(lab, flags, row, &words))?;
     let listens = match row.kind {
         Kind::Cm { .. } => server.listens_for_cm(port, deadline)?,
+        Kind::Group { .. } => server.has_joined(&lab.group(), port, deadline)?,
         _ => server.listens(port, deadline)?,
     };
     if !listens {

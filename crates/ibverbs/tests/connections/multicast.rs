@@ -3,7 +3,8 @@
 use core::ffi::{c_int, c_void};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr;
-use std::time::{Duration, Instant};
+use core::time::Duration;
+use std::time::Instant;
 
 use ibverbs::abi::{
     self, Plain, ibv_ah_attr, ibv_gid, ibv_mr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, ibv_wr_ud,
