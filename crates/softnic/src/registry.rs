@@ -171,8 +171,10 @@ impl Change<'_> {
     /// The ports of an address that somebody has who is alive.
     pub(crate) fn read_ports(&self, address: IpAddr) -> io::Result<Ports> {
         let file = open(&self.path("ports", address))?;
-        let mut bytes = Vec::new();
         let most = ports::file_len(PORTS_MAX) as u64;
+        // In one piece, and not by doubling.
+        let length = file.metadata()?.len().min(most) as usize;
+        let mut bytes = Vec::with_capacity(length + 1);
         io::Read::read_to_end(&mut io::Read::take(&file, most), &mut bytes)?;
         let mut ports = Ports::parse(&bytes).unwrap_or_default();
         ports.bury(|member| self.registry.is_alive(member));

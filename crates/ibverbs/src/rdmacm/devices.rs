@@ -3,7 +3,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use softnic::DeviceInfo;
 
@@ -20,22 +20,31 @@ struct Opened {
     /// A forked child inherits dead copies, and opens its own.
     process: u32,
     contexts: Vec<(DeviceInfo, Arc<Context>)>,
+    /// Which device packets leave by that the kernel would send from this address. To find out takes
+    /// a look at every interface of the host.
+    ways: Vec<(IpAddr, Arc<Context>)>,
     /// The protection domains of ids that are given none, by their devices' handles.
     pds: Vec<(usize, usize)>,
 }
 
 static OPENED: Mutex<Opened> =
-    Mutex::new(Opened { process: 0, contexts: Vec::new(), pds: Vec::new() });
+    Mutex::new(Opened { process: 0, contexts: Vec::new(), ways: Vec::new(), pds: Vec::new() });
 
-fn open(device: &Device) -> Result<Arc<Context>, Errno> {
+fn opened() -> MutexGuard<'static, Opened> {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if opened.process != process {
         // Nothing is closed by this: the registry has them too.
         opened.contexts.clear();
+        opened.ways.clear();
         opened.pds.clear();
         opened.process = process;
     }
+    opened
+}
+
+fn open(device: &Device) -> Result<Arc<Context>, Errno> {
+    let mut opened = opened();
     if let Some((_, context)) = opened.contexts.iter().find(|(info, _)| *info == device.info) {
         return Ok(Arc::clone(context));
     }
@@ -57,6 +66,9 @@ pub(super) fn all() -> Result<Vec<Arc<Context>>, Errno> {
 
 /// The device that has `address`; `ENODEV` if none has it.
 pub(super) fn having(address: IpAddr) -> Result<Arc<Context>, Errno> {
+    if let Some((_, context)) = opened().contexts.iter().find(|(info, _)| has(info, address)) {
+        return Ok(Arc::clone(context));
+    }
     let devices = devices()?;
     let device = devices.iter().find(|device| has(&device.info, address));
     open(device.ok_or(Errno::NO_DEVICE)?)
@@ -86,18 +98,34 @@ pub(super) fn addresses_of(context: &Context, like: IpAddr) -> Vec<IpAddr> {
 /// That is the device with the address that the kernel would send from, or another on the same
 /// interface: of a loopback interface each address can be a device.
 pub(super) fn toward(destination: SocketAddr) -> Result<(Arc<Context>, IpAddr), Errno> {
-    let devices = devices()?;
     let source = kernel_source(destination);
+    let known = source.and_then(|source| {
+        let opened = opened();
+        opened.ways.iter().find(|(from, _)| *from == source).map(|(_, context)| Arc::clone(context))
+    });
+    let context = match known {
+        Some(context) => context,
+        None => find_way(source, destination)?,
+    };
+    let own = addresses_of(&context, destination.ip());
+    let chosen = source.filter(|source| own.contains(source)).or(own.first().copied());
+    Ok((context, chosen.ok_or(Errno::NO_DEVICE)?))
+}
+
+/// Finds the device for [`toward`], and remembers it.
+fn find_way(source: Option<IpAddr>, destination: SocketAddr) -> Result<Arc<Context>, Errno> {
+    let devices = devices()?;
     let exact = source.and_then(|source| devices.iter().find(|device| has(&device.info, source)));
     let beside =
         || devices.iter().find(|device| source.is_some_and(|it| is_beside(&device.info, it)));
     // Multicast needs no route.
     let any = || devices.first().filter(|_| destination.ip().is_multicast());
-    let device = exact.or_else(beside).or_else(any).ok_or(Errno::NO_DEVICE)?;
-    let context = open(device)?;
-    let own = addresses_of(&context, destination.ip());
-    let chosen = source.filter(|source| own.contains(source)).or(own.first().copied());
-    Ok((context, chosen.ok_or(Errno::NO_DEVICE)?))
+    let device = exact.or_else(beside);
+    let context = open(device.or_else(any).ok_or(Errno::NO_DEVICE)?)?;
+    if let Some(source) = source.filter(|_| device.is_some()) {
+        opened().ways.push((source, Arc::clone(&context)));
+    }
+    Ok(context)
 }
 
 /// The address that the kernel would send from; nothing is sent.
@@ -114,7 +142,7 @@ fn is_beside(info: &DeviceInfo, address: IpAddr) -> bool {
 
 /// The protection domain of ids that are given none.
 pub(super) fn default_pd(context: &Context) -> Result<*mut ibv_pd, Errno> {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut opened = opened();
     let device = context.c();
     if let Some((_, pd)) = opened.pds.iter().find(|(known, _)| *known == device.addr()) {
         return Ok(core::ptr::with_exposed_provenance_mut(*pd));
