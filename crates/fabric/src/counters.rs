@@ -70,6 +70,15 @@ impl Drops {
         self.counts[cause as usize] += 1;
     }
 
+    /// These and those.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        self
+    }
+
     /// How many for `cause`.
     pub fn of(&self, cause: Drop) -> u64 {
         self.counts[cause as usize]

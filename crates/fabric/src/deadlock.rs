@@ -12,7 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::plant::{Node, Plant};
+use crate::network::part::Part;
+use crate::plant::{Node, Port};
 use crate::switch::Switch;
 use crate::switch::config::PRIORITIES;
 use crate::topology::{End, Topology};
@@ -41,17 +42,16 @@ pub(crate) struct Detector {
 
 impl Detector {
     /// A circle that has stood still since the last look.
-    pub(crate) fn look(&mut self, plant: &Plant, switches: &[Switch]) -> Option<Circle> {
-        let Some(circle) = find(plant, switches) else {
+    pub(crate) fn look(&mut self, parts: &[Part]) -> Option<Circle> {
+        let Some(circle) = find(parts) else {
             self.suspect = None;
             return None;
         };
         let sent: Vec<u64> = circle
             .waiters
             .iter()
-            .map(|&(port, queue)| match plant.ports[port as usize].node {
-                Node::Switch(switch) => switches[switch as usize].sent(port, usize::from(queue)),
-                Node::Host(_) => 0,
+            .map(|&(port, queue)| {
+                switch_of(parts, port).map_or(0, |(_, at)| at.sent(port, usize::from(queue)))
             })
             .collect();
         let now = (circle, sent);
@@ -62,15 +62,33 @@ impl Detector {
     }
 }
 
+fn part_of(parts: &[Part], port: u32) -> &Part {
+    &parts[parts.partition_point(|part| part.plant.ports().start <= port) - 1]
+}
+
+fn port_of(parts: &[Part], port: u32) -> &Port {
+    part_of(parts, port).plant.at(port)
+}
+
+/// The switch that a port is of, if it is one's, and its part.
+fn switch_of(parts: &[Part], port: u32) -> Option<(&Part, &Switch)> {
+    let part = part_of(parts, port);
+    let at = part.plant.at(port);
+    match at.node {
+        Node::Switch(_) => Some((part, &part.switches[at.slot as usize])),
+        Node::Host(_) => None,
+    }
+}
+
 /// A circle in the relation of waiting, if there is one; the same for the same state.
-fn find(plant: &Plant, switches: &[Switch]) -> Option<Circle> {
+fn find(parts: &[Part]) -> Option<Circle> {
     let mut waits: BTreeMap<Waiter, Vec<Waiter>> = BTreeMap::new();
-    for switch in switches {
-        for port in switch.ports() {
-            let at = &plant.ports[port as usize];
+    for part in parts {
+        for port in part.switches.iter().flat_map(Switch::ports) {
+            let at = part.plant.at(port);
             let stuck = at.occupied & at.paused;
             for queue in (0..PRIORITIES as u8).filter(|queue| stuck >> queue & 1 != 0) {
-                waits.insert((port, queue), blockers(plant, switches, port, queue));
+                waits.insert((port, queue), blockers(parts, port, queue));
             }
         }
     }
@@ -103,11 +121,10 @@ fn find(plant: &Plant, switches: &[Switch]) -> Option<Circle> {
 }
 
 /// The paused queues that hold the packets for which `queue` of `port` is paused.
-fn blockers(plant: &Plant, switches: &[Switch], port: u32, queue: u8) -> Vec<Waiter> {
-    let at = &plant.ports[port as usize];
-    let peer = &plant.ports[at.peer as usize];
-    let Node::Switch(switch) = peer.node else { return Vec::new() };
-    let switch = &switches[switch as usize];
+fn blockers(parts: &[Part], port: u32, queue: u8) -> Vec<Waiter> {
+    let at = port_of(parts, port);
+    let peer = port_of(parts, at.peer);
+    let Some((part, switch)) = switch_of(parts, at.peer) else { return Vec::new() };
     let mut found = Vec::new();
     for priority in 0..PRIORITIES {
         let stops = at.priority_to_queue[priority] == queue && peer.off >> priority & 1 != 0;
@@ -115,11 +132,11 @@ fn blockers(plant: &Plant, switches: &[Switch], port: u32, queue: u8) -> Vec<Wai
             continue;
         }
         for egress in switch.ports() {
-            let out = &plant.ports[egress as usize];
+            let out = part.plant.at(egress);
             if out.occupied & out.paused == 0 {
                 continue;
             }
-            let fed = switch.queues_fed_by(plant, egress, peer.local, priority);
+            let fed = switch.queues_fed_by(&part.plant, egress, peer.local, priority);
             let stuck = fed & out.paused;
             found.extend(
                 (0..PRIORITIES as u8)
@@ -133,9 +150,9 @@ fn blockers(plant: &Plant, switches: &[Switch], port: u32, queue: u8) -> Vec<Wai
 
 impl Circle {
     /// The circle in names.
-    pub(crate) fn named(&self, plant: &Plant, topology: &Topology) -> Cycle {
+    pub(crate) fn named(&self, parts: &[Part], topology: &Topology) -> Cycle {
         let name = |port: u32| {
-            let end = match plant.ports[port as usize].node {
+            let end = match port_of(parts, port).node {
                 Node::Host(host) => End::Host(host),
                 Node::Switch(switch) => End::Switch(switch),
             };
@@ -144,7 +161,7 @@ impl Circle {
         let queues = self
             .waiters
             .iter()
-            .map(|&(port, queue)| (name(port), name(plant.ports[port as usize].peer), queue))
+            .map(|&(port, queue)| (name(port), name(port_of(parts, port).peer), queue))
             .collect();
         Cycle { queues }
     }

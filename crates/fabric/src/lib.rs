@@ -43,4 +43,4 @@ pub mod topology;
 pub mod workload;
 
 pub use deadlock::Cycle;
-pub use network::{BuildError, Network, NetworkConfig, Verdict};
+pub use network::{BuildError, Network, NetworkConfig, STEP, Verdict};

@@ -41,33 +41,36 @@ pub enum DropRule {
 }
 
 /// One direction of a link that is not perfect.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) rules: Vec<DropRule>,
     /// Probability that a frame is damaged, which its check sequence shows.
     pub(crate) damage: f64,
     pub(crate) down: bool,
     seen: u64,
+    random: Random,
 }
 
 impl Filter {
+    /// One that loses nothing, and will take its chances from `seed`.
+    pub(crate) fn new(seed: u64) -> Self {
+        let random = Random::new(seed);
+        Self { rules: Vec::new(), damage: 0.0, down: false, seen: 0, random }
+    }
+
     /// Whether the packet is lost, and why. `tuple` is that of the packet.
-    pub(crate) fn judge(
-        &mut self,
-        packet: &Packet,
-        tuple: Option<&Tuple>,
-        random: &mut Random,
-    ) -> Option<Drop> {
+    pub(crate) fn judge(&mut self, packet: &Packet, tuple: Option<&Tuple>) -> Option<Drop> {
         if self.down {
             return Some(Drop::LinkDown);
         }
-        if self.damage > 0.0 && random.chance(self.damage) {
+        if self.damage > 0.0 && self.random.chance(self.damage) {
             return Some(Drop::Damaged);
         }
         // Rules speak of packets; a pause frame has no IP header and belongs to no flow.
         let tuple = tuple?;
         self.seen += 1;
         let seen = self.seen;
+        let random = &mut self.random;
         let hit = self.rules.iter().any(|rule| match *rule {
             DropRule::Chance(chance) => random.chance(chance),
             DropRule::Every(n) => n > 0 && seen.is_multiple_of(n),
@@ -90,14 +93,13 @@ mod tests {
         let mut pool = Pool::default();
         let index = pool.pfc(Pause { stop: 1, resume: 0, quanta: 1 });
         let tuple = Tuple { source: 1, destination: 2, source_port: 9, hash: 0 };
-        let mut random = Random::new(1);
         let mut lost = |rule: DropRule, count: u16| -> Vec<u16> {
-            let mut filter = Filter { rules: vec![rule], ..Filter::default() };
+            let mut filter = Filter { rules: vec![rule], ..Filter::new(1) };
             (0..count)
                 .filter(|&id| {
                     pool.get_mut(index).ip_id = id;
-                    assert_eq!(filter.judge(pool.get(index), None, &mut random), None);
-                    filter.judge(pool.get(index), Some(&tuple), &mut random).is_some()
+                    assert_eq!(filter.judge(pool.get(index), None), None);
+                    filter.judge(pool.get(index), Some(&tuple)).is_some()
                 })
                 .collect()
         };

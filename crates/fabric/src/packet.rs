@@ -13,7 +13,7 @@
 //! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
 
 use core::net::Ipv4Addr;
-use rdma::{Gid, Psn, Qpn};
+use rdma::{Psn, Qpn};
 use wire::opcode::Headers;
 use wire::{Opcode, aeth, roce};
 
@@ -259,6 +259,14 @@ impl Pool {
         self.insert(packet)
     }
 
+    /// A packet of another pool, and its headers if it is [`Kind::Extended`].
+    pub(crate) fn adopt(&mut self, mut packet: Packet, header: Option<roce::Repr>) -> u32 {
+        if let Some(header) = header {
+            packet.word = self.keep(header);
+        }
+        self.insert(packet)
+    }
+
     /// The headers of a RoCE packet, as the engine that sent it gave them out.
     pub(crate) fn header(&self, index: u32) -> roce::Repr {
         let packet = self.get(index);
@@ -341,16 +349,6 @@ pub fn address_of(index: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | (index + 1) & 0x00ff_ffff)
 }
 
-/// The host with address `gid`, if it is one of ours.
-pub(crate) fn host_of(gid: Gid) -> Option<u32> {
-    let core::net::IpAddr::V4(address) = gid.ip() else { return None };
-    let bits = u32::from(address);
-    if bits >> 24 != 0x0a {
-        return None;
-    }
-    (bits & 0x00ff_ffff).checked_sub(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -422,14 +420,5 @@ mod tests {
         let pause = Pause { stop: 0x18, resume: 0x01, quanta: 0xfedc };
         let index = pool.pfc(pause);
         assert_eq!(pool.get(index).pause(), pause);
-    }
-
-    #[test]
-    fn addresses_name_hosts() {
-        for index in [0, 1, 254, 255, 70_000] {
-            assert_eq!(host_of(Gid::from(address_of(index))), Some(index));
-        }
-        assert_eq!(host_of(Gid::from(Ipv4Addr::new(11, 0, 0, 1))), None);
-        assert_eq!(host_of(Gid::ZERO), None);
     }
 }

@@ -402,6 +402,11 @@ impl Endpoint {
         self.qp(qpn).map(Qp::query)
     }
 
+    /// The UDP source port of a connected queue pair's packets, which stays until its path changes.
+    pub fn source_port(&self, qpn: Qpn) -> Option<u16> {
+        self.qp(qpn).map(|qp| qp.route.source_port)
+    }
+
     /// The capacities that the queue pair really has.
     pub fn qp_capacity(&self, qpn: Qpn) -> Option<QpCapacity> {
         self.qp(qpn).map(|qp| qp.spec.capacity)

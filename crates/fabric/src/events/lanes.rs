@@ -1,4 +1,5 @@
-//! Rings of events that share their delay.
+//! Rings of events that share their delay, and so lie in the order in which they are due; those of one
+//! time in none, for [`super::Events`] sorts them.
 //!
 //! A delay earns a lane when it has recurred [`RECURRENCES`] times in its slot of a small table, and
 //! keeps it for good. The table maps a delay to its lane by hashing, one slot a delay: two that
@@ -26,22 +27,22 @@ struct Slot {
 }
 
 #[derive(Debug)]
-pub(super) struct Lanes<E> {
+pub(super) struct Lanes {
     slots: [Slot; SLOTS],
-    rings: Vec<VecDeque<Entry<E>>>,
+    rings: Vec<VecDeque<Entry>>,
 }
 
-impl<E> Default for Lanes<E> {
+impl Default for Lanes {
     fn default() -> Self {
         let slot = Slot { delay: u64::MAX, lane: NONE, seen: 0 };
         Self { slots: [slot; SLOTS], rings: Vec::new() }
     }
 }
 
-impl<E: Copy> Lanes<E> {
+impl Lanes {
     /// Takes the entry if its delay has a lane.
     #[inline]
-    pub(super) fn push(&mut self, delay: u64, entry: Entry<E>, heads: &mut Tree) -> bool {
+    pub(super) fn push(&mut self, delay: u64, entry: Entry, heads: &mut Tree) -> bool {
         let index = (delay.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize;
         let slot = &mut self.slots[index];
         if slot.delay != delay || slot.lane == NONE {
@@ -50,14 +51,18 @@ impl<E: Copy> Lanes<E> {
         let lane = usize::from(slot.lane);
         let ring = &mut self.rings[lane];
         if ring.is_empty() {
-            heads.set(lane, Some(entry.key()));
+            heads.set(lane, Some(entry.at));
         }
         ring.push_back(entry);
         true
     }
 
     #[cold]
-    fn learn(&mut self, index: usize, delay: u64, entry: Entry<E>, heads: &mut Tree) -> bool {
+    fn learn(&mut self, index: usize, delay: u64, entry: Entry, heads: &mut Tree) -> bool {
+        if delay == 0 {
+            // What is due at once may have to go between what is leaving.
+            return false;
+        }
         let slot = &mut self.slots[index];
         if slot.delay != delay {
             // One that comes once in a while gives way to one that comes often.
@@ -77,16 +82,31 @@ impl<E: Copy> Lanes<E> {
         let lane = self.rings.len();
         slot.lane = lane as u16;
         self.rings.push(VecDeque::from([entry]));
-        heads.set(lane, Some(entry.key()));
+        heads.set(lane, Some(entry.at));
         true
     }
 
     /// Takes the head of `lane`.
     #[inline]
-    pub(super) fn pop(&mut self, lane: usize, heads: &mut Tree) -> Option<Entry<E>> {
+    pub(super) fn pop(&mut self, lane: usize, heads: &mut Tree) -> Option<Entry> {
         let ring = self.rings.get_mut(lane)?;
         let entry = ring.pop_front();
-        heads.set(lane, ring.front().map(Entry::key));
+        heads.set(lane, ring.front().map(|entry| entry.at));
         entry
+    }
+    /// Takes all events of `lane` that are due at `at`, at which its head is.
+    pub(super) fn pop_due(
+        &mut self,
+        lane: usize,
+        at: u64,
+        heads: &mut Tree,
+        mut take: impl FnMut(u64),
+    ) {
+        let Some(ring) = self.rings.get_mut(lane) else { return };
+        while let Some(entry) = ring.front().filter(|entry| entry.at == at) {
+            take(entry.event);
+            ring.pop_front();
+        }
+        heads.set(lane, ring.front().map(|entry| entry.at));
     }
 }

@@ -8,19 +8,21 @@
 //!   head0  head1 ... head14 head15
 //! ```
 //!
-//! A key is (time, sequence, head) in one number, so that a comparison is one and the winner says
-//! where it comes from.
+//! A key is (time, head) in one number, so that a comparison is one and the winner says where it
+//! comes from.
 
 pub(super) const HEADS: usize = 16;
 
 /// Bits of a head's number.
 const HEAD_BITS: u32 = HEADS.trailing_zeros();
 
-/// A time and a sequence, and in the low bits the number of the head.
-type Key = u128;
+/// A time, and in the low bits the number of the head: thirteen days of picoseconds.
+type Key = u64;
 
 /// Nothing is due.
 const EMPTY: Key = Key::MAX;
+/// The latest time that a key holds.
+const LATEST: u64 = (1 << (64 - HEAD_BITS)) - 2;
 
 #[derive(Debug)]
 pub(super) struct Tree {
@@ -35,17 +37,17 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Sets a head to an event at `at`, or to none.
+    /// Sets a head to an event at a time, or to none.
     #[inline]
-    pub(super) fn set(&mut self, head: usize, key: Option<(u64, u64)>) {
+    pub(super) fn set(&mut self, head: usize, at: Option<u64>) {
         let head = head & (HEADS - 1);
-        let mut at = HEADS + head;
-        self.nodes[at] = key.map_or(EMPTY, |(time, sequence)| {
-            Key::from(time) << 64 | Key::from(sequence << HEAD_BITS) | head as Key
-        });
-        while at > 1 {
-            at /= 2;
-            self.nodes[at] = self.nodes[2 * at].min(self.nodes[2 * at + 1]);
+        let mut place = HEADS + head;
+        let mut winner = at.map_or(EMPTY, |at| at.min(LATEST) << HEAD_BITS | head as Key);
+        self.nodes[place] = winner;
+        for _ in 0..HEAD_BITS {
+            winner = winner.min(self.nodes[(place ^ 1) & (2 * HEADS - 1)]);
+            place /= 2;
+            self.nodes[place & (2 * HEADS - 1)] = winner;
         }
     }
 
@@ -53,7 +55,7 @@ impl Tree {
     #[inline]
     pub(super) fn least(&self) -> Option<(u64, usize)> {
         let key = self.nodes[1];
-        (key != EMPTY).then_some(((key >> 64) as u64, (key & (HEADS as Key - 1)) as usize))
+        (key != EMPTY).then_some((key >> HEAD_BITS, (key & (HEADS as Key - 1)) as usize))
     }
 }
 
@@ -65,15 +67,17 @@ mod tests {
     fn the_least_is_found_whichever_head_changed() {
         let mut tree = Tree::default();
         assert_eq!(tree.least(), None);
-        tree.set(5, Some((10, 3)));
-        tree.set(9, Some((10, 2)));
-        assert_eq!(tree.least(), Some((10, 9)));
-        tree.set(9, Some((11, 4)));
+        tree.set(5, Some(10));
+        tree.set(9, Some(9));
+        assert_eq!(tree.least(), Some((9, 9)));
+        tree.set(9, Some(11));
         assert_eq!(tree.least(), Some((10, 5)));
-        tree.set(0, Some((9, 100)));
-        assert_eq!(tree.least(), Some((9, 0)));
+        tree.set(0, Some(8));
+        assert_eq!(tree.least(), Some((8, 0)));
         tree.set(0, None);
         tree.set(5, None);
         assert_eq!(tree.least(), Some((11, 9)));
+        tree.set(9, Some(u64::MAX));
+        assert_eq!(tree.least(), Some((LATEST, 9)));
     }
 }

@@ -13,7 +13,7 @@
 use super::Entry;
 
 /// No entry.
-const EMPTY: (u64, u64) = (u64::MAX, u64::MAX);
+const EMPTY: u64 = u64::MAX;
 
 /// Bits of a time below the slot number: slots of 8.192 ns.
 const SLOT_BITS: u32 = 13;
@@ -22,32 +22,32 @@ const WORDS: usize = (SLOTS / 64) as usize;
 const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Node<E> {
-    entry: Entry<E>,
+struct Node {
+    entry: Entry,
     next: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Wheel<E> {
+pub(super) struct Wheel {
     /// By slot number modulo [`SLOTS`]: the first of its list.
     lists: Vec<u32>,
     /// Which lists are not empty.
     bitmap: [u64; WORDS],
     /// Which words of the bitmap are not zero.
     summary: u64,
-    nodes: Vec<Node<E>>,
+    nodes: Vec<Node>,
     free: u32,
     /// The slot number from which the lists count.
     cursor: u64,
-    /// The entries of the open slot, the next one last.
-    open: Vec<Entry<E>>,
+    /// The entries of the open slot by their times, the next one last.
+    open: Vec<Entry>,
     /// The slot that is open, if `open` is not empty.
     open_slot: u64,
-    /// The next entry, or the beginning of the next slot.
-    head: (u64, u64),
+    /// The time of the next entry, or the beginning of the next slot.
+    head: u64,
 }
 
-impl<E> Default for Wheel<E> {
+impl Default for Wheel {
     fn default() -> Self {
         Self {
             lists: vec![NIL; SLOTS as usize],
@@ -63,9 +63,9 @@ impl<E> Default for Wheel<E> {
     }
 }
 
-impl<E: Copy> Wheel<E> {
+impl Wheel {
     /// Takes the entry unless it is too far away.
-    pub(super) fn push(&mut self, now: u64, entry: Entry<E>) -> bool {
+    pub(super) fn push(&mut self, now: u64, entry: Entry) -> bool {
         // Lists before the time are empty: what they held has left.
         self.cursor = now >> SLOT_BITS;
         let slot = entry.at >> SLOT_BITS;
@@ -76,16 +76,16 @@ impl<E: Copy> Wheel<E> {
             self.close();
         }
         if slot == self.open_slot && !self.open.is_empty() {
-            let at = self.open.partition_point(|other| other.key() > entry.key());
+            let at = self.open.partition_point(|other| other.at > entry.at);
             self.open.insert(at, entry);
-            self.head = self.open.last().map_or(EMPTY, Entry::key);
+            self.head = self.open.last().map_or(EMPTY, |entry| entry.at);
             return true;
         }
         self.enlist(entry);
         true
     }
 
-    fn enlist(&mut self, entry: Entry<E>) {
+    fn enlist(&mut self, entry: Entry) {
         let slot = entry.at >> SLOT_BITS;
         let index = (slot % SLOTS) as usize;
         let node = Node { entry, next: self.lists[index] };
@@ -103,8 +103,7 @@ impl<E: Copy> Wheel<E> {
         };
         self.bitmap[index / 64] |= 1 << (index % 64);
         self.summary |= 1 << (index / 64);
-        // The beginning of a slot comes before every entry in it, whatever its sequence.
-        self.head = self.head.min((slot << SLOT_BITS, 0));
+        self.head = self.head.min(slot << SLOT_BITS);
     }
 
     #[cold]
@@ -115,20 +114,20 @@ impl<E: Copy> Wheel<E> {
         self.open_slot = 0;
     }
 
-    /// The key of the next entry, or one that is not after it.
+    /// The time of the next entry, or one that is not after it.
     #[inline]
-    pub(super) fn head(&self) -> Option<(u64, u64)> {
+    pub(super) fn head(&self) -> Option<u64> {
         (self.head != EMPTY).then_some(self.head)
     }
 
     /// Takes the entry of [`Wheel::head`]; or opens its slot, which changes the head, and returns
-    /// `None`. To be called only when no other head of the queue is less.
-    pub(super) fn pop(&mut self) -> Option<Entry<E>> {
+    /// `None`. To be called only when no other head of the queue is less, and if there is a head.
+    pub(super) fn pop(&mut self) -> Option<Entry> {
         if let Some(entry) = self.open.pop() {
-            self.head = self.open.last().map_or_else(|| self.next_slot_start(), Entry::key);
+            self.head = self.open.last().map_or_else(|| self.next_slot_start(), |entry| entry.at);
             return Some(entry);
         }
-        let slot = self.head.0 >> SLOT_BITS;
+        let slot = self.head >> SLOT_BITS;
         self.cursor = slot;
         self.open_slot = slot;
         let index = (slot % SLOTS) as usize;
@@ -143,13 +142,13 @@ impl<E: Copy> Wheel<E> {
         if self.bitmap[index / 64] == 0 {
             self.summary &= !(1 << (index / 64));
         }
-        self.open.sort_unstable_by(|a, b| b.cmp(a));
-        self.head = self.open.last().map_or_else(|| self.next_slot_start(), Entry::key);
+        self.open.sort_unstable_by_key(|entry| core::cmp::Reverse(entry.at));
+        self.head = self.open.last().map_or_else(|| self.next_slot_start(), |entry| entry.at);
         None
     }
 
     /// The beginning of the first slot, from the cursor on, whose list is not empty.
-    fn next_slot_start(&self) -> (u64, u64) {
+    fn next_slot_start(&self) -> u64 {
         let first = (self.cursor % SLOTS) as usize;
         let (word, bit) = (first / 64, first % 64);
         let here = self.bitmap[word] >> bit;
@@ -166,6 +165,6 @@ impl<E: Copy> Wheel<E> {
             let start = (ahead + 1) * 64 - bit;
             start + self.bitmap[found].trailing_zeros() as usize
         };
-        ((self.cursor + distance as u64) << SLOT_BITS, 0)
+        (self.cursor + distance as u64) << SLOT_BITS
     }
 }

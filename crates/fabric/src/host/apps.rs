@@ -21,10 +21,10 @@ impl Host {
         self.ring(plant);
         let at = &mut self.engines[engine];
         let index = at.index_of(qpn);
-        for _ in 0..flows.flows[flow as usize].room() {
-            let spec = flows.flows[flow as usize].spec;
+        for _ in 0..flows.flow(flow).room() {
+            let spec = *flows.spec(flow);
             let r_key = at.pairs[index].remote_key;
-            let remote_address = BASE + flows.flows[flow as usize].place(flow);
+            let remote_address = BASE + flows.flow(flow).place(flow);
             let operation = match spec.verb {
                 Verb::Write => Operation::Write { remote_address, r_key, immediate: None },
                 Verb::Read => Operation::Read { remote_address, r_key },
@@ -38,7 +38,7 @@ impl Host {
                     at.pairs[index].backlog.push_back(flow);
                     return;
                 }
-                Err(_) => return flows.failed(flow),
+                Err(_) => return flows.failed(flow, now),
             }
         }
     }
@@ -61,13 +61,13 @@ impl Host {
                 // What was taken is posted again: a receiver that is never short.
                 let _ = at.post_receive(qpn);
                 let flow = at.pairs[index].flow;
-                let spec = flows.flows[flow as usize].spec;
+                let spec = *flows.spec(flow);
                 match spec.reply_bytes {
                     Some(bytes) if self.index == spec.destination => {
                         let operation = Operation::Send { immediate: None, address: None };
                         let reply = u64::from(flow) | REPLY;
                         if at.send_as(now, qpn, reply, operation, (BASE, bytes)).is_err() {
-                            flows.failed(flow);
+                            flows.unanswered.push(flow);
                         }
                     }
                     Some(_) => {
@@ -83,10 +83,10 @@ impl Host {
             }
             let flow = completion.id as u32;
             if failed {
-                flows.failed(flow);
+                flows.failed(flow, now);
                 continue;
             }
-            if flows.flows[flow as usize].spec.reply_bytes.is_none() {
+            if flows.spec(flow).reply_bytes.is_none() {
                 flows.completed(flow, now);
                 self.continue_after(plant, flows, flow, engine, qpn);
             }

@@ -9,7 +9,8 @@ use transport::{
 use super::{ConnectError, ENGINE_SHIFT, Engine, FIRST_QPN, Host, Pair, PairId};
 use crate::limits::{OUTSTANDING_MAX, RECEIVES};
 use crate::memory::{BASE, LENGTH};
-use crate::packet::address_of;
+use crate::packet::{Tuple, address_of};
+use crate::switch::hash_of;
 
 impl Host {
     /// Makes a queue pair for `flow`, in RESET.
@@ -36,7 +37,6 @@ impl Host {
         at.pairs.push(Pair {
             qpn,
             flow,
-            path: None,
             tuple: u32::MAX,
             remote_key: Key::default(),
             backlog: std::collections::VecDeque::new(),
@@ -44,7 +44,7 @@ impl Host {
         Ok(PairId { engine, qpn, key: at.key })
     }
 
-    /// Moves a queue pair to RTS, towards `remote` at `peer`.
+    /// Moves a queue pair to RTS, towards `remote` at `peer`, and enters the tuple of its packets.
     pub(crate) fn connect_pair(
         &mut self,
         pair: PairId,
@@ -52,6 +52,7 @@ impl Host {
         remote: PairId,
         dscp: u8,
         receives: bool,
+        tuples: &mut Vec<Tuple>,
     ) -> Result<(), ConnectError> {
         let path = AddressVector {
             gid: Gid::from(address_of(peer)),
@@ -98,6 +99,11 @@ impl Host {
         }
         let index = at.index_of(pair.qpn);
         at.pairs[index].remote_key = remote.key;
+        at.pairs[index].tuple = tuples.len() as u32;
+        let (source, destination) = (self.index, peer);
+        let source_port = at.endpoint.source_port(pair.qpn).unwrap_or_default();
+        let hash = hash_of(source, destination, source_port);
+        tuples.push(Tuple { source, destination, source_port, hash });
         if receives {
             for _ in 0..RECEIVES {
                 at.post_receive(pair.qpn).map_err(ConnectError::Post)?;

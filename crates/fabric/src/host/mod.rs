@@ -10,7 +10,7 @@ mod connect;
 mod receive;
 mod transmit;
 
-use rdma::{Gid, Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, WorkRequest};
+use rdma::{Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, WorkRequest};
 use transport::{CqId, CreateError, Endpoint, ModifyError, PdId, PostError};
 
 use crate::memory::BASE;
@@ -27,9 +27,7 @@ struct Pair {
     qpn: Qpn,
     /// The flow that it was made for.
     flow: u32,
-    /// Where its packets go, and by which source port, as the engine said last; and which tuple that
-    /// is.
-    path: Option<(Gid, u16)>,
+    /// That of its packets; see [`crate::packet::Tuple`].
     tuple: u32,
     remote_key: Key,
     /// Flows that share it and found its queue full.

@@ -8,7 +8,7 @@ use crate::counters::Drop;
 use crate::memory::Lengths;
 use crate::packet::address_of;
 use crate::paranoid;
-use crate::plant::{Event, Plant, What};
+use crate::plant::{Plant, What};
 use crate::workload::Flows;
 
 impl Host {
@@ -50,8 +50,7 @@ impl Host {
         let buffer = &mut self.buffer;
         if !buffer.busy && !buffer.stuck && !buffer.packets.is_empty() {
             buffer.busy = true;
-            let event = Event::new(What::Received, self.index, 0);
-            plant.events.push(self.config.receive.as_ps(), event);
+            plant.schedule(self.config.receive.as_ps(), What::Received, self.port, 0);
         }
     }
 
@@ -82,7 +81,7 @@ impl Host {
             return self.release(plant);
         }
         self.buffer.busy = true;
-        plant.events.push(done - now, Event::new(What::Received, self.index, 0));
+        plant.schedule(done - now, What::Received, self.port, 0);
     }
 
     /// A packet has left the receive buffer.
@@ -102,7 +101,7 @@ impl Host {
     fn deliver(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) -> u64 {
         let of = *plant.pool.get(packet);
         let header = plant.pool.header(packet);
-        let source = plant.tuples[of.tuple as usize].source;
+        let source = plant.common.tuples[of.tuple as usize].source;
         if self.paranoid {
             paranoid::check(&of, &header, source);
         }
@@ -157,7 +156,7 @@ impl Host {
         if at.as_ps() < self.timer_at {
             self.timer_at = at.as_ps();
             let delay = at.as_ps().saturating_sub(plant.now());
-            plant.events.push(delay, Event::new(What::Timer, self.index, 0));
+            plant.schedule(delay, What::Timer, self.port, 0);
         }
     }
 }

@@ -6,9 +6,8 @@ use wire::opcode::Operation;
 
 use super::{ENGINE_SHIFT, FIRST_QPN, Host};
 use crate::nic::{Contexts, NicConfig};
-use crate::packet::{Draft, Tuple, host_of};
-use crate::plant::{Event, Plant, What};
-use crate::switch::hash_of;
+use crate::packet::Draft;
+use crate::plant::{Plant, What};
 
 impl Host {
     /// Sends if the port is free; asks to be called again if not.
@@ -59,7 +58,7 @@ impl Host {
     pub(super) fn ring(&mut self, plant: &Plant) {
         let Some(contexts) = &self.contexts else { return };
         let now = plant.now();
-        if self.ready_at <= now && plant.ports[self.port as usize].free_at <= now {
+        if self.ready_at <= now && plant.at(self.port).free_at <= now {
             self.ready_at = now + 2 * contexts.config.pcie.read.as_ps();
         }
     }
@@ -68,7 +67,7 @@ impl Host {
         if !self.waking {
             self.waking = true;
             let delay = self.ready_at - plant.now();
-            plant.events.push(delay, Event::new(What::Ready, self.index, 0));
+            plant.schedule(delay, What::Ready, self.port, 0);
         }
     }
 
@@ -80,25 +79,18 @@ impl Host {
     /// The next packet of an engine.
     fn take(&mut self, plant: &mut Plant, engine: usize) -> Option<u32> {
         let at = &mut self.engines[engine];
-        let now = plant.events.now();
+        let now = plant.now();
         let transmit = at.endpoint.poll_transmit(Time::from_ps(now))?;
         self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &transmit);
         let index = (transmit.qpn.value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
-        let pair = &mut at.pairs[index as usize];
-        let Route { destination, source_port, traffic_class, hop_limit, .. } = transmit.route;
-        if pair.path != Some((destination, source_port)) {
-            pair.path = Some((destination, source_port));
-            let destination = host_of(destination)?;
-            let hash = hash_of(self.index, destination, source_port);
-            plant.tuples.push(Tuple { source: self.index, destination, source_port, hash });
-            pair.tuple = (plant.tuples.len() - 1) as u32;
-        }
+        let tuple = at.pairs[index as usize].tuple;
+        let Route { traffic_class, hop_limit, .. } = transmit.route;
         self.ip_id = self.ip_id.wrapping_add(1);
         let priority = at.priority;
         let draft = Draft {
             header: &transmit.header,
             payload: transmit.payload.len(),
-            tuple: (pair.tuple, plant.tuples[pair.tuple as usize]),
+            tuple: (tuple, plant.common.tuples[tuple as usize]),
             traffic_class,
             ttl: hop_limit,
             ip_id: self.ip_id,

@@ -1,15 +1,23 @@
-//! Ports and switches, made from a topology and settings.
+//! Ports, switches and parts, made from a topology and settings.
 
 use rdma::Rate;
 
+use super::part::Part;
 use super::{BuildError, NetworkConfig};
+use crate::host::Host;
 use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
 use crate::packet::LOWER_BYTES;
-use crate::plant::{Node, Plant};
+use crate::plant::{Common, Node, Plant, Port};
 use crate::switch::config::{PfcConfig, SwitchConfig};
 use crate::switch::{PortSpec, Switch, headroom_bytes};
 use crate::topology::End;
-use crate::topology::routing::tables;
+use crate::topology::routing::{racks, tables};
+use crate::topology::units::{Unit, units};
+
+/// Above so many hosts a network is divided without being asked: its state leaves the caches.
+const HOSTS_UNDIVIDED: usize = 1_000;
+/// Parts whose links are shorter than this, in picoseconds, would meet too often: 100 ns.
+const LOOKAHEAD_LEAST: u64 = 100_000;
 
 pub(super) fn check_sizes(config: &NetworkConfig) -> Result<(), BuildError> {
     let topology = &config.topology;
@@ -30,17 +38,22 @@ pub(super) fn check_sizes(config: &NetworkConfig) -> Result<(), BuildError> {
     }
 }
 
-/// Ports and what is at their other ends.
+/// Ports and what is at their other ends. Ports are numbered unit by unit, in a unit the switches'
+/// before the hosts', and those of a switch one after the other.
 pub(super) struct Wiring {
-    /// By switch: the first port.
+    pub(super) units: Vec<Unit>,
+    ports: Vec<Port>,
+    /// By unit: its first port.
+    unit_ports: Vec<u32>,
+    /// By switch: its first port.
     first_ports: Vec<u32>,
+    host_ports: Vec<u32>,
     /// By switch and local port.
     specs: Vec<Vec<PortSpec>>,
 }
 
 impl Wiring {
-    /// Adds all ports to the plant and joins them. Ports of a switch are consecutive.
-    pub(super) fn of(config: &NetworkConfig, plant: &mut Plant) -> Result<Self, BuildError> {
+    pub(super) fn of(config: &NetworkConfig) -> Result<Self, BuildError> {
         let topology = &config.topology;
         let mut ends: Vec<Vec<usize>> = vec![Vec::new(); topology.switches.len()];
         let mut host_links: Vec<Vec<usize>> = vec![Vec::new(); topology.hosts.len()];
@@ -54,54 +67,91 @@ impl Wiring {
                 list.ok_or_else(missing)?.push(index);
             }
         }
-        // By link, the port of each end.
-        let mut ports = vec![[u32::MAX; 2]; topology.links.len()];
+        if ends.iter().any(|links| links.len() > PORTS_MAX) {
+            return Err(BuildError::TooMany("ports of a switch", PORTS_MAX));
+        }
+        if let Some(host) = host_links.iter().position(|links| links.len() != 1) {
+            let links = host_links[host].len();
+            return Err(BuildError::HostLinks { host: topology.hosts[host].clone(), links });
+        }
+        let mut wiring = Self {
+            units: units(topology),
+            ports: Vec::new(),
+            unit_ports: Vec::new(),
+            first_ports: vec![0; ends.len()],
+            host_ports: vec![0; host_links.len()],
+            specs: Vec::new(),
+        };
+        let port_ends = wiring.number(config, &ends, &host_links);
+        wiring.join(config, &port_ends);
+        wiring.specs =
+            (0..ends.len()).map(|switch| wiring.specs_of(config, switch, &ends)).collect();
+        Ok(wiring)
+    }
+
+    /// Makes the ports. Returns those at the ends of each link.
+    fn number(
+        &mut self,
+        config: &NetworkConfig,
+        ends: &[Vec<usize>],
+        host_links: &[Vec<usize>],
+    ) -> Vec<[u32; 2]> {
+        let links = &config.topology.links;
+        let mut port_ends = vec![[u32::MAX; 2]; links.len()];
         let mut place = |index: usize, end: End, port: u32| {
-            let link = &topology.links[index];
-            let side = usize::from(link.ends[0] != end || ports[index][0] != u32::MAX);
-            ports[index][side] = port;
+            let side = usize::from(links[index].ends[0] != end || port_ends[index][0] != u32::MAX);
+            port_ends[index][side] = port;
         };
-        let mut first_ports = Vec::new();
-        for (switch, links) in ends.iter().enumerate() {
-            if links.len() > PORTS_MAX {
-                return Err(BuildError::TooMany("ports of a switch", PORTS_MAX));
+        for unit in &self.units {
+            self.unit_ports.push(self.ports.len() as u32);
+            for &switch in &unit.switches {
+                self.first_ports[switch as usize] = self.ports.len() as u32;
+                let own = settings(config, switch);
+                for (local, &index) in ends[switch as usize].iter().enumerate() {
+                    place(index, End::Switch(switch), self.ports.len() as u32);
+                    let node = Node::Switch(switch);
+                    let mut port = Port::new(node, local as u16, links[index].rate, own.pfc);
+                    port.priority_to_queue = own.priority_to_queue;
+                    self.ports.push(port);
+                }
             }
-            first_ports.push(plant.ports.len() as u32);
-            let pfc = settings(config, switch as u32).pfc;
-            for (local, &index) in links.iter().enumerate() {
-                let node = Node::Switch(switch as u32);
-                let port = plant.add_port(node, local as u16, topology.links[index].rate, pfc);
-                plant.port(port).priority_to_queue =
-                    settings(config, switch as u32).priority_to_queue;
-                place(index, End::Switch(switch as u32), port);
+            for &host in &unit.hosts {
+                let pfc = config.nics.get(&host).unwrap_or(&config.nic).pfc;
+                for &index in &host_links[host as usize] {
+                    self.host_ports[host as usize] = self.ports.len() as u32;
+                    place(index, End::Host(host), self.ports.len() as u32);
+                    self.ports.push(Port::new(Node::Host(host), 0, links[index].rate, pfc));
+                }
             }
         }
-        for (host, links) in host_links.iter().enumerate() {
-            let &[index] = links.as_slice() else {
-                let host = topology.hosts[host].clone();
-                return Err(BuildError::HostLinks { host, links: links.len() });
-            };
-            let host = host as u32;
-            let pfc = config.nics.get(&host).unwrap_or(&config.nic).pfc;
-            let port = plant.add_port(Node::Host(host), 0, topology.links[index].rate, pfc);
-            plant.host_ports.push(port);
-            place(index, End::Host(host), port);
+        port_ends
+    }
+
+    /// Joins the ports at the ends of each link.
+    fn join(&mut self, config: &NetworkConfig, port_ends: &[[u32; 2]]) {
+        for (link, &[a, b]) in config.topology.links.iter().zip(port_ends) {
+            for (from, to) in [(a, b), (b, a)] {
+                let latency = match self.ports[to as usize].node {
+                    Node::Switch(switch) => settings(config, switch).latency.as_ps(),
+                    Node::Host(_) => 0,
+                };
+                self.ports[from as usize].connect(to, link.propagation.as_ps(), latency);
+            }
         }
-        let latency = |plant: &Plant, port: u32| match plant.ports[port as usize].node {
-            Node::Switch(switch) => settings(config, switch).latency.as_ps(),
-            Node::Host(_) => 0,
-        };
-        for (link, ends) in topology.links.iter().zip(&ports) {
-            let latencies = [latency(plant, ends[0]), latency(plant, ends[1])];
-            plant.connect(*ends, link.propagation.as_ps(), latencies);
-        }
+    }
+
+    fn specs_of(
+        &self,
+        config: &NetworkConfig,
+        switch: usize,
+        ends: &[Vec<usize>],
+    ) -> Vec<PortSpec> {
         let frame_bytes = longest_frame(config);
-        let spec = |plant: &Plant, switch: usize, local: usize, index: usize| {
-            let port = first_ports[switch] + local as u32;
-            let peer = plant.ports[port as usize].peer;
-            let peer = &plant.ports[peer as usize];
-            let link = &topology.links[index];
-            let latency = settings(config, switch as u32).latency;
+        let latency = settings(config, switch as u32).latency;
+        let of = |(local, &index): (usize, &usize)| {
+            let port = &self.ports[self.first_ports[switch] as usize + local];
+            let peer = &self.ports[port.peer as usize];
+            let link = &config.topology.links[index];
             let pfc: PfcConfig = peer.pfc;
             // Two frames beyond the least: shorter frames leave no part of one unused, and a dynamic
             // threshold may have sunk below what a group holds when its next packet comes, which is
@@ -112,15 +162,79 @@ impl Wiring {
                 serves: matches!(peer.node, Node::Host(_)),
             }
         };
-        let specs = ends
+        ends[switch].iter().enumerate().map(of).collect()
+    }
+
+    /// Divides the network among `parts` parts, of one unit at least each.
+    pub(super) fn divide(
+        mut self,
+        config: &NetworkConfig,
+        parts: usize,
+    ) -> Result<Vec<Part>, BuildError> {
+        let count = parts.clamp(1, self.units.len());
+        let bounds: Vec<usize> = (0..=count).map(|part| part * self.units.len() / count).collect();
+        let first_port =
+            |unit: usize| self.unit_ports.get(unit).map_or(self.ports.len(), |&port| port as usize);
+        let port_bounds: Vec<usize> = bounds.iter().map(|&unit| first_port(unit)).collect();
+        let part_of = |port: u32| port_bounds.partition_point(|&first| first <= port as usize) - 1;
+        for index in 0..self.ports.len() {
+            self.ports[index].peer_part = part_of(self.ports[index].peer) as u16;
+        }
+        let common = Common {
+            seed: config.seed,
+            tuples: Vec::new().into(),
+            host_ports: self.host_ports.into(),
+            racks: racks(&config.topology).into(),
+        };
+        let mut tables: Vec<_> = tables(&config.topology).into_iter().map(Some).collect();
+        let mut ports = self.ports.into_iter();
+        let mut made = Vec::new();
+        for part in 0..count {
+            let units = &self.units[bounds[part]..bounds[part + 1]];
+            let ports: Vec<Port> =
+                ports.by_ref().take(port_bounds[part + 1] - port_bounds[part]).collect();
+            let first = port_bounds[part] as u32;
+            let plant = Plant::new(common.clone(), (part as u16, count as u16), first, ports);
+            let mut part = Part::new(plant);
+            for unit in units {
+                for &switch in &unit.switches {
+                    let table = tables[switch as usize].take().unwrap_or_default();
+                    let first_port = self.first_ports[switch as usize];
+                    let specs = &self.specs[switch as usize];
+                    let mut made = make_switch(config, switch, first_port, specs)?;
+                    made.next_hops = table.next_hops;
+                    made.members = table.members;
+                    part.add_switch(made);
+                }
+                for &host in &unit.hosts {
+                    let nic = config.nics.get(&host).unwrap_or(&config.nic);
+                    let port = common.host_ports[host as usize];
+                    let mut made = Host::new(host, port, nic.clone());
+                    made.paranoid = config.paranoid;
+                    part.add_host(made);
+                }
+            }
+            made.push(part);
+        }
+        Ok(made)
+    }
+
+    /// How many parts to make if nobody says so.
+    pub(super) fn parts(&self, config: &NetworkConfig) -> usize {
+        let wanted = match config.parts {
+            Some(parts) => return parts.max(1) as usize,
+            None if config.topology.hosts.len() > HOSTS_UNDIVIDED => self.units.len(),
+            None if config.threads > 1 => self.units.len(),
+            None => 1,
+        };
+        let unit_of = |port: u32| self.unit_ports.partition_point(|&first| first <= port);
+        let between = self
+            .ports
             .iter()
             .enumerate()
-            .map(|(switch, links)| {
-                let of = |(local, &index)| spec(plant, switch, local, index);
-                links.iter().enumerate().map(of).collect()
-            })
-            .collect();
-        Ok(Self { first_ports, specs })
+            .filter(|(port, at)| unit_of(*port as u32) != unit_of(at.peer));
+        let lookahead = between.map(|(_, at)| at.lookahead()).min().unwrap_or(0);
+        if lookahead < LOOKAHEAD_LEAST { 1 } else { wanted }
     }
 }
 
@@ -135,24 +249,19 @@ fn longest_frame(config: &NetworkConfig) -> u32 {
     nics.map(|nic| LOWER_BYTES + headers + nic.mtu.bytes()).max().unwrap_or(0)
 }
 
-pub(super) fn switches(config: &NetworkConfig, wiring: &Wiring) -> Result<Vec<Switch>, BuildError> {
-    let topology = &config.topology;
-    let mut switches = Vec::new();
-    for (index, table) in tables(topology).into_iter().enumerate() {
-        let own = settings(config, index as u32).clone();
-        let buffer_bytes = own.buffer_bytes;
-        let first_port = wiring.first_ports[index];
-        let mut switch =
-            Switch::new(index as u32, first_port, own, &wiring.specs[index]).map_err(|error| {
-                BuildError::BufferTooSmall {
-                    switch: topology.switches[index].name.clone(),
-                    buffer_bytes,
-                    reserved_bytes: error.reserved_bytes,
-                }
-            })?;
-        switch.next_hops = table.next_hops;
-        switch.members = table.members;
-        switches.push(switch);
-    }
-    Ok(switches)
+fn make_switch(
+    config: &NetworkConfig,
+    index: u32,
+    first_port: u32,
+    specs: &[PortSpec],
+) -> Result<Switch, BuildError> {
+    let own = settings(config, index).clone();
+    let buffer_bytes = own.buffer_bytes;
+    Switch::new(index, first_port, own, specs, config.seed).map_err(|error| {
+        BuildError::BufferTooSmall {
+            switch: config.topology.switches[index as usize].name.clone(),
+            buffer_bytes,
+            reserved_bytes: error.reserved_bytes,
+        }
+    })
 }

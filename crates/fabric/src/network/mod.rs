@@ -5,34 +5,39 @@
 //! ```
 //!
 //! A network is a value: two of them run side by side. The same settings and seed give the same
-//! results, to the byte.
+//! results, to the byte, in however many parts it is and on however many threads.
 //!
 //! **Invariant**, checked at the end of every run of a debug build: packets made are packets
 //! delivered, dropped, or still in a queue, a buffer or a link; and what the groups of a switch hold
 //! is what its queues hold.
 
+mod ask;
 mod build;
+mod faults;
+pub(crate) mod part;
+mod run;
 mod view;
 
 use core::fmt;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use rdma::{Span, Time};
+use rdma::Span;
 
-use crate::counters::Drop as Cause;
-use crate::counters::{Drops, PauseCounters, PortCounters};
 use crate::deadlock::{Cycle, Detector};
-use crate::fault::{Fault, FaultKind};
-use crate::host::{Host, PairId};
+use crate::fault::Fault;
+use crate::host::PairId;
 use crate::limits::SPREAD_BYTES_MAX;
-use crate::nic::{CacheCounters, NicConfig};
-use crate::packet::{Kind, LOWER_BYTES};
-use crate::plant::{Event, Node, Plant, What};
-use crate::switch::Switch;
+use crate::nic::NicConfig;
+use crate::packet::Tuple;
+use crate::plant::{Common, What};
 use crate::switch::config::SwitchConfig;
-use crate::topology::routing::racks;
 use crate::topology::{End, Topology};
-use crate::workload::{Flow, FlowSpec, Flows, Verb};
+use crate::workload::{Flow, FlowSpec, Verb};
+use build::Wiring;
+use part::Part;
+
+pub use run::STEP;
 
 /// Everything that a network is made of.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,6 +64,11 @@ pub struct NetworkConfig {
     pub deadlock_check: Option<Span>,
     /// Every packet that arrives is emitted, parsed and ICRC-checked.
     pub paranoid: bool,
+    /// Among how many parts it is divided; `None` for as many as its size deserves. The results are
+    /// the same.
+    pub parts: Option<u32>,
+    /// How many threads its parts live on. The results are the same.
+    pub threads: u32,
 }
 
 impl NetworkConfig {
@@ -76,6 +86,8 @@ impl NetworkConfig {
             seed: 1,
             deadlock_check: Some(Span::from_ms(1)),
             paranoid: false,
+            parts: None,
+            threads: 1,
         }
     }
 }
@@ -166,24 +178,31 @@ pub enum Verdict {
 /// See the module.
 #[derive(Debug)]
 pub struct Network {
-    plant: Plant,
-    switches: Vec<Switch>,
-    hosts: Vec<Host>,
-    alive: Vec<bool>,
-    flows: Flows,
-    /// The queue pair of each flow at its source.
-    pairs: Vec<PairId>,
+    parts: Vec<Part>,
+    /// What the parts know as well.
+    common: Common,
+    /// By switch: its part, and its place there.
+    switches: Vec<(usize, usize)>,
     topology: Topology,
+    /// While it does not run; then each is in its part.
+    flows: Vec<Flow>,
+    /// A flow has an end.
+    finite: bool,
+    /// In the order of their times.
     faults: Vec<Fault>,
+    faults_done: usize,
     detector: Detector,
     deadlock_check: Option<Span>,
-    events_taken: u64,
+    /// When deadlocks are looked for next, in picoseconds.
+    check_at: u64,
+    /// Less than anything takes from one part to another.
+    lookahead: u64,
+    threads: usize,
+    /// Everything before has happened, and nothing from then on.
+    past: u64,
+    /// What is told as the present.
+    now: u64,
 }
-
-/// Plans with a number from here on are not faults.
-const CHECK_DEADLOCK: u32 = (1 << 28) - 1;
-/// The NIC watchdog of host `argument` looks.
-const NIC_WATCHDOG: u32 = (1 << 28) - 2;
 
 impl Network {
     /// Makes the elements, connects the queue pairs of all flows, and plans what is to happen.
@@ -192,73 +211,88 @@ impl Network {
     /// See [`BuildError`].
     pub fn new(config: NetworkConfig) -> Result<Self, BuildError> {
         build::check_sizes(&config)?;
-        let mut plant = Plant::new(config.seed);
-        plant.racks = racks(&config.topology);
-        let wiring = build::Wiring::of(&config, &mut plant)?;
-        let switches = build::switches(&config, &wiring)?;
-        let hosts: Vec<Host> = (0..config.topology.hosts.len() as u32)
-            .map(|host| {
-                let nic = config.nics.get(&host).unwrap_or(&config.nic);
-                let mut made = Host::new(host, plant.host_ports[host as usize], nic.clone());
-                made.paranoid = config.paranoid;
-                made
-            })
-            .collect();
+        let wiring = Wiring::of(&config)?;
+        let parts = wiring.parts(&config);
+        let parts = wiring.divide(&config, parts)?;
+        let mut switches = vec![(0, 0); config.topology.switches.len()];
+        for (number, part) in parts.iter().enumerate() {
+            for (slot, switch) in part.switches.iter().enumerate() {
+                switches[switch.index as usize] = (number, slot);
+            }
+        }
         let mut network = Self {
-            alive: vec![true; hosts.len()],
-            plant,
+            common: parts.first().map(|part| part.plant.common.clone()).unwrap_or_default(),
+            lookahead: parts.iter().filter_map(|part| part.plant.lookahead()).min().unwrap_or(1),
+            parts,
             switches,
-            hosts,
-            flows: Flows::default(),
-            pairs: Vec::new(),
             topology: config.topology,
+            flows: Vec::new(),
+            finite: config.flows.iter().any(|flow| flow.messages.is_some()),
             faults: Vec::new(),
+            faults_done: 0,
             detector: Detector::default(),
             deadlock_check: config.deadlock_check,
-            events_taken: 0,
+            check_at: config.deadlock_check.map_or(0, Span::as_ps),
+            threads: config.threads.max(1) as usize,
+            past: 0,
+            now: 0,
         };
         network.add_flows(&config.flows, config.share_queue_pairs)?;
         network.plan_faults(config.faults)?;
-        for switch in &network.switches {
-            switch.start_watchdog(&mut network.plant);
-        }
-        if let Some(every) = network.deadlock_check {
-            let event = Event::new(What::Planned, CHECK_DEADLOCK, 0);
-            network.plant.events.push(every.as_ps(), event);
+        for part in &mut network.parts {
+            for switch in &part.switches {
+                switch.start_watchdog(&mut part.plant);
+            }
         }
         Ok(network)
     }
 
     fn add_flows(&mut self, specs: &[FlowSpec], share: bool) -> Result<(), BuildError> {
         let mut shared: BTreeMap<(u32, u32, u8), PairId> = BTreeMap::new();
+        let mut rounds: BTreeMap<u32, u32> = BTreeMap::new();
+        let (mut pairs, mut places, mut tuples) = (Vec::new(), Vec::new(), Vec::new());
         for (index, spec) in specs.iter().enumerate() {
             self.check_flow(index, spec)?;
             let flow = index as u32;
-            self.flows.flows.push(Flow::new(*spec));
-            self.flows.unfinished += usize::from(spec.messages.is_some_and(|count| count > 0));
+            self.flows.push(Flow::new(*spec));
+            let port = self.host_port(spec.source);
+            let flows = &mut self.part_mut(port).flows;
+            places.push(flows.flows.len() as u32);
+            flows.flows.push(Flow::new(*spec));
+            flows.unfinished += usize::from(spec.messages.is_some_and(|count| count > 0));
             if let Some(round) = spec.round {
-                let round = self.flows.rounds.entry(round).or_default();
-                round.flows.push(flow);
+                if *rounds.entry(round).or_insert(spec.source) != spec.source {
+                    let reason = "the flows of one round start at one host";
+                    return Err(BuildError::Flow { index, reason });
+                }
+                flows.rounds.entry(round).or_default().flows.push(flow);
             }
             let key = (spec.source, spec.destination, spec.dscp);
             let shareable = share && spec.verb != Verb::Send && spec.round.is_none();
             let pair = match shared.get(&key).filter(|_| shareable) {
                 Some(&pair) => pair,
-                None => self.connect(index, spec)?,
+                None => self.connect(index, spec, &mut tuples)?,
             };
             if shareable {
                 shared.insert(key, pair);
             }
-            self.pairs.push(pair);
-            let event = Event::new(What::Start, flow, 0);
-            self.plant.events.push(spec.start.as_ps(), event);
+            pairs.push(pair);
+            self.part_mut(port).plant.schedule(spec.start.as_ps(), What::Start, port, flow);
+        }
+        self.common.tuples = tuples.into();
+        let (pairs, places, specs) = (pairs.into(), places.into(), specs.into());
+        for part in &mut self.parts {
+            part.plant.common = self.common.clone();
+            part.pairs = Arc::clone(&pairs);
+            part.flows.places = Arc::clone(&places);
+            part.flows.specs = Arc::clone(&specs);
         }
         Ok(())
     }
 
     fn check_flow(&self, index: usize, spec: &FlowSpec) -> Result<(), BuildError> {
         let wrong = |reason| Err(BuildError::Flow { index, reason });
-        let hosts = self.hosts.len() as u32;
+        let hosts = self.topology.hosts.len() as u32;
         if spec.source >= hosts || spec.destination >= hosts {
             return Err(BuildError::NoSuchNode(format!("flow {index}")));
         }
@@ -291,465 +325,26 @@ impl Network {
         Ok(())
     }
 
-    fn connect(&mut self, index: usize, spec: &FlowSpec) -> Result<PairId, BuildError> {
-        let (source, destination) = (spec.source as usize, spec.destination as usize);
+    fn connect(
+        &mut self,
+        index: usize,
+        spec: &FlowSpec,
+        tuples: &mut Vec<Tuple>,
+    ) -> Result<PairId, BuildError> {
+        let (source, destination) = (spec.source, spec.destination);
         let refused =
             |_| BuildError::Flow { index, reason: "its host has too many queue pairs already" };
         let flow = index as u32;
-        let here = self.hosts[source].create_pair(flow, spec.dscp).map_err(refused)?;
-        let there = self.hosts[destination].create_pair(flow, spec.dscp).map_err(refused)?;
+        let here = self.host_mut(source).create_pair(flow, spec.dscp).map_err(refused)?;
+        let there = self.host_mut(destination).create_pair(flow, spec.dscp).map_err(refused)?;
         let sends = spec.verb == Verb::Send;
         let answered = spec.reply_bytes.is_some();
-        self.hosts[source]
-            .connect_pair(here, spec.destination, there, spec.dscp, answered)
+        self.host_mut(source)
+            .connect_pair(here, spec.destination, there, spec.dscp, answered, tuples)
             .map_err(refused)?;
-        self.hosts[destination]
-            .connect_pair(there, spec.source, here, spec.dscp, sends)
+        self.host_mut(destination)
+            .connect_pair(there, spec.source, here, spec.dscp, sends, tuples)
             .map_err(refused)?;
         Ok(here)
-    }
-
-    fn plan_faults(&mut self, faults: Vec<Fault>) -> Result<(), BuildError> {
-        for (index, fault) in faults.iter().enumerate() {
-            let known = match fault.kind {
-                FaultKind::LinkRule { from, to, .. }
-                | FaultKind::LinkDamage { from, to, .. }
-                | FaultKind::LinkDown { ends: [from, to] }
-                | FaultKind::LinkUp { ends: [from, to] } => self.port_between(from, to).is_some(),
-                FaultKind::HostDies { host, .. }
-                | FaultKind::HostReturns { host }
-                | FaultKind::NicStuck { host }
-                | FaultKind::NicRepaired { host } => (host as usize) < self.hosts.len(),
-            };
-            if !known {
-                return Err(BuildError::NoSuchNode(format!("fault {index}")));
-            }
-            // What is wrong from the beginning is wrong before the first packet.
-            let event = Event::new(What::Planned, index as u32, 0);
-            if fault.at == Time::ZERO {
-                self.apply(fault.kind);
-            } else {
-                self.plant.events.push(fault.at.as_ps(), event);
-            }
-        }
-        self.faults = faults;
-        Ok(())
-    }
-
-    /// The receiving port, at `to`, of the link that comes from `from`.
-    fn port_between(&self, from: End, to: End) -> Option<u32> {
-        let node = |end| match end {
-            End::Host(index) => Node::Host(index),
-            End::Switch(index) => Node::Switch(index),
-        };
-        let (from, to) = (node(from), node(to));
-        let found =
-            self.plant.ports.iter().position(|port| {
-                port.node == to && self.plant.ports[port.peer as usize].node == from
-            });
-        found.map(|port| port as u32)
-    }
-
-    // ---- the loop
-
-    /// Lets the network live until `end`, or until every flow with an end has reached it.
-    pub fn run(&mut self, end: Time) -> Verdict {
-        let verdict = self.run_events(end.as_ps());
-        if cfg!(debug_assertions) {
-            self.check_conservation();
-        }
-        verdict
-    }
-
-    fn run_events(&mut self, end: u64) -> Verdict {
-        let finite = self.flows.flows.iter().any(|flow| flow.spec.messages.is_some());
-        loop {
-            if finite && self.flows.unfinished == 0 {
-                return Verdict::Finished;
-            }
-            let Some(event) = self.plant.events.pop(end) else {
-                let over = !self.plant.events.is_empty() || self.flows.flows.is_empty();
-                return if over { Verdict::TimeOver } else { Verdict::Stalled };
-            };
-            self.events_taken += 1;
-            let index = event.index();
-            match event.what() {
-                What::Arrive => self.arrive(index, event.argument),
-                What::Sent => {
-                    self.plant.port(index).armed = false;
-                    self.port_free(index);
-                }
-                What::Obey => {
-                    if self.plant.obey(index, event.argument) {
-                        self.kick(index);
-                    }
-                }
-                What::Expire => {
-                    if self.plant.expire(index, event.argument) {
-                        self.kick(index);
-                    }
-                }
-                What::Renew => {
-                    if self.plant.renew(index) {
-                        self.kick(index);
-                    }
-                }
-                What::Timer => {
-                    self.hosts[index as usize].timer(&mut self.plant, &mut self.flows);
-                }
-                What::Received => {
-                    self.hosts[index as usize].received(&mut self.plant, &mut self.flows);
-                }
-                What::Ready => self.ready(index),
-                What::Start => self.start(index),
-                What::Watchdog => self.switches[index as usize].watch(&mut self.plant),
-                What::Planned => {
-                    if let Some(verdict) = self.planned(index, event.argument) {
-                        return verdict;
-                    }
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn arrive(&mut self, port: u32, packet: u32) {
-        let at = &self.plant.ports[port as usize];
-        let node = at.node;
-        if at.filtered
-            && let Some(cause) = self.plant.judge(port, packet)
-        {
-            return self.lose(packet, cause);
-        }
-        if self.plant.pool.get(packet).kind == Kind::Pfc {
-            if self.plant.pause_arrived(port, packet) {
-                self.kick(port);
-            }
-            return;
-        }
-        match node {
-            Node::Switch(switch) => {
-                let switch = &mut self.switches[switch as usize];
-                switch.receive(&mut self.plant, port, packet, &self.alive);
-            }
-            Node::Host(host) if !self.alive[host as usize] => {
-                self.plant.drop_packet(packet, Cause::DeadHost);
-            }
-            Node::Host(host) => {
-                let host = &mut self.hosts[host as usize];
-                host.receive(&mut self.plant, &mut self.flows, packet);
-            }
-        }
-    }
-
-    /// A frame is lost on a link. Pauses are not packets of ours, and are not counted as such.
-    fn lose(&mut self, packet: u32, cause: Cause) {
-        if self.plant.pool.get(packet).kind == Kind::Pfc {
-            self.plant.end_pause_frame(packet);
-        } else {
-            self.plant.drop_packet(packet, cause);
-        }
-    }
-
-    fn port_free(&mut self, port: u32) {
-        match self.plant.ports[port as usize].node {
-            Node::Switch(switch) => self.switches[switch as usize].send(&mut self.plant, port),
-            Node::Host(host) if self.alive[host as usize] => {
-                self.hosts[host as usize].send(&mut self.plant);
-            }
-            Node::Host(_) => {}
-        }
-    }
-
-    fn kick(&mut self, port: u32) {
-        match self.plant.ports[port as usize].node {
-            Node::Switch(switch) => self.switches[switch as usize].kick(&mut self.plant, port),
-            Node::Host(host) if self.alive[host as usize] => {
-                self.hosts[host as usize].kick(&mut self.plant);
-            }
-            Node::Host(_) => {}
-        }
-    }
-
-    fn start(&mut self, flow: u32) {
-        let source = self.flows.flows[flow as usize].spec.source as usize;
-        if self.alive[source] {
-            let pair = self.pairs[flow as usize];
-            self.hosts[source].post(&mut self.plant, &mut self.flows, flow, pair);
-        }
-    }
-
-    fn ready(&mut self, host: u32) {
-        let at = &mut self.hosts[host as usize];
-        at.awake();
-        if self.alive[host as usize] {
-            at.kick(&mut self.plant);
-        }
-    }
-
-    fn planned(&mut self, plan: u32, argument: u32) -> Option<Verdict> {
-        match plan {
-            CHECK_DEADLOCK => {
-                let found = self.detector.look(&self.plant, &self.switches);
-                if let Some(every) = self.deadlock_check {
-                    let event = Event::new(What::Planned, CHECK_DEADLOCK, 0);
-                    self.plant.events.push(every.as_ps(), event);
-                }
-                found.map(|cycle| Verdict::Deadlock(cycle.named(&self.plant, &self.topology)))
-            }
-            NIC_WATCHDOG => {
-                let host = &mut self.hosts[argument as usize];
-                if host.buffer.stuck && self.plant.port(host.port).off != 0 {
-                    host.buffer.muted = true;
-                    let port = self.plant.port(host.port);
-                    // No word to the switch: its pauses run out.
-                    (port.off, port.pending) = (0, 0);
-                }
-                None
-            }
-            fault => {
-                let kind = self.faults.get(fault as usize)?.kind;
-                self.apply(kind);
-                None
-            }
-        }
-    }
-
-    fn apply(&mut self, kind: FaultKind) {
-        match kind {
-            FaultKind::LinkRule { from, to, rule } => {
-                if let Some(port) = self.port_between(from, to) {
-                    self.plant.filters[port as usize].rules.push(rule);
-                    self.plant.port(port).filtered = true;
-                }
-            }
-            FaultKind::LinkDamage { from, to, probability } => {
-                if let Some(port) = self.port_between(from, to) {
-                    self.plant.filters[port as usize].damage = probability;
-                    self.plant.port(port).filtered = true;
-                }
-            }
-            FaultKind::LinkDown { ends } => self.set_down(ends, true),
-            FaultKind::LinkUp { ends } => self.set_down(ends, false),
-            FaultKind::HostDies { host, mac_aged } => {
-                self.alive[host as usize] = false;
-                if mac_aged {
-                    let port = self.plant.ports[self.plant.host_ports[host as usize] as usize].peer;
-                    let at = &self.plant.ports[port as usize];
-                    if let Node::Switch(switch) = at.node {
-                        self.switches[switch as usize].age_mac(at.local);
-                    }
-                }
-            }
-            FaultKind::HostReturns { host } => {
-                self.alive[host as usize] = true;
-                self.kick(self.plant.host_ports[host as usize]);
-            }
-            FaultKind::NicStuck { host } => {
-                let at = &mut self.hosts[host as usize];
-                at.buffer.stuck = true;
-                if !at.buffer.muted {
-                    self.plant.stop(at.port, at.config.lossless_priorities);
-                    at.kick(&mut self.plant);
-                }
-                if let Some(after) = at.config.watchdog {
-                    let event = Event::new(What::Planned, NIC_WATCHDOG, host);
-                    self.plant.events.push(after.as_ps(), event);
-                }
-            }
-            FaultKind::NicRepaired { host } => {
-                let at = &mut self.hosts[host as usize];
-                (at.buffer.stuck, at.buffer.muted) = (false, false);
-                let off = self.plant.port(at.port).off;
-                if off != 0 {
-                    self.plant.resume(at.port, off);
-                }
-                at.restart_receiving(&mut self.plant);
-                at.kick(&mut self.plant);
-            }
-        }
-    }
-
-    fn set_down(&mut self, ends: [End; 2], down: bool) {
-        for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            if let Some(port) = self.port_between(from, to) {
-                self.plant.filters[port as usize].down = down;
-                self.plant.port(port).filtered = true;
-            }
-        }
-    }
-
-    // ---- what can be asked
-
-    /// The present.
-    pub fn now(&self) -> Time {
-        Time::from_ps(self.plant.now())
-    }
-
-    /// What hangs on what.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    /// Every flow, in the order of the settings.
-    pub fn flows(&self) -> &[Flow] {
-        &self.flows.flows
-    }
-
-    /// Packets dropped, by cause.
-    pub fn drops(&self) -> &Drops {
-        &self.plant.drops
-    }
-
-    /// Packets that were put on a link; pauses are not among them.
-    pub fn link_hops(&self) -> u64 {
-        self.plant.link_hops
-    }
-
-    /// Pause frames that were put on a link.
-    pub fn pause_frames(&self) -> u64 {
-        self.plant.pfc_frames
-    }
-
-    /// Events that were taken.
-    pub fn events(&self) -> u64 {
-        self.events_taken
-    }
-
-    /// The counters of the port of switch `switch` towards `neighbour`.
-    pub fn port_counters(&self, switch: u32, neighbour: End) -> Option<PortCounters> {
-        let port = self.port_between(neighbour, End::Switch(switch))?;
-        Some(self.switches[switch as usize].counters(&self.plant, port))
-    }
-
-    /// The counters of every port of a switch, with the neighbour of each.
-    pub fn switch_counters(&self, switch: u32) -> Vec<(End, PortCounters)> {
-        let Some(at) = self.switches.get(switch as usize) else { return Vec::new() };
-        at.ports()
-            .map(|port| {
-                let peer = self.plant.ports[port as usize].peer;
-                let neighbour = match self.plant.ports[peer as usize].node {
-                    Node::Host(host) => End::Host(host),
-                    Node::Switch(switch) => End::Switch(switch),
-                };
-                (neighbour, at.counters(&self.plant, port))
-            })
-            .collect()
-    }
-
-    /// What the priority group `group` of the port of `switch` towards `neighbour` holds now.
-    pub fn group_bytes(&self, switch: u32, neighbour: End, group: usize) -> Option<u32> {
-        let port = self.port_between(neighbour, End::Switch(switch))?;
-        let local = self.plant.ports[port as usize].local;
-        Some(self.switches[switch as usize].group_bytes(local, group & 7))
-    }
-
-    /// What the queue `queue` of the port of `switch` towards `neighbour` holds now.
-    pub fn queue_bytes(&self, switch: u32, neighbour: End, queue: usize) -> Option<u32> {
-        let port = self.port_between(neighbour, End::Switch(switch))?;
-        let local = self.plant.ports[port as usize].local;
-        Some(self.switches[switch as usize].queue_bytes(local, queue & 7))
-    }
-
-    /// The part of a switch's buffer that its groups share.
-    pub fn shared_bytes(&self, switch: u32) -> Option<u32> {
-        Some(self.switches.get(switch as usize)?.shared_bytes())
-    }
-
-    /// The pauses that a host has sent and received.
-    pub fn host_pauses(&self, host: u32) -> Option<PauseCounters> {
-        let port = *self.plant.host_ports.get(host as usize)?;
-        Some(self.plant.pause_counters(port))
-    }
-
-    /// How often the NIC of a host looked for translations and contexts, and how often in vain.
-    pub fn host_caches(&self, host: u32) -> Option<CacheCounters> {
-        Some(self.hosts.get(host as usize)?.cache_counters())
-    }
-
-    /// The counters of a host's engines, one for each priority that it uses.
-    pub fn host_stats(&self, host: u32) -> Vec<transport::Stats> {
-        self.hosts.get(host as usize).map_or_else(Vec::new, Host::stats)
-    }
-
-    /// Storms that the watchdog of a switch has found, and ports that it has given back.
-    pub fn watchdog_counts(&self, switch: u32) -> Option<(u64, u64)> {
-        Some(self.switches.get(switch as usize)?.watchdog_counts())
-    }
-
-    /// ARP requests that the CPU of a switch has made.
-    pub fn arp_requests(&self, switch: u32) -> Option<u64> {
-        Some(self.switches.get(switch as usize)?.arp_requests())
-    }
-
-    /// Settings of a switch, as they are in force.
-    pub fn switch_config(&self, switch: u32) -> Option<&SwitchConfig> {
-        Some(&self.switches.get(switch as usize)?.config)
-    }
-
-    /// The ports that packets of a flow with source port `source_port` leave by, from host to host.
-    fn path(&self, source: u32, destination: u32, hash: u32) -> Option<Vec<u32>> {
-        let mut path = vec![self.plant.host_ports[source as usize]];
-        loop {
-            let peer = self.plant.ports[*path.last()? as usize].peer;
-            match self.plant.ports[peer as usize].node {
-                Node::Host(host) if host == destination => return Some(path),
-                Node::Host(_) => return None,
-                Node::Switch(switch) => {
-                    let rack = self.plant.racks[destination as usize];
-                    let at = &self.switches[switch as usize];
-                    let port = at.egress(rack, hash).unwrap_or_else(|| {
-                        self.plant.ports[self.plant.host_ports[destination as usize] as usize].peer
-                    });
-                    if !at.ports().contains(&port) || path.len() > self.switches.len() + 1 {
-                        return None;
-                    }
-                    path.push(port);
-                }
-            }
-        }
-    }
-
-    /// How long a WRITE of `bytes` from `source` to `destination` takes from post to completion, if
-    /// nobody else sends: frames go store and forward, and the last one's acknowledgement returns.
-    pub fn unloaded(&self, source: u32, destination: u32, bytes: u32) -> Option<Span> {
-        let there = self.path(source, destination, 0)?;
-        let back = self.path(destination, source, 0)?;
-        let mtu = self.hosts[source as usize].config.mtu;
-        let packets = mtu.packets(bytes);
-        let bth = wire::bth::LEN as u32;
-        let mut arrival = 0;
-        let mut free = vec![0; there.len()];
-        for packet in 0..packets {
-            let part = (bytes - packet * mtu.bytes()).min(mtu.bytes());
-            let reth = if packet == 0 { wire::reth::LEN as u32 } else { 0 };
-            let frame = LOWER_BYTES + bth + reth + part.next_multiple_of(4);
-            let mut at = 0;
-            for (&port, free) in there.iter().zip(&mut free) {
-                let (arrives, over) = self.plant.hop(port, at.max(*free), u64::from(frame));
-                (at, *free) = (arrives, over);
-            }
-            arrival = at;
-        }
-        let acknowledgement = LOWER_BYTES + bth + wire::aeth::LEN as u32;
-        for &port in &back {
-            arrival = self.plant.hop(port, arrival, u64::from(acknowledgement)).0;
-        }
-        Some(Span::from_ps(arrival))
-    }
-
-    fn check_conservation(&self) {
-        let inside = (self.plant.pool.in_use() - self.plant.pfc_in_flight) as u64;
-        let outside = self.plant.delivered + self.plant.drops.total();
-        assert_eq!(self.plant.created, outside + inside, "a packet is nowhere, or twice");
-        for switch in &self.switches {
-            let (groups, queues) = switch.held();
-            let flooded = switch.floods();
-            assert!(
-                groups == queues || flooded && groups < queues,
-                "{:?} holds {groups} bytes in groups and {queues} in queues",
-                switch.node()
-            );
-        }
     }
 }

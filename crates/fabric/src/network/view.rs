@@ -27,33 +27,37 @@ pub(crate) struct PortView {
 }
 
 impl Network {
-    /// Every port, in an order that is always the same: those of switches, then those of hosts.
-    /// A pause that is not over is counted until `now`.
+    /// Every port, in an order that is the same in whatever parts the network is. A pause that is not over is counted until `now`.
     pub(crate) fn ports(&self, now: Time) -> impl Iterator<Item = PortView> {
-        (0..self.plant.ports.len()).map(move |port| self.port_view(port as u32, now))
+        let ports = self.parts.iter().flat_map(|part| part.plant.ports());
+        ports.map(move |port| self.port_view(port, now.as_ps()))
     }
 
-    fn port_view(&self, port: u32, now: Time) -> PortView {
-        let at = &self.plant.ports[port as usize];
-        let peer = &self.plant.ports[at.peer as usize];
+    fn port_view(&self, port: u32, now: u64) -> PortView {
+        let at = self.at(port);
+        let peer = self.at(at.peer);
+        let counters = |switch: u32, port: u32| {
+            let (part, switch) = self.switch(switch)?;
+            Some((switch, switch.counters(&part.plant, port, now)))
+        };
         let (mut sent_bytes, mut queue_bytes) = ([0; PRIORITIES], [0; PRIORITIES]);
         match (at.node, peer.node) {
             (Node::Switch(switch), _) => {
-                let switch = &self.switches[switch as usize];
-                sent_bytes = switch.counters(&self.plant, port).queue_bytes;
-                queue_bytes = core::array::from_fn(|queue| switch.queue_bytes(at.local, queue));
+                if let Some((switch, counters)) = counters(switch, port) {
+                    sent_bytes = counters.queue_bytes;
+                    queue_bytes = core::array::from_fn(|queue| switch.queue_bytes(at.local, queue));
+                }
             }
             (Node::Host(_), Node::Switch(switch)) => {
-                let switch = &self.switches[switch as usize];
-                let received = switch.counters(&self.plant, at.peer).group_bytes;
-                for (group, bytes) in received.into_iter().enumerate() {
-                    let priority = switch.config.group_to_priority[group] & 7;
-                    sent_bytes[usize::from(priority)] += bytes;
+                if let Some((switch, counters)) = counters(switch, at.peer) {
+                    for (group, bytes) in counters.group_bytes.into_iter().enumerate() {
+                        let priority = switch.config.group_to_priority[group] & 7;
+                        sent_bytes[usize::from(priority)] += bytes;
+                    }
                 }
             }
             (Node::Host(host), Node::Host(_)) => {
-                sent_bytes[0] =
-                    self.hosts[host as usize].stats().iter().map(|stats| stats.sent_bytes).sum();
+                sent_bytes[0] = self.host_stats(host).iter().map(|stats| stats.sent_bytes).sum();
             }
         }
         PortView {
@@ -61,7 +65,7 @@ impl Network {
             to: end(peer.node),
             sent_bytes,
             queue_bytes,
-            pauses: self.plant.pause_counters_at(port, now.as_ps()),
+            pauses: self.part(port).plant.pause_counters(port, now),
             priority_to_queue: at.priority_to_queue,
         }
     }

@@ -39,7 +39,7 @@ pub use headroom::headroom_bytes;
 
 use crate::counters::{Drop, PortCounters};
 use crate::plant::{Node, Plant};
-use crate::random::split_mix;
+use crate::random::{Random, split_mix};
 
 /// Where a switch sends packets for a rack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ pub(crate) enum NextHop {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Switch {
-    index: u32,
+    pub(crate) index: u32,
     /// Its ports are consecutive from here on.
     first_port: u32,
     port_count: u16,
@@ -76,6 +76,8 @@ pub(crate) struct Switch {
     pub(crate) members: Vec<u16>,
     ecmp_seed: u64,
     balancer: Balancer,
+    /// Decides which packets are marked.
+    random: Random,
     tables: Tables,
     /// References to flooded packets, and free entries among them.
     floods: Vec<u32>,
@@ -132,6 +134,7 @@ impl Switch {
         first_port: u32,
         config: SwitchConfig,
         ports: &[PortSpec],
+        seed: u64,
     ) -> Result<Self, BufferTooSmall> {
         let reserved_bytes = reserved_bytes(&config, ports);
         let size = u64::from(config.buffer_bytes).saturating_sub(reserved_bytes) as u32;
@@ -169,6 +172,7 @@ impl Switch {
             members: Vec::new(),
             ecmp_seed: split_mix(config.ecmp_seed ^ split_mix(u64::from(index))),
             balancer: Balancer::new(config.balance),
+            random: Random::new(split_mix(!seed ^ split_mix(u64::from(index)))),
             tables: Tables::new(&config.tables, ports.len()),
             floods: Vec::new(),
             floods_free: Vec::new(),
@@ -178,9 +182,9 @@ impl Switch {
     }
 
     /// A packet arrived at `port`.
-    pub(crate) fn receive(&mut self, plant: &mut Plant, port: u32, packet: u32, hosts: &[bool]) {
+    pub(crate) fn receive(&mut self, plant: &mut Plant, port: u32, packet: u32) {
         let now = plant.now();
-        let at = &plant.ports[port as usize];
+        let at = plant.at(port);
         let (ingress, stormed) = (at.local, at.stormed);
         let of = plant.pool.get_mut(packet);
         if of.is_flooded() {
@@ -203,7 +207,7 @@ impl Switch {
         if lossless && stormed >> queue & 1 != 0 {
             return plant.drop_packet(packet, Drop::Watchdog);
         }
-        let rack = plant.racks[destination as usize];
+        let rack = plant.common.racks[destination as usize];
         let egress = match self.next_hops.get(rack as usize) {
             Some(&NextHop::Ports { first, count }) => {
                 let hash = self.balancer.hash(hash, now);
@@ -211,9 +215,8 @@ impl Switch {
                 self.members[usize::from(first) + choice as usize]
             }
             Some(NextHop::Local) => {
-                let to = plant.host_ports[destination as usize];
-                let local = plant.ports[plant.ports[to as usize].peer as usize].local;
-                let alive = hosts[destination as usize];
+                let to = plant.host_port(destination);
+                let (local, alive) = (plant.at(to.peer).local, to.alive);
                 match self.tables.look_up(local, now, alive) {
                     Lookup::Known => local,
                     Lookup::Unknown => return plant.drop_packet(packet, Drop::NoArp),
@@ -262,8 +265,7 @@ impl Switch {
     ) -> Result<(), Drop> {
         let at = usize::from(egress) * PRIORITIES + queue;
         if lossless {
-            let port = self.first_port + u32::from(egress);
-            if plant.ports[port as usize].stormed >> queue & 1 != 0 {
+            if plant.at(self.first_port + u32::from(egress)).stormed >> queue & 1 != 0 {
                 self.queues[at].dropped += 1;
                 return Err(Drop::Watchdog);
             }
@@ -300,7 +302,7 @@ impl Switch {
         let of = plant.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
         if let Some(ecn) = &state.ecn
-            && let Some(marked) = ecn::mark(ecn, state.bytes, of.traffic_class, &mut plant.random)
+            && let Some(marked) = ecn::mark(ecn, state.bytes, of.traffic_class, &mut self.random)
         {
             of.traffic_class = marked;
             state.marked += 1;
@@ -367,7 +369,7 @@ impl Switch {
 
     /// The port is free: sends the next frame, if there is one.
     pub(crate) fn send(&mut self, plant: &mut Plant, port: u32) {
-        let at = &plant.ports[port as usize];
+        let at = plant.at(port);
         let eligible = at.occupied & !at.paused;
         if at.pending != 0 {
             plant.send_pause(port);
@@ -470,8 +472,8 @@ impl Switch {
         self.first_port..self.first_port + u32::from(self.port_count)
     }
 
-    /// What a port has counted.
-    pub(crate) fn counters(&self, plant: &Plant, port: u32) -> PortCounters {
+    /// What a port has counted by `now`.
+    pub(crate) fn counters(&self, plant: &Plant, port: u32, now: u64) -> PortCounters {
         let start = (port - self.first_port) as usize * PRIORITIES;
         let queues = &self.queues[start..start + PRIORITIES];
         let groups = &self.groups[start..start + PRIORITIES];
@@ -488,7 +490,7 @@ impl Switch {
             group_dropped: group(|group| u64::from(group.dropped)),
             group_peak_bytes: group(|group| u64::from(group.peak_bytes)),
             group_peak_headroom_bytes: group(|group| u64::from(group.peak_headroom)),
-            pause: plant.pause_counters(port),
+            pause: plant.pause_counters(port, now),
         }
     }
 

@@ -17,7 +17,7 @@
 //! seen at least twice. Priority i is queue i, as there.
 
 use super::{PortSpec, Switch};
-use crate::plant::{Event, Plant, What};
+use crate::plant::{Plant, What};
 use crate::switch::config::{
     PRIORITIES, SwitchConfig, WatchdogAction, WatchdogConfig, WatchdogRule,
 };
@@ -135,7 +135,7 @@ impl Switch {
     /// Schedules the first look, if there is a watchdog.
     pub(crate) fn start_watchdog(&self, plant: &mut Plant) {
         if let Some(watchdog) = &self.watchdog {
-            plant.events.push(watchdog.poll, Event::new(What::Watchdog, self.index, 0));
+            plant.schedule(watchdog.poll, What::Watchdog, self.first_port, 0);
         }
     }
 
@@ -157,7 +157,7 @@ impl Switch {
             watchdog.detected += detected;
             watchdog.restored += restored;
         }
-        plant.events.push(watchdog.poll, Event::new(What::Watchdog, self.index, 0));
+        plant.schedule(watchdog.poll, What::Watchdog, self.first_port, 0);
         self.watchdog = Some(watchdog);
     }
 
@@ -204,8 +204,7 @@ impl Switch {
 
     /// Whether no pause has come for long enough.
     fn is_over(&self, plant: &Plant, port: u32, config: &WatchdogConfig) -> bool {
-        let last = plant.pauses[port as usize].last_received.iter().max().copied();
-        plant.now() - last.unwrap_or(0) >= config.restoration.as_ps()
+        plant.now() - plant.last_pause(port) >= config.restoration.as_ps()
     }
 
     /// SONiC's rules. Returns storms detected and restored.
@@ -216,8 +215,8 @@ impl Switch {
         watched: &mut Watched,
         poll: u64,
     ) -> (u64, u64) {
-        let counters = plant.pause_counters(port);
-        let paused = plant.pauses[port as usize].paused;
+        let counters = plant.pause_counters(port, plant.now());
+        let paused = plant.paused(port);
         let local = (port - self.first_port) as u16;
         let (mut detected, mut restored) = (0, 0);
         for queue in (0..PRIORITIES).filter(|queue| watched.queues >> queue & 1 != 0) {

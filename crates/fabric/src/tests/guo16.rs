@@ -90,6 +90,10 @@ fn selective_repeat_sends_one_packet_for_each_that_is_lost() {
 /// entries have aged. S1 sends to S3 and S5 by La, S4 to S2 by Lb; two more servers of T0 join the
 /// incast at S5.
 fn figure_4(incomplete: Incomplete, mac_aged: bool) -> Network {
+    Network::new(figure_4_config(incomplete, mac_aged)).unwrap()
+}
+
+pub(super) fn figure_4_config(incomplete: Incomplete, mac_aged: bool) -> NetworkConfig {
     let cables = Cables::new(Rate::from_gbps(40), 20);
     let mut topology = Topology::default();
     let t0 = topology.add_switch("T0", 0);
@@ -126,7 +130,7 @@ fn figure_4(incomplete: Incomplete, mac_aged: bool) -> Network {
     let write = |from, to| FlowSpec { messages: Some(20), depth: 2, ..endless(from, to) };
     config.flows = vec![endless(s1, s3), write(s1, s5), endless(s4, s2)];
     config.flows.extend(others.map(|other| write(other, s5)));
-    Network::new(config).unwrap()
+    config
 }
 
 #[test]

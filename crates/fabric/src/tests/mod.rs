@@ -5,6 +5,7 @@ mod congestion;
 mod elements;
 mod guo16;
 mod oracles;
+mod parts;
 mod pauses;
 mod slow_receiver;
 mod watchdog;

@@ -5,6 +5,7 @@
 
 pub(crate) mod routing;
 mod shapes;
+pub(crate) mod units;
 
 use rdma::{Rate, Span};
 

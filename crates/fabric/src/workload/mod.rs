@@ -180,21 +180,36 @@ pub(crate) struct Round {
     pub(crate) outstanding: usize,
 }
 
-/// All flows of a simulation.
+/// The flows that start in one part of the network, and what was asked for with all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
+    pub(crate) specs: std::sync::Arc<[FlowSpec]>,
+    /// By flow: its place in the `flows` of its part.
+    pub(crate) places: std::sync::Arc<[u32]>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) rounds: std::collections::BTreeMap<u32, Round>,
     /// Flows with an end that have not reached it.
     pub(crate) unfinished: usize,
-    /// Messages completed in all.
-    pub(crate) completed: u64,
+    /// When the last of those reached it, or failed, in picoseconds.
+    pub(crate) over_at: u64,
+    /// Flows whose destination could not answer, and which are still to be told.
+    pub(crate) unanswered: Vec<u32>,
 }
 
 impl Flows {
+    /// What was asked for with `flow`.
+    pub(crate) fn spec(&self, flow: u32) -> &FlowSpec {
+        &self.specs[flow as usize]
+    }
+
+    /// How `flow` fares, which starts at a host of ours.
+    pub(crate) fn flow(&mut self, flow: u32) -> &mut Flow {
+        &mut self.flows[self.places[flow as usize] as usize]
+    }
+
     /// The flows that may post after one message of `flow` has completed.
     pub(crate) fn next_of(&mut self, flow: u32) -> Vec<u32> {
-        let Some(number) = self.flows[flow as usize].spec.round else { return vec![flow] };
+        let Some(number) = self.spec(flow).round else { return vec![flow] };
         let Some(round) = self.rounds.get_mut(&number) else { return vec![flow] };
         round.outstanding = round.outstanding.saturating_sub(1);
         if round.outstanding > 0 {
@@ -205,31 +220,36 @@ impl Flows {
 
     /// A message of `flow` was posted.
     pub(crate) fn posted(&mut self, flow: u32, now: u64) {
-        let state = &mut self.flows[flow as usize];
+        let state = self.flow(flow);
         state.note_post(now);
-        if let Some(round) = state.spec.round.and_then(|number| self.rounds.get_mut(&number)) {
+        let round = state.spec.round;
+        if let Some(round) = round.and_then(|number| self.rounds.get_mut(&number)) {
             round.outstanding += 1;
         }
     }
 
     /// A message of `flow` has completed.
     pub(crate) fn completed(&mut self, flow: u32, now: u64) {
-        let state = &mut self.flows[flow as usize];
+        let state = self.flow(flow);
         let was_over = state.is_over();
         state.note_completion(now);
-        self.completed += 1;
-        if !was_over && state.is_over() {
-            self.unfinished -= 1;
-        }
+        let is_over = !was_over && state.is_over();
+        self.note_over(is_over, now);
     }
 
     /// A message of `flow` has failed.
-    pub(crate) fn failed(&mut self, flow: u32) {
-        let state = &mut self.flows[flow as usize];
+    pub(crate) fn failed(&mut self, flow: u32, now: u64) {
+        let state = self.flow(flow);
         let was_over = state.is_over();
         state.failed += 1;
-        if !was_over && state.spec.messages.is_some() {
+        let is_over = !was_over && state.spec.messages.is_some();
+        self.note_over(is_over, now);
+    }
+
+    fn note_over(&mut self, is_over: bool, now: u64) {
+        if is_over {
             self.unfinished -= 1;
+            self.over_at = self.over_at.max(now);
         }
     }
 }

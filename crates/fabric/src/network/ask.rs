@@ -1,0 +1,252 @@
+//! What can be asked of a network, before it runs and afterwards.
+
+use rdma::{Span, Time};
+
+use super::Network;
+use super::part::Part;
+use crate::counters::{Drops, PauseCounters, PortCounters};
+use crate::host::Host;
+use crate::nic::CacheCounters;
+use crate::packet::LOWER_BYTES;
+use crate::plant::{Node, Port};
+use crate::switch::Switch;
+use crate::switch::config::SwitchConfig;
+use crate::topology::{End, Topology};
+use crate::workload::Flow;
+
+impl Network {
+    /// The present: the end of the last run, or when the last flow was over, or the deadlock found.
+    pub fn now(&self) -> Time {
+        Time::from_ps(self.now)
+    }
+
+    /// Among how many parts it is divided.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// What hangs on what.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Every flow, in the order of the settings.
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    /// Packets dropped, by cause.
+    pub fn drops(&self) -> Drops {
+        self.parts.iter().fold(Drops::default(), |sum, part| sum.plus(&part.plant.drops))
+    }
+
+    /// Packets that were put on a link; pauses are not among them.
+    pub fn link_hops(&self) -> u64 {
+        self.parts.iter().map(|part| part.plant.link_hops).sum()
+    }
+
+    /// Pause frames that were put on a link.
+    pub fn pause_frames(&self) -> u64 {
+        self.parts.iter().map(|part| part.plant.pfc_frames).sum()
+    }
+
+    /// Events that were taken.
+    pub fn events(&self) -> u64 {
+        self.parts.iter().map(|part| part.events_taken).sum()
+    }
+
+    /// The counters of the port of switch `switch` towards `neighbour`.
+    pub fn port_counters(&self, switch: u32, neighbour: End) -> Option<PortCounters> {
+        let port = self.port_between(neighbour, End::Switch(switch))?;
+        let (part, switch) = self.switch(switch)?;
+        Some(switch.counters(&part.plant, port, self.now))
+    }
+
+    /// The counters of every port of a switch, with the neighbour of each.
+    pub fn switch_counters(&self, switch: u32) -> Vec<(End, PortCounters)> {
+        let Some((part, at)) = self.switch(switch) else { return Vec::new() };
+        at.ports()
+            .map(|port| {
+                let peer = part.plant.at(port).peer;
+                let neighbour = match self.at(peer).node {
+                    Node::Host(host) => End::Host(host),
+                    Node::Switch(switch) => End::Switch(switch),
+                };
+                (neighbour, at.counters(&part.plant, port, self.now))
+            })
+            .collect()
+    }
+
+    /// What the priority group `group` of the port of `switch` towards `neighbour` holds now.
+    pub fn group_bytes(&self, switch: u32, neighbour: End, group: usize) -> Option<u32> {
+        let port = self.port_between(neighbour, End::Switch(switch))?;
+        Some(self.switch(switch)?.1.group_bytes(self.at(port).local, group & 7))
+    }
+
+    /// What the queue `queue` of the port of `switch` towards `neighbour` holds now.
+    pub fn queue_bytes(&self, switch: u32, neighbour: End, queue: usize) -> Option<u32> {
+        let port = self.port_between(neighbour, End::Switch(switch))?;
+        Some(self.switch(switch)?.1.queue_bytes(self.at(port).local, queue & 7))
+    }
+
+    /// The part of a switch's buffer that its groups share.
+    pub fn shared_bytes(&self, switch: u32) -> Option<u32> {
+        Some(self.switch(switch)?.1.shared_bytes())
+    }
+
+    /// The pauses that a host has sent and received.
+    pub fn host_pauses(&self, host: u32) -> Option<PauseCounters> {
+        let port = *self.host_ports().get(host as usize)?;
+        Some(self.part(port).plant.pause_counters(port, self.now))
+    }
+
+    /// How often the NIC of a host looked for translations and contexts, and how often in vain.
+    pub fn host_caches(&self, host: u32) -> Option<CacheCounters> {
+        Some(self.host(host)?.cache_counters())
+    }
+
+    /// The counters of a host's engines, one for each priority that it uses.
+    pub fn host_stats(&self, host: u32) -> Vec<transport::Stats> {
+        self.host(host).map_or_else(Vec::new, Host::stats)
+    }
+
+    /// Storms that the watchdog of a switch has found, and ports that it has given back.
+    pub fn watchdog_counts(&self, switch: u32) -> Option<(u64, u64)> {
+        Some(self.switch(switch)?.1.watchdog_counts())
+    }
+
+    /// ARP requests that the CPU of a switch has made.
+    pub fn arp_requests(&self, switch: u32) -> Option<u64> {
+        Some(self.switch(switch)?.1.arp_requests())
+    }
+
+    /// Settings of a switch, as they are in force.
+    pub fn switch_config(&self, switch: u32) -> Option<&SwitchConfig> {
+        Some(&self.switch(switch)?.1.config)
+    }
+
+    /// The ports that packets with `hash` leave by, from host to host.
+    pub(super) fn path(&self, source: u32, destination: u32, hash: u32) -> Option<Vec<u32>> {
+        let to_destination = self.host_port(destination);
+        let rack = self.racks()[destination as usize];
+        let mut path = vec![self.host_port(source)];
+        loop {
+            let peer = self.at(*path.last()?).peer;
+            match self.at(peer).node {
+                Node::Host(host) if host == destination => return Some(path),
+                Node::Host(_) => return None,
+                Node::Switch(switch) => {
+                    let at = self.switch(switch)?.1;
+                    let last = || self.at(to_destination).peer;
+                    let port = at.egress(rack, hash).unwrap_or_else(last);
+                    if !at.ports().contains(&port) || path.len() > self.switches.len() + 1 {
+                        return None;
+                    }
+                    path.push(port);
+                }
+            }
+        }
+    }
+
+    /// How long a WRITE of `bytes` from `source` to `destination` takes from post to completion, if
+    /// nobody else sends: frames go store and forward, and the last one's acknowledgement returns.
+    pub fn unloaded(&self, source: u32, destination: u32, bytes: u32) -> Option<Span> {
+        let there = self.path(source, destination, 0)?;
+        let back = self.path(destination, source, 0)?;
+        let mtu = self.host(source)?.config.mtu;
+        let packets = mtu.packets(bytes);
+        let bth = wire::bth::LEN as u32;
+        let mut arrival = 0;
+        let mut free = vec![0; there.len()];
+        for packet in 0..packets {
+            let part = (bytes - packet * mtu.bytes()).min(mtu.bytes());
+            let reth = if packet == 0 { wire::reth::LEN as u32 } else { 0 };
+            let frame = LOWER_BYTES + bth + reth + part.next_multiple_of(4);
+            let mut at = 0;
+            for (&port, free) in there.iter().zip(&mut free) {
+                let (arrives, over) = self.at(port).hop(at.max(*free), u64::from(frame));
+                (at, *free) = (arrives, over);
+            }
+            arrival = at;
+        }
+        let acknowledgement = LOWER_BYTES + bth + wire::aeth::LEN as u32;
+        for &port in &back {
+            arrival = self.at(port).hop(arrival, u64::from(acknowledgement)).0;
+        }
+        Some(Span::from_ps(arrival))
+    }
+
+    /// The receiving port, at `to`, of the link that comes from `from`.
+    pub(super) fn port_between(&self, from: End, to: End) -> Option<u32> {
+        let node = |end| match end {
+            End::Host(index) => Node::Host(index),
+            End::Switch(index) => Node::Switch(index),
+        };
+        let from = node(from);
+        let mut ports = match to {
+            End::Host(host) => {
+                let port = *self.host_ports().get(host as usize)?;
+                port..port + 1
+            }
+            End::Switch(switch) => self.switch(switch)?.1.ports(),
+        };
+        ports.find(|&port| self.at(self.at(port).peer).node == from)
+    }
+
+    // ---- where things are
+
+    /// The number of the part that a port is in.
+    pub(super) fn part_of(&self, port: u32) -> usize {
+        self.parts.partition_point(|part| part.plant.ports().start <= port) - 1
+    }
+
+    pub(super) fn part(&self, port: u32) -> &Part {
+        &self.parts[self.part_of(port)]
+    }
+
+    pub(super) fn part_mut(&mut self, port: u32) -> &mut Part {
+        let part = self.part_of(port);
+        &mut self.parts[part]
+    }
+
+    pub(super) fn at(&self, port: u32) -> &Port {
+        self.part(port).plant.at(port)
+    }
+
+    fn host_ports(&self) -> &[u32] {
+        &self.common.host_ports
+    }
+
+    fn racks(&self) -> &[u32] {
+        &self.common.racks
+    }
+
+    /// The port of a host that there is.
+    pub(super) fn host_port(&self, host: u32) -> u32 {
+        self.common.host_ports[host as usize]
+    }
+
+    /// The port of the host that a flow starts at.
+    pub(super) fn flow_source(&self, flow: u32) -> u32 {
+        self.host_port(self.flows[flow as usize].spec.source)
+    }
+
+    pub(super) fn host(&self, host: u32) -> Option<&Host> {
+        let port = *self.host_ports().get(host as usize)?;
+        let part = self.part(port);
+        part.hosts.get(part.plant.at(port).slot as usize)
+    }
+
+    pub(super) fn host_mut(&mut self, host: u32) -> &mut Host {
+        let port = self.host_port(host);
+        let part = self.part_mut(port);
+        let slot = part.plant.at(port).slot;
+        &mut part.hosts[slot as usize]
+    }
+
+    pub(super) fn switch(&self, switch: u32) -> Option<(&Part, &Switch)> {
+        let (part, slot) = *self.switches.get(switch as usize)?;
+        let part = &self.parts[part];
+        Some((part, &part.switches[slot]))
+    }
+}

@@ -1,0 +1,106 @@
+//! What goes wrong, done to the nodes and links that it concerns.
+
+use super::{BuildError, Network};
+use crate::fault::{Fault, FaultKind};
+use crate::plant::{Node, What};
+use crate::topology::End;
+use rdma::Time;
+
+impl Network {
+    /// Checks what is to go wrong, and lets happen what was wrong from the beginning.
+    pub(super) fn plan_faults(&mut self, mut faults: Vec<Fault>) -> Result<(), BuildError> {
+        for (index, fault) in faults.iter().enumerate() {
+            let known = match fault.kind {
+                FaultKind::LinkRule { from, to, .. }
+                | FaultKind::LinkDamage { from, to, .. }
+                | FaultKind::LinkDown { ends: [from, to] }
+                | FaultKind::LinkUp { ends: [from, to] } => self.port_between(from, to).is_some(),
+                FaultKind::HostDies { host, .. }
+                | FaultKind::HostReturns { host }
+                | FaultKind::NicStuck { host }
+                | FaultKind::NicRepaired { host } => (host as usize) < self.topology.hosts.len(),
+            };
+            if !known {
+                return Err(BuildError::NoSuchNode(format!("fault {index}")));
+            }
+        }
+        // Those of one time in the order of the settings.
+        faults.sort_by_key(|fault| fault.at);
+        let from_the_beginning = faults.iter().take_while(|fault| fault.at == Time::ZERO).count();
+        for fault in &faults[..from_the_beginning] {
+            self.apply(fault.kind);
+        }
+        self.faults_done = from_the_beginning;
+        self.faults = faults;
+        Ok(())
+    }
+
+    pub(super) fn apply(&mut self, kind: FaultKind) {
+        match kind {
+            FaultKind::LinkRule { from, to, rule } => {
+                if let Some(port) = self.port_between(from, to) {
+                    self.part_mut(port).plant.filter(port).rules.push(rule);
+                }
+            }
+            FaultKind::LinkDamage { from, to, probability } => {
+                if let Some(port) = self.port_between(from, to) {
+                    self.part_mut(port).plant.filter(port).damage = probability;
+                }
+            }
+            FaultKind::LinkDown { ends } => self.set_down(ends, true),
+            FaultKind::LinkUp { ends } => self.set_down(ends, false),
+            FaultKind::HostDies { host, mac_aged } => {
+                let port = self.host_port(host);
+                let part = self.part_mut(port);
+                part.plant.port(port).alive = false;
+                // A host and its switch are in one part.
+                let peer = part.plant.at(port).peer;
+                let at = part.plant.at(peer);
+                if let Node::Switch(_) = at.node
+                    && mac_aged
+                {
+                    part.switches[at.slot as usize].age_mac(at.local);
+                }
+            }
+            FaultKind::HostReturns { host } => {
+                let port = self.host_port(host);
+                let part = self.part_mut(port);
+                part.plant.port(port).alive = true;
+                part.kick(port);
+            }
+            FaultKind::NicStuck { host } => {
+                let port = self.host_port(host);
+                let part = self.part_mut(port);
+                let at = &mut part.hosts[part.plant.at(port).slot as usize];
+                at.buffer.stuck = true;
+                if !at.buffer.muted {
+                    part.plant.stop(port, at.config.lossless_priorities);
+                    at.kick(&mut part.plant);
+                }
+                if let Some(after) = at.config.watchdog {
+                    part.plant.schedule(after.as_ps(), What::NicWatchdog, port, 0);
+                }
+            }
+            FaultKind::NicRepaired { host } => {
+                let port = self.host_port(host);
+                let part = self.part_mut(port);
+                let at = &mut part.hosts[part.plant.at(port).slot as usize];
+                (at.buffer.stuck, at.buffer.muted) = (false, false);
+                let off = part.plant.at(port).off;
+                if off != 0 {
+                    part.plant.resume(port, off);
+                }
+                at.restart_receiving(&mut part.plant);
+                at.kick(&mut part.plant);
+            }
+        }
+    }
+
+    fn set_down(&mut self, ends: [End; 2], down: bool) {
+        for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+            if let Some(port) = self.port_between(from, to) {
+                self.part_mut(port).plant.filter(port).down = down;
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What happens in a network, in eight bytes each.
+
+/// What happens to a port, or to the node whose port it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum What {
+    /// A packet arrives.
+    Arrive,
+    /// A pause frame arrives.
+    ArrivePause,
+    /// A pause frame is obeyed.
+    Obey,
+    /// A pause may be over; the argument is the priority.
+    Expire,
+    /// The port is free, and has something to send.
+    Sent,
+    /// Pauses are renewed.
+    Renew,
+    /// A host's NIC is done with the packet at the front of its receive buffer.
+    Received,
+    /// A host's NIC can make the next packet.
+    Ready,
+    /// A host's engine has a deadline.
+    Timer,
+    /// A flow of the host posts for the first time; the argument is the flow.
+    Start,
+    /// The NIC's watchdog looks.
+    NicWatchdog,
+    /// A switch's watchdog looks; the port is the switch's first.
+    Watchdog,
+}
+
+const WHATS: [What; 12] = [
+    What::Arrive,
+    What::ArrivePause,
+    What::Obey,
+    What::Expire,
+    What::Sent,
+    What::Renew,
+    What::Received,
+    What::Ready,
+    What::Timer,
+    What::Start,
+    What::NicWatchdog,
+    What::Watchdog,
+];
+
+/// An event in eight bytes: what, port and argument, from the upper bits down.
+///
+/// Events of one time happen in the order of these bits ([`crate::events`]), and packets are numbered
+/// differently when a network is divided differently. So what happens to one port at one time is told
+/// apart by `what`, or by an argument that is no packet, or is the same: two frames never arrive by
+/// one link at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Event(pub(super) u64);
+
+const WHAT_SHIFT: u32 = 58;
+const PORT_SHIFT: u32 = 32;
+
+impl Event {
+    #[inline]
+    pub(crate) fn new(what: What, port: u32, argument: u32) -> Self {
+        debug_assert!(port < 1 << (WHAT_SHIFT - PORT_SHIFT), "within the bounds of limits.rs");
+        Self((what as u64) << WHAT_SHIFT | u64::from(port) << PORT_SHIFT | u64::from(argument))
+    }
+
+    #[inline]
+    pub(crate) fn what(self) -> What {
+        WHATS[((self.0 >> WHAT_SHIFT) as usize).min(WHATS.len() - 1)]
+    }
+
+    /// The port that it happens to.
+    #[inline]
+    pub(crate) fn port(self) -> u32 {
+        (self.0 >> PORT_SHIFT) as u32 & ((1 << (WHAT_SHIFT - PORT_SHIFT)) - 1)
+    }
+
+    /// A packet, a flow, or another small number.
+    #[inline]
+    pub(crate) fn argument(self) -> u32 {
+        self.0 as u32
+    }
+}

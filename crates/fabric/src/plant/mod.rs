@@ -1,0 +1,327 @@
+//! The cable plant: ports, the links between them, packets in flight, and what is to happen next.
+//!
+//! ```text
+//!   transmit(port, packet)
+//!     t                       the first bit leaves; the port is busy
+//!     t + (8 + frame) bytes   + propagation [+ latency of a switch]: Arrive at the other end
+//!     t + (8 + frame + 12) bytes: the port is free again
+//! ```
+//!
+//! A port that has nothing more to send schedules no event for the end of its frame: it remembers
+//! until when it is busy, and whoever brings it more work asks for a [`What::Sent`] then. So an
+//! uncongested hop is one event.
+//!
+//! Ports are numbered through the whole network, and a plant has those of one part of it, one after the
+//! other. What is sent to a port of another part lies in a [`Mailbox`] until the parts meet.
+
+mod event;
+mod mail;
+mod pauses;
+
+use std::sync::Arc;
+
+use rdma::Rate;
+
+use crate::counters::{Drop, Drops};
+use crate::events::Events;
+use crate::link::Filter;
+use crate::packet::{GAP_BYTES, Kind, PREAMBLE_BYTES, Pool, Tuple};
+use crate::random::split_mix;
+use crate::rate::LineRate;
+use crate::switch::config::{PRIORITIES, PfcConfig};
+use pauses::PauseState;
+
+pub(crate) use event::{Event, What};
+pub(crate) use mail::Mailbox;
+
+/// Who owns a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Node {
+    Host(u32),
+    Switch(u32),
+}
+
+/// One end of a link. What a packet touches comes first.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    /// When the frame that is being sent, or was sent last, leaves room for another.
+    pub(crate) free_at: u64,
+    /// From the last bit sent to the packet's arrival at its queue or engine.
+    delay: u64,
+    /// From the last bit sent to a pause frame's arrival.
+    delay_pause: u64,
+    pub(crate) rate: LineRate,
+    /// The port at the other end.
+    pub(crate) peer: u32,
+    /// The part of the network that it is in.
+    pub(crate) peer_part: u16,
+    /// Its number at its node.
+    pub(crate) local: u16,
+    /// Queues that have packets (switches only).
+    pub(crate) occupied: u8,
+    /// Queues, or priorities of a host, that the other end has paused.
+    pub(crate) paused: u8,
+    /// Priorities that this end has told the other to stop.
+    pub(crate) off: u8,
+    /// Priorities that a pause frame is still to be sent for.
+    pub(crate) pending: u8,
+    /// A [`What::Sent`] is scheduled.
+    pub(crate) armed: bool,
+    /// A [`What::Renew`] is scheduled.
+    renewing: bool,
+    /// Its filter has something to say.
+    pub(crate) filtered: bool,
+    /// Queues from which the switch's watchdog has taken the lossless mode.
+    pub(crate) stormed: u8,
+    /// Queues that obey no pauses, because of the same.
+    pub(crate) deaf: u8,
+    /// Of a host's port: the host is not dead.
+    pub(crate) alive: bool,
+    pub(crate) node: Node,
+    /// The place of its node among those of its part.
+    pub(crate) slot: u32,
+    pub(crate) pfc: PfcConfig,
+    /// The queue that each priority's pauses stop.
+    pub(crate) priority_to_queue: [u8; PRIORITIES],
+}
+
+impl Port {
+    /// A port that is not connected yet.
+    pub(crate) fn new(node: Node, local: u16, rate: Rate, pfc: PfcConfig) -> Self {
+        Self {
+            free_at: 0,
+            delay: 0,
+            delay_pause: 0,
+            rate: LineRate::new(rate),
+            peer: u32::MAX,
+            peer_part: 0,
+            local,
+            occupied: 0,
+            paused: 0,
+            off: 0,
+            pending: 0,
+            armed: false,
+            renewing: false,
+            filtered: false,
+            stormed: 0,
+            deaf: 0,
+            alive: true,
+            node,
+            slot: 0,
+            pfc,
+            priority_to_queue: [0, 1, 2, 3, 4, 5, 6, 7],
+        }
+    }
+
+    /// Leads it to `peer`, over a link of `propagation` picoseconds. `latency` is what the node there
+    /// takes to bring a packet to its queue.
+    pub(crate) fn connect(&mut self, peer: u32, propagation: u64, latency: u64) {
+        self.peer = peer;
+        self.delay = propagation + latency;
+        self.delay_pause = propagation;
+    }
+
+    /// When a frame of `bytes` that begins to leave at `at` arrives, and when the port is free for the
+    /// next.
+    pub(crate) fn hop(&self, at: u64, bytes: u64) -> (u64, u64) {
+        let arrives = at + self.rate.ps(PREAMBLE_BYTES + bytes) + self.delay;
+        (arrives, at + self.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES))
+    }
+
+    /// Less than the time from anything that happens here to what it makes happen at the other end.
+    pub(crate) fn lookahead(&self) -> u64 {
+        self.delay_pause + self.rate.ps(PREAMBLE_BYTES)
+    }
+}
+
+/// What all parts of a network know, and none changes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Common {
+    /// Of everything that is left to chance.
+    pub(crate) seed: u64,
+    pub(crate) tuples: Arc<[Tuple]>,
+    /// By host: its port.
+    pub(crate) host_ports: Arc<[u32]>,
+    /// By host: the switch that it hangs on, `u32::MAX` for none.
+    pub(crate) racks: Arc<[u32]>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Plant {
+    pub(crate) common: Common,
+    /// The number of this part.
+    part: u16,
+    /// The number of the first of its ports.
+    first_port: u32,
+    ports: Vec<Port>,
+    /// By port, once it has been paused or has paused.
+    pauses: Vec<Option<Box<PauseState>>>,
+    /// By receiving port, where there is one.
+    filters: Vec<Option<Box<Filter>>>,
+    events: Events,
+    pub(crate) pool: Pool,
+    /// By part: what goes there.
+    pub(crate) outbox: Vec<Mailbox>,
+    pub(crate) drops: Drops,
+    /// Packets (pauses not counted) that were put on a link.
+    pub(crate) link_hops: u64,
+    /// Packets made by engines, and copies made by flooding.
+    pub(crate) created: u64,
+    /// Packets taken by engines.
+    pub(crate) delivered: u64,
+    pub(crate) pfc_frames: u64,
+    /// Pause frames that are on a link, or not obeyed yet.
+    pub(crate) pfc_in_flight: usize,
+}
+
+impl Plant {
+    /// The plant of part `part` of `parts`, with `ports`, of which the first has the number
+    /// `first_port`.
+    pub(crate) fn new(
+        common: Common,
+        (part, parts): (u16, u16),
+        first_port: u32,
+        ports: Vec<Port>,
+    ) -> Self {
+        Self {
+            common,
+            part,
+            first_port,
+            pauses: ports.iter().map(|_| None).collect(),
+            filters: ports.iter().map(|_| None).collect(),
+            ports,
+            events: Events::default(),
+            pool: Pool::default(),
+            outbox: (0..parts).map(|_| Mailbox::default()).collect(),
+            drops: Drops::default(),
+            link_hops: 0,
+            created: 0,
+            delivered: 0,
+            pfc_frames: 0,
+            pfc_in_flight: 0,
+        }
+    }
+
+    /// Its ports.
+    pub(crate) fn ports(&self) -> core::ops::Range<u32> {
+        self.first_port..self.first_port + self.ports.len() as u32
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.events.now()
+    }
+
+    /// Enters what is to happen to a port `delay` picoseconds from now.
+    #[inline]
+    pub(crate) fn schedule(&mut self, delay: u64, what: What, port: u32, argument: u32) {
+        self.events.push(delay, Event::new(what, port, argument).0);
+    }
+
+    /// Takes what happens next, if that is at `end` or before.
+    #[inline]
+    pub(crate) fn next(&mut self, end: u64) -> Option<Event> {
+        self.events.pop(end).map(Event)
+    }
+
+    /// A time before which nothing happens; `None` if nothing is to happen.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.events.next_at()
+    }
+
+    /// Moves the time on to `at`, before which nothing happens.
+    pub(crate) fn advance(&mut self, at: u64) {
+        self.events.advance(at);
+    }
+
+    /// Less than the time from anything that happens here to what it makes happen in another part;
+    /// `None` if no link leads to one.
+    pub(crate) fn lookahead(&self) -> Option<u64> {
+        let leaving = self.ports.iter().filter(|port| port.peer_part != self.part);
+        leaving.map(Port::lookahead).min()
+    }
+
+    /// Where a port stands in its vectors.
+    #[inline]
+    fn place(&self, port: u32) -> usize {
+        (port - self.first_port) as usize
+    }
+
+    /// A port of this part.
+    #[inline]
+    pub(crate) fn at(&self, port: u32) -> &Port {
+        &self.ports[(port - self.first_port) as usize]
+    }
+
+    /// A port of this part.
+    #[inline]
+    pub(crate) fn port(&mut self, port: u32) -> &mut Port {
+        &mut self.ports[(port - self.first_port) as usize]
+    }
+
+    /// The port of a host, which is of this part.
+    #[inline]
+    pub(crate) fn host_port(&self, host: u32) -> &Port {
+        self.at(self.common.host_ports[host as usize])
+    }
+
+    /// Sends a packet from a port that is free.
+    #[inline]
+    pub(crate) fn transmit(&mut self, port: u32, packet: u32) {
+        let now = self.events.now();
+        let of = self.pool.get(packet);
+        let bytes = u64::from(of.bytes);
+        let port = &mut self.ports[(port - self.first_port) as usize];
+        debug_assert!(port.free_at <= now, "a port sends one frame at a time");
+        let arrival = port.rate.ps(PREAMBLE_BYTES + bytes);
+        port.free_at = now + port.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES);
+        let (what, delay) = if of.kind == Kind::Pfc {
+            (What::ArrivePause, port.delay_pause)
+        } else {
+            self.link_hops += 1;
+            (What::Arrive, port.delay)
+        };
+        let (peer, part) = (port.peer, port.peer_part);
+        if part == self.part {
+            self.schedule(arrival + delay, what, peer, packet);
+        } else {
+            self.post(usize::from(part), now + arrival + delay, what, peer, packet);
+        }
+    }
+
+    /// Asks for a [`What::Sent`] when the port is free, unless one is on its way.
+    #[inline]
+    pub(crate) fn arm(&mut self, port: u32) {
+        let now = self.events.now();
+        let at = self.port(port);
+        if !at.armed {
+            at.armed = true;
+            let delay = at.free_at.saturating_sub(now);
+            self.schedule(delay, What::Sent, port, 0);
+        }
+    }
+
+    /// Ends a packet that does not arrive.
+    pub(crate) fn drop_packet(&mut self, packet: u32, cause: Drop) {
+        self.drops.add(cause);
+        self.pool.free(packet);
+    }
+
+    /// Lets a filter judge a packet that arrives at `port`.
+    #[cold]
+    pub(crate) fn judge(&mut self, port: u32, packet: u32) -> Option<Drop> {
+        let of = self.pool.get(packet);
+        let tuple = self.common.tuples.get(of.tuple as usize);
+        let place = self.place(port);
+        self.filters[place].as_mut()?.judge(of, tuple)
+    }
+
+    /// The filter of what arrives at `port`, which from now on has one.
+    pub(crate) fn filter(&mut self, port: u32) -> &mut Filter {
+        self.port(port).filtered = true;
+        let seed = split_mix(self.common.seed ^ split_mix(u64::from(port)));
+        let place = self.place(port);
+        self.filters[place].get_or_insert_with(|| Box::new(Filter::new(seed)))
+    }
+}
