@@ -40,6 +40,8 @@ cargo xtask <command>
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
   bench datapath [--rounds N]   our figures beside those of other programs, interleaved
+        ucx [--rounds N]        UCX over Ferroce beside UCX over TCP, interleaved
+        connections [--rounds N]  what many connections and queue pairs cost
 ";
 
 fn main() -> ExitCode {
@@ -86,12 +88,10 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         }
         "bench" => {
             let rounds = bench::rounds(&mut arguments)?;
-            match arguments.subcommand()?.as_deref() {
-                Some("datapath") => finish(arguments)?,
-                _ => bail!("what is to be measured? `cargo xtask bench datapath`"),
-            }
+            let set = bench::Set::named(arguments.subcommand()?.as_deref())?;
+            finish(arguments)?;
             dist::run()?;
-            bench::datapath(rounds)
+            bench::run(set, rounds)
         }
         "storm" => storm::run(arguments.finish()),
         "abi" => finish(arguments).and_then(|()| abi::run()),

@@ -1,5 +1,6 @@
 //! What can be measured, one value a figure: which program makes it, and how it is called.
 
+const TINY: u32 = 8;
 const SMALL: u32 = 64;
 const PAGE: u32 = 4 << 10;
 const TRAIN: u32 = 64 << 10;
@@ -38,10 +39,23 @@ pub(super) enum Tool {
         column: usize,
         factor: f64,
     },
+    /// As [`Tool::Ucx`], over verbs and Ferroce.
+    UcxOverFerroce {
+        link: Link,
+        test: &'static str,
+        bytes: u32,
+        iterations: u32,
+        column: usize,
+        factor: f64,
+    },
     /// Two processes of iperf3 over TCP: Gb/s.
     Iperf { length: &'static str },
-    /// Resident memory of an open, connected RC queue pair: KiB.
-    QpMemory,
+    /// Resident memory of each of so many open, connected RC queue pairs: KiB.
+    QpMemory { count: u32 },
+    /// To open and to close each of so many RC queue pairs: us.
+    QpTime { count: u32 },
+    /// What each of so many connections takes in cmtime, until it is established: us.
+    Cmtime { count: u32 },
     /// Threads of one process, each with its own queue pair and completion queue: Gb/s.
     Threads { count: &'static str },
     /// A program that has a device open and waits: percent of a core.
@@ -90,6 +104,27 @@ const fn ucx(
 ) -> Figure {
     let factor = bytes as f64 * 8.0 / 1e9;
     figure(name, Tool::Ucx { transports, test, bytes, iterations, column: 7, factor })
+}
+
+/// The same over Ferroce.
+const fn ucx_over_ferroce(
+    name: &'static str,
+    link: Link,
+    test: &'static str,
+    bytes: u32,
+    iterations: u32,
+) -> Figure {
+    let factor = bytes as f64 * 8.0 / 1e9;
+    figure(name, Tool::UcxOverFerroce { link, test, bytes, iterations, column: 7, factor })
+}
+
+/// The median latency of `tag_lat` over Ferroce, in us. Columns: iterations, median.
+const fn ucx_latency(name: &'static str, link: Link) -> Figure {
+    let (bytes, iterations) = (TINY, 20_000);
+    figure(
+        name,
+        Tool::UcxOverFerroce { link, test: "tag_lat", bytes, iterations, column: 1, factor: 1.0 },
+    )
 }
 
 const TCP: &str = "tcp,self";
@@ -241,5 +276,53 @@ pub(super) const THREADS_2: Figure =
     figure("4 KiB WRITEs of 2 threads, Gb/s", Tool::Threads { count: "2" });
 pub(super) const THREADS_4: Figure =
     figure("4 KiB WRITEs of 4 threads, Gb/s", Tool::Threads { count: "4" });
-pub(super) const QP_MEMORY: Figure = figure("memory of a connected RC QP, KiB", Tool::QpMemory);
+pub(super) const QP_MEMORY: Figure =
+    figure("memory of 1000 connected RC QPs, KiB each", Tool::QpMemory { count: 1000 });
+pub(super) const QP_MEMORY_10: Figure =
+    figure("memory of 10 connected RC QPs, KiB each", Tool::QpMemory { count: 10 });
+pub(super) const QP_MEMORY_10000: Figure =
+    figure("memory of 10000 connected RC QPs, KiB each", Tool::QpMemory { count: 10_000 });
+pub(super) const QP_TIME_10: Figure =
+    figure("10 RC QPs opened and closed, us each", Tool::QpTime { count: 10 });
+pub(super) const QP_TIME_1000: Figure =
+    figure("1000 RC QPs opened and closed, us each", Tool::QpTime { count: 1000 });
+pub(super) const QP_TIME_10000: Figure =
+    figure("10000 RC QPs opened and closed, us each", Tool::QpTime { count: 10_000 });
+pub(super) const CMTIME_50: Figure = figure("cmtime -c 50, us each", Tool::Cmtime { count: 50 });
+pub(super) const CMTIME_500: Figure = figure("cmtime -c 500, us each", Tool::Cmtime { count: 500 });
+pub(super) const CMTIME_5000: Figure =
+    figure("cmtime -c 5000, us each", Tool::Cmtime { count: 5000 });
+
+pub(super) const TAG_LAT_TCP: Figure = figure(
+    "UCX tcp tag_lat 8 B, us",
+    Tool::Ucx {
+        transports: TCP,
+        test: "tag_lat",
+        bytes: TINY,
+        iterations: 20_000,
+        column: 1,
+        factor: 1.0,
+    },
+);
+pub(super) const TAG_LAT_UDP: Figure = ucx_latency("UCX Ferroce tag_lat 8 B, us", Link::Udp);
+pub(super) const TAG_LAT_HOST: Figure =
+    ucx_latency("same host: UCX Ferroce tag_lat 8 B, us", Link::SameHost);
+pub(super) const TAG_64K_UDP: Figure =
+    ucx_over_ferroce("UCX Ferroce tag_bw 64 KiB, Gb/s", Link::Udp, "tag_bw", TRAIN, 20_000);
+pub(super) const TAG_64K_HOST: Figure = ucx_over_ferroce(
+    "same host: UCX Ferroce tag_bw 64 KiB, Gb/s",
+    Link::SameHost,
+    "tag_bw",
+    TRAIN,
+    20_000,
+);
+pub(super) const TAG_1M_UDP: Figure =
+    ucx_over_ferroce("UCX Ferroce tag_bw 1 MiB, Gb/s", Link::Udp, "tag_bw", LARGE, 2_000);
+pub(super) const TAG_1M_HOST: Figure = ucx_over_ferroce(
+    "same host: UCX Ferroce tag_bw 1 MiB, Gb/s",
+    Link::SameHost,
+    "tag_bw",
+    LARGE,
+    2_000,
+);
 pub(super) const IDLE: Figure = figure("an open, idle device, % of a core", Tool::Idle);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::figure::{Figure, Link, Tool};
-use super::{floor, memory};
+use super::{floor, queue_pairs};
 use crate::lab::{Lab, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,9 +23,12 @@ impl Figure {
         match self.tool {
             Tool::CacheLine | Tool::Datagram { .. } => None,
             Tool::Perftest { words, .. } => Some(("perftest", words[0])),
-            Tool::Ucx { .. } => Some(("ucx-utils", "ucx_perftest")),
+            Tool::Ucx { .. } | Tool::UcxOverFerroce { .. } => Some(("ucx-utils", "ucx_perftest")),
             Tool::Iperf { .. } => Some(("iperf3", "iperf3")),
-            Tool::QpMemory | Tool::Threads { .. } | Tool::Idle => Some(("gcc", "cc")),
+            Tool::Cmtime { .. } => Some(("rdmacm-utils", "cmtime")),
+            Tool::QpMemory { .. } | Tool::QpTime { .. } | Tool::Threads { .. } | Tool::Idle => {
+                Some(("gcc", "cc"))
+            }
         }
     }
 
@@ -37,12 +40,27 @@ impl Figure {
                 Ok(perftest(lab, link, words, column)? * factor)
             }
             Tool::Ucx { transports, test, bytes, iterations, column, factor } => {
-                let size = [bytes.to_string(), iterations.to_string()];
-                let words = ["-t", test, "-w", "100", "-f", "-s", &size[0], "-n", &size[1]];
-                Ok(ucx(lab, transports, &words, column)? * factor)
+                let side = |words: &[&str]| {
+                    let mut command = lab.plain(words[0]);
+                    command.args(&words[1..]);
+                    command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", "lo");
+                    command
+                };
+                Ok(ucx(lab, side, [bytes, iterations], test, column)? * factor)
+            }
+            Tool::UcxOverFerroce { link, test, bytes, iterations, column, factor } => {
+                let side = |words: &[&str]| {
+                    let mut command = linked(lab.run(&[], words), link);
+                    command.env("UCX_TLS", "rc_verbs,ud_verbs,self");
+                    command.env("UCX_NET_DEVICES", "ferroce0:1");
+                    command
+                };
+                Ok(ucx(lab, side, [bytes, iterations], test, column)? * factor)
             }
             Tool::Iperf { length } => iperf(lab, length),
-            Tool::QpMemory => memory::per_qp_kib(lab),
+            Tool::QpMemory { count } => Ok(queue_pairs::cost(lab, count)?.kib),
+            Tool::QpTime { count } => Ok(queue_pairs::cost(lab, count)?.us),
+            Tool::Cmtime { count } => cmtime(lab, count),
             Tool::Threads { count } => threads(lab, count),
             Tool::Idle => threads(lab, "idle"),
         }
@@ -63,30 +81,77 @@ fn perftest(lab: &Lab, link: Link, words: &[&str], column: usize) -> Result<f64>
         words.push("--report_gbits");
     }
     let side = |core, more: &[&str]| {
-        let mut command =
-            lab.run(&[], &[&["taskset", "-c", core], words.as_slice(), more].concat());
-        match link {
-            Link::Udp => command.env("FERROCE_LINK", "udp"),
-            Link::Exact => command.env("FERROCE_LINK", "udp").env("FERROCE_WIRE", "exact"),
-            Link::SameHost => command.env_remove("FERROCE_LINK"),
-        };
-        command
+        linked(lab.run(&[], &[&["taskset", "-c", core], words.as_slice(), more].concat()), link)
     };
     let printed = pair(lab, port, side("0", &[]), side("1", &[ADDRESS]))?;
     last_row(&printed, column)
 }
 
-fn ucx(lab: &Lab, transports: &str, words: &[&str], column: usize) -> Result<f64> {
-    let port = free_port()?;
-    let side = |core: &str| {
-        let mut command = lab.plain("taskset");
-        command.args(["-c", core, "ucx_perftest", "-p", &port.to_string()]);
-        command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", "lo");
-        command
+fn linked(mut command: Command, link: Link) -> Command {
+    match link {
+        Link::Udp => command.env("FERROCE_LINK", "udp"),
+        Link::Exact => command.env("FERROCE_LINK", "udp").env("FERROCE_WIRE", "exact"),
+        Link::SameHost => command.env_remove("FERROCE_LINK"),
     };
-    let mut client = side("1");
-    client.arg(ADDRESS).args(words);
-    last_row(&pair(lab, port, side("0"), client)?, column)
+    command
+}
+
+/// A column of what `ucx_perftest` prints last; `side` makes a command of its words.
+fn ucx(
+    lab: &Lab,
+    side: impl Fn(&[&str]) -> Command,
+    [bytes, iterations]: [u32; 2],
+    test: &str,
+    column: usize,
+) -> Result<f64> {
+    let port = free_port()?;
+    let [port_word, bytes, iterations] =
+        [port.into(), bytes, iterations].map(|number: u32| number.to_string());
+    let side = |core, more: &[&str]| {
+        side(&[&["taskset", "-c", core, "ucx_perftest", "-p", &port_word], more].concat())
+    };
+    let words = [ADDRESS, "-t", test, "-w", "100", "-f", "-s", &bytes, "-n", &iterations];
+    last_row(&pair(lab, port, side("0", &[]), side("1", &words))?, column)
+}
+
+/// What a connection of `cmtime` takes from its first call until it is established, when `count` of
+/// them are made at once.
+fn cmtime(lab: &Lab, count: u32) -> Result<f64> {
+    let deadline = Instant::now() + PATIENCE;
+    // RDMA CM's port spaces are not those of TCP, but a free port is as good as any other.
+    let port = free_port()?;
+    let (port_word, count) = (port.to_string(), count.to_string());
+    let side = |core, more: &[&str]| {
+        let words = ["taskset", "-c", core, "cmtime", "-p", &port_word, "-c", &count];
+        lab.run(&[], &[&words, more].concat())
+    };
+    let mut server = lab.start("server", side("0", &[]))?;
+    if !server.listens_for_cm(port, deadline)? {
+        bail!("the server does not listen");
+    }
+    // The server goes on until it is dropped.
+    let client = lab.finish("client", side("1", &["-s", lab.address()]), deadline)?;
+    match client.status {
+        Some(status) if status.success() => connected_us(&client.stdout),
+        Some(status) => bail!("{status}: {}", last_line(&client.stderr)),
+        None => bail!("not finished within {} s", PATIENCE.as_secs()),
+    }
+}
+
+/// Adds up cmtime's table to the row in which the connections are made.
+fn connected_us(printed: &str) -> Result<f64> {
+    let mut sum = 0.0;
+    for line in printed.lines() {
+        let Some((step, figures)) = line.split_once(':') else { continue };
+        let Some(Ok(each)) = figures.split_whitespace().nth(3).map(str::parse::<f64>) else {
+            continue;
+        };
+        sum += each;
+        if step.trim() == "connect" {
+            return Ok(sum);
+        }
+    }
+    bail!("it printed no table")
 }
 
 fn iperf(lab: &Lab, length: &str) -> Result<f64> {
@@ -153,6 +218,16 @@ fn last_row(printed: &str, column: usize) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_takes_the_steps_until_it_is_made() {
+        let printed = "step              total ms     max ms     min us  us / conn\n\
+             create id    :        0.54       0.20       0.00       1.25\n\
+             connect      :       31.55      19.32    2231.00      63.50\n\
+             disconnect   :        6.11       3.28      47.00      12.22\n";
+        assert!((connected_us(printed).unwrap() - 64.75).abs() < 1e-9);
+        assert!(connected_us("create id    :        0.54       0.20       0.00 1.2").is_err());
+    }
 
     #[test]
     fn the_last_row_of_numbers_is_read() {

@@ -1,4 +1,5 @@
-//! `cargo xtask bench datapath`: our figures beside those of other programs.
+//! `cargo xtask bench`: our figures beside those of other programs (`datapath`, `ucx`), and what many
+//! connections cost (`connections`).
 //!
 //! Ours and the peers' alternate in every round, because the machine changes from minute to
 //! minute; a ratio is the median of the ratios of the rounds. All pairs are pinned to cores 0
@@ -7,12 +8,12 @@
 mod figure;
 mod floor;
 mod measure;
-mod memory;
+mod queue_pairs;
 
 use core::fmt;
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
 use crate::lab::Lab;
@@ -43,7 +44,20 @@ struct Target {
 
 use Bar::{AtLeast, AtMost};
 
-const TARGETS: &[Target] = &[
+/// What is measured together.
+#[derive(Clone, Copy)]
+pub(crate) struct Set {
+    name: &'static str,
+    targets: &'static [Target],
+}
+
+const SETS: [Set; 3] = [
+    Set { name: "datapath", targets: DATAPATH },
+    Set { name: "ucx", targets: UCX },
+    Set { name: "connections", targets: CONNECTIONS },
+];
+
+const DATAPATH: &[Target] = &[
     target("U1", f::WRITE_LAT_8, Some(f::SPIN), AtMost(1.3)),
     target("U2", f::WRITE_64K, Some(f::UCX_PUT_64K), AtLeast(2.5)),
     target("U2", f::WRITE_64K, Some(f::UCX_TAG_64K), AtLeast(1.5)),
@@ -71,14 +85,45 @@ const TARGETS: &[Target] = &[
     target("scale", f::QP_MEMORY, None, AtMost(64.0)),
 ];
 
+/// UCX's tag matching over Ferroce, and over its own TCP.
+const UCX: &[Target] = &[
+    target("udp", f::TAG_LAT_UDP, Some(f::TAG_LAT_TCP), Bar::None),
+    target("udp", f::TAG_64K_UDP, Some(f::UCX_TAG_64K), Bar::None),
+    target("udp", f::TAG_1M_UDP, Some(f::UCX_TAG_1M), Bar::None),
+    target("host", f::TAG_LAT_HOST, Some(f::TAG_LAT_TCP), Bar::None),
+    target("host", f::TAG_64K_HOST, Some(f::UCX_TAG_64K), Bar::None),
+    target("host", f::TAG_1M_HOST, Some(f::UCX_TAG_1M), Bar::None),
+];
+
+/// What is linear costs each of ten times as many the same; what is quadratic, ten times as much.
+const CONNECTIONS: &[Target] = &[
+    target("cm", f::CMTIME_500, Some(f::CMTIME_50), Bar::None),
+    target("cm", f::CMTIME_5000, Some(f::CMTIME_500), Bar::None),
+    target("open", f::QP_TIME_1000, Some(f::QP_TIME_10), Bar::None),
+    target("open", f::QP_TIME_10000, Some(f::QP_TIME_1000), AtMost(2.0)),
+    target("memory", f::QP_MEMORY, Some(f::QP_MEMORY_10), Bar::None),
+    target("memory", f::QP_MEMORY_10000, Some(f::QP_MEMORY), AtMost(1.5)),
+];
+
 const fn target(id: &'static str, ours: Figure, peer: Option<Figure>, bar: Bar) -> Target {
     Target { id, ours, peer, bar }
 }
 
+impl Set {
+    /// The set of this name.
+    pub(crate) fn named(name: Option<&str>) -> Result<Self> {
+        let set = SETS.into_iter().find(|set| name == Some(set.name));
+        set.with_context(|| {
+            let names = SETS.map(|set| set.name).join(", ");
+            format!("what is to be measured? `cargo xtask bench` and one of {names}")
+        })
+    }
+}
+
 /// Everything that is measured in a round: how near the cores are, and what the targets name, each
 /// once and ours next to its peers.
-fn round() -> Vec<Figure> {
-    let named = TARGETS.iter().flat_map(|target| [Some(target.ours), target.peer]).flatten();
+fn round(targets: &[Target]) -> Vec<Figure> {
+    let named = targets.iter().flat_map(|target| [Some(target.ours), target.peer]).flatten();
     let mut figures = vec![f::CACHE_LINE];
     for figure in named {
         if figures.iter().all(|known| known.name != figure.name) {
@@ -121,9 +166,9 @@ pub(crate) fn rounds(arguments: &mut Arguments) -> Result<usize> {
 }
 
 /// Measures and prints. What misses its bar is said, and is no error: the machine may be busy.
-pub(crate) fn datapath(rounds: usize) -> Result<()> {
+pub(crate) fn run(set: Set, rounds: usize) -> Result<()> {
     let lab = Lab::open_apart()?;
-    let (present, missing): (Vec<Figure>, Vec<Figure>) = round()
+    let (present, missing): (Vec<Figure>, Vec<Figure>) = round(set.targets)
         .into_iter()
         .partition(|figure| figure.needs().is_none_or(|(_, program)| is_present(program)));
     let mut series = Series::new();
@@ -144,7 +189,7 @@ pub(crate) fn datapath(rounds: usize) -> Result<()> {
         }
     }
     print_medians(&series, &present, &missing);
-    print_targets(&series);
+    print_targets(&series, set.targets);
     Ok(())
 }
 
@@ -170,10 +215,10 @@ fn print_medians(series: &Series, present: &[Figure], missing: &[Figure]) {
     }
 }
 
-fn print_targets(series: &Series) {
+fn print_targets(series: &Series, targets: &[Target]) {
     terminal::heading("targets");
     println!("  {:<6} {:<34} {:<34} {:>7}  bar", "", "", "compared with", "ratio");
-    for Target { id, ours, peer, bar } in TARGETS {
+    for Target { id, ours, peer, bar } in targets {
         let mut values = compared(series, ours, peer.as_ref());
         let (value, verdict) = if values.is_empty() {
             ("-".to_owned(), "not measured".to_owned())
