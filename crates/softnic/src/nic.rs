@@ -227,10 +227,7 @@ impl Nic {
     /// What the kernel said about the files that the processes of the host share.
     pub fn manage(&self) -> io::Result<()> {
         self.start();
-        match &self.shared.lock().links {
-            Some(links) => links.manage(),
-            None => Ok(()),
-        }
+        self.answer_for_management()
     }
 
     /// Takes port `number` of `space` at `address`, or a free one for 0, for as long as the process
@@ -365,8 +362,9 @@ impl Nic {
         self.finish(core, now);
     }
 
-    /// Starts the fallback thread, which makes progress while the application does not call. A
-    /// second call changes nothing, nor does one on a forked child's dead copy.
+    /// Starts the fallback thread, which makes progress while the application does not call. From
+    /// then on the NIC answers for QP1 too: that nobody here offers a service, if it comes to that.
+    /// A second call changes nothing, nor does one on a forked child's dead copy.
     pub fn start(&self) {
         // Asked first: the lock of a dead copy may be held for ever by a thread of the parent.
         if self.is_dead() {
@@ -380,6 +378,17 @@ impl Nic {
             Ok(handle) => *thread = Some(handle),
             // The application makes all progress itself, whenever it polls.
             Err(error) => tracing::warn!(%error, "no fallback thread"),
+        }
+        drop(thread);
+        if let Err(error) = self.answer_for_management() {
+            tracing::debug!(%error, "does not answer for QP1");
+        }
+    }
+
+    fn answer_for_management(&self) -> io::Result<()> {
+        match &self.shared.lock().links {
+            Some(links) => links.manage(),
+            None => Ok(()),
         }
     }
 

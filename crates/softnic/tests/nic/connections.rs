@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use rdma::{Gid, PKey, Psn, QKey, Qpn};
+use rdma::{Gid, PKey, Psn, QKey, QpType, Qpn};
 use softnic::{DeviceInfo, EventSink, Nic, Options, PortError};
 use transport::cm::{CmEvent, CommId};
 use transport::{Event, Route};
@@ -18,7 +18,7 @@ use wire::cm::ip::PortSpace;
 use wire::cm::{brief, rej, rep, req};
 use wire::{Opcode, deth, icrc, roce};
 
-use crate::support::PATIENCE;
+use crate::support::{self, PATIENCE};
 
 /// Tells this test binary that it is a helper, and on which address it listens.
 const ADDRESS: &str = "FERROCE_TEST_LISTENER";
@@ -251,6 +251,18 @@ fn a_request_for_a_port_where_nobody_listens_is_refused() {
     // Who has a port and does not listen has no say in it.
     server.bind(PORT).unwrap();
     client.connect("127.0.36.2", 3);
+    assert_eq!(client.rejection(), rej::Reason::INVALID_SERVICE);
+}
+
+#[test]
+fn a_nic_that_knows_nothing_of_connections_refuses_them() {
+    // Those beside it are open, and nobody looks at them.
+    let address = "127.0.36.13";
+    let _idle = [(); 4].map(|()| support::Host::open(address, QpType::Rc, 64));
+    let busy = support::Host::open(address, QpType::Rc, 64);
+    let client = Host::open("127.0.36.14");
+    busy.nic.start();
+    client.connect(address, 2);
     assert_eq!(client.rejection(), rej::Reason::INVALID_SERVICE);
 }
 
