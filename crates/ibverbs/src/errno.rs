@@ -49,6 +49,7 @@ impl From<&OpenError> for Errno {
             OpenError::PortTaken { .. } => Self(libc::EADDRINUSE),
             OpenError::NoAddress { .. } => Self(libc::EADDRNOTAVAIL),
             OpenError::Wire { .. }
+            | OpenError::Link { .. }
             | OpenError::Faults(_)
             | OpenError::Congestion(_)
             | OpenError::Recovery { .. }

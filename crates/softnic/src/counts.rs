@@ -58,6 +58,11 @@ counts! {
     rx_group_dropped,
     /// Times that the kernel's order of the sockets was found to be another than known.
     steering_repairs,
+    /// Packets that came through rings of shared memory, from NICs of this host.
+    rx_ring_packets,
+    /// Packets in rings that were between other addresses than the sender's and ours, or for no
+    /// queue pair of ours.
+    ring_rx_dropped,
     /// RoCE packets sent.
     tx_packets,
     /// Bytes of them above UDP.
@@ -76,6 +81,19 @@ counts! {
     tx_no_source,
     /// Packets whose payload was not mapped any more.
     tx_faulted,
+    /// Packets that were put into rings of shared memory, for NICs of this host.
+    tx_ring_packets,
+    /// Rings that were made, each to a NIC of this host.
+    rings_made,
+    /// Rings that were taken from NICs of this host.
+    rings_taken,
+    /// NICs of this host that are reached by UDP because they, or we, could not or would not have a
+    /// ring.
+    rings_refused,
+    /// Rings that were given up because the other side wrote nonsense.
+    rings_broken,
+    /// Times that a NIC of this host was woken for what is in its ring.
+    ring_bells,
     /// Packets that fault injection has dropped.
     fault_lost,
     /// Packets that fault injection has sent twice.

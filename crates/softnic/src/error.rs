@@ -26,6 +26,11 @@ pub enum OpenError {
         /// What it is.
         value: String,
     },
+    /// `FERROCE_LINK` is not a link.
+    Link {
+        /// What it is.
+        value: String,
+    },
     /// `FERROCE_RECOVERY` is not a strategy.
     Recovery {
         /// What it is.
@@ -67,6 +72,10 @@ impl fmt::Display for OpenError {
                 f,
                 "FERROCE_WIRE: `{value}` is not a way of sending\nhint: use `train` or `exact`"
             ),
+            Self::Link { value } => write!(
+                f,
+                "FERROCE_LINK: `{value}` is not a link\nhint: use `shm`, `shm,icrc` or `udp`"
+            ),
             Self::Recovery { value } => write!(
                 f,
                 "FERROCE_RECOVERY: `{value}` is not a strategy\n\
@@ -93,6 +102,7 @@ impl core::error::Error for OpenError {
             Self::PortTaken { .. }
             | Self::NoAddress { .. }
             | Self::Wire { .. }
+            | Self::Link { .. }
             | Self::Recovery { .. }
             | Self::ReceiveBuffer { .. } => None,
         }

@@ -240,6 +240,7 @@ mod tests {
     fn a_packet_is_held_for_packets_or_for_time() {
         let way = Way {
             port: 0,
+            by_ring: false,
             source: Gid::ZERO,
             destination: Gid::ZERO,
             slot: 0,

@@ -14,6 +14,9 @@
 //! gives each a slot of the QPN space and tells the kernel, by a small program, which socket is
 //! whose; [`handover`](handover.rs) carries the packets that it nevertheless gave to the wrong one.
 //!
+//! NICs of one host and user reach each other through rings of shared memory:
+//! [`same_host`](same_host/mod.rs).
+//!
 //! Beside the engine runs the connection manager ([`transport::cm`]), behind QP1, which all processes of
 //! an address share: [`management`](management.rs) brings each message to its own, and
 //! [`ports`](ports.rs) says who listens where.
@@ -30,6 +33,7 @@
 //! |---|---|
 //! | `FERROCE_DEV` | devices, as `eth0,lo,lo/127.0.0.2`: see [`devices`] |
 //! | `FERROCE_MTU` | RDMA MTU of the port, instead of the largest that fits |
+//! | `FERROCE_LINK` | `shm` (default): NICs of this host and user by shared memory; `shm,icrc`: with ICRCs; `udp`: all by UDP |
 //! | `FERROCE_WIRE` | `train` (default), or `exact`: one packet, one datagram |
 //! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
 //! | `FERROCE_RCVBUF_BYTES` | receive buffer of each socket, instead of 8 MiB (or what the kernel grants) |
@@ -69,6 +73,7 @@ mod progress;
 mod receive;
 mod registry;
 mod runtime;
+mod same_host;
 mod socket;
 mod steering;
 mod sys;
@@ -84,5 +89,5 @@ pub use gid::GidEntry;
 pub use groups::GroupError;
 pub use memory::ProcessMemory;
 pub use nic::{EventSink, Nic};
-pub use options::Options;
+pub use options::{Link, Options};
 pub use ports::PortError;

@@ -54,6 +54,8 @@ pub const SLEEP_MAX: Span = Span::from_ms(1_000);
 /// An application that has polled so often in a row and found nothing lets others run (a poll costs
 /// half a microsecond, so this is a few times the round trip of an idle machine).
 pub const POLLS_BEFORE_YIELD: u32 = 100;
+/// The same where most polls look at memory alone.
+pub const RING_POLLS_BEFORE_YIELD: u32 = 1_000;
 /// How long an acknowledgement may wait for a request to travel with.
 pub const ACK_DELAY: Span = Span::from_us(100);
 /// Requests in flight, or posted without a look for completions, behind which others may wait to
@@ -121,3 +123,24 @@ pub const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 32_768..=60_999;
 pub const PORT_TRIES: u32 = 1_000;
 /// See [`PORT_TRIES`].
 pub const PORT_PAUSE: Span = Span::from_us(500);
+/// Bytes of a ring between two NICs of a host: as much as the engine keeps on the way, and little
+/// enough to stay in a processor's cache.
+pub const RING_BYTES: usize = 256 << 10;
+/// Pairs of addresses between which the packets of a ring go.
+pub const RING_WAYS_MAX: usize = GIDS_MAX * GIDS_MAX;
+/// NICs of this host that one NIC shares rings with; further ones are reached by UDP.
+pub const RING_PEERS_MAX: usize = 256;
+/// Packets that are taken from one ring before the engine answers.
+pub const RING_BATCH: usize = 64;
+/// How many packets are taken from a ring before their room is given back.
+pub const RING_RELEASE: usize = 8;
+/// Messages about rings that are taken before the engine goes on.
+pub const OFFER_BATCH: usize = 16;
+/// How often, and how long apart, an offer is made to a NIC whose queue of messages is full.
+pub const OFFER_TRIES: u32 = 10;
+/// See [`OFFER_TRIES`].
+pub const OFFER_PAUSE: Span = Span::from_us(100);
+/// How often it is looked whether a NIC that takes nothing from its ring is still there.
+pub const PEER_CHECK_INTERVAL: Span = Span::from_ms(5);
+/// Addresses for which it is remembered, by slot, how they are reached.
+pub const CHOICES_MAX: usize = 2 * GIDS_MAX;

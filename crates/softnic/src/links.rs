@@ -16,10 +16,11 @@ use crate::handover::{self, Handover};
 use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
 use crate::management::Waiting;
 use crate::registry::Registry;
+use crate::same_host::SameHost;
 use crate::socket::{Message, Socket};
 use crate::steering::{Group, Probe};
 use crate::train::Trains;
-use crate::{DeviceInfo, OpenError, Options};
+use crate::{DeviceInfo, Link, OpenError, Options};
 
 /// Sockets, slot, and buffers. A forked child has none.
 #[derive(Debug)]
@@ -41,6 +42,10 @@ pub(crate) struct Links {
     pub(crate) hot: usize,
     /// Polls since every socket was looked at.
     pub(crate) polls: u32,
+    /// Rings to and from NICs of this host.
+    pub(crate) same_host: Option<Box<SameHost>>,
+    /// Whether a socket had something when it was last looked at.
+    pub(crate) is_socket_hot: bool,
     /// Room at the NICs of this host.
     pub(crate) flow: Option<Flow>,
     /// The slot that sending waits for, and since when.
@@ -70,19 +75,24 @@ impl Links {
         let faults = options.faults.map(Faults::new);
         // Faults are for single packets, so trains would only have to be cut again.
         let singly = options.exact || faults.is_some();
+        // A fault may be a wrong bit, and a record shows packets as they would be on the wire.
+        let seals_rings =
+            options.link == Link::SharedMemoryWithIcrc || faults.is_some() || capture.is_some();
         let mut links = Self {
             sockets: Vec::new(),
             groups: Vec::new(),
             layout: 0,
             registry,
             handover,
-            trains: Trains::new(if singly { 1 } else { TRAIN_SEGMENTS_MAX }),
+            trains: Trains::new(if singly { 1 } else { TRAIN_SEGMENTS_MAX }, seals_rings),
             faults,
             capture,
             publisher,
             buffer: vec![0; handover::MESSAGE_MAX].into_boxed_slice(),
             hot: 0,
             polls: 0,
+            same_host: None,
+            is_socket_hot: false,
             flow: None,
             paused: None,
             unclaimed: VecDeque::new(),
@@ -116,6 +126,12 @@ impl Links {
         links.flow = Flow::open(links.registry.slot(), buffers.min().unwrap_or(0))
             .inspect_err(|error| tracing::debug!(%error, "no pauses for others of this host"))
             .ok();
+        if options.link != Link::Udp && !options.exact {
+            links.same_host = SameHost::open(&links.registry)
+                .inspect_err(|error| tracing::debug!(%error, "others of this host by UDP"))
+                .ok()
+                .map(Box::new);
+        }
         Ok(links)
     }
 
@@ -149,6 +165,9 @@ impl Links {
 
     /// Leaves all groups, in order, so that the others' packets find them.
     pub(crate) fn leave(&mut self) {
+        if let Some(mut link) = self.same_host.take() {
+            link.leave();
+        }
         self.groups.clear();
         for socket in self.sockets.drain(..) {
             let address = socket.address();
@@ -173,6 +192,17 @@ impl Links {
         if let Some(publisher) = self.publisher.take() {
             publisher.remove();
         }
+    }
+
+    /// The fallback thread goes to sleep, to be woken by packets in rings, or has woken up. Returns
+    /// whether there are some that it has to stay awake for.
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.same_host.as_mut().is_some_and(|link| link.set_asleep(asleep))
+    }
+
+    /// Whether anything comes by rings.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.same_host.as_ref().is_some_and(|link| link.sources() > 0)
     }
 
     /// Which socket sends from `source` to `destination`.
@@ -204,6 +234,9 @@ impl Links {
 
     /// Looks whether a member of a group has died, for the sake of the others.
     pub(crate) fn look_after(&mut self, counts: &mut Counts) {
+        if let Some(link) = &mut self.same_host {
+            link.look_after(&self.registry);
+        }
         for port in 0..self.sockets.len() {
             let result = self.change_group(port, counts, |group, registry| {
                 match group.bury(|member| registry.is_alive(member)) {

@@ -207,6 +207,7 @@ impl Links {
             room[at..at + mad::LEN].copy_from_slice(&mad.to_bytes());
             let way = Way {
                 port,
+                by_ring: false,
                 source: route.source,
                 destination: route.destination,
                 // The kernel steers by what the packet is about.

@@ -17,7 +17,7 @@ use wire::cm::ip::PortSpace;
 use crate::fork::Nics;
 use crate::limits::{
     ACK_DELAY, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, COMM_ID_SHIFT, FAREWELLS, PACE_SLACK,
-    POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, SLOT_SHIFT,
+    POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, RING_POLLS_BEFORE_YIELD, SLOT_SHIFT,
 };
 use crate::links::{Links, window_bytes};
 use crate::ports::{PortChange, PortError};
@@ -344,7 +344,9 @@ impl Nic {
         let count = take(&mut core);
         core.empty_polls = if count > 0 { 0 } else { core.empty_polls.saturating_add(1) };
         core.posts = if count > 0 { core.posts } else { 0 };
-        let in_vain = core.empty_polls > POLLS_BEFORE_YIELD;
+        let has_rings = core.links.as_ref().is_some_and(Links::has_rings);
+        let patience = if has_rings { RING_POLLS_BEFORE_YIELD } else { POLLS_BEFORE_YIELD };
+        let in_vain = core.empty_polls > patience;
         self.finish(core, now);
         if in_vain {
             // Whoever is to send what we wait for may need this very core.

@@ -8,12 +8,26 @@ use crate::OpenError;
 use crate::congestion::CongestionSettings;
 use crate::faults::FaultSettings;
 
+/// The ways that packets may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Link {
+    /// UDP alone.
+    Udp,
+    /// To NICs of the same host and user by rings of shared memory, to all others by UDP.
+    #[default]
+    SharedMemory,
+    /// The same, with ICRCs in the rings, which are checked as over UDP.
+    SharedMemoryWithIcrc,
+}
+
 /// The settings of a [`crate::Nic`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Options {
     /// One packet, one datagram: every packet is seen by a capture on the interface, at a price
     /// (`FERROCE_WIRE=exact`).
     pub exact: bool,
+    /// How NICs of the same host are reached (`FERROCE_LINK`). With [`Options::exact`], by UDP.
+    pub link: Link,
     /// Faults of what is sent (`FERROCE_FAULTS`).
     pub faults: Option<FaultSettings>,
     /// How fast queue pairs send, and how they tell senders of marks (`FERROCE_CC`).
@@ -41,6 +55,12 @@ impl Options {
             Some("exact") => true,
             Some(other) => return Err(OpenError::Wire { value: other.to_owned() }),
         };
+        let link = match variable("FERROCE_LINK").as_deref() {
+            None | Some("shm") => Link::SharedMemory,
+            Some("shm,icrc") => Link::SharedMemoryWithIcrc,
+            Some("udp") => Link::Udp,
+            Some(other) => return Err(OpenError::Link { value: other.to_owned() }),
+        };
         let faults = variable("FERROCE_FAULTS").map(|text| text.parse()).transpose();
         let congestion = variable("FERROCE_CC").map(|text| text.parse()).transpose();
         let buffer = variable("FERROCE_RCVBUF_BYTES").map(|value| {
@@ -56,6 +76,7 @@ impl Options {
         };
         Ok(Self {
             exact,
+            link,
             recovery,
             faults: faults.map_err(OpenError::Faults)?,
             congestion: congestion.map_err(OpenError::Congestion)?.unwrap_or_default(),

@@ -176,6 +176,11 @@ impl Core {
         wakes
     }
 
+    /// See [`Links::set_asleep`].
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.links.as_mut().is_some_and(|links| links.set_asleep(asleep))
+    }
+
     /// What the fallback thread does besides: looks after members of its groups that have died.
     pub(crate) fn look_after(&mut self, now: Time) {
         if let Some(links) = &mut self.links

@@ -13,8 +13,12 @@ use crate::ProcessMemory;
 use crate::capture::Below;
 use crate::counts::Counts;
 use crate::flow::Flow;
-use crate::limits::{HOP_LIMIT, POLLS_PER_ROUND, RECEIVE_BATCH, ROCE_PORT, SHORT_TRAIN_BYTES};
+use crate::limits::{
+    HOP_LIMIT, POLLS_PER_ROUND, RECEIVE_BATCH, RING_BATCH, RING_RELEASE, ROCE_PORT,
+    SHORT_TRAIN_BYTES,
+};
 use crate::links::Links;
+use crate::same_host::{RingPacket, Taken};
 use crate::socket::Received;
 use crate::steering::{PROBE, Probe, is_ownable, slot_of};
 
@@ -36,6 +40,17 @@ pub(crate) struct Sink<'a> {
     pub(crate) counts: &'a mut Counts,
 }
 
+impl Sink<'_> {
+    fn engine(&mut self, arrival: &Arrival, header: &roce::Repr, payload: &[u8]) {
+        let Self { now, endpoint, memory, .. } = self;
+        let length = payload.len();
+        // The engine has counted it, if it was of no use.
+        if let Err(cause) = endpoint.handle(*now, arrival, header, payload, length, *memory) {
+            tracing::debug!(%header, ?cause, "dropped");
+        }
+    }
+}
+
 /// What is common to the packets of a train.
 struct Train<'a> {
     received: Received,
@@ -53,15 +68,26 @@ impl Links {
         let before = sink.counts.rx_packets;
         let mut buffer = core::mem::take(&mut self.buffer);
         self.polls = self.polls.wrapping_add(1);
-        if reach == Reach::Hot && !self.polls.is_multiple_of(POLLS_PER_ROUND) {
-            self.receive_at(self.hot, reach, &mut buffer, sink);
-        } else {
+        let is_round = reach == Reach::All || self.polls.is_multiple_of(POLLS_PER_ROUND);
+        if is_round && let Some(link) = &mut self.same_host {
+            link.take_messages(&self.registry, sink.counts);
+        }
+        let has_rings = self.has_rings();
+        if has_rings {
+            self.receive_from_rings(&mut buffer, sink);
+        }
+        if is_round {
+            self.is_socket_hot = false;
             for port in 0..self.sockets.len() + self.groups.len() {
                 if self.receive_at(port, reach, &mut buffer, sink) {
                     self.hot = port;
+                    self.is_socket_hot = true;
                 }
             }
             self.receive_handed_over(&mut buffer, sink);
+        } else if !has_rings || self.is_socket_hot {
+            // A look at a socket costs as much as ten at a ring.
+            self.is_socket_hot = self.receive_at(self.hot, reach, &mut buffer, sink);
         }
         self.buffer = buffer;
         sink.counts.rx_packets - before
@@ -110,6 +136,92 @@ impl Links {
             self.repair(sink.now, port, sink.counts);
         }
         batch > 0
+    }
+
+    fn receive_from_rings(&mut self, buffer: &mut [u8], sink: &mut Sink<'_>) {
+        // Taken out so that its packets can go to the engine.
+        let Some(mut link) = self.same_host.take() else { return };
+        for source in 0..link.sources() {
+            let mut taken = 0;
+            while taken < RING_BATCH {
+                let ours = |address| self.sockets.iter().any(|socket| socket.address() == address);
+                match link.take(source, buffer, &self.registry, ours, sink.counts) {
+                    Taken::Nothing => break,
+                    Taken::Other => {}
+                    Taken::Packet(packet) => {
+                        self.ring_packet(&packet, &buffer[..packet.length], sink);
+                    }
+                }
+                taken += 1;
+                if taken.is_multiple_of(RING_RELEASE) {
+                    link.release(source);
+                }
+            }
+            if !taken.is_multiple_of(RING_RELEASE) {
+                link.release(source);
+            }
+        }
+        self.same_host = Some(link);
+    }
+
+    /// Checks one packet of a ring and gives it to the engine.
+    fn ring_packet(&mut self, way: &RingPacket, packet: &[u8], sink: &mut Sink<'_>) {
+        sink.counts.rx_packets += 1;
+        sink.counts.rx_ring_packets += 1;
+        sink.counts.rx_bytes += packet.len() as u64;
+        let datagram = |id| Datagram {
+            source: way.source.ip(),
+            destination: way.destination.ip(),
+            source_port: ROCE_PORT,
+            destination_port: ROCE_PORT,
+            id,
+            dont_fragment: true,
+        };
+        if let Some(capture) = &mut self.capture {
+            let below = Below {
+                source: way.source.ip(),
+                destination: way.destination.ip(),
+                source_port: ROCE_PORT,
+                destination_port: ROCE_PORT,
+                id: 0,
+                traffic_class: way.traffic_class,
+                hop_limit: HOP_LIMIT,
+            };
+            let mut whole = packet.to_vec();
+            if !way.with_icrc
+                && let Ok(icrc) = icrc::compute(&datagram(0), packet)
+            {
+                whole.extend(icrc);
+            }
+            capture.record(sink.now, Direction::Inbound, &below, &whole);
+        }
+        let covered = if way.with_icrc {
+            check(packet, 0, datagram).map(|checked| checked.covered)
+        } else {
+            Ok(packet)
+        };
+        let arrival = Arrival {
+            source: way.source,
+            destination: way.destination,
+            traffic_class: way.traffic_class,
+            hop_limit: HOP_LIMIT,
+        };
+        match covered.and_then(roce::Repr::parse) {
+            // Management and multicast go by UDP.
+            Ok((header, _))
+                if slot_of(header.bth.destination.value()) != self.registry.slot().into() =>
+            {
+                sink.counts.ring_rx_dropped += 1;
+            }
+            Ok((header, payload)) => {
+                tracing::trace!(%header, "received");
+                sink.engine(&arrival, &header, payload);
+            }
+            Err(cause) => {
+                tracing::debug!(source = %way.source.ip(), length = packet.len(), %cause, "dropped");
+                sink.counts.malformed(cause);
+            }
+        }
     }
 
     fn receive_handed_over(&mut self, buffer: &mut [u8], sink: &mut Sink<'_>) {
@@ -238,24 +350,18 @@ impl Links {
                     traffic_class: received.traffic_class,
                     hop_limit: HOP_LIMIT,
                 };
-                let Sink { now, endpoint, memory, manager, counts } = sink;
                 // A group has no queue pair with a number of its own, least of all QP1.
                 if train.multicast && header.bth.destination != Qpn::MULTICAST {
-                    counts.rx_group_dropped += 1;
+                    sink.counts.rx_group_dropped += 1;
                     return;
                 }
                 if header.bth.destination == Qpn::GSI {
+                    let Sink { now, manager, counts, .. } = sink;
                     let from = (received, &arrival, train.handed_over);
                     let what = (&header, payload, packet);
                     return self.manage_packet(from, what, (manager, counts), *now);
                 }
-                let length = payload.len();
-                // The engine has counted it, if it was of no use.
-                if let Err(cause) =
-                    endpoint.handle(*now, &arrival, &header, payload, length, *memory)
-                {
-                    tracing::debug!(%header, ?cause, "dropped");
-                }
+                sink.engine(&arrival, &header, payload);
             }
             Err(cause) => {
                 tracing::debug!(source = %received.source, length = packet.len(), %cause, "dropped");

@@ -136,6 +136,24 @@ impl Registry {
         None
     }
 
+    /// The network namespace that the slots are of.
+    pub(crate) fn namespace(&self) -> u64 {
+        self.namespace
+    }
+
+    /// Who has `slot` at an address, if it is somebody who is alive.
+    ///
+    /// # Errors
+    /// `NotFound` if no NIC of this user on this host ever had the address; see
+    /// [`Registry::change_soon`] for others.
+    pub(crate) fn member_at(&self, address: IpAddr, slot: u16) -> io::Result<Option<Member>> {
+        let change = self.change_soon()?;
+        // Not opened as one that is about to be written, which would make it.
+        let group = read_group(&File::open(change.path("group", address))?)?;
+        let member = group.members.into_iter().find(|member| member.slot == slot);
+        Ok(member.filter(|member| self.is_alive(*member)))
+    }
+
     /// Whether a member is still there.
     pub(crate) fn is_alive(&self, member: Member) -> bool {
         if member.slot == self.member.slot {
@@ -152,16 +170,7 @@ impl Registry {
 impl Change<'_> {
     /// The group of an address; an empty one if there is none, or if its file says nothing valid.
     pub(crate) fn read(&self, address: IpAddr) -> io::Result<Group> {
-        let file = open(&self.path("group", address))?;
-        let mut bytes = vec![0; HEADER_LEN + MEMBER_LEN * SLOTS as usize];
-        let mut length = 0;
-        while length < bytes.len() {
-            match file.read_at(&mut bytes[length..], length as u64)? {
-                0 => break,
-                read => length += read,
-            }
-        }
-        Ok(parse(&bytes[..length]).unwrap_or_default())
+        read_group(&open(&self.path("group", address))?)
     }
 
     pub(crate) fn write(&self, address: IpAddr, group: &Group) -> io::Result<()> {
@@ -196,6 +205,18 @@ impl Drop for Change<'_> {
         // Giving a lock back can only fail for a descriptor that is not open.
         let _ = sys::lock(self.registry.file.as_fd(), CHANGE, Lock::Release);
     }
+}
+
+fn read_group(file: &File) -> io::Result<Group> {
+    let mut bytes = vec![0; HEADER_LEN + MEMBER_LEN * SLOTS as usize];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], length as u64)? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Ok(parse(&bytes[..length]).unwrap_or_default())
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {
@@ -316,6 +337,25 @@ mod tests {
         assert_eq!(change.read(IpAddr::from([127, 0, 20, 2])).unwrap(), Group::default());
         std::fs::remove_file(change.path("group", address)).unwrap();
         std::fs::remove_file(change.path("group", IpAddr::from([127, 0, 20, 2]))).unwrap();
+    }
+
+    #[test]
+    fn only_a_member_that_is_alive_is_at_an_address() {
+        let (registry, _handover) = Registry::claim().unwrap();
+        let address = IpAddr::from([127, 0, 20, 3]);
+        let missing = registry.member_at(address, registry.slot()).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let change = registry.change().unwrap();
+        let own = registry.member();
+        let other = Member { slot: if own.slot == 7 { 8 } else { 7 }, claim: 1 };
+        let group = Group { members: vec![own, other], ..Group::default() };
+        change.write(address, &group).unwrap();
+        let path = change.path("group", address);
+        drop(change);
+        assert_eq!(registry.member_at(address, own.slot).unwrap(), Some(own));
+        assert_eq!(registry.member_at(address, other.slot).unwrap(), None);
+        assert_eq!(registry.member_at(address, 1000).unwrap(), None);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

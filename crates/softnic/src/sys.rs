@@ -8,6 +8,10 @@ use core::sync::atomic::AtomicU64;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use rdma::MemoryFault;
+
+use crate::guard::Guard;
+
 /// The error of a call that returns -1.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -210,6 +214,43 @@ fn flock(byte: i64, kind: c_int) -> libc::flock {
     request
 }
 
+/// The seals of a shared memory file: its length is what it is for ever, so that no access to it
+/// can be beyond its end.
+const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// A file in memory of `length` bytes, which nobody can change the length of.
+pub(crate) fn sealed_memory(length: usize) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string; the descriptor that is returned is nobody else's.
+    let file = unsafe {
+        let fd = check(libc::memfd_create(c"ferroce-ring".as_ptr(), flags))?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: neither call takes a pointer.
+    unsafe {
+        check(libc::ftruncate(file.as_raw_fd(), length as libc::off_t))?;
+        check(libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS))?;
+    }
+    Ok(file)
+}
+
+/// Maps what [`sealed_memory`] has made, perhaps in another process.
+///
+/// # Errors
+/// `InvalidData` if it is anything else: another length, or one that could be changed.
+pub(crate) fn map_sealed_memory(file: BorrowedFd<'_>, length: usize) -> io::Result<Map> {
+    // SAFETY: takes no pointer.
+    let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
+    // SAFETY: all zeros are a valid stat.
+    let mut status: libc::stat = unsafe { mem::zeroed() };
+    // SAFETY: a live place for the answer.
+    check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut status) })?;
+    if seals != SEALS || status.st_size != length as libc::off_t {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Map::new(file, length)
+}
+
 /// A file in memory, shared with whoever else has it open.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -252,6 +293,32 @@ impl Map {
         // it lives as long as `self`. Other processes use it as an atomic too.
         unsafe { AtomicU64::from_ptr(self.start.add(at).cast().as_ptr()) }
     }
+
+    /// Copies `bytes` to offset `at`.
+    pub(crate) fn store(&self, guard: Guard, at: usize, bytes: &[u8]) -> Result<(), MemoryFault> {
+        let place = self.piece(at, bytes.len());
+        // SAFETY: a piece of the mapping, which may be accessed or have lost its page, and memory of
+        // ours. No reference to it exists, and the copy is not the compiler's.
+        unsafe { guard.copy(place, bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// Copies the bytes from offset `at` on to `bytes`. Somebody may be changing them.
+    pub(crate) fn load(
+        &self,
+        guard: Guard,
+        at: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), MemoryFault> {
+        let place = self.piece(at, bytes.len());
+        // SAFETY: as in `store`.
+        unsafe { guard.copy(bytes.as_mut_ptr(), place, bytes.len()) }
+    }
+
+    fn piece(&self, at: usize, length: usize) -> *mut u8 {
+        let end = at.checked_add(length);
+        assert!(end.is_some_and(|end| end <= self.length), "a piece of the mapping");
+        self.start.as_ptr().wrapping_add(at)
+    }
 }
 
 impl Drop for Map {
@@ -279,6 +346,29 @@ mod tests {
         assert!(!is_locked(mine.as_fd(), 7).unwrap());
         lock(mine.as_fd(), 7, Lock::Try).unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn only_memory_of_a_fixed_length_is_mapped() {
+        let file = sealed_memory(8192).unwrap();
+        // SAFETY: takes no pointer.
+        assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 0) }, -1);
+        let map = map_sealed_memory(file.as_fd(), 8192).unwrap();
+        let mut read = [0; 5];
+        map.store(Guard::new(), 8187, b"where").unwrap();
+        map.load(Guard::new(), 8187, &mut read).unwrap();
+        assert_eq!(&read, b"where");
+        let refused = |file: BorrowedFd<'_>, length| map_sealed_memory(file, length).is_err();
+        assert!(refused(file.as_fd(), 4096) && refused(file.as_fd(), 12288));
+        assert!(refused(eventfd().unwrap().as_fd(), 8192));
+        // SAFETY: as in `sealed_memory`.
+        let unsealed = unsafe {
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            OwnedFd::from_raw_fd(libc::memfd_create(c"unsealed".as_ptr(), flags))
+        };
+        // SAFETY: takes no pointer.
+        assert_eq!(unsafe { libc::ftruncate(unsealed.as_raw_fd(), 8192) }, 0);
+        assert!(refused(unsealed.as_fd(), 8192));
     }
 
     #[test]

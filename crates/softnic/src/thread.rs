@@ -98,6 +98,7 @@ fn work(shared: &Shared, mut core: MutexGuard<'_, Core>, parking: &mut Parking) 
     }
     let now = clock::now();
     core.sleeps_until = Time::ZERO;
+    core.set_asleep(false);
     core.counts.thread_wakeups += 1;
     let packets = core.take(now, Reach::All);
     core.counts.thread_packets += packets;
@@ -106,7 +107,10 @@ fn work(shared: &Shared, mut core: MutexGuard<'_, Core>, parking: &mut Parking) 
     core.publish(now, Publish::Now);
     let parked = parking.update(now, core.inline_packets, packets, core.last_event);
     let now = clock::now();
-    let until = if parked {
+    let until = if core.set_asleep(!parked) && !parked {
+        // A packet came after the last look.
+        now
+    } else if parked {
         now + PARK_NAP
     } else {
         let latest = now + SLEEP_MAX;
@@ -144,8 +148,11 @@ impl Shared {
     fn descriptors(&self) -> Vec<libc::pollfd> {
         let core = self.lock();
         let links = core.links.iter();
-        let links = links
-            .flat_map(|links| links.all_sockets().map(AsFd::as_fd).chain([links.handover.as_fd()]));
+        let links = links.flat_map(|links| {
+            let sockets = links.all_sockets().map(AsFd::as_fd);
+            let rings = links.same_host.iter().map(|link| link.as_fd());
+            sockets.chain([links.handover.as_fd()]).chain(rings)
+        });
         links
             .chain([self.wake.as_fd()])
             .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })

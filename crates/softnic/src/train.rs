@@ -24,8 +24,10 @@ use crate::limits::{ARENA_BYTES, PACKET_MAX, ROCE_PORT, TRAIN_BYTES_MAX, TRAIN_S
 /// The way of a packet: what all packets of a train have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Way {
-    /// Index of the socket that it leaves from.
+    /// Index of the socket that it leaves from, if it does.
     pub(crate) port: usize,
+    /// Whether it goes through the ring of a NIC of this host, and not through a socket.
+    pub(crate) by_ring: bool,
     pub(crate) source: Gid,
     pub(crate) destination: Gid,
     /// Slot of the destination QPN.
@@ -88,11 +90,14 @@ pub(crate) struct Trains {
     trains: Vec<Train>,
     /// Packets that a train may have: 1 where the kernel does not cut trains.
     segments_max: usize,
+    /// Whether packets that go through rings have an ICRC.
+    seals_rings: bool,
 }
 
 impl Trains {
-    pub(crate) fn new(segments_max: usize) -> Self {
+    pub(crate) fn new(segments_max: usize, seals_rings: bool) -> Self {
         Self {
+            seals_rings,
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             used: 0,
             trains: Vec::with_capacity(64),
@@ -123,6 +128,7 @@ impl Trains {
         let size = end - start;
         let place = self.trains.last_mut().filter(|train| {
             train.way == way
+                && !way.by_ring
                 && train.count < self.segments_max
                 && size <= train.segment
                 // Only the last packet of a train may be shorter.
@@ -138,8 +144,17 @@ impl Trains {
             0
         };
         self.used = end;
-        // A train has 64 packets at most, so the identification fits.
-        seal(&mut self.arena[start..end], &way, id as u16);
+        if !way.by_ring || self.seals_rings {
+            // A train has 64 packets at most, so the identification fits.
+            seal(&mut self.arena[start..end], &way, id as u16);
+        }
+    }
+
+    /// A packet of a ring, with its ICRC if it has one.
+    pub(crate) fn for_ring(&self, place: Range<usize>) -> (&[u8], bool) {
+        let with_icrc = &self.arena[place];
+        let length = with_icrc.len() - if self.seals_rings { 0 } else { ICRC_LEN };
+        (&with_icrc[..length], self.seals_rings)
     }
 
     /// Computes the ICRCs of a train anew, for packets that leave one by one.
@@ -181,6 +196,7 @@ mod tests {
     fn way(last: u8) -> Way {
         Way {
             port: 0,
+            by_ring: false,
             source: Ipv4Addr::new(127, 0, 0, 1).into(),
             destination: Ipv4Addr::new(127, 0, 0, last).into(),
             slot: 3,
@@ -191,7 +207,7 @@ mod tests {
 
     /// Builds packets of the given ways and lengths (without ICRC), and tells how they are grouped.
     fn grouped(segments_max: usize, packets: &[(Way, usize)]) -> Vec<(usize, usize)> {
-        let mut trains = Trains::new(segments_max);
+        let mut trains = Trains::new(segments_max, false);
         for (index, &(way, length)) in packets.iter().enumerate() {
             trains.room()[..length].fill(index as u8 + 1);
             trains.commit(way, length);
@@ -243,7 +259,7 @@ mod tests {
 
     #[test]
     fn packets_sent_singly_have_identification_zero() {
-        let mut trains = Trains::new(64);
+        let mut trains = Trains::new(64, false);
         for _ in 0..3 {
             trains.room()[..50].fill(9);
             trains.commit(way(2), 50);
@@ -258,8 +274,27 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_rings_are_single_and_have_an_icrc_if_it_is_wanted() {
+        let way = Way { by_ring: true, ..way(2) };
+        for seals_rings in [false, true] {
+            let mut trains = Trains::new(64, seals_rings);
+            for _ in 0..3 {
+                trains.room()[..50].fill(9);
+                trains.commit(way, 50);
+            }
+            assert_eq!(trains.trains().len(), 3);
+            let icrc = icrc::compute(&way.datagram(0), &[9; 50]).unwrap();
+            for train in trains.trains() {
+                let (packet, with_icrc) = trains.for_ring(train.bytes.clone());
+                assert_eq!((&packet[..50], with_icrc), (&[9; 50][..], seals_rings));
+                assert_eq!(&packet[50..], if seals_rings { &icrc[..] } else { &[] });
+            }
+        }
+    }
+
+    #[test]
     fn there_is_room_for_a_packet_until_there_is_none() {
-        let mut trains = Trains::new(64);
+        let mut trains = Trains::new(64, false);
         let mut packets = 0;
         while trains.has_room() {
             trains.commit(way(2), 4096 + 32);

@@ -14,6 +14,7 @@ use crate::capture::{Below, Capture};
 use crate::counts::Counts;
 use crate::limits::{HOP_LIMIT, MESSAGES_MAX, PACKET_MAX, PAUSE_MAX, ROCE_PORT, SEND_WAIT_MS};
 use crate::links::Links;
+use crate::same_host::SameHost;
 use crate::socket::{Message, Socket};
 use crate::steering::{is_ownable, slot_of};
 use crate::sys::wait_writable;
@@ -40,6 +41,9 @@ impl Links {
                 self.send(now, counts);
             }
             self.trains.clear();
+            if let Some(link) = &mut self.same_host {
+                link.ring_bells(&self.registry, counts);
+            }
             if !is_full {
                 return;
             }
@@ -61,19 +65,24 @@ impl Links {
                 counts.tx_no_source += 1;
                 continue;
             };
+            let slot = slot_of(header.bth.destination.value());
+            let by_ring = self.same_host.as_mut().is_some_and(|link| {
+                link.reaches(&self.registry, route.destination, slot, (now, counts))
+            });
             match write_packet(self.trains.room(), &transmit, memory) {
                 Ok(length) => {
                     let way = Way {
                         port,
+                        by_ring,
                         source: route.source,
                         destination: route.destination,
-                        slot: slot_of(header.bth.destination.value()),
+                        slot,
                         traffic_class: route.traffic_class,
                         hop_limit: route.hop_limit,
                     };
                     tracing::trace!(%header, "sent");
                     self.trains.commit(way, length);
-                    if self.fills_up(&way, length + ICRC_LEN) {
+                    if self.fills_up(&way, length + ICRC_LEN, counts) {
                         self.paused = Some((way.slot as u16, now));
                         counts.tx_pauses += 1;
                         return false;
@@ -90,7 +99,12 @@ impl Links {
 
     /// Counts a packet against the room at its destination, if that is on this host. Returns
     /// whether it was the last that fits.
-    fn fills_up(&self, way: &Way, length: usize) -> bool {
+    fn fills_up(&mut self, way: &Way, length: usize, counts: &mut Counts) -> bool {
+        if way.by_ring {
+            // Slots have ten bits.
+            let link = self.same_host.as_mut();
+            return link.is_some_and(|link| link.fills_up(way.slot as u16, length, counts));
+        }
         let Some(flow) = &self.flow else { return false };
         let address = way.destination.ip();
         let is_here =
@@ -106,13 +120,20 @@ impl Links {
 
     /// Whether sending waits for room at a destination on this host.
     fn is_paused(&mut self, now: Time, counts: &mut Counts) -> bool {
-        let (Some((slot, since)), Some(flow)) = (self.paused, &self.flow) else { return false };
-        if flow.is_full(slot) {
+        let Some((slot, since)) = self.paused else { return false };
+        let link = self.same_host.as_mut();
+        let ring = link.and_then(|link| link.is_full(&self.registry, slot, now));
+        let socket = || self.flow.as_ref().is_some_and(|flow| flow.is_full(slot));
+        if ring.unwrap_or_else(socket) {
             if now.since(since) < PAUSE_MAX {
                 return true;
             }
             counts.tx_pauses_given_up += 1;
-            flow.give_up(slot);
+            match (&mut self.same_host, &self.flow) {
+                (Some(link), _) if ring.is_some() => link.give_up(slot),
+                (_, Some(flow)) => flow.give_up(slot),
+                (_, None) => {}
+            }
         }
         self.paused = None;
         false
@@ -128,6 +149,11 @@ impl Links {
         }
         let mut at = 0;
         while at < self.trains.trains().len() {
+            if self.trains.trains()[at].way.by_ring {
+                self.push(at, counts);
+                at += 1;
+                continue;
+            }
             at += match self.send_from(at, counts) {
                 Ok(sent) => sent,
                 // The kernel, or the device's offload, does not cut trains: never again.
@@ -145,11 +171,21 @@ impl Links {
         }
     }
 
+    /// Puts the packet at `at` into the ring that it is for.
+    fn push(&mut self, at: usize, counts: &mut Counts) {
+        let train = &self.trains.trains()[at];
+        let (packet, with_icrc) = self.trains.for_ring(train.bytes.clone());
+        push_packet(self.same_host.as_deref_mut(), &train.way, (packet, with_icrc), counts);
+    }
+
     /// Sends trains from the one at `at` on, as many as one call takes. Returns how many went.
     fn send_from(&self, at: usize, counts: &mut Counts) -> io::Result<usize> {
         let trains = &self.trains.trains()[at..];
         let port = trains[0].way.port;
-        let run = trains.iter().take(MESSAGES_MAX).take_while(|train| train.way.port == port);
+        let run = trains.iter().take(MESSAGES_MAX).take_while(|train| {
+            let Way { port: other, by_ring, .. } = train.way;
+            other == port && !by_ring
+        });
         let messages: Vec<Message<'_>> = run
             .map(|train| {
                 // A segment is a packet, which is shorter than 64 KiB.
@@ -217,7 +253,11 @@ impl Links {
             if let Some(capture) = &mut self.capture {
                 record(capture, now, way, 0, packet);
             }
-            send_packet(&self.sockets, way, packet, counts);
+            if way.by_ring {
+                push_packet(self.same_host.as_deref_mut(), way, (packet, true), counts);
+            } else {
+                send_packet(&self.sockets, way, packet, counts);
+            }
         }
     }
 }
@@ -258,6 +298,21 @@ fn message<'a>(way: &Way, bytes: &'a [u8], segment: Option<u16>) -> Message<'a> 
         destination: way.destination,
         traffic_class: way.traffic_class,
         hop_limit: way.hop_limit,
+    }
+}
+
+fn push_packet(
+    link: Option<&mut SameHost>,
+    way: &Way,
+    (packet, with_icrc): (&[u8], bool),
+    counts: &mut Counts,
+) {
+    if link.is_some_and(|link| link.push(way, packet, with_icrc, counts)) {
+        counts.tx_packets += 1;
+        counts.tx_ring_packets += 1;
+        counts.tx_bytes += packet.len() as u64;
+    } else {
+        counts.tx_dropped += 1;
     }
 }
 
@@ -347,6 +402,7 @@ mod tests {
         sys::set_option(from.sockets[0].as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let way = Way {
             port: 0,
+            by_ring: false,
             source: from.sockets[0].address().into(),
             destination: to.sockets[0].address().into(),
             slot: to.registry.slot().into(),
@@ -382,6 +438,7 @@ mod tests {
         let mut from = links("127.0.47.3");
         let way = Way {
             port: 0,
+            by_ring: false,
             source: from.sockets[0].address().into(),
             // Broadcast is not allowed to a socket that has not asked for it.
             destination: core::net::Ipv4Addr::new(255, 255, 255, 255).into(),

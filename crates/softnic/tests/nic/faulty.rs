@@ -4,7 +4,7 @@ use rdma::{Operation, QpType};
 use softnic::Options;
 use transport::Recovery;
 
-use crate::support::{SEND, pair_with, pattern};
+use crate::support::{SEND, options, pair_with, pattern};
 
 #[test]
 fn everything_arrives_through_loss_reordering_duplication_and_corruption() {
@@ -19,7 +19,7 @@ fn everything_arrives_by_selective_repeat() {
 fn everything_arrives(third: u8, recovery: Recovery) {
     const LENGTH: usize = 256 << 10;
     let faults = "loss=0.01,reorder=0.02,duplicate=0.02,corrupt=0.01,seed=7".parse().unwrap();
-    let options = Options { faults: Some(faults), recovery, ..Options::default() };
+    let options = Options { faults: Some(faults), recovery, ..options() };
     let (mut a, b) = pair_with(third, QpType::Rc, 2 * LENGTH, &options);
     pattern(&mut a.memory[..LENGTH], 9);
     for round in 0..20 {

@@ -146,7 +146,12 @@ fn a_peer_that_stops_for_a_while_under_load_and_has_little_room_loses_nothing() 
     let host = source("127.0.74.1", PATIENT);
     let shared = Shared::new("stopped");
     // What arrives while the helper is stopped has no room for long.
-    let variables = [(FILE, shared.path.as_str()), ("FERROCE_RCVBUF_BYTES", "40000")];
+    let variables = [
+        (FILE, shared.path.as_str()),
+        ("FERROCE_RCVBUF_BYTES", "40000"),
+        // A ring has room of its own.
+        ("FERROCE_LINK", "udp"),
+    ];
     let (qpn, helper) = helper(&host, "127.0.74.2", &variables);
     let mut load = Load::new(&host, qpn);
     for part in 1..=3 {

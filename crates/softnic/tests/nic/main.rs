@@ -15,4 +15,5 @@ mod multicast;
 mod processes;
 mod record;
 mod reliable;
+mod same_host;
 mod support;

@@ -51,7 +51,7 @@ pub(crate) const RETRIES: u8 = 7;
 impl Host {
     /// On loopback, with an address of its own.
     pub(crate) fn open(address: &str, kind: QpType, bytes: usize) -> Self {
-        Self::open_with(address, kind, bytes, &Options::default())
+        Self::open_with(address, kind, bytes, &options())
     }
 
     pub(crate) fn open_with(address: &str, kind: QpType, bytes: usize, options: &Options) -> Self {
@@ -339,9 +339,14 @@ pub(crate) fn empty() -> Completion {
     }
 }
 
+/// The default, but over the link that the environment says, so that all tests can be run over both.
+pub(crate) fn options() -> Options {
+    Options { link: Options::from_environment().unwrap().link, ..Options::default() }
+}
+
 /// Two connected hosts.
 pub(crate) fn pair(third: u8, kind: QpType, bytes: usize) -> (Host, Host) {
-    pair_with(third, kind, bytes, &Options::default())
+    pair_with(third, kind, bytes, &options())
 }
 
 /// Two connected hosts.

@@ -1,0 +1,633 @@
+//! The link between NICs of one host and user: rings of packets in shared memory.
+//!
+//! ```text
+//!   build ─► whom is it for? ── a NIC of this host that takes rings ─► ring ─► its engine
+//!                     │                                       └─ asleep? ─► bell
+//!                     └── anybody else ─► trains ─► UDP 4791
+//! ```
+//!
+//! The packets are the same, headers and all, and go through the same engine: every rule of the
+//! transport holds as it does over UDP. They have no ICRC unless somebody wants to see one
+//! (`FERROCE_LINK=shm,icrc`, a record of packets, injected faults): memory does not corrupt them.
+//!
+//! Each direction is a ring of its own ([`ring`](ring.rs)), made by the one who sends, and offered
+//! ([`offers`](offers.rs)) before the first packet to that NIC, which therefore is already in it. So nothing
+//! is ever on both ways at once, and no packet overtakes another. Only a ring that fails is left for
+//! UDP: what was in it counts as lost, and reliable connections send it again.
+//!
+//! Whether an address is of this host is what the list of its NICs says ([`crate::registry`]), which is in memory
+//! of this user: the NIC with that slot must stand there, and be alive. The receiver asks the same
+//! of the source addresses that a sender claims, so that nobody speaks for another host. A process
+//! that ends before its first packet to a NIC has been looked at was nobody, and the packet is dropped.
+//!
+//! **Invariants:** the state of a ring is *asleep* only while the fallback thread is about to sleep or
+//! does, and is not parked; a producer that finds it so rings the bell. Nothing that a peer writes
+//! to a ring, or does not, makes this side wait, read or write anywhere else, or go on without end.
+
+mod offers;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rdma::{Gid, Time};
+
+use self::offers::{Arrived, Kind, Message, Offers};
+use self::ring::{Broken, Consumer, Consuming, DECLARES_WAY, Entry, Producer, WITH_ICRC};
+use crate::counts::Counts;
+use crate::limits::{
+    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_PEERS_MAX,
+    RING_WAYS_MAX, SLOTS,
+};
+use crate::registry::Registry;
+use crate::steering::{Member, is_ownable};
+use crate::sys;
+use crate::train::Way;
+
+/// The rings of a NIC.
+#[derive(Debug)]
+pub(crate) struct SameHost {
+    offers: Offers,
+    /// By slot.
+    peers: Box<[Option<Box<Peer>>]>,
+    /// The slots of peers whose rings are looked at.
+    sources: Vec<u16>,
+    /// How addresses are reached, by the slot that the packet is for.
+    choices: Box<[Vec<Choice>]>,
+    /// The slots of peers that packets were built for since the bells were last looked after.
+    touched: Vec<u16>,
+    /// Whether the fallback thread sleeps, and is to be woken by packets.
+    asleep: bool,
+}
+
+/// How an address is reached.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    destination: Gid,
+    by_ring: bool,
+}
+
+/// A NIC of this host.
+#[derive(Debug)]
+struct Peer {
+    member: Member,
+    out: Out,
+    /// What has been declared in the ring to it: source and destination of each way.
+    ways: Vec<(Gid, Gid)>,
+    from: From,
+    /// When it may be asked again whether it lives.
+    next_check: Time,
+    /// It took nothing for a while: what it has no room for is dropped.
+    given_up: bool,
+}
+
+/// The ring to a peer.
+#[derive(Debug)]
+enum Out {
+    Untried,
+    Open(Producer),
+    /// By UDP for as long as it lives.
+    Refused,
+}
+
+/// The ring from a peer.
+#[derive(Debug)]
+enum From {
+    None,
+    Open(Consumer, Vec<Declared>),
+    Broken,
+}
+
+/// A way that a peer has declared.
+#[derive(Clone, Copy, Debug)]
+struct Declared {
+    source: Gid,
+    destination: Gid,
+    /// Whether the addresses are theirs and ours, if that could be found out yet.
+    is_true: Option<bool>,
+}
+
+/// A packet of a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RingPacket {
+    pub(crate) source: Gid,
+    pub(crate) destination: Gid,
+    pub(crate) traffic_class: u8,
+    /// Whether its ICRC stands behind it.
+    pub(crate) with_icrc: bool,
+    /// Bytes in the buffer.
+    pub(crate) length: usize,
+}
+
+/// What was found in a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// Nothing.
+    Nothing,
+    /// Something that is of no use to the engine.
+    Other,
+    /// A packet.
+    Packet(RingPacket),
+}
+
+impl SameHost {
+    /// Takes rings from now on, as the owner of `registry`'s slot.
+    ///
+    /// # Errors
+    /// What this host or process cannot do, such as shared memory.
+    pub(crate) fn open(registry: &Registry) -> io::Result<Self> {
+        // Who could not make one could not take one either.
+        let (_ring, file) = Producer::create(0)?;
+        Consumer::open(file.as_fd(), 0)?;
+        Ok(Self {
+            offers: Offers::bind(registry.namespace(), registry.slot())?,
+            peers: (0..SLOTS).map(|_| None).collect(),
+            sources: Vec::new(),
+            choices: (0..SLOTS).map(|_| Vec::new()).collect(),
+            touched: Vec::new(),
+            asleep: false,
+        })
+    }
+
+    /// Whether packets to `slot` at `destination` go through a ring. If it is not known yet, it is
+    /// found out, and the ring is made.
+    pub(crate) fn reaches(
+        &mut self,
+        registry: &Registry,
+        destination: Gid,
+        slot: u32,
+        (now, counts): (Time, &mut Counts),
+    ) -> bool {
+        if !is_ownable(slot) || slot == u32::from(registry.slot()) {
+            return false;
+        }
+        // Slots have ten bits.
+        let slot = slot as u16;
+        let choices = &self.choices[usize::from(slot)];
+        let known = choices.iter().find(|choice| choice.destination == destination);
+        match known.map(|choice| choice.by_ring) {
+            Some(false) => false,
+            Some(true) if self.is_there(registry, slot, now) => true,
+            _ => self.choose(registry, destination, slot, counts),
+        }
+    }
+
+    /// Looks whether a peer that leaves packets in its ring is dead.
+    fn is_there(&mut self, registry: &Registry, slot: u16, now: Time) -> bool {
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return false };
+        let Out::Open(ring) = &mut peer.out else { return false };
+        if now < peer.next_check {
+            return true;
+        }
+        peer.next_check = now + PEER_CHECK_INTERVAL;
+        if ring.is_empty() == Ok(true) || registry.is_alive(peer.member) {
+            return true;
+        }
+        self.forget(slot);
+        false
+    }
+
+    fn choose(
+        &mut self,
+        registry: &Registry,
+        destination: Gid,
+        slot: u16,
+        counts: &mut Counts,
+    ) -> bool {
+        let address = destination.ip();
+        let by_ring = match registry.member_at(address, slot) {
+            Ok(Some(member)) => self.offer(registry, member, counts),
+            // Nobody can get what is sent there now, so it may be decided again.
+            Ok(None) => return false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && address.is_loopback() => {
+                return false;
+            }
+            // An address of another host.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => {
+                tracing::debug!(%address, slot, %error, "by UDP");
+                counts.rings_refused += 1;
+                false
+            }
+        };
+        let choices = &mut self.choices[usize::from(slot)];
+        choices.retain(|choice| choice.destination != destination);
+        if choices.len() == CHOICES_MAX {
+            // What is found out again is the same: a ring that is there, or an address elsewhere.
+            choices.remove(0);
+        }
+        choices.push(Choice { destination, by_ring });
+        by_ring
+    }
+
+    /// Makes a ring to `member` if there is none. Returns whether there is one now.
+    fn offer(&mut self, registry: &Registry, member: Member, counts: &mut Counts) -> bool {
+        let Some(peer) = self.peer(member) else { return false };
+        match peer.out {
+            Out::Open(_) => return true,
+            Out::Refused => return false,
+            Out::Untried => {}
+        }
+        let made = sys::random().and_then(|nonce| {
+            let (ring, file) = Producer::create(nonce)?;
+            let from = registry.member();
+            let message = Message { kind: Kind::Offer, from, to_claim: member.claim, nonce };
+            send_patiently(&self.offers, member.slot, message, Some(file.as_fd()))?;
+            Ok(ring)
+        });
+        let out = match made {
+            Ok(ring) => {
+                tracing::debug!(slot = member.slot, "a ring was made");
+                counts.rings_made += 1;
+                Out::Open(ring)
+            }
+            Err(error) => {
+                tracing::debug!(slot = member.slot, %error, "no ring, so by UDP");
+                counts.rings_refused += 1;
+                Out::Refused
+            }
+        };
+        let is_open = matches!(out, Out::Open(_));
+        if let Some(peer) = self.peer(member) {
+            peer.out = out;
+        }
+        is_open
+    }
+
+    /// The peer that `member` is. `None` if there are too many.
+    fn peer(&mut self, member: Member) -> Option<&mut Peer> {
+        let at = usize::from(member.slot);
+        if self.peers[at].as_ref().is_some_and(|peer| peer.member != member) {
+            self.forget(member.slot);
+        }
+        if self.peers[at].is_none() && self.peers.iter().flatten().count() == RING_PEERS_MAX {
+            return None;
+        }
+        let peer = self.peers[at].get_or_insert_with(|| {
+            Box::new(Peer {
+                member,
+                out: Out::Untried,
+                ways: Vec::new(),
+                from: From::None,
+                next_check: Time::ZERO,
+                given_up: false,
+            })
+        });
+        Some(peer)
+    }
+
+    /// Forgets a peer that is dead.
+    fn forget(&mut self, slot: u16) {
+        self.peers[usize::from(slot)] = None;
+        self.choices[usize::from(slot)].clear();
+        self.sources.retain(|source| *source != slot);
+    }
+
+    /// No packets to a peer by its ring any more.
+    fn close(&mut self, slot: u16, counts: &mut Counts) {
+        if let Some(peer) = &mut self.peers[usize::from(slot)]
+            && matches!(peer.out, Out::Open(_))
+        {
+            tracing::debug!(slot, "the ring was closed");
+            counts.rings_refused += 1;
+            peer.out = Out::Refused;
+        }
+        for choice in &mut self.choices[usize::from(slot)] {
+            choice.by_ring = false;
+        }
+    }
+
+    fn ring(&mut self, slot: u16) -> Option<(&mut Producer, &mut bool)> {
+        let peer = self.peers.get_mut(usize::from(slot))?.as_deref_mut()?;
+        match &mut peer.out {
+            Out::Open(ring) => Some((ring, &mut peer.given_up)),
+            Out::Untried | Out::Refused => None,
+        }
+    }
+
+    /// Counts a packet of `length` bytes that will be pushed. Returns whether it was the last that
+    /// there is room for.
+    pub(crate) fn fills_up(&mut self, slot: u16, length: usize, counts: &mut Counts) -> bool {
+        let Some((ring, given_up)) = self.ring(slot) else { return false };
+        let has_room = ring.promise(length);
+        if has_room == Ok(true) {
+            *given_up = false;
+        }
+        let is_full = has_room == Ok(false) && !*given_up;
+        if !self.touched.contains(&slot) {
+            self.touched.push(slot);
+        }
+        if has_room == Err(Broken) {
+            counts.rings_broken += 1;
+            self.close(slot, counts);
+        }
+        is_full
+    }
+
+    /// Whether the ring to `slot` has no room; `None` if there is no ring.
+    pub(crate) fn is_full(&mut self, registry: &Registry, slot: u16, now: Time) -> Option<bool> {
+        if !self.is_there(registry, slot, now) {
+            return None;
+        }
+        self.ring(slot).map(|(ring, _)| ring.has_room() == Ok(false))
+    }
+
+    /// Gives up waiting for `slot`: what it has no room for is dropped.
+    pub(crate) fn give_up(&mut self, slot: u16) {
+        if let Some((_, given_up)) = self.ring(slot) {
+            *given_up = true;
+        }
+    }
+
+    /// Puts a packet into the ring of `way`. Returns whether it is in.
+    pub(crate) fn push(
+        &mut self,
+        way: &Way,
+        packet: &[u8],
+        with_icrc: bool,
+        counts: &mut Counts,
+    ) -> bool {
+        let slot = way.slot as u16;
+        let pushed = match &mut self.peers[usize::from(slot)] {
+            Some(peer) => peer.push(way, packet, with_icrc),
+            None => Ok(false),
+        };
+        if pushed == Err(Broken) {
+            counts.rings_broken += 1;
+            self.close(slot, counts);
+        }
+        if !self.touched.contains(&slot) {
+            self.touched.push(slot);
+        }
+        pushed == Ok(true)
+    }
+
+    /// Wakes those that sleep, after packets were pushed.
+    pub(crate) fn ring_bells(&mut self, registry: &Registry, counts: &mut Counts) {
+        while let Some(slot) = self.touched.pop() {
+            let Some(peer) = &mut self.peers[usize::from(slot)] else { continue };
+            let Out::Open(ring) = &mut peer.out else { continue };
+            ring.settle();
+            match ring.consuming() {
+                Consuming::Awake => {}
+                Consuming::Asleep => {
+                    counts.ring_bells += 1;
+                    let (from, to_claim) = (registry.member(), peer.member.claim);
+                    let bell = Message { kind: Kind::Bell, from, to_claim, nonce: 0 };
+                    // A queue that is full of messages wakes it as well.
+                    let _ = self.offers.send(slot, bell, None);
+                }
+                Consuming::Gone => self.close(slot, counts),
+            }
+        }
+    }
+
+    /// Takes the messages that have arrived.
+    pub(crate) fn take_messages(&mut self, registry: &Registry, counts: &mut Counts) {
+        for _ in 0..OFFER_BATCH {
+            let Some(arrived) = self.offers.receive() else { return };
+            let Some(Arrived { message, file }) = arrived else { continue };
+            let Message { kind, from, to_claim, nonce } = message;
+            if to_claim != registry.member().claim {
+                continue;
+            }
+            match kind {
+                Kind::Bell => {}
+                Kind::Refusal => {
+                    let peer = self.peers.get(usize::from(from.slot)).and_then(Option::as_ref);
+                    if peer.is_some_and(|peer| peer.member == from) {
+                        self.close(from.slot, counts);
+                    }
+                }
+                Kind::Offer => {
+                    let ring = file
+                        .ok_or_else(|| io::ErrorKind::InvalidInput.into())
+                        .and_then(|file| Consumer::open(file.as_fd(), nonce));
+                    if let Err(error) = ring.and_then(|ring| self.accept(registry, from, ring)) {
+                        tracing::debug!(slot = from.slot, %error, "an offer is refused");
+                        counts.rings_refused += 1;
+                        let (from, to) = (registry.member(), from);
+                        let refusal =
+                            Message { kind: Kind::Refusal, from, to_claim: to.claim, nonce };
+                        let _ = self.offers.send(to.slot, refusal, None);
+                    } else {
+                        counts.rings_taken += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, registry: &Registry, from: Member, ring: Consumer) -> io::Result<()> {
+        let is_nic = is_ownable(from.slot.into()) && from.slot != registry.slot();
+        if !is_nic || !registry.is_alive(from) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let asleep = self.asleep;
+        let peer = self.peer(from).ok_or(io::ErrorKind::QuotaExceeded)?;
+        if !matches!(peer.from, From::None) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        // What is in it by now was announced by the offer itself.
+        ring.set_asleep(asleep);
+        peer.from = From::Open(ring, Vec::new());
+        self.sources.push(from.slot);
+        Ok(())
+    }
+
+    /// How many rings there are to be looked at.
+    pub(crate) fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Takes what comes next in one of the rings that there are to be looked at, to the beginning
+    /// of `buffer`. `ours` says whether an address is this NIC's.
+    pub(crate) fn take(
+        &mut self,
+        source: usize,
+        buffer: &mut [u8],
+        registry: &Registry,
+        ours: impl Fn(IpAddr) -> bool,
+        counts: &mut Counts,
+    ) -> Taken {
+        let slot = self.sources[source];
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Taken::Nothing };
+        let From::Open(ring, ways) = &mut peer.from else { return Taken::Nothing };
+        let taken = match ring.take(buffer) {
+            Ok(None) => return Taken::Nothing,
+            Ok(Some(entry)) => open_entry(entry, buffer, ways, |way| {
+                Ok(ours(way.destination.ip())
+                    && registry.member_at(way.source.ip(), slot)? == Some(peer.member))
+            }),
+            Err(broken) => Err(broken),
+        };
+        match taken {
+            Ok(Opened::Packet(packet)) => Taken::Packet(packet),
+            Ok(Opened::Declaration) => Taken::Other,
+            Ok(Opened::Untrue) => {
+                counts.ring_rx_dropped += 1;
+                Taken::Other
+            }
+            Err(Broken) => {
+                tracing::warn!(slot, "a NIC of this host has written nonsense to its ring");
+                counts.rings_broken += 1;
+                ring.leave();
+                peer.from = From::Broken;
+                Taken::Nothing
+            }
+        }
+    }
+
+    /// Ends a look at a ring from which something was taken.
+    pub(crate) fn release(&mut self, source: usize) {
+        let slot = self.sources[source];
+        if let Some(Peer { from: From::Open(ring, _), .. }) =
+            self.peers[usize::from(slot)].as_deref()
+        {
+            ring.release();
+        }
+    }
+
+    /// The fallback thread goes to sleep, or has woken up. Returns whether there is something in a
+    /// ring, for which it has to stay awake.
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.asleep = asleep;
+        let mut is_work_left = false;
+        for slot in &self.sources {
+            if let Some(Peer { from: From::Open(ring, _), .. }) =
+                self.peers[usize::from(*slot)].as_deref()
+            {
+                ring.set_asleep(asleep);
+                is_work_left |= !ring.is_empty();
+            }
+        }
+        is_work_left
+    }
+
+    /// Forgets the peers that have died, when what they have left is taken.
+    pub(crate) fn look_after(&mut self, registry: &Registry) {
+        for slot in 0..self.peers.len() {
+            let Some(peer) = &self.peers[slot] else { continue };
+            let is_empty = match &peer.from {
+                From::Open(ring, _) => ring.is_empty(),
+                From::None | From::Broken => true,
+            };
+            if is_empty && !registry.is_alive(peer.member) {
+                // Slots have ten bits.
+                self.forget(slot as u16);
+            }
+        }
+    }
+
+    /// Tells those who send that nobody will look any more.
+    pub(crate) fn leave(&mut self) {
+        for peer in self.peers.iter().flatten() {
+            if let From::Open(ring, _) = &peer.from {
+                ring.leave();
+            }
+        }
+    }
+}
+
+impl AsFd for SameHost {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.offers.as_fd()
+    }
+}
+
+impl Peer {
+    fn push(&mut self, way: &Way, packet: &[u8], with_icrc: bool) -> Result<bool, Broken> {
+        let Out::Open(ring) = &mut self.out else { return Ok(false) };
+        let addresses = (way.source, way.destination);
+        let known = self.ways.iter().position(|known| *known == addresses);
+        let number = match known {
+            Some(number) => number,
+            None if self.ways.len() == RING_WAYS_MAX => return Ok(false),
+            None => {
+                let number = self.ways.len();
+                let mut bytes = [0; 32];
+                bytes[..16].copy_from_slice(&way.source.0);
+                bytes[16..].copy_from_slice(&way.destination.0);
+                let entry = Entry { way: number as u8, flags: DECLARES_WAY, ..Entry::default() };
+                if !ring.push(entry, &bytes)? {
+                    return Ok(false);
+                }
+                self.ways.push(addresses);
+                number
+            }
+        };
+        let flags = if with_icrc { WITH_ICRC } else { 0 };
+        // There are 256 ways at most.
+        let way = Entry { way: number as u8, traffic_class: way.traffic_class, flags, length: 0 };
+        ring.push(way, packet)
+    }
+}
+
+/// What an entry is.
+enum Opened {
+    Packet(RingPacket),
+    Declaration,
+    /// A packet between addresses that are not the peer's and ours.
+    Untrue,
+}
+
+/// What an entry with `bytes` says.
+fn open_entry(
+    entry: Entry,
+    bytes: &[u8],
+    ways: &mut Vec<Declared>,
+    check: impl Fn(&Declared) -> io::Result<bool>,
+) -> Result<Opened, Broken> {
+    if entry.flags == DECLARES_WAY {
+        let (source, rest) = bytes.split_first_chunk().ok_or(Broken)?;
+        let destination = rest.first_chunk().ok_or(Broken)?;
+        if usize::from(entry.way) != ways.len() || entry.length != 32 {
+            return Err(Broken);
+        }
+        let (source, destination) = (Gid(*source), Gid(*destination));
+        ways.push(Declared { source, destination, is_true: None });
+        return Ok(Opened::Declaration);
+    }
+    if entry.flags & !WITH_ICRC != 0 {
+        return Err(Broken);
+    }
+    let way = ways.get_mut(usize::from(entry.way)).ok_or(Broken)?;
+    if way.is_true.is_none() {
+        // Who cannot be told now may be told at the next packet.
+        way.is_true = check(way).ok();
+    }
+    if way.is_true != Some(true) {
+        return Ok(Opened::Untrue);
+    }
+    Ok(Opened::Packet(RingPacket {
+        source: way.source,
+        destination: way.destination,
+        traffic_class: entry.traffic_class,
+        with_icrc: entry.flags & WITH_ICRC != 0,
+        length: entry.length.into(),
+    }))
+}
+
+/// Sends an offer, whose receiver has a short queue that may be full for a moment.
+fn send_patiently(
+    offers: &Offers,
+    slot: u16,
+    message: Message,
+    file: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut result = Ok(());
+    for _ in 0..OFFER_TRIES {
+        result = offers.send(slot, message, file);
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_nanos(OFFER_PAUSE.as_ns_ceil()));
+            }
+            _ => break,
+        }
+    }
+    result
+}

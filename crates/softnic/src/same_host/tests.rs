@@ -1,0 +1,497 @@
+//! Peers of this host that lie: in their offers, in what they write to a ring, and in what they say
+//! of ours. They may make queue pairs fail; they may not make us crash, wait or reach other memory.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rdma::{
+    Access, CompletionStatus, Key, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge,
+    WorkRequest,
+};
+use transport::{AddressVector, CqId, PdId, QpCapacity, QpChange, QpSpec, RegionSpec};
+use wire::opcode::{Part, Service};
+use wire::{Opcode, reth, roce};
+
+use super::*;
+use crate::links::Links;
+use crate::{DeviceInfo, EventSink, Link, Nic, Options};
+
+struct Nothing;
+
+impl EventSink for Nothing {
+    fn event(&self, _: transport::Event) {}
+}
+
+const BYTES: usize = 4096;
+const PSN: Psn = Psn::new(100);
+const PATIENCE_SECONDS: u64 = 20;
+
+/// A NIC with a region, which has no thread and is polled.
+struct Honest {
+    nic: Nic,
+    pd: PdId,
+    cq: CqId,
+    key: Key,
+    memory: Box<[u8]>,
+}
+
+impl Honest {
+    fn open(address: &str, link: Link) -> Self {
+        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+        let options = Options { link, ..Options::default() };
+        let nic = Nic::open_with(&device, Box::new(Nothing), &options).unwrap();
+        let memory = vec![0; BYTES].into_boxed_slice();
+        let address = memory.as_ptr().expose_provenance() as u64;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let (pd, cq, key) = nic.with(|endpoint, _, _| {
+            let pd = endpoint.alloc_pd().unwrap();
+            let cq = endpoint.create_cq(64).unwrap();
+            let length = BYTES as u64;
+            let region = RegionSpec { address, length, iova: address, access };
+            (pd, cq, endpoint.register(pd, region).unwrap())
+        });
+        Self { nic, pd, cq, key, memory }
+    }
+
+    fn address(&self) -> u64 {
+        self.memory.as_ptr().expose_provenance() as u64
+    }
+
+    fn gid(&self) -> Gid {
+        self.nic.device().gids.iter().rfind(|entry| entry.usable).unwrap().gid
+    }
+
+    fn slot(&self) -> u16 {
+        let first = self.nic.with(|endpoint, _, _| endpoint.config().qpns.start);
+        crate::steering::slot_of(first) as u16
+    }
+
+    /// A queue pair that is connected to `peer` at `gid`, which is told of it before.
+    fn queue_pair(&self, gid: Gid, peer: impl FnOnce(Qpn) -> Qpn) -> Qpn {
+        let (kind, cq, srq) = (QpType::Rc, self.cq, None);
+        let capacity = QpCapacity { send_wr: 16, recv_wr: 1, send_sge: 1, recv_sge: 1, inline: 0 };
+        let (send_cq, recv_cq, pd, signal_all) = (cq, cq, self.pd, true);
+        let spec = QpSpec { kind, pd, send_cq, recv_cq, srq, capacity, signal_all };
+        let qpn = self.nic.with(|endpoint, _, _| endpoint.create_qp(spec)).unwrap();
+        let entry = *self.nic.device().gids.iter().rfind(|entry| entry.usable).unwrap();
+        let path = AddressVector {
+            gid,
+            source_gid: entry.gid,
+            source_gid_index: entry.index,
+            hop_limit: 64,
+            ..AddressVector::default()
+        };
+        let init = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::REMOTE_WRITE | Access::REMOTE_READ),
+            ..QpChange::to(QpState::Init)
+        };
+        let rtr = QpChange {
+            path: Some(path),
+            path_mtu: Some(self.nic.device().active_mtu),
+            destination: Some(peer(qpn)),
+            rq_psn: Some(PSN),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(1),
+            ..QpChange::to(QpState::Rtr)
+        };
+        let rts = QpChange {
+            sq_psn: Some(PSN),
+            timeout: Some(10),
+            retry_count: Some(2),
+            rnr_retry: Some(0),
+            max_rd_atomic: Some(1),
+            ..QpChange::to(QpState::Rts)
+        };
+        self.nic.with(|endpoint, _, _| {
+            for change in [init, rtr, rts] {
+                endpoint.modify_qp(qpn, &change).unwrap();
+            }
+        });
+        qpn
+    }
+
+    /// WRITEs eight bytes, does something else `meanwhile`, and says how the WRITE ended.
+    fn write(&self, qpn: Qpn, to: (u64, Key), mut meanwhile: impl FnMut()) -> CompletionStatus {
+        let sges = [Sge { address: self.address(), length: 8, l_key: self.key }];
+        let (remote_address, r_key) = to;
+        let operation = Operation::Write { remote_address, r_key, immediate: None };
+        let flags = SendFlags::SIGNALED;
+        let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
+        self.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+        let started = Instant::now();
+        loop {
+            if let Some((completion, _)) = self.nic.poll_cq_timed(self.cq) {
+                return completion.status;
+            }
+            assert!(started.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", self.nic.counts());
+            meanwhile();
+            self.nic.poll();
+        }
+    }
+
+    /// Writes to another, by whatever way there is.
+    fn reaches(&self, other: &Self) {
+        let mut theirs = None;
+        let ours = self.queue_pair(other.gid(), |ours| {
+            let qpn = other.queue_pair(self.gid(), |_| ours);
+            theirs = Some(qpn);
+            qpn
+        });
+        let status = self.write(ours, (other.address(), other.key), || other.nic.poll());
+        assert_eq!(status, CompletionStatus::Success);
+    }
+}
+
+/// Somebody with a slot and an address, as a NIC has, who does with rings what it likes.
+struct Liar {
+    links: Links,
+    link: Box<SameHost>,
+    /// The ring to the victim.
+    ring: Producer,
+    victim: Member,
+}
+
+impl Liar {
+    /// Has a ring to `victim`, which that has taken.
+    fn open(address: &str, victim: &Honest) -> Self {
+        let mut liar = Self::without_ring(address, victim);
+        let (ring, file) = Producer::create(7).unwrap();
+        liar.ring = ring;
+        liar.offer(Some(&file), 7);
+        victim.nic.poll();
+        assert_eq!(victim.nic.counts().rings_taken, 1);
+        liar
+    }
+
+    fn without_ring(address: &str, victim: &Honest) -> Self {
+        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+        let mut links = Links::open(&device, &Options::default()).unwrap();
+        let link = links.same_host.take().unwrap();
+        let victim = links.registry.member_at(victim.gid().ip(), victim.slot()).unwrap().unwrap();
+        let (ring, _) = Producer::create(0).unwrap();
+        Self { links, link, ring, victim }
+    }
+
+    fn message(&self, kind: Kind, nonce: u64) -> Message {
+        let (from, to_claim) = (self.links.registry.member(), self.victim.claim);
+        Message { kind, from, to_claim, nonce }
+    }
+
+    fn offer(&self, file: Option<&OwnedFd>, nonce: u64) {
+        let message = self.message(Kind::Offer, nonce);
+        let file = file.map(AsFd::as_fd);
+        send_patiently(&self.link.offers, self.victim.slot, message, file).unwrap();
+    }
+
+    fn address(&self) -> Gid {
+        self.links.sockets[0].address().into()
+    }
+
+    fn qpn(&self) -> Qpn {
+        Qpn::new(u32::from(self.links.registry.slot()) << crate::limits::SLOT_SHIFT | 5)
+    }
+
+    /// Says between which addresses way `number` goes.
+    fn declare(&mut self, number: u8, source: Gid, destination: Gid) {
+        let entry = Entry { way: number, flags: DECLARES_WAY, ..Entry::default() };
+        assert_eq!(self.ring.push(entry, &[source.0, destination.0].concat()), Ok(true));
+    }
+
+    /// Puts in a WRITE of eight bytes to `address`.
+    fn push_write(&mut self, way: u8, to: Qpn, psn: Psn, (address, key): (u64, Key)) {
+        let header = roce::Repr {
+            reth: Some(reth::Repr { address, r_key: key, length: 8 }),
+            ..roce::Repr::new(Opcode::write(Service::Rc, Part::Only, false), to, psn)
+        };
+        let mut packet = [0; 64];
+        let at = header.emit(&mut packet);
+        packet[at..at + 8].copy_from_slice(b"I am not");
+        let entry = Entry { way, ..Entry::default() };
+        assert_eq!(self.ring.push(entry, &packet[..at + 8]), Ok(true));
+    }
+}
+
+#[test]
+fn two_nics_take_the_ring_from_the_first_packet_on() {
+    for link in [Link::SharedMemory, Link::SharedMemoryWithIcrc] {
+        let (a, b) = (Honest::open("127.0.48.21", link), Honest::open("127.0.48.22", link));
+        a.reaches(&b);
+        b.reaches(&a);
+        for nic in [&a.nic, &b.nic] {
+            let counts = nic.counts();
+            assert_eq!((counts.rings_made, counts.rings_taken, counts.rings_refused), (1, 1, 0));
+            assert!(counts.tx_ring_packets >= 2, "{counts:?}");
+            assert_eq!(counts.tx_ring_packets, counts.tx_packets);
+            assert_eq!((counts.tx_trains, counts.rx_trains), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_nic_that_takes_no_rings_is_reached_by_udp() {
+    let (a, b) =
+        (Honest::open("127.0.48.23", Link::SharedMemory), Honest::open("127.0.48.24", Link::Udp));
+    a.reaches(&b);
+    b.reaches(&a);
+    let counts = [a.nic.counts(), b.nic.counts()];
+    assert_eq!(counts.map(|counts| counts.tx_ring_packets), [0, 0]);
+    assert_eq!(counts.map(|counts| counts.rings_refused), [1, 0]);
+}
+
+#[test]
+fn a_slot_that_has_gone_to_another_leads_to_the_other() {
+    let victim = Honest::open("127.0.48.25", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.26", &victim);
+    let (gid, qpn) = (liar.address(), liar.qpn());
+    // It takes nothing, ends, and another one has its slot.
+    let ours = victim.queue_pair(gid, |_| qpn);
+    assert_eq!(victim.write(ours, (0, Key(0)), || {}), CompletionStatus::RetryExceeded);
+    assert_eq!(victim.nic.counts().rings_made, 1);
+    liar.links.leave();
+    drop(liar);
+    let ours = victim.queue_pair(gid, |_| qpn);
+    assert_eq!(victim.write(ours, (0, Key(0)), || {}), CompletionStatus::RetryExceeded);
+    let new = Honest::open("127.0.48.26", Link::SharedMemory);
+    victim.reaches(&new);
+    assert_eq!(victim.nic.counts().rings_made, 2);
+}
+
+#[test]
+fn offers_of_something_else_are_refused_and_leave_nothing() {
+    let victim = Honest::open("127.0.48.27", Link::SharedMemory);
+    let liar = Liar::without_ring("127.0.48.28", &victim);
+    let (_good, ring) = Producer::create(7).unwrap();
+    let short = sys::sealed_memory(BYTES).unwrap();
+    let not_memory = sys::eventfd().unwrap();
+    for (file, nonce) in [(None, 7), (Some(&short), 0), (Some(&not_memory), 0), (Some(&ring), 8)] {
+        liar.offer(file, nonce);
+        victim.nic.poll();
+        let answer = liar.link.offers.receive().unwrap().unwrap();
+        assert_eq!(answer.message.kind, Kind::Refusal);
+    }
+    // Of nobody, and of nobody who is alive.
+    for from in [
+        Member { slot: 0, claim: 1 },
+        Member { slot: u16::MAX, claim: 1 },
+        Member { claim: liar.links.registry.member().claim ^ 1, ..liar.links.registry.member() },
+    ] {
+        let message = Message { from, ..liar.message(Kind::Offer, 7) };
+        send_patiently(&liar.link.offers, victim.slot(), message, Some(ring.as_fd())).unwrap();
+        victim.nic.poll();
+    }
+    assert_eq!(victim.nic.counts().rings_refused, 7);
+    // For the owner of the slot before it: not for us to answer.
+    let message = Message { to_claim: liar.victim.claim ^ 1, ..liar.message(Kind::Offer, 7) };
+    send_patiently(&liar.link.offers, victim.slot(), message, Some(ring.as_fd())).unwrap();
+    victim.nic.poll();
+    assert_eq!(victim.nic.counts().rings_refused, 7);
+    // A good one at last, and a second, which is one too many.
+    liar.offer(Some(&ring), 7);
+    liar.offer(Some(&ring), 7);
+    victim.nic.poll();
+    let counts = victim.nic.counts();
+    assert_eq!((counts.rings_taken, counts.rings_refused), (1, 8));
+}
+
+#[test]
+fn a_refusal_afterwards_leads_back_to_udp_and_loses_nothing() {
+    let (a, b) = (
+        Honest::open("127.0.48.29", Link::SharedMemory),
+        Honest::open("127.0.48.30", Link::SharedMemory),
+    );
+    a.reaches(&b);
+    let before = a.nic.counts();
+    // As if `b` had not been able to take the ring.
+    let liar = Liar::without_ring("127.0.48.31", &a);
+    let from = liar.links.registry.member_at(b.gid().ip(), b.slot()).unwrap().unwrap();
+    let refusal = Message { from, ..liar.message(Kind::Refusal, 0) };
+    liar.link.offers.send(a.slot(), refusal, None).unwrap();
+    a.nic.poll();
+    a.reaches(&b);
+    let after = a.nic.counts();
+    assert_eq!(after.tx_ring_packets, before.tx_ring_packets);
+    assert_eq!(after.rings_refused, 1);
+}
+
+#[test]
+fn packets_between_other_addresses_are_dropped() {
+    let victim = Honest::open("127.0.48.32", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.33", &victim);
+    let other = Gid::from(IpAddr::from([10, 9, 8, 7]));
+    let third = Honest::open("127.0.48.34", Link::SharedMemory);
+    let (ours, theirs) = (victim.gid(), liar.address());
+    let qpn = victim.queue_pair(other, |_| liar.qpn());
+    let ways = [(other, ours), (third.gid(), ours), (theirs, other), (theirs, third.gid())];
+    for (number, (source, destination)) in (0..).zip(ways) {
+        liar.declare(number, source, destination);
+        liar.push_write(number, qpn, PSN, (victim.address(), victim.key));
+    }
+    victim.nic.poll();
+    let counts = victim.nic.counts();
+    assert_eq!((counts.ring_rx_dropped, counts.rx_ring_packets), (4, 0));
+    assert!(victim.memory.iter().all(|byte| *byte == 0));
+    // Its own address is its own: what it then may write is for the engine to say.
+    let qpn = victim.queue_pair(theirs, |_| liar.qpn());
+    liar.declare(4, theirs, ours);
+    liar.push_write(4, qpn, PSN, (victim.address() + 8, victim.key));
+    liar.push_write(4, qpn, PSN.next(), (victim.address() + BYTES as u64, victim.key));
+    victim.nic.poll();
+    assert_eq!(victim.memory[8..16], *b"I am not");
+    assert!(victim.memory[16..].iter().all(|byte| *byte == 0));
+    assert_eq!(victim.nic.counts().rings_broken, 0);
+}
+
+#[test]
+fn entries_that_break_the_rules_end_the_ring_and_nothing_else() {
+    let victim = Honest::open("127.0.48.35", Link::SharedMemory);
+    let other = Honest::open("127.0.48.36", Link::SharedMemory);
+    other.reaches(&victim);
+    let own = Gid::from(IpAddr::from([127, 0, 48, 37]));
+    let addresses = [own.0, victim.gid().0].concat();
+    let declares = Entry { flags: DECLARES_WAY, ..Entry::default() };
+    let cases: [&[(Entry, &[u8])]; 6] = [
+        // A way that was not declared.
+        &[(Entry { way: 3, ..Entry::default() }, &[0; 60])],
+        // Flags that nothing is known of.
+        &[(declares, &addresses), (Entry { flags: 4, ..Entry::default() }, &[0; 60])],
+        &[(Entry { flags: DECLARES_WAY | WITH_ICRC, ..Entry::default() }, &addresses)],
+        // Ways out of turn, twice, and too short.
+        &[(Entry { way: 1, ..declares }, &addresses)],
+        &[(declares, &addresses), (declares, &addresses)],
+        &[(declares, &addresses[..31])],
+    ];
+    for (number, entries) in (1..).zip(cases) {
+        let broken = victim.nic.counts().rings_broken;
+        let mut liar = Liar::without_ring("127.0.48.37", &victim);
+        let (mut ring, file) = Producer::create(number).unwrap();
+        for (entry, bytes) in entries {
+            ring.push(*entry, bytes).unwrap();
+        }
+        liar.offer(Some(&file), number);
+        victim.nic.poll();
+        assert_eq!(victim.nic.counts().rings_broken, broken + 1, "case {number}");
+        assert_eq!(ring.consuming(), Consuming::Gone);
+        // Nor is another ring of the same one taken.
+        liar.offer(Some(&file), number);
+        victim.nic.poll();
+        assert_eq!(victim.nic.counts().rings_taken, number + 1);
+        liar.links.leave();
+    }
+    other.reaches(&victim);
+    assert_eq!(victim.nic.counts().rings_refused, 6);
+}
+
+#[test]
+fn packets_at_random_are_dropped_or_done_like_any_other() {
+    let victim = Honest::open("127.0.48.38", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.39", &victim);
+    let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+    liar.declare(0, liar.address(), victim.gid());
+    let mut state = 3_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state >> 33
+    };
+    for _ in 0..5_000 {
+        let length = 1 + next() as usize % 300;
+        let mut packet: Vec<u8> = (0..length).map(|_| next() as u8).collect();
+        if next() % 4 > 0
+            && let Some(bth) = packet.first_chunk_mut::<12>()
+        {
+            // An opcode of a reliable connection, to the queue pair that there is.
+            bth[0] = (next() % 24) as u8;
+            bth[1] = 0;
+            let to = if next() % 8 == 0 { Qpn::GSI } else { qpn };
+            bth[4..8].copy_from_slice(&to.value().to_be_bytes());
+            bth[8..].copy_from_slice(&(PSN.value() + next() as u32 % 3).to_be_bytes());
+        }
+        let flags = if next() % 8 == 0 { WITH_ICRC } else { 0 };
+        while !liar.ring.push(Entry { flags, ..Entry::default() }, &packet).unwrap() {
+            victim.nic.poll();
+        }
+    }
+    while liar.ring.is_empty() == Ok(false) {
+        victim.nic.poll();
+    }
+    let counts = victim.nic.counts();
+    assert_eq!((counts.rx_ring_packets, counts.rings_broken), (5_000, 0));
+    assert!(counts.rx_icrc_encapsulated > 300, "{counts:?}");
+    assert!(counts.ring_rx_dropped > 100, "{counts:?}");
+    Honest::open("127.0.48.40", Link::SharedMemory).reaches(&victim);
+}
+
+#[test]
+fn a_receiver_that_lies_costs_a_queue_pair_and_no_more() {
+    const HEAD_AT: usize = 64;
+    const STATE_AT: usize = 128;
+    // What it does with head and state of the ring, each time that it is looked at.
+    let lies: [fn(u64) -> (u64, u64); 5] =
+        [|_| (0, 0), |_| (u64::MAX, 0), |round| (round * 64, 1), |_| (0, 1), |_| (0, 2)];
+    for (number, lie) in (0..).zip(lies) {
+        let victim = Honest::open("127.0.48.41", Link::SharedMemory);
+        let liar = Liar::without_ring(&format!("127.0.48.{}", 42 + number), &victim);
+        let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+        let (mut map, mut round) = (None, 0);
+        let status = victim.write(qpn, (0, Key(0)), || {
+            while let Some(arrived) = liar.link.offers.receive() {
+                if let Some(file) = arrived.and_then(|arrived| arrived.file) {
+                    let length = 4096 + crate::limits::RING_BYTES;
+                    map = Some(sys::map_sealed_memory(file.as_fd(), length).unwrap());
+                }
+            }
+            round += 1;
+            if let Some(map) = &map {
+                let (head, state) = lie(round);
+                map.word(HEAD_AT).store(head, core::sync::atomic::Ordering::SeqCst);
+                map.word(STATE_AT).store(state, core::sync::atomic::Ordering::SeqCst);
+            }
+        });
+        assert_eq!(status, CompletionStatus::RetryExceeded, "lie {number}");
+        assert!(map.is_some());
+        let other = Honest::open("127.0.48.47", Link::SharedMemory);
+        victim.reaches(&other);
+        other.reaches(&victim);
+    }
+}
+
+#[test]
+fn a_ring_that_nobody_empties_does_not_stop_the_others() {
+    let victim = Honest::open("127.0.48.48", Link::SharedMemory);
+    let liar = Liar::without_ring("127.0.48.49", &victim);
+    let other = Honest::open("127.0.48.50", Link::SharedMemory);
+    // The ring is full after so many retransmissions of what is never answered.
+    let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+    for _ in 0..14 {
+        let sges = [Sge { address: victim.address(), length: BYTES as u32, l_key: victim.key }];
+        let operation = Operation::Write { remote_address: 0, r_key: Key(0), immediate: None };
+        let flags = SendFlags::SIGNALED;
+        let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
+        victim.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+    }
+    let started = Instant::now();
+    let mut failed = 0;
+    while failed < 14 {
+        failed += usize::from(victim.nic.poll_cq_timed(victim.cq).is_some());
+        victim.nic.poll();
+        assert!(started.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", victim.nic.counts());
+    }
+    victim.reaches(&other);
+    other.reaches(&victim);
+}
+
+#[test]
+fn what_a_peer_leaves_behind_is_taken() {
+    let victim = Honest::open("127.0.48.51", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.52", &victim);
+    let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+    liar.declare(0, liar.address(), victim.gid());
+    liar.push_write(0, qpn, PSN, (victim.address(), victim.key));
+    victim.nic.poll();
+    liar.push_write(0, qpn, PSN.next(), (victim.address() + 8, victim.key));
+    liar.links.leave();
+    drop(liar);
+    victim.nic.poll();
+    assert_eq!(victim.memory[..16], *b"I am notI am not");
+}

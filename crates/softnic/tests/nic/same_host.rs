@@ -1,0 +1,166 @@
+//! Rings of shared memory between processes.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use rdma::{CompletionStatus, Gid, Operation, QpState, QpType, Qpn, UdAddress};
+use softnic::{Link, Options};
+
+use crate::fork::status_of_child;
+use crate::processes::Helper;
+use crate::support::{Host, PATIENCE, Q_KEY, SEND, empty, pattern};
+
+/// By rings, whatever the environment says.
+fn shm() -> Options {
+    Options { link: Link::SharedMemory, ..Options::default() }
+}
+
+const SHM: [(&str, &str); 1] = [("FERROCE_LINK", "shm")];
+
+/// Mappings of rings that this process has.
+fn rings_mapped() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains("memfd:ferroce-ring")).count()
+}
+
+/// Open descriptors of this process that are rings.
+fn rings_open() -> usize {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("ferroce-ring")).count()
+}
+
+/// Two connected hosts.
+fn two(last: u8, kind: QpType, bytes: usize, options: &Options) -> (Host, Host) {
+    let host = |last| Host::open_with(&format!("127.0.48.{last}"), kind, bytes, options);
+    let (a, b) = (host(last), host(last + 1));
+    a.connect(&b);
+    b.connect(&a);
+    (a, b)
+}
+
+fn connect(host: &Host, address: &str, helper: &mut Helper) -> Qpn {
+    let qpn = host.create_qp(QpType::Rc);
+    let gid = Gid::from(address.parse::<core::net::Ipv4Addr>().unwrap());
+    host.connect_qp(qpn, gid, helper.qpn);
+    helper.connect(host.gid().gid, qpn);
+    qpn
+}
+
+fn write_to(helper: &Helper) -> Operation {
+    Operation::Write { remote_address: helper.address, r_key: helper.key, immediate: None }
+}
+
+#[test]
+fn every_service_goes_by_rings_and_all_of_it() {
+    for (last, kind) in [(65, QpType::Rc), (67, QpType::Uc), (69, QpType::Ud)] {
+        const LENGTH: usize = 100_000;
+        let length = if kind == QpType::Ud { 4000 } else { LENGTH };
+        let (mut a, b) = two(last, kind, LENGTH, &shm());
+        pattern(&mut a.memory, 8);
+        for round in 0..20 {
+            // A datagram comes with 40 bytes of its way in front.
+            b.post_recv(round, b.sge(0, LENGTH));
+            let address = (kind == QpType::Ud).then(|| UdAddress {
+                gid: b.gid().gid,
+                source_gid: a.gid().gid,
+                qpn: b.qpn,
+                q_key: Q_KEY,
+                traffic_class: 0,
+                hop_limit: 64,
+                flow_label: 0,
+            });
+            a.post(round, Operation::Send { immediate: None, address }, a.sge(0, length));
+            assert_eq!(a.completions(1)[0].id, round);
+            assert_eq!(b.completions(1)[0].id, round);
+            let skip = if kind == QpType::Ud { 40 } else { 0 };
+            assert!(b.memory[skip..skip + length] == a.memory[..length], "{kind:?}");
+        }
+        let (sent, got) = (a.nic.counts(), b.nic.counts());
+        assert_eq!((sent.tx_ring_packets, sent.tx_trains), (sent.tx_packets, 0), "{kind:?}");
+        assert_eq!(got.rx_ring_packets, got.rx_packets);
+        assert!(sent.tx_packets >= 20);
+    }
+}
+
+#[test]
+fn wire_exact_puts_nothing_into_rings() {
+    let (a, b) = two(71, QpType::Rc, 4096, &Options { exact: true, ..shm() });
+    b.post_recv(1, b.sge(0, 100));
+    a.post(1, SEND, a.sge(0, 100));
+    a.completions(1);
+    assert_eq!((a.nic.counts().rings_made, b.nic.counts().rings_made), (0, 0));
+}
+
+#[test]
+fn a_process_that_sleeps_is_woken_for_what_is_in_its_ring() {
+    let host = Host::open_with("127.0.48.61", QpType::Rc, 4096, &shm());
+    let mut helper = Helper::start_with("127.0.48.62", &SHM);
+    let qpn = connect(&host, "127.0.48.62", &mut helper);
+    for round in 0..20 {
+        // Nobody polls there, and its thread is asleep by now.
+        std::thread::sleep(Duration::from_millis(5));
+        let began = Instant::now();
+        host.post_on(qpn, round, write_to(&helper), host.sge(0, 8));
+        host.completions(1);
+        assert!(began.elapsed() < Duration::from_millis(900), "it woke up by itself");
+    }
+    let counts = host.nic.counts();
+    assert_eq!(counts.tx_ring_packets, counts.tx_packets);
+    assert!(counts.ring_bells >= 10, "{counts:?}");
+}
+
+#[test]
+fn a_process_that_is_killed_is_a_peer_that_does_not_answer_and_leaves_nothing() {
+    // In a process of its own, where nobody else has rings.
+    let ended = status_of_child(|| {
+        let host = Host::open_with("127.0.48.63", QpType::Rc, 1 << 20, &shm());
+        let mut helper = Helper::start_with("127.0.48.64", &SHM);
+        let qpn = connect(&host, "127.0.48.64", &mut helper);
+        host.post_on(qpn, 0, write_to(&helper), host.sge(0, 8));
+        host.completions(1);
+        assert_eq!((rings_mapped(), rings_open()), (2, 0));
+        for id in 1..=8 {
+            host.post_on(qpn, id, write_to(&helper), host.sge(0, 1 << 20));
+        }
+        host.outcomes(1);
+        helper.kill();
+        let mut some = [empty(); 16];
+        let began = Instant::now();
+        let mut statuses = Vec::new();
+        while statuses.last() != Some(&CompletionStatus::Flushed) && statuses.len() < 7 {
+            let found = host.nic.poll_cq(host.cq, &mut some);
+            statuses.extend(some[..found].iter().map(|completion| completion.status));
+            assert!(began.elapsed() < PATIENCE, "{statuses:?}");
+        }
+        assert!(statuses.contains(&CompletionStatus::RetryExceeded), "{statuses:?}");
+        assert_eq!(host.state(qpn), QpState::Error);
+        // It is forgotten within a second or two.
+        while rings_mapped() > 0 {
+            assert!(began.elapsed() < PATIENCE);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // And another one is reached as if nothing had been.
+        let mut other = Helper::start_with("127.0.48.64", &SHM);
+        let qpn = connect(&host, "127.0.48.64", &mut other);
+        host.post_on(qpn, 9, write_to(&other), host.sge(0, 8));
+        host.completions(1);
+        drop(host);
+        assert_eq!((rings_mapped(), rings_open()), (0, 0));
+    });
+    assert_eq!(ended, 0);
+}
+
+#[test]
+fn a_forked_child_has_no_rings_and_the_parent_keeps_its_own() {
+    let (a, b) = two(73, QpType::Rc, 4096, &shm());
+    let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };
+    a.post(1, write, a.sge(0, 8));
+    a.completions(1);
+    assert!(rings_mapped() >= 4);
+    assert_eq!(status_of_child(|| assert_eq!((rings_mapped(), rings_open()), (0, 0))), 0);
+    a.post(2, write, a.sge(0, 8));
+    a.completions(1);
+    let counts = a.nic.counts();
+    assert_eq!((counts.tx_ring_packets, counts.rings_broken), (counts.tx_packets, 0));
+}
