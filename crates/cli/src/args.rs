@@ -83,6 +83,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
 
+    /// Which way packets take to programs of the same host (FERROCE_LINK)
+    #[arg(long)]
+    pub(crate) link: Option<Link>,
+
     /// How packets reach the socket (FERROCE_WIRE)
     #[arg(long)]
     pub(crate) wire: Option<Wire>,
@@ -106,6 +110,28 @@ pub(crate) struct Counters {
     /// Print one line of JSON instead
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Link {
+    /// Shared memory, if they are of the same user; fast
+    Shm,
+    /// The same, with the check sums that packets have on the wire
+    #[value(name = "shm,icrc")]
+    ShmIcrc,
+    /// UDP, as to other hosts
+    Udp,
+}
+
+impl Link {
+    /// The value of `FERROCE_LINK`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Shm => "shm",
+            Self::ShmIcrc => "shm,icrc",
+            Self::Udp => "udp",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -77,6 +77,9 @@ fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> 
     if let Some(file) = &arguments.pcap {
         variables.push(("FERROCE_PCAP", capture(file)?.into()));
     }
+    if let Some(link) = arguments.link {
+        variables.push(("FERROCE_LINK", link.name().into()));
+    }
     if let Some(wire) = arguments.wire {
         variables.push(("FERROCE_WIRE", wire.name().into()));
     }

@@ -118,6 +118,14 @@ Options:
       --pcap <FILE>
           Record every packet that the program sends and receives; %p in the name stands for the process ID (FERROCE_PCAP)
 
+      --link <LINK>
+          Which way packets take to programs of the same host (FERROCE_LINK)
+
+          Possible values:
+          - shm:      Shared memory, if they are of the same user; fast
+          - shm,icrc: The same, with the check sums that packets have on the wire
+          - udp:      UDP, as to other hosts
+
       --wire <WIRE>
           How packets reach the socket (FERROCE_WIRE)
 
