@@ -60,9 +60,15 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         let what = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
         judged(tally, tests(cargo().args(what)))
     })?;
+    stage("test over UDP", || {
+        // The default is memory, between processes of a host.
+        let what = ["test", "--package", "ferroce-softnic", "--profile", "ci", "--test", "nic"];
+        judged(tally, tests(cargo().args(what).env("FERROCE_LINK", "udp")))
+    })?;
     stage("storm", || storm::run(["--seeds", STORMS].map(OsString::from).to_vec()))?;
     stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
     stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;
+    stage("programs over UDP", || judged(tally, programs::run(&programs::Choice::over("udp"))))?;
     stage("programs under faults", || {
         judged(tally, programs::run(&programs::Choice::under(FAULTS)))
     })?;

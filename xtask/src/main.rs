@@ -30,6 +30,7 @@ cargo xtask <command>
   programs                      run perftest and the rdma-core examples, unmodified
            --full               every row of the matrix, not only the quick ones
            --filter TEXT        the rows whose command line contains TEXT
+           --link LINK          over shm (as if not given), shm,icrc or udp
            --faults SPEC        with faults injected, such as loss=0.01,reorder=0.01
   pyverbs                       run rdma-core's test suite against the list of what must pass
            -k PATTERN           the tests whose names match

@@ -26,6 +26,7 @@ pub(crate) struct Choice {
     full: bool,
     filter: Option<String>,
     faults: Option<String>,
+    link: Option<String>,
 }
 
 /// How long a row may take; those that run every size, or repeat what was lost, get more.
@@ -45,12 +46,18 @@ impl Choice {
             full: arguments.contains("--full"),
             filter: arguments.opt_value_from_str("--filter")?,
             faults: arguments.opt_value_from_str("--faults")?,
+            link: arguments.opt_value_from_str("--link")?,
         })
     }
 
     /// The quick rows, with faults injected.
     pub(crate) fn under(faults: &str) -> Self {
         Self { faults: Some(faults.to_owned()), ..Self::default() }
+    }
+
+    /// The quick rows, over a link that is not the default.
+    pub(crate) fn over(link: &str) -> Self {
+        Self { link: Some(link.to_owned()), ..Self::default() }
     }
 
     fn rows(&self) -> Vec<Row> {
@@ -84,7 +91,8 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
         bail!("no row matches\n hint: `cargo xtask programs --full` shows all of them");
     }
     let faults = choice.faults.as_deref().map_or(String::new(), |f| format!(", faults {f}"));
-    println!("{} programs as {}{faults}", rows.len(), lab.user());
+    let link = choice.link.as_deref().map_or(String::new(), |link| format!(", link {link}"));
+    println!("{} programs as {}{faults}{link}", rows.len(), lab.user());
 
     let mut tally = Tally::default();
     let mut skipped = 0;
@@ -120,6 +128,9 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
 /// The outer error is ours, the inner one is the row's.
 fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> {
     let mut flags = Vec::new();
+    if let Some(link) = &choice.link {
+        flags.extend(["--link".to_owned(), link.clone()]);
+    }
     if let Some(faults) = &choice.faults {
         flags.extend(["--faults".to_owned(), faults.clone()]);
     }
