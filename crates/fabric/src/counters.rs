@@ -53,6 +53,8 @@ causes! {
     Watchdog = "watchdog",
     /// The receive buffer of the NIC was full.
     ReceiveBuffer = "NIC receive buffer full",
+    /// The frame had a VLAN tag, and the NIC has not been told of VLANs.
+    Tagged = "VLAN tag, NIC without VLAN",
     /// The host was dead.
     DeadHost = "host dead",
     /// The engine refused it; its own counters say why.

@@ -18,6 +18,9 @@ impl Host {
         if of.destination != self.index {
             return plant.drop_packet(packet, Drop::NotForMe);
         }
+        if of.pcp().is_some() && !self.config.tagged {
+            return plant.drop_packet(packet, Drop::Tagged);
+        }
         let bytes = u32::from(of.bytes);
         let buffer = &mut self.buffer;
         if self.config.receive == rdma::Span::ZERO && self.contexts.is_none() && !buffer.stuck {

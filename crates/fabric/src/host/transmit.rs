@@ -4,7 +4,7 @@ use rdma::Time;
 use transport::{Route, Segment, Transmit};
 use wire::opcode::Operation;
 
-use super::{ENGINE_SHIFT, FIRST_QPN, Host};
+use super::{ENGINE_SHIFT, FIRST_QPN, Host, PairId};
 use crate::nic::{Contexts, NicConfig};
 use crate::packet::Draft;
 use crate::plant::{Plant, What};
@@ -74,6 +74,12 @@ impl Host {
     /// The time of a [`What::Ready`] has come.
     pub(crate) fn awake(&mut self) {
         self.waking = false;
+    }
+
+    /// The tuple of a queue pair's packets.
+    pub(crate) fn tuple_of(&self, pair: PairId) -> u32 {
+        let engine = &self.engines[pair.engine];
+        engine.pairs[engine.index_of(pair.qpn)].tuple
     }
 
     /// The next packet of an engine.

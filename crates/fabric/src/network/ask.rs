@@ -125,6 +125,25 @@ impl Network {
         Some(&self.switch(switch)?.1.config)
     }
 
+    /// The switch ports that the packets of a flow leave by on their way to its destination, as the
+    /// hash of its five-tuple has it: switch and neighbour.
+    pub fn flow_path(&self, flow: u32) -> Option<Vec<(u32, End)>> {
+        let spec = &self.flows.get(flow as usize)?.spec;
+        let pair = *self.part(self.host_port(spec.source)).pairs.get(flow as usize)?;
+        let tuple = self.host(spec.source)?.tuple_of(pair);
+        let hash = self.common.tuples.get(tuple as usize)?.hash;
+        let ports = self.path(spec.source, spec.destination, hash)?;
+        let end = |port: u32| match self.at(port).node {
+            Node::Host(host) => End::Host(host),
+            Node::Switch(switch) => End::Switch(switch),
+        };
+        let named = ports.into_iter().filter_map(|port| match end(port) {
+            End::Switch(switch) => Some((switch, end(self.at(port).peer))),
+            End::Host(_) => None,
+        });
+        Some(named.collect())
+    }
+
     /// The ports that packets with `hash` leave by, from host to host.
     pub(super) fn path(&self, source: u32, destination: u32, hash: u32) -> Option<Vec<u32>> {
         let to_destination = self.host_port(destination);

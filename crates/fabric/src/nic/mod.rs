@@ -56,7 +56,8 @@ pub struct NicConfig {
     pub congestion: Congestion,
     /// How senders are told of marks.
     pub notification: Option<Notification>,
-    /// Priority of its VLAN tag, if it tags; see [`crate::switch::config::Trust::Pcp`].
+    /// Whether it was told of VLANs: it tags what it sends with the priority (see
+    /// [`crate::switch::config::Trust::Pcp`]), and takes what is tagged.
     pub tagged: bool,
     /// How long it takes to take a packet out of the receive buffer.
     pub receive: Span,

@@ -99,6 +99,13 @@ pub(super) enum Trust {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+pub(super) enum PortMode {
+    Access,
+    Trunk,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Incomplete {
     Flood,
     Drop,
@@ -133,6 +140,7 @@ pub(super) enum WatchdogAction {
 #[serde(deny_unknown_fields)]
 pub(super) struct Switch {
     pub(super) trust: Option<Trust>,
+    pub(super) server_ports: Option<PortMode>,
     pub(super) buffer_bytes: Option<u32>,
     pub(super) lossless_priorities: Option<Vec<u8>>,
     pub(super) alpha: Option<String>,

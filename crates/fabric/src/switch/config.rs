@@ -55,6 +55,18 @@ pub struct SwitchConfig {
     pub tables: TableConfig,
     /// Against servers that pause without end; `None` to let them.
     pub watchdog: Option<WatchdogConfig>,
+    /// Whether packets leave with a VLAN tag towards servers.
+    pub server_ports: PortMode,
+}
+
+/// The VLAN mode of ports towards servers (guo16, 3). What comes in is taken with and without a tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PortMode {
+    /// Packets leave untagged.
+    Access,
+    /// Packets leave with a tag, whose PCP is their priority. A NIC that has not been told of VLANs
+    /// drops them.
+    Trunk,
 }
 
 /// The settings of one port, in the place of the switch's.
@@ -254,6 +266,7 @@ impl Default for SwitchConfig {
             ecmp_seed: 0,
             tables: TableConfig::default(),
             watchdog: None,
+            server_ports: PortMode::Access,
         }
     }
 }

@@ -11,7 +11,7 @@
 //! headroom, or by a rule that says so.
 //!
 //! Routing is by destination rack, from tables that are computed once (`topology/routing.rs`).
-//! Switches are routers: a VLAN tag ends here, and with it the PCP.
+//! Switches are routers: a VLAN tag ends here, and with it the PCP. Trunk ports put another one on.
 //!
 //! A flooded packet occupies the buffer once, until its last copy has left (real ones count
 //! references as well). Its copies are addressed to the MAC of the server, so a switch that gets one
@@ -26,7 +26,7 @@ mod queue;
 mod tables;
 mod watchdog;
 
-use config::{GroupConfig, Incomplete, PRIORITIES, Schedule, SwitchConfig, Trust};
+use config::{GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, release};
 use ecmp::Balancer;
@@ -66,6 +66,8 @@ pub(crate) struct Switch {
     queues: Vec<Queue>,
     /// By local port.
     turns: Vec<Turn>,
+    /// Whether packets leave with a VLAN tag, by local port.
+    trunks: Vec<bool>,
     /// Group (low three bits) and queue by DSCP.
     by_dscp: [u8; 64],
     /// The same by PCP.
@@ -158,6 +160,7 @@ impl Switch {
             queues.extend(config.queues_of(local as u16).iter().map(Queue::new));
         }
         let headroom_size = config.headroom_pool_bytes.unwrap_or(u32::MAX);
+        let trunk = config.server_ports == PortMode::Trunk;
         Ok(Self {
             index,
             first_port,
@@ -165,6 +168,7 @@ impl Switch {
             shared: Shared { size, used: 0, peak: 0, headroom_size, headroom_used: 0 },
             groups,
             queues,
+            trunks: ports.iter().map(|port| port.serves && trunk).collect(),
             turns: (0..ports.len()).map(turn).collect(),
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
@@ -391,6 +395,10 @@ impl Switch {
             plant.port(port).occupied &= !(1 << queue);
         }
         let resumed = self.release(plant, packet);
+        if self.trunks[local] {
+            let of = plant.pool.get_mut(packet);
+            of.set_pcp(Some(self.config.group_to_priority[of.group()] & 7));
+        }
         plant.transmit(port, packet);
         if left != 0 {
             plant.arm(port);

@@ -5,7 +5,8 @@ use rdma::{Rate, Span, Time};
 use super::{CABLES, finish, with_flows};
 use crate::counters::Drop;
 use crate::fault::{Fault, FaultKind};
-use crate::switch::config::{Schedule, Trust};
+use crate::nic::NicConfig;
+use crate::switch::config::{PortMode, Schedule, Trust};
 use crate::topology::{Cables, End, leaf_spine, parking_lot, single_switch};
 use crate::workload::FlowSpec;
 use crate::{BuildError, Network, NetworkConfig, Verdict};
@@ -45,6 +46,44 @@ fn the_priority_of_a_vlan_tag_is_lost_where_a_packet_is_routed() {
     };
     assert_eq!(queues(Trust::Dscp), [3, 3, 3]);
     assert_eq!(queues(Trust::Pcp), [3, 0, 0]);
+}
+
+#[test]
+fn a_trunk_port_reaches_servers_that_know_of_vlans_and_no_others() {
+    let to_server = |mode: PortMode, tagged: bool| {
+        let mut config = NetworkConfig::new(leaf_spine(2, 1, 1, CABLES, CABLES));
+        config.switch.server_ports = mode;
+        config.nic.tagged = true;
+        let receiver = config.nic.clone();
+        config.nics.insert(1, NicConfig { tagged, ..receiver });
+        config.flows = vec![FlowSpec::write(0, 1, 100_000)];
+        let mut network = Network::new(config).unwrap();
+        network.run(ms(5));
+        (network.flows()[0].completed, network.drops().of(Drop::Tagged) > 0)
+    };
+    assert_eq!(to_server(PortMode::Access, false), (1, false));
+    assert_eq!(to_server(PortMode::Access, true), (1, false));
+    assert_eq!(to_server(PortMode::Trunk, true), (1, false));
+    assert_eq!(to_server(PortMode::Trunk, false), (0, true));
+}
+
+#[test]
+fn a_flow_says_by_which_ports_it_goes() {
+    let mut config = NetworkConfig::new(leaf_spine(2, 4, 1, CABLES, CABLES));
+    config.flows = vec![FlowSpec::write(0, 1, 100_000); 8];
+    let mut network = Network::new(config).unwrap();
+    network.run(ms(5));
+    for flow in 0..8 {
+        let path = network.flow_path(flow).unwrap();
+        let &[(0, End::Switch(spine)), (at, End::Switch(1)), (1, End::Host(1))] = path.as_slice()
+        else {
+            panic!("{path:?}");
+        };
+        assert!(at == spine && (2..6).contains(&spine));
+        let sent = network.port_counters(0, End::Switch(spine)).unwrap().queue_bytes[3];
+        assert!(sent >= 100_000, "{flow} by {spine}: {sent}");
+    }
+    assert_eq!(network.flow_path(8), None);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::{At, MS, NS, Result, US, tables};
 use crate::switch::config::{
-    Balance, EcnConfig, GroupConfig, Incomplete, PRIORITIES, Schedule, SwitchConfig, Threshold,
-    Trust, WatchdogAction, WatchdogConfig, WatchdogRule,
+    Balance, EcnConfig, GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig,
+    Threshold, Trust, WatchdogAction, WatchdogConfig, WatchdogRule,
 };
 
 fn set<T>(target: &mut T, value: Option<T>) {
@@ -30,6 +30,13 @@ pub(super) fn switch(at: &At<'_, tables::Switch>, base: &SwitchConfig) -> Result
         table.trust.map(|trust| match trust {
             tables::Trust::Dscp => Trust::Dscp,
             tables::Trust::Pcp => Trust::Pcp,
+        }),
+    );
+    set(
+        &mut config.server_ports,
+        table.server_ports.map(|mode| match mode {
+            tables::PortMode::Access => PortMode::Access,
+            tables::PortMode::Trunk => PortMode::Trunk,
         }),
     );
     set(
