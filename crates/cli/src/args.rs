@@ -25,6 +25,37 @@ pub(crate) enum Command {
     Counters(Counters),
     /// Run a scenario in the simulator: links, switches and NICs around the same engine
     Sim(Sim),
+    /// Run what a paper ran, and hold what it found against what is measured
+    Papers(Papers),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Papers {
+    /// The paper
+    pub(crate) paper: Paper,
+
+    /// A claim of studies/claims.toml or the beginning of one, such as storm, or a figure, such as
+    /// figure-7; otherwise all
+    #[arg(value_name = "CLAIM")]
+    pub(crate) claim: Option<String>,
+
+    /// A folder for the table, for a page with all figures, and for their data as CSV and Parquet
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Smaller and shorter: seconds instead of minutes
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// The seed of everything that is left to chance
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Paper {
+    /// RDMA over Commodity Ethernet at Scale (SIGCOMM 2016)
+    Guo16,
 }
 
 #[derive(Debug, Args)]

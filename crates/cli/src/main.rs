@@ -6,6 +6,7 @@ mod devices;
 mod failure;
 mod library;
 mod output;
+mod papers;
 mod program;
 mod run;
 mod sim;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Command::Counters(arguments) => counters::show(&arguments),
         Command::Devices => devices::list(),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Papers(arguments) => papers::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

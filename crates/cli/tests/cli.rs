@@ -83,6 +83,7 @@ Commands:
   devices   List the RDMA devices that programs see, as FERROCE_DEV names them
   counters  Show what the programs that run now have counted, under the names of Linux
   sim       Run a scenario in the simulator: links, switches and NICs around the same engine
+  papers    Run what a paper ran, and hold what it found against what is measured
 
 Options:
   -h, --help     Print help
@@ -444,12 +445,12 @@ Incast of 31 under a leaf-spine (simulated)
   drops        0
   again        0 packets, 0 timeouts
   ECN          0 marks, 0 CNPs
-  pauses       3851 frames
-    1.990 ms leaf1 port to spine1
-    1.986 ms leaf3 port to spine1
-    1.781 ms leaf2 port to spine0
+  pauses       3984 frames
+    1.988 ms leaf3 port to spine1
+    1.988 ms leaf1 port to spine1
+    1.779 ms leaf2 port to spine0
     1.484 ms spine1 port to leaf0
-    1.416 ms spine0 port to leaf0
+    1.414 ms spine0 port to leaf0
   simulated    214940 link-hops, [..] events
 
 "#]]);
@@ -477,19 +478,19 @@ Deadlock by flooding, figure 4 (simulated)
     Lb port to T0, queue 3
   flows        5 (0 finished, 0 failed), 8 messages
   goodput      33.554 Gb/s
-  completion   p50 906.048 us, p95 1.004 ms, p99 1.004 ms
+  completion   p50 898.969 us, p95 1.020 ms, p99 1.020 ms
   drops        2825
           2053 flooded copy, not for the receiver
            772 host dead
   again        0 packets, 0 timeouts
   ECN          0 marks, 0 CNPs
-  pauses       248 frames
+  pauses       242 frames
     1.876 ms La port to T1
     1.861 ms Lb port to T0
     1.855 ms S1
     1.832 ms S4
     1.812 ms T1 port to Lb
-  simulated    41820 link-hops, [..] events
+  simulated    41819 link-hops, [..] events
 
 "#]]);
 }

@@ -1,0 +1,164 @@
+//! 2: how much has to be kept for what arrives after XOFF, and for how many classes that can be done.
+
+use fabric::counters::Drop;
+use fabric::link::propagation;
+use fabric::switch::config::GroupConfig;
+use fabric::switch::headroom_bytes;
+use fabric::{BuildError, Network};
+use rdma::{Rate, Span};
+
+use super::{Context, scenario};
+use crate::figure::{Figure, Mark};
+use crate::{Check, Error, Outcome};
+
+const HEADROOM: &str = "guo16.headroom";
+pub(super) const CLAIMS: &[&str] = &[HEADROOM];
+
+/// A frame of 1,024 bytes of payload, as in figure 7.
+const FRAME_BYTES: u32 = 1_086;
+/// Headroom of a priority group in the profile that SONiC has for the Arista 7050-QX32, a switch of
+/// those years with 32 ports of 40 Gb/s and 12 MB: `xoff` in its `pg_profile_lookup.ini`, the same up
+/// to 300 m. It is for the worst of frame lengths and counts in cells.
+const PROFILE_BYTES: u32 = 76_800;
+
+/// Packets lost for want of headroom, and the most of it that was used, whenever the NIC stops.
+fn blocked(context: &Context<'_>, metres: u32, headroom: u32) -> Result<(u64, u64), Error> {
+    let steps: u64 = if context.options.quick { 20 } else { 60 };
+    let mut lost = 0;
+    let mut used = 0;
+    for step in 0..steps {
+        let mut scenario = scenario!(context, "headroom.toml")?;
+        let config = &mut scenario.network;
+        for link in &mut config.topology.links {
+            link.propagation = propagation(metres);
+        }
+        config.switch.groups[3].headroom_bytes = Some(headroom);
+        config.switch.groups[4] = GroupConfig::LOSSY;
+        let later = Span::from_ns(317) * step;
+        for fault in &mut config.faults {
+            fault.at += later;
+        }
+        let mut network = Network::new(scenario.network)?;
+        network.run(scenario.end + later);
+        lost += network.drops().of(Drop::Headroom);
+        for (_, counters) in network.switch_counters(0) {
+            used = used.max(counters.group_peak_headroom_bytes[3]);
+        }
+    }
+    Ok((lost, used))
+}
+
+/// What headroom for `classes` classes leaves of the buffer of a Leaf in bytes; nothing if it does
+/// not fit. `own` takes the place of the formula.
+fn left(
+    context: &Context<'_>,
+    classes: usize,
+    buffer_bytes: u32,
+    own: Option<u32>,
+) -> Result<u32, Error> {
+    let mut scenario = scenario!(context, "leaf-buffer.toml")?;
+    let config = &mut scenario.network;
+    let leaf = config.topology.switches.iter().position(|switch| switch.tier == 1);
+    let leaf = leaf.unwrap_or(0) as u32;
+    // The others have all the room that they want.
+    let mut of_leaf = config.switch.clone();
+    config.switch.buffer_bytes = 1 << 30;
+    for (index, group) in of_leaf.groups.iter_mut().enumerate() {
+        *group = if index < classes { GroupConfig::LOSSLESS } else { GroupConfig::LOSSY };
+        group.headroom_bytes = own;
+    }
+    of_leaf.buffer_bytes = buffer_bytes;
+    config.switches.insert(leaf, of_leaf);
+    match Network::new(scenario.network) {
+        Ok(network) => Ok(network.shared_bytes(leaf).unwrap_or(0)),
+        Err(BuildError::BufferTooSmall { .. }) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
+    let claim = context.claim(HEADROOM)?;
+    let longest = claim.value("cable_m") as u32;
+    let mut lengths = Figure::new(
+        "guo16-headroom",
+        "Headroom by cable length: what is used, and what the formula reserves",
+        Mark::Line,
+    )
+    .axes(("cable", "m"), ("headroom", "bytes"));
+    let (mut lossless, mut lossy, mut at_longest) = (true, true, (0, 0));
+    let response = fabric::switch::config::SwitchConfig::default().pfc;
+    for metres in [2, 20, 100, 200, longest] {
+        context.say(&format!("headroom: cables of {metres} m"));
+        let cable = propagation(metres);
+        let formula =
+            headroom_bytes(Rate::from_gbps(40), cable, Span::ZERO, FRAME_BYTES, &response);
+        let (lost, used) = blocked(context, metres, formula)?;
+        lossless &= lost == 0;
+        lengths.point("reserved by the formula", f64::from(metres), f64::from(formula));
+        lengths.point("used at most", f64::from(metres), used as f64);
+        let (lost, _) = blocked(context, metres, used as u32 - 1)?;
+        lossy &= lost > 0;
+        at_longest = (formula, used);
+    }
+    let mut classes = Figure::new(
+        "guo16-headroom-classes",
+        "What headroom leaves of the buffer of figure 7's Leaf",
+        Mark::Line,
+    )
+    .axes(("lossless_classes", ""), ("left_to_share", "percent"));
+    context.say("headroom: classes in the buffer of a Leaf");
+    let buffers = ["buffer_small_mb", "buffer_large_mb"].map(|name| claim.value(name));
+    let mut fits = Vec::new();
+    for (name, own) in [("formula", None), ("SONiC profile", Some(PROFILE_BYTES))] {
+        for megabytes in buffers {
+            let bytes = (megabytes * 1e6) as u32;
+            let mut most = 0;
+            for count in 1..=8 {
+                let left = left(context, count, bytes, own)?;
+                let part = f64::from(left) / f64::from(bytes) * 100.0;
+                classes.point(format!("{megabytes} MB, {name}"), count as f64, part);
+                if left > 0 {
+                    most = count;
+                }
+            }
+            fits.push((name, megabytes, most));
+        }
+    }
+    let by_formula = fits.iter().filter(|of| of.0 == "formula");
+    let by_profile = fits.iter().filter(|of| of.0 != "formula");
+    let told = |of: &(&str, f64, usize)| format!("{} in {} MB by the {}", of.2, of.1, of.0);
+    let all: Vec<String> = fits.iter().map(told).collect();
+    let two = |of: &(&str, f64, usize)| of.2 >= 2;
+    let not_eight = |of: &(&str, f64, usize)| of.2 < 8;
+    Ok(vec![Outcome {
+        ran: format!(
+            "40 Gb/s, cables of 2 to {longest} m; the Leaf of figure 7, 24 ports of 20 m and 16 of \
+             300 m; headroom by our formula and by the {PROFILE_BYTES} bytes of a SONiC profile of \
+             that switch generation"
+        ),
+        scale: None,
+        measured: format!(
+            "at {longest} m the formula reserves {} bytes, {} are used, and with one byte less than \
+             that packets are lost; room for classes: {}",
+            at_longest.0,
+            at_longest.1,
+            all.join(", ")
+        ),
+        checks: vec![
+            Check::event("nothing is lost with the headroom of the formula", lossless),
+            Check::event("packets are lost with a byte less than what is used", lossy),
+            Check::event(
+                "two classes fit, formula and profile",
+                by_formula.clone().chain(by_profile.clone()).all(two),
+            ),
+            Check::event("eight do not, by the profile", by_profile.clone().all(not_eight)),
+            Check::event("eight do not, by the formula", by_formula.clone().all(not_eight))
+                .because(
+                    "the formula counts frames of one length to the byte; real headroom is for the \
+                 worst length, in cells, and more than three times as much",
+                ),
+        ],
+        figures: vec![lengths, classes],
+        claim,
+    }])
+}

@@ -1,0 +1,189 @@
+//! 5.4 and figure 8: what load does to the latency of probes.
+
+use fabric::Network;
+use fabric::switch::config::EcnConfig;
+use fabric::workload::{FlowSpec, Verb};
+use rdma::{Span, Time};
+use transport::congestion::{Congestion, Dcqcn};
+
+use super::{Context, scenario};
+use crate::figure::{Figure, Mark};
+use crate::outcome::short;
+use crate::stats::quantile;
+use crate::{Check, Error, Outcome};
+
+const LOADED: &str = "guo16.fig8.latency-under-load";
+pub(super) const CLAIMS: &[&str] = &[LOADED];
+
+/// Servers of each ToR that send, and queue pairs of each.
+const SERVERS: u32 = 20;
+const QUEUE_PAIRS: usize = 8;
+const PROBE_BYTES: u32 = 512;
+/// Between two probes of a server.
+const INTERVAL: Span = Span::from_us(50);
+/// When the load starts, and from when on it counts as loaded.
+const START: Time = Time::from_ps(10_000_000_000);
+const SETTLED: Time = Time::from_ps(14_000_000_000);
+
+/// What is under way of a queue pair at most, and who slows down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Load {
+    /// As much as the network holds back.
+    Hungry,
+    /// The same under DCQCN, with the marking of its paper.
+    Dcqcn,
+}
+
+const LOADS: [(Load, &str); 2] = [(Load::Hungry, "PFC alone"), (Load::Dcqcn, "DCQCN")];
+
+struct Run {
+    /// When each probe was sent, in ms, and its round trip, in us.
+    probes: Vec<(f64, f64)>,
+    /// p99 and p99.9, idle and loaded, in us.
+    idle: [f64; 2],
+    loaded: [f64; 2],
+    /// Gb/s of a server in each direction.
+    server_gbps: f64,
+    drops: u64,
+}
+
+fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
+    let mut scenario = scenario!(context, "loaded-latency.toml")?;
+    let config = &mut scenario.network;
+    let end = if context.options.quick { SETTLED + Span::from_ms(4) } else { scenario.end };
+    config.deadlock_check = None;
+    if load == Load::Dcqcn {
+        let line_rate = config.topology.links[0].rate;
+        config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::default() });
+        for queue in &mut config.switch.queues {
+            queue.ecn =
+                Some(EcnConfig { min_bytes: 5_000, max_bytes: 200_000, max_probability: 0.01 });
+        }
+    }
+    let hosts = config.topology.hosts.len() as u32;
+    let rack = hosts / 2;
+    // Probes: every server to one of the other rack, each by a queue pair of its own and thus by a
+    // path of its own. They are READs of 512 bytes, so that one queue pair serves all of a pair.
+    config.share_queue_pairs = true;
+    for from in 0..hosts {
+        let mut start = Time::ZERO + Span::from_ns(u64::from(from) * 997);
+        let mut step = 0;
+        while start < end {
+            let to = (from + rack + step * 7) % rack + if from < rack { rack } else { 0 };
+            config.flows.push(FlowSpec {
+                verb: Verb::Read,
+                start,
+                ..FlowSpec::write(from, to, PROBE_BYTES)
+            });
+            start += INTERVAL;
+            step = (step + 1) % 8;
+        }
+    }
+    let probes = config.flows.len();
+    for server in 0..SERVERS {
+        for (from, to) in [(server, server + rack), (server + rack, server)] {
+            // SENDs have queue pairs of their own.
+            let flow = FlowSpec {
+                verb: Verb::Send,
+                start: START,
+                ..FlowSpec::write(from, to, 4 << 20).endless()
+            };
+            config.flows.extend(core::iter::repeat_n(flow, QUEUE_PAIRS));
+        }
+    }
+    let mut network = Network::new(scenario.network)?;
+    let sent = |network: &Network| -> u64 {
+        let stats = (0..hosts).flat_map(|host| network.host_stats(host));
+        stats.map(|stats| stats.sent_bytes).sum()
+    };
+    network.run(SETTLED);
+    let before = sent(&network);
+    network.run(end);
+    let seconds = end.since(SETTLED).as_ps() as f64 / 1e12;
+    let bytes = sent(&network) - before;
+    let probes: Vec<(f64, f64)> = network.flows()[..probes]
+        .iter()
+        .filter_map(|flow| {
+            let took = flow.completion_time()?;
+            Some((flow.spec.start.as_ps() as f64 / 1e9, took.as_ps() as f64 / 1e6))
+        })
+        .collect();
+    let of = |from: Time, to: Time| {
+        let (from, to) = (from.as_ps() as f64 / 1e9, to.as_ps() as f64 / 1e9);
+        let within = probes.iter().filter(|probe| probe.0 >= from && probe.0 < to);
+        let mut times: Vec<f64> = within.map(|probe| probe.1).collect();
+        [0.99, 0.999].map(|rank| quantile(&mut times, rank))
+    };
+    Ok(Run {
+        idle: of(Time::ZERO, START),
+        // Later ones may still be under way.
+        loaded: of(SETTLED, Time::ZERO + Span::from_ps(end.as_ps() - 2_000_000_000)),
+        server_gbps: bytes as f64 * 8.0 / seconds / f64::from(2 * SERVERS) / 1e9,
+        drops: network.drops().total(),
+        probes,
+    })
+}
+
+pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
+    let claim = context.claim(LOADED)?;
+    let mut figure = Figure::new(
+        "guo16-figure-8",
+        "Figure 8: round trips of RDMA probes, p99 of each ms; the load starts at 10 ms",
+        Mark::Line,
+    )
+    .axes(("time", "ms"), ("round_trip", "us"))
+    .logarithmic();
+    let mut runs = Vec::new();
+    for (load, name) in LOADS {
+        context.say(&format!("figure 8: {name}"));
+        let run = measure(context, load)?;
+        let mut bins: Vec<(f64, Vec<f64>)> = Vec::new();
+        let mut probes = run.probes.clone();
+        probes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (at, took) in probes {
+            match bins.last_mut() {
+                Some(last) if last.0 == at.floor() => last.1.push(took),
+                _ => bins.push((at.floor(), vec![took])),
+            }
+        }
+        for (at, mut times) in bins {
+            figure.point(name, at, quantile(&mut times, 0.99));
+        }
+        runs.push(run);
+    }
+    let (plain, dcqcn) = (&runs[0], &runs[1]);
+    figure.reference("paper: p99 idle", claim.value("idle_rdma_p99_us"));
+    figure.reference("paper: p99 loaded", claim.value("loaded_rdma_p99_us"));
+    let hosts =
+        "there is no time of hosts in a simulated probe: it is the network's round trip alone";
+    let fullest = "under PFC alone hungry queue pairs fill all of the buffer that alpha grants, and most \
+                   of it waits for the uplink with the most queue pairs; DCQCN keeps it short";
+    Ok(vec![Outcome {
+        ran: "two ToRs of 24 servers, four uplinks each; 20 pairs with 8 queue pairs each way; READs of \
+              512 bytes as probes, each server one every 50 us; no TCP"
+            .to_owned(),
+        scale: None,
+        measured: format!(
+            "p99 and p99.9, idle {} and {} us; loaded {} and {} us at {} Gb/s a server under PFC \
+             alone, {} and {} us at {} Gb/s under DCQCN; {} packets dropped",
+            short(plain.idle[0]),
+            short(plain.idle[1]),
+            short(plain.loaded[0]),
+            short(plain.loaded[1]),
+            short(plain.server_gbps),
+            short(dcqcn.loaded[0]),
+            short(dcqcn.loaded[1]),
+            short(dcqcn.server_gbps),
+            plain.drops + dcqcn.drops,
+        ),
+        checks: vec![
+            Check::number(&claim, "idle_rdma_p99_us", plain.idle[0]).because(hosts),
+            Check::number(&claim, "idle_rdma_p999_us", plain.idle[1]).because(hosts),
+            Check::number(&claim, "loaded_rdma_p99_us", plain.loaded[0]).because(fullest),
+            Check::number(&claim, "loaded_rdma_p999_us", plain.loaded[1]).because(fullest),
+            Check::number(&claim, "server_gbps", plain.server_gbps),
+        ],
+        figures: vec![figure],
+        claim,
+    }])
+}

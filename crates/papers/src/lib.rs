@@ -1,0 +1,90 @@
+//! What the papers found, held against what Ferroce measures.
+//!
+//! ```text
+//!   studies/claims.toml ──► claim ─────────────────────────┐
+//!   scenarios/<paper>/ ──► experiment, which varies it ──► outcome: checks, verdict, figures
+//!                                                            └─► table, page, CSV
+//! ```
+//!
+//! An experiment runs what the paper ran, at the paper's scale where time allows and at a stated one
+//! where not. What the paper says comes from its claim, never from here. A claim that does not hold is
+//! reported as not holding, with what is known of why.
+//!
+//! Everything is deterministic: the same seed gives the same figures on every machine.
+
+#![forbid(unsafe_code)]
+
+pub mod claims;
+mod figure;
+pub mod guo16;
+mod outcome;
+mod page;
+mod stats;
+mod table;
+
+use core::fmt;
+
+use fabric::BuildError;
+use fabric::scenario::ScenarioError;
+
+pub use claims::Claim;
+pub use figure::Figure;
+pub use outcome::{Check, Outcome, Verdict};
+
+/// How experiments are run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Smaller and shorter, for continuous integration: seconds in all.
+    pub quick: bool,
+    /// Of everything that is left to chance.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { quick: false, seed: 1 }
+    }
+}
+
+/// The claims of a paper, and what was found about them.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// In the order of the claims.
+    pub outcomes: Vec<Outcome>,
+    /// Claims that no experiment is there for yet.
+    pub later: Vec<Claim>,
+}
+
+/// Why a study cannot be made.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Error {
+    /// No claim and no figure has this name. With those there are.
+    NoSuchClaim(String, Vec<String>),
+    /// The claims cannot be read.
+    Claims(String),
+    /// A scenario cannot be read.
+    Scenario(&'static str, ScenarioError),
+    /// A network cannot be made.
+    Network(BuildError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchClaim(name, known) => {
+                write!(f, "there is no claim or figure {name:?}\nhint: {}", known.join(", "))
+            }
+            Self::Claims(error) => write!(f, "studies/claims.toml: {error}"),
+            Self::Scenario(name, error) => write!(f, "scenarios/{name}: {error}"),
+            Self::Network(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+impl From<BuildError> for Error {
+    fn from(error: BuildError) -> Self {
+        Self::Network(error)
+    }
+}

@@ -1,0 +1,184 @@
+//! What an experiment found, held against its claim.
+//!
+//! ```text
+//!   measurements ─► checks, each of which holds or not ─► verdict
+//! ```
+//!
+//! A verdict is computed and never written: all checks hold, or one does not and says why.
+
+use crate::claims::Claim;
+use crate::figure::Figure;
+
+/// Whether a claim is met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// At the paper's scale.
+    Holds,
+    /// In a network smaller, or a time shorter, than the paper's.
+    HoldsAtAnotherScale,
+    /// At least one of its checks does not.
+    DoesNotHold,
+}
+
+impl Verdict {
+    /// In words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::HoldsAtAnotherScale => "holds at another scale",
+            Self::DoesNotHold => "does not hold",
+        }
+    }
+}
+
+/// One thing that a claim says, and whether it was so.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Check {
+    /// What was expected, and what was measured.
+    pub text: String,
+    /// Whether they agree.
+    pub holds: bool,
+    /// What is known of why, if they do not.
+    pub reason: Option<String>,
+}
+
+impl Check {
+    /// Something that the paper says happens, or does not.
+    pub fn event(text: impl Into<String>, so: bool) -> Self {
+        Self { text: text.into(), holds: so, reason: None }
+    }
+
+    /// `small` is to be below `large`.
+    pub fn order(small: (&str, f64), large: (&str, f64), unit: &str) -> Self {
+        let text = format!(
+            "{} {} {unit} < {} {} {unit}",
+            small.0,
+            short(small.1),
+            large.0,
+            short(large.1)
+        );
+        Self { text, holds: small.1 < large.1, reason: None }
+    }
+
+    /// The claim's value `name` is to be met within the claim's band.
+    pub fn number(claim: &Claim, name: &str, measured: f64) -> Self {
+        let (paper, band) = (claim.value(name), claim.band.unwrap_or(f64::NAN));
+        let factor = measured / paper;
+        let text = format!(
+            "{name}: {} where the paper has {}, {} times as much",
+            short(measured),
+            short(paper),
+            short(factor)
+        );
+        Self { text, holds: (1.0 / band..=band).contains(&factor), reason: None }
+    }
+
+    /// What is known of why it does not hold, where it does not.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        if !self.holds {
+            self.reason = Some(reason.into());
+        }
+        self
+    }
+}
+
+/// A number with three digits that count.
+pub(crate) fn short(value: f64) -> String {
+    let size = value.abs();
+    let digits = match size {
+        _ if value == 0.0 || size >= 100.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+/// What an experiment found about one claim.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The claim.
+    pub claim: Claim,
+    /// What was run.
+    pub ran: String,
+    /// In what it is smaller or shorter than the paper's, if it is.
+    pub scale: Option<String>,
+    /// What was measured, in a sentence.
+    pub measured: String,
+    /// What the claim says, one by one.
+    pub checks: Vec<Check>,
+    /// What there is to see.
+    pub figures: Vec<Figure>,
+}
+
+impl Outcome {
+    /// Whether the claim is met. One that nothing was checked of is not.
+    pub fn verdict(&self) -> Verdict {
+        let checked = !self.checks.is_empty() && self.checks.iter().all(|check| check.holds);
+        match (checked, &self.scale) {
+            (false, _) => Verdict::DoesNotHold,
+            (true, None) => Verdict::Holds,
+            (true, Some(_)) => Verdict::HoldsAtAnotherScale,
+        }
+    }
+
+    /// The verdict, with what does not hold and why.
+    pub fn verdict_text(&self) -> String {
+        let mut text = self.verdict().text().to_owned();
+        if let (Verdict::HoldsAtAnotherScale, Some(scale)) = (self.verdict(), &self.scale) {
+            text += &format!(": {scale}");
+        }
+        for check in self.checks.iter().filter(|check| !check.holds) {
+            text += &format!("; not so: {}", check.text);
+            if let Some(reason) = &check.reason {
+                text += &format!(" ({reason})");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::of_paper;
+
+    fn outcome(checks: Vec<Check>, scale: Option<&str>) -> Outcome {
+        Outcome {
+            claim: of_paper("guo16").unwrap().remove(0),
+            ran: String::new(),
+            scale: scale.map(str::to_owned),
+            measured: String::new(),
+            checks,
+            figures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_check_that_fails_is_a_claim_that_does_not_hold_with_its_reason() {
+        let good = Check::event("it moves", true).because("never said");
+        let bad = Check::order(("a", 3.0), ("b", 2.0), "us").because("b is broken");
+        assert_eq!(outcome(vec![good.clone()], None).verdict(), Verdict::Holds);
+        assert_eq!(
+            outcome(vec![good.clone()], Some("8 servers")).verdict_text(),
+            "holds at another scale: 8 servers"
+        );
+        assert_eq!(
+            outcome(vec![good, bad], Some("8 servers")).verdict_text(),
+            "does not hold; not so: a 3.00 us < b 2.00 us (b is broken)"
+        );
+        assert_eq!(outcome(Vec::new(), None).verdict(), Verdict::DoesNotHold);
+    }
+
+    #[test]
+    fn a_number_is_met_within_its_band_and_one_that_is_not_there_never() {
+        let claims = of_paper("guo16").unwrap();
+        let claim = claims.iter().find(|claim| claim.id == "guo16.fig6.tail-latency").unwrap();
+        for (measured, holds) in [(44.0, false), (46.0, true), (179.0, true), (181.0, false)] {
+            assert_eq!(Check::number(claim, "rdma_p99_us", measured).holds, holds, "{measured}");
+        }
+        assert!(!Check::number(claim, "no such", 1.0).holds);
+        assert!(!Check::number(claim, "rdma_p99_us", f64::NAN).holds);
+    }
+}

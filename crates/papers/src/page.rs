@@ -1,0 +1,95 @@
+//! A study as a page: the table of verdicts, then each claim with its checks and figures.
+
+use telemetry::{Block, Cell, Page, Table};
+
+use crate::{Outcome, Study, Verdict};
+
+/// What stands under the title, behind "Simulated".
+const MODEL: &str = "packet by packet, with the transport engine of the soft NIC in every server. \
+                     What the paper says is drawn as dashed lines.";
+
+impl Study {
+    /// One HTML file with everything in it.
+    pub fn page(&self, title: &str) -> String {
+        let mut page = Page::simulated(title, MODEL);
+        page.section("Verdicts");
+        let mut table =
+            Table::new("verdicts").texts("claim").texts("where").texts("verdict").texts("measured");
+        for outcome in &self.outcomes {
+            table.push([
+                Cell::Text(&outcome.claim.id),
+                Cell::Text(&outcome.claim.place),
+                Cell::Text(outcome.verdict().text()),
+                Cell::Text(&outcome.measured),
+            ]);
+        }
+        for claim in &self.later {
+            let (id, place) = (Cell::Text(&claim.id), Cell::Text(&claim.place));
+            table.push([id, place, Cell::Text("not measured here"), Cell::Text("later")]);
+        }
+        page.add(&Block::Table(&table, ""));
+        for outcome in &self.outcomes {
+            add(&mut page, outcome);
+        }
+        page.to_html()
+    }
+}
+
+fn add(page: &mut Page, outcome: &Outcome) {
+    let Outcome { claim, ran, scale, measured, checks, figures } = outcome;
+    page.section(&format!("{}: {}", claim.id, outcome.verdict().text()));
+    page.add(&Block::Text(&format!(
+        "The paper ({}, {}): {}. Its setup: {}.",
+        claim.place,
+        claim.kind.text(),
+        claim.finding,
+        claim.setup
+    )));
+    let smaller = scale.as_ref().map_or_else(String::new, |scale| format!(" Scale: {scale}."));
+    page.add(&Block::Text(&format!("Run: {ran}.{smaller}")));
+    page.add(&Block::Text(&format!("Measured: {measured}.")));
+    let mut table = Table::new("checks").texts("check").texts("holds").texts("why_not");
+    for check in checks {
+        table.push([
+            Cell::Text(&check.text),
+            Cell::Text(if check.holds { "yes" } else { "no" }),
+            check.reason.as_deref().into(),
+        ]);
+    }
+    page.add(&Block::Table(&table, ""));
+    if outcome.verdict() == Verdict::DoesNotHold {
+        page.add(&Block::Notice(&outcome.verdict_text()));
+    }
+    for figure in figures {
+        let table = figure.table();
+        page.add(&Block::Figure(&figure.draw(&table)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::of_paper;
+    use crate::figure::{Figure, Mark};
+    use crate::outcome::Check;
+
+    #[test]
+    fn a_page_says_what_the_paper_says_and_what_does_not_hold() {
+        let mut claims = of_paper("guo16").unwrap();
+        let mut figure = Figure::new("f", "a picture", Mark::Line);
+        figure.point("a", 1.0, 2.0);
+        let outcome = Outcome {
+            claim: claims.remove(0),
+            ran: "nothing".to_owned(),
+            scale: None,
+            measured: "a <b>".to_owned(),
+            checks: vec![Check::event("it moves", false).because("it is broken")],
+            figures: vec![figure],
+        };
+        let study = Study { outcomes: vec![outcome], later: claims };
+        let page = study.page("guo16");
+        for text in ["goodput is zero while", "a &lt;b&gt;", "it is broken", "a picture", "later"] {
+            assert!(page.contains(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A study in a terminal: claim, paper, measured, verdict.
+
+use core::fmt::Write as _;
+
+use crate::{Outcome, Study, Verdict};
+
+/// Widths of the columns.
+const WIDTHS: [usize; 4] = [22, 34, 44, 40];
+
+impl Study {
+    /// Every claim, what the paper says, what was measured, and the verdict.
+    pub fn table(&self) -> String {
+        let mut text = row(["claim", "paper", "measured (simulated)", "verdict"]);
+        let rule = WIDTHS.map(|width| "-".repeat(width));
+        text += &row([&rule[0], &rule[1], &rule[2], &rule[3]]);
+        for outcome in &self.outcomes {
+            let Outcome { claim, measured, ran, .. } = outcome;
+            let id = format!("{} ({})", claim.id, claim.place);
+            let measured = format!("{measured} [{ran}]");
+            text += &row([&id, &claim.finding, &measured, &outcome.verdict_text()]);
+            text += &row(["", "", "", ""]);
+        }
+        for claim in &self.later {
+            let id = format!("{} ({})", claim.id, claim.place);
+            text += &row([&id, &claim.finding, "later", "not measured here"]);
+        }
+        let count = |verdict| self.outcomes.iter().filter(|of| of.verdict() == verdict).count();
+        let _ = writeln!(
+            text,
+            "\n{} claims: {} hold, {} hold at another scale, {} do not hold; {} come later",
+            self.outcomes.len() + self.later.len(),
+            count(Verdict::Holds),
+            count(Verdict::HoldsAtAnotherScale),
+            count(Verdict::DoesNotHold),
+            self.later.len()
+        );
+        text
+    }
+}
+
+/// A row of four cells, each wrapped to its width.
+fn row(cells: [&str; 4]) -> String {
+    let columns: Vec<Vec<String>> =
+        cells.iter().zip(WIDTHS).map(|(cell, width)| wrap(cell, width)).collect();
+    let height = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let mut text = String::new();
+    for line in 0..height {
+        let mut whole = String::new();
+        for (column, width) in columns.iter().zip(WIDTHS) {
+            let cell = column.get(line).map_or("", String::as_str);
+            let _ = write!(whole, "{cell:width$}  ");
+        }
+        text += whole.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Words in lines of at most `width`; a longer word is cut after a dot, a hyphen or where it must.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let mut word = word;
+        while word.chars().count() > width {
+            if !line.is_empty() {
+                lines.push(core::mem::take(&mut line));
+            }
+            let most = word.char_indices().nth(width).map_or(word.len(), |(at, _)| at);
+            let cut = word[..most].rfind(['.', '-']).map_or(most, |at| at + 1);
+            lines.push(word[..cut].to_owned());
+            word = &word[cut..];
+        }
+        let room =
+            if line.is_empty() { width } else { width.saturating_sub(line.chars().count() + 1) };
+        if word.chars().count() > room {
+            lines.push(core::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines.push(line);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_wrapped_and_rows_are_as_high_as_their_highest_cell() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(
+            wrap("guo16.slow-receiver.mtt (4.4)", 14),
+            ["guo16.slow-", "receiver.mtt", "(4.4)"]
+        );
+        assert_eq!(wrap("", 5), [""]);
+        let text = row(["a", "b", &"long ".repeat(20), "d"]);
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().all(|line| line.len() <= 150));
+    }
+}
