@@ -1,6 +1,8 @@
 //! What is run between the kernel's Soft-RoCE and ours. Each case runs twice: once with the server
 //! in the guest, once with it here.
 
+use core::net::Ipv4Addr;
+
 use crate::programs::matrix::Expect;
 
 /// What happens to packets on the way.
@@ -21,6 +23,8 @@ pub(super) enum Meeting {
     Tcp,
     /// By RDMA CM.
     Cm,
+    /// In a multicast group, of which the server is a member and the client another, or none.
+    Group,
 }
 
 /// One program on both sides.
@@ -52,14 +56,18 @@ pub(super) const INTEGRITY: &str = "integrity";
 const UDADDY_PORT: u16 = 7174;
 /// Programs that know no other way than RDMA CM; those of perftest want `-R`.
 const CONNECTING: [&str; 3] = ["rping", "ucmatose", "udaddy"];
+/// mckey's group.
+pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 77, 0, 1);
 /// What is connected by RDMA CM, and what the client prints.
-const CONNECTED: [(&str, Expect); 11] = [
+const CONNECTED: [(&str, Expect); 13] = [
     ("rping -v -C 10", Expect::Texts(&["ping data: rdma-ping-9"])),
     ("rping -v -C 10 -q", Expect::Texts(&["ping data: rdma-ping-9"])),
     ("ucmatose", TRANSFERRED),
     ("ucmatose -c 16", TRANSFERRED),
     ("udaddy", TRANSFERRED),
     ("udaddy -c 16", TRANSFERRED),
+    ("mckey", TRANSFERRED),
+    ("mckey -c 4 -C 20 -S 1000", TRANSFERRED),
     ("ib_write_bw -R -s 65536 -n 20", Expect::Results),
     ("ib_read_lat -R -s 4096 -n 20", Expect::Results),
     ("ib_send_bw -R -s 65536 -n 20", Expect::Results),
@@ -124,20 +132,24 @@ impl Case {
             }
             ("ucmatose", ..) => add(&["-p", &port]),
             ("udaddy", ..) => {}
+            ("mckey", ..) => {
+                add(&["-m", &GROUP.to_string(), "-b", own.address]);
+                add(if server.is_some() { &["-s"] } else { &[] });
+            }
             (program, Meeting::Tcp, _) if program.starts_with("ibv_") => {
                 // GID 1 is that of the IPv4 address, on both sides.
                 add(&["-e", "-d", own.device, "-g", "1", "-p", &port]);
             }
             // -F: no warning about the governor.
             (_, Meeting::Tcp, _) => add(&["-F", "-d", own.device, "-x", "1", "-p", &port]),
-            (_, Meeting::Cm, _) => add(&["-F", "-p", &port]),
+            (_, Meeting::Cm | Meeting::Group, _) => add(&["-F", "-p", &port]),
         }
         // Whoever polls takes the guest's only processor from its kernel.
         if self.words[0].starts_with("ib_") && !SPINNING.contains(&&*self.words[0]) {
             add(&["-e"]);
         }
         match (&*self.words[0], server) {
-            (INTEGRITY | "rping", _) | (_, None) => {}
+            (INTEGRITY | "rping" | "mckey", _) | (_, None) => {}
             ("ucmatose" | "udaddy", Some(server)) => add(&["-s", server]),
             (_, Some(server)) => add(&[server]),
         }
@@ -151,7 +163,11 @@ pub(super) fn all() -> Vec<Case> {
     let mut add = |weather, expect, line: &str| {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let is_connected = CONNECTING.contains(&&*words[0]) || words.iter().any(|it| it == "-R");
-        let meeting = if is_connected { Meeting::Cm } else { Meeting::Tcp };
+        let meeting = match is_connected {
+            _ if words[0] == "mckey" => Meeting::Group,
+            true => Meeting::Cm,
+            false => Meeting::Tcp,
+        };
         cases.push(Case { words, meeting, expect, weather });
     };
 

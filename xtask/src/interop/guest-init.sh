@@ -3,7 +3,8 @@
 # card, then runs what the virtio serial port asks for, one job at a time.
 #
 #   to the guest     run ID PLACE SECONDS PROGRAM ...    PLACE: - if it does not listen, else
-#                                                        tcp:PORT, or cm:PORT for RDMA CM
+#                                                        tcp:PORT, cm:PORT for RDMA CM, or
+#                                                        group:HEX for a multicast group
 #                    stop PROGRAM                        ends it
 #                    weather NETEM ...                   of what the card sends, from now on
 #                    off
@@ -21,6 +22,7 @@ ports=/sys/class/infiniband/rxe0/ports/1
 is_listened_at() {
   case $1 in
     tcp:*) grep -q ":$(printf %04X "${1#tcp:}") [0-9A-F]*:0000 0A" /proc/net/tcp /proc/net/tcp6 ;;
+    group:*) grep -q "${1#group:}" /proc/net/igmp ;;
     cm:*) rdma resource show cm_id | grep -q "state LISTEN .*:${1#cm:}\( \|\$\)" ;;
   esac
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use super::cases::{Meeting, Weather};
+use super::cases::{GROUP, Meeting, Weather};
 use super::image::{self, Image};
 use super::{GLANCE, GUEST, MTU, TAP};
 use crate::workspace;
@@ -114,6 +114,8 @@ impl Guest {
         let place = match meeting {
             Meeting::Tcp => format!("tcp:{port}"),
             Meeting::Cm => format!("cm:{port}"),
+            // As /proc/net/igmp writes it.
+            Meeting::Group => format!("group:{:08X}", u32::from_ne_bytes(GROUP.octets())),
         };
         let job = self.run(words, &place, seconds)?;
         let deadline = Instant::now() + Duration::from_secs(seconds) + ANSWER;

@@ -35,7 +35,7 @@ const APPLETS: [&str; 12] = [
     "timeout", "uname",
 ];
 
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 17] = [
     "ib_atomic_bw",
     "ib_atomic_lat",
     "ib_read_bw",
@@ -47,6 +47,7 @@ const PROGRAMS: [&str; 16] = [
     "ibv_uc_pingpong",
     "ibv_ud_pingpong",
     "ip",
+    "mckey",
     "rdma",
     "rping",
     "tc",

@@ -52,6 +52,8 @@ const MTU: &str = "9000";
 const QUEUE: &str = "10000";
 /// The first port; each run of a program has its own.
 const PORT: u16 = 20_000;
+/// Where RoCEv2 is at home.
+const ROCE_PORT: u16 = 4791;
 /// How long a program may take, on either side.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_LOSS: Duration = Duration::from_secs(60);
@@ -247,6 +249,9 @@ impl Bench {
                 let listens = match case.meeting {
                     Meeting::Tcp => running.listens(port, deadline)?,
                     Meeting::Cm => running.listens_for_cm(port, deadline)?,
+                    Meeting::Group => {
+                        running.has_joined(&cases::GROUP.to_string(), ROCE_PORT, deadline)?
+                    }
                 };
                 if !listens {
                     let ended = running.finish(Instant::now())?;
