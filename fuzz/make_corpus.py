@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
-"""Writes corpus/wire from the golden files: `python3 fuzz/make_corpus.py`.
+"""Writes corpus/wire from the golden files, and corpus/manager: `python3 fuzz/make_corpus.py`.
 
-The smallest frame of each opcode, whole and from its BTH on; a few of the headers below, and
-captures. Everything else in the folder stays.
+wire: the smallest frame of each opcode, whole and from its BTH on; a few of the headers below, and
+captures. manager: conversations, step by step, and steps at random. Everything else in the folders stays.
 """
 
 import pathlib
+import random
 import struct
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
 CORPUS = HERE / "corpus" / "wire"
+CONVERSATIONS = HERE / "corpus" / "manager"
+
+# Steps of `transport::testing::fuzz::manager`: what, to whom or which.
+REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP = range(9)
+LISTEN, CONNECT, ASK = bytes([2, 4]), bytes([3, 1, 9, 18]), bytes([4, 1])
+ACCEPT, ANSWER, REJECT, CONFIRM, FORGET = (bytes([what, 0]) for what in range(5, 10))
 
 
 def captured():
@@ -104,10 +111,58 @@ def inputs():
     yield "pcapng", pcapng(frame)
 
 
+def message(kind, *changes):
+    """A message of host 1, whose number is 1, about our first conversation."""
+    return bytes([11, 1, kind, 1, 1, 0, len(changes) // 2, *changes])
+
+
+def wait(tenths):
+    return bytes([1, tenths])
+
+
+def conversations():
+    asked, datagram = LISTEN + message(REQ), LISTEN + message(SIDR_REQ)
+    accepted = asked + ACCEPT
+    replied = CONNECT + message(REP)
+    scenes = {
+        "asked-nobody-listens": message(REQ),
+        "asked-twice": asked + message(REQ),
+        "accepted": accepted + message(RTU),
+        "accepted-and-left": accepted + message(RTU) + message(DREQ),
+        "accepted-rtu-lost": accepted + wait(20) + message(MRA, 8, 64) + wait(200),
+        "accepted-rtu-never": accepted + wait(255) * 2,
+        "rejected": asked + REJECT + message(REQ) + wait(255),
+        "listener-gone": asked + LISTEN + ACCEPT,
+        "forgotten-before-accept": asked + FORGET + ACCEPT,
+        "connected": replied + CONFIRM,
+        "connected-and-over": replied + CONFIRM + CONFIRM + message(DREP) + wait(255),
+        "connected-both-leave": replied + CONFIRM + CONFIRM + message(DREQ),
+        "reply-twice": replied + CONFIRM + message(REP),
+        "reply-refused": replied + REJECT,
+        "refused-service": CONNECT + message(REJ, 3, 8) + wait(1) + message(REP),
+        "refused": CONNECT + message(REJ, 3, 28),
+        "unreachable": CONNECT + wait(255),
+        "excused": CONNECT + message(MRA, 0, 0, 1, 200) + wait(255),
+        "datagram": datagram + ANSWER,
+        "datagram-twice": datagram + ANSWER + message(SIDR_REQ) + wait(255),
+        "datagram-forgotten": datagram + FORGET,
+        "question": ASK + message(SIDR_REP),
+        "question-unanswered": ASK + wait(255),
+        "echo": CONNECT + bytes([10, 0, 1]) + LISTEN + bytes([10, 0, 1]),
+        "bytes": bytes([0, 40]) + bytes(range(40)),
+    }
+    for name, steps in scenes.items():
+        yield name, bytes([7]) + steps
+    chance = random.Random(1)
+    for number in range(20):
+        yield f"steps-{number:02}", chance.randbytes(120)
+
+
 def main():
-    CORPUS.mkdir(parents=True, exist_ok=True)
-    for name, data in inputs():
-        (CORPUS / name).write_bytes(data)
+    for folder, written in ((CORPUS, inputs()), (CONVERSATIONS, conversations())):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in written:
+            (folder / name).write_bytes(data)
 
 
 if __name__ == "__main__":

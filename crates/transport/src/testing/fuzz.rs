@@ -5,6 +5,8 @@
 //! end of it is asserted: no panic, no byte written outside the region, completions only for what
 //! was posted, and no more of them than that.
 
+mod manager;
+
 use std::vec;
 use std::vec::Vec;
 
@@ -14,6 +16,7 @@ use wire::{Opcode, roce};
 use super::{Pair, TestMemory, Verdict};
 use crate::congestion::{Congestion, Dcqcn};
 use crate::{Arrival, Config, QpChange, RegionSpec, WindowKind};
+pub use manager::manager;
 
 /// The region that a peer may reach: these bytes of memory, and no other.
 const REGION: core::ops::Range<u64> = 0x1000..0x3000;
