@@ -3,7 +3,7 @@
 use rdma::{Access, Mtu, Psn, QKey, QpState, Qpn};
 use transport::{QpCapacity, QpChange, QpQuery};
 
-use crate::abi::{self, Plain, ibv_qp_attr, ibv_qp_cap};
+use crate::abi::{self, Plain, ibv_qp_attr, ibv_qp_cap, ibv_sge};
 use crate::ah;
 use crate::context::Context;
 use crate::errno::Errno;
@@ -138,12 +138,15 @@ pub(crate) fn attributes(query: &QpQuery) -> ibv_qp_attr {
 
 /// Sizes from C.
 pub(crate) fn capacity(cap: &ibv_qp_cap) -> QpCapacity {
+    // What is inline takes the place of the list in a request: as much as the list fits in any case,
+    // and programs count on it (rdma_xclient).
+    let list = cap.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32);
     QpCapacity {
         send_wr: cap.max_send_wr,
         recv_wr: cap.max_recv_wr,
         send_sge: cap.max_send_sge,
         recv_sge: cap.max_recv_sge,
-        inline: cap.max_inline_data,
+        inline: cap.max_inline_data.max(list),
     }
 }
 
@@ -178,13 +181,22 @@ mod tests {
             max_recv_wr: 2,
             max_send_sge: 3,
             max_recv_sge: 4,
-            max_inline_data: 5,
+            max_inline_data: 500,
         };
         let back = capacity_numbers(capacity(&cap));
         assert_eq!(
             (back.max_send_wr, back.max_recv_wr, back.max_send_sge, back.max_recv_sge),
             (1, 2, 3, 4)
         );
-        assert_eq!(back.max_inline_data, 5);
+        assert_eq!(back.max_inline_data, 500);
+    }
+
+    #[test]
+    fn inline_data_has_the_room_of_the_list_at_least() {
+        let room = |max_inline_data| {
+            let cap = ibv_qp_cap { max_send_sge: 2, max_inline_data, ..ibv_qp_cap::default() };
+            capacity(&cap).inline
+        };
+        assert_eq!([0, 32, 33].map(room), [32, 32, 33]);
     }
 }

@@ -311,6 +311,7 @@ fn wireshark_reads_the_answers_to_a_request_as_we_wrote_them() {
         remote_id,
         q_key: QKey(0x1112_1314),
         qpn: Qpn::new(0x21_2223),
+        eecn: Qpn::default(),
         vendor: 0,
         psn: Psn::new(0x31_3233),
         responder_resources: 5,

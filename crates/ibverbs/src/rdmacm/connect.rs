@@ -13,7 +13,9 @@ use super::abi::{RDMA_MAX_RD_ATOMIC, RDMA_UDP_QKEY, rdma_cm_id, rdma_conn_param}
 use super::channel;
 use super::id::{CmId, Inner};
 use super::queue_pair::{self, LOCAL_ACK_TIMEOUT};
-use crate::abi::{IBV_EVENT_COMM_EST, IBV_QPT_UC, Plain, ibv_ece};
+use crate::abi::{
+    IBV_EVENT_COMM_EST, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ece,
+};
 use crate::context::Context;
 use crate::errno::{Errno, minus_one};
 use crate::registry;
@@ -187,9 +189,13 @@ fn request(
     let context = inner.context.as_ref().ok_or(Errno::INVALID)?;
     let (qpn, srq) = queue_pair(id, wish);
     let transport = match id.shown().qp_type {
+        IBV_QPT_RC => req::Transport::Rc,
         IBV_QPT_UC => req::Transport::Uc,
-        _ => req::Transport::Rc,
+        IBV_QPT_XRC_SEND => req::Transport::Extended,
+        // Its target waits to be asked.
+        _ => return Err(Errno::INVALID),
     };
+    let is_xrc = transport == req::Transport::Extended;
     Ok(req::Repr {
         local_id: 0,
         vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
@@ -197,7 +203,12 @@ fn request(
         guid: 0,
         q_key: QKey::default(),
         qpn,
-        responder_resources: rd_atomic(wish.c.responder_resources, u8::MAX),
+        // An initiator answers nothing.
+        responder_resources: if is_xrc {
+            0
+        } else {
+            rd_atomic(wish.c.responder_resources, u8::MAX)
+        },
         initiator_depth: rd_atomic(wish.c.initiator_depth, u8::MAX),
         remote_timeout: 0,
         transport,
@@ -209,8 +220,8 @@ fn request(
         mtu: context.nic.device().active_mtu.code(),
         rnr_retry: wish.c.rnr_retry_count.min(RETRIES),
         max_retries: 0,
-        srq,
-        extended_transport: 0,
+        srq: srq && !is_xrc,
+        extended_transport: if is_xrc { req::EXTENDED_XRC } else { 0 },
         path: req::Path {
             local_lid: req::NO_LID,
             remote_lid: req::NO_LID,
@@ -263,12 +274,15 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
         }
         let peer = *peer;
         let (qpn, srq) = queue_pair(&id, &wish);
+        let is_xrc = id.shown().qp_type == IBV_QPT_XRC_RECV;
+        let (qpn, eecn) = if is_xrc { (Qpn::default(), qpn) } else { (qpn, Qpn::default()) };
         queue_pair::make_ready(&id, &inner)?;
         let reply = rep::Repr {
             local_id: 0,
             remote_id: 0,
             q_key: QKey::default(),
             qpn,
+            eecn,
             vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
             psn: inner.psn,
             responder_resources: peer.responder_resources,
@@ -277,7 +291,7 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
             failover: 0,
             flow_control: wish.c.flow_control != 0,
             rnr_retry: peer.rnr_retry,
-            srq,
+            srq: srq || is_xrc,
             guid: 0,
             // SAFETY: as above.
             private: unsafe { wish.private(0) }?,

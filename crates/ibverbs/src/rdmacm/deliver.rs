@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use rdma::Gid;
+use rdma::{Gid, Qpn};
 use transport::cm::{CmEvent, CommId};
 use wire::cm::req::Transport;
 use wire::cm::{ip, rej, rep, req, sidr};
@@ -14,7 +14,7 @@ use super::connect;
 use super::dispatch::{Mailbox, Raw, What};
 use super::id::{self, CmId, Inner, Peer};
 use super::{multicast, queue_pair};
-use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, Plain};
+use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain};
 use crate::context::Context;
 use crate::errno::Errno;
 use crate::event::Acks;
@@ -183,7 +183,9 @@ fn take_request(id: &CmId, request: &req::Repr, options: u32) {
     id.show(|c| {
         c.qp_type = match request.transport {
             Transport::Uc => IBV_QPT_UC,
-            _ => IBV_QPT_RC,
+            // The manager lets no other through.
+            Transport::Extended => IBV_QPT_XRC_RECV,
+            Transport::Rc | Transport::Rd => IBV_QPT_RC,
         };
     });
     let mut inner = id.lock();
@@ -214,7 +216,7 @@ fn said(id: &Arc<CmId>, event: CmEvent) -> Option<Arc<Told>> {
                 flow_control: reply.flow_control.into(),
                 rnr_retry_count: reply.rnr_retry,
                 srq: reply.srq.into(),
-                qp_num: reply.qpn.value(),
+                qp_num: queue_pair_of(id, &reply).value(),
                 ..rdma_conn_param::zeroed()
             };
             told(kind, status, Detail::Connection(param, reply.private[..].into()))
@@ -242,12 +244,17 @@ fn said(id: &Arc<CmId>, event: CmEvent) -> Option<Arc<Told>> {
     }
 }
 
+/// The peer's queue pair.
+fn queue_pair_of(id: &CmId, reply: &rep::Repr) -> Qpn {
+    if id.shown().qp_type == IBV_QPT_XRC_SEND { reply.eecn } else { reply.qpn }
+}
+
 /// Makes the id's queue pair ready and confirms; without a queue pair that is the program's to do.
 fn replied(id: &CmId, conversation: CommId, reply: &rep::Repr, options: u32) -> (u32, c_int) {
     let mut inner = id.lock();
     let Some(context) = inner.context.clone() else { return (event::CONNECT_ERROR, 0) };
     inner.peer = Some(Peer {
-        qpn: reply.qpn,
+        qpn: queue_pair_of(id, reply),
         psn: reply.psn,
         mtu: context.nic.device().active_mtu.code(),
         responder_resources: reply.initiator_depth,

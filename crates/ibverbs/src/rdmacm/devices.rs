@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use softnic::DeviceInfo;
 
 use super::addresses;
-use crate::abi::{ibv_context, ibv_pd};
+use crate::abi::{self, ibv_context, ibv_pd, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::context::Context;
 use crate::device::{self, Device};
 use crate::errno::Errno;
 use crate::pd::ibv_alloc_pd;
 use crate::registry::{self, Object};
+use crate::xrcd::open_xrcd;
 
 /// The devices of one process.
 struct Opened {
@@ -25,10 +26,17 @@ struct Opened {
     ways: Vec<(IpAddr, Arc<Context>)>,
     /// The protection domains of ids that are given none, by their devices' handles.
     pds: Vec<(usize, usize)>,
+    /// The XRC domains of those, in the same way.
+    xrcds: Vec<(usize, usize)>,
 }
 
-static OPENED: Mutex<Opened> =
-    Mutex::new(Opened { process: 0, contexts: Vec::new(), ways: Vec::new(), pds: Vec::new() });
+static OPENED: Mutex<Opened> = Mutex::new(Opened {
+    process: 0,
+    contexts: Vec::new(),
+    ways: Vec::new(),
+    pds: Vec::new(),
+    xrcds: Vec::new(),
+});
 
 fn opened() -> MutexGuard<'static, Opened> {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,6 +46,7 @@ fn opened() -> MutexGuard<'static, Opened> {
         opened.contexts.clear();
         opened.ways.clear();
         opened.pds.clear();
+        opened.xrcds.clear();
         opened.process = process;
     }
     opened
@@ -154,6 +163,27 @@ pub(super) fn default_pd(context: &Context) -> Result<*mut ibv_pd, Errno> {
     }
     opened.pds.push((device.addr(), pd.expose_provenance()));
     Ok(pd)
+}
+
+/// The XRC domain of ids that are given none.
+pub(super) fn default_xrcd(context: &Context) -> Result<*mut ibv_xrcd, Errno> {
+    let mut opened = opened();
+    let device = context.c();
+    if let Some((_, xrcd)) = opened.xrcds.iter().find(|(known, _)| *known == device.addr()) {
+        return Ok(core::ptr::with_exposed_provenance_mut(*xrcd));
+    }
+    let mut attr = ibv_xrcd_init_attr {
+        comp_mask: abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS,
+        fd: -1,
+        oflags: libc::O_CREAT,
+    };
+    // SAFETY: a live context, and a structure of ours.
+    let xrcd = unsafe { open_xrcd(device, &raw mut attr) };
+    if xrcd.is_null() {
+        return Err(Errno::last());
+    }
+    opened.xrcds.push((device.addr(), xrcd.expose_provenance()));
+    Ok(xrcd)
 }
 
 /// The handle of a device.

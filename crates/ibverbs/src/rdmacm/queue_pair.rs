@@ -9,11 +9,12 @@ use transport::AddressVector;
 
 use super::abi::{RDMA_UDP_QKEY, rdma_cm_id};
 use super::connect::{ack_timeout, local_gid};
+use super::devices;
 use super::id::{CmId, Inner};
 use super::multicast;
 use crate::abi::{
-    self, IBV_QPT_UD, Plain, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-    ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    self, IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_pd, ibv_qp_attr,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use crate::ah;
 use crate::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
@@ -24,7 +25,7 @@ use crate::port::PORT;
 use crate::qp::{create_qp_ex, ibv_destroy_qp, ibv_modify_qp};
 use crate::qp_attr::{mask, state_number};
 use crate::registry;
-use crate::srq::{create_srq_ex, ibv_create_srq, ibv_destroy_srq};
+use crate::srq::{create_srq_ex, ibv_destroy_srq};
 
 /// The local ACK timeout of queue pairs whose program names none.
 pub(super) const LOCAL_ACK_TIMEOUT: u8 = 14;
@@ -94,6 +95,12 @@ fn create_extended(id: &CmId, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errn
     if attr.srq.is_null() {
         attr.srq = shown.srq;
     }
+    if attr.qp_type == IBV_QPT_XRC_RECV
+        && (attr.comp_mask & abi::IBV_QP_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null())
+    {
+        attr.comp_mask |= abi::IBV_QP_INIT_ATTR_XRCD;
+        attr.xrcd = default_xrcd(id)?;
+    }
     complete_cqs(id, attr)?;
     // SAFETY: a live context, and a structure of ours or C's.
     let qp = unsafe { create_qp_ex(shown.verbs, attr) };
@@ -110,11 +117,50 @@ fn create_extended(id: &CmId, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errn
     result
 }
 
-/// Makes the completion queues that the attributes lack, each with a channel.
+/// The XRC domain of ids that are given none.
+fn default_xrcd(id: &CmId) -> Result<*mut abi::ibv_xrcd, Errno> {
+    let context = id.lock().context.clone().ok_or(Errno::INVALID)?;
+    devices::default_xrcd(&context)
+}
+
+/// Makes the completion queues that the attributes lack, each with a channel. An initiator of XRC
+/// receives nothing; its target sends nothing, and what it receives completes to the queue of a
+/// shared receive queue.
 fn complete_cqs(id: &CmId, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
+    let (is_initiator, is_target) =
+        (attr.qp_type == IBV_QPT_XRC_SEND, attr.qp_type == IBV_QPT_XRC_RECV);
+    let result = (|| {
+        if attr.recv_cq.is_null() && !is_initiator && !is_target {
+            attr.recv_cq = make_recv_cq(id, attr.cap.max_recv_wr)?;
+        }
+        if attr.send_cq.is_null() && !is_target {
+            let (channel, cq) = make_cq(id, attr.cap.max_send_wr)?;
+            id.show(|c| (c.send_cq_channel, c.send_cq) = (channel, cq));
+            attr.send_cq = cq;
+        }
+        Ok(())
+    })();
+    if result.is_err() {
+        destroy_cqs(id);
+    }
+    result
+}
+
+/// A completion queue for what the id receives.
+fn make_recv_cq(id: &CmId, entries: u32) -> Result<*mut abi::ibv_cq, Errno> {
+    let (channel, cq) = make_cq(id, entries)?;
+    id.show(|c| (c.recv_cq_channel, c.recv_cq) = (channel, cq));
+    Ok(cq)
+}
+
+/// A completion queue with a channel.
+fn make_cq(
+    id: &CmId,
+    entries: u32,
+) -> Result<(*mut abi::ibv_comp_channel, *mut abi::ibv_cq), Errno> {
     let verbs = id.shown().verbs;
     // SAFETY: a live context; whoever makes a completion queue passes its channel.
-    let make = |entries: u32| unsafe {
+    unsafe {
         let channel = ibv_create_comp_channel(verbs);
         if channel.is_null() {
             return Err(Errno::last());
@@ -127,24 +173,7 @@ fn complete_cqs(id: &CmId, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> 
             return Err(error);
         }
         Ok((channel, cq))
-    };
-    let result = (|| {
-        if attr.recv_cq.is_null() {
-            let (channel, cq) = make(attr.cap.max_recv_wr)?;
-            id.show(|c| (c.recv_cq_channel, c.recv_cq) = (channel, cq));
-            attr.recv_cq = cq;
-        }
-        if attr.send_cq.is_null() {
-            let (channel, cq) = make(attr.cap.max_send_wr)?;
-            id.show(|c| (c.send_cq_channel, c.send_cq) = (channel, cq));
-            attr.send_cq = cq;
-        }
-        Ok(())
-    })();
-    if result.is_err() {
-        destroy_cqs(id);
     }
-    result
 }
 
 /// The context of an id's completion queues: the id.
@@ -152,26 +181,25 @@ fn id_context(id: &CmId) -> *mut core::ffi::c_void {
     registry::Object::c(id).cast()
 }
 
-/// Destroys the completion queues that were made for the id: those that it shows.
+/// Destroys the completion queues that were made for the id: those that it shows, but for one that
+/// a shared receive queue still completes to.
 fn destroy_cqs(id: &CmId) {
     let shown = id.shown();
     // SAFETY: handles of ours; NULL and stale ones are refused.
-    unsafe {
-        for (channel, cq) in
-            [(shown.recv_cq_channel, shown.recv_cq), (shown.send_cq_channel, shown.send_cq)]
-        {
-            if !cq.is_null() {
-                ibv_destroy_cq(cq);
-            }
-            if !channel.is_null() {
-                ibv_destroy_comp_channel(channel);
-            }
+    let goes = |channel, cq: *mut abi::ibv_cq| unsafe {
+        let is_busy = !cq.is_null() && ibv_destroy_cq(cq) == libc::EBUSY;
+        if !is_busy && !<*mut abi::ibv_comp_channel>::is_null(channel) {
+            ibv_destroy_comp_channel(channel);
         }
+        !is_busy
+    };
+    let none = (ptr::null_mut(), ptr::null_mut());
+    if goes(shown.recv_cq_channel, shown.recv_cq) {
+        id.show(|c| (c.recv_cq_channel, c.recv_cq) = none);
     }
-    id.show(|c| {
-        (c.recv_cq_channel, c.recv_cq) = (ptr::null_mut(), ptr::null_mut());
-        (c.send_cq_channel, c.send_cq) = (ptr::null_mut(), ptr::null_mut());
-    });
+    if goes(shown.send_cq_channel, shown.send_cq) {
+        id.show(|c| (c.send_cq_channel, c.send_cq) = none);
+    }
 }
 
 /// Destroys the id's queue pair, and what was made for it.
@@ -201,19 +229,60 @@ pub unsafe extern "C" fn ferroce_rdma_create_srq(
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
     minus_one(registry::find::<CmId>(id).and_then(|id| {
-        let shown = id.shown();
-        if !shown.srq.is_null() {
-            return Err(Errno::INVALID);
-        }
-        let pd = if pd.is_null() { shown.pd } else { pd };
-        // SAFETY: a handle, and a structure of C's.
-        let srq = unsafe { ibv_create_srq(pd, attr) };
-        if srq.is_null() {
-            return Err(Errno::last());
-        }
-        id.show(|c| (c.srq, c.pd) = (srq, pd));
-        Ok(())
+        // SAFETY: C passes a writable structure.
+        let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let is_xrc = id.shown().qp_type == IBV_QPT_XRC_RECV;
+        let mut extended = ibv_srq_init_attr_ex {
+            srq_context: attr.srq_context,
+            attr: attr.attr,
+            comp_mask: abi::IBV_SRQ_INIT_ATTR_TYPE | abi::IBV_SRQ_INIT_ATTR_PD,
+            srq_type: if is_xrc { abi::IBV_SRQT_XRC } else { abi::IBV_SRQT_BASIC },
+            pd,
+            ..ibv_srq_init_attr_ex::zeroed()
+        };
+        let result = create_srq(&id, &mut extended);
+        attr.attr = extended.attr;
+        result
     }))
+}
+
+/// Makes a shared receive queue. One of XRC gets the domain of ids and a completion queue of its
+/// own, unless it is given others.
+fn create_srq(id: &CmId, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
+    let shown = id.shown();
+    if !shown.srq.is_null() {
+        return Err(Errno::INVALID);
+    }
+    if attr.comp_mask & abi::IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
+        attr.comp_mask |= abi::IBV_SRQ_INIT_ATTR_PD;
+        attr.pd = shown.pd;
+    }
+    let is_xrc =
+        attr.comp_mask & abi::IBV_SRQ_INIT_ATTR_TYPE != 0 && attr.srq_type == abi::IBV_SRQT_XRC;
+    if is_xrc {
+        if attr.comp_mask & abi::IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
+            attr.comp_mask |= abi::IBV_SRQ_INIT_ATTR_XRCD;
+            attr.xrcd = default_xrcd(id)?;
+        }
+        if attr.comp_mask & abi::IBV_SRQ_INIT_ATTR_CQ == 0 || attr.cq.is_null() {
+            if !shown.recv_cq.is_null() {
+                return Err(Errno::INVALID);
+            }
+            attr.comp_mask |= abi::IBV_SRQ_INIT_ATTR_CQ;
+            attr.cq = make_recv_cq(id, attr.attr.max_wr)?;
+        }
+    }
+    // SAFETY: a live context, and a structure of ours or C's.
+    let srq = unsafe { create_srq_ex(shown.verbs, attr) };
+    if srq.is_null() {
+        let error = Errno::last();
+        if is_xrc {
+            destroy_cqs(id);
+        }
+        return Err(error);
+    }
+    id.show(|c| (c.srq, c.pd) = (srq, attr.pd));
+    Ok(())
 }
 
 /// As [`ferroce_rdma_create_srq`], of the extended attributes.
@@ -223,23 +292,8 @@ pub unsafe extern "C" fn ferroce_rdma_create_srq_ex(
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
     minus_one(registry::find::<CmId>(id).and_then(|id| {
-        let shown = id.shown();
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
-        if !shown.srq.is_null() {
-            return Err(Errno::INVALID);
-        }
-        if attr.comp_mask & abi::IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
-            attr.comp_mask |= abi::IBV_SRQ_INIT_ATTR_PD;
-            attr.pd = shown.pd;
-        }
-        // SAFETY: a live context, and a structure of C's.
-        let srq = unsafe { create_srq_ex(shown.verbs, attr) };
-        if srq.is_null() {
-            return Err(Errno::last());
-        }
-        id.show(|c| (c.srq, c.pd) = (srq, attr.pd));
-        Ok(())
+        create_srq(&id, unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?)
     }))
 }
 
@@ -250,6 +304,8 @@ pub unsafe extern "C" fn ferroce_rdma_destroy_srq(id: *mut rdma_cm_id) {
         // SAFETY: a handle of ours; NULL and stale ones are refused.
         unsafe { ibv_destroy_srq(id.shown().srq) };
         id.show(|c| c.srq = ptr::null_mut());
+        // What was made for the queue, if no queue pair uses it.
+        destroy_cqs(&id);
     }
 }
 
@@ -269,7 +325,9 @@ pub(super) fn attributes(
     let context = inner.context.as_ref().ok_or(Errno::INVALID)?;
     let mut attr = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::zeroed() };
     let datagram = id.is_datagram();
-    let reliable = id.shown().qp_type != abi::IBV_QPT_UC;
+    let kind = id.shown().qp_type;
+    let answers = kind == IBV_QPT_RC || kind == IBV_QPT_XRC_RECV;
+    let asks = kind == IBV_QPT_RC || kind == IBV_QPT_XRC_SEND;
     let bits = if state == number(Init) {
         attr.port_num = PORT;
         if datagram {
@@ -293,7 +351,7 @@ pub(super) fn attributes(
         attr.max_dest_rd_atomic = peer.responder_resources;
         attr.min_rnr_timer = MIN_RNR_TIMER;
         let all = mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
-        if reliable { all | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { all }
+        if answers { all | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { all }
     } else if state == number(Rts) {
         let peer = inner.peer.ok_or(Errno::INVALID)?;
         attr.sq_psn = peer.psn.value();
@@ -301,9 +359,12 @@ pub(super) fn attributes(
         attr.retry_cnt = peer.retry_count;
         attr.rnr_retry = peer.rnr_retry;
         attr.max_rd_atomic = peer.initiator_depth;
-        let reliable_only =
-            mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_QP_RD_ATOMIC;
-        if reliable { mask::SQ_PSN | reliable_only } else { mask::SQ_PSN }
+        let asking = mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_QP_RD_ATOMIC;
+        match (answers, asks) {
+            (_, true) => mask::SQ_PSN | mask::TIMEOUT | asking,
+            (true, false) => mask::SQ_PSN | mask::TIMEOUT,
+            (false, false) => mask::SQ_PSN,
+        }
     } else {
         return Err(Errno::INVALID);
     };

@@ -149,6 +149,7 @@ fn reply(qpn: u32) -> rep::Repr {
         remote_id: 0,
         q_key: QKey::default(),
         qpn: Qpn::new(qpn),
+        eecn: Qpn::default(),
         vendor: 0,
         psn: Psn::new(9),
         responder_resources: 1,

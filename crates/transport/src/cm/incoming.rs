@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use rdma::{Mtu, Time};
 use wire::cm::mra::About;
-use wire::cm::req::Transport;
+use wire::cm::req::{EXTENDED_XRC, Transport};
 use wire::cm::{Mad, Message, brief, mra, rej, rep, req, sidr};
 
 use super::conversation::{Conversation, Timing, drep, refusal, rej, span};
@@ -60,7 +60,12 @@ impl Manager {
             self.send(route, refuse(rej::Reason::INVALID_SERVICE));
             return Ok(());
         };
-        let problem = if request.transport == Transport::Rd {
+        let is_offered = match request.transport {
+            Transport::Rc | Transport::Uc => true,
+            Transport::Extended => request.extended_transport == EXTENDED_XRC,
+            Transport::Rd => false,
+        };
+        let problem = if !is_offered {
             Some(rej::Reason::INVALID_TRANSPORT)
         } else if Mtu::from_code(request.mtu).is_none() {
             Some(rej::Reason::INVALID_MTU)

@@ -81,6 +81,7 @@ pub(super) fn reply(qpn: u32) -> rep::Repr {
         remote_id: 0,
         q_key: QKey::default(),
         qpn: Qpn::new(qpn),
+        eecn: Qpn::default(),
         vendor: 0,
         psn: Psn::new(9),
         responder_resources: 1,
@@ -751,6 +752,10 @@ fn a_request_that_makes_no_sense_is_refused() {
     let cases = [
         (req::Repr { mtu: 9, ..request(1) }, rej::Reason::INVALID_MTU),
         (req::Repr { transport: req::Transport::Rd, ..request(2) }, rej::Reason::INVALID_TRANSPORT),
+        (
+            req::Repr { transport: req::Transport::Extended, extended_transport: 2, ..request(3) },
+            rej::Reason::INVALID_TRANSPORT,
+        ),
     ];
     for (request, expected) in cases {
         it.hosts[0].connect(it.now, route(0, 1), request, 0).unwrap();

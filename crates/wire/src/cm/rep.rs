@@ -17,6 +17,7 @@ mod field {
     pub(super) const Q_KEY: Range<usize> = 8..12;
     pub(super) const QPN: usize = 12;
     pub(super) const VENDOR_HIGH: usize = 15;
+    /// End-to-end context.
     pub(super) const EECN: usize = 16;
     pub(super) const VENDOR_MIDDLE: usize = 19;
     pub(super) const PSN: usize = 20;
@@ -42,6 +43,8 @@ pub struct Repr {
     pub q_key: QKey,
     /// The sender's queue pair.
     pub qpn: Qpn,
+    /// The sender's end-to-end context; for XRC its target, and then [`Repr::qpn`] is none.
+    pub eecn: Qpn,
     /// The vendor whose options of enhanced connection establishment the modifier holds, 24 bits.
     pub vendor: u32,
     /// The PSN that the receiver of this message is to begin with: the one that its sender expects
@@ -82,6 +85,7 @@ impl Repr {
             remote_id,
             q_key: QKey(be32(data, field::Q_KEY)),
             qpn: Qpn::new(take24(data, field::QPN)),
+            eecn: Qpn::new(take24(data, field::EECN)),
             vendor: u32::from_be_bytes([0, high, middle, low]),
             psn: Psn::new(take24(data, field::PSN)),
             responder_resources: data[field::RESPONDER_RESOURCES],
@@ -104,7 +108,7 @@ impl Repr {
         put32(data, field::Q_KEY.start, self.q_key.0);
         put24(data, field::QPN, self.qpn.value());
         data[field::VENDOR_HIGH] = high;
-        put24(data, field::EECN, 0);
+        put24(data, field::EECN, self.eecn.value());
         data[field::VENDOR_MIDDLE] = middle;
         put24(data, field::PSN, self.psn.value());
         data[field::VENDOR_LOW] = low;
@@ -138,6 +142,7 @@ mod tests {
             remote_id: 0x0506_0708,
             q_key: QKey(0x1112_1314),
             qpn: Qpn::new(0x21_2223),
+            eecn: Qpn::new(0x24_2526),
             vendor: 0x00f1_f2f3,
             psn: Psn::new(0x31_3233),
             responder_resources: 5,
@@ -152,9 +157,9 @@ mod tests {
         };
         repr.emit(&mut data);
         let expected = [
-            1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0xf1, 0, 0, 0, 0xf2,
-            0x31, 0x32, 0x33, 0xf3, 5, 6, 0x7d, 0xf0, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47,
-            0x48, 0xee,
+            1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0xf1, 0x24, 0x25,
+            0x26, 0xf2, 0x31, 0x32, 0x33, 0xf3, 5, 6, 0x7d, 0xf0, 0x41, 0x42, 0x43, 0x44, 0x45,
+            0x46, 0x47, 0x48, 0xee,
         ];
         assert_eq!(data[..37], expected);
         assert_eq!(Repr::parse(&data), Ok(repr));

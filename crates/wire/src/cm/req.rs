@@ -56,6 +56,9 @@ mod field {
     pub(super) const PRIVATE: usize = 140;
 }
 
+/// [`Repr::extended_transport`] of XRC.
+pub const EXTENDED_XRC: u8 = 1;
+
 /// The transport service that is asked for; two bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Transport {
@@ -155,7 +158,7 @@ pub struct Repr {
     pub max_retries: u8,
     /// Whether the sender has a shared receive queue.
     pub srq: bool,
-    /// What [`Transport::Extended`] means, 3 bits; 1 is XRC.
+    /// What [`Transport::Extended`] means, 3 bits; one of them is [`EXTENDED_XRC`].
     pub extended_transport: u8,
     /// The primary path.
     pub path: Path,
