@@ -219,3 +219,151 @@ impl Links {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::PortChange;
+    use crate::{DeviceInfo, Options};
+    use rdma::{Gid, Span};
+    use transport::cm::{CmConfig, CmEvent};
+    use wire::cm::ip::PortSpace;
+    use wire::cm::{Message, sidr};
+
+    const PORT: u16 = 7174;
+    const SPACE: PortSpace = PortSpace::UDP;
+
+    /// A NIC, its manager, and a clock that stands still.
+    struct Host {
+        links: Links,
+        manager: Manager,
+        counts: Counts,
+        address: IpAddr,
+        now: Time,
+    }
+
+    impl Host {
+        fn open(address: &str) -> Self {
+            let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+            let links = Links::open(&device, &Options::default()).unwrap();
+            let first = u32::from(links.registry.slot()) << crate::limits::COMM_ID_SHIFT;
+            let manager = Manager::new(CmConfig { ids: first..first + 1024, guid: 1, seed: 1 });
+            let address = address.parse().unwrap();
+            let now = Time::ZERO + Span::from_ms(1_000);
+            Self { links, manager, counts: Counts::default(), address, now }
+        }
+
+        /// A port whose requests the table says are ours, whether the manager knows or not.
+        fn announce(&self) {
+            for change in [PortChange::Bind { shared: false }, PortChange::Listen] {
+                self.links.change_port(self.address, (SPACE, PORT), change).unwrap();
+            }
+        }
+
+        fn listen(&mut self) {
+            let gid = Gid::from(self.address);
+            self.manager.listen(SPACE.service(PORT), Some(gid), 8).unwrap();
+        }
+
+        /// A request for the port arrives, perhaps handed over by another NIC.
+        fn is_asked(&mut self, is_handed_over: bool) {
+            let service = SPACE.service(PORT);
+            let request = sidr::Req { service, ..sidr::Req::default() };
+            let payload = Mad::new(1, Message::SidrReq(request)).to_bytes();
+            let header = roce::Repr {
+                deth: Some(deth::Repr { q_key: QKey::GSI, source: Qpn::GSI }),
+                ..roce::Repr::new(Opcode::UD_SEND_ONLY, Qpn::GSI, Psn::new(0))
+            };
+            let mut bytes = vec![0; header.header_len()];
+            header.emit(&mut bytes);
+            bytes.extend(payload);
+            let gid = Gid::from(self.address);
+            let arrival =
+                Arrival { source: gid, destination: gid, traffic_class: 0, hop_limit: 64 };
+            let received = Received {
+                length: bytes.len(),
+                segment: bytes.len(),
+                source: self.address,
+                source_port: crate::limits::ROCE_PORT,
+                traffic_class: 0,
+            };
+            let from = (&received, &arrival, is_handed_over);
+            let what = (&header, &payload[..], &bytes[..]);
+            self.links.manage_packet(from, what, (&mut self.manager, &mut self.counts), self.now);
+        }
+
+        /// The time of those that wait is over.
+        fn wait(&mut self) {
+            self.now = self.links.claim_deadline().unwrap();
+            self.links.claim(&mut self.manager, &mut self.counts, self.now);
+        }
+
+        fn was_told(&mut self) -> bool {
+            matches!(self.manager.poll_event(), Some(CmEvent::DatagramRequest { .. }))
+        }
+
+        /// The status of what is answered.
+        fn answers(&mut self) -> Option<sidr::Status> {
+            match self.manager.poll_transmit()?.mad.message {
+                Message::SidrRep(reply) => Some(reply.status),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    impl Drop for Host {
+        fn drop(&mut self) {
+            self.links.leave();
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_ours_by_the_table_waits_until_the_manager_knows() {
+        let mut host = Host::open("127.0.50.1");
+        host.announce();
+        host.is_asked(false);
+        assert!(!host.was_told() && host.answers().is_none(), "it waits");
+        host.listen();
+        host.wait();
+        assert!(host.was_told());
+        assert_eq!(host.links.claim_deadline(), None);
+    }
+
+    #[test]
+    fn a_request_that_was_handed_over_waits_for_the_next_listener() {
+        let mut host = Host::open("127.0.50.2");
+        host.is_asked(true);
+        assert!(!host.was_told() && host.answers().is_none(), "it waits");
+        host.announce();
+        host.listen();
+        host.wait();
+        assert!(host.was_told());
+        // Where somebody listens, nobody waits.
+        host.is_asked(true);
+        assert_eq!(host.links.claim_deadline(), None);
+    }
+
+    #[test]
+    fn a_request_that_nobody_claims_in_time_is_refused() {
+        let mut host = Host::open("127.0.50.3");
+        for is_handed_over in [false, true] {
+            host.is_asked(is_handed_over);
+            assert_eq!(host.links.claim_deadline(), Some(host.now + UNCLAIMED_GRACE));
+            host.links.claim(&mut host.manager, &mut host.counts, host.now);
+            assert_eq!(host.answers(), None, "not before its time");
+            host.wait();
+            assert_eq!(host.answers(), Some(sidr::Status::UNSUPPORTED));
+        }
+    }
+
+    #[test]
+    fn no_more_than_so_many_requests_wait() {
+        let mut host = Host::open("127.0.50.4");
+        for _ in 0..UNCLAIMED_MAX {
+            host.is_asked(true);
+        }
+        assert_eq!(host.answers(), None);
+        host.is_asked(true);
+        assert_eq!(host.answers(), Some(sidr::Status::UNSUPPORTED));
+    }
+}
