@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Watcher,
     /// A server, then a client with the server's address as its last argument.
     Pair,
+    /// qperf: its server, then a client that runs the tests of the row and has the server end.
+    Qperf,
     /// A receiver, then a sender, which meet in a multicast group; the words of each alone.
     Group { receiver: &'static [&'static str], sender: &'static [&'static str] },
     /// A server and a client of RDMA CM, whose ports the kernel does not know.
@@ -119,6 +121,8 @@ impl Row {
             &[]
         } else if let Kind::Cm { port: fixed, .. } = self.kind {
             if fixed.is_none() { &["-p", port] } else { &[] }
+        } else if self.kind == Kind::Qperf {
+            &["-lp", port]
         } else if self.words[0].starts_with("ibv_") {
             // The GID of the IPv4 address; without one these programs address by LID.
             &["-d", "ferroce0", "-g", "1", "-p", port]
@@ -170,6 +174,9 @@ const CONNECTED: &[(&str, Kind, Expect)] = &[
         Kind::Cm { port: None, server: &[], client: &["rdma_client", "-s", "127.0.0.1"] },
         Expect::Texts(&["rdma_client: end 0"]),
     ),
+    ("rdma_xserver -c r", XSERVER, Expect::Texts(&["rdma_xclient: end 0"])),
+    ("rdma_xserver -c x", XSERVER, Expect::Texts(&["rdma_xclient: end 0"])),
+    (QPERF_TESTS, Kind::Qperf, Expect::Texts(&["latency  =", "bw  =", "msg_rate  =", "quit:"])),
     ("ib_send_bw -R -F", PERFTEST_CM, Expect::Results),
     ("ib_send_lat -R -F -c UD", PERFTEST_CM, Expect::Results),
     ("ib_write_bw -R -F -q 4", PERFTEST_CM, Expect::Results),
@@ -189,6 +196,12 @@ const UCMATOSE: Kind =
 const UDADDY: Kind =
     Kind::Cm { port: Some(7174), server: &[], client: &["udaddy", "-s", "127.0.0.1"] };
 
+const XSERVER: Kind =
+    Kind::Cm { port: None, server: &[], client: &["rdma_xclient", "-s", "127.0.0.1"] };
+/// All tests of qperf that connect by RDMA CM. Those of UD and UC do not, whatever `-cm1` says, and
+/// address by LID without a GID, which no RoCE device takes.
+const QPERF_TESTS: &str = "qperf rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw \
+     rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat ver_rc_compare_swap ver_rc_fetch_add";
 const MCKEY: Kind = Kind::Group {
     receiver: &["-m", GROUP, "-b", "127.0.0.1"],
     sender: &["-s", "-m", GROUP, "-b", "127.0.0.1"],
@@ -294,6 +307,10 @@ pub(super) const QUICK: &[&str] = &[
     "mckey -p 0x2",
     "mckey -S 4096",
     "rdma_server",
+    "rdma_xserver -c r",
+    "rdma_xserver -c x",
+    "qperf rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat \
+     rc_rdma_write_bw rc_rdma_write_poll_lat ver_rc_compare_swap ver_rc_fetch_add",
     "ib_send_bw -R -F",
     "ib_send_lat -R -F -c UD",
     "ib_write_bw -R -F -q 4",

@@ -142,7 +142,7 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
             Ok(verdict(row, &ended, "program").and_then(|()| expected(row, &ended, "program")))
         }
         Kind::Watcher => watch(lab, &flags, row, deadline),
-        Kind::Pair | Kind::Cm { .. } | Kind::Group { .. } => {
+        Kind::Pair | Kind::Cm { .. } | Kind::Group { .. } | Kind::Qperf => {
             pair(lab, &flags, choice, row, deadline)
         }
     }
@@ -190,6 +190,8 @@ fn pair(
     let port = row.fixed_port().map_or_else(free_port, Ok)?;
     let family = row.family_words(&port.to_string());
     let mut words = program(lab, row)?;
+    // The server is told nothing of them.
+    let tests = if row.kind == Kind::Qperf { words.split_off(1) } else { Vec::new() };
     words.extend(family);
     words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
     let mut client_words = words.clone();
@@ -207,6 +209,11 @@ fn pair(
         Kind::Cm { server, client, .. } => {
             words.extend(server.iter().map(|word| told(word)));
             client_words.splice(..1, client.iter().map(|word| told(word)));
+        }
+        Kind::Qperf => {
+            client_words.extend(["-t", "1", "-cm1", lab.address()].map(str::to_owned));
+            client_words.extend(tests);
+            client_words.push("quit".to_owned());
         }
         Kind::Group { receiver, sender } => {
             words.extend(receiver.iter().map(|word| told(word)));
