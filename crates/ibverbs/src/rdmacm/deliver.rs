@@ -301,3 +301,31 @@ fn datagram(id: &CmId, reply: &sidr::Rep) -> Result<rdma_ud_param, c_int> {
         ..rdma_ud_param::zeroed()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::cm::ip::PortSpace;
+
+    #[test]
+    fn what_is_said_of_the_peer_becomes_an_event_with_a_status() {
+        let space = PortSpace::TCP.0.into();
+        let id = id::create(core::ptr::null_mut(), core::ptr::null_mut(), space).unwrap();
+        let conversation = CommId(7);
+        let told = |event| {
+            let told = said(&id, event).unwrap();
+            // SAFETY: a structure that nobody else knows of.
+            let told = unsafe { *told.c() };
+            (told.event, told.status)
+        };
+        assert_eq!(
+            told(CmEvent::Unreachable(conversation)),
+            (event::UNREACHABLE, -libc::ETIMEDOUT)
+        );
+        assert_eq!(told(CmEvent::Established(conversation)), (event::ESTABLISHED, 0));
+        assert_eq!(told(CmEvent::Disconnected(conversation)), (event::DISCONNECTED, 0));
+        id.lock().conversation = Some(conversation);
+        assert_eq!(told(CmEvent::Closed(conversation)), (event::TIMEWAIT_EXIT, 0));
+        assert_eq!(id.lock().conversation, None, "its number is another's soon");
+    }
+}

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "a C ABI is called")]
 
+mod api;
 mod multicast;
 mod support;
 
