@@ -123,7 +123,7 @@ fn a_path_that_only_looks_alike_is_left_alone() {
         "/sys/devices/virtual/ferroce0",
         "/dev/infinibandx",
         "/dev/null",
-        "/tmp",
+        "/usr",
         "/etc/hostname",
         "sys/class/infiniband",
         ".",
