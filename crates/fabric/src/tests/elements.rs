@@ -1,12 +1,13 @@
 //! Elements in a network: receive buffers, VLAN tags, links that fail, queues that share.
 
 use rdma::{Rate, Span, Time};
+use transport::congestion::{Congestion, Dcqcn};
 
 use super::{CABLES, finish, with_flows};
 use crate::counters::Drop;
 use crate::fault::{Fault, FaultKind};
 use crate::nic::NicConfig;
-use crate::switch::config::{PortMode, Schedule, Trust};
+use crate::switch::config::{EcnConfig, PortMode, Schedule, Trust};
 use crate::topology::{Cables, End, leaf_spine, parking_lot, single_switch};
 use crate::workload::FlowSpec;
 use crate::{BuildError, Network, NetworkConfig, Verdict};
@@ -154,4 +155,38 @@ fn what_cannot_be_built_is_refused_with_a_reason() {
     assert!(matches!(Network::new(config), Err(BuildError::NoSuchNode(_))));
     let network = Network::new(NetworkConfig::new(single_switch(2, CABLES)));
     assert_eq!(network.unwrap().run(ms(1)), Verdict::TimeOver, "nothing to do");
+}
+
+/// Gb/s of a flow from rack 0 to rack 3, beside four from rack 0 to a server of rack 2, to which as many
+/// servers of rack 1 as `others` send as well: they share no link with the first flow.
+fn victim(others: u32, congestion: Congestion) -> f64 {
+    let cables = Cables::new(Rate::from_gbps(40), 20);
+    let mut config = NetworkConfig::new(leaf_spine(4, 2, 5, cables, cables));
+    config.nic.congestion = congestion;
+    for queue in &mut config.switch.queues {
+        queue.ecn = Some(EcnConfig { min_bytes: 5_000, max_bytes: 200_000, max_probability: 0.01 });
+    }
+    let senders = (0..4).chain(5..5 + others);
+    config.flows = senders.map(|from| FlowSpec::write(from, 10, 1 << 20).endless()).collect();
+    config.flows.push(FlowSpec::write(4, 15, 1 << 20).endless());
+    let mut network = Network::new(config).unwrap();
+    // DCQCN needs its time.
+    network.run(ms(20));
+    let last = network.flows().len() - 1;
+    let before = network.flows()[last].bytes();
+    network.run(ms(40));
+    assert_eq!(network.drops().total(), 0);
+    (network.flows()[last].bytes() - before) as f64 * 8.0 / 20e-3 / 1e9
+}
+
+#[test]
+fn a_flow_suffers_from_pauses_that_it_has_no_part_in_and_dcqcn_spares_it() {
+    // Zhu et al., SIGCOMM 2015, figure 4: the more servers elsewhere join the incast, the slower a
+    // flow that only begins below the same switch; with DCQCN it does not notice.
+    let pauses = [0, 2, 4].map(|others| victim(others, Congestion::None));
+    assert!(pauses[1] < pauses[0] * 0.9 && pauses[2] < pauses[0] * 0.75, "{pauses:?}");
+    let line_rate = Rate::from_gbps(40);
+    let dcqcn = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::default() });
+    let spared = [0, 4].map(|others| victim(others, dcqcn));
+    assert!(spared[1] > pauses[2] * 1.5 && spared[1] > spared[0] * 0.8, "{spared:?} {pauses:?}");
 }
