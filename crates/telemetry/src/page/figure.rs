@@ -282,7 +282,7 @@ impl<'a> Figure<'a> {
                                "axis": {"tickCount": 8}});
         if self.logarithmic[axis] {
             value["scale"] = json!({"type": "log", "nice": false});
-        } else if axis == 0 && self.mark == Mark::Ecdf {
+        } else if axis == 0 && matches!(self.mark, Mark::Ecdf | Mark::Point) {
             value["scale"] = json!({"zero": false});
         }
         value
