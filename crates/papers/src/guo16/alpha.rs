@@ -22,9 +22,9 @@ const QUERIED: u32 = 1_000;
 const PERIOD: Span = Span::from_ms(4);
 /// Lengths of answers. The paper does not say how long they were.
 const ANSWERS: [u32; 4] = [1_000, 2_000, 4_000, 8_000];
-/// The length at which the two are compared over time: two fifths of what the uplinks of such a ToR
-/// carry.
-const COMPARED: u32 = 4_000;
+/// The length at which the two are compared over time: four fifths of what the uplinks of such a ToR
+/// carry. At all others the pauses alone are told.
+const COMPARED: u32 = 8_000;
 /// What the paper's numbers of pauses are about.
 const FIVE_MINUTES: f64 = 300.0;
 const STEP: Span = Span::from_us(500);
@@ -203,10 +203,6 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     }
     let [good, bad] = compared.as_slice() else { return Ok(Vec::new()) };
     let in_five_minutes = bad.most as f64 / bad.seconds * FIVE_MINUTES;
-    over_time.reference("one paused server of the paper, up to", {
-        let rate = claim.value("pauses_in_five_minutes") / FIVE_MINUTES;
-        rate * STEP.as_ps() as f64 / 1e12
-    });
     let servers = |run: &Run| run.paused_servers as f64;
     Ok(vec![Outcome {
         ran: format!(
@@ -247,7 +243,12 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             ),
             Check::event("at 1/64 many servers (a tenth) receive pauses", {
                 servers(bad) >= bad.servers as f64 / 10.0
-            }),
+            })
+            .because(
+                "the pauses of two ToRs reach servers only when the Leafs above them have taken what \
+                 their own alpha of 1/16 allows; the paper does not say how many servers of those two \
+                 were chatty, nor how long answers were",
+            ),
             Check::event("at 1/16 none does", good.paused_servers == 0),
             Check::order(("p99 of others at 1/16", good.p99), ("at 1/64", bad.p99), "us"),
         ],

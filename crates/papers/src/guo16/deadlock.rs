@@ -39,7 +39,7 @@ struct Run {
     held: u64,
     dropped: [(Drop, u64); 4],
     arp_requests: u64,
-    /// At each step, in ms: megabytes delivered to the living.
+    /// At each step, in ms: megabytes that S5 has of S1, through the circle.
     progress: Vec<(f64, f64)>,
 }
 
@@ -105,8 +105,7 @@ fn measure(
                 Verdict::TimeOver | Verdict::Interrupted => break,
             }
         }
-        let living = &network.flows()[live.clone()];
-        let bytes: u64 = living.iter().map(fabric::workload::Flow::bytes).sum();
+        let bytes = network.flows()[LIVE_FLOWS].bytes();
         let at = next.since(Time::ZERO).as_ps() as f64 / 1e9;
         run.progress.push((at, bytes as f64 / 1e6));
         // A quarter of the time before the end everybody has long given up.
@@ -198,7 +197,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     let closes = variants(context)?;
     let mut figure = Figure::new(
         "guo16-deadlock",
-        "Figure 4: what the living receive, with flooding and with each remedy",
+        "Figure 4: what S5, alive, receives of S1, with flooding and with each remedy",
         Mark::Line,
     )
     .axes(("time", "ms"), ("delivered", "MB"));

@@ -108,9 +108,10 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     let mut figure = Figure::new(
         "guo16-figure-3",
         "Figure 3: the priority group of an RDMA flow of priority 3, by switch",
-        Mark::Bar,
+        Mark::Line,
     )
-    .axes(("switch", ""), ("priority_group", ""));
+    .axes(("switch", ""), ("priority_group", ""))
+    .caption("Group 3 is lossless, group 0 is not.");
     for (name, run) in [("VLAN", &vlan), ("DSCP", &dscp)] {
         for (at, &queue) in ["first ToR", "router", "last ToR"].into_iter().zip(&run.groups) {
             figure.point(name, at, queue as f64);

@@ -2,6 +2,7 @@
 
 use fabric::Network;
 use fabric::switch::config::EcnConfig;
+use fabric::topology::End;
 use fabric::workload::{FlowSpec, Verb};
 use rdma::{Span, Time};
 use transport::congestion::{Congestion, Dcqcn};
@@ -44,6 +45,8 @@ struct Run {
     loaded: [f64; 2],
     /// Gb/s of a server in each direction.
     server_gbps: f64,
+    /// What waits for each uplink of the first ToR at the end, in KB, the longest first.
+    waiting: Vec<u32>,
     drops: u64,
 }
 
@@ -114,7 +117,14 @@ fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
         let mut times: Vec<f64> = within.map(|probe| probe.1).collect();
         [0.99, 0.999].map(|rank| quantile(&mut times, rank))
     };
+    let topology = network.topology();
+    let spines = (0..topology.switches.len() as u32)
+        .filter(|&switch| topology.switches[switch as usize].tier == 1);
+    let mut waiting: Vec<u32> =
+        spines.filter_map(|spine| network.queue_bytes(0, End::Switch(spine), 3)).collect();
+    waiting.sort_unstable_by(|a, b| b.cmp(a));
     Ok(Run {
+        waiting: waiting.into_iter().map(|bytes| bytes / 1_000).collect(),
         idle: of(Time::ZERO, START),
         // Later ones may still be under way.
         loaded: of(SETTLED, Time::ZERO + Span::from_ps(end.as_ps() - 2_000_000_000)),
@@ -156,8 +166,9 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     figure.reference("paper: p99 loaded", claim.value("loaded_rdma_p99_us"));
     let hosts =
         "there is no time of hosts in a simulated probe: it is the network's round trip alone";
-    let fullest = "under PFC alone hungry queue pairs fill all of the buffer that alpha grants, and most \
-                   of it waits for the uplink with the most queue pairs; DCQCN keeps it short";
+    let fullest = "under PFC alone hungry queue pairs fill what alpha grants of the buffer, more than \
+                   half of it waits for the uplink with the most of them, and a round trip meets two \
+                   such queues; DCQCN keeps them short";
     Ok(vec![Outcome {
         ran: "two ToRs of 24 servers, four uplinks each; 20 pairs with 8 queue pairs each way; READs of \
               512 bytes as probes, each server one every 50 us; no TCP"
@@ -165,7 +176,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         scale: None,
         measured: format!(
             "p99 and p99.9, idle {} and {} us; loaded {} and {} us at {} Gb/s a server under PFC \
-             alone, {} and {} us at {} Gb/s under DCQCN; {} packets dropped",
+             alone, {} and {} us at {} Gb/s under DCQCN; what waits for each uplink of a ToR under \
+             PFC alone {:?} KB; {} packets dropped",
             short(plain.idle[0]),
             short(plain.idle[1]),
             short(plain.loaded[0]),
@@ -174,6 +186,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             short(dcqcn.loaded[0]),
             short(dcqcn.loaded[1]),
             short(dcqcn.server_gbps),
+            plain.waiting,
             plain.drops + dcqcn.drops,
         ),
         checks: vec![

@@ -231,7 +231,11 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         "Figure 9(a): servers that the storm of one NIC hits",
         Mark::Line,
     )
-    .axes(("time", "ms"), ("servers_hit", ""));
+    .axes(("time", "ms"), ("servers_hit", ""))
+    .caption(
+        "A server is hit while one of its messages to a healthy server is late by 5 ms. With both \
+         watchdogs that of the NIC acts first: the two lines are one.",
+    );
     let mut pauses = Figure::new(
         "guo16-figure-9b",
         "Figure 9(b): pause frames that servers receive",
