@@ -77,6 +77,9 @@ fn network(context: &Context<'_>) -> Result<(Scenario, Shape), Error> {
 
 fn measure(context: &Context<'_>, coupling: Coupling, seed: u64) -> Result<Run, Error> {
     let (mut scenario, Shape { tors, hosts }) = network(context)?;
+    if context.options.quick {
+        scenario.end = WARM + Span::from_ms(2);
+    }
     let config = &mut scenario.network;
     config.switch.ecmp_seed = context.options.seed << 32 | seed;
     let podset = config.topology.hosts.len() as u32 / 2;

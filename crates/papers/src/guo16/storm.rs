@@ -25,6 +25,8 @@ const COARSE: Span = Span::from_ms(5);
 /// A message that takes longer than this between healthy servers hits the one that sent it.
 const LATE: Span = Span::from_ms(5);
 const REPAIRED: Time = Time::from_ps(400_000_000_000);
+/// When quick runs in which nothing is repaired end.
+const SHORT: Time = Time::from_ps(200_000_000_000);
 /// The tail in which there must be no victims any more.
 const TAIL: Span = Span::from_ms(20);
 
@@ -87,7 +89,7 @@ fn measure(
     if repair {
         config.faults.push(Fault { at: REPAIRED, kind: FaultKind::NicRepaired { host: broken } });
     }
-    let end = if repair || !context.options.quick { scenario.end } else { REPAIRED };
+    let end = if repair || !context.options.quick { scenario.end } else { SHORT };
     config.flows.retain(|flow| flow.start < end);
     let servers = config.topology.hosts.len();
     let mut network = Network::new(scenario.network)?;
