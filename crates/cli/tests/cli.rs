@@ -520,3 +520,31 @@ fn sim_names_the_line_of_a_misspelt_key() {
         "bad.toml: line 14: unknown key `uplink_cabel_m`\nhint: did you mean `uplink_cable_m`?\n";
     assert!(stderr.ends_with(expected), "{stderr}");
 }
+
+#[test]
+fn papers_holds_a_claim_against_what_was_measured_and_writes_what_there_is_to_see() {
+    let folder = TempDir::new().unwrap();
+    let command = ferroce().args(["papers", "guo16", "figure-3", "-o"]).arg(folder.path());
+    let assert = command.assert().success();
+    let table = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    assert!(
+        table.contains("guo16.dscp.pfc (3,      PCP is lost at the subnet boundary"),
+        "{table}"
+    );
+    let last = "1 claims: 1 hold, 0 hold at another scale, 0 do not hold; 0 come later\n";
+    assert!(table.ends_with(last), "{table}");
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    assert_eq!(read("guo16.txt"), table.as_bytes());
+    assert!(String::from_utf8(read("guo16.html")).unwrap().contains("guo16.dscp.pfc: holds"));
+    let data = "series,switch,priority_group\nVLAN,first ToR,3\nVLAN,router,0\n";
+    assert!(read("guo16-figure-3.csv").starts_with(data.as_bytes()));
+    assert_eq!(read("guo16-figure-3.parquet")[..4], *b"PAR1");
+}
+
+#[test]
+fn papers_says_which_claims_there_are() {
+    let assert = ferroce().args(["papers", "guo16", "figure-11"]).assert().code(125);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    let expected = "error: there is no claim or figure \"figure-11\"\nhint: livelock.go-back-0, ";
+    assert!(stderr.starts_with(expected), "{stderr}");
+}
