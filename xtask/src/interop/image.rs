@@ -13,6 +13,8 @@ use anyhow::{Context, Result, bail};
 use crate::workspace;
 
 const INIT: &str = include_str!("guest-init.sh");
+/// A program of the guest's: connections within it.
+pub(super) const CMTIME: (&str, &str) = ("cmtime-within", include_str!("guest-cmtime.sh"));
 
 /// The package that depends on the newest kernel of the distribution.
 const KERNEL: &str = "linux-image-amd64";
@@ -35,7 +37,8 @@ const APPLETS: [&str; 12] = [
     "timeout", "uname",
 ];
 
-const PROGRAMS: [&str; 17] = [
+const PROGRAMS: [&str; 18] = [
+    "cmtime",
     "ib_atomic_bw",
     "ib_atomic_lat",
     "ib_read_bw",
@@ -140,8 +143,10 @@ fn lay_out(root: &Path, own: &[PathBuf]) -> Result<()> {
     for folder in ["bin", "dev", "modules", "proc", "sys", "tmp"] {
         fs::create_dir_all(root.join(folder))?;
     }
-    fs::write(root.join("init"), INIT)?;
-    fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
+    for (path, text) in [("init".into(), INIT), (format!("bin/{}", CMTIME.0), CMTIME.1)] {
+        fs::write(root.join(&path), text)?;
+        fs::set_permissions(root.join(&path), fs::Permissions::from_mode(0o755))?;
+    }
     copy(Path::new("/bin/busybox"), &root.join("bin/busybox"))?;
     for applet in APPLETS {
         symlink("busybox", root.join("bin").join(applet))?;

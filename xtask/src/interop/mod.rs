@@ -68,13 +68,16 @@ const INSIDE: &str = "--inside";
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     filter: Option<String>,
+    /// How many connections within the guest are to be timed, and nothing else to be done.
+    cmtime: Option<u32>,
     inside: bool,
 }
 
 impl Choice {
     pub(crate) fn parse(arguments: &mut Arguments) -> Result<Self> {
         let filter = arguments.opt_value_from_str("--filter")?;
-        Ok(Self { filter, inside: arguments.contains(INSIDE) })
+        let cmtime = arguments.opt_value_from_str("--cmtime")?;
+        Ok(Self { filter, cmtime, inside: arguments.contains(INSIDE) })
     }
 }
 
@@ -87,6 +90,9 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     command.arg("--net").arg(env::current_exe()?).args(["interop", INSIDE]);
     if let Some(filter) = &choice.filter {
         command.args(["--filter", filter]);
+    }
+    if let Some(count) = choice.cmtime {
+        command.args(["--cmtime", &count.to_string()]);
     }
     ci::tests(&mut command)
 }
@@ -152,6 +158,9 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
         start.elapsed().as_secs_f64(),
         lab.user()
     );
+    if let Some(count) = choice.cmtime {
+        return cmtime(guest, count);
+    }
     let (earlier, ours) = (BTreeMap::new(), BTreeMap::new());
     let mut bench = Bench { lab, guest, port: PORT, earlier, ours };
     let mut tally = Tally::default();
@@ -168,6 +177,19 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
     }
     bench.sum_up();
     println!("{:.0} s", start.elapsed().as_secs_f64());
+    println!("{tally}");
+    Ok(tally)
+}
+
+/// Connections from the kernel to itself: a reference for `cargo xtask bench connections`, as far as
+/// an emulated processor is one.
+fn cmtime(mut guest: Guest, count: u32) -> Result<Tally> {
+    let words = [image::CMTIME.0.to_owned(), GUEST.address.to_owned(), count.to_string()];
+    let job = guest.start(&words, PATIENCE_LOSS.as_secs())?;
+    let done = guest.finish(&job, || ())?;
+    print!("{}", done.printed);
+    let passed = usize::from(done.status == 0);
+    let tally = Tally { passed, failed: 1 - passed };
     println!("{tally}");
     Ok(tally)
 }
