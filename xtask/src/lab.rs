@@ -80,10 +80,16 @@ impl Lab {
         Ok(Self { flags: vec!["--dev".to_owned(), device], ..Self::open()? })
     }
 
+    /// As [`Lab::open`], with the device at an address of an interface.
+    pub(crate) fn open_on(interface: &str, address: &str) -> Result<Self> {
+        let device = format!("{interface}/{address}");
+        Ok(Self { flags: vec!["--dev".to_owned(), device], ..Self::open()? })
+    }
+
     /// The address of the programs' device.
     pub(crate) fn address(&self) -> &str {
-        let named = self.flags.iter().find_map(|flag| flag.strip_prefix("lo/"));
-        named.unwrap_or("127.0.0.1")
+        let named = self.flags.iter().find_map(|flag| flag.split_once('/'));
+        named.map_or("127.0.0.1", |(_, address)| address)
     }
 
     /// A multicast group that nobody else is likely to use.

@@ -40,6 +40,7 @@ cargo xtask <command>
         [--trace] [--pcap FILE] every event and packet of seed S
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
+           --cmtime COUNT       only the time of connections within the kernel
   bench datapath [--rounds N]   our figures beside those of other programs, interleaved
         ucx [--rounds N]        UCX over Ferroce beside UCX over TCP, interleaved
         connections [--rounds N]  what many connections and queue pairs cost
@@ -72,7 +73,9 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         "programs" => {
             let choice = programs::Choice::parse(&mut arguments)?;
             finish(arguments)?;
-            dist::run()?;
+            if !choice.is_prepared() {
+                dist::run()?;
+            }
             ci::require_all_passed(programs::run(&choice)?)
         }
         "pyverbs" => {

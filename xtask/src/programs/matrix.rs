@@ -33,6 +33,11 @@ pub(super) enum Kind {
     Pair,
     /// qperf: its server, then a client that runs the tests of the row and has the server end.
     Qperf,
+    /// One process, or a server and a client, that leave devices on loopback out.
+    Elsewhere {
+        /// Whether there is a server.
+        pair: bool,
+    },
     /// A receiver, then a sender, which meet in a multicast group; the words of each alone.
     Group { receiver: &'static [&'static str], sender: &'static [&'static str] },
     /// A server and a client of RDMA CM, whose ports the kernel does not know.

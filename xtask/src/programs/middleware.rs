@@ -1,4 +1,4 @@
-//! The middleware above verbs: UCX, OpenMPI, and a program in Python.
+//! The middleware above verbs: UCX, OpenMPI, libfabric, and a program in Python.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,6 +19,7 @@ const PERFTEST: &[&str] = &[
     "-t tag_bw -s 8388608 -n 10",
     "-t ucp_put_lat -s 8 -n 1000",
     "-t ucp_put_bw -s 1048576 -n 50",
+    "-t ucp_put_bw -s 8388608 -n 10",
     "-t ucp_get -s 1048576 -n 50",
     "-t ucp_am_lat -s 8 -n 1000",
     "-t ucp_am_bw -s 4096 -n 500",
@@ -27,9 +28,13 @@ const PERFTEST: &[&str] = &[
     "-t ucp_swap -s 8 -n 500",
     "-t ucp_cswap -s 8 -n 500",
     "-t stream_lat -s 4096 -n 500",
+    "-t ucp_cswap -s 4 -n 500",
     "-t tag_lat -s 8 -n 200 -T 2 -M multi",
+    "-t tag_bw -s 65536 -n 100 -T 4 -M serialized",
     "-t tag_lat -s 8 -n 200 -E sleep",
     "-t am_lat -s 8 -n 500 -d ferroce0:1 -x ud_verbs",
+    "-t am_bw -s 1024 -n 500 -d ferroce0:1 -x rc_verbs -D bcopy",
+    "-t fadd -s 8 -n 500 -d ferroce0:1 -x rc_verbs",
 ];
 
 /// What the documentation tells users to set, and a shorter timeout of UCX, whose second would be
@@ -46,10 +51,16 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
 ];
 
+/// Endpoints of libfabric, with messages of up to 1 MiB; `-c` compares what arrives.
+const FI_PINGPONG: &[&str] = &["-p verbs -e msg -c -I 20", "-p verbs;ofi_rxm -e rdm -c -I 20"];
+
 const MPI: &str = "mpi";
 const MPI_SOURCE: &str = "examples/c/mpi.c";
 const SCRIPT: &str = "pyverbs_messages.py";
 const SCRIPTS: &str = "examples/python";
+/// How fi_pingpong is told the port of its server: as the own one, and as that of another.
+const FI_SERVER_PORT: &str = "-B";
+const FI_CLIENT_PORT: &str = "-P";
 /// The interpreter that `python3-pyverbs` is built for, whatever else is on the path.
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -58,13 +69,22 @@ pub(super) fn rows() -> Vec<Row> {
     let row =
         |parts: &[_], kind, expect| Row { words: words(parts), kind, expect, survives_loss: true };
     let shown = Expect::Texts(&["Device: ferroce0:1", "rc_verbs", "ud_verbs"]);
-    let checked = Expect::Texts(&["4 ranks:", " checks, 0 failures"]);
+    let checked_2 = Expect::Texts(&["2 ranks:", " checks, 0 failures"]);
+    let checked_4 = Expect::Texts(&["4 ranks:", " checks, 0 failures"]);
+    let found = Expect::Texts(&["provider: verbs", "domain: ferroce0", "type: FI_EP_MSG"]);
     let received = Expect::Texts(&["messages: all right"]);
     let mut rows = vec![
         row(&["ucx_info -d"], Kind::Alone, shown),
-        row(&["mpirun -n 4", MPI], Kind::Alone, checked),
+        row(&["mpirun -n 2", MPI], Kind::Alone, checked_2),
+        row(&["mpirun -n 4", MPI], Kind::Alone, checked_4),
         row(&["python3", SCRIPT], Kind::Pair, received),
+        row(&["fi_info -p verbs"], Kind::Elsewhere { pair: false }, found),
     ];
+    let pingpong = Kind::Elsewhere { pair: true };
+    let largest = Expect::Texts(&["\n1m "]);
+    rows.extend(
+        FI_PINGPONG.iter().map(|options| row(&["fi_pingpong", options], pingpong, largest)),
+    );
     rows.extend(
         PERFTEST
             .iter()
@@ -75,7 +95,8 @@ pub(super) fn rows() -> Vec<Row> {
 
 /// Whether the row is one of these.
 pub(super) fn is_ours(row: &Row) -> bool {
-    ["ucx_info", "ucx_perftest", "mpirun", "python3"].contains(&row.words[0])
+    ["ucx_info", "ucx_perftest", "mpirun", "python3", "fi_info", "fi_pingpong"]
+        .contains(&row.words[0])
 }
 
 /// What is set for the row's programs.
@@ -85,8 +106,20 @@ pub(super) fn environment(row: &Row) -> &'static [(&'static str, &'static str)] 
 
 /// How the row's program is told its port, if it is one of these.
 pub(super) fn port_words(row: &Row, port: &str) -> Option<Vec<String>> {
-    let words: &[&str] = if row.words[0] == "python3" { &[port] } else { &["-p", port] };
+    let words: &[&str] = match row.words[0] {
+        "python3" => &[port],
+        "fi_pingpong" => &[FI_SERVER_PORT, port],
+        _ => &["-p", port],
+    };
     is_ours(row).then(|| words.iter().map(|&word| word.to_owned()).collect())
+}
+
+/// The words of a client, made from those of its server.
+pub(super) fn client_words(mut words: Vec<String>) -> Vec<String> {
+    for word in words.iter_mut().filter(|word| *word == FI_SERVER_PORT) {
+        *word = FI_CLIENT_PORT.to_owned();
+    }
+    words
 }
 
 /// Puts what is ours of the row where it can be run, and returns the whole command.

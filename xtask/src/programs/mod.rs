@@ -3,6 +3,7 @@
 //! Each row of the [`matrix`] runs as separate processes of an ordinary user, with a TCP port and
 //! a deadline of its own. Exit statuses count, and what the programs print is read by [`judge`].
 
+mod elsewhere;
 pub(crate) mod judge;
 pub(crate) mod matrix;
 mod middleware;
@@ -27,6 +28,8 @@ pub(crate) struct Choice {
     filter: Option<String>,
     faults: Option<String>,
     link: Option<String>,
+    /// In the namespace, where the rows run that leave loopback out.
+    inside: bool,
 }
 
 /// How long a row may take; those that run every size, or repeat what was lost, get more.
@@ -47,7 +50,24 @@ impl Choice {
             filter: arguments.opt_value_from_str("--filter")?,
             faults: arguments.opt_value_from_str("--faults")?,
             link: arguments.opt_value_from_str("--link")?,
+            inside: arguments.contains(elsewhere::INSIDE),
         })
+    }
+
+    /// Whether this process only runs what another has prepared.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.inside
+    }
+
+    /// What was asked for, in words of the command line.
+    fn words(&self) -> Vec<String> {
+        let mut words = if self.full { vec!["--full".to_owned()] } else { Vec::new() };
+        let named =
+            [("--filter", &self.filter), ("--faults", &self.faults), ("--link", &self.link)];
+        for (name, value) in named {
+            words.extend(value.iter().flat_map(|value| [name.to_owned(), value.clone()]));
+        }
+        words
     }
 
     /// The quick rows, with faults injected.
@@ -85,18 +105,42 @@ impl Choice {
 
 /// Runs the rows that were chosen, with a line each.
 pub(crate) fn run(choice: &Choice) -> Result<Tally> {
-    let lab = Lab::open_apart()?;
     let rows = choice.rows();
     if rows.is_empty() {
         bail!("no row matches\n hint: `cargo xtask programs --full` shows all of them");
     }
+    let (elsewhere, here): (Vec<Row>, Vec<Row>) =
+        rows.into_iter().partition(|row| matches!(row.kind, Kind::Elsewhere { .. }));
+    if choice.inside {
+        elsewhere::make_interface()?;
+        let lab = Lab::open_on(elsewhere::INTERFACE, elsewhere::ADDRESS)?;
+        return run_rows(&lab, choice, &elsewhere);
+    }
+    let mut tally = Tally::default();
+    if !here.is_empty() {
+        tally = run_rows(&Lab::open_apart()?, choice, &here)?;
+    }
+    if elsewhere.is_empty() {
+        return Ok(tally);
+    }
+    if let Err(why) = elsewhere::may_be_made() {
+        for row in &elsewhere {
+            println!("  skip          {}: leaves loopback out, and {why:#}", row.name());
+        }
+        return Ok(tally);
+    }
+    let more = elsewhere::run(choice)?;
+    Ok(Tally { passed: tally.passed + more.passed, failed: tally.failed + more.failed })
+}
+
+fn run_rows(lab: &Lab, choice: &Choice, rows: &[Row]) -> Result<Tally> {
     let faults = choice.faults.as_deref().map_or(String::new(), |f| format!(", faults {f}"));
     let link = choice.link.as_deref().map_or(String::new(), |link| format!(", link {link}"));
     println!("{} programs as {}{faults}{link}", rows.len(), lab.user());
 
     let mut tally = Tally::default();
     let mut skipped = 0;
-    for row in &rows {
+    for row in rows {
         let name = row.name();
         if choice.faults.is_some() && !row.survives_loss {
             println!("  skip          {name}: waits for messages that nobody repeats");
@@ -104,7 +148,7 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
             continue;
         }
         let start = Instant::now();
-        let result = run_row(&lab, choice, row)?;
+        let result = run_row(lab, choice, row)?;
         let seconds = start.elapsed().as_secs_f64();
         match result {
             Ok(()) => {
@@ -136,15 +180,17 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
     }
     let deadline = Instant::now() + choice.deadline(row);
     match row.kind {
-        Kind::Alone => {
+        Kind::Alone | Kind::Elsewhere { pair: false } => {
             let ended =
                 lab.finish("alone", command(lab, &flags, row, &program(lab, row)?), deadline)?;
             Ok(verdict(row, &ended, "program").and_then(|()| expected(row, &ended, "program")))
         }
         Kind::Watcher => watch(lab, &flags, row, deadline),
-        Kind::Pair | Kind::Cm { .. } | Kind::Group { .. } | Kind::Qperf => {
-            pair(lab, &flags, choice, row, deadline)
-        }
+        Kind::Pair
+        | Kind::Elsewhere { .. }
+        | Kind::Cm { .. }
+        | Kind::Group { .. }
+        | Kind::Qperf => pair(lab, &flags, choice, row, deadline),
     }
 }
 
@@ -218,6 +264,10 @@ fn pair(
         Kind::Group { receiver, sender } => {
             words.extend(receiver.iter().map(|word| told(word)));
             client_words.extend(sender.iter().map(|word| told(word)));
+        }
+        Kind::Elsewhere { .. } => {
+            client_words = middleware::client_words(client_words);
+            client_words.push(told(ADDRESS));
         }
         _ => client_words.push(ADDRESS.to_owned()),
     }
