@@ -115,6 +115,13 @@ impl Case {
         (self.words[0] == "udaddy").then_some(UDADDY_PORT)
     }
 
+    /// How many queue pairs each side has.
+    pub(super) fn queue_pairs(&self) -> u64 {
+        // `-c` is no number where it names a transport, or asks for a comparison.
+        let counts = self.words.windows(2).filter(|pair| pair[0] == "-q" || pair[0] == "-c");
+        counts.filter_map(|pair| pair[1].parse().ok()).next().unwrap_or(1)
+    }
+
     /// The full command line of a client of `server`, or of a server.
     pub(super) fn line(&self, own: Side, port: u16, server: Option<Side>) -> Vec<String> {
         let port = port.to_string();
@@ -250,6 +257,17 @@ mod tests {
             lines("ib_atomic_lat -R -n 20"),
             ["ib_atomic_lat -R -n 20 -F -p 7 -e", "ib_atomic_lat -R -n 20 -F -p 7 -e 10.0.0.1"]
         );
+    }
+
+    #[test]
+    fn queue_pairs_are_counted() {
+        let count = |line: &str| {
+            let words = line.split(' ').map(str::to_owned).collect();
+            Case { words, ..all().remove(0) }.queue_pairs()
+        };
+        assert_eq!(count("ibv_srq_pingpong -q 4 -c -m 4096"), 4);
+        assert_eq!((count("ucmatose -c 16"), count("ib_send_bw -R -c UD -s 1024")), (16, 1));
+        assert_eq!((count("rping -v -C 10 -q"), count("ibv_rc_pingpong -c -n 100")), (1, 1));
     }
 
     #[test]

@@ -58,8 +58,8 @@ const ROCE_PORT: u16 = 4791;
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_LOSS: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(5);
-/// Packets of a case that may come when the guest's program has ended, such as the acknowledgement
-/// of its last message. The kernel does not count what comes for a queue pair that is gone.
+/// Packets for each queue pair that may come when the guest's program has ended, such as the
+/// acknowledgement of its last message. The kernel does not count what comes for a queue pair that is gone.
 const UNCOUNTED: u64 = 4;
 /// Says that this process is in the namespace.
 const INSIDE: &str = "--inside";
@@ -406,7 +406,7 @@ fn verdict(case: &Case, server: Server, outcome: &Outcome) -> Result<(), String>
         Weather::Corruption if our("fault_corrupted") > 2 * UNCOUNTED && refused <= UNCOUNTED => {
             return Err("the kernel took packets that were corrupted".to_owned());
         }
-        Weather::Clear | Weather::Loss if refused > UNCOUNTED => {
+        Weather::Clear | Weather::Loss if refused > UNCOUNTED * case.queue_pairs() => {
             return Err(format!("the kernel has refused {refused} of our packets"));
         }
         _ => {}
