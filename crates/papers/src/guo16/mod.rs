@@ -2,16 +2,16 @@
 //!
 //! | file | section | claims |
 //! |---|---|---|
-//! | [`livelock`] | 4.1 | go-back-0, go-back-N |
-//! | [`deadlock`] | 4.2, figure 4 | flooding, and its three remedies |
-//! | [`storm`] | 4.3, figure 9 | unprotected, and two watchdogs |
-//! | [`slow_receiver`] | 4.4 | page sizes, and how a ToR shares its buffer |
-//! | [`alpha`] | 6.2, figure 10 | a ToR with another default |
-//! | [`dscp`] | 3 | priority in DSCP or in a VLAN tag |
-//! | [`headroom`] | 2 | how many lossless classes there is room for |
-//! | [`ecmp`] | 5.4, figure 7 | throughput under ECMP |
-//! | [`loaded_latency`] | 5.4, figure 8 | latency under load |
-//! | [`counters`] | 5.2 | pause intervals and pause counts |
+//! | `livelock` | 4.1 | go-back-0, go-back-N |
+//! | `deadlock` | 4.2, figure 4 | flooding, and its three remedies |
+//! | `storm` | 4.3, figure 9 | unprotected, and two watchdogs |
+//! | `slow_receiver` | 4.4 | page sizes, and how a ToR shares its buffer |
+//! | `alpha` | 6.2, figure 10 | a ToR with another default |
+//! | `dscp` | 3 | priority in DSCP or in a VLAN tag |
+//! | `headroom` | 2 | how many lossless classes there is room for |
+//! | `ecmp` | 5.4, figure 7 | throughput under ECMP |
+//! | `loaded_latency` | 5.4, figure 8 | latency under load |
+//! | `counters` | 5.2 | pause intervals and pause counts |
 
 mod alpha;
 mod counters;
