@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use fabric::check::Check;
 use fabric::report::Report;
 use fabric::scenario::Scenario;
 use fabric::{Network, Verdict};
@@ -15,12 +16,20 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     let path = &arguments.scenario;
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
-    let scenario = Scenario::parse(&text, arguments.seed)
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let scenario = Scenario::parse_in(&text, folder, arguments.seed)
         .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
+    if arguments.check {
+        print(&Check::new(&scenario).to_string())?;
+    } else {
+        for note in scenario.notes.iter().filter(|note| note.warning) {
+            eprintln!("warning: {}", note.text);
+        }
+    }
     let mut network = Network::new(scenario.network)
         .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
     if arguments.check {
-        return print(&check(&scenario.title, &network));
+        return Ok(());
     }
     let verdict = network.run(scenario.end);
     let report = Report::new(&scenario.title, &network, &verdict);
@@ -32,29 +41,6 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
         Verdict::Finished | Verdict::TimeOver | Verdict::Stalled | Verdict::Interrupted => Ok(()),
         Verdict::Deadlock(_) => Err(Failure::new("the network is deadlocked")),
     }
-}
-
-/// What the scenario comes to, without running it.
-fn check(title: &str, network: &Network) -> String {
-    let topology = network.topology();
-    let mut text = format!(
-        "{title}: {} hosts, {} switches, {} links, {} flows\n",
-        topology.hosts.len(),
-        topology.switches.len(),
-        topology.links.len(),
-        network.flows().len()
-    );
-    for (index, switch) in topology.switches.iter().enumerate() {
-        let index = index as u32;
-        let Some(config) = network.switch_config(index) else { continue };
-        let shared = network.shared_bytes(index).unwrap_or(0);
-        let reserved = config.buffer_bytes - shared;
-        text += &format!(
-            "  {}: buffer {} bytes, {reserved} in reserves and headroom, {shared} shared\n",
-            switch.name, config.buffer_bytes
-        );
-    }
-    text
 }
 
 fn write(folder: &Path, report: &Report<'_>) -> Result<(), Failure> {

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod counters;
 mod deadlock;
 pub mod events;

@@ -23,6 +23,8 @@ pub const CACHE_ENTRIES_MAX: u32 = 1 << 20;
 pub const SAMPLES_KEPT: usize = 512;
 /// Entries of all samples, of 32 bytes each: where there are more, every second sample goes.
 pub const SAMPLE_ENTRIES_MAX: usize = 1 << 23;
+/// A file that a scenario names, in bytes.
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The longest time that a setting may name, in seconds.
 pub const SECONDS_MAX: f64 = 1e6;
 /// The fastest link, in Gb/s.

@@ -243,7 +243,7 @@ fn settings(config: &NetworkConfig, switch: u32) -> &SwitchConfig {
 }
 
 /// The longest frame that any NIC sends: its MTU, and the longest headers.
-fn longest_frame(config: &NetworkConfig) -> u32 {
+pub(crate) fn longest_frame(config: &NetworkConfig) -> u32 {
     let nics = core::iter::once(&config.nic).chain(config.nics.values());
     let headers = (wire::bth::LEN + wire::reth::LEN + 4 + wire::vlan::HEADER_LEN) as u32;
     nics.map(|nic| LOWER_BYTES + headers + nic.mtu.bytes()).max().unwrap_or(0)

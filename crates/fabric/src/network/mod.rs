@@ -18,6 +18,8 @@ pub(crate) mod part;
 mod run;
 mod view;
 
+pub(crate) use build::longest_frame;
+
 use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;

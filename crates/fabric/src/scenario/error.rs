@@ -71,12 +71,16 @@ impl ScenarioError {
 }
 
 /// The name that somebody who wrote `unknown` is likely to have meant.
-fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    if unknown.is_empty() {
+        return None;
+    }
+    let close = known.iter().map(|name| (distance(unknown, name), *name)).min();
+    let within = |most: usize| {
+        close.filter(|(letters, _)| *letters <= most && *letters < unknown.len()).map(|at| at.1)
+    };
     let stem = |name: &&&str| name.starts_with(unknown) || unknown.starts_with(**name);
-    known.iter().find(stem).copied().or_else(|| {
-        let close = known.iter().map(|name| (distance(unknown, name), *name)).min()?;
-        (close.0 <= 2).then_some(close.1)
-    })
+    within(1).or_else(|| known.iter().find(stem).copied()).or_else(|| within(2))
 }
 
 /// How many letters have to be changed, added or taken away (Levenshtein).

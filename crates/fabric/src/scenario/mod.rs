@@ -10,13 +10,23 @@
 
 mod build;
 mod error;
+pub mod sonic;
 mod tables;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
 
 use rdma::Time;
 
 use crate::NetworkConfig;
+use crate::limits::FILE_BYTES_MAX;
 
 pub use error::ScenarioError;
+pub use sonic::Note;
+
+/// Reads a file that a scenario names. Errors are a few words.
+type Files<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
 /// A scenario that is ready to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,18 +37,49 @@ pub struct Scenario {
     pub network: NetworkConfig,
     /// When the run ends at the latest.
     pub end: Time,
+    /// What is to be known about it, warnings first.
+    pub notes: Vec<Note>,
 }
 
 impl Scenario {
-    /// Reads a scenario. `seed` takes the place of the file's.
+    /// Reads a scenario; files that it names are beside it, in the present folder. `seed` takes the
+    /// place of the file's.
     ///
     /// # Errors
     /// [`ScenarioError`], with line and key.
     pub fn parse(text: &str, seed: Option<u64>) -> Result<Self, ScenarioError> {
+        Self::parse_in(text, Path::new("."), seed)
+    }
+
+    /// The same for a scenario in `folder`.
+    ///
+    /// # Errors
+    /// [`ScenarioError`], with line and key.
+    pub fn parse_in(text: &str, folder: &Path, seed: Option<u64>) -> Result<Self, ScenarioError> {
+        Self::parse_with(text, &|name| read(&folder.join(name)), seed)
+    }
+
+    fn parse_with(text: &str, files: &Files<'_>, seed: Option<u64>) -> Result<Self, ScenarioError> {
         let tables: tables::File =
             toml::from_str(text).map_err(|error| ScenarioError::of_toml(text, &error))?;
-        build::scenario(text, tables, seed)
+        build::scenario(text, tables, seed, files)
     }
+}
+
+/// The text of a file, which is one, and not too long.
+fn read(path: &Path) -> Result<String, String> {
+    let why = |error: std::io::Error| error.to_string();
+    // A pipe or a device may never end, and not even open.
+    if !fs::metadata(path).map_err(why)?.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let file = File::open(path).map_err(why)?;
+    let mut text = String::new();
+    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(why)?;
+    if bytes as u64 > FILE_BYTES_MAX {
+        return Err(format!("it is longer than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -123,11 +164,14 @@ message_bytes = 100000
         let mut paths = vec![std::path::PathBuf::from(folder)];
         while let Some(path) = paths.pop() {
             if path.is_dir() {
-                paths.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+                paths.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
                 continue;
             }
-            let text = std::fs::read_to_string(&path).unwrap();
-            let scenario = Scenario::parse(&text, None);
+            if path.extension().is_none_or(|end| end != "toml") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let scenario = Scenario::parse_in(&text, path.parent().unwrap(), None);
             let scenario = scenario.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let network = crate::Network::new(scenario.network).unwrap();
             // Some flows of experiments are made by the experiment.
@@ -135,7 +179,7 @@ message_bytes = 100000
             assert!(complete, "{}", path.display());
             seen += 1;
         }
-        assert!(seen >= 4);
+        assert!(seen >= 5);
     }
 
     #[test]

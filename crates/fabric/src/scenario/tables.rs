@@ -139,6 +139,10 @@ pub(super) enum WatchdogAction {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Switch {
+    /// A SONiC `config_db.json`, beside the scenario. Keys beside it count before what it says.
+    pub(super) config_db: Option<String>,
+    /// Its port that each link of the switch is at, in the order of the links; otherwise its first.
+    pub(super) config_db_ports: Option<Vec<String>>,
     pub(super) trust: Option<Trust>,
     pub(super) server_ports: Option<PortMode>,
     pub(super) buffer_bytes: Option<u32>,

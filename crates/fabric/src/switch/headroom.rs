@@ -41,10 +41,36 @@ pub fn headroom_bytes(
     (bytes / spacing * frame).min(u64::from(u32::MAX)) as u32
 }
 
+/// By rate in Gb/s: how long a neighbour takes to obey, in quanta, as SONiC assumes.
+const SONIC_RESPONSE_QUANTA: [(u64, u64); 7] =
+    [(10, 67), (25, 80), (40, 118), (50, 147), (100, 394), (200, 453), (400, 905)];
+
+/// The headroom that SONiC's dynamic buffer model computes (its document on dynamic headroom
+/// calculation): an MTU that waits here, the cable there and back, what the neighbour sends until it
+/// obeys, and a lossless packet. The switch chip's own share is not in it, and a cell counts as full.
+/// `None` for rates that the document does not name.
+pub fn sonic_headroom_bytes(rate: Rate, propagation: Span, lossless_mtu: u32) -> Option<u64> {
+    let quanta = SONIC_RESPONSE_QUANTA.iter().find(|(gbps, _)| rate == Rate::from_gbps(*gbps))?.1;
+    let response = quanta * wire::pause::QUANTUM_BITS / 8;
+    let cable = 2 * bytes_in(rate, propagation);
+    Some(SONIC_MTU_BYTES + cable + response + u64::from(lossless_mtu))
+}
+
+/// The MTU of a SONiC port.
+const SONIC_MTU_BYTES: u64 = 9_100;
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::link::propagation;
+
+    #[test]
+    fn sonic_computes_its_own_example() {
+        // 9,100 + 2 x 10,000 + 57,920, and the lossless packet.
+        let bytes = sonic_headroom_bytes(Rate::from_gbps(400), propagation(40), 1_500);
+        assert_eq!(bytes, Some(87_020 + 1_500));
+        assert_eq!(sonic_headroom_bytes(Rate::from_gbps(800), propagation(40), 1_500), None);
+    }
 
     #[test]
     fn three_hundred_metres_at_40_gigabits_need_about_what_the_paper_reserves() {

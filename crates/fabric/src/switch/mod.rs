@@ -35,7 +35,7 @@ use tables::{Lookup, Tables};
 use watchdog::Watchdog;
 
 pub(crate) use ecmp::hash_of;
-pub use headroom::headroom_bytes;
+pub use headroom::{headroom_bytes, sonic_headroom_bytes};
 
 use crate::counters::{Drop, PortCounters};
 use crate::plant::{Node, Plant};

@@ -1,6 +1,7 @@
 //! What a scenario means: tables to a [`NetworkConfig`]. One file a group of tables.
 
 mod fault;
+mod files;
 mod nic;
 mod switch;
 mod topology;
@@ -9,13 +10,15 @@ mod workload;
 use rdma::{Rate, Span, Time};
 use toml::Spanned;
 
-use super::{Scenario, ScenarioError, tables};
+use super::{Files, Note, Scenario, ScenarioError, tables};
 use crate::NetworkConfig;
 use crate::limits::{RATE_GBPS_MAX, SECONDS_MAX};
+use crate::nic::NicConfig;
 use crate::random::Random;
 use crate::topology::{End, Topology};
 
 use fault::fault;
+use files::{all_from_config_db, one_from_config_db};
 use nic::nic;
 use switch::{lossless, switch};
 use topology::topology;
@@ -79,7 +82,12 @@ impl<'a, T> At<'a, T> {
     }
 }
 
-pub(super) fn scenario(text: &str, file: tables::File, seed: Option<u64>) -> Result<Scenario> {
+pub(super) fn scenario(
+    text: &str,
+    file: tables::File,
+    seed: Option<u64>,
+    files: &Files<'_>,
+) -> Result<Scenario> {
     let topology = topology(&At::new(text, "topology", &file.topology))?;
     let mut config = NetworkConfig::new(topology);
     config.seed = seed.or(file.seed).unwrap_or(1);
@@ -89,15 +97,24 @@ pub(super) fn scenario(text: &str, file: tables::File, seed: Option<u64>) -> Res
     if let Some(every) = whole.span_of("deadlock_check_us", file.deadlock_check_us, US)? {
         config.deadlock_check = (every > Span::ZERO).then_some(every);
     }
+    let mut notes = Vec::new();
     if let Some(table) = &file.switch {
-        config.switch = switch(&At::new(text, "switch", table), &config.switch)?;
+        let at = At::new(text, "switch", table);
+        match &table.get_ref().config_db {
+            Some(_) => all_from_config_db(&at, &mut config, files, &mut notes)?,
+            None => config.switch = switch(&at, &config.switch)?,
+        }
     }
     for (name, table) in &file.switches {
         let at = At::new(text, "switches", table);
         let Some(End::Switch(index)) = config.topology.find(name) else {
             return Err(at.wrong(name, format!("there is no switch {name:?}")));
         };
-        config.switches.insert(index, switch(&at, &config.switch)?);
+        let own = match &table.get_ref().config_db {
+            Some(_) => one_from_config_db(&at, &config, index, files, &mut notes)?,
+            None => switch(&at, config.switches.get(&index).unwrap_or(&config.switch))?,
+        };
+        config.switches.insert(index, own);
     }
     if let Some(table) = &file.nic {
         config.nic = nic(&At::new(text, "nic", table), &config)?;
@@ -122,7 +139,33 @@ pub(super) fn scenario(text: &str, file: tables::File, seed: Option<u64>) -> Res
         config.faults.push(fault);
     }
     let title = file.title.unwrap_or_else(|| "untitled".to_owned());
-    Ok(Scenario { title, network: config, end })
+    lossless_of_racks(&mut config);
+    notes.sort();
+    notes.dedup();
+    notes.sort_by_key(|note: &Note| !note.warning);
+    Ok(Scenario { title, network: config, end, notes })
+}
+
+/// A NIC pauses what the switch at the other end of its link pauses.
+fn lossless_of_racks(config: &mut NetworkConfig) {
+    if config.switches.is_empty() {
+        return;
+    }
+    for link in &config.topology.links {
+        let (host, own) = match link.ends {
+            [End::Host(host), End::Switch(index)] | [End::Switch(index), End::Host(host)] => {
+                (host, config.switches.get(&index))
+            }
+            _ => continue,
+        };
+        let Some(own) = own else { continue };
+        let mask = lossless(own);
+        let nic = config.nics.get(&host).unwrap_or(&config.nic);
+        if nic.lossless_priorities != mask {
+            let nic = NicConfig { lossless_priorities: mask, ..nic.clone() };
+            config.nics.insert(host, nic);
+        }
+    }
 }
 
 fn host<T>(at: &At<'_, T>, topology: &Topology, key: &str, name: &str) -> Result<u32> {

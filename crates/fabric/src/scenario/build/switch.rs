@@ -16,7 +16,16 @@ fn set<T>(target: &mut T, value: Option<T>) {
 pub(super) fn switch(at: &At<'_, tables::Switch>, base: &SwitchConfig) -> Result<SwitchConfig> {
     let table = at.table;
     let mut config = base.clone();
-    set(&mut config.buffer_bytes, table.buffer_bytes);
+    match (&table.config_db, &table.config_db_ports) {
+        // A file's pool has room for headrooms beside it, which this was the size of.
+        (Some(_), _) => {}
+        (None, Some(_)) => {
+            return Err(at
+                .wrong("config_db_ports", "these are ports of a config_db")
+                .hint("name the file: config_db = \"tor.json\""));
+        }
+        (None, None) => set(&mut config.buffer_bytes, table.buffer_bytes),
+    }
     set(&mut config.headroom_pool_bytes, table.headroom_pool_bytes.map(Some));
     set(&mut config.pfc.quanta, table.pause_quanta);
     set(&mut config.pfc.response_quanta, table.pause_response_quanta);

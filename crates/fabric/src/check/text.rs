@@ -1,0 +1,458 @@
+//! The explanation as text: warnings first, then a few lines for each kind of switch.
+
+use std::collections::BTreeMap;
+
+use rdma::Rate;
+use transport::congestion::Congestion;
+
+use super::{Kind, PortFacts, Way, headroom, lossless_groups};
+use crate::NetworkConfig;
+use crate::scenario::Scenario;
+use crate::switch::config::{
+    Balance, PRIORITIES, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule,
+};
+use crate::switch::sonic_headroom_bytes;
+
+/// A terminal that nobody has made wider.
+const COLUMNS: usize = 80;
+
+/// With commas: 16,000,000.
+pub(super) fn bytes(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// 100, or 2.5.
+pub(super) fn gbps(rate: Rate) -> f64 {
+    rate.as_bps() as f64 / 1e9
+}
+
+/// "leaf0 to leaf3", or "leaf0, spine1".
+pub(super) fn names(config: &NetworkConfig, kind: &Kind) -> String {
+    let name = |&index: &u32| {
+        config.topology.switches.get(index as usize).map_or("?", |switch| switch.name.as_str())
+    };
+    let consecutive = kind.switches.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    match kind.switches.as_slice() {
+        [] => String::new(),
+        [one] => name(one).to_owned(),
+        [first, .., last] if consecutive && kind.switches.len() > 2 => {
+            format!("{} to {}", name(first), name(last))
+        }
+        [first, second] => format!("{}, {}", name(first), name(second)),
+        [first, .., last] => {
+            format!("{}, ..., {} ({} switches)", name(first), name(last), kind.switches.len())
+        }
+    }
+}
+
+fn count(number: usize, of: &str) -> String {
+    let number_text = bytes(number as u64);
+    let plural = match of {
+        "switch" => "switches".to_owned(),
+        of => format!("{of}s"),
+    };
+    if number == 1 { format!("1 {of}") } else { format!("{number_text} {plural}") }
+}
+
+/// The whole text.
+pub(super) fn explain(scenario: &Scenario, kinds: &[Kind], warnings: &[String]) -> String {
+    let config = &scenario.network;
+    let topology = &config.topology;
+    let end = scenario.end.as_ps() as f64 / 1e9;
+    let mut text = format!(
+        "{}\n  {}, {}, {}, {}, until {end} ms\n",
+        scenario.title,
+        count(topology.hosts.len(), "host"),
+        count(topology.switches.len(), "switch"),
+        count(topology.links.len(), "link"),
+        count(config.flows.len(), "flow"),
+    );
+    text += "\n";
+    text += &match warnings.len() {
+        0 => "no warnings\n".to_owned(),
+        number => format!("{}\n", count(number, "warning")),
+    };
+    for warning in warnings {
+        text += &wrapped("  ! ", warning);
+    }
+    for kind in kinds {
+        let number = kind.switches.len();
+        let others = if number > 2 { format!(" ({number} alike)") } else { String::new() };
+        text += &format!("\n{}{others}\n", names(config, kind));
+        text += &switch(config, kind);
+    }
+    text += &nics(config);
+    let infos: Vec<_> = scenario.notes.iter().filter(|note| !note.warning).collect();
+    if !infos.is_empty() {
+        text += "\nto be known\n";
+        for note in infos {
+            text += &wrapped("  - ", &note.text);
+        }
+    }
+    text
+}
+
+/// A paragraph of at most 80 columns behind `mark`.
+fn wrapped(mark: &str, words: &str) -> String {
+    let mut text = mark.to_owned();
+    let mut width = mark.len();
+    for (index, word) in words.split(' ').enumerate() {
+        if index > 0 && width + 1 + word.len() > COLUMNS {
+            text += "\n";
+            text += &" ".repeat(mark.len());
+            width = mark.len();
+        } else if index > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text += word;
+        width += word.len();
+    }
+    text + "\n"
+}
+
+fn line(label: &str, words: &str) -> String {
+    wrapped(&format!("  {label:<10} "), words)
+}
+
+fn switch(config: &NetworkConfig, kind: &Kind) -> String {
+    let own = &kind.config;
+    let mut text = line("ports", &port_list(&kind.ports));
+    let total = u64::from(own.buffer_bytes);
+    let headrooms: u64 = match own.headroom_pool_bytes {
+        Some(pool) => u64::from(pool),
+        None => lossless_groups(kind)
+            .iter()
+            .map(|(group, ports)| u64::from(headroom(kind, ports[0], *group)) * ports.len() as u64)
+            .sum(),
+    };
+    let pooled = if own.headroom_pool_bytes.is_some() { ", in one pool" } else { "" };
+    text += &line(
+        "buffer",
+        &format!(
+            "{} bytes: {} shared, {} reserved, {} headroom{pooled}",
+            bytes(total),
+            bytes(kind.shared()),
+            bytes(kind.reserved.saturating_sub(headrooms)),
+            bytes(headrooms)
+        ),
+    );
+    for (index, words) in classes(kind).iter().enumerate() {
+        text += &line(if index == 0 { "classes" } else { "" }, words);
+    }
+    for (label, words) in together("group", groups(config, kind)) {
+        for (index, words) in words.iter().enumerate() {
+            text += &line(if index == 0 { &label } else { "" }, words);
+        }
+    }
+    let marks = together("queue", marks(kind));
+    if marks.is_empty() {
+        text += &line("ECN", "none");
+    }
+    for (index, (label, words)) in marks.iter().enumerate() {
+        text += &line(if index == 0 { "ECN" } else { "" }, &format!("{label} {}", words[0]));
+    }
+    text += &line("schedule", &schedule(kind));
+    match own.balance {
+        Balance::Flow => {}
+        Balance::Packet => text += &line("paths", "by packet"),
+        Balance::Flowlet { gap } => {
+            let us = gap.as_ps() as f64 / 1e6;
+            text += &line("paths", &format!("by flowlet, after a gap of {us} us"));
+        }
+    }
+    text + &line("watchdog", &watchdog(kind))
+}
+
+fn port_list(ports: &[PortFacts]) -> String {
+    let mut alike: Vec<(&PortFacts, usize)> = Vec::new();
+    for port in ports {
+        match alike.iter_mut().find(|(other, _)| *other == port) {
+            Some((_, number)) => *number += 1,
+            None => alike.push((port, 1)),
+        }
+    }
+    let of = |(port, number): (&PortFacts, usize)| {
+        let to = if port.serves { "host" } else { "switch" };
+        format!("{} at {} Gb/s over {} m", count(number, to), gbps(port.rate), port.metres())
+    };
+    alike.into_iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// "0-2, 8" of a list in order.
+fn ranges(numbers: &[u8]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while at < numbers.len() {
+        let first = numbers[at];
+        while at + 1 < numbers.len() && numbers[at + 1] == numbers[at] + 1 {
+            at += 1;
+        }
+        if !text.is_empty() {
+            text += ", ";
+        }
+        text += &first.to_string();
+        if numbers[at] != first {
+            text += &format!("-{}", numbers[at]);
+        }
+        at += 1;
+    }
+    text
+}
+
+/// Lossless classes one by one, the lossy ones together.
+fn classes(kind: &Kind) -> Vec<String> {
+    if kind.config.trust == Trust::Pcp {
+        return vec!["by the PCP of the VLAN tag; packets without one are of PCP 0".to_owned()];
+    }
+    let mut ways: BTreeMap<Way, Vec<u8>> = BTreeMap::new();
+    for dscp in 0..64 {
+        ways.entry(kind.way(dscp)).or_default().push(dscp);
+    }
+    let mut lines = Vec::new();
+    let mut any_lossy = false;
+    for (way, dscps) in &ways {
+        if !kind.lossless(way.group).1 {
+            any_lossy = true;
+            continue;
+        }
+        let Way { class, group, queue, priority } = way;
+        lines.push(format!(
+            "DSCP {} -> TC {class} -> group {group} -> queue {queue}, lossless, pauses priority \
+             {priority}",
+            ranges(dscps)
+        ));
+    }
+    if any_lossy {
+        let all = if lines.is_empty() { "every DSCP is lossy" } else { "the others are lossy" };
+        lines.push(all.to_owned());
+    }
+    lines
+}
+
+fn alpha(exponent: i8) -> String {
+    match exponent {
+        0.. => (1u32 << exponent.min(7)).to_string(),
+        _ => format!("1/{}", 1u32 << (-exponent).min(8)),
+    }
+}
+
+/// By lossless group: where it pauses, and its headroom, at all ports.
+fn groups(config: &NetworkConfig, kind: &Kind) -> Vec<(u8, Vec<String>)> {
+    let mut groups: Vec<(u8, Vec<String>)> = Vec::new();
+    for (group, ports) in lossless_groups(kind) {
+        let number = group as u8;
+        if groups.last().is_none_or(|(last, _)| *last != number) {
+            groups.push((number, Vec::new()));
+        }
+        let Some((_, words)) = groups.last_mut() else { continue };
+        let own = [thresholds(kind, group, ports[0]), headroom_words(config, kind, group, &ports)];
+        for own in own {
+            if !words.contains(&own) {
+                words.push(own);
+            }
+        }
+    }
+    groups
+}
+
+/// What is said of several numbers alike is said once: "groups 3-4".
+fn together(what: &str, said: Vec<(u8, Vec<String>)>) -> Vec<(String, Vec<String>)> {
+    let mut alike: Vec<(Vec<u8>, Vec<String>)> = Vec::new();
+    for (number, words) in said {
+        match alike.iter_mut().find(|(_, other)| *other == words) {
+            Some((numbers, _)) => numbers.push(number),
+            None => alike.push((vec![number], words)),
+        }
+    }
+    let label = |numbers: &[u8]| match numbers.len() {
+        1 => format!("{what} {}", ranges(numbers)),
+        PRIORITIES => format!("every {what}"),
+        _ => format!("{what}s {}", ranges(numbers)),
+    };
+    alike.into_iter().map(|(numbers, words)| (label(&numbers), words)).collect()
+}
+
+fn thresholds(kind: &Kind, group: usize, local: usize) -> String {
+    let own = &kind.config.groups_of(local as u16)[group];
+    let ports = kind.ports.len();
+    let xoff = match own.threshold {
+        Threshold::Static { bytes: at } => format!("XOFF at {} bytes", bytes(u64::from(at))),
+        Threshold::Dynamic { exponent } => format!(
+            "XOFF at {} bytes alone, {} with all {ports} ports congested (alpha {})",
+            bytes(kind.xoff(own.threshold, 1)),
+            bytes(kind.xoff(own.threshold, ports)),
+            alpha(exponent)
+        ),
+    };
+    let offset = own.xon_offset_bytes;
+    let xon = match (offset, own.xon_bytes) {
+        (u32::MAX, 0) => "XON when it is empty".to_owned(),
+        (u32::MAX, xon) => format!("XON at {}", bytes(u64::from(xon))),
+        (offset, 0) => format!("XON {} below", bytes(u64::from(offset))),
+        (offset, xon) => {
+            format!("XON {} below, or at {}", bytes(u64::from(offset)), bytes(u64::from(xon)))
+        }
+    };
+    let reserve = match own.reserve_bytes {
+        0 => String::new(),
+        reserve => format!("; {} reserved a port", bytes(u64::from(reserve))),
+    };
+    format!("{xoff}; {xon}{reserve}")
+}
+
+fn headroom_words(config: &NetworkConfig, kind: &Kind, group: usize, ports: &[usize]) -> String {
+    let port = &kind.ports[ports[0]];
+    let own = headroom(kind, ports[0], group);
+    let configured = kind.config.groups_of(ports[0] as u16)[group].headroom_bytes.is_some();
+    let what = if configured { "configured" } else { "computed" };
+    let mtu = config.nic.mtu.bytes();
+    let sonic = sonic_headroom_bytes(port.rate, port.propagation, mtu);
+    let sonic = sonic.map_or(String::new(), |by| format!(", {} by SONiC's formula", bytes(by)));
+    let verdict = if own < port.needed { ", TOO LITTLE" } else { "" };
+    format!(
+        "headroom {} {what} at {} of {} Gb/s and {} m: {} needed{sonic}{verdict}",
+        bytes(u64::from(own)),
+        count(ports.len(), "port"),
+        gbps(port.rate),
+        port.metres(),
+        bytes(u64::from(port.needed))
+    )
+}
+
+/// By queue: when it marks, and whether before pauses.
+fn marks(kind: &Kind) -> Vec<(u8, Vec<String>)> {
+    let mut lines = Vec::new();
+    for (queue, own) in kind.config.queues_of(0).iter().enumerate() {
+        let Some(ecn) = own.ecn else { continue };
+        let way = (0..64).map(|dscp| kind.way(dscp)).find(|way| usize::from(way.queue) == queue);
+        let lossless = way.filter(|way| kind.lossless(way.group).1);
+        let beside = lossless.map_or("", |way| {
+            let threshold = kind.config.groups_of(0)[usize::from(way.group)].threshold;
+            let min = u64::from(ecn.min_bytes);
+            match (min < kind.xoff(threshold, 1), min < kind.xoff(threshold, kind.ports.len())) {
+                (_, true) => ", before pauses",
+                (true, false) => {
+                    ", before one sender is paused, but after it when all ports are congested"
+                }
+                (false, false) => ", after pauses",
+            }
+        });
+        let words = format!(
+            "from {} bytes, up to {} % at {}{beside}",
+            bytes(u64::from(ecn.min_bytes)),
+            ecn.max_probability * 100.0,
+            bytes(u64::from(ecn.max_bytes))
+        );
+        lines.push((queue as u8, vec![words]));
+    }
+    lines
+}
+
+fn schedule(kind: &Kind) -> String {
+    let queues = kind.config.queues_of(0);
+    let strict: Vec<u8> = (0..PRIORITIES as u8)
+        .filter(|&queue| queues[usize::from(queue)].schedule == Schedule::Strict)
+        .collect();
+    let weights: Vec<(u8, u8)> = (0..PRIORITIES as u8)
+        .filter_map(|queue| match queues[usize::from(queue)].schedule {
+            Schedule::Weighted(weight) => Some((queue, weight)),
+            Schedule::Strict => None,
+        })
+        .collect();
+    let mut words = Vec::new();
+    if !strict.is_empty() {
+        words.push(format!("queues {} strict", ranges(&strict)));
+    }
+    match weights.first() {
+        Some(&(_, first)) if weights.iter().all(|&(_, weight)| weight == first) => {
+            words.push(if strict.is_empty() {
+                "every queue alike".to_owned()
+            } else {
+                "the others alike".to_owned()
+            });
+        }
+        Some(_) => {
+            let all: Vec<String> =
+                weights.iter().map(|(queue, weight)| format!("{queue}: {weight}")).collect();
+            words.push(format!("weights {}", all.join(", ")));
+        }
+        None => {}
+    }
+    words.join("; ")
+}
+
+fn watchdog(kind: &Kind) -> String {
+    let mut found = (0..kind.ports.len()).filter_map(|at| kind.config.watchdog_of(at as u16));
+    let number = found.clone().count();
+    let Some(first) = found.next() else { return "none".to_owned() };
+    let rule = match first.rule {
+        WatchdogRule::Guo16 => "guo16's",
+        WatchdogRule::Broadcom => "SONiC's on Broadcom",
+        WatchdogRule::Mellanox => "SONiC's on Mellanox",
+    };
+    let action = match first.action {
+        WatchdogAction::Drop => "drops",
+        WatchdogAction::Forward => "forwards",
+        WatchdogAction::Alert => "only alerts",
+    };
+    let ms = |span: rdma::Span| span.as_ps() as f64 / 1e9;
+    let watched = match first.rule {
+        WatchdogRule::Guo16 => kind.ports.iter().filter(|port| port.serves).count(),
+        _ => number,
+    };
+    let alike = found.all(|other| other == first);
+    let differ = if alike { "" } else { "; other ports differ" };
+    format!(
+        "{rule}, at {}: looks every {} ms, {action} after {} ms, until {} ms of quiet{differ}",
+        count(watched, "port"),
+        ms(first.poll),
+        ms(first.detection),
+        ms(first.restoration)
+    )
+}
+
+fn nics(config: &NetworkConfig) -> String {
+    let nic = &config.nic;
+    let lossless: Vec<u8> = (0..PRIORITIES as u8)
+        .filter(|priority| nic.lossless_priorities >> priority & 1 != 0)
+        .collect();
+    let recovery = match nic.recovery {
+        transport::Recovery::GoBack0 => "go-back-0",
+        transport::Recovery::GoBackN => "go-back-N",
+        transport::Recovery::SelectiveRepeat => "selective repeat",
+    };
+    let control = match nic.congestion {
+        Congestion::None => "no congestion control",
+        Congestion::Dcqcn(_) => "DCQCN",
+        _ => "congestion control",
+    };
+    let pauses = match lossless.as_slice() {
+        [] => "no lossless priority".to_owned(),
+        some => format!("lossless priorities {}", ranges(some)),
+    };
+    let mut text = "\nNICs\n".to_owned();
+    text += &line("settings", &format!("MTU {}, {recovery}, {control}, {pauses}", nic.mtu.bytes()));
+    let mut dscps: Vec<u8> = config.flows.iter().map(|flow| flow.dscp & 63).collect();
+    dscps.sort_unstable();
+    dscps.dedup();
+    if !dscps.is_empty() {
+        let of = |dscp: &u8| {
+            let priority = nic.dscp_to_priority[usize::from(*dscp)];
+            format!("DSCP {dscp} -> priority {priority}")
+        };
+        text += &line("flows", &dscps.iter().map(of).collect::<Vec<_>>().join("; "));
+    }
+    if !config.nics.is_empty() {
+        text += &line("", &format!("{} of their own settings", count(config.nics.len(), "NIC")));
+    }
+    text
+}

@@ -1,0 +1,101 @@
+//! Switches whose settings are a SONiC `config_db.json`, and the keys beside it.
+
+use super::switch::switch;
+use super::{At, Files, Note, Result, tables};
+use crate::NetworkConfig;
+use crate::scenario::sonic::{Cable, ConfigDb};
+use crate::switch::config::SwitchConfig;
+use crate::topology::{End, Topology};
+
+/// `[switch]`: the file is about every switch.
+pub(super) fn all_from_config_db(
+    at: &At<'_, tables::Switch>,
+    config: &mut NetworkConfig,
+    files: &Files<'_>,
+    notes: &mut Vec<Note>,
+) -> Result<()> {
+    let db = load(at, files)?;
+    let cables = cables(&config.topology);
+    // Switches with the same links have the same settings.
+    let mut made: Vec<(&[Cable], SwitchConfig)> = Vec::new();
+    let mut settings = Vec::new();
+    for links in &cables {
+        let known = made.iter().find(|(same, _)| *same == links.as_slice());
+        let own = match known {
+            Some((_, own)) => own.clone(),
+            None => {
+                let own = settings_of(at, &db, links, &config.switch, notes)?;
+                made.push((links, own.clone()));
+                own
+            }
+        };
+        settings.push(own);
+    }
+    let Some(first) = settings.first().cloned() else { return Ok(()) };
+    for (index, own) in settings.into_iter().enumerate() {
+        if own != first {
+            config.switches.insert(index as u32, own);
+        }
+    }
+    config.switch = first;
+    Ok(())
+}
+
+/// `[switches.NAME]`: the file is about one.
+pub(super) fn one_from_config_db(
+    at: &At<'_, tables::Switch>,
+    config: &NetworkConfig,
+    index: u32,
+    files: &Files<'_>,
+    notes: &mut Vec<Note>,
+) -> Result<SwitchConfig> {
+    let db = load(at, files)?;
+    let cables = cables(&config.topology);
+    let links = cables.get(index as usize).map_or(&[][..], Vec::as_slice);
+    settings_of(at, &db, links, &SwitchConfig::default(), notes)
+}
+
+fn load(at: &At<'_, tables::Switch>, files: &Files<'_>) -> Result<ConfigDb> {
+    let name = at.table.config_db.as_deref().unwrap_or_default();
+    let text = files(name).map_err(|error| {
+        at.wrong("config_db", format!("cannot read {name:?}: {error}"))
+            .hint("the path is relative to the scenario")
+    })?;
+    ConfigDb::parse(&text).map_err(|error| {
+        let wrong = at.wrong("config_db", format!("{name}, {}", error.complaint()));
+        error.remedy().map_or(wrong.clone(), |remedy| wrong.hint(remedy))
+    })
+}
+
+fn settings_of(
+    at: &At<'_, tables::Switch>,
+    db: &ConfigDb,
+    links: &[Cable],
+    base: &SwitchConfig,
+    notes: &mut Vec<Note>,
+) -> Result<SwitchConfig> {
+    let name = at.table.config_db.as_deref().unwrap_or_default();
+    let ports = at.table.config_db_ports.as_deref();
+    let (own, said) = db.switch(links, ports, at.table.buffer_bytes, base).map_err(|error| {
+        let wrong = at.wrong("config_db", format!("{name}, {}", error.complaint()));
+        error.remedy().map_or(wrong.clone(), |remedy| wrong.hint(remedy))
+    })?;
+    let named = |note: Note| Note { text: format!("{name}: {}", note.text), ..note };
+    notes.extend(said.into_iter().map(named));
+    switch(at, &own)
+}
+
+/// The links of every switch, in their order.
+fn cables(topology: &Topology) -> Vec<Vec<Cable>> {
+    let mut cables = vec![Vec::new(); topology.switches.len()];
+    for link in &topology.links {
+        for end in link.ends {
+            if let End::Switch(index) = end
+                && let Some(links) = cables.get_mut(index as usize)
+            {
+                links.push(Cable { rate: link.rate, propagation: link.propagation });
+            }
+        }
+    }
+    cables
+}

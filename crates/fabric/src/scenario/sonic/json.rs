@@ -1,0 +1,149 @@
+//! JSON tables with the line of every value, for errors that can be found.
+//!
+//! ```text
+//!   { TABLE: { key: { field: "value" } } }      numbers and booleans count as the text they are
+//! ```
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::error::SonicError;
+
+/// A table that is known here.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) line: usize,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A key of a table and what it holds.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) table: &'static str,
+    pub(super) key: String,
+    pub(super) line: usize,
+    pub(super) fields: Vec<Field>,
+}
+
+/// A field of an entry.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) line: usize,
+    pub(super) value: String,
+}
+
+/// The members of an object in their order, those that are there twice included.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+
+        deserializer.deserialize_map(Collect).map(Members)
+    }
+}
+
+/// Reads the tables that are `known`. Returns the names of the others as well.
+pub(super) fn read(
+    text: &str,
+    known: &[&'static str],
+) -> Result<(Vec<Table>, Vec<String>), SonicError> {
+    let members = serde_json::from_str::<Members<'_>>(text).map_err(|error| {
+        // The line is said by us.
+        let message = error.to_string();
+        let message = message.split(" at line ").next().unwrap_or_default();
+        SonicError::new(error.line().max(1), "the file", format!("it is no JSON: {message}"))
+            .hint("expected an object of tables, as `show runningconfiguration all` prints it")
+    })?;
+    let mut tables: Vec<Table> = Vec::new();
+    let mut others = Vec::new();
+    for (name, value) in members.0 {
+        let Some(&name) = known.iter().find(|known| **known == name) else {
+            others.push(name);
+            continue;
+        };
+        let line = line_of(text, value);
+        if tables.iter().any(|table| table.name == name) {
+            return Err(SonicError::new(line, name, "the table is there twice")
+                .hint("keep one of them: a switch would take the last"));
+        }
+        let mut entries: Vec<Entry> = Vec::new();
+        for (key, value) in object(text, name, value)? {
+            let line = line_of(text, value);
+            let place = format!("{name}|{key}");
+            if entries.iter().any(|entry| entry.key == key) {
+                return Err(SonicError::new(line, place, "the key is there twice")
+                    .hint("keep one of them: a switch would take the last"));
+            }
+            let fields = fields(text, &place, value)?;
+            entries.push(Entry { table: name, key, line, fields });
+        }
+        tables.push(Table { name, line, entries });
+    }
+    Ok((tables, others))
+}
+
+fn fields(text: &str, place: &str, value: &RawValue) -> Result<Vec<Field>, SonicError> {
+    let mut fields: Vec<Field> = Vec::new();
+    for (name, value) in object(text, place, value)? {
+        let line = line_of(text, value);
+        let at = || format!("{place}, {name}");
+        if fields.iter().any(|field| field.name == name) {
+            return Err(SonicError::new(line, at(), "the field is there twice")
+                .hint("keep one of them: a switch would take the last"));
+        }
+        let raw = value.get();
+        let value = match raw.as_bytes().first() {
+            Some(b'"') => serde_json::from_str(raw).unwrap_or_default(),
+            // Lists are of tables' members and the like, of which nothing is read here.
+            Some(b'[') => raw.to_owned(),
+            Some(b'{') => {
+                return Err(SonicError::new(line, at(), "expected a text, not an object")
+                    .hint("write \"value\" in quotes"));
+            }
+            _ => raw.to_owned(),
+        };
+        fields.push(Field { name, line, value });
+    }
+    // An entry without fields is written so.
+    fields.retain(|field| field.name != "NULL");
+    Ok(fields)
+}
+
+fn object<'a>(
+    text: &str,
+    place: &str,
+    value: &'a RawValue,
+) -> Result<Vec<(String, &'a RawValue)>, SonicError> {
+    let members = serde_json::from_str::<Members<'a>>(value.get());
+    members.map(|members| members.0).map_err(|_| {
+        SonicError::new(line_of(text, value), place, "expected an object in braces").hint(
+            "a table holds keys, and a key holds fields: { \"key\": { \"field\": \"value\" } }",
+        )
+    })
+}
+
+/// The line that a value of `text` begins in.
+fn line_of(text: &str, value: &RawValue) -> usize {
+    let place = value.get().as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    let before = text.as_bytes().iter().take(place);
+    before.filter(|&&byte| byte == b'\n').count() + 1
+}
