@@ -1,11 +1,14 @@
 //! Times and counts that are exact.
 
 use rdma::{Rate, Span, Time};
+use transport::congestion::{Congestion, Dcqcn};
 
 use super::{CABLES, finish, with_flows};
+use crate::fault::{Fault, FaultKind};
+use crate::link::DropRule;
 use crate::random::Random;
-use crate::switch::config::Threshold;
-use crate::topology::{Cables, back_to_back, fat_tree, leaf_spine, single_switch};
+use crate::switch::config::{EcnConfig, Threshold};
+use crate::topology::{Cables, End, back_to_back, fat_tree, leaf_spine, single_switch};
 use crate::workload::{FlowSpec, SizeDistribution, Verb, all_to_all, poisson};
 use crate::{Network, NetworkConfig, Verdict};
 
@@ -92,6 +95,60 @@ fn the_permutation_job_crosses_2_984_000_links() {
     let network = finish(config);
     assert_eq!(network.link_hops(), 2_984_000);
     assert_eq!((network.drops().total(), network.pause_frames()), (0, 0));
+    assert_eq!(digest(&network), 0xc9a5_506d_c35d_1781);
+}
+
+/// A number that is another one if anything is: when messages completed, to the picosecond, and what
+/// was in each queue. Whoever makes the simulator faster must not make it different.
+fn digest(network: &Network) -> u64 {
+    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |number: u64| digest = (digest ^ number).wrapping_mul(0x0000_0100_0000_01b3);
+    network.flows().iter().flat_map(|flow| &flow.latencies_ps).for_each(|&latency| add(latency));
+    for switch in 0..network.topology().switches.len() as u32 {
+        for (_, counters) in network.switch_counters(switch) {
+            counters.queue_peak_bytes.into_iter().for_each(&mut add);
+            counters.queue_bytes.into_iter().for_each(&mut add);
+        }
+    }
+    digest
+}
+
+#[test]
+fn a_network_in_trouble_does_to_the_picosecond_what_it_did() {
+    // Pauses, marks and CNPs, paces, retransmissions, and every verb.
+    let mut config = NetworkConfig::new(leaf_spine(4, 3, 8, CABLES, CABLES));
+    config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate: CABLES.rate, ..Dcqcn::default() });
+    config.nic.ack_interval_packets = 4;
+    config.switch.buffer_bytes = 6_000_000;
+    config.switch.queues[3].ecn =
+        Some(EcnConfig { min_bytes: 40_000, max_bytes: 160_000, max_probability: 0.2 });
+    let mut random = Random::new(3);
+    let mut below = |limit: u32| random.below(u64::from(limit)) as u32;
+    config.flows = [Verb::Write, Verb::Send, Verb::Read]
+        .into_iter()
+        .cycle()
+        .take(600)
+        .map(|verb| {
+            let from = below(32);
+            let bytes = [64, 3_000, 20_000, 200_000][below(4) as usize];
+            let start = Time::from_ps(u64::from(below(300_000_000)));
+            FlowSpec { verb, start, ..FlowSpec::write(from, (from + 1 + below(31)) % 32, bytes) }
+        })
+        .collect();
+    config.share_queue_pairs = true;
+    config.flows.extend((0..31).map(|from| FlowSpec::write(from, 31, 150_000)));
+    let lossy = |host: u32| {
+        let (from, to) = (End::Host(host), End::Switch(host / 8));
+        let kind = FaultKind::LinkRule { from, to, rule: DropRule::Every(900) };
+        Fault { at: Time::ZERO, kind }
+    };
+    config.faults = [0, 9, 18, 27].map(lossy).into();
+    let network = finish(config);
+    let stats = || (0..32).flat_map(|host| network.host_stats(host));
+    let retransmitted: u64 = stats().map(|stats| stats.retransmitted_pkts).sum();
+    let notified: u64 = stats().map(|stats| stats.rp_cnp_handled).sum();
+    assert!(network.pause_frames() > 0 && retransmitted > 0 && notified > 0);
+    assert_eq!(digest(&network), 0x9b44_aa76_aeb9_d0ad);
 }
 
 #[test]
