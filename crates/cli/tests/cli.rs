@@ -1,6 +1,8 @@
 //! What `ferroce` prints and how it ends. `SNAPSHOTS=overwrite cargo test -p ferroce-cli` rewrites
 //! the expectations.
 
+mod book;
+
 use std::env;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -495,101 +497,6 @@ Deadlock by flooding, figure 4 (simulated)
 "#]]);
 }
 
-#[test]
-fn sim_check_explains_thresholds_headroom_and_classes() {
-    ferroce().args(["sim", "--check", &scenario("incast")]).assert().success().stdout_eq(str![[
-        r#"
-Incast of 31 under a leaf-spine
-  32 hosts, 6 switches, 40 links, 31 flows, until 20 ms
-
-no warnings
-
-leaf0 to leaf3 (4 alike)
-  ports      8 hosts at 100 Gb/s over 3 m; 2 switches at 100 Gb/s over 100 m
-  buffer     16,000,000 bytes: 15,897,880 shared, 0 reserved, 102,120 headroom
-  classes    DSCP 3, 24-31 -> TC 3 -> group 3 -> queue 3, lossless, pauses
-             priority 3
-             the others are lossy
-  group 3    XOFF at 935,169 bytes alone, 611,456 with all 10 ports congested
-             (alpha 1/16); XON 4,608 below
-             headroom 7,770 computed at 8 ports of 100 Gb/s and 3 m: 7,770
-             needed, 35,714 by SONiC's formula
-             headroom 19,980 computed at 2 ports of 100 Gb/s and 100 m: 19,980
-             needed, 47,840 by SONiC's formula
-  ECN        none
-  schedule   every queue alike
-  watchdog   none
-
-spine0, spine1
-  ports      4 switches at 100 Gb/s over 100 m
-  buffer     16,000,000 bytes: 15,920,080 shared, 0 reserved, 79,920 headroom
-  classes    DSCP 3, 24-31 -> TC 3 -> group 3 -> queue 3, lossless, pauses
-             priority 3
-             the others are lossy
-  group 3    XOFF at 936,475 bytes alone, 796,004 with all 4 ports congested
-             (alpha 1/16); XON 4,608 below
-             headroom 19,980 computed at 4 ports of 100 Gb/s and 100 m: 19,980
-             needed, 47,840 by SONiC's formula
-  ECN        none
-  schedule   every queue alike
-  watchdog   none
-
-NICs
-  settings   MTU 1024, go-back-N, no congestion control, lossless priorities 3
-  flows      DSCP 3 -> priority 3
-
-"#
-    ]]);
-}
-
-#[test]
-fn sim_check_explains_a_config_db() {
-    let expected = str![[r#"
-Incast in a rack that SONiC configures
-  32 hosts, 1 switch, 32 links, 16 flows, until 5 ms
-
-no warnings
-
-s0
-  ports      32 hosts at 100 Gb/s over 5 m
-  buffer     34,747,392 bytes: 32,609,280 shared, 79,872 reserved, 2,058,240
-             headroom, in one pool
-  classes    DSCP 3 -> TC 3 -> group 3 -> queue 3, lossless, pauses priority 3
-             DSCP 4 -> TC 4 -> group 4 -> queue 4, lossless, pauses priority 4
-             the others are lossy
-  groups 3-4 XOFF at 16,304,640 bytes alone, 988,160 with all 32 ports congested
-             (alpha 1); XON 2,288 below, or at 2,288; 1,248 reserved a port
-             headroom 160,000 configured at 24 ports of 100 Gb/s and 5 m: 8,880
-             needed, 35,964 by SONiC's formula
-             headroom 177,632 configured at 8 ports of 100 Gb/s and 5 m: 8,880
-             needed, 35,964 by SONiC's formula
-  ECN        queues 3-4 from 1,048,576 bytes, up to 5 % at 2,097,152, before one
-             sender is paused, but after it when all ports are congested
-  schedule   queues 6-7 strict; weights 0: 14, 1: 14, 2: 14, 3: 15, 4: 15, 5: 14
-  watchdog   SONiC's on Broadcom, at 32 ports: looks every 200 ms, drops after
-             200 ms, until 200 ms of quiet
-
-NICs
-  settings   MTU 1024, go-back-N, DCQCN, lossless priorities 3-4
-  flows      DSCP 3 -> priority 3
-
-to be known
-  - sonic/td3-tor.json: PFC_WD: the rule is Broadcom's, as DEVICE_METADATA says
-    Arista-7050CX3-32S-C32
-  - sonic/td3-tor.json: egress pools are not simulated: queues of
-    egress_lossless_pool are limited by the ingress pool, and lossless packets
-    by nothing
-  - sonic/td3-tor.json: egress pools are not simulated: queues of
-    egress_lossy_pool are limited by the ingress pool, and lossless packets by
-    nothing
-  - sonic/td3-tor.json: tables that say nothing about buffers, ignored: VLAN,
-    DEVICE_NEIGHBOR
-
-"#]];
-    let scenario = scenario("sonic-rack");
-    ferroce().args(["sim", "--check", &scenario]).assert().success().stdout_eq(expected);
-}
-
 /// A scenario in which nothing fits.
 const MISFIT: &str = r#"
 title = "Misfit"
@@ -640,24 +547,22 @@ fn sim_check_warns_of_settings_that_defeat_each_other_and_fails_if_nothing_can_b
 Misfit
   4 hosts, 3 switches, 6 links, 4 flows, until 1 ms
 
-10 warnings
-  ! leaf0, leaf1: group 3 has 20,000 bytes of headroom at 3 ports, and needs
-    56,610 for 400 Gb/s over 100 m: lossless packets can be lost
-  ! leaf0, leaf1: group 4 has 20,000 bytes of headroom at 3 ports, and needs
-    56,610 for 400 Gb/s over 100 m: lossless packets can be lost
+9 warnings
+  ! leaf0, leaf1: groups 3-4 have 20,000 bytes of headroom at 3 ports, and
+    56,610 are needed for 400 Gb/s over 100 m: lossless packets can be lost
   ! leaf0, leaf1: queue 3 marks from 2,000,000 bytes, and one sender is paused
     at 228,235: pauses come before marks; lower min_bytes, or raise alpha
-  ! leaf0, leaf1: its watchdog has a detection time of 10 us, and looks every 50
+  ! leaf0, leaf1: the watchdog has a detection time of 10 us, and looks every 50
     us: it cannot tell a storm that short
   ! leaf0, leaf1: packets are sprayed, and overtake each other; go-back-n and
     go-back-0 take that for losses: use recovery "selective-repeat", or balance
     "flow"
-  ! spine0: its buffer of 30,000 bytes is less than the 40,000 of its reserves
-    and headrooms: it cannot be built; make the buffer larger, or headroom,
+  ! spine0: the buffer of 30,000 bytes is less than the 40,000 of reserves and
+    headrooms: there is no such switch; make the buffer larger, or headroom,
     reserves or cables smaller
-  ! spine0: group 4 has 20,000 bytes of headroom at 2 ports, and needs 56,610
-    for 400 Gb/s over 100 m: lossless packets can be lost
-  ! spine0: its watchdog has a detection time of 10 us, and looks every 50 us:
+  ! spine0: group 4 has 20,000 bytes of headroom at 2 ports, and 56,610 are
+    needed for 400 Gb/s over 100 m: lossless packets can be lost
+  ! spine0: the watchdog has a detection time of 10 us, and looks every 50 us:
     it cannot tell a storm that short
   ! spine0: packets are sprayed, and overtake each other; go-back-n and
     go-back-0 take that for losses: use recovery "selective-repeat", or balance
@@ -667,39 +572,36 @@ Misfit
 leaf0, leaf1
   ports      2 hosts at 400 Gb/s over 100 m; 1 switch at 400 Gb/s over 100 m
   buffer     4,000,000 bytes: 3,880,000 shared, 0 reserved, 120,000 headroom
-  classes    DSCP 3, 24-31 -> TC 3 -> group 3 -> queue 3, lossless, pauses
-             priority 3
-             DSCP 4, 32-39 -> TC 4 -> group 4 -> queue 4, lossless, pauses
-             priority 4
+  classes    DSCP 3, 24-31 -> TC 3 -> group 3 -> queue 3, lossless (priority 3)
+             DSCP 4, 32-39 -> TC 4 -> group 4 -> queue 4, lossless (priority 4)
              the others are lossy
   groups 3-4 XOFF at 228,235 bytes alone, 204,210 with all 3 ports congested
-             (alpha 1/16); XON 4,608 below
-             headroom 20,000 configured at 3 ports of 400 Gb/s and 100 m: 56,610
-             needed, 118,044 by SONiC's formula, TOO LITTLE
+             (alpha 1/16); XON 4,608 below that
+             headroom 20,000 at 3 ports of 400 Gb/s and 100 m: 56,610 needed,
+             118,044 by SONiC's formula, TOO LITTLE
   ECN        queues 0-2, 5-7 from 2,000,000 bytes, up to 10 % at 3,000,000
              queues 3-4 from 2,000,000 bytes, up to 10 % at 3,000,000, after
              pauses
   schedule   every queue alike
   paths      by packet
-  watchdog   SONiC's on Broadcom, at 3 ports: looks every 0.05 ms, drops after
-             0.01 ms, until 1 ms of quiet
+  watchdog   SONiC's on Broadcom, at 3 ports: looks every 50 us, drops after 10
+             us, until 1 ms of quiet
 
 spine0
   ports      2 switches at 400 Gb/s over 100 m
   buffer     30,000 bytes: 0 shared, 0 reserved, 40,000 headroom
-  classes    DSCP 4, 32-39 -> TC 4 -> group 4 -> queue 4, lossless, pauses
-             priority 4
+  classes    DSCP 4, 32-39 -> TC 4 -> group 4 -> queue 4, lossless (priority 4)
              the others are lossy
   group 4    XOFF at 0 bytes alone, 0 with all 2 ports congested (alpha 1/16);
-             XON 4,608 below
-             headroom 20,000 configured at 2 ports of 400 Gb/s and 100 m: 56,610
-             needed, 118,044 by SONiC's formula, TOO LITTLE
+             XON 4,608 below that
+             headroom 20,000 at 2 ports of 400 Gb/s and 100 m: 56,610 needed,
+             118,044 by SONiC's formula, TOO LITTLE
   ECN        queues 0-3, 5-7 from 2,000,000 bytes, up to 10 % at 3,000,000
              queue 4 from 2,000,000 bytes, up to 10 % at 3,000,000, after pauses
   schedule   every queue alike
   paths      by packet
-  watchdog   SONiC's on Broadcom, at 2 ports: looks every 0.05 ms, drops after
-             0.01 ms, until 1 ms of quiet
+  watchdog   SONiC's on Broadcom, at 2 ports: looks every 50 us, drops after 10
+             us, until 1 ms of quiet
 
 NICs
   settings   MTU 1024, go-back-N, DCQCN, lossless priorities 3-4

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use transport::Recovery;
 use transport::congestion::Congestion;
 
-use super::text::{bytes, gbps, names};
+use super::text::{self, bytes, gbps, names, ranges};
 use super::{Kind, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::switch::config::{Balance, PRIORITIES, Trust, WatchdogRule};
@@ -39,8 +39,8 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
 fn buffer(kind: &Kind, say: &mut impl FnMut(String)) {
     if kind.shared() == 0 {
         say(format!(
-            "its buffer of {} bytes is less than the {} of its reserves and headrooms: it cannot be \
-             built; make the buffer larger, or headroom, reserves or cables smaller",
+            "the buffer of {} bytes is less than the {} of reserves and headrooms: there is no such \
+             switch; make the buffer larger, or headroom, reserves or cables smaller",
             bytes(u64::from(kind.config.buffer_bytes)),
             bytes(kind.reserved)
         ));
@@ -48,7 +48,7 @@ fn buffer(kind: &Kind, say: &mut impl FnMut(String)) {
     }
     let percent = kind.reserved * 100 / u64::from(kind.config.buffer_bytes).max(1);
     if percent > 50 {
-        say(format!("reserves and headrooms take {percent} % of its buffer"));
+        say(format!("reserves and headrooms take {percent} % of the buffer"));
     }
     if let Some(pool) = kind.config.headroom_pool_bytes {
         let largest = lossless_groups(kind)
@@ -57,7 +57,7 @@ fn buffer(kind: &Kind, say: &mut impl FnMut(String)) {
             .max();
         if largest.is_some_and(|largest| largest > pool) && pool > 0 {
             say(format!(
-                "its headroom pool of {} bytes is less than one group needs",
+                "the headroom pool of {} bytes is less than one group needs",
                 bytes(u64::from(pool))
             ));
         }
@@ -66,20 +66,32 @@ fn buffer(kind: &Kind, say: &mut impl FnMut(String)) {
 
 /// Headroom below what rate and cable need: lossless packets are lost.
 fn headrooms(kind: &Kind, say: &mut impl FnMut(String)) {
+    let mut said: Vec<(String, Vec<u8>)> = Vec::new();
     for (group, ports) in lossless_groups(kind) {
         let port = &kind.ports[ports[0]];
         let own = headroom(kind, ports[0], group);
-        if own < port.needed {
-            say(format!(
-                "group {group} has {} bytes of headroom at {} {}, and needs {} for {} Gb/s over {} m: \
-                 lossless packets can be lost",
-                bytes(u64::from(own)),
-                ports.len(),
-                if ports.len() == 1 { "port" } else { "ports" },
-                bytes(u64::from(port.needed)),
-                gbps(port.rate),
-                port.metres()
-            ));
+        if own >= port.needed {
+            continue;
+        }
+        let words = format!(
+            "{} bytes of headroom at {} {}, and {} are needed for {} Gb/s over {} m: lossless packets \
+             can be lost",
+            bytes(u64::from(own)),
+            ports.len(),
+            if ports.len() == 1 { "port" } else { "ports" },
+            bytes(u64::from(port.needed)),
+            gbps(port.rate),
+            port.metres()
+        );
+        match said.iter_mut().find(|(other, _)| *other == words) {
+            Some((_, groups)) => groups.push(group as u8),
+            None => said.push((words, vec![group as u8])),
+        }
+    }
+    for (words, groups) in said {
+        match groups.as_slice() {
+            [one] => say(format!("group {one} has {words}")),
+            several => say(format!("groups {} have {words}", ranges(several))),
         }
     }
 }
@@ -128,10 +140,10 @@ fn watchdog(kind: &Kind, say: &mut impl FnMut(String)) {
         let times = [("detection", watchdog.detection), ("restoration", watchdog.restoration)];
         for (name, time) in times {
             if time < watchdog.poll && seen.insert(name) {
-                let (time, poll) = (time.as_ps() / 1_000_000, watchdog.poll.as_ps() / 1_000_000);
+                let (time, poll) = (text::time(time), text::time(watchdog.poll));
                 say(format!(
-                    "its watchdog has a {name} time of {time} us, and looks every {poll} us: it cannot \
-                     tell a storm that short"
+                    "the watchdog has a {name} time of {time}, and looks every {poll}: it cannot tell \
+                     a storm that short"
                 ));
             }
         }
@@ -141,7 +153,7 @@ fn watchdog(kind: &Kind, say: &mut impl FnMut(String)) {
             && slowest.is_some_and(|renewal| renewal > watchdog.poll.as_ps())
             && seen.insert("renewal")
         {
-            say("its watchdog looks more often than pauses are renewed: the rule of Broadcom, which \
+            say("the watchdog looks more often than pauses are renewed: the rule of Broadcom, which \
                  wants a new pause each time, sees no storm"
                 .to_owned());
         }

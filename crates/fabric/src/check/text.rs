@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rdma::Rate;
+use rdma::{Rate, Span};
 use transport::congestion::Congestion;
 
 use super::{Kind, PortFacts, Way, headroom, lossless_groups};
@@ -32,6 +32,12 @@ pub(super) fn bytes(number: u64) -> String {
 /// 100, or 2.5.
 pub(super) fn gbps(rate: Rate) -> f64 {
     rate.as_bps() as f64 / 1e9
+}
+
+/// 200 ms, or 50 us.
+pub(super) fn time(span: Span) -> String {
+    let us = span.as_ps() as f64 / 1e6;
+    if us < 1e3 { format!("{us} us") } else { format!("{} ms", us / 1e3) }
 }
 
 /// "leaf0 to leaf3", or "leaf0, spine1".
@@ -92,7 +98,7 @@ pub(super) fn explain(scenario: &Scenario, kinds: &[Kind], warnings: &[String]) 
     text += &nics(config);
     let infos: Vec<_> = scenario.notes.iter().filter(|note| !note.warning).collect();
     if !infos.is_empty() {
-        text += "\nto be known\n";
+        text += "\nnotes\n";
         for note in infos {
             text += &wrapped("  - ", &note.text);
         }
@@ -188,7 +194,7 @@ fn port_list(ports: &[PortFacts]) -> String {
 }
 
 /// "0-2, 8" of a list in order.
-fn ranges(numbers: &[u8]) -> String {
+pub(super) fn ranges(numbers: &[u8]) -> String {
     let mut text = String::new();
     let mut at = 0;
     while at < numbers.len() {
@@ -226,8 +232,7 @@ fn classes(kind: &Kind) -> Vec<String> {
         }
         let Way { class, group, queue, priority } = way;
         lines.push(format!(
-            "DSCP {} -> TC {class} -> group {group} -> queue {queue}, lossless, pauses priority \
-             {priority}",
+            "DSCP {} -> TC {class} -> group {group} -> queue {queue}, lossless (priority {priority})",
             ranges(dscps)
         ));
     }
@@ -297,9 +302,9 @@ fn thresholds(kind: &Kind, group: usize, local: usize) -> String {
     let xon = match (offset, own.xon_bytes) {
         (u32::MAX, 0) => "XON when it is empty".to_owned(),
         (u32::MAX, xon) => format!("XON at {}", bytes(u64::from(xon))),
-        (offset, 0) => format!("XON {} below", bytes(u64::from(offset))),
+        (offset, 0) => format!("XON {} below that", bytes(u64::from(offset))),
         (offset, xon) => {
-            format!("XON {} below, or at {}", bytes(u64::from(offset)), bytes(u64::from(xon)))
+            format!("XON {} below that, or at {}", bytes(u64::from(offset)), bytes(u64::from(xon)))
         }
     };
     let reserve = match own.reserve_bytes {
@@ -313,18 +318,20 @@ fn headroom_words(config: &NetworkConfig, kind: &Kind, group: usize, ports: &[us
     let port = &kind.ports[ports[0]];
     let own = headroom(kind, ports[0], group);
     let configured = kind.config.groups_of(ports[0] as u16)[group].headroom_bytes.is_some();
-    let what = if configured { "configured" } else { "computed" };
     let mtu = config.nic.mtu.bytes();
     let sonic = sonic_headroom_bytes(port.rate, port.propagation, mtu);
     let sonic = sonic.map_or(String::new(), |by| format!(", {} by SONiC's formula", bytes(by)));
+    let needed = match configured {
+        true => format!("{} needed", bytes(u64::from(port.needed))),
+        false => "computed".to_owned(),
+    };
     let verdict = if own < port.needed { ", TOO LITTLE" } else { "" };
     format!(
-        "headroom {} {what} at {} of {} Gb/s and {} m: {} needed{sonic}{verdict}",
+        "headroom {} at {} of {} Gb/s and {} m: {needed}{sonic}{verdict}",
         bytes(u64::from(own)),
         count(ports.len(), "port"),
         gbps(port.rate),
-        port.metres(),
-        bytes(u64::from(port.needed))
+        port.metres()
     )
 }
 
@@ -404,7 +411,6 @@ fn watchdog(kind: &Kind) -> String {
         WatchdogAction::Forward => "forwards",
         WatchdogAction::Alert => "only alerts",
     };
-    let ms = |span: rdma::Span| span.as_ps() as f64 / 1e9;
     let watched = match first.rule {
         WatchdogRule::Guo16 => kind.ports.iter().filter(|port| port.serves).count(),
         _ => number,
@@ -412,11 +418,11 @@ fn watchdog(kind: &Kind) -> String {
     let alike = found.all(|other| other == first);
     let differ = if alike { "" } else { "; other ports differ" };
     format!(
-        "{rule}, at {}: looks every {} ms, {action} after {} ms, until {} ms of quiet{differ}",
+        "{rule}, at {}: looks every {}, {action} after {}, until {} of quiet{differ}",
         count(watched, "port"),
-        ms(first.poll),
-        ms(first.detection),
-        ms(first.restoration)
+        time(first.poll),
+        time(first.detection),
+        time(first.restoration)
     )
 }
 
@@ -437,6 +443,7 @@ fn nics(config: &NetworkConfig) -> String {
     };
     let pauses = match lossless.as_slice() {
         [] => "no lossless priority".to_owned(),
+        [one] => format!("lossless priority {one}"),
         some => format!("lossless priorities {}", ranges(some)),
     };
     let mut text = "\nNICs\n".to_owned();

@@ -434,11 +434,10 @@ impl Settings<'_> {
                     .wrong_field(field, text)
                     .hint("a queue needs a profile of an egress pool"));
             }
-            self.notes.info(format!(
-                "egress pools are not simulated: queues of {} are limited by the ingress pool, and \
-                 lossless packets by nothing",
-                profile.pool
-            ));
+            self.notes.info(
+                "egress pools are not simulated: queues are limited by the ingress pool, and lossless \
+                 ones by nothing",
+            );
         }
         Ok(queues)
     }
