@@ -21,8 +21,9 @@
 //! that ends before its first packet to a NIC has been looked at was nobody, and the packet is dropped.
 //!
 //! **Invariants:** the state of a ring is *asleep* only while the fallback thread is about to sleep or
-//! does, and is not parked; a producer that finds it so rings the bell. Nothing that a peer writes
-//! to a ring, or does not, makes this side wait, read or write anywhere else, or go on without end.
+//! does, and is not parked; a producer that finds it so rings the bell, once, and only the thread takes
+//! it. Nothing that a peer writes to a ring, or does not, makes this side wait, read or write anywhere
+//! else, or go on without end.
 
 mod offers;
 mod ring;
@@ -386,8 +387,12 @@ impl SameHost {
         }
     }
 
-    /// Takes the messages that have arrived.
+    /// Takes the messages that have arrived, unless they are to wake the thread: a bell that another
+    /// takes would leave it asleep, and no second one comes.
     pub(crate) fn take_messages(&mut self, registry: &Registry, counts: &mut Counts) {
+        if self.asleep {
+            return;
+        }
         for _ in 0..OFFER_BATCH {
             let Some(arrived) = self.offers.receive() else { return };
             let Some(Arrived { message, file }) = arrived else { continue };
@@ -427,13 +432,10 @@ impl SameHost {
         if !is_nic || !registry.is_alive(from) {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let asleep = self.asleep;
         let peer = self.peer(from).ok_or(io::ErrorKind::QuotaExceeded)?;
         if !matches!(peer.from, From::None) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        // What is in it by now was announced by the offer itself.
-        ring.set_asleep(asleep);
         peer.from = From::Open(ring, Vec::new());
         self.sources.push(from.slot);
         Ok(())

@@ -1,7 +1,7 @@
 //! Peers of this host that lie: in their offers, in what they write to a ring, and in what they say
 //! of ours. They may make queue pairs fail; they may not make us crash, wait or reach other memory.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use rdma::{
@@ -313,6 +313,30 @@ fn a_refusal_afterwards_leads_back_to_udp_and_loses_nothing() {
     let after = a.nic.counts();
     assert_eq!(after.tx_ring_packets, before.tx_ring_packets);
     assert_eq!(after.rings_refused, 1);
+}
+
+#[test]
+fn a_bell_is_left_for_the_thread_that_sleeps() {
+    let other = Honest::open("127.0.48.36", Link::SharedMemory);
+    let mut sleeper = Liar::without_ring("127.0.48.37", &other);
+    let peer = Liar::without_ring("127.0.48.38", &other);
+    let is_woken = |link: &SameHost| {
+        let fd = link.as_fd().as_raw_fd();
+        let mut bell = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        sys::wait(&mut bell, 0);
+        bell[0].revents != 0
+    };
+    let mut counts = Counts::default();
+    let to = sleeper.links.registry.member();
+    let bell = Message { to_claim: to.claim, ..peer.message(Kind::Bell, 0) };
+    sleeper.link.set_asleep(true);
+    peer.link.offers.send(to.slot, bell, None).unwrap();
+    // The application polls meanwhile.
+    sleeper.link.take_messages(&sleeper.links.registry, &mut counts);
+    assert!(is_woken(&sleeper.link));
+    sleeper.link.set_asleep(false);
+    sleeper.link.take_messages(&sleeper.links.registry, &mut counts);
+    assert!(!is_woken(&sleeper.link));
 }
 
 #[test]
