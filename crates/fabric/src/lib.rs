@@ -37,6 +37,7 @@ mod rate;
 pub mod record;
 pub mod report;
 pub mod scenario;
+mod speed;
 pub mod switch;
 #[cfg(test)]
 mod tests;
@@ -45,3 +46,4 @@ pub mod workload;
 
 pub use deadlock::Cycle;
 pub use network::{BuildError, Network, NetworkConfig, STEP, Verdict};
+pub use speed::Speed;

@@ -314,6 +314,11 @@ impl Pool {
         self.in_use
     }
 
+    /// The most packets that there were at a time.
+    pub(crate) fn at_most(&self) -> usize {
+        self.packets.len()
+    }
+
     fn insert(&mut self, packet: Packet) -> u32 {
         self.in_use += 1;
         match self.free {

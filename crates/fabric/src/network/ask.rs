@@ -50,6 +50,12 @@ impl Network {
         self.parts.iter().map(|part| part.plant.pfc_frames).sum()
     }
 
+    /// The most packets that were in the network at a time; of one in parts, the sum of what each
+    /// part had at its own time.
+    pub fn packets_at_most(&self) -> usize {
+        self.parts.iter().map(|part| part.plant.pool.at_most()).sum()
+    }
+
     /// Events that were taken.
     pub fn events(&self) -> u64 {
         self.parts.iter().map(|part| part.events_taken).sum()
