@@ -75,6 +75,14 @@ pub(crate) struct Sim {
     /// The seed of everything that is left to chance, in place of the scenario's
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
+
+    /// On how many threads it runs; the results are the same
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: u32,
+
+    /// Say how fast it ran and what memory it took, too
+    #[arg(long)]
+    pub(crate) bench: bool,
 }
 
 const RUN_EXAMPLES: &str = "\

@@ -1,12 +1,14 @@
 //! `ferroce sim`: runs a scenario in the simulator.
 
+use core::time::Duration;
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use fabric::check::Check;
 use fabric::report::Report;
 use fabric::scenario::Scenario;
-use fabric::{Network, Verdict};
+use fabric::{Network, NetworkConfig, Speed, Verdict};
 
 use crate::args::Sim;
 use crate::failure::Failure;
@@ -26,21 +28,40 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
             eprintln!("warning: {}", note.text);
         }
     }
-    let mut network = Network::new(scenario.network)
-        .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
+    let mut network =
+        Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network })
+            .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
     if arguments.check {
         return Ok(());
     }
+    let begin = Instant::now();
     let verdict = network.run(scenario.end);
+    let took = begin.elapsed();
     let report = Report::new(&scenario.title, &network, &verdict);
     if let Some(folder) = &arguments.output {
         write(folder, &report)?;
     }
     print(&report.summary())?;
+    if arguments.bench {
+        print(&cost(&network, took))?;
+    }
     match verdict {
         Verdict::Finished | Verdict::TimeOver | Verdict::Stalled | Verdict::Interrupted => Ok(()),
         Verdict::Deadlock(_) => Err(Failure::new("the network is deadlocked")),
     }
+}
+
+/// What a run has cost of this machine.
+fn cost(network: &Network, took: Duration) -> String {
+    let speed = Speed::of(network, took);
+    let packets = network.packets_at_most();
+    let mut text = format!("  speed        {speed}\n  memory       {packets} packets at most");
+    // The most that was in memory at a time, as Linux counts it.
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
+        text += &format!(", {} for the whole process", peak.trim());
+    }
+    text + "\n"
 }
 
 fn write(folder: &Path, report: &Report<'_>) -> Result<(), Failure> {

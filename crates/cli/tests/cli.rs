@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
 use snapbox::cmd::Command;
-use snapbox::str;
+use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
 /// A folder with empty shared libraries in the place of ours: what is tested here is the
@@ -459,6 +459,27 @@ Incast of 31 under a leaf-spine (simulated)
     let flows = fs::read_to_string(folder.path().join("out/flows.csv")).unwrap();
     assert_eq!(flows.lines().count(), 32);
     assert!(folder.path().join("out/counters.csv").exists());
+}
+
+#[test]
+fn sim_says_how_fast_it_was_and_does_the_same_on_two_threads() {
+    let run = |flags: &[&str]| {
+        let output = ferroce().args(["sim", &scenario("incast")]).args(flags).output().unwrap();
+        assert!(output.status.success(), "{flags:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let one = run(&[]);
+    let two = run(&["--threads", "2", "--bench"]);
+    let (same, cost) = two.split_at(one.len());
+    assert_eq!(same, one);
+    assert_data_eq!(
+        cost,
+        str![[r#"
+  speed        214940 link-hops in [..] s: [..] M/s, [..] ns and [..] events each
+  memory       [..] packets at most, [..] kB for the whole process
+
+"#]]
+    );
 }
 
 #[test]
