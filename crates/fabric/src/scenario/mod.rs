@@ -158,6 +158,45 @@ message_bytes = 100000
     }
 
     #[test]
+    fn sizes_and_traces_come_from_files_beside_the_scenario() {
+        let files = |name: &str| match name {
+            "sizes.csv" => Ok("bytes,cumulative\n1000,0.5\n3000,1\n".to_owned()),
+            "trace.csv" => Ok("start_us,source,destination,bytes\n7,h2,h0,300\n".to_owned()),
+            _ => Err("it is not there".to_owned()),
+        };
+        let flows = |workload: &str| {
+            let head = SMALL.split("kind").next().unwrap();
+            let text = format!("{head}{workload}");
+            let made = Scenario::parse_with(&text, &files, None).map_err(|error| error.to_string());
+            made.map(|scenario| scenario.network.flows)
+        };
+        let poisson = "kind = \"poisson\"\nload = 0.5\n";
+        let sizes = flows(&format!("{poisson}distribution_file = \"sizes.csv\"")).unwrap();
+        // Half of three hosts' 5 MB in a millisecond, 1,500 bytes at a time.
+        assert!((4_500..5_500).contains(&sizes.len()), "{}", sizes.len());
+        assert!(sizes.iter().all(|flow| (1_000..=3_000).contains(&flow.message_bytes)));
+        assert!(flows(&format!("{poisson}distribution = \"hadoop\"")).is_ok());
+        assert_eq!(
+            flows(&format!("{poisson}distribution = \"websearch\"")).unwrap_err(),
+            "line 17: workload.distribution: there is no distribution \"websearch\"\n\
+             hint: web-search, hadoop, memcached, or distribution_file = \"sizes.csv\""
+        );
+        let trace = "kind = \"trace\"\ndscp = 4\nstart_us = 2\ntrace_file = ";
+        let traced = flows(&format!("{trace}\"trace.csv\"")).unwrap();
+        let expected = crate::workload::FlowSpec {
+            dscp: 4,
+            start: Time::ZERO + rdma::Span::from_us(9),
+            ..crate::workload::FlowSpec::write(2, 0, 300)
+        };
+        assert_eq!(traced, [expected]);
+        assert_eq!(
+            flows(&format!("{trace}\"race.csv\"")).unwrap_err(),
+            "line 18: workload.trace_file: cannot read \"race.csv\": it is not there\n\
+             hint: the path is relative to the scenario"
+        );
+    }
+
+    #[test]
     fn every_scenario_of_the_repository_can_be_made() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
         let mut seen = 0;

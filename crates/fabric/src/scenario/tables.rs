@@ -240,7 +240,9 @@ pub(super) enum WorkloadKind {
     Permutation,
     Incast,
     AllToAll,
+    Ring,
     Poisson,
+    Trace,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -273,6 +275,12 @@ pub(super) struct Workload {
     pub(super) load: Option<f64>,
     pub(super) until_us: Option<f64>,
     pub(super) sizes: Option<Vec<(u32, f64)>>,
+    /// Sizes that are shipped: `web-search`, `hadoop` or `memcached`.
+    pub(super) distribution: Option<String>,
+    /// Sizes as CSV: `bytes,cumulative`.
+    pub(super) distribution_file: Option<String>,
+    /// A trace as CSV: `start_us,source,destination,bytes`, and `dscp` and `verb`.
+    pub(super) trace_file: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]

@@ -12,13 +12,15 @@
 //! Flows of one `round` go together: the next message of each is posted when all have completed
 //! theirs, as a bulk-synchronous application does.
 
+mod files;
 mod shapes;
 
 use rdma::Time;
 
 use crate::random::split_mix;
 
-pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson};
+pub use files::{FileError, Trace, trace};
+pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson, ring};
 
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -44,6 +44,15 @@ pub fn all_to_all(hosts: u32, bytes: u32) -> Vec<FlowSpec> {
         .collect()
 }
 
+/// Every host sends `bytes` to the next, and the last one to the first, as in a step of a ring
+/// all-reduce.
+pub fn ring(hosts: u32, bytes: u32) -> Vec<FlowSpec> {
+    if hosts < 2 {
+        return Vec::new();
+    }
+    (0..hosts).map(|from| FlowSpec::write(from, (from + 1) % hosts, bytes)).collect()
+}
+
 /// Sizes of messages and how often they occur, as points of the cumulative distribution, between
 /// which it is linear.
 #[derive(Clone, PartialEq, Debug)]
@@ -171,6 +180,14 @@ mod tests {
         pairs.dedup();
         assert_eq!(pairs.len(), 42);
         assert!(pairs.iter().all(|(from, to)| from != to));
+    }
+
+    #[test]
+    fn a_ring_closes() {
+        let flows = ring(5, 10);
+        let pairs: Vec<_> = flows.iter().map(|flow| (flow.source, flow.destination)).collect();
+        assert_eq!(pairs, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
+        assert_eq!(ring(1, 10), []);
     }
 
     #[test]

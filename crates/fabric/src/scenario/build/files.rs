@@ -57,10 +57,7 @@ pub(super) fn one_from_config_db(
 
 fn load(at: &At<'_, tables::Switch>, files: &Files<'_>) -> Result<ConfigDb> {
     let name = at.table.config_db.as_deref().unwrap_or_default();
-    let text = files(name).map_err(|error| {
-        at.wrong("config_db", format!("cannot read {name:?}: {error}"))
-            .hint("the path is relative to the scenario")
-    })?;
+    let text = at.open("config_db", name, files)?;
     ConfigDb::parse(&text).map_err(|error| {
         let wrong = at.wrong("config_db", format!("{name}, {}", error.complaint()));
         error.remedy().map_or(wrong.clone(), |remedy| wrong.hint(remedy))

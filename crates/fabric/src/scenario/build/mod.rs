@@ -2,7 +2,9 @@
 
 mod fault;
 mod files;
+mod kinds;
 mod nic;
+mod sizes;
 mod switch;
 mod topology;
 mod workload;
@@ -76,6 +78,14 @@ impl<'a, T> At<'a, T> {
         Err(self.wrong(key, message).hint("the unit is Gb/s: 100 for 100 GbE"))
     }
 
+    /// The text of a file that the table names.
+    fn open(&self, key: &str, name: &str, files: &Files<'_>) -> Result<String> {
+        files(name).map_err(|error| {
+            self.wrong(key, format!("cannot read {name:?}: {error}"))
+                .hint("the path is relative to the scenario")
+        })
+    }
+
     /// A value that the rest of the table makes necessary.
     fn need<V>(&self, key: &str, value: Option<V>, why: &str) -> Result<V> {
         value.ok_or_else(|| self.wrong(key, format!("{why} needs it")))
@@ -131,7 +141,7 @@ pub(super) fn scenario(
     let mut random = Random::new(config.seed ^ 0x5eed);
     for table in &file.workload {
         let at = At::new(text, "workload", table);
-        let flows = workload(&at, &config.topology, end, &mut random)?;
+        let flows = workload(&at, &config.topology, end, &mut random, files)?;
         config.flows.extend(flows);
     }
     for table in &file.fault {

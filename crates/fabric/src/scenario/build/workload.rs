@@ -1,11 +1,16 @@
 //! `[[workload]]`.
 
+use std::collections::BTreeMap;
+
 use rdma::Time;
 
-use super::{At, Result, US, host, tables};
+use super::kinds::only_known;
+use super::sizes::sizes;
+use super::{At, Files, Result, US, host, tables};
+use crate::limits::FLOWS_MAX;
 use crate::random::Random;
 use crate::topology::{End, Topology};
-use crate::workload::{FlowSpec, SizeDistribution, Verb, all_to_all, incast, permutation, poisson};
+use crate::workload::{FlowSpec, Verb, all_to_all, incast, permutation, poisson, ring, trace};
 use tables::WorkloadKind;
 
 pub(super) fn workload(
@@ -13,14 +18,29 @@ pub(super) fn workload(
     topology: &Topology,
     end: Time,
     random: &mut Random,
+    files: &Files<'_>,
 ) -> Result<Vec<FlowSpec>> {
     let table = at.table;
+    only_known(at)?;
     let hosts = topology.hosts.len() as u32;
     let bytes = |why| at.need("message_bytes", table.message_bytes, why);
     let named = |key: &str, name: &Option<String>, why: &str| {
         let name = at.need(key, name.as_deref(), why)?;
         host(at, topology, key, name)
     };
+    let copies = table.queue_pairs.unwrap_or(1);
+    // Before anything is made: there is room for so many.
+    let room = |flows: f64| {
+        let all = flows * f64::from(copies);
+        if all <= FLOWS_MAX as f64 {
+            return Ok(());
+        }
+        let message = format!("these would be {all:.0} flows, and there is room for {FLOWS_MAX}");
+        Err(at.wrong("kind", message).hint("take fewer hosts, less time, load or queue pairs"))
+    };
+    let all = f64::from(hosts);
+    // Whether every flow says itself what it is, and of which DSCP.
+    let (mut own_verbs, mut own_dscps) = (false, false);
     let mut flows = match table.kind {
         WorkloadKind::Flow => {
             let why = "kind \"flow\"";
@@ -28,10 +48,21 @@ pub(super) fn workload(
             if from == to {
                 return Err(at.wrong("to", "a flow is between two hosts"));
             }
+            room(1.0)?;
             vec![FlowSpec::write(from, to, bytes(why)?)]
         }
-        WorkloadKind::Permutation => permutation(hosts, bytes("kind \"permutation\"")?, random),
-        WorkloadKind::AllToAll => all_to_all(hosts, bytes("kind \"all-to-all\"")?),
+        WorkloadKind::Permutation => {
+            room(all)?;
+            permutation(hosts, bytes("kind \"permutation\"")?, random)
+        }
+        WorkloadKind::Ring => {
+            room(all)?;
+            ring(hosts, bytes("kind \"ring\"")?)
+        }
+        WorkloadKind::AllToAll => {
+            room(all * all)?;
+            all_to_all(hosts, bytes("kind \"all-to-all\"")?)
+        }
         WorkloadKind::Incast => {
             let why = "kind \"incast\"";
             let receiver = named("receiver", &table.receiver, why)?;
@@ -40,6 +71,7 @@ pub(super) fn workload(
             if senders > others {
                 return Err(at.wrong("senders", format!("{senders} of {others} other hosts")));
             }
+            room(f64::from(senders))?;
             incast(hosts, receiver, senders, bytes(why)?, random)
         }
         WorkloadKind::Poisson => {
@@ -48,13 +80,7 @@ pub(super) fn workload(
             if !(load > 0.0 && load <= 1.0) {
                 return Err(at.wrong("load", "a load is above 0 and at most 1"));
             }
-            let sizes = match (&table.sizes, table.message_bytes) {
-                (Some(points), None) => SizeDistribution::new(points.clone()).ok_or_else(|| {
-                    at.wrong("sizes", "bytes and probabilities rise, the last one to 1")
-                })?,
-                (None, Some(bytes)) => SizeDistribution::constant(bytes),
-                _ => return Err(at.wrong("sizes", "give either sizes or message_bytes")),
-            };
+            let sizes = sizes(at, files)?;
             let until = match at.span_of("until_us", table.until_us, US)? {
                 Some(until) => Time::ZERO + until,
                 None => end,
@@ -66,7 +92,23 @@ pub(super) fn workload(
                 .filter(|link| link.ends.iter().any(|end| matches!(end, End::Host(_))))
                 .map(|link| link.rate)
                 .min();
-            poisson(hosts, line.unwrap_or_default(), load, &sizes, until, random)
+            let line = line.unwrap_or_default();
+            let each = (sizes.mean() * 8.0).max(f64::MIN_POSITIVE);
+            room(load * line.as_bps() as f64 * all * until.as_ps() as f64 / 1e12 / each)?;
+            poisson(hosts, line, load, &sizes, until, random)
+        }
+        WorkloadKind::Trace => {
+            let name = at.need("trace_file", table.trace_file.as_deref(), "kind \"trace\"")?;
+            let text = at.open("trace_file", name, files)?;
+            let known: BTreeMap<&str, u32> =
+                topology.hosts.iter().map(String::as_str).zip(0..).collect();
+            let traced = trace(&text, &|name| known.get(name).copied()).map_err(|error| {
+                let message = format!("{name}, {}", error.complaint());
+                at.wrong("trace_file", message).hint(error.remedy())
+            })?;
+            room(traced.flows.len() as f64)?;
+            (own_verbs, own_dscps) = (traced.verbs, traced.dscps);
+            traced.flows
         }
     };
     let dscp = table.dscp.unwrap_or(3);
@@ -90,14 +132,14 @@ pub(super) fn workload(
     }
     let start = at.span("start_us", table.start_us.unwrap_or(0.0), US)?;
     for flow in &mut flows {
-        flow.verb = verb;
-        flow.dscp = dscp;
+        flow.verb = if own_verbs { flow.verb } else { verb };
+        flow.dscp = if own_dscps { flow.dscp } else { dscp };
         flow.reply_bytes = table.reply_bytes;
         flow.spread_bytes = table.spread_bytes;
         flow.depth = table.depth.unwrap_or(if endless { 2 } else { 1 }).max(1);
         flow.messages = if endless { None } else { Some(table.messages.unwrap_or(1)) };
         flow.start += start;
     }
-    let copies = table.queue_pairs.unwrap_or(1).max(1) as usize;
+    let copies = copies.max(1) as usize;
     Ok(flows.into_iter().flat_map(|flow| core::iter::repeat_n(flow, copies)).collect())
 }
