@@ -87,7 +87,7 @@ pub use device::{DeviceError, DeviceInfo, devices};
 pub use error::OpenError;
 pub use gid::GidEntry;
 pub use groups::GroupError;
-pub use memory::ProcessMemory;
+pub use memory::{Arrived, ProcessMemory};
 pub use nic::{EventSink, Nic};
 pub use options::{Link, Options};
 pub use ports::PortError;

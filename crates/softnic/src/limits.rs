@@ -132,6 +132,9 @@ pub const RING_WAYS_MAX: usize = GIDS_MAX * GIDS_MAX;
 pub const RING_PEERS_MAX: usize = 256;
 /// Packets that are taken from one ring before the engine answers.
 pub const RING_BATCH: usize = 64;
+/// Bytes of a packet in a ring that are copied out before they are looked at: all headers, and the
+/// whole of a short packet. The rest goes from the ring to where it belongs.
+pub const RING_COPIED: usize = 256;
 /// How many packets are taken from a ring before their room is given back.
 pub const RING_RELEASE: usize = 8;
 /// Messages about rings that are taken before the engine goes on.

@@ -6,6 +6,7 @@ use rdma::{Memory, MemoryFault};
 
 use crate::fork::Nics;
 use crate::guard::{self, Guard};
+use crate::sys::Stretch;
 
 /// The bytes that a store to application memory makes visible last: programs poll on the end of a
 /// buffer, and the longest flag that they can poll on by one load is 8 bytes.
@@ -32,6 +33,30 @@ impl ProcessMemory {
     }
 }
 
+/// What arrives in a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a>(Place<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    Bytes(&'a [u8]),
+    /// In a ring, where the sender may still change them: they go to their place unseen.
+    Ring(Stretch<'a>),
+}
+
+impl<'a> From<&'a [u8]> for Arrived<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self(Place::Bytes(bytes))
+    }
+}
+
+impl<'a> Arrived<'a> {
+    /// The bytes of a packet in a ring.
+    pub(crate) fn in_ring(stretch: Stretch<'a>) -> Self {
+        Self(Place::Ring(stretch))
+    }
+}
+
 /// The pointer that an application's address is.
 fn pointer(address: u64) -> *mut u8 {
     // The address was made from a pointer of this process by the application, so its provenance
@@ -39,26 +64,82 @@ fn pointer(address: u64) -> *mut u8 {
     ptr::with_exposed_provenance_mut(address as usize)
 }
 
-impl Memory for ProcessMemory {
-    type Payload<'a> = &'a [u8];
-
-    fn keep(payload: &[u8], length: usize, mut put: impl FnMut(&[u8])) {
-        put(payload.get(..length).unwrap_or(payload));
+impl ProcessMemory {
+    /// Stores what is in a ring, the end of it last.
+    fn store_stretch(
+        &mut self,
+        address: u64,
+        stretch: Stretch<'_>,
+        length: usize,
+    ) -> Result<(), MemoryFault> {
+        let before = length - length.min(LAST);
+        let mut last = [0; LAST];
+        let last = &mut last[..length - before];
+        stretch.part(before, last.len()).ok_or(MemoryFault)?.load(self.0, last)?;
+        let mut target = pointer(address);
+        for (source, length) in stretch.part(0, before).ok_or(MemoryFault)?.pieces() {
+            // SAFETY: as in `store`; the source is a piece of a mapping of ours that lives as long as
+            // the stretch.
+            unsafe { self.0.copy(target, source, length)? };
+            target = target.wrapping_add(length);
+        }
+        self.store(address + before as u64, last)
     }
 
-    fn recall(kept: &[u8]) -> &[u8] {
-        kept
+    /// Copies the bytes at `address` to a ring.
+    ///
+    /// # Errors
+    /// As [`Memory::load`].
+    pub(crate) fn load_to(&self, address: u64, stretch: Stretch<'_>) -> Result<(), MemoryFault> {
+        let mut source = pointer(address);
+        for (target, length) in stretch.pieces() {
+            // SAFETY: as in `load`; the target is a piece of a mapping of ours that lives as long as
+            // the stretch.
+            unsafe { self.0.copy(target, source, length)? };
+            source = source.wrapping_add(length);
+        }
+        Ok(())
+    }
+}
+
+impl Memory for ProcessMemory {
+    type Payload<'a> = Arrived<'a>;
+
+    fn keep(payload: Arrived<'_>, length: usize, mut put: impl FnMut(&[u8])) {
+        match payload.0 {
+            Place::Bytes(bytes) => put(bytes.get(..length).unwrap_or(bytes)),
+            Place::Ring(stretch) => {
+                let mut bytes = vec![0; length];
+                // A ring that cannot be read is as full of nonsense as any.
+                if let Some(stretch) = stretch.part(0, length) {
+                    let _ = stretch.load(Guard::new(), &mut bytes);
+                }
+                put(&bytes);
+            }
+        }
+    }
+
+    fn recall(kept: &[u8]) -> Arrived<'_> {
+        kept.into()
     }
 
     fn write(
         &mut self,
         address: u64,
-        payload: &[u8],
+        payload: Arrived<'_>,
         offset: usize,
         length: usize,
     ) -> Result<(), MemoryFault> {
-        let bytes = offset.checked_add(length).and_then(|end| payload.get(offset..end));
-        self.store(address, bytes.ok_or(MemoryFault)?)
+        match payload.0 {
+            Place::Bytes(bytes) => {
+                let bytes = offset.checked_add(length).and_then(|end| bytes.get(offset..end));
+                self.store(address, bytes.ok_or(MemoryFault)?)
+            }
+            Place::Ring(stretch) => {
+                let stretch = stretch.part(offset, length).ok_or(MemoryFault)?;
+                self.store_stretch(address, stretch, length)
+            }
+        }
     }
 
     fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
@@ -115,6 +196,8 @@ impl Memory for ProcessMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys;
+    use std::os::fd::AsFd;
 
     fn memory() -> ProcessMemory {
         // SAFETY: the tests pass addresses of their own buffers.
@@ -131,7 +214,9 @@ mod tests {
         for start in 0..9 {
             for length in 0..=24 {
                 let mut buffer = [0u8; 40];
-                memory().write(address(&mut buffer) + start, &payload, 5, length).unwrap();
+                memory()
+                    .write(address(&mut buffer) + start, payload[..].into(), 5, length)
+                    .unwrap();
                 let start = start as usize;
                 assert_eq!(buffer[start..start + length], payload[5..5 + length]);
                 assert!(buffer[..start].iter().chain(&buffer[start + length..]).all(|&b| b == 0));
@@ -140,9 +225,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_a_ring_is_stored_and_loaded_around_its_end() {
+        let file = sys::sealed_memory(8192).unwrap();
+        let map = sys::map_sealed_memory(file.as_fd(), 8192).unwrap();
+        let bytes: Vec<u8> = (1..=40).collect();
+        for first in 0..=40 {
+            let stretch = map.stretch([(8192 - first, first), (4096, 40 - first)]);
+            let mut source = bytes.clone();
+            memory().load_to(address(&mut source), stretch).unwrap();
+            for length in 0..=24 {
+                let mut buffer = [0u8; 40];
+                let payload = Arrived::in_ring(stretch);
+                memory().write(address(&mut buffer) + 3, payload, 5, length).unwrap();
+                assert_eq!(buffer[3..3 + length], bytes[5..5 + length]);
+                assert!(buffer[..3].iter().chain(&buffer[3 + length..]).all(|&byte| byte == 0));
+            }
+            let mut kept = Vec::new();
+            ProcessMemory::keep(Arrived::in_ring(stretch), 30, |some| kept.extend_from_slice(some));
+            assert_eq!(kept, bytes[..30]);
+            let over = Arrived::in_ring(stretch);
+            let mut buffer = [0u8; 40];
+            assert_eq!(memory().write(address(&mut buffer), over, 30, 11), Err(MemoryFault));
+            assert_eq!(memory().load_to(0, stretch), Err(MemoryFault));
+        }
+    }
+
+    #[test]
     fn a_length_beyond_the_payload_is_a_fault() {
         let mut buffer = [0u8; 8];
-        assert_eq!(memory().write(address(&mut buffer), &[1, 2], 1, 2), Err(MemoryFault));
+        assert_eq!(memory().write(address(&mut buffer), [1, 2][..].into(), 1, 2), Err(MemoryFault));
         assert_eq!(buffer, [0; 8]);
     }
 

@@ -9,18 +9,19 @@ use wire::icrc::{self, Datagram};
 use wire::pcapng::Direction;
 use wire::{bth, roce};
 
-use crate::ProcessMemory;
 use crate::capture::Below;
 use crate::counts::Counts;
 use crate::flow::Flow;
 use crate::limits::{
-    HOP_LIMIT, POLLS_PER_ROUND, RECEIVE_BATCH, RING_BATCH, RING_RELEASE, ROCE_PORT,
-    SHORT_TRAIN_BYTES,
+    HOP_LIMIT, PACKET_MAX, POLLS_PER_ROUND, RECEIVE_BATCH, RING_BATCH, RING_COPIED, RING_RELEASE,
+    ROCE_PORT, SHORT_TRAIN_BYTES,
 };
 use crate::links::Links;
 use crate::same_host::{RingPacket, Taken};
 use crate::socket::Received;
 use crate::steering::{PROBE, Probe, is_ownable, slot_of};
+use crate::sys::Stretch;
+use crate::{Arrived, ProcessMemory};
 
 /// How far a poll looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +42,14 @@ pub(crate) struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn engine(&mut self, arrival: &Arrival, header: &roce::Repr, payload: &[u8]) {
+    fn engine(
+        &mut self,
+        arrival: &Arrival,
+        header: &roce::Repr,
+        payload: Arrived<'_>,
+        length: usize,
+    ) {
         let Self { now, endpoint, memory, .. } = self;
-        let length = payload.len();
         // The engine has counted it, if it was of no use.
         if let Err(cause) = endpoint.handle(*now, arrival, header, payload, length, *memory) {
             tracing::debug!(%header, ?cause, "dropped");
@@ -141,15 +147,18 @@ impl Links {
     fn receive_from_rings(&mut self, buffer: &mut [u8], sink: &mut Sink<'_>) {
         // Taken out so that its packets can go to the engine.
         let Some(mut link) = self.same_host.take() else { return };
+        // A record has every byte.
+        let most = if self.capture.is_some() { PACKET_MAX } else { RING_COPIED };
         for source in 0..link.sources() {
             let mut taken = 0;
             while taken < RING_BATCH {
                 let ours = |address| self.sockets.iter().any(|socket| socket.address() == address);
-                match link.take(source, buffer, &self.registry, ours, sink.counts) {
+                match link.take(source, (buffer, most), &self.registry, ours, sink.counts) {
                     Taken::Nothing => break,
                     Taken::Other => {}
                     Taken::Packet(packet) => {
-                        self.ring_packet(&packet, &buffer[..packet.length], sink);
+                        let whole = link.packet(source, &packet);
+                        self.ring_packet(&packet, &buffer[..packet.copied], whole, sink);
                     }
                 }
                 taken += 1;
@@ -164,11 +173,18 @@ impl Links {
         self.same_host = Some(link);
     }
 
-    /// Checks one packet of a ring and gives it to the engine.
-    fn ring_packet(&mut self, way: &RingPacket, packet: &[u8], sink: &mut Sink<'_>) {
+    /// Checks one packet of a ring and gives it to the engine. `packet` is as much of it as was
+    /// copied, and `whole` what is not to be believed.
+    fn ring_packet(
+        &mut self,
+        way: &RingPacket,
+        packet: &[u8],
+        whole: Option<Stretch<'_>>,
+        sink: &mut Sink<'_>,
+    ) {
         sink.counts.rx_packets += 1;
         sink.counts.rx_ring_packets += 1;
-        sink.counts.rx_bytes += packet.len() as u64;
+        sink.counts.rx_bytes += way.length as u64;
         let datagram = |id| Datagram {
             source: way.source.ip(),
             destination: way.destination.ip(),
@@ -215,7 +231,14 @@ impl Links {
             }
             Ok((header, payload)) => {
                 tracing::trace!(%header, "received");
-                sink.engine(&arrival, &header, payload);
+                // What was not copied is payload, up to the padding.
+                let start = header.header_len();
+                let length = payload.len() + (way.length - way.copied);
+                let rest = whole.and_then(|whole| whole.part(start, length));
+                match rest.filter(|_| way.copied < way.length) {
+                    Some(rest) => sink.engine(&arrival, &header, Arrived::in_ring(rest), length),
+                    None => sink.engine(&arrival, &header, payload.into(), payload.len()),
+                }
             }
             Err(cause) => {
                 tracing::debug!(source = %way.source.ip(), length = packet.len(), %cause, "dropped");
@@ -361,7 +384,7 @@ impl Links {
                     let what = (&header, payload, packet);
                     return self.manage_packet(from, what, (manager, counts), *now);
                 }
-                sink.engine(&arrival, &header, payload);
+                sink.engine(&arrival, &header, payload.into(), payload.len());
             }
             Err(cause) => {
                 tracing::debug!(source = %received.source, length = packet.len(), %cause, "dropped");

@@ -1,6 +1,7 @@
 //! Thin safe covers over the system calls that the standard library does not have.
 
 use core::ffi::c_int;
+use core::marker::PhantomData;
 use core::mem;
 use core::net::IpAddr;
 use core::ptr;
@@ -294,30 +295,76 @@ impl Map {
         unsafe { AtomicU64::from_ptr(self.start.add(at).cast().as_ptr()) }
     }
 
-    /// Copies `bytes` to offset `at`.
-    pub(crate) fn store(&self, guard: Guard, at: usize, bytes: &[u8]) -> Result<(), MemoryFault> {
-        let place = self.piece(at, bytes.len());
-        // SAFETY: a piece of the mapping, which may be accessed or have lost its page, and memory of
-        // ours. No reference to it exists, and the copy is not the compiler's.
-        unsafe { guard.copy(place, bytes.as_ptr(), bytes.len()) }
-    }
-
-    /// Copies the bytes from offset `at` on to `bytes`. Somebody may be changing them.
-    pub(crate) fn load(
-        &self,
-        guard: Guard,
-        at: usize,
-        bytes: &mut [u8],
-    ) -> Result<(), MemoryFault> {
-        let place = self.piece(at, bytes.len());
-        // SAFETY: as in `store`.
-        unsafe { guard.copy(bytes.as_mut_ptr(), place, bytes.len()) }
+    /// Two pieces of the mapping, offset and length each, as one stretch.
+    pub(crate) fn stretch(&self, pieces: [(usize, usize); 2]) -> Stretch<'_> {
+        let pieces = pieces.map(|(at, length)| (self.piece(at, length), length));
+        Stretch { pieces, map: PhantomData }
     }
 
     fn piece(&self, at: usize, length: usize) -> *mut u8 {
         let end = at.checked_add(length);
         assert!(end.is_some_and(|end| end <= self.length), "a piece of the mapping");
         self.start.as_ptr().wrapping_add(at)
+    }
+}
+
+/// A stretch of a [`Map`], in two pieces. Somebody else may be changing it: it is copied from and to,
+/// and never referred to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch<'a> {
+    pieces: [(*mut u8, usize); 2],
+    map: PhantomData<&'a Map>,
+}
+
+impl Stretch<'_> {
+    /// `length` bytes of it from `offset` on; `None` if it has less.
+    pub(crate) fn part(self, offset: usize, length: usize) -> Option<Self> {
+        let [(first, first_length), (second, second_length)] = self.pieces;
+        let end = offset.checked_add(length)?;
+        if end > first_length + second_length {
+            return None;
+        }
+        let (from, to) = (offset.min(first_length), end.min(first_length));
+        let (from_second, to_second) = (offset - from, end - to);
+        let pieces = [
+            (first.wrapping_add(from), to - from),
+            (second.wrapping_add(from_second), to_second - from_second),
+        ];
+        Some(Self { pieces, ..self })
+    }
+
+    /// Its pieces, where each begins and how long it is.
+    pub(crate) fn pieces(self) -> [(*mut u8, usize); 2] {
+        self.pieces
+    }
+
+    /// Copies it to `bytes`, which are as many.
+    pub(crate) fn load(self, guard: Guard, bytes: &mut [u8]) -> Result<(), MemoryFault> {
+        let [(first, first_length), (second, second_length)] = self.pieces;
+        if first_length + second_length != bytes.len() {
+            return Err(MemoryFault);
+        }
+        let (before, after) = bytes.split_at_mut(first_length);
+        // SAFETY: pieces of a mapping that lives as long as this, and memory of ours, of the same
+        // lengths.
+        unsafe {
+            guard.copy(before.as_mut_ptr(), first, first_length)?;
+            guard.copy(after.as_mut_ptr(), second, second_length)
+        }
+    }
+
+    /// Copies `bytes` to it, which are as many.
+    pub(crate) fn store(self, guard: Guard, bytes: &[u8]) -> Result<(), MemoryFault> {
+        let [(first, first_length), (second, second_length)] = self.pieces;
+        if first_length + second_length != bytes.len() {
+            return Err(MemoryFault);
+        }
+        let (before, after) = bytes.split_at(first_length);
+        // SAFETY: as in `load`.
+        unsafe {
+            guard.copy(first, before.as_ptr(), first_length)?;
+            guard.copy(second, after.as_ptr(), second_length)
+        }
     }
 }
 
@@ -355,9 +402,18 @@ mod tests {
         assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 0) }, -1);
         let map = map_sealed_memory(file.as_fd(), 8192).unwrap();
         let mut read = [0; 5];
-        map.store(Guard::new(), 8187, b"where").unwrap();
-        map.load(Guard::new(), 8187, &mut read).unwrap();
+        let stretch = map.stretch([(8189, 3), (4096, 2)]);
+        stretch.store(Guard::new(), b"where").unwrap();
+        stretch.load(Guard::new(), &mut read).unwrap();
         assert_eq!(&read, b"where");
+        for (offset, length) in (0..=5).flat_map(|at| (0..=5 - at).map(move |length| (at, length)))
+        {
+            let mut read = vec![0; length];
+            stretch.part(offset, length).unwrap().load(Guard::new(), &mut read).unwrap();
+            assert_eq!(read, b"where"[offset..offset + length]);
+        }
+        assert!(stretch.part(3, 3).is_none() && stretch.part(1, usize::MAX).is_none());
+        assert_eq!(stretch.load(Guard::new(), &mut [0; 4]), Err(MemoryFault));
         let refused = |file: BorrowedFd<'_>, length| map_sealed_memory(file, length).is_err();
         assert!(refused(file.as_fd(), 4096) && refused(file.as_fd(), 12288));
         assert!(refused(eventfd().unwrap().as_fd(), 8192));

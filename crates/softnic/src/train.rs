@@ -150,6 +150,11 @@ impl Trains {
         }
     }
 
+    /// Whether packets that go through rings have an ICRC.
+    pub(crate) fn seals_rings(&self) -> bool {
+        self.seals_rings
+    }
+
     /// A packet of a ring, with its ICRC if it has one.
     pub(crate) fn for_ring(&self, place: Range<usize>) -> (&[u8], bool) {
         let with_icrc = &self.arena[place];

@@ -14,7 +14,7 @@ use crate::capture::{Below, Capture};
 use crate::counts::Counts;
 use crate::limits::{HOP_LIMIT, MESSAGES_MAX, PACKET_MAX, PAUSE_MAX, ROCE_PORT, SEND_WAIT_MS};
 use crate::links::Links;
-use crate::same_host::SameHost;
+use crate::same_host::{SameHost, Written};
 use crate::socket::{Message, Socket};
 use crate::steering::{is_ownable, slot_of};
 use crate::sys::wait_writable;
@@ -69,17 +69,41 @@ impl Links {
             let by_ring = self.same_host.as_mut().is_some_and(|link| {
                 link.reaches(&self.registry, route.destination, slot, (now, counts))
             });
+            let way = Way {
+                port,
+                by_ring,
+                source: route.source,
+                destination: route.destination,
+                slot,
+                traffic_class: route.traffic_class,
+                hop_limit: route.hop_limit,
+            };
+            if by_ring
+                && !self.trains.seals_rings()
+                && let Some(link) = &mut self.same_host
+            {
+                let length = header.header_len() + transmit.payload.len() as usize;
+                match link.write(&way, &transmit, memory, counts) {
+                    Written::Done => {
+                        tracing::trace!(%header, "sent");
+                        pushed(length + usize::from(header.bth.pad), counts);
+                    }
+                    Written::Full => counts.tx_dropped += 1,
+                    Written::Faulted => {
+                        counts.tx_faulted += 1;
+                        endpoint.transmit_faulted(qpn, &header);
+                    }
+                }
+                // Slots have ten bits.
+                if link.fills_up(slot as u16, None, counts) {
+                    self.paused = Some((slot as u16, now));
+                    counts.tx_pauses += 1;
+                    return false;
+                }
+                continue;
+            }
             match write_packet(self.trains.room(), &transmit, memory) {
                 Ok(length) => {
-                    let way = Way {
-                        port,
-                        by_ring,
-                        source: route.source,
-                        destination: route.destination,
-                        slot,
-                        traffic_class: route.traffic_class,
-                        hop_limit: route.hop_limit,
-                    };
                     tracing::trace!(%header, "sent");
                     self.trains.commit(way, length);
                     if self.fills_up(&way, length + ICRC_LEN, counts) {
@@ -103,7 +127,7 @@ impl Links {
         if way.by_ring {
             // Slots have ten bits.
             let link = self.same_host.as_mut();
-            return link.is_some_and(|link| link.fills_up(way.slot as u16, length, counts));
+            return link.is_some_and(|link| link.fills_up(way.slot as u16, Some(length), counts));
         }
         let Some(flow) = &self.flow else { return false };
         let address = way.destination.ip();
@@ -308,12 +332,17 @@ fn push_packet(
     counts: &mut Counts,
 ) {
     if link.is_some_and(|link| link.push(way, packet, with_icrc, counts)) {
-        counts.tx_packets += 1;
-        counts.tx_ring_packets += 1;
-        counts.tx_bytes += packet.len() as u64;
+        pushed(packet.len(), counts);
     } else {
         counts.tx_dropped += 1;
     }
+}
+
+/// Counts a packet that is in a ring.
+fn pushed(length: usize, counts: &mut Counts) {
+    counts.tx_packets += 1;
+    counts.tx_ring_packets += 1;
+    counts.tx_bytes += length as u64;
 }
 
 fn send_packet(sockets: &[Socket], way: &Way, packet: &[u8], counts: &mut Counts) {

@@ -35,18 +35,21 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rdma::{Gid, Time};
+use rdma::{Gid, MemoryFault, Time};
+use transport::{Segment, Transmit};
+use wire::roce::ICRC_LEN;
 
 use self::offers::{Arrived, Kind, Message, Offers};
 use self::ring::{Broken, Consumer, Consuming, DECLARES_WAY, Entry, Producer, WITH_ICRC};
+use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::limits::{
-    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_PEERS_MAX,
-    RING_WAYS_MAX, SLOTS,
+    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PACKET_MAX, PEER_CHECK_INTERVAL,
+    RING_COPIED, RING_PEERS_MAX, RING_WAYS_MAX, SLOTS,
 };
 use crate::registry::Registry;
 use crate::steering::{Member, is_ownable};
-use crate::sys;
+use crate::sys::{self, Stretch};
 use crate::train::Way;
 
 /// The rings of a NIC.
@@ -120,8 +123,22 @@ pub(crate) struct RingPacket {
     pub(crate) traffic_class: u8,
     /// Whether its ICRC stands behind it.
     pub(crate) with_icrc: bool,
-    /// Bytes in the buffer.
     pub(crate) length: usize,
+    /// How many of its bytes are in the buffer: all, or more than its headers.
+    pub(crate) copied: usize,
+    /// Where it lies in the ring.
+    place: u64,
+}
+
+/// What became of a packet for a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    /// It is in.
+    Done,
+    /// There is no room.
+    Full,
+    /// Its payload is not mapped any more.
+    Faulted,
 }
 
 /// What was found in a ring.
@@ -310,11 +327,19 @@ impl SameHost {
         }
     }
 
-    /// Counts a packet of `length` bytes that will be pushed. Returns whether it was the last that
-    /// there is room for.
-    pub(crate) fn fills_up(&mut self, slot: u16, length: usize, counts: &mut Counts) -> bool {
+    /// Counts a packet of `promised` bytes that will be pushed, if one was not yet. Returns whether
+    /// the last was the last that there is room for.
+    pub(crate) fn fills_up(
+        &mut self,
+        slot: u16,
+        promised: Option<usize>,
+        counts: &mut Counts,
+    ) -> bool {
         let Some((ring, given_up)) = self.ring(slot) else { return false };
-        let has_room = ring.promise(length);
+        let has_room = match promised {
+            Some(length) => ring.promise(length),
+            None => ring.has_room(),
+        };
         if has_room == Ok(true) {
             *given_up = false;
         }
@@ -365,6 +390,27 @@ impl SameHost {
             self.touched.push(slot);
         }
         pushed == Ok(true)
+    }
+
+    /// Writes a packet to the ring of `way`, from where its payload lies.
+    pub(crate) fn write(
+        &mut self,
+        way: &Way,
+        packet: &Transmit<'_>,
+        memory: &ProcessMemory,
+        counts: &mut Counts,
+    ) -> Written {
+        let slot = way.slot as u16;
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Written::Full };
+        let written = peer.write(way, packet, memory);
+        if !self.touched.contains(&slot) {
+            self.touched.push(slot);
+        }
+        written.unwrap_or_else(|Broken| {
+            counts.rings_broken += 1;
+            self.close(slot, counts);
+            Written::Full
+        })
     }
 
     /// Wakes those that sleep, after packets were pushed.
@@ -446,12 +492,12 @@ impl SameHost {
         self.sources.len()
     }
 
-    /// Takes what comes next in one of the rings that there are to be looked at, to the beginning
-    /// of `buffer`. `ours` says whether an address is this NIC's.
+    /// Takes what comes next in one of the rings that there are to be looked at, and copies its first
+    /// `most` bytes, or all, to the beginning of `buffer`. `ours` says whether an address is this NIC's.
     pub(crate) fn take(
         &mut self,
         source: usize,
-        buffer: &mut [u8],
+        (buffer, most): (&mut [u8], usize),
         registry: &Registry,
         ours: impl Fn(IpAddr) -> bool,
         counts: &mut Counts,
@@ -459,9 +505,9 @@ impl SameHost {
         let slot = self.sources[source];
         let Some(peer) = &mut self.peers[usize::from(slot)] else { return Taken::Nothing };
         let From::Open(ring, ways) = &mut peer.from else { return Taken::Nothing };
-        let taken = match ring.take(buffer) {
+        let taken = match ring.take(buffer, most) {
             Ok(None) => return Taken::Nothing,
-            Ok(Some(entry)) => open_entry(entry, buffer, ways, |way| {
+            Ok(Some(taken)) => open_entry(taken, (buffer, most), ways, |way| {
                 Ok(ours(way.destination.ip())
                     && registry.member_at(way.source.ip(), slot)? == Some(peer.member))
             }),
@@ -481,6 +527,14 @@ impl SameHost {
                 peer.from = From::Broken;
                 Taken::Nothing
             }
+        }
+    }
+
+    /// All of a packet that was taken from a ring, until [`SameHost::release`].
+    pub(crate) fn packet(&self, source: usize, packet: &RingPacket) -> Option<Stretch<'_>> {
+        match &self.peers[usize::from(self.sources[source])].as_deref()?.from {
+            From::Open(ring, _) => Some(ring.packet(packet.place, packet.length)),
+            From::None | From::Broken => None,
         }
     }
 
@@ -543,29 +597,73 @@ impl AsFd for SameHost {
 
 impl Peer {
     fn push(&mut self, way: &Way, packet: &[u8], with_icrc: bool) -> Result<bool, Broken> {
+        let Some(way) = self.way(way)? else { return Ok(false) };
         let Out::Open(ring) = &mut self.out else { return Ok(false) };
+        ring.push(Entry { flags: if with_icrc { WITH_ICRC } else { 0 }, ..way }, packet)
+    }
+
+    fn write(
+        &mut self,
+        way: &Way,
+        packet: &Transmit<'_>,
+        memory: &ProcessMemory,
+    ) -> Result<Written, Broken> {
+        let Some(way) = self.way(way)? else { return Ok(Written::Full) };
+        let Out::Open(ring) = &mut self.out else { return Ok(Written::Full) };
+        let mut headers = [0; RING_COPIED];
+        let at = packet.header.emit(&mut headers);
+        let pad = usize::from(packet.header.bth.pad);
+        let length = at + packet.payload.len() as usize + pad;
+        assert!(
+            length + ICRC_LEN <= PACKET_MAX,
+            "the engine sends no packet longer than the largest MTU"
+        );
+        let written = ring.push_with(way, length, |ring, guard| {
+            let part = |at, length| ring.part(at, length).ok_or(MemoryFault);
+            part(0, at)?.store(guard, &headers[..at])?;
+            let mut at = at;
+            for segment in packet.payload.segments() {
+                match segment {
+                    Segment::Memory { address, length } => {
+                        memory.load_to(address, part(at, length as usize)?)?;
+                        at += length as usize;
+                    }
+                    Segment::Bytes(bytes) => {
+                        part(at, bytes.len())?.store(guard, bytes)?;
+                        at += bytes.len();
+                    }
+                }
+            }
+            part(at, pad)?.store(guard, &[0; 3][..pad])
+        })?;
+        Ok(match written {
+            None => Written::Full,
+            Some(Ok(())) => Written::Done,
+            Some(Err(MemoryFault)) => Written::Faulted,
+        })
+    }
+
+    /// What is said of packets of `way`, which is declared if it is new. `None`: there is no room.
+    fn way(&mut self, way: &Way) -> Result<Option<Entry>, Broken> {
+        let Out::Open(ring) = &mut self.out else { return Ok(None) };
         let addresses = (way.source, way.destination);
         let known = self.ways.iter().position(|known| *known == addresses);
-        let number = match known {
-            Some(number) => number,
-            None if self.ways.len() == RING_WAYS_MAX => return Ok(false),
-            None => {
-                let number = self.ways.len();
-                let mut bytes = [0; 32];
-                bytes[..16].copy_from_slice(&way.source.0);
-                bytes[16..].copy_from_slice(&way.destination.0);
-                let entry = Entry { way: number as u8, flags: DECLARES_WAY, ..Entry::default() };
-                if !ring.push(entry, &bytes)? {
-                    return Ok(false);
-                }
-                self.ways.push(addresses);
-                number
-            }
-        };
-        let flags = if with_icrc { WITH_ICRC } else { 0 };
+        let number = known.unwrap_or(self.ways.len());
         // There are 256 ways at most.
-        let way = Entry { way: number as u8, traffic_class: way.traffic_class, flags, length: 0 };
-        ring.push(way, packet)
+        let entry = Entry { way: number as u8, ..Entry::default() };
+        if known.is_none() {
+            if number == RING_WAYS_MAX {
+                return Ok(None);
+            }
+            let mut bytes = [0; 32];
+            bytes[..16].copy_from_slice(&way.source.0);
+            bytes[16..].copy_from_slice(&way.destination.0);
+            if !ring.push(Entry { flags: DECLARES_WAY, ..entry }, &bytes)? {
+                return Ok(None);
+            }
+            self.ways.push(addresses);
+        }
+        Ok(Some(Entry { traffic_class: way.traffic_class, ..entry }))
     }
 }
 
@@ -579,8 +677,8 @@ enum Opened {
 
 /// What an entry with `bytes` says.
 fn open_entry(
-    entry: Entry,
-    bytes: &[u8],
+    (entry, place): (Entry, u64),
+    (bytes, most): (&[u8], usize),
     ways: &mut Vec<Declared>,
     check: impl Fn(&Declared) -> io::Result<bool>,
 ) -> Result<Opened, Broken> {
@@ -611,6 +709,9 @@ fn open_entry(
         traffic_class: entry.traffic_class,
         with_icrc: entry.flags & WITH_ICRC != 0,
         length: entry.length.into(),
+        copied: if entry.flags & WITH_ICRC == 0 { most } else { usize::MAX }
+            .min(entry.length.into()),
+        place,
     }))
 }
 

@@ -24,9 +24,11 @@ use core::sync::atomic::fence;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rdma::MemoryFault;
+
 use crate::guard::Guard;
 use crate::limits::{PACKET_MAX, RING_BYTES};
-use crate::sys::{self, Map};
+use crate::sys::{self, Map, Stretch};
 
 const NONCE_AT: usize = 0;
 const HEAD_AT: usize = 64;
@@ -103,12 +105,11 @@ impl Shared {
         self.map.word(DATA_AT + (place % LINES) as usize * LINE)
     }
 
-    /// The two pieces of the `length` bytes behind the word of the entry at `place`: offset in the
-    /// memory and length of each.
-    fn pieces(place: u64, length: usize) -> [(usize, usize); 2] {
+    /// The `length` bytes behind the word of the entry at `place`.
+    fn stretch(&self, place: u64, length: usize) -> Stretch<'_> {
         let start = (place % LINES) as usize * LINE + WORD;
         let first = length.min(RING_BYTES - start);
-        [(DATA_AT + start, first), (DATA_AT, length - first)]
+        self.map.stretch([(DATA_AT + start, first), (DATA_AT, length - first)])
     }
 }
 
@@ -174,23 +175,38 @@ impl Producer {
 
     /// Puts in a packet. `Ok(false)`: there is no room.
     pub(super) fn push(&mut self, entry: Entry, packet: &[u8]) -> Result<bool, Broken> {
-        let entry = Entry { length: u16::try_from(packet.len()).map_err(|_| Broken)?, ..entry };
+        let filled =
+            self.push_with(entry, packet.len(), |ring, guard| ring.store(guard, packet))?;
+        match filled {
+            Some(Err(MemoryFault)) => Err(Broken),
+            Some(Ok(())) => Ok(true),
+            None => Ok(false),
+        }
+    }
+
+    /// Puts in a packet of `length` bytes that `fill` writes, unless it meets memory that is gone:
+    /// then nothing is put in. `Ok(None)`: there is no room.
+    pub(super) fn push_with(
+        &mut self,
+        entry: Entry,
+        length: usize,
+        fill: impl FnOnce(Stretch<'_>, Guard) -> Result<(), MemoryFault>,
+    ) -> Result<Option<Result<(), MemoryFault>>, Broken> {
+        let entry = Entry { length: u16::try_from(length).map_err(|_| Broken)?, ..entry };
         let lines = entry.lines();
         if self.free() < lines {
             self.refresh()?;
             if self.free() < lines {
-                return Ok(false);
+                return Ok(None);
             }
         }
-        let Shared { map, guard } = &self.shared;
+        if let Err(fault) = fill(self.shared.stretch(self.tail, length), self.shared.guard) {
+            return Ok(Some(Err(fault)));
+        }
         self.shared.word(self.tail + lines).store(0, Relaxed);
-        let [(at, first), (start, _)] = Shared::pieces(self.tail, packet.len());
-        let (before, after) = packet.split_at(first);
-        map.store(*guard, at, before).map_err(|_| Broken)?;
-        map.store(*guard, start, after).map_err(|_| Broken)?;
         self.shared.word(self.tail).store(entry.word(self.tail), Release);
         self.tail += lines;
-        Ok(true)
+        Ok(Some(Ok(())))
     }
 
     /// What the consumer does, asked after packets were pushed. One that is asleep is not found so
@@ -247,21 +263,32 @@ impl Consumer {
         self.shared.word(self.head).load(Acquire) == 0
     }
 
-    /// Takes the next packet to the beginning of `buffer`, which has room for the longest.
-    pub(super) fn take(&mut self, buffer: &mut [u8]) -> Result<Option<Entry>, Broken> {
+    /// Takes the next packet, and copies its first `most` bytes to the beginning of `buffer`, which
+    /// has room for the longest. The whole of it stays where it is until [`Consumer::release`], at
+    /// the place that is returned.
+    pub(super) fn take(
+        &mut self,
+        buffer: &mut [u8],
+        most: usize,
+    ) -> Result<Option<(Entry, u64)>, Broken> {
         let word = self.shared.word(self.head).load(Acquire);
         if word == 0 {
             return Ok(None);
         }
         let entry = Entry::parse(word, self.head)?;
-        let bytes = buffer.get_mut(..entry.length.into()).ok_or(Broken)?;
-        let [(at, first), (start, _)] = Shared::pieces(self.head, bytes.len());
-        let (before, after) = bytes.split_at_mut(first);
-        let Shared { map, guard } = &self.shared;
-        map.load(*guard, at, before).map_err(|_| Broken)?;
-        map.load(*guard, start, after).map_err(|_| Broken)?;
+        // An ICRC is checked before anything is done.
+        let most = if entry.flags & WITH_ICRC == 0 { most } else { PACKET_MAX };
+        let bytes = buffer.get_mut(..most.min(entry.length.into())).ok_or(Broken)?;
+        let stretch = self.shared.stretch(self.head, bytes.len());
+        stretch.load(self.shared.guard, bytes).map_err(|_| Broken)?;
+        let place = self.head;
         self.head += entry.lines();
-        Ok(Some(entry))
+        Ok(Some((entry, place)))
+    }
+
+    /// The first `length` bytes of the packet that was taken from `place`.
+    pub(super) fn packet(&self, place: u64, length: usize) -> Stretch<'_> {
+        self.shared.stretch(place, length)
     }
 
     /// Gives the room of what was taken back to the producer.
@@ -318,7 +345,7 @@ mod tests {
             let entry = Entry { way: number as u8, traffic_class: 2, flags: 1, length: 0 };
             while !producer.push(entry, &packet(number, length)).unwrap() {
                 // Every few packets, so that the ring is full and empty in turn.
-                while let Some(entry) = consumer.take(&mut buffer).unwrap() {
+                while let Some((entry, _)) = consumer.take(&mut buffer, PACKET_MAX).unwrap() {
                     let length = usize::from(entry.length);
                     assert_eq!(buffer[..length], packet(taken, length));
                     assert_eq!((entry.way, entry.traffic_class, entry.flags), (taken as u8, 2, 1));
@@ -348,7 +375,7 @@ mod tests {
         let mut buffer = vec![0; PACKET_MAX];
         let mut expected = 0_u64;
         while expected < PACKETS {
-            let Some(entry) = consumer.take(&mut buffer).unwrap() else {
+            let Some((entry, _)) = consumer.take(&mut buffer, PACKET_MAX).unwrap() else {
                 std::thread::yield_now();
                 continue;
             };
@@ -388,12 +415,27 @@ mod tests {
                 sleeper.recv_timeout(patience).expect("a packet came and no bell");
             }
             consumer.set_asleep(false);
-            while consumer.take(&mut buffer).unwrap().is_some() {
+            while consumer.take(&mut buffer, PACKET_MAX).unwrap().is_some() {
                 taken += 1;
             }
             consumer.release();
         }
         sender.join().unwrap();
+    }
+
+    #[test]
+    fn a_packet_whose_bytes_are_gone_is_not_put_in() {
+        let (mut producer, mut consumer) = pair();
+        let mut buffer = vec![0; PACKET_MAX];
+        let gone = producer.push_with(Entry::default(), 100, |_, _| Err(MemoryFault));
+        assert_eq!(gone, Ok(Some(Err(MemoryFault))));
+        assert!(consumer.is_empty());
+        assert_eq!(producer.push(Entry::default(), b"there"), Ok(true));
+        let (entry, place) = consumer.take(&mut buffer, 2).unwrap().unwrap();
+        assert_eq!((entry.length, &buffer[..3]), (5, &b"th\0"[..]));
+        let mut rest = [0; 3];
+        consumer.packet(place, 5).part(2, 3).unwrap().load(Guard::new(), &mut rest).unwrap();
+        assert_eq!(&rest, b"ere");
     }
 
     #[test]
@@ -411,7 +453,7 @@ mod tests {
             producer.settle();
             assert!(!producer.has_room().unwrap());
             assert_eq!(producer.push(Entry::default(), &[7; PACKET_MAX]), Ok(false));
-            while consumer.take(&mut buffer).unwrap().is_some() {}
+            while consumer.take(&mut buffer, PACKET_MAX).unwrap().is_some() {}
             consumer.release();
             assert!(producer.has_room().unwrap());
         }
@@ -433,9 +475,9 @@ mod tests {
             // Lengths that shift the lines against each other.
             bytes.truncate(LINE * (1 + round as usize % 7) - WORD);
             assert!(producer.push(Entry::default(), &bytes).unwrap());
-            let entry = consumer.take(&mut buffer).unwrap().unwrap();
+            let (entry, _) = consumer.take(&mut buffer, PACKET_MAX).unwrap().unwrap();
             assert_eq!(buffer[..entry.length.into()], bytes);
-            assert_eq!(consumer.take(&mut buffer), Ok(None));
+            assert_eq!(consumer.take(&mut buffer, PACKET_MAX), Ok(None));
             consumer.release();
         }
     }
@@ -451,7 +493,7 @@ mod tests {
         let (mut producer, mut consumer) = pair();
         let mut buffer = vec![0; PACKET_MAX];
         producer.push(Entry::default(), &[1; 1000]).unwrap();
-        consumer.take(&mut buffer).unwrap();
+        consumer.take(&mut buffer, PACKET_MAX).unwrap();
         consumer.release();
         assert_eq!(producer.is_empty(), Ok(true));
         words(&consumer.shared)(HEAD_AT, 0);
@@ -478,12 +520,12 @@ mod tests {
         ] {
             let (producer, mut consumer) = pair();
             words(&producer.shared)(DATA_AT, word);
-            assert_eq!(consumer.take(&mut buffer), Err(Broken), "{word:#x}");
+            assert_eq!(consumer.take(&mut buffer, PACKET_MAX), Err(Broken), "{word:#x}");
         }
         // One that says nothing false, but has nothing written behind it, is bytes like any other.
         let (producer, mut consumer) = pair();
         words(&producer.shared)(DATA_AT, good.word(0));
-        assert_eq!(consumer.take(&mut buffer), Ok(Some(good)));
+        assert_eq!(consumer.take(&mut buffer, PACKET_MAX), Ok(Some((good, 0))));
     }
 
     #[test]
@@ -507,8 +549,8 @@ mod tests {
         let started = std::time::Instant::now();
         while taken < 1_000 || broken < 1_000 {
             assert!(started.elapsed().as_secs() < 20, "{taken} {broken}");
-            match consumer.take(&mut buffer) {
-                Ok(Some(entry)) => {
+            match consumer.take(&mut buffer, PACKET_MAX) {
+                Ok(Some((entry, _))) => {
                     assert!(usize::from(entry.length) <= PACKET_MAX);
                     taken += 1;
                 }

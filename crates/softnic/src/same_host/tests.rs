@@ -13,6 +13,7 @@ use wire::opcode::{Part, Service};
 use wire::{Opcode, reth, roce};
 
 use super::*;
+use crate::limits::PACKET_MAX;
 use crate::links::Links;
 use crate::{DeviceInfo, EventSink, Link, Nic, Options};
 
@@ -419,7 +420,8 @@ fn packets_at_random_are_dropped_or_done_like_any_other() {
         state >> 33
     };
     for _ in 0..5_000 {
-        let length = 1 + next() as usize % 300;
+        let most = if next() % 4 == 0 { PACKET_MAX as u64 } else { 300 };
+        let length = 1 + (next() % most) as usize;
         let mut packet: Vec<u8> = (0..length).map(|_| next() as u8).collect();
         if next() % 4 > 0
             && let Some(bth) = packet.first_chunk_mut::<12>()

@@ -644,7 +644,7 @@ impl<'h> Scene<'h> {
                 ("answer", |stats| stats.drop_unexpected_response)
             }
         };
-        let _ = endpoint.handle(now, &arrival, &header, &payload[..], payload.len(), memory);
+        let _ = endpoint.handle(now, &arrival, &header, payload[..].into(), payload.len(), memory);
         let answers = self.answers(now, endpoint, memory);
         let state = endpoint.query_qp(self.host.qpn).unwrap();
         if counter(endpoint.stats()) != counter(&before) + 1 {
@@ -680,7 +680,7 @@ impl<'h> Scene<'h> {
         let (header, payload) = roce::Repr::parse(&bytes).unwrap();
         let verdict = self.model.judge(&header, payload);
         let arrival = self.arrival();
-        let result = endpoint.handle(now, &arrival, &header, payload, payload.len(), memory);
+        let result = endpoint.handle(now, &arrival, &header, payload.into(), payload.len(), memory);
         let answers = self.answers(now, endpoint, memory);
         let state = endpoint.query_qp(self.host.qpn).unwrap().state;
         let right = match &verdict {
