@@ -18,30 +18,42 @@ pub(crate) enum Timer {
 }
 
 /// The deadlines, none or one per timer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimerTable([Option<Time>; 5]);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimerTable([Time; 5]);
+
+/// The deadline of a timer that does not run: after every other.
+const NEVER: Time = Time::from_ps(u64::MAX);
+
+impl Default for TimerTable {
+    fn default() -> Self {
+        Self([NEVER; 5])
+    }
+}
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, at: Time) {
-        self.0[timer as usize] = Some(at);
+        self.0[timer as usize] = at;
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = None;
+        self.0[timer as usize] = NEVER;
     }
 
     pub(crate) fn is_running(&self, timer: Timer) -> bool {
-        self.0[timer as usize].is_some()
+        self.0[timer as usize] != NEVER
     }
 
     /// The nearest deadline.
+    #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
-        self.0.into_iter().flatten().min()
+        let nearest = self.0.into_iter().fold(NEVER, Time::min);
+        (nearest != NEVER).then_some(nearest)
     }
 
     /// Stops `timer` and says so if its time has come.
     pub(crate) fn expire(&mut self, timer: Timer, now: Time) -> bool {
-        let due = self.0[timer as usize].is_some_and(|at| at <= now);
+        let at = self.0[timer as usize];
+        let due = at != NEVER && at <= now;
         if due {
             self.stop(timer);
         }

@@ -5,8 +5,6 @@
 //! keeps it for good. The table maps a delay to its lane by hashing, one slot a delay: two that
 //! collide share nothing, the second simply stays without a lane.
 
-use std::collections::VecDeque;
-
 use super::Entry;
 use super::tree::{HEADS, Tree};
 
@@ -29,7 +27,64 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Lanes {
     slots: [Slot; SLOTS],
-    rings: Vec<VecDeque<Entry>>,
+    rings: Vec<Ring>,
+}
+
+/// Entries in the order in which they came, in a circle of a power of two.
+#[derive(Debug)]
+struct Ring {
+    entries: Box<[Entry]>,
+    /// Entries taken, and entries put in, since it was made.
+    taken: usize,
+    put: usize,
+}
+
+impl Ring {
+    const LEAST: usize = 16;
+
+    fn of(entry: Entry) -> Self {
+        let mut ring = Self { entries: vec![entry; Self::LEAST].into(), taken: 0, put: 0 };
+        ring.push(entry);
+        ring
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.taken == self.put
+    }
+
+    #[inline]
+    fn push(&mut self, entry: Entry) {
+        if self.put.wrapping_sub(self.taken) == self.entries.len() {
+            self.grow();
+        }
+        let at = self.put & (self.entries.len() - 1);
+        self.entries[at] = entry;
+        self.put = self.put.wrapping_add(1);
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let first = self.taken & (self.entries.len() - 1);
+        let (newer, older) = self.entries.split_at(first);
+        // The free half is filled with anything.
+        let entries = [older, newer, &self.entries].concat();
+        (self.taken, self.put) = (0, self.entries.len());
+        self.entries = entries.into();
+    }
+
+    /// The oldest, if there is one.
+    #[inline]
+    fn front(&self) -> Option<Entry> {
+        let entry = self.entries[self.taken & (self.entries.len() - 1)];
+        (!self.is_empty()).then_some(entry)
+    }
+
+    /// Ends the oldest, which there is.
+    #[inline]
+    fn take(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
+    }
 }
 
 impl Default for Lanes {
@@ -53,7 +108,7 @@ impl Lanes {
         if ring.is_empty() {
             heads.set(lane, Some(entry.at));
         }
-        ring.push_back(entry);
+        ring.push(entry);
         true
     }
 
@@ -81,7 +136,7 @@ impl Lanes {
         }
         let lane = self.rings.len();
         slot.lane = lane as u16;
-        self.rings.push(VecDeque::from([entry]));
+        self.rings.push(Ring::of(entry));
         heads.set(lane, Some(entry.at));
         true
     }
@@ -90,11 +145,14 @@ impl Lanes {
     #[inline]
     pub(super) fn pop(&mut self, lane: usize, heads: &mut Tree) -> Option<Entry> {
         let ring = self.rings.get_mut(lane)?;
-        let entry = ring.pop_front();
+        let entry = ring.front()?;
+        ring.take();
         heads.set(lane, ring.front().map(|entry| entry.at));
-        entry
+        Some(entry)
     }
+
     /// Takes all events of `lane` that are due at `at`, at which its head is.
+    #[inline]
     pub(super) fn pop_due(
         &mut self,
         lane: usize,
@@ -105,7 +163,7 @@ impl Lanes {
         let Some(ring) = self.rings.get_mut(lane) else { return };
         while let Some(entry) = ring.front().filter(|entry| entry.at == at) {
             take(entry.event);
-            ring.pop_front();
+            ring.take();
         }
         heads.set(lane, ring.front().map(|entry| entry.at));
     }

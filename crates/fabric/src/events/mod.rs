@@ -59,6 +59,8 @@ pub struct Events {
     /// What else is due now, in order, its coins turned; the first `taken` of it has left.
     batch: Vec<u64>,
     taken: usize,
+    /// The coins of the batch.
+    turned: u64,
     /// How many wait.
     len: usize,
 }
@@ -107,7 +109,7 @@ impl Events {
         if let Some(&turned) = self.batch.get(self.taken) {
             self.taken += 1;
             self.len -= 1;
-            return Some(turned ^ coins(self.now));
+            return Some(turned ^ self.turned);
         }
         loop {
             let (at, head) = self.heads.least()?;
@@ -147,6 +149,7 @@ impl Events {
     /// Sorts `first` and all else that is due at `at`, and takes the first of it.
     fn first_of_batch(&mut self, at: u64, first: u64) -> u64 {
         let coins = coins(at);
+        self.turned = coins;
         self.batch.clear();
         self.batch.push(first ^ coins);
         while let Some((_, head)) = self.heads.least().filter(|&(next, _)| next == at) {

@@ -154,8 +154,9 @@ impl Host {
     }
 
     /// After an engine was called: its deadline may have changed.
+    #[inline]
     pub(super) fn after(&mut self, plant: &mut Plant, engine: usize) {
-        let Some(at) = self.engines[engine].endpoint.poll_timeout() else { return };
+        let Some(at) = self.engines[engine].endpoint.earliest_timeout() else { return };
         if at.as_ps() < self.timer_at {
             self.timer_at = at.as_ps();
             let delay = at.as_ps().saturating_sub(plant.now());

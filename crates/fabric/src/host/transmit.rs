@@ -37,8 +37,10 @@ impl Host {
             return self.wake_when_ready(plant);
         }
         let count = self.engines.len();
-        for step in 0..count {
-            let index = (self.turn + step) % count;
+        let mut next = self.turn;
+        for _ in 0..count {
+            let index = if next < count { next } else { 0 };
+            next = index + 1;
             if paused >> self.engines[index].priority & 1 != 0 {
                 continue;
             }
@@ -46,7 +48,7 @@ impl Host {
             // It may have begun to wait for an acknowledgement, or for its pace.
             self.after(plant, index);
             if let Some(packet) = packet {
-                self.turn = index + 1;
+                self.turn = next;
                 plant.transmit(self.port, packet);
                 plant.arm(self.port);
                 return;

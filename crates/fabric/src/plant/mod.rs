@@ -25,7 +25,7 @@ use rdma::Rate;
 use crate::counters::{Drop, Drops};
 use crate::events::Events;
 use crate::link::Filter;
-use crate::packet::{GAP_BYTES, Kind, PREAMBLE_BYTES, Pool, Tuple};
+use crate::packet::{GAP_BYTES, PFC_BYTES, PREAMBLE_BYTES, Pool, Tuple};
 use crate::random::split_mix;
 use crate::rate::LineRate;
 use crate::switch::config::{PRIORITIES, PfcConfig};
@@ -269,20 +269,26 @@ impl Plant {
     /// Sends a packet from a port that is free.
     #[inline]
     pub(crate) fn transmit(&mut self, port: u32, packet: u32) {
+        let bytes = u64::from(self.pool.get(packet).bytes);
+        self.link_hops += 1;
+        let delay = self.port(port).delay;
+        self.put_on_link(port, packet, bytes, (What::Arrive, delay));
+    }
+
+    /// Sends a pause frame from a port that is free.
+    fn transmit_pause(&mut self, port: u32, packet: u32) {
+        let delay = self.port(port).delay_pause;
+        self.put_on_link(port, packet, u64::from(PFC_BYTES), (What::ArrivePause, delay));
+    }
+
+    #[inline]
+    fn put_on_link(&mut self, port: u32, packet: u32, bytes: u64, (what, delay): (What, u64)) {
         let now = self.events.now();
-        let of = self.pool.get(packet);
-        let bytes = u64::from(of.bytes);
-        let port = &mut self.ports[(port - self.first_port) as usize];
-        debug_assert!(port.free_at <= now, "a port sends one frame at a time");
-        let arrival = port.rate.ps(PREAMBLE_BYTES + bytes);
-        port.free_at = now + port.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES);
-        let (what, delay) = if of.kind == Kind::Pfc {
-            (What::ArrivePause, port.delay_pause)
-        } else {
-            self.link_hops += 1;
-            (What::Arrive, port.delay)
-        };
-        let (peer, part) = (port.peer, port.peer_part);
+        let at = self.port(port);
+        debug_assert!(at.free_at <= now, "a port sends one frame at a time");
+        let arrival = at.rate.ps(PREAMBLE_BYTES + bytes);
+        at.free_at = now + at.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES);
+        let (peer, part) = (at.peer, at.peer_part);
         if part == self.part {
             self.schedule(arrival + delay, what, peer, packet);
         } else {

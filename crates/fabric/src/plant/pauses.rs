@@ -62,7 +62,7 @@ impl Plant {
         self.pfc_frames += 1;
         self.pfc_in_flight += 1;
         let packet = self.pool.pfc(Pause { stop, resume, quanta: pfc.quanta });
-        self.transmit(port, packet);
+        self.transmit_pause(port, packet);
     }
 
     /// Half of the pauses' time is over. Returns whether a frame is pending now.

@@ -22,14 +22,16 @@ pub mod config;
 mod ecmp;
 mod ecn;
 mod headroom;
+mod port;
 mod queue;
 mod tables;
 mod watchdog;
 
-use config::{GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig, Trust};
+use config::{GroupConfig, Incomplete, PRIORITIES, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, release};
 use ecmp::Balancer;
+use port::Port;
 use queue::{Queue, pick};
 use tables::{Lookup, Tables};
 use watchdog::Watchdog;
@@ -58,16 +60,8 @@ pub(crate) struct Switch {
     pub(crate) index: u32,
     /// Its ports are consecutive from here on.
     first_port: u32,
-    port_count: u16,
     shared: Shared,
-    /// By local port and group.
-    groups: Vec<Group>,
-    /// By local port and queue.
-    queues: Vec<Queue>,
-    /// By local port.
-    turns: Vec<Turn>,
-    /// Whether packets leave with a VLAN tag, by local port.
-    trunks: Vec<bool>,
+    ports: Vec<Port>,
     /// Group (low three bits) and queue by DSCP.
     by_dscp: [u8; 64],
     /// The same by PCP.
@@ -86,15 +80,6 @@ pub(crate) struct Switch {
     floods_free: Vec<u32>,
     watchdog: Option<Watchdog>,
     pub(crate) config: SwitchConfig,
-}
-
-/// Which queue of a port sends next.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    /// Whose turn it is in the round robin.
-    next: u8,
-    /// Queues that are strict.
-    strict: u8,
 }
 
 /// A port of a switch that is being built.
@@ -147,29 +132,12 @@ impl Switch {
             let class = usize::from(class & 7);
             config.class_to_group[class] & 7 | (config.class_to_queue[class] & 7) << 3
         };
-        let turn = |local: usize| {
-            let queues = config.queues_of(local as u16).iter().enumerate();
-            let strict = queues.filter(|(_, queue)| queue.schedule == Schedule::Strict);
-            Turn { next: 0, strict: strict.fold(0, |mask, (queue, _)| mask | 1 << queue) }
-        };
-        let mut groups = Vec::new();
-        let mut queues = Vec::new();
-        for (local, port) in ports.iter().enumerate() {
-            let of = |group: &GroupConfig| Group::new(group, headroom_of(group, port));
-            groups.extend(config.groups_of(local as u16).iter().map(of));
-            queues.extend(config.queues_of(local as u16).iter().map(Queue::new));
-        }
         let headroom_size = config.headroom_pool_bytes.unwrap_or(u32::MAX);
-        let trunk = config.server_ports == PortMode::Trunk;
         Ok(Self {
             index,
             first_port,
-            port_count: ports.len() as u16,
             shared: Shared { size, used: 0, peak: 0, headroom_size, headroom_used: 0 },
-            groups,
-            queues,
-            trunks: ports.iter().map(|port| port.serves && trunk).collect(),
-            turns: (0..ports.len()).map(turn).collect(),
+            ports: (0..).zip(ports).map(|(local, spec)| Port::new(&config, local, spec)).collect(),
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
             next_hops: Vec::new(),
@@ -198,7 +166,9 @@ impl Switch {
             Trust::Dscp => self.by_dscp[of.dscp()],
             Trust::Pcp => self.by_pcp[usize::from(of.pcp().unwrap_or(0))],
         };
-        of.set_pcp(None);
+        if of.pcp().is_some() {
+            of.set_pcp(None);
+        }
         of.set_group(class);
         of.ingress = ingress;
         if of.ttl <= 1 {
@@ -207,7 +177,7 @@ impl Switch {
         of.ttl -= 1;
         let (destination, hash) = (of.destination, of.hash);
         let (group, queue) = (usize::from(class & 7), usize::from(class >> 3));
-        let lossless = self.groups[usize::from(ingress) * PRIORITIES + group].lossless;
+        let lossless = self.ports[usize::from(ingress)].group(group).lossless;
         if lossless && stormed >> queue & 1 != 0 {
             return plant.drop_packet(packet, Drop::Watchdog);
         }
@@ -249,16 +219,16 @@ impl Switch {
                 let cause = if lossless { Drop::Headroom } else { Drop::Buffer };
                 plant.drop_packet(packet, cause);
             }
-            admission => {
+            Admission::Accepted => self.forward(plant, packet, egress, queue),
+            Admission::AcceptedXoff => {
                 self.enqueue(plant, packet, egress, queue);
-                if admission == Admission::AcceptedXoff {
-                    self.kick(plant, port);
-                }
+                self.kick(plant, port);
             }
         }
     }
 
     /// What an egress queue has to say before a packet is admitted.
+    #[inline]
     fn may_enter(
         &mut self,
         plant: &Plant,
@@ -267,16 +237,15 @@ impl Switch {
         queue: usize,
         lossless: bool,
     ) -> Result<(), Drop> {
-        let at = usize::from(egress) * PRIORITIES + queue;
         if lossless {
             if plant.at(self.first_port + u32::from(egress)).stormed >> queue & 1 != 0 {
-                self.queues[at].dropped += 1;
+                self.ports[usize::from(egress)].queue(queue).dropped += 1;
                 return Err(Drop::Watchdog);
             }
             return Ok(());
         }
         let bytes = u32::from(plant.pool.get(packet).bytes);
-        let queue = &mut self.queues[at];
+        let queue = self.ports[usize::from(egress)].queue(queue);
         let Some(limit) = queue.limit else { return Ok(()) };
         if queue.bytes + bytes > self.shared.limit(limit) {
             queue.dropped += 1;
@@ -286,11 +255,12 @@ impl Switch {
     }
 
     /// Accounts a packet to its group, and says XOFF if that is due.
+    #[inline]
     fn admit(&mut self, plant: &mut Plant, packet: u32) -> Admission {
         let of = plant.pool.get(packet);
         let (ingress, group) = (of.ingress, of.group());
         let bytes = u32::from(of.bytes);
-        let state = &mut self.groups[usize::from(ingress) * PRIORITIES + group];
+        let state = self.ports[usize::from(ingress)].group(group);
         let admission = admit(&mut self.shared, state, bytes);
         if admission == Admission::AcceptedXoff {
             state.off = true;
@@ -300,9 +270,26 @@ impl Switch {
         admission
     }
 
+    /// Sends an admitted packet at once if its port is free and nothing else could leave there; which
+    /// is what [`Switch::enqueue`] would come to. Queues it if not.
+    #[inline]
+    fn forward(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) {
+        let port = self.first_port + u32::from(egress);
+        let at = plant.at(port);
+        let busy = at.armed || at.free_at > plant.now() || at.pending != 0;
+        let bit = 1 << queue;
+        if busy || at.occupied & !at.paused != 0 || (at.occupied | at.paused) & bit != 0 {
+            return self.enqueue(plant, packet, egress, queue);
+        }
+        // Marks are for queues: the first packet of one gets none.
+        let bytes = u32::from(plant.pool.get(packet).bytes);
+        self.ports[usize::from(egress)].queue(queue).pass(bytes);
+        self.leave(plant, packet, port, false);
+    }
+
     /// Puts an admitted packet into a queue.
     fn enqueue(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) {
-        let state = &mut self.queues[usize::from(egress) * PRIORITIES + queue];
+        let state = self.ports[usize::from(egress)].queue(queue);
         let of = plant.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
         if let Some(ecn) = &state.ecn
@@ -322,7 +309,7 @@ impl Switch {
         let ingress = plant.pool.get(packet).ingress;
         let lossless = {
             let group = plant.pool.get(packet).group();
-            self.groups[usize::from(ingress) * PRIORITIES + group].lossless
+            self.ports[usize::from(ingress)].group(group).lossless
         };
         let admission = self.admit(plant, packet);
         if admission == Admission::Refused {
@@ -337,7 +324,8 @@ impl Switch {
         of.set_flooded();
         // Nobody chooses a path for a copy any more.
         of.hash = flood;
-        let ports: Vec<u16> = (0..self.port_count).filter(|&port| port != ingress).collect();
+        let all = 0..self.ports.len() as u16;
+        let ports: Vec<u16> = all.filter(|&port| port != ingress).collect();
         self.floods[flood as usize] = ports.len() as u32;
         if ports.is_empty() {
             self.release(plant, packet);
@@ -385,22 +373,31 @@ impl Switch {
         if eligible == 0 {
             return;
         }
-        let local = usize::from(at.local);
-        let queues = &mut self.queues[local * PRIORITIES..(local + 1) * PRIORITIES];
-        let turn = &mut self.turns[local];
-        let queue = pick(queues, &plant.pool, eligible, turn.strict, &mut turn.next);
-        let packet = queues[queue].pop(&mut plant.pool);
-        let left = if queues[queue].packets == 0 { eligible & !(1 << queue) } else { eligible };
-        if queues[queue].packets == 0 {
+        let of = &mut self.ports[usize::from(at.local)];
+        let strict = of.strict;
+        let (queues, turn) = of.queues_mut();
+        let queue = pick(queues, &plant.pool, eligible, strict, turn);
+        let queued = &mut queues[queue & (PRIORITIES - 1)];
+        let packet = queued.pop(&mut plant.pool);
+        let mut left = eligible;
+        if queued.packets == 0 {
+            left &= !(1 << queue);
             plant.port(port).occupied &= !(1 << queue);
         }
+        self.leave(plant, packet, port, left != 0);
+    }
+
+    /// Sends a packet, which is in no queue any more, from a port that is free. `more`: another one is
+    /// to follow.
+    #[inline]
+    fn leave(&mut self, plant: &mut Plant, packet: u32, port: u32, more: bool) {
         let resumed = self.release(plant, packet);
-        if self.trunks[local] {
+        if self.ports[(port - self.first_port) as usize].is_trunk {
             let of = plant.pool.get_mut(packet);
             of.set_pcp(Some(self.config.group_to_priority[of.group()] & 7));
         }
         plant.transmit(port, packet);
-        if left != 0 {
+        if more {
             plant.arm(port);
         }
         if let Some(ingress) = resumed {
@@ -409,6 +406,7 @@ impl Switch {
     }
 
     /// Gives back a packet's place in the buffer. Returns the port that is to send XON.
+    #[inline]
     fn release(&mut self, plant: &mut Plant, packet: u32) -> Option<u32> {
         let of = plant.pool.get(packet);
         let (ingress, group) = (of.ingress, of.group());
@@ -421,7 +419,7 @@ impl Switch {
             }
             self.floods_free.push(of.hash);
         }
-        let state = &mut self.groups[usize::from(ingress) * PRIORITIES + group];
+        let state = self.ports[usize::from(ingress)].group(group);
         if !release(&mut self.shared, state, bytes) {
             return None;
         }
@@ -436,17 +434,16 @@ impl Switch {
     fn flush(&mut self, plant: &mut Plant, port: u32, mask: u8) {
         let local = usize::from(plant.port(port).local);
         for queue in (0..PRIORITIES).filter(|queue| mask >> queue & 1 != 0) {
-            let at = local * PRIORITIES + queue;
-            let waiting: Vec<u32> = self.queues[at].iter(&plant.pool).collect();
+            let waiting: Vec<u32> = self.ports[local].queue(queue).iter(&plant.pool).collect();
             let is_lossless = |packet: &u32| {
                 let of = plant.pool.get(*packet);
-                self.groups[usize::from(of.ingress) * PRIORITIES + of.group()].lossless
+                self.ports[usize::from(of.ingress)].groups()[of.group()].lossless
             };
             if !waiting.iter().any(is_lossless) {
                 continue;
             }
             for _ in 0..waiting.len() {
-                let packet = self.queues[at].discard(&mut plant.pool);
+                let packet = self.ports[local].queue(queue).discard(&mut plant.pool);
                 let resumed = self.release(plant, packet);
                 plant.drop_packet(packet, Drop::Watchdog);
                 if let Some(ingress) = resumed {
@@ -477,14 +474,13 @@ impl Switch {
 
     /// Its ports.
     pub(crate) fn ports(&self) -> core::ops::Range<u32> {
-        self.first_port..self.first_port + u32::from(self.port_count)
+        self.first_port..self.first_port + self.ports.len() as u32
     }
 
     /// What a port has counted by `now`.
     pub(crate) fn counters(&self, plant: &Plant, port: u32, now: u64) -> PortCounters {
-        let start = (port - self.first_port) as usize * PRIORITIES;
-        let queues = &self.queues[start..start + PRIORITIES];
-        let groups = &self.groups[start..start + PRIORITIES];
+        let of = &self.ports[(port - self.first_port) as usize];
+        let (queues, groups) = (of.queues(), of.groups());
         let queue = |of: fn(&Queue) -> u64| core::array::from_fn(|index| of(&queues[index]));
         let group = |of: fn(&Group) -> u64| core::array::from_fn(|index| of(&groups[index]));
         PortCounters {
@@ -504,19 +500,21 @@ impl Switch {
 
     /// Bytes that the groups hold, and bytes that the queues hold; equal unless packets are flooded.
     pub(crate) fn held(&self) -> (u64, u64) {
-        let groups = self.groups.iter().map(|group| u64::from(group.held())).sum();
-        let queues = self.queues.iter().map(|queue| u64::from(queue.bytes)).sum();
+        let groups = self.ports.iter().flat_map(Port::groups);
+        let queues = self.ports.iter().flat_map(Port::queues);
+        let groups = groups.map(|group| u64::from(group.held())).sum();
+        let queues = queues.map(|queue| u64::from(queue.bytes)).sum();
         (groups, queues)
     }
 
     /// What a group holds at present.
     pub(crate) fn group_bytes(&self, local: u16, group: usize) -> u32 {
-        self.groups[usize::from(local) * PRIORITIES + group].held()
+        self.ports[usize::from(local)].groups()[group].held()
     }
 
     /// What a queue holds at present.
     pub(crate) fn queue_bytes(&self, local: u16, queue: usize) -> u32 {
-        self.queues[usize::from(local) * PRIORITIES + queue].bytes
+        self.ports[usize::from(local)].queues()[queue].bytes
     }
 
     /// The bytes that groups share.
@@ -533,10 +531,10 @@ impl Switch {
         ingress: u16,
         priority: usize,
     ) -> u8 {
-        let local = (port - self.first_port) as usize;
         let mut mask = 0;
-        for queue in 0..PRIORITIES {
-            let fed = self.queues[local * PRIORITIES + queue].iter(&plant.pool).any(|packet| {
+        let queues = self.ports[(port - self.first_port) as usize].queues();
+        for (queue, at) in queues.iter().enumerate() {
+            let fed = at.iter(&plant.pool).any(|packet| {
                 let of = plant.pool.get(packet);
                 let sends = usize::from(self.config.group_to_priority[of.group()] & 7);
                 of.ingress == ingress && sends == priority
@@ -548,7 +546,7 @@ impl Switch {
 
     /// Packets that a queue has sent.
     pub(crate) fn sent(&self, port: u32, queue: usize) -> u64 {
-        self.queues[(port - self.first_port) as usize * PRIORITIES + queue].sent_packets
+        self.ports[(port - self.first_port) as usize].queues()[queue].sent_packets
     }
 
     /// Lets the MAC entry of the server at `port` age at once.

@@ -9,7 +9,7 @@
 //! A queue is a list through the packets themselves. What it is not allowed to hold was decided
 //! before ([`super::buffer`], [`super::ecn`]); here nothing is dropped.
 
-use super::config::{EcnConfig, QueueConfig, Schedule, Threshold};
+use super::config::{EcnConfig, PRIORITIES, QueueConfig, Schedule, Threshold};
 use crate::packet::{NIL, Pool};
 
 /// Bytes that a weight of one is worth in a round; a frame of the usual MTU fits.
@@ -73,6 +73,15 @@ impl Queue {
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
 
+    /// Counts a packet of `bytes` that finds it empty and need not wait.
+    #[inline]
+    pub(crate) fn pass(&mut self, bytes: u32) {
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        self.deficit = 0;
+        self.sent_packets += 1;
+        self.sent_bytes += u64::from(bytes);
+    }
+
     /// Takes the packet at the front, which there is, to send it.
     #[inline]
     pub(crate) fn pop(&mut self, pool: &mut Pool) -> u32 {
@@ -116,7 +125,7 @@ impl Queue {
 /// `strict` go first. `turn` remembers whose turn it is.
 #[inline]
 pub(crate) fn pick(
-    queues: &mut [Queue],
+    queues: &mut [Queue; PRIORITIES],
     pool: &Pool,
     eligible: u8,
     strict: u8,
@@ -128,7 +137,7 @@ pub(crate) fn pick(
     }
     if eligible.is_power_of_two() {
         // Alone, it needs no turns; what it saved up would be unfair later.
-        let only = eligible.trailing_zeros() as usize;
+        let only = eligible.trailing_zeros() as usize & (PRIORITIES - 1);
         queues[only].deficit = 0;
         return only;
     }
@@ -157,14 +166,14 @@ mod tests {
     use super::*;
     use crate::packet::Pause;
 
-    fn queues(weights: [u8; 8]) -> Vec<Queue> {
+    fn queues(weights: [u8; 8]) -> [Queue; PRIORITIES] {
         let of = |&weight: &u8| {
             Queue::new(&QueueConfig {
                 schedule: Schedule::Weighted(weight),
                 ..QueueConfig::default()
             })
         };
-        weights.iter().map(of).collect()
+        weights.each_ref().map(of)
     }
 
     fn fill(queues: &mut [Queue], pool: &mut Pool, index: usize, count: usize, bytes: u16) {

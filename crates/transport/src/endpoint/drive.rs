@@ -168,6 +168,13 @@ impl Endpoint {
         None
     }
 
+    /// A time before which [`Endpoint::poll_timeout`] names none, for a driver that can call
+    /// [`Endpoint::handle_timeout`] sooner than it must: it costs nothing to ask.
+    #[inline]
+    pub fn earliest_timeout(&self) -> Option<Time> {
+        self.deadlines.peek().map(|&Reverse((at, _))| at)
+    }
+
     /// The time has come, or may have.
     pub fn handle_timeout(&mut self, now: Time) {
         self.adapter.now = now;

@@ -387,15 +387,16 @@ impl Qp {
     }
 
     /// UC and UD: what has been handed out whole is done.
+    #[inline]
     fn finish_unreliable(&mut self, adapter: &mut Adapter) {
+        if self.spec.kind.is_reliable() {
+            return;
+        }
         while self.requester.sent_whole > 0 {
             self.requester.sent_whole -= 1;
             if let Some(wqe) = self.requester.pop() {
                 self.complete_send(&wqe, CompletionStatus::Success, adapter);
             }
-        }
-        if self.spec.kind.is_reliable() {
-            return;
         }
         if self.requester.queue.is_empty() {
             self.requester.unacked = self.requester.next_psn;

@@ -1,0 +1,59 @@
+//! What a switch keeps for each of its ports.
+
+use super::buffer::Group;
+use super::config::{PRIORITIES, PortMode, Schedule, SwitchConfig};
+use super::queue::Queue;
+use super::{PortSpec, headroom_of};
+
+/// A port, as far as it is the switch's own: the link is the plant's.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    /// Of what came in here.
+    groups: [Group; PRIORITIES],
+    /// Of what is to leave here.
+    queues: [Queue; PRIORITIES],
+    /// Whose turn it is in the round robin.
+    pub(super) turn: u8,
+    /// Queues that go before all others.
+    pub(super) strict: u8,
+    /// Whether packets leave with a VLAN tag.
+    pub(super) is_trunk: bool,
+}
+
+impl Port {
+    pub(super) fn new(config: &SwitchConfig, local: u16, spec: &PortSpec) -> Self {
+        let groups = config.groups_of(local);
+        let queues = config.queues_of(local);
+        let is_strict = |queue: &usize| queues[*queue].schedule == Schedule::Strict;
+        Self {
+            groups: groups.each_ref().map(|group| Group::new(group, headroom_of(group, spec))),
+            queues: queues.each_ref().map(Queue::new),
+            turn: 0,
+            strict: (0..PRIORITIES).filter(is_strict).fold(0, |mask, queue| mask | 1 << queue),
+            is_trunk: spec.serves && config.server_ports == PortMode::Trunk,
+        }
+    }
+
+    pub(super) fn groups(&self) -> &[Group; PRIORITIES] {
+        &self.groups
+    }
+
+    pub(super) fn queues(&self) -> &[Queue; PRIORITIES] {
+        &self.queues
+    }
+
+    #[inline]
+    pub(super) fn group(&mut self, group: usize) -> &mut Group {
+        &mut self.groups[group & (PRIORITIES - 1)]
+    }
+
+    #[inline]
+    pub(super) fn queue(&mut self, queue: usize) -> &mut Queue {
+        &mut self.queues[queue & (PRIORITIES - 1)]
+    }
+
+    #[inline]
+    pub(super) fn queues_mut(&mut self) -> (&mut [Queue; PRIORITIES], &mut u8) {
+        (&mut self.queues, &mut self.turn)
+    }
+}
