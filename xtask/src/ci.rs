@@ -9,12 +9,15 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use pico_args::Arguments;
 
 use crate::workspace::{self, cargo};
 use crate::{abi, dist, interop, programs, pyverbs, storm, terminal, tidy};
 
 /// How many storms the engine must weather: a minute's worth.
 const STORMS: &str = "20000";
+/// And as many NICs on each link.
+const LINK_STORMS: &str = "4000";
 /// What is injected in the second run of the programs.
 const FAULTS: &str = "loss=0.01,reorder=0.01,seed=7";
 
@@ -65,7 +68,12 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         let what = ["test", "--package", "ferroce-softnic", "--profile", "ci", "--test", "nic"];
         judged(tally, tests(cargo().args(what).env("FERROCE_LINK", "udp")))
     })?;
-    stage("storm", || storm::run(["--seeds", STORMS].map(OsString::from).to_vec()))?;
+    stage("storm", || {
+        storm::run(Arguments::from_vec(["--seeds", STORMS].map(OsString::from).to_vec()))
+    })?;
+    stage("storm over both links", || {
+        ["shm", "udp"].into_iter().try_for_each(|link| storm::over(link, "0", LINK_STORMS))
+    })?;
     stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
     stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;
     stage("programs over UDP", || judged(tally, programs::run(&programs::Choice::over("udp"))))?;

@@ -38,6 +38,7 @@ cargo xtask <command>
   storm [--seeds N] [--seed S]  engines on a network that does its worst, checked at each step
         [--jobs J]              on so many threads
         [--trace] [--pcap FILE] every event and packet of seed S
+        --link LINK [--seeds N] [--seed S]  NICs of this machine over shm, shm,icrc or udp
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
            --cmtime COUNT       only the time of connections within the kernel
@@ -97,7 +98,7 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             dist::run()?;
             bench::run(set, rounds)
         }
-        "storm" => storm::run(arguments.finish()),
+        "storm" => storm::run(arguments),
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),
     }

@@ -1,14 +1,42 @@
-//! `cargo xtask storm`: many storms (see `transport::testing::storm`), built for release.
+//! `cargo xtask storm`: many storms, built for release.
+//!
+//! Of the transport alone, in time that is pretended (`transport::testing::storm`), or with `--link`
+//! of NICs over a link of this machine (`crates/softnic/tests/nic/storm.rs`).
 
-use std::ffi::OsString;
+use anyhow::{Result, bail};
 
-use anyhow::Result;
-
+use crate::ci;
 use crate::workspace::{self, cargo};
 
+/// Storms over a link, unless told how many.
+const LINK_SEEDS: &str = "20000";
+
 /// Builds the storm and passes `arguments` on to it.
-pub(crate) fn run(arguments: Vec<OsString>) -> Result<()> {
+pub(crate) fn run(mut arguments: pico_args::Arguments) -> Result<()> {
+    if let Some(link) = arguments.opt_value_from_str::<_, String>("--link")? {
+        let first = arguments.opt_value_from_str::<_, String>("--seed")?;
+        let seeds = arguments.opt_value_from_str::<_, String>("--seeds")?;
+        if let Some(word) = arguments.finish().first() {
+            bail!("unexpected argument: {}", word.display());
+        }
+        let one = first.is_some().then(|| "1".to_owned());
+        let seeds = seeds.or(one).unwrap_or_else(|| LINK_SEEDS.to_owned());
+        return over(&link, &first.unwrap_or_else(|| "0".to_owned()), &seeds);
+    }
     let what = ["run", "--release", "--quiet", "--package", "ferroce-transport"];
     let which = ["--features", "testing", "--example", "storm", "--"];
-    workspace::run(cargo().args(what).args(which).args(arguments))
+    workspace::run(cargo().args(what).args(which).args(arguments.finish()))
+}
+
+/// The storms of `seeds` seeds from `first` on, over `link`.
+pub(crate) fn over(link: &str, first: &str, seeds: &str) -> Result<()> {
+    let what = ["test", "--release", "--quiet", "--package", "ferroce-softnic", "--test", "nic"];
+    let mut command = cargo();
+    command.args(what).args(["--", "storm::"]);
+    command.env("FERROCE_LINK", link);
+    command.env("FERROCE_STORM_FIRST", first).env("FERROCE_STORM_SEEDS", seeds);
+    let tally = ci::tests(&mut command)?;
+    ci::require_all_passed(tally)?;
+    println!("{seeds} storms clean over {link}");
+    Ok(())
 }

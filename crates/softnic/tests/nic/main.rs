@@ -16,4 +16,5 @@ mod processes;
 mod record;
 mod reliable;
 mod same_host;
+mod storm;
 mod support;
