@@ -29,8 +29,12 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
         }
     }
     let mut network =
-        Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network })
-            .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
+        Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network }).map_err(
+            |error| {
+                let error = scenario.origin.explain(&error);
+                Failure::from_message(&format!("{}: {error}", path.display()))
+            },
+        )?;
     if arguments.check {
         return Ok(());
     }

@@ -115,6 +115,8 @@ pub enum BuildError {
     },
     /// No path between the two ends of a flow.
     Disconnected {
+        /// Its place in the list.
+        flow: usize,
         /// The name of its source.
         source: String,
         /// The name of its destination.
@@ -147,7 +149,7 @@ impl fmt::Display for BuildError {
                 write!(f, "host {host} has {links} links; a host has one port")
             }
             Self::NoRate { link } => write!(f, "link {link} has a rate of zero"),
-            Self::Disconnected { source, destination } => {
+            Self::Disconnected { source, destination, .. } => {
                 write!(f, "there is no path from {source} to {destination}")
             }
             Self::BufferTooSmall { switch, buffer_bytes, reserved_bytes } => write!(
@@ -320,6 +322,7 @@ impl Network {
         }
         if self.path(spec.source, spec.destination, 0).is_none() {
             return Err(BuildError::Disconnected {
+                flow: index,
                 source: self.topology.name(End::Host(spec.source)).to_owned(),
                 destination: self.topology.name(End::Host(spec.destination)).to_owned(),
             });

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use super::origin::Place;
+
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
@@ -14,60 +16,71 @@ pub struct ScenarioError {
 impl ScenarioError {
     /// At a place of `text`, in bytes.
     pub(super) fn at(text: &str, place: usize, message: impl Into<String>) -> Self {
-        let before = text.as_bytes().iter().take(place);
-        let line = before.filter(|&&byte| byte == b'\n').count() + 1;
+        let line = line_of(text, place);
         Self { line, key: None, message: message.into(), hint: None }
     }
 
-    /// At `key` of the table that begins at `start`; at the table itself if the key is not written.
-    pub(super) fn at_key(
-        text: &str,
-        start: usize,
-        table: &str,
-        key: &str,
-        message: impl Into<String>,
-    ) -> Self {
-        let rest = text.get(start..).unwrap_or("");
-        let mut place = start;
-        let mut found = None;
-        for (index, line) in rest.split_inclusive('\n').enumerate() {
-            let trimmed = line.trim_start();
-            if index > 0 && trimmed.starts_with('[') {
-                break;
-            }
-            let named = trimmed.strip_prefix(key).map(str::trim_start);
-            if named.is_some_and(|rest| rest.starts_with('=')) {
-                found = Some(place);
-                break;
-            }
-            place += line.len();
-        }
-        let mut error = Self::at(text, found.unwrap_or(start), message);
-        error.key = Some(if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") });
-        error
+    /// At a place that is known already.
+    pub(super) fn at_place(place: &Place, message: impl Into<String>) -> Self {
+        let key = Some(place.key.clone());
+        Self { line: place.line.max(1), key, message: message.into(), hint: None }
+    }
+
+    pub(super) fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
+}
 
-    /// What the parser says, in our words where a key is unknown.
-    pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> Self {
-        let place = error.span().map_or(0, |span| span.start);
-        let message = error.message();
-        let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-        match (message.strip_prefix("unknown field"), names.split_first()) {
-            (Some(_), Some((unknown, known))) => {
-                let error = Self::at(text, place, format!("unknown key `{unknown}`"));
-                match nearest(unknown, known) {
-                    Some(name) => error.hint(format!("did you mean `{name}`?")),
-                    None => error.hint(format!("the keys here are {}", known.join(", "))),
-                }
-            }
-            _ => Self::at(text, place, message.trim_end().replace('\n', "; ")),
+/// The line of a place of `text`, in bytes.
+fn line_of(text: &str, place: usize) -> usize {
+    let before = text.as_bytes().iter().take(place);
+    before.filter(|&&byte| byte == b'\n').count() + 1
+}
+
+/// Where `key` of the table that begins at `start` is; the table itself if the key is not written.
+pub(super) fn place_of(text: &str, start: usize, table: &str, key: &str) -> Place {
+    let rest = text.get(start..).unwrap_or("");
+    let mut place = start;
+    let mut found = None;
+    for (index, line) in rest.split_inclusive('\n').enumerate() {
+        let trimmed = line.trim_start();
+        if index > 0 && trimmed.starts_with('[') {
+            break;
         }
+        let named = trimmed.strip_prefix(key).map(str::trim_start);
+        if named.is_some_and(|rest| rest.starts_with('=')) {
+            found = Some(place);
+            break;
+        }
+        place += line.len();
     }
+    let key = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+    Place { line: line_of(text, found.unwrap_or(start)), key }
+}
+
+/// What the end of a key says of its unit.
+pub(super) fn unit_hint(key: &str) -> &'static str {
+    let units = [
+        ("_bytes", "the unit is bytes"),
+        ("_gbps", "the unit is Gb/s: 100 for 100 GbE"),
+        ("_ns", "the unit is nanoseconds"),
+        ("_us", "the unit is microseconds"),
+        ("_ms", "the unit is milliseconds"),
+        ("_m", "the unit is metres"),
+    ];
+    let found = units.iter().find(|(end, _)| key.ends_with(end));
+    found.map_or("write a number of that range", |(_, hint)| hint)
+}
+
+/// A number as people write it: 0.5, 1000000000, 1e300.
+pub(super) fn plain(number: f64) -> String {
+    if number.abs() < 1e16 { format!("{number}") } else { format!("{number:e}") }
 }
 
 /// The name that somebody who wrote `unknown` is likely to have meant.

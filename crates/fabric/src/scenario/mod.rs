@@ -10,6 +10,8 @@
 
 mod build;
 mod error;
+mod origin;
+mod parser;
 pub mod sonic;
 mod tables;
 
@@ -23,6 +25,7 @@ use crate::NetworkConfig;
 use crate::limits::FILE_BYTES_MAX;
 
 pub use error::ScenarioError;
+pub use origin::Origin;
 pub use sonic::Note;
 
 /// Reads a file that a scenario names. Errors are a few words.
@@ -39,6 +42,8 @@ pub struct Scenario {
     pub end: Time,
     /// What is to be known about it, warnings first.
     pub notes: Vec<Note>,
+    /// Where it says what.
+    pub origin: Origin,
 }
 
 impl Scenario {
@@ -61,7 +66,7 @@ impl Scenario {
 
     fn parse_with(text: &str, files: &Files<'_>, seed: Option<u64>) -> Result<Self, ScenarioError> {
         let tables: tables::File =
-            toml::from_str(text).map_err(|error| ScenarioError::of_toml(text, &error))?;
+            toml::from_str(text).map_err(|error| parser::explain(text, &error))?;
         build::scenario(text, tables, seed, files)
     }
 }
@@ -144,7 +149,7 @@ message_bytes = 100000
         );
         assert_eq!(
             refused(&SMALL.replace("hosts = 3", "")),
-            "line 5: topology.hosts: shape \"single-switch\" needs it"
+            "line 5: topology.hosts: shape \"single-switch\" needs it\nhint: add hosts to this table"
         );
         assert_eq!(
             refused(&SMALL.replace("hosts = 3", "hosts = 3\nk = 4")),
@@ -153,7 +158,8 @@ message_bytes = 100000
         );
         assert_eq!(
             refused(&SMALL.replace("senders = 2", "senders = 3")),
-            "line 17: workload.senders: 3 of 2 other hosts"
+            "line 17: workload.senders: 3 of 2 other hosts\n\
+             hint: at least one; queue_pairs gives each several flows"
         );
     }
 

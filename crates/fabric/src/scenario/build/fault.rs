@@ -5,21 +5,64 @@ use rdma::Time;
 use super::{At, Result, US, host, tables};
 use crate::fault::{Fault, FaultKind};
 use crate::link::DropRule;
-use crate::topology::Topology;
+use crate::scenario::error::plain;
+use crate::topology::{End, Topology};
 
 pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<Fault> {
     use tables::FaultKind as Kind;
     let table = at.table;
     let why = "this fault";
+    let keys: &[&str] = match table.kind {
+        Kind::Drop => &["from", "to", "probability", "every", "ip_id_ends"],
+        Kind::Damage => &["from", "to", "probability"],
+        Kind::LinkDown | Kind::LinkUp => &["from", "to"],
+        Kind::HostDies => &["host", "mac_aged"],
+        Kind::HostReturns | Kind::NicStuck | Kind::NicRepaired => &["host"],
+    };
+    let there = [
+        ("from", table.from.is_some()),
+        ("to", table.to.is_some()),
+        ("host", table.host.is_some()),
+        ("probability", table.probability.is_some()),
+        ("every", table.every.is_some()),
+        ("ip_id_ends", table.ip_id_ends.is_some()),
+        ("mac_aged", table.mac_aged.is_some()),
+    ];
+    if let Some((key, _)) = there.iter().find(|(key, there)| *there && !keys.contains(key)) {
+        let hint = format!("its keys are at_us, {}", keys.join(", "));
+        return Err(at.wrong(key, "this kind of fault does not have it").hint(hint));
+    }
+    if table.every == Some(0) {
+        return Err(at
+            .wrong("every", "0 is not a number of packets")
+            .hint("1 for every packet, 100 for each hundredth"));
+    }
     let node = |key: &str, name: &Option<String>| {
         let name = at.need(key, name.as_deref(), why)?;
-        let missing = || at.wrong(key, format!("there is no host or switch {name:?}"));
+        let missing = || {
+            at.wrong(key, format!("there is no host or switch {name:?}"))
+                .hint("name one that the topology has")
+        };
         topology.find(name).ok_or_else(missing)
+    };
+    let link = || {
+        let (from, to) = (node("from", &table.from)?, node("to", &table.to)?);
+        let joins = |ends: [End; 2]| ends == [from, to] || ends == [to, from];
+        if topology.links.iter().any(|link| joins(link.ends)) {
+            return Ok((from, to));
+        }
+        let (from, to) = (topology.name(from), topology.name(to));
+        Err(at
+            .wrong("to", format!("there is no link between {from} and {to}"))
+            .hint("name both ends of one link"))
     };
     let of_host = || host(at, topology, "host", at.need("host", table.host.as_deref(), why)?);
     let chance = |value: f64| {
-        let fits = (0.0..=1.0).contains(&value);
-        if fits { Ok(value) } else { Err(at.wrong("probability", "it is from 0 to 1")) }
+        if (0.0..=1.0).contains(&value) {
+            return Ok(value);
+        }
+        let message = format!("{} is not a probability from 0 to 1", plain(value));
+        Err(at.wrong("probability", message).hint("0.01 for one packet in a hundred"))
     };
     let kind = match table.kind {
         Kind::Drop => {
@@ -28,26 +71,26 @@ pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<F
                 (None, Some(n), None) => DropRule::Every(n),
                 (None, None, Some(byte)) => DropRule::IpIdEnds(byte),
                 _ => {
-                    let message = "give one of probability, every and ip_id_ends";
-                    return Err(at.wrong("kind", message));
+                    let message = "which packets are dropped is to be said once";
+                    let hint = "give one of probability, every and ip_id_ends";
+                    return Err(at.wrong("kind", message).hint(hint));
                 }
             };
-            FaultKind::LinkRule {
-                from: node("from", &table.from)?,
-                to: node("to", &table.to)?,
-                rule,
-            }
+            let (from, to) = link()?;
+            FaultKind::LinkRule { from, to, rule }
         }
-        Kind::Damage => FaultKind::LinkDamage {
-            from: node("from", &table.from)?,
-            to: node("to", &table.to)?,
-            probability: chance(at.need("probability", table.probability, why)?)?,
-        },
+        Kind::Damage => {
+            let (from, to) = link()?;
+            let probability = chance(at.need("probability", table.probability, why)?)?;
+            FaultKind::LinkDamage { from, to, probability }
+        }
         Kind::LinkDown => {
-            FaultKind::LinkDown { ends: [node("from", &table.from)?, node("to", &table.to)?] }
+            let (from, to) = link()?;
+            FaultKind::LinkDown { ends: [from, to] }
         }
         Kind::LinkUp => {
-            FaultKind::LinkUp { ends: [node("from", &table.from)?, node("to", &table.to)?] }
+            let (from, to) = link()?;
+            FaultKind::LinkUp { ends: [from, to] }
         }
         Kind::HostDies => {
             FaultKind::HostDies { host: of_host()?, mac_aged: table.mac_aged.unwrap_or(false) }

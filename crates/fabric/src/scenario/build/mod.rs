@@ -12,6 +12,8 @@ mod workload;
 use rdma::{Rate, Span, Time};
 use toml::Spanned;
 
+use super::error::{place_of, plain, unit_hint};
+use super::origin::{Origin, Place};
 use super::{Files, Note, Scenario, ScenarioError, tables};
 use crate::NetworkConfig;
 use crate::limits::{RATE_GBPS_MAX, SECONDS_MAX};
@@ -38,18 +40,22 @@ type Result<T> = core::result::Result<T, ScenarioError>;
 /// A table and where it begins.
 struct At<'a, T> {
     text: &'a str,
-    name: &'static str,
+    name: &'a str,
     start: usize,
     table: &'a T,
 }
 
 impl<'a, T> At<'a, T> {
-    fn new(text: &'a str, name: &'static str, table: &'a Spanned<T>) -> Self {
+    fn new(text: &'a str, name: &'a str, table: &'a Spanned<T>) -> Self {
         Self { text, name, start: table.span().start, table: table.get_ref() }
     }
 
     fn wrong(&self, key: &str, message: impl Into<String>) -> ScenarioError {
-        ScenarioError::at_key(self.text, self.start, self.name, key, message)
+        ScenarioError::at_place(&self.place(key), message)
+    }
+
+    fn place(&self, key: &str) -> Place {
+        place_of(self.text, self.start, self.name, key)
     }
 
     /// A time of `value` units of `unit_us` microseconds.
@@ -60,8 +66,8 @@ impl<'a, T> At<'a, T> {
         }
         let most = SECONDS_MAX * 1e6 / unit_us;
         Err(self
-            .wrong(key, format!("{value} is not a time from 0 to {most}"))
-            .hint("the end of the key says the unit"))
+            .wrong(key, format!("{} is not a time from 0 to {}", plain(value), plain(most)))
+            .hint(unit_hint(key)))
     }
 
     /// The same for times that may be left out.
@@ -74,8 +80,9 @@ impl<'a, T> At<'a, T> {
         if gbps > 0.0 && gbps <= RATE_GBPS_MAX && gbps * 1e9 >= 1.0 {
             return Ok(Rate::from_bps((gbps * 1e9) as u64));
         }
-        let message = format!("{gbps} is not a rate above 0, of at most {RATE_GBPS_MAX} Gb/s");
-        Err(self.wrong(key, message).hint("the unit is Gb/s: 100 for 100 GbE"))
+        let message =
+            format!("{} is not a rate above 0, of at most {RATE_GBPS_MAX} Gb/s", plain(gbps));
+        Err(self.wrong(key, message).hint(unit_hint(key)))
     }
 
     /// The text of a file that the table names.
@@ -88,7 +95,9 @@ impl<'a, T> At<'a, T> {
 
     /// A value that the rest of the table makes necessary.
     fn need<V>(&self, key: &str, value: Option<V>, why: &str) -> Result<V> {
-        value.ok_or_else(|| self.wrong(key, format!("{why} needs it")))
+        value.ok_or_else(|| {
+            self.wrong(key, format!("{why} needs it")).hint(format!("add {key} to this table"))
+        })
     }
 }
 
@@ -98,7 +107,9 @@ pub(super) fn scenario(
     seed: Option<u64>,
     files: &Files<'_>,
 ) -> Result<Scenario> {
-    let topology = topology(&At::new(text, "topology", &file.topology))?;
+    let at = At::new(text, "topology", &file.topology);
+    let topology = topology(&at)?;
+    let mut origin = Origin { topology: at.place("shape"), ..Origin::default() };
     let mut config = NetworkConfig::new(topology);
     config.seed = seed.or(file.seed).unwrap_or(1);
     config.paranoid = file.paranoid.unwrap_or(false);
@@ -110,30 +121,38 @@ pub(super) fn scenario(
     let mut notes = Vec::new();
     if let Some(table) = &file.switch {
         let at = At::new(text, "switch", table);
+        origin.switch = Some(buffer_of(&at));
         match &table.get_ref().config_db {
             Some(_) => all_from_config_db(&at, &mut config, files, &mut notes)?,
             None => config.switch = switch(&at, &config.switch)?,
         }
     }
     for (name, table) in &file.switches {
-        let at = At::new(text, "switches", table);
+        let path = format!("switches.{name}");
+        let at = At::new(text, &path, table);
         let Some(End::Switch(index)) = config.topology.find(name) else {
-            return Err(at.wrong(name, format!("there is no switch {name:?}")));
+            return Err(missing(&at, "switch", name, |index| {
+                config.topology.switches.get(index).map(|switch| switch.name.as_str())
+            }));
         };
         let own = match &table.get_ref().config_db {
             Some(_) => one_from_config_db(&at, &config, index, files, &mut notes)?,
             None => switch(&at, config.switches.get(&index).unwrap_or(&config.switch))?,
         };
         config.switches.insert(index, own);
+        origin.switches.insert(name.clone(), buffer_of(&at));
     }
     if let Some(table) = &file.nic {
         config.nic = nic(&At::new(text, "nic", table), &config)?;
     }
     config.nic.lossless_priorities = lossless(&config.switch);
     for (name, table) in &file.nics {
-        let at = At::new(text, "nics", table);
+        let path = format!("nics.{name}");
+        let at = At::new(text, &path, table);
         let Some(End::Host(index)) = config.topology.find(name) else {
-            return Err(at.wrong(name, format!("there is no host {name:?}")));
+            return Err(missing(&at, "host", name, |index| {
+                config.topology.hosts.get(index).map(String::as_str)
+            }));
         };
         config.nics.insert(index, nic(&at, &config)?);
     }
@@ -141,6 +160,7 @@ pub(super) fn scenario(
     let mut random = Random::new(config.seed ^ 0x5eed);
     for table in &file.workload {
         let at = At::new(text, "workload", table);
+        origin.workloads.push((config.flows.len(), at.place("kind")));
         let flows = workload(&at, &config.topology, end, &mut random, files)?;
         config.flows.extend(flows);
     }
@@ -153,7 +173,19 @@ pub(super) fn scenario(
     notes.sort();
     notes.dedup();
     notes.sort_by_key(|note: &Note| !note.warning);
-    Ok(Scenario { title, network: config, end, notes })
+    Ok(Scenario { title, network: config, end, notes, origin })
+}
+
+/// The key to which a switch owes what its ports reserve.
+fn buffer_of(at: &At<'_, tables::Switch>) -> Place {
+    let table = at.table;
+    let keys = [
+        ("headroom_bytes", table.headroom_bytes.is_some()),
+        ("reserve_bytes", table.reserve_bytes.is_some()),
+        ("buffer_bytes", table.buffer_bytes.is_some()),
+        ("config_db", table.config_db.is_some()),
+    ];
+    at.place(keys.iter().find(|(_, there)| *there).map_or("buffer_bytes", |(key, _)| key))
 }
 
 /// A NIC pauses what the switch at the other end of its link pauses.
@@ -178,6 +210,23 @@ fn lossless_of_racks(config: &mut NetworkConfig) {
     }
 }
 
+/// A table about a node that is not there. `known` has the names of those that are.
+fn missing<'a, T>(
+    at: &At<'_, T>,
+    what: &str,
+    name: &str,
+    known: impl Fn(usize) -> Option<&'a str>,
+) -> ScenarioError {
+    let place = Place { line: at.place("").line, key: at.name.to_owned() };
+    let names: Vec<&str> = (0..4).map_while(&known).collect();
+    let more = if known(names.len()).is_some() { ", ..." } else { "" };
+    let error = ScenarioError::at_place(&place, format!("there is no {what} {name:?}"));
+    match names.as_slice() {
+        [] => error.hint("remove the table"),
+        names => error.hint(format!("names are {}{more}", names.join(", "))),
+    }
+}
+
 fn host<T>(at: &At<'_, T>, topology: &Topology, key: &str, name: &str) -> Result<u32> {
     match topology.find(name) {
         Some(End::Host(index)) => Ok(index),
@@ -185,7 +234,7 @@ fn host<T>(at: &At<'_, T>, topology: &Topology, key: &str, name: &str) -> Result
             let error = at.wrong(key, format!("there is no host {name:?}"));
             Err(match topology.hosts.as_slice() {
                 [first, .., last] => error.hint(format!("hosts are {first} to {last}")),
-                _ => error,
+                _ => error.hint("hosts are those of the topology"),
             })
         }
     }

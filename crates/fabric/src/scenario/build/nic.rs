@@ -19,7 +19,10 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
     }
     if let Some(bytes) = table.mtu_bytes {
         let known = Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes);
-        let wrong = || at.wrong("mtu_bytes", "a path MTU is 256, 512, 1024, 2048 or 4096");
+        let wrong = || {
+            at.wrong("mtu_bytes", format!("{bytes} is no path MTU"))
+                .hint("256, 512, 1024, 2048 or 4096 bytes of a message in a packet")
+        };
         nic.mtu = known.ok_or_else(wrong)?;
     }
     if let Some(name) = &table.recovery {
@@ -62,13 +65,22 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
     set(&mut nic.watchdog, at.span_of("watchdog_ms", table.watchdog_ms, MS)?.map(Some));
     nic.lossless_priorities = lossless(&config.switch);
     if nic.xon_bytes > nic.xoff_bytes || nic.xoff_bytes > nic.receive_buffer_bytes {
-        let message = "xon_bytes <= xoff_bytes <= receive_buffer_bytes does not hold";
-        return Err(at.wrong("xoff_bytes", message));
-    }
-    if nic.ack_timeout_code > 31 || nic.retry_count > 7 {
-        return Err(
-            at.wrong("retry_count", "a timeout code is at most 31, a retry count at most 7")
+        let message = format!(
+            "xon_bytes {} <= xoff_bytes {} <= receive_buffer_bytes {} does not hold",
+            nic.xon_bytes, nic.xoff_bytes, nic.receive_buffer_bytes
         );
+        let hint = "the ToR is paused at XOFF, before the buffer is full, and resumed at XON";
+        return Err(at.wrong("xoff_bytes", message).hint(hint));
+    }
+    if nic.ack_timeout_code > 31 {
+        let message = format!("{} is not from 0 to 31", nic.ack_timeout_code);
+        return Err(at
+            .wrong("ack_timeout_code", message)
+            .hint("the timeout is 4.096 us x 2^code; 0 is none"));
+    }
+    if nic.retry_count > 7 {
+        let message = format!("{} is not from 0 to 7", nic.retry_count);
+        return Err(at.wrong("retry_count", message).hint("the field has three bits"));
     }
     Ok(nic)
 }
@@ -91,7 +103,9 @@ fn host_memory(at: &At<'_, tables::HostMemory>, base: HostMemory) -> Result<Host
     for (key, value, target) in counts {
         if let Some(value) = value {
             if value == 0 || value > CACHE_ENTRIES_MAX {
-                return Err(at.wrong(key, format!("it is from 1 to {CACHE_ENTRIES_MAX}")));
+                return Err(at
+                    .wrong(key, format!("{value} is not from 1 to {CACHE_ENTRIES_MAX}"))
+                    .hint("guo16 has 2_048"));
             }
             *target = value;
         }

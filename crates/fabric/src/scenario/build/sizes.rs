@@ -27,7 +27,7 @@ pub(super) fn sizes(at: &At<'_, tables::Workload>, files: &Files<'_>) -> Result<
         }
         (None, None, None, Some(bytes)) => Ok(SizeDistribution::constant(bytes)),
         _ => Err(at
-            .wrong("sizes", "the sizes of messages are said once")
+            .wrong("sizes", "the sizes of messages are to be said once")
             .hint("give one of message_bytes, sizes, distribution and distribution_file")),
     }
 }

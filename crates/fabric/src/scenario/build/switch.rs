@@ -1,6 +1,7 @@
 //! `[switch]` and `[switches.NAME]`.
 
 use super::{At, MS, NS, Result, US, tables};
+use crate::scenario::error::plain;
 use crate::switch::config::{
     Balance, EcnConfig, GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig,
     Threshold, Trust, WatchdogAction, WatchdogConfig, WatchdogRule,
@@ -127,7 +128,9 @@ fn queues(at: &At<'_, tables::Switch>, config: &mut SwitchConfig) -> Result<()> 
         check_priorities(at, "strict_queues", strict)?;
     }
     if table.weights.is_some_and(|weights| weights.contains(&0)) {
-        return Err(at.wrong("weights", "a weight is from 1 to 255"));
+        return Err(at
+            .wrong("weights", "0 is not a weight from 1 to 255")
+            .hint("1 for the least; strict_queues for those that go first"));
     }
     let ecn = table.ecn.as_ref().map(|table| ecn(&At::new(at.text, "switch.ecn", table)));
     let ecn = ecn.transpose()?;
@@ -159,7 +162,8 @@ fn watchdog(at: &At<'_, tables::Watchdog>) -> Result<WatchdogConfig> {
     let table = at.table;
     let poll = at.span("poll_ms", table.poll_ms, MS)?;
     if poll < rdma::Span::from_us(1) {
-        return Err(at.wrong("poll_ms", "it looks at most once in a microsecond"));
+        let message = format!("{} is less than a microsecond, 0.001", table.poll_ms);
+        return Err(at.wrong("poll_ms", message).hint("SONiC looks every 200 ms"));
     }
     Ok(WatchdogConfig {
         rule: match table.rule {
@@ -180,7 +184,9 @@ fn watchdog(at: &At<'_, tables::Watchdog>) -> Result<WatchdogConfig> {
 
 fn check_priorities<T>(at: &At<'_, T>, key: &str, values: &[u8]) -> Result<()> {
     match values.iter().find(|&&value| usize::from(value) >= PRIORITIES) {
-        Some(value) => Err(at.wrong(key, format!("{value} is not from 0 to 7"))),
+        Some(value) => Err(at
+            .wrong(key, format!("{value} is not from 0 to 7"))
+            .hint("a list of priorities: [3, 4], for instance")),
         None => Ok(()),
     }
 }
@@ -188,10 +194,20 @@ fn check_priorities<T>(at: &At<'_, T>, key: &str, values: &[u8]) -> Result<()> {
 fn ecn(at: &At<'_, tables::Ecn>) -> Result<(EcnConfig, Option<Vec<u8>>)> {
     let table = at.table;
     if table.min_bytes >= table.max_bytes {
-        return Err(at.wrong("max_bytes", "it is above min_bytes"));
+        return Err(at
+            .wrong(
+                "max_bytes",
+                format!("{} is not above min_bytes, {}", table.max_bytes, table.min_bytes),
+            )
+            .hint("marks begin at min_bytes, and are certain above max_bytes"));
     }
     if !(0.0..=1.0).contains(&table.max_probability) {
-        return Err(at.wrong("max_probability", "a probability is from 0 to 1"));
+        return Err(at
+            .wrong(
+                "max_probability",
+                format!("{} is not a probability from 0 to 1", plain(table.max_probability)),
+            )
+            .hint("0.1 for 10 %"));
     }
     if let Some(chosen) = &table.queues {
         check_priorities(at, "queues", chosen)?;

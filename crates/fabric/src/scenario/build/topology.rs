@@ -1,5 +1,7 @@
 //! `[topology]`.
 
+use std::collections::BTreeMap;
+
 use super::{At, Result, tables};
 use crate::limits::{ALL_PORTS_MAX, CABLE_M_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
 use crate::link::propagation;
@@ -36,13 +38,30 @@ pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
         if keys.contains(&key) {
             let size = at.need(key, value, why)?;
             if size == 0 || size > SIZE_MAX {
-                return Err(at.wrong(key, format!("{size} is not from 1 to {SIZE_MAX}")));
+                let message = format!("{size} is not from 1 to {SIZE_MAX}");
+                return Err(at
+                    .wrong(key, message)
+                    .hint("large networks are of layers: shape = \"clos\", for instance"));
             }
         } else if value.is_some() {
             let all: Vec<&str> = keys.iter().copied().chain(["rate_gbps", "cable_m"]).collect();
             let hint = format!("its keys are {}", all.join(", "));
             return Err(at.wrong(key, format!("{why} does not have it")).hint(hint));
         }
+    }
+    let of_layers = matches!(table.shape, Shape::LeafSpine | Shape::Clos);
+    let of_links = matches!(table.shape, Shape::Links);
+    let others = [
+        ("uplink_rate_gbps", table.uplink_rate_gbps.is_some(), of_layers),
+        ("uplink_cable_m", table.uplink_cable_m.is_some(), of_layers),
+        ("spine_cable_m", table.spine_cable_m.is_some(), table.shape == Shape::Clos),
+        ("switch", !table.switch.is_empty(), of_links),
+        ("host", !table.host.is_empty(), of_links),
+        ("link", !table.link.is_empty(), of_links),
+        ("route", !table.route.is_empty(), of_links),
+    ];
+    if let Some((key, ..)) = others.iter().find(|(_, there, known)| *there && !known) {
+        return Err(at.wrong(key, format!("{why} does not have it")).hint("remove it"));
     }
     let size = |value: Option<u32>| value.unwrap_or(0);
     let rate = at.rate("rate_gbps", at.need("rate_gbps", table.rate_gbps, why)?)?;
@@ -90,7 +109,9 @@ pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
         Shape::FatTree => {
             let k = size(table.k);
             if k < 2 || k % 2 != 0 || k > 128 {
-                return Err(at.wrong("k", format!("{k} is no even number from 2 to 128")));
+                return Err(at
+                    .wrong("k", format!("{k} is no even number from 2 to 128"))
+                    .hint("k is the number of ports of every switch"));
             }
             fat_tree(k, down)
         }
@@ -152,19 +173,42 @@ fn check_sizes(at: &At<'_, tables::Topology>) -> Result<()> {
 
 fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
     let mut topology = Topology::default();
+    let mut ends: BTreeMap<&str, End> = BTreeMap::new();
+    let mut name = |key: &str, name, end| match ends.insert(name, end) {
+        Some(_) => Err(at
+            .wrong(key, format!("{name:?} is there twice"))
+            .hint("hosts and switches have names of their own")),
+        None => Ok(()),
+    };
     for switch in &at.table.switch {
-        topology.add_switch(switch.name.clone(), switch.tier);
+        let index = topology.add_switch(switch.name.clone(), switch.tier);
+        name("switch", switch.name.as_str(), End::Switch(index))?;
     }
     for host in &at.table.host {
-        topology.add_host(host.clone());
+        let index = topology.add_host(host.clone());
+        name("host", host.as_str(), End::Host(index))?;
     }
+    let mut ports: BTreeMap<u32, usize> = BTreeMap::new();
     for link in &at.table.link {
         let at = At::new(at.text, "topology.link", link);
         let end = |key: &str, name: &str| {
-            let missing = || at.wrong(key, format!("there is no host or switch {name:?}"));
-            topology.find(name).ok_or_else(missing)
+            let missing = || {
+                at.wrong(key, format!("there is no host or switch {name:?}"))
+                    .hint("add it to switch or host, or change the link")
+            };
+            ends.get(name).copied().ok_or_else(missing)
         };
         let (from, to) = (end("from", &at.table.from)?, end("to", &at.table.to)?);
+        if from == to {
+            return Err(at
+                .wrong("to", format!("{:?} is at both ends", at.table.to))
+                .hint("a link is between two nodes"));
+        }
+        for end in [from, to] {
+            if let End::Host(host) = end {
+                *ports.entry(host).or_default() += 1;
+            }
+        }
         let own = match at.table.rate_gbps {
             Some(gbps) => at.rate("rate_gbps", gbps)?,
             None => cables.rate,
@@ -173,11 +217,20 @@ fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
         let length = at.table.cable_m.map_or(cables.propagation, propagation);
         topology.link(from, to, own, length);
     }
+    for (index, host) in at.table.host.iter().enumerate() {
+        let links = ports.get(&(index as u32)).copied().unwrap_or(0);
+        if links != 1 {
+            let message = format!("host {host:?} has {links} links, and one port");
+            return Err(at.wrong("host", message).hint("give it one link, to a switch or a host"));
+        }
+    }
     for route in &at.table.route {
         let at = At::new(at.text, "topology.route", route);
         let switch = |key: &str, name: &str| match topology.find(name) {
             Some(End::Switch(index)) => Ok(index),
-            _ => Err(at.wrong(key, format!("there is no switch {name:?}"))),
+            _ => Err(at
+                .wrong(key, format!("there is no switch {name:?}"))
+                .hint("a route is from a switch to another, by switches between them")),
         };
         let via = at.table.via.iter().map(|name| switch("via", name)).collect::<Result<_>>()?;
         let route =

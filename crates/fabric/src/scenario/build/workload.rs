@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use rdma::Time;
+use transport::limits::MESSAGE_BYTES_MAX;
 
 use super::kinds::only_known;
 use super::sizes::sizes;
 use super::{At, Files, Result, US, host, tables};
-use crate::limits::FLOWS_MAX;
+use crate::limits::{FLOWS_MAX, SPREAD_BYTES_MAX};
 use crate::random::Random;
+use crate::scenario::error::plain;
 use crate::topology::{End, Topology};
 use crate::workload::{FlowSpec, Verb, all_to_all, incast, permutation, poisson, ring, trace};
 use tables::WorkloadKind;
@@ -23,6 +25,7 @@ pub(super) fn workload(
     let table = at.table;
     only_known(at)?;
     let hosts = topology.hosts.len() as u32;
+    check_numbers(at)?;
     let bytes = |why| at.need("message_bytes", table.message_bytes, why);
     let named = |key: &str, name: &Option<String>, why: &str| {
         let name = at.need(key, name.as_deref(), why)?;
@@ -46,7 +49,9 @@ pub(super) fn workload(
             let why = "kind \"flow\"";
             let (from, to) = (named("from", &table.from, why)?, named("to", &table.to, why)?);
             if from == to {
-                return Err(at.wrong("to", "a flow is between two hosts"));
+                return Err(at
+                    .wrong("to", format!("{:?} is at both ends", table.to.as_deref().unwrap_or("")))
+                    .hint("a flow is between two hosts"));
             }
             room(1.0)?;
             vec![FlowSpec::write(from, to, bytes(why)?)]
@@ -68,8 +73,10 @@ pub(super) fn workload(
             let receiver = named("receiver", &table.receiver, why)?;
             let senders = table.senders.unwrap_or(hosts.saturating_sub(1));
             let others = hosts.saturating_sub(1);
-            if senders > others {
-                return Err(at.wrong("senders", format!("{senders} of {others} other hosts")));
+            if senders == 0 || senders > others {
+                let message = format!("{senders} of {others} other hosts");
+                let hint = "at least one; queue_pairs gives each several flows";
+                return Err(at.wrong("senders", message).hint(hint));
             }
             room(f64::from(senders))?;
             incast(hosts, receiver, senders, bytes(why)?, random)
@@ -78,9 +85,15 @@ pub(super) fn workload(
             let why = "kind \"poisson\"";
             let load = at.need("load", table.load, why)?;
             if !(load > 0.0 && load <= 1.0) {
-                return Err(at.wrong("load", "a load is above 0 and at most 1"));
+                return Err(at
+                    .wrong("load", format!("{} is not above 0 and at most 1", plain(load)))
+                    .hint("0.5 for half of what the links of the hosts carry"));
             }
             let sizes = sizes(at, files)?;
+            if sizes.mean() <= 0.0 {
+                let message = "messages of no bytes make no load";
+                return Err(at.wrong("load", message).hint("let them have a byte at least"));
+            }
             let until = match at.span_of("until_us", table.until_us, US)? {
                 Some(until) => Time::ZERO + until,
                 None => end,
@@ -93,7 +106,7 @@ pub(super) fn workload(
                 .map(|link| link.rate)
                 .min();
             let line = line.unwrap_or_default();
-            let each = (sizes.mean() * 8.0).max(f64::MIN_POSITIVE);
+            let each = sizes.mean() * 8.0;
             room(load * line.as_bps() as f64 * all * until.as_ps() as f64 / 1e12 / each)?;
             poisson(hosts, line, load, &sizes, until, random)
         }
@@ -113,11 +126,14 @@ pub(super) fn workload(
     };
     let dscp = table.dscp.unwrap_or(3);
     if dscp > 63 {
-        return Err(at.wrong("dscp", format!("{dscp} is not from 0 to 63")));
+        let message = format!("{dscp} is not from 0 to 63");
+        return Err(at.wrong("dscp", message).hint("a DSCP has six bits"));
     }
     let endless = table.endless.unwrap_or(false);
     if endless && table.messages.is_some() {
-        return Err(at.wrong("messages", "an endless flow has no number of messages"));
+        return Err(at
+            .wrong("messages", "an endless flow has no number of messages")
+            .hint("remove one of messages and endless"));
     }
     let verb = match table.verb {
         Some(tables::Verb::Send) => Verb::Send,
@@ -128,7 +144,9 @@ pub(super) fn workload(
         return Err(at.wrong("reply_bytes", "only SENDs can be answered").hint("verb = \"send\""));
     }
     if table.spread_bytes.is_some() && verb == Verb::Send {
-        return Err(at.wrong("spread_bytes", "a SEND goes where the receiver wants it"));
+        return Err(at
+            .wrong("spread_bytes", "a SEND goes where the receiver wants it")
+            .hint("spread WRITEs or READs"));
     }
     let start = at.span("start_us", table.start_us.unwrap_or(0.0), US)?;
     for flow in &mut flows {
@@ -142,4 +160,35 @@ pub(super) fn workload(
     }
     let copies = copies.max(1) as usize;
     Ok(flows.into_iter().flat_map(|flow| core::iter::repeat_n(flow, copies)).collect())
+}
+
+/// Refuses numbers that make no sense, whatever the kind.
+fn check_numbers(at: &At<'_, tables::Workload>) -> Result<()> {
+    let table = at.table;
+    for (key, bytes) in [("message_bytes", table.message_bytes), ("reply_bytes", table.reply_bytes)]
+    {
+        if let Some(bytes) = bytes.filter(|&bytes| bytes > MESSAGE_BYTES_MAX) {
+            let message = format!("{bytes} is more than {MESSAGE_BYTES_MAX}, the longest message");
+            return Err(at.wrong(key, message).hint("send several messages"));
+        }
+    }
+    let numbers = [
+        ("messages", table.messages, "endless = true for one that does not end"),
+        ("depth", table.depth.map(u64::from), "1 for a message at a time"),
+        ("queue_pairs", table.queue_pairs.map(u64::from), "1 for a queue pair of each flow"),
+    ];
+    for (key, number, hint) in numbers {
+        if number == Some(0) {
+            return Err(at.wrong(key, "0 is not at least 1").hint(hint));
+        }
+    }
+    let Some(spread) = table.spread_bytes else { return Ok(()) };
+    let least = u64::from(table.message_bytes.unwrap_or(0));
+    if spread < least || spread > SPREAD_BYTES_MAX {
+        let message = format!("{spread} is not from message_bytes to {SPREAD_BYTES_MAX}");
+        return Err(at
+            .wrong("spread_bytes", message)
+            .hint("it is the memory in which messages find a place"));
+    }
+    Ok(())
 }

@@ -4,6 +4,8 @@
 //!   { TABLE: { key: { field: "value" } } }      numbers and booleans count as the text they are
 //! ```
 
+use std::collections::BTreeSet;
+
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -61,6 +63,25 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
+/// Where the lines of a text end.
+struct Source {
+    start: usize,
+    ends: Vec<usize>,
+}
+
+impl Source {
+    fn new(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self { start: text.as_ptr().addr(), ends: ends.map(|(place, _)| place).collect() }
+    }
+
+    /// The line that a value of the text begins in.
+    fn line_of(&self, value: &RawValue) -> usize {
+        let place = value.get().as_ptr().addr().saturating_sub(self.start);
+        self.ends.partition_point(|&end| end < place) + 1
+    }
+}
+
 /// Reads the tables that are `known`. Returns the names of the others as well.
 pub(super) fn read(
     text: &str,
@@ -73,6 +94,7 @@ pub(super) fn read(
         SonicError::new(error.line().max(1), "the file", format!("it is no JSON: {message}"))
             .hint("expected an object of tables, as `show runningconfiguration all` prints it")
     })?;
+    let text = &Source::new(text);
     let mut tables: Vec<Table> = Vec::new();
     let mut others = Vec::new();
     for (name, value) in members.0 {
@@ -80,16 +102,17 @@ pub(super) fn read(
             others.push(name);
             continue;
         };
-        let line = line_of(text, value);
+        let line = text.line_of(value);
         if tables.iter().any(|table| table.name == name) {
             return Err(SonicError::new(line, name, "the table is there twice")
                 .hint("keep one of them: a switch would take the last"));
         }
         let mut entries: Vec<Entry> = Vec::new();
+        let mut seen = BTreeSet::new();
         for (key, value) in object(text, name, value)? {
-            let line = line_of(text, value);
+            let line = text.line_of(value);
             let place = format!("{name}|{key}");
-            if entries.iter().any(|entry| entry.key == key) {
+            if !seen.insert(key.clone()) {
                 return Err(SonicError::new(line, place, "the key is there twice")
                     .hint("keep one of them: a switch would take the last"));
             }
@@ -101,12 +124,13 @@ pub(super) fn read(
     Ok((tables, others))
 }
 
-fn fields(text: &str, place: &str, value: &RawValue) -> Result<Vec<Field>, SonicError> {
+fn fields(text: &Source, place: &str, value: &RawValue) -> Result<Vec<Field>, SonicError> {
     let mut fields: Vec<Field> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (name, value) in object(text, place, value)? {
-        let line = line_of(text, value);
+        let line = text.line_of(value);
         let at = || format!("{place}, {name}");
-        if fields.iter().any(|field| field.name == name) {
+        if !seen.insert(name.clone()) {
             return Err(SonicError::new(line, at(), "the field is there twice")
                 .hint("keep one of them: a switch would take the last"));
         }
@@ -129,21 +153,14 @@ fn fields(text: &str, place: &str, value: &RawValue) -> Result<Vec<Field>, Sonic
 }
 
 fn object<'a>(
-    text: &str,
+    text: &Source,
     place: &str,
     value: &'a RawValue,
 ) -> Result<Vec<(String, &'a RawValue)>, SonicError> {
     let members = serde_json::from_str::<Members<'a>>(value.get());
     members.map(|members| members.0).map_err(|_| {
-        SonicError::new(line_of(text, value), place, "expected an object in braces").hint(
+        SonicError::new(text.line_of(value), place, "expected an object in braces").hint(
             "a table holds keys, and a key holds fields: { \"key\": { \"field\": \"value\" } }",
         )
     })
-}
-
-/// The line that a value of `text` begins in.
-fn line_of(text: &str, value: &RawValue) -> usize {
-    let place = value.get().as_ptr().addr().saturating_sub(text.as_ptr().addr());
-    let before = text.as_bytes().iter().take(place);
-    before.filter(|&&byte| byte == b'\n').count() + 1
 }

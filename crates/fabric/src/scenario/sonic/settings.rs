@@ -69,6 +69,7 @@ pub(super) fn switch(
             }
         }
     }
+    settings.check_maps()?;
     let mut config = base.clone();
     let maps = settings.one_map(&ports)?;
     config.trust = maps.trust;
@@ -160,7 +161,39 @@ fn compare(ports: &[&Port], links: &[Cable], notes: &mut Notes) {
     }
 }
 
+/// Fields of `PORT_QOS_MAP`, and the table that each refers to.
+const MAPS: [(&str, &str); 6] = [
+    ("dscp_to_tc_map", "DSCP_TO_TC_MAP"),
+    ("dot1p_to_tc_map", "DOT1P_TO_TC_MAP"),
+    ("tc_to_pg_map", "TC_TO_PRIORITY_GROUP_MAP"),
+    ("tc_to_queue_map", "TC_TO_QUEUE_MAP"),
+    ("pfc_to_queue_map", "MAP_PFC_PRIORITY_TO_QUEUE"),
+    ("pfc_to_pg_map", "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"),
+];
+
 impl Settings<'_> {
+    /// Refuses references to nothing, those of ports included that the simulated switch does not have.
+    fn check_maps(&self) -> Result<()> {
+        for (ports, entry) in &self.qos {
+            let known = |port: &&String| {
+                *port == "global" || self.db.ports.iter().any(|known| known.name == **port)
+            };
+            if let Some(port) = ports.iter().find(|port| !known(port)) {
+                return Err(no_port(self.db, entry, port));
+            }
+            for (name, table) in MAPS {
+                let Some(field) = entry.field(name) else { continue };
+                let named = entry.reference(field, table)?;
+                let there = tables::entries(&self.db.tables, table).iter();
+                let names: Vec<&str> = there.map(|entry| entry.key.as_str()).collect();
+                if !names.contains(&named.as_str()) {
+                    return Err(tables::missing(entry, field, table, &named, &names));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A field of `PORT_QOS_MAP`: the port's, or that for all.
     fn qos_field(&self, port: &str, name: &str) -> Option<(&Entry, &Field)> {
         let of = |key: &str| {
@@ -429,7 +462,10 @@ impl Settings<'_> {
             let profile = find(entry, field, "BUFFER_PROFILE", &self.db.profiles)?;
             queue.limit = Some(profile.threshold);
             if self.db.pools[&profile.pool].ingress {
-                let text = format!("BUFFER_PROFILE of an ingress pool, {}", profile.pool);
+                let text = format!(
+                    "BUFFER_PROFILE {:?} is of an ingress pool, {}",
+                    field.value, profile.pool
+                );
                 return Err(entry
                     .wrong_field(field, text)
                     .hint("a queue needs a profile of an egress pool"));

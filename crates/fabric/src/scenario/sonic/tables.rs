@@ -73,7 +73,8 @@ impl Entry {
         let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(&field.value));
         found.map(|&(_, value)| value).ok_or_else(|| {
             let all: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
-            self.wrong_field(field, format!("{:?} is none of {}", field.value, all.join(", ")))
+            let error = self.wrong_field(field, format!("{:?} is not known", field.value));
+            error.hint(format!("write one of {}", all.join(", ")))
         })
     }
 
@@ -102,7 +103,7 @@ pub(super) fn table<'a>(tables: &'a [Table], name: &str) -> Option<&'a Table> {
     tables.iter().find(|table| table.name == name)
 }
 
-fn entries<'a>(tables: &'a [Table], name: &str) -> &'a [Entry] {
+pub(super) fn entries<'a>(tables: &'a [Table], name: &str) -> &'a [Entry] {
     table(tables, name).map_or(&[], |table| table.entries.as_slice())
 }
 
@@ -233,7 +234,9 @@ pub(super) fn maps<const N: usize>(
             let index = field.name.parse::<usize>().ok().filter(|&index| index < N);
             let Some(index) = index else {
                 let most = N - 1;
-                return Err(entry.wrong_field(field, format!("the key is not from 0 to {most}")));
+                return Err(entry
+                    .wrong_field(field, format!("{:?} is not from 0 to {most}", field.name))
+                    .hint("a map is from numbers to numbers: { \"3\": \"4\" }"));
             };
             map[index] = Some(entry.number_of(field, 0, PRIORITIES as i64 - 1)? as u8);
         }
