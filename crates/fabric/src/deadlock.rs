@@ -127,7 +127,7 @@ fn blockers(parts: &[Part], port: u32, queue: u8) -> Vec<Waiter> {
     let Some((part, switch)) = switch_of(parts, at.peer) else { return Vec::new() };
     let mut found = Vec::new();
     for priority in 0..PRIORITIES {
-        let stops = at.priority_to_queue[priority] == queue && peer.off >> priority & 1 != 0;
+        let stops = at.pauses.priority_to_queue[priority] == queue && peer.off >> priority & 1 != 0;
         if !stops {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Packets in flight: forty bytes each, in one pool, named by an index.
+//! Packets in flight: thirty-two bytes each, in one pool, named by an index.
 //!
 //! ```text
 //!   engine: route, roce::Repr, payload length      ─► Packet  ─► links, switches, links
@@ -13,6 +13,7 @@
 //! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
 
 use core::net::Ipv4Addr;
+use prefetch_index::prefetch_index;
 use rdma::{Psn, Qpn};
 use wire::opcode::Headers;
 use wire::{Opcode, aeth, roce};
@@ -40,15 +41,12 @@ pub(crate) enum Kind {
     Pfc,
 }
 
-/// A packet.
+/// A packet, of which two fill a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct Packet {
     /// The next one of a queue, or of the pool's free list.
     pub(crate) next: u32,
-    /// The host that it is for.
-    pub(crate) destination: u32,
-    /// Of the five-tuple.
-    pub(crate) hash: u32,
     /// Index of its [`Tuple`].
     pub(crate) tuple: u32,
     /// PSN, and the opcode in the upper eight bits.
@@ -175,7 +173,8 @@ pub(crate) struct Pool {
 pub(crate) struct Draft<'a> {
     pub(crate) header: &'a roce::Repr,
     pub(crate) payload: u32,
-    pub(crate) tuple: (u32, Tuple),
+    /// Index of its [`Tuple`].
+    pub(crate) tuple: u32,
     pub(crate) traffic_class: u8,
     pub(crate) ttl: u8,
     pub(crate) ip_id: u16,
@@ -203,9 +202,7 @@ impl Pool {
         };
         let mut packet = Packet {
             next: NIL,
-            destination: draft.tuple.1.destination,
-            hash: draft.tuple.1.hash,
-            tuple: draft.tuple.0,
+            tuple: draft.tuple,
             psn: bth.psn.value() | u32::from(bth.opcode.code()) << 24,
             qpn: bth.destination.value()
                 | flag(bth.solicited, SOLICITED)
@@ -233,8 +230,6 @@ impl Pool {
         let [high, low] = pause.quanta.to_be_bytes();
         self.insert(Packet {
             next: NIL,
-            destination: NIL,
-            hash: 0,
             tuple: NIL,
             psn: 0,
             qpn: 0,
@@ -286,6 +281,12 @@ impl Pool {
             header.aeth = Some(aeth::Repr { syndrome, msn: packet.word & 0x00ff_ffff });
         }
         header
+    }
+
+    /// Lets the processor fetch a packet, if there is one of that number, before it is asked for.
+    #[inline]
+    pub(crate) fn fetch(&self, index: u32) {
+        prefetch_index(&self.packets, index as usize);
     }
 
     #[inline]
@@ -361,11 +362,10 @@ mod tests {
     use wire::reth;
 
     fn draft<'a>(header: &'a roce::Repr, payload: u32) -> Draft<'a> {
-        let tuple = Tuple { source: 3, destination: 9, source_port: 0xc001, hash: 77 };
         Draft {
             header,
             payload,
-            tuple: (5, tuple),
+            tuple: 5,
             traffic_class: 3 << 2 | 2,
             ttl: 64,
             ip_id: 0x1ff,
@@ -374,8 +374,8 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_forty_bytes_and_forgets_nothing() {
-        assert_eq!(size_of::<Packet>(), 40);
+    fn a_packet_is_thirty_two_bytes_and_forgets_nothing() {
+        assert_eq!(size_of::<Packet>(), 32);
         let mut pool = Pool::default();
         let mut cases = 0;
         for opcode in Opcode::all() {

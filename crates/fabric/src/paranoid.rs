@@ -1,7 +1,7 @@
 //! Paranoid mode: every packet that arrives is written out as bytes, parsed again, and its ICRC
 //! checked.
 //!
-//! In a fast simulation a packet is forty bytes of numbers, of which headers are made at the end. This
+//! In a fast simulation a packet is thirty-two bytes of numbers, of which headers are made at the end. This
 //! shows that those numbers are a RoCEv2 frame: what the engine is given is what a parser would have
 //! read from the wire, and the frame is as long as the link was busy with it.
 
@@ -9,13 +9,13 @@ use wire::ethernet::Address;
 use wire::frame::{Frame, Ip};
 use wire::roce;
 
-use crate::packet::{Packet, address_of};
+use crate::packet::{Packet, Tuple, address_of};
 
 /// Emits the frame of a packet and parses it.
 ///
 /// # Panics
 /// If what is parsed is not what was emitted: a mistake of ours.
-pub(crate) fn check(packet: &Packet, header: &roce::Repr, source: u32) {
+pub(crate) fn check(packet: &Packet, header: &roce::Repr, tuple: &Tuple) {
     let payload = vec![0x5a; usize::from(packet.payload)];
     let tag =
         packet.pcp().map(|priority| wire::vlan::Tag { priority, drop_eligible: false, id: 1 });
@@ -24,12 +24,12 @@ pub(crate) fn check(packet: &Packet, header: &roce::Repr, source: u32) {
         Address([2, 0, 0, a, b, c])
     };
     let frame = Frame {
-        source: mac(source),
-        destination: mac(packet.destination),
+        source: mac(tuple.source),
+        destination: mac(tuple.destination),
         vlan: tag,
         ip: Ip::V4 {
-            source: address_of(source),
-            destination: address_of(packet.destination),
+            source: address_of(tuple.source),
+            destination: address_of(tuple.destination),
             tos: packet.traffic_class,
             id: packet.ip_id,
             dont_fragment: true,

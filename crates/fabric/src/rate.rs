@@ -8,28 +8,30 @@ const PS_PER_SECOND: u64 = 1_000_000_000_000;
 ///
 /// At the rates of real links a byte takes whole picoseconds, 200 of them at 40 Gb/s, and a frame is
 /// one multiplication. At any other rate a frame is rounded up to a picosecond.
+///
+/// In one number: picoseconds of a byte, with [`WHOLE`] set, or bits of a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LineRate {
-    rate: Rate,
-    /// Picoseconds of a byte, or 0 if that is no whole number.
-    byte_ps: u32,
-}
+pub(crate) struct LineRate(u64);
+
+const WHOLE: u64 = 1 << 63;
 
 impl LineRate {
     pub(crate) const fn new(rate: Rate) -> Self {
         let bits = rate.as_bps();
         let whole = bits > 0 && (8 * PS_PER_SECOND).is_multiple_of(bits);
         let byte_ps = if whole { 8 * PS_PER_SECOND / bits } else { 0 };
-        Self { rate, byte_ps: if byte_ps > u32::MAX as u64 { 0 } else { byte_ps as u32 } }
+        // No frame is so long that the product does not fit.
+        let is_exact = byte_ps > 0 && byte_ps <= u32::MAX as u64;
+        Self(if is_exact { WHOLE | byte_ps } else { bits & !WHOLE })
     }
 
     /// How long `bytes` take, in picoseconds.
     #[inline]
     pub(crate) const fn ps(self, bytes: u64) -> u64 {
-        if self.byte_ps != 0 {
-            bytes * self.byte_ps as u64
+        if self.0 & WHOLE != 0 {
+            bytes * (self.0 & !WHOLE)
         } else {
-            self.rate.time_of(bytes).as_ps()
+            Rate::from_bps(self.0).time_of(bytes).as_ps()
         }
     }
 }

@@ -141,6 +141,14 @@ impl Lanes {
         true
     }
 
+    /// The event behind the head of `lane`, if there is one; if not, one that has left.
+    #[inline]
+    pub(super) fn second(&self, lane: usize) -> Option<u64> {
+        let ring = self.rings.get(lane)?;
+        let at = ring.taken.wrapping_add(1) & (ring.entries.len() - 1);
+        Some(ring.entries[at].event)
+    }
+
     /// Takes the head of `lane`.
     #[inline]
     pub(super) fn pop(&mut self, lane: usize, heads: &mut Tree) -> Option<Entry> {

@@ -127,6 +127,15 @@ impl Events {
         }
     }
 
+    /// An event that is likely to be one of the next, but not the very next: a hint, and cheap.
+    #[inline]
+    pub fn ahead(&self) -> Option<u64> {
+        match self.batch.get(self.taken + 1) {
+            Some(turned) => Some(turned ^ self.turned),
+            None => self.lanes.second(self.heads.least()?.1),
+        }
+    }
+
     /// Takes the head of a lane, the wheel or the heap; or opens a slot of the wheel.
     #[inline]
     fn take(&mut self, head: usize) -> Option<u64> {

@@ -15,7 +15,7 @@ impl Host {
     /// A packet has come out of the link.
     pub(crate) fn receive(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) {
         let of = plant.pool.get(packet);
-        if of.destination != self.index {
+        if plant.common.tuples[of.tuple as usize].destination != self.index {
             return plant.drop_packet(packet, Drop::NotForMe);
         }
         if of.pcp().is_some() && !self.config.tagged {
@@ -104,9 +104,10 @@ impl Host {
     fn deliver(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) -> u64 {
         let of = *plant.pool.get(packet);
         let header = plant.pool.header(packet);
-        let source = plant.common.tuples[of.tuple as usize].source;
+        let tuple = &plant.common.tuples[of.tuple as usize];
+        let source = tuple.source;
         if self.paranoid {
-            paranoid::check(&of, &header, source);
+            paranoid::check(&of, &header, tuple);
         }
         plant.pool.free(packet);
         let engine = (of.qpn().value() >> ENGINE_SHIFT) as usize;

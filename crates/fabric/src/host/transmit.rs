@@ -98,7 +98,7 @@ impl Host {
         let draft = Draft {
             header: &transmit.header,
             payload: transmit.payload.len(),
-            tuple: (tuple, plant.common.tuples[tuple as usize]),
+            tuple,
             traffic_class,
             ttl: hop_limit,
             ip_id: self.ip_id,

@@ -111,7 +111,7 @@ impl Wiring {
                     place(index, End::Switch(switch), self.ports.len() as u32);
                     let node = Node::Switch(switch);
                     let mut port = Port::new(node, local as u16, links[index].rate, own.pfc);
-                    port.priority_to_queue = own.priority_to_queue;
+                    port.pauses.priority_to_queue = own.priority_to_queue;
                     self.ports.push(port);
                 }
             }
@@ -152,7 +152,7 @@ impl Wiring {
             let port = &self.ports[self.first_ports[switch] as usize + local];
             let peer = &self.ports[port.peer as usize];
             let link = &config.topology.links[index];
-            let pfc: PfcConfig = peer.pfc;
+            let pfc: PfcConfig = peer.pauses.pfc;
             // Two frames beyond the least: shorter frames leave no part of one unused, and a dynamic
             // threshold may have sunk below what a group holds when its next packet comes, which is
             // then in the headroom itself.

@@ -66,7 +66,7 @@ impl Network {
             sent_bytes,
             queue_bytes,
             pauses: self.part(port).plant.pause_counters(port, now),
-            priority_to_queue: at.priority_to_queue,
+            priority_to_queue: at.pauses.priority_to_queue,
         }
     }
 }

@@ -4,7 +4,7 @@
 //!   part A: transmit ─► outbox[B] ──── the parts meet ────► part B: pool, events
 //! ```
 //!
-//! A packet that leaves its part takes its forty bytes along, for parts have pools of their own. No
+//! A packet that leaves its part takes its thirty-two bytes along, for parts have pools of their own. No
 //! part is ever so far ahead of another that what it gets is due in its past: see `network/run.rs`.
 
 use wire::roce;

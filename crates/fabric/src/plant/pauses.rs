@@ -48,7 +48,7 @@ impl Plant {
         let at = self.port(port);
         let pending = core::mem::take(&mut at.pending);
         let (stop, resume) = (pending & at.off, pending & !at.off);
-        let (rate, pfc) = (at.rate, at.pfc);
+        let (rate, pfc) = (at.rate, at.pauses.pfc);
         if stop != 0 && !at.renewing {
             at.renewing = true;
             let half = quanta_ps(rate, pfc.quanta / 2);
@@ -88,7 +88,7 @@ impl Plant {
             state.counters.received_resume[priority] += u64::from(pause.resume >> priority & 1);
         }
         let at = self.at(port);
-        let response = quanta_ps(at.rate, at.pfc.response_quanta);
+        let response = quanta_ps(at.rate, at.pauses.pfc.response_quanta);
         if response == 0 {
             return self.obey(port, packet);
         }
@@ -165,7 +165,7 @@ impl Plant {
         let before = at.paused;
         at.paused = (0..PRIORITIES)
             .filter(|priority| paused >> priority & 1 != 0)
-            .fold(0, |mask, priority| mask | 1 << (at.priority_to_queue[priority] & 7))
+            .fold(0, |mask, priority| mask | 1 << (at.pauses.priority_to_queue[priority] & 7))
             & !at.deaf;
         before & !at.paused != 0
     }

@@ -24,6 +24,7 @@ use super::config::{GroupConfig, Threshold};
 
 /// A priority group of a port, with its limits: one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Group {
     /// Held in reserve and shared memory.
     pub(crate) bytes: u32,

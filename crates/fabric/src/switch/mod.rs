@@ -27,6 +27,8 @@ mod queue;
 mod tables;
 mod watchdog;
 
+use std::collections::BTreeMap;
+
 use config::{GroupConfig, Incomplete, PRIORITIES, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, release};
@@ -40,6 +42,7 @@ pub(crate) use ecmp::hash_of;
 pub use headroom::{headroom_bytes, sonic_headroom_bytes};
 
 use crate::counters::{Drop, PortCounters};
+use crate::packet::Tuple;
 use crate::plant::{Node, Plant};
 use crate::random::{Random, split_mix};
 
@@ -78,8 +81,11 @@ pub(crate) struct Switch {
     /// References to flooded packets, and free entries among them.
     floods: Vec<u32>,
     floods_free: Vec<u32>,
+    /// By flooded packet: its entry there.
+    flooded: BTreeMap<u32, u32>,
     watchdog: Option<Watchdog>,
-    pub(crate) config: SwitchConfig,
+    /// Elsewhere, for packets ask for little of it.
+    pub(crate) config: Box<SwitchConfig>,
 }
 
 /// A port of a switch that is being built.
@@ -148,8 +154,9 @@ impl Switch {
             tables: Tables::new(&config.tables, ports.len()),
             floods: Vec::new(),
             floods_free: Vec::new(),
+            flooded: BTreeMap::new(),
             watchdog: Watchdog::new(&config, ports),
-            config,
+            config: Box::new(config),
         })
     }
 
@@ -175,7 +182,7 @@ impl Switch {
             return plant.drop_packet(packet, Drop::HopLimit);
         }
         of.ttl -= 1;
-        let (destination, hash) = (of.destination, of.hash);
+        let Tuple { destination, hash, .. } = plant.common.tuples[of.tuple as usize];
         let (group, queue) = (usize::from(class & 7), usize::from(class >> 3));
         let lossless = self.ports[usize::from(ingress)].group(group).lossless;
         if lossless && stormed >> queue & 1 != 0 {
@@ -322,12 +329,11 @@ impl Switch {
         });
         let of = plant.pool.get_mut(packet);
         of.set_flooded();
-        // Nobody chooses a path for a copy any more.
-        of.hash = flood;
         let all = 0..self.ports.len() as u16;
         let ports: Vec<u16> = all.filter(|&port| port != ingress).collect();
         self.floods[flood as usize] = ports.len() as u32;
         if ports.is_empty() {
+            self.flooded.insert(packet, flood);
             self.release(plant, packet);
             return plant.drop_packet(packet, Drop::NoRoute);
         }
@@ -338,6 +344,7 @@ impl Switch {
                 plant.created += 1;
                 plant.pool.copy(packet)
             };
+            self.flooded.insert(copy, flood);
             self.enqueue(plant, copy, port, queue);
         }
         if admission == Admission::AcceptedXoff {
@@ -411,13 +418,8 @@ impl Switch {
         let of = plant.pool.get(packet);
         let (ingress, group) = (of.ingress, of.group());
         let bytes = u32::from(of.bytes);
-        if of.is_flooded() {
-            let references = &mut self.floods[of.hash as usize];
-            *references = references.saturating_sub(1);
-            if *references > 0 {
-                return None;
-            }
-            self.floods_free.push(of.hash);
+        if of.is_flooded() && !self.is_last_copy(packet) {
+            return None;
         }
         let state = self.ports[usize::from(ingress)].group(group);
         if !release(&mut self.shared, state, bytes) {
@@ -428,6 +430,19 @@ impl Switch {
         let priority = self.config.group_to_priority[group] & 7;
         plant.resume(port, 1 << priority);
         Some(port)
+    }
+
+    /// A flooded packet leaves. Whether it was the last copy that was here.
+    #[cold]
+    fn is_last_copy(&mut self, packet: u32) -> bool {
+        let Some(flood) = self.flooded.remove(&packet) else { return true };
+        let references = &mut self.floods[flood as usize];
+        *references = references.saturating_sub(1);
+        let last = *references == 0;
+        if last {
+            self.floods_free.push(flood);
+        }
+        last
     }
 
     /// Drops what waits in those of `mask` that are lossless queues of a port. Called by the watchdog.
