@@ -41,6 +41,8 @@ struct Ring {
 
 impl Ring {
     const LEAST: usize = 16;
+    /// Far enough that memory answers in time, near enough that caches have not forgotten.
+    const AHEAD: usize = 3;
 
     fn of(entry: Entry) -> Self {
         let mut ring = Self { entries: vec![entry; Self::LEAST].into(), taken: 0, put: 0 };
@@ -78,6 +80,12 @@ impl Ring {
     fn front(&self) -> Option<Entry> {
         let entry = self.entries[self.taken & (self.entries.len() - 1)];
         (!self.is_empty()).then_some(entry)
+    }
+
+    /// One that is a few places from the front; if there are so many, or else one that has left.
+    #[inline]
+    fn ahead(&self) -> u64 {
+        self.entries[self.taken.wrapping_add(Self::AHEAD) & (self.entries.len() - 1)].event
     }
 
     /// Ends the oldest, which there is.
@@ -141,20 +149,18 @@ impl Lanes {
         true
     }
 
-    /// The event behind the head of `lane`, if there is one; if not, one that has left.
+    /// Takes the head of `lane`. `ahead` is told of one that will be there soon.
     #[inline]
-    pub(super) fn second(&self, lane: usize) -> Option<u64> {
-        let ring = self.rings.get(lane)?;
-        let at = ring.taken.wrapping_add(1) & (ring.entries.len() - 1);
-        Some(ring.entries[at].event)
-    }
-
-    /// Takes the head of `lane`.
-    #[inline]
-    pub(super) fn pop(&mut self, lane: usize, heads: &mut Tree) -> Option<Entry> {
+    pub(super) fn pop(
+        &mut self,
+        lane: usize,
+        heads: &mut Tree,
+        ahead: &mut impl FnMut(u64),
+    ) -> Option<Entry> {
         let ring = self.rings.get_mut(lane)?;
         let entry = ring.front()?;
         ring.take();
+        ahead(ring.ahead());
         heads.set(lane, ring.front().map(|entry| entry.at));
         Some(entry)
     }
@@ -167,11 +173,13 @@ impl Lanes {
         at: u64,
         heads: &mut Tree,
         mut take: impl FnMut(u64),
+        ahead: &mut impl FnMut(u64),
     ) {
         let Some(ring) = self.rings.get_mut(lane) else { return };
         while let Some(entry) = ring.front().filter(|entry| entry.at == at) {
             take(entry.event);
             ring.take();
+            ahead(ring.ahead());
         }
         heads.set(lane, ring.front().map(|entry| entry.at));
     }

@@ -106,6 +106,13 @@ impl Events {
     /// before now.
     #[inline]
     pub fn pop(&mut self, end: u64) -> Option<u64> {
+        self.pop_ahead(end, |_| {})
+    }
+
+    /// The same, and tells `ahead` of events that are likely to be soon among the next: of each once if
+    /// it is in a lane, and now and then of one that has left. It costs nothing to know.
+    #[inline]
+    pub fn pop_ahead(&mut self, end: u64, mut ahead: impl FnMut(u64)) -> Option<u64> {
         if let Some(&turned) = self.batch.get(self.taken) {
             self.taken += 1;
             self.len -= 1;
@@ -117,28 +124,19 @@ impl Events {
                 return None;
             }
             // A slot of the wheel was opened, and may turn out to hold nothing before the others.
-            let Some(event) = self.take(head) else { continue };
+            let Some(event) = self.take(head, &mut ahead) else { continue };
             self.now = at;
             if self.heads.least().is_some_and(|(next, _)| next == at) {
-                return Some(self.first_of_batch(at, event));
+                return Some(self.first_of_batch(at, event, ahead));
             }
             self.len -= 1;
             return Some(event);
         }
     }
 
-    /// An event that is likely to be one of the next, but not the very next: a hint, and cheap.
-    #[inline]
-    pub fn ahead(&self) -> Option<u64> {
-        match self.batch.get(self.taken + 1) {
-            Some(turned) => Some(turned ^ self.turned),
-            None => self.lanes.second(self.heads.least()?.1),
-        }
-    }
-
     /// Takes the head of a lane, the wheel or the heap; or opens a slot of the wheel.
     #[inline]
-    fn take(&mut self, head: usize) -> Option<u64> {
+    fn take(&mut self, head: usize, ahead: &mut impl FnMut(u64)) -> Option<u64> {
         let entry = match head {
             WHEEL => {
                 let entry = self.wheel.pop();
@@ -150,23 +148,22 @@ impl Events {
                 self.heads.set(HEAP, self.heap.peek().map(|Reverse(entry)| entry.at));
                 entry
             }
-            lane => self.lanes.pop(lane, &mut self.heads),
+            lane => self.lanes.pop(lane, &mut self.heads, ahead),
         };
         entry.map(|entry| entry.event)
     }
 
     /// Sorts `first` and all else that is due at `at`, and takes the first of it.
-    fn first_of_batch(&mut self, at: u64, first: u64) -> u64 {
+    fn first_of_batch(&mut self, at: u64, first: u64, mut ahead: impl FnMut(u64)) -> u64 {
         let coins = coins(at);
         self.turned = coins;
         self.batch.clear();
         self.batch.push(first ^ coins);
         while let Some((_, head)) = self.heads.least().filter(|&(next, _)| next == at) {
             if head < LANES_MAX {
-                self.lanes.pop_due(head, at, &mut self.heads, |event| {
-                    self.batch.push(event ^ coins);
-                });
-            } else if let Some(event) = self.take(head) {
+                let push = |event| self.batch.push(event ^ coins);
+                self.lanes.pop_due(head, at, &mut self.heads, push, &mut ahead);
+            } else if let Some(event) = self.take(head, &mut ahead) {
                 self.batch.push(event ^ coins);
             }
         }

@@ -54,7 +54,6 @@ impl Part {
     pub(super) fn run(&mut self, end: u64) {
         while let Some(event) = self.plant.next(end) {
             self.events_taken += 1;
-            self.plant.fetch_ahead();
             self.happen(event);
         }
     }

@@ -131,6 +131,14 @@ impl Port {
         self.pauses.delay = propagation;
     }
 
+    /// Of a switch's port: whether it is free, a packet of `queue` may leave, and nothing else could.
+    #[inline]
+    pub(crate) fn is_idle_for(&self, queue: usize, now: u64) -> bool {
+        let busy = self.armed || self.free_at > now || self.pending != 0;
+        let others = self.occupied & !self.paused;
+        !busy && others == 0 && (self.occupied | self.paused) >> queue & 1 == 0
+    }
+
     /// When a frame of `bytes` that begins to leave at `at` arrives, and when the port is free for the
     /// next.
     pub(crate) fn hop(&self, at: u64, bytes: u64) -> (u64, u64) {
@@ -229,20 +237,18 @@ impl Plant {
         self.events.push(delay, Event::new(what, port, argument).0);
     }
 
-    /// Takes what happens next, if that is at `end` or before.
+    /// Takes what happens next, if that is at `end` or before. What happens soon after is fetched from
+    /// memory meanwhile: packets are in so many places that no cache holds them all.
     #[inline]
     pub(crate) fn next(&mut self, end: u64) -> Option<Event> {
-        self.events.pop(end).map(Event)
-    }
-
-    /// Lets the processor fetch what an event needs that is not far away, so that it need not wait.
-    #[inline]
-    pub(crate) fn fetch_ahead(&self) {
-        if let Some(event) = self.events.ahead().map(Event) {
-            prefetch_index(&self.ports, self.place(event.port()));
+        let Self { events, ports, pool, first_port, .. } = self;
+        let fetch = |event| {
+            let event = Event(event);
+            prefetch_index(&*ports, event.port().wrapping_sub(*first_port) as usize);
             // Whatever the argument is: nothing happens if it is no packet.
-            self.pool.fetch(event.argument());
-        }
+            pool.fetch(event.argument());
+        };
+        events.pop_ahead(end, fetch).map(Event)
     }
 
     /// A time before which nothing happens; `None` if nothing is to happen.

@@ -92,10 +92,16 @@ impl Shared {
     /// What `threshold` allows at present.
     #[inline]
     pub(crate) fn limit(&self, threshold: Threshold) -> u32 {
+        self.limit_at(threshold, self.used)
+    }
+
+    /// What it allows when so many bytes are used.
+    #[inline]
+    fn limit_at(&self, threshold: Threshold, used: u32) -> u32 {
         match threshold {
             Threshold::Static { bytes } => bytes,
             Threshold::Dynamic { exponent } => {
-                let free = u64::from(self.size.saturating_sub(self.used));
+                let free = u64::from(self.size.saturating_sub(used));
                 let limit = if exponent >= 0 { free << exponent } else { free >> -exponent };
                 limit.min(u64::from(u32::MAX)) as u32
             }
@@ -140,6 +146,26 @@ pub(crate) fn admit(shared: &mut Shared, group: &mut Group, bytes: u32) -> Admis
     group.received_bytes += u64::from(bytes);
     let over = !fits || after > 0 && after >= shared.limit(group.threshold);
     if group.lossless && !group.off && over { Admission::AcceptedXoff } else { Admission::Accepted }
+}
+
+/// Accounts a packet of `bytes` that leaves as soon as it has come, if no pause has to do with it:
+/// what [`admit`] and [`release`] would come to, one after the other. If not it changes nothing and
+/// returns `false`.
+#[inline]
+pub(crate) fn pass(shared: &mut Shared, group: &mut Group, bytes: u32) -> bool {
+    let held = group.bytes + bytes;
+    let after = held.saturating_sub(group.reserve);
+    let used = shared.used + (after - group.shared());
+    // What is below its threshold with the packet was below it without.
+    let below = after < shared.limit_at(group.threshold, used) && used <= shared.size;
+    if group.off || group.headroom > 0 || after > 0 && !below {
+        return false;
+    }
+    shared.peak = shared.peak.max(used);
+    group.peak_bytes = group.peak_bytes.max(held);
+    group.received_packets += 1;
+    group.received_bytes += u64::from(bytes);
+    true
 }
 
 /// Gives back what a packet of `bytes` took. Returns whether XON is due.

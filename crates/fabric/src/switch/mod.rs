@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 
 use config::{GroupConfig, Incomplete, PRIORITIES, SwitchConfig, Trust};
 
-use buffer::{Admission, Group, Shared, admit, release};
+use buffer::{Admission, Group, Shared, admit, pass, release};
 use ecmp::Balancer;
 use port::Port;
 use queue::{Queue, pick};
@@ -221,15 +221,19 @@ impl Switch {
         if let Err(cause) = self.may_enter(plant, packet, egress, queue, lossless) {
             return plant.drop_packet(packet, cause);
         }
+        if self.passes(plant, packet, egress, queue) {
+            return;
+        }
         match self.admit(plant, packet) {
             Admission::Refused => {
                 let cause = if lossless { Drop::Headroom } else { Drop::Buffer };
                 plant.drop_packet(packet, cause);
             }
-            Admission::Accepted => self.forward(plant, packet, egress, queue),
-            Admission::AcceptedXoff => {
+            admission => {
                 self.enqueue(plant, packet, egress, queue);
-                self.kick(plant, port);
+                if admission == Admission::AcceptedXoff {
+                    self.kick(plant, port);
+                }
             }
         }
     }
@@ -277,21 +281,29 @@ impl Switch {
         admission
     }
 
-    /// Sends an admitted packet at once if its port is free and nothing else could leave there; which
-    /// is what [`Switch::enqueue`] would come to. Queues it if not.
+    /// Sends a packet at once, if its port is free, nothing else could leave there, and no pause has to
+    /// do with it: what [`Switch::admit`] and [`Switch::enqueue`] would come to. Returns whether it did.
     #[inline]
-    fn forward(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) {
+    fn passes(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) -> bool {
         let port = self.first_port + u32::from(egress);
-        let at = plant.at(port);
-        let busy = at.armed || at.free_at > plant.now() || at.pending != 0;
-        let bit = 1 << queue;
-        if busy || at.occupied & !at.paused != 0 || (at.occupied | at.paused) & bit != 0 {
-            return self.enqueue(plant, packet, egress, queue);
+        if !plant.at(port).is_idle_for(queue, plant.now()) {
+            return false;
         }
+        let of = plant.pool.get_mut(packet);
+        let bytes = u32::from(of.bytes);
+        let group = of.group();
+        let state = self.ports[usize::from(of.ingress)].group(group);
+        if !pass(&mut self.shared, state, bytes) {
+            return false;
+        }
+        let out = &mut self.ports[usize::from(egress)];
         // Marks are for queues: the first packet of one gets none.
-        let bytes = u32::from(plant.pool.get(packet).bytes);
-        self.ports[usize::from(egress)].queue(queue).pass(bytes);
-        self.leave(plant, packet, port, false);
+        out.queue(queue).pass(bytes);
+        if out.is_trunk {
+            of.set_pcp(Some(self.config.group_to_priority[group] & 7));
+        }
+        plant.transmit(port, packet);
+        true
     }
 
     /// Puts an admitted packet into a queue.
@@ -391,20 +403,16 @@ impl Switch {
             left &= !(1 << queue);
             plant.port(port).occupied &= !(1 << queue);
         }
-        self.leave(plant, packet, port, left != 0);
-    }
-
-    /// Sends a packet, which is in no queue any more, from a port that is free. `more`: another one is
-    /// to follow.
-    #[inline]
-    fn leave(&mut self, plant: &mut Plant, packet: u32, port: u32, more: bool) {
+        // It will be asked for when this frame has left.
+        plant.pool.fetch(queued.next());
+        let is_trunk = of.is_trunk;
         let resumed = self.release(plant, packet);
-        if self.ports[(port - self.first_port) as usize].is_trunk {
+        if is_trunk {
             let of = plant.pool.get_mut(packet);
             of.set_pcp(Some(self.config.group_to_priority[of.group()] & 7));
         }
         plant.transmit(port, packet);
-        if more {
+        if left != 0 {
             plant.arm(port);
         }
         if let Some(ingress) = resumed {

@@ -73,6 +73,12 @@ impl Queue {
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
 
+    /// The packet at the front, or [`NIL`].
+    #[inline]
+    pub(crate) fn next(&self) -> u32 {
+        self.head
+    }
+
     /// Counts a packet of `bytes` that finds it empty and need not wait.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: u32) {
