@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes corpus/wire from the golden files, and corpus/manager: `python3 fuzz/make_corpus.py`.
+"""Writes corpus/wire from the golden files, corpus/manager and corpus/fabric: `python3 fuzz/make_corpus.py`.
 
 wire: the smallest frame of each opcode, whole and from its BTH on; a few of the headers below, and
-captures. manager: conversations, step by step, and steps at random. Everything else in the folders stays.
+captures. manager: conversations, step by step, and steps at random. fabric: scenarios, behind a NUL the
+file that one names, and SONiC configurations of two ports. Everything else in the folders stays.
 """
 
+import json
 import pathlib
 import random
 import struct
@@ -13,6 +15,8 @@ HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / "golden"
 CORPUS = HERE / "corpus" / "wire"
 CONVERSATIONS = HERE / "corpus" / "manager"
+SCENARIOS = HERE.parent / "scenarios"
+SETTINGS = HERE / "corpus" / "fabric"
 
 # Steps of `transport::testing::fuzz::manager`: what, to whom or which.
 REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP = range(9)
@@ -158,8 +162,114 @@ def conversations():
         yield f"steps-{number:02}", chance.randbytes(120)
 
 
+def two_ports(path):
+    """A configuration of as many ports as a small scenario has links."""
+    tables = json.loads(path.read_text())
+    for entries in tables.values():
+        for key in list(entries):
+            ports = [part for part in key.replace("|", ",").split(",") if part.startswith("Ethernet")]
+            if any(port not in ("Ethernet0", "Ethernet4") for port in ports):
+                del entries[key]
+        lengths = entries.get("AZURE")
+        if lengths and "Ethernet0" in lengths:
+            entries["AZURE"] = {port: lengths[port] for port in ("Ethernet0", "Ethernet4")}
+    return json.dumps(tables, indent=1)
+
+
+SMALL = """end_ms = 1
+[topology]
+shape = "single-switch"
+hosts = 2
+rate_gbps = 40
+"""
+LINKS = """end_ms = 1
+[topology]
+shape = "links"
+rate_gbps = 40
+switch = [{ name = "s0", tier = 0 }, { name = "s1", tier = 1 }]
+host = ["h0", "h1"]
+link = [{ from = "h0", to = "s0" }, { from = "s0", to = "s1", rate_gbps = 100, cable_m = 300 }, { from = "h1", to = "s1" }]
+route = [{ at = "s0", to = "s1", via = ["s1"] }]
+"""
+SHAPES = {
+    "back-to-back": "",
+    "leaf-spine": "leaves = 2\nspines = 2\nhosts = 2\nuplink_rate_gbps = 100\nuplink_cable_m = 50\n",
+    "clos": "podsets = 2\ntors = 2\nleaves = 2\nspines = 4\nhosts = 2\nspine_cable_m = 300\n",
+    "fat-tree": "k = 4\n",
+    "parking-lot": "switches = 3\n",
+}
+SWITCHES = """[switch]
+trust = "pcp"
+server_ports = "trunk"
+lossless_priorities = [3, 4]
+threshold_bytes = 50_000
+reserve_bytes = 2_000
+headroom_pool_bytes = 100_000
+weights = [1, 2, 3, 4, 5, 6, 7, 8]
+strict_queues = [7]
+balance = "flowlet"
+flowlet_gap_us = 50
+incomplete_arp = "drop"
+ecn = { min_bytes = 5_000, max_bytes = 200_000, max_probability = 0.01, queues = [3] }
+watchdog = { rule = "mellanox", action = "alert", poll_ms = 1, detection_ms = 2, restoration_ms = 2 }
+[switches.s0]
+alpha = "1/64"
+[nic]
+mtu_bytes = 4096
+recovery = "selective-repeat"
+congestion = "dcqcn"
+host_memory = { page_bytes = 4096, mtt_entries = 2048 }
+[nics.h1]
+watchdog_ms = 100
+"""
+FAULTS = """[[fault]]
+kind = "drop"
+from = "h0"
+to = "s0"
+ip_id_ends = 255
+[[fault]]
+kind = "link-down"
+at_us = 5
+from = "s0"
+to = "h1"
+[[fault]]
+kind = "host-dies"
+host = "h1"
+mac_aged = true
+"""
+WORKLOADS = {
+    "flow": 'from = "h0"\nto = "h1"\nmessage_bytes = 5\nverb = "send"\nreply_bytes = 7\ndepth = 3\n',
+    "permutation": "message_bytes = 4096\nendless = true\n",
+    "incast": 'receiver = "h1"\nmessage_bytes = 70_000\nqueue_pairs = 2\ndscp = 26\n',
+    "all-to-all": "message_bytes = 1\nmessages = 3\nstart_us = 1.5\n",
+    "ring": 'message_bytes = 1\nverb = "read"\nspread_bytes = 1_000_000\n',
+    "poisson": 'load = 0.01\nuntil_us = 20\ndistribution = "memcached"\n',
+}
+SIZES = "bytes,cumulative\n100,0.5\n3000,1\n"
+TRACE = "# one\nstart_us,source,destination,bytes,dscp,verb\n0.5,h0,h1,300,4,send\n7,h1,h0,0,3,read\n"
+
+
+def settings():
+    tables = {name: two_ports(SCENARIOS / "sonic" / f"{name}.json") for name in ("td3-tor", "spectrum-tor")}
+    for name, text in tables.items():
+        yield f"{name}.json", text
+        yield f"{name}.toml", f'{SMALL}[switch]\nconfig_db = "{name}.json"\nalpha = "1/8"\n\0{text}'
+    yield "links.toml", LINKS
+    yield "switches.toml", SMALL + SWITCHES
+    yield "faults.toml", SMALL + FAULTS
+    for shape, keys in SHAPES.items():
+        yield f"{shape}.toml", f'end_ms = 1\n[topology]\nshape = "{shape}"\nrate_gbps = 40\ncable_m = 3\n{keys}'
+    for kind, keys in WORKLOADS.items():
+        yield f"{kind}.toml", f'{SMALL}[[workload]]\nkind = "{kind}"\n{keys}'
+    poisson = '[[workload]]\nkind = "poisson"\nload = 0.01\nuntil_us = 9\n'
+    yield "sizes.toml", f'{SMALL}{poisson}sizes = [[1_000, 0.5], [9_000, 1.0]]\n'
+    yield "sizes-file.toml", f'{SMALL}{poisson}distribution_file = "sizes.csv"\n\0{SIZES}'
+    yield "trace.toml", f'{SMALL}[[workload]]\nkind = "trace"\ntrace_file = "trace.csv"\n\0{TRACE}'
+
+
 def main():
-    for folder, written in ((CORPUS, inputs()), (CONVERSATIONS, conversations())):
+    texts = ((name, text.encode()) for name, text in settings())
+    for folder, written in ((CORPUS, inputs()), (CONVERSATIONS, conversations()), (SETTINGS, texts)):
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in written:
             (folder / name).write_bytes(data)

@@ -39,6 +39,8 @@ pub mod report;
 pub mod scenario;
 mod speed;
 pub mod switch;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 pub mod topology;

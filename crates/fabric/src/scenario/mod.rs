@@ -29,7 +29,7 @@ pub use origin::Origin;
 pub use sonic::Note;
 
 /// Reads a file that a scenario names. Errors are a few words.
-type Files<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+pub(crate) type Files<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
 /// A scenario that is ready to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,7 +64,11 @@ impl Scenario {
         Self::parse_with(text, &|name| read(&folder.join(name)), seed)
     }
 
-    fn parse_with(text: &str, files: &Files<'_>, seed: Option<u64>) -> Result<Self, ScenarioError> {
+    pub(crate) fn parse_with(
+        text: &str,
+        files: &Files<'_>,
+        seed: Option<u64>,
+    ) -> Result<Self, ScenarioError> {
         let tables: tables::File =
             toml::from_str(text).map_err(|error| parser::explain(text, &error))?;
         build::scenario(text, tables, seed, files)

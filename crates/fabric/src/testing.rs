@@ -1,0 +1,85 @@
+//! Any bytes, as everything that the simulator reads from files.
+
+use rdma::{Rate, Span};
+
+use crate::Network;
+use crate::check::Check;
+use crate::scenario::Scenario;
+use crate::scenario::sonic::{Cable, ConfigDb};
+use crate::switch::config::SwitchConfig;
+
+/// Networks above this are read and explained, and not made: a fuzzer has better things to do.
+const HOSTS_MADE: usize = 64;
+/// The same, in flows.
+const FLOWS_MADE: usize = 1_000;
+
+/// Reads `bytes` as a `config_db.json` if they begin with a brace, and otherwise as a scenario, up to a
+/// network that could run; says whether it could. Files that a scenario names are what stands behind the first NUL.
+///
+/// # Panics
+/// If an error does not say a line, or a line that is not there.
+pub fn read_anything(bytes: &[u8]) -> bool {
+    let Ok(text) = core::str::from_utf8(bytes) else { return false };
+    let (text, file) = text.split_once('\0').unwrap_or((text, ""));
+    if text.trim_start().starts_with('{') {
+        let link = Cable { rate: Rate::from_gbps(100), propagation: Span::from_ns(25) };
+        let made = ConfigDb::parse(text)
+            .and_then(|db| db.switch(&[link; 2], None, None, &SwitchConfig::default()));
+        return made.map_or_else(|error| refused(text, &error.to_string()), |_| true);
+    }
+    let scenario = match Scenario::parse_with(text, &|_| Ok(file.to_owned()), None) {
+        Ok(scenario) => scenario,
+        Err(error) => return refused(text, &error.to_string()),
+    };
+    assert!(Check::new(&scenario).to_string().starts_with(&scenario.title));
+    let network = scenario.network;
+    if network.topology.hosts.len() > HOSTS_MADE || network.flows.len() > FLOWS_MADE {
+        return true;
+    }
+    match Network::new(network) {
+        Ok(_) => true,
+        Err(error) => refused(text, &scenario.origin.explain(&error).to_string()),
+    }
+}
+
+/// Holds that the error says a line of the text.
+fn refused(text: &str, error: &str) -> bool {
+    let number = error.strip_prefix("line ").and_then(|rest| rest.split_once(':'));
+    let line: Option<usize> = number.and_then(|(digits, _)| digits.parse().ok());
+    // The end of a text may be behind its last line feed.
+    let lines = text.lines().count() + 1;
+    assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{error}");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// Every file of a folder of `fuzz/`.
+    fn files(folder: &str) -> Vec<Vec<u8>> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(folder);
+        let entries = fs::read_dir(&folder).expect("the folder is in the repository");
+        let read = |entry: std::io::Result<fs::DirEntry>| {
+            let path = entry.expect("it can be listed").path();
+            std::println!("{}", path.display());
+            fs::read(path).expect("it can be read")
+        };
+        entries.map(read).collect()
+    }
+
+    #[test]
+    fn the_corpus_is_read_and_what_is_cut_is_refused_without_a_panic() {
+        let corpus = files("corpus/fabric");
+        assert!(corpus.len() > 20, "{} files", corpus.len());
+        assert!(corpus.iter().all(|bytes| read_anything(bytes)));
+        for bytes in corpus.iter().chain(&files("regressions/fabric")) {
+            // Cut at every fifth byte, it is a small fuzzer of its own.
+            for end in (0..bytes.len().min(1_000)).step_by(5) {
+                read_anything(&bytes[..end]);
+            }
+        }
+    }
+}
