@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use fabric::random::Random;
-use fabric::switch::config::EcnConfig;
+use fabric::switch::config::{EcnConfig, Threshold};
 use fabric::topology::{Cables, ClosShape, clos, fat_tree};
 use fabric::workload::{FlowSpec, permutation};
 use fabric::{Network, NetworkConfig, Speed, Verdict};
@@ -112,6 +112,12 @@ fn network(job: &str, packets: Option<u32>) -> Result<(NetworkConfig, Time), Str
         end = Time::ZERO + Span::from_ms(10);
         config = NetworkConfig::new(clos(&ClosShape::FIGURE_7));
         config.flows = figure_7(&ClosShape::FIGURE_7);
+        // As scenarios/guo16/ecmp.toml has it.
+        config.nic.ack_interval_packets = 16;
+        config.switch.buffer_bytes = 12_000_000;
+        for group in [3, 4] {
+            config.switch.groups[group].threshold = Threshold::Dynamic { exponent: -4 };
+        }
         config.deadlock_check = None;
     } else {
         let known = JOBS.iter().find(|known| known.0 == job);
@@ -124,8 +130,8 @@ fn network(job: &str, packets: Option<u32>) -> Result<(NetworkConfig, Time), Str
         let bytes = packets.unwrap_or(all) * 1_024;
         config.flows = permutation(k * k * k / 4, bytes, &mut Random::new(1));
         config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate: rate, ..Dcqcn::default() });
+        config.switch.buffer_bytes = 32_000_000;
     }
-    config.switch.buffer_bytes = 32_000_000;
     for queue in &mut config.switch.queues {
         queue.ecn =
             Some(EcnConfig { min_bytes: 400_000, max_bytes: 1_600_000, max_probability: 0.2 });

@@ -9,7 +9,7 @@ use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX
 use crate::packet::LOWER_BYTES;
 use crate::plant::{Common, Node, Plant, Port};
 use crate::switch::config::{PfcConfig, SwitchConfig};
-use crate::switch::{PortSpec, Switch, headroom_bytes};
+use crate::switch::{PortSpec, Switch, classify, headroom_bytes};
 use crate::topology::End;
 use crate::topology::routing::{racks, tables};
 use crate::topology::units::{Unit, units};
@@ -198,10 +198,15 @@ impl Wiring {
             let mut part = Part::new(plant);
             for unit in units {
                 for &switch in &unit.switches {
+                    let own = settings(config, switch);
                     let table = tables[switch as usize].take().unwrap_or_default();
                     let first_port = self.first_ports[switch as usize];
                     let specs = &self.specs[switch as usize];
                     let mut made = make_switch(config, switch, first_port, specs)?;
+                    for (local, spec) in (0..).zip(specs) {
+                        let port = part.plant.port(first_port + u32::from(local));
+                        (port.class, port.strict) = classify(own, local, spec.serves);
+                    }
                     made.next_hops = table.next_hops;
                     made.members = table.members;
                     part.add_switch(made);

@@ -77,10 +77,39 @@ pub(crate) struct Port {
     pub(crate) deaf: u8,
     /// Of a host's port: the host is not dead.
     pub(crate) alive: bool,
+    /// Queues that go before all others (switches only).
+    pub(crate) strict: u8,
+    /// What hangs there (switches only).
+    pub(crate) class: PortClass,
     pub(crate) node: Node,
     /// The place of its node among those of its part.
     pub(crate) slot: u32,
     pub(crate) pauses: Box<PauseSettings>,
+}
+
+/// What hangs on a port of a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PortClass(u8);
+
+impl PortClass {
+    const SERVES: u8 = 1;
+    const TRUNK: u8 = 2;
+
+    pub(crate) fn new(serves: bool, is_trunk: bool) -> Self {
+        Self(if serves { Self::SERVES } else { 0 } | if is_trunk { Self::TRUNK } else { 0 })
+    }
+
+    /// A server.
+    #[inline]
+    pub(crate) fn serves(self) -> bool {
+        self.0 & Self::SERVES != 0
+    }
+
+    /// Something that wants packets with a VLAN tag.
+    #[inline]
+    pub(crate) fn is_trunk(self) -> bool {
+        self.0 & Self::TRUNK != 0
+    }
 }
 
 /// What only pauses ask for.
@@ -113,6 +142,8 @@ impl Port {
             stormed: 0,
             deaf: 0,
             alive: true,
+            strict: 0,
+            class: PortClass::default(),
             node,
             slot: 0,
             pauses: Box::new(PauseSettings {

@@ -29,7 +29,7 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
-use config::{GroupConfig, Incomplete, PRIORITIES, SwitchConfig, Trust};
+use config::{GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
 use ecmp::Balancer;
@@ -43,7 +43,7 @@ pub use headroom::{headroom_bytes, sonic_headroom_bytes};
 
 use crate::counters::{Drop, PortCounters};
 use crate::packet::Tuple;
-use crate::plant::{Node, Plant};
+use crate::plant::{Node, Plant, PortClass};
 use crate::random::{Random, split_mix};
 
 /// Where a switch sends packets for a rack.
@@ -95,6 +95,14 @@ pub(crate) struct PortSpec {
     pub(crate) headroom: u32,
     /// Whether a server is at the other end.
     pub(crate) serves: bool,
+}
+
+/// What a port that is being built will do with each packet.
+pub(crate) fn classify(config: &SwitchConfig, local: u16, serves: bool) -> (PortClass, u8) {
+    let queues = config.queues_of(local).iter().enumerate();
+    let strict = queues.filter(|(_, queue)| queue.schedule == Schedule::Strict);
+    let is_trunk = serves && config.server_ports == PortMode::Trunk;
+    (PortClass::new(serves, is_trunk), strict.fold(0, |mask, (queue, _)| mask | 1 << queue))
 }
 
 /// A switch cannot be made so: its reserves and headrooms leave no shared buffer.
@@ -164,7 +172,7 @@ impl Switch {
     pub(crate) fn receive(&mut self, plant: &mut Plant, port: u32, packet: u32) {
         let now = plant.now();
         let at = plant.at(port);
-        let (ingress, stormed) = (at.local, at.stormed);
+        let (ingress, stormed, serves) = (at.local, at.stormed, at.class.serves());
         let of = plant.pool.get_mut(packet);
         if of.is_flooded() {
             return plant.drop_packet(packet, Drop::NotForMe);
@@ -216,8 +224,9 @@ impl Switch {
             }
             Some(NextHop::None) | None => return plant.drop_packet(packet, Drop::NoRoute),
         };
-        // Ports towards switches are seen as well, and never looked up.
-        self.tables.saw(ingress, now);
+        if serves {
+            self.tables.saw(ingress, now);
+        }
         if let Err(cause) = self.may_enter(plant, packet, egress, queue, lossless) {
             return plant.drop_packet(packet, cause);
         }
@@ -286,9 +295,11 @@ impl Switch {
     #[inline]
     fn passes(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) -> bool {
         let port = self.first_port + u32::from(egress);
-        if !plant.at(port).is_idle_for(queue, plant.now()) {
+        let at = plant.at(port);
+        if !at.is_idle_for(queue, plant.now()) {
             return false;
         }
+        let is_trunk = at.class.is_trunk();
         let of = plant.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
         let group = of.group();
@@ -296,10 +307,9 @@ impl Switch {
         if !pass(&mut self.shared, state, bytes) {
             return false;
         }
-        let out = &mut self.ports[usize::from(egress)];
         // Marks are for queues: the first packet of one gets none.
-        out.queue(queue).pass(bytes);
-        if out.is_trunk {
+        self.ports[usize::from(egress)].queue(queue).pass(bytes);
+        if is_trunk {
             of.set_pcp(Some(self.config.group_to_priority[group] & 7));
         }
         plant.transmit(port, packet);
@@ -392,9 +402,8 @@ impl Switch {
         if eligible == 0 {
             return;
         }
-        let of = &mut self.ports[usize::from(at.local)];
-        let strict = of.strict;
-        let (queues, turn) = of.queues_mut();
+        let (strict, is_trunk) = (at.strict, at.class.is_trunk());
+        let (queues, turn) = self.ports[usize::from(at.local)].queues_mut();
         let queue = pick(queues, &plant.pool, eligible, strict, turn);
         let queued = &mut queues[queue & (PRIORITIES - 1)];
         let packet = queued.pop(&mut plant.pool);
@@ -405,7 +414,6 @@ impl Switch {
         }
         // It will be asked for when this frame has left.
         plant.pool.fetch(queued.next());
-        let is_trunk = of.is_trunk;
         let resumed = self.release(plant, packet);
         if is_trunk {
             let of = plant.pool.get_mut(packet);

@@ -1,7 +1,7 @@
 //! What a switch keeps for each of its ports.
 
 use super::buffer::Group;
-use super::config::{PRIORITIES, PortMode, Schedule, SwitchConfig};
+use super::config::{PRIORITIES, SwitchConfig};
 use super::queue::Queue;
 use super::{PortSpec, headroom_of};
 
@@ -13,24 +13,17 @@ pub(super) struct Port {
     /// Of what is to leave here.
     queues: [Queue; PRIORITIES],
     /// Whose turn it is in the round robin.
-    pub(super) turn: u8,
-    /// Queues that go before all others.
-    pub(super) strict: u8,
-    /// Whether packets leave with a VLAN tag.
-    pub(super) is_trunk: bool,
+    turn: u8,
 }
 
 impl Port {
     pub(super) fn new(config: &SwitchConfig, local: u16, spec: &PortSpec) -> Self {
         let groups = config.groups_of(local);
         let queues = config.queues_of(local);
-        let is_strict = |queue: &usize| queues[*queue].schedule == Schedule::Strict;
         Self {
             groups: groups.each_ref().map(|group| Group::new(group, headroom_of(group, spec))),
             queues: queues.each_ref().map(Queue::new),
             turn: 0,
-            strict: (0..PRIORITIES).filter(is_strict).fold(0, |mask, queue| mask | 1 << queue),
-            is_trunk: spec.serves && config.server_ports == PortMode::Trunk,
         }
     }
 
