@@ -105,7 +105,7 @@ impl Links {
             let address = entry.gid.ip();
             match links.join(address, device.interface_index, buffer) {
                 Ok(()) => {}
-                // An address that is still being checked for duplicates, or is gone.
+                // An address that is gone, or, on old kernels, still being checked for duplicates.
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
                     tracing::warn!(%address, "the address cannot be used (yet)");
                 }

@@ -58,6 +58,12 @@ impl Socket {
     pub(crate) fn bind(address: IpAddr, interface: u32, receive_buffer: c_int) -> io::Result<Self> {
         let socket = Self::open(address, interface, receive_buffer)?;
         set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        if address.is_ipv6() {
+            // For a second or two after an interface is up, its address is checked for duplicates and
+            // nobody can bind to it. Its GID is in the table all the same, as that of a kernel's
+            // device is. Kernels before 4.15 do not know the option.
+            let _ = set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1);
+        }
         socket.take_name()?;
         Ok(socket)
     }
