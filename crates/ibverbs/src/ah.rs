@@ -70,19 +70,23 @@ impl Ah {
 
 /// The path that C describes. On RoCE every path is global (IBTA annex A17.4.4).
 pub(crate) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
-    let source_gid = context.gid(attr.grh.sgid_index).filter(|gid| !gid.is_zero());
-    match source_gid {
-        Some(source_gid) if attr.is_global != 0 => Ok(AddressVector {
-            gid: destination(Gid(attr.grh.dgid.raw), source_gid),
-            source_gid,
-            source_gid_index: attr.grh.sgid_index,
-            traffic_class: attr.grh.traffic_class,
-            hop_limit: attr.grh.hop_limit,
-            flow_label: attr.grh.flow_label,
-            service_level: attr.sl,
-        }),
-        _ => Err(Errno::INVALID),
+    let source = context.gid(attr.grh.sgid_index).ok_or(Errno::INVALID)?;
+    if attr.is_global == 0 {
+        return Err(Errno::INVALID);
     }
+    if !source.usable {
+        tracing::debug!(index = source.index, gid = %source.gid, "no address belongs to this GID");
+        return Err(Errno::UNREACHABLE);
+    }
+    Ok(AddressVector {
+        gid: destination(Gid(attr.grh.dgid.raw), source.gid),
+        source_gid: source.gid,
+        source_gid_index: attr.grh.sgid_index,
+        traffic_class: attr.grh.traffic_class,
+        hop_limit: attr.grh.hop_limit,
+        flow_label: attr.grh.flow_label,
+        service_level: attr.sl,
+    })
 }
 
 /// Where packets to `gid` go. From an IPv4 address, those to an IPv4 group do, however it is written.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use softnic::Nic;
+use softnic::{GidEntry, Nic};
 use transport::limits;
 
 use crate::abi::{
@@ -109,9 +109,8 @@ impl Context {
     }
 
     /// The entry of the port's GID table.
-    pub(crate) fn gid(&self, index: u8) -> Option<rdma::Gid> {
-        let gids = &self.nic.device().gids;
-        gids.iter().find(|entry| entry.index == index).map(|entry| entry.gid)
+    pub(crate) fn gid(&self, index: u8) -> Option<GidEntry> {
+        self.nic.device().gids.iter().find(|entry| entry.index == index).copied()
     }
 }
 

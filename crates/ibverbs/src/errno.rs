@@ -23,6 +23,7 @@ impl Errno {
     pub(crate) const NO_ENTRY: Self = Self(libc::ENOENT);
     pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
     pub(crate) const NOT_CONNECTED: Self = Self(libc::ENOTCONN);
+    pub(crate) const UNREACHABLE: Self = Self(libc::ENETUNREACH);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
 
     /// What the last call of the kernel left.

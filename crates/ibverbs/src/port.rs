@@ -140,7 +140,8 @@ fn entry(context: &Context, index: u32) -> Result<Option<Gid>, Errno> {
     if index >= gid_count(context.nic.device()) {
         return Err(Errno::INVALID);
     }
-    Ok(u8::try_from(index).ok().and_then(|index| context.gid(index)))
+    let entry = u8::try_from(index).ok().and_then(|index| context.gid(index));
+    Ok(entry.map(|entry| entry.gid))
 }
 
 fn full_entry(device: &DeviceInfo, index: u32, gid: Gid) -> ibv_gid_entry {
