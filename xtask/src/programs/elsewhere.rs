@@ -4,8 +4,8 @@
 //! The namespace belongs to no file: it and its interfaces are gone when the last process in it is.
 //! Making one takes privileges, and whoever has none is told what was not run.
 
-use std::env;
 use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result};
 use rustix::process::geteuid;
@@ -41,6 +41,9 @@ pub(super) fn run(choice: &Choice) -> Result<Tally> {
 /// Makes the interface, in the namespace.
 pub(super) fn make_interface() -> Result<()> {
     let address = format!("{ADDRESS}/24");
+    // For a second or two nothing could be sent from an address that is checked for duplicates.
+    let probes = "/proc/sys/net/ipv6/conf/default/dad_transmits";
+    fs::write(probes, "0").with_context(|| format!("cannot write {probes}"))?;
     for line in [
         &["link", "set", "lo", "up"][..],
         &["link", "add", INTERFACE, "type", "veth", "peer", "name", OTHER_END],
