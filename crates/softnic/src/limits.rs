@@ -94,6 +94,12 @@ pub const OPEN_PAUSE: Span = Span::from_ms(1);
 pub const POLLS_PER_ROUND: u32 = 16;
 /// The time slice that the fallback thread asks for.
 pub const THREAD_SLICE: Span = Span::from_us(100);
+/// After so many bytes at once, through rings, the fallback thread waits for more awake.
+pub const LINGER_BYTES: u64 = 32 << 10;
+/// It waits for as long as those took, and for no longer than this.
+pub const LINGER_MAX: Span = Span::from_us(50);
+/// Pauses of the processor between two looks meanwhile.
+pub const LINGER_SPINS: u32 = 16;
 /// How many packets it takes to decide whether the fallback thread is needed at the sockets.
 pub const PARK_WINDOW_PACKETS: u64 = 64;
 /// An application that was sent an event within this time is taken to wait for another.

@@ -205,6 +205,11 @@ impl Links {
         self.same_host.as_ref().is_some_and(|link| link.sources() > 0)
     }
 
+    /// Whether there is something in a ring.
+    pub(crate) fn has_ring_packets(&self) -> bool {
+        self.same_host.as_ref().is_some_and(|link| link.has_packets())
+    }
+
     /// Which socket sends from `source` to `destination`.
     pub(crate) fn port_of(&self, source: Gid, destination: Gid) -> Option<usize> {
         let (source, destination) = (source.ip(), destination.ip());

@@ -23,6 +23,12 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
+    /// Whether the application has taken no packet since the thread last looked; it has taken
+    /// `inline` in its life.
+    pub(crate) fn is_alone(&self, inline: u64) -> bool {
+        inline == self.inline_before
+    }
+
     /// The thread has looked at the sockets and taken `by_thread` packets; the application has
     /// taken `inline` in its life, and was last sent an event at `last_event`. Says whether the
     /// thread parks now.
@@ -79,6 +85,13 @@ mod tests {
         for round in 1..100 {
             assert!(!parking.update(NOW, round * 100, 50, None));
         }
+    }
+
+    #[test]
+    fn the_thread_is_alone_until_the_application_takes_a_packet() {
+        let mut parking = Parking::default();
+        parking.update(NOW, 5, 5, None);
+        assert!(parking.is_alone(5) && !parking.is_alone(6));
     }
 
     #[test]

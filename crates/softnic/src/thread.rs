@@ -1,11 +1,14 @@
 //! The fallback thread: progress while the application sleeps, computes, or waits for memory to
 //! change.
 //!
-//! It is blocked on the sockets, the handed-over packets, a wake-up and the nearest timer, and never
-//! spins. The application's threads do the same work themselves when they post and poll. A timer
+//! It is blocked on the sockets, the handed-over packets, a wake-up and the nearest timer. It spins
+//! only after much has gone through rings while the application did nothing, and for no longer than
+//! that took: whoever sends as much is likely to send more, and a wake-up costs as much as some
+//! hundred kilobytes. The application's threads do the same work themselves when they post and poll. A timer
 //! that they start wakes the thread only if it is earlier than what the thread sleeps for anyway: a
 //! retransmission timer is started anew for every message, and mostly to a later time.
 
+use core::hint;
 use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -14,9 +17,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 
-use rdma::Time;
+use rdma::{Span, Time};
 
-use crate::limits::{PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE};
+use crate::limits::{
+    LINGER_BYTES, LINGER_MAX, LINGER_SPINS, PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE,
+};
+use crate::links::Links;
 use crate::nic::Shared;
 use crate::parking::Parking;
 use crate::progress::{Core, Publish};
@@ -92,20 +98,40 @@ struct Sleep {
 }
 
 /// Does what there is to do, and says how long there will be nothing; `None` at the end.
-fn work(shared: &Shared, mut core: MutexGuard<'_, Core>, parking: &mut Parking) -> Option<Sleep> {
+fn work<'a>(
+    shared: &'a Shared,
+    mut core: MutexGuard<'a, Core>,
+    parking: &mut Parking,
+) -> Option<Sleep> {
     if shared.stop.load(Ordering::Acquire) || core.links.is_none() {
         return None;
     }
-    let now = clock::now();
-    core.sleeps_until = Time::ZERO;
-    core.set_asleep(false);
     core.counts.thread_wakeups += 1;
-    let packets = core.take(now, Reach::All);
-    core.counts.thread_packets += packets;
-    core.give(now, &*shared.events);
-    core.look_after(now);
-    core.publish(now, Publish::Now);
-    let parked = parking.update(now, core.inline_packets, packets, core.last_event);
+    let parked = loop {
+        let now = clock::now();
+        core.sleeps_until = Time::ZERO;
+        core.set_asleep(false);
+        let bytes_before = core.counts.rx_bytes + core.counts.tx_bytes;
+        let packets = core.take(now, Reach::All);
+        core.counts.thread_packets += packets;
+        core.give(now, &*shared.events);
+        core.look_after(now);
+        core.publish(now, Publish::Now);
+        let alone = parking.is_alone(core.inline_packets);
+        let parked = parking.update(now, core.inline_packets, packets, core.last_event);
+        let has_rings = core.links.as_ref().is_some_and(Links::has_rings);
+        let bytes = core.counts.rx_bytes + core.counts.tx_bytes - bytes_before;
+        let end = clock::now();
+        let patience = patience(bytes, end.since(now)).filter(|_| alone && has_rings && !parked);
+        let Some(patience) = patience else { break parked };
+        drop(core);
+        let more = linger(shared, end + patience);
+        let is_over = more.is_none();
+        core = more.unwrap_or_else(|| shared.lock());
+        if is_over || core.links.is_none() {
+            break parked;
+        }
+    };
     let now = clock::now();
     let until = if core.set_asleep(!parked) && !parked {
         // A packet came after the last look.
@@ -119,6 +145,27 @@ fn work(shared: &Shared, mut core: MutexGuard<'_, Core>, parking: &mut Parking) 
     core.sleeps_until = until;
     let layout = core.links.as_ref().map_or(0, |links| links.layout);
     Some(Sleep { ns: until.since(now).as_ns_ceil(), parked, layout })
+}
+
+/// How long the thread waits for more awake after so many bytes, which took so long.
+fn patience(bytes: u64, took: Span) -> Option<Span> {
+    (bytes >= LINGER_BYTES).then(|| took.min(LINGER_MAX))
+}
+
+/// Looks at the rings until there is something in one. `None` if there was nothing `until` then, or
+/// the thread is to end.
+fn linger(shared: &Shared, until: Time) -> Option<MutexGuard<'_, Core>> {
+    while !shared.stop.load(Ordering::Acquire) && clock::now() < until {
+        if let Some(core) = shared.try_lock()
+            && core.links.as_ref().is_some_and(Links::has_ring_packets)
+        {
+            return Some(core);
+        }
+        for _ in 0..LINGER_SPINS {
+            hint::spin_loop();
+        }
+    }
+    None
 }
 
 /// Asks for a short time slice: a thread that wants to run for microseconds is then let in early
@@ -157,5 +204,18 @@ impl Shared {
             .chain([self.wake.as_fd()])
             .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stays_awake_after_much_for_as_long_as_that_took_and_no_longer() {
+        let us = Span::from_us;
+        assert_eq!(patience(LINGER_BYTES - 1, us(10)), None);
+        assert_eq!(patience(LINGER_BYTES, us(10)), Some(us(10)));
+        assert_eq!(patience(u64::MAX, us(1_000)), Some(LINGER_MAX));
     }
 }
