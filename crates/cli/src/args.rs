@@ -24,6 +24,7 @@ pub(crate) enum Command {
     /// Show what the programs that run now have counted, under the names of Linux
     Counters(Counters),
     /// Run a scenario in the simulator: links, switches and NICs around the same engine
+    #[command(after_help = SIM_ENDS)]
     Sim(Sim),
     /// Run what a paper ran, and hold what it found against what is measured
     Papers(Papers),
@@ -64,7 +65,7 @@ pub(crate) struct Sim {
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: PathBuf,
 
-    /// A folder for the summary, and for flows and counters as CSV
+    /// A folder for report.html, the summary, and flows, samples and counters as Parquet
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
 
@@ -84,6 +85,12 @@ pub(crate) struct Sim {
     #[arg(long)]
     pub(crate) bench: bool,
 }
+
+const SIM_ENDS: &str = "\
+Ctrl-C stops the run: what was simulated until then is told and written, and said to be partial.
+
+Exit status: 0 when the run ended; 125 when the network is deadlocked, or the scenario is wrong;
+130 when it was interrupted.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

@@ -13,6 +13,8 @@ pub(crate) enum Status {
     CannotRun = 126,
     /// There is no such program.
     NotFound = 127,
+    /// Somebody pressed Ctrl-C: 128 and the number of SIGINT, as shells have it.
+    Interrupted = 130,
 }
 
 /// Why `ferroce` ends without having done its job.

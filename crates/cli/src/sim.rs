@@ -1,18 +1,24 @@
 //! `ferroce sim`: runs a scenario in the simulator.
 
+mod watch;
+
 use core::time::Duration;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
 use fabric::check::Check;
+use fabric::record::{self, Samples};
 use fabric::report::Report;
 use fabric::scenario::Scenario;
 use fabric::{Network, NetworkConfig, Speed, Verdict};
+use telemetry::Table;
 
 use crate::args::Sim;
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::output::print;
+use watch::Watch;
 
 pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     let path = &arguments.scenario;
@@ -38,20 +44,38 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     if arguments.check {
         return Ok(());
     }
+    // Samples are for the files; without a folder nobody would see them.
+    let mut samples = arguments
+        .output
+        .is_some()
+        .then(|| Samples::new(&network, scenario.end, scenario.sample_interval));
+    let mut watch = Watch::new(scenario.end)
+        .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
+    let end = scenario.end;
     let begin = Instant::now();
-    let verdict = network.run(scenario.end);
+    let verdict = record::run(&mut network, end, samples.as_mut(), |network| watch.next(network));
     let took = begin.elapsed();
-    let report = Report::new(&scenario.title, &network, &verdict);
-    if let Some(folder) = &arguments.output {
-        write(folder, &report)?;
+    watch.end();
+    let mut report = Report::new(&scenario.title, &network, &verdict);
+    if let Some(samples) = &samples {
+        report = report.with_samples(samples);
     }
-    print(&report.summary())?;
+    let summary = report.summary();
+    let mut text = summary.clone();
+    if let Some(folder) = &arguments.output {
+        let files = write(folder, &report, &summary)?;
+        text += &format!("  {:<12} {} in {}\n", "written", files.join(", "), folder.display());
+    }
+    print(&text)?;
     if arguments.bench {
         print(&cost(&network, took))?;
     }
     match verdict {
-        Verdict::Finished | Verdict::TimeOver | Verdict::Stalled | Verdict::Interrupted => Ok(()),
+        Verdict::Finished | Verdict::TimeOver | Verdict::Stalled => Ok(()),
         Verdict::Deadlock(_) => Err(Failure::new("the network is deadlocked")),
+        Verdict::Interrupted => {
+            Err(Failure::new("interrupted: the results are partial").status(Status::Interrupted))
+        }
     }
 }
 
@@ -68,18 +92,44 @@ fn cost(network: &Network, took: Duration) -> String {
     text + "\n"
 }
 
-fn write(folder: &Path, report: &Report<'_>) -> Result<(), Failure> {
-    let files = [
-        ("summary.txt", report.summary()),
-        ("flows.csv", report.flows_csv()),
-        ("counters.csv", report.counters_csv()),
-    ];
-    let wrong =
-        |path: &Path, error| Failure::new(format!("cannot write {}: {error}", path.display()));
-    fs::create_dir_all(folder).map_err(|error| wrong(folder, error))?;
-    for (name, text) in files {
+/// Writes the files of a run, and returns their names.
+fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<Vec<&'static str>, Failure> {
+    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    let texts = [("report.html", report.page()), ("summary.txt", summary.to_owned())];
+    let mut names = Vec::new();
+    for (name, text) in &texts {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| wrong(&path, error))?;
+        fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+        names.push(*name);
     }
-    Ok(())
+    if let Some(frames) = report.capture() {
+        let path = folder.join("capture.pcapng");
+        fs::write(&path, frames).map_err(|error| cannot_write(&path, &error))?;
+        names.push("capture.pcapng");
+    }
+    let about = report.about();
+    let about: Vec<(&str, &str)> =
+        about.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let tables = [
+        ("flows.parquet", Some(report.flows())),
+        ("samples.parquet", report.samples()),
+        ("counters.parquet", Some(report.counters())),
+    ];
+    for (name, table) in tables {
+        let Some(table) = table else { continue };
+        write_table(&folder.join(name), &table, &about)?;
+        names.push(name);
+    }
+    Ok(names)
+}
+
+fn write_table(path: &Path, table: &Table, about: &[(&str, &str)]) -> Result<(), Failure> {
+    let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+    let mut file = BufWriter::new(file);
+    table.write_parquet(&mut file, about).map_err(|error| cannot_write(path, &error))?;
+    file.flush().map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &dyn core::error::Error) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display()))
 }

@@ -31,3 +31,13 @@ pub const SECONDS_MAX: f64 = 1e6;
 pub const RATE_GBPS_MAX: f64 = 1e5;
 /// The longest cable, in metres: once around the earth.
 pub const CABLE_M_MAX: u32 = 40_000_000;
+/// The most frames of a report's replay.
+pub const REPLAY_FRAMES: usize = 160;
+/// Coloured ends and nodes of all frames of a replay; with more, it has fewer frames.
+pub const REPLAY_ENTRIES_MAX: usize = 150_000;
+/// Hosts that a replay draws one by one; of more, a box a rack.
+pub const REPLAY_HOSTS: usize = 200;
+/// Queues whose length a report draws: those that were longest.
+pub const REPORT_QUEUES: usize = 6;
+/// Frames that all captures of a network keep together, of some 200 bytes of memory each.
+pub const CAPTURE_FRAMES_MAX: usize = 1 << 21;

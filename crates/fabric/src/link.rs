@@ -12,6 +12,7 @@ use rdma::Span;
 use crate::counters::Drop;
 use crate::packet::{Packet, Tuple};
 use crate::random::Random;
+use crate::record::capture::Tap;
 
 /// How long light takes for a metre of fibre or copper, in picoseconds: two thirds of its speed in
 /// vacuum.
@@ -49,13 +50,15 @@ pub(crate) struct Filter {
     pub(crate) down: bool,
     seen: u64,
     random: Random,
+    /// Keeps what comes.
+    pub(crate) tap: Option<Box<Tap>>,
 }
 
 impl Filter {
     /// One that loses nothing, and will take its chances from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(seed);
-        Self { rules: Vec::new(), damage: 0.0, down: false, seen: 0, random }
+        Self { rules: Vec::new(), damage: 0.0, down: false, seen: 0, random, tap: None }
     }
 
     /// Whether the packet is lost, and why. `tuple` is that of the packet.

@@ -10,22 +10,21 @@ use wire::frame::{Frame, Ip};
 use wire::roce;
 
 use crate::packet::{Packet, Tuple, address_of};
+use crate::record::capture::mac_of_host;
 
-/// Emits the frame of a packet and parses it.
-///
-/// # Panics
-/// If what is parsed is not what was emitted: a mistake of ours.
-pub(crate) fn check(packet: &Packet, header: &roce::Repr, tuple: &Tuple) {
-    let payload = vec![0x5a; usize::from(packet.payload)];
+/// The frame of a packet on a link between two MAC addresses.
+pub(crate) fn frame<'a>(
+    packet: &Packet,
+    header: &roce::Repr,
+    tuple: &Tuple,
+    [source, destination]: [Address; 2],
+    payload: &'a [u8],
+) -> Frame<'a> {
     let tag =
         packet.pcp().map(|priority| wire::vlan::Tag { priority, drop_eligible: false, id: 1 });
-    let mac = |host: u32| {
-        let [_, a, b, c] = address_of(host).octets();
-        Address([2, 0, 0, a, b, c])
-    };
-    let frame = Frame {
-        source: mac(tuple.source),
-        destination: mac(tuple.destination),
+    Frame {
+        source,
+        destination,
         vlan: tag,
         ip: Ip::V4 {
             source: address_of(tuple.source),
@@ -35,10 +34,20 @@ pub(crate) fn check(packet: &Packet, header: &roce::Repr, tuple: &Tuple) {
             dont_fragment: true,
             ttl: packet.ttl,
         },
-        source_port: 0xc000,
+        source_port: tuple.source_port,
         roce: *header,
-        payload: &payload,
-    };
+        payload,
+    }
+}
+
+/// Emits the frame of a packet and parses it.
+///
+/// # Panics
+/// If what is parsed is not what was emitted: a mistake of ours.
+pub(crate) fn check(packet: &Packet, header: &roce::Repr, tuple: &Tuple) {
+    let payload = vec![0x5a; usize::from(packet.payload)];
+    let addresses = [mac_of_host(tuple.source), mac_of_host(tuple.destination)];
+    let frame = frame(packet, header, tuple, addresses, &payload);
     let bytes = frame.to_vec();
     let check_sequence = 4;
     assert_eq!(bytes.len() + check_sequence, usize::from(packet.bytes), "{frame}");

@@ -18,5 +18,5 @@ pub mod limits;
 mod page;
 mod table;
 
-pub use page::{Block, Figure, Page};
+pub use page::{Block, Figure, LEVELS, Page, Replay, ReplayFrame, ReplayNode};
 pub use table::{Cell, Column, Kind, Table};

@@ -132,13 +132,26 @@ const NAME_MAX: usize = 256;
 /// Appends `frame`, which `interface` saw at `at`, to `file`; picoseconds are cut off.
 pub fn write(file: &mut Vec<u8>, interface: u32, at: Time, direction: Direction, frame: &[u8]) {
     let length = u32::try_from(frame.len()).expect("a frame is shorter than 4 GiB");
+    write_part(file, interface, at, direction, frame, length);
+}
+
+/// The same of a frame of `whole` bytes, of which `frame` is the beginning.
+pub fn write_part(
+    file: &mut Vec<u8>,
+    interface: u32,
+    at: Time,
+    direction: Direction,
+    frame: &[u8],
+    whole: u32,
+) {
+    let length = u32::try_from(frame.len()).expect("a frame is shorter than 4 GiB");
     let nanoseconds = at.as_ps() / 1_000;
     let start = open(file, ENHANCED_PACKET);
     file.extend_from_slice(&interface.to_le_bytes());
     file.extend_from_slice(&((nanoseconds >> 32) as u32).to_le_bytes());
     file.extend_from_slice(&(nanoseconds as u32).to_le_bytes());
     file.extend_from_slice(&length.to_le_bytes());
-    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(&whole.to_le_bytes());
     file.extend_from_slice(frame);
     pad(file, frame.len());
     if direction != Direction::Unknown {

@@ -19,6 +19,7 @@ mod run;
 mod view;
 
 pub(crate) use build::longest_frame;
+pub(crate) use view::{PortTap, PortView};
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use crate::limits::SPREAD_BYTES_MAX;
 use crate::nic::NicConfig;
 use crate::packet::Tuple;
 use crate::plant::{Common, What};
+use crate::record::Capture;
 use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
 use crate::workload::{Flow, FlowSpec, Verb};
@@ -60,6 +62,8 @@ pub struct NetworkConfig {
     pub share_queue_pairs: bool,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+    /// Ports whose frames are kept.
+    pub captures: Vec<Capture>,
     /// Of everything that is left to chance.
     pub seed: u64,
     /// How often deadlocks are looked for; `None` for never.
@@ -85,6 +89,7 @@ impl NetworkConfig {
             flows: Vec::new(),
             share_queue_pairs: false,
             faults: Vec::new(),
+            captures: Vec::new(),
             seed: 1,
             deadlock_check: Some(Span::from_ms(1)),
             paranoid: false,
@@ -195,6 +200,7 @@ pub struct Network {
     /// In the order of their times.
     faults: Vec<Fault>,
     faults_done: usize,
+    captures: Vec<Capture>,
     detector: Detector,
     deadlock_check: Option<Span>,
     /// When deadlocks are looked for next, in picoseconds.
@@ -234,6 +240,7 @@ impl Network {
             finite: config.flows.iter().any(|flow| flow.messages.is_some()),
             faults: Vec::new(),
             faults_done: 0,
+            captures: config.captures,
             detector: Detector::default(),
             deadlock_check: config.deadlock_check,
             check_at: config.deadlock_check.map_or(0, Span::as_ps),
@@ -243,6 +250,7 @@ impl Network {
         };
         network.add_flows(&config.flows, config.share_queue_pairs)?;
         network.plan_faults(config.faults)?;
+        network.install_taps()?;
         for part in &mut network.parts {
             for switch in &part.switches {
                 switch.start_watchdog(&mut part.plant);

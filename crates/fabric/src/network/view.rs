@@ -2,9 +2,14 @@
 
 use rdma::Time;
 
-use super::Network;
+use wire::ethernet::Address;
+
+use super::{BuildError, Network};
 use crate::counters::PauseCounters;
+use crate::nic::NicConfig;
 use crate::plant::Node;
+use crate::record::Capture;
+use crate::record::capture::{Tap, mac_of_host, mac_of_port, room_of};
 use crate::switch::config::PRIORITIES;
 use crate::topology::End;
 
@@ -26,8 +31,78 @@ pub(crate) struct PortView {
     pub(crate) priority_to_queue: [u8; PRIORITIES],
 }
 
+/// A port, what lies behind it, and what its tap has kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortTap<'a> {
+    /// Where the port is.
+    pub(crate) at: End,
+    /// Where it leads to.
+    pub(crate) to: End,
+    /// The port at the other end: its place among all.
+    pub(crate) peer: u32,
+    pub(crate) mac: Address,
+    /// From the last bit of a packet that it sends to the queue or engine at the other end, and the
+    /// same of a pause frame, in picoseconds.
+    pub(crate) delays: (u64, u64),
+    pub(crate) tap: Option<&'a Tap>,
+}
+
 impl Network {
-    /// Every port, in an order that is the same in whatever parts the network is. A pause that is not over is counted until `now`.
+    /// Puts taps at both ends of every link of which a port is to be captured.
+    pub(super) fn install_taps(&mut self) -> Result<(), BuildError> {
+        let ports: Vec<PortTap<'_>> = self.taps().collect();
+        let mut tapped = Vec::new();
+        for (index, capture) in self.captures.iter().enumerate() {
+            let before = tapped.len();
+            for (port, of) in ports.iter().zip(0u32..).map(|(of, port)| (port, of)) {
+                if capture.covers(of.at, of.to) {
+                    tapped.extend([port, of.peer]);
+                }
+            }
+            if tapped.len() == before {
+                return Err(BuildError::NoSuchNode(format!("capture {index}")));
+            }
+        }
+        tapped.sort_unstable();
+        tapped.dedup();
+        let room = room_of(tapped.len());
+        for port in tapped {
+            self.part_mut(port).plant.filter(port).tap = Some(Box::new(Tap::new(room)));
+        }
+        Ok(())
+    }
+
+    /// What is captured.
+    pub(crate) fn captures(&self) -> &[Capture] {
+        &self.captures
+    }
+
+    /// Frames that no tap had room for.
+    pub(crate) fn missed_frames(&self) -> u64 {
+        self.taps().filter_map(|port| port.tap).map(|tap| tap.missed).sum()
+    }
+
+    /// Every port, in the order of [`Network::ports`].
+    pub(crate) fn taps(&self) -> impl Iterator<Item = PortTap<'_>> {
+        let ports = self.parts.iter().flat_map(|part| part.plant.ports());
+        ports.map(|index| {
+            let port = self.at(index);
+            PortTap {
+                at: end(port.node),
+                to: end(self.at(port.peer).node),
+                peer: port.peer,
+                mac: match port.node {
+                    Node::Host(host) => mac_of_host(host),
+                    Node::Switch(switch) => mac_of_port(switch, port.local),
+                },
+                delays: port.delays(),
+                tap: self.part(index).plant.tap(index),
+            }
+        })
+    }
+
+    /// Every port, in an order that is the same in whatever parts the network is. A pause that is
+    /// not over is counted until `now`.
     pub(crate) fn ports(&self, now: Time) -> impl Iterator<Item = PortView> {
         let ports = self.parts.iter().flat_map(|part| part.plant.ports());
         ports.map(move |port| self.port_view(port, now.as_ps()))
@@ -68,6 +143,16 @@ impl Network {
             pauses: self.part(port).plant.pause_counters(port, now),
             priority_to_queue: at.pauses.priority_to_queue,
         }
+    }
+
+    /// Settings of a host's NIC, as they are in force.
+    pub fn nic_config(&self, host: u32) -> Option<&NicConfig> {
+        Some(&self.host(host)?.config)
+    }
+
+    /// What was free of the memory that the groups of `switch` share when they had taken most.
+    pub(crate) fn least_free_bytes(&self, switch: u32) -> u64 {
+        self.switch(switch).map_or(0, |(_, switch)| switch.least_free_bytes().into())
     }
 }
 

@@ -29,6 +29,7 @@ use crate::link::Filter;
 use crate::packet::{GAP_BYTES, PFC_BYTES, PREAMBLE_BYTES, Pool, Tuple};
 use crate::random::split_mix;
 use crate::rate::LineRate;
+use crate::record::capture::Tap;
 use crate::switch::config::{PRIORITIES, PfcConfig};
 use pauses::PauseState;
 
@@ -175,6 +176,12 @@ impl Port {
     pub(crate) fn hop(&self, at: u64, bytes: u64) -> (u64, u64) {
         let arrives = at + self.rate.ps(PREAMBLE_BYTES + bytes) + self.delay;
         (arrives, at + self.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES))
+    }
+
+    /// From the last bit of a packet that it sends to the queue or engine at the other end, and the
+    /// same of a pause frame, in picoseconds.
+    pub(crate) fn delays(&self) -> (u64, u64) {
+        (self.delay, self.pauses.delay)
     }
 
     /// Less than the time from anything that happens here to what it makes happen at the other end.
@@ -377,7 +384,17 @@ impl Plant {
         let of = self.pool.get(packet);
         let tuple = self.common.tuples.get(of.tuple as usize);
         let place = self.place(port);
-        self.filters[place].as_mut()?.judge(of, tuple)
+        let filter = self.filters[place].as_mut()?;
+        let lost = filter.judge(of, tuple);
+        if let Some(tap) = &mut filter.tap {
+            tap.see(self.events.now(), &self.pool, packet, tuple.copied(), lost.is_some());
+        }
+        lost
+    }
+
+    /// What is kept of what arrives at `port`.
+    pub(crate) fn tap(&self, port: u32) -> Option<&Tap> {
+        self.filters[self.place(port)].as_ref()?.tap.as_deref()
     }
 
     /// The filter of what arrives at `port`, which from now on has one.

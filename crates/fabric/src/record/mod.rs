@@ -4,17 +4,21 @@
 //!   run ─► the network lives until the next sample ─► Samples looks at every port ─► and on
 //! ```
 //!
-//! Nothing of this is in the way of a packet: a network that runs in stretches does exactly what it
+//! Captures are taken by taps, which are a kind of filter of a link ([`capture`]).
+//!
+//! Nothing of this is in the way of a packet that is not captured: a network that runs in stretches does exactly what it
 //! does in one, and between two stretches it stands still and can be looked at, shown to somebody
 //! who waits, or stopped. So a run that is not recorded pays nothing, and one that is has the same
 //! results.
 
+pub(crate) mod capture;
 mod samples;
 
 use rdma::{Span, Time};
 
 use crate::{Network, Verdict};
 
+pub use capture::Capture;
 pub use samples::{Change, Samples};
 
 /// What to do after a stretch of a run.

@@ -1,28 +1,78 @@
-//! What a run is told in: a summary for the terminal, and tables as CSV.
+//! What a run is told in.
+//!
+//! ```text
+//!   Network, Verdict, Samples ─► summary (terminal), notes, flows, counters, samples (tables), page
+//! ```
+//!
+//! Every number is of simulated time, and every form says so. The same run gives the same bytes.
+
+mod diagnosis;
+mod hops;
+mod page;
+mod replay;
+mod tables;
 
 use core::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use rdma::{Span, Time};
+use telemetry::Table;
 
-use crate::counters::PauseCounters;
-use crate::topology::End;
+pub use diagnosis::Note;
+
+use crate::record::Samples;
+use crate::workload::{Flow, Verb};
 use crate::{Network, Verdict};
+use hops::{Hop, HopTotals, Layers};
 
-/// A network that has run, and how that ended.
+/// Columns of the terminal that notes are set for.
+const COLUMNS: usize = 96;
+/// Where the text of a summary's line begins.
+const INDENT: usize = 15;
+
+/// A network that has run, how that ended, and what was sampled.
 #[derive(Debug)]
 pub struct Report<'a> {
     title: &'a str,
     network: &'a Network,
     verdict: &'a Verdict,
+    samples: Option<&'a Samples>,
 }
 
 impl<'a> Report<'a> {
     /// A report of `network`, whose run ended with `verdict`.
     pub fn new(title: &'a str, network: &'a Network, verdict: &'a Verdict) -> Self {
-        Self { title, network, verdict }
+        Self { title, network, verdict, samples: None }
     }
 
-    /// What matters, in lines for a terminal. Every number is of simulated time.
+    /// The same, with what was sampled.
+    #[must_use]
+    pub fn with_samples(mut self, samples: &'a Samples) -> Self {
+        self.samples = Some(samples);
+        self
+    }
+
+    /// What every file of results says about itself, as key and value.
+    pub fn about(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("origin", "simulated".to_owned()),
+            ("title", self.title.to_owned()),
+            ("model", self.model()),
+        ]
+    }
+
+    /// What was sampled: a row for each queue and sample in which something changed.
+    pub fn samples(&self) -> Option<Table> {
+        let layers = Layers::of(self.network.topology());
+        Some(tables::samples(self.samples?, self, &layers))
+    }
+
+    /// What was captured, as a pcapng file; `None` if the scenario captures nothing.
+    pub fn capture(&self) -> Option<Vec<u8>> {
+        crate::record::capture::pcapng(self.network)
+    }
+
+    /// What matters, in lines for a terminal.
     pub fn summary(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -37,10 +87,10 @@ impl<'a> Report<'a> {
         match self.verdict {
             Verdict::Finished => writeln!(text, "  finished at {now}")?,
             Verdict::TimeOver => writeln!(text, "  stopped at {now}: the time was over")?,
-            Verdict::Interrupted => {
-                writeln!(text, "  INTERRUPTED at {now}: what follows is of the run up to there")?;
-            }
             Verdict::Stalled => writeln!(text, "  stalled at {now}: nothing is left to happen")?,
+            Verdict::Interrupted => {
+                writeln!(text, "  INTERRUPTED at {now}: these are partial results")?;
+            }
             Verdict::Deadlock(cycle) => {
                 writeln!(text, "  DEADLOCK at {now}: these queues wait for each other")?;
                 for (at, to, queue) in &cycle.queues {
@@ -48,85 +98,51 @@ impl<'a> Report<'a> {
                 }
             }
         }
-        self.write_flows(text, now)?;
-        self.write_network(text)
-    }
-
-    fn write_flows(&self, text: &mut String, now: Time) -> core::fmt::Result {
-        let flows = self.network.flows();
-        let over = flows.iter().filter(|flow| flow.is_over() && flow.failed == 0).count();
-        let failed = flows.iter().filter(|flow| flow.failed > 0).count();
-        let messages: u64 = flows.iter().map(|flow| flow.completed).sum();
-        let bytes: u64 = flows.iter().map(crate::workload::Flow::bytes).sum();
-        let first = flows.iter().map(|flow| flow.spec.start).min().unwrap_or(Time::ZERO);
-        writeln!(
-            text,
-            "  flows        {} ({over} finished, {failed} failed), {messages} messages",
-            flows.len()
-        )?;
-        writeln!(text, "  goodput      {}", gbps(bytes, now.since(first)))?;
-        let mut latencies: Vec<u64> =
-            flows.iter().flat_map(|flow| flow.latencies_ps.iter().copied()).collect();
-        latencies.sort_unstable();
-        if !latencies.is_empty() {
-            let [p50, p95, p99] =
-                [50, 95, 99].map(|percent| Span::from_ps(percentile(&latencies, percent)));
-            writeln!(text, "  completion   p50 {p50}, p95 {p95}, p99 {p99}")?;
+        for (figure, value) in self.figures() {
+            writeln!(text, "  {figure:<12} {value}")?;
+            match figure.as_str() {
+                "drops" => self.write_drops(text)?,
+                "pauses" => self.write_hops(text)?,
+                _ => {}
+            }
         }
-        let mut slowdowns = self.slowdowns();
-        slowdowns.sort_by(f64::total_cmp);
-        if !slowdowns.is_empty() {
-            let at = |percent: usize| slowdowns[(slowdowns.len() - 1) * percent / 100];
-            let [p50, p95, p99] = [at(50), at(95), at(99)];
-            writeln!(text, "  slowdown     p50 {p50:.2}, p95 {p95:.2}, p99 {p99:.2}")?;
+        for note in self.notes() {
+            write_note(text, &note)?;
         }
         Ok(())
     }
 
-    /// How many times longer than alone in the network the single WRITE of each flow took.
-    fn slowdowns(&self) -> Vec<f64> {
-        let single = |flow: &&crate::workload::Flow| {
-            flow.spec.messages == Some(1)
-                && flow.spec.verb == crate::workload::Verb::Write
-                && flow.completed == 1
-        };
-        let flows = self.network.flows().iter().filter(single);
-        flows
-            .filter_map(|flow| {
-                let spec = &flow.spec;
-                let alone =
-                    self.network.unloaded(spec.source, spec.destination, spec.message_bytes)?;
-                let took = *flow.latencies_ps.first()?;
-                (alone > Span::ZERO).then(|| took as f64 / alone.as_ps() as f64)
-            })
-            .collect()
-    }
-
-    fn write_network(&self, text: &mut String) -> core::fmt::Result {
+    /// The figures that matter, each in a line.
+    fn figures(&self) -> Vec<(String, String)> {
         let network = self.network;
-        let drops = network.drops();
-        write!(text, "  drops        {}", drops.total())?;
-        for (cause, count) in drops.iter() {
-            write!(text, "\n    {count:>10} {cause}")?;
+        let flows = network.flows();
+        let over = flows.iter().filter(|flow| flow.is_over() && flow.failed == 0).count();
+        let failed = flows.iter().filter(|flow| flow.failed > 0).count();
+        let messages: u64 = flows.iter().map(|flow| flow.completed).sum();
+        let bytes: u64 = flows.iter().map(Flow::bytes).sum();
+        let first = flows.iter().map(|flow| flow.spec.start).min().unwrap_or(Time::ZERO);
+        let mut figures = vec![
+            (
+                "flows",
+                format!("{} ({over} finished, {failed} failed), {messages} messages", flows.len()),
+            ),
+            ("goodput", format!("{:.3} Gb/s", gbps(bytes, network.now().since(first)))),
+        ];
+        let mut latencies: Vec<u64> =
+            flows.iter().flat_map(|flow| flow.latencies_ps.iter().copied()).collect();
+        latencies.sort_unstable();
+        if !latencies.is_empty() {
+            let at = |percent| Span::from_ps(percentile(&latencies, percent));
+            figures.push(("latency", format!("p50 {}, p95 {}, p99 {}", at(50), at(95), at(99))));
         }
-        writeln!(text)?;
-        let mut marked = 0;
-        let mut paused: Vec<(u64, String)> = Vec::new();
-        for switch in 0..network.topology().switches.len() as u32 {
-            let at = network.topology().name(End::Switch(switch)).to_owned();
-            for (to, counters) in network.switch_counters(switch) {
-                marked += counters.queue_marked.iter().sum::<u64>();
-                let to = network.topology().name(to);
-                paused.push((longest(&counters.pause), format!("{at} port to {to}")));
-            }
+        let mut slowdowns: Vec<f64> = flows.iter().flat_map(|flow| self.slowdowns(flow)).collect();
+        slowdowns.sort_by(f64::total_cmp);
+        if !slowdowns.is_empty() {
+            let at = |percent| percentile(&slowdowns, percent);
+            let text = format!("p50 {:.2}, p95 {:.2}, p99 {:.2}", at(50), at(95), at(99));
+            figures.push(("slowdown", text));
         }
-        for host in 0..network.topology().hosts.len() as u32 {
-            if let Some(pauses) = network.host_pauses(host) {
-                let name = network.topology().name(End::Host(host)).to_owned();
-                paused.push((longest(&pauses), name));
-            }
-        }
-        let (mut again, mut timeouts, mut notified) = (0, 0, 0);
+        let (mut again, mut timeouts, mut notified, mut marked) = (0, 0, 0, 0);
         for host in 0..network.topology().hosts.len() as u32 {
             for stats in network.host_stats(host) {
                 again += stats.retransmitted_pkts;
@@ -134,85 +150,123 @@ impl<'a> Report<'a> {
                 notified += stats.np_cnp_sent;
             }
         }
-        writeln!(text, "  again        {again} packets, {timeouts} timeouts")?;
-        writeln!(text, "  ECN          {marked} marks, {notified} CNPs")?;
-        writeln!(text, "  pauses       {} frames", network.pause_frames())?;
-        paused.retain(|(time, _)| *time > 0);
-        paused.sort_by(|a, b| b.cmp(a));
-        for (time, name) in paused.iter().take(5) {
-            writeln!(text, "    {} {name}", Span::from_ps(*time))?;
-        }
-        let hops = network.link_hops();
-        writeln!(text, "  simulated    {hops} link-hops, {} events", network.events())
-    }
-
-    /// Every flow, a line each.
-    pub fn flows_csv(&self) -> String {
-        let mut text = String::from(
-            "flow,source,destination,message_bytes,posted,completed,failed,start_ps,finished_ps\n",
-        );
-        let topology = self.network.topology();
-        for (index, flow) in self.network.flows().iter().enumerate() {
-            let spec = &flow.spec;
-            let finished = flow.finished_at.map_or_else(String::new, |at| at.as_ps().to_string());
-            let _ = writeln!(
-                text,
-                "{index},{},{},{},{},{},{},{},{finished}",
-                topology.name(End::Host(spec.source)),
-                topology.name(End::Host(spec.destination)),
-                spec.message_bytes,
-                flow.posted,
-                flow.completed,
-                flow.failed,
-                spec.start.as_ps(),
-            );
-        }
-        text
-    }
-
-    /// Every counter of every switch port that is not zero, a line each, under the names of SAI.
-    pub fn counters_csv(&self) -> String {
-        let mut text = String::from("switch,neighbour,counter,value\n");
-        let topology = self.network.topology();
-        for switch in 0..topology.switches.len() as u32 {
-            let name = topology.name(End::Switch(switch));
-            for (neighbour, counters) in self.network.switch_counters(switch) {
-                let to = topology.name(neighbour);
-                for (counter, value) in counters.named().iter().filter(|(_, value)| *value > 0) {
-                    let _ = writeln!(text, "{name},{to},{counter},{value}");
-                }
+        for switch in 0..network.topology().switches.len() as u32 {
+            for (_, counters) in network.switch_counters(switch) {
+                marked += counters.queue_marked.iter().sum::<u64>();
             }
         }
-        text
+        let simulated = format!("{} link-hops, {} events", network.link_hops(), network.events());
+        figures.extend([
+            ("drops", network.drops().total().to_string()),
+            ("again", format!("{again} packets, {timeouts} timeouts")),
+            ("ECN", format!("{marked} marks, {notified} CNPs")),
+            ("pauses", format!("{} frames", network.pause_frames())),
+            ("simulated", simulated),
+        ]);
+        figures.into_iter().map(|(figure, value)| (figure.to_owned(), value)).collect()
+    }
+
+    fn write_drops(&self, text: &mut String) -> core::fmt::Result {
+        for (cause, count) in self.network.drops().iter() {
+            writeln!(text, "    {count:>10} {cause}")?;
+        }
+        Ok(())
+    }
+
+    fn write_hops(&self, text: &mut String) -> core::fmt::Result {
+        let topology = self.network.topology();
+        let layers = Layers::of(topology);
+        for (hop, totals) in self.hops(&layers) {
+            let Some((longest, at, to)) = totals.longest else { continue };
+            let (name, paused) = (layers.name(hop), Span::from_ps(totals.paused_ps));
+            let (at, to) = (topology.name(at), topology.name(to));
+            writeln!(
+                text,
+                "    {name}: {} frames, {paused} in {} of {} ports, most {} ({at} to {to})",
+                totals.frames,
+                totals.paused_ports,
+                totals.ports,
+                Span::from_ps(longest),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn hops(&self, layers: &Layers) -> BTreeMap<Hop, HopTotals> {
+        hops::totals(layers, self.network.ports(self.network.now()))
+    }
+
+    /// How many times longer than alone in the network each message of a flow took: of WRITEs that
+    /// are posted one at a time.
+    fn slowdowns(&self, flow: &Flow) -> Vec<f64> {
+        let spec = &flow.spec;
+        if spec.verb != Verb::Write || spec.depth > 1 || flow.latencies_ps.is_empty() {
+            return Vec::new();
+        }
+        let alone = self.network.unloaded(spec.source, spec.destination, spec.message_bytes);
+        let Some(alone) = alone.filter(|alone| *alone > Span::ZERO) else { return Vec::new() };
+        flow.latencies_ps.iter().map(|&took| took as f64 / alone.as_ps() as f64).collect()
     }
 }
 
-/// The time that the priority which was paused longest was paused.
-fn longest(pauses: &PauseCounters) -> u64 {
-    pauses.paused_ps.iter().copied().max().unwrap_or(0)
+fn write_note(text: &mut String, note: &Note) -> core::fmt::Result {
+    let mut lines = wrapped(&format!("{}: {}", note.about, note.why));
+    if let Some(change) = &note.change {
+        lines.extend(wrapped(&format!("change: {change}")));
+    }
+    for (index, line) in lines.iter().enumerate() {
+        let mark = if index == 0 { "note" } else { "" };
+        writeln!(text, "  {mark:<12} {line}")?;
+    }
+    Ok(())
 }
 
-/// The smallest of `sorted` that at least `percent` of it do not exceed.
-fn percentile(sorted: &[u64], percent: usize) -> u64 {
+/// Text in lines that fit beside the names of a summary.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if INDENT + line.len() + 1 + word.len() <= COLUMNS => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// The smallest of `sorted`, which is not empty, that at least `percent` of it do not exceed.
+fn percentile<T: Copy>(sorted: &[T], percent: usize) -> T {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted[rank.min(sorted.len()) - 1]
 }
 
-fn gbps(bytes: u64, time: Span) -> String {
-    if time == Span::ZERO {
-        return "none".to_owned();
-    }
-    let rate = u128::from(bytes) * 8 * 1_000_000 / u128::from(time.as_ps());
-    format!("{}.{:03} Gb/s", rate / 1_000, rate % 1_000)
+/// A rate in Gb/s; zero of no time.
+fn gbps(bytes: u64, time: Span) -> f64 {
+    if time == Span::ZERO { 0.0 } else { bytes as f64 * 8_000.0 / time.as_ps() as f64 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::NetworkConfig;
+    use crate::record::{Next, run};
     use crate::topology::{Cables, single_switch};
     use crate::workload::FlowSpec;
     use rdma::Rate;
+
+    fn two_to_one() -> (Network, Verdict, Samples) {
+        let cables = Cables::new(Rate::from_gbps(100), 200);
+        let mut config = NetworkConfig::new(single_switch(3, cables));
+        config.flows = vec![FlowSpec::write(0, 2, 1 << 20), FlowSpec::write(1, 2, 1 << 20)];
+        config.switch.buffer_bytes = 2_000_000;
+        let mut network = Network::new(config).unwrap();
+        let end = Time::ZERO + Span::from_ms(10);
+        let mut samples = Samples::new(&network, end, Some(Span::from_us(5)));
+        let verdict = run(&mut network, end, Some(&mut samples), |_| Next::Run(Span::from_ms(1)));
+        (network, verdict, samples)
+    }
 
     #[test]
     fn percentiles_are_values_that_occurred() {
@@ -222,19 +276,49 @@ mod tests {
     }
 
     #[test]
-    fn a_report_says_what_happened() {
-        let cables = Cables::new(Rate::from_gbps(100), 200);
-        let mut config = NetworkConfig::new(single_switch(3, cables));
-        config.flows = vec![FlowSpec::write(0, 2, 1 << 20), FlowSpec::write(1, 2, 1 << 20)];
-        let mut network = Network::new(config).unwrap();
-        let verdict = network.run(Time::ZERO + Span::from_ms(10));
-        let report = Report::new("two to one", &network, &verdict);
-        let summary = report.summary();
+    fn a_summary_says_what_happened_and_where_pauses_were() {
+        let (network, verdict, _) = two_to_one();
+        let summary = Report::new("two to one", &network, &verdict).summary();
         assert!(summary.starts_with("two to one (simulated)\n  finished at "), "{summary}");
         assert!(summary.contains("flows        2 (2 finished, 0 failed), 2 messages"), "{summary}");
         assert!(summary.contains("slowdown     p50 1.9"), "{summary}");
-        assert_eq!(report.flows_csv().lines().count(), 3);
-        let counters = report.counters_csv();
-        assert!(counters.contains("s0,h2,SAI_QUEUE_STAT_PACKETS:3,2048\n"), "{counters}");
+        assert!(summary.contains("    server -> ToR: "), "{summary}");
+        assert!(summary.contains(" in 2 of 3 ports, most "), "{summary}");
+        assert!(summary.contains("  note         no ECN: no queue marks"), "{summary}");
+        assert!(summary.lines().all(|line| line.len() <= COLUMNS + 8), "{summary}");
+    }
+
+    #[test]
+    fn tables_hold_what_the_network_counted() {
+        let (network, verdict, samples) = two_to_one();
+        let report = Report::new("two to one", &network, &verdict).with_samples(&samples);
+        let flows = report.flows();
+        assert_eq!(flows.len(), 2);
+        assert!(flows.column("slowdown").unwrap().cell(0).number().is_some_and(|slow| slow > 1.5));
+        let counters = report.counters().to_csv();
+        assert!(counters.contains("switch,s0,h2,SAI_QUEUE_STAT_PACKETS:3,2048\n"), "{counters}");
+        assert!(counters.contains("nic,h0,,sent_bytes,1048576\n"), "{counters}");
+        assert!(counters.contains("nic,h0,,rx_prio3_pause,"), "{counters}");
+        let sampled = report.samples().unwrap();
+        let sent = sampled.column("sent_bytes").unwrap();
+        let of_h0 = |row: &usize| sampled.column("node").unwrap().cell(*row) == "h0".into();
+        let total: f64 =
+            (0..sampled.len()).filter(of_h0).filter_map(|row| sent.cell(row).number()).sum();
+        assert!(total > f64::from(1 << 20), "{total}");
+    }
+
+    #[test]
+    fn the_page_of_a_run_is_the_same_each_time() {
+        let page = || {
+            let (network, verdict, samples) = two_to_one();
+            Report::new("two to one", &network, &verdict).with_samples(&samples).page()
+        };
+        let html = page();
+        assert!(html == page());
+        for part in
+            ["Pauses, spreading", "Throughput", "Slowdown of completion times", "server -&gt; ToR"]
+        {
+            assert!(html.contains(part), "{part}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use rdma::Time;
+use rdma::{Span, Time};
 
 use crate::NetworkConfig;
 use crate::limits::FILE_BYTES_MAX;
@@ -44,6 +44,8 @@ pub struct Scenario {
     pub notes: Vec<Note>,
     /// Where it says what.
     pub origin: Origin,
+    /// The distance of samples; `None` for as many as a report needs.
+    pub sample_interval: Option<Span>,
 }
 
 impl Scenario {
@@ -195,7 +197,7 @@ message_bytes = 100000
         let traced = flows(&format!("{trace}\"trace.csv\"")).unwrap();
         let expected = crate::workload::FlowSpec {
             dscp: 4,
-            start: Time::ZERO + rdma::Span::from_us(9),
+            start: Time::ZERO + Span::from_us(9),
             ..crate::workload::FlowSpec::write(2, 0, 300)
         };
         assert_eq!(traced, [expected]);
@@ -203,6 +205,23 @@ message_bytes = 100000
             flows(&format!("{trace}\"race.csv\"")).unwrap_err(),
             "line 18: workload.trace_file: cannot read \"race.csv\": it is not there\n\
              hint: the path is relative to the scenario"
+        );
+    }
+
+    #[test]
+    fn captures_name_ports_that_are_there() {
+        let with = |table: &str| Scenario::parse(&format!("{SMALL}\n[[capture]]\n{table}\n"), None);
+        let scenario = with("node = \"s0\"\nneighbour = \"h1\"\npriorities = [3]").unwrap();
+        let capture = scenario.network.captures[0];
+        assert_eq!((capture.priorities, capture.snap_bytes), (8, None));
+        let wrong = |table: &str| with(table).unwrap_err().to_string();
+        assert_eq!(
+            wrong("node = \"h0\"\nneighbour = \"h1\""),
+            "line 22: capture.neighbour: no link joins h0 and h1\nhint: h0 is linked to s0"
+        );
+        assert_eq!(
+            wrong("node = \"s0\"\npriorities = [8]"),
+            "line 22: capture.priorities: 8 is not from 0 to 7"
         );
     }
 

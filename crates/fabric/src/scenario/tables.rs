@@ -13,6 +13,7 @@ pub(super) struct File {
     pub(super) seed: Option<u64>,
     pub(super) end_ms: f64,
     pub(super) deadlock_check_us: Option<f64>,
+    pub(super) sample_us: Option<f64>,
     pub(super) paranoid: Option<bool>,
     pub(super) share_queue_pairs: Option<bool>,
     pub(super) topology: Spanned<Topology>,
@@ -26,6 +27,17 @@ pub(super) struct File {
     pub(super) workload: Vec<Spanned<Workload>>,
     #[serde(default)]
     pub(super) fault: Vec<Spanned<Fault>>,
+    #[serde(default)]
+    pub(super) capture: Vec<Spanned<Capture>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Capture {
+    pub(super) node: String,
+    pub(super) neighbour: Option<String>,
+    pub(super) snap_bytes: Option<u32>,
+    pub(super) priorities: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]

@@ -553,6 +553,11 @@ impl Switch {
         self.shared.size
     }
 
+    /// What was free of it when the groups had taken most.
+    pub(crate) fn least_free_bytes(&self) -> u32 {
+        self.shared.size.saturating_sub(self.shared.peak)
+    }
+
     /// The queues of `port` that hold packets which came in by `ingress` in a group whose priority
     /// is `priority`, as a mask.
     pub(crate) fn queues_fed_by(

@@ -3,6 +3,7 @@
 use core::fmt::Write as _;
 
 use rdma::{Rate, Span, Time};
+use telemetry::Table;
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
@@ -10,6 +11,8 @@ use super::CABLES;
 use crate::fault::{Fault, FaultKind};
 use crate::link::DropRule;
 use crate::random::Random;
+use crate::record::{Capture, Next, Samples, run};
+use crate::report::Report;
 use crate::switch::config::{EcnConfig, Incomplete, WatchdogAction, WatchdogConfig, WatchdogRule};
 use crate::topology::{Cables, End, fat_tree, leaf_spine};
 use crate::workload::{FlowSpec, SizeDistribution, Verb, all_to_all, permutation, poisson};
@@ -38,6 +41,30 @@ fn results(config: &NetworkConfig, end: Time, parts: u32, threads: u32) -> Strin
     text
 }
 
+/// Every file that a recorded run leaves behind, by name.
+fn records(config: &NetworkConfig, end: Time, parts: u32, threads: u32) -> Vec<(&str, Vec<u8>)> {
+    let config = NetworkConfig { parts: Some(parts), threads, ..config.clone() };
+    let mut network = Network::new(config).unwrap();
+    let mut samples = Samples::new(&network, end, Some(Span::from_us(7)));
+    // Stretches of other lengths than those of parts and samples.
+    let next = |_: &Network| Next::Run(Span::from_ns(3_300));
+    let verdict = run(&mut network, end, Some(&mut samples), next);
+    let report = Report::new("records", &network, &verdict).with_samples(&samples);
+    let parquet = |table: Table| {
+        let mut file = Vec::new();
+        table.write_parquet(&mut file, &[]).unwrap();
+        file
+    };
+    vec![
+        ("summary", report.summary().into_bytes()),
+        ("flows", parquet(report.flows())),
+        ("samples", parquet(report.samples().unwrap())),
+        ("counters", parquet(report.counters())),
+        ("capture", report.capture().unwrap()),
+        ("page", report.page().into_bytes()),
+    ]
+}
+
 /// Runs `config` in every division, and returns what all of them agree upon.
 fn agreed(config: &NetworkConfig, end: Time) -> String {
     let whole = results(config, end, 1, 1);
@@ -49,8 +76,7 @@ fn agreed(config: &NetworkConfig, end: Time) -> String {
     whole
 }
 
-#[test]
-fn marks_and_pauses_under_many_flows() {
+fn marks_and_pauses() -> NetworkConfig {
     let mut config = NetworkConfig::new(fat_tree(4, CABLES));
     let line_rate = Rate::from_gbps(100);
     config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::default() });
@@ -61,7 +87,12 @@ fn marks_and_pauses_under_many_flows() {
     let sizes = SizeDistribution::new(vec![(100, 0.5), (30_000, 0.9), (200_000, 1.0)]).unwrap();
     config.flows = poisson(16, line_rate, 0.7, &sizes, us(150), &mut Random::new(4));
     config.share_queue_pairs = true;
-    let text = agreed(&config, us(400));
+    config
+}
+
+#[test]
+fn marks_and_pauses_under_many_flows() {
+    let text = agreed(&marks_and_pauses(), us(400));
     assert!(text.contains("np_cnp_sent: 1"), "nothing was marked");
 }
 
@@ -121,6 +152,28 @@ fn faults_at_links_and_hosts() {
     let text = agreed(&config, us(400));
     assert!(text.contains("Some((1, 1))"), "a switch's watchdog has found a storm, and its end");
     assert!(!text.contains("Drops { counts: [0, 0, 0, 0, 0, 0"), "frames were damaged");
+}
+
+#[test]
+fn what_is_recorded_does_not_depend_on_the_division() {
+    let mut config = marks_and_pauses();
+    let find = |name| config.topology.find(name).unwrap();
+    let of = |node, neighbour| Capture { node, neighbour, snap_bytes: Some(90), priorities: 0xff };
+    let (spine, leaf) = (find("spine0"), find("leaf0-0"));
+    // The second is of the other end of a link of the first.
+    config.captures = vec![of(spine, None), of(leaf, Some(spine)), of(find("h0"), None)];
+    let ends = [spine, leaf];
+    config.faults = vec![
+        Fault { at: us(60), kind: FaultKind::LinkDown { ends } },
+        Fault { at: us(90), kind: FaultKind::LinkUp { ends } },
+    ];
+    let whole = records(&config, us(250), 1, 1);
+    assert!(whole.iter().all(|(_, file)| file.len() > 500));
+    for (parts, threads) in [(2, 1), (4, 1), (4, 2)] {
+        for (one, other) in whole.iter().zip(records(&config, us(250), parts, threads)) {
+            assert!(*one == other, "{}: {parts} parts, {threads} threads", one.0);
+        }
+    }
 }
 
 #[test]

@@ -9,16 +9,19 @@
 //! Everything that comes from outside is escaped: names of hosts and titles of scenarios are data.
 
 mod figure;
+mod replay;
 
 use core::fmt::Write as _;
 
 pub use figure::Figure;
+pub use replay::{LEVELS, Replay, ReplayFrame, ReplayNode};
 
 use crate::limits::PAGE_ROWS_MAX;
 use crate::{Cell, Kind, Table};
 
 const STYLE: &str = include_str!("style.css");
 const START: &str = include_str!("start.js");
+const REPLAY: &str = include_str!("replay.js");
 const VEGA: &str = include_str!("../../vendor/vega/vega.min.js");
 const VEGA_LITE: &str = include_str!("../../vendor/vega-lite/vega-lite.min.js");
 const VEGA_EMBED: &str = include_str!("../../vendor/vega-embed/vega-embed.min.js");
@@ -30,6 +33,7 @@ pub struct Page {
     model: String,
     body: String,
     figures: usize,
+    replays: usize,
 }
 
 /// Something that stands in a section.
@@ -45,6 +49,8 @@ pub enum Block<'a> {
     Table(&'a Table, &'a str),
     /// A figure.
     Figure(&'a Figure<'a>),
+    /// A drawing with a slider over time.
+    Replay(&'a Replay),
 }
 
 impl Page {
@@ -52,7 +58,7 @@ impl Page {
     /// it stands under the title, behind the word "Simulated".
     pub fn simulated(title: &str, model: &str) -> Self {
         let (title, model) = (title.to_owned(), model.to_owned());
-        Self { title, model, body: String::new(), figures: 0 }
+        Self { title, model, body: String::new(), figures: 0, replays: 0 }
     }
 
     /// Begins a section.
@@ -70,6 +76,7 @@ impl Page {
             Block::Lines(text) => writeln!(self.body, "<pre>{}</pre>", escape(text)),
             Block::Table(table, caption) => self.table(table, caption),
             Block::Figure(figure) => self.figure(figure),
+            Block::Replay(replay) => self.replay(replay),
         };
         self
     }
@@ -122,12 +129,25 @@ impl Page {
         Ok(())
     }
 
+    fn replay(&mut self, replay: &Replay) -> core::fmt::Result {
+        self.replays += 1;
+        let number = self.replays;
+        let data = script_data(&replay.to_json());
+        writeln!(
+            self.body,
+            "<div class=\"replay\" id=\"replay-{number}\"></div>\n\
+             <script type=\"application/json\" data-for=\"replay-{number}\">{data}</script>"
+        )
+    }
+
     /// The file.
     pub fn to_html(&self) -> String {
         let (title, model) = (escape(&self.title), escape(&self.model));
         let mut scripts = String::new();
-        let programs = [VEGA, VEGA_LITE, VEGA_EMBED, START];
-        for program in programs.iter().filter(|_| self.figures > 0) {
+        let figures: &[&str] =
+            if self.figures > 0 { &[VEGA, VEGA_LITE, VEGA_EMBED, START] } else { &[] };
+        let replays: &[&str] = if self.replays > 0 { &[REPLAY] } else { &[] };
+        for program in figures.iter().chain(replays) {
             let _ = writeln!(scripts, "<script>{program}</script>");
         }
         format!(

@@ -1,5 +1,6 @@
 //! What a scenario means: tables to a [`NetworkConfig`]. One file a group of tables.
 
+mod capture;
 mod fault;
 mod files;
 mod kinds;
@@ -21,6 +22,7 @@ use crate::nic::NicConfig;
 use crate::random::Random;
 use crate::topology::{End, Topology};
 
+use capture::capture;
 use fault::fault;
 use files::{all_from_config_db, one_from_config_db};
 use nic::nic;
@@ -168,12 +170,21 @@ pub(super) fn scenario(
         let fault = fault(&At::new(text, "fault", table), &config.topology)?;
         config.faults.push(fault);
     }
+    for table in &file.capture {
+        let capture = capture(&At::new(text, "capture", table), &config.topology)?;
+        config.captures.push(capture);
+    }
     let title = file.title.unwrap_or_else(|| "untitled".to_owned());
     lossless_of_racks(&mut config);
     notes.sort();
     notes.dedup();
     notes.sort_by_key(|note: &Note| !note.warning);
-    Ok(Scenario { title, network: config, end, notes, origin })
+    let sample_interval = whole.span_of("sample_us", file.sample_us, US)?;
+    if sample_interval == Some(Span::ZERO) {
+        let wrong = whole.wrong("sample_us", "samples are some time apart");
+        return Err(wrong.hint("leave it out for as many as a report needs"));
+    }
+    Ok(Scenario { title, network: config, end, notes, sample_interval, origin })
 }
 
 /// The key to which a switch owes what its ports reserve.

@@ -1,0 +1,138 @@
+//! Somebody waits for a run: how far it is, and Ctrl-C.
+//!
+//! The run is asked for in stretches of model time. A stretch that took the machine too short or too
+//! long makes the next one longer or shorter, so that the bar moves and Ctrl-C is heard within a
+//! moment, whatever the size of the network. What comes out does not depend on that.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::time::Instant;
+
+use fabric::Network;
+use fabric::record::Next;
+use indicatif::{ProgressBar, ProgressStyle};
+use rdma::{Span, Time};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
+
+/// The first stretch.
+const FIRST: Span = Span::from_us(1);
+/// A stretch that is over sooner is doubled.
+const SHORT: Duration = Duration::from_millis(20);
+/// A stretch that takes longer is halved.
+const LONG: Duration = Duration::from_millis(100);
+/// The length of the bar in steps.
+const STEPS: u64 = 10_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Watch {
+    end: Time,
+    stretch: Span,
+    began: Instant,
+    asked: Instant,
+    interrupted: Arc<AtomicBool>,
+    /// Hidden unless stderr is a terminal.
+    bar: ProgressBar,
+}
+
+impl Watch {
+    /// Watches a run that ends at `end` at the latest. From here on Ctrl-C stops the run; a second
+    /// one ends the program as it always does.
+    ///
+    /// # Errors
+    /// If the signal cannot be caught.
+    pub(super) fn new(end: Time) -> io::Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        // In this order: the first signal sets the flag that makes the second one final.
+        flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
+        flag::register(SIGINT, Arc::clone(&interrupted))?;
+        let bar = if io::stderr().is_terminal() {
+            ProgressBar::new(STEPS)
+        } else {
+            ProgressBar::hidden()
+        };
+        let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let now = Instant::now();
+        Ok(Self { end, stretch: FIRST, began: now, asked: now, interrupted, bar })
+    }
+
+    /// What to do after a stretch.
+    pub(super) fn next(&mut self, network: &Network) -> Next {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Next::Stop;
+        }
+        let now = Instant::now();
+        let took = now - self.asked;
+        self.asked = now;
+        if took < SHORT {
+            self.stretch = self.stretch * 2;
+        } else if took > LONG {
+            self.stretch = Span::from_ps((self.stretch.as_ps() / 2).max(1));
+        }
+        if !self.bar.is_hidden() {
+            self.show(network, now - self.began);
+        }
+        Next::Run(self.stretch)
+    }
+
+    fn show(&self, network: &Network, elapsed: Duration) {
+        let part = part_done(network, self.end);
+        self.bar.set_position((part * STEPS as f64) as u64);
+        let seconds = elapsed.as_secs_f64().max(1e-3);
+        let rate = network.events() as f64 / seconds / 1e6;
+        // The first moments say nothing of the rest.
+        let left = if part > 0.001 && seconds > 0.5 {
+            format!("{} left", clock(seconds * (1.0 - part) / part))
+        } else {
+            "- left".to_owned()
+        };
+        self.bar.set_message(format!(
+            "{} of {}, {rate:.1} M events/s, {left}",
+            network.now(),
+            self.end
+        ));
+    }
+
+    /// The run is over: nothing of the bar stays.
+    pub(super) fn end(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The part of the run that is done: of its time or, where flows have ends, of their messages.
+fn part_done(network: &Network, end: Time) -> f64 {
+    let time = network.now().as_ps() as f64 / end.as_ps().max(1) as f64;
+    let (mut completed, mut all) = (0u64, 0u64);
+    for flow in network.flows() {
+        if let Some(messages) = flow.spec.messages {
+            completed += flow.completed;
+            all = all.saturating_add(messages);
+        }
+    }
+    let messages = if all > 0 { completed as f64 / all as f64 } else { 0.0 };
+    time.max(messages).min(1.0)
+}
+
+fn clock(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{}:{:02} min", seconds / 60, seconds % 60),
+        _ => format!("{}:{:02} h", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_said_in_the_unit_that_fits() {
+        let said = [0.4, 59.6, 3_599.0, 7_320.0].map(clock);
+        assert_eq!(said, ["0 s", "1:00 min", "59:59 min", "2:02 h"]);
+    }
+}

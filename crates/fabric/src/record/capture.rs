@@ -1,0 +1,335 @@
+//! Captures: what tcpdump would have seen at chosen ports, as one pcapng file.
+//!
+//! ```text
+//!   sender ═══ link ═══► port     a tap at the receiving end sees each frame of its direction
+//!
+//!   a captured port: its own tap (inbound) and that of the port at the other end (outbound)
+//! ```
+//!
+//! A tap keeps what a frame was made of; bytes are made when the file is. A frame is stamped with the
+//! moment of its last bit: outbound when that left, inbound when it came. One that the link lost is
+//! outbound at one end and nothing at the other. Payloads are zeroes, ICRCs are right, Ethernet's
+//! check sequence is left out, as it is by captures of a real port.
+//!
+//! Each tap belongs to one port and knows of no other; the file is sorted by time, then interface.
+
+use rdma::Time;
+use wire::ethernet::Address;
+use wire::pcapng::Direction;
+use wire::{pcapng, pfc, roce};
+
+use crate::Network;
+use crate::limits::CAPTURE_FRAMES_MAX;
+use crate::network::PortTap;
+use crate::packet::{Kind, Packet, Pool, Tuple, address_of};
+use crate::paranoid;
+use crate::switch::config::PRIORITIES;
+use crate::topology::End;
+
+/// Ports whose frames are to be kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// The node.
+    pub node: End,
+    /// The neighbour that the port leads to; `None` for every port of the node.
+    pub neighbour: Option<End>,
+    /// So many bytes of a frame are written; `None` for all.
+    pub snap_bytes: Option<u32>,
+    /// A bit for each priority whose frames are kept.
+    pub priorities: u8,
+}
+
+/// A frame that a tap has seen.
+#[derive(Clone, Debug)]
+struct Seen {
+    /// When it reached its queue or engine, in picoseconds.
+    at: u64,
+    /// Of a RoCE packet.
+    headers: Option<(roce::Repr, Tuple)>,
+    packet: Packet,
+    /// Whether the link lost it.
+    lost: bool,
+}
+
+/// What came to one port.
+#[derive(Clone, Debug)]
+pub(crate) struct Tap {
+    seen: Vec<Seen>,
+    room: usize,
+    /// Frames that there was no room for.
+    pub(crate) missed: u64,
+}
+
+impl Tap {
+    /// One that keeps at most `room` frames.
+    pub(crate) fn new(room: usize) -> Self {
+        Self { seen: Vec::new(), room, missed: 0 }
+    }
+
+    /// A frame has come to the port, or was lost on the way there.
+    pub(crate) fn see(
+        &mut self,
+        at: u64,
+        pool: &Pool,
+        index: u32,
+        tuple: Option<Tuple>,
+        lost: bool,
+    ) {
+        if self.seen.len() >= self.room {
+            self.missed += 1;
+            return;
+        }
+        let packet = *pool.get(index);
+        let headers = match packet.kind {
+            Kind::Roce | Kind::Extended => tuple.map(|tuple| (pool.header(index), tuple)),
+            Kind::Pfc => None,
+        };
+        self.seen.push(Seen { at, headers, packet, lost });
+    }
+}
+
+/// The room of each of `taps` taps.
+pub(crate) fn room_of(taps: usize) -> usize {
+    CAPTURE_FRAMES_MAX / taps.max(1)
+}
+
+/// A frame on its way into the file.
+struct Record<'a> {
+    at: u64,
+    interface: u32,
+    direction: Direction,
+    seen: &'a Seen,
+    /// The ports that sent it and that it was sent to.
+    ends: [&'a PortTap<'a>; 2],
+    snap_bytes: usize,
+}
+
+/// The file of all captures of `network`, if it has any.
+pub(crate) fn pcapng(network: &Network) -> Option<Vec<u8>> {
+    let captures = network.captures();
+    if captures.is_empty() {
+        return None;
+    }
+    let mut file = pcapng::section_header().to_vec();
+    let mut records: Vec<Record<'_>> = Vec::new();
+    let ports: Vec<PortTap<'_>> = network.taps().collect();
+    let topology = network.topology();
+    let mut interface = 0;
+    for capture in captures {
+        for port in ports.iter().filter(|port| capture.covers(port.at, port.to)) {
+            let name = format!("{} to {}", topology.name(port.at), topology.name(port.to));
+            pcapng::write_interface(&mut file, &name);
+            let peer = &ports[port.peer as usize];
+            for (direction, ends) in
+                [(Direction::Inbound, [peer, port]), (Direction::Outbound, [port, peer])]
+            {
+                let seen = ends[1].tap.map_or(&[][..], |tap| &tap.seen);
+                let kept = seen.iter().filter(|seen| {
+                    let there = direction == Direction::Outbound || !seen.lost;
+                    there && seen.priorities(network) & capture.priorities != 0
+                });
+                records.extend(kept.map(|seen| Record {
+                    at: seen.last_bit(ends[0], direction),
+                    interface,
+                    direction,
+                    seen,
+                    ends,
+                    snap_bytes: capture.snap_bytes.map_or(usize::MAX, |bytes| bytes as usize),
+                }));
+            }
+            interface += 1;
+        }
+    }
+    records.sort_by_key(|record| (record.at, record.interface, record.direction as u8));
+    for record in records {
+        let frame = record.seen.frame(record.ends);
+        let part = &frame[..frame.len().min(record.snap_bytes)];
+        let at = Time::from_ps(record.at);
+        let whole = frame.len() as u32;
+        pcapng::write_part(&mut file, record.interface, at, record.direction, part, whole);
+    }
+    Some(file)
+}
+
+impl Capture {
+    /// Whether it is of the port at `at` that leads to `to`.
+    pub(crate) fn covers(&self, at: End, to: End) -> bool {
+        self.node == at && self.neighbour.is_none_or(|neighbour| neighbour == to)
+    }
+}
+
+impl Seen {
+    /// The priorities that it is of, or speaks of.
+    fn priorities(&self, network: &Network) -> u8 {
+        match (self.packet.pcp(), &self.headers) {
+            (Some(priority), _) => 1 << (priority & 7),
+            (None, Some((_, tuple))) => {
+                let nic = network.nic_config(tuple.source);
+                nic.map_or(0, |nic| 1 << (nic.dscp_to_priority[self.packet.dscp()] & 7))
+            }
+            (None, None) => {
+                let pause = self.packet.pause();
+                pause.stop | pause.resume
+            }
+        }
+    }
+
+    /// When the last bit left `sender`, or came to the port at the other end.
+    fn last_bit(&self, sender: &PortTap<'_>, direction: Direction) -> u64 {
+        let pause = self.packet.kind == Kind::Pfc;
+        let (packet, alone) = sender.delays;
+        let whole = if pause { alone } else { packet };
+        match direction {
+            Direction::Outbound => self.at - whole,
+            _ => self.at - (whole - alone),
+        }
+    }
+
+    fn frame(&self, [from, to]: [&PortTap<'_>; 2]) -> Vec<u8> {
+        let Some((header, tuple)) = &self.headers else {
+            let pause = self.packet.pause();
+            let said = |priority: usize| match (
+                pause.stop >> priority & 1,
+                pause.resume >> priority & 1,
+            ) {
+                (1, _) => Some(pause.quanta),
+                (_, 1) => Some(0),
+                _ => None,
+            };
+            let quanta: [Option<u16>; PRIORITIES] = core::array::from_fn(said);
+            return pfc::Repr { quanta }.frame(from.mac).to_vec();
+        };
+        // A flooded copy is addressed to the server, not to the port that it comes to.
+        let destination =
+            if self.packet.is_flooded() { mac_of_host(tuple.destination) } else { to.mac };
+        let payload = vec![0; usize::from(self.packet.payload)];
+        let addresses = [from.mac, destination];
+        paranoid::frame(&self.packet, header, tuple, addresses, &payload).to_vec()
+    }
+}
+
+/// The MAC address of a host: its IP address behind a prefix that is nobody's.
+pub(crate) fn mac_of_host(host: u32) -> Address {
+    let [_, a, b, c] = address_of(host).octets();
+    Address([2, 0, 0, a, b, c])
+}
+
+/// The MAC address of a port of a switch.
+pub(crate) fn mac_of_port(switch: u32, local: u16) -> Address {
+    let ([_, _, a, b], [c, d]) = (switch.to_be_bytes(), local.to_be_bytes());
+    Address([2, 1, a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NetworkConfig;
+    use crate::fault::{Fault, FaultKind};
+    use crate::link::DropRule;
+    use crate::topology::{Cables, single_switch};
+    use crate::workload::FlowSpec;
+    use rdma::{Rate, Span};
+    use wire::frame::Frame;
+
+    /// Three to one under a small buffer, with a link that loses every hundredth packet.
+    fn captured(captures: Vec<Capture>) -> (Network, Option<Vec<u8>>) {
+        let cables = Cables::new(Rate::from_gbps(40), 200);
+        let mut config = NetworkConfig::new(single_switch(4, cables));
+        config.flows = (0..3).map(|host| FlowSpec::write(host, 3, 300_000)).collect();
+        config.switch.buffer_bytes = 400_000;
+        config.switch.latency = Span::from_ns(500);
+        let (from, to) = (End::Host(0), End::Switch(0));
+        let kind = FaultKind::LinkRule { from, to, rule: DropRule::Every(100) };
+        config.faults = vec![Fault { at: Time::ZERO, kind }];
+        config.captures = captures;
+        let mut network = Network::new(config).unwrap();
+        assert_eq!(network.run(Time::ZERO + Span::from_ms(50)), crate::Verdict::Finished);
+        let file = pcapng(&network);
+        (network, file)
+    }
+
+    fn of(node: End, neighbour: Option<End>) -> Capture {
+        Capture { node, neighbour, snap_bytes: None, priorities: 0xff }
+    }
+
+    /// Interface, direction, time and frame of each record.
+    fn records(file: &[u8]) -> Vec<(u32, Direction, Time, Vec<u8>)> {
+        let mut reader = pcapng::Reader::new(file).unwrap();
+        let mut all = Vec::new();
+        while let Some(record) = reader.next_record() {
+            let record = record.unwrap();
+            all.push((record.interface, record.direction, record.at, record.frame.to_vec()));
+        }
+        all
+    }
+
+    #[test]
+    fn a_capture_holds_whole_frames_of_both_directions_and_changes_nothing() {
+        let (plain, none) = captured(Vec::new());
+        assert_eq!(none, None);
+        let (network, file) = captured(vec![of(End::Host(0), None)]);
+        assert_eq!((network.now(), network.events()), (plain.now(), plain.events()));
+        let records = records(&file.unwrap());
+        let (mut data, mut pauses, mut answers) = (0, 0, 0);
+        for (_, direction, _, bytes) in &records {
+            match (direction, Frame::parse(bytes)) {
+                (Direction::Outbound, Ok(frame)) => {
+                    assert_eq!(
+                        (frame.source, frame.destination),
+                        (mac_of_host(0), mac_of_port(0, 0))
+                    );
+                    data += 1;
+                }
+                (Direction::Inbound, Ok(_)) => answers += 1,
+                (Direction::Inbound, Err(_)) => {
+                    let pause = pfc::Repr::parse(&bytes[wire::ethernet::HEADER_LEN..]).unwrap();
+                    assert!(pause.quanta[3].is_some());
+                    pauses += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let stats = network.host_stats(0);
+        assert_eq!(data, stats.iter().map(|stats| stats.sent_pkts).sum::<u64>());
+        assert!(data > 300_000 / 1_024 && answers > 0 && pauses > 0);
+        let times: Vec<Time> = records.iter().map(|(_, _, at, _)| *at).collect();
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn what_a_link_lost_was_sent_and_did_not_come() {
+        let (network, file) =
+            captured(vec![of(End::Host(0), None), of(End::Switch(0), Some(End::Host(0)))]);
+        let records = records(&file.unwrap());
+        let count = |interface: u32, direction: Direction| {
+            let these =
+                records.iter().filter(|(at, way, ..)| (*at, *way) == (interface, direction));
+            these.count() as u64
+        };
+        let lost = network.drops().of(crate::counters::Drop::Rule);
+        assert!(lost > 0);
+        assert_eq!(count(0, Direction::Outbound), count(1, Direction::Inbound) + lost);
+        assert_eq!(count(0, Direction::Inbound), count(1, Direction::Outbound));
+        // The first frame left at once, and came 200 m later: its last bit, not its place in a queue.
+        let first = |interface, direction| {
+            let of = |record: &&(u32, Direction, Time, Vec<u8>)| {
+                (record.0, record.1) == (interface, direction)
+            };
+            records.iter().find(of).unwrap().2
+        };
+        let way = first(1, Direction::Inbound).since(first(0, Direction::Outbound));
+        assert_eq!(way, Span::from_ns(1_000));
+    }
+
+    #[test]
+    fn frames_are_cut_and_chosen_by_priority() {
+        let mut short = of(End::Host(0), None);
+        short.snap_bytes = Some(64);
+        let (_, file) = captured(vec![short]);
+        assert!(records(&file.unwrap()).iter().all(|(.., frame)| frame.len() <= 64));
+        let mut other = of(End::Host(0), None);
+        other.priorities = 1 << 4;
+        let (_, file) = captured(vec![other]);
+        assert_eq!(records(&file.unwrap()), []);
+    }
+}

@@ -1,0 +1,484 @@
+//! What a reader would ask of a result: why there was no pause or no mark, why packets were dropped,
+//! and what to change.
+//!
+//! Every note is derived from counters and settings; none guesses. One that advises names the key of
+//! the scenario that it means.
+
+use std::collections::BTreeMap;
+
+use rdma::Span;
+
+use super::Report;
+use crate::Verdict;
+use crate::counters::Drop;
+use crate::switch::config::{PRIORITIES, Threshold};
+use crate::topology::End;
+
+/// Something that a reader should know, and what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// What is the matter, in two or three words.
+    pub about: String,
+    /// Why, with the numbers.
+    pub why: String,
+    /// What to change, if it is not wanted so.
+    pub change: Option<String>,
+}
+
+impl Note {
+    fn new(about: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { about: about.into(), why: why.into(), change: None }
+    }
+
+    fn change(mut self, change: &str) -> Self {
+        self.change = Some(change.to_owned());
+        self
+    }
+}
+
+impl Report<'_> {
+    /// Everything that a reader should know.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        notes.extend(self.why_it_ended());
+        notes.extend(self.why_no_pauses());
+        notes.extend(self.who_paused());
+        notes.extend(self.why_no_marks());
+        notes.extend(self.why_drops());
+        notes.extend(self.why_again());
+        notes.extend(self.what_was_missed());
+        notes
+    }
+
+    fn why_it_ended(&self) -> Option<Note> {
+        let flows = self.network.flows();
+        let failed = flows.iter().filter(|flow| flow.failed > 0).count();
+        match self.verdict {
+            Verdict::Deadlock(cycle) => {
+                let mut way: Vec<String> =
+                    cycle.queues.iter().map(|(at, to, _)| format!("{at} -> {to}")).collect();
+                way.extend(way.first().cloned());
+                let why = format!("each of these ports is paused by the next: {}", way.join(", "));
+                Some(Note::new("deadlock", why).change(
+                    "packets must not go up again once they have gone down: with \
+                     switch.incomplete_arp = \"drop\" none is flooded",
+                ))
+            }
+            Verdict::Stalled => {
+                let open = flows.iter().filter(|flow| !flow.is_over()).count();
+                let why = format!("{open} flows wait for something that will not happen");
+                Some(Note::new("stalled", why).change(
+                    "give nic.ack_timeout_code a value other than 0, so that what is lost is sent again",
+                ))
+            }
+            _ if failed > 0 => {
+                let why =
+                    format!("{failed} of {} flows gave up after their last retry", flows.len());
+                Some(Note::new("failed flows", why).change(
+                    "see what was dropped; nic.retry_count and nic.ack_timeout_code say how long a \
+                     queue pair tries",
+                ))
+            }
+            Verdict::TimeOver => {
+                let late =
+                    flows.iter().filter(|flow| flow.spec.messages.is_some() && !flow.is_over());
+                let late = late.count();
+                let why = format!("{late} of {} flows had not finished", flows.len());
+                (late > 0)
+                    .then(|| Note::new("time over", why).change("raise end_ms to see them end"))
+            }
+            Verdict::Finished | Verdict::Interrupted => None,
+        }
+    }
+
+    // ---- pauses
+
+    fn why_no_pauses(&self) -> Option<Note> {
+        let network = self.network;
+        if network.pause_frames() > 0 || network.topology().switches.is_empty() {
+            return None;
+        }
+        let about = "no PFC";
+        let switches = 0..network.topology().switches.len() as u32;
+        let lossless = |switch: u32, group: usize| {
+            network.switch_config(switch).is_some_and(|config| config.groups[group].lossless)
+        };
+        let any = |switch| (0..PRIORITIES).any(|group| lossless(switch, group));
+        if !switches.clone().any(any) {
+            return Some(Note::new(about, "no switch has a lossless priority").change(
+                "give switch.lossless_priorities the priorities that are to be paused, not dropped",
+            ));
+        }
+        // The group that came nearest to its threshold.
+        let mut nearest: Option<(f64, String)> = None;
+        for switch in switches {
+            for (neighbour, counters) in network.switch_counters(switch) {
+                for group in (0..PRIORITIES).filter(|&group| lossless(switch, group)) {
+                    let peak = counters.group_peak_bytes[group];
+                    if counters.group_packets[group] == 0 {
+                        continue;
+                    }
+                    let lowest = self.lowest_threshold(switch, group);
+                    let part = peak as f64 / lowest.max(1) as f64;
+                    if nearest.as_ref().is_none_or(|(most, _)| part > *most) {
+                        let name = network.topology().name(End::Switch(switch));
+                        let from = network.topology().name(neighbour);
+                        nearest = Some((
+                            part,
+                            format!(
+                                "no group reached XOFF: the nearest, group {group} of {name} from \
+                                 {from}, held {peak} of {lowest} bytes at most"
+                            ),
+                        ));
+                    }
+                }
+            }
+        }
+        Some(match nearest {
+            Some((_, why)) => Note::new(about, why)
+                .change("nothing, if that is wanted; a smaller switch.alpha pauses sooner"),
+            None => Note::new(about, "no packet came in a lossless group").change(
+                "give the workload a dscp whose class is lossless, or add its priority to \
+                 switch.lossless_priorities",
+            ),
+        })
+    }
+
+    /// The lowest that the threshold of a group of `switch` ever was.
+    fn lowest_threshold(&self, switch: u32, group: usize) -> u64 {
+        let Some(config) = self.network.switch_config(switch) else { return 0 };
+        let config = config.groups[group];
+        let shared = match config.threshold {
+            Threshold::Static { bytes } => u64::from(bytes),
+            Threshold::Dynamic { exponent } => {
+                let free = self.network.least_free_bytes(switch);
+                if exponent >= 0 { free << exponent } else { free >> -exponent }
+            }
+        };
+        u64::from(config.reserve_bytes) + shared
+    }
+
+    /// Servers that paused their switch: a slow receiver, or a storm.
+    fn who_paused(&self) -> Option<Note> {
+        let topology = self.network.topology();
+        let mut senders: Vec<(u64, u32)> = (0..topology.hosts.len() as u32)
+            .filter_map(|host| {
+                let pauses = self.network.host_pauses(host)?;
+                Some((pauses.sent.iter().sum::<u64>(), host))
+            })
+            .filter(|&(sent, _)| sent > 0)
+            .collect();
+        senders.sort_by_key(|&(sent, host)| (core::cmp::Reverse(sent), host));
+        let &(sent, host) = senders.first()?;
+        let name = topology.name(End::Host(host));
+        let why = match senders.len() {
+            1 => format!("{name} sent {sent} pause frames to its switch"),
+            count => format!("{count} servers paused their switches, {name} most: {sent} frames"),
+        };
+        Some(Note::new("pausing servers", why).change(
+            "a server that pauses takes packets too slowly, or not at all: see [nic], and \
+             switch.watchdog and nic.watchdog_ms against storms",
+        ))
+    }
+
+    // ---- marks
+
+    fn why_no_marks(&self) -> Option<Note> {
+        let network = self.network;
+        if network.topology().switches.is_empty() {
+            return None;
+        }
+        let mut configured = false;
+        let mut nearest: Option<(f64, String)> = None;
+        let (mut marked, mut notified) = (0, 0);
+        for switch in 0..network.topology().switches.len() as u32 {
+            let Some(config) = network.switch_config(switch) else { continue };
+            for (neighbour, counters) in network.switch_counters(switch) {
+                marked += counters.queue_marked.iter().sum::<u64>();
+                for (queue, settings) in config.queues.iter().enumerate() {
+                    let Some(ecn) = settings.ecn else { continue };
+                    configured = true;
+                    let peak = counters.queue_peak_bytes[queue];
+                    let part = peak as f64 / f64::from(ecn.min_bytes.max(1));
+                    if peak > 0 && nearest.as_ref().is_none_or(|(most, _)| part > *most) {
+                        let name = network.topology().name(End::Switch(switch));
+                        let to = network.topology().name(neighbour);
+                        let least = ecn.min_bytes;
+                        nearest = Some((
+                            part,
+                            format!(
+                                "queue {queue} of {name} to {to} held {peak} bytes at most, and marks begin at {least}"
+                            ),
+                        ));
+                    }
+                }
+            }
+        }
+        let hosts = 0..network.topology().hosts.len() as u32;
+        let listens = hosts.clone().any(|host| {
+            let nic = network.nic_config(host);
+            nic.is_some_and(|nic| nic.congestion != transport::congestion::Congestion::None)
+        });
+        for host in hosts {
+            notified += network.host_stats(host).iter().map(|stats| stats.np_cnp_sent).sum::<u64>();
+        }
+        let about = "no ECN";
+        if marked > 0 {
+            let why = format!("{marked} packets were marked, and nobody sent a CNP");
+            return (notified == 0).then(|| Note::new("no CNPs", why));
+        }
+        if !configured {
+            return Some(Note::new(about, "no queue marks: there is no [switch.ecn]").change(
+                "give switch.ecn min_bytes, max_bytes and max_probability, and nic.congestion = \"dcqcn\"",
+            ));
+        }
+        if !listens {
+            let why = "queues mark, but no packet may be marked: no NIC listens to marks";
+            return Some(Note::new(about, why).change("give nic.congestion = \"dcqcn\""));
+        }
+        match nearest {
+            Some((part, why)) if part <= 1.0 => {
+                Some(Note::new(about, why).change(
+                    "nothing, if that is wanted; a smaller switch.ecn.min_bytes marks sooner",
+                ))
+            }
+            Some((_, why)) => Some(
+                Note::new(about, format!("chance marked none: {why}"))
+                    .change("raise switch.ecn.max_probability, or lower max_bytes"),
+            ),
+            None => Some(
+                Note::new(about, "no packet went through a queue that marks")
+                    .change("give switch.ecn.queues the queues of the workload's dscp"),
+            ),
+        }
+    }
+
+    // ---- drops
+
+    fn why_drops(&self) -> Vec<Note> {
+        let places = self.places_of_drops();
+        let note = |(cause, count): (Drop, u64)| {
+            let mut why = format!("{count} packets: {}", what_it_means(cause));
+            let place = match cause {
+                Drop::Headroom => places.get(&true),
+                Drop::Buffer => places.get(&false),
+                _ => None,
+            };
+            if let Some((_, place)) = place {
+                why += &format!("; most in {place}");
+            }
+            Note { about: format!("dropped, {cause}"), why, change: Some(remedy(cause).to_owned()) }
+        };
+        self.network.drops().iter().map(note).collect()
+    }
+
+    /// For lossless groups and for lossy ones, the group that dropped most.
+    fn places_of_drops(&self) -> BTreeMap<bool, (u64, String)> {
+        let network = self.network;
+        let mut places: BTreeMap<bool, (u64, String)> = BTreeMap::new();
+        for switch in 0..network.topology().switches.len() as u32 {
+            let Some(config) = network.switch_config(switch) else { continue };
+            for (neighbour, counters) in network.switch_counters(switch) {
+                for (group, &dropped) in counters.group_dropped.iter().enumerate() {
+                    let lossless = config.groups[group].lossless;
+                    if dropped == 0
+                        || places.get(&lossless).is_some_and(|(most, _)| *most >= dropped)
+                    {
+                        continue;
+                    }
+                    let name = network.topology().name(End::Switch(switch));
+                    let from = network.topology().name(neighbour);
+                    let room = counters.group_peak_headroom_bytes[group];
+                    let full = if lossless {
+                        format!(", whose headroom held {room} bytes")
+                    } else {
+                        format!(", which held {} bytes", counters.group_peak_bytes[group])
+                    };
+                    let place = format!("group {group} of {name} from {from}: {dropped}{full}");
+                    places.insert(lossless, (dropped, place));
+                }
+            }
+        }
+        places
+    }
+
+    // ---- retransmissions
+
+    fn what_was_missed(&self) -> Option<Note> {
+        let missed = self.network.missed_frames();
+        let why = format!("{missed} frames came when as many were kept as there is room for");
+        (missed > 0).then(|| {
+            Note::new("captures end early", why).change("capture fewer ports, or a shorter time")
+        })
+    }
+
+    fn why_again(&self) -> Option<Note> {
+        let network = self.network;
+        let mut timeouts = 0;
+        let mut code = None;
+        for host in 0..network.topology().hosts.len() as u32 {
+            let stats = network.host_stats(host);
+            let of_host: u64 = stats.iter().map(|stats| stats.local_ack_timeout_err).sum();
+            if of_host > 0 && code.is_none() {
+                code = network.nic_config(host).map(|nic| nic.ack_timeout_code);
+            }
+            timeouts += of_host;
+        }
+        let code = code.filter(|_| network.drops().total() == 0)?;
+        let timeout = Span::from_ns(4_096u64 << code.min(31));
+        let why = format!(
+            "{timeouts} timeouts, and nothing was lost: packets were under way or paused for longer \
+             than {timeout}"
+        );
+        Some(
+            Note::new("timeouts without loss", why)
+                .change("raise nic.ack_timeout_code, or see why the pauses are so long"),
+        )
+    }
+}
+
+/// What it means that packets were dropped so.
+fn what_it_means(cause: Drop) -> &'static str {
+    match cause {
+        Drop::Headroom => "lossless packets that came after XOFF found no room",
+        Drop::Buffer => "lossy packets found their group at its threshold, or the buffer full",
+        Drop::QueueLimit => "lossy packets found their egress queue at its limit",
+        Drop::HopLimit => "they went in a circle, or further than their hop limit",
+        Drop::NoRoute => "no way led to their destination",
+        Drop::Damaged => "a link damaged them, as the scenario says",
+        Drop::Rule => "a [[fault]] of kind \"drop\" took them",
+        Drop::LinkDown => "their link was down",
+        Drop::IncompleteArp => "the switch knew a MAC address and not its port, and does not flood",
+        Drop::SwitchCpu => "the switch knew a MAC address and not its port, and asked its CPU",
+        Drop::NoArp => "the switch knew no MAC address of the destination",
+        Drop::NotForMe => "copies of flooded packets came to others than their destination",
+        Drop::Watchdog => "the switch's watchdog had taken the lossless mode from a paused port",
+        Drop::ReceiveBuffer => "the receive buffer of a NIC was full",
+        Drop::Tagged => {
+            "a switch had put a VLAN tag on them, and the NIC has not been told of VLANs"
+        }
+        Drop::DeadHost => "they came to a host that was dead",
+        Drop::Refused => "the engine refused them; the counters of the NIC say why",
+    }
+}
+
+/// What to change so that packets are not dropped so.
+fn remedy(cause: Drop) -> &'static str {
+    match cause {
+        Drop::Headroom => {
+            "leave switch.headroom_bytes out: it is then computed from rate, cable and MTU of each port"
+        }
+        Drop::Buffer => {
+            "make the class lossless (switch.lossless_priorities), raise switch.alpha or \
+             switch.buffer_bytes, or slow senders by switch.ecn and nic.congestion"
+        }
+        Drop::QueueLimit => "raise switch.lossy_queue_bytes, or slow senders by switch.ecn",
+        Drop::HopLimit => "look for a circle among [[topology.route]]",
+        Drop::NoRoute => "look for a missing link, or a [[topology.route]] without an exit",
+        Drop::Damaged | Drop::Rule | Drop::LinkDown => "change the [[fault]], if it is not wanted",
+        Drop::IncompleteArp => {
+            "nothing: that is guo16's remedy against deadlock; the host is dead, or silent for longer \
+             than switch.mac_timeout_ms"
+        }
+        Drop::SwitchCpu | Drop::NoArp => {
+            "the host is dead, or silent for longer than switch.mac_timeout_ms and arp_timeout_ms"
+        }
+        Drop::NotForMe => "give switch.incomplete_arp = \"drop\", so that nothing is flooded",
+        Drop::Watchdog => "repair the server that pauses; see who sent pauses",
+        Drop::ReceiveBuffer => {
+            "let the NIC pause sooner (nic.xoff_bytes), or give it more (nic.receive_buffer_bytes)"
+        }
+        Drop::Tagged => {
+            "trust DSCP (switch.trust = \"dscp\"), with access ports: then no packet needs a tag"
+        }
+        Drop::DeadHost => "see the [[fault]] of kind \"host-dies\"",
+        Drop::Refused => {
+            "see counters of the NIC: out_of_seq_request and duplicate_request follow losses"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::{Cables, single_switch};
+    use crate::workload::FlowSpec;
+    use crate::{Network, NetworkConfig};
+    use rdma::{Rate, Time};
+
+    fn notes(change: impl FnOnce(&mut NetworkConfig)) -> Vec<Note> {
+        let cables = Cables::new(Rate::from_gbps(40), 200);
+        let mut config = NetworkConfig::new(single_switch(5, cables));
+        config.flows = (0..4).map(|host| FlowSpec::write(host, 4, 1_000_000)).collect();
+        change(&mut config);
+        let mut network = Network::new(config).unwrap();
+        let verdict = network.run(Time::ZERO + Span::from_ms(20));
+        Report::new("notes", &network, &verdict).notes()
+    }
+
+    fn note(notes: &[Note], about: &str) -> Note {
+        let found = notes.iter().find(|note| note.about == about);
+        found.unwrap_or_else(|| panic!("no note about {about}: {notes:?}")).clone()
+    }
+
+    #[test]
+    fn it_is_said_why_nothing_paused() {
+        let none = notes(|config| {
+            for group in &mut config.switch.groups {
+                group.lossless = false;
+            }
+            config.switch.buffer_bytes = 100_000_000;
+        });
+        assert_eq!(note(&none, "no PFC").why, "no switch has a lossless priority");
+        let other = notes(|config| {
+            for flow in &mut config.flows {
+                flow.dscp = 1;
+            }
+        });
+        assert_eq!(note(&other, "no PFC").why, "no packet came in a lossless group");
+        let below = notes(|config| {
+            for group in &mut config.switch.groups {
+                group.threshold = Threshold::Static { bytes: 4_000_000 };
+            }
+            config.switch.buffer_bytes = 30_000_000;
+        });
+        let why = note(&below, "no PFC").why;
+        assert!(why.contains("group 3 of s0 from h") && why.contains(" of 4000000 bytes"), "{why}");
+    }
+
+    #[test]
+    fn it_is_said_why_nothing_was_marked() {
+        assert!(note(&notes(|_| {}), "no ECN").why.starts_with("no queue marks"));
+        let marks = |config: &mut NetworkConfig, min_bytes| {
+            let ecn = crate::switch::config::EcnConfig {
+                min_bytes,
+                max_bytes: min_bytes * 2,
+                max_probability: 0.1,
+            };
+            config.switch.queues[3].ecn = Some(ecn);
+        };
+        let deaf = notes(|config| marks(config, 10_000));
+        assert!(note(&deaf, "no ECN").why.contains("no NIC listens"));
+        let short = notes(|config| {
+            marks(config, 50_000_000);
+            let dcqcn = transport::congestion::Dcqcn::default();
+            config.nic.congestion = transport::congestion::Congestion::Dcqcn(dcqcn);
+        });
+        let why = note(&short, "no ECN").why;
+        assert!(
+            why.starts_with("queue 3 of s0 to h4 held ") && why.ends_with(" 50000000"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn it_is_said_why_packets_were_dropped_and_where() {
+        let small = notes(|config| {
+            config.switch.groups[3].headroom_bytes = Some(1_000);
+            config.switch.buffer_bytes = 300_000;
+        });
+        let dropped = note(&small, "dropped, headroom full (lossless)");
+        assert!(dropped.why.contains("; most in group 3 of s0 from h"), "{dropped:?}");
+        assert!(dropped.change.unwrap().contains("headroom_bytes"));
+    }
+}

@@ -1,0 +1,331 @@
+//! `report.html`: what happened, for somebody who was not there.
+
+use std::collections::BTreeMap;
+
+use rdma::Span;
+use telemetry::{Block, Cell, Figure, Page, Table};
+
+use super::hops::{Hop, Layers};
+use super::tables::micros;
+use super::{Report, gbps, replay};
+use crate::Verdict;
+use crate::limits::REPORT_QUEUES;
+use crate::record::{Change, Samples};
+
+impl Report<'_> {
+    /// One HTML file, with everything that it needs.
+    pub fn page(&self) -> String {
+        let mut page = Page::simulated(self.title, &self.model());
+        page.section("What happened").add(&Block::Text(&self.ending()));
+        page.add(&Block::Table(&self.key_figures(), ""));
+        let notes = self.notes();
+        if !notes.is_empty() {
+            page.section("What to know");
+            for note in &notes {
+                let change = note.change.as_ref();
+                let change =
+                    change.map_or_else(String::new, |change| format!(" To change it: {change}."));
+                page.add(&Block::Notice(&format!(
+                    "{}: {}.{change}",
+                    capital(&note.about),
+                    note.why
+                )));
+            }
+        }
+        let layers = Layers::of(self.network.topology());
+        if let Some(samples) = self.samples {
+            self.add_replay(&mut page, &layers, samples);
+            self.add_time(&mut page, &layers, samples);
+        }
+        self.add_hops(&mut page, &layers);
+        self.add_messages(&mut page);
+        self.add_drops(&mut page);
+        page.section("Where the rest is").add(&Block::Text(
+            "Beside this page: `flows.parquet`, a row a flow; `samples.parquet`, a row for each queue \
+             and sample in which something changed; `counters.parquet`, under the names of SAI for \
+             switches and of Linux for NICs. DuckDB, pandas and Spark read them: \
+             `duckdb -c \"SELECT * FROM 'flows.parquet' ORDER BY slowdown DESC LIMIT 10\"`.",
+        ));
+        page.to_html()
+    }
+
+    /// What simulated this, and what it leaves out.
+    pub(super) fn model(&self) -> String {
+        let topology = self.network.topology();
+        format!(
+            "{} hosts, {} switches and {} links, packet by packet in integer picoseconds; store and \
+             forward, shared-buffer switches; in every NIC the transport engine of Ferroce's soft NIC. \
+             Not calibrated against hardware.",
+            topology.hosts.len(),
+            topology.switches.len(),
+            topology.links.len(),
+        )
+    }
+
+    fn ending(&self) -> String {
+        let now = self.network.now();
+        match self.verdict {
+            Verdict::Finished => format!("Every flow with an end had reached it at {now}."),
+            Verdict::TimeOver => format!("The run stopped at {now}, when its time was over."),
+            Verdict::Stalled => format!("The run stalled at {now}: nothing was left to happen."),
+            Verdict::Interrupted => {
+                format!("The run was interrupted at {now}; all that follows is of the time before.")
+            }
+            Verdict::Deadlock(_) => {
+                format!("The network deadlocked; the run ended at {now}, when that was found.")
+            }
+        }
+    }
+
+    fn key_figures(&self) -> Table {
+        let mut table = Table::new("key").texts("of_the_whole_run").texts("value");
+        for (figure, value) in self.figures() {
+            table.push([(&figure).into(), (&value).into()]);
+        }
+        table
+    }
+
+    fn add_replay(&self, page: &mut Page, layers: &Layers, samples: &Samples) {
+        let Some(replay) = replay::replay(self.network.topology(), layers, samples) else { return };
+        page.section("Pauses, spreading").add(&Block::Text(
+            "Each link has two ends; an end is coloured when it had to wait, because the other end had \
+             paused it. Pauses begin where a node is full and spread to whoever sends to it. The \
+             moment shown first is the one with the most pauses.",
+        ));
+        page.add(&Block::Replay(&replay));
+    }
+
+    // ---- over time
+
+    fn add_time(&self, page: &mut Page, layers: &Layers, samples: &Samples) {
+        page.section("Over time");
+        let interval = samples.interval();
+        let hops: Vec<Hop> = samples.ports().iter().map(|&(at, to)| layers.hop(at, to)).collect();
+        let mut per_hop: BTreeMap<Hop, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut ports: BTreeMap<Hop, u64> = BTreeMap::new();
+        for &hop in &hops {
+            *ports.entry(hop).or_default() += 1;
+        }
+        let count = samples.times().len();
+        let mut queues: BTreeMap<(u32, u8), (u32, Vec<Change>)> = BTreeMap::new();
+        for change in samples.changes() {
+            let of_hop =
+                per_hop.entry(hops[change.port as usize]).or_insert_with(|| vec![(0, 0); count]);
+            let (sent, paused) = &mut of_hop[change.sample as usize];
+            *sent += change.sent_bytes;
+            *paused += change.paused.as_ps();
+            let (peak, changes) = queues.entry((change.port, change.queue)).or_default();
+            *peak = change.queue_bytes.max(*peak);
+            changes.push(change);
+        }
+        let rates = throughput(layers, samples, &per_hop);
+        let figure =
+            Figure::steps(&rates, "time_us", "throughput_gbps").by("hop").title("Throughput");
+        let caption = format!("Frames sent by all ports of a hop together, over {interval} each.");
+        page.add(&Block::Figure(&figure.caption(&caption)));
+        let pauses = self.paused(layers, samples, &per_hop, &ports);
+        if !pauses.is_empty() {
+            let figure = Figure::heat_map(&pauses, "time_us", "hop", "paused_percent")
+                .title("Part of the time paused")
+                .height(34 * per_hop.len() as u32 + 30)
+                .caption(
+                    "The part of the time for which the ports of a hop had to wait, as a mean over \
+                     its ports. A hop is named for the way of the packets.",
+                );
+            page.add(&Block::Figure(&figure));
+        }
+        let lengths = self.queues(samples, queues);
+        if !lengths.is_empty() {
+            let mut figure =
+                Figure::steps(&lengths, "time_us", "length_bytes").by("queue").title("Queues");
+            if let Some((at, label)) = self.marking_begins() {
+                figure = figure.rule(at, &label);
+            }
+            let caption =
+                "The egress queues that were longest, looked at when each sample was taken.";
+            page.add(&Block::Figure(&figure.caption(caption)));
+        }
+    }
+
+    fn paused(
+        &self,
+        layers: &Layers,
+        samples: &Samples,
+        per_hop: &BTreeMap<Hop, Vec<(u64, u64)>>,
+        ports: &BTreeMap<Hop, u64>,
+    ) -> Table {
+        /// Columns of the heat map.
+        const COLUMNS: usize = 120;
+        let mut table =
+            Table::new("pauses").floats("time", "us").texts("hop").floats("paused", "percent");
+        if per_hop.values().flatten().all(|&(_, paused)| paused == 0) {
+            return table;
+        }
+        let last = samples.times().len() - 1;
+        let width = last.div_ceil(COLUMNS).max(1);
+        // The last column may be cut short; where it ends is not drawn wider than the others.
+        for (hop, values) in per_hop.iter().rev() {
+            let name = layers.name(*hop);
+            for first in (0..last).step_by(width) {
+                let until = (first + width).min(last);
+                let paused: u64 = values[first + 1..=until].iter().map(|&(_, paused)| paused).sum();
+                let from = samples.times()[first];
+                let whole = samples.times()[until].since(from).as_ps() * ports[hop];
+                let percent = 100.0 * paused as f64 / whole.max(1) as f64;
+                table.push([
+                    micros(from.as_ps()).into(),
+                    (&name).into(),
+                    percent.min(100.0).into(),
+                ]);
+            }
+        }
+        table
+    }
+
+    fn queues(&self, samples: &Samples, queues: BTreeMap<(u32, u8), (u32, Vec<Change>)>) -> Table {
+        let mut table =
+            Table::new("queues").floats("time", "us").integers("length", "bytes").texts("queue");
+        let mut longest: Vec<_> = queues.into_iter().filter(|(_, (peak, _))| *peak > 0).collect();
+        longest.sort_by_key(|&(key, (peak, _))| (core::cmp::Reverse(peak), key));
+        longest.truncate(REPORT_QUEUES);
+        let topology = self.network.topology();
+        for ((port, queue), (_, changes)) in longest {
+            let (at, to) = samples.ports()[port as usize];
+            let name = format!("{} to {}, {queue}", topology.name(at), topology.name(to));
+            let mut before = 0;
+            for change in changes.iter().filter(|change| {
+                change.queue_bytes != core::mem::replace(&mut before, change.queue_bytes)
+            }) {
+                let time = micros(samples.times()[change.sample as usize].as_ps());
+                table.push([time.into(), change.queue_bytes.into(), (&name).into()]);
+            }
+            let end = micros(self.network.now().as_ps());
+            table.push([end.into(), before.into(), (&name).into()]);
+        }
+        table
+    }
+
+    /// Lengths at which queues begin to be marked, if the switches agree.
+    fn marking_begins(&self) -> Option<(f64, String)> {
+        let switches = 0..self.network.topology().switches.len() as u32;
+        let mut lengths: Vec<u32> = switches
+            .filter_map(|switch| self.network.switch_config(switch))
+            .flat_map(|config| config.queues.iter().filter_map(|queue| queue.ecn))
+            .map(|ecn| ecn.min_bytes)
+            .collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        match lengths.as_slice() {
+            [one] => Some((f64::from(*one), "marks begin".to_owned())),
+            _ => None,
+        }
+    }
+
+    // ---- in all
+
+    fn add_hops(&self, page: &mut Page, layers: &Layers) {
+        let hops = self.hops(layers);
+        if hops.values().all(|totals| totals.paused_ps == 0) {
+            return;
+        }
+        page.section("Pauses by hop");
+        let topology = self.network.topology();
+        let mut table = Table::new("hops")
+            .texts("hop")
+            .integers("frames", "")
+            .integers("ports", "")
+            .integers("ports_paused", "")
+            .floats("paused", "us")
+            .texts("longest");
+        for (hop, totals) in &hops {
+            let name = layers.name(*hop);
+            let longest = totals.longest.map_or_else(String::new, |(paused, at, to)| {
+                let (at, to) = (topology.name(at), topology.name(to));
+                format!("{at} to {to}: {}", Span::from_ps(paused))
+            });
+            table.push([
+                (&name).into(),
+                totals.frames.into(),
+                totals.ports.into(),
+                totals.paused_ports.into(),
+                micros(totals.paused_ps).into(),
+                (&longest).into(),
+            ]);
+        }
+        let figure = Figure::bar(&table, "paused_us", "hop")
+            .height(30 * hops.len() as u32 + 20)
+            .x_title("time paused, all ports of the hop together (µs)")
+            .y_title("");
+        page.add(&Block::Figure(&figure));
+        page.add(&Block::Table(&table, ""));
+    }
+
+    fn add_messages(&self, page: &mut Page) {
+        let messages = self.messages();
+        if messages.is_empty() {
+            return;
+        }
+        page.section("Messages");
+        let slowed = messages.column("slowdown");
+        let any = |column: &telemetry::Column| {
+            (0..messages.len()).any(|row| column.cell(row) != Cell::Missing)
+        };
+        if slowed.is_some_and(any) {
+            let figure = Figure::ecdf(&messages, "slowdown")
+                .by("traffic")
+                .title("Slowdown of completion times")
+                .x_title("times longer than alone in the network")
+                .caption("Of WRITEs that were posted one at a time.");
+            page.add(&Block::Figure(&figure));
+        }
+        let figure = Figure::ecdf(&messages, "latency_us")
+            .by("traffic")
+            .title("Completion times")
+            .x_title("from post to completion (µs)");
+        page.add(&Block::Figure(&figure));
+    }
+
+    fn add_drops(&self, page: &mut Page) {
+        let mut table = Table::new("drops").texts("cause").integers("packets", "");
+        for (cause, count) in self.network.drops().iter() {
+            table.push([cause.text().into(), count.into()]);
+        }
+        if table.is_empty() {
+            return;
+        }
+        page.section("Drops");
+        let height = 30 * table.len() as u32 + 20;
+        let figure = Figure::bar(&table, "packets", "cause").height(height).y_title("");
+        page.add(&Block::Figure(&figure));
+        page.add(&Block::Table(&table, ""));
+    }
+}
+
+/// What each hop sent, over time.
+fn throughput(
+    layers: &Layers,
+    samples: &Samples,
+    per_hop: &BTreeMap<Hop, Vec<(u64, u64)>>,
+) -> Table {
+    let mut table =
+        Table::new("throughput").floats("time", "us").texts("hop").floats("throughput", "gbps");
+    for (hop, values) in per_hop {
+        let name = layers.name(*hop);
+        for (sample, &(sent, _)) in values.iter().enumerate().skip(1) {
+            // The last sample may follow the one before so closely that a frame is a peak.
+            if samples.span(sample as u32) * 2 < samples.interval() {
+                continue;
+            }
+            // A rate holds from the sample before to this one.
+            let from = micros(samples.times()[sample - 1].as_ps());
+            let rate = gbps(sent, samples.span(sample as u32));
+            table.push([from.into(), (&name).into(), rate.into()]);
+        }
+    }
+    table
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}

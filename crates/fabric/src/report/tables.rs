@@ -1,0 +1,197 @@
+//! Flows, counters and samples as tables, which become Parquet files and figures.
+
+use telemetry::{Cell, Table};
+
+use super::Report;
+use super::hops::Layers;
+use crate::counters::PauseCounters;
+use crate::record::Samples;
+use crate::switch::config::PRIORITIES;
+use crate::topology::End;
+use crate::workload::{Flow, Verb};
+
+impl Report<'_> {
+    /// Every flow, a row each. `slowdown` is how many times longer than alone in the network its
+    /// messages took on average; only WRITEs that are posted one at a time have it.
+    pub fn flows(&self) -> Table {
+        let mut table = Table::new("flows")
+            .integers("flow", "")
+            .texts("source")
+            .texts("destination")
+            .texts("verb")
+            .integers("dscp", "")
+            .integers("message", "bytes")
+            .integers("posted", "")
+            .integers("completed", "")
+            .integers("failed", "")
+            .integers("start", "ps")
+            .integers("finished", "ps")
+            .integers("latency_p50", "ps")
+            .integers("latency_p99", "ps")
+            .integers("latency_max", "ps")
+            .floats("slowdown", "");
+        let topology = self.network.topology();
+        for (index, flow) in self.network.flows().iter().enumerate() {
+            let spec = &flow.spec;
+            let mut latencies = flow.latencies_ps.clone();
+            latencies.sort_unstable();
+            let at =
+                |percent| (!latencies.is_empty()).then(|| super::percentile(&latencies, percent));
+            let slowdowns = self.slowdowns(flow);
+            let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
+            let verb = match spec.verb {
+                Verb::Write => "write",
+                Verb::Send => "send",
+                Verb::Read => "read",
+            };
+            table.push([
+                index.into(),
+                topology.name(End::Host(spec.source)).into(),
+                topology.name(End::Host(spec.destination)).into(),
+                verb.into(),
+                u32::from(spec.dscp).into(),
+                spec.message_bytes.into(),
+                flow.posted.into(),
+                flow.completed.into(),
+                flow.failed.into(),
+                spec.start.as_ps().into(),
+                flow.finished_at.map(rdma::Time::as_ps).into(),
+                at(50).into(),
+                at(99).into(),
+                at(100).into(),
+                (!slowdowns.is_empty()).then_some(mean).into(),
+            ]);
+        }
+        table
+    }
+
+    /// The completion of every message: how long it took, and how many times longer than alone.
+    pub(super) fn messages(&self) -> Table {
+        let mut table =
+            Table::new("messages").texts("traffic").floats("latency", "us").floats("slowdown", "");
+        for flow in self.network.flows() {
+            let slowdowns = self.slowdowns(flow);
+            let traffic = traffic(flow);
+            for (index, &latency) in flow.latencies_ps.iter().enumerate() {
+                let slowdown = slowdowns.get(index).copied();
+                table.push([(&traffic).into(), micros(latency).into(), slowdown.into()]);
+            }
+        }
+        table
+    }
+
+    /// Every counter that is not zero: of ports of switches under the names of SAI, of NICs under
+    /// those of Linux (`hw_counters`, `ethtool -S`).
+    pub fn counters(&self) -> Table {
+        let mut table = Table::new("counters")
+            .texts("kind")
+            .texts("node")
+            .texts("neighbour")
+            .texts("counter")
+            .integers("value", "");
+        let topology = self.network.topology();
+        for switch in 0..topology.switches.len() as u32 {
+            let name = topology.name(End::Switch(switch));
+            for (neighbour, counters) in self.network.switch_counters(switch) {
+                let to = topology.name(neighbour);
+                for (counter, value) in counters.named().iter().filter(|(_, value)| *value > 0) {
+                    table.push([
+                        "switch".into(),
+                        name.into(),
+                        to.into(),
+                        counter.into(),
+                        (*value).into(),
+                    ]);
+                }
+            }
+        }
+        for host in 0..topology.hosts.len() as u32 {
+            let name = topology.name(End::Host(host));
+            let counters = self.nic_counters(host);
+            for (counter, value) in counters.iter().filter(|(_, value)| *value > 0) {
+                let row: [Cell<'_>; 5] =
+                    ["nic".into(), name.into(), Cell::Missing, counter.into(), (*value).into()];
+                table.push(row);
+            }
+        }
+        table
+    }
+
+    fn nic_counters(&self, host: u32) -> Vec<(String, u64)> {
+        let mut sums = [0u64; transport::Stats::NAMES.len()];
+        for stats in self.network.host_stats(host) {
+            for (sum, value) in sums.iter_mut().zip(stats.values()) {
+                *sum += value;
+            }
+        }
+        let names = transport::Stats::NAMES.iter().map(|&name| name.to_owned());
+        let mut counters: Vec<(String, u64)> = names.zip(sums).collect();
+        if let Some(pauses) = self.network.host_pauses(host) {
+            counters.extend(ethtool(&pauses));
+        }
+        counters
+    }
+}
+
+/// The pauses of a NIC as `ethtool -S` of mlx5 names them; durations are in microseconds there.
+fn ethtool(pauses: &PauseCounters) -> Vec<(String, u64)> {
+    let mut named = Vec::new();
+    for priority in 0..PRIORITIES {
+        let mut put = |what: &str, value| {
+            named.push((what.replace('#', &priority.to_string()), value));
+        };
+        put("rx_prio#_pause", pauses.received[priority] + pauses.received_resume[priority]);
+        put("rx_prio#_pause_duration", pauses.paused_ps[priority] / 1_000_000);
+        put("rx_prio#_pause_transition", pauses.transitions[priority]);
+        put("tx_prio#_pause", pauses.sent[priority] + pauses.sent_resume[priority]);
+    }
+    named
+}
+
+/// What a flow is called together with its like: verb, size, and class.
+fn traffic(flow: &Flow) -> String {
+    let spec = &flow.spec;
+    let verb = match spec.verb {
+        Verb::Write => "WRITE",
+        Verb::Send => "SEND",
+        Verb::Read => "READ",
+    };
+    format!("{verb}, DSCP {}", spec.dscp)
+}
+
+pub(super) fn micros(ps: u64) -> f64 {
+    ps as f64 / 1e6
+}
+
+/// The queues that did something between two samples, a row for each queue and sample.
+pub(super) fn samples(samples: &Samples, report: &Report<'_>, layers: &Layers) -> Table {
+    let mut table = Table::new("samples")
+        .integers("time", "ps")
+        .texts("node")
+        .texts("neighbour")
+        .texts("hop")
+        .integers("queue", "")
+        .integers("sent", "bytes")
+        .floats("rate", "gbps")
+        .integers("queued", "bytes")
+        .integers("paused", "ps");
+    let topology = report.network.topology();
+    let names: Vec<String> =
+        samples.ports().iter().map(|&(at, to)| layers.name(layers.hop(at, to))).collect();
+    for change in samples.changes() {
+        let (at, to) = samples.ports()[change.port as usize];
+        let span = samples.span(change.sample);
+        table.push([
+            samples.times()[change.sample as usize].as_ps().into(),
+            topology.name(at).into(),
+            topology.name(to).into(),
+            (&names[change.port as usize]).into(),
+            u32::from(change.queue).into(),
+            change.sent_bytes.into(),
+            super::gbps(change.sent_bytes, span).into(),
+            change.queue_bytes.into(),
+            change.paused.as_ps().into(),
+        ]);
+    }
+    table
+}
