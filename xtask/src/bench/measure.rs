@@ -92,6 +92,7 @@ fn linked(mut command: Command, link: Link) -> Command {
         Link::Udp => command.env("FERROCE_LINK", "udp"),
         Link::Exact => command.env("FERROCE_LINK", "udp").env("FERROCE_WIRE", "exact"),
         Link::SameHost => command.env_remove("FERROCE_LINK"),
+        Link::SameHostWithIcrc => command.env("FERROCE_LINK", "shm,icrc"),
     };
     command
 }

@@ -70,6 +70,7 @@ const DATAPATH: &[Target] = &[
     target("U6", f::WRITE_64, Some(f::UCX_PUT_64), AtLeast(5.0)),
     target("U7", f::WRITE_64K_MTU_1024, Some(f::WRITE_64K), AtLeast(0.7)),
     target("U7", f::WRITE_64K_EXACT, Some(f::UCX_PUT_64K), AtLeast(0.85)),
+    target("U8", f::HOST_64K_ICRC, Some(f::HOST_64K), AtLeast(0.85)),
     target("P1", f::READ_LAT_8, Some(f::WRITE_LAT_8), AtMost(2.5)),
     target("P3", f::SEND_LAT_EVENTS, Some(f::SLEEP), AtMost(1.3)),
     target("P4", f::IDLE, None, AtMost(0.5)),
