@@ -18,6 +18,12 @@ pub(crate) const FILE: &str = "FERROCE_TEST_FILE";
 /// The local ACK timeout of the helper's queue pair, if it is to be another than usual.
 pub(crate) const PATIENCE_CODE: &str = "FERROCE_TEST_TIMEOUT";
 
+/// The user that the helper becomes.
+pub(crate) const USER: &str = "FERROCE_TEST_USER";
+
+/// Whether the kernel lets the helper make no memory that can be shared.
+pub(crate) const CONFINED: &str = "FERROCE_TEST_CONFINED";
+
 /// A process with a NIC, a queue pair and a region.
 pub(crate) struct Helper {
     pub(crate) child: Child,
@@ -122,6 +128,13 @@ impl Drop for Helper {
 #[ignore = "run by the tests below, as a process of its own"]
 fn helper() {
     let address = std::env::var(ADDRESS).unwrap();
+    if let Ok(user) = std::env::var(USER) {
+        // SAFETY: takes no pointer.
+        assert_eq!(unsafe { libc::setuid(user.parse().unwrap()) }, 0);
+    }
+    if std::env::var_os(CONFINED).is_some() {
+        refuse(libc::SYS_memfd_create);
+    }
     let options = Options::from_environment().unwrap();
     let mut host = Host::open_with(&address, QpType::Rc, 1 << 20, &options);
     if let Ok(timeout) = std::env::var(PATIENCE_CODE) {
@@ -152,6 +165,31 @@ fn helper() {
             }
             println!("helper: pulled");
         }
+    }
+}
+
+/// Has the kernel refuse a call to this thread, and to those that it starts, as a container may.
+fn refuse(call: libc::c_long) {
+    let filter = |code, jumps: [u8; 2], k| libc::sock_filter {
+        code: code as u16,
+        jt: jumps[0],
+        jf: jumps[1],
+        k,
+    };
+    let mut program = [
+        // The number of the call is the first word of what the filter looks at.
+        filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, [0, 0], 0),
+        filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, [0, 1], call as u32),
+        filter(libc::BPF_RET | libc::BPF_K, [0, 0], libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        filter(libc::BPF_RET | libc::BPF_K, [0, 0], libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the filter is as long as is said, and the kernel copies it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+        assert_eq!(libc::syscall(call, c"".as_ptr(), 0), -1);
     }
 }
 

@@ -7,7 +7,7 @@ use rdma::{CompletionStatus, Gid, Operation, QpState, QpType, Qpn, UdAddress};
 use softnic::{Link, Options};
 
 use crate::fork::status_of_child;
-use crate::processes::Helper;
+use crate::processes::{CONFINED, Helper, USER};
 use crate::support::{Host, PATIENCE, Q_KEY, SEND, empty, pattern};
 
 /// By rings, whatever the environment says.
@@ -149,6 +149,40 @@ fn a_process_that_is_killed_is_a_peer_that_does_not_answer_and_leaves_nothing() 
         assert_eq!((rings_mapped(), rings_open()), (0, 0));
     });
     assert_eq!(ended, 0);
+}
+
+/// Writes to the helper at `address` and has it read, all by UDP.
+fn is_reached_by_udp(host: &Host, address: &str, mut helper: Helper) {
+    let qpn = connect(host, address, &mut helper);
+    for id in 0..20 {
+        host.post_on(qpn, id, write_to(&helper), host.sge(0, 4000));
+        host.completions(1);
+    }
+    helper.pull(host.address(), host.key, 4000, 5);
+    assert_eq!(helper.line(), ["pulled"]);
+    let counts = host.nic.counts();
+    assert_eq!((counts.tx_ring_packets, counts.rx_ring_packets, counts.rings_made), (0, 0, 0));
+    assert!(counts.tx_packets >= 25 && counts.rx_packets >= 25, "{counts:?}");
+}
+
+#[test]
+fn a_process_that_may_not_share_memory_is_reached_by_udp() {
+    let host = Host::open_with("127.0.48.75", QpType::Rc, 4096, &shm());
+    let helper = Helper::start_with("127.0.48.76", &[SHM[0], (CONFINED, "1")]);
+    is_reached_by_udp(&host, "127.0.48.76", helper);
+    assert_eq!(host.nic.counts().rings_refused, 1);
+}
+
+#[test]
+fn a_process_of_another_user_is_reached_by_udp() {
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    let host = Host::open_with("127.0.48.77", QpType::Rc, 4096, &shm());
+    let helper = Helper::start_with("127.0.48.78", &[SHM[0], (USER, "65534")]);
+    is_reached_by_udp(&host, "127.0.48.78", helper);
 }
 
 #[test]
