@@ -5,8 +5,8 @@
 //! keeps it for good. The table maps a delay to its lane by hashing, one slot a delay: two that
 //! collide share nothing, the second simply stays without a lane.
 
-use super::Entry;
 use super::tree::{HEADS, Tree};
+use super::{AHEAD, Entry};
 
 /// The most lanes: two heads are the wheel's and the heap's.
 pub(super) const LANES_MAX: usize = HEADS - 2;
@@ -41,8 +41,6 @@ struct Ring {
 
 impl Ring {
     const LEAST: usize = 16;
-    /// Far enough that memory answers in time, near enough that caches have not forgotten.
-    const AHEAD: usize = 3;
 
     fn of(entry: Entry) -> Self {
         let mut ring = Self { entries: vec![entry; Self::LEAST].into(), taken: 0, put: 0 };
@@ -82,10 +80,10 @@ impl Ring {
         (!self.is_empty()).then_some(entry)
     }
 
-    /// One that is a few places from the front; if there are so many, or else one that has left.
+    /// The event so many places behind the front; if there are so many, or else one that has left.
     #[inline]
-    fn ahead(&self) -> u64 {
-        self.entries[self.taken.wrapping_add(Self::AHEAD) & (self.entries.len() - 1)].event
+    fn ahead(&self, places: usize) -> u64 {
+        self.entries[self.taken.wrapping_add(places) & (self.entries.len() - 1)].event
     }
 
     /// Ends the oldest, which there is.
@@ -160,12 +158,13 @@ impl Lanes {
         let ring = self.rings.get_mut(lane)?;
         let entry = ring.front()?;
         ring.take();
-        ahead(ring.ahead());
+        ahead(ring.ahead(AHEAD));
         heads.set(lane, ring.front().map(|entry| entry.at));
         Some(entry)
     }
 
-    /// Takes all events of `lane` that are due at `at`, at which its head is.
+    /// Takes all events of `lane` that are due at `at`, at which its head is. `ahead` is told of those
+    /// behind them.
     #[inline]
     pub(super) fn pop_due(
         &mut self,
@@ -179,8 +178,8 @@ impl Lanes {
         while let Some(entry) = ring.front().filter(|entry| entry.at == at) {
             take(entry.event);
             ring.take();
-            ahead(ring.ahead());
         }
+        (0..=AHEAD).for_each(|places| ahead(ring.ahead(places)));
         heads.set(lane, ring.front().map(|entry| entry.at));
     }
 }

@@ -65,6 +65,10 @@ pub struct Events {
     len: usize,
 }
 
+/// How many places ahead what is to come is told: far enough that memory answers in time, near enough
+/// that caches have not forgotten.
+const AHEAD: usize = 3;
+
 /// What is turned over in the events of one time.
 #[inline]
 fn coins(at: u64) -> u64 {
@@ -109,11 +113,14 @@ impl Events {
         self.pop_ahead(end, |_| {})
     }
 
-    /// The same, and tells `ahead` of events that are likely to be soon among the next: of each once if
-    /// it is in a lane, and now and then of one that has left. It costs nothing to know.
+    /// The same, and tells `ahead` of events that are likely to be soon among the next; now and then of
+    /// one that has left. It costs next to nothing to know.
     #[inline]
     pub fn pop_ahead(&mut self, end: u64, mut ahead: impl FnMut(u64)) -> Option<u64> {
         if let Some(&turned) = self.batch.get(self.taken) {
+            if let Some(later) = self.batch.get(self.taken + AHEAD) {
+                ahead(later ^ self.turned);
+            }
             self.taken += 1;
             self.len -= 1;
             return Some(turned ^ self.turned);
@@ -140,6 +147,9 @@ impl Events {
         let entry = match head {
             WHEEL => {
                 let entry = self.wheel.pop();
+                if entry.is_none() {
+                    self.wheel.open().rev().take(AHEAD).for_each(|entry| ahead(entry.event));
+                }
                 self.heads.set(WHEEL, self.wheel.head());
                 entry
             }

@@ -120,6 +120,11 @@ impl Wheel {
         (self.head != EMPTY).then_some(self.head)
     }
 
+    /// The entries of the open slot, the next one last.
+    pub(super) fn open(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.open.iter()
+    }
+
     /// Takes the entry of [`Wheel::head`]; or opens its slot, which changes the head, and returns
     /// `None`. To be called only when no other head of the queue is less, and if there is a head.
     pub(super) fn pop(&mut self) -> Option<Entry> {
