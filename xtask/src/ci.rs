@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
 use crate::workspace::{self, cargo};
-use crate::{abi, dist, interop, programs, pyverbs, storm, terminal, tidy};
+use crate::{abi, dist, interop, programs, pyverbs, speed, storm, terminal, tidy};
 
 /// How many storms the engine must weather: a minute's worth.
 const STORMS: &str = "20000";
@@ -68,6 +68,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         let what = ["test", "--package", "ferroce-softnic", "--profile", "ci", "--test", "nic"];
         judged(tally, tests(cargo().args(what).env("FERROCE_LINK", "udp")))
     })?;
+    stage("speed", speed::run)?;
     stage("storm", || {
         storm::run(Arguments::from_vec(["--seeds", STORMS].map(OsString::from).to_vec()))
     })?;

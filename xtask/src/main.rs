@@ -9,6 +9,7 @@ mod interop;
 mod lab;
 mod programs;
 mod pyverbs;
+mod speed;
 mod storm;
 mod terminal;
 mod tidy;
@@ -39,6 +40,7 @@ cargo xtask <command>
         [--jobs J]              on so many threads
         [--trace] [--pcap FILE] every event and packet of seed S
         --link LINK [--seeds N] [--seed S]  NICs of this machine over shm, shm,icrc or udp
+  speed                         count the simulator's instructions, against the committed number
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
            --cmtime COUNT       only the time of connections within the kernel
@@ -98,6 +100,7 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             dist::run()?;
             bench::run(set, rounds)
         }
+        "speed" => finish(arguments).and_then(|()| speed::run()),
         "storm" => storm::run(arguments),
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),

@@ -1,0 +1,53 @@
+//! `cargo xtask speed`: how many instructions the simulator takes for a packet to cross a link.
+//!
+//! Time says little where a machine is shared, and nothing about another machine. Instructions are the
+//! same everywhere, but for the compiler; so it is they that may not grow unnoticed. What a job takes
+//! beyond a shorter one is divided by the link-hops that it has more, and nothing is left of what it
+//! costs to begin.
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::{self, cargo};
+
+/// The job that is counted: see `crates/fabric/benches/jobs.rs`.
+const JOB: &str = "permutation";
+/// What it took when somebody last looked. To be lowered by whoever makes it less.
+const INSTRUCTIONS: f64 = 1_130.0;
+/// As much more is for the compiler, which changes as well.
+const TOLERANCE: f64 = 0.05;
+
+pub(crate) fn run() -> Result<()> {
+    let bench = ["bench", "--package", "ferroce-fabric", "--bench", "jobs"];
+    workspace::run(cargo().args(bench).arg("--no-run"))?;
+    let text = workspace::output(cargo().args(bench).args(["--", JOB, "--instructions"]))
+        .context("hint: `scripts/setup test` installs valgrind, which counts")?;
+    let counted = counted(&text).with_context(|| format!("no number of instructions in {text}"))?;
+    println!(
+        "{counted} instructions a link-hop; at most {INSTRUCTIONS} and {:.0} %",
+        TOLERANCE * 100.0
+    );
+    if counted > INSTRUCTIONS * (1.0 + TOLERANCE) {
+        bail!(
+            "the simulator has become slower: find out where with callgrind, or say why in \
+             INSTRUCTIONS of xtask/src/speed.rs"
+        );
+    }
+    Ok(())
+}
+
+/// Of `permutation: 1200 instructions a link-hop`.
+fn counted(text: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(JOB)?.strip_prefix(": "))?;
+    line.strip_suffix(" instructions a link-hop")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_found_in_what_the_bench_prints() {
+        assert_eq!(counted("\npermutation: 812 instructions a link-hop\n"), Some(812.0));
+        assert_eq!(counted("permutation: 2984000 link-hops in 0.25 s"), None);
+    }
+}
