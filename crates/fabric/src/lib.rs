@@ -39,6 +39,7 @@ pub mod report;
 pub mod scenario;
 mod speed;
 pub mod switch;
+pub mod tcp;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]

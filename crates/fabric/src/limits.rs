@@ -41,3 +41,5 @@ pub const REPLAY_HOSTS: usize = 200;
 pub const REPORT_QUEUES: usize = 6;
 /// Frames that all captures of a network keep together, of some 200 bytes of memory each.
 pub const CAPTURE_FRAMES_MAX: usize = 1 << 21;
+/// A buffer of a TCP connection: its window scale has 14 bits at most (RFC 7323).
+pub const TCP_BUFFER_BYTES_MAX: u32 = 1 << 28;

@@ -12,6 +12,7 @@
 //! **Invariant:** a packet is in one place at a time: an event, a queue, or a receive buffer. Whoever
 //! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
 
+use crate::tcp::Segment;
 use core::net::Ipv4Addr;
 use prefetch_index::prefetch_index;
 use rdma::{Psn, Qpn};
@@ -22,6 +23,8 @@ use wire::{Opcode, aeth, roce};
 pub(crate) const NIL: u32 = u32::MAX;
 /// Ethernet, IPv4 and UDP headers, and the check sequences of RoCE and Ethernet.
 pub const LOWER_BYTES: u32 = 14 + 20 + 8 + 4 + 4;
+/// Ethernet's header and check sequence.
+const ETHERNET_BYTES: u16 = 14 + 4;
 /// A PFC frame, with its check sequence.
 pub const PFC_BYTES: u16 = 64;
 /// What precedes a frame on the wire: preamble and delimiter (IEEE 802.3).
@@ -39,6 +42,8 @@ pub(crate) enum Kind {
     Extended,
     /// A PFC frame: see [`Pause`].
     Pfc,
+    /// A TCP segment: its numbers stand where a RoCE packet has its own.
+    Tcp,
 }
 
 /// A packet, of which two fill a cache line.
@@ -181,6 +186,14 @@ pub(crate) struct Draft<'a> {
     pub(crate) pcp: Option<u8>,
 }
 
+/// What a TCP packet says beside its segment.
+pub(crate) struct Sent {
+    pub(crate) tuple: u32,
+    pub(crate) traffic_class: u8,
+    pub(crate) ip_id: u16,
+    pub(crate) pcp: Option<u8>,
+}
+
 impl Pool {
     /// A RoCE packet.
     pub(crate) fn roce(&mut self, draft: &Draft<'_>) -> u32 {
@@ -223,6 +236,36 @@ impl Pool {
         };
         packet.set_pcp(draft.pcp);
         self.insert(packet)
+    }
+
+    /// A TCP segment.
+    pub(crate) fn segment(&mut self, segment: &Segment, sent: &Sent) -> u32 {
+        let bytes = segment.bytes.saturating_add(ETHERNET_BYTES);
+        let mut packet = Packet {
+            next: NIL,
+            tuple: sent.tuple,
+            psn: segment.sequence,
+            qpn: segment.acknowledgement.unwrap_or(0),
+            word: segment.word(),
+            bytes,
+            // What says SYN carries its MSS here, and no data.
+            payload: segment.mss.unwrap_or(segment.payload),
+            ip_id: sent.ip_id,
+            ingress: 0,
+            traffic_class: sent.traffic_class,
+            class: 0,
+            ttl: 64,
+            kind: Kind::Tcp,
+        };
+        packet.set_pcp(sent.pcp);
+        self.insert(packet)
+    }
+
+    /// The segment of a TCP packet, and its tuple.
+    pub(crate) fn tcp(&self, index: u32) -> (Segment, u32) {
+        let packet = self.get(index);
+        let segment = Segment::of(packet.word, packet.psn, packet.qpn, packet.payload);
+        (segment, packet.tuple)
     }
 
     /// A PFC frame.

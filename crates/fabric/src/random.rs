@@ -53,6 +53,29 @@ impl Random {
         self.unit() < chance
     }
 
+    /// An exponential variate of mean 1, by von Neumann's comparisons: no logarithm, whose last bit
+    /// differs between machines.
+    pub fn exponential(&mut self) -> f64 {
+        let mut whole = 0.0;
+        loop {
+            let first = self.unit();
+            let mut last = first;
+            let mut run = 1;
+            loop {
+                let next = self.unit();
+                if next >= last {
+                    break;
+                }
+                last = next;
+                run += 1;
+            }
+            if run % 2 == 1 {
+                return whole + first;
+            }
+            whole += 1.0;
+        }
+    }
+
     /// Puts `items` in an order of chance.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {

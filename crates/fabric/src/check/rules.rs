@@ -10,11 +10,14 @@ use super::{Kind, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::switch::config::{Balance, PRIORITIES, Trust, WatchdogRule};
 use crate::topology::End;
+use crate::workload::Service;
 
 /// Every warning, those about buffers first.
 pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
     let mut warnings = Vec::new();
-    let dscps: BTreeSet<u8> = config.flows.iter().map(|flow| flow.dscp & 63).collect();
+    // TCP is made for classes that drop, and has a congestion control of its own.
+    let rdma = config.flows.iter().filter(|flow| flow.service != Service::Tcp);
+    let dscps: BTreeSet<u8> = rdma.map(|flow| flow.dscp & 63).collect();
     for kind in kinds {
         let name = names(config, kind);
         let mut say = |text: String| warnings.push(format!("{name}: {text}"));

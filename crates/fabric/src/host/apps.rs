@@ -27,11 +27,19 @@ impl Host {
             let remote_address = BASE + flows.flow(flow).place(flow);
             let operation = match spec.verb {
                 Verb::Write => Operation::Write { remote_address, r_key, immediate: None },
+                Verb::WriteImmediate => {
+                    Operation::Write { remote_address, r_key, immediate: Some([0; 4]) }
+                }
                 Verb::Read => Operation::Read { remote_address, r_key },
-                Verb::Send => Operation::Send { immediate: None, address: None },
+                Verb::Send => Operation::Send { immediate: None, address: at.pairs[index].address },
+                Verb::CompareSwap => {
+                    Operation::CompareSwap { remote_address, r_key, compare: 0, swap: 0 }
+                }
+                Verb::FetchAdd => Operation::FetchAdd { remote_address, r_key, add: 1 },
             };
             // What is written comes from one place, what is read goes where it was.
-            let here = if spec.verb == Verb::Read { remote_address } else { BASE };
+            let fetched = matches!(spec.verb, Verb::Read | Verb::CompareSwap | Verb::FetchAdd);
+            let here = if fetched { remote_address } else { BASE };
             match at.send(now, qpn, flow, operation, (here, spec.message_bytes)) {
                 Ok(()) => flows.posted(flow, now),
                 Err(PostError::Full) => {
@@ -54,17 +62,20 @@ impl Host {
             let at = &mut self.engines[engine];
             let index = at.index_of(qpn);
             let failed = completion.status != CompletionStatus::Success;
-            if completion.opcode == CompletionOpcode::Recv {
+            let received = [CompletionOpcode::Recv, CompletionOpcode::RecvWriteImmediate];
+            if received.contains(&completion.opcode) {
                 if failed {
                     continue;
                 }
                 // What was taken is posted again: a receiver that is never short.
                 let _ = at.post_receive(qpn);
+                at.pairs[index].received += 1;
                 let flow = at.pairs[index].flow;
                 let spec = *flows.spec(flow);
                 match spec.reply_bytes {
                     Some(bytes) if self.index == spec.destination => {
-                        let operation = Operation::Send { immediate: None, address: None };
+                        let address = at.pairs[index].address;
+                        let operation = Operation::Send { immediate: None, address };
                         let reply = u64::from(flow) | REPLY;
                         if at.send_as(now, qpn, reply, operation, (BASE, bytes)).is_err() {
                             flows.unanswered.push(flow);
@@ -113,6 +124,15 @@ impl Host {
         if let Some(waiting) = at.pairs[index].backlog.pop_front() {
             self.post_at(plant, flows, waiting, engine, qpn);
         }
+    }
+
+    /// Messages of `flow`, or answers, that came here and took a receive.
+    pub(crate) fn received_of(&self, flow: u32) -> u64 {
+        let of = |(engine, qpn): (usize, Qpn)| {
+            let at = &self.engines[engine];
+            at.pairs[at.index_of(qpn)].received
+        };
+        self.pair_of(flow).map_or(0, of)
     }
 
     fn pair_of(&self, flow: u32) -> Option<(usize, Qpn)> {

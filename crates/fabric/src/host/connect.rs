@@ -1,6 +1,6 @@
 //! Connections: queue pairs are made, and led to RTS, before the first event.
 
-use rdma::{Access, Gid, Key, Psn, QpState, QpType};
+use rdma::{Access, Gid, Key, Psn, QKey, QpState, QpType, UdAddress};
 use transport::{
     AddressVector, Config, CreateError, Endpoint, QpCapacity, QpChange, QpSpec, Recovery,
     RegionSpec,
@@ -11,15 +11,38 @@ use crate::limits::{OUTSTANDING_MAX, RECEIVES};
 use crate::memory::{BASE, LENGTH};
 use crate::packet::{Tuple, address_of};
 use crate::switch::hash_of;
+use crate::workload::{FlowSpec, Service};
+
+/// Of all datagrams.
+const Q_KEY: QKey = QKey(0x1111_1111);
+
+/// The source port that the engine makes of the flow label of a datagram's address.
+fn datagram_port(label: u32) -> u16 {
+    0xc000 | ((label ^ label >> 14) & 0x3fff) as u16
+}
+
+/// The type of the queue pairs of a flow.
+fn kind_of(service: Service) -> QpType {
+    match service {
+        // TCP has none.
+        Service::Rc | Service::Tcp => QpType::Rc,
+        Service::Uc => QpType::Uc,
+        Service::Ud => QpType::Ud,
+    }
+}
 
 impl Host {
     /// Makes a queue pair for `flow`, in RESET.
-    pub(crate) fn create_pair(&mut self, flow: u32, dscp: u8) -> Result<PairId, ConnectError> {
-        let priority = self.config.dscp_to_priority[usize::from(dscp & 63)] & 7;
+    pub(crate) fn create_pair(
+        &mut self,
+        flow: u32,
+        spec: &FlowSpec,
+    ) -> Result<PairId, ConnectError> {
+        let priority = self.config.dscp_to_priority[usize::from(spec.dscp & 63)] & 7;
         let engine = self.engine(priority).map_err(ConnectError::Create)?;
         let at = &mut self.engines[engine];
         let spec = QpSpec {
-            kind: QpType::Rc,
+            kind: kind_of(spec.service),
             pd: at.pd,
             send_cq: at.cq,
             recv_cq: at.cq,
@@ -34,11 +57,14 @@ impl Host {
             signal_all: true,
         };
         let qpn = at.endpoint.create_qp(spec).map_err(ConnectError::Create)?;
+        at.unreliable |= spec.kind != QpType::Rc;
         at.pairs.push(Pair {
             qpn,
             flow,
             tuple: u32::MAX,
             remote_key: Key::default(),
+            address: None,
+            received: 0,
             backlog: std::collections::VecDeque::new(),
         });
         Ok(PairId { engine, qpn, key: at.key })
@@ -50,10 +76,10 @@ impl Host {
         pair: PairId,
         peer: u32,
         remote: PairId,
-        dscp: u8,
-        receives: bool,
+        flow: &FlowSpec,
         tuples: &mut Vec<Tuple>,
     ) -> Result<(), ConnectError> {
+        let FlowSpec { dscp, service, .. } = *flow;
         let path = AddressVector {
             gid: Gid::from(address_of(peer)),
             source_gid: Gid::from(address_of(self.index)),
@@ -66,32 +92,35 @@ impl Host {
                 | 1,
             ..AddressVector::default()
         };
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let (mtu, timeout, retries) =
             (self.config.mtu, self.config.ack_timeout_code, self.config.retry_count);
         let at = &mut self.engines[pair.engine];
+        let reliable = service == Service::Rc;
+        let connected = service != Service::Ud;
         let init = QpChange {
             pkey_index: Some(0),
             port: Some(1),
-            access: Some(access),
+            access: connected.then_some(access),
+            q_key: (!connected).then_some(Q_KEY),
             ..QpChange::to(QpState::Init)
         };
         let receive = QpChange {
-            path: Some(path),
-            path_mtu: Some(mtu),
-            destination: Some(remote.qpn),
-            rq_psn: Some(Psn::new(0)),
-            max_dest_rd_atomic: Some(16),
-            min_rnr_timer: Some(12),
-            selective_repeat: Some(self.config.recovery == Recovery::SelectiveRepeat),
+            path: connected.then_some(path),
+            path_mtu: connected.then_some(mtu),
+            destination: connected.then_some(remote.qpn),
+            rq_psn: connected.then_some(Psn::new(0)),
+            max_dest_rd_atomic: reliable.then_some(16),
+            min_rnr_timer: reliable.then_some(12),
+            selective_repeat: reliable.then_some(self.config.recovery == Recovery::SelectiveRepeat),
             ..QpChange::to(QpState::Rtr)
         };
         let send = QpChange {
             sq_psn: Some(Psn::new(0)),
-            timeout: Some(timeout),
-            retry_count: Some(retries),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(16),
+            timeout: reliable.then_some(timeout),
+            retry_count: reliable.then_some(retries),
+            rnr_retry: reliable.then_some(7),
+            max_rd_atomic: reliable.then_some(16),
             ..QpChange::to(QpState::Rts)
         };
         for change in [init, receive, send] {
@@ -101,9 +130,26 @@ impl Host {
         at.pairs[index].remote_key = remote.key;
         at.pairs[index].tuple = tuples.len() as u32;
         let (source, destination) = (self.index, peer);
-        let source_port = at.endpoint.source_port(pair.qpn).unwrap_or_default();
+        let source_port = if connected {
+            at.endpoint.source_port(pair.qpn).unwrap_or_default()
+        } else {
+            datagram_port(path.flow_label)
+        };
         let hash = hash_of(source, destination, source_port);
         tuples.push(Tuple { source, destination, source_port, hash });
+        at.pairs[index].address = (!connected).then_some(UdAddress {
+            gid: path.gid,
+            source_gid: path.source_gid,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            flow_label: path.flow_label,
+            qpn: remote.qpn,
+            q_key: Q_KEY,
+        });
+        let receives = match self.index == flow.source {
+            true => flow.reply_bytes.is_some(),
+            false => flow.verb.takes_receive(),
+        };
         if receives {
             for _ in 0..RECEIVES {
                 at.post_receive(pair.qpn).map_err(ConnectError::Post)?;
@@ -134,10 +180,21 @@ impl Host {
         });
         let pd = endpoint.alloc_pd()?;
         let cq = endpoint.create_cq(transport::limits::CQE_MAX)?;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_ATOMIC;
         let region = RegionSpec { address: BASE, length: LENGTH, iova: BASE, access };
         let key = endpoint.register(pd, region).map_err(|_| CreateError::Exhausted)?;
-        self.engines.push(Engine { priority, endpoint, pd, cq, key, pairs: Vec::new() });
+        self.engines.push(Engine {
+            priority,
+            endpoint,
+            pd,
+            cq,
+            key,
+            pairs: Vec::new(),
+            unreliable: false,
+        });
         Ok(index)
     }
 }

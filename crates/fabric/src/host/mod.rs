@@ -8,9 +8,12 @@
 mod apps;
 mod connect;
 mod receive;
+mod tcp;
 mod transmit;
 
-use rdma::{Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, WorkRequest};
+pub(crate) use tcp::opening;
+
+use rdma::{Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, UdAddress, WorkRequest};
 use transport::{CqId, CreateError, Endpoint, ModifyError, PdId, PostError};
 
 use crate::memory::BASE;
@@ -30,6 +33,10 @@ struct Pair {
     /// That of its packets; see [`crate::packet::Tuple`].
     tuple: u32,
     remote_key: Key,
+    /// Where the datagrams of a UD queue pair go.
+    address: Option<UdAddress>,
+    /// Messages that came, and took a receive.
+    received: u64,
     /// Flows that share it and found its queue full.
     backlog: std::collections::VecDeque<u32>,
 }
@@ -42,6 +49,8 @@ struct Engine {
     cq: CqId,
     key: Key,
     pairs: Vec<Pair>,
+    /// It has a queue pair whose messages are done when they have left.
+    unreliable: bool,
 }
 
 /// See the module.
@@ -57,6 +66,7 @@ pub(crate) struct Host {
     ip_id: u16,
     /// The earliest [`What::Timer`] that is scheduled.
     timer_at: u64,
+    tcp: Option<Box<tcp::Tcp>>,
     pub(crate) buffer: ReceiveBuffer,
     /// What it has of the server's memory, if it does not have everything.
     contexts: Option<Box<Contexts>>,
@@ -73,6 +83,14 @@ pub(crate) struct PairId {
     engine: usize,
     pub(crate) qpn: Qpn,
     pub(crate) key: Key,
+}
+
+/// What a flow posts to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Pair(PairId),
+    /// A TCP connection of its host.
+    Tcp(u32),
 }
 
 /// A connection could not be made.
@@ -95,6 +113,7 @@ impl Host {
             // Wherever it stands: hosts do not count in step.
             ip_id: crate::random::split_mix(u64::from(index)) as u16,
             timer_at: u64::MAX,
+            tcp: None,
             buffer: ReceiveBuffer::default(),
             contexts,
             ready_at: 0,

@@ -6,7 +6,7 @@ use transport::Arrival;
 use super::{ENGINE_SHIFT, Host};
 use crate::counters::Drop;
 use crate::memory::Lengths;
-use crate::packet::address_of;
+use crate::packet::{Kind, address_of};
 use crate::paranoid;
 use crate::plant::{Plant, What};
 use crate::workload::Flows;
@@ -103,6 +103,10 @@ impl Host {
     /// picoseconds.
     fn deliver(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) -> u64 {
         let of = *plant.pool.get(packet);
+        if of.kind == Kind::Tcp {
+            self.deliver_tcp(plant, flows, packet);
+            return 0;
+        }
         let header = plant.pool.header(packet);
         let tuple = &plant.common.tuples[of.tuple as usize];
         let source = tuple.source;
@@ -152,15 +156,26 @@ impl Host {
             self.after(plant, engine);
         }
         self.kick(plant);
+        // What is unreliable is done when its engine is asked for more: at the end of the frame.
+        let left = plant.at(self.port).free_at;
+        if left > plant.now() && self.engines.iter().any(|engine| engine.unreliable) {
+            self.call_at(plant, left);
+        }
     }
 
     /// After an engine was called: its deadline may have changed.
     #[inline]
     pub(super) fn after(&mut self, plant: &mut Plant, engine: usize) {
-        let Some(at) = self.engines[engine].endpoint.earliest_timeout() else { return };
-        if at.as_ps() < self.timer_at {
-            self.timer_at = at.as_ps();
-            let delay = at.as_ps().saturating_sub(plant.now());
+        if let Some(at) = self.engines[engine].endpoint.earliest_timeout() {
+            self.call_at(plant, at.as_ps());
+        }
+    }
+
+    /// Sees to it that the engines are called at `at`, and applications told of what is done.
+    pub(super) fn call_at(&mut self, plant: &mut Plant, at: u64) {
+        if at < self.timer_at {
+            self.timer_at = at;
+            let delay = at.saturating_sub(plant.now());
             plant.schedule(delay, What::Timer, self.port, 0);
         }
     }

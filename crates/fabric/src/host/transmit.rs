@@ -4,7 +4,7 @@ use rdma::Time;
 use transport::{Route, Segment, Transmit};
 use wire::opcode::Operation;
 
-use super::{ENGINE_SHIFT, FIRST_QPN, Host, PairId};
+use super::{ENGINE_SHIFT, FIRST_QPN, Host, Way};
 use crate::nic::{Contexts, NicConfig};
 use crate::packet::Draft;
 use crate::plant::{Plant, What};
@@ -36,11 +36,20 @@ impl Host {
         if self.ready_at > plant.now() {
             return self.wake_when_ready(plant);
         }
-        let count = self.engines.len();
+        // The segments of TCP have a turn like an engine.
+        let engines = self.engines.len();
+        let count = engines + usize::from(self.tcp.is_some());
         let mut next = self.turn;
         for _ in 0..count {
             let index = if next < count { next } else { 0 };
             next = index + 1;
+            if index == engines {
+                let Some(packet) = self.take_segment(paused) else { continue };
+                self.turn = next;
+                plant.transmit(self.port, packet);
+                plant.arm(self.port);
+                return;
+            }
             if paused >> self.engines[index].priority & 1 != 0 {
                 continue;
             }
@@ -50,6 +59,10 @@ impl Host {
             if let Some(packet) = packet {
                 self.turn = next;
                 plant.transmit(self.port, packet);
+                if self.engines[index].unreliable {
+                    let left = plant.at(self.port).free_at;
+                    self.call_at(plant, left);
+                }
                 plant.arm(self.port);
                 return;
             }
@@ -78,10 +91,15 @@ impl Host {
         self.waking = false;
     }
 
-    /// The tuple of a queue pair's packets.
-    pub(crate) fn tuple_of(&self, pair: PairId) -> u32 {
-        let engine = &self.engines[pair.engine];
-        engine.pairs[engine.index_of(pair.qpn)].tuple
+    /// The tuple of what a flow sends.
+    pub(crate) fn tuple_of(&self, way: Way) -> Option<u32> {
+        match way {
+            Way::Pair(pair) => {
+                let engine = &self.engines[pair.engine];
+                Some(engine.pairs[engine.index_of(pair.qpn)].tuple)
+            }
+            Way::Tcp(connection) => self.tuple_of_connection(connection),
+        }
     }
 
     /// The next packet of an engine.
@@ -92,7 +110,8 @@ impl Host {
         self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &transmit);
         let index = (transmit.qpn.value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
         let tuple = at.pairs[index as usize].tuple;
-        let Route { traffic_class, hop_limit, .. } = transmit.route;
+        let Route { source_port, traffic_class, hop_limit, .. } = transmit.route;
+        debug_assert_eq!(source_port, plant.common.tuples[tuple as usize].source_port);
         self.ip_id = self.ip_id.wrapping_add(1);
         let priority = at.priority;
         let draft = Draft {

@@ -111,6 +111,18 @@ impl Network {
         Some(self.host(host)?.cache_counters())
     }
 
+    /// Messages of a flow that took a receive at its destination: SENDs, and WRITEs with immediate
+    /// data.
+    pub fn received(&self, flow: usize) -> Option<u64> {
+        let destination = self.flows.get(flow)?.spec.destination;
+        Some(self.host(destination)?.received_of(flow as u32))
+    }
+
+    /// The TCP connections of a host whose handshake is over.
+    pub fn host_connections(&self, host: u32) -> Option<usize> {
+        Some(self.host(host)?.open_connections())
+    }
+
     /// The counters of a host's engines, one for each priority that it uses.
     pub fn host_stats(&self, host: u32) -> Vec<transport::Stats> {
         self.host(host).map_or_else(Vec::new, Host::stats)
@@ -135,8 +147,8 @@ impl Network {
     /// hash of its five-tuple has it: switch and neighbour.
     pub fn flow_path(&self, flow: u32) -> Option<Vec<(u32, End)>> {
         let spec = &self.flows.get(flow as usize)?.spec;
-        let pair = *self.part(self.host_port(spec.source)).pairs.get(flow as usize)?;
-        let tuple = self.host(spec.source)?.tuple_of(pair);
+        let way = *self.part(self.host_port(spec.source)).ways.get(flow as usize)?;
+        let tuple = self.host(spec.source)?.tuple_of(way)?;
         let hash = self.common.tuples.get(tuple as usize)?.hash;
         let ports = self.path(spec.source, spec.destination, hash)?;
         let end = |port: u32| match self.at(port).node {

@@ -29,7 +29,7 @@ use rdma::Span;
 
 use crate::deadlock::{Cycle, Detector};
 use crate::fault::Fault;
-use crate::host::PairId;
+use crate::host::{PairId, Way, opening};
 use crate::limits::SPREAD_BYTES_MAX;
 use crate::nic::NicConfig;
 use crate::packet::Tuple;
@@ -37,7 +37,7 @@ use crate::plant::{Common, What};
 use crate::record::Capture;
 use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
-use crate::workload::{Flow, FlowSpec, Verb};
+use crate::workload::{Flow, FlowSpec, Service, Verb};
 use build::Wiring;
 use part::Part;
 
@@ -262,7 +262,7 @@ impl Network {
     fn add_flows(&mut self, specs: &[FlowSpec], share: bool) -> Result<(), BuildError> {
         let mut shared: BTreeMap<(u32, u32, u8), PairId> = BTreeMap::new();
         let mut rounds: BTreeMap<u32, u32> = BTreeMap::new();
-        let (mut pairs, mut places, mut tuples) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ways, mut places, mut tuples) = (Vec::new(), Vec::new(), Vec::new());
         for (index, spec) in specs.iter().enumerate() {
             self.check_flow(index, spec)?;
             let flow = index as u32;
@@ -280,22 +280,29 @@ impl Network {
                 flows.rounds.entry(round).or_default().flows.push(flow);
             }
             let key = (spec.source, spec.destination, spec.dscp);
-            let shareable = share && spec.verb != Verb::Send && spec.round.is_none();
-            let pair = match shared.get(&key).filter(|_| shareable) {
-                Some(&pair) => pair,
-                None => self.connect(index, spec, &mut tuples)?,
+            let shareable = share
+                && spec.service == Service::Rc
+                && !spec.verb.takes_receive()
+                && spec.round.is_none();
+            let way = if spec.service == Service::Tcp {
+                Way::Tcp(self.connect_tcp(index, spec, &mut tuples)?)
+            } else if let Some(&pair) = shared.get(&key).filter(|_| shareable) {
+                Way::Pair(pair)
+            } else {
+                let pair = self.connect(index, spec, &mut tuples)?;
+                if shareable {
+                    shared.insert(key, pair);
+                }
+                Way::Pair(pair)
             };
-            if shareable {
-                shared.insert(key, pair);
-            }
-            pairs.push(pair);
+            ways.push(way);
             self.part_mut(port).plant.schedule(spec.start.as_ps(), What::Start, port, flow);
         }
         self.common.tuples = tuples.into();
-        let (pairs, places, specs) = (pairs.into(), places.into(), specs.into());
+        let (ways, places, specs) = (ways.into(), places.into(), specs.into());
         for part in &mut self.parts {
             part.plant.common = self.common.clone();
-            part.pairs = Arc::clone(&pairs);
+            part.ways = Arc::clone(&ways);
             part.flows.places = Arc::clone(&places);
             part.flows.specs = Arc::clone(&specs);
         }
@@ -316,6 +323,29 @@ impl Network {
         }
         if spec.message_bytes > transport::limits::MESSAGE_BYTES_MAX {
             return wrong("a message has at most 2 GiB");
+        }
+        if !spec.verb.is_of(spec.service) {
+            return wrong(match spec.service {
+                Service::Uc => "UC has WRITE, WRITE with immediate data and SEND",
+                _ => "UD and TCP send: use verb \"send\"",
+            });
+        }
+        let mtu = self.host(spec.source).map_or(0, |host| host.config.mtu.bytes());
+        if spec.service == Service::Ud
+            && spec.message_bytes.max(spec.reply_bytes.unwrap_or(0)) > mtu
+        {
+            return wrong("a datagram is one packet: at most the MTU");
+        }
+        if matches!(spec.verb, Verb::CompareSwap | Verb::FetchAdd) && spec.message_bytes != 8 {
+            return wrong("an atomic operation is of 8 bytes");
+        }
+        let unreliable = matches!(spec.service, Service::Uc | Service::Ud);
+        if unreliable && spec.reply_bytes.is_some() && spec.depth > 1 {
+            return wrong("answers over UC or UD may be lost: one message at a time");
+        }
+        if spec.service == Service::Tcp && (spec.message_bytes == 0 || spec.reply_bytes == Some(0))
+        {
+            return wrong("a message over TCP has a byte at least");
         }
         if spec.reply_bytes.is_some() && spec.verb != Verb::Send {
             return wrong("only SENDs can be answered: use verb \"send\"");
@@ -338,6 +368,27 @@ impl Network {
         Ok(())
     }
 
+    fn connect_tcp(
+        &mut self,
+        index: usize,
+        spec: &FlowSpec,
+        tuples: &mut Vec<Tuple>,
+    ) -> Result<u32, BuildError> {
+        let client = self.host_mut(spec.source).take_tcp_port(true);
+        let server = self.host_mut(spec.destination).take_tcp_port(false);
+        let Some((client, server)) = client.zip(server) else {
+            let reason = "its host has too many TCP connections already";
+            return Err(BuildError::Flow { index, reason });
+        };
+        let flow = index as u32;
+        self.host_mut(spec.destination).add_connection(flow, spec, (server, client), tuples);
+        let here = self.host_mut(spec.source).add_connection(flow, spec, (client, server), tuples);
+        // It opens when the simulation begins.
+        let port = self.host_port(spec.source);
+        self.part_mut(port).plant.schedule(0, What::Tcp, port, opening(here));
+        Ok(here)
+    }
+
     fn connect(
         &mut self,
         index: usize,
@@ -348,15 +399,13 @@ impl Network {
         let refused =
             |_| BuildError::Flow { index, reason: "its host has too many queue pairs already" };
         let flow = index as u32;
-        let here = self.host_mut(source).create_pair(flow, spec.dscp).map_err(refused)?;
-        let there = self.host_mut(destination).create_pair(flow, spec.dscp).map_err(refused)?;
-        let sends = spec.verb == Verb::Send;
-        let answered = spec.reply_bytes.is_some();
+        let here = self.host_mut(source).create_pair(flow, spec).map_err(refused)?;
+        let there = self.host_mut(destination).create_pair(flow, spec).map_err(refused)?;
         self.host_mut(source)
-            .connect_pair(here, spec.destination, there, spec.dscp, answered, tuples)
+            .connect_pair(here, destination, there, spec, tuples)
             .map_err(refused)?;
         self.host_mut(destination)
-            .connect_pair(there, spec.source, here, spec.dscp, sends, tuples)
+            .connect_pair(there, source, here, spec, tuples)
             .map_err(refused)?;
         Ok(here)
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::counters::Drop as Cause;
-use crate::host::{Host, PairId};
+use crate::host::{Host, Way};
 use crate::packet::Kind;
 use crate::plant::{Event, Node, Plant, What};
 use crate::switch::Switch;
@@ -20,8 +20,8 @@ pub(crate) struct Part {
     pub(crate) switches: Vec<Switch>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) flows: Flows,
-    /// By flow: its queue pair at its source.
-    pub(crate) pairs: Arc<[PairId]>,
+    /// By flow: what it posts to at its source.
+    pub(crate) ways: Arc<[Way]>,
     pub(crate) events_taken: u64,
 }
 
@@ -33,7 +33,7 @@ impl Part {
             switches: Vec::new(),
             hosts: Vec::new(),
             flows: Flows::default(),
-            pairs: Vec::new().into(),
+            ways: Vec::new().into(),
             events_taken: 0,
         }
     }
@@ -99,6 +99,14 @@ impl Part {
                     self.hosts[slot].kick(&mut self.plant);
                 }
             }
+            What::Tcp => {
+                let at = self.plant.at(port);
+                let (slot, alive) = (at.slot as usize, at.alive);
+                if alive {
+                    let host = &mut self.hosts[slot];
+                    host.tcp_step(&mut self.plant, &mut self.flows, event.argument());
+                }
+            }
             What::Start => self.start(port, event.argument()),
             What::NicWatchdog => self.look_at_nic(port),
             What::Watchdog => {
@@ -158,11 +166,19 @@ impl Part {
     }
 
     fn start(&mut self, port: u32, flow: u32) {
+        let state = self.flows.flow(flow);
+        if let Some(interval) = state.next_tick() {
+            let delay = interval.sample(flow, state.ticks);
+            self.plant.schedule(delay, What::Start, port, flow);
+        }
         let at = self.plant.at(port);
         if at.alive {
-            let slot = at.slot as usize;
-            let pair = self.pairs[flow as usize];
-            self.hosts[slot].post(&mut self.plant, &mut self.flows, flow, pair);
+            let host = &mut self.hosts[at.slot as usize];
+            let (plant, flows) = (&mut self.plant, &mut self.flows);
+            match self.ways[flow as usize] {
+                Way::Pair(pair) => host.post(plant, flows, flow, pair),
+                Way::Tcp(connection) => host.post_tcp(plant, flows, flow, connection),
+            }
         }
     }
 

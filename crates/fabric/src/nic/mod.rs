@@ -27,6 +27,7 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Notification};
 
 use crate::switch::config::PfcConfig;
+use crate::tcp::TcpConfig;
 
 pub(crate) use host_memory::Contexts;
 pub use host_memory::{CacheCounters, HostMemory, Pcie};
@@ -65,6 +66,8 @@ pub struct NicConfig {
     pub transmit: Span,
     /// How long it takes to begin with a work request, or with a READ that is asked of it.
     pub work_request: Span,
+    /// The TCP of its server, whose segments leave by this NIC too.
+    pub tcp: TcpConfig,
     /// What it keeps in its server's memory; `None` for a NIC that has everything at hand.
     pub host_memory: Option<HostMemory>,
     /// The receive buffer.
@@ -100,6 +103,7 @@ impl Default for NicConfig {
             receive: Span::ZERO,
             transmit: Span::ZERO,
             work_request: Span::ZERO,
+            tcp: TcpConfig::default(),
             host_memory: None,
             receive_buffer_bytes: 256 << 10,
             xoff_bytes: 192 << 10,

@@ -22,7 +22,9 @@ pub(crate) enum What {
     Ready,
     /// A host's engine has a deadline.
     Timer,
-    /// A flow of the host posts for the first time; the argument is the flow.
+    /// A host's TCP: the argument says of which connection, and what.
+    Tcp,
+    /// A flow of the host posts, for the first time or by the clock; the argument is the flow.
     Start,
     /// The NIC's watchdog looks.
     NicWatchdog,
@@ -30,7 +32,7 @@ pub(crate) enum What {
     Watchdog,
 }
 
-const WHATS: [What; 12] = [
+const WHATS: [What; 13] = [
     What::Arrive,
     What::ArrivePause,
     What::Obey,
@@ -40,6 +42,7 @@ const WHATS: [What; 12] = [
     What::Received,
     What::Ready,
     What::Timer,
+    What::Tcp,
     What::Start,
     What::NicWatchdog,
     What::Watchdog,

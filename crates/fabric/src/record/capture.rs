@@ -9,7 +9,7 @@
 //! A tap keeps what a frame was made of; bytes are made when the file is. A frame is stamped with the
 //! moment of its last bit: outbound when that left, inbound when it came. One that the link lost is
 //! outbound at one end and nothing at the other. Payloads are zeroes, ICRCs are right, Ethernet's
-//! check sequence is left out, as it is by captures of a real port.
+//! check sequence is left out, as it is by captures of a real port. Segments of TCP are not captured.
 //!
 //! Each tap belongs to one port and knows of no other; the file is sorted by time, then interface.
 
@@ -75,14 +75,17 @@ impl Tap {
         tuple: Option<Tuple>,
         lost: bool,
     ) {
+        let packet = *pool.get(index);
+        if packet.kind == Kind::Tcp {
+            return;
+        }
         if self.seen.len() >= self.room {
             self.missed += 1;
             return;
         }
-        let packet = *pool.get(index);
         let headers = match packet.kind {
             Kind::Roce | Kind::Extended => tuple.map(|tuple| (pool.header(index), tuple)),
-            Kind::Pfc => None,
+            Kind::Tcp | Kind::Pfc => None,
         };
         self.seen.push(Seen { at, headers, packet, lost });
     }

@@ -8,7 +8,7 @@ use crate::counters::PauseCounters;
 use crate::record::Samples;
 use crate::switch::config::PRIORITIES;
 use crate::topology::End;
-use crate::workload::{Flow, Verb};
+use crate::workload::{Flow, Service, Verb};
 
 impl Report<'_> {
     /// Every flow, a row each. `slowdown` is how many times longer than alone in the network its
@@ -41,8 +41,11 @@ impl Report<'_> {
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
             let verb = match spec.verb {
                 Verb::Write => "write",
+                Verb::WriteImmediate => "write-immediate",
                 Verb::Send => "send",
                 Verb::Read => "read",
+                Verb::CompareSwap => "compare-swap",
+                Verb::FetchAdd => "fetch-add",
             };
             table.push([
                 index.into(),
@@ -148,15 +151,24 @@ fn ethtool(pauses: &PauseCounters) -> Vec<(String, u64)> {
     named
 }
 
-/// What a flow is called together with its like: verb, size, and class.
+/// What a flow is called together with its like: service, if it is not RC, verb and class.
 fn traffic(flow: &Flow) -> String {
     let spec = &flow.spec;
     let verb = match spec.verb {
         Verb::Write => "WRITE",
+        Verb::WriteImmediate => "WRITE with immediate data",
         Verb::Send => "SEND",
         Verb::Read => "READ",
+        Verb::CompareSwap => "compare and swap",
+        Verb::FetchAdd => "fetch and add",
     };
-    format!("{verb}, DSCP {}", spec.dscp)
+    let what = match spec.service {
+        Service::Rc => verb.to_owned(),
+        Service::Uc => format!("UC {verb}"),
+        Service::Ud => format!("UD {verb}"),
+        Service::Tcp => "TCP".to_owned(),
+    };
+    format!("{what}, DSCP {}", spec.dscp)
 }
 
 pub(super) fn micros(ps: u64) -> f64 {

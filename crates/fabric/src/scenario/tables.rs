@@ -224,10 +224,30 @@ pub(super) struct Nic {
     pub(super) transmit_ns: Option<f64>,
     pub(super) work_request_ns: Option<f64>,
     pub(super) host_memory: Option<Spanned<HostMemory>>,
+    pub(super) tcp: Option<Spanned<Tcp>>,
     pub(super) receive_buffer_bytes: Option<u32>,
     pub(super) xoff_bytes: Option<u32>,
     pub(super) xon_bytes: Option<u32>,
     pub(super) watchdog_ms: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum TcpCongestion {
+    Reno,
+    Cubic,
+}
+
+/// The TCP of a host. Between an application and the stack a message is under way for
+/// `kernel_floor_us`, and longer by `kernel_mean_us` on average, exponentially distributed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tcp {
+    pub(super) mtu_bytes: Option<u16>,
+    pub(super) buffer_bytes: Option<u32>,
+    pub(super) congestion: Option<TcpCongestion>,
+    pub(super) kernel_floor_us: Option<f64>,
+    pub(super) kernel_mean_us: Option<f64>,
 }
 
 /// What the NIC keeps in its server's memory (guo16, 4.4). An empty table is the NIC of that paper:
@@ -255,14 +275,29 @@ pub(super) enum WorkloadKind {
     Ring,
     Poisson,
     Trace,
+    Queries,
+    Probes,
+}
+
+/// What carries messages. TCP's are SENDs, and of DSCP 0 unless another is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Service {
+    Rc,
+    Uc,
+    Ud,
+    Tcp,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verb {
     Write,
+    WriteImmediate,
     Send,
     Read,
+    CompareSwap,
+    FetchAdd,
 }
 
 #[derive(Debug, Deserialize)]
@@ -273,6 +308,7 @@ pub(super) struct Workload {
     pub(super) to: Option<String>,
     pub(super) receiver: Option<String>,
     pub(super) senders: Option<u32>,
+    pub(super) service: Option<Service>,
     pub(super) verb: Option<Verb>,
     pub(super) message_bytes: Option<u32>,
     pub(super) messages: Option<u64>,
@@ -282,6 +318,17 @@ pub(super) struct Workload {
     pub(super) start_us: Option<f64>,
     pub(super) dscp: Option<u8>,
     pub(super) reply_bytes: Option<u32>,
+    /// Messages are posted by the clock: a message each interval, unless `depth` are under way.
+    pub(super) interval_us: Option<f64>,
+    /// Intervals are exponential, with `interval_us` for their mean.
+    pub(super) interval_random: Option<bool>,
+    /// Kind "queries": each of `queriers` asks `fan_out` other hosts, taken at random, at once, each
+    /// interval, and gets `reply_bytes` from each.
+    pub(super) queriers: Option<Vec<String>>,
+    pub(super) fan_out: Option<u32>,
+    /// Kind "probes": so many pairs of hosts, taken at random, unless `from` and `to` are given; 512
+    /// bytes there and back, each interval.
+    pub(super) pairs: Option<u32>,
     /// Messages go to places, taken at random, in so many bytes of the destination's memory.
     pub(super) spread_bytes: Option<u64>,
     pub(super) load: Option<f64>,

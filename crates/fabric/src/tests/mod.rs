@@ -8,6 +8,8 @@ mod oracles;
 mod parts;
 mod pauses;
 mod slow_receiver;
+mod tcp;
+mod verbs;
 mod watchdog;
 
 use rdma::{Rate, Span, Time};

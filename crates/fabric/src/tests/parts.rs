@@ -15,7 +15,10 @@ use crate::record::{Capture, Next, Samples, run};
 use crate::report::Report;
 use crate::switch::config::{EcnConfig, Incomplete, WatchdogAction, WatchdogConfig, WatchdogRule};
 use crate::topology::{Cables, End, fat_tree, leaf_spine};
-use crate::workload::{FlowSpec, SizeDistribution, Verb, all_to_all, permutation, poisson};
+use crate::workload::{
+    FlowSpec, Queries, Service, SizeDistribution, Verb, all_to_all, permutation, poisson, probes,
+    queries,
+};
 use crate::{Network, NetworkConfig, Verdict};
 
 fn us(time: u64) -> Time {
@@ -196,4 +199,27 @@ fn a_network_of_a_thousand_hosts_is_divided_and_one_of_short_links_is_not() {
     assert_eq!(hosts(3, 200), (1, true));
     assert_eq!(hosts(26, 200), (26, true));
     assert_eq!(hosts(26, 5), (1, true));
+}
+
+#[test]
+fn tcp_probes_and_queries_beside_each_other() {
+    let mut config = NetworkConfig::new(fat_tree(4, CABLES));
+    config.switch.buffer_bytes = 3_000_000;
+    config.nic.host_memory = Some(crate::nic::HostMemory::default());
+    let mut random = Random::new(8);
+    let of = Queries {
+        service: Service::Tcp,
+        dscp: 0,
+        query_bytes: 200,
+        answer_bytes: 20_000,
+        every: Span::from_us(200),
+        count: None,
+    };
+    config.flows = queries(16, &[3, 12], 10, &of, &mut random);
+    let pairs: Vec<_> = (0..16).map(|host| (host, (host + 5) % 16)).collect();
+    for service in [Service::Rc, Service::Uc, Service::Ud] {
+        config.flows.extend(probes(&pairs, service, 3, Span::from_us(40), &mut random));
+    }
+    let text = agreed(&config, us(1_000));
+    assert!(text.contains("completed: 24,"), "nothing was probed");
 }

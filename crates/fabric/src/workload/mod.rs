@@ -9,17 +9,25 @@
 //!   reply         source ── message ──► destination ── SEND of reply_bytes ──► source
 //! ```
 //!
-//! Flows of one `round` go together: the next message of each is posted when all have completed
+//! An unreliable message (UC, UD) is done when it has left; whether it came is known to its receiver
+//! ([`crate::Network::received`]).
+//!
+//! A flow with an interval posts by the clock, as probes and services do, instead of when the message
+//! before is done. Flows of one `round` go together: the next message of each is posted when all have completed
 //! theirs, as a bulk-synchronous application does.
 
 mod files;
+mod probes;
+mod queries;
 mod shapes;
 
-use rdma::Time;
+use rdma::{Span, Time};
 
-use crate::random::split_mix;
+use crate::random::{Random, split_mix};
 
 pub use files::{FileError, Trace, trace};
+pub use probes::{PROBE_BYTES, probes};
+pub use queries::{Queries, queries};
 pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson, ring};
 
 /// What a message is.
@@ -27,10 +35,72 @@ pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson, rin
 pub enum Verb {
     /// RDMA WRITE.
     Write,
+    /// RDMA WRITE with immediate data, which takes a posted receive.
+    WriteImmediate,
     /// SEND into a posted receive.
     Send,
     /// RDMA READ: the data flows from destination to source.
     Read,
+    /// Compare and swap, of eight bytes.
+    CompareSwap,
+    /// Fetch and add, of eight bytes.
+    FetchAdd,
+}
+
+impl Verb {
+    /// Whether each message takes a receive at the destination.
+    pub const fn takes_receive(self) -> bool {
+        matches!(self, Self::Send | Self::WriteImmediate)
+    }
+
+    /// Whether it is a verb of `service`.
+    pub const fn is_of(self, service: Service) -> bool {
+        match service {
+            Service::Rc => true,
+            Service::Uc => matches!(self, Self::Write | Self::WriteImmediate | Self::Send),
+            Service::Ud | Service::Tcp => matches!(self, Self::Send),
+        }
+    }
+}
+
+/// When a flow posts, if not when the message before is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interval {
+    /// From one message to the next, on average.
+    pub mean: Span,
+    /// Whether intervals are exponential, as of independent arrivals, and not all the same.
+    pub exponential: bool,
+}
+
+impl Interval {
+    /// A message every `mean`.
+    pub const fn every(mean: Span) -> Self {
+        Self { mean, exponential: false }
+    }
+
+    /// From message `number` of `flow` to the next, in picoseconds.
+    pub(crate) fn sample(&self, flow: u32, number: u64) -> u64 {
+        let mean = self.mean.as_ps();
+        if !self.exponential {
+            return mean.max(1);
+        }
+        let mut random = Random::new(split_mix(u64::from(flow)) ^ number);
+        ((random.exponential() * mean as f64) as u64).max(1)
+    }
+}
+
+/// What carries messages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Service {
+    /// Reliable connections.
+    #[default]
+    Rc,
+    /// Unreliable connections: WRITE, WRITE with immediate data and SEND.
+    Uc,
+    /// Datagrams: SENDs of one packet.
+    Ud,
+    /// TCP: see [`crate::tcp`]. Needs [`Verb::Send`].
+    Tcp,
 }
 
 /// A flow, as a scenario asks for it.
@@ -40,6 +110,8 @@ pub struct FlowSpec {
     pub source: u32,
     /// The host at the other end.
     pub destination: u32,
+    /// What carries it.
+    pub service: Service,
     /// What is posted.
     pub verb: Verb,
     /// The length of a message in bytes.
@@ -57,18 +129,21 @@ pub struct FlowSpec {
     pub reply_bytes: Option<u32>,
     /// Flows of one number, all of one source, proceed together.
     pub round: Option<u32>,
+    /// When messages are posted; a message that is due while `depth` are under way is left out.
+    pub interval: Option<Interval>,
     /// Each message is of another place, taken at random, of so many bytes of the destination's
-    /// memory; all flows to a host walk the same memory. Without it all are of one place. Needs
-    /// [`Verb::Write`] or [`Verb::Read`].
+    /// memory; all flows to a host walk the same memory. Without it all are of one place. Not for
+    /// [`Verb::Send`].
     pub spread_bytes: Option<u64>,
 }
 
 impl FlowSpec {
     /// One WRITE of `message_bytes` at time zero, in the lossless priority 3.
-    pub fn write(source: u32, destination: u32, message_bytes: u32) -> Self {
+    pub const fn write(source: u32, destination: u32, message_bytes: u32) -> Self {
         Self {
             source,
             destination,
+            service: Service::Rc,
             verb: Verb::Write,
             message_bytes,
             messages: Some(1),
@@ -77,6 +152,7 @@ impl FlowSpec {
             dscp: 3,
             reply_bytes: None,
             round: None,
+            interval: None,
             spread_bytes: None,
         }
     }
@@ -107,6 +183,8 @@ pub struct Flow {
     pub latencies_ps: Vec<u64>,
     /// When those that are outstanding were posted, the oldest first.
     outstanding: std::collections::VecDeque<u64>,
+    /// How often its interval has passed.
+    pub(crate) ticks: u64,
 }
 
 impl Flow {
@@ -119,6 +197,7 @@ impl Flow {
             finished_at: None,
             latencies_ps: Vec::new(),
             outstanding: std::collections::VecDeque::new(),
+            ticks: 0,
         }
     }
 
@@ -133,7 +212,7 @@ impl Flow {
     }
 
     /// From the first post to the last completion, if it is over.
-    pub fn completion_time(&self) -> Option<rdma::Span> {
+    pub fn completion_time(&self) -> Option<Span> {
         Some(self.finished_at?.since(self.spec.start))
     }
 
@@ -144,6 +223,7 @@ impl Flow {
         }
         let depth = u64::from(self.spec.depth.max(1));
         let room = depth.saturating_sub(self.posted - self.completed);
+        let room = if self.spec.interval.is_some() { room.min(1) } else { room };
         match self.spec.messages {
             Some(all) => room.min(all.saturating_sub(self.posted)),
             None => room,
@@ -157,6 +237,15 @@ impl Flow {
         let places = self.spec.spread_bytes.unwrap_or(0) / length;
         let chance = split_mix(self.posted ^ split_mix(u64::from(flow)));
         ((u128::from(chance) * u128::from(places)) >> 64) as u64 * length
+    }
+
+    /// Its interval, if it is to pass once more; that is counted.
+    pub(crate) fn next_tick(&mut self) -> Option<Interval> {
+        let interval = self.spec.interval?;
+        self.ticks += 1;
+        // The tick at hand posts one of them.
+        let last = self.spec.messages.is_some_and(|all| self.posted + 1 >= all);
+        (!last || self.room() == 0).then_some(interval)
     }
 
     pub(crate) fn note_post(&mut self, now: u64) {
@@ -211,7 +300,11 @@ impl Flows {
 
     /// The flows that may post after one message of `flow` has completed.
     pub(crate) fn next_of(&mut self, flow: u32) -> Vec<u32> {
-        let Some(number) = self.spec(flow).round else { return vec![flow] };
+        let spec = self.spec(flow);
+        if spec.interval.is_some() {
+            return Vec::new();
+        }
+        let Some(number) = spec.round else { return vec![flow] };
         let Some(round) = self.rounds.get_mut(&number) else { return vec![flow] };
         round.outstanding = round.outstanding.saturating_sub(1);
         if round.outstanding > 0 {

@@ -122,7 +122,7 @@ pub fn poisson(
     let mut flows = Vec::new();
     let mut at = 0.0;
     loop {
-        at += exponential(random) * interval_ps;
+        at += random.exponential() * interval_ps;
         if at >= end.as_ps() as f64 {
             return flows;
         }
@@ -132,29 +132,6 @@ pub fn poisson(
         let bytes = sizes.sample(random);
         let start = Time::from_ps(at as u64);
         flows.push(FlowSpec { start, ..FlowSpec::write(source, destination, bytes) });
-    }
-}
-
-/// An exponential variate of mean 1, by von Neumann's comparisons: no logarithm, whose last bit
-/// differs between machines.
-fn exponential(random: &mut Random) -> f64 {
-    let mut whole = 0.0;
-    loop {
-        let first = random.unit();
-        let mut last = first;
-        let mut run = 1;
-        loop {
-            let next = random.unit();
-            if next >= last {
-                break;
-            }
-            last = next;
-            run += 1;
-        }
-        if run % 2 == 1 {
-            return whole + first;
-        }
-        whole += 1.0;
     }
 }
 

@@ -4,10 +4,11 @@ use rdma::Mtu;
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
-use super::{At, MS, NS, Result, lossless, tables};
+use super::{At, MS, NS, Result, US, lossless, tables};
 use crate::NetworkConfig;
-use crate::limits::CACHE_ENTRIES_MAX;
+use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
 use crate::nic::{HostMemory, NicConfig};
+use crate::tcp::{TcpConfig, TcpCongestion};
 
 pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<NicConfig> {
     let table = at.table;
@@ -58,6 +59,9 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
     if let Some(table) = &table.host_memory {
         let base = nic.host_memory.unwrap_or_default();
         nic.host_memory = Some(host_memory(&At::new(at.text, "nic.host_memory", table), base)?);
+    }
+    if let Some(table) = &table.tcp {
+        nic.tcp = tcp(&At::new(at.text, "nic.tcp", table), nic.tcp)?;
     }
     set(&mut nic.receive_buffer_bytes, table.receive_buffer_bytes);
     set(&mut nic.xoff_bytes, table.xoff_bytes);
@@ -117,4 +121,35 @@ fn host_memory(at: &At<'_, tables::HostMemory>, base: HostMemory) -> Result<Host
         memory.pcie.read = read;
     }
     Ok(memory)
+}
+
+fn tcp(at: &At<'_, tables::Tcp>, base: TcpConfig) -> Result<TcpConfig> {
+    let table = at.table;
+    let mut tcp = base;
+    if let Some(bytes) = table.mtu_bytes {
+        if !(576..=9_216).contains(&bytes) {
+            return Err(at.wrong("mtu_bytes", "an IP packet has from 576 to 9216 bytes"));
+        }
+        tcp.mtu_bytes = bytes;
+    }
+    if let Some(bytes) = table.buffer_bytes {
+        if !(2_048..=TCP_BUFFER_BYTES_MAX).contains(&bytes) {
+            let message = format!("it is from 2048 to {TCP_BUFFER_BYTES_MAX}");
+            return Err(at.wrong("buffer_bytes", message));
+        }
+        tcp.buffer_bytes = bytes;
+    }
+    if let Some(congestion) = table.congestion {
+        tcp.congestion = match congestion {
+            tables::TcpCongestion::Reno => TcpCongestion::Reno,
+            tables::TcpCongestion::Cubic => TcpCongestion::Cubic,
+        };
+    }
+    if let Some(floor) = at.span_of("kernel_floor_us", table.kernel_floor_us, US)? {
+        tcp.kernel.floor = floor;
+    }
+    if let Some(mean) = at.span_of("kernel_mean_us", table.kernel_mean_us, US)? {
+        tcp.kernel.mean = mean;
+    }
+    Ok(tcp)
 }

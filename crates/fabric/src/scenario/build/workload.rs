@@ -12,7 +12,10 @@ use crate::limits::{FLOWS_MAX, SPREAD_BYTES_MAX};
 use crate::random::Random;
 use crate::scenario::error::plain;
 use crate::topology::{End, Topology};
-use crate::workload::{FlowSpec, Verb, all_to_all, incast, permutation, poisson, ring, trace};
+use crate::workload::{
+    FlowSpec, Interval, Queries, Service, Verb, all_to_all, incast, permutation, poisson, probes,
+    queries, ring, trace,
+};
 use tables::WorkloadKind;
 
 pub(super) fn workload(
@@ -31,6 +34,24 @@ pub(super) fn workload(
         let name = at.need(key, name.as_deref(), why)?;
         host(at, topology, key, name)
     };
+    let service = match table.service {
+        Some(tables::Service::Uc) => Service::Uc,
+        Some(tables::Service::Ud) => Service::Ud,
+        Some(tables::Service::Tcp) => Service::Tcp,
+        Some(tables::Service::Rc) | None => Service::Rc,
+    };
+    let tcp = service == Service::Tcp;
+    let dscp = table.dscp.unwrap_or(if tcp { 0 } else { 3 });
+    if dscp > 63 {
+        let message = format!("{dscp} is not from 0 to 63");
+        return Err(at.wrong("dscp", message).hint("a DSCP has six bits"));
+    }
+    let every = at.span_of("interval_us", table.interval_us, US)?;
+    if table.interval_random.is_some() && every.is_none() {
+        return Err(at
+            .wrong("interval_random", "without interval_us, messages follow each other")
+            .hint("add interval_us"));
+    }
     let copies = table.queue_pairs.unwrap_or(1);
     // Before anything is made: there is room for so many.
     let room = |flows: f64| {
@@ -45,6 +66,35 @@ pub(super) fn workload(
     // Whether every flow says itself what it is, and of which DSCP.
     let (mut own_verbs, mut own_dscps) = (false, false);
     let mut flows = match table.kind {
+        WorkloadKind::Probes => {
+            let every = at.need("interval_us", every, "kind \"probes\"")?;
+            room(f64::from(table.pairs.unwrap_or(1)))?;
+            let pairs = probed(at, topology, random)?;
+            return Ok(probes(&pairs, service, dscp, every, random));
+        }
+        WorkloadKind::Queries => {
+            let why = "kind \"queries\"";
+            let names = at.need("queriers", table.queriers.as_ref(), why)?;
+            let own = names.iter().map(|name| host(at, topology, "queriers", name));
+            let own = own.collect::<Result<Vec<u32>>>()?;
+            let fan_out = at.need("fan_out", table.fan_out, why)?;
+            if fan_out == 0 || fan_out >= hosts {
+                let message = format!("{fan_out} of {} other hosts", hosts - 1);
+                return Err(at
+                    .wrong("fan_out", message)
+                    .hint("at least 1, and not more than there are"));
+            }
+            room(own.len() as f64 * f64::from(fan_out))?;
+            let of = Queries {
+                service,
+                dscp,
+                query_bytes: bytes(why)?,
+                answer_bytes: at.need("reply_bytes", table.reply_bytes, why)?,
+                every: at.need("interval_us", every, why)?,
+                count: table.messages,
+            };
+            return Ok(queries(hosts, &own, fan_out, &of, random));
+        }
         WorkloadKind::Flow => {
             let why = "kind \"flow\"";
             let (from, to) = (named("from", &table.from, why)?, named("to", &table.to, why)?);
@@ -124,11 +174,6 @@ pub(super) fn workload(
             traced.flows
         }
     };
-    let dscp = table.dscp.unwrap_or(3);
-    if dscp > 63 {
-        let message = format!("{dscp} is not from 0 to 63");
-        return Err(at.wrong("dscp", message).hint("a DSCP has six bits"));
-    }
     let endless = table.endless.unwrap_or(false);
     if endless && table.messages.is_some() {
         return Err(at
@@ -136,10 +181,20 @@ pub(super) fn workload(
             .hint("remove one of messages and endless"));
     }
     let verb = match table.verb {
+        Some(tables::Verb::Write) => Verb::Write,
+        Some(tables::Verb::WriteImmediate) => Verb::WriteImmediate,
         Some(tables::Verb::Send) => Verb::Send,
         Some(tables::Verb::Read) => Verb::Read,
-        Some(tables::Verb::Write) | None => Verb::Write,
+        Some(tables::Verb::CompareSwap) => Verb::CompareSwap,
+        Some(tables::Verb::FetchAdd) => Verb::FetchAdd,
+        None if matches!(service, Service::Ud | Service::Tcp) => Verb::Send,
+        None => Verb::Write,
     };
+    let verb_of = |flow: &FlowSpec| if own_verbs { flow.verb } else { verb };
+    if !flows.iter().all(|flow| verb_of(flow).is_of(service)) {
+        let hint = "uc: write, write-immediate and send; ud and tcp: send";
+        return Err(at.wrong("verb", "the service does not have it").hint(hint));
+    }
     if table.reply_bytes.is_some() && verb != Verb::Send {
         return Err(at.wrong("reply_bytes", "only SENDs can be answered").hint("verb = \"send\""));
     }
@@ -150,10 +205,13 @@ pub(super) fn workload(
     }
     let start = at.span("start_us", table.start_us.unwrap_or(0.0), US)?;
     for flow in &mut flows {
-        flow.verb = if own_verbs { flow.verb } else { verb };
+        flow.service = service;
+        flow.verb = verb_of(flow);
         flow.dscp = if own_dscps { flow.dscp } else { dscp };
         flow.reply_bytes = table.reply_bytes;
         flow.spread_bytes = table.spread_bytes;
+        let exponential = table.interval_random.unwrap_or(false);
+        flow.interval = every.map(|mean| Interval { mean, exponential });
         flow.depth = table.depth.unwrap_or(if endless { 2 } else { 1 }).max(1);
         flow.messages = if endless { None } else { Some(table.messages.unwrap_or(1)) };
         flow.start += start;
@@ -191,4 +249,40 @@ fn check_numbers(at: &At<'_, tables::Workload>) -> Result<()> {
             .hint("it is the memory in which messages find a place"));
     }
     Ok(())
+}
+
+/// The pairs of hosts that are probed.
+fn probed(
+    at: &At<'_, tables::Workload>,
+    topology: &Topology,
+    random: &mut Random,
+) -> Result<Vec<(u32, u32)>> {
+    let table = at.table;
+    let hosts = topology.hosts.len() as u64;
+    match (&table.from, &table.to, table.pairs) {
+        (Some(from), Some(to), None) => {
+            let (from, to) = (host(at, topology, "from", from)?, host(at, topology, "to", to)?);
+            if from == to {
+                return Err(at
+                    .wrong("to", "a probe is between two hosts")
+                    .hint("name another one"));
+            }
+            Ok(vec![(from, to)])
+        }
+        (None, None, Some(_)) if hosts < 2 => {
+            Err(at.wrong("pairs", "there are not two hosts").hint("a topology of two or more"))
+        }
+        (None, None, Some(count)) => {
+            let pair = |_| {
+                let from = random.below(hosts);
+                let to = (from + 1 + random.below(hosts - 1)) % hosts;
+                // Hosts are fewer than 2^32.
+                (from as u32, to as u32)
+            };
+            Ok((0..count).map(pair).collect())
+        }
+        _ => Err(at
+            .wrong("pairs", "which hosts are probed is not said, or twice")
+            .hint("give pairs, or from and to")),
+    }
 }
