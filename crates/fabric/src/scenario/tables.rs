@@ -178,8 +178,17 @@ pub(super) struct Switch {
     pub(super) incomplete_arp: Option<Incomplete>,
     pub(super) arp_timeout_ms: Option<f64>,
     pub(super) mac_timeout_ms: Option<f64>,
+    /// Whether a queue's length at a packet's departure decides on its mark, or that at its arrival.
+    pub(super) ecn_mark: Option<EcnMark>,
     pub(super) ecn: Option<Spanned<Ecn>>,
     pub(super) watchdog: Option<Spanned<Watchdog>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum EcnMark {
+    Departure,
+    Arrival,
 }
 
 #[derive(Debug, Deserialize)]

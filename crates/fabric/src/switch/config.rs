@@ -53,6 +53,8 @@ pub struct SwitchConfig {
     pub ecmp_seed: u64,
     /// ARP and MAC addresses of the servers below.
     pub tables: TableConfig,
+    /// When packets are marked.
+    pub ecn_mark: EcnMark,
     /// Against servers that pause without end; `None` to let them.
     pub watchdog: Option<WatchdogConfig>,
     /// Whether packets leave with a VLAN tag towards servers.
@@ -167,6 +169,18 @@ pub struct EcnConfig {
     pub max_probability: f64,
 }
 
+/// Which length of its queue decides whether a packet is marked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EcnMark {
+    /// That at its departure, itself included: shared-buffer switches do so (Zhu et al., "ECN or
+    /// Delay", CoNEXT 2016), and the mark says how long the queue is now.
+    #[default]
+    Departure,
+    /// That which it finds at its arrival: the mark is as old as the queue is long, and DCQCN, which
+    /// is close to swinging, swings.
+    Arrival,
+}
+
 /// Pause frames (IEEE 802.1Q, priority-based flow control).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PfcConfig {
@@ -265,6 +279,7 @@ impl Default for SwitchConfig {
             balance: Balance::Flow,
             ecmp_seed: 0,
             tables: TableConfig::default(),
+            ecn_mark: EcnMark::default(),
             watchdog: None,
             server_ports: PortMode::Access,
         }

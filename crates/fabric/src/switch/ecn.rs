@@ -8,7 +8,7 @@ const NOT_CAPABLE: u8 = 0;
 /// Congestion experienced (RFC 3168).
 pub(crate) const CONGESTION: u8 = 3;
 
-/// The mark of a packet that joins a queue of `bytes`, if it gets one. Packets whose sender does not
+/// The mark of a packet in a queue of `bytes`, if it gets one. Packets whose sender does not
 /// do ECN are left as they are: their class has a limit, or is lossless.
 #[inline]
 pub(crate) fn mark(

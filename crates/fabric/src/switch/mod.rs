@@ -29,7 +29,9 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
-use config::{GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig, Trust};
+use config::{
+    EcnMark, GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig, Trust,
+};
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
 use ecmp::Balancer;
@@ -302,12 +304,16 @@ impl Switch {
         let is_trunk = at.class.is_trunk();
         let of = plant.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
+        // A packet that alone is enough for a mark takes the longer way.
+        let ecn = self.ports[usize::from(egress)].queue(queue).ecn.as_ref();
+        if ecn.is_some_and(|ecn| bytes > ecn.min_bytes) {
+            return false;
+        }
         let group = of.group();
         let state = self.ports[usize::from(of.ingress)].group(group);
         if !pass(&mut self.shared, state, bytes) {
             return false;
         }
-        // Marks are for queues: the first packet of one gets none.
         self.ports[usize::from(egress)].queue(queue).pass(bytes);
         if is_trunk {
             of.set_pcp(Some(self.config.group_to_priority[group] & 7));
@@ -321,7 +327,8 @@ impl Switch {
         let state = self.ports[usize::from(egress)].queue(queue);
         let of = plant.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
-        if let Some(ecn) = &state.ecn
+        if self.config.ecn_mark == EcnMark::Arrival
+            && let Some(ecn) = &state.ecn
             && let Some(marked) = ecn::mark(ecn, state.bytes, of.traffic_class, &mut self.random)
         {
             of.traffic_class = marked;
@@ -406,7 +413,17 @@ impl Switch {
         let (queues, turn) = self.ports[usize::from(at.local)].queues_mut();
         let queue = pick(queues, &plant.pool, eligible, strict, turn);
         let queued = &mut queues[queue & (PRIORITIES - 1)];
+        let bytes = queued.bytes;
         let packet = queued.pop(&mut plant.pool);
+        if self.config.ecn_mark == EcnMark::Departure
+            && let Some(ecn) = &queued.ecn
+        {
+            let of = plant.pool.get_mut(packet);
+            if let Some(marked) = ecn::mark(ecn, bytes, of.traffic_class, &mut self.random) {
+                of.traffic_class = marked;
+                queued.marked += 1;
+            }
+        }
         let mut left = eligible;
         if queued.packets == 0 {
             left &= !(1 << queue);

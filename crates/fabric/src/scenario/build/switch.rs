@@ -3,8 +3,8 @@
 use super::{At, MS, NS, Result, US, tables};
 use crate::scenario::error::plain;
 use crate::switch::config::{
-    Balance, EcnConfig, GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig,
-    Threshold, Trust, WatchdogAction, WatchdogConfig, WatchdogRule,
+    Balance, EcnConfig, EcnMark, GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule,
+    SwitchConfig, Threshold, Trust, WatchdogAction, WatchdogConfig, WatchdogRule,
 };
 
 fn set<T>(target: &mut T, value: Option<T>) {
@@ -31,6 +31,13 @@ pub(super) fn switch(at: &At<'_, tables::Switch>, base: &SwitchConfig) -> Result
     set(&mut config.pfc.quanta, table.pause_quanta);
     set(&mut config.pfc.response_quanta, table.pause_response_quanta);
     set(&mut config.latency, at.span_of("latency_ns", table.latency_ns, NS)?);
+    set(
+        &mut config.ecn_mark,
+        table.ecn_mark.map(|mark| match mark {
+            tables::EcnMark::Departure => EcnMark::Departure,
+            tables::EcnMark::Arrival => EcnMark::Arrival,
+        }),
+    );
     set(&mut config.ecmp_seed, table.ecmp_seed);
     let tables = &mut config.tables;
     set(&mut tables.arp_timeout, at.span_of("arp_timeout_ms", table.arp_timeout_ms, MS)?);
