@@ -1,0 +1,250 @@
+//! How many instructions the hot paths take, each by itself, counted by callgrind.
+//!
+//! ```text
+//! cargo bench -p ferroce-softnic --bench paths [-- --check]
+//!
+//!   post                a WRITE of eight bytes, into the ring of a NIC of this host
+//!   receive             that packet, stored, and its acknowledgement sent
+//!   acknowledgement     taken, and the completion polled
+//!   poll                for a completion that is not there
+//! ```
+//!
+//! Time says little where a machine is shared. Instructions are the same everywhere, but for the
+//! compiler; so it is they that may not grow unnoticed. What the kernel does is not counted, and by
+//! rings it does nothing.
+
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+
+use rdma::{Access, Completion, Key, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge};
+use rdma::{CompletionOpcode, CompletionStatus};
+use rdma::{WorkRequest, completion::Attached, completion::NetworkHeader};
+use softnic::{DeviceInfo, EventSink, GidEntry, Link, Nic, Options};
+use transport::{AddressVector, CqId, Event, QpCapacity, QpChange, QpSpec, RegionSpec};
+
+/// The paths, by the functions below, and what each took when somebody last looked: to be lowered by
+/// whoever makes it less.
+const PATHS: [(&str, u64); 4] =
+    [("post", 3_170), ("receive", 3_570), ("acknowledgement", 2_365), ("poll", 646)];
+/// As much more is for the compiler, which changes as well.
+const TOLERANCE_PERCENT: u64 = 5;
+/// Rounds that are counted.
+const ROUNDS: u64 = 2_000;
+/// Rounds before those, in which rings are made and agreed on.
+const WARM_UP: u64 = 100;
+/// What the process that is counted is told.
+const ALONE: &str = "--alone";
+
+struct Nothing;
+
+impl EventSink for Nothing {
+    fn event(&self, _: Event) {}
+}
+
+/// A NIC without a thread, and a queue pair.
+struct Host {
+    nic: Nic,
+    cq: CqId,
+    qpn: Qpn,
+    key: Key,
+    memory: Box<[u8]>,
+}
+
+impl Host {
+    fn open(address: &str) -> Self {
+        let device = DeviceInfo::find(&format!("lo/{address}"), 0).expect("loopback is a device");
+        let options = Options { link: Link::SharedMemory, ..Options::default() };
+        let nic = Nic::open_with(&device, Box::new(Nothing), &options).expect("a NIC");
+        let memory = vec![0_u8; 64].into_boxed_slice();
+        let address = memory.as_ptr().expose_provenance() as u64;
+        let (pd, cq, key) = nic.with(|endpoint, _, _| {
+            let pd = endpoint.alloc_pd().expect("a domain");
+            let cq = endpoint.create_cq(64).expect("a completion queue");
+            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+            let region = RegionSpec { address, length: 64, iova: address, access };
+            (pd, cq, endpoint.register(pd, region).expect("a region"))
+        });
+        let spec = QpSpec {
+            kind: QpType::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            capacity: QpCapacity { send_wr: 16, recv_wr: 1, send_sge: 1, recv_sge: 1, inline: 0 },
+            signal_all: true,
+        };
+        let qpn = nic.with(|endpoint, _, _| endpoint.create_qp(spec)).expect("a queue pair");
+        Self { nic, cq, qpn, key, memory }
+    }
+
+    fn address(&self) -> u64 {
+        self.memory.as_ptr().expose_provenance() as u64
+    }
+
+    fn gid(&self) -> GidEntry {
+        *self.nic.device().gids.iter().rfind(|entry| entry.usable).expect("an address")
+    }
+
+    fn connect(&self, peer: &Self) {
+        let path = AddressVector {
+            gid: peer.gid().gid,
+            source_gid: self.gid().gid,
+            source_gid_index: self.gid().index,
+            hop_limit: 64,
+            ..AddressVector::default()
+        };
+        let changes = [
+            QpChange {
+                pkey_index: Some(0),
+                port: Some(1),
+                access: Some(Access::REMOTE_WRITE),
+                ..QpChange::to(QpState::Init)
+            },
+            QpChange {
+                path: Some(path),
+                path_mtu: Some(self.nic.device().active_mtu),
+                destination: Some(peer.qpn),
+                rq_psn: Some(Psn::new(0)),
+                max_dest_rd_atomic: Some(1),
+                min_rnr_timer: Some(1),
+                ..QpChange::to(QpState::Rtr)
+            },
+            QpChange {
+                sq_psn: Some(Psn::new(0)),
+                // Two seconds: longer than valgrind takes for anything.
+                timeout: Some(19),
+                retry_count: Some(7),
+                rnr_retry: Some(7),
+                max_rd_atomic: Some(1),
+                ..QpChange::to(QpState::Rts)
+            },
+        ];
+        self.nic.with(|endpoint, _, _| {
+            for change in changes {
+                endpoint.modify_qp(self.qpn, &change).expect("the attributes are complete");
+            }
+        });
+    }
+}
+
+fn post(from: &Host, to: &Host) {
+    let sges = [Sge { address: from.address(), length: 8, l_key: from.key }];
+    let operation =
+        Operation::Write { remote_address: to.address(), r_key: to.key, immediate: None };
+    let flags = SendFlags::SIGNALED;
+    let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
+    let posted =
+        from.nic.post(from.qpn, |endpoint, _, now| endpoint.post_send(now, from.qpn, &request));
+    posted.expect("there is room");
+}
+
+fn poll(host: &Host, expected: usize) {
+    let mut some = [empty(); 4];
+    assert_eq!(host.nic.poll_cq(host.cq, &mut some), expected);
+}
+
+#[inline(never)]
+fn counted_post(from: &Host, to: &Host) {
+    post(from, to);
+}
+
+#[inline(never)]
+fn counted_receive(to: &Host) {
+    // Else the compiler finds that this is the same as `counted_poll`.
+    poll(black_box(to), 0);
+}
+
+#[inline(never)]
+fn counted_acknowledgement(from: &Host) {
+    poll(from, 1);
+}
+
+#[inline(never)]
+fn counted_poll(host: &Host) {
+    poll(host, 0);
+}
+
+/// Runs all paths, so often, after the NICs have got to know each other.
+fn run(from: &Host, to: &Host) {
+    for _ in 0..WARM_UP {
+        post(from, to);
+        // The first packet waits for its ring to be looked for.
+        while from.nic.poll_cq_timed(from.cq).is_none() {
+            to.nic.poll();
+        }
+    }
+    for _ in 0..ROUNDS {
+        counted_post(from, to);
+        counted_receive(to);
+        counted_acknowledgement(from);
+        counted_poll(to);
+    }
+}
+
+fn empty() -> Completion {
+    Completion {
+        id: 0,
+        status: CompletionStatus::Success,
+        opcode: CompletionOpcode::Send,
+        vendor_error: 0,
+        byte_len: 0,
+        attached: Attached::None,
+        qpn: Qpn::new(0),
+        source_qpn: Qpn::new(0),
+        network_header: NetworkHeader::None,
+        solicited: false,
+    }
+}
+
+/// Instructions of one path, of a round.
+fn count(path: &str) -> Result<u64, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(format!("--toggle-collect=*counted_{path}*"))
+        .arg(program)
+        .arg(ALONE)
+        .output()
+        .map_err(|error| format!("valgrind: {error}\nhint: `scripts/setup test` installs it"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let collected = text.lines().find_map(|line| line.split_once("Collected : "));
+    let number = collected.and_then(|(_, number)| number.trim().parse::<u64>().ok());
+    number
+        .filter(|_| output.status.success())
+        .map(|number| number / ROUNDS)
+        .ok_or_else(|| format!("no number of instructions in:\n{text}"))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    if has(ALONE) {
+        let (from, to) = (Host::open("127.0.48.101"), Host::open("127.0.48.102"));
+        from.connect(&to);
+        to.connect(&from);
+        run(&from, &to);
+        assert!(from.nic.counts().tx_ring_packets >= ROUNDS, "not by rings");
+        return ExitCode::SUCCESS;
+    }
+    let mut is_more = false;
+    for (path, before) in PATHS {
+        match count(path) {
+            Ok(now) => {
+                println!("{path}: {now} instructions; at most {before} and {TOLERANCE_PERCENT} %");
+                is_more |= now * 100 > before * (100 + TOLERANCE_PERCENT);
+            }
+            Err(why) => {
+                eprintln!("error: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    if is_more && has("--check") {
+        eprintln!(
+            "error: a path has become longer\nhint: find out where with callgrind, or say why in \
+             PATHS of crates/softnic/benches/paths.rs"
+        );
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
