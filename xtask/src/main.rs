@@ -40,7 +40,7 @@ cargo xtask <command>
         [--jobs J]              on so many threads
         [--trace] [--pcap FILE] every event and packet of seed S
         --link LINK [--seeds N] [--seed S]  NICs of this machine over shm, shm,icrc or udp
-  speed                         count the simulator's instructions, against the committed number
+  speed                         count the simulator's and the NIC's instructions, against the committed numbers
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
            --cmtime COUNT       only the time of connections within the kernel

@@ -1,4 +1,6 @@
-//! `cargo xtask speed`: how many instructions the simulator takes for a packet to cross a link.
+//! `cargo xtask speed`: how many instructions the simulator takes for a packet to cross a link, and the
+//! soft NIC for the steps of a short message (`crates/softnic/benches/paths.rs`, which has its numbers
+//! beside what is counted).
 //!
 //! Time says little where a machine is shared, and nothing about another machine. Instructions are the
 //! same everywhere, but for the compiler; so it is they that may not grow unnoticed. What a job takes
@@ -17,6 +19,12 @@ const INSTRUCTIONS: f64 = 1_130.0;
 const TOLERANCE: f64 = 0.05;
 
 pub(crate) fn run() -> Result<()> {
+    simulator()?;
+    let nic = ["bench", "--package", "ferroce-softnic", "--bench", "paths", "--", "--check"];
+    workspace::run(cargo().args(nic))
+}
+
+fn simulator() -> Result<()> {
     let bench = ["bench", "--package", "ferroce-fabric", "--bench", "jobs"];
     workspace::run(cargo().args(bench).arg("--no-run"))?;
     let text = workspace::output(cargo().args(bench).args(["--", JOB, "--instructions"]))

@@ -13,7 +13,7 @@
 //! compiler; so it is they that may not grow unnoticed. What the kernel does is not counted, and by
 //! rings it does nothing.
 
-use std::hint::black_box;
+use core::hint::black_box;
 use std::process::{Command, ExitCode};
 
 use rdma::{Access, Completion, Key, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge};
