@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Packet {
-    /// The next one of a queue, or of the pool's free list.
+    /// The next one of a queue.
     pub(crate) next: u32,
     /// Index of its [`Tuple`].
     pub(crate) tuple: u32,
@@ -164,11 +164,16 @@ impl Packet {
     }
 }
 
+/// How many places ahead a free packet is fetched, which is to be written soon.
+const FREE_AHEAD: usize = 3;
+
 /// All packets.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     packets: Vec<Packet>,
-    free: Option<u32>,
+    /// Those that are free, the one to be taken next last. Not a list through the packets themselves:
+    /// memory would have to be waited for before it is known which comes next.
+    free: Vec<u32>,
     in_use: usize,
     extended: Vec<roce::Repr>,
     extended_free: Vec<u32>,
@@ -344,12 +349,11 @@ impl Pool {
 
     /// Ends a packet.
     pub(crate) fn free(&mut self, index: u32) {
-        let packet = &mut self.packets[index as usize];
+        let packet = &self.packets[index as usize];
         if packet.kind == Kind::Extended {
             self.extended_free.push(packet.word);
         }
-        packet.next = self.free.unwrap_or(NIL);
-        self.free = Some(index);
+        self.free.push(index);
         self.in_use -= 1;
     }
 
@@ -365,11 +369,12 @@ impl Pool {
 
     fn insert(&mut self, packet: Packet) -> u32 {
         self.in_use += 1;
-        match self.free {
+        match self.free.pop() {
             Some(index) => {
-                let slot = &mut self.packets[index as usize];
-                self.free = (slot.next != NIL).then_some(slot.next);
-                *slot = packet;
+                if let Some(&later) = self.free.iter().nth_back(FREE_AHEAD) {
+                    self.fetch(later);
+                }
+                self.packets[index as usize] = packet;
                 index
             }
             None => {
