@@ -64,7 +64,8 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     let mut text = summary.clone();
     if let Some(folder) = &arguments.output {
         let files = write(folder, &report, &summary)?;
-        text += &format!("  {:<12} {} in {}\n", "written", files.join(", "), folder.display());
+        let page = folder.join("report.html");
+        text += &format!("  {:<12} {files} files: see {}\n", "written", page.display());
     }
     print(&text)?;
     if arguments.bench {
@@ -92,20 +93,20 @@ fn cost(network: &Network, took: Duration) -> String {
     text + "\n"
 }
 
-/// Writes the files of a run, and returns their names.
-fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<Vec<&'static str>, Failure> {
+/// Writes the files of a run, and returns how many.
+fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Failure> {
     fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     let texts = [("report.html", report.page()), ("summary.txt", summary.to_owned())];
-    let mut names = Vec::new();
+    let mut count = 0;
     for (name, text) in &texts {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
-        names.push(*name);
+        count += 1;
     }
     if let Some(frames) = report.capture() {
         let path = folder.join("capture.pcapng");
         fs::write(&path, frames).map_err(|error| cannot_write(&path, &error))?;
-        names.push("capture.pcapng");
+        count += 1;
     }
     let about = report.about();
     let about: Vec<(&str, &str)> =
@@ -118,9 +119,9 @@ fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<Vec<&'stat
     for (name, table) in tables {
         let Some(table) = table else { continue };
         write_table(&folder.join(name), &table, &about)?;
-        names.push(name);
+        count += 1;
     }
-    Ok(names)
+    Ok(count)
 }
 
 fn write_table(path: &Path, table: &Table, about: &[(&str, &str)]) -> Result<(), Failure> {

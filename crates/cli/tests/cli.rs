@@ -446,13 +446,14 @@ Incast of 31 under a leaf-spine (simulated)
   again        0 packets, 0 timeouts
   ECN          0 marks, 0 CNPs
   pauses       3984 frames
-    server -> leaf: 686 frames, 16.668 ms in 31 of 32 ports, most 874.242 us (h30 to leaf3)
-    leaf -> spine: 765 frames, 9.807 ms in 6 of 8 ports, most 1.988 ms (leaf3 to spine1)
-    spine -> leaf: 622 frames, 2.898 ms in 2 of 8 ports, most 1.484 ms (spine1 to leaf0)
+    hop             frames     ports     paused        most  at
+    server -> leaf    1284  31 of 32  16.668 ms  874.242 us  h30 to leaf3
+    leaf -> spine     1468    6 of 8   9.807 ms    1.988 ms  leaf3 to spine1
+    spine -> leaf     1232    2 of 8   2.898 ms    1.484 ms  spine1 to leaf0
   simulated    214940 link-hops, [..] events
   note         no ECN: no queue marks: there is no [switch.ecn]
-               change: give switch.ecn min_bytes, max_bytes and max_probability, and
-               nic.congestion = "dcqcn"
+               change: give switch.ecn min_bytes, max_bytes and
+               max_probability, and nic.congestion = "dcqcn"
 
 "#]
     ]);
@@ -559,10 +560,10 @@ Deadlock by flooding, figure 4 (simulated)
     Lb port to T0, queue 3
   flows        5 (0 finished, 0 failed), 8 messages
 ...
-  note         deadlock: each of these ports is paused by the next: T0 -> La, La -> T1, T1 ->
-               Lb, Lb -> T0, T0 -> La
-               change: packets must not go up again once they have gone down: with
-               switch.incomplete_arp = "drop" none is flooded
+  note         deadlock: each of these ports is paused by the next, for ever:
+               T0 -> La, La -> T1, T1 -> Lb, Lb -> T0, T0 -> La
+               change: packets must not go up again once they have gone down:
+               with switch.incomplete_arp = "drop" none is flooded
 ...
 "#
     ]]);

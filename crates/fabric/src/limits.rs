@@ -39,6 +39,9 @@ pub const REPLAY_ENTRIES_MAX: usize = 150_000;
 pub const REPLAY_HOSTS: usize = 200;
 /// Queues whose length a report draws: those that were longest.
 pub const REPORT_QUEUES: usize = 6;
+/// The fewest bytes that a capture keeps of each frame: the longest headers of a frame, from Ethernet
+/// with a tag (18), IPv4 (20), UDP (8) and BTH (12) to XRC and atomics (4 + 28).
+pub const SNAP_BYTES_MIN: u32 = 90;
 /// Frames that all captures of a network keep together, of some 200 bytes of memory each.
 pub const CAPTURE_FRAMES_MAX: usize = 1 << 21;
 /// A buffer of a TCP connection: its window scale has 14 bits at most (RFC 7323).

@@ -54,7 +54,8 @@ impl Watch {
         } else {
             ProgressBar::hidden()
         };
-        let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {msg}");
+        // Room is left at the end of the line for the "^C" that a terminal shows.
+        let style = ProgressStyle::with_template("{bar:14} {percent:>3} %  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let now = Instant::now();
         Ok(Self { end, stretch: FIRST, began: now, asked: now, interrupted, bar })

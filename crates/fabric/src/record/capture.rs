@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn frames_are_cut_and_chosen_by_priority() {
         let mut short = of(End::Host(0), None);
-        short.snap_bytes = Some(64);
+        short.snap_bytes = Some(90);
         let (_, file) = captured(vec![short]);
-        assert!(records(&file.unwrap()).iter().all(|(.., frame)| frame.len() <= 64));
+        assert!(records(&file.unwrap()).iter().all(|(.., frame)| frame.len() <= 90));
         let mut other = of(End::Host(0), None);
         other.priorities = 1 << 4;
         let (_, file) = captured(vec![other]);

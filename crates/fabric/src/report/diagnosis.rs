@@ -58,11 +58,18 @@ impl Report<'_> {
                 let mut way: Vec<String> =
                     cycle.queues.iter().map(|(at, to, _)| format!("{at} -> {to}")).collect();
                 way.extend(way.first().cloned());
-                let why = format!("each of these ports is paused by the next: {}", way.join(", "));
-                Some(Note::new("deadlock", why).change(
+                let why = format!(
+                    "each of these ports is paused by the next, for ever: {}",
+                    way.join(", ")
+                );
+                let flooded = self.network.drops().of(Drop::NotForMe) > 0;
+                Some(Note::new("deadlock", why).change(if flooded {
                     "packets must not go up again once they have gone down: with \
-                     switch.incomplete_arp = \"drop\" none is flooded",
-                ))
+                     switch.incomplete_arp = \"drop\" none is flooded"
+                } else {
+                    "routes must not lead in a circle: see [[topology.route]] and the links between \
+                     switches of one tier"
+                }))
             }
             Verdict::Stalled => {
                 let open = flows.iter().filter(|flow| !flow.is_over()).count();
@@ -176,8 +183,8 @@ impl Report<'_> {
             count => format!("{count} servers paused their switches, {name} most: {sent} frames"),
         };
         Some(Note::new("pausing servers", why).change(
-            "a server that pauses takes packets too slowly, or not at all: see [nic], and \
-             switch.watchdog and nic.watchdog_ms against storms",
+            "see [nic] if packets are taken too slowly; against a storm, switch.watchdog and \
+             nic.watchdog_ms",
         ))
     }
 
@@ -444,6 +451,49 @@ mod tests {
         });
         let why = note(&below, "no PFC").why;
         assert!(why.contains("group 3 of s0 from h") && why.contains(" of 4000000 bytes"), "{why}");
+    }
+
+    #[test]
+    fn a_deadlock_is_told_with_its_ports_and_what_led_to_it() {
+        let text = r#"
+end_ms = 20
+[topology]
+shape = "links"
+rate_gbps = 40
+cable_m = 20
+switch = [{ name = "a", tier = 0 }, { name = "b", tier = 0 }, { name = "c", tier = 0 }]
+host = ["h0", "h1", "h2"]
+link = [
+    { from = "h0", to = "a" }, { from = "h1", to = "b" }, { from = "h2", to = "c" },
+    { from = "a", to = "b" }, { from = "b", to = "c" }, { from = "c", to = "a" },
+]
+route = [
+    { at = "a", to = "c", via = ["b"] },
+    { at = "b", to = "a", via = ["c"] },
+    { at = "c", to = "b", via = ["a"] },
+]
+[switch]
+buffer_bytes = 1_000_000
+lossless_priorities = [3]
+"#;
+        let flow = |from: u32, to: u32| {
+            format!(
+                "[[workload]]\nkind = \"flow\"\nfrom = \"h{from}\"\nto = \"h{to}\"\n\
+                 message_bytes = 1_000_000\nendless = true\n"
+            )
+        };
+        // Each flow passes a third switch, and so each port between switches carries two.
+        let text = format!("{text}{}{}{}", flow(0, 2), flow(1, 0), flow(2, 1));
+        let scenario = crate::scenario::Scenario::parse(&text, None).unwrap();
+        let mut network = Network::new(scenario.network).unwrap();
+        let verdict = network.run(scenario.end);
+        let report = Report::new("ring", &network, &verdict);
+        let told = note(&report.notes(), "deadlock");
+        assert!(told.why.ends_with("for ever: a -> b, b -> c, c -> a, a -> b"), "{}", told.why);
+        assert!(told.change.unwrap().starts_with("routes must not lead in a circle"));
+        let summary = report.summary();
+        assert!(summary.contains("  DEADLOCK at "), "{summary}");
+        assert!(summary.contains("\n    c port to a, queue 3\n"), "{summary}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::{Network, Verdict};
 use hops::{Hop, HopTotals, Layers};
 
 /// Columns of the terminal that notes are set for.
-const COLUMNS: usize = 96;
+const COLUMNS: usize = 79;
 /// Where the text of a summary's line begins.
 const INDENT: usize = 15;
 
@@ -176,17 +176,27 @@ impl<'a> Report<'a> {
     fn write_hops(&self, text: &mut String) -> core::fmt::Result {
         let topology = self.network.topology();
         let layers = Layers::of(topology);
+        let mut rows = vec![["hop", "frames", "ports", "paused", "most", "at"].map(str::to_owned)];
         for (hop, totals) in self.hops(&layers) {
             let Some((longest, at, to)) = totals.longest else { continue };
-            let (name, paused) = (layers.name(hop), Span::from_ps(totals.paused_ps));
-            let (at, to) = (topology.name(at), topology.name(to));
+            rows.push([
+                layers.name(hop),
+                totals.frames.to_string(),
+                format!("{} of {}", totals.paused_ports, totals.ports),
+                Span::from_ps(totals.paused_ps).to_string(),
+                Span::from_ps(longest).to_string(),
+                format!("{} to {}", topology.name(at), topology.name(to)),
+            ]);
+        }
+        if rows.len() == 1 {
+            return Ok(());
+        }
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let [hop, frames, ports, paused, most] = [0, 1, 2, 3, 4].map(width);
+        for [a, b, c, d, e, at] in &rows {
             writeln!(
                 text,
-                "    {name}: {} frames, {paused} in {} of {} ports, most {} ({at} to {to})",
-                totals.frames,
-                totals.paused_ports,
-                totals.ports,
-                Span::from_ps(longest),
+                "    {a:<hop$}  {b:>frames$}  {c:>ports$}  {d:>paused$}  {e:>most$}  {at}"
             )?;
         }
         Ok(())
@@ -282,10 +292,11 @@ mod tests {
         assert!(summary.starts_with("two to one (simulated)\n  finished at "), "{summary}");
         assert!(summary.contains("flows        2 (2 finished, 0 failed), 2 messages"), "{summary}");
         assert!(summary.contains("slowdown     p50 1.9"), "{summary}");
-        assert!(summary.contains("    server -> ToR: "), "{summary}");
-        assert!(summary.contains(" in 2 of 3 ports, most "), "{summary}");
+        assert!(summary.contains("    hop            frames   ports "), "{summary}");
+        assert!(summary.contains("    server -> ToR  "), "{summary}");
+        assert!(summary.contains("  2 of 3  "), "{summary}");
         assert!(summary.contains("  note         no ECN: no queue marks"), "{summary}");
-        assert!(summary.lines().all(|line| line.len() <= COLUMNS + 8), "{summary}");
+        assert!(summary.lines().all(|line| line.len() <= COLUMNS), "{summary}");
     }
 
     #[test]

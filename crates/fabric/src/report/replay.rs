@@ -141,9 +141,11 @@ impl Drawing {
             return;
         }
         let each = wide / hosts.len() as f64;
+        // All servers are named, or none: a few names among many say nothing.
+        let longest = topology.hosts.iter().map(String::len).max().unwrap_or(0);
+        let fits = longest as f64 * 7.0 < each / 1_000.0 * WIDTH;
         for (place, &host) in hosts.iter().enumerate() {
             let name = name(host);
-            let fits = (name.len() as f64 * 7.0) < each / 1_000.0 * WIDTH;
             self.of_host[host as usize] = self.nodes.len() as u32;
             self.nodes.push(ReplayNode {
                 x: left + (place as f64 + 0.5) * each,

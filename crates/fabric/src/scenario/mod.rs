@@ -221,7 +221,17 @@ message_bytes = 100000
         );
         assert_eq!(
             wrong("node = \"s0\"\npriorities = [8]"),
-            "line 22: capture.priorities: 8 is not from 0 to 7"
+            "line 22: capture.priorities: 8 is not from 0 to 7\nhint: leave it out for all priorities"
+        );
+        assert_eq!(
+            wrong("node = \"tor\""),
+            "line 21: capture.node: there is no host or switch \"tor\"\n\
+             hint: names are such as h0 and s0"
+        );
+        assert_eq!(
+            wrong("node = \"s0\"\nsnap_bytes = 64"),
+            "line 22: capture.snap_bytes: 64 bytes would cut through headers\n\
+             hint: 90 bytes hold all headers; leave it out for whole frames"
         );
     }
 

@@ -28,9 +28,10 @@
     const halves = [];
     for (let link = 0; link * 2 < data.links.length; link++) {
       const [a, b] = [data.nodes[data.links[2 * link]], data.nodes[data.links[2 * link + 1]]];
-      const [xm, ym] = [(X(a) + X(b)) / 2, (Y(a) + Y(b)) / 2];
       for (const [from, to] of [[a, b], [b, a]]) {
-        const half = make(svg, "line", { x1: X(from), y1: Y(from), x2: xm, y2: ym, class: "link" });
+        // Both stop short of the middle, where links cross: there two halves would look like one link.
+        const toward = (P) => P(from) + 0.45 * (P(to) - P(from));
+        const half = make(svg, "line", { x1: X(from), y1: Y(from), x2: toward(X), y2: toward(Y), class: "link" });
         make(half, "title", {}).textContent = `${from[3]} → ${to[3]}`;
         halves.push(half);
       }

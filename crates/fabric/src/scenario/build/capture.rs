@@ -1,13 +1,19 @@
 //! `[[capture]]`.
 
 use super::{At, Result, tables};
+use crate::limits::SNAP_BYTES_MIN;
 use crate::record::Capture;
 use crate::topology::{End, Topology};
 
 pub(super) fn capture(at: &At<'_, tables::Capture>, topology: &Topology) -> Result<Capture> {
     let table = at.table;
     let find = |key: &str, name: &str| {
-        let missing = || at.wrong(key, format!("there is no host or switch {name:?}"));
+        let missing = || {
+            let ends = topology.links.first().map(|link| link.ends);
+            let [one, other] = ends.map_or([""; 2], |ends| ends.map(|end| topology.name(end)));
+            let wrong = at.wrong(key, format!("there is no host or switch {name:?}"));
+            wrong.hint(format!("names are such as {one} and {other}"))
+        };
         topology.find(name).ok_or_else(missing)
     };
     let node = find("node", &table.node)?;
@@ -19,14 +25,17 @@ pub(super) fn capture(at: &At<'_, tables::Capture>, topology: &Topology) -> Resu
         }
         None => None,
     };
-    if table.snap_bytes == Some(0) {
-        let wrong = at.wrong("snap_bytes", "a frame without a byte says nothing");
-        return Err(wrong.hint("128 bytes hold all headers; leave it out for whole frames"));
+    if let Some(bytes) = table.snap_bytes.filter(|&bytes| bytes < SNAP_BYTES_MIN) {
+        let why = format!("{bytes} bytes would cut through headers");
+        let hint =
+            format!("{SNAP_BYTES_MIN} bytes hold all headers; leave it out for whole frames");
+        return Err(at.wrong("snap_bytes", why).hint(hint));
     }
     let mut priorities = 0;
     for &priority in table.priorities.as_deref().unwrap_or(&[0, 1, 2, 3, 4, 5, 6, 7]) {
         if priority > 7 {
-            return Err(at.wrong("priorities", format!("{priority} is not from 0 to 7")));
+            let wrong = at.wrong("priorities", format!("{priority} is not from 0 to 7"));
+            return Err(wrong.hint("leave it out for all priorities"));
         }
         priorities |= 1 << priority;
     }
