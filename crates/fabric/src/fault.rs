@@ -1,6 +1,6 @@
 //! What goes wrong, and when.
 
-use rdma::Time;
+use rdma::{Span, Time};
 
 use crate::link::DropRule;
 use crate::topology::End;
@@ -35,7 +35,8 @@ pub enum FaultKind {
         /// Of each frame.
         probability: f64,
     },
-    /// Nothing that is sent arrives, in either direction. Routes stay as they are.
+    /// Nothing that is sent arrives, in either direction. Routes stay as they are until
+    /// [`FaultKind::RoutesFollow`]; see [`crate::NetworkConfig::reroute`].
     LinkDown {
         /// The link's ends.
         ends: [End; 2],
@@ -45,6 +46,8 @@ pub enum FaultKind {
         /// The link's ends.
         ends: [End; 2],
     },
+    /// Routing has noticed which links are down and which are not: all switches go round them.
+    RoutesFollow,
     /// The host neither sends nor receives any more.
     HostDies {
         /// Which.
@@ -52,7 +55,8 @@ pub enum FaultKind {
         /// It died long ago: the MAC entry of its switch has aged, the ARP entry has not.
         mac_aged: bool,
     },
-    /// The host is as it was.
+    /// The host is as it was: what its engines had to send is sent, and what they missed is sent to
+    /// them again.
     HostReturns {
         /// Which.
         host: u32,
@@ -67,4 +71,16 @@ pub enum FaultKind {
         /// Of which host.
         host: u32,
     },
+}
+
+impl Fault {
+    /// A link that fails at `at` and every `every` after, `times` times, for `down` each.
+    pub fn flaps(ends: [End; 2], at: Time, down: Span, every: Span, times: u32) -> Vec<Self> {
+        let flap = |number: u32| {
+            let at = at + every * u64::from(number);
+            let fails = Self { at, kind: FaultKind::LinkDown { ends } };
+            [fails, Self { at: at + down, kind: FaultKind::LinkUp { ends } }]
+        };
+        (0..times).flat_map(flap).collect()
+    }
 }

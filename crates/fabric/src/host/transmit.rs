@@ -14,7 +14,7 @@ impl Host {
     pub(crate) fn kick(&mut self, plant: &mut Plant) {
         let now = plant.now();
         let at = plant.port(self.port);
-        if at.armed {
+        if at.armed || !at.alive {
             return;
         }
         if at.free_at > now {

@@ -186,7 +186,7 @@ impl Wiring {
             host_ports: self.host_ports.into(),
             racks: racks(&config.topology).into(),
         };
-        let mut tables: Vec<_> = tables(&config.topology).into_iter().map(Some).collect();
+        let mut tables: Vec<_> = tables(&config.topology, &[]).into_iter().map(Some).collect();
         let mut ports = self.ports.into_iter();
         let mut made = Vec::new();
         for part in 0..count {

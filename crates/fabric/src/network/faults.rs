@@ -3,12 +3,17 @@
 use super::{BuildError, Network};
 use crate::fault::{Fault, FaultKind};
 use crate::plant::{Node, What};
-use crate::topology::End;
-use rdma::Time;
+use crate::topology::routing::tables;
+use crate::topology::{End, LinkSpec};
+use rdma::{Span, Time};
 
 impl Network {
     /// Checks what is to go wrong, and lets happen what was wrong from the beginning.
-    pub(super) fn plan_faults(&mut self, mut faults: Vec<Fault>) -> Result<(), BuildError> {
+    pub(super) fn plan_faults(
+        &mut self,
+        mut faults: Vec<Fault>,
+        reroute: Option<Span>,
+    ) -> Result<(), BuildError> {
         for (index, fault) in faults.iter().enumerate() {
             let known = match fault.kind {
                 FaultKind::LinkRule { from, to, .. }
@@ -19,10 +24,20 @@ impl Network {
                 | FaultKind::HostReturns { host }
                 | FaultKind::NicStuck { host }
                 | FaultKind::NicRepaired { host } => (host as usize) < self.topology.hosts.len(),
+                FaultKind::RoutesFollow => true,
             };
             if !known {
                 return Err(BuildError::NoSuchNode(format!("fault {index}")));
             }
+        }
+        if let Some(delay) = reroute {
+            let links = |fault: &&Fault| {
+                matches!(fault.kind, FaultKind::LinkDown { .. } | FaultKind::LinkUp { .. })
+            };
+            let follow =
+                |fault: &Fault| Fault { at: fault.at + delay, kind: FaultKind::RoutesFollow };
+            let following: Vec<Fault> = faults.iter().filter(links).map(follow).collect();
+            faults.extend(following);
         }
         // Those of one time in the order of the settings.
         faults.sort_by_key(|fault| fault.at);
@@ -49,6 +64,7 @@ impl Network {
             }
             FaultKind::LinkDown { ends } => self.set_down(ends, true),
             FaultKind::LinkUp { ends } => self.set_down(ends, false),
+            FaultKind::RoutesFollow => self.follow_links(),
             FaultKind::HostDies { host, mac_aged } => {
                 let port = self.host_port(host);
                 let part = self.part_mut(port);
@@ -66,6 +82,11 @@ impl Network {
                 let port = self.host_port(host);
                 let part = self.part_mut(port);
                 part.plant.port(port).alive = true;
+                let peer = part.plant.at(port).peer;
+                let at = part.plant.at(peer);
+                if let Node::Switch(_) = at.node {
+                    part.switches[at.slot as usize].server_returned(at.local);
+                }
                 part.kick(port);
             }
             FaultKind::NicStuck { host } => {
@@ -96,7 +117,22 @@ impl Network {
         }
     }
 
+    /// Gives every switch routes that go round the links that are down.
+    fn follow_links(&mut self) {
+        let tables = tables(&self.topology, &self.down);
+        for (table, &(part, slot)) in tables.into_iter().zip(&self.switches) {
+            let switch = &mut self.parts[part].switches[slot];
+            switch.next_hops = table.next_hops;
+            switch.members = table.members;
+        }
+    }
+
     fn set_down(&mut self, ends: [End; 2], down: bool) {
+        let between = |link: &LinkSpec| link.ends == ends || link.ends == [ends[1], ends[0]];
+        if let Some(link) = self.topology.links.iter().position(between) {
+            self.down.retain(|&other| other != link);
+            self.down.extend(down.then_some(link));
+        }
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
             if let Some(port) = self.port_between(from, to) {
                 self.part_mut(port).plant.filter(port).down = down;

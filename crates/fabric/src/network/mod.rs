@@ -64,6 +64,9 @@ pub struct NetworkConfig {
     pub faults: Vec<Fault>,
     /// Ports whose frames are kept.
     pub captures: Vec<Capture>,
+    /// How long routing takes to go round a link that is down, and to use it again; `None` if it
+    /// never does.
+    pub reroute: Option<Span>,
     /// Of everything that is left to chance.
     pub seed: u64,
     /// How often deadlocks are looked for; `None` for never.
@@ -90,6 +93,7 @@ impl NetworkConfig {
             share_queue_pairs: false,
             faults: Vec::new(),
             captures: Vec::new(),
+            reroute: None,
             seed: 1,
             deadlock_check: Some(Span::from_ms(1)),
             paranoid: false,
@@ -201,6 +205,8 @@ pub struct Network {
     faults: Vec<Fault>,
     faults_done: usize,
     captures: Vec<Capture>,
+    /// Links that are down, by their place in the topology.
+    down: Vec<usize>,
     detector: Detector,
     deadlock_check: Option<Span>,
     /// When deadlocks are looked for next, in picoseconds.
@@ -241,6 +247,7 @@ impl Network {
             faults: Vec::new(),
             faults_done: 0,
             captures: config.captures,
+            down: Vec::new(),
             detector: Detector::default(),
             deadlock_check: config.deadlock_check,
             check_at: config.deadlock_check.map_or(0, Span::as_ps),
@@ -249,7 +256,7 @@ impl Network {
             now: 0,
         };
         network.add_flows(&config.flows, config.share_queue_pairs)?;
-        network.plan_faults(config.faults)?;
+        network.plan_faults(config.faults, config.reroute)?;
         network.install_taps()?;
         for part in &mut network.parts {
             for switch in &part.switches {

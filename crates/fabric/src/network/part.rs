@@ -100,12 +100,8 @@ impl Part {
                 }
             }
             What::Tcp => {
-                let at = self.plant.at(port);
-                let (slot, alive) = (at.slot as usize, at.alive);
-                if alive {
-                    let host = &mut self.hosts[slot];
-                    host.tcp_step(&mut self.plant, &mut self.flows, event.argument());
-                }
+                let host = &mut self.hosts[self.plant.at(port).slot as usize];
+                host.tcp_step(&mut self.plant, &mut self.flows, event.argument());
             }
             What::Start => self.start(port, event.argument()),
             What::NicWatchdog => self.look_at_nic(port),

@@ -16,6 +16,8 @@ pub(super) struct File {
     pub(super) sample_us: Option<f64>,
     pub(super) paranoid: Option<bool>,
     pub(super) share_queue_pairs: Option<bool>,
+    /// How long routing takes to go round a link that is down; without it, it never does.
+    pub(super) reroute_us: Option<f64>,
     pub(super) topology: Spanned<Topology>,
     pub(super) switch: Option<Spanned<Switch>>,
     #[serde(default)]
@@ -358,6 +360,7 @@ pub(super) enum FaultKind {
     Damage,
     LinkDown,
     LinkUp,
+    LinkFlaps,
     HostDies,
     HostReturns,
     NicStuck,
@@ -375,5 +378,12 @@ pub(super) struct Fault {
     pub(super) probability: Option<f64>,
     pub(super) every: Option<u64>,
     pub(super) ip_id_ends: Option<u8>,
+    /// Kind "drop": what one host sends to another, all of it.
+    pub(super) source: Option<String>,
+    pub(super) destination: Option<String>,
+    /// Kind "link-flaps": down for so long, every so often, so many times.
+    pub(super) down_us: Option<f64>,
+    pub(super) every_us: Option<f64>,
+    pub(super) times: Option<u32>,
     pub(super) mac_aged: Option<bool>,
 }

@@ -607,6 +607,11 @@ impl Switch {
         self.tables.age_mac(local);
     }
 
+    /// The server at `port` has returned.
+    pub(crate) fn server_returned(&mut self, local: u16) {
+        self.tables.returned(local);
+    }
+
     /// Requests that its CPU has made to keep the ARP table.
     pub(crate) fn arp_requests(&self) -> u64 {
         self.tables.arp_requests

@@ -39,6 +39,9 @@ pub(crate) enum Lookup {
     Unknown,
 }
 
+/// The end of a MAC entry that is not to be renewed.
+const AGED: u64 = 0;
+
 impl Tables {
     /// Tables in which every server has just been seen.
     pub(crate) fn new(config: &TableConfig, ports: usize) -> Self {
@@ -47,10 +50,14 @@ impl Tables {
         Self { entries: vec![entry; ports], arp_timeout, mac_timeout, arp_requests: 0 }
     }
 
-    /// A packet came from the server at `port`.
+    /// A packet came from the server at `port`. What a server sent just before it died "long ago" is
+    /// too late.
     #[inline]
     pub(crate) fn saw(&mut self, port: u16, now: u64) {
-        self.entries[usize::from(port)].mac_until = now + self.mac_timeout;
+        let entry = &mut self.entries[usize::from(port)];
+        if entry.mac_until != AGED {
+            entry.mac_until = now + self.mac_timeout;
+        }
     }
 
     /// Whether a packet for the server at `port` can go there. `alive`: it would answer.
@@ -68,9 +75,15 @@ impl Tables {
         if now < entry.mac_until { Lookup::Known } else { Lookup::Incomplete }
     }
 
-    /// Lets the MAC entry of `port` age at once.
+    /// Lets the MAC entry of `port` age at once, until the server returns.
     pub(crate) fn age_mac(&mut self, port: u16) {
-        self.entries[usize::from(port)].mac_until = 0;
+        self.entries[usize::from(port)].mac_until = AGED;
+    }
+
+    /// The server at `port` is back, and makes itself known when it sends.
+    pub(crate) fn returned(&mut self, port: u16) {
+        let entry = &mut self.entries[usize::from(port)];
+        entry.mac_until = entry.mac_until.max(AGED + 1);
     }
 }
 

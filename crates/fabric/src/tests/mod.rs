@@ -3,6 +3,7 @@
 mod balance;
 mod congestion;
 mod elements;
+mod faults;
 mod guo16;
 mod oracles;
 mod parts;

@@ -28,11 +28,11 @@ pub(crate) struct Table {
 /// A link of a switch to another: local port, and the other.
 type Neighbour = (u16, u32);
 
-/// The neighbours of each switch, in the order of their ports.
-fn neighbours(topology: &Topology) -> Vec<Vec<Neighbour>> {
+/// The neighbours of each switch, in the order of their ports, but those over links that are `down`.
+fn neighbours(topology: &Topology, down: &[usize]) -> Vec<Vec<Neighbour>> {
     let mut ports = vec![0u16; topology.switches.len()];
     let mut all = vec![Vec::new(); topology.switches.len()];
-    for link in &topology.links {
+    for (index, link) in topology.links.iter().enumerate() {
         let locals = link.ends.map(|end| match end {
             End::Switch(switch) => {
                 let port = &mut ports[switch as usize];
@@ -41,7 +41,9 @@ fn neighbours(topology: &Topology) -> Vec<Vec<Neighbour>> {
             }
             End::Host(_) => None,
         });
-        if let [Some((a, port_a)), Some((b, port_b))] = locals {
+        if let [Some((a, port_a)), Some((b, port_b))] = locals
+            && !down.contains(&index)
+        {
             all[a as usize].push((port_a, b));
             all[b as usize].push((port_b, a));
         }
@@ -63,10 +65,10 @@ pub(crate) fn racks(topology: &Topology) -> Vec<u32> {
     racks
 }
 
-/// The tables of all switches.
-pub(crate) fn tables(topology: &Topology) -> Vec<Table> {
+/// The tables of all switches, which go round the links that are `down`.
+pub(crate) fn tables(topology: &Topology, down: &[usize]) -> Vec<Table> {
     let count = topology.switches.len();
-    let neighbours = neighbours(topology);
+    let neighbours = neighbours(topology, down);
     let mut tables =
         vec![Table { next_hops: vec![NextHop::None; count], members: Vec::new() }; count];
     let mut sets: Vec<BTreeMap<Vec<u16>, u16>> = vec![BTreeMap::new(); count];
@@ -191,7 +193,7 @@ mod tests {
         let NextHop::Ports { first, count } = tables[at as usize].next_hops[rack as usize] else {
             return Vec::new();
         };
-        let neighbours = neighbours(topology);
+        let neighbours = neighbours(topology, &[]);
         let mut all = Vec::new();
         for &member in &tables[at as usize].members[first as usize..(first + count) as usize] {
             let next = neighbours[at as usize].iter().find(|(port, _)| *port == member).unwrap().1;
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn every_path_of_a_fat_tree_goes_up_then_down() {
         let topology = fat_tree(4, CABLES);
-        let tables = tables(&topology);
+        let tables = tables(&topology, &[]);
         let racks: Vec<u32> = (0..topology.switches.len() as u32)
             .filter(|&switch| topology.switches[switch as usize].tier == 0)
             .collect();
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn figure_7_spreads_over_4_leaves_and_16_spines() {
         let topology = clos(&ClosShape::FIGURE_7);
-        let tables = tables(&topology);
+        let tables = tables(&topology, &[]);
         let End::Switch(tor) = topology.find("tor0-0").unwrap() else { panic!() };
         let End::Switch(other) = topology.find("tor1-5").unwrap() else { panic!() };
         let End::Switch(leaf) = topology.find("leaf0-2").unwrap() else { panic!() };
@@ -250,7 +252,7 @@ mod tests {
     #[test]
     fn a_chain_is_routed_along_itself() {
         let topology = parking_lot(4, CABLES);
-        let tables = tables(&topology);
+        let tables = tables(&topology, &[]);
         assert_eq!(paths(&topology, &tables, 0, 3), [[0, 1, 2, 3]]);
     }
 
@@ -258,8 +260,27 @@ mod tests {
     fn a_static_route_takes_the_place_of_the_computed_one() {
         let mut topology = leaf_spine(2, 2, 1, CABLES, CABLES);
         topology.routes.push(StaticRoute { at: 0, to: 1, via: vec![3] });
-        let tables = tables(&topology);
+        let tables = tables(&topology, &[]);
         assert_eq!(paths(&topology, &tables, 0, 1), [[0, 3, 1]]);
         assert_eq!(paths(&topology, &tables, 1, 0).len(), 2);
+    }
+
+    #[test]
+    fn routes_go_round_links_that_are_down() {
+        let topology = leaf_spine(2, 3, 1, CABLES, CABLES);
+        let between = |a: u32, b: u32| {
+            let ends = [End::Switch(a), End::Switch(b)];
+            let joins = |link: &super::super::LinkSpec| {
+                link.ends == ends || link.ends == [ends[1], ends[0]]
+            };
+            topology.links.iter().position(joins).unwrap()
+        };
+        assert_eq!(count(&tables(&topology, &[])[0], 1), 3);
+        // Leaf 0 to spine 2, and spine 3 to leaf 1: one way is left.
+        let down = [between(0, 2), between(3, 1)];
+        let tables = tables(&topology, &down);
+        assert_eq!(paths(&topology, &tables, 0, 1), [[0, 4, 1]]);
+        let all = [between(0, 2), between(0, 3), between(0, 4)];
+        assert_eq!(count(&super::tables(&topology, &all)[0], 1), 0);
     }
 }

@@ -4,18 +4,22 @@ use rdma::Time;
 
 use super::{At, Result, US, host, tables};
 use crate::fault::{Fault, FaultKind};
+use crate::limits::FLAPS_MAX;
 use crate::link::DropRule;
 use crate::scenario::error::plain;
 use crate::topology::{End, Topology};
 
-pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<Fault> {
+pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<Vec<Fault>> {
     use tables::FaultKind as Kind;
     let table = at.table;
     let why = "this fault";
     let keys: &[&str] = match table.kind {
-        Kind::Drop => &["from", "to", "probability", "every", "ip_id_ends"],
+        Kind::Drop => {
+            &["from", "to", "probability", "every", "ip_id_ends", "source", "destination"]
+        }
         Kind::Damage => &["from", "to", "probability"],
         Kind::LinkDown | Kind::LinkUp => &["from", "to"],
+        Kind::LinkFlaps => &["from", "to", "down_us", "every_us", "times"],
         Kind::HostDies => &["host", "mac_aged"],
         Kind::HostReturns | Kind::NicStuck | Kind::NicRepaired => &["host"],
     };
@@ -26,6 +30,11 @@ pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<F
         ("probability", table.probability.is_some()),
         ("every", table.every.is_some()),
         ("ip_id_ends", table.ip_id_ends.is_some()),
+        ("source", table.source.is_some()),
+        ("destination", table.destination.is_some()),
+        ("down_us", table.down_us.is_some()),
+        ("every_us", table.every_us.is_some()),
+        ("times", table.times.is_some()),
         ("mac_aged", table.mac_aged.is_some()),
     ];
     if let Some((key, _)) = there.iter().find(|(key, there)| *there && !keys.contains(key)) {
@@ -66,13 +75,27 @@ pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<F
     };
     let kind = match table.kind {
         Kind::Drop => {
-            let rule = match (table.probability, table.every, table.ip_id_ends) {
-                (Some(probability), None, None) => DropRule::Chance(chance(probability)?),
-                (None, Some(n), None) => DropRule::Every(n),
-                (None, None, Some(byte)) => DropRule::IpIdEnds(byte),
+            let pair = match (&table.source, &table.destination) {
+                (Some(source), Some(destination)) => Some(DropRule::Between {
+                    source: host(at, topology, "source", source)?,
+                    destination: host(at, topology, "destination", destination)?,
+                }),
+                (None, None) => None,
+                _ => {
+                    return Err(at
+                        .wrong("source", "one of source and destination is missing")
+                        .hint("a pair of hosts has both"));
+                }
+            };
+            let rule = match (table.probability, table.every, table.ip_id_ends, pair) {
+                (Some(probability), None, None, None) => DropRule::Chance(chance(probability)?),
+                (None, Some(n), None, None) => DropRule::Every(n),
+                (None, None, Some(byte), None) => DropRule::IpIdEnds(byte),
+                (None, None, None, Some(rule)) => rule,
                 _ => {
                     let message = "which packets are dropped is to be said once";
-                    let hint = "give one of probability, every and ip_id_ends";
+                    let hint =
+                        "give one of probability, every, ip_id_ends, and source with destination";
                     return Err(at.wrong("kind", message).hint(hint));
                 }
             };
@@ -92,6 +115,18 @@ pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<F
             let (from, to) = link()?;
             FaultKind::LinkUp { ends: [from, to] }
         }
+        Kind::LinkFlaps => {
+            let (from, to) = link()?;
+            let down = at.need("down_us", at.span_of("down_us", table.down_us, US)?, why)?;
+            let every = at.need("every_us", at.span_of("every_us", table.every_us, US)?, why)?;
+            let times = at.need("times", table.times, why)?;
+            if down >= every || times > FLAPS_MAX {
+                let message = format!("down_us is not below every_us, or times above {FLAPS_MAX}");
+                return Err(at.wrong("times", message).hint("a link is up before it fails again"));
+            }
+            let first = Time::ZERO + at.span("at_us", table.at_us.unwrap_or(0.0), US)?;
+            return Ok(Fault::flaps([from, to], first, down, every, times));
+        }
         Kind::HostDies => {
             FaultKind::HostDies { host: of_host()?, mac_aged: table.mac_aged.unwrap_or(false) }
         }
@@ -100,5 +135,5 @@ pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<F
         Kind::NicRepaired => FaultKind::NicRepaired { host: of_host()? },
     };
     let after = at.span("at_us", table.at_us.unwrap_or(0.0), US)?;
-    Ok(Fault { at: Time::ZERO + after, kind })
+    Ok(vec![Fault { at: Time::ZERO + after, kind }])
 }

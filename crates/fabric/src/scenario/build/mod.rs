@@ -120,6 +120,7 @@ pub(super) fn scenario(
     if let Some(every) = whole.span_of("deadlock_check_us", file.deadlock_check_us, US)? {
         config.deadlock_check = (every > Span::ZERO).then_some(every);
     }
+    config.reroute = whole.span_of("reroute_us", file.reroute_us, US)?;
     let mut notes = Vec::new();
     if let Some(table) = &file.switch {
         let at = At::new(text, "switch", table);
@@ -167,8 +168,7 @@ pub(super) fn scenario(
         config.flows.extend(flows);
     }
     for table in &file.fault {
-        let fault = fault(&At::new(text, "fault", table), &config.topology)?;
-        config.faults.push(fault);
+        config.faults.extend(fault(&At::new(text, "fault", table), &config.topology)?);
     }
     for table in &file.capture {
         let capture = capture(&At::new(text, "capture", table), &config.topology)?;
