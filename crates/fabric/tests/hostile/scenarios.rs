@@ -293,7 +293,7 @@ hint: hosts are h0 to h2"#,
         "senders = 2",
         "senders = 2\nload = 0.5",
         r#"line 18: workload.load: kind "incast" does not have it
-hint: its keys are receiver, senders, message_bytes, verb, messages, endless, depth, queue_pairs, start_us, dscp, reply_bytes, spread_bytes"#,
+hint: its keys are receiver, senders, message_bytes, service, verb, messages, endless, depth, queue_pairs, start_us, interval_us, interval_random, dscp, reply_bytes, spread_bytes"#,
     ),
     (
         "senders = 2",
@@ -420,7 +420,7 @@ message_bytes = 100000"#,
 receiver = "h0"
 message_bytes = 5"#,
         r#"line 16: workload.receiver: kind "ring" does not have it
-hint: its keys are message_bytes, verb, messages, endless, depth, queue_pairs, start_us, dscp, reply_bytes, spread_bytes"#,
+hint: its keys are message_bytes, service, verb, messages, endless, depth, queue_pairs, start_us, interval_us, interval_random, dscp, reply_bytes, spread_bytes"#,
     ),
     (
         "[[workload]]",
@@ -592,7 +592,7 @@ buffer_bytes = 100_000"#,
     (
         "[switch]",
         "[switches.s0]\nbuffer_kb = 20_000\n[switch]",
-        "line 12: unknown key `buffer_kb`\nhint: the keys here are config_db, config_db_ports, trust, server_ports, buffer_bytes, lossless_priorities, alpha, threshold_bytes, reserve_bytes, headroom_bytes, headroom_pool_bytes, xon_offset_bytes, xon_bytes, lossy_queue_bytes, weights, strict_queues, pause_quanta, pause_response_quanta, latency_ns, balance, flowlet_gap_us, ecmp_seed, incomplete_arp, arp_timeout_ms, mac_timeout_ms, ecn, watchdog",
+        "line 12: unknown key `buffer_kb`\nhint: the keys here are config_db, config_db_ports, trust, server_ports, buffer_bytes, lossless_priorities, alpha, threshold_bytes, reserve_bytes, headroom_bytes, headroom_pool_bytes, xon_offset_bytes, xon_bytes, lossy_queue_bytes, weights, strict_queues, pause_quanta, pause_response_quanta, latency_ns, balance, flowlet_gap_us, ecmp_seed, incomplete_arp, arp_timeout_ms, mac_timeout_ms, ecn_mark, ecn, watchdog",
     ),
     (
         "end_ms = 1",
@@ -631,6 +631,6 @@ hint: write it without quotes, and without a unit: the end of the key says that"
         r#"senders = 2
 verb = "put""#,
         r#"line 18: verb: there is no "put"
-hint: one of write, send, read"#,
+hint: one of write, write-immediate, send, read, compare-swap, fetch-add"#,
     ),
 ];
