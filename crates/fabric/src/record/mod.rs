@@ -4,7 +4,7 @@
 //!   run ─► the network lives until the next sample ─► Samples looks at every port ─► and on
 //! ```
 //!
-//! Captures are taken by taps, which are a kind of filter of a link ([`capture`]).
+//! Captures are taken by taps, which are a kind of filter of a link (`capture.rs`).
 //!
 //! Nothing of this is in the way of a packet that is not captured: a network that runs in stretches does exactly what it
 //! does in one, and between two stretches it stands still and can be looked at, shown to somebody
