@@ -6,7 +6,7 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
         r#"title = "small""#,
         r#"title = "small"
 colour = 3"#,
-        "line 3: unknown key `colour`\nhint: the keys here are title, seed, end_ms, deadlock_check_us, sample_us, paranoid, share_queue_pairs, topology, switch, switches, nic, nics, workload, fault, capture",
+        "line 3: unknown key `colour`\nhint: the keys here are title, seed, end_ms, deadlock_check_us, sample_us, paranoid, share_queue_pairs, reroute_us, topology, switch, switches, nic, nics, workload, fault, capture",
     ),
     (
         "end_ms = 1",
@@ -439,7 +439,7 @@ kind = "drop"
 from = "h0"
 to = "s0"
 [[workload]]"#,
-        "line 15: fault.kind: which packets are dropped is to be said once\nhint: give one of probability, every and ip_id_ends",
+        "line 15: fault.kind: which packets are dropped is to be said once\nhint: give one of probability, every, ip_id_ends, and source with destination",
     ),
     (
         "[[workload]]",
