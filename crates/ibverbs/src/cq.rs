@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use rdma::Completion;
 use rdma::completion::{Attached, NetworkHeader};
-use rdma::{Completion, CompletionOpcode, CompletionStatus, Qpn};
 use transport::{CqId, Notify};
 
 use crate::abi::{self, Plain, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
@@ -22,20 +22,6 @@ const BATCH: usize = 32;
 /// than was asked for, hardware rounds up, and programs have come to rely on it: `ib_send_lat -e`
 /// asks for one entry and has two requests outstanding when an acknowledgement is late.
 const CQE_MIN: u32 = 255;
-
-/// A completion that says nothing, to be overwritten.
-pub(crate) const NOTHING: Completion = Completion {
-    id: 0,
-    status: CompletionStatus::Success,
-    opcode: CompletionOpcode::Send,
-    vendor_error: 0,
-    byte_len: 0,
-    attached: Attached::None,
-    qpn: Qpn::new(0),
-    source_qpn: Qpn::new(0),
-    network_header: NetworkHeader::None,
-    solicited: false,
-};
 
 /// A completion queue.
 #[derive(Debug)]
@@ -202,7 +188,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
     // SAFETY: C passes a live queue.
     let Ok(cq) = (unsafe { registry::hot::<Cq>(cq) }) else { return -libc::EINVAL };
     let wanted = usize::try_from(num_entries).unwrap_or(0);
-    let mut completions = [NOTHING; BATCH];
+    let mut completions = [Completion::NOTHING; BATCH];
     let mut count = 0;
     while count < wanted {
         let room = BATCH.min(wanted - count);
@@ -276,6 +262,7 @@ fn work_completion(completion: &Completion) -> ibv_wc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rdma::CompletionOpcode;
 
     #[test]
     fn immediate_data_keeps_its_byte_order() {
@@ -283,7 +270,7 @@ mod tests {
             opcode: CompletionOpcode::RecvWriteImmediate,
             attached: Attached::Immediate([1, 2, 3, 4]),
             network_header: NetworkHeader::Ipv4,
-            ..NOTHING
+            ..Completion::NOTHING
         };
         let wc = work_completion(&completion);
         assert_eq!(wc.imm_data.to_ne_bytes(), [1, 2, 3, 4]);
@@ -293,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_service_level_tells_the_header_of_a_datagram() {
-        let completion = |network_header| Completion { network_header, ..NOTHING };
+        let completion = |network_header| Completion { network_header, ..Completion::NOTHING };
         let told = [NetworkHeader::None, NetworkHeader::Ipv4, NetworkHeader::Ipv6]
             .map(|header| work_completion(&completion(header)))
             .map(|wc| (wc.sl, wc.wc_flags));

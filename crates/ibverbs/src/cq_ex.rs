@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_uint};
 use rdma::{Completion, Time};
 
 use crate::abi::{self, Plain, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
-use crate::cq::{self, Cq, NOTHING, Spec};
+use crate::cq::{self, Cq, Spec};
 use crate::errno::{Errno, pointer};
 use crate::registry::{self, Latch, Shared};
 
@@ -27,7 +27,7 @@ impl Poll {
         Self {
             latch: Latch::default(),
             single_threaded,
-            current: Shared::new((NOTHING, Time::ZERO)),
+            current: Shared::new((Completion::NOTHING, Time::ZERO)),
         }
     }
 
@@ -151,7 +151,7 @@ unsafe fn current(cq: *mut ibv_cq_ex) -> (Completion, Time) {
     // SAFETY: whoever holds the poll has the completion to itself.
     unsafe {
         let cq = registry::hot::<Cq>(cq.cast());
-        cq.map_or((NOTHING, Time::ZERO), |cq| *cq.poll.current.get())
+        cq.map_or((Completion::NOTHING, Time::ZERO), |cq| *cq.poll.current.get())
     }
 }
 

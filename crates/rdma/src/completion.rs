@@ -143,3 +143,19 @@ pub struct Completion {
     /// Whether the sender asked for a solicited event.
     pub solicited: bool,
 }
+
+impl Completion {
+    /// One that says nothing, to be overwritten.
+    pub const NOTHING: Self = Self {
+        id: 0,
+        status: CompletionStatus::Success,
+        opcode: CompletionOpcode::Send,
+        vendor_error: 0,
+        byte_len: 0,
+        attached: Attached::None,
+        qpn: Qpn::new(0),
+        source_qpn: Qpn::new(0),
+        network_header: NetworkHeader::None,
+        solicited: false,
+    };
+}

@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rdma::{
-    Access, Completion, CompletionOpcode, CompletionStatus, Gid, Key, Operation, Psn, QpState,
-    QpType, Qpn, SendFlags, Sge, WorkRequest,
+    Access, Completion, CompletionStatus, Gid, Key, Operation, Psn, QpState, QpType, Qpn,
+    SendFlags, Sge, WorkRequest,
 };
 use softnic::{DeviceInfo, EventSink, Nic};
 use transport::{AddressVector, CqId, Event, QpCapacity, QpChange, QpSpec, RegionSpec};
@@ -99,7 +99,7 @@ impl Host {
     fn write(&self, peer: &Self, length: usize, count: usize, depth: usize) -> f64 {
         let address = self.memory.as_ptr().expose_provenance() as u64;
         let remote_address = peer.memory.as_ptr().expose_provenance() as u64;
-        let mut completions = [EMPTY; 16];
+        let mut completions = [Completion::NOTHING; 16];
         let (mut posted, mut done) = (0, 0);
         let started = Instant::now();
         while done < count {
@@ -140,19 +140,6 @@ impl Host {
     }
 }
 
-const EMPTY: Completion = Completion {
-    id: 0,
-    status: CompletionStatus::Success,
-    opcode: CompletionOpcode::Write,
-    vendor_error: 0,
-    byte_len: 0,
-    attached: rdma::completion::Attached::None,
-    qpn: Qpn::new(0),
-    source_qpn: Qpn::new(0),
-    network_header: rdma::completion::NetworkHeader::None,
-    solicited: false,
-};
-
 fn main() {
     let mut names = std::env::args().skip(1);
     let mut host = |default: &str| Host::open(&names.next().unwrap_or_else(|| default.to_owned()));
@@ -164,7 +151,7 @@ fn main() {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut completions = [EMPTY; 16];
+                let mut completions = [Completion::NOTHING; 16];
                 while target_polls && !stop.load(Ordering::Relaxed) {
                     b.nic.poll_cq(b.cq, &mut completions);
                 }

@@ -8,12 +8,12 @@ use std::fs::File;
 use std::thread::sleep;
 use std::time::Instant;
 
-use rdma::{CompletionStatus, Gid, Operation, QpType, Qpn};
+use rdma::{Completion, CompletionStatus, Gid, Operation, QpType, Qpn};
 use softnic::{DeviceInfo, Nic, OpenError};
 
 use crate::fork::status_of_child;
 use crate::processes::{FILE, Helper, PATIENCE_CODE};
-use crate::support::{Events, Host, PAGE, PATIENCE, RETRIES, TIMEOUT, empty, pair, pattern};
+use crate::support::{Events, Host, PAGE, PATIENCE, RETRIES, TIMEOUT, pair, pattern};
 
 /// The retries of a queue pair last so long at least, and four times as long at most (IBTA vol 1,
 /// 9.7.6.1.3).
@@ -109,7 +109,7 @@ impl<'h> Load<'h> {
             self.host.post_on(self.qpn, id, write_to(helper, at), sge);
             self.posted += 1;
         }
-        let mut some = [empty(); 16];
+        let mut some = [Completion::NOTHING; 16];
         let found = self.host.nic.poll_cq(self.host.cq, &mut some);
         for completion in &some[..found] {
             assert_eq!(completion.qpn, self.qpn);

@@ -3,12 +3,12 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use rdma::{CompletionStatus, Gid, Operation, QpState, QpType, Qpn, UdAddress};
+use rdma::{Completion, CompletionStatus, Gid, Operation, QpState, QpType, Qpn, UdAddress};
 use softnic::{Link, Options};
 
 use crate::fork::status_of_child;
 use crate::processes::{CONFINED, Helper, USER};
-use crate::support::{Host, PATIENCE, Q_KEY, SEND, empty, pattern};
+use crate::support::{Host, PATIENCE, Q_KEY, SEND, pattern};
 
 /// By rings, whatever the environment says.
 fn shm() -> Options {
@@ -127,7 +127,7 @@ fn a_process_that_is_killed_is_a_peer_that_does_not_answer_and_leaves_nothing() 
         }
         host.outcomes(1);
         helper.kill();
-        let mut some = [empty(); 16];
+        let mut some = [Completion::NOTHING; 16];
         let began = Instant::now();
         let mut statuses = Vec::new();
         while statuses.last() != Some(&CompletionStatus::Flushed) && statuses.len() < 7 {

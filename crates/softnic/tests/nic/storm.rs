@@ -31,7 +31,7 @@ use rdma::{
 use softnic::Options;
 use transport::{Event, Notify, Recovery};
 
-use crate::support::{Host, PATIENCE, empty, options, pattern};
+use crate::support::{Host, PATIENCE, options, pattern};
 
 /// How many storms there are, and the first of them (`cargo xtask storm --link`).
 const SEEDS: &str = "FERROCE_STORM_SEEDS";
@@ -262,9 +262,8 @@ impl Application<'_> {
         for _ in 0..count {
             let id = self.posted;
             let Task { what, qp, from, length, to } = self.part().tasks[id];
-            let remote = |offset: usize| (self.peer.address() + offset as u64, self.peer.key);
-            let remote_address = self.peer.address() + to as u64;
-            let r_key = self.peer.key;
+            let at = |offset: usize| self.peer.address() + offset as u64;
+            let (remote_address, r_key) = (at(to), self.peer.key);
             let immediate = Some((id as u32).to_be_bytes());
             let (operation, local) = match what {
                 What::Send => (Operation::Send { immediate, address: None }, from),
@@ -273,16 +272,12 @@ impl Application<'_> {
                     (Operation::Write { remote_address, r_key, immediate }, from)
                 }
                 What::Trespass => {
-                    let (remote_address, r_key) = remote(MEMORY - 4);
+                    let remote_address = at(MEMORY - 4);
                     (Operation::Write { remote_address, r_key, immediate: None }, from)
                 }
-                What::Read => {
-                    let (remote_address, r_key) = remote(from);
-                    (Operation::Read { remote_address, r_key }, to)
-                }
+                What::Read => (Operation::Read { remote_address: at(from), r_key }, to),
                 What::FetchAdd(add) => {
-                    let (remote_address, r_key) = remote(SUM);
-                    (Operation::FetchAdd { remote_address, r_key, add }, to)
+                    (Operation::FetchAdd { remote_address: at(SUM), r_key, add }, to)
                 }
                 // The word that was there, a zero, goes to the end of the results.
                 What::Swap(swap) => {
@@ -329,7 +324,7 @@ impl Application<'_> {
     }
 
     fn poll(&mut self) -> usize {
-        let mut some = [empty(); 16];
+        let mut some = [Completion::NOTHING; 16];
         let found = self.host.nic.poll_cq(self.host.cq, &mut some);
         for completion in &some[..found] {
             self.completed(completion);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rdma::{
-    Access, Completion, CompletionOpcode, CompletionStatus, Gid, Key, Operation, Psn, QKey,
-    QpState, QpType, Qpn, RecvRequest, SendFlags, Sge, WorkRequest,
+    Access, Completion, CompletionStatus, Gid, Key, Operation, Psn, QKey, QpState, QpType, Qpn,
+    RecvRequest, SendFlags, Sge, WorkRequest,
 };
 use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options};
 use transport::{
@@ -192,7 +192,7 @@ impl Host {
     pub(crate) fn outcomes(&self, count: usize) -> Vec<Completion> {
         let started = Instant::now();
         let mut all = Vec::new();
-        let mut some = [empty(); 16];
+        let mut some = [Completion::NOTHING; 16];
         while all.len() < count {
             let found = self.nic.poll_cq(self.cq, &mut some);
             all.extend_from_slice(&some[..found]);
@@ -321,21 +321,6 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping, to which no reference is alive.
         unsafe { libc::munmap(self.start.cast(), self.length) };
-    }
-}
-
-pub(crate) fn empty() -> Completion {
-    Completion {
-        id: 0,
-        status: CompletionStatus::Success,
-        opcode: CompletionOpcode::Send,
-        vendor_error: 0,
-        byte_len: 0,
-        attached: rdma::completion::Attached::None,
-        qpn: Qpn::new(0),
-        source_qpn: Qpn::new(0),
-        network_header: rdma::completion::NetworkHeader::None,
-        solicited: false,
     }
 }
 
