@@ -4,9 +4,9 @@
 //! It is blocked on the sockets, the handed-over packets, a wake-up and the nearest timer. It spins
 //! only after much has gone through rings while the application did nothing, and for no longer than
 //! that took: whoever sends as much is likely to send more, and a wake-up costs as much as some
-//! hundred kilobytes. The application's threads do the same work themselves when they post and poll. A timer
-//! that they start wakes the thread only if it is earlier than what the thread sleeps for anyway: a
-//! retransmission timer is started anew for every message, and mostly to a later time.
+//! hundred kilobytes. The application's threads do the same work themselves when they post and poll.
+//! A timer that they start wakes the thread only if it is earlier than what the thread sleeps for
+//! anyway: a retransmission timer is started anew for every message, and mostly to a later time.
 
 use core::hint;
 use core::mem;

@@ -1,5 +1,6 @@
 //! From the engine to the sockets.
 
+use core::ops::Range;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -292,27 +293,45 @@ fn write_packet(
     transmit: &Transmit<'_>,
     memory: &mut ProcessMemory,
 ) -> Result<usize, MemoryFault> {
-    let mut at = transmit.header.emit(room);
-    let pad = usize::from(transmit.header.bth.pad);
+    let headers = transmit.header.emit(room);
+    for_pieces(transmit, headers, |place, piece| {
+        let place = &mut room[place];
+        match piece {
+            Segment::Memory { address, .. } => return memory.load(address, place),
+            Segment::Bytes(bytes) => place.copy_from_slice(bytes),
+        }
+        Ok(())
+    })?;
+    Ok(packet_length(transmit, headers))
+}
+
+/// Bytes of a packet whose headers take so many, without its ICRC.
+pub(crate) fn packet_length(transmit: &Transmit<'_>, headers: usize) -> usize {
+    let length = headers + transmit.payload.len() as usize + usize::from(transmit.header.bth.pad);
     assert!(
-        at + transmit.payload.len() as usize + pad + ICRC_LEN <= PACKET_MAX,
+        length + ICRC_LEN <= PACKET_MAX,
         "the engine sends no packet longer than the largest MTU"
     );
-    for segment in transmit.payload.segments() {
-        match segment {
-            Segment::Memory { address, length } => {
-                let length = length as usize;
-                memory.load(address, &mut room[at..at + length])?;
-                at += length;
-            }
-            Segment::Bytes(bytes) => {
-                room[at..at + bytes.len()].copy_from_slice(bytes);
-                at += bytes.len();
-            }
-        }
+    length
+}
+
+/// Goes through what stands behind the headers of a packet, payload and padding, and where.
+pub(crate) fn for_pieces(
+    transmit: &Transmit<'_>,
+    headers: usize,
+    mut put: impl FnMut(Range<usize>, Segment<'_>) -> Result<(), MemoryFault>,
+) -> Result<(), MemoryFault> {
+    let pad = &[0; 3][..transmit.header.bth.pad.into()];
+    let mut at = headers;
+    for piece in transmit.payload.segments().chain([Segment::Bytes(pad)]) {
+        let length = match piece {
+            Segment::Memory { length, .. } => length as usize,
+            Segment::Bytes(bytes) => bytes.len(),
+        };
+        put(at..at + length, piece)?;
+        at += length;
     }
-    room[at..at + pad].fill(0);
-    Ok(at + pad)
+    Ok(())
 }
 
 fn message<'a>(way: &Way, bytes: &'a [u8], segment: Option<u16>) -> Message<'a> {

@@ -37,20 +37,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rdma::{Gid, MemoryFault, Time};
 use transport::{Segment, Transmit};
-use wire::roce::ICRC_LEN;
 
 use self::offers::{Arrived, Kind, Message, Offers};
 use self::ring::{Broken, Consumer, Consuming, DECLARES_WAY, Entry, Producer, WITH_ICRC};
 use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::limits::{
-    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PACKET_MAX, PEER_CHECK_INTERVAL,
-    RING_COPIED, RING_PEERS_MAX, RING_WAYS_MAX, SLOTS,
+    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_COPIED,
+    RING_PEERS_MAX, RING_WAYS_MAX, SLOTS,
 };
 use crate::registry::Registry;
 use crate::steering::{Member, is_ownable};
 use crate::sys::{self, Stretch};
 use crate::train::Way;
+use crate::transmit::{for_pieces, packet_length};
 
 /// The rings of a NIC.
 #[derive(Debug)]
@@ -619,30 +619,17 @@ impl Peer {
         let Some(way) = self.way(way)? else { return Ok(Written::Full) };
         let Out::Open(ring) = &mut self.out else { return Ok(Written::Full) };
         let mut headers = [0; RING_COPIED];
-        let at = packet.header.emit(&mut headers);
-        let pad = usize::from(packet.header.bth.pad);
-        let length = at + packet.payload.len() as usize + pad;
-        assert!(
-            length + ICRC_LEN <= PACKET_MAX,
-            "the engine sends no packet longer than the largest MTU"
-        );
-        let written = ring.push_with(way, length, |ring, guard| {
+        let end = packet.header.emit(&mut headers);
+        let written = ring.push_with(way, packet_length(packet, end), |ring, guard| {
             let part = |at, length| ring.part(at, length).ok_or(MemoryFault);
-            part(0, at)?.store(guard, &headers[..at])?;
-            let mut at = at;
-            for segment in packet.payload.segments() {
-                match segment {
-                    Segment::Memory { address, length } => {
-                        memory.load_to(address, part(at, length as usize)?)?;
-                        at += length as usize;
-                    }
-                    Segment::Bytes(bytes) => {
-                        part(at, bytes.len())?.store(guard, bytes)?;
-                        at += bytes.len();
-                    }
+            part(0, end)?.store(guard, &headers[..end])?;
+            for_pieces(packet, end, |place, piece| {
+                let place = part(place.start, place.len())?;
+                match piece {
+                    Segment::Memory { address, .. } => memory.load_to(address, place),
+                    Segment::Bytes(bytes) => place.store(guard, bytes),
                 }
-            }
-            part(at, pad)?.store(guard, &[0; 3][..pad])
+            })
         })?;
         Ok(match written {
             None => Written::Full,
