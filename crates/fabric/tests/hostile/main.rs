@@ -78,3 +78,30 @@ fn a_hostile_scenario_is_refused_with_line_key_and_remedy() {
 fn a_hostile_config_db_is_refused_with_line_table_key_and_remedy() {
     hold(CONFIG_DB, config_dbs::CASES, config_db);
 }
+
+/// Nobody is there to be asked, or to ask.
+const NO_HOSTS: &str = r#"
+end_ms = 1
+
+[topology]
+shape = "links"
+rate_gbps = 40
+cable_m = 2
+switch = [{ name = "s0", tier = 0 }]
+
+[[workload]]
+kind = "queries"
+queriers = []
+fan_out = 1
+message_bytes = 100
+reply_bytes = 100
+interval_us = 1
+"#;
+
+#[test]
+fn a_question_to_nobody_is_refused() {
+    assert_eq!(
+        scenario(NO_HOSTS).unwrap_err(),
+        "line 13: workload.fan_out: 1 of 0 other hosts\nhint: at least 1, and not more than there are"
+    );
+}

@@ -28,6 +28,7 @@ pub(super) fn workload(
     let table = at.table;
     only_known(at)?;
     let hosts = topology.hosts.len() as u32;
+    let others = hosts.saturating_sub(1);
     check_numbers(at)?;
     let bytes = |why| at.need("message_bytes", table.message_bytes, why);
     let named = |key: &str, name: &Option<String>, why: &str| {
@@ -78,8 +79,8 @@ pub(super) fn workload(
             let own = names.iter().map(|name| host(at, topology, "queriers", name));
             let own = own.collect::<Result<Vec<u32>>>()?;
             let fan_out = at.need("fan_out", table.fan_out, why)?;
-            if fan_out == 0 || fan_out >= hosts {
-                let message = format!("{fan_out} of {} other hosts", hosts - 1);
+            if fan_out == 0 || fan_out > others {
+                let message = format!("{fan_out} of {others} other hosts");
                 return Err(at
                     .wrong("fan_out", message)
                     .hint("at least 1, and not more than there are"));
@@ -121,8 +122,7 @@ pub(super) fn workload(
         WorkloadKind::Incast => {
             let why = "kind \"incast\"";
             let receiver = named("receiver", &table.receiver, why)?;
-            let senders = table.senders.unwrap_or(hosts.saturating_sub(1));
-            let others = hosts.saturating_sub(1);
+            let senders = table.senders.unwrap_or(others);
             if senders == 0 || senders > others {
                 let message = format!("{senders} of {others} other hosts");
                 let hint = "at least one; queue_pairs gives each several flows";
