@@ -6,8 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use rdma::Span;
-
 use super::Report;
 use crate::Verdict;
 use crate::counters::Drop;
@@ -332,7 +330,7 @@ impl Report<'_> {
             timeouts += of_host;
         }
         let code = code.filter(|_| network.drops().total() == 0)?;
-        let timeout = Span::from_ns(4_096u64 << code.min(31));
+        let timeout = transport::limits::ack_timeout(code)?;
         let why = format!(
             "{timeouts} timeouts, and nothing was lost: packets were under way or paused for longer \
              than {timeout}"
@@ -411,7 +409,7 @@ mod tests {
     use crate::topology::{Cables, single_switch};
     use crate::workload::FlowSpec;
     use crate::{Network, NetworkConfig};
-    use rdma::{Rate, Time};
+    use rdma::{Rate, Span, Time};
 
     fn notes(change: impl FnOnce(&mut NetworkConfig)) -> Vec<Note> {
         let cables = Cables::new(Rate::from_gbps(40), 200);
