@@ -9,6 +9,7 @@
 //! | `alpha` | 6.2, figure 10 | a ToR with another default |
 //! | `dscp` | 3 | priority in DSCP or in a VLAN tag |
 //! | `headroom` | 2 | how many lossless classes there is room for |
+//! | `tail_latency` | 5.4, figure 6 | tails of RDMA and TCP |
 //! | `ecmp` | 5.4, figure 7 | throughput under ECMP |
 //! | `loaded_latency` | 5.4, figure 8 | latency under load |
 //! | `counters` | 5.2 | pause intervals and pause counts |
@@ -23,6 +24,7 @@ mod livelock;
 mod loaded_latency;
 mod slow_receiver;
 mod storm;
+mod tail_latency;
 
 use fabric::scenario::Scenario;
 use fabric::{Network, Verdict as Ended};
@@ -52,6 +54,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment { claims: alpha::CLAIMS, run: alpha::run },
     Experiment { claims: dscp::CLAIMS, run: dscp::run },
     Experiment { claims: headroom::CLAIMS, run: headroom::run },
+    Experiment { claims: tail_latency::CLAIMS, run: tail_latency::run },
     Experiment { claims: ecmp::CLAIMS, run: ecmp::run },
     Experiment { claims: loaded_latency::CLAIMS, run: loaded_latency::run },
     Experiment { claims: counters::CLAIMS, run: counters::run },
