@@ -194,6 +194,7 @@ impl Host {
             key,
             pairs: Vec::new(),
             unreliable: false,
+            unsettled: false,
         });
         Ok(index)
     }

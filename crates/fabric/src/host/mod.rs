@@ -51,6 +51,8 @@ struct Engine {
     pairs: Vec<Pair>,
     /// It has a queue pair whose messages are done when they have left.
     unreliable: bool,
+    /// Such a message may have left, and is done when the engine is asked for the next packet.
+    unsettled: bool,
 }
 
 /// See the module.

@@ -156,11 +156,6 @@ impl Host {
             self.after(plant, engine);
         }
         self.kick(plant);
-        // What is unreliable is done when its engine is asked for more: at the end of the frame.
-        let left = plant.at(self.port).free_at;
-        if left > plant.now() && self.engines.iter().any(|engine| engine.unreliable) {
-            self.call_at(plant, left);
-        }
     }
 
     /// After an engine was called: its deadline may have changed.

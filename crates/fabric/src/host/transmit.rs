@@ -59,10 +59,6 @@ impl Host {
             if let Some(packet) = packet {
                 self.turn = next;
                 plant.transmit(self.port, packet);
-                if self.engines[index].unreliable {
-                    let left = plant.at(self.port).free_at;
-                    self.call_at(plant, left);
-                }
                 plant.arm(self.port);
                 return;
             }
@@ -104,9 +100,13 @@ impl Host {
 
     /// The next packet of an engine.
     fn take(&mut self, plant: &mut Plant, engine: usize) -> Option<u32> {
+        if core::mem::take(&mut self.engines[engine].unsettled) {
+            self.call_at(plant, plant.now());
+        }
         let at = &mut self.engines[engine];
         let now = plant.now();
         let transmit = at.endpoint.poll_transmit(Time::from_ps(now))?;
+        at.unsettled = at.unreliable;
         self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &transmit);
         let index = (transmit.qpn.value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
         let tuple = at.pairs[index as usize].tuple;

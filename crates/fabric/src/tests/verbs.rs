@@ -66,6 +66,33 @@ fn what_an_unreliable_service_loses_stays_lost() {
 }
 
 #[test]
+fn what_is_unreliable_is_done_whenever_its_engine_is_asked_again() {
+    fn slow(config: &mut NetworkConfig) {
+        config.nic.transmit = Span::from_us(1);
+    }
+    // The receiver pauses the switch, and that one the sender, until 300 us.
+    fn paused(config: &mut NetworkConfig) {
+        let fault = |us, kind| Fault { at: Time::ZERO + Span::from_us(us), kind };
+        config.faults.push(fault(20, FaultKind::NicStuck { host: 1 }));
+        config.faults.push(fault(300, FaultKind::NicRepaired { host: 1 }));
+        config.switch.groups[3].threshold = Threshold::Static { bytes: 20_000 };
+    }
+    for (how, hold_up) in [("paused", paused as fn(&mut _)), ("slow", slow)] {
+        for service in [Service::Uc, Service::Ud] {
+            let mut config = NetworkConfig::new(single_switch(2, CABLES));
+            hold_up(&mut config);
+            // One after the other: nothing but its own completion makes the next one leave.
+            let flow = FlowSpec::write(0, 1, 1_000);
+            let flow = FlowSpec { service, verb: Verb::Send, messages: Some(2_000), ..flow };
+            let network = finish(with_flows(config, vec![flow]));
+            assert_eq!(network.flows()[0].completed, 2_000, "{how} {service:?}");
+            let pauses = network.pause_frames();
+            assert_eq!(pauses > 0, how == "paused", "{how} {service:?}: {pauses} pauses");
+        }
+    }
+}
+
+#[test]
 fn a_verb_that_a_service_does_not_have_is_refused() {
     let refused = |flow: FlowSpec| {
         let config = with_flows(NetworkConfig::new(single_switch(2, CABLES)), vec![flow]);
