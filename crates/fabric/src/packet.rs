@@ -24,7 +24,7 @@ pub(crate) const NIL: u32 = u32::MAX;
 /// Ethernet, IPv4 and UDP headers, and the check sequences of RoCE and Ethernet.
 pub const LOWER_BYTES: u32 = 14 + 20 + 8 + 4 + 4;
 /// Ethernet's header and check sequence.
-const ETHERNET_BYTES: u16 = 14 + 4;
+pub(crate) const ETHERNET_BYTES: u16 = 14 + 4;
 /// A PFC frame, with its check sequence.
 pub const PFC_BYTES: u16 = 64;
 /// What precedes a frame on the wire: preamble and delimiter (IEEE 802.3).

@@ -6,13 +6,15 @@ use super::part::Part;
 use super::{BuildError, NetworkConfig};
 use crate::host::Host;
 use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
-use crate::packet::LOWER_BYTES;
+use crate::nic::NicConfig;
+use crate::packet::{ETHERNET_BYTES, LOWER_BYTES};
 use crate::plant::{Common, Node, Plant, Port};
 use crate::switch::config::{PfcConfig, SwitchConfig};
 use crate::switch::{PortSpec, Switch, classify, headroom_bytes};
 use crate::topology::End;
 use crate::topology::routing::{racks, tables};
 use crate::topology::units::{Unit, units};
+use crate::workload::Service;
 
 /// Above so many hosts a network is divided without being asked: its state leaves the caches.
 const HOSTS_UNDIVIDED: usize = 1_000;
@@ -247,11 +249,19 @@ fn settings(config: &NetworkConfig, switch: u32) -> &SwitchConfig {
     config.switches.get(&switch).unwrap_or(&config.switch)
 }
 
-/// The longest frame that any NIC sends: its MTU, and the longest headers.
+/// The longest frame that any NIC sends: its MTU, and the longest headers; or that of TCP, if a flow
+/// has one. Whatever its class, a pause may have to wait until it has left.
 pub(crate) fn longest_frame(config: &NetworkConfig) -> u32 {
     let nics = core::iter::once(&config.nic).chain(config.nics.values());
-    let headers = (wire::bth::LEN + wire::reth::LEN + 4 + wire::vlan::HEADER_LEN) as u32;
-    nics.map(|nic| LOWER_BYTES + headers + nic.mtu.bytes()).max().unwrap_or(0)
+    let tag = wire::vlan::HEADER_LEN as u32;
+    let headers = (wire::bth::LEN + wire::reth::LEN + 4) as u32;
+    let over_tcp = config.flows.iter().any(|flow| flow.service == Service::Tcp);
+    let of_nic = |nic: &NicConfig| {
+        let roce = LOWER_BYTES + headers + nic.mtu.bytes();
+        let segment = u32::from(ETHERNET_BYTES) + u32::from(nic.tcp.mtu_bytes);
+        tag + if over_tcp { roce.max(segment) } else { roce }
+    };
+    nics.map(of_nic).max().unwrap_or(0)
 }
 
 fn make_switch(

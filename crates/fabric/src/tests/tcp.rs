@@ -9,7 +9,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::link::DropRule;
 use crate::scenario::Scenario;
 use crate::switch::config::Threshold;
-use crate::tcp::{KernelLatency, TcpCongestion};
+use crate::tcp::{KernelLatency, TcpConfig, TcpCongestion};
 use crate::topology::{Cables, End, leaf_spine, single_switch};
 use crate::workload::{FlowSpec, Service, Verb};
 use crate::{Network, NetworkConfig, Verdict};
@@ -135,6 +135,30 @@ fn rdma_in_a_queue_of_its_own_leaves_tcp_alone() {
     };
     let (idle, loaded) = (p99(false), p99(true));
     assert!((loaded / idle - 1.0).abs() < 0.05, "{idle} us, {loaded} us");
+}
+
+#[test]
+fn headroom_is_made_for_the_frames_of_tcp_where_there_are_any() {
+    // Host 2 stops for good, and what comes for it stays in the switch: TCP in a lossless class, or
+    // RDMA there, whose pauses wait on their way behind TCP of a lossy class.
+    let lossless = FlowSpec { dscp: 3, ..tcp(0, 2, 1 << 20).endless() };
+    let rdma = FlowSpec::write(0, 2, 8 << 20).endless();
+    let against = FlowSpec { dscp: 0, ..tcp(1, 0, 1 << 20).endless() };
+    for flows in [vec![rdma, against, against], vec![lossless; 8]] {
+        for step in 0..20 {
+            let mut config = NetworkConfig::new(single_switch(3, cables()));
+            config.nic.tcp = TcpConfig { mtu_bytes: 9_000, kernel: AT_ONCE, ..config.nic.tcp };
+            config.nic.ack_interval_packets = 1_000;
+            config.switch.groups[3].threshold = Threshold::Static { bytes: 50_000 };
+            let at = Time::ZERO + Span::from_us(1_000) + Span::from_ns(317) * step;
+            config.faults.push(Fault { at, kind: FaultKind::NicStuck { host: 2 } });
+            let mut network = Network::new(with_flows(config, flows.clone())).unwrap();
+            network.run(at + Span::from_us(500));
+            assert_eq!(network.drops().of(Drop::Headroom), 0, "{step}");
+            let counters = network.port_counters(0, End::Host(0)).unwrap();
+            assert!(counters.pause.sent[3] > 0, "{step}");
+        }
+    }
 }
 
 #[test]
