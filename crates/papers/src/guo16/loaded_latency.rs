@@ -1,12 +1,17 @@
 //! 5.4 and figure 8: what load does to the latency of probes.
 
-use fabric::Network;
+use core::ops::Range;
+
+use fabric::random::Random;
 use fabric::switch::config::EcnConfig;
+use fabric::tcp::KernelLatency;
 use fabric::topology::End;
-use fabric::workload::{FlowSpec, Verb};
+use fabric::workload::{FlowSpec, Service, Verb, probes};
+use fabric::{Network, NetworkConfig};
 use rdma::{Span, Time};
 use transport::congestion::{Congestion, Dcqcn};
 
+use super::tail::Tail;
 use super::{Context, scenario};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
@@ -22,6 +27,13 @@ const QUEUE_PAIRS: usize = 8;
 const PROBE_BYTES: u32 = 512;
 /// Between two probes of a server.
 const INTERVAL: Span = Span::from_us(50);
+/// The class of TCP, the servers that each server probes over it, and between two probes of a pair.
+const TCP: u8 = 0;
+const TCP_PEERS: usize = 8;
+const TCP_INTERVAL: Span = Span::from_ms(1);
+/// TCP's p99 counts as unchanged if it changes by no more than this part: it is known from a few
+/// thousand probes, within a fortieth.
+const UNCHANGED: f64 = 0.1;
 /// When the load starts, and from when on it counts as loaded.
 const START: Time = Time::from_ps(10_000_000_000);
 const SETTLED: Time = Time::from_ps(14_000_000_000);
@@ -48,6 +60,37 @@ struct Run {
     /// What waits for each uplink of the first ToR at the end, in KB, the longest first.
     waiting: Vec<u32>,
     drops: u64,
+    /// Probes over TCP, idle and loaded; those between servers whose kernels take no time; and the
+    /// p99 of each ms.
+    tcp: [Tail; 2],
+    bare: [Tail; 2],
+    tcp_by_ms: Vec<(f64, f64)>,
+    bare_by_ms: Vec<(f64, f64)>,
+}
+
+/// Adds probes over TCP from every server to some of the other rack. Kernels of every fourth server
+/// take no time, and those probe each other. Returns where the flows are of the others, and of these.
+fn add_tcp(config: &mut NetworkConfig) -> [Range<usize>; 2] {
+    let hosts = config.topology.hosts.len() as u32;
+    let rack = hosts / 2;
+    let mut bare = config.nic.clone();
+    bare.tcp.kernel = KernelLatency { floor: Span::ZERO, mean: Span::ZERO };
+    let is_bare = |host: u32| host.is_multiple_of(4);
+    config.nics.extend((0..hosts).filter(|&host| is_bare(host)).map(|host| (host, bare.clone())));
+    let mut random = Random::new(config.seed);
+    [false, true].map(|of| {
+        let mut pairs = Vec::new();
+        for from in (0..hosts).filter(|&host| is_bare(host) == of) {
+            let others = if from < rack { rack..hosts } else { 0..rack };
+            let mut others: Vec<u32> = others.filter(|&host| is_bare(host) == of).collect();
+            random.shuffle(&mut others);
+            pairs.extend(others.into_iter().take(TCP_PEERS).map(|to| (from, to)));
+        }
+        let first = config.flows.len();
+        let flows = probes(&pairs, Service::Tcp, TCP, TCP_INTERVAL, &mut random);
+        config.flows.extend(flows.into_iter().map(|flow| FlowSpec { depth: 1_000, ..flow }));
+        first..config.flows.len()
+    })
 }
 
 fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
@@ -83,6 +126,7 @@ fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
         }
     }
     let probes = config.flows.len();
+    let tcp = add_tcp(config);
     for server in 0..SERVERS {
         for (from, to) in [(server, server + rack), (server + rack, server)] {
             // SENDs have queue pairs of their own.
@@ -102,10 +146,13 @@ fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
     network.run(SETTLED);
     let before = sent(&network);
     network.run(end);
+    // Later probes may still be under way.
+    let last = Time::from_ps(end.as_ps() - 2_000_000_000);
     let seconds = end.since(SETTLED).as_ps() as f64 / 1e12;
     let bytes = sent(&network) - before;
     let probes: Vec<(f64, f64)> = network.flows()[..probes]
         .iter()
+        .filter(|flow| flow.spec.start < last)
         .filter_map(|flow| {
             let took = flow.completion_time()?;
             Some((flow.spec.start.as_ps() as f64 / 1e9, took.as_ps() as f64 / 1e6))
@@ -117,6 +164,16 @@ fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
         let mut times: Vec<f64> = within.map(|probe| probe.1).collect();
         [0.99, 0.999].map(|rank| quantile(&mut times, rank))
     };
+    let tail = |range: &Range<usize>, from: Time, to: Time| {
+        Tail::new(&network.flows()[range.clone()], TCP_INTERVAL, (from, to), end)
+    };
+    let by_ms = |range: &Range<usize>| {
+        let all = 0..last.as_ps() / 1_000_000_000;
+        let at = |ms: u64| Time::ZERO + Span::from_ms(ms);
+        all.map(|ms| (ms as f64, tail(range, at(ms), at(ms + 1)).p99())).collect()
+    };
+    let both = |range| [tail(range, Time::ZERO, START), tail(range, SETTLED, last)];
+    let [tcp, bare] = &tcp;
     let topology = network.topology();
     let spines = (0..topology.switches.len() as u32)
         .filter(|&switch| topology.switches[switch as usize].tier == 1);
@@ -126,10 +183,13 @@ fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
     Ok(Run {
         waiting: waiting.into_iter().map(|bytes| bytes / 1_000).collect(),
         idle: of(Time::ZERO, START),
-        // Later ones may still be under way.
-        loaded: of(SETTLED, Time::ZERO + Span::from_ps(end.as_ps() - 2_000_000_000)),
+        loaded: of(SETTLED, last),
         server_gbps: bytes as f64 * 8.0 / seconds / f64::from(2 * SERVERS) / 1e9,
         drops: network.drops().total(),
+        tcp: both(tcp),
+        bare: both(bare),
+        tcp_by_ms: by_ms(tcp),
+        bare_by_ms: by_ms(bare),
         probes,
     })
 }
@@ -138,7 +198,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     let claim = context.claim(LOADED)?;
     let mut figure = Figure::new(
         "guo16-figure-8",
-        "Figure 8: round trips of RDMA probes, p99 of each ms; the load starts at 10 ms",
+        "Figure 8: round trips of probes, p99 of each ms; the load starts at 10 ms",
         Mark::Line,
     )
     .axes(("time", "ms"), ("round_trip", "us"))
@@ -162,6 +222,17 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         runs.push(run);
     }
     let (plain, dcqcn) = (&runs[0], &runs[1]);
+    for (name, points) in [
+        ("TCP beside PFC alone", &plain.tcp_by_ms),
+        ("the same without kernels", &plain.bare_by_ms),
+    ] {
+        for &(at, p99) in points {
+            figure.point(name, at, p99);
+        }
+    }
+    let p99s = |of: &[Tail; 2]| [of[0].p99(), of[1].p99()];
+    let (tcp, bare) = (p99s(&plain.tcp), p99s(&plain.bare));
+    let unanswered = plain.tcp[1].unanswered() + plain.bare[1].unanswered();
     figure.reference("paper: p99 idle", claim.value("idle_rdma_p99_us"));
     figure.reference("paper: p99 loaded", claim.value("loaded_rdma_p99_us"));
     let hosts =
@@ -171,13 +242,16 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
                    such queues; DCQCN keeps them short";
     Ok(vec![Outcome {
         ran: "two ToRs of 24 servers, four uplinks each; 20 pairs with 8 queue pairs each way; READs of \
-              512 bytes as probes, each server one every 50 us; no TCP"
+              512 bytes as probes, each server one every 50 us; beside them, in another queue, TCP probes \
+              of 512 bytes, each server eight a ms, a quarter of the servers without time of kernels"
             .to_owned(),
         scale: None,
         measured: format!(
             "p99 and p99.9, idle {} and {} us; loaded {} and {} us at {} Gb/s a server under PFC \
              alone, {} and {} us at {} Gb/s under DCQCN; what waits for each uplink of a ToR under \
-             PFC alone {:?} KB; {} packets dropped",
+             PFC alone {:?} KB. TCP's p99 beside PFC alone, idle and loaded, {} and {} us, of which what \
+             kernels take is an input, and without it {} and {} us; of {} loaded probes over TCP {} \
+             are not back. {} packets dropped",
             short(plain.idle[0]),
             short(plain.idle[1]),
             short(plain.loaded[0]),
@@ -187,6 +261,12 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             short(dcqcn.loaded[1]),
             short(dcqcn.server_gbps),
             plain.waiting,
+            short(tcp[0]),
+            short(tcp[1]),
+            short(bare[0]),
+            short(bare[1]),
+            plain.tcp[1].count() + plain.bare[1].count(),
+            unanswered,
             plain.drops + dcqcn.drops,
         ),
         checks: vec![
@@ -195,6 +275,20 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             Check::number(&claim, "loaded_rdma_p99_us", plain.loaded[0]).because(fullest),
             Check::number(&claim, "loaded_rdma_p999_us", plain.loaded[1]).because(fullest),
             Check::number(&claim, "server_gbps", plain.server_gbps),
+            Check::event(
+                format!(
+                    "TCP's p99 is unchanged within {} %: {} us idle, {} us loaded",
+                    short(UNCHANGED * 100.0),
+                    short(tcp[0]),
+                    short(tcp[1])
+                ),
+                (tcp[1] / tcp[0] - 1.0).abs() <= UNCHANGED,
+            ),
+            Check::order(
+                ("what the load adds to TCP's p99 without kernels", bare[1] - bare[0]),
+                ("a hundredth of the paper's p99", claim.value("tcp_p99_us") / 100.0),
+                "us",
+            ),
         ],
         figures: vec![figure],
         claim,

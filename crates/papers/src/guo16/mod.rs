@@ -24,6 +24,7 @@ mod livelock;
 mod loaded_latency;
 mod slow_receiver;
 mod storm;
+mod tail;
 mod tail_latency;
 
 use fabric::scenario::Scenario;

@@ -6,14 +6,14 @@
 use fabric::counters::Drop;
 use fabric::random::Random;
 use fabric::tcp::KernelLatency;
-use fabric::workload::{Flow, FlowSpec, Queries, Service, probes, queries};
+use fabric::workload::{FlowSpec, Queries, Service, probes, queries};
 use fabric::{Network, NetworkConfig};
 use rdma::{Span, Time};
 
+use super::tail::Tail;
 use super::{Context, scenario};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
-use crate::stats::quantile;
 use crate::{Check, Error, Outcome};
 
 const TAIL: &str = "guo16.fig6.tail-latency";
@@ -23,7 +23,7 @@ pub(super) const CLAIMS: &[&str] = &[TAIL];
 const FAN_OUT: u32 = 64;
 const QUERY_BYTES: u32 = 200;
 /// Lengths of answers: at a given load, longer ones come in larger bursts and less often.
-const ANSWERS: [u32; 5] = [2_048, 4_096, 8_192, 16_384, 32_768];
+const ANSWERS: [u32; 4] = [2_048, 8_192, 16_384, 32_768];
 /// The length that is held against the paper's numbers: that in the middle.
 const COMPARED: u32 = 8_192;
 /// Servers that each server probes, and how often each.
@@ -46,13 +46,6 @@ struct Setting {
     kernels: bool,
 }
 
-/// Round trips in us. One that is not over counts as long as it has lasted.
-#[derive(Clone, Debug)]
-struct Tail {
-    times: Vec<f64>,
-    unanswered: usize,
-}
-
 struct Run {
     /// Of RDMA and of TCP.
     probes: [Tail; 2],
@@ -64,38 +57,6 @@ struct Run {
     /// Packets that were lost in the lossy class, and all others.
     tcp_drops: u64,
     rdma_drops: u64,
-}
-
-impl Tail {
-    /// Of messages that `flows` posted in `window`, every so often.
-    fn new(flows: &[Flow], every: Span, window: (Time, Time), now: Time) -> Self {
-        let mut tail = Self { times: Vec::new(), unanswered: 0 };
-        for flow in flows {
-            for number in 0..flow.posted {
-                let posted = flow.spec.start + every * number;
-                if posted < window.0 || posted >= window.1 {
-                    continue;
-                }
-                let over = flow.latencies_ps.get(number as usize).copied();
-                tail.unanswered += usize::from(over.is_none());
-                let took = over.unwrap_or_else(|| now.since(posted).as_ps());
-                tail.times.push(took as f64 / 1e6);
-            }
-        }
-        tail
-    }
-
-    fn at(&self, rank: f64) -> f64 {
-        quantile(&mut self.times.clone(), rank)
-    }
-
-    fn p99(&self) -> f64 {
-        self.at(0.99)
-    }
-
-    fn p999(&self) -> f64 {
-        self.at(0.999)
-    }
 }
 
 /// From one query of a server to the next: half the load is answers over RDMA, half over TCP.
@@ -151,7 +112,7 @@ fn measure(context: &Context<'_>, setting: Setting, server_mbps: f64) -> Result<
     let flows = network.flows();
     let window = (from, to);
     let answered = |range| Tail::new(&flows[range], every, window, now);
-    let came: usize = asked.map(answered).iter().map(|of| of.times.len() - of.unanswered).sum();
+    let came: usize = asked.map(answered).iter().map(|of| of.count() - of.unanswered()).sum();
     let bits = came as f64 * f64::from(setting.answer_bytes.unwrap_or(0)) * 8.0;
     let milliseconds = to.since(from).as_ps() as f64 / 1e9;
     let drops = network.drops();
@@ -272,7 +233,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
              over RDMA, and as many over TCP, and receives {} Mb/s; TCP is dropped where RDMA would \
              pause, alpha 1/16; 512 bytes there and back as probes over both, {} of each",
             short(real.server_mbps),
-            rdma.times.len(),
+            rdma.count(),
         ),
         scale: Some(format!(
             "{} servers, {} ms, {FAN_OUT} asked at once",
@@ -304,7 +265,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             ),
             Check::event(
                 "no RDMA packet is dropped, and every probe over RDMA comes back",
-                all().all(|run| run.rdma_drops == 0 && run.probes[0].unanswered == 0),
+                all().all(|run| run.rdma_drops == 0 && run.probes[0].unanswered() == 0),
             ),
         ],
         figures: vec![figure, bursts(&runs)],
