@@ -6,6 +6,7 @@ use super::{CABLES, finish, with_flows};
 use crate::counters::Drop;
 use crate::fault::{Fault, FaultKind};
 use crate::link::DropRule;
+use crate::scenario::Scenario;
 use crate::switch::config::Incomplete;
 use crate::topology::{End, leaf_spine, single_switch};
 use crate::workload::{FlowSpec, Interval, Service, Verb};
@@ -71,6 +72,56 @@ fn a_link_that_is_up_again_is_used_again() {
         moved.push(sent(&network) > before);
     }
     assert_eq!(moved, [true, false, true, false, true]);
+}
+
+/// The same network as a file, in which the link of a spine is down from 50 to 150 us and from 350 to
+/// 450; `more` stands before its tables.
+fn flapping(more: &str) -> Network {
+    let flows: String = (0..4)
+        .map(|from| {
+            format!(
+                "[[workload]]\nkind = \"flow\"\nfrom = \"h{from}\"\nto = \"h{}\"\n\
+                 service = \"uc\"\nverb = \"send\"\nmessage_bytes = 10_000\nendless = true\n\
+                 interval_us = 26\nqueue_pairs = 4\n",
+                from + 4
+            )
+        })
+        .collect();
+    let text = format!(
+        "end_ms = 1\n{more}\n\
+         [topology]\nshape = \"leaf-spine\"\nleaves = 2\nspines = 2\nhosts = 4\n\
+         rate_gbps = 100\ncable_m = 200\n\
+         [[fault]]\nkind = \"link-flaps\"\nfrom = \"spine0\"\nto = \"leaf1\"\n\
+         at_us = 50\ndown_us = 100\nevery_us = 300\ntimes = 2\n{flows}"
+    );
+    let scenario = Scenario::parse(&text, None).unwrap();
+    Network::new(scenario.network).unwrap()
+}
+
+#[test]
+fn flaps_and_rerouting_that_a_file_asks_for_take_place() {
+    // In each stretch: whether packets are given to the link, and whether it loses any.
+    let run = |more: &str| {
+        let mut network = flapping(more);
+        let seen = |network: &Network| {
+            let port = network.port_counters(2, End::Switch(1)).unwrap();
+            (port.queue_packets.iter().sum::<u64>(), network.drops().of(Drop::LinkDown))
+        };
+        [(10, 45), (75, 145), (175, 345), (375, 445), (475, 640)].map(|(from, to)| {
+            network.run(us(from));
+            let before = seen(&network);
+            network.run(us(to));
+            let after = seen(&network);
+            (after.0 > before.0, after.1 > before.1)
+        })
+    };
+    let (used, gone_round, black_hole) = ((true, false), (false, false), (true, true));
+    assert_eq!(run("reroute_us = 10"), [used, gone_round, used, gone_round, used]);
+    // Routing takes longer than the link is down, or does not notice.
+    for more in ["reroute_us = 150", ""] {
+        let told = run(more);
+        assert_eq!([told[0], told[1], told[3]], [used, black_hole, black_hole], "{more}");
+    }
 }
 
 #[test]

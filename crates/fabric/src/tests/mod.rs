@@ -8,6 +8,7 @@ mod guo16;
 mod oracles;
 mod parts;
 mod pauses;
+mod shares;
 mod slow_receiver;
 mod tcp;
 mod verbs;
