@@ -224,19 +224,18 @@ impl Qp {
         }
         adapter.stats.local_ack_timeout_err += 1;
         self.requester.gone_back_for = None;
+        self.requester.timed_out_for = None;
         self.retry(now, adapter);
+        self.requester.timed_out_for = Some(self.requester.unacked);
     }
 
     fn retry(&mut self, now: Time, adapter: &mut Adapter) {
         let resume = self.resume_at(adapter);
         let requester = &mut self.requester;
-        let Some(left) = requester.retries_left.checked_sub(1) else {
+        if !requester.count_retry() {
             adapter.stats.retry_exceeded_err += 1;
             self.fail_oldest(CompletionStatus::RetryExceeded, adapter);
             return;
-        };
-        if !mutated(Mutation::RetriesUncounted) {
-            requester.retries_left = left;
         }
         requester.unacked = resume;
         let less = u32::from(mutated(Mutation::GoBackTooShort));

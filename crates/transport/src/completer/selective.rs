@@ -51,12 +51,11 @@ impl Qp {
         if requester.visit_gaps().is_none() || requester.gone_back_for == Some(requester.unacked) {
             return false;
         }
-        let Some(left) = requester.retries_left.checked_sub(1) else {
+        if !requester.count_retry() {
             adapter.stats.retry_exceeded_err += 1;
             self.fail_oldest(CompletionStatus::RetryExceeded, adapter);
             return false;
-        };
-        requester.retries_left = left;
+        }
         requester.gone_back_for = Some(requester.unacked);
         self.arm_ack_timer(now);
         true

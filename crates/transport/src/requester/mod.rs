@@ -170,6 +170,8 @@ pub(crate) struct Requester {
     pub(crate) rnr_retries_left: u8,
     /// The `unacked` for which the cursor has been moved back already.
     pub(crate) gone_back_for: Option<Psn>,
+    /// The oldest packet when the timer last expired, until its loss is heard of.
+    pub(crate) timed_out_for: Option<Psn>,
     /// What it knows of packets behind a gap, if it repeats selectively.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
     /// UC and UD: requests at the front that have been sent whole, and complete when the driver
@@ -207,6 +209,19 @@ impl Requester {
 
     fn wqe_mut(&mut self, serial: u64) -> Option<&mut SendWqe> {
         self.queue.get_mut(usize::try_from(serial.checked_sub(self.first_serial)?).ok()?)
+    }
+
+    /// Counts a retry of the oldest packet; `false` if there are none left. What is first heard of
+    /// a loss after a timeout is not counted again: the peer may have said it before.
+    pub(crate) fn count_retry(&mut self) -> bool {
+        if self.timed_out_for.take() == Some(self.unacked) {
+            return true;
+        }
+        let Some(left) = self.retries_left.checked_sub(1) else { return false };
+        if !mutated(Mutation::RetriesUncounted) {
+            self.retries_left = left;
+        }
+        true
     }
 
     /// Takes the oldest request off the queue.

@@ -103,6 +103,35 @@ fn a_lost_read_response_is_asked_for_again_from_there() {
 }
 
 #[test]
+fn an_answer_from_before_a_timeout_counts_no_second_retry() {
+    let mut pair = Pair::default();
+    pair.connect(QpType::Rc, [None, None], |change| {
+        change.retry_count = change.retry_count.map(|_| 1);
+    });
+    // The first answer is lost; that to the second request is on its way when the timer expires.
+    pair.rule(|packet| match packet.index {
+        1 => Verdict::Drop,
+        3 => Verdict::Delay(Span::from_us(100)),
+        4.. if packet.from == 1 => Verdict::Delay(Span::from_us(200)),
+        _ => Verdict::Deliver,
+    });
+    let (remote_address, r_key) = (TestMemory::BASE, pair.nodes[1].key);
+    let add = Operation::FetchAdd { remote_address, r_key, add: 5 };
+    let [first, second] = [0, 8].map(|offset| pair.nodes[0].sge(offset, 8));
+    pair.post(0, 1, add, &[first]);
+    // Timeout 14 is 67.1 ms.
+    pair.drive_for(Span::from_us(67_050));
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+    pair.post(0, 2, add, &[second]);
+    pair.drive();
+    let success = CompletionStatus::Success;
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, success), (2, success)]);
+    let stats = pair.nodes[0].endpoint.stats();
+    assert_eq!((stats.local_ack_timeout_err, stats.implied_nak_seq_err), (1, 1));
+    assert_eq!(pair.nodes[1].bytes(0, 8), 10_u64.to_ne_bytes());
+}
+
+#[test]
 fn a_receiver_that_is_not_ready_delays_the_sender() {
     let mut pair = Pair::connected(QpType::Rc);
     let (from, to) = (pair.nodes[0].sge(0, 5000), pair.nodes[1].sge(0, 8192));
