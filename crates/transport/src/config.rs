@@ -28,6 +28,10 @@ pub struct Config {
     /// flow control: this keeps a peer's from overflowing. `u64::MAX` sends at once whatever is
     /// posted, as most hardware does.
     pub window_bytes: u64,
+    /// A queue pair that has filled its window sends on when so many bytes of it are free, so that
+    /// what it then sends is worth a call of the driver's kernel. No more than half of the window is
+    /// waited for; zero sends whatever fits.
+    pub refill_bytes: u64,
     /// The most that one READ request asks for: a longer READ is several requests on the wire, so
     /// that its responses respect the window as well. `u32::MAX` asks for everything at once.
     pub read_chunk_bytes: u32,
@@ -63,6 +67,7 @@ impl Default for Config {
             out_of_order_packets: OUT_OF_ORDER_PACKETS_MAX,
             out_of_order_bytes: OUT_OF_ORDER_BYTES_MAX,
             window_bytes: 256 << 10,
+            refill_bytes: 0,
             read_chunk_bytes: 128 << 10,
             burst_packets: 16,
             ack_interval_packets: 16,

@@ -164,6 +164,8 @@ pub(crate) struct Requester {
     pub(crate) rd_atomics: VecDeque<Psn>,
     /// Packets sent since an acknowledgement was asked for.
     unasked: u32,
+    /// Whether the window was full when something was last to be sent.
+    filled: bool,
     /// When one was last asked for.
     pub(crate) asked_at: Time,
     pub(crate) retries_left: u8,

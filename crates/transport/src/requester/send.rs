@@ -58,8 +58,12 @@ impl Qp {
         let window = self.window(adapter);
         let reliable = self.spec.kind.is_reliable();
         let behind = psn.plus(count).distance_from(self.requester.unacked);
-        let beyond = in_flight.saturating_add(cost) > window.bytes || behind > window.packets;
+        let room = window.bytes.saturating_sub(in_flight);
+        let refill = adapter.config.refill_bytes.min(window.bytes / 2);
+        let refill = if self.requester.filled { refill } else { 0 };
+        let beyond = room < cost.max(refill) || behind > window.packets;
         if reliable && in_flight > 0 && beyond && !(selective && again) {
+            self.requester.filled = true;
             return None;
         }
         if wqe.is_read_or_atomic()
@@ -87,6 +91,7 @@ impl Qp {
         let early = self.must_ask_early();
         let end = psn.plus(count);
         let requester = &mut self.requester;
+        requester.filled = false;
         requester.cursor = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
         if again {
             adapter.stats.retransmitted_pkts += 1;

@@ -2,13 +2,14 @@
 
 use rdma::completion::Attached;
 use rdma::{
-    CompletionOpcode, CompletionStatus, Operation, QpState, QpType, SendFlags, Span, WorkRequest,
+    CompletionOpcode, CompletionStatus, Operation, QpState, QpType, SendFlags, Span, Time,
+    WorkRequest,
 };
 use std::vec;
 use std::vec::Vec;
 
 use super::{only, statuses};
-use crate::testing::{Pair, TestMemory, Verdict};
+use crate::testing::{Pair, TestMemory, Verdict, Wire};
 use crate::{Config, Event, Notify, PostError, QpChange};
 
 const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
@@ -294,6 +295,41 @@ fn a_window_keeps_bytes_in_flight_down() {
     }
     assert!(most <= 64 << 10, "{most} bytes in flight");
     assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0, "never waits for a timer");
+}
+
+#[test]
+fn a_window_that_was_full_is_refilled_in_large_pieces() {
+    let runs = |refill_bytes| {
+        let config = Config {
+            window_bytes: 64 << 10,
+            refill_bytes,
+            ack_interval_packets: 1,
+            coalesce_acks: false,
+            ..Config::default()
+        };
+        let mut pair = Pair::new(config);
+        pair.connect(QpType::Rc, [None, None], |_| {});
+        // One after the other, as on a slow link.
+        let mut free = Time::ZERO;
+        pair.rule(move |packet| {
+            free = free.max(packet.at) + Span::from_us(1);
+            if packet.from == 0 { Verdict::Delay(free.since(packet.at)) } else { Verdict::Deliver }
+        });
+        pair.record();
+        let from = pair.nodes[0].sge(0, 1 << 20);
+        pair.post(0, 1, pair.write(1, 0), &[from]);
+        pair.drive();
+        assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+        assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+        let requests: Vec<&Wire> = pair.sent.iter().filter(|packet| packet.from == 0).collect();
+        requests.chunk_by(|one, next| one.at == next.at).map(<[_]>::len).collect::<Vec<_>>()
+    };
+    // The window holds 51 packets of 1,024 bytes and their overhead.
+    assert!(runs(0)[1..].iter().all(|run| *run == 1));
+    // Half of it is 26, however much more is asked for.
+    for refill in [32 << 10, u64::MAX] {
+        assert_eq!(runs(refill)[..4], [51, 26, 26, 26], "{refill}");
+    }
 }
 
 #[test]

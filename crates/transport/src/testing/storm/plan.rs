@@ -232,6 +232,7 @@ fn config(recovery: Recovery, random: &mut Random) -> Config {
         out_of_order_packets: if selective { random.pick(&[1, 2, 9, 60, 1024]) } else { 0 },
         out_of_order_bytes: if selective { random.pick(&[0, 5_000, 40_000, 1 << 20]) } else { 0 },
         window_bytes: random.pick(&[2_000, 8_000, 30_000, 256 << 10, 256 << 10, u64::MAX]),
+        refill_bytes: random.pick(&[0, 0, 5_000, 100 << 10]),
         read_chunk_bytes: random.pick(&[1, 4_096, 10_000, 128 << 10, u32::MAX]),
         burst_packets: random.pick(&[1, 3, 16]),
         ack_interval_packets: random.pick(&[1, 2, 5, 16, 1_000]),
