@@ -16,6 +16,15 @@ pub const SLOTS: u32 = 1 << SLOT_BITS;
 pub const TRAIN_SEGMENTS_MAX: usize = 64;
 /// Bytes of one train: a UDP datagram over IPv4.
 pub const TRAIN_BYTES_MAX: usize = 65_507;
+/// Packets of the largest MTU that a train holds.
+const TRAIN_PACKETS: u64 = 15;
+/// Bytes that one queue pair may have in flight where buffers allow, as
+/// [`transport::Config::window_bytes`] counts them: eight long trains.
+pub const WINDOW_BYTES: u64 = 8 * TRAIN_PACKETS * (4096 + transport::limits::PACKET_OVERHEAD_BYTES);
+/// A queue pair whose window was full goes on with four.
+pub const REFILL_BYTES: u64 = WINDOW_BYTES / 2;
+/// Of the packets that wait for an acknowledgement, every so many asks for one: two long trains.
+pub const ACK_INTERVAL_PACKETS: u32 = 2 * TRAIN_PACKETS as u32;
 /// Bytes of packets that are built before the socket is called.
 pub const ARENA_BYTES: usize = 256 << 10;
 /// Bytes of the longest packet above UDP that is sent: the largest MTU, and less than 128 of
@@ -94,12 +103,18 @@ pub const OPEN_PAUSE: Span = Span::from_ms(1);
 pub const POLLS_PER_ROUND: u32 = 16;
 /// The time slice that the fallback thread asks for.
 pub const THREAD_SLICE: Span = Span::from_us(100);
-/// After so many bytes at once, through rings, the fallback thread waits for more awake.
-pub const LINGER_BYTES: u64 = 32 << 10;
-/// It waits for as long as those took, and for no longer than this.
+/// Before it sleeps, the fallback thread looks for more for so many times as long as it worked.
+pub const LINGER_FACTOR: u64 = 4;
+/// And for no longer than this: about what it costs to be woken.
 pub const LINGER_MAX: Span = Span::from_us(50);
 /// Pauses of the processor between two looks meanwhile.
 pub const LINGER_SPINS: u32 = 16;
+/// How often it is found out whether somebody else may want the processor.
+pub const COMPANY_INTERVAL: Span = Span::from_ms(1);
+/// The application's threads do if they have run for one in so many parts of that time.
+pub const COMPANY_SHARE: u64 = 8;
+/// How long it is taken for granted that somebody does who did.
+pub const COMPANY_STAYS: Span = Span::from_ms(20);
 /// How many packets it takes to decide whether the fallback thread is needed at the sockets.
 pub const PARK_WINDOW_PACKETS: u64 = 64;
 /// An application that was sent an event within this time is taken to wait for another.

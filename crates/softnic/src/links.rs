@@ -205,11 +205,6 @@ impl Links {
         self.same_host.as_ref().is_some_and(|link| link.sources() > 0)
     }
 
-    /// Whether there is something in a ring.
-    pub(crate) fn has_ring_packets(&self) -> bool {
-        self.same_host.as_ref().is_some_and(|link| link.has_packets())
-    }
-
     /// Which socket sends from `source` to `destination`.
     pub(crate) fn port_of(&self, source: Gid, destination: Gid) -> Option<usize> {
         let (source, destination) = (source.ip(), destination.ip());
@@ -323,19 +318,19 @@ fn ask(socket: &Socket, group: &Group) {
     }
 }
 
-/// The shorter of the window that the engine has by default and what a socket can hold: a peer's
+/// The shorter of the window that is wanted and what a socket can hold: a peer's
 /// socket is taken to be like ours. The kernel counts up to twice a packet's bytes against the
 /// buffer, and grants half of what it says for data.
-pub(crate) fn window_bytes(sockets: &[Socket], default: u64) -> u64 {
+pub(crate) fn window_bytes(sockets: &[Socket], wanted: u64) -> u64 {
     let smallest = sockets.iter().map(Socket::receive_buffer_bytes).min().unwrap_or(0);
     let window = (smallest / 4).max(16 << 10);
-    if window < default {
+    if window < wanted {
         tracing::debug!(
             smallest,
             "small receive buffers\nhint: raise the limit, as by sysctl net.core.rmem_max=8388608"
         );
     }
-    default.min(window)
+    wanted.min(window)
 }
 
 #[cfg(test)]

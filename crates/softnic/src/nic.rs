@@ -16,8 +16,9 @@ use wire::cm::ip::PortSpace;
 
 use crate::fork::Nics;
 use crate::limits::{
-    ACK_DELAY, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, COMM_ID_SHIFT, FAREWELLS, PACE_SLACK,
-    POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, RING_POLLS_BEFORE_YIELD, SLOT_SHIFT,
+    ACK_DELAY, ACK_INTERVAL_PACKETS, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, COMM_ID_SHIFT,
+    FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, REFILL_BYTES,
+    RING_POLLS_BEFORE_YIELD, SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::links::{Links, window_bytes};
 use crate::ports::{PortChange, PortError};
@@ -110,18 +111,19 @@ impl Nic {
             sys::eventfd().map_err(|error| OpenError::Io { doing: "opening an eventfd", error })?;
         let links = Links::open(device, options)?;
         let first = u32::from(links.registry.slot()) << SLOT_SHIFT;
-        let defaults = Config::default();
         let config = Config {
             qpns: first..first + (1 << SLOT_SHIFT),
             active_mtu: device.active_mtu,
-            window_bytes: window_bytes(&links.sockets, defaults.window_bytes),
+            window_bytes: window_bytes(&links.sockets, WINDOW_BYTES),
+            refill_bytes: REFILL_BYTES,
+            ack_interval_packets: ACK_INTERVAL_PACKETS,
             ack_delay: ACK_DELAY,
             farewells: FAREWELLS,
             recovery: options.recovery,
             congestion: options.congestion.congestion,
             notification: Some(options.congestion.notification),
             pace_slack: PACE_SLACK,
-            ..defaults
+            ..Config::default()
         };
         tracing::debug!(device = %device.name, interface = %device.interface, ?config, "opened");
         // SAFETY: the engine calls it with addresses inside registered regions, and our callers

@@ -1,10 +1,12 @@
 //! The fallback thread: progress while the application sleeps, computes, or waits for memory to
 //! change.
 //!
-//! It is blocked on the sockets, the handed-over packets, a wake-up and the nearest timer. It spins
-//! only after much has gone through rings while the application did nothing, and for no longer than
-//! that took: whoever sends as much is likely to send more, and a wake-up costs as much as some
-//! hundred kilobytes. The application's threads do the same work themselves when they post and poll.
+//! It is blocked on the sockets, the handed-over packets, a wake-up and the nearest timer. Before it
+//! blocks it looks for more for a while, a few times as long as it has just worked: a wake-up costs
+//! the sender as much as sending some hundred kilobytes, and the receiver more. It does not where
+//! somebody else may want the processor ([`Company`]), or where the application will be woken. The
+//! application's threads do the same work themselves when they post and poll.
+//!
 //! A timer that they start wakes the thread only if it is earlier than what the thread sleeps for
 //! anyway: a retransmission timer is started anew for every message, and mostly to a later time.
 
@@ -20,9 +22,9 @@ use std::thread::JoinHandle;
 use rdma::{Span, Time};
 
 use crate::limits::{
-    LINGER_BYTES, LINGER_MAX, LINGER_SPINS, PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE,
+    COMPANY_INTERVAL, COMPANY_SHARE, COMPANY_STAYS, LINGER_FACTOR, LINGER_MAX, LINGER_SPINS,
+    PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE,
 };
-use crate::links::Links;
 use crate::nic::Shared;
 use crate::parking::Parking;
 use crate::progress::{Core, Publish};
@@ -56,9 +58,10 @@ fn run(shared: &Shared) {
     }
     let mut descriptors = shared.descriptors();
     let mut parking = Parking::default();
+    let mut company = Company::new();
     let mut blind_naps = 0;
     let mut layout = 0;
-    let mut sleep = work(shared, shared.lock(), &mut parking);
+    let mut sleep = work(shared, shared.lock(), &mut parking, &mut company);
     while let Some(Sleep { ns, parked, layout: current }) = sleep {
         if mem::replace(&mut layout, current) != current {
             descriptors = shared.descriptors();
@@ -83,7 +86,7 @@ fn run(shared: &Shared) {
             None => shared.lock(),
         };
         blind_naps = 0;
-        sleep = work(shared, core, &mut parking);
+        sleep = work(shared, core, &mut parking, &mut company);
     }
 }
 
@@ -102,35 +105,40 @@ fn work<'a>(
     shared: &'a Shared,
     mut core: MutexGuard<'a, Core>,
     parking: &mut Parking,
+    company: &mut Company,
 ) -> Option<Sleep> {
     if shared.stop.load(Ordering::Acquire) || core.links.is_none() {
         return None;
     }
     core.counts.thread_wakeups += 1;
+    core.sleeps_until = Time::ZERO;
+    core.set_asleep(false);
+    let mut round = Round::begin(&mut core, Reach::All);
+    let mut credit = Span::ZERO;
     let parked = loop {
-        let now = clock::now();
-        core.sleeps_until = Time::ZERO;
-        core.set_asleep(false);
-        let bytes_before = core.counts.rx_bytes + core.counts.tx_bytes;
-        let packets = core.take(now, Reach::All);
-        core.counts.thread_packets += packets;
+        let now = round.since;
+        core.counts.thread_packets += round.packets;
         core.give(now, &*shared.events);
         core.look_after(now);
         core.publish(now, Publish::Now);
         let alone = parking.is_alone(core.inline_packets);
-        let parked = parking.update(now, core.inline_packets, packets, core.last_event);
-        let has_rings = core.links.as_ref().is_some_and(Links::has_rings);
-        let bytes = core.counts.rx_bytes + core.counts.tx_bytes - bytes_before;
+        let parked = parking.update(now, core.inline_packets, round.packets, core.last_event);
         let end = clock::now();
-        let patience = patience(bytes, end.since(now)).filter(|_| alone && has_rings && !parked);
-        let Some(patience) = patience else { break parked };
-        drop(core);
-        let more = linger(shared, end + patience);
-        let is_over = more.is_none();
-        core = more.unwrap_or_else(|| shared.lock());
-        if is_over || core.links.is_none() {
+        credit = earned(credit, end.since(now));
+        let wakes_application = core.last_event == Some(now);
+        if round.packets == 0 || !alone || parked || wakes_application || company.is_there(end) {
             break parked;
         }
+        drop(core);
+        let until = end + credit;
+        match linger(shared, until) {
+            Some(more) => (core, round) = more,
+            None => {
+                core = shared.lock();
+                break parked;
+            }
+        }
+        credit = until.since(round.since);
     };
     let now = clock::now();
     let until = if core.set_asleep(!parked) && !parked {
@@ -147,25 +155,71 @@ fn work<'a>(
     Some(Sleep { ns: until.since(now).as_ns_ceil(), parked, layout })
 }
 
-/// How long the thread waits for more awake after so many bytes, which took so long.
-fn patience(bytes: u64, took: Span) -> Option<Span> {
-    (bytes >= LINGER_BYTES).then(|| took.min(LINGER_MAX))
+/// What the thread does between two looks whether it may sleep.
+struct Round {
+    since: Time,
+    /// Packets that had arrived.
+    packets: u64,
 }
 
-/// Looks at the rings until there is something in one. `None` if there was nothing `until` then, or
-/// the thread is to end.
-fn linger(shared: &Shared, until: Time) -> Option<MutexGuard<'_, Core>> {
+impl Round {
+    /// Takes what has arrived.
+    fn begin(core: &mut Core, reach: Reach) -> Self {
+        let since = clock::now();
+        Self { since, packets: core.take(since, reach) }
+    }
+}
+
+/// How long the thread may look for more, which had so much left of the last time and has `worked`
+/// since.
+fn earned(left: Span, worked: Span) -> Span {
+    (left + worked * LINGER_FACTOR).min(LINGER_MAX)
+}
+
+/// Looks for packets until some have arrived, and takes them. `None` if there were none `until`
+/// then, or the thread is to end.
+fn linger(shared: &Shared, until: Time) -> Option<(MutexGuard<'_, Core>, Round)> {
     while !shared.stop.load(Ordering::Acquire) && clock::now() < until {
-        if let Some(core) = shared.try_lock()
-            && core.links.as_ref().is_some_and(Links::has_ring_packets)
-        {
-            return Some(core);
+        if let Some(mut core) = shared.try_lock() {
+            let round = Round::begin(&mut core, Reach::Hot);
+            if round.packets > 0 {
+                return Some((core, round));
+            }
+            // A timer may have had something to send.
+            core.give(round.since, &*shared.events);
         }
         for _ in 0..LINGER_SPINS {
             hint::spin_loop();
         }
     }
     None
+}
+
+/// Whether somebody else may want the processor: threads of the application that run, as one that
+/// waits for memory to change, or whoever has taken the processor from this thread.
+struct Company {
+    there: bool,
+    /// When that was found out, and what had been counted by then.
+    judged: Time,
+    had: Time,
+    taken: u64,
+}
+
+impl Company {
+    fn new() -> Self {
+        let (had, taken) = (clock::of_other_threads(), sys::times_preempted());
+        Self { there: true, judged: clock::now(), had, taken }
+    }
+
+    fn is_there(&mut self, now: Time) -> bool {
+        let passed = now.since(self.judged);
+        if passed >= if self.there { COMPANY_STAYS } else { COMPANY_INTERVAL } {
+            let (had, taken) = (clock::of_other_threads(), sys::times_preempted());
+            let there = taken > self.taken || had.since(self.had) * COMPANY_SHARE > passed;
+            *self = Self { there, judged: now, had, taken };
+        }
+        self.there
+    }
 }
 
 /// Asks for a short time slice: a thread that wants to run for microseconds is then let in early
@@ -212,10 +266,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_stays_awake_after_much_for_as_long_as_that_took_and_no_longer() {
+    fn it_looks_for_more_in_proportion_to_what_there_was() {
         let us = Span::from_us;
-        assert_eq!(patience(LINGER_BYTES - 1, us(10)), None);
-        assert_eq!(patience(LINGER_BYTES, us(10)), Some(us(10)));
-        assert_eq!(patience(u64::MAX, us(1_000)), Some(LINGER_MAX));
+        assert_eq!(earned(Span::ZERO, us(5)), us(5) * LINGER_FACTOR);
+        assert_eq!(earned(us(1), us(5)), us(1) + us(5) * LINGER_FACTOR);
+        assert_eq!(earned(us(1), us(1_000)), LINGER_MAX);
+    }
+
+    #[test]
+    fn threads_that_run_are_company() {
+        let mut company = Company::new();
+        let busy = std::thread::spawn(|| {
+            let end = clock::now() + COMPANY_STAYS;
+            while clock::now() < end {}
+        });
+        busy.join().unwrap();
+        assert!(company.is_there(clock::now()));
     }
 }

@@ -548,14 +548,6 @@ impl SameHost {
         }
     }
 
-    /// Whether there is something in a ring.
-    pub(crate) fn has_packets(&self) -> bool {
-        self.sources.iter().any(|slot| match self.peers[usize::from(*slot)].as_deref() {
-            Some(Peer { from: From::Open(ring, _), .. }) => !ring.is_empty(),
-            _ => false,
-        })
-    }
-
     /// The fallback thread goes to sleep, or has woken up. Returns whether there is something in a
     /// ring, for which it has to stay awake.
     pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
