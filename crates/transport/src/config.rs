@@ -6,7 +6,8 @@ use rdma::{Mtu, Span};
 
 use crate::Recovery;
 use crate::congestion::{Congestion, Notification};
-use crate::limits::{OUT_OF_ORDER_BYTES_MAX, OUT_OF_ORDER_PACKETS_MAX};
+use crate::limits::{OUT_OF_ORDER_BYTES_MAX, OUT_OF_ORDER_PACKETS_MAX, READS_IN_WINDOW};
+use crate::recovery::Bounds;
 
 /// The settings of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,7 +34,8 @@ pub struct Config {
     /// waited for; zero sends whatever fits.
     pub refill_bytes: u64,
     /// The most that one READ request asks for: a longer READ is several requests on the wire, so
-    /// that its responses respect the window as well. `u32::MAX` asks for everything at once.
+    /// that its responses respect the window as well. `u32::MAX` asks for everything at once; under
+    /// selective repeat, for a quarter of what may wait for its turn.
     pub read_chunk_bytes: u32,
     /// Packets that one queue pair may send before the next has its turn.
     pub burst_packets: u32,
@@ -56,6 +58,20 @@ pub struct Config {
     /// A driver may come so late for a paced packet without loss of rate: what was due in the
     /// meantime leaves at once. Zero if time jumps from event to event.
     pub pace_slack: Span,
+}
+
+impl Config {
+    /// The most responses of `mtu` bytes that one READ request asks for. Where they have to be kept
+    /// until their turn comes, several requests fit, so that the next is under way when the last
+    /// response to one is lost.
+    pub(crate) fn read_packets(&self, mtu: Mtu, kept: Option<Bounds>) -> u32 {
+        let bytes = self.read_chunk_bytes / mtu.bytes();
+        let packets = kept.map_or(bytes, |kept| {
+            let room = kept.bytes as u32 / READS_IN_WINDOW / mtu.bytes();
+            bytes.min(room).min(kept.packets / READS_IN_WINDOW)
+        });
+        packets.max(1)
+    }
 }
 
 impl Default for Config {

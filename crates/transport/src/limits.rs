@@ -47,6 +47,8 @@ pub const RNR_RETRY_INFINITE: u8 = 7;
 pub const OUT_OF_ORDER_PACKETS_MAX: u32 = 1024;
 /// Bytes of payload of those packets.
 pub const OUT_OF_ORDER_BYTES_MAX: usize = 1 << 20;
+/// Selective repeat: so many READ requests fit into those bounds.
+pub const READS_IN_WINDOW: u32 = 4;
 
 /// So many messages must have been answered with a message, within the delay of an
 /// acknowledgement, before one waits for the answer. One that waits in vain takes as many away.

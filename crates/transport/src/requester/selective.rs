@@ -3,11 +3,17 @@
 use rdma::Psn;
 
 use super::Requester;
+use crate::recovery::Bounds;
 
 impl Requester {
     /// Responses that wait for their turn, and bytes of their payload.
     pub(crate) fn kept(&self) -> (usize, usize) {
         self.scoreboard.as_ref().map_or((0, 0), |scoreboard| scoreboard.responses.held())
+    }
+
+    /// What may wait for its turn.
+    pub(super) fn bounds(&self) -> Option<Bounds> {
+        self.scoreboard.as_ref().map(|scoreboard| scoreboard.bounds)
     }
 
     /// Before the packet at the cursor is sent: one that was sent before is passed over unless it

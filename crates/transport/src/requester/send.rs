@@ -178,7 +178,7 @@ impl Qp {
 
     /// The most responses that one READ request asks for.
     fn read_chunk(&self, adapter: &Adapter) -> u32 {
-        (adapter.config.read_chunk_bytes / self.attributes.path_mtu.bytes()).max(1)
+        adapter.config.read_packets(self.attributes.path_mtu, self.requester.bounds())
     }
 
     /// Where the message that holds `unacked` began. A READ that is cut is as many messages to the

@@ -169,6 +169,27 @@ fn a_lost_read_response_alone_is_asked_for_again() {
 }
 
 #[test]
+fn the_end_of_a_read_that_is_lost_is_missed_by_the_next_read() {
+    // Each is longer than what may wait for its turn, and nothing else limits how much is asked for.
+    const LENGTH: u32 = 2 << 20;
+    let unlimited = Config { window_bytes: u64::MAX, read_chunk_bytes: u32::MAX, ..config() };
+    let mut pair = connected(unlimited);
+    let mut seen = 0;
+    pair.rule(move |packet| {
+        let psn = Psn::new(0xff_fffe).plus((LENGTH >> 10) - 1);
+        let last = packet.from == 1 && packet.header.bth.psn == psn;
+        seen += usize::from(last);
+        if last && seen == 1 { Verdict::Drop } else { Verdict::Deliver }
+    });
+    let to = pair.nodes[0].sge(0, LENGTH);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.post(0, 2, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, SUCCESS)]);
+    assert_eq!(repeats(&pair), (1, 0));
+}
+
+#[test]
 fn what_follows_a_lost_read_or_atomic_response_is_not_sent_again() {
     let word = TestMemory::BASE + (1 << 20);
     for kind in ["read", "atomic", "atomic write"] {
@@ -348,13 +369,14 @@ fn no_setting_goes_beyond_the_limits() {
 #[test]
 fn responses_that_wait_are_bounded() {
     let mut pair = connected(Config { out_of_order_bytes: 4_096, ..config() });
-    lose(&mut pair, &[1]);
+    // With what they cost beside their payload, three are asked for; the first does not come.
+    lose(&mut pair, &[3]);
     pair.nodes[1].fill(0, 20_000, 1);
     let expected = pair.nodes[1].bytes(0, 20_000);
     let to = pair.nodes[0].sge(0, 20_000);
     pair.post(0, 1, pair.read(1, 0), &[to]);
     pair.drive_for(Span::from_ns(2_500));
-    assert_eq!(kept(&pair, 0), [(0, 0), (4, 4_096)]);
+    assert_eq!(kept(&pair, 0), [(0, 0), (2, 2_048)]);
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
     assert_eq!(pair.nodes[0].bytes(0, 20_000), expected);

@@ -16,6 +16,7 @@ use super::plan::RDMA_MAX;
 use super::tally::Seen;
 use super::windows::WindowId;
 use super::world::{Happening, Q_KEY, World, everything, place};
+use crate::recovery::Strategy;
 use crate::{Recovery, RegionSpec};
 
 /// The longest SEND: every receive has room for it.
@@ -404,8 +405,10 @@ impl World<'_> {
     fn is_unfit(&mut self, index: usize, side: usize, verb: Verb, length: u64) -> bool {
         let link = &self.links[index];
         let [own, peer] = [side, 1 - side].map(|side| u64::from(link.mtus[side].bytes()));
-        let chunk = self.nodes[link.ends[side].node].endpoint.config().read_chunk_bytes;
-        let is_cut = verb == Verb::Read && own < peer && u64::from(chunk) < 2 * own;
+        let config = self.nodes[link.ends[side].node].endpoint.config();
+        let kept = config.recovery.bounds(config).filter(|_| link.plan.kind == QpType::Rc);
+        let is_cut =
+            verb == Verb::Read && own < peer && config.read_packets(link.mtus[side], kept) == 1;
         let connected = link.plan.kind != QpType::Ud;
         let unfit = connected && own != peer && length > own.min(peer) && !is_cut;
         if unfit {
