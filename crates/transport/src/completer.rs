@@ -68,6 +68,10 @@ impl Qp {
                 if psn.is_before(self.requester.unacked) {
                     return Err(Drop::UnexpectedResponse);
                 }
+                if self.requester.scoreboard.is_some() {
+                    let chunk = self.read_chunk(adapter);
+                    self.requester.note_answer(psn, header.facts().part, chunk);
+                }
                 if !self.acknowledge_before(now, psn, adapter) {
                     return self.keep_response::<M>(header, payload);
                 }

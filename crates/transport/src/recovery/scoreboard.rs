@@ -10,6 +10,14 @@
 //! What arrives shows that all before it has arrived or is lost. A request has arrived if a
 //! selective acknowledgement says so, or if one behind it was executed; a READ or an atomic is done
 //! only when its responses are here, too.
+//!
+//! What was sent again is lost once more if something arrives that was sent after it (RFC 8985, which
+//! does this for TCP, goes by the time of sending): a packet that was first sent then, or the response
+//! to a question that was asked again then. Each packet that was sent again has its own [`Place`], so
+//! that one which is lost twice is missed while others are under way.
+
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use rdma::Psn;
 use wire::saeth;
@@ -33,10 +41,23 @@ pub(crate) struct Scoreboard {
     /// Requests before it have been executed.
     executed_until: Psn,
     lost_until: Psn,
+    /// No packet before it is to be sent again.
     resent_until: Psn,
-    /// What was sent first after the last packet that was sent again. If something from there on
-    /// arrives, that packet should have.
-    resent_before: Psn,
+    /// By PSN modulo its length, of the packets from `unacked` on; empty until one is sent again.
+    resent: Vec<Option<Place>>,
+    /// No `before` of those is less, if there are any.
+    resent_before: Option<Psn>,
+    /// How often something was sent again since nothing that was is outstanding.
+    resends: u32,
+}
+
+/// Where a packet that was sent again stands among all that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// What was sent first after it.
+    before: Psn,
+    /// Its number among those that were sent again. Packets of one question share it.
+    number: NonZeroU32,
 }
 
 impl Scoreboard {
@@ -50,13 +71,22 @@ impl Scoreboard {
             executed_until: psn,
             lost_until: psn,
             resent_until: psn,
-            resent_before: psn,
+            resent: Vec::new(),
+            resent_before: None,
+            resends: 0,
         }
     }
 
     /// Everything before `unacked` is done.
     pub(crate) fn advance(&mut self, unacked: Psn) {
         let passed = unacked.distance_from(self.unacked);
+        if !unacked.is_before(self.lost_until) {
+            self.forget_resent();
+        } else if self.resent_before.is_some() {
+            for distance in 0..passed {
+                self.clear(self.unacked.plus(distance));
+            }
+        }
         if passed >= OUT_OF_ORDER_PACKETS_MAX {
             self.arrived = [0; WORDS];
         } else {
@@ -67,12 +97,7 @@ impl Scoreboard {
         }
         self.unacked = unacked;
         self.responses.advance(unacked);
-        for mark in [
-            &mut self.executed_until,
-            &mut self.lost_until,
-            &mut self.resent_until,
-            &mut self.resent_before,
-        ] {
+        for mark in [&mut self.executed_until, &mut self.lost_until, &mut self.resent_until] {
             if mark.is_before(unacked) {
                 *mark = unacked;
             }
@@ -85,7 +110,14 @@ impl Scoreboard {
         self.arrived = [0; WORDS];
         self.lost_until = top;
         self.resent_until = self.unacked;
-        self.resent_before = top;
+        self.forget_resent();
+    }
+
+    fn forget_resent(&mut self) {
+        if self.resent_before.take().is_some() {
+            self.resent.fill(None);
+            self.resends = 0;
+        }
     }
 
     /// The packets of `ranges` behind `missing` have arrived. The caller has checked that they were
@@ -107,6 +139,10 @@ impl Scoreboard {
     /// Requests before `end` have been executed.
     pub(crate) fn executed(&mut self, end: Psn) {
         if end.is_after(self.executed_until) {
+            // A READ that is known to have arrived is missing from now on if its response is.
+            if self.resent_until.is_after(self.executed_until) {
+                self.resent_until = self.executed_until;
+            }
             self.executed_until = end;
         }
         self.seen(end);
@@ -116,15 +152,59 @@ impl Scoreboard {
         self.executed_until
     }
 
-    /// Something before `end` has arrived, so what is missing before that is lost; once more, if it
-    /// had been sent again before.
+    /// Something before `end` has arrived that was sent once, so what is missing before that is lost;
+    /// and lost once more if it was sent again before.
     fn seen(&mut self, end: Psn) {
-        if end.is_after(self.resent_before) {
-            self.resent_until = self.unacked;
+        if self.resent_before.is_some_and(|before| end.is_after(before)) {
+            self.lose_again(self.lost_until, |place| end.is_after(place.before));
+            let left = self.before(self.lost_until).filter_map(|psn| self.place_of(psn));
+            let before = left.map(|place| place.before);
+            self.resent_before = before.reduce(|a, b| if b.is_before(a) { b } else { a });
         }
         if end.is_after(self.lost_until) {
             self.lost_until = end;
         }
+    }
+
+    /// The response `psn` has come to a question that was asked again. Those before it were asked for
+    /// later, or are lost: a responder answers in the order of PSNs what it is asked at one time.
+    pub(crate) fn answered_again(&mut self, psn: Psn) {
+        if let Some(Place { number, .. }) = self.place_of(psn) {
+            self.lose_again(psn, |place| place.number <= number);
+        }
+    }
+
+    /// Takes those of the packets before `end` for lost that were sent again at such a place.
+    fn lose_again(&mut self, end: Psn, is_lost: impl Fn(Place) -> bool) {
+        for psn in self.before(end) {
+            if self.place_of(psn).is_some_and(&is_lost) {
+                self.clear(psn);
+                if psn.is_before(self.resent_until) {
+                    self.resent_until = psn;
+                }
+            }
+        }
+    }
+
+    /// The packets from `unacked` to `end`.
+    fn before(&self, end: Psn) -> impl Iterator<Item = Psn> + use<> {
+        let unacked = self.unacked;
+        (0..end.distance_from(unacked)).map(move |distance| unacked.plus(distance))
+    }
+
+    fn place_of(&self, psn: Psn) -> Option<Place> {
+        *self.resent.get(index(psn))?
+    }
+
+    fn clear(&mut self, psn: Psn) {
+        if let Some(place) = self.resent.get_mut(index(psn)) {
+            *place = None;
+        }
+    }
+
+    /// Whether a packet was sent again, and is not known to be lost once more.
+    pub(crate) fn is_resent(&self, psn: Psn) -> bool {
+        self.place_of(psn).is_some()
     }
 
     /// Where to look for lost packets, if there may be any that have not been sent again.
@@ -138,16 +218,32 @@ impl Scoreboard {
         self.resent_until = self.lost_until;
     }
 
-    /// A lost packet is sent again, before `top`.
-    pub(crate) fn resent(&mut self, end: Psn, top: Psn) {
+    /// `packets` lost packets from `psn` on are sent again, before `top`.
+    pub(crate) fn resent(&mut self, psn: Psn, packets: u32, top: Psn) {
+        let end = psn.plus(packets);
         if end.is_after(self.resent_until) {
             self.resent_until = end;
         }
-        self.resent_before = top;
+        if self.resent.is_empty() {
+            self.resent.resize(OUT_OF_ORDER_PACKETS_MAX as usize, None);
+        }
+        // What is sent again later is sent before the same packet, or a later one.
+        self.resent_before.get_or_insert(top);
+        self.resends = self.resends.saturating_add(1);
+        let number = NonZeroU32::MIN.saturating_add(self.resends);
+        let place = Place { before: top, number };
+        for distance in 0..packets {
+            self.resent[index(psn.plus(distance))] = Some(place);
+        }
+    }
+
+    /// Whether the packet `psn` is to be sent again, if it is lost and before [`Self::suspects`]' end.
+    pub(crate) fn is_wanted(&self, psn: Psn, is_answered: bool) -> bool {
+        self.is_missing(psn, is_answered) && !self.is_resent(psn)
     }
 
     /// Whether the packet `psn` is not known to have arrived; of a READ or an atomic, the response.
-    pub(crate) fn is_missing(&self, psn: Psn, is_answered: bool) -> bool {
+    fn is_missing(&self, psn: Psn, is_answered: bool) -> bool {
         if psn.is_before(self.executed_until) {
             let is_answered = is_answered && !mutated(Mutation::AnswerNotAskedAgain);
             return is_answered && !self.responses.has(psn);
@@ -161,6 +257,7 @@ impl Scoreboard {
     pub(crate) fn lose(&mut self, psn: Psn) {
         let (word, bit) = place(psn);
         self.arrived[word] &= !bit;
+        self.clear(psn);
         if psn.is_before(self.resent_until) {
             self.resent_until = psn;
         }
@@ -170,8 +267,12 @@ impl Scoreboard {
     }
 }
 
+/// The place of a PSN in a ring of [`OUT_OF_ORDER_PACKETS_MAX`]: no more than that are outstanding.
+fn index(psn: Psn) -> usize {
+    (psn.value() % OUT_OF_ORDER_PACKETS_MAX) as usize
+}
+
 /// The word of a PSN's bit, and the bit.
 fn place(psn: Psn) -> (usize, u64) {
-    let index = psn.value() % OUT_OF_ORDER_PACKETS_MAX;
-    (index as usize / 64, 1 << (index % 64))
+    (index(psn) / 64, 1 << (index(psn) % 64))
 }

@@ -1,6 +1,7 @@
 //! Selective repeat: the cursor visits the gaps, and leaves out what has arrived.
 
 use rdma::Psn;
+use wire::opcode::Part;
 
 use super::Requester;
 use crate::recovery::Bounds;
@@ -47,11 +48,29 @@ impl Requester {
         Some(lost)
     }
 
+    /// Notes whether the response `psn` answers a question that was asked again. If it is another part
+    /// of its answer than it was of the first one, it does; if not, it may be late. Questions end at
+    /// multiples of `chunk` packets.
+    pub(crate) fn note_answer(&mut self, psn: Psn, part: Part, chunk: u32) {
+        if !self.scoreboard.as_ref().is_some_and(|board| board.is_resent(psn)) {
+            return;
+        }
+        let (serial, packet) = self.position(psn);
+        let Some(wqe) = self.wqe(serial) else { return };
+        let first = packet / chunk * chunk;
+        let count = chunk.min(wqe.packets - first);
+        if part != Part::of(packet - first, count)
+            && let Some(scoreboard) = &mut self.scoreboard
+        {
+            scoreboard.answered_again(psn);
+        }
+    }
+
     /// How many packets from `psn` on are lost in a row, of `count` that one request stands for.
     pub(super) fn lost_run(&self, psn: Psn, count: u32) -> u32 {
         let Some(scoreboard) = &self.scoreboard else { return count };
         let Some((_, end)) = scoreboard.suspects() else { return count };
-        let is_lost = |psn: Psn| psn.is_before(end) && scoreboard.is_missing(psn, true);
+        let is_lost = |psn: Psn| psn.is_before(end) && scoreboard.is_wanted(psn, true);
         (1..count).find(|&run| !is_lost(psn.plus(run))).unwrap_or(count)
     }
 
@@ -69,7 +88,7 @@ impl Requester {
                 if !psn.is_before(end) {
                     return None;
                 }
-                if scoreboard.is_missing(psn, is_answered) {
+                if scoreboard.is_wanted(psn, is_answered) {
                     return Some(psn);
                 }
                 psn = psn.next();

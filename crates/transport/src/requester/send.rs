@@ -101,7 +101,7 @@ impl Qp {
         }
         let mut in_flight = in_flight.saturating_add(cost);
         if let Some(scoreboard) = requester.scoreboard.as_mut().filter(|_| again) {
-            scoreboard.resent(end, requester.top);
+            scoreboard.resent(psn, count, requester.top);
             requester.pass_over();
             in_flight = requester.in_flight(mtu);
         }
@@ -177,7 +177,7 @@ impl Qp {
     }
 
     /// The most responses that one READ request asks for.
-    fn read_chunk(&self, adapter: &Adapter) -> u32 {
+    pub(crate) fn read_chunk(&self, adapter: &Adapter) -> u32 {
         adapter.config.read_packets(self.attributes.path_mtu, self.requester.bounds())
     }
 

@@ -169,6 +169,31 @@ fn a_lost_read_response_alone_is_asked_for_again() {
 }
 
 #[test]
+fn a_read_response_that_is_lost_twice_is_missed_by_the_answer_to_a_later_question() {
+    let mut pair = connected(Config { window_bytes: 1 << 20, ..config() });
+    // The sixth response as often as it comes before the twelfth is missed, and the twelfth once.
+    let mut seen = [0; 2];
+    pair.rule(move |packet| {
+        let first = Psn::new(0xff_fffe);
+        let of = match packet.header.bth.psn.distance_from(first) {
+            5 if packet.from == 1 => 0,
+            60 if packet.from == 1 => 1,
+            _ => return Verdict::Deliver,
+        };
+        seen[of] += 1;
+        if seen[of] <= [2, 1][of] { Verdict::Drop } else { Verdict::Deliver }
+    });
+    pair.nodes[1].fill(0, 100_000, 1);
+    let expected = pair.nodes[1].bytes(0, 100_000);
+    let to = pair.nodes[0].sge(0, 100_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
+    assert_eq!(pair.nodes[0].bytes(0, 100_000), expected);
+    assert_eq!(repeats(&pair), (3, 0));
+}
+
+#[test]
 fn the_end_of_a_read_that_is_lost_is_missed_by_the_next_read() {
     // Each is longer than what may wait for its turn, and nothing else limits how much is asked for.
     const LENGTH: u32 = 2 << 20;
@@ -187,6 +212,28 @@ fn the_end_of_a_read_that_is_lost_is_missed_by_the_next_read() {
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, SUCCESS)]);
     assert_eq!(repeats(&pair), (1, 0));
+}
+
+#[test]
+fn a_lost_response_to_a_read_that_waited_behind_a_gap_is_asked_for_again() {
+    let mut pair = connected(config());
+    // The first packet of the WRITE, and of the READ behind it the second response.
+    let mut seen = 0;
+    pair.rule(move |packet| {
+        let second = packet.from == 1 && packet.header.bth.psn == Psn::new(0xff_fffe).plus(4 + 1);
+        seen += usize::from(second);
+        let lost = packet.index == 0 || second && seen == 1;
+        if lost { Verdict::Drop } else { Verdict::Deliver }
+    });
+    pair.nodes[1].fill(8_000, 4_000, 1);
+    let expected = pair.nodes[1].bytes(8_000, 4_000);
+    let (from, to) = (pair.nodes[0].sge(0, 4_000), pair.nodes[0].sge(8_000, 4_000));
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.post(0, 2, pair.read(1, 8_000), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, SUCCESS)]);
+    assert_eq!(pair.nodes[0].bytes(8_000, 4_000), expected);
+    assert_eq!(repeats(&pair), (2, 0));
 }
 
 #[test]
