@@ -12,6 +12,7 @@ mod page;
 mod replay;
 mod tables;
 
+use core::cell::OnceCell;
 use core::fmt::Write as _;
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ use telemetry::Table;
 pub use diagnosis::Note;
 
 use crate::record::Samples;
-use crate::workload::{Flow, Verb};
+use crate::workload::{Flow, Service, Verb};
 use crate::{Network, Verdict};
 use hops::{Hop, HopTotals, Layers};
 
@@ -37,12 +38,14 @@ pub struct Report<'a> {
     network: &'a Network,
     verdict: &'a Verdict,
     samples: Option<&'a Samples>,
+    /// By flow: what a message takes alone in the network, once somebody has asked.
+    alone: OnceCell<Vec<Option<Span>>>,
 }
 
 impl<'a> Report<'a> {
     /// A report of `network`, whose run ended with `verdict`.
     pub fn new(title: &'a str, network: &'a Network, verdict: &'a Verdict) -> Self {
-        Self { title, network, verdict, samples: None }
+        Self { title, network, verdict, samples: None, alone: OnceCell::new() }
     }
 
     /// The same, with what was sampled.
@@ -135,7 +138,8 @@ impl<'a> Report<'a> {
             let at = |percent| Span::from_ps(percentile(&latencies, percent));
             figures.push(("latency", format!("p50 {}, p95 {}, p99 {}", at(50), at(95), at(99))));
         }
-        let mut slowdowns: Vec<f64> = flows.iter().flat_map(|flow| self.slowdowns(flow)).collect();
+        let mut slowdowns: Vec<f64> =
+            (0..flows.len()).flat_map(|flow| self.slowdowns(flow)).collect();
         slowdowns.sort_by(f64::total_cmp);
         if !slowdowns.is_empty() {
             let at = |percent| percentile(&slowdowns, percent);
@@ -206,16 +210,26 @@ impl<'a> Report<'a> {
         hops::totals(layers, self.network.ports(self.network.now()))
     }
 
-    /// How many times longer than alone in the network each message of a flow took: of WRITEs that
-    /// are posted one at a time.
-    fn slowdowns(&self, flow: &Flow) -> Vec<f64> {
-        let spec = &flow.spec;
-        if spec.verb != Verb::Write || spec.depth > 1 || flow.latencies_ps.is_empty() {
-            return Vec::new();
-        }
-        let alone = self.network.unloaded(spec.source, spec.destination, spec.message_bytes);
-        let Some(alone) = alone.filter(|alone| *alone > Span::ZERO) else { return Vec::new() };
-        flow.latencies_ps.iter().map(|&took| took as f64 / alone.as_ps() as f64).collect()
+    /// How many times longer than alone in the network each message of a flow took: of WRITEs over RC
+    /// that are posted one at a time.
+    fn slowdowns(&self, flow: usize) -> Vec<f64> {
+        let Some(alone) = self.alone().get(flow).copied().flatten() else { return Vec::new() };
+        let latencies = self.network.flows()[flow].latencies_ps.iter();
+        latencies.map(|&took| took as f64 / alone.as_ps() as f64).collect()
+    }
+
+    fn alone(&self) -> &[Option<Span>] {
+        let of = |flow: &Flow| {
+            let spec = &flow.spec;
+            // Without an acknowledgement a message is done when it has left.
+            let measured = spec.service == Service::Rc && spec.verb == Verb::Write;
+            if !measured || spec.depth > 1 || flow.latencies_ps.is_empty() {
+                return None;
+            }
+            let alone = self.network.unloaded(spec.source, spec.destination, spec.message_bytes);
+            alone.filter(|alone| *alone > Span::ZERO)
+        };
+        self.alone.get_or_init(|| self.network.flows().iter().map(of).collect())
     }
 }
 
@@ -316,6 +330,27 @@ mod tests {
         let total: f64 =
             (0..sampled.len()).filter(of_h0).filter_map(|row| sent.cell(row).number()).sum();
         assert!(total > f64::from(1 << 20), "{total}");
+    }
+
+    #[test]
+    fn only_what_is_acknowledged_has_a_slowdown() {
+        let cables = Cables::new(Rate::from_gbps(100), 200);
+        let mut config = NetworkConfig::new(single_switch(2, cables));
+        let flow = FlowSpec::write(0, 1, 10_000);
+        config.flows = vec![flow, FlowSpec { service: Service::Uc, ..flow }];
+        let mut network = Network::new(config).unwrap();
+        let verdict = network.run(Time::ZERO + Span::from_ms(1));
+        let report = Report::new("services", &network, &verdict);
+        let flows = report.flows();
+        let column = |name| {
+            let column = flows.column(name).unwrap();
+            [0, 1].map(|row| column.cell(row))
+        };
+        assert_eq!(column("service"), ["rc".into(), "uc".into()]);
+        let [reliable, unreliable] = column("slowdown").map(|cell| cell.number());
+        assert!(reliable.is_some_and(|slowdown| slowdown >= 1.0), "{reliable:?}");
+        assert_eq!(unreliable, None);
+        assert_eq!(network.flows()[1].latencies_ps.len(), 1);
     }
 
     #[test]

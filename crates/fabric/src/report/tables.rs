@@ -12,12 +12,13 @@ use crate::workload::{Flow, Service, Verb};
 
 impl Report<'_> {
     /// Every flow, a row each. `slowdown` is how many times longer than alone in the network its
-    /// messages took on average; only WRITEs that are posted one at a time have it.
+    /// messages took on average; only WRITEs over RC that are posted one at a time have it.
     pub fn flows(&self) -> Table {
         let mut table = Table::new("flows")
             .integers("flow", "")
             .texts("source")
             .texts("destination")
+            .texts("service")
             .texts("verb")
             .integers("dscp", "")
             .integers("message", "bytes")
@@ -37,7 +38,7 @@ impl Report<'_> {
             latencies.sort_unstable();
             let at =
                 |percent| (!latencies.is_empty()).then(|| super::percentile(&latencies, percent));
-            let slowdowns = self.slowdowns(flow);
+            let slowdowns = self.slowdowns(index);
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
             let verb = match spec.verb {
                 Verb::Write => "write",
@@ -47,10 +48,17 @@ impl Report<'_> {
                 Verb::CompareSwap => "compare-swap",
                 Verb::FetchAdd => "fetch-add",
             };
+            let service = match spec.service {
+                Service::Rc => "rc",
+                Service::Uc => "uc",
+                Service::Ud => "ud",
+                Service::Tcp => "tcp",
+            };
             table.push([
                 index.into(),
                 topology.name(End::Host(spec.source)).into(),
                 topology.name(End::Host(spec.destination)).into(),
+                service.into(),
                 verb.into(),
                 u32::from(spec.dscp).into(),
                 spec.message_bytes.into(),
@@ -72,8 +80,8 @@ impl Report<'_> {
     pub(super) fn messages(&self) -> Table {
         let mut table =
             Table::new("messages").texts("traffic").floats("latency", "us").floats("slowdown", "");
-        for flow in self.network.flows() {
-            let slowdowns = self.slowdowns(flow);
+        for (number, flow) in self.network.flows().iter().enumerate() {
+            let slowdowns = self.slowdowns(number);
             let traffic = traffic(flow);
             for (index, &latency) in flow.latencies_ps.iter().enumerate() {
                 let slowdown = slowdowns.get(index).copied();
