@@ -39,6 +39,8 @@ pub const EVENTS_MAX: usize = 1 << 16;
 /// What a packet is taken to cost beyond its payload when bytes in flight are counted: headers,
 /// and the bookkeeping of a receiving kernel.
 pub const PACKET_OVERHEAD_BYTES: u64 = 256;
+/// Packets of a message that an acknowledgement may wait for, to travel behind the last.
+pub const ACK_BEHIND_PACKETS: u32 = 64;
 /// The retry counts mean "for ever" at this value (`rnr_retry` only).
 pub const RNR_RETRY_INFINITE: u8 = 7;
 

@@ -8,6 +8,7 @@ use rdma::{
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::congestion::{NotificationPoint, Pacer};
+use crate::limits::ACK_BEHIND_PACKETS;
 use crate::recovery::{Recovery, Strategy};
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
@@ -257,7 +258,9 @@ impl Qp {
     }
 
     /// The next packet of any role: CNPs first, answers before requests, because a peer waits for
-    /// them; but an acknowledgement that waits for a request comes right behind it.
+    /// them; but an acknowledgement that waits for a request comes right behind its last packet, or
+    /// its first where there are many. The peer, who polls for the acknowledgement, then takes the
+    /// whole message meanwhile.
     pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
         if let Some(cnp) = self.next_cnp(now, adapter) {
             return Some(cnp);
@@ -271,10 +274,25 @@ impl Qp {
             return Some(reply);
         }
         let request = self.next_request(now, adapter);
-        if waits && request.is_some() {
+        if !waits {
+            return request;
+        }
+        let Some(request) = request else {
+            // In the middle of a message that goes on when there is room: not before that.
+            return if self.requester.is_within_message() {
+                self.take_waiting_acknowledgement(adapter)
+            } else {
+                None
+            };
+        };
+        let many = match request.body {
+            Body::Request { serial, .. } => self.requester.packets(serial) > ACK_BEHIND_PACKETS,
+            _ => false,
+        };
+        if many || request.header.facts().part.ends() {
             self.timers.stop(Timer::AckDelay);
         }
-        request
+        Some(request)
     }
 
     /// The acknowledgement that waits for a request to travel with, if one does. It must not be lost

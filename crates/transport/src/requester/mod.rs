@@ -205,6 +205,16 @@ impl Requester {
         self.wqe(serial).map_or(Payload::EMPTY, |wqe| wqe.payload(offset, length))
     }
 
+    /// Whether a part of the next message has been sent.
+    pub(crate) fn is_within_message(&self) -> bool {
+        self.cursor.1 > 0
+    }
+
+    /// Packets of a request.
+    pub(crate) fn packets(&self, serial: u64) -> u32 {
+        self.wqe(serial).map_or(0, |wqe| wqe.packets)
+    }
+
     fn wqe(&self, serial: u64) -> Option<&SendWqe> {
         self.queue.get(usize::try_from(serial.checked_sub(self.first_serial)?).ok()?)
     }

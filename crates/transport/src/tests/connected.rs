@@ -9,6 +9,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::{only, statuses};
+use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::testing::{Pair, TestMemory, Verdict, Wire};
 use crate::{Config, Event, Notify, PostError, QpChange};
 
@@ -451,36 +452,71 @@ fn every_packet_has_an_acknowledgement_of_its_own_where_they_do_not_coalesce() {
 
 #[test]
 fn the_acknowledgement_of_a_message_that_is_answered_travels_behind_the_answer() {
-    let config = Config { ack_delay: Span::from_us(30), ..Config::default() };
+    // Behind the last packet of 1024 bytes; behind the first where the answer is long.
+    for (length, behind) in [(8, 1), (5_000, 5), (100_000, 1)] {
+        let config = Config { ack_delay: Span::from_us(30), ..Config::default() };
+        let mut pair = Pair::new(config);
+        pair.connect(QpType::Rc, [None, None], |_| {});
+        pair.record();
+        let sges = [pair.nodes[0].sge(0, length), pair.nodes[1].sge(0, length)];
+        let play = |pair: &mut Pair, rounds: u64| {
+            for id in 0..rounds {
+                for index in [0, 1] {
+                    let operation = pair.write(1 - index, 1 << 20);
+                    pair.post(index, id, operation, &[sges[index]]);
+                    // The other side sees it, and answers, after a latency and a little more.
+                    pair.drive_for(Span::from_us(2));
+                }
+            }
+        };
+        play(&mut pair, 4);
+        pair.sent.clear();
+        play(&mut pair, 10);
+        let is_ack = |packet: &&Wire| packet.header.aeth.is_some();
+        let acks: Vec<_> = pair.sent.iter().filter(is_ack).collect();
+        assert_eq!(acks.len(), 20, "of messages of {length}");
+        for ack in &acks[1..] {
+            let before = pair.sent.iter().rev().filter(|packet| packet.index < ack.index);
+            let before: Vec<_> = before.take_while(|packet| packet.at == ack.at).collect();
+            assert!(before.iter().all(|packet| packet.from == ack.from));
+            assert_eq!(before.len(), behind, "packets of {length} bytes before it");
+        }
+        // The last one is not answered, and is acknowledged all the same.
+        pair.drive();
+        assert_eq!(pair.nodes[1].completions().len(), 14);
+        assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+    }
+}
+
+#[test]
+fn an_acknowledgement_does_not_wait_for_an_answer_that_waits_for_room() {
+    let config = Config {
+        ack_delay: Span::from_us(30),
+        window_bytes: 4 * (1024 + PACKET_OVERHEAD_BYTES),
+        ..Config::default()
+    };
     let mut pair = Pair::new(config);
     pair.connect(QpType::Rc, [None, None], |_| {});
     pair.record();
     let sges = [pair.nodes[0].sge(0, 8), pair.nodes[1].sge(0, 8)];
-    let play = |pair: &mut Pair, rounds: u64| {
-        for id in 0..rounds {
-            for index in [0, 1] {
-                let operation = pair.write(1 - index, 64);
-                pair.post(index, id, operation, &[sges[index]]);
-                // The other side sees it, and answers, after a latency and a little more.
-                pair.drive_for(Span::from_us(2));
-            }
+    for id in 0..5 {
+        for index in [0, 1] {
+            let operation = pair.write(1 - index, 1 << 20);
+            pair.post(index, id, operation, &[sges[index]]);
+            pair.drive_for(Span::from_us(2));
         }
-    };
-    play(&mut pair, 4);
-    pair.sent.clear();
-    play(&mut pair, 10);
-    let writes = pair.sent.iter().filter(|packet| packet.header.reth.is_some()).count();
-    let acks: Vec<_> = pair.sent.iter().filter(|packet| packet.header.aeth.is_some()).collect();
-    assert_eq!((writes, acks.len()), (20, 20));
-    for ack in &acks[1..] {
-        let before = pair.sent.iter().find(|packet| packet.index + 1 == ack.index);
-        let before = before.expect("something was sent before");
-        assert!(before.header.reth.is_some() && before.from == ack.from && before.at == ack.at);
     }
-    // The last one is not answered, and is acknowledged all the same.
+    // The answer has more packets than there is room for.
+    let (operation, sge) = (pair.write(1, 1 << 20), pair.nodes[0].sge(0, 6_000));
+    pair.sent.clear();
+    pair.post(0, 9, operation, &[sge]);
+    pair.drive_for(Span::from_us(2));
+    let own = pair.sent.iter().filter(|packet| packet.from == 0);
+    let kinds: Vec<bool> = own.map(|packet| packet.header.aeth.is_some()).collect();
+    assert_eq!(kinds[..5], [false, false, false, false, true]);
+    assert_eq!(pair.sent[4].at, pair.sent[0].at);
     pair.drive();
-    assert_eq!(pair.nodes[1].completions().len(), 14);
-    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
+    assert_eq!(pair.nodes[0].completions().len(), 6);
 }
 
 #[test]
