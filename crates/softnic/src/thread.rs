@@ -120,7 +120,6 @@ fn work<'a>(
         core.counts.thread_packets += round.packets;
         core.give(now, &*shared.events);
         core.look_after(now);
-        core.publish(now, Publish::Now);
         let alone = parking.is_alone(core.inline_packets);
         let parked = parking.update(now, core.inline_packets, round.packets, core.last_event);
         let end = clock::now();
@@ -141,6 +140,7 @@ fn work<'a>(
         credit = until.since(round.since);
     };
     let now = clock::now();
+    core.publish(now, Publish::Now);
     let until = if core.set_asleep(!parked) && !parked {
         // A packet came after the last look.
         now
