@@ -62,6 +62,8 @@ pub(super) enum Tool {
     Threads { count: &'static str },
     /// A program that has a device open and waits: percent of a core.
     Idle,
+    /// What the kernel's UDP carries at most, with no transport above it: Gb/s.
+    Trains,
 }
 
 /// Something that is measured once a round.
@@ -138,6 +140,7 @@ pub(super) const SPIN: Figure =
 pub(super) const SLEEP: Figure =
     figure("UDP blocking ping-pong, to and fro, us", Tool::Datagram { asleep: true });
 
+pub(super) const TRAINS: Figure = figure("bare UDP trains of 64 KiB, Gb/s", Tool::Trains);
 pub(super) const WRITE_LAT_8: Figure = latency(
     "ib_write_lat 8 B, to and fro, us",
     Link::Udp,

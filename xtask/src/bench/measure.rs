@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ADDRESS: &str = "127.0.0.1";
 /// Prints what threads of one process come to, or what an idle device costs.
 const THREADS: [&str; 2] = ["xtask/src/bench/threads.c", "examples/c/peer.c"];
+/// Prints what bare trains of datagrams come to.
+const TRAINS: [&str; 1] = ["xtask/src/bench/trains.c"];
 
 impl Figure {
     /// The package and the program that it cannot be measured without.
@@ -26,9 +28,11 @@ impl Figure {
             Tool::Ucx { .. } | Tool::UcxOverFerroce { .. } => Some(("ucx-utils", "ucx_perftest")),
             Tool::Iperf { .. } => Some(("iperf3", "iperf3")),
             Tool::Cmtime { .. } => Some(("rdmacm-utils", "cmtime")),
-            Tool::QpMemory { .. } | Tool::QpTime { .. } | Tool::Threads { .. } | Tool::Idle => {
-                Some(("gcc", "cc"))
-            }
+            Tool::QpMemory { .. }
+            | Tool::QpTime { .. }
+            | Tool::Threads { .. }
+            | Tool::Idle
+            | Tool::Trains => Some(("gcc", "cc")),
         }
     }
 
@@ -61,8 +65,9 @@ impl Figure {
             Tool::QpMemory { count } => Ok(queue_pairs::cost(lab, count)?.kib),
             Tool::QpTime { count } => Ok(queue_pairs::cost(lab, count)?.us),
             Tool::Cmtime { count } => cmtime(lab, count),
-            Tool::Threads { count } => threads(lab, count),
-            Tool::Idle => threads(lab, "idle"),
+            Tool::Threads { count } => number(lab, ("threads", &THREADS), &[count]),
+            Tool::Idle => number(lab, ("threads", &THREADS), &["idle"]),
+            Tool::Trains => number(lab, ("trains", &TRAINS), &[]),
         }
     }
 }
@@ -171,11 +176,11 @@ fn iperf(lab: &Lab, length: &str) -> Result<f64> {
 }
 
 /// Runs a program of ours, by UDP, and reads the number that it prints.
-fn threads(lab: &Lab, mode: &str) -> Result<f64> {
-    let program = lab.compile("threads", &THREADS)?;
-    let mut command = lab.run(&[], &[&program, mode]);
+fn number(lab: &Lab, (name, sources): (&str, &[&str]), words: &[&str]) -> Result<f64> {
+    let program = lab.compile(name, sources)?;
+    let mut command = lab.run(&[], &[&[program.as_str()], words].concat());
     command.env("FERROCE_LINK", "udp");
-    let ended = lab.finish("threads", command, Instant::now() + PATIENCE)?;
+    let ended = lab.finish(name, command, Instant::now() + PATIENCE)?;
     match ended.status {
         Some(status) if status.success() => {}
         Some(status) => bail!("{status}: {}", last_line(&ended.stderr)),
