@@ -17,7 +17,8 @@ use crate::adapter::Adapter;
 use crate::attributes::{QpChange, QpQuery};
 use crate::cq::Cq;
 use crate::limits::{
-    CQE_MAX, CQS_MAX, INLINE_MAX, PDS_MAX, QPS_MAX, SGE_MAX, SRQ_WR_MAX, SRQS_MAX, WR_MAX,
+    CQE_MAX, CQS_MAX, DEADLINES_SPARE, INLINE_MAX, PDS_MAX, QPS_MAX, SGE_MAX, SRQ_WR_MAX, SRQS_MAX,
+    WR_MAX,
 };
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Outgoing, Qp};
@@ -594,7 +595,26 @@ impl Endpoint {
         if qp.scheduled.is_none_or(|scheduled| at < scheduled) {
             qp.scheduled = Some(at);
             self.deadlines.push(Reverse((at, qpn.value())));
+            if self.deadlines.len() > 2 * self.qps.len() + DEADLINES_SPARE {
+                self.forget_old_deadlines();
+            }
         }
+    }
+
+    /// Each queue pair has one deadline. What an earlier one has taken the place of would stay until its
+    /// time: of a queue pair that paces its packets, one a packet.
+    #[cold]
+    fn forget_old_deadlines(&mut self) {
+        self.deadlines.clear();
+        let qps = self.qps.iter().flatten();
+        let deadlines = qps.filter_map(|qp| Some(Reverse((qp.scheduled?, qp.qpn.value()))));
+        self.deadlines.extend(deadlines);
+    }
+
+    /// How many deadlines are entered.
+    #[cfg(test)]
+    pub(crate) fn deadlines(&self) -> usize {
+        self.deadlines.len()
     }
 
     /// IBTA vol 1, 11.6.3.4: when a completion queue is overrun, its queue pairs fail.

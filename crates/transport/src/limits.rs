@@ -91,6 +91,8 @@ pub const CM_UNCLAIMED_PATIENCE: Span = Span::from_ms(100);
 /// See [`CM_UNCLAIMED_PATIENCE`].
 pub const CM_UNCLAIMED_INTERVAL: Span = Span::from_ms(10);
 
+/// Deadlines of an endpoint that others have taken the place of, beyond one a queue pair.
+pub(crate) const DEADLINES_SPARE: usize = 16;
 /// A deadline that never comes.
 pub const NEVER: Time = Time::from_ps(u64::MAX);
 

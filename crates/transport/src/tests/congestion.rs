@@ -8,7 +8,7 @@ use wire::{Opcode, cnp, roce};
 
 use super::{only, statuses};
 use crate::congestion::{Congestion, Dcqcn, Notification};
-use crate::limits::LINK_HEADER_BYTES;
+use crate::limits::{DEADLINES_SPARE, LINK_HEADER_BYTES};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{Arrival, Config, Drop};
 
@@ -76,6 +76,23 @@ fn a_fixed_rate_is_kept_to_the_picosecond() {
         assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
         assert_eq!(pair.nodes[0].endpoint.stats().retransmitted_pkts, 0);
     }
+}
+
+#[test]
+fn pacing_leaves_no_deadlines_behind() {
+    // While they leave, the oldest waits for its acknowledgement: each pause between two is a nearer
+    // deadline than that.
+    let mut pair = Pair::with_memory(config(Congestion::Fixed(Rate::from_mbps(900))), 1 << 20);
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    write(&mut pair, 500_000);
+    let mut most = 0;
+    for _ in 0..100 {
+        pair.drive_for(Span::from_us(50));
+        most = most.max(pair.nodes[0].endpoint.deadlines());
+    }
+    assert!((2..=2 + DEADLINES_SPARE).contains(&most), "{most}");
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
 }
 
 #[test]
