@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Packet {
-    /// The next one of a queue.
+    /// On a link, the port that it will arrive at; in a queue, or if it is free, the packet behind it.
     pub(crate) next: u32,
     /// Index of its [`Tuple`].
     pub(crate) tuple: u32,
@@ -164,16 +164,23 @@ impl Packet {
     }
 }
 
-/// How many places ahead a free packet is fetched, which is to be written soon.
-const FREE_AHEAD: usize = 3;
+/// Lists of free packets.
+const FREE_LISTS: usize = 8;
+/// Packets are made room for so many at a time, of 32 KB.
+const CHUNK: usize = 1 << 10;
 
 /// All packets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pool {
-    packets: Vec<Packet>,
-    /// Those that are free, the one to be taken next last. Not a list through the packets themselves:
-    /// memory would have to be waited for before it is known which comes next.
-    free: Vec<u32>,
+    /// So that more of them is no second copy of all of them.
+    chunks: Vec<Box<[Packet; CHUNK]>>,
+    /// Those that have been taken, ever.
+    begun: u32,
+    /// The first of each list of those that are free again. The lists go through the packets themselves
+    /// and are used in turn, so that what is asked for next was fetched from memory long before.
+    free: [u32; FREE_LISTS],
+    /// The list whose turn it is to give one.
+    turn: usize,
     in_use: usize,
     extended: Vec<roce::Repr>,
     extended_free: Vec<u32>,
@@ -197,6 +204,20 @@ pub(crate) struct Sent {
     pub(crate) traffic_class: u8,
     pub(crate) ip_id: u16,
     pub(crate) pcp: Option<u8>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            begun: 0,
+            free: [NIL; FREE_LISTS],
+            turn: 0,
+            in_use: 0,
+            extended: Vec::new(),
+            extended_free: Vec::new(),
+        }
+    }
 }
 
 impl Pool {
@@ -302,12 +323,14 @@ impl Pool {
         self.insert(packet)
     }
 
-    /// A packet of another pool, and its headers if it is [`Kind::Extended`].
-    pub(crate) fn adopt(&mut self, mut packet: Packet, header: Option<roce::Repr>) -> u32 {
-        if let Some(header) = header {
-            packet.word = self.keep(header);
-        }
+    /// A packet of another pool. To be followed by [`Pool::extend`] if it is [`Kind::Extended`].
+    pub(crate) fn adopt(&mut self, packet: Packet) -> u32 {
         self.insert(packet)
+    }
+
+    /// Gives a packet of another pool its headers.
+    pub(crate) fn extend(&mut self, index: u32, header: roce::Repr) {
+        self.get_mut(index).word = self.keep(header);
     }
 
     /// The headers of a RoCE packet, as the engine that sent it gave them out.
@@ -334,26 +357,39 @@ impl Pool {
     /// Lets the processor fetch a packet, if there is one of that number, before it is asked for.
     #[inline]
     pub(crate) fn fetch(&self, index: u32) {
-        prefetch_index(&self.packets, index as usize);
+        if let Some(chunk) = self.chunks.get(index as usize / CHUNK) {
+            prefetch_index(&chunk[..], index as usize % CHUNK);
+        }
+    }
+
+    /// The port that a packet is on its way to; any number if it is not, or there is none.
+    #[inline]
+    pub(crate) fn port_of(&self, index: u32) -> u32 {
+        let chunk = self.chunks.get(index as usize / CHUNK);
+        chunk.map_or(NIL, |chunk| chunk[index as usize % CHUNK].next)
     }
 
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &Packet {
-        &self.packets[index as usize]
+        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Packet {
-        &mut self.packets[index as usize]
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
     }
 
     /// Ends a packet.
     pub(crate) fn free(&mut self, index: u32) {
-        let packet = &self.packets[index as usize];
-        if packet.kind == Kind::Extended {
-            self.extended_free.push(packet.word);
+        // The last to come is the first to go, as the caches like it.
+        self.turn = self.turn.wrapping_sub(1) % FREE_LISTS;
+        let free = core::mem::replace(&mut self.free[self.turn], index);
+        let packet = self.get_mut(index);
+        packet.next = free;
+        let (kind, word) = (packet.kind, packet.word);
+        if kind == Kind::Extended {
+            self.extended_free.push(word);
         }
-        self.free.push(index);
         self.in_use -= 1;
     }
 
@@ -364,24 +400,34 @@ impl Pool {
 
     /// The most packets that there were at a time.
     pub(crate) fn at_most(&self) -> usize {
-        self.packets.len()
+        self.begun as usize
     }
 
     fn insert(&mut self, packet: Packet) -> u32 {
         self.in_use += 1;
-        match self.free.pop() {
-            Some(index) => {
-                if let Some(&later) = self.free.iter().nth_back(FREE_AHEAD) {
-                    self.fetch(later);
-                }
-                self.packets[index as usize] = packet;
-                index
-            }
-            None => {
-                self.packets.push(packet);
-                (self.packets.len() - 1) as u32
-            }
+        let index = self.free[self.turn];
+        if index != NIL {
+            let place = self.get_mut(index);
+            let next = place.next;
+            *place = packet;
+            self.fetch(next);
+            self.free[self.turn] = next;
+            self.turn = (self.turn + 1) % FREE_LISTS;
+            return index;
         }
+        let index = self.begun;
+        match self.chunks.get_mut(index as usize / CHUNK) {
+            Some(chunk) => chunk[index as usize % CHUNK] = packet,
+            None => self.grow(packet),
+        }
+        self.begun += 1;
+        index
+    }
+
+    #[cold]
+    fn grow(&mut self, packet: Packet) {
+        let chunk: Box<[Packet]> = vec![packet; CHUNK].into();
+        self.chunks.extend(chunk.try_into());
     }
 
     fn keep(&mut self, header: roce::Repr) -> u32 {
@@ -450,7 +496,7 @@ mod tests {
             cases += 1;
         }
         assert!(cases > 50);
-        assert_eq!((pool.in_use(), pool.packets.len()), (0, 2), "slots are used again");
+        assert_eq!((pool.in_use(), pool.at_most()), (0, 2), "slots are used again");
     }
 
     #[test]

@@ -1,25 +1,40 @@
-//! Rings of events that share their delay, and so lie in the order in which they are due; those of one
-//! time in none, for [`super::Events`] sorts them.
+//! Rings of events that share their delay and their kind, and so lie in the order in which they are due;
+//! those of one time in none, for [`super::Events`] sorts them.
+//!
+//! ```text
+//!   lane: delay, kind │ entry: due (4 bytes), number (4 bytes) │ entry │ ...
+//! ```
 //!
 //! A delay earns a lane when it has recurred [`RECURRENCES`] times in its slot of a small table, and
 //! keeps it for good. The table maps a delay to its lane by hashing, one slot a delay: two that
 //! collide share nothing, the second simply stays without a lane.
+//!
+//! An entry is eight bytes: of its time the lower half is enough, because nothing waits in a lane for
+//! more than [`DELAY_MAX`].
+
+use prefetch_index::prefetch_index;
 
 use super::tree::{HEADS, Tree};
-use super::{AHEAD, Entry};
+use super::{FAR, Meaning};
 
-/// The most lanes: two heads are the wheel's and the heap's.
-pub(super) const LANES_MAX: usize = HEADS - 2;
+/// The most lanes: three heads are the wheel's, the heap's and the mail's.
+pub(super) const LANES_MAX: usize = HEADS - 3;
+/// The longest delay that gets a lane, in picoseconds: what 32 bits hold.
+pub(super) const DELAY_MAX: u64 = u32::MAX as u64;
 /// Slots of the table of delays.
 const SLOTS: usize = 256;
 /// How often a delay recurs before it gets a lane.
 const RECURRENCES: u16 = 64;
+/// Entries of a cache line.
+const LINE: u32 = 8;
 /// No lane.
 const NONE: u16 = u16::MAX;
 
+/// A delay, and the kind of events that it is of.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     delay: u64,
+    kind: u8,
     lane: u16,
     seen: u16,
 }
@@ -30,20 +45,38 @@ pub(super) struct Lanes {
     rings: Vec<Ring>,
 }
 
+/// An event of a lane.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The lower half of its time.
+    due: u32,
+    number: u32,
+}
+
+impl Entry {
+    /// Its time, which is not before `now`.
+    #[inline]
+    fn at(self, now: u64) -> u64 {
+        now + u64::from(self.due.wrapping_sub(now as u32))
+    }
+}
+
 /// Entries in the order in which they came, in a circle of a power of two.
 #[derive(Debug)]
 struct Ring {
-    entries: Box<[Entry]>,
+    kind: u8,
     /// Entries taken, and entries put in, since it was made.
-    taken: usize,
-    put: usize,
+    taken: u32,
+    put: u32,
+    entries: Box<[Entry]>,
 }
 
 impl Ring {
     const LEAST: usize = 16;
 
-    fn of(entry: Entry) -> Self {
-        let mut ring = Self { entries: vec![entry; Self::LEAST].into(), taken: 0, put: 0 };
+    fn of(kind: u8, entry: Entry) -> Self {
+        let entries = vec![entry; Self::LEAST].into();
+        let mut ring = Self { kind, taken: 0, put: 0, entries };
         ring.push(entry);
         ring
     }
@@ -53,37 +86,44 @@ impl Ring {
         self.taken == self.put
     }
 
+    /// Where the entry stands that is put in after so many.
+    #[inline]
+    fn place(&self, count: u32) -> usize {
+        count as usize & (self.entries.len() - 1)
+    }
+
     #[inline]
     fn push(&mut self, entry: Entry) {
-        if self.put.wrapping_sub(self.taken) == self.entries.len() {
+        if self.put.wrapping_sub(self.taken) as usize == self.entries.len() {
             self.grow();
         }
-        let at = self.put & (self.entries.len() - 1);
+        let at = self.place(self.put);
         self.entries[at] = entry;
         self.put = self.put.wrapping_add(1);
     }
 
     #[cold]
     fn grow(&mut self) {
-        let first = self.taken & (self.entries.len() - 1);
-        let (newer, older) = self.entries.split_at(first);
+        let (newer, older) = self.entries.split_at(self.place(self.taken));
         // The free half is filled with anything.
         let entries = [older, newer, &self.entries].concat();
-        (self.taken, self.put) = (0, self.entries.len());
+        (self.taken, self.put) = (0, self.entries.len() as u32);
         self.entries = entries.into();
     }
 
     /// The oldest, if there is one.
     #[inline]
     fn front(&self) -> Option<Entry> {
-        let entry = self.entries[self.taken & (self.entries.len() - 1)];
+        let entry = self.entries[self.place(self.taken)];
         (!self.is_empty()).then_some(entry)
     }
 
-    /// The event so many places behind the front; if there are so many, or else one that has left.
+    /// The number of the event so many places behind the front; if there are so many, or else of one
+    /// that has left. What will be asked for next is fetched.
     #[inline]
-    fn ahead(&self, places: usize) -> u64 {
-        self.entries[self.taken.wrapping_add(places) & (self.entries.len() - 1)].event
+    fn ahead(&self, places: u32) -> u32 {
+        prefetch_index(&self.entries, self.place(self.taken.wrapping_add(places + LINE)));
+        self.entries[self.place(self.taken.wrapping_add(places))].number
     }
 
     /// Ends the oldest, which there is.
@@ -95,44 +135,59 @@ impl Ring {
 
 impl Default for Lanes {
     fn default() -> Self {
-        let slot = Slot { delay: u64::MAX, lane: NONE, seen: 0 };
+        let slot = Slot { delay: u64::MAX, kind: 0, lane: NONE, seen: 0 };
         Self { slots: [slot; SLOTS], rings: Vec::new() }
     }
 }
 
 impl Lanes {
-    /// Takes the entry if its delay has a lane.
-    #[inline]
-    pub(super) fn push(&mut self, delay: u64, entry: Entry, heads: &mut Tree) -> bool {
-        let index = (delay.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize;
+    /// Takes event `number` of a kind, due `delay` after `now`, if there is a lane for it.
+    // Kinds are known where it is called.
+    #[inline(always)]
+    pub(super) fn push(
+        &mut self,
+        now: u64,
+        delay: u64,
+        (kind, number): (u8, u32),
+        heads: &mut Tree,
+    ) -> bool {
+        let entry = Entry { due: (now as u32).wrapping_add(delay as u32), number };
+        let index = ((delay ^ u64::from(kind)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize;
         let slot = &mut self.slots[index];
-        if slot.delay != delay || slot.lane == NONE {
-            return self.learn(index, delay, entry, heads);
+        if slot.delay != delay || slot.kind != kind || slot.lane == NONE {
+            return self.learn(index, now, (delay, kind), entry, heads);
         }
         let lane = usize::from(slot.lane);
         let ring = &mut self.rings[lane];
         if ring.is_empty() {
-            heads.set(lane, Some(entry.at));
+            heads.set(lane, Some(now + delay));
         }
         ring.push(entry);
         true
     }
 
     #[cold]
-    fn learn(&mut self, index: usize, delay: u64, entry: Entry, heads: &mut Tree) -> bool {
-        if delay == 0 {
+    fn learn(
+        &mut self,
+        index: usize,
+        now: u64,
+        (delay, kind): (u64, u8),
+        entry: Entry,
+        heads: &mut Tree,
+    ) -> bool {
+        if delay == 0 || delay > DELAY_MAX {
             // What is due at once may have to go between what is leaving.
             return false;
         }
         let slot = &mut self.slots[index];
-        if slot.delay != delay {
+        if slot.delay != delay || slot.kind != kind {
             // One that comes once in a while gives way to one that comes often.
             if slot.lane != NONE {
                 return false;
             }
             slot.seen = slot.seen.saturating_sub(1);
             if slot.seen == 0 {
-                *slot = Slot { delay, lane: NONE, seen: 1 };
+                *slot = Slot { delay, kind, lane: NONE, seen: 1 };
             }
             return false;
         }
@@ -142,29 +197,31 @@ impl Lanes {
         }
         let lane = self.rings.len();
         slot.lane = lane as u16;
-        self.rings.push(Ring::of(entry));
-        heads.set(lane, Some(entry.at));
+        self.rings.push(Ring::of(kind, entry));
+        heads.set(lane, Some(now + delay));
         true
     }
 
-    /// Takes the head of `lane`. `ahead` is told of one that will be there soon.
+    /// Takes the head of `lane`, which is due at `at`. `meaning` is told of those that will be there
+    /// soon.
     #[inline]
     pub(super) fn pop(
         &mut self,
         lane: usize,
+        at: u64,
         heads: &mut Tree,
-        ahead: &mut impl FnMut(u64),
-    ) -> Option<Entry> {
+        meaning: &impl Meaning,
+    ) -> Option<u64> {
         let ring = self.rings.get_mut(lane)?;
         let entry = ring.front()?;
         ring.take();
-        ahead(ring.ahead(AHEAD));
-        heads.set(lane, ring.front().map(|entry| entry.at));
-        Some(entry)
+        meaning.is_soon(ring.kind, ring.ahead(FAR as u32));
+        heads.set(lane, ring.front().map(|entry| entry.at(at)));
+        Some(meaning.event(ring.kind, entry.number))
     }
 
-    /// Takes all events of `lane` that are due at `at`, at which its head is. `ahead` is told of those
-    /// behind them.
+    /// Takes all events of `lane` that are due at `at`, at which its head is. `meaning` is told of
+    /// those behind them.
     #[inline]
     pub(super) fn pop_due(
         &mut self,
@@ -172,14 +229,14 @@ impl Lanes {
         at: u64,
         heads: &mut Tree,
         mut take: impl FnMut(u64),
-        ahead: &mut impl FnMut(u64),
+        meaning: &impl Meaning,
     ) {
         let Some(ring) = self.rings.get_mut(lane) else { return };
-        while let Some(entry) = ring.front().filter(|entry| entry.at == at) {
-            take(entry.event);
+        while let Some(entry) = ring.front().filter(|entry| entry.at(at) == at) {
+            take(meaning.event(ring.kind, entry.number));
             ring.take();
         }
-        (0..=AHEAD).for_each(|places| ahead(ring.ahead(places)));
-        heads.set(lane, ring.front().map(|entry| entry.at));
+        (0..=FAR as u32).for_each(|places| meaning.is_soon(ring.kind, ring.ahead(places)));
+        heads.set(lane, ring.front().map(|entry| entry.at(at)));
     }
 }

@@ -4,6 +4,7 @@
 //!   push(delay) ─┬─ a delay that recurs ──► lane of that delay: a ring, sorted by itself
 //!                ├─ up to 33 us away ─────► wheel: 4,096 slots of 8.2 ns
 //!                └─ further ──────────────► heap
+//!   post ──────────── many at once ───────► mail: sorted when it comes
 //!   pop ◄── all that is due next, in the order of the events themselves
 //! ```
 //!
@@ -11,6 +12,9 @@
 //! rate and length. Events that share their delay are pushed in the order in which they are due, so
 //! a ring per delay needs no sorting at all. What does not recur goes to the wheel, and timers of
 //! milliseconds to the heap.
+//!
+//! In lanes and mail, where nearly all are, an event takes eight bytes: half of its time, and a number
+//! of four bytes of which [`Meaning`] makes the event again.
 //!
 //! **Invariant:** an event is a number, and of all that wait the one with the least (time, number)
 //! leaves. Nothing else decides: not who pushed first, not which of the three held it. So it is the
@@ -21,6 +25,7 @@
 //! come first.
 
 mod lanes;
+mod mail;
 mod tree;
 mod wheel;
 
@@ -29,6 +34,7 @@ use std::collections::BinaryHeap;
 
 use crate::random::split_mix;
 use lanes::{LANES_MAX, Lanes};
+use mail::Mail;
 use tree::Tree;
 use wheel::Wheel;
 
@@ -45,6 +51,20 @@ struct Entry {
 /// The heads that are no lanes'.
 const WHEEL: usize = LANES_MAX;
 const HEAP: usize = LANES_MAX + 1;
+const MAIL: usize = LANES_MAX + 2;
+
+/// What the short numbers of events mean, and who wants to know what is to come.
+pub trait Meaning {
+    /// The event of a kind that has this number.
+    fn event(&self, kind: u8, number: u32) -> u64;
+
+    /// Such an event is likely to be soon among the next; now and then it is one that has left, or
+    /// never was. It costs next to nothing to know.
+    fn is_soon(&self, kind: u8, number: u32);
+
+    /// The same of a whole event.
+    fn is_next(&self, event: u64);
+}
 
 /// Events, and the time of the last one taken.
 #[derive(Debug, Default)]
@@ -54,7 +74,8 @@ pub struct Events {
     lanes: Lanes,
     wheel: Wheel,
     heap: BinaryHeap<Reverse<Entry>>,
-    /// The heads of all lanes, of the wheel and of the heap.
+    mail: Mail,
+    /// The heads of all lanes, of the wheel, of the heap and of the mail.
     heads: Tree,
     /// What else is due now, in order, its coins turned; the first `taken` of it has left.
     batch: Vec<u64>,
@@ -68,6 +89,8 @@ pub struct Events {
 /// How many places ahead what is to come is told: far enough that memory answers in time, near enough
 /// that caches have not forgotten.
 const AHEAD: usize = 3;
+/// The same for events of which no more than a number is known, which must be there sooner.
+const FAR: usize = 6;
 
 /// What is turned over in the events of one time.
 #[inline]
@@ -79,12 +102,40 @@ impl Events {
     /// Enters an event that is due `delay` picoseconds from now.
     #[inline]
     pub fn push(&mut self, delay: u64, event: u64) {
-        let entry = Entry { at: self.now.saturating_add(delay), event };
         self.len += 1;
-        if self.lanes.push(delay, entry, &mut self.heads) {
-            return;
+        self.insert(Entry { at: self.now.saturating_add(delay), event });
+    }
+
+    /// Enters an event that has a short number. The delays of such events are likely to recur.
+    #[inline]
+    pub fn push_short(&mut self, delay: u64, kind: u8, number: u32, event: impl FnOnce() -> u64) {
+        self.len += 1;
+        if !self.lanes.push(self.now, delay, (kind, number), &mut self.heads) {
+            self.insert(Entry { at: self.now.saturating_add(delay), event: event() });
         }
-        self.insert(entry);
+    }
+
+    /// Begins to take events of a kind by [`Events::post`]; what was posted before and has not left is of
+    /// the same kind.
+    pub fn open_mail(&mut self, kind: u8) {
+        self.mail.open(self.now, kind);
+    }
+
+    /// Enters an event that is due at a time, which is not before now. To be followed, after many of
+    /// them, by [`Events::close_mail`].
+    #[inline]
+    pub fn post(&mut self, at: u64, number: u32, event: impl FnOnce() -> u64) {
+        self.len += 1;
+        // What is due at once may have to go between what is leaving.
+        if at <= self.now || !self.mail.enter(at, number) {
+            self.insert(Entry { at: at.max(self.now), event: event() });
+        }
+    }
+
+    /// Puts in order what was posted.
+    pub fn close_mail(&mut self) {
+        self.mail.settle();
+        self.heads.set(MAIL, self.mail.head());
     }
 
     /// Enters an event that is due at a time, which is not before now.
@@ -109,17 +160,10 @@ impl Events {
     /// Takes the next event, and moves the time to it, if it is due at `end` or before. `end` is not
     /// before now.
     #[inline]
-    pub fn pop(&mut self, end: u64) -> Option<u64> {
-        self.pop_ahead(end, |_| {})
-    }
-
-    /// The same, and tells `ahead` of events that are likely to be soon among the next; now and then of
-    /// one that has left. It costs next to nothing to know.
-    #[inline]
-    pub fn pop_ahead(&mut self, end: u64, mut ahead: impl FnMut(u64)) -> Option<u64> {
+    pub fn pop(&mut self, end: u64, meaning: &impl Meaning) -> Option<u64> {
         if let Some(&turned) = self.batch.get(self.taken) {
             if let Some(later) = self.batch.get(self.taken + AHEAD) {
-                ahead(later ^ self.turned);
+                meaning.is_next(later ^ self.turned);
             }
             self.taken += 1;
             self.len -= 1;
@@ -131,40 +175,46 @@ impl Events {
                 return None;
             }
             // A slot of the wheel was opened, and may turn out to hold nothing before the others.
-            let Some(event) = self.take(head, &mut ahead) else { continue };
+            let Some(event) = self.take(head, at, meaning) else { continue };
             self.now = at;
             if self.heads.least().is_some_and(|(next, _)| next == at) {
-                return Some(self.first_of_batch(at, event, ahead));
+                return Some(self.first_of_batch(at, event, meaning));
             }
             self.len -= 1;
             return Some(event);
         }
     }
 
-    /// Takes the head of a lane, the wheel or the heap; or opens a slot of the wheel.
+    /// Takes the head, due at `at`, of a lane, the wheel, the heap or the mail; or opens a slot of the
+    /// wheel.
     #[inline]
-    fn take(&mut self, head: usize, ahead: &mut impl FnMut(u64)) -> Option<u64> {
-        let entry = match head {
+    fn take(&mut self, head: usize, at: u64, meaning: &impl Meaning) -> Option<u64> {
+        match head {
             WHEEL => {
                 let entry = self.wheel.pop();
                 if entry.is_none() {
-                    self.wheel.open().rev().take(AHEAD).for_each(|entry| ahead(entry.event));
+                    let open = self.wheel.open().rev().take(AHEAD);
+                    open.for_each(|entry| meaning.is_next(entry.event));
                 }
                 self.heads.set(WHEEL, self.wheel.head());
-                entry
+                entry.map(|entry| entry.event)
             }
             HEAP => {
                 let entry = self.heap.pop().map(|Reverse(entry)| entry);
                 self.heads.set(HEAP, self.heap.peek().map(|Reverse(entry)| entry.at));
-                entry
+                entry.map(|entry| entry.event)
             }
-            lane => self.lanes.pop(lane, &mut self.heads, ahead),
-        };
-        entry.map(|entry| entry.event)
+            MAIL => {
+                let event = self.mail.pop(meaning);
+                self.heads.set(MAIL, self.mail.head());
+                event
+            }
+            lane => self.lanes.pop(lane, at, &mut self.heads, meaning),
+        }
     }
 
     /// Sorts `first` and all else that is due at `at`, and takes the first of it.
-    fn first_of_batch(&mut self, at: u64, first: u64, mut ahead: impl FnMut(u64)) -> u64 {
+    fn first_of_batch(&mut self, at: u64, first: u64, meaning: &impl Meaning) -> u64 {
         let coins = coins(at);
         self.turned = coins;
         self.batch.clear();
@@ -172,8 +222,8 @@ impl Events {
         while let Some((_, head)) = self.heads.least().filter(|&(next, _)| next == at) {
             if head < LANES_MAX {
                 let push = |event| self.batch.push(event ^ coins);
-                self.lanes.pop_due(head, at, &mut self.heads, push, &mut ahead);
-            } else if let Some(event) = self.take(head, &mut ahead) {
+                self.lanes.pop_due(head, at, &mut self.heads, push, meaning);
+            } else if let Some(event) = self.take(head, at, meaning) {
                 self.batch.push(event ^ coins);
             }
         }
@@ -220,6 +270,23 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
+    /// Makes an event of a number.
+    struct Made(fn(u64) -> u64);
+
+    impl Meaning for Made {
+        fn event(&self, kind: u8, number: u32) -> u64 {
+            self.0(u64::from(kind) << 32 | u64::from(number))
+        }
+
+        fn is_soon(&self, _: u8, _: u32) {}
+
+        fn is_next(&self, _: u64) {}
+    }
+
+    const PLAIN: Made = Made(|number| number);
+    const PORTS: Made = Made(|number| number << 32);
+    const MIXED: Made = Made(|number| split_mix(number) & !0xffff_ffff | number & 0xffff_ffff);
+
     #[test]
     fn what_is_due_at_one_time_leaves_in_the_order_of_its_numbers() {
         let numbers: Vec<u64> = (0..1_000).collect();
@@ -228,9 +295,9 @@ mod tests {
         let mut events = Events::default();
         // Often enough that the delay gets a lane half-way, and the wheel holds the others.
         for &number in &entered {
-            events.push(5_000, number);
+            events.push_short(5_000, 0, number as u32, || number);
         }
-        let order: Vec<u64> = core::iter::from_fn(|| events.pop(u64::MAX)).collect();
+        let order: Vec<u64> = core::iter::from_fn(|| events.pop(u64::MAX, &PLAIN)).collect();
         assert_eq!(order, numbers);
         assert_eq!((events.now(), events.is_empty()), (5_000, true));
     }
@@ -241,11 +308,11 @@ mod tests {
         let mut firsts = [0, 0];
         for _ in 0..1_000 {
             for port in [6, 7] {
-                events.push(88_480, port << 32);
+                events.push_short(88_480, 0, port, || u64::from(port) << 32);
             }
-            let first = events.pop(u64::MAX).unwrap() >> 32;
+            let first = events.pop(u64::MAX, &PORTS).unwrap() >> 32;
             firsts[(first - 6) as usize] += 1;
-            events.pop(u64::MAX).unwrap();
+            events.pop(u64::MAX, &PORTS).unwrap();
         }
         assert!(firsts.iter().all(|count| (400..600).contains(count)), "{firsts:?}");
     }
@@ -255,13 +322,14 @@ mod tests {
         let mut events = Events::default();
         events.push(10, 1);
         events.push(1_000_000_000_000, 2);
-        assert_eq!((events.pop(9), events.pop(10), events.pop(999)), (None, Some(1), None));
+        let mut pop = |end| events.pop(end, &PLAIN);
+        assert_eq!((pop(9), pop(10), pop(999)), (None, Some(1), None));
         assert_eq!((events.len(), events.now()), (1, 10));
         events.advance(1_000);
         events.push(0, 3);
         assert_eq!((events.next_at(), events.now()), (Some(0), 1_000));
-        assert_eq!(events.pop(1_000), Some(3));
-        assert_eq!(events.pop(u64::MAX), Some(2));
+        assert_eq!(events.pop(1_000, &PLAIN), Some(3));
+        assert_eq!(events.pop(u64::MAX, &PLAIN), Some(2));
     }
 
     /// Delays of every kind: recurring, near, far, none.
@@ -282,21 +350,34 @@ mod tests {
             let mut random = Random::new(seed);
             let mut events = Events::default();
             let mut reference = std::collections::BTreeSet::new();
-            let mut next = 0u64;
+            let mut next = 0u32;
             for _ in 0..20_000 {
                 if random.below(100) < 52 {
                     // Bursts of one delay, whose numbers are in no order.
                     let delay = delay(&mut random);
+                    let at = events.now() + delay;
+                    let mut posted = Vec::new();
                     for _ in 0..=random.below(3) {
-                        let event = split_mix(next) & !0xffff_ffff | next;
-                        let at = events.now() + delay;
-                        match random.below(4) {
+                        let event = MIXED.event((next % 2) as u8, next);
+                        match random.below(6) {
                             0 => events.push_at(at, event),
-                            _ => events.push(delay, event),
+                            1 => events.push(delay, event),
+                            2 if next.is_multiple_of(2) => {
+                                let at = at + random.below(3) * 1_000;
+                                posted.push((at, next, event));
+                            }
+                            _ => events.push_short(delay, (next % 2) as u8, next, || event),
                         }
+                        let at =
+                            posted.last().filter(|last| last.2 == event).map_or(at, |last| last.0);
                         reference.insert((at, event ^ coins(at)));
                         next += 1;
                     }
+                    events.open_mail(0);
+                    for (at, number, event) in posted.into_iter().rev() {
+                        events.post(at, number, || event);
+                    }
+                    events.close_mail();
                 } else {
                     let end = match random.below(4) {
                         0 => events.now() + random.below(2_000_000),
@@ -304,7 +385,7 @@ mod tests {
                     };
                     let due = reference.first().copied().filter(|key| key.0 <= end);
                     let expected = due.map(|(at, turned)| turned ^ coins(at));
-                    assert_eq!(events.pop(end), expected, "seed {seed}");
+                    assert_eq!(events.pop(end, &MIXED), expected, "seed {seed}");
                     if let Some(key) = due {
                         assert_eq!(events.now(), key.0);
                         reference.remove(&key);

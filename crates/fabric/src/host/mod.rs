@@ -66,8 +66,8 @@ pub(crate) struct Host {
     turn: usize,
     /// The IP ID of the last packet: NICs count them (guo16, 4.1).
     ip_id: u16,
-    /// The earliest [`What::Timer`] that is scheduled.
-    timer_at: u64,
+    /// When a [`What::Timer`] is scheduled, the earliest time last.
+    timers: Vec<u64>,
     tcp: Option<Box<tcp::Tcp>>,
     pub(crate) buffer: ReceiveBuffer,
     /// What it has of the server's memory, if it does not have everything.
@@ -114,7 +114,7 @@ impl Host {
             turn: 0,
             // Wherever it stands: hosts do not count in step.
             ip_id: crate::random::split_mix(u64::from(index)) as u16,
-            timer_at: u64::MAX,
+            timers: Vec::new(),
             tcp: None,
             buffer: ReceiveBuffer::default(),
             contexts,

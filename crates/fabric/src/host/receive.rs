@@ -146,10 +146,7 @@ impl Host {
 
     /// A deadline of an engine has come.
     pub(crate) fn timer(&mut self, plant: &mut Plant, flows: &mut Flows) {
-        if plant.now() < self.timer_at {
-            return;
-        }
-        self.timer_at = u64::MAX;
+        self.timers.pop_if(|at| *at <= plant.now());
         for engine in 0..self.engines.len() {
             self.engines[engine].endpoint.handle_timeout(Time::from_ps(plant.now()));
             self.drain(plant, flows, engine);
@@ -168,8 +165,8 @@ impl Host {
 
     /// Sees to it that the engines are called at `at`, and applications told of what is done.
     pub(super) fn call_at(&mut self, plant: &mut Plant, at: u64) {
-        if at < self.timer_at {
-            self.timer_at = at;
+        if self.timers.last().is_none_or(|&earliest| at < earliest) {
+            self.timers.push(at);
             let delay = at.saturating_sub(plant.now());
             plant.schedule(delay, What::Timer, self.port, 0);
         }

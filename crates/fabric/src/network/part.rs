@@ -58,7 +58,8 @@ impl Part {
         }
     }
 
-    #[inline]
+    // It is called at one place.
+    #[inline(always)]
     fn happen(&mut self, event: Event) {
         let port = event.port();
         match event.what() {

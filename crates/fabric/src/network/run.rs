@@ -213,10 +213,9 @@ impl Meeting {
             self.barrier.wait();
             let mut next = u64::MAX;
             for (part, number) in crew.iter_mut().zip(first..) {
-                for mut mailbox in self.letters(number) {
-                    part.plant.collect(&mut mailbox);
-                    spare.push(mailbox);
-                }
+                let mut letters = self.letters(number);
+                part.plant.collect(&mut letters);
+                spare.append(&mut letters);
                 next = next.min(part.plant.next_at().unwrap_or(u64::MAX));
             }
             self.next[thread].store(next, Ordering::Relaxed);

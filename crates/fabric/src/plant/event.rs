@@ -1,9 +1,12 @@
-//! What happens in a network, in eight bytes each.
+//! What happens in a network, in eight bytes each; in four where it waits.
+
+use crate::limits::ALL_PORTS_MAX;
 
 /// What happens to a port, or to the node whose port it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum What {
+    // The first three happen to a packet on its way.
     /// A packet arrives.
     Arrive,
     /// A pause frame arrives.
@@ -83,4 +86,49 @@ impl Event {
     pub(crate) fn argument(self) -> u32 {
         self.0 as u32
     }
+
+    /// What happens to a port, and its number.
+    #[inline]
+    pub(super) fn of_port(what: What, port: u32) -> (u32, Self) {
+        (port << ARGUMENT_BITS, Self::new(what, port, 0))
+    }
+
+    /// What of it goes into four bytes, if that is all: its packet, which says to which port it is on
+    /// its way; or its port and, in the lower bits, its argument.
+    #[inline]
+    pub(super) fn number(self) -> Option<u32> {
+        if is_of_packet(self.kind()) {
+            return Some(self.argument());
+        }
+        let argument = self.argument();
+        (argument < 1 << ARGUMENT_BITS).then_some(self.port() << ARGUMENT_BITS | argument)
+    }
+
+    /// [`What`] happens, as a number.
+    #[inline]
+    pub(super) fn kind(self) -> u8 {
+        (self.0 >> WHAT_SHIFT) as u8
+    }
+
+    /// The event of a kind that has this number; `port_of` knows where a packet is on its way to.
+    #[inline]
+    pub(super) fn of(kind: u8, number: u32, port_of: impl FnOnce(u32) -> u32) -> Self {
+        let (port, argument) = if is_of_packet(kind) {
+            (port_of(number), number)
+        } else {
+            (number >> ARGUMENT_BITS, number & ((1 << ARGUMENT_BITS) - 1))
+        };
+        Self(u64::from(kind) << WHAT_SHIFT | u64::from(port) << PORT_SHIFT | u64::from(argument))
+    }
 }
+
+/// Bits of an argument that leave room for a port in four bytes.
+const ARGUMENT_BITS: u32 = 8;
+
+/// Whether events of a kind are those of a packet on its way.
+#[inline]
+pub(super) fn is_of_packet(kind: u8) -> bool {
+    kind <= What::Obey as u8
+}
+
+const _: () = assert!(ALL_PORTS_MAX <= 1 << (32 - ARGUMENT_BITS));

@@ -12,19 +12,12 @@ use wire::roce;
 use super::{Event, Plant, What};
 use crate::packet::{Kind, Packet};
 
-/// A packet and when it arrives.
-#[derive(Clone, Copy, Debug)]
-struct Mail {
-    at: u64,
-    what: What,
-    port: u32,
-    packet: Packet,
-}
-
-/// Packets on their way to one part.
+/// Packets on their way to one part. Each says to which port.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    mail: Vec<Mail>,
+    packets: Vec<Packet>,
+    /// When each arrives, in picoseconds.
+    times: Vec<u64>,
     /// The headers of those that are [`Kind::Extended`], in their order.
     headers: Vec<roce::Repr>,
 }
@@ -32,13 +25,13 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// Whether nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.mail.is_empty()
+        self.packets.is_empty()
     }
 }
 
 impl Plant {
     /// Sends `packet` to part `part`, where it arrives at `at`.
-    pub(super) fn post(&mut self, part: usize, at: u64, what: What, port: u32, packet: u32) {
+    pub(super) fn post(&mut self, part: usize, at: u64, packet: u32) {
         let of = *self.pool.get(packet);
         let mailbox = &mut self.outbox[part];
         if of.kind == Kind::Extended {
@@ -46,17 +39,43 @@ impl Plant {
         }
         self.pfc_in_flight -= usize::from(of.kind == Kind::Pfc);
         self.pool.free(packet);
-        mailbox.mail.push(Mail { at, what, port, packet: of });
+        grow_by_a_quarter(&mut mailbox.packets);
+        mailbox.packets.push(of);
+        grow_by_a_quarter(&mut mailbox.times);
+        mailbox.times.push(at);
     }
 
-    /// Takes what came from another part, and leaves the mailbox empty.
-    pub(crate) fn collect(&mut self, mailbox: &mut Mailbox) {
-        let mut headers = mailbox.headers.drain(..);
-        for Mail { at, what, port, packet } in mailbox.mail.drain(..) {
-            let header = if packet.kind == Kind::Extended { headers.next() } else { None };
-            self.pfc_in_flight += usize::from(packet.kind == Kind::Pfc);
-            let packet = self.pool.adopt(packet, header);
-            self.events.push_at(at, Event::new(what, port, packet).0);
+    /// Takes what came from other parts, and leaves the mailboxes empty.
+    pub(crate) fn collect(&mut self, mailboxes: &mut [Mailbox]) {
+        self.events.open_mail(What::Arrive as u8);
+        for mailbox in mailboxes {
+            let mut headers = mailbox.headers.drain(..);
+            for (packet, at) in mailbox.packets.drain(..).zip(mailbox.times.drain(..)) {
+                let index = self.pool.adopt(packet);
+                if packet.kind == Kind::Extended
+                    && let Some(header) = headers.next()
+                {
+                    self.pool.extend(index, header);
+                }
+                if packet.kind == Kind::Pfc {
+                    self.pfc_in_flight += 1;
+                    let event = Event::new(What::ArrivePause, packet.next, index);
+                    self.events.push_at(at, event.0);
+                } else {
+                    let event = || Event::new(What::Arrive, packet.next, index).0;
+                    self.events.post(at, index, event);
+                }
+            }
         }
+        self.events.close_mail();
+    }
+}
+
+/// Makes room for one more. There are as many mailboxes as pairs of parts, and half of each would be empty
+/// if they doubled.
+#[inline]
+fn grow_by_a_quarter<T>(vector: &mut Vec<T>) {
+    if vector.len() == vector.capacity() {
+        vector.reserve_exact(16 + vector.len() / 4);
     }
 }

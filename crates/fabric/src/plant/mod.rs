@@ -24,15 +24,16 @@ use prefetch_index::prefetch_index;
 use rdma::Rate;
 
 use crate::counters::{Drop, Drops};
-use crate::events::Events;
+use crate::events::{Events, Meaning};
 use crate::link::Filter;
-use crate::packet::{GAP_BYTES, PFC_BYTES, PREAMBLE_BYTES, Pool, Tuple};
+use crate::packet::{GAP_BYTES, PREAMBLE_BYTES, Pool, Tuple};
 use crate::random::split_mix;
 use crate::rate::LineRate;
 use crate::record::capture::Tap;
 use crate::switch::config::{PRIORITIES, PfcConfig};
 use pauses::PauseState;
 
+use event::is_of_packet;
 pub(crate) use event::{Event, What};
 pub(crate) use mail::Mailbox;
 
@@ -190,6 +191,46 @@ impl Port {
     }
 }
 
+/// What events happen to: whatever it is, it is fetched from memory before.
+struct Surroundings<'a> {
+    ports: &'a [Port],
+    pool: &'a Pool,
+    first_port: u32,
+}
+
+impl Surroundings<'_> {
+    /// Nothing happens if there is no such port.
+    #[inline]
+    fn fetch_port(&self, port: u32) {
+        prefetch_index(self.ports, port.wrapping_sub(self.first_port) as usize);
+    }
+}
+
+impl Meaning for Surroundings<'_> {
+    #[inline]
+    fn event(&self, kind: u8, number: u32) -> u64 {
+        Event::of(kind, number, |packet| self.pool.port_of(packet)).0
+    }
+
+    #[inline]
+    fn is_soon(&self, kind: u8, number: u32) {
+        if is_of_packet(kind) {
+            // Of ports there are few, and each has many packets.
+            self.pool.fetch(number);
+        } else {
+            self.fetch_port(Event::of(kind, number, |_| 0).port());
+        }
+    }
+
+    #[inline]
+    fn is_next(&self, event: u64) {
+        let event = Event(event);
+        self.fetch_port(event.port());
+        // Whatever the argument is: nothing happens if it is no packet.
+        self.pool.fetch(event.argument());
+    }
+}
+
 /// What all parts of a network know, and none changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Common {
@@ -272,7 +313,11 @@ impl Plant {
     /// Enters what is to happen to a port `delay` picoseconds from now.
     #[inline]
     pub(crate) fn schedule(&mut self, delay: u64, what: What, port: u32, argument: u32) {
-        self.events.push(delay, Event::new(what, port, argument).0);
+        let event = Event::new(what, port, argument);
+        match event.number() {
+            Some(number) => self.events.push_short(delay, event.kind(), number, || event.0),
+            None => self.events.push(delay, event.0),
+        }
     }
 
     /// Takes what happens next, if that is at `end` or before. What happens soon after is fetched from
@@ -280,13 +325,7 @@ impl Plant {
     #[inline]
     pub(crate) fn next(&mut self, end: u64) -> Option<Event> {
         let Self { events, ports, pool, first_port, .. } = self;
-        let fetch = |event| {
-            let event = Event(event);
-            prefetch_index(&*ports, event.port().wrapping_sub(*first_port) as usize);
-            // Whatever the argument is: nothing happens if it is no packet.
-            pool.fetch(event.argument());
-        };
-        events.pop_ahead(end, fetch).map(Event)
+        events.pop(end, &Surroundings { ports, pool, first_port: *first_port }).map(Event)
     }
 
     /// A time before which nothing happens; `None` if nothing is to happen.
@@ -333,30 +372,33 @@ impl Plant {
     /// Sends a packet from a port that is free.
     #[inline]
     pub(crate) fn transmit(&mut self, port: u32, packet: u32) {
-        let bytes = u64::from(self.pool.get(packet).bytes);
         self.link_hops += 1;
         let delay = self.port(port).delay;
-        self.put_on_link(port, packet, bytes, (What::Arrive, delay));
+        self.put_on_link(port, packet, What::Arrive, delay);
     }
 
     /// Sends a pause frame from a port that is free.
     fn transmit_pause(&mut self, port: u32, packet: u32) {
         let delay = self.port(port).pauses.delay;
-        self.put_on_link(port, packet, u64::from(PFC_BYTES), (What::ArrivePause, delay));
+        self.put_on_link(port, packet, What::ArrivePause, delay);
     }
 
     #[inline]
-    fn put_on_link(&mut self, port: u32, packet: u32, bytes: u64, (what, delay): (What, u64)) {
+    fn put_on_link(&mut self, port: u32, packet: u32, what: What, delay: u64) {
         let now = self.events.now();
-        let at = self.port(port);
+        let at = &mut self.ports[(port - self.first_port) as usize];
+        let of = self.pool.get_mut(packet);
         debug_assert!(at.free_at <= now, "a port sends one frame at a time");
-        let arrival = at.rate.ps(PREAMBLE_BYTES + bytes);
-        at.free_at = now + at.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES);
+        let bytes = u64::from(of.bytes);
         let (peer, part) = (at.peer, at.peer_part);
+        of.next = peer;
+        let delay = at.rate.ps(PREAMBLE_BYTES + bytes) + delay;
+        at.free_at = now + at.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES);
         if part == self.part {
-            self.schedule(arrival + delay, what, peer, packet);
+            let event = || Event::new(what, peer, packet).0;
+            self.events.push_short(delay, what as u8, packet, event);
         } else {
-            self.post(usize::from(part), now + arrival + delay, what, peer, packet);
+            self.post(usize::from(part), now + delay, packet);
         }
     }
 
@@ -368,7 +410,8 @@ impl Plant {
         if !at.armed {
             at.armed = true;
             let delay = at.free_at.saturating_sub(now);
-            self.schedule(delay, What::Sent, port, 0);
+            let (number, event) = Event::of_port(What::Sent, port);
+            self.events.push_short(delay, What::Sent as u8, number, || event.0);
         }
     }
 

@@ -62,6 +62,7 @@ impl Queue {
     /// Adds a packet of `bytes` at the end.
     #[inline]
     pub(crate) fn push(&mut self, pool: &mut Pool, packet: u32, bytes: u32) {
+        pool.get_mut(packet).next = NIL;
         if self.head == NIL {
             self.head = packet;
         } else {
@@ -108,7 +109,7 @@ impl Queue {
         let packet = self.head;
         let front = pool.get_mut(packet);
         let bytes = u32::from(front.bytes);
-        self.head = core::mem::replace(&mut front.next, NIL);
+        self.head = front.next;
         self.bytes -= bytes;
         self.packets -= 1;
         (packet, bytes)
