@@ -1,8 +1,8 @@
 //! `ferroce sim`: runs a scenario in the simulator.
 
+mod meter;
 mod watch;
 
-use core::time::Duration;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -12,12 +12,13 @@ use fabric::check::Check;
 use fabric::record::{self, Samples};
 use fabric::report::Report;
 use fabric::scenario::Scenario;
-use fabric::{Network, NetworkConfig, Speed, Verdict};
+use fabric::{Network, NetworkConfig, Verdict};
 use telemetry::Table;
 
 use crate::args::Sim;
 use crate::failure::{Failure, Status};
 use crate::output::print;
+use meter::Meter;
 use watch::Watch;
 
 pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
@@ -52,9 +53,11 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     let mut watch = Watch::new(scenario.end)
         .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
     let end = scenario.end;
+    let meter = arguments.bench.then(Meter::start);
     let begin = Instant::now();
     let verdict = record::run(&mut network, end, samples.as_mut(), |network| watch.next(network));
     let took = begin.elapsed();
+    let cost = meter.map(|meter| meter.cost(&network, took));
     watch.end();
     let mut report = Report::new(&scenario.title, &network, &verdict);
     if let Some(samples) = &samples {
@@ -68,8 +71,8 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
         text += &format!("  {:<12} {files} files: see {}\n", "written", page.display());
     }
     print(&text)?;
-    if arguments.bench {
-        print(&cost(&network, took))?;
+    if let Some(cost) = cost {
+        print(&cost)?;
     }
     match verdict {
         Verdict::Finished | Verdict::TimeOver | Verdict::Stalled => Ok(()),
@@ -78,19 +81,6 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
             Err(Failure::new("interrupted: the results are partial").status(Status::Interrupted))
         }
     }
-}
-
-/// What a run has cost of this machine.
-fn cost(network: &Network, took: Duration) -> String {
-    let speed = Speed::of(network, took);
-    let packets = network.packets_at_most();
-    let mut text = format!("  speed        {speed}\n  memory       {packets} packets at most");
-    // The most that was in memory at a time, as Linux counts it.
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    if let Some(peak) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) {
-        text += &format!(", {} for the whole process", peak.trim());
-    }
-    text + "\n"
 }
 
 /// Writes the files of a run, and returns how many.

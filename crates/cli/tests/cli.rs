@@ -541,7 +541,8 @@ fn sim_says_how_fast_it_was_and_does_the_same_on_two_threads() {
         cost,
         str![[r#"
   speed        214940 link-hops in [..] s: [..] M/s, [..] ns and [..] events each
-  memory       [..] packets at most, [..] kB for the whole process
+  memory       [..] packets at most; the process grew by [..] kB: [..] bytes each; [..] kB in all
+  instructions [..]
 
 "#]]
     );

@@ -9,9 +9,10 @@
 //! hosts, 2,000 packets of 1,024 bytes a flow. `thousand` and `eight-thousand` are the same among more
 //! hosts, `figure-7` is 10 ms of that of guo16, and `idle` is what hosts cost that do nothing.
 //!
-//! Time is that of the core, unless there are several threads, and says little on a machine that others
-//! use. `--instructions` lets valgrind count: what a job
-//! takes beyond a shorter one, by the link-hops that it has more.
+//! Time is that of the core, and says little on a machine that others use. With `--threads N` a job is
+//! run on one thread and on N in turn, and the gain is that of the clock on the wall. `--instructions`
+//! lets valgrind count: what a job takes beyond a shorter one, by the link-hops that it has more.
+//! Without it they are counted by the processor, where the kernel lets one (`perf_event_open`).
 
 use core::time::Duration;
 use std::alloc::System;
@@ -23,6 +24,7 @@ use fabric::switch::config::{EcnConfig, Threshold};
 use fabric::topology::{Cables, ClosShape, clos, fat_tree};
 use fabric::workload::{FlowSpec, permutation};
 use fabric::{Network, NetworkConfig, Speed, Verdict};
+use perf_event::Builder;
 use rdma::{Rate, Span, Time};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use transport::congestion::{Congestion, Dcqcn};
@@ -96,9 +98,16 @@ fn main() -> Result<(), String> {
             continue;
         }
         for _ in 0..arguments.repeat {
-            let (mut config, end) = network(job, arguments.packets)?;
-            config.threads = arguments.threads;
-            measure(job, config, end);
+            let run = |threads| {
+                let (config, end) = network(job, arguments.packets)?;
+                Ok::<f64, String>(measure(job, NetworkConfig { threads, ..config }, end))
+            };
+            let alone = run(1)?;
+            if arguments.threads > 1 {
+                let together = run(arguments.threads)?;
+                let gain = alone / together;
+                println!("{job}: {} threads are {gain:.2} times as fast as one", arguments.threads);
+            }
         }
     }
     Ok(())
@@ -151,26 +160,36 @@ fn figure_7(shape: &ClosShape) -> Vec<FlowSpec> {
         .collect()
 }
 
-fn measure(job: &str, config: NetworkConfig, end: Time) {
+/// Runs a job, says what it cost, and returns how long it took by the clock, in seconds.
+fn measure(job: &str, config: NetworkConfig, end: Time) -> f64 {
     let threads = config.threads;
     let begin = Instant::now();
     let mut network = Network::new(config).expect("the job is well formed");
     let built = begin.elapsed().as_secs_f64();
     let before = heap();
+    let mut instructions = Builder::new();
+    instructions.inherit(true).enabled(true);
+    let instructions = instructions.build();
     let (begin, begin_core) = (Instant::now(), core_time());
     let verdict = network.run(end);
-    let took = if threads > 1 { begin.elapsed() } else { core_time() - begin_core };
+    let (wall, core) = (begin.elapsed(), core_time() - begin_core);
+    let instructions = instructions.and_then(|mut counter| counter.read());
     let grown = heap().saturating_sub(before) as f64;
     assert!(matches!(verdict, Verdict::Finished | Verdict::TimeOver), "{verdict:?}");
     let packets = network.packets_at_most();
+    let instructions = match instructions {
+        Ok(count) => format!("{:.0} instructions each", count as f64 / network.link_hops() as f64),
+        Err(_) => "instructions not counted: the kernel does not let us".to_owned(),
+    };
     println!(
-        "{job}: {}; built in {built:.2} s; {packets} packets at most, {:.0} bytes of heap each; \
-         {} pause frames, {} drops",
-        Speed::of(&network, took),
+        "{job}: {}, {instructions}; built in {built:.2} s; {packets} packets at most, {:.1} bytes of \
+         heap each; {} pause frames, {} drops",
+        Speed::of(&network, if threads > 1 { wall } else { core }),
         grown / packets as f64,
         network.pause_frames(),
         network.drops().total(),
     );
+    wall.as_secs_f64()
 }
 
 /// How long this thread has run on a core: others use the machine as well.
