@@ -6,7 +6,8 @@ mod book;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -524,6 +525,32 @@ fn sim_that_is_interrupted_says_so_and_leaves_what_there_is() {
     assert!(flows.ends_with(b"PAR1"));
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("The run was interrupted at "));
+}
+
+#[test]
+fn sim_that_is_interrupted_while_it_writes_ends() {
+    let folder = TempDir::new().unwrap();
+    // The page is longer than what a pipe holds, and nobody reads on.
+    let page = folder.path().join("report.html");
+    assert!(Process::new("mkfifo").arg(&page).status().unwrap().success());
+    let mut pipe = File::options().read(true).write(true).open(&page).unwrap();
+    let mut child = Process::new(env!("CARGO_BIN_EXE_ferroce"))
+        .args(["sim", &scenario("incast"), "-o"])
+        .arg(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    pipe.read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = (0..100).find_map(|_| {
+        thread::sleep(Duration::from_millis(100));
+        child.try_wait().unwrap()
+    });
+    if ended.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(ended.and_then(|status| status.signal()), Some(Signal::INT.as_raw()));
 }
 
 #[test]

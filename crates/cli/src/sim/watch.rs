@@ -98,8 +98,9 @@ impl Watch {
         ));
     }
 
-    /// The run is over: nothing of the bar stays.
+    /// The run is over: nothing of the bar stays, and Ctrl-C ends the program.
     pub(super) fn end(self) {
+        self.interrupted.store(true, Ordering::Relaxed);
         self.bar.finish_and_clear();
     }
 }
