@@ -137,10 +137,6 @@ impl fmt::Display for Check {
     }
 }
 
-fn settings(config: &NetworkConfig, switch: u32) -> &SwitchConfig {
-    config.switches.get(&switch).unwrap_or(&config.switch)
-}
-
 /// The ports of every switch, in the order of the links.
 fn ports(config: &NetworkConfig) -> Vec<Vec<PortFacts>> {
     let frame = longest_frame(config);
@@ -150,10 +146,10 @@ fn ports(config: &NetworkConfig) -> Vec<Vec<PortFacts>> {
             let End::Switch(index) = end else { continue };
             let Some(list) = ports.get_mut(index as usize) else { continue };
             let pfc = match peer {
-                End::Switch(peer) => settings(config, peer).pfc,
-                End::Host(host) => config.nics.get(&host).unwrap_or(&config.nic).pfc,
+                End::Switch(peer) => config.switch_of(peer).pfc,
+                End::Host(host) => config.nic_of(host).pfc,
             };
-            let latency = settings(config, index).latency;
+            let latency = config.switch_of(index).latency;
             let least = headroom_bytes(link.rate, link.propagation, latency, frame, &pfc);
             list.push(PortFacts {
                 rate: link.rate,
@@ -169,7 +165,7 @@ fn ports(config: &NetworkConfig) -> Vec<Vec<PortFacts>> {
 fn kinds(config: &NetworkConfig) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     for (index, ports) in ports(config).into_iter().enumerate() {
-        let own = settings(config, index as u32);
+        let own = config.switch_of(index as u32);
         // The seed of ECMP differs for a reason, and makes no other kind of switch.
         let alike = |kind: &&mut Kind| {
             let same = SwitchConfig { ecmp_seed: own.ecmp_seed, ..kind.config.clone() };

@@ -1,6 +1,6 @@
 //! Settings that defeat each other. Each rule has an incident, or a paper, behind it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use transport::Recovery;
 use transport::congestion::Congestion;
@@ -8,7 +8,9 @@ use transport::congestion::Congestion;
 use super::text::{self, bytes, gbps, names, ranges};
 use super::{Kind, headroom, lossless_groups};
 use crate::NetworkConfig;
-use crate::switch::config::{Balance, PRIORITIES, Trust, WatchdogRule};
+use crate::fault::{Fault, FaultKind};
+use crate::nic::NicConfig;
+use crate::switch::config::{Balance, Trust, WatchdogRule};
 use crate::topology::End;
 use crate::workload::Service;
 
@@ -26,9 +28,8 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
         marks(config, kind, &dscps, &mut say);
         watchdog(kind, &mut say);
         classes(config, kind, &dscps, &mut say);
-        if kind.config.balance == Balance::Packet
-            && config.nic.recovery != Recovery::SelectiveRepeat
-        {
+        let in_order = |nic: &NicConfig| nic.recovery != Recovery::SelectiveRepeat;
+        if kind.config.balance == Balance::Packet && nics(config).any(in_order) {
             say("packets are sprayed, and overtake each other; go-back-n and go-back-0 take that for \
                  losses: use recovery \"selective-repeat\", or balance \"flow\""
                 .to_owned());
@@ -109,7 +110,7 @@ fn marks(config: &NetworkConfig, kind: &Kind, dscps: &BTreeSet<u8>, say: &mut im
         }
         let queue = usize::from(way.queue);
         let ecn = kind.config.queues_of(0)[queue].ecn;
-        let controlled = config.nic.congestion != Congestion::None;
+        let controlled = nics(config).any(|nic| nic.congestion != Congestion::None);
         match ecn {
             None if controlled => say(format!(
                 "queue {queue} does not mark (ECN), and the NICs' congestion control hears of nothing"
@@ -170,7 +171,14 @@ fn classes(
     dscps: &BTreeSet<u8>,
     say: &mut impl FnMut(String),
 ) {
-    if kind.config.trust == Trust::Pcp && !config.nic.tagged {
+    let untagged = nics(config).filter(|nic| !nic.tagged).count();
+    if kind.config.trust == Trust::Pcp && untagged > 0 && untagged < config.topology.hosts.len() {
+        say(format!(
+            "it trusts the PCP of VLAN tags, and {untagged} NICs of {} do not tag: their packets are of \
+             the class of PCP 0",
+            config.topology.hosts.len()
+        ));
+    } else if kind.config.trust == Trust::Pcp && untagged > 0 {
         say("it trusts the PCP of VLAN tags, and the NICs do not tag: every packet is of the class of \
              PCP 0"
             .to_owned());
@@ -203,6 +211,82 @@ fn classes(
     }
 }
 
+/// The NICs of all hosts.
+fn nics(config: &NetworkConfig) -> impl Iterator<Item = &NicConfig> {
+    (0..config.topology.hosts.len() as u32).map(|host| config.nic_of(host))
+}
+
+/// What a NIC makes of a DSCP.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct AtNic {
+    priority: u8,
+    pauses: bool,
+    controlled: bool,
+}
+
+/// A class that is not the same at a NIC and at its switch.
+fn first_hops(config: &NetworkConfig, kinds: &[Kind], kind_of: &[usize], say: &mut Vec<String>) {
+    let mut racks = BTreeMap::new();
+    for link in &config.topology.links {
+        if let [End::Switch(switch), End::Host(host)] | [End::Host(host), End::Switch(switch)] =
+            link.ends
+        {
+            racks.insert(host, kind_of[switch as usize]);
+        }
+    }
+    // By kind of switch and DSCP: what NICs there that use it make of it.
+    let mut used: BTreeMap<(usize, u8), BTreeMap<AtNic, BTreeSet<u32>>> = BTreeMap::new();
+    for flow in config.flows.iter().filter(|flow| flow.service != Service::Tcp) {
+        let dscp = flow.dscp & 63;
+        for host in [flow.source, flow.destination] {
+            let Some(&rack) = racks.get(&host) else { continue };
+            let nic = config.nic_of(host);
+            let priority = nic.dscp_to_priority[usize::from(dscp)] & 7;
+            let at = AtNic {
+                priority,
+                pauses: nic.lossless_priorities >> priority & 1 != 0,
+                controlled: nic.congestion != Congestion::None,
+            };
+            used.entry((rack, dscp)).or_default().entry(at).or_default().insert(host);
+        }
+    }
+    for ((rack, dscp), all) in used {
+        let switch = &kinds[rack];
+        let name = names(config, switch);
+        let way = switch.way(dscp);
+        let lossless = switch.lossless(way.group).1;
+        let alike = all.len() == 1;
+        for (AtNic { priority, pauses, controlled }, hosts) in all {
+            let who = if alike { "the NICs".to_owned() } else { nics_of(config, &hosts) };
+            if lossless && priority != way.priority {
+                say.push(format!(
+                    "{name}: DSCP {dscp} is priority {priority} at {who}, and the switch pauses \
+                     priority {}: they go on sending",
+                    way.priority
+                ));
+            } else if !lossless && pauses {
+                say.push(format!("{name}: DSCP {dscp} is lossless at {who} and lossy here"));
+            } else if !lossless && !controlled {
+                say.push(format!(
+                    "{name}: DSCP {dscp} is lossy, and {who} have no congestion control: its packets \
+                     are dropped where they meet"
+                ));
+            }
+        }
+    }
+}
+
+/// "the NICs of h0, h1, ... (5 hosts)".
+fn nics_of(config: &NetworkConfig, hosts: &BTreeSet<u32>) -> String {
+    let first: Vec<&str> =
+        hosts.iter().take(2).map(|&host| config.topology.name(End::Host(host))).collect();
+    let more = match hosts.len() {
+        0..=2 => String::new(),
+        count => format!(", ... ({count} hosts)"),
+    };
+    format!("the NICs of {}{more}", first.join(", "))
+}
+
 /// A class that is not the same at both ends of a link.
 fn hops(config: &NetworkConfig, kinds: &[Kind], dscps: &BTreeSet<u8>, warnings: &mut Vec<String>) {
     let mut kind_of = vec![0; config.topology.switches.len()];
@@ -211,18 +295,13 @@ fn hops(config: &NetworkConfig, kinds: &[Kind], dscps: &BTreeSet<u8>, warnings: 
             kind_of[switch as usize] = at;
         }
     }
+    first_hops(config, kinds, &kind_of, warnings);
     let mut pairs = BTreeSet::new();
     for link in &config.topology.links {
-        match link.ends {
-            [End::Switch(a), End::Switch(b)] => {
-                let (a, b) = (kind_of[a as usize], kind_of[b as usize]);
-                pairs.insert((Some(a), b));
-                pairs.insert((Some(b), a));
-            }
-            [End::Switch(a), End::Host(_)] | [End::Host(_), End::Switch(a)] => {
-                pairs.insert((None, kind_of[a as usize]));
-            }
-            [End::Host(_), End::Host(_)] => {}
+        if let [End::Switch(a), End::Switch(b)] = link.ends {
+            let (a, b) = (kind_of[a as usize], kind_of[b as usize]);
+            pairs.insert((a, b));
+            pairs.insert((b, a));
         }
     }
     // `to` pauses, and `from` is to stop.
@@ -232,62 +311,133 @@ fn hops(config: &NetworkConfig, kinds: &[Kind], dscps: &BTreeSet<u8>, warnings: 
         for &dscp in dscps {
             let way = receiver.way(dscp);
             let lossless = receiver.lossless(way.group).1;
-            match from {
-                None => {
-                    let priority = config.nic.dscp_to_priority[usize::from(dscp)] & 7;
-                    let pauses = config.nic.lossless_priorities >> priority & 1 != 0;
-                    if lossless && priority != way.priority {
-                        warnings.push(format!(
-                            "{name}: DSCP {dscp} is priority {priority} at the NICs, and the switch \
-                             pauses priority {}: the NICs go on sending",
-                            way.priority
-                        ));
-                    } else if !lossless && pauses {
-                        warnings.push(format!(
-                            "{name}: DSCP {dscp} is lossless at the NICs and lossy here"
-                        ));
-                    } else if !lossless && config.nic.congestion == Congestion::None {
-                        warnings.push(format!(
-                            "{name}: DSCP {dscp} is lossy, and no NIC has a congestion control: its \
-                             packets are dropped where they meet"
-                        ));
-                    }
-                }
-                Some(from) => {
-                    let sender = &kinds[from];
-                    let queue = sender.way(dscp).queue;
-                    let stopped = sender.config.priority_to_queue[usize::from(way.priority)] & 7;
-                    let other = names(config, sender);
-                    if lossless && stopped != queue {
-                        warnings.push(format!(
-                            "{other}: DSCP {dscp} is in queue {queue}, and the pauses of {name}, of \
-                             priority {}, stop queue {stopped}",
-                            way.priority
-                        ));
-                    }
-                    if from < to && lossless != sender.lossless(sender.way(dscp).group).1 {
-                        let (yes, no) = if lossless { (&name, &other) } else { (&other, &name) };
-                        warnings
-                            .push(format!("DSCP {dscp} is lossless at {yes} and lossy at {no}"));
-                    }
-                }
+            let sender = &kinds[from];
+            let queue = sender.way(dscp).queue;
+            let stopped = sender.config.priority_to_queue[usize::from(way.priority)] & 7;
+            let other = names(config, sender);
+            if lossless && stopped != queue {
+                warnings.push(format!(
+                    "{other}: DSCP {dscp} is in queue {queue}, and the pauses of {name}, of priority \
+                     {}, stop queue {stopped}",
+                    way.priority
+                ));
+            }
+            if from < to && lossless != sender.lossless(sender.way(dscp).group).1 {
+                let (yes, no) = if lossless { (&name, &other) } else { (&other, &name) };
+                warnings.push(format!("DSCP {dscp} is lossless at {yes} and lossy at {no}"));
             }
         }
     }
-    let lossless: Vec<usize> = (0..PRIORITIES)
-        .filter(|&priority| config.nic.lossless_priorities >> priority & 1 != 0)
-        .collect();
     let unwatched = |kind: &&Kind| {
         (0..kind.ports.len()).all(|port| kind.config.watchdog_of(port as u16).is_none())
     };
-    let stuck = config
-        .faults
-        .iter()
-        .any(|fault| matches!(fault.kind, crate::fault::FaultKind::NicStuck { .. }));
-    if stuck && !lossless.is_empty() && kinds.iter().all(|kind| unwatched(&kind)) {
+    let pauses = |fault: &Fault| match fault.kind {
+        FaultKind::NicStuck { host } => config.nic_of(host).lossless_priorities != 0,
+        _ => false,
+    };
+    if config.faults.iter().any(pauses) && kinds.iter().all(|kind| unwatched(&kind)) {
         warnings.push(
             "a NIC gets stuck, and no switch has a watchdog: its pauses reach everybody in time"
                 .to_owned(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kinds;
+    use super::*;
+    use crate::switch::config::GroupConfig;
+    use crate::topology::{Cables, leaf_spine, single_switch};
+    use crate::workload::FlowSpec;
+    use rdma::Rate;
+    use transport::congestion::Dcqcn;
+
+    const CABLES: Cables = Cables::new(Rate::from_gbps(100), 20);
+
+    fn warned(config: &NetworkConfig) -> Vec<String> {
+        warnings(config, &kinds(config))
+    }
+
+    /// Three hosts, of which the first two have a lossy flow.
+    fn lossy() -> NetworkConfig {
+        let mut config = NetworkConfig::new(single_switch(3, CABLES));
+        config.flows = vec![FlowSpec { dscp: 0, ..FlowSpec::write(0, 1, 1_000) }];
+        config
+    }
+
+    #[test]
+    fn it_is_the_nics_of_a_class_that_are_asked_whether_they_control_it() {
+        let mut config = lossy();
+        let controlled =
+            NicConfig { congestion: Congestion::Dcqcn(Dcqcn::default()), ..config.nic.clone() };
+        let of_control = |config: &NetworkConfig| -> Vec<String> {
+            let all = warned(config).into_iter();
+            all.filter(|text| text.contains("no congestion control")).collect()
+        };
+        let everybody = "s0: DSCP 0 is lossy, and the NICs have no congestion control: its packets are \
+                         dropped where they meet";
+        assert_eq!(of_control(&config), [everybody]);
+        config.nics.insert(0, controlled.clone());
+        assert_eq!(of_control(&config), [everybody.replace("the NICs", "the NICs of h1")]);
+        config.nics.insert(1, controlled);
+        assert_eq!(of_control(&config), [""; 0]);
+    }
+
+    #[test]
+    fn a_nic_that_pauses_what_its_own_switch_pauses_is_no_mistake() {
+        // What is lossless at one leaf is not at the other, and each host is as its own leaf is.
+        let mut config = NetworkConfig::new(leaf_spine(2, 1, 2, CABLES, CABLES));
+        config.flows = vec![FlowSpec::write(0, 1, 1_000)];
+        config.switch.groups[3] = GroupConfig::LOSSY;
+        config.nic.lossless_priorities = 0;
+        config.nic.congestion = Congestion::Dcqcn(Dcqcn::default());
+        let mut first = config.switch.clone();
+        first.groups[3] = GroupConfig::LOSSLESS;
+        config.switches.insert(0, first);
+        for host in [0, 1] {
+            let nic = NicConfig { lossless_priorities: 0b1000, ..config.nic.clone() };
+            config.nics.insert(host, nic);
+        }
+        let of_nics = |config: &NetworkConfig| -> Vec<String> {
+            warned(config).into_iter().filter(|text| text.contains("at the NICs")).collect()
+        };
+        let before = of_nics(&config);
+        // One that pauses what its leaf drops is.
+        config.flows = vec![FlowSpec::write(2, 3, 1_000)];
+        config.nics.insert(3, NicConfig { lossless_priorities: 0b1000, ..config.nic.clone() });
+        let after = of_nics(&config);
+        assert_eq!(before, [""; 0]);
+        assert_eq!(after, ["leaf1: DSCP 3 is lossless at the NICs of h3 and lossy here"]);
+    }
+
+    #[test]
+    fn sprayed_packets_are_a_mistake_if_any_nic_wants_them_in_order() {
+        let mut config = lossy();
+        config.switch.balance = Balance::Packet;
+        let sprayed = |config: &NetworkConfig| {
+            warned(config).iter().any(|text| text.contains("packets are sprayed"))
+        };
+        config.nic.recovery = Recovery::SelectiveRepeat;
+        assert!(!sprayed(&config));
+        config.nics.insert(1, NicConfig { recovery: Recovery::GoBackN, ..config.nic.clone() });
+        assert!(sprayed(&config));
+    }
+
+    #[test]
+    fn tags_are_missed_where_some_nics_have_them() {
+        let mut config = lossy();
+        config.switch.trust = Trust::Pcp;
+        let of_tags = |config: &NetworkConfig| -> Vec<String> {
+            warned(config).into_iter().filter(|text| text.contains("PCP of VLAN")).collect()
+        };
+        let tagged = NicConfig { tagged: true, ..config.nic.clone() };
+        for (tag, expected) in [(0, "the NICs do not tag"), (1, "2 NICs of 3 do not tag")] {
+            config.nics.extend((0..tag).map(|host| (host, tagged.clone())));
+            let texts = of_tags(&config);
+            assert!(texts.len() == 1 && texts[0].contains(expected), "{texts:?}");
+        }
+        config.nic = tagged;
+        assert_eq!(of_tags(&config), [""; 0]);
     }
 }

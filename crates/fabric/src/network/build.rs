@@ -9,7 +9,7 @@ use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX
 use crate::nic::NicConfig;
 use crate::packet::{ETHERNET_BYTES, LOWER_BYTES};
 use crate::plant::{Common, Node, Plant, Port};
-use crate::switch::config::{PfcConfig, SwitchConfig};
+use crate::switch::config::PfcConfig;
 use crate::switch::{PortSpec, Switch, classify, headroom_bytes};
 use crate::topology::End;
 use crate::topology::routing::{racks, tables};
@@ -108,7 +108,7 @@ impl Wiring {
             self.unit_ports.push(self.ports.len() as u32);
             for &switch in &unit.switches {
                 self.first_ports[switch as usize] = self.ports.len() as u32;
-                let own = settings(config, switch);
+                let own = config.switch_of(switch);
                 for (local, &index) in ends[switch as usize].iter().enumerate() {
                     place(index, End::Switch(switch), self.ports.len() as u32);
                     let node = Node::Switch(switch);
@@ -118,7 +118,7 @@ impl Wiring {
                 }
             }
             for &host in &unit.hosts {
-                let pfc = config.nics.get(&host).unwrap_or(&config.nic).pfc;
+                let pfc = config.nic_of(host).pfc;
                 for &index in &host_links[host as usize] {
                     self.host_ports[host as usize] = self.ports.len() as u32;
                     place(index, End::Host(host), self.ports.len() as u32);
@@ -134,7 +134,7 @@ impl Wiring {
         for (link, &[a, b]) in config.topology.links.iter().zip(port_ends) {
             for (from, to) in [(a, b), (b, a)] {
                 let latency = match self.ports[to as usize].node {
-                    Node::Switch(switch) => settings(config, switch).latency.as_ps(),
+                    Node::Switch(switch) => config.switch_of(switch).latency.as_ps(),
                     Node::Host(_) => 0,
                 };
                 self.ports[from as usize].connect(to, link.propagation.as_ps(), latency);
@@ -149,7 +149,7 @@ impl Wiring {
         ends: &[Vec<usize>],
     ) -> Vec<PortSpec> {
         let frame_bytes = longest_frame(config);
-        let latency = settings(config, switch as u32).latency;
+        let latency = config.switch_of(switch as u32).latency;
         let of = |(local, &index): (usize, &usize)| {
             let port = &self.ports[self.first_ports[switch] as usize + local];
             let peer = &self.ports[port.peer as usize];
@@ -200,7 +200,7 @@ impl Wiring {
             let mut part = Part::new(plant);
             for unit in units {
                 for &switch in &unit.switches {
-                    let own = settings(config, switch);
+                    let own = config.switch_of(switch);
                     let table = tables[switch as usize].take().unwrap_or_default();
                     let first_port = self.first_ports[switch as usize];
                     let specs = &self.specs[switch as usize];
@@ -214,7 +214,7 @@ impl Wiring {
                     part.add_switch(made);
                 }
                 for &host in &unit.hosts {
-                    let nic = config.nics.get(&host).unwrap_or(&config.nic);
+                    let nic = config.nic_of(host);
                     let port = common.host_ports[host as usize];
                     let mut made = Host::new(host, port, nic.clone());
                     made.paranoid = config.paranoid;
@@ -245,10 +245,6 @@ impl Wiring {
     }
 }
 
-fn settings(config: &NetworkConfig, switch: u32) -> &SwitchConfig {
-    config.switches.get(&switch).unwrap_or(&config.switch)
-}
-
 /// The longest frame that any NIC sends: its MTU, and the longest headers; or that of TCP, if a flow
 /// has one. Whatever its class, a pause may have to wait until it has left.
 pub(crate) fn longest_frame(config: &NetworkConfig) -> u32 {
@@ -270,7 +266,7 @@ fn make_switch(
     first_port: u32,
     specs: &[PortSpec],
 ) -> Result<Switch, BuildError> {
-    let own = settings(config, index).clone();
+    let own = config.switch_of(index).clone();
     let buffer_bytes = own.buffer_bytes;
     Switch::new(index, first_port, own, specs, config.seed).map_err(|error| {
         BuildError::BufferTooSmall {

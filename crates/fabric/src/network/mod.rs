@@ -101,6 +101,16 @@ impl NetworkConfig {
             threads: 1,
         }
     }
+
+    /// The settings of a switch.
+    pub(crate) fn switch_of(&self, switch: u32) -> &SwitchConfig {
+        self.switches.get(&switch).unwrap_or(&self.switch)
+    }
+
+    /// The settings of the NIC of a host.
+    pub(crate) fn nic_of(&self, host: u32) -> &NicConfig {
+        self.nics.get(&host).unwrap_or(&self.nic)
+    }
 }
 
 /// Why a network cannot be made. Each says what was expected.
