@@ -244,6 +244,14 @@ hint: write one of ecn_none, ecn_green, ecn_yellow, ecn_red, ecn_green_yellow, e
 hint: plain digits, without a unit"#,
     ),
     (
+        r#""Ethernet0": {
+            "action"#,
+        r#""Ethernet0,Ethernet1": {
+            "action"#,
+        r#"line 2205: PFC_WD|Ethernet0,Ethernet1: there is no port "Ethernet1" in PORT
+hint: did you mean "Ethernet0"?"#,
+    ),
+    (
         r#""action": "drop""#,
         r#""action": "explode""#,
         r#"line 2206: PFC_WD|Ethernet0, action: "explode" is not known

@@ -69,6 +69,13 @@ pub(super) fn switch(
             }
         }
     }
+    for entry in tables::entries(&db.tables, "PFC_WD").iter().filter(|at| at.key != "GLOBAL") {
+        for port in entry.key.split(',').map(str::trim) {
+            if !db.ports.iter().any(|known| known.name == port) {
+                return Err(no_port(db, entry, port));
+            }
+        }
+    }
     settings.check_maps()?;
     let mut config = base.clone();
     let maps = settings.one_map(&ports)?;
@@ -86,7 +93,7 @@ pub(super) fn switch(
         made.push(PortConfig {
             groups: settings.groups_of(&port.name, &maps, enabled)?,
             queues: settings.queues_of(&port.name, &maps)?,
-            watchdog: settings.watchdog_of(&port.name, enabled),
+            watchdog: settings.watchdog_of(&port.name, enabled)?,
         });
     }
     settings.pool(&mut config, &made, buffer_bytes)?;
@@ -212,14 +219,7 @@ impl Settings<'_> {
     ) -> Result<Option<[Option<u8>; N]>> {
         let Some((entry, field)) = self.qos_field(port, name) else { return Ok(None) };
         let maps = tables::maps::<N>(&self.db.tables, table)?;
-        let named = entry.reference(field, table)?;
-        match maps.get(&named) {
-            Some(map) => Ok(Some(*map)),
-            None => {
-                let names: Vec<&str> = maps.keys().map(String::as_str).collect();
-                Err(tables::missing(entry, field, table, &named, &names))
-            }
-        }
+        find(entry, field, table, &maps).map(|map| Some(*map))
     }
 
     fn maps_of(&mut self, port: &str) -> Result<Maps> {
@@ -478,11 +478,23 @@ impl Settings<'_> {
         Ok(queues)
     }
 
-    fn watchdog_of(&mut self, port: &str, enabled: u8) -> Option<WatchdogConfig> {
-        let &PortWatchdog { action, detection_ms, restoration_ms } =
-            self.db.watchdogs.ports.get(port)?;
+    fn watchdog_of(&mut self, port: &str, enabled: u8) -> Result<Option<WatchdogConfig>> {
+        let watched = match self.qos_field(port, "pfcwd_sw_enable") {
+            Some((entry, _)) => tables::priorities(entry, "pfcwd_sw_enable")?,
+            None => None,
+        };
+        let Some(&PortWatchdog { action, detection_ms, restoration_ms }) =
+            self.db.watchdogs.ports.get(port)
+        else {
+            return Ok(None);
+        };
         if enabled == 0 {
             self.notes.warn_port(port, "PFC_WD watches a port without a lossless priority");
+        }
+        if watched.is_some_and(|watched| watched != enabled) {
+            let text = "PORT_QOS_MAP, pfcwd_sw_enable is not pfc_enable: here the watchdog looks \
+                        after all of pfc_enable";
+            self.notes.warn_port(port, text);
         }
         let poll_ms = self.db.watchdogs.poll_ms.unwrap_or_else(|| {
             self.notes.info(format!("PFC_WD has no POLL_INTERVAL: it looks every {POLL_MS} ms"));
@@ -496,13 +508,13 @@ impl Settings<'_> {
                 self.notes.warn_port(port, text);
             }
         }
-        Some(WatchdogConfig {
+        Ok(Some(WatchdogConfig {
             rule: self.db.rule,
             action,
             poll: Span::from_ms(poll_ms),
             detection: Span::from_ms(detection_ms),
             restoration: Span::from_ms(restoration_ms),
-        })
+        }))
     }
 
     /// The buffer that everything shares.

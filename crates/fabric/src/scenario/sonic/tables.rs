@@ -111,7 +111,6 @@ pub(super) fn entries<'a>(tables: &'a [Table], name: &str) -> &'a [Entry] {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pool {
     pub(super) ingress: bool,
-    pub(super) dynamic: bool,
     /// `None` where the switch computes it while it runs.
     pub(super) size: Option<u32>,
     pub(super) xoff: Option<u32>,
@@ -123,10 +122,10 @@ pub(super) fn pools(tables: &[Table]) -> Result<BTreeMap<String, Pool>> {
     for entry in entries(tables, "BUFFER_POOL") {
         entry.only(&["type", "mode", "size", "xoff", "percentage"])?;
         let directions = [("ingress", true), ("egress", false), ("both", true)];
-        let modes = [("dynamic", true), ("static", false)];
+        // Whether a threshold is dynamic is said by each profile, too.
+        entry.word(entry.need("mode")?, &[("dynamic", ()), ("static", ())])?;
         let pool = Pool {
             ingress: entry.word(entry.need("type")?, &directions)?,
-            dynamic: entry.word(entry.need("mode")?, &modes)?,
             size: entry.bytes("size")?,
             xoff: entry.bytes("xoff")?.filter(|&bytes| bytes > 0),
         };
@@ -506,7 +505,9 @@ pub(super) fn qos_maps(tables: &[Table], notes: &mut Notes) -> Result<Vec<(Vec<S
             "dscp_to_fc_map",
             "exp_to_fc_map",
         ])?;
-        for name in ["scheduler", "tc_to_dot1p_map", "tc_to_dscp_map", "dscp_to_fc_map"] {
+        for name in
+            ["scheduler", "tc_to_dot1p_map", "tc_to_dscp_map", "dscp_to_fc_map", "exp_to_fc_map"]
+        {
             if entry.field(name).is_some() {
                 notes.warn_port(&entry.key, format!("PORT_QOS_MAP, {name}: it is not simulated"));
             }

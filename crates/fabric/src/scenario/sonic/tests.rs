@@ -151,11 +151,35 @@ fn what_a_file_asks_for_and_cannot_have_is_a_warning() {
          ports)",
         "PFC_WD, detection_time: SONiC takes 100 to 5000 ms, not 50: Ethernet0 to Ethernet124 (32 \
          ports)",
+        "PORT_QOS_MAP, pfcwd_sw_enable is not pfc_enable: here the watchdog looks after all of \
+         pfc_enable: Ethernet0 to Ethernet4 (2 ports)",
         "WRED_PROFILE|AZURE_LOSSLESS drops packets and does not mark them (ecn); here it does neither",
         "group 4 has headroom (xoff) and its priority is not in pfc_enable: it never pauses: \
          Ethernet0 to Ethernet4 (2 ports)",
     ];
     assert_eq!(said, expected);
+}
+
+#[test]
+fn what_a_port_is_told_and_does_not_do_here_is_a_warning() {
+    let text = TD3.replace(
+        "\"pfcwd_sw_enable\": \"3,4\"",
+        "\"pfcwd_sw_enable\": \"3\", \"exp_to_fc_map\": \"AZURE\"",
+    );
+    let (config, notes) = settings(&text, 2);
+    assert!(config.watchdog_of(0).is_some());
+    let said: Vec<&str> =
+        notes.iter().filter(|note| note.warning).map(|note| note.text.as_str()).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("PORT_QOS_MAP, exp_to_fc_map: it is not simulated: "), "{said:?}");
+    assert_eq!(
+        said[1],
+        "PORT_QOS_MAP, pfcwd_sw_enable is not pfc_enable: here the watchdog looks after all of \
+         pfc_enable: Ethernet0 to Ethernet4 (2 ports)"
+    );
+    let same = text.replace("\"pfcwd_sw_enable\": \"3\"", "\"pfcwd_sw_enable\": \"4,3\"");
+    let (_, notes) = settings(&same, 2);
+    assert_eq!(notes.iter().filter(|note| note.warning).count(), 1);
 }
 
 #[test]
