@@ -220,6 +220,21 @@ hint: name the file: config_db = "tor.json""#,
         "line 12: switch.watchdog.poll_ms: 0 is less than a microsecond, 0.001\nhint: SONiC looks every 200 ms",
     ),
     (
+        "[switch]\nalpha = \"1/16\"",
+        "[switches.s0]\necn = { min_bytes = 9, max_bytes = 3, max_probability = 0.1 }",
+        "line 12: switches.s0.ecn.max_bytes: 3 is not above min_bytes, 9\nhint: marks begin at min_bytes, and are certain above max_bytes",
+    ),
+    (
+        "[switch]\nalpha = \"1/16\"",
+        "[nics.h1]\ntcp = { mtu_bytes = 100 }",
+        "line 12: nics.h1.tcp.mtu_bytes: 100 is not from 576 to 9216\nhint: an IP packet at most: 1_500, or 9_000 where frames may be long",
+    ),
+    (
+        "[switch]\nalpha = \"1/16\"",
+        "[nic]\ntcp = { buffer_bytes = 100 }",
+        "line 12: nic.tcp.buffer_bytes: 100 is not from 2048 to 268435456\nhint: what a connection may have under way: 262_144, for instance",
+    ),
+    (
         r#"alpha = "1/16""#,
         r#"watchdog = { rule = "cisco", poll_ms = 1, detection_ms = 1, restoration_ms = 1 }"#,
         r#"line 12: rule: there is no "cisco"
@@ -421,6 +436,21 @@ receiver = "h0"
 message_bytes = 5"#,
         r#"line 16: workload.receiver: kind "ring" does not have it
 hint: its keys are message_bytes, service, verb, messages, endless, depth, queue_pairs, start_us, interval_us, interval_random, dscp, reply_bytes, spread_bytes"#,
+    ),
+    (
+        "[[workload]]",
+        "[[fault]]\nkind = \"link-flaps\"\nfrom = \"h0\"\nto = \"s0\"\ndown_us = 20\nevery_us = 10\ntimes = 2\n[[workload]]",
+        "line 18: fault.down_us: 20.000 us is not below every_us, 10.000 us\nhint: a link is up before it fails again",
+    ),
+    (
+        "[[workload]]",
+        "[[fault]]\nkind = \"link-flaps\"\nfrom = \"h0\"\nto = \"s0\"\ndown_us = 5\nevery_us = 10\ntimes = 0\n[[workload]]",
+        "line 20: fault.times: 0 is not from 1 to 65536\nhint: how often the link fails",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\ninterval_us = 0",
+        "line 19: workload.interval_us: messages cannot begin all at one time\nhint: 10 for a message every 10 us; without it, messages follow each other",
     ),
     (
         "[[workload]]",

@@ -120,9 +120,15 @@ pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<V
             let down = at.need("down_us", at.span_of("down_us", table.down_us, US)?, why)?;
             let every = at.need("every_us", at.span_of("every_us", table.every_us, US)?, why)?;
             let times = at.need("times", table.times, why)?;
-            if down >= every || times > FLAPS_MAX {
-                let message = format!("down_us is not below every_us, or times above {FLAPS_MAX}");
-                return Err(at.wrong("times", message).hint("a link is up before it fails again"));
+            if down >= every {
+                let message = format!("{down} is not below every_us, {every}");
+                return Err(at
+                    .wrong("down_us", message)
+                    .hint("a link is up before it fails again"));
+            }
+            if times == 0 || times > FLAPS_MAX {
+                let message = format!("{times} is not from 1 to {FLAPS_MAX}");
+                return Err(at.wrong("times", message).hint("how often the link fails"));
             }
             let first = Time::ZERO + at.span("at_us", table.at_us.unwrap_or(0.0), US)?;
             return Ok(Fault::flaps([from, to], first, down, every, times));

@@ -52,6 +52,11 @@ impl<'a, T> At<'a, T> {
         Self { text, name, start: table.span().start, table: table.get_ref() }
     }
 
+    /// The name of a table in this one.
+    fn under(&self, key: &str) -> String {
+        format!("{}.{key}", self.name)
+    }
+
     fn wrong(&self, key: &str, message: impl Into<String>) -> ScenarioError {
         ScenarioError::at_place(&self.place(key), message)
     }

@@ -58,10 +58,11 @@ pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<Ni
     set(&mut nic.work_request, at.span_of("work_request_ns", table.work_request_ns, NS)?);
     if let Some(table) = &table.host_memory {
         let base = nic.host_memory.unwrap_or_default();
-        nic.host_memory = Some(host_memory(&At::new(at.text, "nic.host_memory", table), base)?);
+        nic.host_memory =
+            Some(host_memory(&At::new(at.text, &at.under("host_memory"), table), base)?);
     }
     if let Some(table) = &table.tcp {
-        nic.tcp = tcp(&At::new(at.text, "nic.tcp", table), nic.tcp)?;
+        nic.tcp = tcp(&At::new(at.text, &at.under("tcp"), table), nic.tcp)?;
     }
     set(&mut nic.receive_buffer_bytes, table.receive_buffer_bytes);
     set(&mut nic.xoff_bytes, table.xoff_bytes);
@@ -128,14 +129,17 @@ fn tcp(at: &At<'_, tables::Tcp>, base: TcpConfig) -> Result<TcpConfig> {
     let mut tcp = base;
     if let Some(bytes) = table.mtu_bytes {
         if !(576..=9_216).contains(&bytes) {
-            return Err(at.wrong("mtu_bytes", "an IP packet has from 576 to 9216 bytes"));
+            let message = format!("{bytes} is not from 576 to 9216");
+            let hint = "an IP packet at most: 1_500, or 9_000 where frames may be long";
+            return Err(at.wrong("mtu_bytes", message).hint(hint));
         }
         tcp.mtu_bytes = bytes;
     }
     if let Some(bytes) = table.buffer_bytes {
         if !(2_048..=TCP_BUFFER_BYTES_MAX).contains(&bytes) {
-            let message = format!("it is from 2048 to {TCP_BUFFER_BYTES_MAX}");
-            return Err(at.wrong("buffer_bytes", message));
+            let message = format!("{bytes} is not from 2048 to {TCP_BUFFER_BYTES_MAX}");
+            let hint = "what a connection may have under way: 262_144, for instance";
+            return Err(at.wrong("buffer_bytes", message).hint(hint));
         }
         tcp.buffer_bytes = bytes;
     }

@@ -68,7 +68,7 @@ pub(super) fn switch(at: &At<'_, tables::Switch>, base: &SwitchConfig) -> Result
     groups(at, &mut config)?;
     queues(at, &mut config)?;
     if let Some(table) = &table.watchdog {
-        let watchdog = watchdog(&At::new(at.text, "switch.watchdog", table))?;
+        let watchdog = watchdog(&At::new(at.text, &at.under("watchdog"), table))?;
         config.watchdog = Some(watchdog);
         for port in config.ports.values_mut() {
             port.watchdog = Some(watchdog);
@@ -139,7 +139,7 @@ fn queues(at: &At<'_, tables::Switch>, config: &mut SwitchConfig) -> Result<()> 
             .wrong("weights", "0 is not a weight from 1 to 255")
             .hint("1 for the least; strict_queues for those that go first"));
     }
-    let ecn = table.ecn.as_ref().map(|table| ecn(&At::new(at.text, "switch.ecn", table)));
+    let ecn = table.ecn.as_ref().map(|table| ecn(&At::new(at.text, &at.under("ecn"), table)));
     let ecn = ecn.transpose()?;
     let of_ports = config.ports.values_mut().map(|port| &mut port.queues);
     for queues in core::iter::once(&mut config.queues).chain(of_ports) {

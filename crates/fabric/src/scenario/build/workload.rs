@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rdma::Time;
+use rdma::{Span, Time};
 use transport::limits::MESSAGE_BYTES_MAX;
 
 use super::kinds::only_known;
@@ -48,6 +48,11 @@ pub(super) fn workload(
         return Err(at.wrong("dscp", message).hint("a DSCP has six bits"));
     }
     let every = at.span_of("interval_us", table.interval_us, US)?;
+    if every == Some(Span::ZERO) {
+        return Err(at
+            .wrong("interval_us", "messages cannot begin all at one time")
+            .hint("10 for a message every 10 us; without it, messages follow each other"));
+    }
     if table.interval_random.is_some() && every.is_none() {
         return Err(at
             .wrong("interval_random", "without interval_us, messages follow each other")
