@@ -33,6 +33,8 @@ const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 const OPTION_END: u16 = 0;
+const OPTION_COMMENT: u16 = 1;
+const OPTION_SHB_USERAPPL: u16 = 4;
 const OPTION_IF_NAME: u16 = 2;
 const OPTION_IF_TSRESOL: u16 = 9;
 const OPTION_IF_TSOFFSET: u16 = 14;
@@ -111,23 +113,41 @@ pub fn section_header() -> [u8; SECTION_HEADER_LEN] {
     bytes
 }
 
+/// Appends the block that a file begins with, with the program that writes it and a remark about the
+/// whole.
+pub fn write_section(file: &mut Vec<u8>, application: &str, comment: &str) {
+    let start = open(file, SECTION_HEADER);
+    file.extend_from_slice(&BYTE_ORDER_MAGIC.to_le_bytes());
+    file.extend_from_slice(&[1, 0, 0, 0]);
+    // The section's length is not known while it is written.
+    file.extend_from_slice(&[0xff; 8]);
+    write_option(file, OPTION_COMMENT, cut(comment));
+    write_option(file, OPTION_SHB_USERAPPL, cut(application));
+    write_option(file, OPTION_END, &[]);
+    close(file, start);
+}
+
 /// Appends the description of the next interface to `file`; the first is interface 0.
 pub fn write_interface(file: &mut Vec<u8>, name: &str) {
     let start = open(file, INTERFACE_DESCRIPTION);
     file.extend_from_slice(&(LINKTYPE_ETHERNET as u16).to_le_bytes());
     file.extend_from_slice(&[0; 2]);
     file.extend_from_slice(&SNAP_LEN.to_le_bytes());
-    // An option's length has 16 bits, and a name that long helps nobody: cut, by whole characters.
-    let whole = |end: &usize| name.is_char_boundary(*end);
-    let end = (0..=name.len().min(NAME_MAX)).rev().find(whole).unwrap_or(0);
-    write_option(file, OPTION_IF_NAME, &name.as_bytes()[..end]);
+    write_option(file, OPTION_IF_NAME, cut(name));
     write_option(file, OPTION_IF_TSRESOL, &[9]);
     write_option(file, OPTION_END, &[]);
     close(file, start);
 }
 
-/// The longest name of an interface that is written, in bytes.
-const NAME_MAX: usize = 256;
+/// The longest name or remark that is written, in bytes.
+const TEXT_MAX: usize = 256;
+
+/// An option's length has 16 bits, and a text that long helps nobody: cut, by whole characters.
+fn cut(text: &str) -> &[u8] {
+    let whole = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=text.len().min(TEXT_MAX)).rev().find(whole).unwrap_or(0);
+    &text.as_bytes()[..end]
+}
 
 /// Appends `frame`, which `interface` saw at `at`, to `file`; picoseconds are cut off.
 pub fn write(file: &mut Vec<u8>, interface: u32, at: Time, direction: Direction, frame: &[u8]) {
@@ -553,6 +573,6 @@ mod tests {
         write_interface(&mut file, &name);
         let mut reader = Reader::new(&file).unwrap();
         assert_eq!(reader.next(), None);
-        assert_eq!(reader.interfaces()[0].name, Some(&name[..NAME_MAX]));
+        assert_eq!(reader.interfaces()[0].name, Some(&name[..TEXT_MAX]));
     }
 }
