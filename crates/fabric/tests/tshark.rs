@@ -4,7 +4,7 @@
 //! when its judge is absent says nothing.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fabric::Network;
@@ -43,31 +43,84 @@ const FIELDS: [&str; 9] = [
     "macc.opcode",
 ];
 
-/// The values of [`FIELDS`] in each frame of the capture of [`SCENARIO`] with one more key.
-fn fields(name: &str, key: &str) -> Vec<[String; 9]> {
-    let scenario = Scenario::parse(&format!("{SCENARIO}{key}\n"), None).unwrap();
+/// The capture of a scenario, in a file.
+fn captured(name: &str, scenario: &str) -> PathBuf {
+    let scenario = Scenario::parse(scenario, None).unwrap();
     let mut network = Network::new(scenario.network).unwrap();
     let verdict = network.run(scenario.end);
     let capture = Report::new("captured", &network, &verdict).capture().unwrap();
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&file, capture).unwrap();
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=f", "-r"]);
-    command.arg(&file);
-    for field in FIELDS {
-        command.args(["-e", field]);
-    }
-    let output = command.output().unwrap_or_else(|error| {
-        panic!("cannot run tshark: {error}; this test needs it (Debian: apt-get install tshark)")
+    file
+}
+
+/// What a program of Wireshark prints.
+fn printed(program: &str, arguments: &[&str], file: &Path) -> String {
+    let output = Command::new(program).args(arguments).arg(file).output().unwrap_or_else(|error| {
+        panic!("cannot run {program}: {error}; this test needs it (Debian: apt-get install tshark)")
     });
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "tshark: {}: {stderr}", output.status);
-    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{program}: {}: {stderr}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The values of some fields in each frame.
+fn values<const N: usize>(file: &Path, fields: [&str; N], options: &[&str]) -> Vec<[String; N]> {
+    let mut arguments = vec!["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=f"];
+    arguments.extend(fields.iter().flat_map(|field| ["-e", field]));
+    arguments.extend(options);
+    arguments.push("-r");
+    let stdout = printed("tshark", &arguments, file);
     let rows = stdout.lines().map(|line| {
         let values: Vec<String> = line.split('|').map(str::to_owned).collect();
         values.try_into().unwrap_or_else(|values| panic!("{values:?}"))
     });
     rows.collect()
+}
+
+/// The values of [`FIELDS`] in each frame of the capture of [`SCENARIO`] with one more key.
+fn fields(name: &str, key: &str) -> Vec<[String; 9]> {
+    values(&captured(name, &format!("{SCENARIO}{key}\n")), FIELDS, &[])
+}
+
+#[test]
+fn tshark_reads_the_segments_of_tcp() {
+    let tcp = SCENARIO.replace("kind = \"incast\"", "kind = \"incast\"\nservice = \"tcp\"");
+    for tagged in [false, true] {
+        let nic = if tagged { "[nic]\ntagged = true\n[[workload]]" } else { "[[workload]]" };
+        let file = captured(&format!("tcp-{tagged}.pcapng"), &tcp.replace("[[workload]]", nic));
+        let fields = [
+            "_ws.malformed",
+            "ip.checksum.status",
+            "tcp.checksum.status",
+            "tcp.srcport",
+            "tcp.dstport",
+            "tcp.len",
+            "tcp.flags.syn",
+            "vlan.id",
+        ];
+        let checked = ["-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"];
+        let rows = values(&file, fields, &checked);
+        let (mut opened, mut bytes, mut tags) = (0, 0, 0);
+        for [malformed, ip, tcp, from, to, length, syn, vlan] in &rows {
+            assert_eq!([malformed, ip, tcp], ["", "1", "1"]);
+            assert!(from != to && from != "0" && to != "0", "{from} {to}");
+            opened += usize::from(syn == "1" || syn == "True");
+            bytes += length.parse::<usize>().unwrap();
+            tags += usize::from(vlan == "1");
+        }
+        // Each is seen twice: when it comes to the switch, and when it leaves.
+        assert_eq!((opened, bytes), (2 * 3 * 2, 2 * 3 * 100_000));
+        // The switch takes tags off on the way to a server.
+        assert_eq!(tags, if tagged { rows.len() / 2 } else { 0 });
+    }
+}
+
+#[test]
+fn a_capture_says_that_it_was_simulated() {
+    let text = printed("capinfos", &[], &captured("said.pcapng", SCENARIO));
+    assert!(text.contains("simulated: these frames were on no wire"), "{text}");
+    assert!(text.contains("ferroce sim"), "{text}");
 }
 
 #[test]

@@ -294,6 +294,13 @@ impl Host {
         Some(self.tcp.as_ref()?.connections.get(connection as usize)?.tuple)
     }
 
+    /// The port here of the connection that a peer's port is the other end of.
+    pub(crate) fn tcp_port(&self, peer: u32, peer_port: u16) -> Option<u16> {
+        let tcp = self.tcp.as_ref()?;
+        let connection = *tcp.by_peer.get(&(peer, peer_port))?;
+        Some(tcp.connections.get(connection as usize)?.ends.local.1)
+    }
+
     /// Connections whose handshake is over.
     pub(crate) fn open_connections(&self) -> usize {
         let Some(tcp) = &self.tcp else { return 0 };

@@ -7,7 +7,7 @@ use super::part::Part;
 use crate::counters::{Drops, PauseCounters, PortCounters};
 use crate::host::Host;
 use crate::nic::CacheCounters;
-use crate::packet::LOWER_BYTES;
+use crate::packet::{LOWER_BYTES, Tuple};
 use crate::plant::{Node, Port};
 use crate::switch::Switch;
 use crate::switch::config::SwitchConfig;
@@ -160,6 +160,11 @@ impl Network {
             End::Host(_) => None,
         });
         Some(named.collect())
+    }
+
+    /// The TCP port at the destination of the segments of `tuple`.
+    pub(crate) fn tcp_port(&self, tuple: &Tuple) -> Option<u16> {
+        self.host(tuple.destination)?.tcp_port(tuple.source, tuple.source_port)
     }
 
     /// The ports that packets with `hash` leave by, from host to host.

@@ -9,14 +9,16 @@
 //! A tap keeps what a frame was made of; bytes are made when the file is. A frame is stamped with the
 //! moment of its last bit: outbound when that left, inbound when it came. One that the link lost is
 //! outbound at one end and nothing at the other. Payloads are zeroes, ICRCs are right, Ethernet's
-//! check sequence is left out, as it is by captures of a real port. Segments of TCP are not captured.
+//! check sequence is left out, as it is by captures of a real port. Options of TCP that are no numbers here
+//! (SACK) are NOPs. The header of the file says that it was simulated.
 //!
 //! Each tap belongs to one port and knows of no other; the file is sorted by time, then interface.
 
 use rdma::Time;
-use wire::ethernet::Address;
+use wire::ethernet::{Address, EtherType};
 use wire::pcapng::Direction;
-use wire::{pcapng, pfc, roce};
+use wire::vlan::Tag;
+use wire::{ethernet, pcapng, pfc, roce, vlan};
 
 use crate::Network;
 use crate::limits::CAPTURE_FRAMES_MAX;
@@ -24,7 +26,11 @@ use crate::network::PortTap;
 use crate::packet::{Kind, Packet, Pool, Tuple, address_of};
 use crate::paranoid;
 use crate::switch::config::PRIORITIES;
+use crate::tcp::{Addresses, Carried, Segment, captured};
 use crate::topology::End;
+
+/// Of Ethernet, at the end of a frame.
+const CHECK_SEQUENCE: usize = 4;
 
 /// Ports whose frames are to be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,11 +50,17 @@ pub struct Capture {
 struct Seen {
     /// When it reached its queue or engine, in picoseconds.
     at: u64,
-    /// Of a RoCE packet.
-    headers: Option<(roce::Repr, Tuple)>,
+    headers: Headers,
     packet: Packet,
     /// Whether the link lost it.
     lost: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Headers {
+    Roce(roce::Repr, Tuple),
+    Tcp(Segment, Tuple),
+    Pause,
 }
 
 /// What came to one port.
@@ -76,16 +88,14 @@ impl Tap {
         lost: bool,
     ) {
         let packet = *pool.get(index);
-        if packet.kind == Kind::Tcp {
-            return;
-        }
         if self.seen.len() >= self.room {
             self.missed += 1;
             return;
         }
-        let headers = match packet.kind {
-            Kind::Roce | Kind::Extended => tuple.map(|tuple| (pool.header(index), tuple)),
-            Kind::Tcp | Kind::Pfc => None,
+        let headers = match (packet.kind, tuple) {
+            (Kind::Roce | Kind::Extended, Some(tuple)) => Headers::Roce(pool.header(index), tuple),
+            (Kind::Tcp, Some(tuple)) => Headers::Tcp(pool.tcp(index).0, tuple),
+            _ => Headers::Pause,
         };
         self.seen.push(Seen { at, headers, packet, lost });
     }
@@ -113,7 +123,8 @@ pub(crate) fn pcapng(network: &Network) -> Option<Vec<u8>> {
     if captures.is_empty() {
         return None;
     }
-    let mut file = pcapng::section_header().to_vec();
+    let mut file = Vec::new();
+    pcapng::write_section(&mut file, "ferroce sim", "simulated: these frames were on no wire");
     let mut records: Vec<Record<'_>> = Vec::new();
     let ports: Vec<PortTap<'_>> = network.taps().collect();
     let topology = network.topology();
@@ -145,7 +156,7 @@ pub(crate) fn pcapng(network: &Network) -> Option<Vec<u8>> {
     }
     records.sort_by_key(|record| (record.at, record.interface, record.direction as u8));
     for record in records {
-        let frame = record.seen.frame(record.ends);
+        let frame = record.seen.frame(network, record.ends);
         let part = &frame[..frame.len().min(record.snap_bytes)];
         let at = Time::from_ps(record.at);
         let whole = frame.len() as u32;
@@ -166,11 +177,11 @@ impl Seen {
     fn priorities(&self, network: &Network) -> u8 {
         match (self.packet.pcp(), &self.headers) {
             (Some(priority), _) => 1 << (priority & 7),
-            (None, Some((_, tuple))) => {
+            (None, Headers::Roce(_, tuple) | Headers::Tcp(_, tuple)) => {
                 let nic = network.nic_config(tuple.source);
                 nic.map_or(0, |nic| 1 << (nic.dscp_to_priority[self.packet.dscp()] & 7))
             }
-            (None, None) => {
+            (None, Headers::Pause) => {
                 let pause = self.packet.pause();
                 pause.stop | pause.resume
             }
@@ -188,26 +199,64 @@ impl Seen {
         }
     }
 
-    fn frame(&self, [from, to]: [&PortTap<'_>; 2]) -> Vec<u8> {
-        let Some((header, tuple)) = &self.headers else {
-            let pause = self.packet.pause();
-            let said = |priority: usize| match (
-                pause.stop >> priority & 1,
-                pause.resume >> priority & 1,
-            ) {
-                (1, _) => Some(pause.quanta),
-                (_, 1) => Some(0),
-                _ => None,
-            };
-            let quanta: [Option<u16>; PRIORITIES] = core::array::from_fn(said);
-            return pfc::Repr { quanta }.frame(from.mac).to_vec();
-        };
+    fn frame(&self, network: &Network, [from, to]: [&PortTap<'_>; 2]) -> Vec<u8> {
         // A flooded copy is addressed to the server, not to the port that it comes to.
-        let destination =
-            if self.packet.is_flooded() { mac_of_host(tuple.destination) } else { to.mac };
-        let payload = vec![0; usize::from(self.packet.payload)];
-        let addresses = [from.mac, destination];
-        paranoid::frame(&self.packet, header, tuple, addresses, &payload).to_vec()
+        let macs = |tuple: &Tuple| match self.packet.is_flooded() {
+            true => [from.mac, mac_of_host(tuple.destination)],
+            false => [from.mac, to.mac],
+        };
+        match &self.headers {
+            Headers::Roce(header, tuple) => {
+                let payload = vec![0; usize::from(self.packet.payload)];
+                paranoid::frame(&self.packet, header, tuple, macs(tuple), &payload).to_vec()
+            }
+            Headers::Tcp(segment, tuple) => {
+                self.tcp_frame(segment, tuple, network.tcp_port(tuple), macs(tuple))
+            }
+            Headers::Pause => {
+                let pause = self.packet.pause();
+                let said = |priority: usize| match (
+                    pause.stop >> priority & 1,
+                    pause.resume >> priority & 1,
+                ) {
+                    (1, _) => Some(pause.quanta),
+                    (_, 1) => Some(0),
+                    _ => None,
+                };
+                let quanta: [Option<u16>; PRIORITIES] = core::array::from_fn(said);
+                pfc::Repr { quanta }.frame(from.mac).to_vec()
+            }
+        }
+    }
+
+    fn tcp_frame(
+        &self,
+        segment: &Segment,
+        tuple: &Tuple,
+        port: Option<u16>,
+        [source, destination]: [Address; 2],
+    ) -> Vec<u8> {
+        let tag = self.packet.pcp().map(|priority| Tag { priority, drop_eligible: false, id: 1 });
+        let begin = ethernet::HEADER_LEN + if tag.is_some() { vlan::HEADER_LEN } else { 0 };
+        let mut frame = vec![0; begin];
+        let ethertype = if tag.is_some() { EtherType::VLAN } else { EtherType::IPV4 };
+        ethernet::Repr { destination, source, ethertype }.emit(&mut frame);
+        if let Some(tag) = tag {
+            let inner = vlan::Repr { tag, ethertype: EtherType::IPV4 };
+            inner.emit(&mut frame[ethernet::HEADER_LEN..]);
+        }
+        let addresses = Addresses {
+            from: (address_of(tuple.source), tuple.source_port),
+            to: (address_of(tuple.destination), port.unwrap_or_default()),
+        };
+        let carried = Carried {
+            traffic_class: self.packet.traffic_class,
+            ip_id: self.packet.ip_id,
+            ttl: self.packet.ttl,
+            bytes: usize::from(self.packet.bytes).saturating_sub(begin + CHECK_SEQUENCE),
+        };
+        frame.extend(captured(segment, &addresses, &carried));
+        frame
     }
 }
 
@@ -235,7 +284,7 @@ mod tests {
     use wire::frame::Frame;
 
     /// Three to one under a small buffer, with a link that loses every hundredth packet.
-    fn captured(captures: Vec<Capture>) -> (Network, Option<Vec<u8>>) {
+    fn run(captures: Vec<Capture>) -> (Network, Option<Vec<u8>>) {
         let cables = Cables::new(Rate::from_gbps(40), 200);
         let mut config = NetworkConfig::new(single_switch(4, cables));
         config.flows = (0..3).map(|host| FlowSpec::write(host, 3, 300_000)).collect();
@@ -268,9 +317,9 @@ mod tests {
 
     #[test]
     fn a_capture_holds_whole_frames_of_both_directions_and_changes_nothing() {
-        let (plain, none) = captured(Vec::new());
+        let (plain, none) = run(Vec::new());
         assert_eq!(none, None);
-        let (network, file) = captured(vec![of(End::Host(0), None)]);
+        let (network, file) = run(vec![of(End::Host(0), None)]);
         assert_eq!((network.now(), network.events()), (plain.now(), plain.events()));
         let records = records(&file.unwrap());
         let (mut data, mut pauses, mut answers) = (0, 0, 0);
@@ -285,7 +334,7 @@ mod tests {
                 }
                 (Direction::Inbound, Ok(_)) => answers += 1,
                 (Direction::Inbound, Err(_)) => {
-                    let pause = pfc::Repr::parse(&bytes[wire::ethernet::HEADER_LEN..]).unwrap();
+                    let pause = pfc::Repr::parse(&bytes[ethernet::HEADER_LEN..]).unwrap();
                     assert!(pause.quanta[3].is_some());
                     pauses += 1;
                 }
@@ -302,7 +351,7 @@ mod tests {
     #[test]
     fn what_a_link_lost_was_sent_and_did_not_come() {
         let (network, file) =
-            captured(vec![of(End::Host(0), None), of(End::Switch(0), Some(End::Host(0)))]);
+            run(vec![of(End::Host(0), None), of(End::Switch(0), Some(End::Host(0)))]);
         let records = records(&file.unwrap());
         let count = |interface: u32, direction: Direction| {
             let these =
@@ -329,12 +378,12 @@ mod tests {
         let mut short = of(End::Host(0), None);
         short.snap_bytes = Some(90);
         short.priorities = 1 << 3;
-        let (_, file) = captured(vec![short]);
+        let (_, file) = run(vec![short]);
         let records_of_3 = records(&file.unwrap());
         assert_eq!(records_of_3.iter().map(|(.., frame)| frame.len()).max(), Some(90));
         let mut other = of(End::Host(0), None);
         other.priorities = 1 << 4;
-        let (_, file) = captured(vec![other]);
+        let (_, file) = run(vec![other]);
         assert_eq!(records(&file.unwrap()), []);
     }
 }

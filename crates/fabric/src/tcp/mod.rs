@@ -22,7 +22,7 @@ mod segment;
 
 pub(crate) use connection::{Connection, Ends, Progress};
 pub use kernel::KernelLatency;
-pub(crate) use segment::{Codec, Segment};
+pub(crate) use segment::{Addresses, Carried, Codec, Segment, captured};
 
 /// Which congestion control a sender has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -90,20 +90,7 @@ impl Codec {
         self.scratch(HEADERS + usize::from(segment.payload));
         let (head, payload) = self.bytes.split_at_mut(HEADERS);
         let payload = &payload[..usize::from(segment.payload)];
-        let tcp = TcpRepr {
-            src_port: addresses.from.1,
-            dst_port: addresses.to.1,
-            control: segment.control,
-            seq_number: TcpSeqNumber(segment.sequence as i32),
-            ack_number: segment.acknowledgement.map(|number| TcpSeqNumber(number as i32)),
-            window_len: segment.window,
-            window_scale: segment.scale,
-            max_seg_size: segment.mss,
-            sack_permitted: false,
-            sack_ranges: [None; 3],
-            timestamp: None,
-            payload: &[],
-        };
+        let tcp = repr(segment, addresses);
         let header = tcp.header_len();
         let ip = Ipv4Repr {
             src_addr: addresses.from.0,
@@ -142,6 +129,69 @@ impl Codec {
             bytes: bytes.len().min(usize::from(u16::MAX)) as u16,
         })
     }
+}
+
+/// The header of a segment.
+fn repr(segment: &Segment, addresses: &Addresses) -> TcpRepr<'static> {
+    TcpRepr {
+        src_port: addresses.from.1,
+        dst_port: addresses.to.1,
+        control: segment.control,
+        seq_number: TcpSeqNumber(segment.sequence as i32),
+        ack_number: segment.acknowledgement.map(|number| TcpSeqNumber(number as i32)),
+        window_len: segment.window,
+        window_scale: segment.scale,
+        max_seg_size: segment.mss,
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: &[],
+    }
+}
+
+/// What the IP header of a segment says beside its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Carried {
+    /// DSCP and ECN bits.
+    pub(crate) traffic_class: u8,
+    pub(crate) ip_id: u16,
+    pub(crate) ttl: u8,
+    /// The whole IP packet, in bytes.
+    pub(crate) bytes: usize,
+}
+
+/// The IP packet of a segment as a capture has it: with checksums, and a payload of zeroes. What its
+/// stack sent beyond the numbers of a [`Segment`] are options, in whose place there are NOPs.
+pub(crate) fn captured(segment: &Segment, addresses: &Addresses, carried: &Carried) -> Vec<u8> {
+    const IP: usize = 20;
+    const HEADER_MAX: usize = 60;
+    const NOP: u8 = 1;
+    let tcp = repr(segment, addresses);
+    let payload = usize::from(segment.payload);
+    let said = tcp.header_len();
+    let header = carried.bytes.saturating_sub(IP + payload).clamp(said, HEADER_MAX);
+    let mut bytes = vec![0; IP + header + payload];
+    let ignored = ChecksumCapabilities::ignored();
+    let repr = Ipv4Repr {
+        src_addr: addresses.from.0,
+        dst_addr: addresses.to.0,
+        next_header: IpProtocol::Tcp,
+        payload_len: header + payload,
+        hop_limit: carried.ttl,
+    };
+    let mut ip = Ipv4Packet::new_unchecked(&mut bytes[..]);
+    repr.emit(&mut ip, &ignored);
+    ip.set_ident(carried.ip_id);
+    ip.set_dscp(carried.traffic_class >> 2);
+    ip.set_ecn(carried.traffic_class & 3);
+    ip.fill_checksum();
+    let ends = [addresses.from.0, addresses.to.0].map(IpAddress::Ipv4);
+    tcp.emit(&mut TcpPacket::new_unchecked(&mut bytes[IP..]), &ends[0], &ends[1], &ignored);
+    bytes[IP + said..IP + header].fill(NOP);
+    let mut packet = TcpPacket::new_unchecked(&mut bytes[IP..]);
+    packet.set_header_len(header as u8);
+    packet.fill_checksum(&ends[0], &ends[1]);
+    bytes
 }
 
 #[cfg(test)]
