@@ -241,7 +241,7 @@ fn first_hops(config: &NetworkConfig, kinds: &[Kind], kind_of: &[usize], say: &m
         for host in [flow.source, flow.destination] {
             let Some(&rack) = racks.get(&host) else { continue };
             let nic = config.nic_of(host);
-            let priority = nic.dscp_to_priority[usize::from(dscp)] & 7;
+            let priority = nic.priority_of(dscp);
             let at = AtNic {
                 priority,
                 pauses: nic.lossless_priorities >> priority & 1 != 0,

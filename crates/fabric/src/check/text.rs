@@ -453,7 +453,7 @@ fn nics(config: &NetworkConfig) -> String {
     dscps.dedup();
     if !dscps.is_empty() {
         let of = |dscp: &u8| {
-            let priority = nic.dscp_to_priority[usize::from(*dscp)];
+            let priority = nic.priority_of(*dscp);
             format!("DSCP {dscp} -> priority {priority}")
         };
         text += &line("flows", &dscps.iter().map(of).collect::<Vec<_>>().join("; "));

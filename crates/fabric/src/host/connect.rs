@@ -38,7 +38,7 @@ impl Host {
         flow: u32,
         spec: &FlowSpec,
     ) -> Result<PairId, ConnectError> {
-        let priority = self.config.dscp_to_priority[usize::from(spec.dscp & 63)] & 7;
+        let priority = self.config.priority_of(spec.dscp);
         let engine = self.engine(priority).map_err(ConnectError::Create)?;
         let at = &mut self.engines[engine];
         let spec = QpSpec {

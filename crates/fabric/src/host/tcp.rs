@@ -118,7 +118,7 @@ impl Host {
             local: (address_of(self.index), ports.0),
             remote: (address_of(peer), ports.1),
             traffic_class: spec.dscp << 2,
-            priority: self.config.dscp_to_priority[usize::from(spec.dscp & 63)] & 7,
+            priority: self.config.priority_of(spec.dscp),
             message_bytes: spec.message_bytes,
             reply_bytes: spec.reply_bytes,
         };

@@ -83,6 +83,13 @@ pub struct NicConfig {
     pub watchdog: Option<Span>,
 }
 
+impl NicConfig {
+    /// The priority of a DSCP.
+    pub(crate) fn priority_of(&self, dscp: u8) -> u8 {
+        self.dscp_to_priority[usize::from(dscp & 63)] & 7
+    }
+}
+
 impl Default for NicConfig {
     /// A NIC that keeps up with its link: MTU 1024, go-back-N, an acknowledgement for each packet,
     /// no window.

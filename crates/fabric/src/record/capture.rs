@@ -179,7 +179,7 @@ impl Seen {
             (Some(priority), _) => 1 << (priority & 7),
             (None, Headers::Roce(_, tuple) | Headers::Tcp(_, tuple)) => {
                 let nic = network.nic_config(tuple.source);
-                nic.map_or(0, |nic| 1 << (nic.dscp_to_priority[self.packet.dscp()] & 7))
+                nic.map_or(0, |nic| 1 << nic.priority_of(self.packet.dscp() as u8))
             }
             (None, Headers::Pause) => {
                 let pause = self.packet.pause();
