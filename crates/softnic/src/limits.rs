@@ -115,6 +115,8 @@ pub const COMPANY_INTERVAL: Span = Span::from_ms(1);
 pub const COMPANY_SHARE: u64 = 8;
 /// How long it is taken for granted that somebody does who did.
 pub const COMPANY_STAYS: Span = Span::from_ms(20);
+/// An application that has polled twice in vain, and not longer ago than this, polls in a loop.
+pub const POLL_LOOP: Span = Span::from_us(10);
 /// How many packets it takes to decide whether the fallback thread is needed at the sockets.
 pub const PARK_WINDOW_PACKETS: u64 = 64;
 /// An application that was sent an event within this time is taken to wait for another.

@@ -184,7 +184,8 @@ impl Nic {
         let now = clock::now();
         let result = f(&mut core.endpoint, &mut core.memory, now);
         core.posts = core.posts.saturating_add(1);
-        if core.endpoint.backlog(qpn).is_none_or(|backlog| !may_wait(&backlog, core.posts)) {
+        let posts = core.posts.max(core.burst);
+        if core.endpoint.backlog(qpn).is_none_or(|backlog| !may_wait(&backlog, posts)) {
             self.finish(guard, now);
         }
         result
@@ -344,8 +345,7 @@ impl Nic {
         let packets = core.take(now, Reach::Hot);
         core.inline_packets += packets;
         let count = take(&mut core);
-        core.empty_polls = if count > 0 { 0 } else { core.empty_polls.saturating_add(1) };
-        core.posts = if count > 0 { core.posts } else { 0 };
+        core.polled(now, count);
         let has_rings = core.links.as_ref().is_some_and(Links::has_rings);
         let patience = if has_rings { RING_POLLS_BEFORE_YIELD } else { POLLS_BEFORE_YIELD };
         let in_vain = core.empty_polls > patience;
@@ -411,7 +411,7 @@ impl Nic {
     }
 }
 
-/// Whether what was posted last, the last of so many `posts` in a row, may wait for more.
+/// Whether what was posted last may wait for more; `posts` have come in a row, or did the last time.
 fn may_wait(backlog: &Backlog, posts: usize) -> bool {
     backlog.is_answer_due
         && backlog.in_flight.max(posts) > BATCH_BEHIND

@@ -3,7 +3,8 @@
 //! While the application polls, each packet would wake the thread as well, only to find that the
 //! packet has been taken. So when nearly all recent packets were taken by the application's own
 //! threads, the fallback thread parks: it does not look at the sockets, but once a millisecond at
-//! what has happened. It comes back as soon as it finds a packet that nobody took, or that there was
+//! what has happened. It also does when it is woken while the application is looking, again and again,
+//! for what there is. It comes back as soon as it finds a packet that nobody took, or that there was
 //! none. The price is up to a millisecond for the first packet after the application has stopped
 //! polling, so an application that waits for events, and will stop soon, is not parked for.
 
@@ -27,6 +28,12 @@ impl Parking {
     /// `inline` in its life.
     pub(crate) fn is_alone(&self, inline: u64) -> bool {
         inline == self.inline_before
+    }
+
+    /// Parks at once: the application, which has taken `inline` packets in its life, is looking for
+    /// this very packet.
+    pub(crate) fn park(&mut self, inline: u64) {
+        *self = Self { parked: true, inline_before: inline, ..Self::default() };
     }
 
     /// The thread has looked at the sockets and taken `by_thread` packets; the application has
@@ -69,6 +76,15 @@ mod tests {
         assert!(parking.update(NOW, PARK_WINDOW_PACKETS + 5, 0, None));
         // Nothing arrived for a millisecond: the application may have stopped.
         assert!(!parking.update(NOW, PARK_WINDOW_PACKETS + 5, 0, None));
+    }
+
+    #[test]
+    fn the_thread_parks_at_once_where_the_application_looks_itself() {
+        let mut parking = Parking::default();
+        parking.park(10);
+        assert!(parking.update(NOW, 12, 0, None), "the application has taken it");
+        parking.park(12);
+        assert!(!parking.update(NOW, 12, 0, None), "it has not");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use transport::{CqId, Endpoint, Event};
 
 use crate::counts::Counts;
 use crate::device_memory::DeviceMemory;
-use crate::limits::{PAUSE_RETRY, SLEEP_MAX, WAKE_SLACK};
+use crate::limits::{PARK_EVENT_FREE, PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK};
 use crate::links::Links;
 use crate::receive::{Reach, Sink};
 use crate::socket::Socket;
@@ -37,8 +37,12 @@ pub(crate) struct Core {
     pub(crate) inline_packets: u64,
     /// How often in a row the application has polled and found nothing.
     pub(crate) empty_polls: u32,
+    /// When it last did.
+    pub(crate) polled_in_vain: Time,
     /// How often in a row it has posted, without such a poll between.
     pub(crate) posts: usize,
+    /// How often it had when it last came to such a poll.
+    pub(crate) burst: usize,
     /// When the application was last told of a completion by an event.
     pub(crate) last_event: Option<Time>,
     /// When groups were last looked after.
@@ -64,7 +68,9 @@ impl Core {
             sleeps_until: Time::ZERO,
             inline_packets: 0,
             empty_polls: 0,
+            polled_in_vain: Time::ZERO,
             posts: 0,
+            burst: 0,
             last_event: None,
             looked_after: Time::ZERO,
             given_at: Time::ZERO,
@@ -148,6 +154,26 @@ impl Core {
             count += 1;
         }
         count
+    }
+
+    /// The application has polled at `now`, and found `count` completions.
+    pub(crate) fn polled(&mut self, now: Time, count: usize) {
+        if count > 0 {
+            self.empty_polls = 0;
+            return;
+        }
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        self.polled_in_vain = now;
+        if self.posts > 0 {
+            self.burst = core::mem::take(&mut self.posts);
+        }
+    }
+
+    /// Whether the application polls in a loop, and will find whatever arrives.
+    pub(crate) fn is_looked_for(&self, now: Time) -> bool {
+        let expects_events =
+            self.last_event.is_some_and(|event| now.since(event) < PARK_EVENT_FREE);
+        self.empty_polls > 1 && now.since(self.polled_in_vain) < POLL_LOOP && !expects_events
     }
 
     /// When something is to be done even if nothing arrives.

@@ -113,6 +113,10 @@ fn work<'a>(
     core.counts.thread_wakeups += 1;
     core.sleeps_until = Time::ZERO;
     core.set_asleep(false);
+    if core.is_looked_for(clock::now()) {
+        parking.park(core.inline_packets);
+        return Some(sleep(&mut core, true));
+    }
     let mut round = Round::begin(&mut core, Reach::All);
     let mut credit = Span::ZERO;
     let parked = loop {
@@ -139,10 +143,14 @@ fn work<'a>(
         }
         credit = until.since(round.since);
     };
+    Some(sleep(&mut core, parked))
+}
+
+/// Goes to sleep, but for a look whether a packet came after the last.
+fn sleep(core: &mut Core, parked: bool) -> Sleep {
     let now = clock::now();
     core.publish(now, Publish::Now);
     let until = if core.set_asleep(!parked) && !parked {
-        // A packet came after the last look.
         now
     } else if parked {
         now + PARK_NAP
@@ -152,7 +160,7 @@ fn work<'a>(
     };
     core.sleeps_until = until;
     let layout = core.links.as_ref().map_or(0, |links| links.layout);
-    Some(Sleep { ns: until.since(now).as_ns_ceil(), parked, layout })
+    Sleep { ns: until.since(now).as_ns_ceil(), parked, layout }
 }
 
 /// What the thread does between two looks whether it may sleep.
