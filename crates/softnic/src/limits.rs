@@ -113,6 +113,8 @@ pub const LINGER_SPINS: u32 = 16;
 pub const COMPANY_INTERVAL: Span = Span::from_ms(1);
 /// The application's threads do if they have run for one in so many parts of that time.
 pub const COMPANY_SHARE: u64 = 8;
+/// Somebody else had the processor if two looks in a row were so far apart.
+pub const COMPANY_GAP: Span = Span::from_us(500);
 /// How long it is taken for granted that somebody does who did.
 pub const COMPANY_STAYS: Span = Span::from_ms(20);
 /// An application that has polled twice in vain, and not longer ago than this, polls in a loop.

@@ -30,6 +30,12 @@ impl Parking {
         inline == self.inline_before
     }
 
+    /// Whether the thread is parked, and the application, which has taken `inline` packets in its
+    /// life, has taken some since the thread last looked.
+    pub(crate) fn goes_on(&self, inline: u64) -> bool {
+        self.parked && !self.is_alone(inline)
+    }
+
     /// Parks at once: the application, which has taken `inline` packets in its life, is looking for
     /// this very packet.
     pub(crate) fn park(&mut self, inline: u64) {
@@ -81,7 +87,9 @@ mod tests {
     #[test]
     fn the_thread_parks_at_once_where_the_application_looks_itself() {
         let mut parking = Parking::default();
+        assert!(!parking.goes_on(10), "it is not parked");
         parking.park(10);
+        assert!(!parking.goes_on(10) && parking.goes_on(11));
         assert!(parking.update(NOW, 12, 0, None), "the application has taken it");
         parking.park(12);
         assert!(!parking.update(NOW, 12, 0, None), "it has not");

@@ -169,11 +169,13 @@ impl Core {
         }
     }
 
-    /// Whether the application polls in a loop, and will find whatever arrives.
-    pub(crate) fn is_looked_for(&self, now: Time) -> bool {
+    /// Whether the application will find whatever arrives: it polls in a loop, or `goes_on` taking
+    /// packets. One that waits for events as well may stop at any moment.
+    pub(crate) fn is_looked_for(&self, now: Time, goes_on: bool) -> bool {
         let expects_events =
             self.last_event.is_some_and(|event| now.since(event) < PARK_EVENT_FREE);
-        self.empty_polls > 1 && now.since(self.polled_in_vain) < POLL_LOOP && !expects_events
+        let polls = self.empty_polls > 1 && now.since(self.polled_in_vain) < POLL_LOOP;
+        (polls || goes_on) && !expects_events
     }
 
     /// When something is to be done even if nothing arrives.

@@ -118,17 +118,6 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     }
 }
 
-/// How often this thread has lost the processor that it still wanted.
-pub(crate) fn times_preempted() -> u64 {
-    // SAFETY: all zeros are a valid rusage, which the kernel then fills.
-    let usage = unsafe {
-        let mut usage: libc::rusage = mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage
-    };
-    usage.ru_nivcsw.unsigned_abs()
-}
-
 /// What one of the clocks of processor time shows, in ns.
 pub(crate) fn processor_time(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

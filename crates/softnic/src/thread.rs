@@ -22,8 +22,8 @@ use std::thread::JoinHandle;
 use rdma::{Span, Time};
 
 use crate::limits::{
-    COMPANY_INTERVAL, COMPANY_SHARE, COMPANY_STAYS, LINGER_FACTOR, LINGER_MAX, LINGER_SPINS,
-    PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE,
+    COMPANY_GAP, COMPANY_INTERVAL, COMPANY_SHARE, COMPANY_STAYS, LINGER_FACTOR, LINGER_MAX,
+    LINGER_SPINS, PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE,
 };
 use crate::nic::Shared;
 use crate::parking::Parking;
@@ -113,7 +113,8 @@ fn work<'a>(
     core.counts.thread_wakeups += 1;
     core.sleeps_until = Time::ZERO;
     core.set_asleep(false);
-    if core.is_looked_for(clock::now()) {
+    let goes_on = parking.goes_on(core.inline_packets);
+    if core.is_looked_for(clock::now(), goes_on) {
         parking.park(core.inline_packets);
         return Some(sleep(&mut core, true));
     }
@@ -134,7 +135,7 @@ fn work<'a>(
         }
         drop(core);
         let until = end + credit;
-        match linger(shared, until) {
+        match linger(shared, until, company) {
             Some(more) => (core, round) = more,
             None => {
                 core = shared.lock();
@@ -185,9 +186,22 @@ fn earned(left: Span, worked: Span) -> Span {
 }
 
 /// Looks for packets until some have arrived, and takes them. `None` if there were none `until`
-/// then, or the thread is to end.
-fn linger(shared: &Shared, until: Time) -> Option<(MutexGuard<'_, Core>, Round)> {
-    while !shared.stop.load(Ordering::Acquire) && clock::now() < until {
+/// then, or the thread is to end, or has company.
+fn linger<'a>(
+    shared: &'a Shared,
+    until: Time,
+    company: &mut Company,
+) -> Option<(MutexGuard<'a, Core>, Round)> {
+    let mut before = clock::now();
+    while !shared.stop.load(Ordering::Acquire) {
+        let now = clock::now();
+        if now.since(before) > COMPANY_GAP {
+            company.came(now);
+        }
+        if company.there || now >= until {
+            break;
+        }
+        before = now;
         if let Some(mut core) = shared.try_lock() {
             let round = Round::begin(&mut core, Reach::Hot);
             if round.packets > 0 {
@@ -204,27 +218,30 @@ fn linger(shared: &Shared, until: Time) -> Option<(MutexGuard<'_, Core>, Round)>
 }
 
 /// Whether somebody else may want the processor: threads of the application that run, as one that
-/// waits for memory to change, or whoever has taken the processor from this thread.
+/// waits for memory to change, or whoever has had it for long while this thread looked for packets.
 struct Company {
     there: bool,
-    /// When that was found out, and what had been counted by then.
+    /// When that was found out, and the processor time of the others by then.
     judged: Time,
     had: Time,
-    taken: u64,
 }
 
 impl Company {
     fn new() -> Self {
-        let (had, taken) = (clock::of_other_threads(), sys::times_preempted());
-        Self { there: true, judged: clock::now(), had, taken }
+        Self { there: true, judged: clock::now(), had: clock::of_other_threads() }
+    }
+
+    /// Somebody has shown up.
+    fn came(&mut self, now: Time) {
+        *self = Self { there: true, judged: now, had: clock::of_other_threads() };
     }
 
     fn is_there(&mut self, now: Time) -> bool {
         let passed = now.since(self.judged);
         if passed >= if self.there { COMPANY_STAYS } else { COMPANY_INTERVAL } {
-            let (had, taken) = (clock::of_other_threads(), sys::times_preempted());
-            let there = taken > self.taken || had.since(self.had) * COMPANY_SHARE > passed;
-            *self = Self { there, judged: now, had, taken };
+            let had = clock::of_other_threads();
+            let there = had.since(self.had) * COMPANY_SHARE > passed;
+            *self = Self { there, judged: now, had };
         }
         self.there
     }
@@ -290,5 +307,16 @@ mod tests {
         });
         busy.join().unwrap();
         assert!(company.is_there(clock::now()));
+    }
+
+    #[test]
+    fn company_stays_for_a_while() {
+        let mut company = Company::new();
+        let later = clock::now() + COMPANY_STAYS;
+        assert!(!company.is_there(later + Span::from_ms(1_000)), "nobody has run for a second");
+        let now = later + Span::from_ms(1_001);
+        company.came(now);
+        assert!(company.is_there(now + COMPANY_STAYS - Span::from_us(1)));
+        assert!(!company.is_there(now + COMPANY_STAYS + Span::from_ms(1_000)));
     }
 }
