@@ -233,14 +233,22 @@ impl Qp {
         self.requester.timed_out_for = Some(self.requester.unacked);
     }
 
-    fn retry(&mut self, now: Time, adapter: &mut Adapter) {
-        let resume = self.resume_at(adapter);
-        let requester = &mut self.requester;
-        if !requester.count_retry() {
+    /// Counts a retry of the oldest request, which fails if there are none left: then `false`.
+    fn take_retry(&mut self, adapter: &mut Adapter) -> bool {
+        let is_left = self.requester.count_retry();
+        if !is_left {
             adapter.stats.retry_exceeded_err += 1;
             self.fail_oldest(CompletionStatus::RetryExceeded, adapter);
+        }
+        is_left
+    }
+
+    fn retry(&mut self, now: Time, adapter: &mut Adapter) {
+        let resume = self.resume_at(adapter);
+        if !self.take_retry(adapter) {
             return;
         }
+        let requester = &mut self.requester;
         requester.unacked = resume;
         let less = u32::from(mutated(Mutation::GoBackTooShort));
         requester.go_back_to(resume.plus(less));

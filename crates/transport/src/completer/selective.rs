@@ -1,7 +1,7 @@
 //! Selective repeat: what a requester is told of packets behind a gap, and responses that come before
 //! their turn.
 
-use rdma::{CompletionStatus, Memory, Psn, QpState, Time};
+use rdma::{Memory, Psn, QpState, Time};
 use wire::{roce, saeth};
 
 use crate::adapter::Adapter;
@@ -51,12 +51,10 @@ impl Qp {
         if requester.visit_gaps().is_none() || requester.gone_back_for == Some(requester.unacked) {
             return false;
         }
-        if !requester.count_retry() {
-            adapter.stats.retry_exceeded_err += 1;
-            self.fail_oldest(CompletionStatus::RetryExceeded, adapter);
+        if !self.take_retry(adapter) {
             return false;
         }
-        requester.gone_back_for = Some(requester.unacked);
+        self.requester.gone_back_for = Some(self.requester.unacked);
         self.arm_ack_timer(now);
         true
     }
