@@ -56,8 +56,7 @@ impl Parking {
         self.inline_before = inline;
         self.packets += inline_now + by_thread;
         self.by_thread += by_thread;
-        let expects_events = last_event.is_some_and(|event| now.since(event) < PARK_EVENT_FREE);
-        if expects_events || (self.parked && (by_thread > 0 || inline_now == 0)) {
+        if expects_events(now, last_event) || (self.parked && (by_thread > 0 || inline_now == 0)) {
             *self = Self { inline_before: inline, ..Self::default() };
         } else if self.packets >= PARK_WINDOW_PACKETS {
             self.parked = self.by_thread * 10 <= self.packets;
@@ -65,6 +64,11 @@ impl Parking {
         }
         self.parked
     }
+}
+
+/// Whether an application that was last sent an event at `last_event` is taken to wait for another.
+pub(crate) fn expects_events(now: Time, last_event: Option<Time>) -> bool {
+    last_event.is_some_and(|event| now.since(event) < PARK_EVENT_FREE)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use transport::{CqId, Endpoint, Event};
 
 use crate::counts::Counts;
 use crate::device_memory::DeviceMemory;
-use crate::limits::{PARK_EVENT_FREE, PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK};
+use crate::limits::{PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK};
 use crate::links::Links;
+use crate::parking::expects_events;
 use crate::receive::{Reach, Sink};
 use crate::socket::Socket;
 use crate::{EventSink, ProcessMemory};
@@ -172,10 +173,8 @@ impl Core {
     /// Whether the application will find whatever arrives: it polls in a loop, or `goes_on` taking
     /// packets. One that waits for events as well may stop at any moment.
     pub(crate) fn is_looked_for(&self, now: Time, goes_on: bool) -> bool {
-        let expects_events =
-            self.last_event.is_some_and(|event| now.since(event) < PARK_EVENT_FREE);
         let polls = self.empty_polls > 1 && now.since(self.polled_in_vain) < POLL_LOOP;
-        (polls || goes_on) && !expects_events
+        (polls || goes_on) && !expects_events(now, self.last_event)
     }
 
     /// When something is to be done even if nothing arrives.

@@ -58,7 +58,7 @@ fn run(shared: &Shared) {
     }
     let mut descriptors = shared.descriptors();
     let mut parking = Parking::default();
-    let mut company = Company::new();
+    let mut company = Company::since(clock::now());
     let mut blind_naps = 0;
     let mut layout = 0;
     let mut sleep = work(shared, shared.lock(), &mut parking, &mut company);
@@ -196,7 +196,7 @@ fn linger<'a>(
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
         if now.since(before) > COMPANY_GAP {
-            company.came(now);
+            *company = Company::since(now);
         }
         if company.there || now >= until {
             break;
@@ -227,13 +227,9 @@ struct Company {
 }
 
 impl Company {
-    fn new() -> Self {
-        Self { there: true, judged: clock::now(), had: clock::of_other_threads() }
-    }
-
-    /// Somebody has shown up.
-    fn came(&mut self, now: Time) {
-        *self = Self { there: true, judged: now, had: clock::of_other_threads() };
+    /// Somebody has shown up, or may have: so it begins.
+    fn since(now: Time) -> Self {
+        Self { there: true, judged: now, had: clock::of_other_threads() }
     }
 
     fn is_there(&mut self, now: Time) -> bool {
@@ -300,7 +296,7 @@ mod tests {
 
     #[test]
     fn threads_that_run_are_company() {
-        let mut company = Company::new();
+        let mut company = Company::since(clock::now());
         let busy = std::thread::spawn(|| {
             let end = clock::now() + COMPANY_STAYS;
             while clock::now() < end {}
@@ -311,11 +307,11 @@ mod tests {
 
     #[test]
     fn company_stays_for_a_while() {
-        let mut company = Company::new();
+        let mut company = Company::since(clock::now());
         let later = clock::now() + COMPANY_STAYS;
         assert!(!company.is_there(later + Span::from_ms(1_000)), "nobody has run for a second");
         let now = later + Span::from_ms(1_001);
-        company.came(now);
+        company = Company::since(now);
         assert!(company.is_there(now + COMPANY_STAYS - Span::from_us(1)));
         assert!(!company.is_there(now + COMPANY_STAYS + Span::from_ms(1_000)));
     }
