@@ -19,7 +19,7 @@
 
 enum {
     PACKET = 4116, SHORT = 2 * PACKET, LONG = 14 * PACKET, MESSAGE = SHORT + LONG,
-    PAYLOAD = 64 << 10, MESSAGES = 30000, WINDOW = 7, BUFFER = 8 << 20
+    PAYLOAD = 64 << 10, MESSAGES = 30000, WINDOW_MAX = 7, BUFFER = 8 << 20
 };
 
 static int from, to;
@@ -82,19 +82,22 @@ static void send_train(char *bytes, size_t length)
 int main(void)
 {
     int one = 1, bytes = BUFFER, discover = IP_PMTUDISC_DO;
-    socklen_t length = sizeof address;
+    socklen_t length = sizeof address, option = sizeof bytes;
     struct timespec start, end;
     pthread_t receiver;
     double seconds;
-    long i;
+    long window, i;
 
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     from = socket(AF_INET, SOCK_DGRAM, 0);
     to = socket(AF_INET, SOCK_DGRAM, 0);
     require(from >= 0 && to >= 0, "socket");
-    /* Without privilege the kernel grants less, which holds a few messages as well. */
+    /* Without privilege the kernel grants less. What it has no room for is lost. */
     if (setsockopt(to, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0)
         setsockopt(to, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    require(getsockopt(to, SOL_SOCKET, SO_RCVBUF, &bytes, &option) == 0, "SO_RCVBUF");
+    window = bytes / (2 * MESSAGE);
+    window = window < 1 ? 1 : window > WINDOW_MAX ? WINDOW_MAX : window;
     require(setsockopt(to, SOL_UDP, UDP_GRO, &one, sizeof one) == 0, "UDP_GRO");
     require(setsockopt(from, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover) == 0,
             "IP_MTU_DISCOVER");
@@ -104,7 +107,7 @@ int main(void)
     pin(1);
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (i = 0; i < MESSAGES; i++) {
-        while (i * MESSAGE - atomic_load(&taken) >= WINDOW * MESSAGE)
+        while (i * MESSAGE - atomic_load(&taken) >= window * MESSAGE)
             ;
         memcpy(arena, memory, PAYLOAD);
         send_train(arena, SHORT);
