@@ -17,6 +17,7 @@ use core::net::Ipv4Addr;
 use prefetch_index::prefetch_index;
 use rdma::{Psn, Qpn};
 use wire::opcode::Headers;
+use wire::vlan::Tag;
 use wire::{Opcode, aeth, roce};
 
 /// No packet.
@@ -120,6 +121,11 @@ impl Packet {
     /// The PCP of its VLAN tag, if it has one.
     pub(crate) fn pcp(&self) -> Option<u8> {
         (self.class & TAGGED != 0).then_some(self.class >> PCP_SHIFT & 7)
+    }
+
+    /// Its VLAN tag, if it has one. All are of one VLAN.
+    pub(crate) fn tag(&self) -> Option<Tag> {
+        self.pcp().map(|priority| Tag { priority, drop_eligible: false, id: 1 })
     }
 
     /// Adds a VLAN tag, or takes it off.

@@ -20,12 +20,10 @@ pub(crate) fn frame<'a>(
     [source, destination]: [Address; 2],
     payload: &'a [u8],
 ) -> Frame<'a> {
-    let tag =
-        packet.pcp().map(|priority| wire::vlan::Tag { priority, drop_eligible: false, id: 1 });
     Frame {
         source,
         destination,
-        vlan: tag,
+        vlan: packet.tag(),
         ip: Ip::V4 {
             source: address_of(tuple.source),
             destination: address_of(tuple.destination),

@@ -228,8 +228,7 @@ impl<'a> Frame<'a> {
 
     /// Bytes before the BTH.
     fn lower_headers_len(&self) -> usize {
-        let tag = self.vlan.map_or(0, |_| vlan::HEADER_LEN);
-        ethernet::HEADER_LEN + tag + self.ip.header_len() + udp::HEADER_LEN
+        vlan::link_header_len(self.vlan) + self.ip.header_len() + udp::HEADER_LEN
     }
 
     /// Bytes from the BTH to the ICRC.
@@ -261,15 +260,10 @@ impl<'a> Frame<'a> {
             self.payload.len()
         );
         let length = datagram_len as u16;
-        let inner = self.ip.ethertype();
-        let ethertype = self.vlan.map_or(inner, |_| EtherType::VLAN);
         let (source, destination) = (self.source, self.destination);
-        ethernet::Repr { destination, source, ethertype }.emit(lower);
-        let mut at = ethernet::HEADER_LEN;
-        if let Some(tag) = self.vlan {
-            vlan::Repr { tag, ethertype: inner }.emit(&mut lower[at..]);
-            at += vlan::HEADER_LEN;
-        }
+        let link = ethernet::Repr { destination, source, ethertype: self.ip.ethertype() };
+        vlan::emit_link_header(&link, self.vlan, lower);
+        let mut at = vlan::link_header_len(self.vlan);
         self.ip.emit(length, &mut lower[at..]);
         at += self.ip.header_len();
         // Zero over IPv4 (annex A17.4.2). Over IPv6 zero is for tunnels that ask for it (RFC 6935),

@@ -10,7 +10,7 @@
 
 use core::fmt;
 
-use crate::ethernet::EtherType;
+use crate::ethernet::{self, EtherType};
 use crate::{Error, be16};
 
 /// Length in bytes, without the EtherType before it.
@@ -116,6 +116,21 @@ impl Repr {
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[field::TAG].copy_from_slice(&self.tag.bits().to_be_bytes());
         bytes[field::ETHERTYPE].copy_from_slice(&self.ethertype.0.to_be_bytes());
+    }
+}
+
+/// Bytes of an Ethernet header, and of the tag behind it if there is one.
+pub const fn link_header_len(tag: Option<Tag>) -> usize {
+    ethernet::HEADER_LEN + if tag.is_some() { HEADER_LEN } else { 0 }
+}
+
+/// Writes an Ethernet header, whose EtherType is that of the payload, and `tag` behind it if there is
+/// one, to the first [`link_header_len`] bytes of `bytes`.
+pub fn emit_link_header(header: &ethernet::Repr, tag: Option<Tag>, bytes: &mut [u8]) {
+    let ethertype = if tag.is_some() { EtherType::VLAN } else { header.ethertype };
+    ethernet::Repr { ethertype, ..*header }.emit(bytes);
+    if let Some(tag) = tag {
+        Repr { tag, ethertype: header.ethertype }.emit(&mut bytes[ethernet::HEADER_LEN..]);
     }
 }
 

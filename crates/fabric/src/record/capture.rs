@@ -17,7 +17,6 @@
 use rdma::Time;
 use wire::ethernet::{Address, EtherType};
 use wire::pcapng::Direction;
-use wire::vlan::Tag;
 use wire::{ethernet, pcapng, pfc, roce, vlan};
 
 use crate::Network;
@@ -236,15 +235,11 @@ impl Seen {
         port: Option<u16>,
         [source, destination]: [Address; 2],
     ) -> Vec<u8> {
-        let tag = self.packet.pcp().map(|priority| Tag { priority, drop_eligible: false, id: 1 });
-        let begin = ethernet::HEADER_LEN + if tag.is_some() { vlan::HEADER_LEN } else { 0 };
+        let tag = self.packet.tag();
+        let begin = vlan::link_header_len(tag);
         let mut frame = vec![0; begin];
-        let ethertype = if tag.is_some() { EtherType::VLAN } else { EtherType::IPV4 };
-        ethernet::Repr { destination, source, ethertype }.emit(&mut frame);
-        if let Some(tag) = tag {
-            let inner = vlan::Repr { tag, ethertype: EtherType::IPV4 };
-            inner.emit(&mut frame[ethernet::HEADER_LEN..]);
-        }
+        let link = ethernet::Repr { destination, source, ethertype: EtherType::IPV4 };
+        vlan::emit_link_header(&link, tag, &mut frame);
         let addresses = Addresses {
             from: (address_of(tuple.source), tuple.source_port),
             to: (address_of(tuple.destination), port.unwrap_or_default()),
