@@ -317,10 +317,12 @@ fn executable_with_mode(path: PathBuf, mode: u32) -> PathBuf {
 
 #[test]
 fn a_missing_library_says_how_to_build_it() {
-    let folder = TempDir::new().unwrap();
-    let copy = folder.path().join("ferroce");
-    fs::copy(env!("CARGO_BIN_EXE_ferroce"), &copy).unwrap();
-    let command = Command::new(copy).env_remove("FERROCE_LIBDIR").args(["run", "true"]);
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let alone = folder.path().join("ferroce");
+    // A copy that is written while another test forks is busy when it is to be run: the child has it
+    // open for writing until it runs something else.
+    fs::hard_link(env!("CARGO_BIN_EXE_ferroce"), &alone).unwrap();
+    let command = Command::new(alone).env_remove("FERROCE_LIBDIR").args(["run", "true"]);
     command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
 error: there is no libibverbs.so.1 in [..]/lib/ferroce
 hint: build it with `cargo xtask dist`, or name its folder in FERROCE_LIBDIR
