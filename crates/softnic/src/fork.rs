@@ -11,13 +11,15 @@
 //! never be released in the child.
 //!
 //! A program that exits without closing its devices may still owe acknowledgements that wait for
-//! something to travel with. They are sent from `exit`.
+//! something to travel with. They are sent from `exit`, and its counters are shown a last time.
 //!
 //! **Invariant:** locks are taken in this order: the list of NICs, then the NICs in its order.
 
 use core::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
+use crate::clock;
+use crate::limits::EXIT_WAIT;
 use crate::nic::Shared;
 use crate::progress::Core;
 
@@ -97,9 +99,21 @@ extern "C" fn at_exit() {
     // Other threads still run, and may hold a lock for ever: then there is nothing to be done.
     let Ok(nics) = NICS.try_lock() else { return };
     for nic in nics.iter().filter_map(Weak::upgrade) {
-        if let Some(mut core) = nic.try_lock() {
+        if let Some(mut core) = patiently(&nic) {
             core.settle_debts();
         }
+    }
+}
+
+/// The lock of a NIC, which its thread holds for microseconds at a time.
+fn patiently(nic: &Shared) -> Option<MutexGuard<'_, Core>> {
+    let end = clock::now() + EXIT_WAIT;
+    loop {
+        let core = nic.try_lock();
+        if core.is_some() || clock::now() >= end {
+            return core;
+        }
+        std::thread::yield_now();
     }
 }
 

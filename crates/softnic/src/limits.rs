@@ -84,6 +84,8 @@ pub const FAREWELLS: u8 = 2;
 pub const WAKE_SLACK: Span = Span::from_us(1_000);
 /// A packet held back by fault injection leaves after this at the latest.
 pub const REORDER_HOLD: Span = Span::from_ms(1);
+/// How long `exit` waits for another thread to leave the engine.
+pub const EXIT_WAIT: Span = Span::from_ms(10);
 /// Counters are published at most this often.
 pub const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 /// Bytes of a name in the file of counters.

@@ -22,7 +22,7 @@ use crate::limits::{
 };
 use crate::links::{Links, window_bytes};
 use crate::ports::{PortChange, PortError};
-use crate::progress::{Core, Publish};
+use crate::progress::Core;
 use crate::receive::Reach;
 use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, guard, sys, thread};
 
@@ -435,8 +435,6 @@ impl Drop for Nic {
         nics.remove(&self.shared);
         let mut core = self.shared.lock();
         core.settle_debts();
-        // Who has the file of counters open keeps it, with what was counted to the end.
-        core.publish(clock::now(), Publish::Now);
         if let Some(mut links) = core.links.take() {
             links.leave();
         }

@@ -119,8 +119,8 @@ impl Core {
         self.publish(now, Publish::IfDue);
     }
 
-    /// Sends the acknowledgements that would have waited, and takes leave of every peer, before the
-    /// end.
+    /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
+    /// peer. Who has the file of counters open keeps it, with what was counted to the end.
     pub(crate) fn settle_debts(&mut self) {
         let Self { endpoint, manager, memory, counts, links, .. } = self;
         if let Some(links) = links {
@@ -128,6 +128,7 @@ impl Core {
             endpoint.release_acknowledgements();
             manager.forget_all(now);
             links.transmit(now, (endpoint, manager), memory, counts);
+            self.publish(now, Publish::Now);
         }
     }
 

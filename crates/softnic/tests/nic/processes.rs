@@ -1,6 +1,7 @@
 //! Several processes on one address, some of which are killed.
 
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
@@ -80,6 +81,12 @@ impl Helper {
         self.tell(&format!("pull {address} {} {length} {times}", key.0));
     }
 
+    /// Lets it end without closing its NIC.
+    fn exit(&mut self) {
+        self.tell("exit");
+        assert!(self.child.wait().unwrap().success());
+    }
+
     fn tell(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
@@ -141,7 +148,7 @@ fn helper() {
         host.timeout = timeout.parse().unwrap();
     }
     let file = std::env::var(FILE).ok().map(|path| {
-        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let file = fs::File::options().read(true).write(true).open(path).unwrap();
         Mapping::of(&file, file.metadata().unwrap().len() as usize / PAGE)
     });
     let (key, region) = match &file {
@@ -157,6 +164,9 @@ fn helper() {
             let gid = Gid::from(words[1].parse::<core::net::Ipv6Addr>().unwrap());
             host.connect_qp(host.qpn, gid, Qpn::new(number(2) as u32));
             println!("helper: connected");
+        } else if words[0] == "exit" {
+            // Nothing is dropped, so the NIC is not closed.
+            std::process::exit(0);
         } else {
             let read = Operation::Read { remote_address: number(1), r_key: Key(number(2) as u32) };
             for id in 0..number(4) {
@@ -234,6 +244,26 @@ fn processes_share_an_address_without_disturbing_each_other() {
         }
         assert_eq!(helper.counter("rx_handed_over") + helper.counter("rx_unknown_slot"), 0);
     }
+}
+
+#[test]
+fn what_a_program_has_counted_when_it_exits_is_in_its_file() {
+    let host = Host::open("127.0.54.1", QpType::Rc, 4096);
+    let (_, mut helper) = connected(&host, "127.0.54.2", 1).remove(0);
+    let prefix = format!("{}-", helper.child.id());
+    let mut files = fs::read_dir(counters::counters_dir().unwrap()).unwrap().flatten();
+    let file = files.find(|file| file.file_name().to_string_lossy().starts_with(&prefix));
+    let mut file = fs::File::open(file.unwrap().path()).unwrap();
+    helper.pull(host.address(), host.key, 8, 20);
+    assert_eq!(helper.line(), ["pulled"]);
+    helper.exit();
+
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    let name = b"rx_packets\0";
+    let at = bytes.windows(name.len()).position(|window| window == name).unwrap() + 64;
+    // The responses of its READs, and nothing else.
+    assert_eq!(bytes[at..at + 8], 20_u64.to_ne_bytes());
 }
 
 #[test]
