@@ -210,7 +210,9 @@ pub(super) fn all() -> Vec<Case> {
     for (line, expect) in CONNECTED {
         add(Weather::Clear, expect, line);
     }
-    for line in ["ibv_rc_pingpong -c -m 1024 -n 100", "ibv_srq_pingpong -q 4 -c -m 4096 -n 100"] {
+    // One queue pair: with several, one that waits for its timeout is left alone by the others, with
+    // whom the program has its hundred messages and ends.
+    for line in ["ibv_rc_pingpong -c -m 1024 -n 100", "ibv_srq_pingpong -q 1 -c -m 4096 -n 100"] {
         add(Weather::Loss, Expect::Pingpong, line);
     }
     for line in [
