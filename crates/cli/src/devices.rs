@@ -15,6 +15,9 @@ fn described(device: &DeviceInfo) -> String {
     let link = if device.link_up { "up" } else { "down" };
     let path_mtu = device.active_mtu.bytes();
     let mut text = format!("{name}: {interface}, link {link}, MTU {mtu}, path MTU {path_mtu}\n");
+    if let Some(shortcomings) = device.shortcomings() {
+        text.push_str(&format!("    {shortcomings}\n"));
+    }
     for entry in &device.gids {
         let note = if entry.usable { "" } else { " (the interface has no such address)" };
         text.push_str(&format!("    GID {}: {}{note}\n", entry.index, entry.gid));

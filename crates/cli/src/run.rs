@@ -5,6 +5,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
@@ -35,6 +36,12 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         Ok(folder) => variables.push((sysfs::VARIABLE, folder.into())),
         // Many programs need no more than the library, and will say better what is wrong.
         Err(error) => eprintln!("warning: the devices have no files in /sys and /dev: {error}"),
+    }
+    // Somebody who looks may want to know; a program that reads our stderr has other worries.
+    if io::stderr().is_terminal() {
+        for shortcomings in devices.iter().filter_map(DeviceInfo::shortcomings) {
+            eprintln!("note: {shortcomings}");
+        }
     }
     let preloaded = LIBRARIES.map(|name| library.join(name).into_os_string());
 

@@ -7,7 +7,7 @@ use std::{env, io};
 use rdma::Mtu;
 
 use crate::gid::{self, GidEntry};
-use crate::interfaces::{self, Interface};
+use crate::interfaces::{self, Interface, Offloads};
 
 /// One RDMA device: a network interface that the soft NIC is bound to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +29,8 @@ pub struct DeviceInfo {
     pub mtu: u32,
     /// The largest RDMA MTU that fits, or what `FERROCE_MTU` says.
     pub active_mtu: Mtu,
+    /// What the interface and the kernel do for trains of packets.
+    pub offloads: Offloads,
     /// Whether the interface is up and running.
     pub link_up: bool,
     /// The GID table.
@@ -130,6 +132,27 @@ impl DeviceInfo {
         let interfaces = interfaces::all().map_err(DeviceError::Io)?;
         device(selector, index, mtu.as_deref(), &interfaces)
     }
+
+    /// What the interface lacks to be fast, in one line; `None` if it lacks nothing.
+    pub fn shortcomings(&self) -> Option<String> {
+        let mut lacks = Vec::new();
+        if !self.offloads.segmentation {
+            lacks.push("segmentation (GSO), so packets may be sent by a call each".to_owned());
+        }
+        if !self.offloads.coalescing {
+            lacks.push("coalescing (GRO), so packets may be received by a call each".to_owned());
+        }
+        let largest = Mtu::fitting(self.mtu);
+        if largest < Mtu::B4096 {
+            let needed = Mtu::B4096.bytes() + rdma::mtu::HEADROOM;
+            lacks.push(format!(
+                "an MTU of {needed} for RDMA packets of 4096 bytes (its {} carries {})",
+                self.mtu,
+                largest.bytes()
+            ));
+        }
+        (!lacks.is_empty()).then(|| format!("{} lacks {}", self.interface, lacks.join("; ")))
+    }
 }
 
 fn list(
@@ -184,6 +207,7 @@ fn device(
         mac,
         guid: u64::from_be_bytes(gid::eui64(mac)),
         mtu: interface.mtu,
+        offloads: interface.offloads,
         active_mtu: active_mtu(interface, mtu)?,
         link_up: interface.up,
         gids: gid::table(mac, &addresses),
@@ -245,6 +269,7 @@ mod tests {
             mtu: 65_536,
             up: true,
             loopback: true,
+            offloads: Offloads { segmentation: true, coalescing: true },
             addresses: vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()],
         };
         let ethernet = Interface {
@@ -288,6 +313,25 @@ mod tests {
         let mut guids: Vec<u64> = devices.iter().map(|device| device.guid).collect();
         guids.dedup();
         assert_eq!(guids.len(), 3);
+    }
+
+    #[test]
+    fn what_an_interface_lacks_is_said_in_one_line() {
+        let mut interfaces = interfaces();
+        assert_eq!(list("lo", None, &interfaces).unwrap()[0].shortcomings(), None);
+        let said = |interfaces: &[Interface]| {
+            list("eth0", None, interfaces).unwrap()[0].shortcomings().unwrap()
+        };
+        let mtu = "an MTU of 4180 for RDMA packets of 4096 bytes (its 1500 carries 1024)";
+        assert_eq!(said(&interfaces), format!("eth0 lacks {mtu}"));
+        interfaces[1].offloads = Offloads { segmentation: false, coalescing: false };
+        assert_eq!(
+            said(&interfaces),
+            format!(
+                "eth0 lacks segmentation (GSO), so packets may be sent by a call each; \
+                 coalescing (GRO), so packets may be received by a call each; {mtu}"
+            )
+        );
     }
 
     #[test]

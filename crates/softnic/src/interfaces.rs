@@ -5,6 +5,10 @@ use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr;
 use std::io;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::sys;
 
 /// A network interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,11 +19,27 @@ pub(crate) struct Interface {
     pub(crate) mtu: u32,
     pub(crate) up: bool,
     pub(crate) loopback: bool,
+    pub(crate) offloads: Offloads,
     pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// What spares a system call for each packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offloads {
+    /// UDP GSO: a train is sent by one call, and the interface computes check sums, without which
+    /// many a kernel cuts no trains.
+    pub segmentation: bool,
+    /// UDP GRO: a train is received by one call.
+    pub coalescing: bool,
 }
 
 /// All interfaces, in the kernel's order.
 pub(crate) fn all() -> io::Result<Vec<Interface>> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let kernel = Offloads {
+        segmentation: knows(&socket, libc::UDP_SEGMENT),
+        coalescing: knows(&socket, libc::UDP_GRO),
+    };
     let mut head: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `head` is a valid place for the list's address.
     if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
@@ -35,11 +55,16 @@ pub(crate) fn all() -> io::Result<Vec<Interface>> {
         let known = interfaces.iter().position(|interface| interface.name == name);
         let at = known.unwrap_or_else(|| {
             let flags = entry.ifa_flags.cast_signed();
+            let query = Query { socket: &socket, name: &name };
             interfaces.push(Interface {
                 // SAFETY: as above; the call only reads the name.
                 index: unsafe { libc::if_nametoindex(entry.ifa_name) },
                 mac: [0; 6],
-                mtu: mtu(&name).unwrap_or(1500),
+                mtu: query.mtu().unwrap_or(1500),
+                offloads: Offloads {
+                    segmentation: kernel.segmentation && query.has(ETHTOOL_GTXCSUM),
+                    coalescing: kernel.coalescing && query.has(ETHTOOL_GGRO),
+                },
                 up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
                 loopback: flags & libc::IFF_LOOPBACK != 0,
                 addresses: Vec::new(),
@@ -87,29 +112,59 @@ unsafe fn take_address(interface: &mut Interface, address: *const libc::sockaddr
     }
 }
 
-/// The MTU of an interface, from any socket: `/sys` need not be of our network namespace.
-fn mtu(name: &str) -> io::Result<u32> {
-    // SAFETY: an all-zero ifreq is valid.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    let length = request.ifr_name.len() - 1;
-    for (target, byte) in request.ifr_name[..length].iter_mut().zip(name.bytes()) {
-        *target = byte as libc::c_char;
+/// Whether the kernel has a socket option of UDP that is a number, and may be 0.
+fn knows(socket: &UdpSocket, option: libc::c_int) -> bool {
+    sys::set_option::<libc::c_int>(socket.as_fd(), libc::SOL_UDP, option, 0).is_ok()
+}
+
+/// `linux/sockios.h`.
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+/// `linux/ethtool.h`: whether check sums are computed for what is sent, and whether coalescing is on.
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GGRO: u32 = 0x2b;
+
+/// Asks about an interface, through any socket: `/sys` need not be of our network namespace.
+struct Query<'a> {
+    socket: &'a UdpSocket,
+    name: &'a str,
+}
+
+impl Query<'_> {
+    fn mtu(&self) -> io::Result<u32> {
+        let mut request = self.request();
+        self.ask(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: SIOCGIFMTU has just filled this field of the union.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+        u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
     }
-    let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    // SAFETY: the request is an ifreq whose name ends in NUL, which is what SIOCGIFMTU takes.
-    let result = unsafe {
-        libc::ioctl(
-            std::os::fd::AsRawFd::as_raw_fd(&socket),
-            libc::SIOCGIFMTU as libc::Ioctl,
-            &raw mut request,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
+
+    /// Whether a feature is on, by the command that asks for it. A driver that does not say is taken
+    /// to have it: what the kernel refuses later is noticed then.
+    fn has(&self, command: u32) -> bool {
+        // `struct ethtool_value`: the command, and the answer.
+        let mut value = [command, 0];
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+        self.ask(SIOCETHTOOL, &mut request).is_err() || value[1] != 0
     }
-    // SAFETY: SIOCGIFMTU has just filled this field of the union.
-    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-    u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: an all-zero ifreq is valid.
+        let mut request: libc::ifreq = unsafe { mem::zeroed() };
+        let length = request.ifr_name.len() - 1;
+        for (target, byte) in request.ifr_name[..length].iter_mut().zip(self.name.bytes()) {
+            *target = byte as libc::c_char;
+        }
+        request
+    }
+
+    fn ask(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        let fd = self.socket.as_raw_fd();
+        // SAFETY: the request is an ifreq whose name ends in NUL, which is what both calls take, and
+        // what `ifr_data` points to, if anything, lives through the call.
+        sys::check(unsafe { libc::ioctl(fd, what as libc::Ioctl, ptr::from_mut(request)) })?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -122,5 +177,6 @@ mod tests {
         let loopback = interfaces.iter().find(|interface| interface.loopback).unwrap();
         assert!(loopback.addresses.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         assert!(loopback.index > 0 && loopback.mtu >= 1500 && loopback.up);
+        assert!(loopback.offloads.segmentation && loopback.offloads.coalescing);
     }
 }

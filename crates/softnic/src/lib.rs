@@ -22,7 +22,7 @@
 //! [`ports`](ports.rs) says who listens where.
 //!
 //! **Invariants:** every packet that is not sent or not taken is counted. No lock is held while the
-//! fallback thread sleeps. Nothing here spins.
+//! fallback thread sleeps. Nothing here spins for longer than a wake-up takes.
 //!
 //! **Deliberately absent:** connected sockets (a connected socket counts its IP IDs up from a
 //! random start, and the ICRC covers them), raw sockets, and any daemon.
@@ -87,6 +87,7 @@ pub use device::{DeviceError, DeviceInfo, devices};
 pub use error::OpenError;
 pub use gid::GidEntry;
 pub use groups::GroupError;
+pub use interfaces::Offloads;
 pub use memory::{Arrived, ProcessMemory};
 pub use nic::{EventSink, Nic};
 pub use options::{Link, Options};

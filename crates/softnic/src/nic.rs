@@ -110,6 +110,9 @@ impl Nic {
         let wake =
             sys::eventfd().map_err(|error| OpenError::Io { doing: "opening an eventfd", error })?;
         let links = Links::open(device, options)?;
+        if let Some(shortcomings) = device.shortcomings() {
+            tracing::warn!("{shortcomings}");
+        }
         let first = u32::from(links.registry.slot()) << SLOT_SHIFT;
         let config = Config {
             qpns: first..first + (1 << SLOT_SHIFT),

@@ -183,7 +183,7 @@ impl Links {
                 Ok(sent) => sent,
                 // The kernel, or the device's offload, does not cut trains: never again.
                 Err(error) if is_train_refused(&error) && self.trains.trains()[at].count > 1 => {
-                    tracing::debug!(%error, "no trains from now on");
+                    tracing::warn!(%error, "no trains from now on: the kernel does not cut them");
                     self.trains.send_singly();
                     self.cut(at, counts);
                     1
