@@ -64,6 +64,8 @@ pub(super) enum Tool {
     Idle,
     /// What the kernel's UDP carries at most, with no transport above it: Gb/s.
     Trains,
+    /// What a core comes to that does nothing but the ICRCs of packets with so much payload: Gb/s.
+    Icrc { payload: u32 },
 }
 
 /// Something that is measured once a round.
@@ -141,6 +143,8 @@ pub(super) const SLEEP: Figure =
     figure("UDP blocking ping-pong, to and fro, us", Tool::Datagram { asleep: true });
 
 pub(super) const TRAINS: Figure = figure("bare UDP trains of 64 KiB, Gb/s", Tool::Trains);
+pub(super) const ICRC: Figure =
+    figure("ICRCs of 4 KiB packets alone, Gb/s", Tool::Icrc { payload: PAGE });
 pub(super) const WRITE_LAT_8: Figure = latency(
     "ib_write_lat 8 B, to and fro, us",
     Link::Udp,
@@ -245,7 +249,7 @@ pub(super) const HOST_64K: Figure = bandwidth(
     Link::SameHost,
     &["ib_write_bw", "-s", "65536", "-n", "50000"],
 );
-/// UDP always has the ICRC: what that costs is seen where it can be left out.
+/// An ICRC is a copy more, too, where packets otherwise go straight into a ring.
 pub(super) const HOST_64K_ICRC: Figure = bandwidth(
     "same host: ib_write_bw 64 KiB, with ICRC, Gb/s",
     Link::SameHostWithIcrc,

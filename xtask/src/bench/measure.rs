@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::figure::{Figure, Link, Tool};
 use super::{floor, queue_pairs};
 use crate::lab::{Lab, free_port};
+use crate::workspace::{self, cargo};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ADDRESS: &str = "127.0.0.1";
@@ -23,7 +24,7 @@ impl Figure {
     /// The package and the program that it cannot be measured without.
     pub(super) fn needs(&self) -> Option<(&'static str, &'static str)> {
         match self.tool {
-            Tool::CacheLine | Tool::Datagram { .. } => None,
+            Tool::CacheLine | Tool::Datagram { .. } | Tool::Icrc { .. } => None,
             Tool::Perftest { words, .. } => Some(("perftest", words[0])),
             Tool::Ucx { .. } | Tool::UcxOverFerroce { .. } => Some(("ucx-utils", "ucx_perftest")),
             Tool::Iperf { .. } => Some(("iperf3", "iperf3")),
@@ -68,6 +69,7 @@ impl Figure {
             Tool::Threads { count } => number(lab, ("threads", &THREADS), &[count]),
             Tool::Idle => number(lab, ("threads", &THREADS), &["idle"]),
             Tool::Trains => number(lab, ("trains", &TRAINS), &[]),
+            Tool::Icrc { payload } => icrc(payload),
         }
     }
 }
@@ -76,6 +78,16 @@ impl Figure {
 pub(super) fn is_present(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// What the bench of the ICRC says of packets with so much payload.
+fn icrc(payload: u32) -> Result<f64> {
+    let bench = ["bench", "--quiet", "--package", "ferroce-wire", "--bench", "icrc"];
+    let printed = workspace::output(cargo().args(bench))?;
+    let prefix = format!("{payload} bytes of payload: ");
+    let line = printed.lines().find_map(|line| line.strip_prefix(&prefix));
+    let gbps = line.and_then(|line| line.split(", ").nth(1)?.strip_suffix(" Gb/s")?.parse().ok());
+    gbps.with_context(|| format!("no bandwidth of {payload} bytes in {printed}"))
 }
 
 fn perftest(lab: &Lab, link: Link, words: &[&str], column: usize) -> Result<f64> {

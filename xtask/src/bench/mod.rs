@@ -71,7 +71,8 @@ const DATAPATH: &[Target] = &[
     target("U6", f::WRITE_64, Some(f::UCX_PUT_64), AtLeast(5.0)),
     target("U7", f::WRITE_64K_MTU_1024, Some(f::WRITE_64K), AtLeast(0.7)),
     target("U7", f::WRITE_64K_EXACT, Some(f::UCX_PUT_64K), AtLeast(0.85)),
-    target("U8", f::HOST_64K_ICRC, Some(f::HOST_64K), AtLeast(0.85)),
+    // The share of a packet's time that is its ICRC's, on each side.
+    target("U8", f::WRITE_64K, Some(f::ICRC), AtMost(0.15)),
     target("P1", f::READ_LAT_8, Some(f::WRITE_LAT_8), AtMost(2.5)),
     target("P3", f::SEND_LAT_EVENTS, Some(f::SLEEP), AtMost(1.3)),
     target("P4", f::IDLE, None, AtMost(0.5)),
@@ -79,6 +80,7 @@ const DATAPATH: &[Target] = &[
     target("S2", f::HOST_64K, Some(f::UCX_MEMORY_64K), AtLeast(1.0)),
     target("S2", f::HOST_1M, Some(f::UCX_MEMORY_1M), AtLeast(1.0)),
     target("S3", f::HOST_64K, Some(f::WRITE_64K), AtLeast(2.0)),
+    target("S", f::HOST_64K_ICRC, Some(f::HOST_64K), Bar::None),
     target("scale", f::QPS_4096, Some(f::QPS_16), AtLeast(0.8)),
     target("scale", f::QPS_256, Some(f::QPS_16), Bar::None),
     target("scale", f::QPS_2, Some(f::QPS_16), Bar::None),
