@@ -46,5 +46,8 @@ pub const SNAP_BYTES_MIN: u32 = 90;
 pub const CAPTURE_FRAMES_MAX: usize = 1 << 21;
 /// A buffer of a TCP connection: its window scale has 14 bits at most (RFC 7323).
 pub const TCP_BUFFER_BYTES_MAX: u32 = 1 << 28;
+/// TCP connections that a host may begin, and as many that it may be asked for: half of the ports
+/// from 1,024 on.
+pub const TCP_CONNECTIONS_MAX: u32 = 32_256;
 /// How often one fault of a scenario lets a link flap.
 pub const FLAPS_MAX: u32 = 1 << 16;

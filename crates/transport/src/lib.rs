@@ -65,7 +65,7 @@ pub use cq::{CqId, Notify};
 pub use endpoint::{Arrival, Endpoint, PdId, XrcdId};
 pub use error::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
 pub use event::Event;
-pub use qp::{QpCapacity, QpSpec};
+pub use qp::{QpCapacity, QpSpec, source_port};
 pub use recovery::Recovery;
 pub use region::{RegionSpec, WindowKind};
 pub use requester::Backlog;

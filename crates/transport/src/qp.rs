@@ -392,8 +392,9 @@ const DEFAULT_HOP_LIMIT: u8 = 64;
 
 static RESERVED: [u8; wire::cnp::RESERVED_LEN] = [0; wire::cnp::RESERVED_LEN];
 
-/// A source port of the dynamic range, 0xc000 to 0xffff, from a 20-bit flow label (IBTA annex
-/// A17.9.1 leaves the mapping open; folding the label is what Linux does as well).
-fn source_port(flow: u32) -> u16 {
+/// A source port of the dynamic range, 0xc000 to 0xffff, from the 20-bit flow label of a datagram's
+/// address, or from what stands for one (IBTA annex A17.9.1 leaves the mapping open; folding the
+/// label is what Linux does as well).
+pub fn source_port(flow: u32) -> u16 {
     0xc000 | ((flow ^ flow >> 14) & 0x3fff) as u16
 }

@@ -16,11 +16,6 @@ use crate::workload::{FlowSpec, Service};
 /// Of all datagrams.
 const Q_KEY: QKey = QKey(0x1111_1111);
 
-/// The source port that the engine makes of the flow label of a datagram's address.
-fn datagram_port(label: u32) -> u16 {
-    0xc000 | ((label ^ label >> 14) & 0x3fff) as u16
-}
-
 /// The type of the queue pairs of a flow.
 fn kind_of(service: Service) -> QpType {
     match service {
@@ -133,7 +128,7 @@ impl Host {
         let source_port = if connected {
             at.endpoint.source_port(pair.qpn).unwrap_or_default()
         } else {
-            datagram_port(path.flow_label)
+            transport::source_port(path.flow_label)
         };
         let hash = hash_of(source, destination, source_port);
         tuples.push(Tuple { source, destination, source_port, hash });

@@ -6,6 +6,7 @@ use rdma::Time;
 
 use super::Host;
 use crate::counters::Drop;
+use crate::limits::TCP_CONNECTIONS_MAX;
 use crate::packet::{Sent, Tuple, address_of};
 use crate::plant::{Plant, What};
 use crate::random::{Random, split_mix};
@@ -15,9 +16,7 @@ use crate::workload::{FlowSpec, Flows};
 
 /// Ports of clients begin here, those of servers half-way from here to the end.
 const FIRST_PORT: u32 = 1_024;
-const SERVER_PORTS: u32 = (FIRST_PORT + (1 << 16)) / 2;
-/// Connections that a host may begin, and as many that it may be asked for.
-pub(super) const CONNECTIONS_MAX: u32 = SERVER_PORTS - FIRST_PORT;
+const SERVER_PORTS: u32 = FIRST_PORT + TCP_CONNECTIONS_MAX;
 
 /// The TCP of one host, made with its first connection.
 #[derive(Debug)]
@@ -93,7 +92,7 @@ impl Host {
             false => (&mut tcp.servers, SERVER_PORTS),
         };
         let port = first + *count;
-        if *count >= CONNECTIONS_MAX {
+        if *count >= TCP_CONNECTIONS_MAX {
             return None;
         }
         *count += 1;

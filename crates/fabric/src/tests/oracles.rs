@@ -115,7 +115,7 @@ fn digest(network: &Network) -> u64 {
 
 #[test]
 fn a_network_in_trouble_does_to_the_picosecond_what_it_did() {
-    // Pauses, marks and CNPs, paces, retransmissions, and every verb.
+    // Pauses, marks and CNPs, paces and retransmissions, of WRITEs, SENDs and READs.
     let mut config = NetworkConfig::new(leaf_spine(4, 3, 8, CABLES, CABLES));
     config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate: CABLES.rate, ..Dcqcn::default() });
     config.nic.ack_interval_packets = 4;
