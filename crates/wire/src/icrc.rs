@@ -36,15 +36,24 @@ const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 const BTH_MASKED: usize = 4;
 
-/// An ICRC in the making, for a packet whose bytes do not lie in one piece.
-#[derive(Clone, Debug)]
-pub struct Icrc(crc32fast::Hasher);
+/// What is covered before the BTH, for packets that differ in nothing below it but the IPv4
+/// identification: those of a train.
+///
+/// The CRC is linear, so what an identification adds to that of identification 0 depends on nothing
+/// else, and is found in a table; as is what makes up for the fifth byte of the BTH, so that a packet
+/// is covered in one pass as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix {
+    /// The CRC up to the BTH, with identification 0.
+    crc: u32,
+    has_id: bool,
+}
 
-impl Icrc {
-    /// Begins with the headers below RoCE and the BTH. `length` is that of BTH, extended headers,
-    /// payload and padding together: everything that will be covered, without the ICRC itself.
-    pub fn begin(datagram: &Datagram, length: usize, bth: &[u8; bth::LEN]) -> Self {
-        let mut bytes = [0xff_u8; ONES + IPV6_LEN + UDP_LEN + bth::LEN];
+impl Prefix {
+    /// For packets of `length` bytes: BTH, extended headers, payload and padding together, everything
+    /// that will be covered, without the ICRC itself. The identification in `datagram` is ignored.
+    pub fn new(datagram: &Datagram, length: usize) -> Self {
+        let mut bytes = [0xff_u8; ONES + IPV6_LEN + UDP_LEN];
         // Lengths beyond 16 bits cannot be sent; the CRC of such a packet is of no meaning.
         let udp_len = (UDP_LEN + length + crate::roce::ICRC_LEN) as u16;
         let mut at = ONES;
@@ -52,11 +61,13 @@ impl Icrc {
             bytes[at..at + field.len()].copy_from_slice(field);
             at += field.len();
         };
+        let mut has_id = false;
         match (datagram.source, datagram.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                has_id = true;
                 put(&[0x45, 0xff]);
                 put(&udp_len.wrapping_add(IPV4_LEN as u16).to_be_bytes());
-                put(&datagram.id.to_be_bytes());
+                put(&[0, 0]);
                 put(&[if datagram.dont_fragment { 0x40 } else { 0 }, 0]);
                 put(&[0xff, 17, 0xff, 0xff]);
                 put(&source.octets());
@@ -78,34 +89,38 @@ impl Icrc {
         put(&datagram.destination_port.to_be_bytes());
         put(&udp_len.to_be_bytes());
         put(&[0xff, 0xff]);
-        put(&bth[..BTH_MASKED]);
-        put(&[0xff]);
-        put(&bth[BTH_MASKED + 1..]);
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(&bytes[..at]);
-        Self(hasher)
+        Self { crc: crc32fast::hash(&bytes[..at]), has_id }
     }
 
-    /// Covers what follows.
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+    /// Whether there is an identification, which IPv6 has not.
+    pub fn has_id(&self) -> bool {
+        self.has_id
     }
 
-    /// The four bytes that follow the packet.
-    pub fn finish(self) -> [u8; 4] {
-        self.0.finalize().to_le_bytes()
+    /// The ICRC of the packet with IPv4 identification `id`: `bytes` are its BTH and all behind it
+    /// that is covered, as many as the prefix was made for.
+    ///
+    /// # Errors
+    /// [`crate::Error::Truncated`] if they are shorter than a BTH.
+    pub fn icrc(&self, id: u16, bytes: &[u8]) -> Result<[u8; 4], crate::Error> {
+        if bytes.len() < bth::LEN {
+            return Err(crate::Error::Truncated);
+        }
+        let [high, low] = if self.has_id { id.to_be_bytes() } else { [0, 0] };
+        let ids = ID_HIGH[usize::from(high)] ^ ID_LOW[usize::from(low)];
+        let masked = UNMASKED[usize::from(bytes[BTH_MASKED])];
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.crc ^ ids ^ masked);
+        hasher.update(bytes);
+        Ok(hasher.finalize().to_le_bytes())
     }
 }
 
-/// The ICRC of a packet in one piece: `bytes` are BTH, extended headers, payload and padding.
+/// The ICRC of a packet: `bytes` are BTH, extended headers, payload and padding.
 ///
 /// # Errors
 /// [`crate::Error::Truncated`] if they are shorter than a BTH.
 pub fn compute(datagram: &Datagram, bytes: &[u8]) -> Result<[u8; 4], crate::Error> {
-    let (bth, rest) = bytes.split_first_chunk().ok_or(crate::Error::Truncated)?;
-    let mut icrc = Icrc::begin(datagram, bytes.len(), bth);
-    icrc.update(rest);
-    Ok(icrc.finish())
+    Prefix::new(datagram, bytes.len()).icrc(datagram.id, bytes)
 }
 
 /// The IPv4 identification that explains why an ICRC is `received` and not `computed`, which was
@@ -153,6 +168,41 @@ static INVERSES: [u32; 20] = {
     }
     powers
 };
+
+/// What the upper byte of an identification adds to the CRC up to the BTH, and the lower: they are
+/// followed by the rest of the IP header and UDP.
+static ID_HIGH: [u32; 256] = products(16, power(8 * (IPV4_LEN - 6 + UDP_LEN) + 32));
+static ID_LOW: [u32; 256] = products(24, power(8 * (IPV4_LEN - 6 + UDP_LEN) + 32));
+
+/// What is added to the CRC up to the BTH so that the fifth byte of that counts as ones, by what it
+/// is: a byte four places on, with the register moved back by the byte that it is beyond it.
+static UNMASKED: [u32; 256] = {
+    let mut table = products(24, INVERSES[3]);
+    table.reverse();
+    table
+};
+
+/// The product of each byte, moved `shift` bits to the left, with `factor`.
+const fn products(shift: u32, factor: u32) -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = multiply((byte as u32) << shift, factor);
+        byte += 1;
+    }
+    table
+}
+
+/// x^exponent modulo the polynomial.
+const fn power(exponent: usize) -> u32 {
+    let mut product = ONE;
+    let mut left = exponent;
+    while left > 0 {
+        product = multiply(product, ONE >> 1);
+        left -= 1;
+    }
+    product
+}
 
 /// x^-exponent modulo the polynomial.
 fn inverse_power(exponent: usize) -> u32 {
@@ -230,13 +280,39 @@ mod tests {
         }
     }
 
+    /// The definition, byte by byte.
+    fn defined(datagram: &Datagram, bytes: &[u8]) -> [u8; 4] {
+        let (IpAddr::V4(source), IpAddr::V4(destination)) = (datagram.source, datagram.destination)
+        else {
+            unreachable!("the tests of it are of IPv4");
+        };
+        let udp_len = (bytes.len() + 12) as u16;
+        let mut covered = std::vec![0xff; 8];
+        covered.extend([0x45, 0xff]);
+        covered.extend((udp_len + 20).to_be_bytes());
+        covered.extend(datagram.id.to_be_bytes());
+        covered.extend([0x40, 0, 0xff, 17, 0xff, 0xff]);
+        covered.extend(source.octets());
+        covered.extend(destination.octets());
+        covered.extend(datagram.source_port.to_be_bytes());
+        covered.extend(datagram.destination_port.to_be_bytes());
+        covered.extend(udp_len.to_be_bytes());
+        covered.extend([0xff, 0xff]);
+        covered.extend(bytes);
+        let masked = covered.len() - bytes.len() + BTH_MASKED;
+        covered[masked] = 0xff;
+        crc32fast::hash(&covered).to_le_bytes()
+    }
+
     #[test]
-    fn pieces_give_the_same_as_the_whole() {
-        let bytes = packet(12 + 77);
-        let mut icrc = Icrc::begin(&datagram(5), bytes.len(), bytes.first_chunk().unwrap());
-        icrc.update(&bytes[12..50]);
-        icrc.update(&bytes[50..]);
-        assert_eq!(Ok(icrc.finish()), compute(&datagram(5), &bytes));
+    fn one_prefix_serves_every_identification_and_every_fifth_byte() {
+        let mut bytes = packet(12 + 77);
+        let prefix = Prefix::new(&datagram(0), bytes.len());
+        for id in (0..=u16::MAX).step_by(251) {
+            bytes[BTH_MASKED] = (id / 251) as u8;
+            let expected = defined(&datagram(id), &bytes);
+            assert_eq!(prefix.icrc(id, &bytes), Ok(expected), "identification {id}");
+        }
     }
 
     #[test]
