@@ -3,6 +3,9 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// What an IPv4 address stands behind.
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
 /// A GID, 16 bytes. An IPv4 address stands in it as `::ffff:a.b.c.d` (IBTA annex A17.4.5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
@@ -13,8 +16,15 @@ impl Gid {
 
     /// The address that packets to this GID are sent to.
     pub fn ip(self) -> IpAddr {
-        let v6 = Ipv6Addr::from(self.0);
-        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+        match self.0.split_first_chunk() {
+            Some((&MAPPED, &[a, b, c, d])) => Ipv4Addr::new(a, b, c, d).into(),
+            _ => Ipv6Addr::from(self.0).into(),
+        }
+    }
+
+    /// Whether [`Gid::ip`] is an IPv4 address.
+    pub fn is_ipv4(self) -> bool {
+        self.0.first_chunk() == Some(&MAPPED)
     }
 
     /// Whether no address is in it.

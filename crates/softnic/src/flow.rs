@@ -12,7 +12,8 @@
 //! The counts are in estimated bytes of kernel memory, and need not be exact: a receiver that finds
 //! its socket empty writes off what was lost on the way, and a pause that lasts is given up, as a
 //! PFC watchdog would, because the receiver may be stopped or dead. A NIC that cannot share the
-//! page goes without.
+//! page goes without. Both sides write to the page once for many packets: a line of memory that
+//! goes from processor to processor takes as long as all else that is done for a short one.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::fs::File;
@@ -34,12 +35,22 @@ const ROOM: usize = 16;
 pub(crate) struct Flow {
     map: Map,
     slot: u16,
+    planned: Option<Planned>,
 }
 
-/// What a packet of `length` bytes above UDP takes of a socket's buffer: the kernel counts memory,
-/// up to twice the bytes, and its own bookkeeping.
-fn cost(length: usize) -> u64 {
-    2 * length as u64 + 512
+/// Packets for one slot that have been built, and are not in the page yet.
+#[derive(Debug)]
+struct Planned {
+    slot: u16,
+    cost: u64,
+    /// What there was room for when the first of them was built.
+    room: u64,
+}
+
+/// What `packets` of so many bytes above UDP take of a socket's buffer: the kernel counts memory, up
+/// to twice the bytes, and its own bookkeeping.
+fn cost(packets: usize, bytes: usize) -> u64 {
+    2 * bytes as u64 + 512 * packets as u64
 }
 
 impl Flow {
@@ -54,7 +65,7 @@ impl Flow {
         if file.metadata()?.len() < length as u64 {
             file.set_len(length as u64)?;
         }
-        let flow = Self { map: Map::new(file.as_fd(), length)?, slot };
+        let flow = Self { map: Map::new(file.as_fd(), length)?, slot, planned: None };
         flow.word(slot, SENT).store(0, Relaxed);
         flow.word(slot, TAKEN).store(0, Relaxed);
         // Half of it is left for those who looked at the same moment.
@@ -66,18 +77,45 @@ impl Flow {
         self.map.word(usize::from(slot) * STRIDE + field)
     }
 
-    /// A packet is about to be sent to `slot`.
-    pub(crate) fn send(&self, slot: u16, length: usize) {
-        self.word(slot, SENT).fetch_add(cost(length), Relaxed);
+    /// Counts a packet that has been built for `slot`. Returns whether it is the last that there is
+    /// room for.
+    pub(crate) fn plan(&mut self, slot: u16, length: usize) -> bool {
+        if self.planned.as_ref().is_none_or(|planned| planned.slot != slot) {
+            self.send();
+            self.planned = Some(Planned { slot, cost: 0, room: self.room(slot) });
+        }
+        let Some(planned) = &mut self.planned else { return false };
+        planned.cost += cost(1, length);
+        if planned.cost <= planned.room {
+            return false;
+        }
+        // The receiver has probably taken something since.
+        self.send();
+        self.is_full(slot)
+    }
+
+    /// What has been built is about to be sent.
+    pub(crate) fn send(&mut self) {
+        if let Some(Planned { slot, cost, .. }) = self.planned.take() {
+            self.word(slot, SENT).fetch_add(cost, Relaxed);
+        }
+    }
+
+    /// How much more can be sent to `slot`.
+    fn room(&self, slot: u16) -> u64 {
+        let room = self.word(slot, ROOM).load(Relaxed);
+        if room == 0 {
+            return u64::MAX;
+        }
+        let sent = self.word(slot, SENT).load(Relaxed);
+        let on_the_way = sent.wrapping_sub(self.word(slot, TAKEN).load(Relaxed));
+        // More taken than sent wraps around: the receiver has written off what came all the same.
+        if on_the_way < u64::MAX / 2 { room.saturating_sub(on_the_way) } else { room }
     }
 
     /// Whether `slot` has no room now.
     pub(crate) fn is_full(&self, slot: u16) -> bool {
-        let sent = self.word(slot, SENT).load(Relaxed);
-        let on_the_way = sent.wrapping_sub(self.word(slot, TAKEN).load(Relaxed));
-        let room = self.word(slot, ROOM).load(Relaxed);
-        // More taken than sent wraps around: the receiver has written off what came all the same.
-        room > 0 && on_the_way < u64::MAX / 2 && on_the_way > room
+        self.room(slot) == 0
     }
 
     /// Gives up waiting for `slot`: what was sent is taken for lost.
@@ -86,9 +124,9 @@ impl Flow {
         self.word(slot, TAKEN).store(sent, Relaxed);
     }
 
-    /// A packet has arrived here.
-    pub(crate) fn take(&self, length: usize) {
-        self.word(self.slot, TAKEN).fetch_add(cost(length), Relaxed);
+    /// Packets have arrived here.
+    pub(crate) fn take(&self, packets: usize, bytes: usize) {
+        self.word(self.slot, TAKEN).fetch_add(cost(packets, bytes), Relaxed);
     }
 
     /// What was sent to us up to now.
@@ -124,32 +162,44 @@ mod tests {
 
     #[test]
     fn a_sender_pauses_until_the_receiver_has_taken_or_written_off_what_was_sent() {
-        let (from, to) = pair();
-        let mut packets = 0;
-        while !from.is_full(1023) {
-            from.send(1023, 4096);
+        let (mut from, to) = pair();
+        let mut packets = 1;
+        while !from.plan(1023, 4096) {
             packets += 1;
         }
         // Half of a mebibyte, at twice 4096 and 512 each.
         assert_eq!(packets, (1 << 19) / 8704 + 1);
-        to.take(4096);
+        to.take(1, 4096);
         assert!(!from.is_full(1023));
-        from.send(1023, 4096);
-        assert!(from.is_full(1023));
+        assert!(from.plan(1023, 4096));
         to.settle(to.sent_to_us());
         assert!(!from.is_full(1023));
         // What comes late does not count against anybody.
-        to.take(4096);
+        to.take(1, 4096);
         assert!(!from.is_full(1023));
-        while !from.is_full(1023) {
-            from.send(1023, 4096);
-        }
+        while !from.plan(1023, 4096) {}
         from.give_up(1023);
         assert!(!from.is_full(1023));
-        while !from.is_full(1023) {
-            from.send(1023, 4096);
-        }
+        while !from.plan(1023, 4096) {}
         drop(to);
         assert!(!from.is_full(1023), "nobody is there any more");
+    }
+
+    #[test]
+    fn what_is_taken_while_much_is_built_makes_room_for_more() {
+        let (mut from, to) = pair();
+        for _ in 0..60 {
+            assert!(!from.plan(1023, 4096));
+        }
+        assert_eq!(to.sent_to_us(), 0, "not sent yet");
+        from.send();
+        assert_eq!(to.sent_to_us(), 60 * 8704);
+        to.take(40, 40 * 4096);
+        for _ in 0..40 {
+            assert!(!from.plan(1023, 4096));
+        }
+        // Another slot's packets do not wait for these to be sent.
+        assert!(!from.plan(0, 4096));
+        assert_eq!(to.sent_to_us(), 100 * 8704);
     }
 }

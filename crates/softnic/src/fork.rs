@@ -151,10 +151,9 @@ mod tests {
             shared.lock().links.as_ref().is_some_and(|links| links.registry.slot() == slot)
         });
         let shared = shared.unwrap();
-        let core = shared.lock();
-        let flow = core.links.as_ref().unwrap().flow.as_ref().unwrap();
+        let mut core = shared.lock();
+        let flow = core.links.as_mut().unwrap().flow.as_mut().unwrap();
         // A NIC that is there has room for something, and not for everything.
-        flow.send(slot, 1 << 30);
-        assert!(flow.is_full(slot));
+        assert!(!flow.is_full(slot) && flow.plan(slot, 1 << 30));
     }
 }

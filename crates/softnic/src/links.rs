@@ -207,8 +207,7 @@ impl Links {
 
     /// Which socket sends from `source` to `destination`.
     pub(crate) fn port_of(&self, source: Gid, destination: Gid) -> Option<usize> {
-        let (source, destination) = (source.ip(), destination.ip());
-        let port = self.sockets.iter().position(|socket| socket.address() == source)?;
+        let port = self.sockets.iter().position(|socket| socket.gid() == source)?;
         (source.is_ipv4() == destination.is_ipv4()).then_some(port)
     }
 

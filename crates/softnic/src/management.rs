@@ -215,7 +215,7 @@ impl Links {
                 traffic_class: route.traffic_class,
                 hop_limit: route.hop_limit,
             };
-            self.trains.commit(way, at + mad::LEN);
+            self.trains.commit(&way, at + mad::LEN);
         }
     }
 }

@@ -5,9 +5,10 @@ use core::net::IpAddr;
 use rdma::{Qpn, Time};
 use transport::cm::Manager;
 use transport::{Arrival, Endpoint};
-use wire::icrc::{self, Datagram};
+use wire::icrc::{self, Datagram, Prefix};
 use wire::pcapng::Direction;
-use wire::{bth, roce};
+use wire::roce;
+use wire::roce::ICRC_LEN;
 
 use crate::capture::Below;
 use crate::counts::Counts;
@@ -66,6 +67,20 @@ struct Train<'a> {
     handed_over: bool,
     /// Whether it was sent to a multicast group: then it is for us, as for all others.
     multicast: bool,
+}
+
+impl Train<'_> {
+    /// The headers below RoCE of each packet.
+    fn datagram(&self) -> Datagram {
+        Datagram {
+            source: self.received.source,
+            destination: self.destination,
+            source_port: self.received.source_port,
+            destination_port: ROCE_PORT,
+            id: 0,
+            dont_fragment: true,
+        }
+    }
 }
 
 impl Links {
@@ -185,12 +200,12 @@ impl Links {
         sink.counts.rx_packets += 1;
         sink.counts.rx_ring_packets += 1;
         sink.counts.rx_bytes += way.length as u64;
-        let datagram = |id| Datagram {
+        let datagram = || Datagram {
             source: way.source.ip(),
             destination: way.destination.ip(),
             source_port: ROCE_PORT,
             destination_port: ROCE_PORT,
-            id,
+            id: 0,
             dont_fragment: true,
         };
         if let Some(capture) = &mut self.capture {
@@ -205,14 +220,15 @@ impl Links {
             };
             let mut whole = packet.to_vec();
             if !way.with_icrc
-                && let Ok(icrc) = icrc::compute(&datagram(0), packet)
+                && let Ok(icrc) = icrc::compute(&datagram(), packet)
             {
                 whole.extend(icrc);
             }
             capture.record(sink.now, Direction::Inbound, &below, &whole);
         }
         let covered = if way.with_icrc {
-            check(packet, 0, datagram).map(|checked| checked.covered)
+            let prefix = Prefix::new(&datagram(), packet.len().saturating_sub(ICRC_LEN));
+            check(packet, 0, &prefix).map(|checked| checked.covered)
         } else {
             Ok(packet)
         };
@@ -276,6 +292,11 @@ impl Links {
         let mut misled = false;
         let mut id = 0;
         let mut at = 0;
+        let (mut taken, mut taken_bytes) = (0, 0);
+        // All packets but the last are as long as the first.
+        let length = |packet: &[u8]| packet.len().saturating_sub(ICRC_LEN);
+        let first = length(&bytes[..bytes.len().min(received.segment)]);
+        let prefix = Prefix::new(&train.datagram(), first);
         while at < bytes.len() {
             let packet = &bytes[at..bytes.len().min(at + received.segment)];
             match destination_slot(packet) {
@@ -293,13 +314,20 @@ impl Links {
                     if train.handed_over {
                         sink.counts.rx_taken_over += 1;
                     }
-                    if let Some(flow) = self.flow.as_ref().filter(|_| !train.multicast) {
-                        flow.take(packet.len());
-                    }
-                    self.packet(train, packet, &mut id, sink);
+                    taken += 1;
+                    taken_bytes += packet.len();
+                    let prefix = if length(packet) == first {
+                        prefix
+                    } else {
+                        Prefix::new(&train.datagram(), length(packet))
+                    };
+                    self.packet(train, packet, (&prefix, &mut id), sink);
                     at += packet.len();
                 }
             }
+        }
+        if let Some(flow) = self.flow.as_ref().filter(|_| !train.multicast && taken > 0) {
+            flow.take(taken, taken_bytes);
         }
         misled
     }
@@ -331,21 +359,19 @@ impl Links {
         }
     }
 
-    /// Checks one packet and gives it to the engine. `id` is the IP identification that is
-    /// expected, and then that of the packet after.
-    fn packet(&mut self, train: &Train<'_>, packet: &[u8], id: &mut u16, sink: &mut Sink<'_>) {
+    /// Checks one packet and gives it to the engine. `prefix` is what the ICRC covers below it, and
+    /// `id` the IP identification that is expected, and then that of the packet after.
+    fn packet(
+        &mut self,
+        train: &Train<'_>,
+        packet: &[u8],
+        (prefix, id): (&Prefix, &mut u16),
+        sink: &mut Sink<'_>,
+    ) {
         let Train { received, destination, .. } = train;
         sink.counts.rx_packets += 1;
         sink.counts.rx_bytes += packet.len() as u64;
-        let datagram = |id| Datagram {
-            source: received.source,
-            destination: *destination,
-            source_port: received.source_port,
-            destination_port: ROCE_PORT,
-            id,
-            dont_fragment: true,
-        };
-        let checked = check(packet, *id, datagram);
+        let checked = check(packet, *id, prefix);
         let at = checked.as_ref().map_or(*id, |checked| checked.id);
         if let Some(capture) = &mut self.capture {
             let below = Below {
@@ -411,23 +437,16 @@ struct Checked<'a> {
 }
 
 /// Checks the ICRC, of a packet that probably has IP identification `id`.
-fn check<'a>(
-    packet: &'a [u8],
-    id: u16,
-    datagram: impl Fn(u16) -> Datagram,
-) -> Result<Checked<'a>, wire::Error> {
+fn check<'a>(packet: &'a [u8], id: u16, prefix: &Prefix) -> Result<Checked<'a>, wire::Error> {
     let (covered, icrc) = packet.split_last_chunk().ok_or(wire::Error::Truncated)?;
-    if covered.len() < bth::LEN {
-        return Err(wire::Error::Truncated);
-    }
-    let expected = icrc::compute(&datagram(id), covered)?;
+    let expected = prefix.icrc(id, covered)?;
     if *icrc == expected {
         return Ok(Checked { covered, id, recovered: false });
     }
-    if datagram(0).source.is_ipv6() {
+    if !prefix.has_id() {
         return Err(wire::Error::Icrc);
     }
-    let with_zero = if id == 0 { expected } else { icrc::compute(&datagram(0), covered)? };
+    let with_zero = if id == 0 { expected } else { prefix.icrc(0, covered)? };
     let found = icrc::recover_id(*icrc, with_zero, covered.len()).ok_or(wire::Error::Icrc)?;
     // Identification 0 in the middle of a train is a packet that the kernel has joined to others.
     Ok(Checked { covered, id: found, recovered: found != 0 })
@@ -455,11 +474,15 @@ mod tests {
         bytes
     }
 
+    fn prefix() -> Prefix {
+        Prefix::new(&datagram(0), 100)
+    }
+
     #[test]
     fn an_expected_identification_is_taken_as_it_is() {
         for id in [0, 5] {
             let packet = packet(id);
-            let checked = check(&packet, id, datagram).unwrap();
+            let checked = check(&packet, id, &prefix()).unwrap();
             assert_eq!(
                 (checked.covered, checked.id, checked.recovered),
                 (&packet[..100], id, false)
@@ -470,7 +493,7 @@ mod tests {
     #[test]
     fn another_identification_is_found_out() {
         let packet = packet(0xbeef);
-        let checked = check(&packet, 3, datagram).unwrap();
+        let checked = check(&packet, 3, &prefix()).unwrap();
         assert_eq!((checked.id, checked.recovered), (0xbeef, true));
     }
 
@@ -478,19 +501,22 @@ mod tests {
     fn a_corrupt_or_short_packet_is_refused() {
         let mut corrupt = packet(0);
         corrupt[50] ^= 4;
-        assert_eq!(check(&corrupt, 0, datagram).err(), Some(wire::Error::Icrc));
-        assert_eq!(check(&corrupt[..15], 0, datagram).err(), Some(wire::Error::Truncated));
-        assert_eq!(check(&[], 0, datagram).err(), Some(wire::Error::Truncated));
+        assert_eq!(check(&corrupt, 0, &prefix()).err(), Some(wire::Error::Icrc));
+        assert_eq!(check(&corrupt[..15], 0, &prefix()).err(), Some(wire::Error::Truncated));
+        assert_eq!(check(&[], 0, &prefix()).err(), Some(wire::Error::Truncated));
     }
 
     #[test]
     fn ipv6_has_no_identification_to_find_out() {
-        let v6 = |id| Datagram {
+        let v6 = Datagram {
             source: core::net::Ipv6Addr::LOCALHOST.into(),
             destination: core::net::Ipv6Addr::LOCALHOST.into(),
-            ..datagram(id)
+            ..datagram(0)
         };
-        assert_eq!(check(&packet(0xbeef), 0, v6).err(), Some(wire::Error::Icrc));
+        assert_eq!(
+            check(&packet(0xbeef), 0, &Prefix::new(&v6, 100)).err(),
+            Some(wire::Error::Icrc)
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::sys::{self, Plain, check, set_option};
 pub(crate) struct Socket {
     fd: OwnedFd,
     address: IpAddr,
+    gid: Gid,
     /// Scope of link-local addresses.
     interface: u32,
 }
@@ -93,7 +94,7 @@ impl Socket {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
-        let socket = Self { fd, address, interface };
+        let socket = Self { fd, address, gid: address.into(), interface };
         socket.configure(receive_buffer)?;
         Ok(socket)
     }
@@ -150,6 +151,11 @@ impl Socket {
 
     pub(crate) fn address(&self) -> IpAddr {
         self.address
+    }
+
+    /// The address as GIDs have it.
+    pub(crate) fn gid(&self) -> Gid {
+        self.gid
     }
 
     /// Makes `program` choose the socket of each packet, for the whole group.

@@ -16,7 +16,7 @@
 use core::ops::Range;
 
 use rdma::Gid;
-use wire::icrc::{self, Datagram};
+use wire::icrc::{Datagram, Prefix};
 use wire::roce::ICRC_LEN;
 
 use crate::limits::{ARENA_BYTES, PACKET_MAX, ROCE_PORT, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
@@ -88,6 +88,8 @@ pub(crate) struct Trains {
     arena: Box<[u8]>,
     used: usize,
     trains: Vec<Train>,
+    /// What the ICRC covers below the longer packets of the last train.
+    prefix: Option<Prefix>,
     /// Packets that a train may have: 1 where the kernel does not cut trains.
     segments_max: usize,
     /// Whether packets that go through rings have an ICRC.
@@ -101,6 +103,7 @@ impl Trains {
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             used: 0,
             trains: Vec::with_capacity(64),
+            prefix: None,
             segments_max: segments_max.clamp(1, TRAIN_SEGMENTS_MAX),
         }
     }
@@ -122,12 +125,12 @@ impl Trains {
 
     /// Takes the packet of `length` bytes, without its ICRC, that was built in [`Trains::room`]:
     /// gives it its ICRC and its place in a train.
-    pub(crate) fn commit(&mut self, way: Way, length: usize) {
+    pub(crate) fn commit(&mut self, way: &Way, length: usize) {
         let start = self.used;
         let end = start + length + ICRC_LEN;
         let size = end - start;
         let place = self.trains.last_mut().filter(|train| {
-            train.way == way
+            train.way == *way
                 && !way.by_ring
                 && train.count < self.segments_max
                 && size <= train.segment
@@ -135,19 +138,23 @@ impl Trains {
                 && train.bytes.len() == train.count * train.segment
                 && train.bytes.len() + size <= TRAIN_BYTES_MAX
         });
-        let id = if let Some(train) = place {
+        let (id, is_like_first) = if let Some(train) = place {
             train.bytes.end = end;
             train.count += 1;
-            train.count - 1
+            (train.count - 1, size == train.segment)
         } else {
-            self.trains.push(Train { way, bytes: start..end, segment: size, count: 1 });
-            0
+            self.trains.push(Train { way: *way, bytes: start..end, segment: size, count: 1 });
+            self.prefix = None;
+            (0, true)
         };
         self.used = end;
-        if !way.by_ring || self.seals_rings {
-            // A train has 64 packets at most, so the identification fits.
-            seal(&mut self.arena[start..end], &way, id as u16);
+        if way.by_ring && !self.seals_rings {
+            return;
         }
+        let new = || Prefix::new(&way.datagram(0), length);
+        let prefix = if is_like_first { *self.prefix.get_or_insert_with(new) } else { new() };
+        // A train has 64 packets at most, so the identification fits.
+        seal(&mut self.arena[start..end], &prefix, id as u16);
     }
 
     /// Whether packets that go through rings have an ICRC.
@@ -166,7 +173,8 @@ impl Trains {
     pub(crate) fn seal_singly(&mut self, train: usize) {
         let train = &self.trains[train];
         for (_, place) in train.packets() {
-            seal(&mut self.arena[place], &train.way, 0);
+            let prefix = Prefix::new(&train.way.datagram(0), place.len() - ICRC_LEN);
+            seal(&mut self.arena[place], &prefix, 0);
         }
     }
 
@@ -185,10 +193,10 @@ impl Trains {
 }
 
 /// Writes the ICRC to the last four bytes of `packet`.
-fn seal(packet: &mut [u8], way: &Way, id: u16) {
+fn seal(packet: &mut [u8], prefix: &Prefix, id: u16) {
     let (covered, icrc) = packet.split_at_mut(packet.len() - ICRC_LEN);
     // What we build begins with a BTH, so there is nothing too short to compute an ICRC of.
-    if let Ok(value) = icrc::compute(&way.datagram(id), covered) {
+    if let Ok(value) = prefix.icrc(id, covered) {
         icrc.copy_from_slice(&value);
     }
 }
@@ -197,6 +205,7 @@ fn seal(packet: &mut [u8], way: &Way, id: u16) {
 mod tests {
     use super::*;
     use core::net::Ipv4Addr;
+    use wire::icrc;
 
     fn way(last: u8) -> Way {
         Way {
@@ -215,7 +224,7 @@ mod tests {
         let mut trains = Trains::new(segments_max, false);
         for (index, &(way, length)) in packets.iter().enumerate() {
             trains.room()[..length].fill(index as u8 + 1);
-            trains.commit(way, length);
+            trains.commit(&way, length);
         }
         for train in trains.trains() {
             assert_eq!(train.packets().count(), train.count);
@@ -267,7 +276,7 @@ mod tests {
         let mut trains = Trains::new(64, false);
         for _ in 0..3 {
             trains.room()[..50].fill(9);
-            trains.commit(way(2), 50);
+            trains.commit(&way(2), 50);
         }
         trains.seal_singly(0);
         let icrcs: Vec<_> = trains.trains()[0]
@@ -285,7 +294,7 @@ mod tests {
             let mut trains = Trains::new(64, seals_rings);
             for _ in 0..3 {
                 trains.room()[..50].fill(9);
-                trains.commit(way, 50);
+                trains.commit(&way, 50);
             }
             assert_eq!(trains.trains().len(), 3);
             let icrc = icrc::compute(&way.datagram(0), &[9; 50]).unwrap();
@@ -302,7 +311,7 @@ mod tests {
         let mut trains = Trains::new(64, false);
         let mut packets = 0;
         while trains.has_room() {
-            trains.commit(way(2), 4096 + 32);
+            trains.commit(&way(2), 4096 + 32);
             packets += 1;
         }
         assert_eq!(packets, ARENA_BYTES / (4096 + 36));

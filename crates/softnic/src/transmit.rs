@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rdma::{Memory, MemoryFault, Time};
 use transport::cm::Manager;
-use transport::{Endpoint, Segment, Transmit};
+use transport::{Endpoint, Route, Segment, Transmit};
 use wire::pcapng::Direction;
 use wire::roce::ICRC_LEN;
 
@@ -20,6 +20,22 @@ use crate::socket::{Message, Socket};
 use crate::steering::{is_ownable, slot_of};
 use crate::sys::wait_writable;
 use crate::train::{Train, Way};
+
+/// The way of the packets of one route for one slot, which is looked up for the first of several.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    route: Route,
+    way: Way,
+    /// Whether it ends at a NIC of this host, which says how much room it has.
+    is_here: bool,
+}
+
+impl Lane {
+    /// Whether the next packet goes the same way. A ring may have failed since.
+    fn is_for(&self, route: &Route, slot: u32) -> bool {
+        !self.way.by_ring && self.way.slot == slot && self.route == *route
+    }
+}
 
 impl Links {
     /// Sends everything that the engine and the connection manager have ready.
@@ -36,6 +52,9 @@ impl Links {
             }
             self.build_messages(manager, counts);
             let is_full = self.build(now, endpoint, memory, counts);
+            if let Some(flow) = &mut self.flow {
+                flow.send();
+            }
             if self.faults.is_some() {
                 self.send_with_faults(now, counts);
             } else {
@@ -59,32 +78,25 @@ impl Links {
         memory: &mut ProcessMemory,
         counts: &mut Counts,
     ) -> bool {
+        // What one queue pair sends goes the same way, packet by packet.
+        let mut lane: Option<Lane> = None;
         while self.trains.has_room() {
             let Some(transmit) = endpoint.poll_transmit(now) else { return false };
-            let (qpn, header, route) = (transmit.qpn, transmit.header, transmit.route);
-            let Some(port) = self.port_of(route.source, route.destination) else {
+            let header = &transmit.header;
+            let slot = slot_of(header.bth.destination.value());
+            if !lane.as_ref().is_some_and(|lane| lane.is_for(&transmit.route, slot)) {
+                lane = self.lane(&transmit.route, slot, now, counts);
+            }
+            let Some(Lane { way, is_here, .. }) = &lane else {
                 counts.tx_no_source += 1;
                 continue;
             };
-            let slot = slot_of(header.bth.destination.value());
-            let by_ring = self.same_host.as_mut().is_some_and(|link| {
-                link.reaches(&self.registry, route.destination, slot, (now, counts))
-            });
-            let way = Way {
-                port,
-                by_ring,
-                source: route.source,
-                destination: route.destination,
-                slot,
-                traffic_class: route.traffic_class,
-                hop_limit: route.hop_limit,
-            };
-            if by_ring
+            if way.by_ring
                 && !self.trains.seals_rings()
                 && let Some(link) = &mut self.same_host
             {
                 let length = header.header_len() + transmit.payload.len() as usize;
-                match link.write(&way, &transmit, memory, counts) {
+                match link.write(way, &transmit, memory, counts) {
                     Written::Done => {
                         tracing::trace!(%header, "sent");
                         pushed(length + usize::from(header.bth.pad), counts);
@@ -92,6 +104,7 @@ impl Links {
                     Written::Full => counts.tx_dropped += 1,
                     Written::Faulted => {
                         counts.tx_faulted += 1;
+                        let (qpn, header) = (transmit.qpn, transmit.header);
                         endpoint.transmit_faulted(qpn, &header);
                     }
                 }
@@ -107,7 +120,7 @@ impl Links {
                 Ok(length) => {
                     tracing::trace!(%header, "sent");
                     self.trains.commit(way, length);
-                    if self.fills_up(&way, length + ICRC_LEN, counts) {
+                    if *is_here && self.fills_up(way, length + ICRC_LEN, counts) {
                         self.paused = Some((way.slot as u16, now));
                         counts.tx_pauses += 1;
                         return false;
@@ -115,6 +128,7 @@ impl Links {
                 }
                 Err(MemoryFault) => {
                     counts.tx_faulted += 1;
+                    let (qpn, header) = (transmit.qpn, transmit.header);
                     endpoint.transmit_faulted(qpn, &header);
                 }
             }
@@ -122,25 +136,36 @@ impl Links {
         true
     }
 
-    /// Counts a packet against the room at its destination, if that is on this host. Returns
-    /// whether it was the last that fits.
+    /// The lane of packets with this route for this slot, if they can be sent at all.
+    fn lane(&mut self, route: &Route, slot: u32, now: Time, counts: &mut Counts) -> Option<Lane> {
+        let port = self.port_of(route.source, route.destination)?;
+        let by_ring = self.same_host.as_mut().is_some_and(|link| {
+            link.reaches(&self.registry, route.destination, slot, (now, counts))
+        });
+        let way = Way {
+            port,
+            by_ring,
+            source: route.source,
+            destination: route.destination,
+            slot,
+            traffic_class: route.traffic_class,
+            hop_limit: route.hop_limit,
+        };
+        let is_ours = || self.sockets.iter().any(|socket| socket.gid() == route.destination);
+        let is_local = by_ring || route.destination.ip().is_loopback() || is_ours();
+        Some(Lane { route: *route, way, is_here: is_local && is_ownable(slot) })
+    }
+
+    /// Counts a packet against the room at its destination, which is on this host. Returns whether
+    /// it was the last that fits.
     fn fills_up(&mut self, way: &Way, length: usize, counts: &mut Counts) -> bool {
-        if way.by_ring {
-            // Slots have ten bits.
-            let link = self.same_host.as_mut();
-            return link.is_some_and(|link| link.fills_up(way.slot as u16, Some(length), counts));
-        }
-        let Some(flow) = &self.flow else { return false };
-        let address = way.destination.ip();
-        let is_here =
-            address.is_loopback() || self.sockets.iter().any(|socket| socket.address() == address);
-        if !is_here || !is_ownable(way.slot) {
-            return false;
-        }
         // Slots have ten bits.
         let slot = way.slot as u16;
-        flow.send(slot, length);
-        flow.is_full(slot)
+        if way.by_ring {
+            let link = self.same_host.as_mut();
+            return link.is_some_and(|link| link.fills_up(slot, Some(length), counts));
+        }
+        self.flow.as_mut().is_some_and(|flow| flow.plan(slot, length))
     }
 
     /// Whether sending waits for room at a destination on this host.
@@ -464,7 +489,7 @@ mod tests {
                 // Steering looks at the QPN.
                 let qpn = u32::from(to.registry.slot()) << 14;
                 from.trains.room()[4..8].copy_from_slice(&qpn.to_be_bytes());
-                from.trains.commit(way, 40);
+                from.trains.commit(&way, 40);
             }
             from.send(Time::ZERO, &mut counts);
             from.trains.clear();
@@ -497,7 +522,7 @@ mod tests {
         let mut counts = Counts::default();
         for _ in 0..3 {
             from.trains.room()[..40].fill(1);
-            from.trains.commit(way, 40);
+            from.trains.commit(&way, 40);
         }
         from.send(Time::ZERO, &mut counts);
         assert_eq!((counts.tx_packets, counts.tx_errors), (0, 3));
