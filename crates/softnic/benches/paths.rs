@@ -44,7 +44,7 @@ const PATHS: [Path; 9] = [
     path("post", 1, 3_300),
     path("receive", 1, 3_545),
     path("acknowledgement", 1, 2_255),
-    path("poll", 1, 646),
+    path("poll", 1, 700),
     path("list_post", LIST, 2_335),
     path("list_receive", LIST, 1_560),
     path("list_complete", LIST, 395),

@@ -8,7 +8,7 @@
 //! dead NIC still reach its engine, so that the objects can be destroyed; nothing is sent.
 //!
 //! All locks are taken before the fork, so that no other thread holds one at that moment: it would
-//! never be released in the child.
+//! never be released in the child. Nor is any thread sending then, without the lock.
 //!
 //! A program that exits without closing its devices may still owe acknowledgements that wait for
 //! something to travel with. They are sent from `exit`, and its counters are shown a last time.
@@ -16,12 +16,13 @@
 //! **Invariant:** locks are taken in this order: the list of NICs, then the NICs in its order.
 
 use core::cell::RefCell;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-use crate::clock;
-use crate::limits::EXIT_WAIT;
+use crate::limits::{EXIT_WAIT, SENDER_WAIT};
 use crate::nic::Shared;
 use crate::progress::Core;
+use crate::{clock, sys};
 
 /// All NICs of the process. Held while one is opened or closed.
 static NICS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
@@ -68,7 +69,11 @@ extern "C" fn prepare() {
         .iter()
         .filter_map(Weak::upgrade)
         .map(|nic| {
-            let guard = nic.lock();
+            let mut guard = nic.lock();
+            // The child has no thread that could bring back what another has taken out.
+            while !guard.is_whole() {
+                guard = nic.claim(guard, SENDER_WAIT);
+            }
             // SAFETY: the guard refers to the lock inside `nic`, which is kept beside it and
             // dropped after it.
             let guard: MutexGuard<'static, Core> = unsafe { core::mem::transmute(guard) };
@@ -81,7 +86,17 @@ extern "C" fn prepare() {
 }
 
 extern "C" fn in_parent() {
-    drop(take());
+    let Some(Held { cores, _nics }) = take() else { return };
+    for (mut core, nic) in cores {
+        let is_left_behind = core.is_left_behind();
+        if is_left_behind {
+            core.sleeps_until = rdma::Time::ZERO;
+        }
+        drop(core);
+        if is_left_behind {
+            sys::signal(nic.wake.as_fd());
+        }
+    }
 }
 
 extern "C" fn in_child() {
@@ -99,8 +114,9 @@ extern "C" fn at_exit() {
     // Other threads still run, and may hold a lock for ever: then there is nothing to be done.
     let Ok(nics) = NICS.try_lock() else { return };
     for nic in nics.iter().filter_map(Weak::upgrade) {
-        if let Some(mut core) = patiently(&nic) {
-            core.settle_debts();
+        if let Some(core) = patiently(&nic) {
+            let core = nic.claim(core, SENDER_WAIT);
+            drop(nic.settle_debts(core));
         }
     }
 }

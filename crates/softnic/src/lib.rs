@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   application thread ──► Nic::with / poll_cq ──┐
-//!                                                ├─ lock ─► Endpoint ─► trains ─► UDP 4791
+//!                                                ├─ lock ─► Endpoint ─► outbox ─► UDP 4791
 //!   fallback thread ─(sockets, timers, wakeup)───┘             ▲
 //!                                                              └── packets ◄─ segments ◄─ UDP 4791
 //! ```
@@ -22,7 +22,8 @@
 //! [`ports`](ports.rs) says who listens where.
 //!
 //! **Invariants:** every packet that is not sent or not taken is counted. No lock is held while the
-//! fallback thread sleeps. Nothing here spins for longer than a wake-up takes.
+//! fallback thread sleeps, or while the kernel sends (but for injected faults). Nothing here spins for
+//! longer than a wake-up takes.
 //!
 //! **Deliberately absent:** connected sockets (a connected socket counts its IP IDs up from a
 //! random start, and the ICRC covers them), raw sockets, and any daemon.
@@ -67,6 +68,7 @@ mod management;
 mod memory;
 mod nic;
 mod options;
+mod outbox;
 mod parking;
 mod ports;
 mod progress;

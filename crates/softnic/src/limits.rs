@@ -86,6 +86,10 @@ pub const WAKE_SLACK: Span = Span::from_us(1_000);
 pub const REORDER_HOLD: Span = Span::from_ms(1);
 /// How long `exit` waits for another thread to leave the engine.
 pub const EXIT_WAIT: Span = Span::from_ms(10);
+/// How long a thread that must not meet one that is sending waits for its end, before it looks again.
+pub const SENDER_WAIT: core::time::Duration = core::time::Duration::from_millis(10);
+/// How often in a row a thread goes on to send what others have left to it.
+pub const ROUNDS_FOR_OTHERS: u32 = 8;
 /// Counters are published at most this often.
 pub const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 /// Bytes of a name in the file of counters.

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use rdma::{Gid, Time};
 
@@ -15,6 +16,7 @@ use crate::groups::Joined;
 use crate::handover::{self, Handover};
 use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
 use crate::management::Waiting;
+use crate::outbox::Outbox;
 use crate::registry::Registry;
 use crate::same_host::SameHost;
 use crate::socket::{Message, Socket};
@@ -25,14 +27,20 @@ use crate::{DeviceInfo, Link, OpenError, Options};
 /// Sockets, slot, and buffers. A forked child has none.
 #[derive(Debug)]
 pub(crate) struct Links {
-    pub(crate) sockets: Vec<Socket>,
+    pub(crate) sockets: Vec<Arc<Socket>>,
     /// The multicast groups, each with its socket.
     pub(crate) groups: Vec<Joined>,
     /// Changes whenever there are other sockets to wait for.
     pub(crate) layout: u32,
     pub(crate) registry: Registry,
     pub(crate) handover: Handover,
-    pub(crate) trains: Trains,
+    /// `None` while a thread sends what is in it, without the lock.
+    pub(crate) outbox: Option<Box<Outbox>>,
+    /// Whether there may be something to send that was left to the thread that has the outbox, or
+    /// would have been but for a claim.
+    pub(crate) is_left_behind: bool,
+    /// Threads that wait for the outbox to be back. Nobody else takes it then.
+    pub(crate) claims: u32,
     pub(crate) faults: Option<Faults>,
     pub(crate) capture: Option<Capture>,
     pub(crate) publisher: Option<Publisher>,
@@ -84,7 +92,9 @@ impl Links {
             layout: 0,
             registry,
             handover,
-            trains: Trains::new(if singly { 1 } else { TRAIN_SEGMENTS_MAX }, seals_rings),
+            outbox: None,
+            is_left_behind: false,
+            claims: 0,
             faults,
             capture,
             publisher,
@@ -122,7 +132,9 @@ impl Links {
         if links.sockets.is_empty() {
             return Err(OpenError::NoAddress { interface: device.interface.clone() });
         }
-        let buffers = links.sockets.iter().map(Socket::receive_buffer_bytes);
+        let trains = Trains::new(if singly { 1 } else { TRAIN_SEGMENTS_MAX }, seals_rings);
+        links.outbox = Some(Box::new(Outbox::new(trains, links.sockets.clone())));
+        let buffers = links.sockets.iter().map(|socket| socket.receive_buffer_bytes());
         links.flow = Flow::open(links.registry.slot(), buffers.min().unwrap_or(0))
             .inspect_err(|error| tracing::debug!(%error, "no pauses for others of this host"))
             .ok();
@@ -148,19 +160,21 @@ impl Links {
         if dead > 0 {
             ask(&socket, &group);
         }
-        self.sockets.push(socket);
+        self.sockets.push(Arc::new(socket));
         Ok(())
     }
 
     /// The socket at `port`: those of the addresses come first, then those of multicast groups.
     pub(crate) fn socket(&self, port: usize) -> Option<&Socket> {
         let group = || self.groups.get(port.checked_sub(self.sockets.len())?);
-        self.sockets.get(port).or_else(|| group().map(|joined| &joined.socket))
+        let address = self.sockets.get(port).map(|socket| &**socket);
+        address.or_else(|| group().map(|joined| &joined.socket))
     }
 
     /// Every socket.
     pub(crate) fn all_sockets(&self) -> impl Iterator<Item = &Socket> {
-        self.sockets.iter().chain(self.groups.iter().map(|joined| &joined.socket))
+        let addresses = self.sockets.iter().map(|socket| &**socket);
+        addresses.chain(self.groups.iter().map(|joined| &joined.socket))
     }
 
     /// Leaves all groups, in order, so that the others' packets find them.
@@ -169,6 +183,8 @@ impl Links {
             link.leave();
         }
         self.groups.clear();
+        // It has the sockets too, and they are to be closed.
+        self.outbox = None;
         for socket in self.sockets.drain(..) {
             let address = socket.address();
             let result = self.registry.change().and_then(|change| {
@@ -320,8 +336,8 @@ fn ask(socket: &Socket, group: &Group) {
 /// The shorter of the window that is wanted and what a socket can hold: a peer's
 /// socket is taken to be like ours. The kernel counts up to twice a packet's bytes against the
 /// buffer, and grants half of what it says for data.
-pub(crate) fn window_bytes(sockets: &[Socket], wanted: u64) -> u64 {
-    let smallest = sockets.iter().map(Socket::receive_buffer_bytes).min().unwrap_or(0);
+pub(crate) fn window_bytes(sockets: &[Arc<Socket>], wanted: u64) -> u64 {
+    let smallest = sockets.iter().map(|socket| socket.receive_buffer_bytes()).min().unwrap_or(0);
     let window = (smallest / 4).max(16 << 10);
     if window < wanted {
         tracing::debug!(

@@ -29,7 +29,7 @@ use crate::limits::{HANDOVER_PAUSE, HANDOVER_TRIES, UNCLAIMED_GRACE, UNCLAIMED_M
 use crate::links::Links;
 use crate::ports::slot_of_conversation;
 use crate::socket::Received;
-use crate::train::Way;
+use crate::train::{Trains, Way};
 
 /// Whose a message is.
 enum Owner {
@@ -187,8 +187,13 @@ impl Links {
     }
 
     /// Builds the packets of what the manager has ready.
-    pub(crate) fn build_messages(&mut self, manager: &mut Manager, counts: &mut Counts) {
-        while self.trains.has_room()
+    pub(crate) fn build_messages(
+        &mut self,
+        trains: &mut Trains,
+        manager: &mut Manager,
+        counts: &mut Counts,
+    ) {
+        while trains.has_room()
             && let Some(Outgoing { route, mad }) = manager.poll_transmit()
         {
             let Some(port) = self.port_of(route.source, route.destination) else {
@@ -202,7 +207,7 @@ impl Links {
             };
             self.next_gsi_psn = self.next_gsi_psn.wrapping_add(1);
             let id = mad.message.remote_id();
-            let room = self.trains.room();
+            let room = trains.room();
             let at = header.emit(room);
             room[at..at + mad::LEN].copy_from_slice(&mad.to_bytes());
             let way = Way {
@@ -215,7 +220,7 @@ impl Links {
                 traffic_class: route.traffic_class,
                 hop_limit: route.hop_limit,
             };
-            self.trains.commit(&way, at + mad::LEN);
+            trains.commit(&way, at + mad::LEN);
         }
     }
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
 use rdma::{Completion, Key, Qpn, Time};
@@ -18,11 +18,12 @@ use crate::fork::Nics;
 use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, COMM_ID_SHIFT,
     FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, REFILL_BYTES,
-    RING_POLLS_BEFORE_YIELD, SLOT_SHIFT, WINDOW_BYTES,
+    RING_POLLS_BEFORE_YIELD, ROUNDS_FOR_OTHERS, SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::links::{Links, window_bytes};
+use crate::outbox::Outbox;
 use crate::ports::{PortChange, PortError};
-use crate::progress::Core;
+use crate::progress::{Core, Publish};
 use crate::receive::Reach;
 use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, guard, sys, thread};
 
@@ -41,8 +42,9 @@ pub trait EventSink: Send + Sync {
 
 /// An open device: a port with its engine, its sockets and its thread.
 ///
-/// Any thread may use it. All of its work is done under one lock, by whoever holds it: posting and
-/// polling send and receive in the caller's thread, and the fallback thread does what is left.
+/// Any thread may use it. Its work is done under one lock, by whoever holds it: posting and polling
+/// send and receive in the caller's thread, and the fallback thread does what is left. While the
+/// kernel sends, the lock is free; what other threads post then leaves by the one that is sending.
 ///
 /// After a `fork` the child's copy is dead: its engine can still be called, so that objects can be
 /// destroyed, but nothing is sent or received. The child can open the device anew.
@@ -55,6 +57,8 @@ pub struct Nic {
 /// What the fallback thread shares with the `Nic`.
 pub(crate) struct Shared {
     core: Mutex<Core>,
+    /// The outbox is back, and somebody has a claim to it.
+    back: Condvar,
     pub(crate) events: Box<dyn EventSink>,
     /// Wakes the thread.
     pub(crate) wake: OwnedFd,
@@ -75,6 +79,92 @@ impl Shared {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// Sends what is ready and delivers the events.
+    ///
+    /// The lock is not held while the kernel sends. If another thread is sending already, that one
+    /// goes on with what is left to it here; but not for ever: then it is the fallback thread's.
+    pub(crate) fn give<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        now: Time,
+    ) -> MutexGuard<'a, Core> {
+        let events = &*self.events;
+        let outbox = core.load(now);
+        core.tell(now, events);
+        match outbox {
+            Some(outbox) => self.send(core, outbox, Some(events)),
+            None => core,
+        }
+    }
+
+    /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
+    /// peer. Who has the file of counters open keeps it, with what was counted to the end.
+    pub(crate) fn settle_debts<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+    ) -> MutexGuard<'a, Core> {
+        let now = clock::now();
+        core.owe_nothing(now);
+        if let Some(outbox) = core.load(now) {
+            core = self.send(core, outbox, None);
+        }
+        core.publish(now, Publish::Now);
+        core
+    }
+
+    /// Sends what is in the outbox, and what comes up meanwhile. There is nothing that is to be told
+    /// when the lock is given up.
+    #[inline(never)]
+    fn send<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        mut outbox: Box<Outbox>,
+        events: Option<&dyn EventSink>,
+    ) -> MutexGuard<'a, Core> {
+        let mut rounds = 0;
+        loop {
+            drop(core);
+            outbox.send();
+            core = self.lock();
+            let is_full = core.unload(outbox);
+            if core.is_claimed() {
+                self.back.notify_all();
+            }
+            let for_others = core.is_left_behind();
+            rounds += u32::from(for_others);
+            if rounds > ROUNDS_FOR_OTHERS || !(is_full || for_others) {
+                return core;
+            }
+            let now = clock::now();
+            let more = core.load(now);
+            if let Some(events) = events {
+                core.tell(now, events);
+            }
+            match more {
+                Some(more) => outbox = more,
+                None => return core,
+            }
+        }
+    }
+
+    /// Waits until nobody is sending, and keeps others from it meanwhile; for `patience` at most.
+    pub(crate) fn claim<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        patience: Duration,
+    ) -> MutexGuard<'a, Core> {
+        let Some(links) = core.links.as_mut().filter(|links| links.outbox.is_none()) else {
+            return core;
+        };
+        links.claims += 1;
+        let waited = self.back.wait_timeout_while(core, patience, |core| !core.is_whole());
+        let (mut core, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if let Some(links) = &mut core.links {
+            links.claims -= 1;
+        }
+        core
     }
 }
 
@@ -140,8 +230,13 @@ impl Nic {
                 .map_err(|error| OpenError::Io { doing: "asking for a random number", error })?,
         });
         let core = Core::new(Endpoint::new(config), manager, memory, links);
-        let shared =
-            Arc::new(Shared { core: Mutex::new(core), events, wake, stop: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            core: Mutex::new(core),
+            back: Condvar::new(),
+            events,
+            wake,
+            stop: AtomicBool::new(false),
+        });
         nics.add(&shared);
         Ok(Self { device: device.clone(), shared, thread: Mutex::new(None) })
     }
@@ -153,7 +248,13 @@ impl Nic {
 
     /// What has been counted beside the engine's [`transport::Stats`].
     pub fn counts(&self) -> Counts {
-        self.shared.lock().counts
+        // What is being sent is counted afterwards.
+        let core = self.shared.claim(self.shared.lock(), SENDER_WAIT);
+        let counts = core.counts;
+        if core.is_left_behind() {
+            self.finish(core, clock::now());
+        }
+        counts
     }
 
     /// Runs `f` on the engine, then sends what that has made ready, and delivers the events. `f`
@@ -400,8 +501,8 @@ impl Nic {
     }
 
     /// Sends, delivers events, and wakes the fallback thread if it would sleep for too long.
-    fn finish(&self, mut core: MutexGuard<'_, Core>, now: Time) {
-        core.give(now, &*self.shared.events);
+    fn finish(&self, core: MutexGuard<'_, Core>, now: Time) {
+        let mut core = self.shared.give(core, now);
         let wake = core.must_wake_thread();
         drop(core);
         if wake {
@@ -436,10 +537,87 @@ impl Drop for Nic {
         // Under the list's lock, so that no fork comes between leaving one group and the next.
         let mut nics = Nics::lock();
         nics.remove(&self.shared);
-        let mut core = self.shared.lock();
-        core.settle_debts();
+        // Nobody else is in any call of this NIC.
+        let mut core = self.shared.settle_debts(self.shared.lock());
         if let Some(mut links) = core.links.take() {
             links.leave();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Link;
+    use rdma::{Gid, Span};
+    use transport::Route;
+    use wire::cm::sidr;
+
+    struct Nothing;
+
+    impl EventSink for Nothing {
+        fn event(&self, _: Event) {}
+    }
+
+    fn open(address: &str) -> Nic {
+        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+        let options = Options { link: Link::Udp, ..Options::default() };
+        Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
+    }
+
+    /// Has a packet to send, to nobody.
+    fn ask(nic: &Nic) {
+        let own: Gid = nic.shared.lock().links.as_ref().unwrap().sockets[0].address().into();
+        let route = Route {
+            destination: core::net::Ipv4Addr::new(127, 0, 135, 9).into(),
+            source: own,
+            traffic_class: 0,
+            hop_limit: 64,
+            source_port: crate::limits::ROCE_PORT,
+        };
+        nic.with_manager(|manager, now| manager.ask(now, route, sidr::Req::default()).unwrap());
+    }
+
+    fn sent(nic: &Nic) -> u64 {
+        nic.shared.lock().counts.tx_packets
+    }
+
+    #[test]
+    fn what_comes_up_while_somebody_sends_is_left_to_whoever_sends() {
+        let nic = open("127.0.135.1");
+        let outbox = nic.shared.lock().links.as_mut().unwrap().outbox.take().unwrap();
+        ask(&nic);
+        let mut core = nic.shared.lock();
+        assert_eq!(core.counts.tx_packets, 0);
+        assert!(!core.is_left_behind(), "somebody is about to send it");
+        core.unload(outbox);
+        assert!(core.is_left_behind());
+        // The fallback thread, if it sleeps, is woken for what nobody else sends.
+        core.sleeps_until = clock::now() + Span::from_ms(1_000);
+        assert!(core.must_wake_thread());
+        drop(nic.shared.give(core, clock::now()));
+        assert_eq!(sent(&nic), 1);
+        assert!(!nic.shared.lock().is_left_behind());
+    }
+
+    #[test]
+    fn who_has_a_claim_is_waited_for_and_has_the_rest_sent() {
+        let nic = open("127.0.135.2");
+        let outbox = nic.shared.lock().links.as_mut().unwrap().outbox.take().unwrap();
+        std::thread::scope(|scope| {
+            let counts = scope.spawn(|| nic.counts());
+            let claims = || nic.shared.lock().links.as_ref().unwrap().claims;
+            while claims() == 0 {
+                std::thread::yield_now();
+            }
+            ask(&nic);
+            let mut core = nic.shared.lock();
+            core.unload(outbox);
+            assert!(core.load(clock::now()).is_none(), "nobody else begins");
+            nic.shared.back.notify_all();
+            drop(core);
+            assert_eq!(counts.join().unwrap().tx_packets, 0, "what was sent by then");
+        });
+        assert_eq!(sent(&nic), 1);
     }
 }

@@ -8,6 +8,7 @@ use crate::counts::Counts;
 use crate::device_memory::DeviceMemory;
 use crate::limits::{PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK};
 use crate::links::Links;
+use crate::outbox::Outbox;
 use crate::parking::expects_events;
 use crate::receive::{Reach, Sink};
 use crate::socket::Socket;
@@ -94,20 +95,45 @@ impl Core {
         packets
     }
 
-    /// Sends what is ready and delivers the events.
-    pub(crate) fn give(&mut self, now: Time, events: &dyn EventSink) {
+    /// Builds what is ready to be sent. See [`Links::load`].
+    pub(crate) fn load(&mut self, now: Time) -> Option<Box<Outbox>> {
         self.given_at = now;
         let Self { endpoint, manager, memory, counts, links, .. } = self;
-        if let Some(links) = links {
-            links.transmit(now, (endpoint, manager), memory, counts);
-            if let Some(capture) = &mut links.capture
-                && let Err(error) = capture.flush()
-            {
-                tracing::warn!(%error, "the record of packets ends here");
-                links.capture = None;
-            }
+        links.as_mut()?.load(now, (endpoint, manager), memory, counts)
+    }
+
+    /// Takes the outbox back. Returns whether there was more than it could hold.
+    pub(crate) fn unload(&mut self, outbox: Box<Outbox>) -> bool {
+        let Self { counts, links, .. } = self;
+        links.as_mut().is_some_and(|links| links.unload(outbox, counts))
+    }
+
+    /// Whether nobody is sending.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.links.as_ref().is_none_or(|links| links.outbox.is_some())
+    }
+
+    /// Whether somebody waits until nobody is sending.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.links.as_ref().is_some_and(|links| links.claims > 0)
+    }
+
+    /// Whether there may be something to send that nobody is about to.
+    pub(crate) fn is_left_behind(&self) -> bool {
+        let links = self.links.as_ref();
+        links.is_some_and(|it| it.is_left_behind && it.claims == 0 && it.outbox.is_some())
+    }
+
+    /// Delivers the events, and writes down what is to be written down.
+    pub(crate) fn tell(&mut self, now: Time, events: &dyn EventSink) {
+        if let Some(links) = &mut self.links
+            && let Some(capture) = &mut links.capture
+            && let Err(error) = capture.flush()
+        {
+            tracing::warn!(%error, "the record of packets ends here");
+            links.capture = None;
         }
-        while let Some(event) = endpoint.poll_event() {
+        while let Some(event) = self.endpoint.poll_event() {
             if matches!(event, Event::CompletionNotify(_)) {
                 self.last_event = Some(now);
             }
@@ -119,16 +145,12 @@ impl Core {
         self.publish(now, Publish::IfDue);
     }
 
-    /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
-    /// peer. Who has the file of counters open keeps it, with what was counted to the end.
-    pub(crate) fn settle_debts(&mut self) {
-        let Self { endpoint, manager, memory, counts, links, .. } = self;
-        if let Some(links) = links {
-            let now = crate::clock::now();
-            endpoint.release_acknowledgements();
-            manager.forget_all(now);
-            links.transmit(now, (endpoint, manager), memory, counts);
-            self.publish(now, Publish::Now);
+    /// Before the end: has the acknowledgements that would have waited sent, and leave taken of
+    /// every peer.
+    pub(crate) fn owe_nothing(&mut self, now: Time) {
+        if self.links.is_some() {
+            self.endpoint.release_acknowledgements();
+            self.manager.forget_all(now);
         }
     }
 
@@ -185,8 +207,9 @@ impl Core {
         let paused = self.links.as_ref().and_then(|links| links.paused);
         let retry = paused.map(|_| self.given_at + PAUSE_RETRY);
         let unclaimed = self.links.as_ref().and_then(Links::claim_deadline);
-        let timeouts =
-            [self.endpoint.poll_timeout(), self.manager.poll_timeout(), held, retry, unclaimed];
+        let left = self.is_left_behind().then_some(self.given_at);
+        let (engine, manager) = (self.endpoint.poll_timeout(), self.manager.poll_timeout());
+        let timeouts = [engine, manager, held, retry, unclaimed, left];
         timeouts.into_iter().flatten().min()
     }
 

@@ -114,7 +114,7 @@ fn work<'a>(
     core.sleeps_until = Time::ZERO;
     core.set_asleep(false);
     let goes_on = parking.goes_on(core.inline_packets);
-    if core.is_looked_for(clock::now(), goes_on) {
+    if core.is_looked_for(clock::now(), goes_on) && !core.is_left_behind() {
         parking.park(core.inline_packets);
         return Some(sleep(&mut core, true));
     }
@@ -123,7 +123,7 @@ fn work<'a>(
     let parked = loop {
         let now = round.since;
         core.counts.thread_packets += round.packets;
-        core.give(now, &*shared.events);
+        core = shared.give(core, now);
         core.look_after(now);
         let alone = parking.is_alone(core.inline_packets);
         let parked = parking.update(now, core.inline_packets, round.packets, core.last_event);
@@ -208,7 +208,7 @@ fn linger<'a>(
                 return Some((core, round));
             }
             // A timer may have had something to send.
-            core.give(round.since, &*shared.events);
+            drop(shared.give(core, round.since));
         }
         for _ in 0..LINGER_SPINS {
             hint::spin_loop();

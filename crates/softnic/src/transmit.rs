@@ -1,8 +1,6 @@
-//! From the engine to the sockets.
+//! From the engine into rings, and into the outbox for the sockets.
 
 use core::ops::Range;
-use std::io;
-use std::os::fd::AsFd;
 
 use rdma::{Memory, MemoryFault, Time};
 use transport::cm::Manager;
@@ -13,13 +11,12 @@ use wire::roce::ICRC_LEN;
 use crate::ProcessMemory;
 use crate::capture::{Below, Capture};
 use crate::counts::Counts;
-use crate::limits::{HOP_LIMIT, MESSAGES_MAX, PACKET_MAX, PAUSE_MAX, ROCE_PORT, SEND_WAIT_MS};
+use crate::limits::{HOP_LIMIT, PACKET_MAX, PAUSE_MAX, ROCE_PORT};
 use crate::links::Links;
+use crate::outbox::Outbox;
 use crate::same_host::{SameHost, Written};
-use crate::socket::{Message, Socket};
 use crate::steering::{is_ownable, slot_of};
-use crate::sys::wait_writable;
-use crate::train::{Train, Way};
+use crate::train::{Trains, Way};
 
 /// The way of the packets of one route for one slot, which is looked up for the first of several.
 #[derive(Clone, Copy, Debug)]
@@ -38,49 +35,76 @@ impl Lane {
 }
 
 impl Links {
-    /// Sends everything that the engine and the connection manager have ready.
-    pub(crate) fn transmit(
+    /// Builds what the engine and the connection manager have ready, and puts what goes by rings
+    /// into them. If there is something for the kernel, the outbox leaves with it: it is to be sent
+    /// without the lock, and to come back by [`Links::unload`].
+    ///
+    /// While it is away, work is left behind for whoever has it.
+    pub(crate) fn load(
         &mut self,
         now: Time,
         (endpoint, manager): (&mut Endpoint, &mut Manager),
         memory: &mut ProcessMemory,
         counts: &mut Counts,
-    ) {
-        loop {
-            if self.is_paused(now, counts) {
-                return;
-            }
-            self.build_messages(manager, counts);
-            let is_full = self.build(now, endpoint, memory, counts);
+    ) -> Option<Box<Outbox>> {
+        self.is_left_behind = self.claims > 0 || self.outbox.is_none();
+        if self.is_left_behind {
+            return None;
+        }
+        let mut outbox = self.outbox.take()?;
+        while !self.is_paused(now, counts) {
+            self.build_messages(&mut outbox.trains, manager, counts);
+            let is_full = self.build(now, &mut outbox.trains, endpoint, memory, counts);
             if let Some(flow) = &mut self.flow {
                 flow.send();
             }
+            let is_empty = outbox.trains.trains().is_empty();
             if self.faults.is_some() {
-                self.send_with_faults(now, counts);
-            } else {
-                self.send(now, counts);
+                // Faults are for tests, which can wait for the lock meanwhile.
+                self.send_with_faults(now, &mut outbox, counts);
+                outbox.unload(counts);
+            } else if !is_empty {
+                self.record_trains(now, &outbox.trains);
+                self.push_to_rings(&outbox.trains, counts);
             }
-            self.trains.clear();
             if let Some(link) = &mut self.same_host {
                 link.ring_bells(&self.registry, counts);
             }
+            if !is_empty {
+                if outbox.is_for_kernel() {
+                    outbox.is_full = is_full;
+                    return Some(outbox);
+                }
+                outbox.unload(counts);
+            }
             if !is_full {
-                return;
+                break;
             }
         }
+        self.outbox = Some(outbox);
+        None
+    }
+
+    /// Takes the outbox back. Returns whether there was more than it could hold.
+    pub(crate) fn unload(&mut self, mut outbox: Box<Outbox>, counts: &mut Counts) -> bool {
+        outbox.unload(counts);
+        let is_full = outbox.is_full;
+        self.outbox = Some(outbox);
+        is_full
     }
 
     /// Builds packets until the engine has no more, or the arena is full.
     fn build(
         &mut self,
         now: Time,
+        trains: &mut Trains,
         endpoint: &mut Endpoint,
         memory: &mut ProcessMemory,
         counts: &mut Counts,
     ) -> bool {
         // What one queue pair sends goes the same way, packet by packet.
         let mut lane: Option<Lane> = None;
-        while self.trains.has_room() {
+        while trains.has_room() {
             let Some(transmit) = endpoint.poll_transmit(now) else { return false };
             let header = &transmit.header;
             let slot = slot_of(header.bth.destination.value());
@@ -92,7 +116,7 @@ impl Links {
                 continue;
             };
             if way.by_ring
-                && !self.trains.seals_rings()
+                && !trains.seals_rings()
                 && let Some(link) = &mut self.same_host
             {
                 let length = header.header_len() + transmit.payload.len() as usize;
@@ -116,10 +140,10 @@ impl Links {
                 }
                 continue;
             }
-            match write_packet(self.trains.room(), &transmit, memory) {
+            match write_packet(trains.room(), &transmit, memory) {
                 Ok(length) => {
                     tracing::trace!(%header, "sent");
-                    self.trains.commit(way, length);
+                    trains.commit(way, length);
                     if *is_here && self.fills_up(way, length + ICRC_LEN, counts) {
                         self.paused = Some((way.slot as u16, now));
                         counts.tx_pauses += 1;
@@ -189,86 +213,30 @@ impl Links {
         false
     }
 
-    fn send(&mut self, now: Time, counts: &mut Counts) {
-        if let Some(capture) = &mut self.capture {
-            for train in self.trains.trains() {
-                for (id, place) in train.packets() {
-                    record(capture, now, &train.way, id, self.trains.bytes(place));
-                }
+    fn record_trains(&mut self, now: Time, trains: &Trains) {
+        let Some(capture) = &mut self.capture else { return };
+        for train in trains.trains() {
+            for (id, place) in train.packets() {
+                record(capture, now, &train.way, id, trains.bytes(place));
             }
         }
-        let mut at = 0;
-        while at < self.trains.trains().len() {
-            if self.trains.trains()[at].way.by_ring {
-                self.push(at, counts);
-                at += 1;
-                continue;
-            }
-            at += match self.send_from(at, counts) {
-                Ok(sent) => sent,
-                // The kernel, or the device's offload, does not cut trains: never again.
-                Err(error) if is_train_refused(&error) && self.trains.trains()[at].count > 1 => {
-                    tracing::warn!(%error, "no trains from now on: the kernel does not cut them");
-                    self.trains.send_singly();
-                    self.cut(at, counts);
-                    1
-                }
-                Err(error) => {
-                    refused(&self.trains.trains()[at], &error, counts);
-                    1
-                }
-            };
+    }
+
+    /// Puts the packets that go by rings, and are not there yet, into them.
+    fn push_to_rings(&mut self, trains: &Trains, counts: &mut Counts) {
+        for train in trains.trains().iter().filter(|train| train.way.by_ring) {
+            let packet = trains.for_ring(train.bytes.clone());
+            push_packet(self.same_host.as_deref_mut(), &train.way, packet, counts);
         }
     }
 
-    /// Puts the packet at `at` into the ring that it is for.
-    fn push(&mut self, at: usize, counts: &mut Counts) {
-        let train = &self.trains.trains()[at];
-        let (packet, with_icrc) = self.trains.for_ring(train.bytes.clone());
-        push_packet(self.same_host.as_deref_mut(), &train.way, (packet, with_icrc), counts);
-    }
-
-    /// Sends trains from the one at `at` on, as many as one call takes. Returns how many went.
-    fn send_from(&self, at: usize, counts: &mut Counts) -> io::Result<usize> {
-        let trains = &self.trains.trains()[at..];
-        let port = trains[0].way.port;
-        let run = trains.iter().take(MESSAGES_MAX).take_while(|train| {
-            let Way { port: other, by_ring, .. } = train.way;
-            other == port && !by_ring
-        });
-        let messages: Vec<Message<'_>> = run
-            .map(|train| {
-                // A segment is a packet, which is shorter than 64 KiB.
-                let segment = (train.count > 1).then_some(train.segment as u16);
-                message(&train.way, self.trains.bytes(train.bytes.clone()), segment)
-            })
-            .collect();
-        let sent = send_waiting(&self.sockets[port], &messages)?;
-        for train in &trains[..sent] {
-            counts.tx_trains += 1;
-            counts.tx_packets += train.count as u64;
-            counts.tx_bytes += train.bytes.len() as u64;
-        }
-        Ok(sent)
-    }
-
-    /// Sends the packets of one train singly.
-    fn cut(&mut self, at: usize, counts: &mut Counts) {
-        self.trains.seal_singly(at);
-        let train = &self.trains.trains()[at];
-        for (_, place) in train.packets() {
-            let packet = self.trains.bytes(place);
-            send_packet(&self.sockets, &train.way, packet, counts);
-        }
-    }
-
-    fn send_with_faults(&mut self, now: Time, counts: &mut Counts) {
+    fn send_with_faults(&mut self, now: Time, outbox: &mut Outbox, counts: &mut Counts) {
         let Some(faults) = &mut self.faults else { return };
         let mut leaving: Vec<(Way, Vec<u8>)> = Vec::new();
         let mut leave = |way, packet| leaving.push((way, packet));
-        for train in self.trains.trains() {
+        for train in outbox.trains.trains() {
             for (_, place) in train.packets() {
-                let (mut way, mut packet) = (train.way, self.trains.bytes(place).to_vec());
+                let (mut way, mut packet) = (train.way, outbox.trains.bytes(place).to_vec());
                 let verdict = faults.judge(packet.len());
                 if verdict.lost {
                     counts.fault_lost += 1;
@@ -306,7 +274,7 @@ impl Links {
             if way.by_ring {
                 push_packet(self.same_host.as_deref_mut(), way, (packet, true), counts);
             } else {
-                send_packet(&self.sockets, way, packet, counts);
+                outbox.send_packet(way, packet);
             }
         }
     }
@@ -359,16 +327,6 @@ pub(crate) fn for_pieces(
     Ok(())
 }
 
-fn message<'a>(way: &Way, bytes: &'a [u8], segment: Option<u16>) -> Message<'a> {
-    Message {
-        bytes,
-        segment,
-        destination: way.destination,
-        traffic_class: way.traffic_class,
-        hop_limit: way.hop_limit,
-    }
-}
-
 fn push_packet(
     link: Option<&mut SameHost>,
     way: &Way,
@@ -389,60 +347,6 @@ fn pushed(length: usize, counts: &mut Counts) {
     counts.tx_bytes += length as u64;
 }
 
-fn send_packet(sockets: &[Socket], way: &Way, packet: &[u8], counts: &mut Counts) {
-    match send_waiting(&sockets[way.port], &[message(way, packet, None)]) {
-        Ok(_) => {
-            counts.tx_trains += 1;
-            counts.tx_packets += 1;
-            counts.tx_bytes += packet.len() as u64;
-        }
-        Err(error) => {
-            let train =
-                Train { way: *way, bytes: 0..packet.len(), segment: packet.len(), count: 1 };
-            refused(&train, &error, counts);
-        }
-    }
-}
-
-/// Sends, and waits a little once if the socket is full.
-fn send_waiting(socket: &Socket, messages: &[Message<'_>]) -> io::Result<usize> {
-    match socket.send(messages) {
-        Err(error) if is_full(&error) || error.kind() == io::ErrorKind::Interrupted => {
-            wait_writable(socket.as_fd(), SEND_WAIT_MS);
-            socket.send(messages)
-        }
-        result => result,
-    }
-}
-
-fn is_full(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
-}
-
-fn is_train_refused(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
-    )
-}
-
-/// Counts packets that will not be sent. Reliable connections send them again.
-fn refused(train: &Train, error: &io::Error, counts: &mut Counts) {
-    let count = train.count as u64;
-    if is_full(error) {
-        counts.tx_dropped += count;
-    } else {
-        counts.tx_errors += count;
-        if counts.tx_errors == count && error.raw_os_error() == Some(libc::EMSGSIZE) {
-            tracing::warn!(
-                destination = %train.way.destination,
-                "the way is narrower than the RDMA MTU\nhint: set FERROCE_MTU to a smaller one"
-            );
-        }
-    }
-    tracing::debug!(destination = %train.way.destination, bytes = train.segment, %error, "not sent");
-}
-
 fn record(capture: &mut Capture, now: Time, way: &Way, id: u16, packet: &[u8]) {
     let below = Below {
         source: way.source.ip(),
@@ -454,78 +358,4 @@ fn record(capture: &mut Capture, now: Time, way: &Way, id: u16, packet: &[u8]) {
         hop_limit: if way.hop_limit == 0 { HOP_LIMIT } else { way.hop_limit },
     };
     capture.record(now, Direction::Outbound, &below, packet);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::RECEIVE_BYTES;
-    use crate::{DeviceInfo, Options, sys};
-    use wire::icrc;
-
-    fn links(address: &str) -> Links {
-        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-        Links::open(&device, &Options::default()).unwrap()
-    }
-
-    #[test]
-    fn a_train_that_the_kernel_refuses_leaves_packet_by_packet() {
-        let (mut from, mut to) = (links("127.0.47.1"), links("127.0.47.2"));
-        // UDP without checksum and trains exclude each other: the kernel says EINVAL.
-        sys::set_option(from.sockets[0].as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
-        let way = Way {
-            port: 0,
-            by_ring: false,
-            source: from.sockets[0].address().into(),
-            destination: to.sockets[0].address().into(),
-            slot: to.registry.slot().into(),
-            traffic_class: 0,
-            hop_limit: 0,
-        };
-        let mut counts = Counts::default();
-        for _ in 0..2 {
-            for byte in 1..=3 {
-                from.trains.room()[..40].fill(byte);
-                // Steering looks at the QPN.
-                let qpn = u32::from(to.registry.slot()) << 14;
-                from.trains.room()[4..8].copy_from_slice(&qpn.to_be_bytes());
-                from.trains.commit(&way, 40);
-            }
-            from.send(Time::ZERO, &mut counts);
-            from.trains.clear();
-        }
-        assert_eq!((counts.tx_packets, counts.tx_trains, counts.tx_errors), (6, 6, 0));
-        let mut buffer = vec![0; RECEIVE_BYTES];
-        for byte in [1, 2, 3, 1, 2, 3] {
-            let received = to.sockets[0].receive(&mut buffer).unwrap();
-            assert_eq!((received.length, buffer[0]), (44, byte));
-            let (covered, icrc) = buffer[..44].split_last_chunk().unwrap();
-            assert_eq!(icrc::compute(&way.datagram(0), covered), Ok(*icrc));
-        }
-        from.leave();
-        to.leave();
-    }
-
-    #[test]
-    fn what_cannot_be_sent_is_counted() {
-        let mut from = links("127.0.47.3");
-        let way = Way {
-            port: 0,
-            by_ring: false,
-            source: from.sockets[0].address().into(),
-            // Broadcast is not allowed to a socket that has not asked for it.
-            destination: core::net::Ipv4Addr::new(255, 255, 255, 255).into(),
-            slot: 1,
-            traffic_class: 0,
-            hop_limit: 0,
-        };
-        let mut counts = Counts::default();
-        for _ in 0..3 {
-            from.trains.room()[..40].fill(1);
-            from.trains.commit(&way, 40);
-        }
-        from.send(Time::ZERO, &mut counts);
-        assert_eq!((counts.tx_packets, counts.tx_errors), (0, 3));
-        from.leave();
-    }
 }

@@ -9,7 +9,7 @@ use rdma::{Operation, QpType};
 use crate::support::{Host, pair};
 
 /// Runs `child` in a forked process and says whether it came to its end.
-fn in_child(child: impl FnOnce()) -> bool {
+pub(crate) fn in_child(child: impl FnOnce()) -> bool {
     status_of_child(child) == 0
 }
 

@@ -18,3 +18,4 @@ mod reliable;
 mod same_host;
 mod storm;
 mod support;
+mod threads;
