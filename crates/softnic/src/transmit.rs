@@ -106,10 +106,10 @@ impl Links {
         let mut lane: Option<Lane> = None;
         while trains.has_room() {
             let Some(transmit) = endpoint.poll_transmit(now) else { return false };
-            let header = &transmit.header;
+            let header = transmit.header;
             let slot = slot_of(header.bth.destination.value());
-            if !lane.as_ref().is_some_and(|lane| lane.is_for(&transmit.route, slot)) {
-                lane = self.lane(&transmit.route, slot, now, counts);
+            if !lane.as_ref().is_some_and(|lane| lane.is_for(transmit.route, slot)) {
+                lane = self.lane(transmit.route, slot, now, counts);
             }
             let Some(Lane { way, is_here, .. }) = &lane else {
                 counts.tx_no_source += 1;
@@ -128,7 +128,7 @@ impl Links {
                     Written::Full => counts.tx_dropped += 1,
                     Written::Faulted => {
                         counts.tx_faulted += 1;
-                        let (qpn, header) = (transmit.qpn, transmit.header);
+                        let (qpn, header) = (transmit.qpn, *transmit.header);
                         endpoint.transmit_faulted(qpn, &header);
                     }
                 }
@@ -152,7 +152,7 @@ impl Links {
                 }
                 Err(MemoryFault) => {
                     counts.tx_faulted += 1;
-                    let (qpn, header) = (transmit.qpn, transmit.header);
+                    let (qpn, header) = (transmit.qpn, *transmit.header);
                     endpoint.transmit_faulted(qpn, &header);
                 }
             }

@@ -24,6 +24,7 @@ use crate::mutation::{Mutation, mutated};
 use crate::qp::{Outgoing, Qp};
 use crate::slab::Slab;
 use crate::srq::Srq;
+use crate::transmit::Written;
 use crate::{
     Backlog, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError,
     QpCapacity, QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, WindowKind,
@@ -80,7 +81,9 @@ pub struct Endpoint {
     /// Queue pairs that may have something to send, in the order of their turns.
     ready: VecDeque<Qpn>,
     /// Acknowledgements of queue pairs that have left their state, or are gone, since.
-    farewells: VecDeque<(Qpn, Outgoing)>,
+    farewells: VecDeque<(Qpn, Written)>,
+    /// The headers of the packet that was taken out last.
+    written: Written,
     /// Who gets what is sent to a group, by the group.
     groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Packets that the front of `ready` has sent in its turn.
@@ -100,6 +103,7 @@ impl Endpoint {
             next_qp: 0,
             ready: VecDeque::new(),
             farewells: VecDeque::new(),
+            written: Written::NOTHING,
             groups: BTreeMap::new(),
             burst: 0,
             deadlines: BinaryHeap::new(),
@@ -528,11 +532,9 @@ impl Endpoint {
     }
 
     fn send_waiting_acknowledgement(&mut self, qpn: Qpn) {
-        if let Some((qp, adapter)) = self.qp_mut(qpn)
-            && let Some(acknowledgement) = qp.take_waiting_acknowledgement(adapter)
-        {
-            self.farewells.push_back((qpn, acknowledgement));
-        }
+        let waiting =
+            self.qp_mut(qpn).and_then(|(qp, adapter)| qp.take_waiting_acknowledgement(adapter));
+        self.bid_farewell(qpn, waiting);
     }
 
     /// Sends the acknowledgement that waits, and repeats the last one as often as configured.
@@ -540,7 +542,15 @@ impl Endpoint {
         self.send_waiting_acknowledgement(qpn);
         for _ in 0..self.adapter.config.farewells {
             let last = self.qp(qpn).and_then(Qp::last_acknowledgement);
-            self.farewells.extend(last.map(|acknowledgement| (qpn, acknowledgement)));
+            self.bid_farewell(qpn, last);
+        }
+    }
+
+    fn bid_farewell(&mut self, qpn: Qpn, acknowledgement: Option<Outgoing>) {
+        if let (Some(packet), Some(qp)) = (acknowledgement, self.qp(qpn)) {
+            let mut written = Written::NOTHING;
+            qp.write(&packet, &mut written, &self.adapter);
+            self.farewells.push_back((qpn, written));
         }
     }
 

@@ -1,9 +1,13 @@
 //! Queue pairs: what the three roles share, and a queue pair's way through its states.
 
 use rdma::{
-    Completion, CompletionOpcode, CompletionStatus, QpState, QpType, Qpn, Time, UdAddress,
+    Completion, CompletionOpcode, CompletionStatus, Psn, QpState, QpType, Qpn, Time, UdAddress,
     completion::{Attached, NetworkHeader},
 };
+
+use wire::aeth::{NakCode, Syndrome};
+use wire::opcode::Headers;
+use wire::{Opcode, aeth, cnp, roce, saeth};
 
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
@@ -16,7 +20,7 @@ use crate::requester::Requester;
 use crate::responder::{Responder, Taken};
 use crate::state::check_transition;
 use crate::timer::{Timer, TimerTable};
-use crate::transmit::{Payload, Route, Transmit};
+use crate::transmit::{Payload, Route, Written};
 use crate::{Config, CqId, Event, ModifyError, PdId, SrqId, XrcdId};
 
 /// How much a queue pair holds.
@@ -53,36 +57,30 @@ pub struct QpSpec {
     pub signal_all: bool,
 }
 
-/// A packet that a role wants to send, before its payload is looked up.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) route: Route,
-    pub(crate) header: wire::roce::Repr,
-    pub(crate) body: Body,
-}
-
-/// Where the payload of a packet is.
+/// A packet that a role wants to send. It is small, because it is handed on several times before
+/// [`Qp::write`] writes its headers and looks up its payload.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Body {
-    /// There is none.
-    None,
-    /// In the send request with this serial number.
-    Request { serial: u64, offset: u64, length: u32 },
-    /// At an address of memory.
-    Memory { address: u64, length: u32 },
-    /// The reserved bytes of a CNP.
-    Reserved,
+pub(crate) struct Outgoing {
+    pub(crate) opcode: Opcode,
+    pub(crate) psn: Psn,
+    pub(crate) content: Content,
 }
 
-impl Body {
-    /// In bytes.
-    pub(crate) fn len(&self) -> u32 {
-        match self {
-            Self::None => 0,
-            Self::Request { length, .. } | Self::Memory { length, .. } => *length,
-            Self::Reserved => RESERVED.len() as u32,
-        }
-    }
+/// What a packet carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content {
+    /// Packet `packet` of the send request with this serial number, which stands for `count` PSNs.
+    Request { serial: u64, packet: u32, count: u32, ack_request: bool },
+    /// An acknowledgement, positive or negative.
+    Acknowledgement { syndrome: Syndrome, msn: u32 },
+    /// What has arrived behind a gap.
+    Selective { arrived: saeth::Repr, msn: u32 },
+    /// What a word of memory was before.
+    Atomic { original: u64, msn: u32 },
+    /// A part of what was asked for, at an address of memory.
+    Response { address: u64, length: u32, msn: u32 },
+    /// That marked packets arrive: a CNP, of this traffic class.
+    Notification { traffic_class: u8 },
 }
 
 #[derive(Debug)]
@@ -267,9 +265,12 @@ impl Qp {
         }
         let waits = self.timers.is_running(Timer::AckDelay);
         let held = waits || self.responder.owes_data() && self.holds_back(now);
-        if !held && let Some(reply) = self.next_reply(adapter) {
-            if matches!(reply.body, Body::Memory { .. }) {
-                self.pace(now, &reply.header, reply.body.len(), adapter);
+        if !held
+            && self.responder.owes_anything()
+            && let Some(reply) = self.next_reply(adapter)
+        {
+            if let Content::Response { length, .. } = reply.content {
+                self.pace(now, reply.opcode, length, adapter);
             }
             return Some(reply);
         }
@@ -285,11 +286,11 @@ impl Qp {
                 None
             };
         };
-        let many = match request.body {
-            Body::Request { serial, .. } => self.requester.packets(serial) > ACK_BEHIND_PACKETS,
+        let many = match request.content {
+            Content::Request { serial, .. } => self.requester.packets(serial) > ACK_BEHIND_PACKETS,
             _ => false,
         };
-        if many || request.header.facts().part.ends() {
+        if many || request.opcode.facts().part.ends() {
             self.timers.stop(Timer::AckDelay);
         }
         Some(request)
@@ -308,18 +309,51 @@ impl Qp {
         self.next_reply(adapter)
     }
 
-    /// Joins a packet and its payload.
-    pub(crate) fn transmit(&self, outgoing: Outgoing) -> Transmit<'_> {
-        let payload = match outgoing.body {
-            Body::None => Payload::EMPTY,
-            Body::Memory { address, length } => Payload::contiguous(address, length),
-            Body::Reserved => Payload::inline(&RESERVED, 0, RESERVED.len() as u32),
-            Body::Request { serial, offset, length } => {
-                self.requester.payload(serial, offset, length)
+    /// Writes the headers of a packet, and says what follows them.
+    pub(crate) fn write(
+        &self,
+        outgoing: &Outgoing,
+        to: &mut Written,
+        adapter: &Adapter,
+    ) -> Payload<'_> {
+        let &Outgoing { opcode, psn, content } = outgoing;
+        let Written { route, header } = to;
+        *route = self.route;
+        *header = roce::Repr::new(opcode, self.attributes.destination, psn);
+        let mut payload = Payload::EMPTY;
+        match content {
+            Content::Request { serial, packet, count, ack_request } => {
+                header.bth.ack_request = ack_request;
+                payload = self.write_request((serial, packet), count, to, self.mtu(adapter));
             }
-        };
-        let header = outgoing.header.padded_for(payload.len());
-        Transmit { qpn: self.qpn, route: outgoing.route, header, payload }
+            Content::Acknowledgement { syndrome, msn } => {
+                header.aeth = Some(aeth::Repr { syndrome, msn });
+            }
+            Content::Selective { arrived, msn } => {
+                let syndrome = Syndrome::Nak(NakCode::SequenceError);
+                header.aeth = Some(aeth::Repr { syndrome, msn });
+                header.selective = Some(arrived);
+            }
+            Content::Atomic { original, msn } => {
+                header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
+                header.atomic_ack = Some(original);
+            }
+            Content::Response { address, length, msn } => {
+                if opcode.facts().headers.has(Headers::AETH) {
+                    header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
+                }
+                route.traffic_class = self.data_class();
+                payload = Payload::contiguous(address, length);
+            }
+            Content::Notification { traffic_class } => {
+                let destination = self.attributes.destination;
+                header.bth = cnp::Repr { destination, p_key: rdma::PKey::DEFAULT }.bth();
+                route.traffic_class = traffic_class;
+                payload = Payload::inline(&RESERVED, 0, RESERVED.len() as u32);
+            }
+        }
+        to.header.pad_for(payload.len());
+        payload
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time, adapter: &mut Adapter) {
@@ -390,7 +424,7 @@ pub(crate) fn route_of_datagram(address: &UdAddress) -> Route {
 
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
-static RESERVED: [u8; wire::cnp::RESERVED_LEN] = [0; wire::cnp::RESERVED_LEN];
+static RESERVED: [u8; cnp::RESERVED_LEN] = [0; cnp::RESERVED_LEN];
 
 /// A source port of the dynamic range, 0xc000 to 0xffff, from the 20-bit flow label of a datagram's
 /// address, or from what stands for one (IBTA annex A17.9.1 leaves the mapping open; folding the

@@ -1,6 +1,7 @@
 //! A packet that wants to go out: typed headers and a reference to its payload.
 
-use rdma::{Gid, Qpn, Sge};
+use rdma::{Gid, Psn, Qpn, Sge};
+use wire::{Opcode, roce};
 
 /// Where a packet goes and what its IP and UDP headers say of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,11 +25,33 @@ pub struct Transmit<'a> {
     /// The queue pair that sends it.
     pub qpn: Qpn,
     /// Where to.
-    pub route: Route,
+    pub route: &'a Route,
     /// BTH and extended headers; the pad count is set.
-    pub header: wire::roce::Repr,
+    pub header: &'a roce::Repr,
     /// What follows them.
     pub payload: Payload<'a>,
+}
+
+/// The headers of the packet that the driver has taken last. They have one place, where they are
+/// written and read: to hand them on would cost more than to write them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) route: Route,
+    pub(crate) header: roce::Repr,
+}
+
+impl Written {
+    /// No packet yet.
+    pub(crate) const NOTHING: Self = Self {
+        route: Route {
+            destination: Gid::ZERO,
+            source: Gid::ZERO,
+            traffic_class: 0,
+            hop_limit: 0,
+            source_port: 0,
+        },
+        header: roce::Repr::new(Opcode::RC_ACKNOWLEDGE, Qpn::new(0), Psn::new(0)),
+    };
 }
 
 /// A run of bytes of a message: where they are, not what they are.

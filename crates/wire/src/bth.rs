@@ -142,7 +142,7 @@ pub struct Repr {
 
 impl Repr {
     /// A BTH with everything else as most packets have it.
-    pub fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Self {
+    pub const fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Self {
         Self {
             opcode,
             solicited: false,

@@ -39,7 +39,7 @@ pub struct Repr {
 
 impl Repr {
     /// Headers with nothing after the BTH yet.
-    pub fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Self {
+    pub const fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Self {
         Self {
             bth: bth::Repr::new(opcode, destination, psn),
             xrc_srqn: None,
@@ -57,8 +57,13 @@ impl Repr {
     /// The same, padded for a payload of `length` bytes to a multiple of four (9.4.1).
     #[must_use]
     pub fn padded_for(mut self, length: u32) -> Self {
-        self.bth.pad = (length.wrapping_neg() & 3) as u8;
+        self.pad_for(length);
         self
+    }
+
+    /// As [`Repr::padded_for`], in place.
+    pub fn pad_for(&mut self, length: u32) {
+        self.bth.pad = (length.wrapping_neg() & 3) as u8;
     }
 
     /// The opcode's row.

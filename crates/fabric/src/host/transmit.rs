@@ -110,12 +110,12 @@ impl Host {
         self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &transmit);
         let index = (transmit.qpn.value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
         let tuple = at.pairs[index as usize].tuple;
-        let Route { source_port, traffic_class, hop_limit, .. } = transmit.route;
+        let Route { source_port, traffic_class, hop_limit, .. } = *transmit.route;
         debug_assert_eq!(source_port, plant.common.tuples[tuple as usize].source_port);
         self.ip_id = self.ip_id.wrapping_add(1);
         let priority = at.priority;
         let draft = Draft {
-            header: &transmit.header,
+            header: transmit.header,
             payload: transmit.payload.len(),
             tuple,
             traffic_class,

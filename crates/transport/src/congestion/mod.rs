@@ -76,6 +76,8 @@ impl Congestion {
 pub(crate) struct Pacer {
     controller: Box<dyn Controller>,
     is_ecn_capable: bool,
+    /// Whether there may ever be a rate to keep to.
+    is_limited: bool,
     /// When the next data packet may leave.
     next: Time,
 }
@@ -83,7 +85,17 @@ pub(crate) struct Pacer {
 impl Pacer {
     pub(crate) fn new(congestion: &Congestion, kind: QpType) -> Self {
         let controller = congestion.controller(kind);
-        Self { is_ecn_capable: controller.is_ecn_capable(), controller, next: Time::ZERO }
+        Self {
+            is_ecn_capable: controller.is_ecn_capable(),
+            is_limited: *congestion != Congestion::None,
+            controller,
+            next: Time::ZERO,
+        }
+    }
+
+    /// Whether data packets are to be counted.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.is_limited
     }
 
     /// When a data packet may leave, if not now.

@@ -2,15 +2,14 @@
 //! obeys those that come.
 
 use rdma::{Psn, Span, Time};
-use wire::{Opcode, cnp, roce};
+use wire::{Opcode, bth, cnp};
 
 use crate::adapter::Adapter;
 use crate::limits::ack_timeout;
 use crate::mutation::{Mutation, mutated};
-use crate::qp::{Body, Outgoing, Qp};
+use crate::qp::{Content, Outgoing, Qp};
 use crate::stats::Drop;
 use crate::timer::Timer;
-use crate::transmit::Route;
 
 impl Qp {
     /// Whether a data packet has to wait for its time. If so, the timer is set.
@@ -23,9 +22,12 @@ impl Qp {
     }
 
     /// A data packet leaves, with a payload of `length` bytes.
-    pub(crate) fn pace(&mut self, now: Time, header: &roce::Repr, length: u32, adapter: &Adapter) {
-        let bytes = header.header_len() as u64 + u64::from(length);
-        self.pacer.sent(now, bytes, adapter.config.pace_slack);
+    #[inline]
+    pub(crate) fn pace(&mut self, now: Time, opcode: Opcode, length: u32, adapter: &Adapter) {
+        if self.pacer.is_limited() {
+            let bytes = (bth::LEN + opcode.facts().headers_len) as u64 + u64::from(length);
+            self.pacer.sent(now, bytes, adapter.config.pace_slack);
+        }
     }
 
     /// Whether the packet that has just been paced is to ask for an acknowledgement, because the one
@@ -39,10 +41,9 @@ impl Qp {
         next.since(self.requester.asked_at) * 4 > timeout
     }
 
-    /// The route of data packets, which say whether marks are listened to.
-    pub(crate) fn data_route(&self) -> Route {
-        let traffic_class = self.pacer.data_class(self.route.traffic_class);
-        Route { traffic_class, ..self.route }
+    /// The traffic class of data packets, which say whether marks are listened to.
+    pub(crate) fn data_class(&self) -> u8 {
+        self.pacer.data_class(self.route.traffic_class)
     }
 
     /// A packet came with a mark (notification point). Datagrams have no connection that a CNP could
@@ -68,13 +69,9 @@ impl Qp {
             return None;
         }
         adapter.stats.np_cnp_sent += 1;
-        let destination = self.attributes.destination;
-        let cnp = cnp::Repr { destination, p_key: rdma::PKey::DEFAULT };
-        let mut header = roce::Repr::new(Opcode::CNP, destination, Psn::new(0));
-        header.bth = cnp.bth();
         // What reports congestion does not take part in it: not ECT.
-        let route = Route { traffic_class: settings.dscp << 2, ..self.route };
-        Some(Outgoing { route, header, body: Body::Reserved })
+        let content = Content::Notification { traffic_class: settings.dscp << 2 };
+        Some(Outgoing { opcode: Opcode::CNP, psn: Psn::new(0), content })
     }
 
     /// A CNP has come (reaction point).

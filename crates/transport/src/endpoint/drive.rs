@@ -9,10 +9,10 @@ use wire::opcode::Service;
 
 use super::{Arrival, Endpoint};
 use crate::mutation::{Mutation, mutated};
-use crate::qp::{Outgoing, Qp};
+use crate::qp::Qp;
 use crate::responder::Request;
 use crate::stats::Drop;
-use crate::transmit::Payload;
+use crate::transmit::{Payload, Written};
 use crate::{Event, Transmit};
 
 impl Endpoint {
@@ -89,8 +89,10 @@ impl Endpoint {
     /// passed in a batch, not after each.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
         self.adapter.now = now;
-        if let Some((qpn, Outgoing { route, header, .. })) = self.farewells.pop_front() {
+        if let Some((qpn, farewell)) = self.farewells.pop_front() {
             self.adapter.stats.sent_pkts += 1;
+            self.written = farewell;
+            let Written { route, header } = &self.written;
             return Some(Transmit { qpn, route, header, payload: Payload::EMPTY });
         }
         let (qpn, outgoing) = loop {
@@ -118,10 +120,11 @@ impl Endpoint {
         self.schedule(qpn);
         let index = self.index(qpn)?;
         let qp = self.qps.get(index)?.as_ref()?;
-        let transmit = qp.transmit(outgoing);
+        let payload = qp.write(&outgoing, &mut self.written, &self.adapter);
         self.adapter.stats.sent_pkts += 1;
-        self.adapter.stats.sent_bytes += u64::from(transmit.payload.len());
-        Some(transmit)
+        self.adapter.stats.sent_bytes += u64::from(payload.len());
+        let Written { route, header } = &self.written;
+        Some(Transmit { qpn, route, header, payload })
     }
 
     /// For a driver that is about to end: what the queue pairs owe is sent, as if each were

@@ -201,10 +201,6 @@ impl Requester {
         self.queue.front().is_none_or(|wqe| wqe.begun.is_none())
     }
 
-    pub(crate) fn payload(&self, serial: u64, offset: u64, length: u32) -> Payload<'_> {
-        self.wqe(serial).map_or(Payload::EMPTY, |wqe| wqe.payload(offset, length))
-    }
-
     /// Whether a part of the next message has been sent.
     pub(crate) fn is_within_message(&self) -> bool {
         self.cursor.1 > 0

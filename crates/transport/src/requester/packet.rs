@@ -1,46 +1,76 @@
 //! The headers of each request.
 
-use rdma::{Mtu, Operation, Psn, QpType, SendFlags};
+use rdma::{Mtu, Operation, QpType, SendFlags};
 use wire::opcode::{Attach, Part, Service};
-use wire::{Opcode, deth, reth, roce};
+use wire::{Opcode, atomic_eth, deth, reth};
 
 use super::SendWqe;
-use crate::qp::{Body, Qp};
+use crate::qp::{Qp, route_of_datagram};
+use crate::transmit::{Payload, Written};
+
+impl SendWqe {
+    /// The bytes of its packet `packet`, behind the headers.
+    pub(super) fn payload_length(&self, packet: u32, mtu: Mtu) -> u32 {
+        match self.operation {
+            Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. } => {
+                0
+            }
+            _ => {
+                let offset = u64::from(packet) * u64::from(mtu.bytes());
+                // Below 2^31, as every offset in a message.
+                (u64::from(self.length) - offset).min(u64::from(mtu.bytes())) as u32
+            }
+        }
+    }
+}
 
 impl Qp {
-    /// Headers and payload of packet `at.1` of request `at.0`, which stands for `count` PSNs.
-    pub(super) fn request_packet(
-        &self,
-        wqe: &SendWqe,
-        at: (u64, u32),
-        count: u32,
-        psn: Psn,
-        mtu: Mtu,
-    ) -> (roce::Repr, Body) {
+    /// What packet `packet` of a request is.
+    pub(super) fn request_opcode(&self, wqe: &SendWqe, packet: u32) -> Opcode {
         let service = match self.spec.kind {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Ud => Service::Ud,
             QpType::XrcInitiator | QpType::XrcTarget => Service::Xrc,
         };
-        let (serial, packet) = at;
         let part = Part::of(packet, wqe.packets);
+        match wqe.operation {
+            Operation::Send { immediate: None, .. } => Opcode::send(service, part, Attach::Nothing),
+            Operation::Send { .. } => Opcode::send(service, part, Attach::Immediate),
+            Operation::SendInvalidate { .. } => Opcode::send(service, part, Attach::Invalidate),
+            Operation::Write { immediate, .. } => Opcode::write(service, part, immediate.is_some()),
+            Operation::Read { .. } => Opcode::RC_READ_REQUEST.in_service(service),
+            Operation::CompareSwap { .. } => Opcode::RC_COMPARE_SWAP.in_service(service),
+            Operation::FetchAdd { .. } => Opcode::RC_FETCH_ADD.in_service(service),
+            Operation::AtomicWrite { .. } => Opcode::RC_ATOMIC_WRITE.in_service(service),
+            Operation::BindWindow { .. } | Operation::LocalInvalidate { .. } => {
+                unreachable!("done at this end before any packet is made")
+            }
+        }
+    }
+
+    /// Writes the headers of packet `packet` of the request `serial`, which stands for `count` PSNs,
+    /// but for opcode and PSN, and says what follows them.
+    pub(crate) fn write_request(
+        &self,
+        (serial, packet): (u64, u32),
+        count: u32,
+        to: &mut Written,
+        mtu: Mtu,
+    ) -> Payload<'_> {
+        let Some(wqe) = self.requester.wqe(serial) else { return Payload::EMPTY };
+        let Written { route, header } = to;
+        let part = header.facts().part;
         let offset = u64::from(packet) * u64::from(mtu.bytes());
-        // Below 2^31, as every offset in a message.
-        let length = (u64::from(wqe.length) - offset).min(u64::from(mtu.bytes())) as u32;
-        let body = Body::Request { serial, offset, length };
-        let new = |opcode: Opcode| roce::Repr {
-            xrc_srqn: wqe.srq,
-            ..roce::Repr::new(opcode.in_service(service), self.attributes.destination, psn)
-        };
+        header.xrc_srqn = wqe.srq;
+        route.traffic_class = self.data_class();
         let solicited = part.ends() && wqe.flags.contains(SendFlags::SOLICITED);
         match wqe.operation {
             Operation::Send { immediate, address } => {
-                let attach = if immediate.is_some() { Attach::Immediate } else { Attach::Nothing };
-                let mut header = new(Opcode::send(service, part, attach));
                 header.bth.solicited = solicited;
                 header.immediate = immediate.filter(|_| part.ends());
                 if let Some(address) = address.filter(|_| self.is_datagram()) {
+                    *route = route_of_datagram(&address);
                     header.bth.destination = address.qpn;
                     let q_key = if address.q_key.is_controlled() {
                         self.attributes.q_key
@@ -49,59 +79,38 @@ impl Qp {
                     };
                     header.deth = Some(deth::Repr { q_key, source: self.qpn });
                 }
-                (header, body)
             }
             Operation::SendInvalidate { r_key } => {
-                let mut header = new(Opcode::send(service, part, Attach::Invalidate));
                 header.bth.solicited = solicited;
                 header.invalidate = Some(r_key).filter(|_| part.ends());
-                (header, body)
             }
-            Operation::Write { remote_address, r_key, immediate } => {
-                let mut header = new(Opcode::write(service, part, immediate.is_some()));
+            Operation::Write { remote_address: address, r_key, immediate } => {
                 header.bth.solicited = solicited && immediate.is_some();
                 header.immediate = immediate.filter(|_| part.ends());
-                let whole = reth::Repr { address: remote_address, r_key, length: wqe.length };
-                header.reth = Some(whole).filter(|_| part.begins());
-                (header, body)
+                if part.begins() {
+                    header.reth = Some(reth::Repr { address, r_key, length: wqe.length });
+                }
             }
             Operation::Read { remote_address, r_key } => {
-                let mut header = new(Opcode::RC_READ_REQUEST);
                 let asked = u64::from(count) * u64::from(mtu.bytes());
                 let length = (u64::from(wqe.length) - offset).min(asked) as u32;
                 let address = remote_address.wrapping_add(offset);
                 header.reth = Some(reth::Repr { address, r_key, length });
-                (header, Body::None)
             }
-            Operation::CompareSwap { remote_address, r_key, compare, swap } => {
-                let mut header = new(Opcode::RC_COMPARE_SWAP);
-                header.atomic = Some(wire::atomic_eth::Repr {
-                    address: remote_address,
-                    r_key,
-                    swap_or_add: swap,
-                    compare,
-                });
-                (header, Body::None)
+            Operation::CompareSwap { remote_address: address, r_key, compare, swap } => {
+                let swap_or_add = swap;
+                header.atomic = Some(atomic_eth::Repr { address, r_key, swap_or_add, compare });
             }
-            Operation::FetchAdd { remote_address, r_key, add } => {
-                let mut header = new(Opcode::RC_FETCH_ADD);
-                header.atomic = Some(wire::atomic_eth::Repr {
-                    address: remote_address,
-                    r_key,
-                    swap_or_add: add,
-                    compare: 0,
-                });
-                (header, Body::None)
+            Operation::FetchAdd { remote_address: address, r_key, add } => {
+                let (swap_or_add, compare) = (add, 0);
+                header.atomic = Some(atomic_eth::Repr { address, r_key, swap_or_add, compare });
             }
-            Operation::AtomicWrite { remote_address, r_key, .. } => {
-                let mut header = new(Opcode::RC_ATOMIC_WRITE);
-                let whole = reth::Repr { address: remote_address, r_key, length: wqe.length };
-                header.reth = Some(whole);
-                (header, body)
+            Operation::AtomicWrite { remote_address: address, r_key, .. } => {
+                header.reth = Some(reth::Repr { address, r_key, length: wqe.length });
             }
-            Operation::BindWindow { .. } | Operation::LocalInvalidate { .. } => {
-                unreachable!("done at this end before any packet is made")
-            }
+            // Done at this end before any packet is made.
+            Operation::BindWindow { .. } | Operation::LocalInvalidate { .. } => {}
         }
+        wqe.payload(offset, wqe.payload_length(packet, mtu))
     }
 }

@@ -7,7 +7,7 @@ use super::{Begun, SendWqe};
 use crate::adapter::Adapter;
 use crate::limits::{PACKET_OVERHEAD_BYTES, ack_timeout};
 use crate::mutation::{Mutation, mutated};
-use crate::qp::{Outgoing, Qp, route_of_datagram};
+use crate::qp::{Content, Outgoing, Qp};
 use crate::timer::Timer;
 
 /// What one queue pair may have in flight.
@@ -21,7 +21,10 @@ struct Window {
 impl Qp {
     /// The next request packet, if one may be sent now.
     pub(crate) fn next_request(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
-        self.finish_unreliable(adapter);
+        let reliable = self.spec.kind.is_reliable();
+        if !reliable {
+            self.finish_unreliable(adapter);
+        }
         let sending = matches!(self.state, QpState::Rts | QpState::Sqd);
         if !sending || self.timers.is_running(Timer::RnrRetry) {
             return None;
@@ -56,7 +59,6 @@ impl Qp {
         }
         let in_flight = self.requester.in_flight(mtu);
         let window = self.window(adapter);
-        let reliable = self.spec.kind.is_reliable();
         let behind = psn.plus(count).distance_from(self.requester.unacked);
         let room = window.bytes.saturating_sub(in_flight);
         let refill = adapter.config.refill_bytes.min(window.bytes / 2);
@@ -77,17 +79,13 @@ impl Qp {
             self.timers.set(Timer::Pace, until);
             return None;
         }
-        let (mut header, body) = self.request_packet(wqe, (serial, packet), count, psn, mtu);
+        let opcode = self.request_opcode(wqe, packet);
+        let length = wqe.payload_length(packet, mtu);
         let ends_message = packet + count == wqe.packets;
-        let route = match wqe.operation {
-            Operation::Send { address: Some(address), .. } if self.is_datagram() => {
-                route_of_datagram(&address)
-            }
-            _ => self.data_route(),
-        };
+        let is_read_or_atomic = wqe.is_read_or_atomic();
 
         // An acknowledgement is asked for when nothing else can follow at once, and now and then.
-        self.pace(now, &header, body.len(), adapter);
+        self.pace(now, opcode, length, adapter);
         let early = self.must_ask_early();
         let end = psn.plus(count);
         let requester = &mut self.requester;
@@ -105,46 +103,47 @@ impl Qp {
             requester.pass_over();
             in_flight = requester.in_flight(mtu);
         }
-        let next = self.requester.cursor;
-        let (next_count, next_cost) =
-            self.requester.wqe(next.0).map_or((1, 0), |wqe| self.extent(wqe, next.1, adapter));
-        let draining = self.state == QpState::Sqd;
-        let requester = &mut self.requester;
-        match self.spec.kind {
-            kind if kind.is_reliable() => {
-                let waits = requester.wqe(requester.cursor.0).is_none_or(|next| {
-                    let fenced = next.flags.contains(SendFlags::FENCE);
-                    // What is done at this end is no packet, whether it was done before or not.
-                    let alone = next.stuck || next.operation.is_local();
-                    alone || next.begun.is_none() && (draining || fenced)
-                });
-                let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
-                let behind = || {
-                    let next = requester.cursor_psn().plus(next_count);
-                    next.distance_from(requester.unacked)
-                };
-                let full = in_flight.saturating_add(packet.max(next_cost)) > window.bytes
-                    || selective && behind() > window.packets;
-                requester.unasked += 1;
-                let often = requester.unasked >= adapter.config.ack_interval_packets;
-                header.bth.ack_request = waits || full || often || early;
-                if header.bth.ack_request {
-                    requester.unasked = 0;
-                    requester.asked_at = now;
-                }
-                let counted = selective && again;
-                let is_answered = SendWqe::is_read_or_atomic;
-                if self.requester.wqe(serial).is_some_and(is_answered) && !counted {
-                    self.requester.rd_atomics.push_back(end.minus(1));
-                }
-                if !self.timers.is_running(Timer::Retransmit) {
-                    self.arm_ack_timer(now);
-                }
+        let mut ack_request = false;
+        if reliable {
+            let next = self.requester.cursor;
+            let following = self.requester.wqe(next.0);
+            let (next_count, next_cost) =
+                following.map_or((1, 0), |wqe| self.extent(wqe, next.1, adapter));
+            let waits = following.is_none_or(|next| {
+                let fenced = next.flags.contains(SendFlags::FENCE);
+                // What is done at this end is no packet, whether it was done before or not.
+                let alone = next.stuck || next.operation.is_local();
+                alone || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
+            });
+            let requester = &mut self.requester;
+            let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+            let behind = || {
+                let next = requester.cursor_psn().plus(next_count);
+                next.distance_from(requester.unacked)
+            };
+            let full = in_flight.saturating_add(packet.max(next_cost)) > window.bytes
+                || selective && behind() > window.packets;
+            requester.unasked += 1;
+            let often = requester.unasked >= adapter.config.ack_interval_packets;
+            ack_request = waits || full || often || early;
+            if ack_request {
+                requester.unasked = 0;
+                requester.asked_at = now;
             }
-            _ if ends_message => requester.sent_whole += 1,
-            _ => {}
+            if is_read_or_atomic && !(selective && again) {
+                requester.rd_atomics.push_back(end.minus(1));
+            }
+            if !self.timers.is_running(Timer::Retransmit) {
+                self.arm_ack_timer(now);
+            }
+        } else if ends_message {
+            self.requester.sent_whole += 1;
         }
-        Some(Outgoing { route, header, body })
+        Some(Outgoing {
+            opcode,
+            psn,
+            content: Content::Request { serial, packet, count, ack_request },
+        })
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.

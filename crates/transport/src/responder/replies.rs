@@ -2,14 +2,14 @@
 //! answered once more.
 
 use rdma::{Access, CompletionStatus, Memory, Psn, QpState, QpType};
-use wire::aeth::{self, NakCode, Syndrome};
+use wire::Opcode;
+use wire::aeth::{NakCode, Syndrome};
 use wire::opcode::{Operation, Part, Service};
-use wire::{Opcode, roce};
 
 use super::{Reply, Request, Resource, ResourceKind, Responder, Window};
 use crate::adapter::Adapter;
 use crate::limits::REPLIES_MAX;
-use crate::qp::{Body, Outgoing, Qp};
+use crate::qp::{Content, Outgoing, Qp};
 use crate::region::Holder;
 
 impl Reply {
@@ -56,6 +56,11 @@ impl Responder {
 }
 
 impl Responder {
+    /// Whether there is an answer.
+    pub(crate) fn owes_anything(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
     /// Whether the next answer is a READ response.
     pub(crate) fn owes_data(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read { .. }))
@@ -150,26 +155,22 @@ impl Qp {
         }
         let psn = responder.expected.minus(1);
         let opcode = Opcode::RC_ACKNOWLEDGE.in_service(self.answering());
-        let mut header = roce::Repr::new(opcode, self.attributes.destination, psn);
-        header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn: responder.msn });
-        Some(Outgoing { route: self.route, header, body: Body::None })
+        let content = Content::Acknowledgement { syndrome: Syndrome::ACK, msn: responder.msn };
+        Some(Outgoing { opcode, psn, content })
     }
 
     /// The next answer, if any waits. In ERROR what was queued before still goes out, so that the
     /// peer learns why.
     pub(crate) fn next_reply(&mut self, adapter: &mut Adapter) -> Option<Outgoing> {
-        let destination = self.attributes.destination;
         let service = self.answering();
-        let packet =
-            |opcode: Opcode, psn| roce::Repr::new(opcode.in_service(service), destination, psn);
-        let route = self.route;
+        let packet = |opcode: Opcode, psn, content| {
+            Some(Outgoing { opcode: opcode.in_service(service), psn, content })
+        };
         match *self.responder.replies.front()? {
             Reply::Acknowledge { psn, syndrome, msn } => {
                 self.responder.replies.pop_front();
                 adapter.stats.acks_sent += 1;
-                let mut header = packet(Opcode::RC_ACKNOWLEDGE, psn);
-                header.aeth = Some(aeth::Repr { syndrome, msn });
-                Some(Outgoing { route, header, body: Body::None })
+                packet(Opcode::RC_ACKNOWLEDGE, psn, Content::Acknowledgement { syndrome, msn })
             }
             Reply::Selective { psn, msn } => {
                 self.responder.replies.pop_front();
@@ -183,18 +184,11 @@ impl Qp {
                 };
                 adapter.stats.acks_sent += 1;
                 let opcode = Opcode::RC_SELECTIVE_ACKNOWLEDGE;
-                let mut header = roce::Repr::new(opcode, destination, psn);
-                let syndrome = Syndrome::Nak(NakCode::SequenceError);
-                header.aeth = Some(aeth::Repr { syndrome, msn });
-                header.selective = Some(arrived);
-                Some(Outgoing { route, header, body: Body::None })
+                Some(Outgoing { opcode, psn, content: Content::Selective { arrived, msn } })
             }
             Reply::Atomic { psn, original, msn } => {
                 self.responder.replies.pop_front();
-                let mut header = packet(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn);
-                header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
-                header.atomic_ack = Some(original);
-                Some(Outgoing { route, header, body: Body::None })
+                packet(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn, Content::Atomic { original, msn })
             }
             Reply::Read { first_psn, packets, sent, window, msn, again } => {
                 let psn = first_psn.plus(sent);
@@ -206,9 +200,6 @@ impl Qp {
                 let offset = sent * mtu.bytes();
                 let length = (window.length - offset).min(mtu.bytes());
                 let part = Part::of(sent, packets);
-                let mut header = packet(Opcode::read_response(part), psn);
-                header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn })
-                    .filter(|_| part != Part::Middle);
                 if part.ends() {
                     self.responder.replies.pop_front();
                 } else if let Some(front) = self.responder.replies.front_mut() {
@@ -216,8 +207,7 @@ impl Qp {
                     *front = Reply::Read { first_psn, packets, sent, window, msn, again };
                 }
                 let address = window.address + u64::from(offset);
-                let body = Body::Memory { address, length };
-                Some(Outgoing { route: self.data_route(), header, body })
+                packet(Opcode::read_response(part), psn, Content::Response { address, length, msn })
             }
         }
     }

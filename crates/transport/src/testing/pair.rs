@@ -421,8 +421,8 @@ impl Pair {
             }
             let node = &mut self.nodes[from];
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
-            let (qpn, header) = (transmit.qpn, transmit.header);
-            let Route { destination, traffic_class, .. } = transmit.route;
+            let (qpn, header) = (transmit.qpn, *transmit.header);
+            let Route { destination, traffic_class, .. } = *transmit.route;
             let Some(bytes) = emit(&transmit, &mut node.memory) else {
                 node.endpoint.transmit_faulted(qpn, &header);
                 continue;

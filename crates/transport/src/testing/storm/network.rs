@@ -64,7 +64,7 @@ impl World<'_> {
                 return Ok(());
             }
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return Ok(()) };
-            let (qpn, header, route) = (transmit.qpn, transmit.header, transmit.route);
+            let (qpn, header, route) = (transmit.qpn, *transmit.header, *transmit.route);
             let Some(bytes) = emit(&transmit, &mut node.ground) else {
                 self.tally.count(Seen::TransmitFault);
                 node.endpoint.transmit_faulted(qpn, &header);
