@@ -367,7 +367,17 @@ mod tests {
         for _ in 0..4 {
             for (nic, counts) in nics.iter_mut().zip(&mut *counts) {
                 let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
-                nic.receive(Reach::All, &mut Sink { now, endpoint, memory, manager, counts });
+                nic.receive(
+                    Reach::All,
+                    &mut Sink {
+                        now,
+                        endpoint,
+                        memory,
+                        manager,
+                        counts,
+                        header: wire::roce::Repr::NOTHING,
+                    },
+                );
             }
         }
     }

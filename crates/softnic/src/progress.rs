@@ -3,6 +3,7 @@
 use rdma::{Completion, Time};
 use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
+use wire::roce;
 
 use crate::counts::Counts;
 use crate::device_memory::DeviceMemory;
@@ -84,7 +85,10 @@ impl Core {
     pub(crate) fn take(&mut self, now: Time, reach: Reach) -> u64 {
         let Self { endpoint, manager, memory, counts, links, .. } = self;
         let Some(links) = links else { return 0 };
-        let packets = links.receive(reach, &mut Sink { now, endpoint, memory, manager, counts });
+        let packets = links.receive(
+            reach,
+            &mut Sink { now, endpoint, memory, manager, counts, header: roce::Repr::NOTHING },
+        );
         links.claim(manager, counts, now);
         if manager.poll_timeout().is_some_and(|deadline| deadline <= now) {
             manager.handle_timeout(now);

@@ -40,17 +40,15 @@ pub(crate) struct Sink<'a> {
     pub(crate) memory: &'a mut ProcessMemory,
     pub(crate) manager: &'a mut Manager,
     pub(crate) counts: &'a mut Counts,
+    /// The headers of the packet that was read last.
+    pub(crate) header: roce::Repr,
 }
 
 impl Sink<'_> {
-    fn engine(
-        &mut self,
-        arrival: &Arrival,
-        header: &roce::Repr,
-        payload: Arrived<'_>,
-        length: usize,
-    ) {
-        let Self { now, endpoint, memory, .. } = self;
+    /// Gives the packet whose headers were read to the engine.
+    #[inline]
+    fn engine(&mut self, arrival: &Arrival, payload: Arrived<'_>, length: usize) {
+        let Self { now, endpoint, memory, header, .. } = self;
         // The engine has counted it, if it was of no use.
         if let Err(cause) = endpoint.handle(*now, arrival, header, payload, length, *memory) {
             tracing::debug!(%header, ?cause, "dropped");
@@ -62,6 +60,7 @@ impl Sink<'_> {
 struct Train<'a> {
     received: Received,
     destination: IpAddr,
+    arrival: Arrival,
     bytes: &'a [u8],
     /// Whether it took the way by another NIC.
     handed_over: bool,
@@ -69,7 +68,17 @@ struct Train<'a> {
     multicast: bool,
 }
 
-impl Train<'_> {
+impl<'a> Train<'a> {
+    fn new(received: Received, destination: IpAddr, bytes: &'a [u8]) -> Self {
+        let arrival = Arrival {
+            source: received.source.into(),
+            destination: destination.into(),
+            traffic_class: received.traffic_class,
+            hop_limit: HOP_LIMIT,
+        };
+        Self { received, destination, arrival, bytes, handed_over: false, multicast: false }
+    }
+
     /// The headers below RoCE of each packet.
     fn datagram(&self) -> Datagram {
         Datagram {
@@ -143,7 +152,7 @@ impl Links {
                 self.probed(port, probe, sink.counts);
                 continue;
             }
-            let train = Train { received, destination, bytes, handed_over: false, multicast };
+            let train = Train { multicast, ..Train::new(received, destination, bytes) };
             misled |= self.take(&train, sink);
             // One that polls waits for just this: it does not pay for a look at an empty socket.
             if reach == Reach::Hot && received.length < SHORT_TRAIN_BYTES {
@@ -238,22 +247,21 @@ impl Links {
             traffic_class: way.traffic_class,
             hop_limit: HOP_LIMIT,
         };
-        match covered.and_then(roce::Repr::parse) {
+        let header = &mut sink.header;
+        match covered.and_then(|covered| header.read(covered)) {
             // Management and multicast go by UDP.
-            Ok((header, _))
-                if slot_of(header.bth.destination.value()) != self.registry.slot().into() =>
-            {
+            Ok(_) if slot_of(header.bth.destination.value()) != self.registry.slot().into() => {
                 sink.counts.ring_rx_dropped += 1;
             }
-            Ok((header, payload)) => {
+            Ok(payload) => {
                 tracing::trace!(%header, "received");
                 // What was not copied is payload, up to the padding.
                 let start = header.header_len();
                 let length = payload.len() + (way.length - way.copied);
                 let rest = whole.and_then(|whole| whole.part(start, length));
                 match rest.filter(|_| way.copied < way.length) {
-                    Some(rest) => sink.engine(&arrival, &header, Arrived::in_ring(rest), length),
-                    None => sink.engine(&arrival, &header, payload.into(), payload.len()),
+                    Some(rest) => sink.engine(&arrival, Arrived::in_ring(rest), length),
+                    None => sink.engine(&arrival, payload.into(), payload.len()),
                 }
             }
             Err(cause) => {
@@ -270,8 +278,8 @@ impl Links {
             };
             // A socket that we do not have (any more) cannot have received for us.
             if self.sockets.iter().any(|socket| socket.address() == destination) {
-                let (handed_over, multicast) = (true, false);
-                self.take(&Train { received, destination, bytes, handed_over, multicast }, sink);
+                let train = Train::new(received, destination, bytes);
+                self.take(&Train { handed_over: true, ..train }, sink);
             } else {
                 sink.counts.rx_handover_dropped += 1;
             }
@@ -388,29 +396,24 @@ impl Links {
         *id = at.wrapping_add(1);
         let parsed = checked.and_then(|checked| {
             sink.counts.rx_ip_id_recovered += u64::from(checked.recovered);
-            roce::Repr::parse(checked.covered)
+            sink.header.read(checked.covered)
         });
         match parsed {
-            Ok((header, payload)) => {
+            Ok(payload) => {
+                let header = &sink.header;
                 tracing::trace!(%header, "received");
-                let arrival = Arrival {
-                    source: received.source.into(),
-                    destination: (*destination).into(),
-                    traffic_class: received.traffic_class,
-                    hop_limit: HOP_LIMIT,
-                };
                 // A group has no queue pair with a number of its own, least of all QP1.
                 if train.multicast && header.bth.destination != Qpn::MULTICAST {
                     sink.counts.rx_group_dropped += 1;
                     return;
                 }
                 if header.bth.destination == Qpn::GSI {
-                    let Sink { now, manager, counts, .. } = sink;
-                    let from = (received, &arrival, train.handed_over);
-                    let what = (&header, payload, packet);
+                    let Sink { now, manager, counts, header, .. } = sink;
+                    let from = (received, &train.arrival, train.handed_over);
+                    let what = (&*header, payload, packet);
                     return self.manage_packet(from, what, (manager, counts), *now);
                 }
-                sink.engine(&arrival, &header, payload.into(), payload.len());
+                sink.engine(&train.arrival, payload.into(), payload.len());
             }
             Err(cause) => {
                 tracing::debug!(source = %received.source, length = packet.len(), %cause, "dropped");

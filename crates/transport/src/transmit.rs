@@ -1,7 +1,7 @@
 //! A packet that wants to go out: typed headers and a reference to its payload.
 
-use rdma::{Gid, Psn, Qpn, Sge};
-use wire::{Opcode, roce};
+use rdma::{Gid, Qpn, Sge};
+use wire::roce;
 
 /// Where a packet goes and what its IP and UDP headers say of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ impl Written {
             hop_limit: 0,
             source_port: 0,
         },
-        header: roce::Repr::new(Opcode::RC_ACKNOWLEDGE, Qpn::new(0), Psn::new(0)),
+        header: roce::Repr::NOTHING,
     };
 }
 

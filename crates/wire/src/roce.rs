@@ -38,6 +38,9 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// Of no packet: a place to read headers to.
+    pub const NOTHING: Self = Self::new(Opcode::RC_ACKNOWLEDGE, Qpn::new(0), Psn::new(0));
+
     /// Headers with nothing after the BTH yet.
     pub const fn new(opcode: Opcode, destination: Qpn, psn: Psn) -> Self {
         Self {
@@ -78,8 +81,19 @@ impl Repr {
     /// Any of [`Error::Truncated`], [`Error::Opcode`], [`Error::Version`], [`Error::Pad`],
     /// [`Error::UnexpectedPayload`].
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
-        let bth = bth::Repr::parse(bytes)?;
-        let facts = bth.opcode.facts();
+        let mut repr = Self::NOTHING;
+        let payload = repr.read(bytes)?;
+        Ok((repr, payload))
+    }
+
+    /// As [`Repr::parse`], for a receiver of many packets, who has one place for their headers. After
+    /// an error they mean nothing.
+    ///
+    /// # Errors
+    /// As [`Repr::parse`].
+    pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
+        *self = Self { bth: bth::Repr::parse(bytes)?, ..Self::NOTHING };
+        let facts = self.bth.opcode.facts();
         let mut rest = bytes.get(bth::LEN..).ok_or(Error::Truncated)?;
         if rest.len() < facts.headers_len {
             return Err(Error::Truncated);
@@ -92,26 +106,39 @@ impl Repr {
             rest = left;
             Some(taken)
         };
-        let repr = Self {
-            bth,
-            xrc_srqn: take(Headers::XRCETH, 4).map(|bytes| Qpn::new(be24(bytes, 0..4))),
-            deth: take(Headers::DETH, deth::LEN).map(deth::Repr::parse).transpose()?,
-            reth: take(Headers::RETH, reth::LEN).map(reth::Repr::parse).transpose()?,
-            atomic: take(Headers::ATOMIC_ETH, atomic_eth::LEN)
-                .map(atomic_eth::Repr::parse)
-                .transpose()?,
-            aeth: take(Headers::AETH, aeth::LEN).map(aeth::Repr::parse).transpose()?,
-            selective: take(Headers::SAETH, saeth::LEN).map(saeth::Repr::parse).transpose()?,
-            atomic_ack: take(Headers::ATOMIC_ACK_ETH, 8).map(|bytes| be64(bytes, 0..8)),
-            immediate: take(Headers::IMMDT, 4).map(|bytes| be32(bytes, 0..4).to_be_bytes()),
-            invalidate: take(Headers::IETH, 4).map(|bytes| Key(be32(bytes, 0..4))),
-        };
-        let length = rest.len().checked_sub(usize::from(bth.pad)).ok_or(Error::Pad)?;
+        if let Some(bytes) = take(Headers::XRCETH, 4) {
+            self.xrc_srqn = Some(Qpn::new(be24(bytes, 0..4)));
+        }
+        if let Some(bytes) = take(Headers::DETH, deth::LEN) {
+            self.deth = Some(deth::Repr::parse(bytes)?);
+        }
+        if let Some(bytes) = take(Headers::RETH, reth::LEN) {
+            self.reth = Some(reth::Repr::parse(bytes)?);
+        }
+        if let Some(bytes) = take(Headers::ATOMIC_ETH, atomic_eth::LEN) {
+            self.atomic = Some(atomic_eth::Repr::parse(bytes)?);
+        }
+        if let Some(bytes) = take(Headers::AETH, aeth::LEN) {
+            self.aeth = Some(aeth::Repr::parse(bytes)?);
+        }
+        if let Some(bytes) = take(Headers::SAETH, saeth::LEN) {
+            self.selective = Some(saeth::Repr::parse(bytes)?);
+        }
+        if let Some(bytes) = take(Headers::ATOMIC_ACK_ETH, 8) {
+            self.atomic_ack = Some(be64(bytes, 0..8));
+        }
+        if let Some(bytes) = take(Headers::IMMDT, 4) {
+            self.immediate = Some(be32(bytes, 0..4).to_be_bytes());
+        }
+        if let Some(bytes) = take(Headers::IETH, 4) {
+            self.invalidate = Some(Key(be32(bytes, 0..4)));
+        }
+        let length = rest.len().checked_sub(usize::from(self.bth.pad)).ok_or(Error::Pad)?;
         // A CNP is followed by 16 reserved bytes (annex A17.9.3).
-        if !facts.payload && length > 0 && bth.opcode != Opcode::CNP {
+        if !facts.payload && length > 0 && self.bth.opcode != Opcode::CNP {
             return Err(Error::UnexpectedPayload);
         }
-        Ok((repr, &rest[..length]))
+        Ok(&rest[..length])
     }
 
     /// Bytes of all headers.
