@@ -2,29 +2,31 @@
 
 use core::time::Duration;
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use rdma::Time;
 
 use crate::sys;
 
-/// The beginning of [`Time`] in this process, by both of its clocks.
-fn origin() -> &'static (Instant, SystemTime) {
-    static ORIGIN: OnceLock<(Instant, SystemTime)> = OnceLock::new();
-    ORIGIN.get_or_init(|| (Instant::now(), SystemTime::now()))
+/// The beginning of [`Time`] in this process: ns of the clock that never goes back, and the time of
+/// the wall clock.
+fn origin() -> &'static (u64, SystemTime) {
+    static ORIGIN: OnceLock<(u64, SystemTime)> = OnceLock::new();
+    ORIGIN.get_or_init(|| (sys::clock_ns(libc::CLOCK_MONOTONIC), SystemTime::now()))
 }
 
 /// The time since the process first asked for it. It never goes back.
 pub fn now() -> Time {
-    let elapsed = origin().0.elapsed();
+    let origin = origin().0;
+    let elapsed = sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(origin);
     // 2^64 ps are 213 days; a process that is older stands still in time rather than jumping back.
-    Time::from_ps(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1_000))
+    Time::from_ps(elapsed.saturating_mul(1_000))
 }
 
 /// The processor time that all threads of the process but this one have had, on a clock of its own.
 pub(crate) fn of_other_threads() -> Time {
-    let all = sys::processor_time(libc::CLOCK_PROCESS_CPUTIME_ID);
-    let own = sys::processor_time(libc::CLOCK_THREAD_CPUTIME_ID);
+    let all = sys::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID);
+    let own = sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID);
     Time::from_ns(all.saturating_sub(own))
 }
 
@@ -51,7 +53,7 @@ mod tests {
         let busy = std::thread::spawn(|| {
             let end = now() + Span::from_ms(20);
             while now() < end {}
-            sys::processor_time(libc::CLOCK_THREAD_CPUTIME_ID)
+            sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
         });
         let used = Span::from_ns(busy.join().unwrap());
         assert!(of_other_threads().since(before) >= used);

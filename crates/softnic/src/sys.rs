@@ -118,11 +118,11 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     }
 }
 
-/// What one of the clocks of processor time shows, in ns.
-pub(crate) fn processor_time(clock: libc::clockid_t) -> u64 {
+/// What a clock shows, in ns.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes to a live place. The clocks of this thread and process are always
-    // there.
+    // SAFETY: the kernel writes to a live place. The clocks of the system, of this thread and of this
+    // process are always there.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

@@ -314,15 +314,18 @@ pub(crate) fn for_pieces(
     headers: usize,
     mut put: impl FnMut(Range<usize>, Segment<'_>) -> Result<(), MemoryFault>,
 ) -> Result<(), MemoryFault> {
-    let pad = &[0; 3][..transmit.header.bth.pad.into()];
+    let pad = usize::from(transmit.header.bth.pad);
     let mut at = headers;
-    for piece in transmit.payload.segments().chain([Segment::Bytes(pad)]) {
+    for piece in transmit.payload.segments() {
         let length = match piece {
             Segment::Memory { length, .. } => length as usize,
             Segment::Bytes(bytes) => bytes.len(),
         };
         put(at..at + length, piece)?;
         at += length;
+    }
+    if pad > 0 {
+        put(at..at + pad, Segment::Bytes(&[0; 3][..pad]))?;
     }
     Ok(())
 }

@@ -37,14 +37,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rdma::{Gid, MemoryFault, Time};
 use transport::{Segment, Transmit};
+use wire::roce::HEADERS_MAX;
 
 use self::offers::{Arrived, Kind, Message, Offers};
 use self::ring::{Broken, Consumer, Consuming, DECLARES_WAY, Entry, Producer, WITH_ICRC};
 use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::limits::{
-    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_COPIED,
-    RING_PEERS_MAX, RING_WAYS_MAX, SLOTS,
+    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_PEERS_MAX,
+    RING_WAYS_MAX, SLOTS,
 };
 use crate::registry::Registry;
 use crate::steering::{Member, is_ownable};
@@ -62,7 +63,7 @@ pub(crate) struct SameHost {
     sources: Vec<u16>,
     /// How addresses are reached, by the slot that the packet is for.
     choices: Box<[Vec<Choice>]>,
-    /// The slots of peers that packets were built for since the bells were last looked after.
+    /// The slots of the peers that are touched.
     touched: Vec<u16>,
     /// Whether the fallback thread sleeps, and is to be woken by packets.
     asleep: bool,
@@ -83,6 +84,8 @@ struct Peer {
     /// What has been declared in the ring to it: source and destination of each way.
     ways: Vec<(Gid, Gid)>,
     from: From,
+    /// Whether packets were built for it since the bells were last looked after.
+    touched: bool,
     /// When it may be asked again whether it lives.
     next_check: Time,
     /// It took nothing for a while: what it has no room for is dropped.
@@ -291,6 +294,7 @@ impl SameHost {
                 out: Out::Untried,
                 ways: Vec::new(),
                 from: From::None,
+                touched: false,
                 next_check: Time::ZERO,
                 given_up: false,
             })
@@ -344,9 +348,7 @@ impl SameHost {
             *given_up = false;
         }
         let is_full = has_room == Ok(false) && !*given_up;
-        if !self.touched.contains(&slot) {
-            self.touched.push(slot);
-        }
+        self.touch(slot);
         if has_room == Err(Broken) {
             counts.rings_broken += 1;
             self.close(slot, counts);
@@ -386,10 +388,17 @@ impl SameHost {
             counts.rings_broken += 1;
             self.close(slot, counts);
         }
-        if !self.touched.contains(&slot) {
+        self.touch(slot);
+        pushed == Ok(true)
+    }
+
+    /// Has the bell of a peer looked after.
+    fn touch(&mut self, slot: u16) {
+        if let Some(peer) = &mut self.peers[usize::from(slot)]
+            && !core::mem::replace(&mut peer.touched, true)
+        {
             self.touched.push(slot);
         }
-        pushed == Ok(true)
     }
 
     /// Writes a packet to the ring of `way`, from where its payload lies.
@@ -403,9 +412,7 @@ impl SameHost {
         let slot = way.slot as u16;
         let Some(peer) = &mut self.peers[usize::from(slot)] else { return Written::Full };
         let written = peer.write(way, packet, memory);
-        if !self.touched.contains(&slot) {
-            self.touched.push(slot);
-        }
+        self.touch(slot);
         written.unwrap_or_else(|Broken| {
             counts.rings_broken += 1;
             self.close(slot, counts);
@@ -417,6 +424,7 @@ impl SameHost {
     pub(crate) fn ring_bells(&mut self, registry: &Registry, counts: &mut Counts) {
         while let Some(slot) = self.touched.pop() {
             let Some(peer) = &mut self.peers[usize::from(slot)] else { continue };
+            peer.touched = false;
             let Out::Open(ring) = &mut peer.out else { continue };
             ring.settle();
             match ring.consuming() {
@@ -610,7 +618,7 @@ impl Peer {
     ) -> Result<Written, Broken> {
         let Some(way) = self.way(way)? else { return Ok(Written::Full) };
         let Out::Open(ring) = &mut self.out else { return Ok(Written::Full) };
-        let mut headers = [0; RING_COPIED];
+        let mut headers = [0; HEADERS_MAX];
         let end = packet.header.emit(&mut headers);
         let written = ring.push_with(way, packet_length(packet, end), |ring, guard| {
             let part = |at, length| ring.part(at, length).ok_or(MemoryFault);
