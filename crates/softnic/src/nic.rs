@@ -452,7 +452,9 @@ impl Nic {
         core.polled(now, count);
         let has_rings = core.links.as_ref().is_some_and(Links::has_rings);
         let patience = if has_rings { RING_POLLS_BEFORE_YIELD } else { POLLS_BEFORE_YIELD };
-        let in_vain = core.empty_polls > patience;
+        // Another thread works for us, and a third may be about to answer it.
+        let is_served = count == 0 && !core.is_whole();
+        let in_vain = is_served || core.empty_polls > patience;
         self.finish(core, now);
         if in_vain {
             // Whoever is to send what we wait for may need this very core.
