@@ -296,13 +296,17 @@ mod tests {
 
     #[test]
     fn threads_that_run_are_company() {
-        let mut company = Company::since(clock::now());
-        let busy = std::thread::spawn(|| {
-            let end = clock::now() + COMPANY_STAYS;
-            while clock::now() < end {}
-        });
+        let had = clock::of_other_threads();
+        let share = COMPANY_STAYS.as_ns_ceil() / COMPANY_SHARE;
+        let busy =
+            std::thread::spawn(
+                move || {
+                    while sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) <= share {}
+                },
+            );
         busy.join().unwrap();
-        assert!(company.is_there(clock::now()));
+        let judged = clock::now();
+        assert!(Company { there: true, judged, had }.is_there(judged + COMPANY_STAYS));
     }
 
     #[test]

@@ -57,7 +57,8 @@ fn trains_recorded(third: u8, link: Link) -> u64 {
         roce::Repr::parse(covered).unwrap();
         trains += u64::from(ip.id() > 0);
     }
-    assert_eq!((sent, received), (counts.tx_packets, counts.rx_packets));
+    // A receiver that does not get the processor for long has no room in the end.
+    assert_eq!((sent, received), (counts.tx_packets + counts.tx_dropped, counts.rx_packets));
     assert!(sent >= 256 && received > 0, "{sent} {received}");
     for entry in std::fs::read_dir(std::env::temp_dir()).unwrap() {
         let other = entry.unwrap().path();
