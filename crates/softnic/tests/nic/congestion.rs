@@ -84,9 +84,13 @@ fn a_sender_whose_packets_are_marked_hears_of_it_and_slows_down() {
     write(&a, &b, 20);
 
     let (source, destination) = (stats(&a), stats(&b));
-    let marked = a.nic.counts().fault_marked;
+    let counts = a.nic.counts();
+    let marked = counts.fault_marked;
     assert!(marked > 50, "{marked}");
-    assert_eq!(destination.np_ecn_marked_roce_packets, marked);
+    // On a busy machine one may be lost for want of room, or come too late to be waited for.
+    let heard = destination.np_ecn_marked_roce_packets;
+    let missing = marked.checked_sub(heard).expect("no mark comes of itself");
+    assert!(missing <= counts.tx_dropped + source.retransmitted_pkts, "{heard} of {marked}");
     assert!(destination.np_cnp_sent > 0 && source.rp_cnp_handled > 0, "{source}\n{destination}");
     assert!(source.rp_cnp_handled <= destination.np_cnp_sent);
     assert!(destination.np_cnp_sent <= marked);
