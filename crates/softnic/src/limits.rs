@@ -74,6 +74,19 @@ pub const BATCH_BEHIND: usize = 4;
 pub const BATCH_REQUESTS: usize = 48;
 /// So many bytes of messages leave at once: a train.
 pub const BATCH_BYTES: u64 = 60 << 10;
+/// For so long requests to one queue pair may wait behind what another has in flight: it is a few
+/// round trips, after which the other's acknowledgement may be taken to be late.
+pub const ANSWER_PATIENCE: Span = Span::from_ms(1);
+/// How long the thread sleeps while requests may wait behind what is in flight.
+pub const HELD_MAX: Span = Span::from_ms(10);
+/// A program that posts so often without a poll is taken what has arrived.
+pub const POSTS_PER_LOOK: usize = 256;
+/// How often it is looked for more that has arrived before a timer is believed: as much as a full
+/// buffer holds.
+pub const LOOKS_BEFORE_TIMEOUT: u32 = 64;
+/// A poll that finds a train shorter than [`SHORT_TRAIN_BYTES`] looks for more if so many before it
+/// found something too.
+pub const FINDS_BEFORE_MORE: u32 = 2;
 /// How late the thread may come for a paced packet without loss of rate: what a wake-up costs on a
 /// machine with something else to do.
 pub const PACE_SLACK: Span = Span::from_us(100);

@@ -54,6 +54,8 @@ pub(crate) struct Links {
     pub(crate) same_host: Option<Box<SameHost>>,
     /// Whether a socket had something when it was last looked at.
     pub(crate) is_socket_hot: bool,
+    /// How many looks in a row have found something, the socket not being empty after them.
+    pub(crate) finds: u32,
     /// Room at the NICs of this host.
     pub(crate) flow: Option<Flow>,
     /// The slot that sending waits for, and since when.
@@ -103,6 +105,7 @@ impl Links {
             polls: 0,
             same_host: None,
             is_socket_hot: false,
+            finds: 0,
             flow: None,
             paused: None,
             unclaimed: VecDeque::new(),

@@ -16,9 +16,10 @@ use wire::cm::ip::PortSpace;
 
 use crate::fork::Nics;
 use crate::limits::{
-    ACK_DELAY, ACK_INTERVAL_PACKETS, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, COMM_ID_SHIFT,
-    FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES, REFILL_BYTES,
-    RING_POLLS_BEFORE_YIELD, ROUNDS_FOR_OTHERS, SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
+    ACK_DELAY, ACK_INTERVAL_PACKETS, ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS,
+    COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES,
+    POSTS_PER_LOOK, REFILL_BYTES, RING_POLLS_BEFORE_YIELD, ROUNDS_FOR_OTHERS, SENDER_WAIT,
+    SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::links::{Links, window_bytes};
 use crate::outbox::Outbox;
@@ -275,9 +276,12 @@ impl Nic {
     /// leave a little later, together with more.
     ///
     /// A program that has several requests in flight is after throughput, and a call of the kernel
-    /// is most of what a small request costs. So what is posted behind them waits until there is
-    /// enough for a train, or until this NIC is called for any other reason: a poll that finds
-    /// nothing, or, without the program, the acknowledgement that is on its way.
+    /// is most of what a small request costs. So what is posted behind them, to whichever queue
+    /// pairs, waits until there is enough for a train, or until this NIC is called for any other
+    /// reason: a poll that finds nothing, or, without the program, the acknowledgement that is on
+    /// its way, or the thread, which sleeps for [`HELD_MAX`] at most while something may wait so.
+    ///
+    /// A program that posts on and on is taken what has arrived meanwhile.
     pub fn post<R>(
         &self,
         qpn: Qpn,
@@ -289,7 +293,12 @@ impl Nic {
         let result = f(&mut core.endpoint, &mut core.memory, now);
         core.posts = core.posts.saturating_add(1);
         let posts = core.posts.max(core.burst);
-        if core.endpoint.backlog(qpn).is_none_or(|backlog| !may_wait(&backlog, posts)) {
+        core.posts_unlooked += 1;
+        let backlog = core.endpoint.backlog(qpn, now, ANSWER_PATIENCE);
+        if backlog.is_none_or(|backlog| !may_wait(&backlog, posts)) {
+            if core.posts_unlooked > POSTS_PER_LOOK {
+                core.inline_packets += core.take(now, Reach::All);
+            }
             self.finish(guard, now);
         }
         result

@@ -7,7 +7,9 @@ use wire::roce;
 
 use crate::counts::Counts;
 use crate::device_memory::DeviceMemory;
-use crate::limits::{PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK};
+use crate::limits::{
+    BATCH_BEHIND, HELD_MAX, LOOKS_BEFORE_TIMEOUT, PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK,
+};
 use crate::links::Links;
 use crate::outbox::Outbox;
 use crate::parking::expects_events;
@@ -46,6 +48,8 @@ pub(crate) struct Core {
     pub(crate) posts: usize,
     /// How often it had when it last came to such a poll.
     pub(crate) burst: usize,
+    /// How often it has posted since it was last looked what has arrived.
+    pub(crate) posts_unlooked: usize,
     /// When the application was last told of a completion by an event.
     pub(crate) last_event: Option<Time>,
     /// When groups were last looked after.
@@ -74,6 +78,7 @@ impl Core {
             polled_in_vain: Time::ZERO,
             posts: 0,
             burst: 0,
+            posts_unlooked: 0,
             last_event: None,
             looked_after: Time::ZERO,
             given_at: Time::ZERO,
@@ -82,13 +87,26 @@ impl Core {
 
     /// Takes what has arrived and runs the timers. What the engine then has ready is not sent yet.
     /// Returns how many packets arrived.
+    ///
+    /// A timer may wait for what has arrived and was not looked for: whoever calls may have been
+    /// late, or take one packet at a time. So nothing is given up before the sockets are empty, or
+    /// as much has been taken as they hold.
     pub(crate) fn take(&mut self, now: Time, reach: Reach) -> u64 {
+        self.posts_unlooked = 0;
         let Self { endpoint, manager, memory, counts, links, .. } = self;
         let Some(links) = links else { return 0 };
-        let packets = links.receive(
-            reach,
-            &mut Sink { now, endpoint, memory, manager, counts, header: roce::Repr::NOTHING },
-        );
+        let sink =
+            &mut Sink { now, endpoint, memory, manager, counts, header: roce::Repr::NOTHING };
+        let mut packets = links.receive(reach, sink);
+        let mut is_all = reach == Reach::All && packets == 0;
+        for _ in 0..LOOKS_BEFORE_TIMEOUT {
+            if is_all || !sink.endpoint.is_loss_due(now) {
+                break;
+            }
+            let more = links.receive(Reach::All, sink);
+            packets += more;
+            is_all = more == 0;
+        }
         links.claim(manager, counts, now);
         if manager.poll_timeout().is_some_and(|deadline| deadline <= now) {
             manager.handle_timeout(now);
@@ -210,10 +228,14 @@ impl Core {
         let held = faults.and_then(|faults| faults.deadline());
         let paused = self.links.as_ref().and_then(|links| links.paused);
         let retry = paused.map(|_| self.given_at + PAUSE_RETRY);
+        // What waits behind others is looked after, should their answers be lost.
+        let holds = self.burst.max(self.posts) > BATCH_BEHIND;
+        let flush =
+            self.endpoint.poll_timeout().filter(|_| holds).map(|_| self.given_at + HELD_MAX);
         let unclaimed = self.links.as_ref().and_then(Links::claim_deadline);
         let left = self.is_left_behind().then_some(self.given_at);
         let (engine, manager) = (self.endpoint.poll_timeout(), self.manager.poll_timeout());
-        let timeouts = [engine, manager, held, retry, unclaimed, left];
+        let timeouts = [engine, manager, held, retry, flush, unclaimed, left];
         timeouts.into_iter().flatten().min()
     }
 

@@ -14,8 +14,8 @@ use crate::capture::Below;
 use crate::counts::Counts;
 use crate::flow::Flow;
 use crate::limits::{
-    HOP_LIMIT, PACKET_MAX, POLLS_PER_ROUND, RECEIVE_BATCH, RING_BATCH, RING_COPIED, RING_RELEASE,
-    ROCE_PORT, SHORT_TRAIN_BYTES,
+    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, POLLS_PER_ROUND, RECEIVE_BATCH, RING_BATCH,
+    RING_COPIED, RING_RELEASE, ROCE_PORT, SHORT_TRAIN_BYTES,
 };
 use crate::links::Links;
 use crate::same_host::{RingPacket, Taken};
@@ -120,7 +120,9 @@ impl Links {
             self.is_socket_hot = self.receive_at(self.hot, reach, &mut buffer, sink);
         }
         self.buffer = buffer;
-        sink.counts.rx_packets - before
+        let packets = sink.counts.rx_packets - before;
+        self.finds = if packets > 0 { self.finds.saturating_add(1) } else { 0 };
+        packets
     }
 
     fn receive_at(
@@ -155,9 +157,15 @@ impl Links {
             let train = Train { multicast, ..Train::new(received, destination, bytes) };
             misled |= self.take(&train, sink);
             // One that polls waits for just this: it does not pay for a look at an empty socket.
-            if reach == Reach::Hot && received.length < SHORT_TRAIN_BYTES {
+            // Where one acknowledgement follows another, it is as likely to be another, and what the
+            // application posts for all of them leaves together; unless there is enough to be sent.
+            let is_lone = self.finds < FINDS_BEFORE_MORE || sink.endpoint.awaits_room();
+            if reach == Reach::Hot && received.length < SHORT_TRAIN_BYTES && is_lone {
                 break;
             }
+        }
+        if is_empty {
+            self.finds = 0;
         }
         if is_empty && let (Some(flow), Some(sent)) = (&self.flow, sent) {
             flow.settle(sent);

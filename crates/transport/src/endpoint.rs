@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use rdma::{
-    Completion, CompletionStatus, Gid, Key, QpState, QpType, Qpn, RecvRequest, Time, WorkRequest,
+    Completion, CompletionStatus, Gid, Key, QpState, QpType, Qpn, RecvRequest, Span, Time,
+    WorkRequest,
 };
 
 use crate::adapter::Adapter;
@@ -88,6 +89,11 @@ pub struct Endpoint {
     groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Packets that the front of `ready` has sent in its turn.
     burst: u32,
+    /// What has been posted since [`Endpoint::poll_transmit`] last had nothing more: requests, and
+    /// bytes of their messages.
+    posted: (usize, u64),
+    /// The last queue pair that asked for an acknowledgement.
+    asked: Option<Qpn>,
     /// Deadlines; an entry counts only if it is the one that its queue pair knows of.
     deadlines: BinaryHeap<Reverse<(Time, u32)>>,
 }
@@ -106,6 +112,8 @@ impl Endpoint {
             written: Written::NOTHING,
             groups: BTreeMap::new(),
             burst: 0,
+            posted: (0, 0),
+            asked: None,
             deadlines: BinaryHeap::new(),
         }
     }
@@ -456,14 +464,31 @@ impl Endpoint {
     ) -> Result<(), PostError> {
         self.adapter.now = now;
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
-        qp.post_send(now, request, None, adapter)?;
+        let length = qp.post_send(now, request, None, adapter)?;
+        self.count_posted(length);
         self.settle(qpn);
         Ok(())
     }
 
-    /// What waits in the send queue of `qpn`, for a driver that would rather send much at once.
-    pub fn backlog(&self, qpn: Qpn) -> Option<Backlog> {
-        self.qp(qpn).map(Qp::backlog)
+    /// What waits to be sent at `now`, as it matters to `qpn`, for a driver that would rather send
+    /// much at once. Another queue pair's answer is expected for no longer than `patience`.
+    pub fn backlog(&self, qpn: Qpn, now: Time, patience: Span) -> Option<Backlog> {
+        let qp = self.qp(qpn)?;
+        let due_since = |asked| self.qp(asked).and_then(Qp::answer_due_since);
+        let (waiting, waiting_bytes) = self.posted;
+        Some(Backlog {
+            in_flight: qp.in_flight(),
+            waiting,
+            waiting_bytes,
+            is_answer_due: qp.answer_due_since().is_some()
+                || self.asked.and_then(due_since).is_some_and(|at| now.since(at) < patience),
+        })
+    }
+
+    /// Whether the queue pair that last asked for an acknowledgement has more to send than its window
+    /// takes: then it goes on as soon as that comes, without any further call of the application.
+    pub fn awaits_room(&self) -> bool {
+        self.asked.and_then(|asked| self.qp(asked)).is_some_and(Qp::awaits_room)
     }
 
     /// Posts a receive request.
@@ -573,6 +598,11 @@ impl Endpoint {
     fn free_qpn(&mut self) -> Result<(u32, Qpn), CreateError> {
         let index = self.free_qp_index().ok_or(CreateError::Exhausted)?;
         Ok((index, Qpn::new(self.adapter.config.qpns.start + index)))
+    }
+
+    fn count_posted(&mut self, length: u32) {
+        self.posted.0 += 1;
+        self.posted.1 += u64::from(length);
     }
 
     fn release_cq(&mut self, cq: CqId) {

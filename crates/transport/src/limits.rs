@@ -58,9 +58,6 @@ pub const ANSWERS_BEFORE_ACK_WAITS: u8 = 2;
 /// No more answers than this are remembered.
 pub const ANSWERS_MAX: u8 = 8;
 
-/// Requests that wait to be sent are counted up to here, for a driver that would send them together.
-pub const BACKLOG_REQUESTS: usize = 64;
-
 /// The local ACK timeout of `code`: 4.096 us x 2^code, none for 0 (IBTA vol 1, 9.7.6.1.3).
 pub const fn ack_timeout(code: u8) -> Option<Span> {
     match code & 31 {

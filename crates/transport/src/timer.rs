@@ -50,10 +50,15 @@ impl TimerTable {
         (nearest != NEVER).then_some(nearest)
     }
 
+    /// Whether the time of `timer` has come.
+    pub(crate) fn is_due(&self, timer: Timer, now: Time) -> bool {
+        let at = self.0[timer as usize];
+        at != NEVER && at <= now
+    }
+
     /// Stops `timer` and says so if its time has come.
     pub(crate) fn expire(&mut self, timer: Timer, now: Time) -> bool {
-        let at = self.0[timer as usize];
-        let due = at != NEVER && at <= now;
+        let due = self.is_due(timer, now);
         if due {
             self.stop(timer);
         }
@@ -72,6 +77,9 @@ mod tests {
         timers.set(Timer::RnrRetry, Time::from_ns(10));
         assert_eq!(timers.next(), Some(Time::from_ns(10)));
         assert!(!timers.expire(Timer::Retransmit, Time::from_ns(19)));
+        assert!(!timers.is_due(Timer::Retransmit, Time::from_ns(19)));
+        assert!(timers.is_due(Timer::Retransmit, Time::from_ns(20)));
+        assert!(!timers.is_due(Timer::Pace, Time::from_ns(20)));
         assert!(timers.expire(Timer::RnrRetry, Time::from_ns(10)));
         assert!(!timers.expire(Timer::RnrRetry, Time::from_ns(10)));
         assert_eq!(timers.next(), Some(Time::from_ns(20)));

@@ -1,11 +1,12 @@
 //! Reliable connections between two NICs of one process, over real sockets.
 
 use core::net::Ipv4Addr;
+use core::time::Duration;
 
 use rdma::{Key, Operation, QpType, Qpn};
-use softnic::limits::{BATCH_BEHIND, BATCH_REQUESTS};
+use softnic::limits::{ANSWER_PATIENCE, BATCH_BEHIND, BATCH_REQUESTS, POSTS_PER_LOOK};
 
-use crate::support::{Host, SEND, all_rights, pair, pattern};
+use crate::support::{Host, QUEUE, SEND, all_rights, pair, pattern};
 
 const MIB: usize = 1 << 20;
 
@@ -95,4 +96,117 @@ fn what_is_posted_behind_much_that_is_in_flight_leaves_together() {
     assert_eq!(post(2).0, all);
     assert_eq!(a.nic.poll_cq(a.cq, &mut [rdma::Completion::NOTHING]), 0);
     assert_eq!(post(0), (all + 2, BATCH_BEHIND + 2), "or whoever posts looks for an end");
+}
+
+const NOWHERE: Operation = Operation::Write { remote_address: 0, r_key: Key(1), immediate: None };
+
+/// A NIC without a thread and so many queue pairs of it, connected to nobody, whose requests are not
+/// sent again for half a minute.
+fn alone(address: &str, peer: u8, count: usize) -> (Host, Vec<Qpn>) {
+    let mut host = Host::open(address, QpType::Rc, 4096);
+    host.timeout = 23;
+    let octets = host.gid().gid.ip();
+    let core::net::IpAddr::V4(own) = octets else { panic!("{octets} is no IPv4 address") };
+    let [a, b, c, _] = own.octets();
+    let qpns: Vec<Qpn> = (0..count).map(|_| host.create_qp(QpType::Rc)).collect();
+    for &qpn in &qpns {
+        let peer = Ipv4Addr::new(a, b, c, peer).into();
+        for change in host.way_to_rts(peer, Qpn::new(0x0008_0077), all_rights()) {
+            host.nic.with(|endpoint, _, _| endpoint.modify_qp(qpn, &change)).unwrap();
+        }
+    }
+    (host, qpns)
+}
+
+#[test]
+fn requests_of_many_queue_pairs_leave_as_one_train() {
+    let (host, qpns) = alone("127.0.34.11", 12, 8 * BATCH_REQUESTS);
+    for &qpn in &qpns {
+        host.post_on(qpn, 1, NOWHERE, host.sge(0, 8));
+    }
+    host.nic.poll();
+    let counts = host.nic.counts();
+    assert_eq!(counts.tx_packets as usize, qpns.len());
+    // Each has nothing in flight before its own. A machine that stands still now and then, so that an
+    // acknowledgement seems to be late, costs a train.
+    assert!(counts.tx_trains as usize <= qpns.len() / 4, "{} trains", counts.tx_trains);
+}
+
+#[test]
+fn a_request_does_not_wait_for_the_answer_to_another_that_is_late() {
+    let (host, qpns) = alone("127.0.34.13", 14, 2);
+    let sent = || host.nic.counts().tx_packets as usize;
+    for _ in 0..2 * BATCH_BEHIND {
+        host.post_on(qpns[0], 1, NOWHERE, host.sge(0, 8));
+    }
+    let before = sent();
+    assert!(before < 2 * BATCH_BEHIND, "the first queue pair's own wait");
+    std::thread::sleep(Duration::from_nanos(2 * ANSWER_PATIENCE.as_ns_ceil()));
+    host.post_on(qpns[1], 1, NOWHERE, host.sge(0, 8));
+    assert_eq!(sent(), 2 * BATCH_BEHIND + 1, "all leave with that of the second");
+}
+
+#[test]
+fn a_lone_request_leaves_at_once_beside_others_in_flight() {
+    let (host, qpns) = alone("127.0.34.15", 16, BATCH_BEHIND);
+    for (already, &qpn) in qpns.iter().enumerate() {
+        host.post_on(qpn, 1, NOWHERE, host.sge(0, 8));
+        assert_eq!(host.nic.counts().tx_packets as usize, already + 1);
+    }
+}
+
+/// A pair without threads, with so many connected queue pairs beside their own.
+fn many(third: u8, count: usize, timeout: u8) -> (Host, Host, Vec<Qpn>) {
+    let host = |last| Host::open(&format!("127.0.{third}.{last}"), QpType::Rc, 4096);
+    let (mut a, b) = (host(1), host(2));
+    a.timeout = timeout;
+    let connect = |from: &Host, to: &Host, qpn, peer| {
+        for change in from.way_to_rts(to.gid().gid, peer, all_rights()) {
+            from.nic.with(|endpoint, _, _| endpoint.modify_qp(qpn, &change)).unwrap();
+        }
+    };
+    let qpns = (0..count).map(|_| {
+        let (qpn, peer) = (a.create_qp(QpType::Rc), b.create_qp(QpType::Rc));
+        connect(&a, &b, qpn, peer);
+        connect(&b, &a, peer, qpn);
+        qpn
+    });
+    let qpns = qpns.collect();
+    (a, b, qpns)
+}
+
+#[test]
+fn nothing_is_sent_again_that_an_acknowledgement_has_arrived_for() {
+    let timeout = 14;
+    let (a, b, qpns) = many(48, 100, timeout);
+    let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };
+    for &qpn in &qpns {
+        a.post_on(qpn, 1, write, a.sge(0, 8));
+        // Each is acknowledged by itself.
+        a.nic.with(|_, _, _| ());
+        b.nic.poll();
+    }
+    // The program was busy for longer than any of its timers.
+    std::thread::sleep(Duration::from_nanos(2 * (4096 << timeout)));
+    a.completions(qpns.len());
+    let (late, again) = a.nic.with(|endpoint, _, _| {
+        (endpoint.stats().local_ack_timeout_err, endpoint.stats().retransmitted_pkts)
+    });
+    assert_eq!((late, again), (0, 0));
+}
+
+#[test]
+fn who_posts_without_a_poll_is_taken_the_acknowledgements() {
+    let (a, b, qpns) = many(49, POSTS_PER_LOOK / 64 + 1, 20);
+    let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };
+    for qpn in qpns.into_iter().cycle().take(POSTS_PER_LOOK + BATCH_REQUESTS + QUEUE as usize) {
+        a.post_on(qpn, 1, write, a.sge(0, 8));
+        b.nic.poll();
+    }
+    let mut completion = [rdma::Completion::NOTHING];
+    let found = a.nic.with(|endpoint, _, _| {
+        completion[0] = endpoint.poll_cq(a.cq)?;
+        Some(completion[0].status)
+    });
+    assert_eq!(found, Some(rdma::CompletionStatus::Success));
 }

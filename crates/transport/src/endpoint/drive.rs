@@ -9,9 +9,10 @@ use wire::opcode::Service;
 
 use super::{Arrival, Endpoint};
 use crate::mutation::{Mutation, mutated};
-use crate::qp::Qp;
+use crate::qp::{Content, Qp};
 use crate::responder::Request;
 use crate::stats::Drop;
+use crate::timer::Timer;
 use crate::transmit::{Payload, Written};
 use crate::{Event, Transmit};
 
@@ -96,7 +97,10 @@ impl Endpoint {
             return Some(Transmit { qpn, route, header, payload: Payload::EMPTY });
         }
         let (qpn, outgoing) = loop {
-            let qpn = *self.ready.front()?;
+            let Some(&qpn) = self.ready.front() else {
+                self.posted = (0, 0);
+                return None;
+            };
             let packet = match self.qp_mut(qpn) {
                 Some((qp, adapter)) => qp.next_packet(now, adapter),
                 None => None,
@@ -118,6 +122,9 @@ impl Endpoint {
             self.fail_overrun();
         };
         self.schedule(qpn);
+        if let Content::Request { ack_request: true, .. } = outgoing.content {
+            self.asked = Some(qpn);
+        }
         let index = self.index(qpn)?;
         let qp = self.qps.get(index)?.as_ref()?;
         let payload = qp.write(&outgoing, &mut self.written, &self.adapter);
@@ -176,6 +183,17 @@ impl Endpoint {
     #[inline]
     pub fn earliest_timeout(&self) -> Option<Time> {
         self.deadlines.peek().map(|&Reverse((at, _))| at)
+    }
+
+    /// Whether what is due first at `now` takes packets for lost. A driver that comes late, or takes
+    /// few packets at a time, then looks first whether their acknowledgement has arrived.
+    pub fn is_loss_due(&mut self, now: Time) -> bool {
+        if self.poll_timeout().is_none_or(|at| at > now) {
+            return false;
+        }
+        let first = self.deadlines.peek().map(|&Reverse((_, qpn))| Qpn::new(qpn));
+        let qp = first.and_then(|qpn| self.qp(qpn));
+        qp.is_some_and(|qp| qp.timers.is_due(Timer::Retransmit, now))
     }
 
     /// The time has come, or may have.

@@ -124,7 +124,8 @@ impl Endpoint {
         self.adapter.now = now;
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
         let srq = Some(srq).filter(|_| !request.operation.is_local());
-        qp.post_send(now, request, srq, adapter)?;
+        let length = qp.post_send(now, request, srq, adapter)?;
+        self.count_posted(length);
         self.settle(qpn);
         Ok(())
     }

@@ -11,13 +11,14 @@ use crate::qp::Qp;
 use crate::region::SgeList;
 
 impl Qp {
+    /// Returns the length of the message.
     pub(crate) fn post_send(
         &mut self,
         now: Time,
         request: &WorkRequest<'_>,
         srq: Option<Qpn>,
         adapter: &mut Adapter,
-    ) -> Result<(), PostError> {
+    ) -> Result<u32, PostError> {
         // IBTA vol 1, 10.3.1: sends may be posted from RTS on, and in the error states, where they
         // are flushed.
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
@@ -81,13 +82,14 @@ impl Qp {
             _ if self.is_datagram() => {}
             _ => wqe.packets = self.attributes.path_mtu.packets(wqe.length),
         }
+        let length = wqe.length;
         if matches!(self.state, QpState::Error | QpState::Sqe) {
             self.complete_send(&wqe, CompletionStatus::Flushed, adapter);
         } else {
             self.requester.queue.push_back(wqe);
             self.responder.note_answer(now, adapter.config.ack_delay);
         }
-        Ok(())
+        Ok(length)
     }
 }
 

@@ -11,7 +11,7 @@ use std::vec::Vec;
 use super::{only, statuses};
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::testing::{Pair, TestMemory, Verdict, Wire};
-use crate::{Config, Event, Notify, PostError, QpChange};
+use crate::{Backlog, Config, Event, Notify, PostError, QpChange};
 
 const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
 /// Around nothing, a word, and one and two packets of 1024.
@@ -615,4 +615,50 @@ fn a_completion_carries_the_time_at_which_it_came_about() {
     });
     assert_eq!(received, begun + pair.latency, "when the message came");
     assert_eq!(sent, begun + pair.latency + pair.latency, "when its acknowledgement came");
+}
+
+#[test]
+fn a_backlog_is_of_all_queue_pairs_and_ends_when_all_is_taken_out() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let first = pair.nodes[0].qpn;
+    let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 100));
+    pair.post(0, 1, write, &[piece]);
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    pair.post(0, 2, write, &[piece]);
+    pair.post(0, 3, write, &[piece]);
+    let second = pair.nodes[0].qpn;
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    let idle = pair.nodes[0].qpn;
+
+    let patience = Span::from_ms(1);
+    let now = pair.now;
+    let endpoint = &mut pair.nodes[0].endpoint;
+    let posted = Backlog { in_flight: 0, waiting: 3, waiting_bytes: 300, is_answer_due: false };
+    for qpn in [first, second, idle] {
+        assert_eq!(endpoint.backlog(qpn, now, patience), Some(posted));
+    }
+    while endpoint.poll_transmit(now).is_some() {}
+    for (qpn, in_flight) in [(first, 1), (second, 2), (idle, 0)] {
+        let sent = Backlog { in_flight, waiting: 0, waiting_bytes: 0, is_answer_due: true };
+        assert_eq!(endpoint.backlog(qpn, now, patience), Some(sent));
+        // Its own answer is waited for as long as it takes.
+        let later = endpoint.backlog(qpn, now + patience, patience);
+        let is_own_due = in_flight > 0;
+        assert_eq!(later, Some(Backlog { is_answer_due: is_own_due, ..sent }));
+    }
+}
+
+#[test]
+fn a_timeout_that_takes_packets_for_lost_says_so_before() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 100));
+    pair.post(0, 1, write, &[piece]);
+    let now = pair.now;
+    let endpoint = &mut pair.nodes[0].endpoint;
+    while endpoint.poll_transmit(now).is_some() {}
+    assert!(!endpoint.is_loss_due(now));
+    let timeout = endpoint.poll_timeout().unwrap();
+    assert!(endpoint.is_loss_due(timeout));
+    endpoint.handle_timeout(timeout);
+    assert!(!endpoint.is_loss_due(timeout), "it has been taken for lost");
 }
