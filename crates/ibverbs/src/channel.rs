@@ -1,7 +1,12 @@
 //! Completion channels: `ibv_create_comp_channel`, `ibv_get_cq_event`, `ibv_ack_cq_events`.
 
 use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::Ordering;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::sync::Arc;
+
+use softnic::StandIn;
 
 use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::context::Context;
@@ -9,6 +14,7 @@ use crate::cq::Cq;
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::event::{CompletionEvent, EventQueue};
 use crate::registry::{self, Live, Object, Shared, Table};
+use crate::signals;
 
 /// A channel: a queue of completion events with a descriptor.
 #[derive(Debug)]
@@ -35,6 +41,12 @@ impl Object for Channel {
     }
 }
 
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.context.events.channels.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Makes a channel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_comp_channel(
@@ -43,6 +55,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
     pointer(registry::find::<Context>(context).and_then(|context| {
         let queue = Arc::new(EventQueue::new()?);
         let c = ibv_comp_channel { context: context.c(), fd: queue.fd(), refcnt: 0 };
+        context.events.channels.fetch_add(1, Ordering::Relaxed);
         Ok(registry::insert(Arc::new(Channel { c: Shared::new(c), context, queue })))
     }))
 }
@@ -57,9 +70,10 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel
     }))
 }
 
-/// Takes the oldest event, and waits for one unless the descriptor is non-blocking.
+/// Takes the oldest event, and waits for one unless the descriptor is non-blocking. A thread that is
+/// cancelled meanwhile is unwound through it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(
+pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
@@ -70,8 +84,16 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         }
         // No reference to the channel is held while waiting: another thread may destroy it.
         let queue = Arc::clone(&channel.queue);
+        let nic = channel.context.nic.stand_in();
+        // Who is away with an event of one channel is late for those of another.
+        let is_alone = channel.context.events.channels.load(Ordering::Relaxed) == 1;
         drop(channel);
-        let event = queue.pop()?;
+        if is_alone {
+            stand_in(&nic, &queue)?;
+        }
+        let waiting = nic.waiting();
+        let event = queue.pop_or_be_cancelled()?;
+        drop(waiting);
         event.acks.fetch();
         let handle = core::ptr::with_exposed_provenance_mut::<ibv_cq>(event.cq);
         // SAFETY: C passes two writable pointers. The queue is alive: destroying it withdraws its
@@ -82,6 +104,20 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         }
         Ok(())
     }))
+}
+
+/// Looks after the NIC until there is an event, unless another does, or the program does not want to
+/// wait.
+fn stand_in(nic: &StandIn, queue: &EventQueue<CompletionEvent>) -> Result<(), Errno> {
+    if !queue.is_empty() || queue.is_nonblocking() {
+        return Ok(());
+    }
+    loop {
+        match nic.until(queue.as_fd(), || !queue.is_empty()) {
+            Err(error) if error.kind() == ErrorKind::Interrupted && signals::restart() => {}
+            result => return result.map_err(Errno::from),
+        }
+    }
 }
 
 /// Acknowledges events: a completion queue is not destroyed before all are.

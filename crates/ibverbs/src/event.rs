@@ -1,8 +1,9 @@
 //! Queues of events behind a file descriptor that programs can poll.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rdma::Qpn;
@@ -44,6 +45,17 @@ impl<T> EventQueue<T> {
         self.semaphore.as_raw_fd()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.events).is_empty()
+    }
+
+    /// Whether the program has made the descriptor so.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        // SAFETY: a plain system call on our descriptor.
+        let flags = unsafe { libc::fcntl(self.fd(), libc::F_GETFL) };
+        flags & libc::O_NONBLOCK != 0
+    }
+
     pub(crate) fn push(&self, event: T) {
         lock(&self.events).push_back(event);
         let one = 1_u64.to_ne_bytes();
@@ -53,8 +65,25 @@ impl<T> EventQueue<T> {
 
     /// Takes the oldest event, and waits for one unless the descriptor is non-blocking.
     pub(crate) fn pop(&self) -> Result<T, Errno> {
+        self.pop_after(|| self.wait())
+    }
+
+    /// As [`EventQueue::pop`], where a thread that is cancelled may be unwound to its end.
+    pub(crate) fn pop_or_be_cancelled(&self) -> Result<T, Errno> {
+        unsafe extern "C-unwind" {
+            fn read(fd: c_int, bytes: *mut c_void, length: usize) -> isize;
+        }
+        self.pop_after(|| {
+            let mut count = [0; 8];
+            // SAFETY: eight writable bytes.
+            let read = unsafe { read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
+            if read < 0 { Err(Errno::last()) } else { Ok(()) }
+        })
+    }
+
+    fn pop_after(&self, wait: impl Fn() -> Result<(), Errno>) -> Result<T, Errno> {
         loop {
-            self.wait()?;
+            wait()?;
             // An event may have been withdrawn between the two steps.
             if let Some(event) = lock(&self.events).pop_front() {
                 return Ok(event);
@@ -92,6 +121,12 @@ impl<T> EventQueue<T> {
         let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one pollfd.
         unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+}
+
+impl<T> AsFd for EventQueue<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.semaphore.as_fd()
     }
 }
 
@@ -180,20 +215,23 @@ pub(crate) struct Events {
     pub(crate) queue: Arc<EventQueue<AsyncEvent>>,
     /// Who is behind the connection manager's numbers.
     pub(crate) connections: Arc<Connections>,
+    /// How many completion channels the contexts of the NIC have.
+    pub(crate) channels: Arc<AtomicUsize>,
     targets: Arc<Mutex<Targets>>,
 }
 
 impl Events {
     pub(crate) fn new() -> Result<Self, Errno> {
         let queue = Arc::new(EventQueue::new()?);
-        Ok(Self { queue, connections: Arc::default(), targets: Arc::default() })
+        let (connections, channels) = (Arc::default(), Arc::default());
+        Ok(Self { queue, connections, channels, targets: Arc::default() })
     }
 
     /// The events of another context of the same NIC.
     pub(crate) fn beside(&self) -> Result<Self, Errno> {
-        let connections = Arc::clone(&self.connections);
+        let (connections, channels) = (Arc::clone(&self.connections), Arc::clone(&self.channels));
         let targets = Arc::clone(&self.targets);
-        Ok(Self { queue: Arc::new(EventQueue::new()?), connections, targets })
+        Ok(Self { queue: Arc::new(EventQueue::new()?), connections, channels, targets })
     }
 
     /// What the NIC calls.

@@ -53,6 +53,7 @@ pub mod rate;
 pub mod rdmacm;
 mod registry;
 pub mod send;
+mod signals;
 pub mod srq;
 pub mod strings;
 pub mod sysfs;

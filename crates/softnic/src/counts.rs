@@ -108,6 +108,8 @@ counts! {
     thread_wakeups,
     /// Packets that the fallback thread has taken.
     thread_packets,
+    /// Packets that threads of the application have taken while they waited for an event.
+    stand_in_packets,
 }
 
 impl Counts {

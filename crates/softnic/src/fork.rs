@@ -16,13 +16,13 @@
 //! **Invariant:** locks are taken in this order: the list of NICs, then the NICs in its order.
 
 use core::cell::RefCell;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
+use crate::clock;
 use crate::limits::{EXIT_WAIT, SENDER_WAIT};
 use crate::nic::Shared;
 use crate::progress::Core;
-use crate::{clock, sys};
+use crate::stand_in::Duty;
 
 /// All NICs of the process. Held while one is opened or closed.
 static NICS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
@@ -94,7 +94,7 @@ extern "C" fn in_parent() {
         }
         drop(core);
         if is_left_behind {
-            sys::signal(nic.wake.as_fd());
+            nic.wake_all();
         }
     }
 }
@@ -107,6 +107,7 @@ extern "C" fn in_child() {
             core::mem::forget(links.flow.take());
         }
         core.sleeps_until = rdma::Time::ZERO;
+        core.duty = Duty::default();
     }
 }
 

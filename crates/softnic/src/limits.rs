@@ -147,6 +147,11 @@ pub const PARK_NAP: Span = Span::from_ms(1);
 /// How many naps a parked thread takes in a row without having seen the engine, because the
 /// application is always in it.
 pub const PARK_BLIND_NAPS: u32 = 8;
+/// How long nobody stands in for the fallback thread after packets had to wait because the one who
+/// did had left.
+pub const STAND_IN_DISTRUST: Span = Span::from_ms(1_000);
+/// How much later than he said somebody who stands in may be heard of.
+pub const STAND_IN_GRACE: Span = Span::from_ms(100);
 /// How often a handler of faults is put on top of one that the program has put in its place.
 pub const FAULT_HANDLERS_MAX: usize = 3;
 /// Bits of a communication ID below the slot: what a conversation is called says whose it is.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::net::IpAddr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -63,6 +63,12 @@ pub(crate) struct Shared {
     pub(crate) events: Box<dyn EventSink>,
     /// Wakes the thread.
     pub(crate) wake: OwnedFd,
+    /// Does so in time.
+    pub(crate) timer: OwnedFd,
+    /// Wakes who stands in for it.
+    pub(crate) wake_stand_in: OwnedFd,
+    /// Threads of the application that wait for an event and do not stand in.
+    pub(crate) waiting: AtomicUsize,
     pub(crate) stop: AtomicBool,
 }
 
@@ -167,6 +173,18 @@ impl Shared {
         }
         core
     }
+
+    /// Wakes whoever sleeps, to see what has changed.
+    pub(crate) fn wake_all(&self) {
+        sys::signal(self.wake.as_fd());
+        sys::signal(self.wake_stand_in.as_fd());
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("waiting", &self.waiting).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Nic {
@@ -198,8 +216,11 @@ impl Nic {
     ) -> Result<Self, OpenError> {
         // A fork in the middle of this would leave the child with descriptors that nobody closes.
         let mut nics = Nics::lock();
-        let wake =
-            sys::eventfd().map_err(|error| OpenError::Io { doing: "opening an eventfd", error })?;
+        let eventfd =
+            || sys::eventfd().map_err(|error| OpenError::Io { doing: "opening an eventfd", error });
+        let (wake, wake_stand_in) = (eventfd()?, eventfd()?);
+        let timer =
+            sys::timer().map_err(|error| OpenError::Io { doing: "opening a timer", error })?;
         let links = Links::open(device, options)?;
         if let Some(shortcomings) = device.shortcomings() {
             tracing::warn!("{shortcomings}");
@@ -236,6 +257,9 @@ impl Nic {
             back: Condvar::new(),
             events,
             wake,
+            timer,
+            wake_stand_in,
+            waiting: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         });
         nics.add(&shared);
@@ -423,7 +447,7 @@ impl Nic {
         let mut core = self.shared.lock();
         let result = core.links.as_mut().map_or(Ok(()), change);
         drop(core);
-        sys::signal(self.shared.wake.as_fd());
+        self.shared.wake_all();
         result
     }
 
@@ -511,13 +535,20 @@ impl Nic {
         }
     }
 
-    /// Sends, delivers events, and wakes the fallback thread if it would sleep for too long.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Sends, delivers events, and wakes the fallback thread, or who stands in for it, if it would
+    /// sleep for too long.
     fn finish(&self, core: MutexGuard<'_, Core>, now: Time) {
         let mut core = self.shared.give(core, now);
-        let wake = core.must_wake_thread();
+        let wake = core.must_wake_duty();
+        let is_held = core.duty.is_held(now);
         drop(core);
         if wake {
-            sys::signal(self.shared.wake.as_fd());
+            let shared = &self.shared;
+            sys::signal(if is_held { &shared.wake_stand_in } else { &shared.wake }.as_fd());
         }
     }
 
@@ -548,11 +579,18 @@ impl Drop for Nic {
         // Under the list's lock, so that no fork comes between leaving one group and the next.
         let mut nics = Nics::lock();
         nics.remove(&self.shared);
-        // Nobody else is in any call of this NIC.
-        let mut core = self.shared.settle_debts(self.shared.lock());
+        // Nobody else is in any call of this NIC, but one that stands in may be sending.
+        let mut core = self.shared.lock();
+        while !core.is_whole() {
+            core = self.shared.claim(core, SENDER_WAIT);
+        }
+        let mut core = self.shared.settle_debts(core);
         if let Some(mut links) = core.links.take() {
             links.leave();
         }
+        drop(core);
+        // Who stands in finds nothing left to look after.
+        self.shared.wake_all();
     }
 }
 
@@ -605,7 +643,7 @@ mod tests {
         assert!(core.is_left_behind());
         // The fallback thread, if it sleeps, is woken for what nobody else sends.
         core.sleeps_until = clock::now() + Span::from_ms(1_000);
-        assert!(core.must_wake_thread());
+        assert!(core.must_wake_duty());
         drop(nic.shared.give(core, clock::now()));
         assert_eq!(sent(&nic), 1);
         assert!(!nic.shared.lock().is_left_behind());

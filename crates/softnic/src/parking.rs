@@ -24,6 +24,11 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
+    /// For who begins to look when the application has taken `inline` packets in its life.
+    pub(crate) fn since(inline: u64) -> Self {
+        Self { inline_before: inline, ..Self::default() }
+    }
+
     /// Whether the application has taken no packet since the thread last looked; it has taken
     /// `inline` in its life.
     pub(crate) fn is_alone(&self, inline: u64) -> bool {
@@ -39,7 +44,7 @@ impl Parking {
     /// Parks at once: the application, which has taken `inline` packets in its life, is looking for
     /// this very packet.
     pub(crate) fn park(&mut self, inline: u64) {
-        *self = Self { parked: true, inline_before: inline, ..Self::default() };
+        *self = Self { parked: true, ..Self::since(inline) };
     }
 
     /// The thread has looked at the sockets and taken `by_thread` packets; the application has
@@ -57,7 +62,7 @@ impl Parking {
         self.packets += inline_now + by_thread;
         self.by_thread += by_thread;
         if expects_events(now, last_event) || (self.parked && (by_thread > 0 || inline_now == 0)) {
-            *self = Self { inline_before: inline, ..Self::default() };
+            *self = Self::since(inline);
         } else if self.packets >= PARK_WINDOW_PACKETS {
             self.parked = self.by_thread * 10 <= self.packets;
             (self.packets, self.by_thread) = (0, 0);

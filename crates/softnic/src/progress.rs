@@ -15,6 +15,7 @@ use crate::outbox::Outbox;
 use crate::parking::expects_events;
 use crate::receive::{Reach, Sink};
 use crate::socket::Socket;
+use crate::stand_in::Duty;
 use crate::{EventSink, ProcessMemory};
 
 /// When counters are shown.
@@ -36,7 +37,9 @@ pub(crate) struct Core {
     pub(crate) counts: Counts,
     /// `None` in a forked child: the engine can then be called, and reaches nobody.
     pub(crate) links: Option<Links>,
-    /// When the fallback thread wakes up by itself; the beginning if it is awake, or there is none.
+    /// Who looks after the NIC when nobody calls it.
+    pub(crate) duty: Duty,
+    /// When that one wakes up by itself; the beginning if it is awake, or there is none.
     pub(crate) sleeps_until: Time,
     /// Packets that the application's threads have taken.
     pub(crate) inline_packets: u64,
@@ -72,6 +75,7 @@ impl Core {
             device_memory: DeviceMemory::default(),
             counts: Counts::default(),
             links: Some(links),
+            duty: Duty::default(),
             sleeps_until: Time::ZERO,
             inline_packets: 0,
             empty_polls: 0,
@@ -239,9 +243,9 @@ impl Core {
         timeouts.into_iter().flatten().min()
     }
 
-    /// Whether the fallback thread would sleep past a deadline that has come up since it went to
-    /// sleep. It is then not asked to be woken a second time.
-    pub(crate) fn must_wake_thread(&mut self) -> bool {
+    /// Whether the one whose duty it is would sleep past a deadline that has come up since. It is then
+    /// not asked to be woken a second time.
+    pub(crate) fn must_wake_duty(&mut self) -> bool {
         if self.sleeps_until == Time::ZERO {
             return false;
         }

@@ -118,6 +118,30 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     }
 }
 
+/// A timer that is ready to be read once its time has come.
+pub(crate) fn timer() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
+    unsafe {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        let fd = check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Sets a timer anew, to `ns` from now.
+pub(crate) fn set_timer(timer: BorrowedFd<'_>, ns: u64) {
+    let at = libc::itimerspec { it_interval: timespec(0), it_value: timespec(ns) };
+    // SAFETY: reads a live structure; the times in it are valid.
+    unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const at, ptr::null_mut()) };
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
 /// What a clock shows, in ns.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -134,7 +158,7 @@ pub(crate) fn signal(eventfd: BorrowedFd<'_>) {
     unsafe { libc::write(eventfd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
 }
 
-/// Sets an eventfd back to zero.
+/// Sets an eventfd, or a timer whose time has come, back to zero.
 pub(crate) fn reset(eventfd: BorrowedFd<'_>) {
     let mut count = 0_u64;
     // SAFETY: eight bytes are written to `count`.
@@ -144,20 +168,68 @@ pub(crate) fn reset(eventfd: BorrowedFd<'_>) {
 /// Waits until one of `descriptors` has an event, or `timeout_ns` have passed. Returns whether one
 /// has; an interruption by a signal counts as the end of the time.
 pub(crate) fn wait(descriptors: &mut [libc::pollfd], timeout_ns: u64) -> bool {
-    let timeout = libc::timespec {
-        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
-    };
+    poll(descriptors, timeout_ns).unwrap_or(false)
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    /// As the C library has it, which unwinds a thread that is cancelled here.
+    fn ppoll(
+        descriptors: *mut libc::pollfd,
+        count: libc::nfds_t,
+        timeout: *const libc::timespec,
+        signals: *const libc::sigset_t,
+    ) -> c_int;
+}
+
+/// While this lives, this thread is not cancelled.
+pub(crate) struct HeldCancellation {
+    before: c_int,
+}
+
+impl HeldCancellation {
+    /// `PTHREAD_CANCEL_DISABLE`.
+    const DISABLE: c_int = 1;
+
+    pub(crate) fn new() -> Self {
+        Self { before: Self::set(Self::DISABLE) }
+    }
+
+    /// Runs `f`, in which the thread may be cancelled if it might before.
+    pub(crate) fn allow<R>(&self, f: impl FnOnce() -> R) -> R {
+        Self::set(self.before);
+        let result = f();
+        Self::set(Self::DISABLE);
+        result
+    }
+
+    fn set(state: c_int) -> c_int {
+        let mut before = 0;
+        // SAFETY: a live place for what the state was.
+        unsafe { pthread_setcancelstate(state, &raw mut before) };
+        before
+    }
+}
+
+impl Drop for HeldCancellation {
+    fn drop(&mut self) {
+        Self::set(self.before);
+    }
+}
+
+/// As [`wait`], but an interruption by a signal is an error.
+pub(crate) fn poll(descriptors: &mut [libc::pollfd], timeout_ns: u64) -> io::Result<bool> {
+    let timeout = timespec(timeout_ns);
     // SAFETY: the pointer and the count are those of the slice; no signal mask is passed.
     let ready = unsafe {
-        libc::ppoll(
+        ppoll(
             descriptors.as_mut_ptr(),
             descriptors.len() as libc::nfds_t,
             &raw const timeout,
             ptr::null(),
         )
     };
-    ready > 0
+    Ok(check(ready)? > 0)
 }
 
 /// Waits until `socket` takes more data, for `timeout_ms` at most.

@@ -5,7 +5,8 @@
 //! blocks it looks for more for a while, a few times as long as it has just worked: a wake-up costs
 //! the sender as much as sending some hundred kilobytes, and the receiver more. It does not where
 //! somebody else may want the processor ([`Company`]), or where the application will be woken. The
-//! application's threads do the same work themselves when they post and poll.
+//! application's threads do the same work themselves when they post and poll, and one that waits for an
+//! event stands in for it altogether ([`crate::stand_in`]).
 //!
 //! A timer that they start wakes the thread only if it is earlier than what the thread sleeps for
 //! anyway: a retransmission timer is started anew for every message, and mostly to a later time.
@@ -15,7 +16,7 @@ use core::mem;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 
@@ -61,49 +62,67 @@ fn run(shared: &Shared) {
     let mut company = Company::since(clock::now());
     let mut blind_naps = 0;
     let mut layout = 0;
-    let mut sleep = work(shared, shared.lock(), &mut parking, &mut company);
-    while let Some(Sleep { ns, parked, layout: current }) = sleep {
+    let mut sleep = work(shared, shared.lock(), false, &mut parking, &mut company);
+    while let Some(Sleep { ns, watch, layout: current }) = sleep {
         if mem::replace(&mut layout, current) != current {
             descriptors = shared.descriptors();
         }
         for descriptor in &mut descriptors {
             descriptor.revents = 0;
         }
-        // The last descriptor is the wake-up, which is for a parked thread as well.
-        let watched = if parked { descriptors.len() - 1 } else { 0 };
+        // The last two descriptors are the timer and the wake-up, which are for a parked thread too.
+        let watched = if watch == Watch::Sockets { 0 } else { descriptors.len() - 2 };
         sys::wait(&mut descriptors[watched..], ns);
-        let was_woken = descriptors.last().is_some_and(|wake| wake.revents != 0);
-        if was_woken {
-            sys::reset(shared.wake.as_fd());
+        let mut was_woken = false;
+        if let [.., timer, wake] = &descriptors[..] {
+            for (woken, fd) in [(timer, shared.timer.as_fd()), (wake, shared.wake.as_fd())] {
+                if woken.revents != 0 {
+                    sys::reset(fd);
+                    was_woken = true;
+                }
+            }
         }
         let core = match shared.try_lock() {
             Some(core) => core,
             // A parked thread does not get in the way of the application that it is parked for.
-            None if parked && !was_woken && blind_naps < PARK_BLIND_NAPS => {
+            None if watch == Watch::Nothing && !was_woken && blind_naps < PARK_BLIND_NAPS => {
                 blind_naps += 1;
                 continue;
             }
             None => shared.lock(),
         };
         blind_naps = 0;
-        sleep = work(shared, core, &mut parking, &mut company);
+        let relieved = watch == Watch::Relieved;
+        sleep = work(shared, core, relieved, &mut parking, &mut company);
     }
 }
 
-/// What the thread does next.
-#[derive(Clone, Copy)]
-struct Sleep {
-    ns: u64,
-    /// Whether the sockets are left to the application.
-    parked: bool,
-    /// Which sockets there are ([`crate::links::Links::layout`]).
-    layout: u32,
+/// What a sleeper watches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Watch {
+    /// Everything.
+    Sockets,
+    /// Nothing: the sockets are left to the application, for a nap.
+    Nothing,
+    /// Nothing: somebody stands in ([`crate::stand_in`]).
+    Relieved,
 }
 
-/// Does what there is to do, and says how long there will be nothing; `None` at the end.
+/// What the thread, or who stands in for it, does next.
+#[derive(Clone, Copy)]
+pub(crate) struct Sleep {
+    pub(crate) ns: u64,
+    pub(crate) watch: Watch,
+    /// Which sockets there are ([`crate::links::Links::layout`]).
+    pub(crate) layout: u32,
+}
+
+/// Does what there is to do, and says how long there will be nothing; `None` at the end. The thread
+/// may have been relieved until now.
 fn work<'a>(
     shared: &'a Shared,
     mut core: MutexGuard<'a, Core>,
+    was_relieved: bool,
     parking: &mut Parking,
     company: &mut Company,
 ) -> Option<Sleep> {
@@ -111,14 +130,22 @@ fn work<'a>(
         return None;
     }
     core.counts.thread_wakeups += 1;
+    core.duty.thread_watches = false;
+    core.duty.thread_sleeps_until = Time::ZERO;
+    if let Some(relieved) = relieved(shared, &mut core) {
+        return Some(relieved);
+    }
     core.sleeps_until = Time::ZERO;
     core.set_asleep(false);
     let goes_on = parking.goes_on(core.inline_packets);
     if core.is_looked_for(clock::now(), goes_on) && !core.is_left_behind() {
         parking.park(core.inline_packets);
-        return Some(sleep(&mut core, true));
+        return Some(rest(shared, &mut core, true));
     }
     let mut round = Round::begin(&mut core, Reach::All);
+    if was_relieved {
+        core.duty.missed(round.since, round.packets);
+    }
     let mut credit = Span::ZERO;
     let parked = loop {
         let now = round.since;
@@ -144,11 +171,40 @@ fn work<'a>(
         }
         credit = until.since(round.since);
     };
-    Some(sleep(&mut core, parked))
+    Some(rest(shared, &mut core, parked))
+}
+
+/// The thread goes to sleep.
+fn rest(shared: &Shared, core: &mut Core, parked: bool) -> Sleep {
+    if let Some(relieved) = relieved(shared, core) {
+        return relieved;
+    }
+    let sleep = sleep(core, parked);
+    core.duty.thread_watches = !parked;
+    core.duty.thread_sleeps_until = core.sleeps_until;
+    sleep
+}
+
+/// The thread's sleep while it has nothing to do, if that is so.
+fn relieved(shared: &Shared, core: &mut Core) -> Option<Sleep> {
+    let now = clock::now();
+    let until = core.duty.relief(now)?;
+    if core.is_left_behind() && !core.duty.is_held(now) {
+        return None;
+    }
+    core.duty.thread_sleeps_until = until;
+    if !core.duty.is_held(now) {
+        core.sleeps_until = until;
+    } else if core.must_wake_duty() {
+        // This thread has just started a timer, or left something behind.
+        sys::signal(shared.wake_stand_in.as_fd());
+    }
+    let ns = until.since(now).as_ns_ceil();
+    Some(Sleep { ns, watch: Watch::Relieved, layout: core.layout() })
 }
 
 /// Goes to sleep, but for a look whether a packet came after the last.
-fn sleep(core: &mut Core, parked: bool) -> Sleep {
+pub(crate) fn sleep(core: &mut Core, parked: bool) -> Sleep {
     let now = clock::now();
     core.publish(now, Publish::Now);
     let until = if core.set_asleep(!parked) && !parked {
@@ -160,8 +216,8 @@ fn sleep(core: &mut Core, parked: bool) -> Sleep {
         core.deadline().map_or(latest, |deadline| deadline.min(latest))
     };
     core.sleeps_until = until;
-    let layout = core.links.as_ref().map_or(0, |links| links.layout);
-    Sleep { ns: until.since(now).as_ns_ceil(), parked, layout }
+    let watch = if parked { Watch::Nothing } else { Watch::Sockets };
+    Sleep { ns: until.since(now).as_ns_ceil(), watch, layout: core.layout() }
 }
 
 /// What the thread does between two looks whether it may sleep.
@@ -203,6 +259,9 @@ fn linger<'a>(
         }
         before = now;
         if let Some(mut core) = shared.try_lock() {
+            if core.duty.is_held(now) {
+                break;
+            }
             let round = Round::begin(&mut core, Reach::Hot);
             if round.packets > 0 {
                 return Some((core, round));
@@ -266,17 +325,26 @@ fn shorten_slice() -> io::Result<()> {
 }
 
 impl Shared {
-    /// What the thread waits for; the wake-up is the last.
+    /// What the thread waits for; the timer and the wake-up are the last.
     fn descriptors(&self) -> Vec<libc::pollfd> {
-        let core = self.lock();
-        let links = core.links.iter();
-        let links = links.flat_map(|links| {
+        self.lock().descriptors([self.timer.as_fd(), self.wake.as_fd()])
+    }
+}
+
+impl Core {
+    fn layout(&self) -> u32 {
+        self.links.as_ref().map_or(0, |links| links.layout)
+    }
+
+    /// All that packets arrive by, and `more` behind it, to be waited for.
+    pub(crate) fn descriptors(&self, more: [BorrowedFd<'_>; 2]) -> Vec<libc::pollfd> {
+        let links = self.links.iter().flat_map(|links| {
             let sockets = links.all_sockets().map(AsFd::as_fd);
             let rings = links.same_host.iter().map(|link| link.as_fd());
             sockets.chain([links.handover.as_fd()]).chain(rings)
         });
         links
-            .chain([self.wake.as_fd()])
+            .chain(more)
             .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
             .collect()
     }

@@ -5,6 +5,7 @@
 
 mod clock;
 mod dm;
+mod events;
 mod import;
 mod xrc;
 

@@ -16,6 +16,7 @@ mod processes;
 mod record;
 mod reliable;
 mod same_host;
+mod stand_in;
 mod storm;
 mod support;
 mod threads;

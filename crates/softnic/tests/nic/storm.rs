@@ -29,7 +29,7 @@ use rdma::{
     Sge, WorkRequest,
 };
 use softnic::Options;
-use transport::{Event, Notify, Recovery};
+use transport::{Event, Recovery};
 
 use crate::support::{Host, PATIENCE, options, pattern};
 
@@ -353,15 +353,16 @@ impl Application<'_> {
         }
     }
 
-    /// Sleeps until there is an event, and leaves all work to the NIC's own thread.
+    /// Sleeps until there is an event, and leaves all work to the NIC's own thread, or does it.
     fn wait(&mut self, started: Instant) {
-        let (nic, cq) = (&self.host.nic, self.host.cq);
-        self.host.events.0.lock().unwrap().clear();
-        nic.with(|endpoint, _, _| endpoint.arm_cq(cq, Notify::Next)).unwrap();
+        self.host.arm();
         if self.poll() > 0 {
             return;
         }
-        while !self.host.was_told(Event::CompletionNotify(cq)) {
+        if self.rng.bool() {
+            self.host.stand_in().unwrap();
+        }
+        while !self.host.was_told(Event::CompletionNotify(self.host.cq)) {
             assert!(
                 started.elapsed() < PATIENCE,
                 "{} under way, and no event: {:?}",

@@ -1,7 +1,10 @@
 //! Two NICs of this process, with a queue pair each, connected to each other.
 
 use core::time::Duration;
-use std::sync::{Arc, Mutex};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use rdma::{
@@ -10,19 +13,51 @@ use rdma::{
 };
 use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options};
 use transport::{
-    AddressVector, CqId, Event, PdId, QpCapacity, QpChange, QpSpec, Recovery, RegionSpec,
+    AddressVector, CqId, Event, Notify, PdId, QpCapacity, QpChange, QpSpec, Recovery, RegionSpec,
 };
 
 /// Longer than any test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Keeps the events.
+/// Keeps the events, and rings a bell at each, if there is one.
 #[derive(Clone, Default)]
-pub(crate) struct Events(pub Arc<Mutex<Vec<Event>>>);
+pub(crate) struct Events(pub Arc<Mutex<Vec<Event>>>, Arc<OnceLock<[UnixStream; 2]>>);
 
 impl EventSink for Events {
     fn event(&self, event: Event) {
         self.0.lock().unwrap().push(event);
+        if let Some([near, _]) = self.1.get() {
+            let mut near = near;
+            // One that nobody hears rings on.
+            let _ = near.write(&[1]);
+        }
+    }
+}
+
+impl Events {
+    /// Forgets them.
+    pub(crate) fn clear(&self) {
+        let mut events = self.0.lock().unwrap();
+        if let Some([_, far]) = self.1.get() {
+            let mut far = far;
+            while far.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
+        }
+        events.clear();
+    }
+
+    pub(crate) fn contains(&self, event: Event) -> bool {
+        self.0.lock().unwrap().contains(&event)
+    }
+
+    /// What is readable once there is one.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        let [_, far] = self.1.get_or_init(|| {
+            let (near, far) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            far.set_nonblocking(true).unwrap();
+            [near, far]
+        });
+        far.as_fd()
     }
 }
 
@@ -222,7 +257,19 @@ impl Host {
 
     /// Whether an event was raised.
     pub(crate) fn was_told(&self, event: Event) -> bool {
-        self.events.0.lock().unwrap().contains(&event)
+        self.events.contains(event)
+    }
+
+    /// Stands in until there is an event; if another does, returns at once, or later.
+    pub(crate) fn stand_in(&self) -> io::Result<()> {
+        let event = Event::CompletionNotify(self.cq);
+        self.nic.stand_in().until(self.events.bell(), || self.events.contains(event))
+    }
+
+    /// Asks for an event at the next completion.
+    pub(crate) fn arm(&self) {
+        self.events.clear();
+        self.nic.with(|endpoint, _, _| endpoint.arm_cq(self.cq, Notify::Next)).unwrap();
     }
 }
 
