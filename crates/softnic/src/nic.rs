@@ -303,7 +303,7 @@ impl Nic {
     /// is most of what a small request costs. So what is posted behind them, to whichever queue
     /// pairs, waits until there is enough for a train, or until this NIC is called for any other
     /// reason: a poll that finds nothing, or, without the program, the acknowledgement that is on
-    /// its way, or the thread, which sleeps for [`HELD_MAX`] at most while something may wait so.
+    /// its way, or the thread, which sleeps for [`HELD_MAX`](crate::limits::HELD_MAX) at most while something may wait so.
     ///
     /// A program that posts on and on is taken what has arrived meanwhile.
     pub fn post<R>(
