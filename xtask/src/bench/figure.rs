@@ -50,6 +50,8 @@ pub(super) enum Tool {
         column: usize,
         factor: f64,
     },
+    /// Two processes of `fi_pingpong` over a provider of libfabric's own: one way, in us.
+    FiPingpong { provider: &'static str, bytes: u32, iterations: u32 },
     /// Two processes of iperf3 over TCP: Gb/s.
     Iperf { length: &'static str },
     /// Resident memory of each of so many open, connected RC queue pairs: KiB.
@@ -156,6 +158,10 @@ pub(super) const WRITE_LAT_64K: Figure = latency(
     Link::Udp,
     &["ib_write_lat", "-s", "65536", "-n", "5000"],
     1.0,
+);
+pub(super) const FI_TCP_LAT_64K: Figure = figure(
+    "libfabric tcp fi_pingpong 64 KiB, one way, us",
+    Tool::FiPingpong { provider: "tcp", bytes: TRAIN, iterations: 5_000 },
 );
 /// The target of a READ sleeps.
 pub(super) const READ_LAT_8: Figure = latency(

@@ -27,6 +27,7 @@ impl Figure {
             Tool::CacheLine | Tool::Datagram { .. } | Tool::Icrc { .. } => None,
             Tool::Perftest { words, .. } => Some(("perftest", words[0])),
             Tool::Ucx { .. } | Tool::UcxOverFerroce { .. } => Some(("ucx-utils", "ucx_perftest")),
+            Tool::FiPingpong { .. } => Some(("libfabric-bin", "fi_pingpong")),
             Tool::Iperf { .. } => Some(("iperf3", "iperf3")),
             Tool::Cmtime { .. } => Some(("rdmacm-utils", "cmtime")),
             Tool::QpMemory { .. }
@@ -61,6 +62,9 @@ impl Figure {
                     command
                 };
                 Ok(ucx(lab, side, [bytes, iterations], test, column)? * factor)
+            }
+            Tool::FiPingpong { provider, bytes, iterations } => {
+                fi_pingpong(lab, provider, [bytes, iterations])
             }
             Tool::Iperf { length } => iperf(lab, length),
             Tool::QpMemory { count } => Ok(queue_pairs::cost(lab, count)?.kib),
@@ -172,6 +176,28 @@ fn connected_us(printed: &str) -> Result<f64> {
     bail!("it printed no table")
 }
 
+fn fi_pingpong(lab: &Lab, provider: &str, [bytes, iterations]: [u32; 2]) -> Result<f64> {
+    let port = free_port()?;
+    let words = [port.into(), bytes, iterations].map(|number: u32| number.to_string());
+    let [port_word, bytes, iterations] = words.each_ref().map(String::as_str);
+    let side = |core, more: &[&str]| {
+        let mut command = lab.plain("taskset");
+        command.args(["-c", core, "fi_pingpong", "-p", provider, "-e", "rdm"]);
+        command.args(["-S", bytes, "-I", iterations]).args(more);
+        command
+    };
+    let (server, client) = (side("0", &["-B", port_word]), side("1", &["-P", port_word, ADDRESS]));
+    transfer_us(&pair(lab, port, server, client)?)
+}
+
+/// What a transfer takes, in the last row of fi_pingpong: bytes, sent, acknowledged, total, time,
+/// MB/s, us.
+fn transfer_us(printed: &str) -> Result<f64> {
+    let row = printed.lines().next_back();
+    let word = row.and_then(|row| row.split_whitespace().nth(6)?.parse().ok());
+    word.context("it printed no row of results")
+}
+
 fn iperf(lab: &Lab, length: &str) -> Result<f64> {
     let port = free_port()?;
     let side = |core: &str| {
@@ -245,6 +271,14 @@ mod tests {
              disconnect   :        6.11       3.28      47.00      12.22\n";
         assert!((connected_us(printed).unwrap() - 64.75).abs() < 1e-9);
         assert!(connected_us("create id    :        0.54       0.20       0.00 1.2").is_err());
+    }
+
+    #[test]
+    fn the_time_of_a_transfer_is_read() {
+        let row = "64k     2k      =2k     250m        0.73s    358.97     182.56       0.01";
+        let printed = format!("bytes   #sent   #ack     total       time     MB/sec\n{row}\n");
+        assert!((transfer_us(&printed).unwrap() - 182.56).abs() < f64::EPSILON);
+        assert!(transfer_us("bytes   #sent   #ack     total       time\n").is_err());
     }
 
     #[test]

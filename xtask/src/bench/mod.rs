@@ -67,6 +67,7 @@ const DATAPATH: &[Target] = &[
     target("U3", f::WRITE_1M, Some(f::UCX_TAG_1M), AtLeast(0.65)),
     target("U3", f::WRITE_1M, Some(f::UCX_PUT_1M), AtLeast(10.0)),
     target("U4", f::WRITE_LAT_64K, Some(f::UCX_PUT_LAT_64K), AtMost(0.5)),
+    target("U4", f::WRITE_LAT_64K, Some(f::FI_TCP_LAT_64K), AtMost(2.5)),
     target("U5", f::WRITE_4K, Some(f::UCX_PUT_4K), AtLeast(2.0)),
     target("U6", f::WRITE_64, Some(f::UCX_PUT_64), AtLeast(5.0)),
     target("U7", f::WRITE_64K_MTU_1024, Some(f::WRITE_64K), AtLeast(0.7)),
