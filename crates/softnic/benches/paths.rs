@@ -41,10 +41,10 @@ const fn path(name: &'static str, each: u64, instructions: u64) -> Path {
 }
 
 const PATHS: [Path; 9] = [
-    path("post", 1, 2_830),
-    path("receive", 1, 3_195),
-    path("acknowledgement", 1, 2_140),
-    path("poll", 1, 680),
+    path("post", 1, 2_795),
+    path("receive", 1, 3_230),
+    path("acknowledgement", 1, 2_040),
+    path("poll", 1, 690),
     path("list_post", LIST, 2_055),
     path("list_receive", LIST, 1_455),
     path("list_complete", LIST, 405),

@@ -102,21 +102,21 @@ impl Core {
         let sink =
             &mut Sink { now, endpoint, memory, manager, counts, header: roce::Repr::NOTHING };
         let mut packets = links.receive(reach, sink);
-        let mut is_all = reach == Reach::All && packets == 0;
-        for _ in 0..LOOKS_BEFORE_TIMEOUT {
-            if is_all || !sink.endpoint.is_loss_due(now) {
-                break;
+        if sink.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
+            let mut is_all = reach == Reach::All && packets == 0;
+            for _ in 0..LOOKS_BEFORE_TIMEOUT {
+                if is_all || !sink.endpoint.is_loss_due(now) {
+                    break;
+                }
+                let more = links.receive(Reach::All, sink);
+                packets += more;
+                is_all = more == 0;
             }
-            let more = links.receive(Reach::All, sink);
-            packets += more;
-            is_all = more == 0;
+            sink.endpoint.handle_timeout(now);
         }
         links.claim(manager, counts, now);
         if manager.poll_timeout().is_some_and(|deadline| deadline <= now) {
             manager.handle_timeout(now);
-        }
-        if endpoint.poll_timeout().is_some_and(|deadline| deadline <= now) {
-            endpoint.handle_timeout(now);
         }
         packets
     }
@@ -232,13 +232,12 @@ impl Core {
         let held = faults.and_then(|faults| faults.deadline());
         let paused = self.links.as_ref().and_then(|links| links.paused);
         let retry = paused.map(|_| self.given_at + PAUSE_RETRY);
+        let (engine, manager) = (self.endpoint.poll_timeout(), self.manager.poll_timeout());
         // What waits behind others is looked after, should their answers be lost.
         let holds = self.burst.max(self.posts) > BATCH_BEHIND;
-        let flush =
-            self.endpoint.poll_timeout().filter(|_| holds).map(|_| self.given_at + HELD_MAX);
+        let flush = engine.filter(|_| holds).map(|_| self.given_at + HELD_MAX);
         let unclaimed = self.links.as_ref().and_then(Links::claim_deadline);
         let left = self.is_left_behind().then_some(self.given_at);
-        let (engine, manager) = (self.endpoint.poll_timeout(), self.manager.poll_timeout());
         let timeouts = [engine, manager, held, retry, flush, unclaimed, left];
         timeouts.into_iter().flatten().min()
     }
