@@ -41,17 +41,17 @@ pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     match event.event_type {
         abi::IBV_EVENT_CQ_ERR => {
             if let Ok(cq) = registry::find::<Cq>(cq) {
-                cq.async_acks.acknowledge(1);
+                Arc::clone(&cq.async_acks).acknowledge(1, |_| drop(cq));
             }
         }
         abi::IBV_EVENT_SRQ_ERR | abi::IBV_EVENT_SRQ_LIMIT_REACHED => {
             if let Ok(srq) = registry::find::<Srq>(srq) {
-                srq.acks.acknowledge(1);
+                Arc::clone(&srq.acks).acknowledge(1, |_| drop(srq));
             }
         }
         _ => {
             if let Ok(qp) = registry::find::<Qp>(qp) {
-                qp.acks.acknowledge(1);
+                Arc::clone(&qp.acks).acknowledge(1, |_| drop(qp));
             }
         }
     }

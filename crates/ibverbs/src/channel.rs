@@ -124,8 +124,10 @@ fn stand_in(nic: &StandIn, queue: &EventQueue<CompletionEvent>) -> Result<(), Er
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
     if let Ok(cq) = registry::find::<Cq>(cq) {
-        let total = cq.completion_acks.acknowledge(nevents);
-        // SAFETY: only this function writes the field.
-        unsafe { (*cq.c()).comp_events_completed = total };
+        Arc::clone(&cq.completion_acks).acknowledge(nevents, |total| {
+            // SAFETY: only this function writes the field.
+            unsafe { (*cq.c()).comp_events_completed = total };
+            drop(cq);
+        });
     }
 }

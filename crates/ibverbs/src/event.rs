@@ -145,12 +145,13 @@ impl Acks {
         self.fetched.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A program has acknowledged `count` events. Returns how many that makes.
-    pub(crate) fn acknowledge(&self, count: u32) -> u32 {
+    /// A program has acknowledged `count` events. `finish` is told how many that makes, and is the last
+    /// to see the object: whoever waits to destroy it goes on afterwards, and finds it unused.
+    pub(crate) fn acknowledge(&self, count: u32, finish: impl FnOnce(u32)) {
         let mut acknowledged = lock(&self.acknowledged);
         *acknowledged = acknowledged.wrapping_add(count);
+        finish(*acknowledged);
         self.changed.notify_all();
-        *acknowledged
     }
 
     /// Waits until every event that was fetched is acknowledged.
@@ -372,9 +373,22 @@ mod tests {
             let acks = Arc::clone(&acks);
             std::thread::spawn(move || acks.wait())
         };
-        assert_eq!(acks.acknowledge(1), 1);
+        acks.acknowledge(1, |total| assert_eq!(total, 1));
         assert!(!waiter.is_finished());
-        assert_eq!(acks.acknowledge(1), 2);
+        acks.acknowledge(1, |total| assert_eq!(total, 2));
         waiter.join().unwrap();
+    }
+
+    #[test]
+    fn who_waits_to_destroy_an_object_is_the_last_that_has_it() {
+        let (acks, object) = (Arc::new(Acks::default()), Arc::new(()));
+        for _ in 0..1_000 {
+            acks.fetch();
+            let (theirs, in_use) = (Arc::clone(&acks), Arc::clone(&object));
+            let other = std::thread::spawn(move || theirs.acknowledge(1, |_| drop(in_use)));
+            acks.wait();
+            assert_eq!(Arc::strong_count(&object), 1);
+            other.join().unwrap();
+        }
     }
 }

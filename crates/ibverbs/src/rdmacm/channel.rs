@@ -96,7 +96,7 @@ pub unsafe extern "C" fn ferroce_rdma_ack_cm_event(event: *mut rdma_cm_event) ->
 
 fn acknowledge(told: &Told) {
     registry::remove(told);
-    told.acks.acknowledge(1);
+    told.acks.acknowledge(1, |_| ());
 }
 
 /// Acknowledges the event that a synchronous id shows, if there is one.
