@@ -12,11 +12,11 @@ use crate::limits::{
 };
 use crate::links::Links;
 use crate::outbox::Outbox;
-use crate::parking::expects_events;
+use crate::parking::{Parking, expects_events};
 use crate::receive::{Reach, Sink};
 use crate::socket::Socket;
 use crate::stand_in::Duty;
-use crate::{EventSink, ProcessMemory};
+use crate::{EventSink, ProcessMemory, clock};
 
 /// When counters are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -221,9 +221,22 @@ impl Core {
 
     /// Whether the application will find whatever arrives: it polls in a loop, or `goes_on` taking
     /// packets. One that waits for events as well may stop at any moment.
-    pub(crate) fn is_looked_for(&self, now: Time, goes_on: bool) -> bool {
+    fn is_looked_for(&self, now: Time, goes_on: bool) -> bool {
         let polls = self.empty_polls > 1 && now.since(self.polled_in_vain) < POLL_LOOP;
         (polls || goes_on) && !expects_events(now, self.last_event)
+    }
+
+    /// Whoever looks after the NIC is awake. Whether he leaves the sockets to the application, which
+    /// is looking itself, and is parked for.
+    pub(crate) fn leaves_to_application(&mut self, parking: &mut Parking) -> bool {
+        self.sleeps_until = Time::ZERO;
+        self.set_asleep(false);
+        let goes_on = parking.goes_on(self.inline_packets);
+        let leaves = self.is_looked_for(clock::now(), goes_on) && !self.is_left_behind();
+        if leaves {
+            parking.park(self.inline_packets);
+        }
+        leaves
     }
 
     /// When something is to be done even if nothing arrives.

@@ -219,14 +219,10 @@ fn work<'a>(
     reach: Reach,
     parking: &mut Parking,
 ) -> (MutexGuard<'a, Core>, bool) {
-    core.sleeps_until = Time::ZERO;
-    core.set_asleep(false);
-    let now = clock::now();
-    let goes_on = parking.goes_on(core.inline_packets);
-    if core.is_looked_for(now, goes_on) && !core.is_left_behind() {
-        parking.park(core.inline_packets);
+    if core.leaves_to_application(parking) {
         return (core, true);
     }
+    let now = clock::now();
     let packets = core.take(now, reach);
     core.counts.stand_in_packets += packets;
     core = shared.give(core, now);

@@ -135,11 +135,7 @@ fn work<'a>(
     if let Some(relieved) = relieved(shared, &mut core) {
         return Some(relieved);
     }
-    core.sleeps_until = Time::ZERO;
-    core.set_asleep(false);
-    let goes_on = parking.goes_on(core.inline_packets);
-    if core.is_looked_for(clock::now(), goes_on) && !core.is_left_behind() {
-        parking.park(core.inline_packets);
+    if core.leaves_to_application(parking) {
         return Some(rest(shared, &mut core, true));
     }
     let mut round = Round::begin(&mut core, Reach::All);
