@@ -69,11 +69,8 @@ extern "C" fn prepare() {
         .iter()
         .filter_map(Weak::upgrade)
         .map(|nic| {
-            let mut guard = nic.lock();
             // The child has no thread that could bring back what another has taken out.
-            while !guard.is_whole() {
-                guard = nic.claim(guard, SENDER_WAIT);
-            }
+            let guard = nic.lock_whole();
             // SAFETY: the guard refers to the lock inside `nic`, which is kept beside it and
             // dropped after it.
             let guard: MutexGuard<'static, Core> = unsafe { core::mem::transmute(guard) };

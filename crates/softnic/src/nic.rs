@@ -174,6 +174,15 @@ impl Shared {
         core
     }
 
+    /// The lock, with nobody sending, however long that takes.
+    pub(crate) fn lock_whole(&self) -> MutexGuard<'_, Core> {
+        let mut core = self.lock();
+        while !core.is_whole() {
+            core = self.claim(core, SENDER_WAIT);
+        }
+        core
+    }
+
     /// Wakes whoever sleeps, to see what has changed.
     pub(crate) fn wake_all(&self) {
         sys::signal(self.wake.as_fd());
@@ -303,7 +312,8 @@ impl Nic {
     /// is most of what a small request costs. So what is posted behind them, to whichever queue
     /// pairs, waits until there is enough for a train, or until this NIC is called for any other
     /// reason: a poll that finds nothing, or, without the program, the acknowledgement that is on
-    /// its way, or the thread, which sleeps for [`HELD_MAX`](crate::limits::HELD_MAX) at most while something may wait so.
+    /// its way, or the thread, which sleeps for [`HELD_MAX`](crate::limits::HELD_MAX) at most while
+    /// something may wait so.
     ///
     /// A program that posts on and on is taken what has arrived meanwhile.
     pub fn post<R>(
@@ -580,11 +590,7 @@ impl Drop for Nic {
         let mut nics = Nics::lock();
         nics.remove(&self.shared);
         // Nobody else is in any call of this NIC, but one that stands in may be sending.
-        let mut core = self.shared.lock();
-        while !core.is_whole() {
-            core = self.shared.claim(core, SENDER_WAIT);
-        }
-        let mut core = self.shared.settle_debts(core);
+        let mut core = self.shared.settle_debts(self.shared.lock_whole());
         if let Some(mut links) = core.links.take() {
             links.leave();
         }
