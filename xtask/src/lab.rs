@@ -103,7 +103,8 @@ impl Lab {
         self.folder.path()
     }
 
-    /// Compiles a C program of this repository against our library, and returns its path.
+    /// Compiles a C program of this repository against our library, and against what else is named
+    /// behind its sources, and returns its path.
     pub(crate) fn compile(&self, name: &str, sources: &[&str]) -> Result<String> {
         let program = self.folder.path().join(name);
         if !program.exists() {

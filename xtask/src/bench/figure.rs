@@ -52,6 +52,8 @@ pub(super) enum Tool {
     },
     /// Two processes of `fi_pingpong` over a provider of libfabric's own: one way, in us.
     FiPingpong { provider: &'static str, bytes: u32, iterations: u32 },
+    /// Two processes and WRITEs of 64 KiB over a provider of libfabric's own: Gb/s.
+    FabricWrites { provider: &'static str },
     /// Two processes of iperf3 over TCP: Gb/s.
     Iperf { length: &'static str },
     /// Resident memory of each of so many open, connected RC queue pairs: KiB.
@@ -163,6 +165,8 @@ pub(super) const FI_TCP_LAT_64K: Figure = figure(
     "libfabric tcp fi_pingpong 64 KiB, one way, us",
     Tool::FiPingpong { provider: "tcp", bytes: TRAIN, iterations: 5_000 },
 );
+pub(super) const FI_TCP_WRITE_64K: Figure =
+    figure("libfabric tcp 64 KiB writes, Gb/s", Tool::FabricWrites { provider: "tcp" });
 /// The target of a READ sleeps.
 pub(super) const READ_LAT_8: Figure = latency(
     "ib_read_lat 8 B, target asleep, us",

@@ -19,15 +19,18 @@ const ADDRESS: &str = "127.0.0.1";
 const THREADS: [&str; 2] = ["xtask/src/bench/threads.c", "examples/c/peer.c"];
 /// Prints what bare trains of datagrams come to.
 const TRAINS: [&str; 1] = ["xtask/src/bench/trains.c"];
+/// Prints what WRITEs over a provider of libfabric's own come to.
+const FABRIC_WRITES: [&str; 2] = ["xtask/src/bench/fabric_writes.c", "-lfabric"];
 
 impl Figure {
-    /// The package and the program that it cannot be measured without.
+    /// The package, and the program or the header of it, that it cannot be measured without.
     pub(super) fn needs(&self) -> Option<(&'static str, &'static str)> {
         match self.tool {
             Tool::CacheLine | Tool::Datagram { .. } | Tool::Icrc { .. } => None,
             Tool::Perftest { words, .. } => Some(("perftest", words[0])),
             Tool::Ucx { .. } | Tool::UcxOverFerroce { .. } => Some(("ucx-utils", "ucx_perftest")),
             Tool::FiPingpong { .. } => Some(("libfabric-bin", "fi_pingpong")),
+            Tool::FabricWrites { .. } => Some(("libfabric-dev", "/usr/include/rdma/fabric.h")),
             Tool::Iperf { .. } => Some(("iperf3", "iperf3")),
             Tool::Cmtime { .. } => Some(("rdmacm-utils", "cmtime")),
             Tool::QpMemory { .. }
@@ -73,12 +76,15 @@ impl Figure {
             Tool::Threads { count } => number(lab, ("threads", &THREADS), &[count]),
             Tool::Idle => number(lab, ("threads", &THREADS), &["idle"]),
             Tool::Trains => number(lab, ("trains", &TRAINS), &[]),
+            Tool::FabricWrites { provider } => {
+                number(lab, ("fabric_writes", &FABRIC_WRITES), &[provider])
+            }
             Tool::Icrc { payload } => icrc(payload),
         }
     }
 }
 
-/// Whether a program is in the search path.
+/// Whether a program is in the search path, or a file where it is said to be.
 pub(super) fn is_present(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(program).is_file())

@@ -61,6 +61,7 @@ const DATAPATH: &[Target] = &[
     target("U1", f::WRITE_LAT_8, Some(f::SPIN), AtMost(1.3)),
     target("U2", f::WRITE_64K, Some(f::UCX_PUT_64K), AtLeast(2.5)),
     target("U2", f::WRITE_64K, Some(f::UCX_TAG_64K), AtLeast(1.5)),
+    target("U2", f::WRITE_64K, Some(f::FI_TCP_WRITE_64K), AtLeast(1.3)),
     target("U2", f::WRITE_64K, Some(f::IPERF_64K), AtLeast(1.0)),
     target("U2", f::WRITE_64K, Some(f::TRAINS), Bar::None),
     target("U3", f::WRITE_1M, Some(f::IPERF_1M), AtLeast(0.9)),
