@@ -52,8 +52,6 @@ pub(super) enum Tool {
     },
     /// Two processes of `fi_pingpong` over a provider of libfabric's own: one way, in us.
     FiPingpong { provider: &'static str, bytes: u32, iterations: u32 },
-    /// Two processes and WRITEs of 64 KiB over a provider of libfabric's own: Gb/s.
-    FabricWrites { provider: &'static str },
     /// Two processes of iperf3 over TCP: Gb/s.
     Iperf { length: &'static str },
     /// Resident memory of each of so many open, connected RC queue pairs: KiB.
@@ -62,15 +60,34 @@ pub(super) enum Tool {
     QpTime { count: u32 },
     /// What each of so many connections takes in cmtime, until it is established: us.
     Cmtime { count: u32 },
-    /// Threads of one process, each with its own queue pair and completion queue: Gb/s.
-    Threads { count: &'static str },
-    /// A program that has a device open and waits: percent of a core.
-    Idle,
-    /// What the kernel's UDP carries at most, with no transport above it: Gb/s.
-    Trains,
+    /// A program of ours, and the number that it prints.
+    Program { program: &'static Program, words: &'static [&'static str] },
     /// What a core comes to that does nothing but the ICRCs of packets with so much payload: Gb/s.
     Icrc { payload: u32 },
 }
+
+/// A program in C that is compiled for the purpose, and run with Ferroce at hand over UDP. What it
+/// measures, its first lines say.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    /// Its sources, and what else it is linked with.
+    pub(super) sources: &'static [&'static str],
+    /// The package, and what of it is asked for.
+    pub(super) needs: (&'static str, &'static str),
+}
+
+const fn program(name: &'static str, sources: &'static [&'static str]) -> Program {
+    Program { name, sources, needs: ("gcc", "cc") }
+}
+
+static THREADS: Program = program("threads", &["xtask/src/bench/threads.c", "examples/c/peer.c"]);
+static TRAINS_OF_UDP: Program = program("trains", &["xtask/src/bench/trains.c"]);
+static TURNS_OF_UDP: Program = program("turns", &["xtask/src/bench/turns.c"]);
+static FABRIC_WRITES: Program = Program {
+    needs: ("libfabric-dev", "/usr/include/rdma/fabric.h"),
+    ..program("fabric_writes", &["xtask/src/bench/fabric_writes.c", "-lfabric"])
+};
 
 /// Something that is measured once a round.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +99,15 @@ pub(super) struct Figure {
 
 const fn figure(name: &'static str, tool: Tool) -> Figure {
     Figure { name, tool }
+}
+
+/// What one of our programs prints.
+const fn printed(
+    name: &'static str,
+    program: &'static Program,
+    words: &'static [&'static str],
+) -> Figure {
+    figure(name, Tool::Program { program, words })
 }
 
 /// The bandwidth of perftest, in Gb/s. Columns: bytes, iterations, peak, average.
@@ -146,7 +172,9 @@ pub(super) const SPIN: Figure =
 pub(super) const SLEEP: Figure =
     figure("UDP blocking ping-pong, to and fro, us", Tool::Datagram { asleep: true });
 
-pub(super) const TRAINS: Figure = figure("bare UDP trains of 64 KiB, Gb/s", Tool::Trains);
+pub(super) const TURNS: Figure =
+    printed("bare UDP trains of a WRITE and its ACK, to and fro, us", &TURNS_OF_UDP, &[]);
+pub(super) const TRAINS: Figure = printed("bare UDP trains of 64 KiB, Gb/s", &TRAINS_OF_UDP, &[]);
 pub(super) const ICRC: Figure =
     figure("ICRCs of 4 KiB packets alone, Gb/s", Tool::Icrc { payload: PAGE });
 pub(super) const WRITE_LAT_8: Figure = latency(
@@ -166,7 +194,7 @@ pub(super) const FI_TCP_LAT_64K: Figure = figure(
     Tool::FiPingpong { provider: "tcp", bytes: TRAIN, iterations: 5_000 },
 );
 pub(super) const FI_TCP_WRITE_64K: Figure =
-    figure("libfabric tcp 64 KiB writes, Gb/s", Tool::FabricWrites { provider: "tcp" });
+    printed("libfabric tcp 64 KiB writes, Gb/s", &FABRIC_WRITES, &["tcp"]);
 /// The target of a READ sleeps.
 pub(super) const READ_LAT_8: Figure = latency(
     "ib_read_lat 8 B, target asleep, us",
@@ -295,12 +323,9 @@ pub(super) const QPS_4096: Figure = bandwidth(
     Link::Udp,
     &["ib_write_bw", "-s", "4096", "-q", "4096", "-t", "16", "-n", "20"],
 );
-pub(super) const THREADS_1: Figure =
-    figure("4 KiB WRITEs of 1 thread, Gb/s", Tool::Threads { count: "1" });
-pub(super) const THREADS_2: Figure =
-    figure("4 KiB WRITEs of 2 threads, Gb/s", Tool::Threads { count: "2" });
-pub(super) const THREADS_4: Figure =
-    figure("4 KiB WRITEs of 4 threads, Gb/s", Tool::Threads { count: "4" });
+pub(super) const THREADS_1: Figure = printed("4 KiB WRITEs of 1 thread, Gb/s", &THREADS, &["1"]);
+pub(super) const THREADS_2: Figure = printed("4 KiB WRITEs of 2 threads, Gb/s", &THREADS, &["2"]);
+pub(super) const THREADS_4: Figure = printed("4 KiB WRITEs of 4 threads, Gb/s", &THREADS, &["4"]);
 pub(super) const QP_MEMORY: Figure =
     figure("memory of 1000 connected RC QPs, KiB each", Tool::QpMemory { count: 1000 });
 pub(super) const QP_MEMORY_10: Figure =
@@ -350,4 +375,4 @@ pub(super) const TAG_1M_HOST: Figure = ucx_over_ferroce(
     LARGE,
     2_000,
 );
-pub(super) const IDLE: Figure = figure("an open, idle device, % of a core", Tool::Idle);
+pub(super) const IDLE: Figure = printed("an open, idle device, % of a core", &THREADS, &["idle"]);

@@ -8,19 +8,13 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::figure::{Figure, Link, Tool};
+use super::figure::{Figure, Link, Program, Tool};
 use super::{floor, queue_pairs};
 use crate::lab::{Lab, free_port};
 use crate::workspace::{self, cargo};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ADDRESS: &str = "127.0.0.1";
-/// Prints what threads of one process come to, or what an idle device costs.
-const THREADS: [&str; 2] = ["xtask/src/bench/threads.c", "examples/c/peer.c"];
-/// Prints what bare trains of datagrams come to.
-const TRAINS: [&str; 1] = ["xtask/src/bench/trains.c"];
-/// Prints what WRITEs over a provider of libfabric's own come to.
-const FABRIC_WRITES: [&str; 2] = ["xtask/src/bench/fabric_writes.c", "-lfabric"];
 
 impl Figure {
     /// The package, and the program or the header of it, that it cannot be measured without.
@@ -30,14 +24,10 @@ impl Figure {
             Tool::Perftest { words, .. } => Some(("perftest", words[0])),
             Tool::Ucx { .. } | Tool::UcxOverFerroce { .. } => Some(("ucx-utils", "ucx_perftest")),
             Tool::FiPingpong { .. } => Some(("libfabric-bin", "fi_pingpong")),
-            Tool::FabricWrites { .. } => Some(("libfabric-dev", "/usr/include/rdma/fabric.h")),
+            Tool::Program { program, .. } => Some(program.needs),
             Tool::Iperf { .. } => Some(("iperf3", "iperf3")),
             Tool::Cmtime { .. } => Some(("rdmacm-utils", "cmtime")),
-            Tool::QpMemory { .. }
-            | Tool::QpTime { .. }
-            | Tool::Threads { .. }
-            | Tool::Idle
-            | Tool::Trains => Some(("gcc", "cc")),
+            Tool::QpMemory { .. } | Tool::QpTime { .. } => Some(("gcc", "cc")),
         }
     }
 
@@ -73,12 +63,7 @@ impl Figure {
             Tool::QpMemory { count } => Ok(queue_pairs::cost(lab, count)?.kib),
             Tool::QpTime { count } => Ok(queue_pairs::cost(lab, count)?.us),
             Tool::Cmtime { count } => cmtime(lab, count),
-            Tool::Threads { count } => number(lab, ("threads", &THREADS), &[count]),
-            Tool::Idle => number(lab, ("threads", &THREADS), &["idle"]),
-            Tool::Trains => number(lab, ("trains", &TRAINS), &[]),
-            Tool::FabricWrites { provider } => {
-                number(lab, ("fabric_writes", &FABRIC_WRITES), &[provider])
-            }
+            Tool::Program { program, words } => number(lab, program, words),
             Tool::Icrc { payload } => icrc(payload),
         }
     }
@@ -220,7 +205,7 @@ fn iperf(lab: &Lab, length: &str) -> Result<f64> {
 }
 
 /// Runs a program of ours, by UDP, and reads the number that it prints.
-fn number(lab: &Lab, (name, sources): (&str, &[&str]), words: &[&str]) -> Result<f64> {
+fn number(lab: &Lab, &Program { name, sources, .. }: &Program, words: &[&str]) -> Result<f64> {
     let program = lab.compile(name, sources)?;
     let mut command = lab.run(&[], &[&[program.as_str()], words].concat());
     command.env("FERROCE_LINK", "udp");

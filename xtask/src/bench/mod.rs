@@ -59,6 +59,7 @@ const SETS: [Set; 3] = [
 
 const DATAPATH: &[Target] = &[
     target("U1", f::WRITE_LAT_8, Some(f::SPIN), AtMost(1.3)),
+    target("U1", f::WRITE_LAT_8, Some(f::TURNS), Bar::None),
     target("U2", f::WRITE_64K, Some(f::UCX_PUT_64K), AtLeast(2.5)),
     target("U2", f::WRITE_64K, Some(f::UCX_TAG_64K), AtLeast(1.5)),
     target("U2", f::WRITE_64K, Some(f::FI_TCP_WRITE_64K), AtLeast(1.3)),
@@ -178,28 +179,34 @@ pub(crate) fn run(set: Set, rounds: usize) -> Result<()> {
         .into_iter()
         .partition(|figure| figure.needs().is_none_or(|(_, program)| is_present(program)));
     let mut series = Series::new();
+    let width = width(present.iter().chain(&missing).map(|figure| figure.name));
     for round in 1..=rounds {
         terminal::heading(&format!("round {round} of {rounds}"));
         for figure in &present {
             let value = match figure.measure(&lab) {
                 Ok(value) => {
-                    println!("  {:<42} {value:>10.3}", figure.name);
+                    println!("  {:<width$} {value:>10.3}", figure.name);
                     Some(value)
                 }
                 Err(error) => {
-                    println!("  {:<42} {}: {error:#}", figure.name, terminal::red("failed"));
+                    println!("  {:<width$} {}: {error:#}", figure.name, terminal::red("failed"));
                     None
                 }
             };
             series.entry(figure.name).or_default().push(value);
         }
     }
-    print_medians(&series, &present, &missing);
+    print_medians(&series, &present, &missing, width);
     print_targets(&series, set.targets);
     Ok(())
 }
 
-fn print_medians(series: &Series, present: &[Figure], missing: &[Figure]) {
+/// The widest of some names.
+fn width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
+    names.map(str::len).max().unwrap_or(0)
+}
+
+fn print_medians(series: &Series, present: &[Figure], missing: &[Figure], width: usize) {
     terminal::heading("medians");
     for figure in present {
         let values = series.get(figure.name).map(Vec::as_slice).unwrap_or_default();
@@ -207,23 +214,25 @@ fn print_medians(series: &Series, present: &[Figure], missing: &[Figure]) {
         let failed = values.len() - good.len();
         let note = if failed > 0 { format!("  {failed} rounds failed") } else { String::new() };
         if good.is_empty() {
-            println!("  {:<42}          -{note}", figure.name);
+            println!("  {:<width$}          -{note}", figure.name);
             continue;
         }
         let middle = median(&mut good);
         // `median` has sorted them.
         let (least, most) = (good[0], good[good.len() - 1]);
-        println!("  {:<42} {middle:>10.3}  [{least:.3} .. {most:.3}]{note}", figure.name);
+        println!("  {:<width$} {middle:>10.3}  [{least:.3} .. {most:.3}]{note}", figure.name);
     }
     for figure in missing {
         let package = figure.needs().map_or("", |(package, _)| package);
-        println!("  {:<42} not measured: apt install {package}", figure.name);
+        println!("  {:<width$} not measured: apt install {package}", figure.name);
     }
 }
 
 fn print_targets(series: &Series, targets: &[Target]) {
     terminal::heading("targets");
-    println!("  {:<6} {:<34} {:<34} {:>7}  bar", "", "", "compared with", "ratio");
+    let own = width(targets.iter().map(|target| short(&target.ours)));
+    let theirs = width(targets.iter().filter_map(|target| target.peer.as_ref()).map(short));
+    println!("  {:<6} {:<own$} {:<theirs$} {:>7}  bar", "", "", "compared with", "ratio");
     for Target { id, ours, peer, bar } in targets {
         let mut values = compared(series, ours, peer.as_ref());
         let (value, verdict) = if values.is_empty() {
@@ -233,7 +242,7 @@ fn print_targets(series: &Series, targets: &[Target]) {
             (format!("{value:.2}"), bar.verdict(value))
         };
         let (ours, peer, bar) = (short(ours), peer.as_ref().map_or("", short), bar.to_string());
-        println!("  {id:<6} {ours:<34} {peer:<34} {value:>7}  {bar:<7} {verdict}");
+        println!("  {id:<6} {ours:<own$} {peer:<theirs$} {value:>7}  {bar:<7} {verdict}");
     }
 }
 
