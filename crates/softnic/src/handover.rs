@@ -12,7 +12,7 @@ use core::ffi::c_int;
 use core::mem;
 use core::net::IpAddr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
@@ -102,9 +102,7 @@ impl Handover {
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
         // SAFETY: every pointer in the header is to a live place of the length beside it.
-        let length =
-            unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
-        let length = usize::try_from(length).ok()?;
+        let length = unsafe { sys::receive_message(self.socket.as_fd(), &mut header, 0) }.ok()?;
         // SAFETY: the kernel has filled the control messages; the data of SCM_CREDENTIALS is a
         // ucred.
         let user = unsafe {

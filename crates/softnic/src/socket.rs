@@ -9,9 +9,8 @@
 //! only matters where there are equal-cost paths.
 
 use core::ffi::c_int;
-use core::mem;
+use core::mem::{self, MaybeUninit};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use core::ptr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -182,27 +181,24 @@ impl Socket {
     /// An error that the kernel reports on a socket (an ICMP that it has kept) is not about a
     /// packet that we would receive, so the next one is taken.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<Received> {
-        // SAFETY: all zeros are valid for these plain C structures.
-        let (mut name, mut header): (libc::sockaddr_storage, libc::msghdr) =
-            unsafe { (mem::zeroed(), mem::zeroed()) };
-        let mut control = Control::default();
+        let mut name = Name::EMPTY;
+        let mut control = [const { MaybeUninit::<u64>::uninit() }; CONTROL_WORDS];
         let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        // SAFETY: all zeros are valid for this plain C structure.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
         for _ in 0..2 {
             header.msg_name = (&raw mut name).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_namelen = size_of::<Name>() as libc::socklen_t;
             header.msg_iov = &raw mut piece;
             header.msg_iovlen = 1;
-            header.msg_control = control.bytes.as_mut_ptr().cast();
-            header.msg_controllen = size_of_val(&control.bytes) as _;
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = size_of_val(&control) as _;
             // SAFETY: every pointer in the header is to a live place of the length beside it.
-            let length =
-                unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
-            if let Ok(length) = usize::try_from(length) {
+            match unsafe { sys::receive_message(self.fd.as_fd(), &mut header, 0) } {
                 // SAFETY: the kernel has filled `name` and the control messages of `header`.
-                return Some(unsafe { self.read_header(length, &name, &header) });
-            }
-            if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
-                return None;
+                Ok(length) => return Some(unsafe { self.read_header(length, &name, &header) }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(_) => {}
             }
         }
         None
@@ -210,21 +206,14 @@ impl Socket {
 
     /// # Safety
     /// `name` and `header` are as recvmsg has left them.
-    unsafe fn read_header(
-        &self,
-        length: usize,
-        name: &libc::sockaddr_storage,
-        header: &libc::msghdr,
-    ) -> Received {
-        let (source, source_port) = if self.address.is_ipv4() {
-            // SAFETY: a socket of this family receives names of this family, and the storage is
-            // large enough and aligned for it.
-            let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
-            (Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes()).into(), name.sin_port)
-        } else {
-            // SAFETY: as above.
-            let name = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
-            (Ipv6Addr::from(name.sin6_addr.s6_addr).into(), name.sin6_port)
+    unsafe fn read_header(&self, length: usize, name: &Name, header: &libc::msghdr) -> Received {
+        // SAFETY: a socket of one family receives names of that family.
+        let (source, source_port): (IpAddr, _) = unsafe {
+            if self.address.is_ipv4() {
+                (Ipv4Addr::from(name.v4.sin_addr.s_addr.to_ne_bytes()).into(), name.v4.sin_port)
+            } else {
+                (Ipv6Addr::from(name.v6.sin6_addr.s6_addr).into(), name.v6.sin6_port)
+            }
         };
         let mut received = Received {
             length,
@@ -271,44 +260,37 @@ impl Socket {
         self.send_some::<MESSAGES_MAX>(&messages[..count])
     }
 
+    /// `messages` are from one to `N`.
     fn send_some<const N: usize>(&self, messages: &[Message<'_>]) -> io::Result<usize> {
-        // SAFETY: all zeros are valid for these plain C structures.
-        let (mut headers, mut names, mut pieces): (
-            [libc::mmsghdr; N],
-            [libc::sockaddr_storage; N],
-            [libc::iovec; N],
-        ) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
-        let mut controls = [const { Control::new() }; N];
-        for (at, message) in messages.iter().enumerate().take(N) {
+        // Most calls have few messages: what the others would need is not even zeroed.
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; N];
+        let mut parts = [const { MaybeUninit::<Parts>::uninit() }; N];
+        for ((header, parts), message) in headers.iter_mut().zip(&mut parts).zip(messages) {
             let (name, name_length) = self.name(message.destination.ip(), ROCE_PORT);
-            names[at] = name;
-            pieces[at] = libc::iovec {
+            let piece = libc::iovec {
                 iov_base: message.bytes.as_ptr().cast_mut().cast(),
                 iov_len: message.bytes.len(),
             };
-            let header = &mut headers[at].msg_hdr;
-            header.msg_name = (&raw mut names[at]).cast();
+            let parts = parts.write(Parts { name, piece, control: Control::new() });
+            self.write_control(&mut parts.control, message);
+            // SAFETY: all zeros are valid for this plain C structure.
+            let header = header.write(unsafe { mem::zeroed() });
+            let header = &mut header.msg_hdr;
+            header.msg_name = (&raw mut parts.name).cast();
             header.msg_namelen = name_length;
-            header.msg_iov = &raw mut pieces[at];
+            header.msg_iov = &raw mut parts.piece;
             header.msg_iovlen = 1;
-            self.write_control(&mut controls[at], message);
-            if controls[at].used > 0 {
-                header.msg_control = controls[at].bytes.as_mut_ptr().cast();
-                header.msg_controllen = controls[at].used as _;
+            if parts.control.used > 0 {
+                header.msg_control = parts.control.bytes.as_mut_ptr().cast();
+                header.msg_controllen = parts.control.used as _;
             }
         }
-        let count = messages.len().min(N) as libc::c_uint;
-        // SAFETY: every pointer in the headers is to a live place of the length beside it, which
-        // the kernel only reads.
-        let sent = check(unsafe {
-            libc::sendmmsg(
-                self.fd.as_raw_fd(),
-                headers.as_mut_ptr(),
-                count,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
-        })?;
-        Ok(usize::try_from(sent).unwrap_or(0))
+        let count = messages.len().min(N);
+        // SAFETY: so many have just been written.
+        let headers =
+            unsafe { core::slice::from_raw_parts_mut(headers.as_mut_ptr().cast(), count) };
+        // SAFETY: every pointer in the headers is to a live place of the length beside it.
+        unsafe { sys::send_messages(self.fd.as_fd(), headers) }
     }
 
     fn write_control(&self, control: &mut Control, message: &Message<'_>) {
@@ -330,36 +312,36 @@ impl Socket {
 
     /// A socket address of this socket's family. An address of the other family becomes one that
     /// the kernel refuses: broadcast is not allowed to this socket, nor IPv4 to one for IPv6.
-    fn name(&self, address: IpAddr, port: u16) -> (libc::sockaddr_storage, libc::socklen_t) {
-        // SAFETY: all zeros are a valid sockaddr_storage.
-        let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    fn name(&self, address: IpAddr, port: u16) -> (Name, libc::socklen_t) {
+        let mut name = Name::EMPTY;
         let length = if self.address.is_ipv4() {
             let address = match address {
                 IpAddr::V4(v4) => v4,
                 IpAddr::V6(_) => Ipv4Addr::BROADCAST,
             };
-            // SAFETY: the storage is large enough and aligned for every family.
-            let name = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
-            name.sin_family = libc::AF_INET as libc::sa_family_t;
-            name.sin_port = port.to_be();
-            name.sin_addr.s_addr = u32::from_ne_bytes(address.octets());
+            name.v4 = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: port.to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) },
+                sin_zero: [0; 8],
+            };
             size_of::<libc::sockaddr_in>()
         } else {
             let address = match address {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped(),
                 IpAddr::V6(v6) => v6,
             };
-            // SAFETY: as above.
-            let name = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
-            name.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-            name.sin6_port = port.to_be();
-            name.sin6_addr.s6_addr = address.octets();
-            if address.is_unicast_link_local() || address.is_multicast() {
-                name.sin6_scope_id = self.interface;
-            }
+            let has_scope = address.is_unicast_link_local() || address.is_multicast();
+            name.v6 = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: port.to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: address.octets() },
+                sin6_scope_id: if has_scope { self.interface } else { 0 },
+            };
             size_of::<libc::sockaddr_in6>()
         };
-        (storage, length as libc::socklen_t)
+        (name, length as libc::socklen_t)
     }
 }
 
@@ -369,22 +351,45 @@ impl AsFd for Socket {
     }
 }
 
-/// Room for the control messages of one datagram, aligned as the kernel's headers are.
+/// A socket address of either family. All of it is integers, so that each may be read as the other.
+#[repr(C)]
 #[derive(Clone, Copy)]
-struct Control {
-    bytes: [u64; 12],
-    used: usize,
+union Name {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
 }
 
-impl Default for Control {
-    fn default() -> Self {
-        Self::new()
-    }
+impl Name {
+    const EMPTY: Self = Self {
+        v6: libc::sockaddr_in6 {
+            sin6_family: 0,
+            sin6_port: 0,
+            sin6_flowinfo: 0,
+            sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+            sin6_scope_id: 0,
+        },
+    };
+}
+
+/// What the header of a message points to.
+struct Parts {
+    name: Name,
+    piece: libc::iovec,
+    control: Control,
+}
+
+/// Room for the control messages of one datagram, in words.
+const CONTROL_WORDS: usize = 12;
+
+/// Control messages of one datagram, aligned as the kernel's headers are.
+struct Control {
+    bytes: [u64; CONTROL_WORDS],
+    used: usize,
 }
 
 impl Control {
     const fn new() -> Self {
-        Self { bytes: [0; 12], used: 0 }
+        Self { bytes: [0; CONTROL_WORDS], used: 0 }
     }
 
     /// Adds a message. There is room for the three that a datagram can have.

@@ -239,6 +239,42 @@ pub(crate) fn wait_writable(socket: BorrowedFd<'_>, timeout_ms: i32) -> bool {
     wait(&mut descriptor, u64::from(timeout_ms.unsigned_abs()) * 1_000_000)
 }
 
+/// Receives a datagram, or what of it there is room for, without waiting. Returns how long it is.
+///
+/// The C library's function is a place where the calling thread may be cancelled. To say so and to
+/// take it back costs a tenth of a look at a socket, and a thread that ended there, in the middle of a
+/// call of ours, would never give back what it holds. So the kernel is called without it.
+///
+/// # Safety
+/// Every pointer in `header` is to a live place of the length beside it, or null beside 0.
+pub(crate) unsafe fn receive_message(
+    socket: BorrowedFd<'_>,
+    header: &mut libc::msghdr,
+    flags: c_int,
+) -> io::Result<usize> {
+    let (fd, flags) = (socket.as_raw_fd(), flags | libc::MSG_DONTWAIT);
+    // SAFETY: as the caller says; the kernel writes to the places that are named, and nowhere else.
+    let length = unsafe { libc::syscall(libc::SYS_recvmsg, fd, ptr::from_mut(header), flags) };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends datagrams without waiting, and returns how many were taken. The kernel is called as by
+/// [`receive_message`].
+///
+/// # Safety
+/// Every pointer in `headers` is to a live place of the length beside it, or null beside 0.
+pub(crate) unsafe fn send_messages(
+    socket: BorrowedFd<'_>,
+    headers: &mut [libc::mmsghdr],
+) -> io::Result<usize> {
+    let (fd, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    let count = headers.len() as libc::c_uint;
+    // SAFETY: as the caller says; the kernel only reads what is named, and writes the lengths to
+    // `headers`.
+    let sent = unsafe { libc::syscall(libc::SYS_sendmmsg, fd, headers.as_mut_ptr(), count, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
 /// A random number from the kernel.
 pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0; 8];

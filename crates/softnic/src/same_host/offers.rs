@@ -170,10 +170,9 @@ impl Offers {
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        let (socket, flags) = (self.socket.as_fd(), libc::MSG_CMSG_CLOEXEC);
         // SAFETY: every pointer in the header is to a live place of the length beside it.
-        let length = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, flags) };
-        let length = usize::try_from(length).ok()?;
+        let length = unsafe { sys::receive_message(socket, &mut header, flags) }.ok()?;
         let mut user = None;
         let mut files: Vec<OwnedFd> = Vec::new();
         // SAFETY: the macros walk the control messages of a header that the kernel has filled. The
