@@ -13,7 +13,6 @@ use core::mem;
 use core::net::IpAddr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use rdma::Gid;
@@ -124,7 +123,7 @@ impl AsFd for Handover {
 }
 
 fn name(namespace: u64, slot: u16) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("ferroce/{}/{namespace}/{slot}", sys::user()))
+    sys::abstract_name("ferroce", namespace, slot)
 }
 
 fn parse(message: &[u8]) -> Option<(Received, IpAddr)> {

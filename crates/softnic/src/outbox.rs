@@ -17,6 +17,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::counts::Counts;
 use crate::limits::{MESSAGES_MAX, SEND_WAIT_MS};
 use crate::socket::{Message, Socket};
@@ -100,7 +102,7 @@ impl Outbox {
             let Way { port: other, by_ring, .. } = train.way;
             other == port && !by_ring
         });
-        let messages: Vec<Message<'_>> = run
+        let messages: SmallVec<[Message<'_>; MESSAGES_MAX]> = run
             .map(|train| {
                 // A segment is a packet, which is shorter than 64 KiB.
                 let segment = (train.count > 1).then_some(train.segment as u16);

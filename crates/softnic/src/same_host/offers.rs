@@ -212,7 +212,7 @@ impl AsFd for Offers {
 }
 
 fn name(namespace: u64, slot: u16) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("ferroce-ring/{}/{namespace}/{slot}", sys::user()))
+    sys::abstract_name("ferroce-ring", namespace, slot)
 }
 
 #[cfg(test)]

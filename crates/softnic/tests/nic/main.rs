@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "forks and kills processes")]
 
+mod allocations;
 mod conditions;
 mod congestion;
 mod connections;
