@@ -224,6 +224,16 @@ impl Links {
         self.same_host.as_ref().is_some_and(|link| link.sources() > 0)
     }
 
+    /// Whether what has been given to them has left, and nothing is to be written down at `now`.
+    pub(crate) fn is_quiet(&self, now: Time) -> bool {
+        !self.is_left_behind
+            && self.paused.is_none()
+            && self.faults.is_none()
+            && self.capture.is_none()
+            && self.unclaimed.is_empty()
+            && !self.publisher.as_ref().is_some_and(|publisher| publisher.is_due(now))
+    }
+
     /// Which socket sends from `source` to `destination`.
     pub(crate) fn port_of(&self, source: Gid, destination: Gid) -> Option<usize> {
         let port = self.sockets.iter().position(|socket| socket.gid() == source)?;
@@ -367,19 +377,13 @@ mod tests {
         let mut memory = unsafe { ProcessMemory::new(&mut crate::fork::Nics::lock()) };
         let mut endpoint = Endpoint::new(Config::default());
         let mut manager = Manager::new(CmConfig { ids: 0..1, guid: 0, seed: 0 });
+        let mut header = wire::roce::Repr::NOTHING;
         for _ in 0..4 {
             for (nic, counts) in nics.iter_mut().zip(&mut *counts) {
                 let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
                 nic.receive(
                     Reach::All,
-                    &mut Sink {
-                        now,
-                        endpoint,
-                        memory,
-                        manager,
-                        counts,
-                        header: wire::roce::Repr::NOTHING,
-                    },
+                    &mut Sink { now, endpoint, memory, manager, counts, header: &mut header },
                 );
             }
         }

@@ -491,14 +491,19 @@ impl Nic {
         let now = clock::now();
         let packets = core.take(now, Reach::Hot);
         core.inline_packets += packets;
-        let count = take(&mut core);
+        let is_quiet = packets == 0 && core.is_quiet(now);
+        let count = if is_quiet { 0 } else { take(&mut core) };
         core.polled(now, count);
         let has_rings = core.links.as_ref().is_some_and(Links::has_rings);
         let patience = if has_rings { RING_POLLS_BEFORE_YIELD } else { POLLS_BEFORE_YIELD };
         // Another thread works for us, and a third may be about to answer it.
         let is_served = count == 0 && !core.is_whole();
         let in_vain = is_served || core.empty_polls > patience;
-        self.finish(core, now);
+        if is_quiet {
+            drop(core);
+        } else {
+            self.finish(core, now);
+        }
         if in_vain {
             // Whoever is to send what we wait for may need this very core.
             std::thread::yield_now();

@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) posts_unlooked: usize,
     /// When the application was last told of a completion by an event.
     pub(crate) last_event: Option<Time>,
+    /// The headers of the packet that was read last.
+    header: roce::Repr,
     /// When groups were last looked after.
     looked_after: Time,
     /// When it was last tried to send.
@@ -84,6 +86,7 @@ impl Core {
             burst: 0,
             posts_unlooked: 0,
             last_event: None,
+            header: roce::Repr::NOTHING,
             looked_after: Time::ZERO,
             given_at: Time::ZERO,
         }
@@ -97,10 +100,9 @@ impl Core {
     /// as much has been taken as they hold.
     pub(crate) fn take(&mut self, now: Time, reach: Reach) -> u64 {
         self.posts_unlooked = 0;
-        let Self { endpoint, manager, memory, counts, links, .. } = self;
+        let Self { endpoint, manager, memory, counts, links, header, .. } = self;
         let Some(links) = links else { return 0 };
-        let sink =
-            &mut Sink { now, endpoint, memory, manager, counts, header: roce::Repr::NOTHING };
+        let sink = &mut Sink { now, endpoint, memory, manager, counts, header };
         let mut packets = links.receive(reach, sink);
         if sink.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
             let mut is_all = reach == Reach::All && packets == 0;
@@ -119,6 +121,19 @@ impl Core {
             manager.handle_timeout(now);
         }
         packets
+    }
+
+    /// Whether there is nothing to send at `now`, to tell, or to write down: then there is nothing more
+    /// to do for who has found nothing either.
+    pub(crate) fn is_quiet(&mut self, now: Time) -> bool {
+        let links = self.links.as_ref();
+        let is_quiet = self.endpoint.is_idle()
+            && self.manager.is_idle()
+            && links.is_none_or(|links| links.is_quiet(now));
+        if is_quiet {
+            self.given_at = now;
+        }
+        is_quiet
     }
 
     /// Builds what is ready to be sent. See [`Links::load`].

@@ -41,7 +41,7 @@ pub(crate) struct Sink<'a> {
     pub(crate) manager: &'a mut Manager,
     pub(crate) counts: &'a mut Counts,
     /// The headers of the packet that was read last.
-    pub(crate) header: roce::Repr,
+    pub(crate) header: &'a mut roce::Repr,
 }
 
 impl Sink<'_> {
@@ -418,7 +418,7 @@ impl Links {
                 if header.bth.destination == Qpn::GSI {
                     let Sink { now, manager, counts, header, .. } = sink;
                     let from = (received, &train.arrival, train.handed_over);
-                    let what = (&*header, payload, packet);
+                    let what = (&**header, payload, packet);
                     return self.manage_packet(from, what, (manager, counts), *now);
                 }
                 sink.engine(&train.arrival, payload.into(), payload.len());

@@ -375,6 +375,12 @@ impl Manager {
         self.events.pop_front()
     }
 
+    /// Whether neither [`Manager::poll_transmit`] nor [`Manager::poll_event`] has anything.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.outgoing.is_empty() && self.events.is_empty()
+    }
+
     /// What was counted.
     pub fn stats(&self) -> &CmStats {
         &self.stats

@@ -185,6 +185,16 @@ impl Endpoint {
         self.deadlines.peek().map(|&Reverse((at, _))| at)
     }
 
+    /// Whether neither [`Endpoint::poll_transmit`] nor [`Endpoint::poll_event`] has anything: it costs
+    /// nothing to ask.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+            && self.farewells.is_empty()
+            && self.adapter.events.is_empty()
+            && self.adapter.overrun.is_empty()
+    }
+
     /// Whether what is due first at `now` takes packets for lost. A driver that comes late, or takes
     /// few packets at a time, then looks first whether their acknowledgement has arrived.
     pub fn is_loss_due(&mut self, now: Time) -> bool {
