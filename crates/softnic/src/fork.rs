@@ -8,17 +8,19 @@
 //! dead NIC still reach its engine, so that the objects can be destroyed; nothing is sent.
 //!
 //! All locks are taken before the fork, so that no other thread holds one at that moment: it would
-//! never be released in the child. Nor is any thread sending then, without the lock.
+//! never be released in the child. Nor is any thread sending or receiving then, without the lock.
 //!
 //! A program that exits without closing its devices may still owe acknowledgements that wait for
 //! something to travel with. They are sent from `exit`, and its counters are shown a last time.
 //!
-//! **Invariant:** locks are taken in this order: the list of NICs, then the NICs in its order.
+//! **Invariant:** locks are taken in this order: the list of NICs, then the NICs in its order, and of
+//! each the inbox before the engine.
 
 use core::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use crate::clock;
+use crate::inbox::Inbox;
 use crate::limits::{EXIT_WAIT, SENDER_WAIT};
 use crate::nic::Shared;
 use crate::progress::Core;
@@ -53,7 +55,7 @@ impl Nics {
 
 /// What a forking thread holds. Guards are released before the NICs that they are of may go.
 struct Held {
-    cores: Vec<(MutexGuard<'static, Core>, Arc<Shared>)>,
+    whole: Vec<(MutexGuard<'static, Core>, MutexGuard<'static, Inbox>, Arc<Shared>)>,
     _nics: Nics,
 }
 
@@ -64,32 +66,34 @@ thread_local! {
 
 extern "C" fn prepare() {
     let nics = Nics::lock();
-    let cores = nics
+    let whole = nics
         .0
         .iter()
         .filter_map(Weak::upgrade)
         .map(|nic| {
             // The child has no thread that could bring back what another has taken out.
-            let guard = nic.lock_whole();
-            // SAFETY: the guard refers to the lock inside `nic`, which is kept beside it and
-            // dropped after it.
-            let guard: MutexGuard<'static, Core> = unsafe { core::mem::transmute(guard) };
-            (guard, nic)
+            let guards = nic.lock_whole();
+            // SAFETY: the guards refer to the locks inside `nic`, which is kept beside them and
+            // dropped after them.
+            let (core, inbox): (MutexGuard<'static, Core>, MutexGuard<'static, Inbox>) =
+                unsafe { core::mem::transmute(guards) };
+            (core, inbox, nic)
         })
         .collect();
     // A thread that is at its very end has no thread-local values any more. Nothing is held then,
     // and nothing closed in the child, which is all that can be done.
-    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(Held { cores, _nics: nics }));
+    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(Held { whole, _nics: nics }));
 }
 
 extern "C" fn in_parent() {
-    let Some(Held { cores, _nics }) = take() else { return };
-    for (mut core, nic) in cores {
+    let Some(Held { whole, _nics }) = take() else { return };
+    for (mut core, inbox, nic) in whole {
         let is_left_behind = core.is_left_behind();
         if is_left_behind {
             core.sleeps_until = rdma::Time::ZERO;
         }
         drop(core);
+        drop(inbox);
         if is_left_behind {
             nic.wake_all();
         }
@@ -98,7 +102,8 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let held = take();
-    for (mut core, _) in held.into_iter().flat_map(|held| held.cores) {
+    for (mut core, mut inbox, _) in held.into_iter().flat_map(|held| held.whole) {
+        inbox.forget();
         if let Some(mut links) = core.links.take() {
             // What goes with it would tell the others that the parent's NIC is gone.
             core::mem::forget(links.flow.take());

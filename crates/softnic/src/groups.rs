@@ -19,6 +19,7 @@
 
 use core::net::IpAddr;
 use std::io;
+use std::sync::Arc;
 
 use rdma::{Gid, Qpn};
 use transport::{CreateError, DestroyError};
@@ -31,7 +32,7 @@ use crate::socket::Socket;
 /// A group that a NIC has joined.
 #[derive(Debug)]
 pub(crate) struct Joined {
-    pub(crate) socket: Socket,
+    pub(crate) socket: Arc<Socket>,
     /// How often it was joined, and not left since.
     times: u32,
 }
@@ -142,7 +143,7 @@ impl Links {
         if self.groups.len() >= GROUPS_MAX {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
-        let socket = Socket::join(group, interface, SOCKET_BUFFER_BYTES)?;
+        let socket = Arc::new(Socket::join(group, interface, SOCKET_BUFFER_BYTES)?);
         tracing::debug!(%group, "joined");
         self.groups.push(Joined { socket, times: 1 });
         self.layout = self.layout.wrapping_add(1);

@@ -11,9 +11,11 @@
 use core::ffi::c_int;
 use core::mem;
 use core::net::IpAddr;
+use core::ops::Range;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
 
 use rdma::Gid;
 
@@ -29,7 +31,7 @@ pub(crate) const MESSAGE_MAX: usize = HEADER_LEN + RECEIVE_BYTES;
 /// The socket on which a NIC gets its lost packets, and sends those of others.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    socket: UnixDatagram,
+    socket: Arc<UnixDatagram>,
     namespace: u64,
     message: Vec<u8>,
 }
@@ -43,7 +45,7 @@ impl Handover {
             |option, value: c_int| set_option(socket.as_fd(), libc::SOL_SOCKET, option, value);
         set(libc::SO_PASSCRED, 1)?;
         set(libc::SO_SNDBUF, SOCKET_BUFFER_BYTES)?;
-        Ok(Self { socket, namespace, message: Vec::new() })
+        Ok(Self { socket: Arc::new(socket), namespace, message: Vec::new() })
     }
 
     /// Gives `bytes`, which arrived at `destination`, to the owner of `slot`. Returns whether there
@@ -75,15 +77,26 @@ impl Handover {
         }
     }
 
+    /// Where it is received what others hand over.
+    pub(crate) fn entrance(&self) -> Entrance {
+        Entrance(Arc::clone(&self.socket))
+    }
+}
+
+/// The end of a [`Handover`] that receives.
+#[derive(Debug)]
+pub(crate) struct Entrance(Arc<UnixDatagram>);
+
+impl Entrance {
     /// Takes the next message: what arrived, at which address, and where it lies in `buffer`.
     /// `None` if there is no more; messages that make no sense are skipped.
-    pub(crate) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<(Received, IpAddr, &'a [u8])> {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<(Received, IpAddr, Range<usize>)> {
         loop {
             let length = self.receive_bytes(buffer)?;
             if let Some(length) = length
                 && let Some((received, destination)) = parse(&buffer[..length])
             {
-                return Some((received, destination, &buffer[HEADER_LEN..length]));
+                return Some((received, destination, HEADER_LEN..length));
             }
         }
     }
@@ -101,7 +114,7 @@ impl Handover {
         header.msg_control = control.as_mut_ptr().cast();
         header.msg_controllen = size_of_val(&control) as _;
         // SAFETY: every pointer in the header is to a live place of the length beside it.
-        let length = unsafe { sys::receive_message(self.socket.as_fd(), &mut header, 0) }.ok()?;
+        let length = unsafe { sys::receive_message(self.0.as_fd(), &mut header, 0) }.ok()?;
         // SAFETY: the kernel has filled the control messages; the data of SCM_CREDENTIALS is a
         // ucred.
         let user = unsafe {
@@ -166,8 +179,9 @@ mod tests {
         let bytes: Vec<u8> = (0..2500_u32).map(|at| at as u8).collect();
         assert!(from.send(2, &received, destination, &bytes).unwrap());
         let mut buffer = vec![0; MESSAGE_MAX];
-        let arrived = to.receive(&mut buffer).unwrap();
-        assert_eq!(arrived, (received, destination, &bytes[..]));
+        let to = to.entrance();
+        let (arrived, at, place) = to.receive(&mut buffer).unwrap();
+        assert_eq!((arrived, at, &buffer[place]), (received, destination, &bytes[..]));
         assert!(to.receive(&mut buffer).is_none());
     }
 
@@ -199,6 +213,7 @@ mod tests {
         };
         from.send(6, &received, received.source, b"yes").unwrap();
         let mut buffer = vec![0; MESSAGE_MAX];
-        assert_eq!(to.receive(&mut buffer).unwrap().2, b"yes");
+        let (_, _, place) = to.entrance().receive(&mut buffer).unwrap();
+        assert_eq!(&buffer[place], b"yes");
     }
 }

@@ -4,7 +4,7 @@
 //!   application thread ──► Nic::with / poll_cq ──┐
 //!                                                ├─ lock ─► Endpoint ─► outbox ─► UDP 4791
 //!   fallback thread ─(sockets, timers, wakeup)───┘             ▲
-//!                                                              └── packets ◄─ segments ◄─ UDP 4791
+//!                                                              └── packets ◄─ inbox ◄─ UDP 4791
 //! ```
 //!
 //! A [`Nic`] owns one [`transport::Endpoint`] and what the engine has not: sockets ([`socket`](socket.rs)), a
@@ -22,8 +22,8 @@
 //! [`ports`](ports.rs) says who listens where.
 //!
 //! **Invariants:** every packet that is not sent or not taken is counted. No lock is held while the
-//! fallback thread sleeps, or while the kernel sends (but for injected faults). Nothing here spins for
-//! longer than a wake-up takes.
+//! fallback thread sleeps, and the engine's not while the kernel sends (but for injected faults) or
+//! receives. Nothing here spins for longer than a wake-up takes.
 //!
 //! **Deliberately absent:** connected sockets (a connected socket counts its IP IDs up from a
 //! random start, and the ICRC covers them), raw sockets, and any daemon.
@@ -61,6 +61,7 @@ mod gid;
 mod groups;
 mod guard;
 mod handover;
+mod inbox;
 mod interfaces;
 pub mod limits;
 mod links;

@@ -13,8 +13,8 @@ use crate::counts::Counts;
 use crate::faults::Faults;
 use crate::flow::Flow;
 use crate::groups::Joined;
-use crate::handover::{self, Handover};
-use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
+use crate::handover::Handover;
+use crate::limits::{PACKET_MAX, SOCKET_BUFFER_BYTES, STEERING_INTERVAL, TRAIN_SEGMENTS_MAX};
 use crate::management::Waiting;
 use crate::outbox::Outbox;
 use crate::registry::Registry;
@@ -44,8 +44,8 @@ pub(crate) struct Links {
     pub(crate) faults: Option<Faults>,
     pub(crate) capture: Option<Capture>,
     pub(crate) publisher: Option<Publisher>,
-    /// Where packets arrive.
-    pub(crate) buffer: Box<[u8]>,
+    /// Where what is looked at of a packet in a ring is copied to.
+    pub(crate) ring_buffer: Box<[u8]>,
     /// The socket that had something last.
     pub(crate) hot: usize,
     /// Polls since every socket was looked at.
@@ -100,7 +100,7 @@ impl Links {
             faults,
             capture,
             publisher,
-            buffer: vec![0; handover::MESSAGE_MAX].into_boxed_slice(),
+            ring_buffer: vec![0; PACKET_MAX].into_boxed_slice(),
             hot: 0,
             polls: 0,
             same_host: None,
@@ -167,20 +167,13 @@ impl Links {
         Ok(())
     }
 
-    /// The socket at `port`: those of the addresses come first, then those of multicast groups.
-    pub(crate) fn socket(&self, port: usize) -> Option<&Socket> {
-        let group = || self.groups.get(port.checked_sub(self.sockets.len())?);
-        let address = self.sockets.get(port).map(|socket| &**socket);
-        address.or_else(|| group().map(|joined| &joined.socket))
+    /// Every socket: those of the addresses come first, then those of multicast groups.
+    pub(crate) fn all_sockets(&self) -> impl Iterator<Item = &Arc<Socket>> {
+        self.sockets.iter().chain(self.groups.iter().map(|joined| &joined.socket))
     }
 
-    /// Every socket.
-    pub(crate) fn all_sockets(&self) -> impl Iterator<Item = &Socket> {
-        let addresses = self.sockets.iter().map(|socket| &**socket);
-        addresses.chain(self.groups.iter().map(|joined| &joined.socket))
-    }
-
-    /// Leaves all groups, in order, so that the others' packets find them.
+    /// Leaves all groups, in order, so that the others' packets find them. The inbox must have let go
+    /// of the sockets.
     pub(crate) fn leave(&mut self) {
         if let Some(mut link) = self.same_host.take() {
             link.leave();
@@ -365,6 +358,7 @@ pub(crate) fn window_bytes(sockets: &[Arc<Socket>], wanted: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::ProcessMemory;
+    use crate::inbox::Inbox;
     use crate::receive::{Reach, Sink};
     use core::net::Ipv4Addr;
     use rdma::Span;
@@ -378,13 +372,17 @@ mod tests {
         let mut endpoint = Endpoint::new(Config::default());
         let mut manager = Manager::new(CmConfig { ids: 0..1, guid: 0, seed: 0 });
         let mut header = wire::roce::Repr::NOTHING;
+        let mut inboxes: Vec<Inbox> = nics.iter().map(|_| Inbox::new()).collect();
         for _ in 0..4 {
-            for (nic, counts) in nics.iter_mut().zip(&mut *counts) {
-                let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
-                nic.receive(
-                    Reach::All,
-                    &mut Sink { now, endpoint, memory, manager, counts, header: &mut header },
-                );
+            for ((nic, inbox), counts) in nics.iter_mut().zip(&mut inboxes).zip(&mut *counts) {
+                let mut look = nic.begin_look(Reach::All, counts).unwrap();
+                nic.prepare(inbox, &mut look);
+                while let Some(found) = inbox.next(&mut look) {
+                    let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
+                    let header = &mut header;
+                    let mut sink = Sink { now, endpoint, memory, manager, counts, header };
+                    nic.arrived(&found, &mut look, &mut sink);
+                }
             }
         }
     }

@@ -15,6 +15,7 @@ use transport::{Backlog, Config, CqId, Endpoint, Event, PdId, RegionSpec, Regist
 use wire::cm::ip::PortSpace;
 
 use crate::fork::Nics;
+use crate::inbox::{Busy, Inbox, Taken};
 use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS,
     COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES,
@@ -45,7 +46,8 @@ pub trait EventSink: Send + Sync {
 ///
 /// Any thread may use it. Its work is done under one lock, by whoever holds it: posting and polling
 /// send and receive in the caller's thread, and the fallback thread does what is left. While the
-/// kernel sends, the lock is free; what other threads post then leaves by the one that is sending.
+/// kernel sends or receives, the lock is free; what other threads post then leaves by the one that is
+/// sending, and what they wait for comes by the one that is receiving.
 ///
 /// After a `fork` the child's copy is dead: its engine can still be called, so that objects can be
 /// destroyed, but nothing is sent or received. The child can open the device anew.
@@ -58,6 +60,8 @@ pub struct Nic {
 /// What the fallback thread shares with the `Nic`.
 pub(crate) struct Shared {
     core: Mutex<Core>,
+    /// Locked before the core, by whoever looks what has arrived.
+    pub(crate) inbox: Mutex<Inbox>,
     /// The outbox is back, and somebody has a claim to it.
     back: Condvar,
     pub(crate) events: Box<dyn EventSink>,
@@ -174,13 +178,14 @@ impl Shared {
         core
     }
 
-    /// The lock, with nobody sending, however long that takes.
-    pub(crate) fn lock_whole(&self) -> MutexGuard<'_, Core> {
+    /// The lock, with nobody sending or receiving, however long that takes.
+    pub(crate) fn lock_whole(&self) -> (MutexGuard<'_, Core>, MutexGuard<'_, Inbox>) {
+        let inbox = self.lock_inbox();
         let mut core = self.lock();
         while !core.is_whole() {
             core = self.claim(core, SENDER_WAIT);
         }
-        core
+        (core, inbox)
     }
 
     /// Wakes whoever sleeps, to see what has changed.
@@ -263,6 +268,7 @@ impl Nic {
         let core = Core::new(Endpoint::new(config), manager, memory, links);
         let shared = Arc::new(Shared {
             core: Mutex::new(core),
+            inbox: Mutex::new(Inbox::new()),
             back: Condvar::new(),
             events,
             wake,
@@ -323,7 +329,7 @@ impl Nic {
     ) -> R {
         let mut guard = self.shared.lock();
         let core = &mut *guard;
-        let now = clock::now();
+        let mut now = clock::now();
         let result = f(&mut core.endpoint, &mut core.memory, now);
         core.posts = core.posts.saturating_add(1);
         let posts = core.posts.max(core.burst);
@@ -331,7 +337,10 @@ impl Nic {
         let backlog = core.endpoint.backlog(qpn, now, ANSWER_PATIENCE);
         if backlog.is_none_or(|backlog| !may_wait(&backlog, posts)) {
             if core.posts_unlooked > POSTS_PER_LOOK {
-                core.inline_packets += core.take(now, Reach::All);
+                let taken;
+                (guard, taken) = self.shared.take(guard, Reach::All, Busy::Leave);
+                guard.inline_packets += taken.packets;
+                now = taken.now;
             }
             self.finish(guard, now);
         }
@@ -457,6 +466,8 @@ impl Nic {
         let mut core = self.shared.lock();
         let result = core.links.as_mut().map_or(Ok(()), change);
         drop(core);
+        // A socket that is gone is closed at once.
+        self.shared.lock_inbox().forget();
         self.shared.wake_all();
         result
     }
@@ -488,8 +499,8 @@ impl Nic {
         if count > 0 {
             return count;
         }
-        let now = clock::now();
-        let packets = core.take(now, Reach::Hot);
+        let (mut core, taken) = self.shared.take(core, Reach::Hot, Busy::Leave);
+        let Taken { now, packets, is_served } = taken;
         core.inline_packets += packets;
         let is_quiet = packets == 0 && core.is_quiet(now);
         let count = if is_quiet { 0 } else { take(&mut core) };
@@ -497,7 +508,7 @@ impl Nic {
         let has_rings = core.links.as_ref().is_some_and(Links::has_rings);
         let patience = if has_rings { RING_POLLS_BEFORE_YIELD } else { POLLS_BEFORE_YIELD };
         // Another thread works for us, and a third may be about to answer it.
-        let is_served = count == 0 && !core.is_whole();
+        let is_served = count == 0 && (is_served || !core.is_whole());
         let in_vain = is_served || core.empty_polls > patience;
         if is_quiet {
             drop(core);
@@ -513,11 +524,9 @@ impl Nic {
 
     /// Takes what has arrived and runs the timers, without waiting.
     pub fn poll(&self) {
-        let mut core = self.shared.lock();
-        let now = clock::now();
-        let packets = core.take(now, Reach::All);
-        core.inline_packets += packets;
-        self.finish(core, now);
+        let (mut core, taken) = self.shared.take(self.shared.lock(), Reach::All, Busy::Wait);
+        core.inline_packets += taken.packets;
+        self.finish(core, taken.now);
     }
 
     /// Starts the fallback thread, which makes progress while the application does not call. From
@@ -594,12 +603,15 @@ impl Drop for Nic {
         // Under the list's lock, so that no fork comes between leaving one group and the next.
         let mut nics = Nics::lock();
         nics.remove(&self.shared);
-        // Nobody else is in any call of this NIC, but one that stands in may be sending.
-        let mut core = self.shared.settle_debts(self.shared.lock_whole());
+        // Nobody else is in any call of this NIC, but one that stands in may be sending or receiving.
+        let (core, mut inbox) = self.shared.lock_whole();
+        let mut core = self.shared.settle_debts(core);
+        inbox.forget();
         if let Some(mut links) = core.links.take() {
             links.leave();
         }
         drop(core);
+        drop(inbox);
         // Who stands in finds nothing left to look after.
         self.shared.wake_all();
     }

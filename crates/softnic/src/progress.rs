@@ -7,14 +7,10 @@ use wire::roce;
 
 use crate::counts::Counts;
 use crate::device_memory::DeviceMemory;
-use crate::limits::{
-    BATCH_BEHIND, HELD_MAX, LOOKS_BEFORE_TIMEOUT, PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK,
-};
+use crate::limits::{BATCH_BEHIND, HELD_MAX, PAUSE_RETRY, POLL_LOOP, SLEEP_MAX, WAKE_SLACK};
 use crate::links::Links;
 use crate::outbox::Outbox;
 use crate::parking::{Parking, expects_events};
-use crate::receive::{Reach, Sink};
-use crate::socket::Socket;
 use crate::stand_in::Duty;
 use crate::{EventSink, ProcessMemory, clock};
 
@@ -56,7 +52,7 @@ pub(crate) struct Core {
     /// When the application was last told of a completion by an event.
     pub(crate) last_event: Option<Time>,
     /// The headers of the packet that was read last.
-    header: roce::Repr,
+    pub(crate) header: roce::Repr,
     /// When groups were last looked after.
     looked_after: Time,
     /// When it was last tried to send.
@@ -92,35 +88,23 @@ impl Core {
         }
     }
 
-    /// Takes what has arrived and runs the timers. What the engine then has ready is not sent yet.
-    /// Returns how many packets arrived.
-    ///
-    /// A timer may wait for what has arrived and was not looked for: whoever calls may have been
-    /// late, or take one packet at a time. So nothing is given up before the sockets are empty, or
-    /// as much has been taken as they hold.
-    pub(crate) fn take(&mut self, now: Time, reach: Reach) -> u64 {
-        self.posts_unlooked = 0;
-        let Self { endpoint, manager, memory, counts, links, header, .. } = self;
-        let Some(links) = links else { return 0 };
-        let sink = &mut Sink { now, endpoint, memory, manager, counts, header };
-        let mut packets = links.receive(reach, sink);
-        if sink.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
-            let mut is_all = reach == Reach::All && packets == 0;
-            for _ in 0..LOOKS_BEFORE_TIMEOUT {
-                if is_all || !sink.endpoint.is_loss_due(now) {
-                    break;
-                }
-                let more = links.receive(Reach::All, sink);
-                packets += more;
-                is_all = more == 0;
-            }
-            sink.endpoint.handle_timeout(now);
+    /// Whether at `now` something would be taken for lost.
+    pub(crate) fn is_loss_due(&mut self, now: Time) -> bool {
+        let earliest = self.endpoint.earliest_timeout();
+        earliest.is_some_and(|at| at <= now) && self.endpoint.is_loss_due(now)
+    }
+
+    /// Does what the time has come for.
+    pub(crate) fn run_timers(&mut self, now: Time) {
+        let Self { endpoint, manager, counts, links, .. } = self;
+        let Some(links) = links else { return };
+        if endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
+            endpoint.handle_timeout(now);
         }
         links.claim(manager, counts, now);
         if manager.poll_timeout().is_some_and(|deadline| deadline <= now) {
             manager.handle_timeout(now);
         }
-        packets
     }
 
     /// Whether there is nothing to send at `now`, to tell, or to write down: then there is nothing more
@@ -200,7 +184,8 @@ impl Core {
         let Some(links) = &mut self.links else { return };
         let is_due = links.publisher.as_ref().is_some_and(|publisher| publisher.is_due(now));
         if is_due {
-            self.counts.rx_buffer_overflow = links.all_sockets().map(Socket::overflows).sum();
+            self.counts.rx_buffer_overflow =
+                links.all_sockets().map(|socket| socket.overflows()).sum();
         }
         if let Some(publisher) = &mut links.publisher
             && (is_due || when == Publish::Now)

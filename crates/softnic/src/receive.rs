@@ -13,9 +13,10 @@ use wire::roce::ICRC_LEN;
 use crate::capture::Below;
 use crate::counts::Counts;
 use crate::flow::Flow;
+use crate::inbox::{By, Found, Inbox, Look};
 use crate::limits::{
-    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, POLLS_PER_ROUND, RECEIVE_BATCH, RING_BATCH,
-    RING_COPIED, RING_RELEASE, ROCE_PORT, SHORT_TRAIN_BYTES,
+    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, POLLS_PER_ROUND, RING_BATCH, RING_COPIED,
+    RING_RELEASE, ROCE_PORT, SHORT_TRAIN_BYTES,
 };
 use crate::links::Links;
 use crate::same_host::{RingPacket, Taken};
@@ -93,99 +94,92 @@ impl<'a> Train<'a> {
 }
 
 impl Links {
-    /// Takes what has arrived. Returns how many packets that were.
-    pub(crate) fn receive(&mut self, reach: Reach, sink: &mut Sink<'_>) -> u64 {
-        let before = sink.counts.rx_packets;
-        let mut buffer = core::mem::take(&mut self.buffer);
+    /// Where is to be looked for what has arrived; `None` where rings are all.
+    pub(crate) fn begin_look(&mut self, reach: Reach, counts: &mut Counts) -> Option<Look> {
         self.polls = self.polls.wrapping_add(1);
-        let is_round = reach == Reach::All || self.polls.is_multiple_of(POLLS_PER_ROUND);
-        if is_round && let Some(link) = &mut self.same_host {
-            link.take_messages(&self.registry, sink.counts);
-        }
-        let has_rings = self.has_rings();
-        if has_rings {
-            self.receive_from_rings(&mut buffer, sink);
-        }
-        if is_round {
-            self.is_socket_hot = false;
-            for port in 0..self.sockets.len() + self.groups.len() {
-                if self.receive_at(port, reach, &mut buffer, sink) {
-                    self.hot = port;
-                    self.is_socket_hot = true;
-                }
+        if reach == Reach::All || self.polls.is_multiple_of(POLLS_PER_ROUND) {
+            if let Some(link) = &mut self.same_host {
+                link.take_messages(&self.registry, counts);
             }
-            self.receive_handed_over(&mut buffer, sink);
-        } else if !has_rings || self.is_socket_hot {
-            // A look at a socket costs as much as ten at a ring.
-            self.is_socket_hot = self.receive_at(self.hot, reach, &mut buffer, sink);
+            // The last is what is handed over.
+            return Some(Look::new(reach, 0, self.sockets.len() + self.groups.len() + 1));
         }
-        self.buffer = buffer;
-        let packets = sink.counts.rx_packets - before;
-        self.finds = if packets > 0 { self.finds.saturating_add(1) } else { 0 };
-        packets
+        // A look at a socket costs as much as ten at a ring.
+        let looks = self.is_socket_hot || !self.has_rings();
+        looks.then(|| Look::new(reach, self.hot, self.hot + 1))
     }
 
-    fn receive_at(
-        &mut self,
-        port: usize,
-        reach: Reach,
-        buffer: &mut [u8],
-        sink: &mut Sink<'_>,
-    ) -> bool {
-        let Some(socket) = self.socket(port) else { return false };
-        let destination = socket.address();
-        let multicast = port >= self.sockets.len();
-        let sent = self.flow.as_ref().filter(|_| !multicast).map(Flow::sent_to_us);
-        let mut misled = false;
-        let mut batch = 0;
-        let mut is_empty = false;
-        while batch < RECEIVE_BATCH {
-            let Some(received) = self.socket(port).and_then(|socket| socket.receive(buffer)) else {
-                is_empty = true;
-                break;
-            };
-            batch += 1;
-            let bytes = &buffer[..received.length];
-            if bytes.first() == Some(&PROBE)
-                && !multicast
-                && received.source == destination
-                && let Some(probe) = Probe::parse(bytes)
-            {
-                self.probed(port, probe, sink.counts);
-                continue;
-            }
-            let train = Train { multicast, ..Train::new(received, destination, bytes) };
-            misled |= self.take(&train, sink);
-            // One that polls waits for just this: it does not pay for a look at an empty socket.
-            // Where one acknowledgement follows another, it is as likely to be another, and what the
-            // application posts for all of them leaves together; unless there is enough to be sent.
-            let is_lone = self.finds < FINDS_BEFORE_MORE || sink.endpoint.awaits_room();
-            if reach == Reach::Hot && received.length < SHORT_TRAIN_BYTES && is_lone {
-                break;
-            }
-        }
-        if is_empty {
+    /// Before the first socket is looked at.
+    pub(crate) fn prepare(&mut self, inbox: &mut Inbox, look: &mut Look) {
+        inbox.renew(self);
+        self.is_socket_hot = false;
+        look.sent = self.flow.as_ref().map(Flow::sent_to_us);
+    }
+
+    /// Writes off what was on its way to a socket that has been found empty.
+    pub(crate) fn note_empty(&mut self, look: &mut Look) {
+        if look.takes_empty() {
             self.finds = 0;
+            if let (Some(flow), Some(sent)) = (&self.flow, look.sent) {
+                flow.settle(sent);
+            }
         }
-        if is_empty && let (Some(flow), Some(sent)) = (&self.flow, sent) {
-            flow.settle(sent);
+    }
+
+    /// Takes what a look has found, and says to it how it goes on.
+    pub(crate) fn arrived(&mut self, found: &Found<'_>, look: &mut Look, sink: &mut Sink<'_>) {
+        let &Found { received, destination, by, bytes } = found;
+        let train = Train::new(received, destination, bytes);
+        let port = match by {
+            By::Address(port) | By::Group(port) => port,
+            // A socket that we do not have (any more) cannot have received for us.
+            By::Handover if self.sockets.iter().any(|it| it.address() == destination) => {
+                self.take(&Train { handed_over: true, ..train }, sink);
+                return;
+            }
+            By::Handover => {
+                sink.counts.rx_handover_dropped += 1;
+                return;
+            }
+        };
+        self.hot = port;
+        self.is_socket_hot = true;
+        let multicast = by == By::Group(port);
+        if bytes.first() == Some(&PROBE)
+            && !multicast
+            && received.source == destination
+            && let Some(probe) = Probe::parse(bytes)
+        {
+            return self.probed(port, probe, sink.counts);
         }
-        if misled {
+        if self.take(&Train { multicast, ..train }, sink) {
             self.repair(sink.now, port, sink.counts);
         }
-        batch > 0
+        // One that polls waits for just this: it does not pay for a look at an empty socket.
+        // Where one acknowledgement follows another, it is as likely to be another, and what the
+        // application posts for all of them leaves together; unless there is enough to be sent.
+        let is_lone = self.finds < FINDS_BEFORE_MORE || sink.endpoint.awaits_room();
+        if look.reach == Reach::Hot && received.length < SHORT_TRAIN_BYTES && is_lone {
+            look.go_on();
+        }
     }
 
-    fn receive_from_rings(&mut self, buffer: &mut [u8], sink: &mut Sink<'_>) {
+    /// Whether there is something in a ring.
+    pub(crate) fn has_ring_packets(&self) -> bool {
+        self.same_host.as_ref().is_some_and(|link| link.has_packets())
+    }
+
+    pub(crate) fn receive_from_rings(&mut self, sink: &mut Sink<'_>) {
         // Taken out so that its packets can go to the engine.
         let Some(mut link) = self.same_host.take() else { return };
+        let mut buffer = core::mem::take(&mut self.ring_buffer);
         // A record has every byte.
         let most = if self.capture.is_some() { PACKET_MAX } else { RING_COPIED };
         for source in 0..link.sources() {
             let mut taken = 0;
             while taken < RING_BATCH {
                 let ours = |address| self.sockets.iter().any(|socket| socket.address() == address);
-                match link.take(source, (buffer, most), &self.registry, ours, sink.counts) {
+                match link.take(source, (&mut buffer, most), &self.registry, ours, sink.counts) {
                     Taken::Nothing => break,
                     Taken::Other => {}
                     Taken::Packet(packet) => {
@@ -203,6 +197,7 @@ impl Links {
             }
         }
         self.same_host = Some(link);
+        self.ring_buffer = buffer;
     }
 
     /// Checks one packet of a ring and gives it to the engine. `packet` is as much of it as was
@@ -275,21 +270,6 @@ impl Links {
             Err(cause) => {
                 tracing::debug!(source = %way.source.ip(), length = packet.len(), %cause, "dropped");
                 sink.counts.malformed(cause);
-            }
-        }
-    }
-
-    fn receive_handed_over(&mut self, buffer: &mut [u8], sink: &mut Sink<'_>) {
-        for _ in 0..RECEIVE_BATCH {
-            let Some((received, destination, bytes)) = self.handover.receive(buffer) else {
-                return;
-            };
-            // A socket that we do not have (any more) cannot have received for us.
-            if self.sockets.iter().any(|socket| socket.address() == destination) {
-                let train = Train::new(received, destination, bytes);
-                self.take(&Train { handed_over: true, ..train }, sink);
-            } else {
-                sink.counts.rx_handover_dropped += 1;
             }
         }
     }

@@ -29,6 +29,7 @@ use std::sync::{Arc, MutexGuard};
 
 use rdma::Time;
 
+use crate::inbox::{Busy, Taken};
 use crate::limits::{PARK_NAP, STAND_IN_DISTRUST, STAND_IN_GRACE};
 use crate::nic::{Nic, Shared};
 use crate::parking::Parking;
@@ -222,8 +223,7 @@ fn work<'a>(
     if core.leaves_to_application(parking) {
         return (core, true);
     }
-    let now = clock::now();
-    let packets = core.take(now, reach);
+    let (mut core, Taken { now, packets, .. }) = shared.take(core, reach, Busy::Wait);
     core.counts.stand_in_packets += packets;
     core = shared.give(core, now);
     core.look_after(now);

@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 
 use rdma::{Span, Time};
 
+use crate::inbox::{Busy, Taken};
 use crate::limits::{
     COMPANY_GAP, COMPANY_INTERVAL, COMPANY_SHARE, COMPANY_STAYS, LINGER_FACTOR, LINGER_MAX,
     LINGER_SPINS, PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE,
@@ -138,22 +139,23 @@ fn work<'a>(
     if core.leaves_to_application(parking) {
         return Some(rest(shared, &mut core, true));
     }
-    let mut round = Round::begin(&mut core, Reach::All);
+    let mut round;
+    (core, round) = Round::begin(shared, core, Reach::All, Busy::Wait);
     if was_relieved {
-        core.duty.missed(round.since, round.packets);
+        core.duty.missed(round.taken.now, round.taken.packets);
     }
     let mut credit = Span::ZERO;
     let parked = loop {
-        let now = round.since;
-        core.counts.thread_packets += round.packets;
+        let Taken { now, packets, .. } = round.taken;
+        core.counts.thread_packets += packets;
         core = shared.give(core, now);
         core.look_after(now);
         let alone = parking.is_alone(core.inline_packets);
-        let parked = parking.update(now, core.inline_packets, round.packets, core.last_event);
+        let parked = parking.update(now, core.inline_packets, packets, core.last_event);
         let end = clock::now();
-        credit = earned(credit, end.since(now));
+        credit = earned(credit, end.since(round.since));
         let wakes_application = core.last_event == Some(now);
-        if round.packets == 0 || !alone || parked || wakes_application || company.is_there(end) {
+        if packets == 0 || !alone || parked || wakes_application || company.is_there(end) {
             break parked;
         }
         drop(core);
@@ -219,15 +221,20 @@ pub(crate) fn sleep(core: &mut Core, parked: bool) -> Sleep {
 /// What the thread does between two looks whether it may sleep.
 struct Round {
     since: Time,
-    /// Packets that had arrived.
-    packets: u64,
+    taken: Taken,
 }
 
 impl Round {
     /// Takes what has arrived.
-    fn begin(core: &mut Core, reach: Reach) -> Self {
+    fn begin<'a>(
+        shared: &'a Shared,
+        core: MutexGuard<'a, Core>,
+        reach: Reach,
+        busy: Busy,
+    ) -> (MutexGuard<'a, Core>, Self) {
         let since = clock::now();
-        Self { since, packets: core.take(since, reach) }
+        let (core, taken) = shared.take(core, reach, busy);
+        (core, Self { since, taken })
     }
 }
 
@@ -254,16 +261,18 @@ fn linger<'a>(
             break;
         }
         before = now;
-        if let Some(mut core) = shared.try_lock() {
+        if let Some(core) = shared.try_lock() {
             if core.duty.is_held(now) {
                 break;
             }
-            let round = Round::begin(&mut core, Reach::Hot);
-            if round.packets > 0 {
+            let (mut core, round) = Round::begin(shared, core, Reach::Hot, Busy::Leave);
+            if round.taken.packets > 0 {
                 return Some((core, round));
             }
             // A timer may have had something to send.
-            drop(shared.give(core, round.since));
+            if !core.is_quiet(round.taken.now) {
+                drop(shared.give(core, round.taken.now));
+            }
         }
         for _ in 0..LINGER_SPINS {
             hint::spin_loop();
@@ -335,7 +344,7 @@ impl Core {
     /// All that packets arrive by, and `more` behind it, to be waited for.
     pub(crate) fn descriptors(&self, more: [BorrowedFd<'_>; 2]) -> Vec<libc::pollfd> {
         let links = self.links.iter().flat_map(|links| {
-            let sockets = links.all_sockets().map(AsFd::as_fd);
+            let sockets = links.all_sockets().map(|socket| socket.as_fd());
             let rings = links.same_host.iter().map(|link| link.as_fd());
             sockets.chain([links.handover.as_fd()]).chain(rings)
         });

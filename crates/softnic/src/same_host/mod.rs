@@ -500,6 +500,15 @@ impl SameHost {
         self.sources.len()
     }
 
+    /// Whether there is something in one of them.
+    #[inline]
+    pub(crate) fn has_packets(&self) -> bool {
+        self.sources.iter().any(|slot| match self.peers[usize::from(*slot)].as_deref() {
+            Some(Peer { from: From::Open(ring, _), .. }) => !ring.is_empty(),
+            _ => false,
+        })
+    }
+
     /// Takes what comes next in one of the rings that there are to be looked at, and copies its first
     /// `most` bytes, or all, to the beginning of `buffer`. `ours` says whether an address is this NIC's.
     pub(crate) fn take(

@@ -184,6 +184,49 @@ fn what_threads_send_by_rings_arrives_in_order_and_is_counted() {
     what_threads_send_arrives(132, Link::SharedMemory);
 }
 
+fn write_all(host: &Host, lane: Lane, peer: &Host) {
+    let (mut posted, mut done) = (0, 0);
+    while done < MESSAGES {
+        while posted < MESSAGES && posted - done < DEPTH {
+            let place = lane.place(host, posted, length(lane.index, posted));
+            let remote_address = lane.place(peer, posted, 0).address;
+            let write = Operation::Write { remote_address, r_key: peer.key, immediate: None };
+            host.post_on(lane.qpn, posted, write, place);
+            posted += 1;
+        }
+        for completion in lane.completions(host) {
+            assert_eq!(completion.id, done, "requests complete in order");
+            done += 1;
+        }
+    }
+}
+
+#[test]
+fn packets_are_handled_in_the_order_in_which_they_came_whoever_takes_them() {
+    let (a, b, lanes) = connected(137, Link::Udp);
+    let (a, b, stop) = (&a, &b, &AtomicBool::new(false));
+    scope(|scope| {
+        let writers: Vec<_> =
+            lanes.iter().map(|(ours, _)| scope.spawn(move || write_all(a, *ours, b))).collect();
+        for (_, theirs) in &lanes {
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(b.nic.poll_cq(theirs.cq, &mut [Completion::NOTHING]), 0);
+                }
+            });
+        }
+        for _ in 0..10 {
+            assert!(in_child(|| b.nic.poll()));
+        }
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    let stats = b.nic.with(|endpoint, _, _| *endpoint.stats());
+    let lost = a.nic.counts().tx_dropped + b.nic.counts().rx_buffer_overflow;
+    assert!(stats.out_of_seq_request == 0 || lost > 0, "{stats:?}");
+}
+
 #[test]
 fn a_fork_among_sending_threads_leaves_nothing_behind() {
     let (a, b, lanes) = connected(133, Link::Udp);
