@@ -4,8 +4,28 @@
 use std::sync::Once;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
 
 const VARIABLE: &str = "FERROCE_LOG";
+
+thread_local! {
+    /// Goes, as what lines are written with does, when the thread is at its end.
+    static ALIVE: Alive = const { Alive };
+}
+
+struct Alive;
+
+impl Drop for Alive {
+    /// Only a value that is dropped is known to be gone.
+    fn drop(&mut self) {}
+}
+
+/// Whether this thread can still write lines. `exit` goes on after the end of its thread's own values,
+/// and a NIC then takes leave of its peers.
+fn can_write() -> bool {
+    ALIVE.try_with(|_| ()).is_ok()
+}
 
 /// Starts logging if the user wants it. A program's own subscriber stays.
 pub(crate) fn start() {
@@ -16,7 +36,8 @@ pub(crate) fn start() {
             let subscriber = tracing_subscriber::fmt()
                 .with_env_filter(filter)
                 .with_writer(std::io::stderr)
-                .finish();
+                .finish()
+                .with(dynamic_filter_fn(|_, _| can_write()));
             let _already_set = tracing::subscriber::set_global_default(subscriber);
         }
     });
@@ -25,4 +46,38 @@ pub(crate) fn start() {
 /// Tells the user why there is no device: the program itself will only say that there is none.
 pub(crate) fn complain(error: &dyn core::fmt::Display) {
     eprintln!("libibverbs (ferroce): {error}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// What NICs do at the end of a process.
+    extern "C" fn at_exit() {
+        tracing::info!("the end");
+        eprintln!("went on");
+    }
+
+    /// Runs in a process of its own, which then ends.
+    #[test]
+    fn ends() {
+        if std::env::var_os(VARIABLE).is_some() {
+            start();
+            tracing::info!("the beginning");
+            // SAFETY: a function without arguments.
+            unsafe { libc::atexit(at_exit) };
+            std::process::exit(0);
+        }
+    }
+
+    #[test]
+    fn a_program_that_ends_while_something_is_logged_ends_as_it_would_otherwise() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "log::tests::ends", "--nocapture"]).env(VARIABLE, "info");
+        let ended = command.output().unwrap();
+        let lines = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{lines}");
+        assert!(lines.contains("the beginning") && lines.contains("went on"), "{lines}");
+    }
 }
