@@ -18,9 +18,9 @@ use crate::fork::Nics;
 use crate::inbox::{Busy, Inbox, Taken};
 use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS,
-    COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, PORT_PAUSE, PORT_TRIES,
-    POSTS_PER_LOOK, REFILL_BYTES, RING_POLLS_BEFORE_YIELD, ROUNDS_FOR_OTHERS, SENDER_WAIT,
-    SLOT_SHIFT, WINDOW_BYTES,
+    COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, PAUSE_MAX, PAUSE_RETRY, POLLS_BEFORE_YIELD, PORT_PAUSE,
+    PORT_TRIES, POSTS_PER_LOOK, REFILL_BYTES, RING_POLLS_BEFORE_YIELD, ROUNDS_FOR_OTHERS,
+    SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::links::{Links, window_bytes};
 use crate::outbox::Outbox;
@@ -111,15 +111,26 @@ impl Shared {
     }
 
     /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
-    /// peer. Who has the file of counters open keeps it, with what was counted to the end.
+    /// peer. What waits for room at a destination may still get it. Who has the file of counters open
+    /// keeps it, with what was counted to the end.
     pub(crate) fn settle_debts<'a>(
         &'a self,
         mut core: MutexGuard<'a, Core>,
     ) -> MutexGuard<'a, Core> {
-        let now = clock::now();
+        let mut now = clock::now();
+        let end = now + PAUSE_MAX;
         core.owe_nothing(now);
-        if let Some(outbox) = core.load(now) {
-            core = self.send(core, outbox, None);
+        loop {
+            if let Some(outbox) = core.load(now) {
+                core = self.send(core, outbox, None);
+            }
+            if !core.is_paused() || now >= end {
+                break;
+            }
+            drop(core);
+            std::thread::sleep(Duration::from_nanos(PAUSE_RETRY.as_ns_ceil()));
+            core = self.lock();
+            now = clock::now();
         }
         core.publish(now, Publish::Now);
         core
@@ -670,6 +681,44 @@ mod tests {
         drop(nic.shared.give(core, clock::now()));
         assert_eq!(sent(&nic), 1);
         assert!(!nic.shared.lock().is_left_behind());
+    }
+
+    /// Sending waits for room at the second NIC, which does not look by itself.
+    fn paused_for(nic: &Nic, full: &Nic) {
+        let slot = full.shared.lock().links.as_ref().unwrap().registry.slot();
+        let mut core = nic.shared.lock();
+        let links = core.links.as_mut().unwrap();
+        while !links.flow.as_mut().unwrap().plan(slot, 4096) {}
+        links.paused = Some((slot, clock::now()));
+    }
+
+    #[test]
+    fn a_message_of_connection_management_does_not_wait_for_room_that_others_wait_for() {
+        let (nic, full) = (open("127.0.135.3"), open("127.0.135.4"));
+        paused_for(&nic, &full);
+        ask(&nic);
+        assert_eq!(sent(&nic), 1);
+        assert!(nic.shared.lock().is_paused());
+    }
+
+    #[test]
+    fn who_ends_waits_for_room_but_not_for_ever() {
+        let (nic, full) = (open("127.0.135.5"), open("127.0.135.6"));
+        paused_for(&nic, &full);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(2));
+                // It takes what there is.
+                let core = full.shared.lock();
+                let flow = core.links.as_ref().unwrap().flow.as_ref().unwrap();
+                flow.settle(flow.sent_to_us());
+            });
+            let core = nic.shared.settle_debts(nic.shared.lock());
+            assert!(!core.is_paused() && core.counts.tx_pauses_given_up == 0);
+        });
+        paused_for(&nic, &full);
+        let core = nic.shared.settle_debts(nic.shared.lock());
+        assert!(!core.is_paused() && core.counts.tx_pauses_given_up == 1);
     }
 
     #[test]

@@ -149,6 +149,11 @@ impl Core {
         links.is_some_and(|it| it.is_left_behind && it.claims == 0 && it.outbox.is_some())
     }
 
+    /// Whether sending waits for room at a destination.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.links.as_ref().is_some_and(|links| links.paused.is_some())
+    }
+
     /// Delivers the events, and writes down what is to be written down.
     pub(crate) fn tell(&mut self, now: Time, events: &dyn EventSink) {
         if let Some(links) = &mut self.links

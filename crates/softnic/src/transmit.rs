@@ -52,9 +52,11 @@ impl Links {
             return None;
         }
         let mut outbox = self.outbox.take()?;
-        while !self.is_paused(now, counts) {
+        loop {
+            // They go by UDP, and a peer that waits for a farewell does not wait for room in a ring.
             self.build_messages(&mut outbox.trains, manager, counts);
-            let is_full = self.build(now, &mut outbox.trains, endpoint, memory, counts);
+            let is_full = !self.is_paused(now, counts)
+                && self.build(now, &mut outbox.trains, endpoint, memory, counts);
             if let Some(flow) = &mut self.flow {
                 flow.send();
             }
