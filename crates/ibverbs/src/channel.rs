@@ -85,10 +85,8 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
         // No reference to the channel is held while waiting: another thread may destroy it.
         let queue = Arc::clone(&channel.queue);
         let nic = channel.context.nic.stand_in();
-        // Who is away with an event of one channel is late for those of another, and for a peer that
-        // wants to connect or to part.
-        let is_alone = channel.context.events.channels.load(Ordering::Relaxed) == 1
-            && registry::with(|live| live.cm_ids.is_empty());
+        // Who is away with an event of one channel is late for those of another.
+        let is_alone = channel.context.events.channels.load(Ordering::Relaxed) == 1;
         drop(channel);
         if is_alone {
             stand_in(&nic, &queue)?;
