@@ -57,7 +57,7 @@ pub struct Arrival {
 
 impl Arrival {
     /// Whether the network has marked it: CE (RFC 3168).
-    fn is_marked(&self) -> bool {
+    pub(crate) fn is_marked(&self) -> bool {
         const CE: u8 = 3;
         self.traffic_class & CE == CE
     }

@@ -185,6 +185,13 @@ pub struct Facts {
     pub payload: bool,
 }
 
+impl Facts {
+    /// Whether it goes from requester to responder.
+    pub const fn is_request(&self) -> bool {
+        is_request(self.operation)
+    }
+}
+
 /// A BTH opcode that is in the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(u8);
@@ -403,7 +410,7 @@ impl Opcode {
 
     /// Whether it goes from requester to responder.
     pub fn is_request(self) -> bool {
-        is_request(self.facts().operation)
+        self.facts().is_request()
     }
 }
 

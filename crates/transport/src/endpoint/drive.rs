@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use rdma::{Memory, PKey, QpState, QpType, Qpn, Time};
 use wire::Opcode;
-use wire::opcode::Service;
+use wire::opcode::{Facts, Part, Service};
 
 use super::{Arrival, Endpoint};
 use crate::mutation::{Mutation, mutated};
@@ -35,7 +35,7 @@ impl Endpoint {
         if qpn == Qpn::MULTICAST {
             return self.handle_multicast(arrival, header, (payload, length), memory);
         }
-        self.handle_for(qpn, arrival, &Request { header, payload, length }, memory)
+        self.handle_for(qpn, arrival, &Request::new(header, payload, length), memory)
     }
 
     /// A packet for one queue pair.
@@ -46,11 +46,21 @@ impl Endpoint {
         request: &Request<'_, '_, M>,
         memory: &mut M,
     ) -> Result<(), Drop> {
-        let &Request { header, payload, length } = request;
+        let &Request { header, facts, payload, length } = request;
         let now = self.adapter.now;
+        if facts.part == Part::Middle
+            && let Some((qp, adapter)) = self.qp_mut(qpn)
+            && qp.continue_message(arrival, request, memory, adapter)
+        {
+            // No deadline is nearer for it, and nothing has completed.
+            if !core::mem::replace(&mut qp.ready, true) {
+                self.ready.push_back(qpn);
+            }
+            return Ok(());
+        }
         let result = match self.qp_mut(qpn) {
             None => Err(Drop::UnknownQpn),
-            Some((qp, adapter)) => qp.accept(arrival, header).and_then(|()| {
+            Some((qp, adapter)) => qp.accept(arrival, header, facts).and_then(|()| {
                 adapter.stats.rcvd_pkts += 1;
                 adapter.stats.rcvd_bytes += length as u64;
                 if header.bth.opcode == Opcode::CNP {
@@ -61,7 +71,7 @@ impl Endpoint {
                 }
                 if qp.spec.kind == QpType::Ud {
                     qp.handle_datagram(arrival, request, memory, adapter)
-                } else if header.bth.opcode.is_request() {
+                } else if facts.is_request() {
                     qp.handle_request(now, request, memory, adapter)
                 } else {
                     qp.handle_response(now, header, (payload, length), memory, adapter)
@@ -231,12 +241,17 @@ impl Endpoint {
 
 impl Qp {
     /// Whether a packet is for this queue pair at all (IBTA vol 1, 9.6.1).
-    fn accept(&self, arrival: &Arrival, header: &wire::roce::Repr) -> Result<(), Drop> {
+    fn accept(
+        &self,
+        arrival: &Arrival,
+        header: &wire::roce::Repr,
+        facts: &Facts,
+    ) -> Result<(), Drop> {
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Error) {
             return Err(Drop::QpState);
         }
-        let request = header.bth.opcode.is_request();
-        let fits = match (self.spec.kind, header.facts().service) {
+        let request = facts.is_request();
+        let fits = match (self.spec.kind, facts.service) {
             (QpType::Rc, Service::Rc) | (QpType::Uc, Service::Uc) | (QpType::Ud, Service::Ud) => {
                 true
             }

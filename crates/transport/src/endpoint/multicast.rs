@@ -79,7 +79,7 @@ impl Endpoint {
             self.adapter.stats.drop_packet(Drop::UnknownQpn);
             return Err(Drop::UnknownQpn);
         };
-        let request = Request { header, payload, length };
+        let request = Request::new(header, payload, length);
         let mut result = Err(Drop::UnknownQpn);
         for qpn in &members {
             result = result.or(self.handle_for(*qpn, arrival, &request, memory));

@@ -80,11 +80,7 @@ impl Qp {
             if mutated(Mutation::GapTakenForFilled) {
                 self.responder.expected = kept.header.bth.psn;
             }
-            let request = Request::<M> {
-                header: &kept.header,
-                payload: kept.payload::<M>(),
-                length: kept.length,
-            };
+            let request = Request::<M>::new(&kept.header, kept.payload::<M>(), kept.length);
             if let Err(refusal) = self.respond(&request, memory, adapter) {
                 self.responder.forget_kept();
                 return self.refuse(refusal, adapter);

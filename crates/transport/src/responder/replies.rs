@@ -78,7 +78,7 @@ impl Qp {
         let header = request.header;
         let psn = header.bth.psn;
         let responder = &mut self.responder;
-        let operation = header.facts().operation;
+        let operation = request.facts.operation;
         if matches!(operation, Operation::Send | Operation::Write) {
             let psn = responder.expected.minus(1);
             responder.acknowledge(psn, adapter.config.coalesce_acks);

@@ -126,6 +126,10 @@ fn weather(world: &mut World<'_>) -> Check {
             }
         }
     }
+    for node in &world.nodes {
+        let stats = node.endpoint.stats();
+        world.log.note(world.now, "", "counted", || format!("{stats:?}"));
+    }
     world.destroy()
 }
 

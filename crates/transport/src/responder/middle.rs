@@ -1,0 +1,148 @@
+//! The short way through the responder: the next packet in the middle of a long message.
+//!
+//! Of the sixty-four packets of a message sixty-two are such. What the column of checks would find
+//! out of one of them, the first packet of the message has shown already.
+
+use rdma::{Access, Memory, PKey, QpType};
+use wire::opcode::{Operation, Part, Service};
+
+use super::{Message, Request, Target};
+use crate::adapter::Adapter;
+use crate::endpoint::Arrival;
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::qp::Qp;
+use crate::timer::Timer;
+
+impl Qp {
+    /// Takes the packet if it is the next in the middle of the message in progress, and does with it
+    /// all that [`Qp::handle_request`] would. Returns whether it did. If not, nothing has changed,
+    /// but perhaps the bytes where the packet goes: then it is for the column of checks to say why.
+    pub(crate) fn continue_message<M: Memory>(
+        &mut self,
+        arrival: &Arrival,
+        request: &Request<'_, '_, M>,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> bool {
+        let Some(message) = self.responder.message else { return false };
+        if !self.continues(&message, arrival, request, adapter) || !is_open() {
+            return false;
+        }
+        let length = request.length;
+        let stored = match (message.target, &mut self.responder.taken) {
+            (Target::Region(window), _) => {
+                let address = window.address + message.received;
+                memory.write(address, request.payload, 0, length).is_ok()
+            }
+            (Target::Receive, Some(taken)) => {
+                let (regions, pd) = (&adapter.regions, taken.place.pd);
+                let payload = (request.payload, length);
+                taken.wqe.scatter(regions, pd, message.received, payload, memory).is_ok()
+            }
+            (Target::Receive, None) => false,
+        };
+        if stored {
+            let responder = &mut self.responder;
+            let received = message.received + length as u64;
+            responder.message = Some(Message { received, ..message });
+            responder.expected = responder.expected.next();
+            responder.nak_sent = false;
+            adapter.stats.rcvd_pkts += 1;
+            adapter.stats.rcvd_bytes += length as u64;
+        }
+        stored
+    }
+
+    /// Whether a packet is the next one in the middle of `message`, which is in progress. It would
+    /// then pass every check:
+    ///
+    /// - The queue pair takes packets, and communication is established, since there is a message:
+    ///   every way into a state that takes none gives that up.
+    /// - `check_psn`, and of the packet's headers partition, sender and service, by comparison. XRC
+    ///   goes the long way, so there is no other queue for `check_queue` to find.
+    /// - `check_sequence`: it goes on with a message of its own kind. As it neither begins nor ends
+    ///   one, `check_resources` has nothing to take.
+    /// - `check_operation`: the right may have been withdrawn since, so it is asked for.
+    /// - `check_length`: the payload fills the packet, and leaves something for those that follow.
+    /// - `check_key`: the whole of a WRITE was found within its region, and none has gone since. The
+    ///   list of a receive sees to that itself.
+    ///
+    /// And nothing but storing it is to be done: it has no mark, asks for no acknowledgement and
+    /// frees none that waits, and nothing that came before its turn waits for it.
+    fn continues<M: Memory>(
+        &self,
+        message: &Message,
+        arrival: &Arrival,
+        request: &Request<'_, '_, M>,
+        adapter: &Adapter,
+    ) -> bool {
+        let bth = &request.header.bth;
+        let end = message.received + request.length as u64;
+        let fits = match (request.facts.operation, message.target) {
+            (Operation::Write, Target::Region(window)) => {
+                window.epoch == adapter.regions.epoch()
+                    && end < u64::from(window.length)
+                    && self.attributes.access.allows(Access::REMOTE_WRITE)
+            }
+            (Operation::Send, Target::Receive) => end <= u64::from(MESSAGE_BYTES_MAX),
+            _ => false,
+        };
+        let is_of_service = matches!(
+            (self.spec.kind, request.facts.service),
+            (QpType::Rc, Service::Rc) | (QpType::Uc, Service::Uc)
+        );
+        fits && request.facts.part == Part::Middle
+            && is_of_service
+            && bth.psn == self.responder.expected
+            && !bth.ack_request
+            && PKey::DEFAULT.admits(bth.p_key)
+            && request.length == self.attributes.path_mtu.bytes() as usize
+            && arrival.source == self.attributes.path.gid
+            && !arrival.is_marked()
+            && !self.timers.is_running(Timer::AckDelay)
+            && !self.responder.keeps_some()
+    }
+}
+
+/// Whether packets may take the short way: a test compares it with the long one.
+#[cfg(not(test))]
+const fn is_open() -> bool {
+    true
+}
+
+#[cfg(test)]
+std::thread_local! {
+    static CLOSED: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+    static TAKEN: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+fn is_open() -> bool {
+    let is_open = !CLOSED.get();
+    TAKEN.set(TAKEN.get() + u64::from(is_open));
+    is_open
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::storm::{self, Log};
+
+    #[test]
+    fn the_short_way_leads_where_the_long_one_does() {
+        for seed in 0..150 {
+            let [short, long] = [false, true].map(|is_closed| {
+                CLOSED.set(is_closed);
+                let mut log = Log::recording();
+                let report = storm::run(seed, &mut log);
+                CLOSED.set(false);
+                (report, log)
+            });
+            assert_eq!(short.0, long.0, "seed {seed}");
+            let differs = short.1.lines().iter().zip(long.1.lines()).find(|(a, b)| a != b);
+            assert_eq!(differs, None, "seed {seed}");
+            assert!(short.1.capture() == long.1.capture(), "seed {seed}: the packets differ");
+        }
+        assert!(TAKEN.get() > 5_000, "{} packets took it", TAKEN.get());
+    }
+}
