@@ -304,9 +304,9 @@ impl Core {
     }
 
     fn sink(&mut self, now: Time, f: impl FnOnce(&mut Links, &mut Sink<'_>)) {
-        let Self { endpoint, manager, memory, counts, links, header, .. } = self;
+        let Self { endpoint, manager, memory, counts, links, .. } = self;
         if let Some(links) = links {
-            f(links, &mut Sink { now, endpoint, memory, manager, counts, header });
+            f(links, &mut Sink { now, endpoint, memory, manager, counts });
         }
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use rdma::{Gid, Time};
+use wire::roce;
 
 use crate::capture::Capture;
 use crate::counters::Publisher;
@@ -46,6 +47,8 @@ pub(crate) struct Links {
     pub(crate) publisher: Option<Publisher>,
     /// Where what is looked at of a packet in a ring is copied to.
     pub(crate) ring_buffer: Box<[u8]>,
+    /// Reads the headers of packets.
+    pub(crate) reader: roce::Reader,
     /// The socket that had something last.
     pub(crate) hot: usize,
     /// Polls since every socket was looked at.
@@ -101,6 +104,7 @@ impl Links {
             capture,
             publisher,
             ring_buffer: vec![0; PACKET_MAX].into_boxed_slice(),
+            reader: roce::Reader::default(),
             hot: 0,
             polls: 0,
             same_host: None,
@@ -371,7 +375,6 @@ mod tests {
         let mut memory = unsafe { ProcessMemory::new(&mut crate::fork::Nics::lock()) };
         let mut endpoint = Endpoint::new(Config::default());
         let mut manager = Manager::new(CmConfig { ids: 0..1, guid: 0, seed: 0 });
-        let mut header = wire::roce::Repr::NOTHING;
         let mut inboxes: Vec<Inbox> = nics.iter().map(|_| Inbox::new()).collect();
         for _ in 0..4 {
             for ((nic, inbox), counts) in nics.iter_mut().zip(&mut inboxes).zip(&mut *counts) {
@@ -379,8 +382,7 @@ mod tests {
                 nic.prepare(inbox, &mut look);
                 while let Some(found) = inbox.next(&mut look) {
                     let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
-                    let header = &mut header;
-                    let mut sink = Sink { now, endpoint, memory, manager, counts, header };
+                    let mut sink = Sink { now, endpoint, memory, manager, counts };
                     nic.arrived(&found, &mut look, &mut sink);
                 }
             }

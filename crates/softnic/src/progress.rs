@@ -3,7 +3,6 @@
 use rdma::{Completion, Time};
 use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
-use wire::roce;
 
 use crate::counts::Counts;
 use crate::device_memory::DeviceMemory;
@@ -51,8 +50,6 @@ pub(crate) struct Core {
     pub(crate) posts_unlooked: usize,
     /// When the application was last told of a completion by an event.
     pub(crate) last_event: Option<Time>,
-    /// The headers of the packet that was read last.
-    pub(crate) header: roce::Repr,
     /// When groups were last looked after.
     looked_after: Time,
     /// When it was last tried to send.
@@ -82,7 +79,6 @@ impl Core {
             burst: 0,
             posts_unlooked: 0,
             last_event: None,
-            header: roce::Repr::NOTHING,
             looked_after: Time::ZERO,
             given_at: Time::ZERO,
         }

@@ -41,15 +41,19 @@ pub(crate) struct Sink<'a> {
     pub(crate) memory: &'a mut ProcessMemory,
     pub(crate) manager: &'a mut Manager,
     pub(crate) counts: &'a mut Counts,
-    /// The headers of the packet that was read last.
-    pub(crate) header: &'a mut roce::Repr,
 }
 
 impl Sink<'_> {
-    /// Gives the packet whose headers were read to the engine.
+    /// Gives a packet to the engine.
     #[inline]
-    fn engine(&mut self, arrival: &Arrival, payload: Arrived<'_>, length: usize) {
-        let Self { now, endpoint, memory, header, .. } = self;
+    fn engine(
+        &mut self,
+        arrival: &Arrival,
+        header: &roce::Repr,
+        payload: Arrived<'_>,
+        length: usize,
+    ) {
+        let Self { now, endpoint, memory, .. } = self;
         // The engine has counted it, if it was of no use.
         if let Err(cause) = endpoint.handle(*now, arrival, header, payload, length, *memory) {
             tracing::debug!(%header, ?cause, "dropped");
@@ -250,21 +254,22 @@ impl Links {
             traffic_class: way.traffic_class,
             hop_limit: HOP_LIMIT,
         };
-        let header = &mut sink.header;
-        match covered.and_then(|covered| header.read(covered)) {
+        match covered.and_then(|covered| self.reader.read(covered)) {
             // Management and multicast go by UDP.
-            Ok(_) if slot_of(header.bth.destination.value()) != self.registry.slot().into() => {
+            Ok((header, _))
+                if slot_of(header.bth.destination.value()) != self.registry.slot().into() =>
+            {
                 sink.counts.ring_rx_dropped += 1;
             }
-            Ok(payload) => {
+            Ok((header, payload)) => {
                 tracing::trace!(%header, "received");
                 // What was not copied is payload, up to the padding.
                 let start = header.header_len();
                 let length = payload.len() + (way.length - way.copied);
                 let rest = whole.and_then(|whole| whole.part(start, length));
                 match rest.filter(|_| way.copied < way.length) {
-                    Some(rest) => sink.engine(&arrival, Arrived::in_ring(rest), length),
-                    None => sink.engine(&arrival, payload.into(), payload.len()),
+                    Some(rest) => sink.engine(&arrival, header, Arrived::in_ring(rest), length),
+                    None => sink.engine(&arrival, header, payload.into(), payload.len()),
                 }
             }
             Err(cause) => {
@@ -384,11 +389,10 @@ impl Links {
         *id = at.wrapping_add(1);
         let parsed = checked.and_then(|checked| {
             sink.counts.rx_ip_id_recovered += u64::from(checked.recovered);
-            sink.header.read(checked.covered)
+            self.reader.read(checked.covered)
         });
         match parsed {
-            Ok(payload) => {
-                let header = &sink.header;
+            Ok((header, payload)) => {
                 tracing::trace!(%header, "received");
                 // A group has no queue pair with a number of its own, least of all QP1.
                 if train.multicast && header.bth.destination != Qpn::MULTICAST {
@@ -396,12 +400,12 @@ impl Links {
                     return;
                 }
                 if header.bth.destination == Qpn::GSI {
-                    let Sink { now, manager, counts, header, .. } = sink;
+                    let Sink { now, manager, counts, .. } = sink;
                     let from = (received, &train.arrival, train.handed_over);
-                    let what = (&**header, payload, packet);
+                    let what = (&header.clone(), payload, packet);
                     return self.manage_packet(from, what, (manager, counts), *now);
                 }
-                sink.engine(&train.arrival, payload.into(), payload.len());
+                sink.engine(&train.arrival, header, payload.into(), payload.len());
             }
             Err(cause) => {
                 tracing::debug!(source = %received.source, length = packet.len(), %cause, "dropped");

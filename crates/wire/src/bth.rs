@@ -115,6 +115,16 @@ impl<T: AsRef<[u8]>> Packet<T> {
     }
 }
 
+/// Whether two headers are the same but for the PSN.
+pub(crate) fn differ_in_psn(a: &[u8; LEN], b: &[u8; LEN]) -> bool {
+    a[..=field::ACK_REQUEST] == b[..=field::ACK_REQUEST]
+}
+
+/// The PSN of a header.
+pub(crate) fn psn(header: &[u8; LEN]) -> Psn {
+    Psn::new(be24(header, field::PSN))
+}
+
 /// A BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {

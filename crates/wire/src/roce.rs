@@ -38,7 +38,7 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Of no packet: a place to read headers to.
+    /// Of no packet: a place for headers.
     pub const NOTHING: Self = Self::new(Opcode::RC_ACKNOWLEDGE, Qpn::new(0), Psn::new(0));
 
     /// Headers with nothing after the BTH yet.
@@ -81,25 +81,36 @@ impl Repr {
     /// Any of [`Error::Truncated`], [`Error::Opcode`], [`Error::Version`], [`Error::Pad`],
     /// [`Error::UnexpectedPayload`].
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
-        let mut repr = Self::NOTHING;
-        let payload = repr.read(bytes)?;
+        let mut repr = Self { bth: bth::Repr::parse(bytes)?, ..Self::NOTHING };
+        let payload = repr.read_extended(bytes)?;
         Ok((repr, payload))
     }
 
-    /// As [`Repr::parse`], for a receiver of many packets, who has one place for their headers. After
-    /// an error they mean nothing.
-    ///
-    /// # Errors
-    /// As [`Repr::parse`].
-    pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
-        *self = Self { bth: bth::Repr::parse(bytes)?, ..Self::NOTHING };
+    /// Reads what follows the BTH, which has been read. Those extended headers that its opcode has
+    /// not are `None` already.
+    #[inline]
+    fn read_extended<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
         let facts = self.bth.opcode.facts();
         let mut rest = bytes.get(bth::LEN..).ok_or(Error::Truncated)?;
-        if rest.len() < facts.headers_len {
-            return Err(Error::Truncated);
+        if !facts.headers.is_empty() {
+            let (headers, payload) =
+                rest.split_at_checked(facts.headers_len).ok_or(Error::Truncated)?;
+            self.read_headers(facts.headers, headers)?;
+            rest = payload;
         }
+        let length = rest.len().checked_sub(usize::from(self.bth.pad)).ok_or(Error::Pad)?;
+        // A CNP is followed by 16 reserved bytes (annex A17.9.3).
+        if !facts.payload && length > 0 && self.bth.opcode != Opcode::CNP {
+            return Err(Error::UnexpectedPayload);
+        }
+        Ok(&rest[..length])
+    }
+
+    /// Reads `headers` from `bytes`, which are as many as they are long.
+    fn read_headers(&mut self, headers: Headers, bytes: &[u8]) -> Result<(), Error> {
+        let mut rest = bytes;
         let mut take = |header: Headers, length: usize| {
-            if !facts.headers.has(header) {
+            if !headers.has(header) {
                 return None;
             }
             let (taken, left) = rest.split_at_checked(length)?;
@@ -133,12 +144,7 @@ impl Repr {
         if let Some(bytes) = take(Headers::IETH, 4) {
             self.invalidate = Some(Key(be32(bytes, 0..4)));
         }
-        let length = rest.len().checked_sub(usize::from(self.bth.pad)).ok_or(Error::Pad)?;
-        // A CNP is followed by 16 reserved bytes (annex A17.9.3).
-        if !facts.payload && length > 0 && self.bth.opcode != Opcode::CNP {
-            return Err(Error::UnexpectedPayload);
-        }
-        Ok(&rest[..length])
+        Ok(())
     }
 
     /// Bytes of all headers.
@@ -214,6 +220,46 @@ impl Repr {
     }
 }
 
+/// Reads the headers of one packet after another. They are two hundred bytes and have one place; and
+/// of packets that follow one another, most have the BTH of the one before but for the PSN.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    header: Repr,
+    /// The BTH that `header.bth` was read from.
+    bth: Option<[u8; bth::LEN]>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self { header: Repr::NOTHING, bth: None }
+    }
+}
+
+impl Reader {
+    /// Reads headers and payload, as [`Repr::parse`].
+    ///
+    /// # Errors
+    /// As [`Repr::parse`].
+    #[inline]
+    pub fn read<'a>(&mut self, bytes: &'a [u8]) -> Result<(&Repr, &'a [u8]), Error> {
+        let Self { header, bth } = self;
+        let now = bytes.first_chunk().ok_or(Error::Truncated)?;
+        if bth.as_ref().is_some_and(|before| bth::differ_in_psn(before, now)) {
+            header.bth.psn = bth::psn(now);
+        } else {
+            let read = bth::Repr::parse(now)?;
+            // With the same opcode, the extended headers are the same as well, and written over.
+            if read.opcode != header.bth.opcode {
+                *header = Repr::NOTHING;
+            }
+            header.bth = read;
+            *bth = Some(*now);
+        }
+        let payload = header.read_extended(bytes)?;
+        Ok((header, payload))
+    }
+}
+
 impl fmt::Display for Repr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.bth)?;
@@ -252,6 +298,7 @@ impl fmt::Display for Repr {
 mod tests {
     use super::*;
     use std::vec;
+    use std::vec::Vec;
 
     #[test]
     fn every_opcode_round_trips_with_its_headers() {
@@ -280,6 +327,30 @@ mod tests {
             let mut out = vec![0xff; repr.header_len()];
             assert_eq!(repr.emit(&mut out), total);
             assert_eq!(out, bytes[..total], "{opcode}");
+        }
+    }
+
+    #[test]
+    fn a_reader_finds_what_a_parser_does_whatever_came_before() {
+        // Packets of every opcode, some of them cut short or with a version or pad that is wrong, in
+        // an order in which each comes behind many others, and often behind its like.
+        let mut reader = Reader::default();
+        let mut state = 1_u32;
+        let mut bytes = [0; 80];
+        let opcodes: Vec<Opcode> = Opcode::all().collect();
+        for _ in 0..40_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let [a, b, c, d] = state.to_be_bytes();
+            if a < 100 {
+                let opcode = opcodes[usize::from(b) % opcodes.len()];
+                bytes = [c; 80];
+                bth::Repr::new(opcode, Qpn::new(u32::from(c & 3)), Psn::new(state))
+                    .emit(&mut bytes);
+            }
+            bytes[usize::from(b) % 80] = c;
+            let length = if a & 1 == 0 { 80 } else { usize::from(d) % 81 };
+            let read = reader.read(&bytes[..length]).map(|(header, payload)| (*header, payload));
+            assert_eq!(read, Repr::parse(&bytes[..length]));
         }
     }
 
