@@ -123,6 +123,7 @@ impl Memory for ProcessMemory {
         kept.into()
     }
 
+    #[inline]
     fn write(
         &mut self,
         address: u64,
@@ -142,6 +143,7 @@ impl Memory for ProcessMemory {
         }
     }
 
+    #[inline]
     fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
         let target = pointer(address);
         let (rest, last) = bytes.split_at(bytes.len().saturating_sub(LAST));

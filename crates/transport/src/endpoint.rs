@@ -619,25 +619,31 @@ impl Endpoint {
 
     /// After anything happened to a queue pair: it may have something to send, and a deadline.
     fn settle(&mut self, qpn: Qpn) {
-        if let Some((qp, _)) = self.qp_mut(qpn)
-            && !core::mem::replace(&mut qp.ready, true)
-        {
-            self.ready.push_back(qpn);
+        if let Some((qp, _)) = self.qp_mut(qpn) {
+            let deadline = qp.next_deadline();
+            if !core::mem::replace(&mut qp.ready, true) {
+                self.ready.push_back(qpn);
+            }
+            if let Some(at) = deadline {
+                self.enter_deadline(qpn, at);
+            }
         }
-        self.schedule(qpn);
         self.fail_overrun();
     }
 
     /// Enters the nearest deadline of a queue pair, if no earlier one is entered for it.
     fn schedule(&mut self, qpn: Qpn) {
-        let Some((qp, _)) = self.qp_mut(qpn) else { return };
-        let Some(at) = qp.timers.next() else { return };
-        if qp.scheduled.is_none_or(|scheduled| at < scheduled) {
-            qp.scheduled = Some(at);
-            self.deadlines.push(Reverse((at, qpn.value())));
-            if self.deadlines.len() > 2 * self.qps.len() + DEADLINES_SPARE {
-                self.forget_old_deadlines();
-            }
+        if let Some((qp, _)) = self.qp_mut(qpn)
+            && let Some(at) = qp.next_deadline()
+        {
+            self.enter_deadline(qpn, at);
+        }
+    }
+
+    fn enter_deadline(&mut self, qpn: Qpn, at: Time) {
+        self.deadlines.push(Reverse((at, qpn.value())));
+        if self.deadlines.len() > 2 * self.qps.len() + DEADLINES_SPARE {
+            self.forget_old_deadlines();
         }
     }
 
@@ -658,6 +664,7 @@ impl Endpoint {
     }
 
     /// IBTA vol 1, 11.6.3.4: when a completion queue is overrun, its queue pairs fail.
+    #[inline]
     fn fail_overrun(&mut self) {
         while let Some(cq) = self.adapter.overrun.pop() {
             for qp in self.qps.iter_mut().flatten() {

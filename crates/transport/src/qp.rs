@@ -369,6 +369,17 @@ impl Qp {
         }
     }
 
+    /// The nearest deadline, to be entered for it: none if an earlier one is.
+    #[inline]
+    pub(crate) fn next_deadline(&mut self) -> Option<Time> {
+        let at = self.timers.next()?;
+        if self.scheduled.is_some_and(|scheduled| scheduled <= at) {
+            return None;
+        }
+        self.scheduled = Some(at);
+        Some(at)
+    }
+
     pub(crate) fn query(&self) -> QpQuery {
         QpQuery {
             state: self.state,

@@ -6,7 +6,7 @@
 use rdma::{Access, Memory, PKey, QpType};
 use wire::opcode::{Operation, Part, Service};
 
-use super::{Message, Request, Target};
+use super::{Message, Request, Responder, Target};
 use crate::adapter::Adapter;
 use crate::endpoint::Arrival;
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -24,37 +24,35 @@ impl Qp {
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> bool {
-        let Some(message) = self.responder.message else { return false };
-        if !self.continues(&message, arrival, request, adapter) || !is_open() {
+        if !self.continues(arrival, request, adapter) || !is_open() {
             return false;
         }
+        let Responder { message, taken, expected, nak_sent, .. } = &mut self.responder;
+        let Some(Message { received, target, .. }) = message else { return false };
         let length = request.length;
-        let stored = match (message.target, &mut self.responder.taken) {
+        let stored = match (target, taken) {
             (Target::Region(window), _) => {
-                let address = window.address + message.received;
-                memory.write(address, request.payload, 0, length).is_ok()
+                memory.write(window.address + *received, request.payload, 0, length).is_ok()
             }
             (Target::Receive, Some(taken)) => {
                 let (regions, pd) = (&adapter.regions, taken.place.pd);
                 let payload = (request.payload, length);
-                taken.wqe.scatter(regions, pd, message.received, payload, memory).is_ok()
+                taken.wqe.scatter(regions, pd, *received, payload, memory).is_ok()
             }
             (Target::Receive, None) => false,
         };
         if stored {
-            let responder = &mut self.responder;
-            let received = message.received + length as u64;
-            responder.message = Some(Message { received, ..message });
-            responder.expected = responder.expected.next();
-            responder.nak_sent = false;
+            *received += length as u64;
+            *expected = expected.next();
+            *nak_sent = false;
             adapter.stats.rcvd_pkts += 1;
             adapter.stats.rcvd_bytes += length as u64;
         }
         stored
     }
 
-    /// Whether a packet is the next one in the middle of `message`, which is in progress. It would
-    /// then pass every check:
+    /// Whether a packet is the next one in the middle of the message in progress. It would then pass
+    /// every check:
     ///
     /// - The queue pair takes packets, and communication is established, since there is a message:
     ///   every way into a state that takes none gives that up.
@@ -71,14 +69,14 @@ impl Qp {
     /// frees none that waits, and nothing that came before its turn waits for it.
     fn continues<M: Memory>(
         &self,
-        message: &Message,
         arrival: &Arrival,
         request: &Request<'_, '_, M>,
         adapter: &Adapter,
     ) -> bool {
+        let Some(message) = &self.responder.message else { return false };
         let bth = &request.header.bth;
         let end = message.received + request.length as u64;
-        let fits = match (request.facts.operation, message.target) {
+        let fits = match (request.facts.operation, &message.target) {
             (Operation::Write, Target::Region(window)) => {
                 window.epoch == adapter.regions.epoch()
                     && end < u64::from(window.length)
