@@ -76,6 +76,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         ["shm", "udp"].into_iter().try_for_each(|link| storm::over(link, "0", LINK_STORMS))
     })?;
     stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
+    stage("pyverbs over UDP", || judged(tally, pyverbs::run(&pyverbs::Choice::over("udp"))))?;
     stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;
     stage("programs over UDP", || judged(tally, programs::run(&programs::Choice::over("udp"))))?;
     stage("programs under faults", || {

@@ -35,6 +35,7 @@ cargo xtask <command>
            --faults SPEC        with faults injected, such as loss=0.01,reorder=0.01
   pyverbs                       run rdma-core's test suite against the list of what must pass
            -k PATTERN           the tests whose names match
+           --link LINK          over shm (as if not given), shm,icrc or udp
            --bless              write the list anew
   storm [--seeds N] [--seed S]  engines on a network that does its worst, checked at each step
         [--jobs J]              on so many threads

@@ -42,6 +42,7 @@ const LINES_SHOWN: usize = 15;
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pattern: Option<String>,
+    link: Option<String>,
     bless: bool,
 }
 
@@ -49,12 +50,18 @@ impl Choice {
     pub(crate) fn parse(arguments: &mut Arguments) -> Result<Self> {
         let choice = Self {
             pattern: arguments.opt_value_from_str("-k")?,
+            link: arguments.opt_value_from_str("--link")?,
             bless: arguments.contains("--bless"),
         };
         if choice.bless && choice.pattern.is_some() {
             bail!("--bless writes the whole list: leave out -k");
         }
         Ok(choice)
+    }
+
+    /// The whole suite, over a link that is not the default.
+    pub(crate) fn over(link: &str) -> Self {
+        Self { link: Some(link.to_owned()), ..Self::default() }
     }
 }
 
@@ -142,9 +149,12 @@ fn execute(lab: &Lab, suite: &Path, choice: &Choice) -> Result<Results> {
     if let Some(pattern) = &choice.pattern {
         words.extend(["-k".to_owned(), pattern.clone()]);
     }
-    println!("the suite of {PACKAGE} as {}", lab.user());
+    let link = choice.link.as_deref().map_or(String::new(), |link| format!(", link {link}"));
+    println!("the suite of {PACKAGE} as {}{link}", lab.user());
+    let flags: Vec<String> =
+        choice.link.iter().flat_map(|link| ["--link".to_owned(), link.clone()]).collect();
     let start = Instant::now();
-    let ended = lab.finish("pyverbs", lab.run(&[], &words), start + DEADLINE)?;
+    let ended = lab.finish("pyverbs", lab.run(&flags, &words), start + DEADLINE)?;
     let text = fs::read_to_string(&results).unwrap_or_default();
     let results = Results::parse(&text);
     if results.is_empty() || ended.status.is_none() {
