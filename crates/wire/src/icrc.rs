@@ -102,6 +102,7 @@ impl Prefix {
     ///
     /// # Errors
     /// [`crate::Error::Truncated`] if they are shorter than a BTH.
+    #[inline]
     pub fn icrc(&self, id: u16, bytes: &[u8]) -> Result<[u8; 4], crate::Error> {
         if bytes.len() < bth::LEN {
             return Err(crate::Error::Truncated);
