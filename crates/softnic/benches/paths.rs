@@ -44,7 +44,7 @@ const PATHS: [Path; 9] = [
     path("post", 1, 2_795),
     path("receive", 1, 3_230),
     path("acknowledgement", 1, 2_040),
-    path("poll", 1, 430),
+    path("poll", 1, 370),
     path("list_post", LIST, 2_055),
     path("list_receive", LIST, 1_325),
     path("list_complete", LIST, 405),

@@ -18,6 +18,7 @@
 //! anything for lost, after it has looked.
 
 use core::net::IpAddr;
+use core::ops::Range;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 use rdma::Time;
@@ -28,7 +29,7 @@ use crate::limits::{LOOKS_BEFORE_TIMEOUT, RECEIVE_BATCH};
 use crate::links::Links;
 use crate::nic::Shared;
 use crate::progress::Core;
-use crate::receive::{Reach, Sink};
+use crate::receive::{Reach, Sink, Turn};
 use crate::socket::{Received, Socket};
 
 /// Where packets arrive, and by what.
@@ -99,9 +100,10 @@ pub(crate) struct Taken {
 }
 
 impl Look {
-    /// At the ports from `first` until before `end`.
-    pub(crate) fn new(reach: Reach, first: usize, end: usize) -> Self {
-        Self { reach, port: first, end, batch: 0, was_empty: false, sent: None }
+    /// At `ports`, after so much had been `sent`.
+    pub(crate) fn new(reach: Reach, ports: Range<usize>, sent: Option<u64>) -> Self {
+        let Range { start: port, end } = ports;
+        Self { reach, port, end, batch: 0, was_empty: false, sent }
     }
 
     /// Enough of this port.
@@ -189,24 +191,46 @@ impl Shared {
     /// A timer may wait for what has arrived and was not looked for: whoever calls may have been
     /// late, or take one packet at a time. So nothing is given up before the sockets are empty, or
     /// as much has been taken as they hold.
+    #[inline]
     pub(crate) fn take<'a>(
         &'a self,
         mut core: MutexGuard<'a, Core>,
-        mut reach: Reach,
+        reach: Reach,
         busy: Busy,
     ) -> (MutexGuard<'a, Core>, Taken) {
         core.posts_unlooked = 0;
+        let Some(links) = &mut core.links else {
+            return (core, Taken { now: clock::now(), packets: 0, is_served: false });
+        };
+        let turn = links.turn(reach);
+        if turn == Turn::Rings && !links.has_ring_packets() {
+            let now = clock::now();
+            if !core.is_time(now) {
+                core.end_look(0);
+                return (core, Taken { now, packets: 0, is_served: false });
+            }
+        }
+        self.take_what_there_is(core, turn, reach, busy)
+    }
+
+    #[inline(never)]
+    fn take_what_there_is<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        mut turn: Turn,
+        mut reach: Reach,
+        busy: Busy,
+    ) -> (MutexGuard<'a, Core>, Taken) {
         let mut inbox = None;
         let mut taken = Taken { now: Time::ZERO, packets: 0, is_served: false };
-        let mut look = core.begin_look(reach);
         for looks in 0.. {
             let mut packets = 0;
-            if let Some(look) = look {
+            if turn != Turn::Rings {
                 if inbox.is_none() {
                     (core, inbox) = self.enter(core, busy);
                 }
                 match &mut inbox {
-                    Some(inbox) => (core, packets) = self.look(core, inbox, look),
+                    Some(inbox) => (core, packets) = self.look(core, inbox, (reach, turn)),
                     None => taken.is_served = true,
                 }
             }
@@ -222,8 +246,7 @@ impl Shared {
             {
                 break;
             }
-            reach = Reach::All;
-            look = core.begin_look(reach);
+            (reach, turn) = (Reach::All, Turn::Round);
         }
         if !(taken.is_served && core.is_loss_due(taken.now)) {
             core.run_timers(taken.now);
@@ -254,11 +277,10 @@ impl Shared {
         &'a self,
         mut core: MutexGuard<'a, Core>,
         inbox: &mut Inbox,
-        mut look: Look,
+        (reach, turn): (Reach, Turn),
     ) -> (MutexGuard<'a, Core>, u64) {
         let mut packets = 0;
-        let Some(links) = &mut core.links else { return (core, packets) };
-        links.prepare(inbox, &mut look);
+        let Some(mut look) = core.begin_look(inbox, reach, turn) else { return (core, packets) };
         while !look.is_over() {
             drop(core);
             let found = inbox.next(&mut look);
@@ -270,10 +292,10 @@ impl Shared {
 }
 
 impl Core {
-    /// Where is to be looked for what has arrived; `None` where rings are all.
-    fn begin_look(&mut self, reach: Reach) -> Option<Look> {
+    /// Begins a look. `None` if there is nothing (any more) to look at.
+    fn begin_look(&mut self, inbox: &mut Inbox, reach: Reach, turn: Turn) -> Option<Look> {
         let Self { counts, links, .. } = self;
-        links.as_mut()?.begin_look(reach, counts)
+        links.as_mut().map(|links| links.begin_look(inbox, (reach, turn), counts))
     }
 
     /// Takes what a look has found, or that it has found nothing (more). Returns how many packets
@@ -288,7 +310,7 @@ impl Core {
     }
 
     fn take_from_rings(&mut self, now: Time) -> u64 {
-        if !self.links.as_ref().is_some_and(Links::has_ring_packets) {
+        if !self.links.as_ref().is_some_and(Links::has_rings) {
             return 0;
         }
         let before = self.counts.rx_packets;

@@ -120,6 +120,9 @@ pub const OPEN_TRIES: u32 = 3_000;
 pub const OPEN_PAUSE: Span = Span::from_ms(1);
 /// A poll looks at every socket once in so many times, and else at that which had something last.
 pub const POLLS_PER_ROUND: u32 = 16;
+/// Where most polls look at memory alone, it takes so many of those times to look at every socket: the
+/// calls of the kernel for all of them would take as long as the polls between.
+pub const PARTS_OF_ROUND: usize = 4;
 /// The time slice that the fallback thread asks for.
 pub const THREAD_SLICE: Span = Span::from_us(100);
 /// Before it sleeps, the fallback thread looks for more for so many times as long as it worked.

@@ -51,8 +51,10 @@ pub(crate) struct Links {
     pub(crate) reader: roce::Reader,
     /// The socket that had something last.
     pub(crate) hot: usize,
-    /// Polls since every socket was looked at.
+    /// How often it was looked for what has arrived.
     pub(crate) polls: u32,
+    /// Where a round that is looked at in parts goes on.
+    pub(crate) next_port: usize,
     /// Rings to and from NICs of this host.
     pub(crate) same_host: Option<Box<SameHost>>,
     /// Whether a socket had something when it was last looked at.
@@ -107,6 +109,7 @@ impl Links {
             reader: roce::Reader::default(),
             hot: 0,
             polls: 0,
+            next_port: 0,
             same_host: None,
             is_socket_hot: false,
             finds: 0,
@@ -363,7 +366,7 @@ mod tests {
     use super::*;
     use crate::ProcessMemory;
     use crate::inbox::Inbox;
-    use crate::receive::{Reach, Sink};
+    use crate::receive::{Reach, Sink, Turn};
     use core::net::Ipv4Addr;
     use rdma::Span;
     use transport::cm::{CmConfig, Manager};
@@ -378,8 +381,7 @@ mod tests {
         let mut inboxes: Vec<Inbox> = nics.iter().map(|_| Inbox::new()).collect();
         for _ in 0..4 {
             for ((nic, inbox), counts) in nics.iter_mut().zip(&mut inboxes).zip(&mut *counts) {
-                let mut look = nic.begin_look(Reach::All, counts).unwrap();
-                nic.prepare(inbox, &mut look);
+                let mut look = nic.begin_look(inbox, (Reach::All, Turn::Round), counts);
                 while let Some(found) = inbox.next(&mut look) {
                     let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
                     let mut sink = Sink { now, endpoint, memory, manager, counts };

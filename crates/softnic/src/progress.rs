@@ -90,6 +90,14 @@ impl Core {
         earliest.is_some_and(|at| at <= now) && self.endpoint.is_loss_due(now)
     }
 
+    /// Whether [`Core::run_timers`] has anything to do at `now`.
+    #[inline]
+    pub(crate) fn is_time(&self, now: Time) -> bool {
+        let unclaimed = self.links.as_ref().and_then(Links::claim_deadline);
+        let deadlines = [self.endpoint.earliest_timeout(), self.manager.poll_timeout(), unclaimed];
+        deadlines.into_iter().flatten().any(|deadline| deadline <= now)
+    }
+
     /// Does what the time has come for.
     pub(crate) fn run_timers(&mut self, now: Time) {
         let Self { endpoint, manager, counts, links, .. } = self;

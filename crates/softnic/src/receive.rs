@@ -1,6 +1,7 @@
 //! From the sockets to the engine.
 
 use core::net::IpAddr;
+use core::ops::Range;
 
 use rdma::{Qpn, Time};
 use transport::cm::Manager;
@@ -15,8 +16,8 @@ use crate::counts::Counts;
 use crate::flow::Flow;
 use crate::inbox::{By, Found, Inbox, Look};
 use crate::limits::{
-    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, POLLS_PER_ROUND, RING_BATCH, RING_COPIED,
-    RING_RELEASE, ROCE_PORT, SHORT_TRAIN_BYTES,
+    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_BATCH,
+    RING_COPIED, RING_RELEASE, ROCE_PORT, SHORT_TRAIN_BYTES,
 };
 use crate::links::Links;
 use crate::same_host::{RingPacket, Taken};
@@ -32,6 +33,17 @@ pub(crate) enum Reach {
     Hot,
     /// At every socket.
     All,
+}
+
+/// What is looked at beside the rings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Nothing.
+    Rings,
+    /// The socket that had something last.
+    Hot,
+    /// Every port, or those whose turn it is.
+    Round,
 }
 
 /// Where packets go that have arrived.
@@ -98,26 +110,45 @@ impl<'a> Train<'a> {
 }
 
 impl Links {
-    /// Where is to be looked for what has arrived; `None` where rings are all.
-    pub(crate) fn begin_look(&mut self, reach: Reach, counts: &mut Counts) -> Option<Look> {
+    /// How far is looked this time.
+    #[inline]
+    pub(crate) fn turn(&mut self, reach: Reach) -> Turn {
         self.polls = self.polls.wrapping_add(1);
         if reach == Reach::All || self.polls.is_multiple_of(POLLS_PER_ROUND) {
-            if let Some(link) = &mut self.same_host {
-                link.take_messages(&self.registry, counts);
-            }
-            // The last is what is handed over.
-            return Some(Look::new(reach, 0, self.sockets.len() + self.groups.len() + 1));
+            Turn::Round
+        } else if self.is_socket_hot || !self.has_rings() {
+            Turn::Hot
+        } else {
+            // A look at a socket costs as much as ten at a ring.
+            Turn::Rings
         }
-        // A look at a socket costs as much as ten at a ring.
-        let looks = self.is_socket_hot || !self.has_rings();
-        looks.then(|| Look::new(reach, self.hot, self.hot + 1))
     }
 
-    /// Before the first socket is looked at.
-    pub(crate) fn prepare(&mut self, inbox: &mut Inbox, look: &mut Look) {
+    /// Begins a look.
+    pub(crate) fn begin_look(
+        &mut self,
+        inbox: &mut Inbox,
+        (reach, turn): (Reach, Turn),
+        counts: &mut Counts,
+    ) -> Look {
         inbox.renew(self);
-        self.is_socket_hot = false;
-        look.sent = self.flow.as_ref().map(Flow::sent_to_us);
+        let ports = if turn == Turn::Round {
+            // The last is what is handed over.
+            let ports = self.sockets.len() + self.groups.len() + 1;
+            let in_parts = reach == Reach::Hot && self.has_rings();
+            let part = part(self.next_port, ports, if in_parts { PARTS_OF_ROUND } else { 1 });
+            self.next_port = part.end;
+            if part.start == 0
+                && let Some(link) = &mut self.same_host
+            {
+                link.take_messages(&self.registry, counts);
+            }
+            part
+        } else {
+            self.hot..self.hot + 1
+        };
+        self.is_socket_hot &= !ports.contains(&self.hot);
+        Look::new(reach, ports, self.flow.as_ref().map(Flow::sent_to_us))
     }
 
     /// Writes off what was on its way to a socket that has been found empty.
@@ -415,6 +446,12 @@ impl Links {
     }
 }
 
+/// The next of so many `parts` of all ports: from `next` on, or from the first.
+fn part(next: usize, ports: usize, parts: usize) -> Range<usize> {
+    let first = if parts == 1 || next >= ports { 0 } else { next };
+    first..(first + ports.div_ceil(parts)).min(ports)
+}
+
 /// The slot that a packet is for, if it is long enough to say.
 fn destination_slot(packet: &[u8]) -> Option<u32> {
     let (_, word) = packet.first_chunk::<8>()?.split_last_chunk::<4>()?;
@@ -512,6 +549,21 @@ mod tests {
             check(&packet(0xbeef), 0, &Prefix::new(&v6, 100)).err(),
             Some(wire::Error::Icrc)
         );
+    }
+
+    #[test]
+    fn one_that_polls_comes_round_to_every_port() {
+        for ports in 1..20 {
+            let mut looks = vec![0; ports];
+            let mut next = 0;
+            for _ in 0..PARTS_OF_ROUND.min(ports) {
+                let part = part(next, ports, PARTS_OF_ROUND);
+                next = part.end;
+                part.for_each(|port| looks[port] += 1);
+            }
+            assert!(looks.iter().all(|looks| *looks >= 1), "{looks:?}");
+            assert_eq!(part(next, ports, 1), 0..ports);
+        }
     }
 
     #[test]
