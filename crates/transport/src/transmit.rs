@@ -1,6 +1,6 @@
 //! A packet that wants to go out: typed headers and a reference to its payload.
 
-use rdma::{Gid, Qpn, Sge};
+use rdma::{Gid, Psn, Qpn, Sge};
 use wire::roce;
 
 /// Where a packet goes and what its IP and UDP headers say of it.
@@ -19,17 +19,35 @@ pub struct Route {
     pub source_port: u16,
 }
 
-/// A packet. It borrows the engine until its payload has been taken.
+/// A packet, or a run of packets of one message that are alike. It borrows the engine until its
+/// payload has been taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
     /// The queue pair that sends it.
     pub qpn: Qpn,
     /// Where to.
     pub route: &'a Route,
-    /// BTH and extended headers; the pad count is set.
+    /// BTH and extended headers of the first packet; the pad count is set. Those of the others differ
+    /// in nothing but the PSN, which counts up.
     pub header: &'a roce::Repr,
-    /// What follows them.
+    /// How many packets; more than one only if a run was asked for
+    /// ([`crate::Endpoint::poll_transmit_run`]).
+    pub count: u32,
+    /// What follows the headers of all of them; each carries an equal share.
     pub payload: Payload<'a>,
+}
+
+impl<'a> Transmit<'a> {
+    /// The packets, in order: the PSN of each, and what it carries.
+    pub fn packets(&self) -> impl Iterator<Item = (Psn, Payload<'a>)> + use<'a> {
+        let Self { count, payload, header, .. } = *self;
+        let first = header.bth.psn;
+        let length = if count == 1 { payload.length } else { payload.length / count.max(1) };
+        (0..count).map(move |index| {
+            let offset = payload.offset + u64::from(index) * u64::from(length);
+            (first.plus(index), Payload { offset, length, ..payload })
+        })
+    }
 }
 
 /// The headers of the packet that the driver has taken last. They have one place, where they are
@@ -94,7 +112,11 @@ impl<'a> Payload<'a> {
     /// `length` bytes from `offset` on of the message in `list`, whose addresses are those of
     /// memory. The list is as long as that, at least.
     pub(crate) fn scattered(list: &'a [Sge], offset: u64, length: u32) -> Self {
-        Self { source: Source::Scattered(list), offset, length }
+        let source = match list {
+            [only] => Source::Contiguous(only.address),
+            list => Source::Scattered(list),
+        };
+        Self { source, offset, length }
     }
 
     /// `length` bytes from `offset` on of inline data.
@@ -105,6 +127,11 @@ impl<'a> Payload<'a> {
     /// `length` bytes at an address.
     pub(crate) fn contiguous(address: u64, length: u32) -> Self {
         Self { source: Source::Contiguous(address), offset: 0, length }
+    }
+
+    /// As much again, for each of `more` packets behind it.
+    pub(crate) fn prolong(&mut self, more: u32) {
+        self.length += self.length * more;
     }
 
     /// In bytes.

@@ -158,64 +158,73 @@ impl Repr {
     /// If `bytes` is shorter than [`Repr::header_len`]. A header that the opcode has and this
     /// value lacks is written as zeros.
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
-        let headers = self.facts().headers;
-        let total = self.header_len();
-        self.bth.emit(&mut bytes[..bth::LEN]);
-        let mut at = bth::LEN;
-        let mut put = |header: Headers, length: usize, emit: &dyn Fn(&mut [u8])| {
-            if headers.has(header) {
-                let room = &mut bytes[at..at + length];
-                room.fill(0);
-                emit(room);
-                at += length;
+        self.emit_as(self.bth.psn, bytes)
+    }
+
+    /// As [`Repr::emit`], for a packet that differs in nothing but its PSN.
+    ///
+    /// # Panics
+    /// As [`Repr::emit`].
+    pub fn emit_as(&self, psn: Psn, bytes: &mut [u8]) -> usize {
+        let Facts { headers, headers_len, .. } = *self.facts();
+        bth::Repr { psn, ..self.bth }.emit(&mut bytes[..bth::LEN]);
+        let total = bth::LEN + headers_len;
+        if headers_len == 0 {
+            return total;
+        }
+        let mut rest = &mut bytes[bth::LEN..total];
+        let mut take = |header: Headers, length: usize| {
+            if !headers.has(header) {
+                return None;
             }
+            let (taken, left) = core::mem::take(&mut rest).split_at_mut_checked(length)?;
+            rest = left;
+            Some(taken)
         };
-        put(Headers::XRCETH, 4, &|room| {
-            if let Some(srqn) = self.xrc_srqn {
-                room.copy_from_slice(&srqn.value().to_be_bytes());
+        if let Some(room) = take(Headers::XRCETH, 4) {
+            let srqn = self.xrc_srqn.unwrap_or_default();
+            room.copy_from_slice(&srqn.value().to_be_bytes());
+        }
+        if let Some(room) = take(Headers::DETH, deth::LEN) {
+            match self.deth {
+                Some(deth) => deth.emit(room),
+                None => room.fill(0),
             }
-        });
-        put(Headers::DETH, deth::LEN, &|room| {
-            if let Some(deth) = self.deth {
-                deth.emit(room);
+        }
+        if let Some(room) = take(Headers::RETH, reth::LEN) {
+            match self.reth {
+                Some(reth) => reth.emit(room),
+                None => room.fill(0),
             }
-        });
-        put(Headers::RETH, reth::LEN, &|room| {
-            if let Some(reth) = self.reth {
-                reth.emit(room);
+        }
+        if let Some(room) = take(Headers::ATOMIC_ETH, atomic_eth::LEN) {
+            match self.atomic {
+                Some(atomic) => atomic.emit(room),
+                None => room.fill(0),
             }
-        });
-        put(Headers::ATOMIC_ETH, atomic_eth::LEN, &|room| {
-            if let Some(atomic) = self.atomic {
-                atomic.emit(room);
+        }
+        if let Some(room) = take(Headers::AETH, aeth::LEN) {
+            match self.aeth {
+                Some(aeth) => aeth.emit(room),
+                None => room.fill(0),
             }
-        });
-        put(Headers::AETH, aeth::LEN, &|room| {
-            if let Some(aeth) = self.aeth {
-                aeth.emit(room);
+        }
+        if let Some(room) = take(Headers::SAETH, saeth::LEN) {
+            match self.selective {
+                Some(selective) => selective.emit(room),
+                None => room.fill(0),
             }
-        });
-        put(Headers::SAETH, saeth::LEN, &|room| {
-            if let Some(selective) = self.selective {
-                selective.emit(room);
-            }
-        });
-        put(Headers::ATOMIC_ACK_ETH, 8, &|room| {
-            if let Some(original) = self.atomic_ack {
-                room.copy_from_slice(&original.to_be_bytes());
-            }
-        });
-        put(Headers::IMMDT, 4, &|room| {
-            if let Some(immediate) = self.immediate {
-                room.copy_from_slice(&immediate);
-            }
-        });
-        put(Headers::IETH, 4, &|room| {
-            if let Some(key) = self.invalidate {
-                room.copy_from_slice(&key.0.to_be_bytes());
-            }
-        });
-        debug_assert_eq!(at, total);
+        }
+        if let Some(room) = take(Headers::ATOMIC_ACK_ETH, 8) {
+            room.copy_from_slice(&self.atomic_ack.unwrap_or_default().to_be_bytes());
+        }
+        if let Some(room) = take(Headers::IMMDT, 4) {
+            room.copy_from_slice(&self.immediate.unwrap_or_default());
+        }
+        if let Some(room) = take(Headers::IETH, 4) {
+            room.copy_from_slice(&self.invalidate.unwrap_or_default().0.to_be_bytes());
+        }
+        debug_assert!(rest.is_empty(), "as long as the opcode's row says");
         total
     }
 }

@@ -99,29 +99,39 @@ impl Endpoint {
     /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
     /// passed in a batch, not after each.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
+        self.poll_transmit_run(now, 1)
+    }
+
+    /// The next packet to send, and those behind it that are like it but for PSN and place in the
+    /// message: `most` packets at most. They are those that [`Endpoint::poll_transmit`] would give
+    /// out one by one. Those that the driver does not send it gives back
+    /// ([`Endpoint::put_back`]).
+    pub fn poll_transmit_run(&mut self, now: Time, most: u32) -> Option<Transmit<'_>> {
         self.adapter.now = now;
         if let Some((qpn, farewell)) = self.farewells.pop_front() {
             self.adapter.stats.sent_pkts += 1;
             self.written = farewell;
             let Written { route, header } = &self.written;
-            return Some(Transmit { qpn, route, header, payload: Payload::EMPTY });
+            return Some(Transmit { qpn, route, header, count: 1, payload: Payload::EMPTY });
         }
-        let (qpn, outgoing) = loop {
+        let (qpn, outgoing, more) = loop {
             let Some(&qpn) = self.ready.front() else {
                 self.posted = (0, 0);
                 return None;
             };
-            let packet = match self.qp_mut(qpn) {
-                Some((qp, adapter)) => qp.next_packet(now, adapter),
-                None => None,
-            };
-            if let Some(packet) = packet {
-                self.burst += 1;
+            let burst = self.burst + 1;
+            let run = self.qp_mut(qpn).and_then(|(qp, adapter)| {
+                let first = qp.next_packet(now, adapter)?;
+                let most = most.min(adapter.config.burst_packets.saturating_sub(burst - 1));
+                Some((first, qp.prolong(&first, most.saturating_sub(1), adapter)))
+            });
+            if let Some((packet, more)) = run {
+                self.burst = burst + more;
                 if self.burst >= self.adapter.config.burst_packets {
                     self.burst = 0;
                     self.ready.rotate_left(1);
                 }
-                break (qpn, packet);
+                break (qpn, packet, more);
             }
             self.burst = 0;
             self.ready.pop_front();
@@ -137,11 +147,28 @@ impl Endpoint {
         }
         let index = self.index(qpn)?;
         let qp = self.qps.get(index)?.as_ref()?;
-        let payload = qp.write(&outgoing, &mut self.written, &self.adapter);
-        self.adapter.stats.sent_pkts += 1;
+        let mut payload = qp.write(&outgoing, &mut self.written, &self.adapter);
+        payload.prolong(more);
+        self.adapter.stats.sent_pkts += u64::from(1 + more);
         self.adapter.stats.sent_bytes += u64::from(payload.len());
         let Written { route, header } = &self.written;
-        Some(Transmit { qpn, route, header, payload })
+        Some(Transmit { qpn, route, header, count: 1 + more, payload })
+    }
+
+    /// The driver has not sent the last `unsent` packets of the run that it was given, whose first has
+    /// `header`: it has no room, or could not read the payload of the packet before them. They will be
+    /// given out again, as if the run had ended before. To be called before anything else.
+    pub fn put_back(&mut self, qpn: Qpn, header: &wire::roce::Repr, unsent: u32) {
+        let Some((qp, adapter)) = self.qp_mut(qpn).filter(|_| unsent > 0) else { return };
+        qp.put_back(unsent, header.bth.opcode.is_request());
+        adapter.stats.sent_pkts -= u64::from(unsent);
+        adapter.stats.sent_bytes -= u64::from(unsent) * u64::from(qp.mtu(adapter).bytes());
+        if self.burst == 0 {
+            // The run was the end of its turn, and is not any more.
+            self.burst = self.adapter.config.burst_packets;
+            self.ready.rotate_right(1);
+        }
+        self.burst -= unsent;
     }
 
     /// For a driver that is about to end: what the queue pairs owe is sent, as if each were
@@ -154,7 +181,8 @@ impl Endpoint {
     }
 
     /// The driver could not read the payload of the packet that it was given: the address is gone.
-    /// To be called before the next [`Endpoint::poll_transmit`].
+    /// `header` has its PSN; of a run, the packets behind it have been given back. To be called before
+    /// the next [`Endpoint::poll_transmit`].
     pub fn transmit_faulted(&mut self, qpn: Qpn, header: &wire::roce::Repr) {
         let Some((qp, adapter)) = self.qp_mut(qpn) else { return };
         if header.bth.opcode.is_request() {

@@ -12,6 +12,7 @@ mod backlog;
 mod local;
 mod packet;
 mod post;
+mod run;
 mod selective;
 mod send;
 

@@ -11,11 +11,11 @@ use crate::qp::{Content, Outgoing, Qp};
 use crate::timer::Timer;
 
 /// What one queue pair may have in flight.
-struct Window {
+pub(super) struct Window {
     /// With the overhead of each packet.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// From the oldest that is not acknowledged on.
-    packets: u32,
+    pub(super) packets: u32,
 }
 
 impl Qp {
@@ -50,7 +50,7 @@ impl Qp {
         let begun = wqe.begun?;
         let psn = begun.first_psn.plus(packet);
         let again = psn.is_before(self.requester.top);
-        let (mut count, mut cost) = self.extent(wqe, packet, adapter);
+        let (mut count, mut cost) = self.extent(wqe, packet, mtu, adapter);
         let selective = self.requester.scoreboard.is_some();
         if selective && again {
             // What is lost was in flight before; of a READ, some responses may have come.
@@ -107,8 +107,13 @@ impl Qp {
         if reliable {
             let next = self.requester.cursor;
             let following = self.requester.wqe(next.0);
-            let (next_count, next_cost) =
-                following.map_or((1, 0), |wqe| self.extent(wqe, next.1, adapter));
+            // Whatever is no READ is one packet, and costs no more than the longest.
+            let (next_count, next_cost) = match following {
+                Some(wqe) if matches!(wqe.operation, Operation::Read { .. }) => {
+                    self.extent(wqe, next.1, mtu, adapter)
+                }
+                _ => (1, 0),
+            };
             let waits = following.is_none_or(|next| {
                 let fenced = next.flags.contains(SendFlags::FENCE);
                 // What is done at this end is no packet, whether it was done before or not.
@@ -147,7 +152,7 @@ impl Qp {
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.
-    fn window(&self, adapter: &Adapter) -> Window {
+    pub(super) fn window(&self, adapter: &Adapter) -> Window {
         let bytes = adapter.config.window_bytes;
         match &self.requester.scoreboard {
             None => Window { bytes, packets: u32::MAX },
@@ -160,19 +165,17 @@ impl Qp {
 
     /// How many PSNs packet `packet` of `wqe` stands for (a READ request for all responses that it
     /// asks for), and what they count for in flight.
-    fn extent(&self, wqe: &SendWqe, packet: u32, adapter: &Adapter) -> (u32, u64) {
-        let count = match wqe.operation {
-            Operation::Read { .. } => {
-                // READs are cut at multiples of the chunk, so that one that is asked again ends
-                // where it ended before: the responder answers a duplicate only within its bounds.
-                let chunk = self.read_chunk(adapter);
-                let end = (packet / chunk).saturating_add(1).saturating_mul(chunk);
-                end.min(wqe.packets) - packet
-            }
-            _ => 1,
+    fn extent(&self, wqe: &SendWqe, packet: u32, mtu: Mtu, adapter: &Adapter) -> (u32, u64) {
+        let Operation::Read { .. } = wqe.operation else {
+            let before = u64::from(packet) * u64::from(mtu.bytes());
+            let left = u64::from(wqe.length).saturating_sub(before);
+            return (1, PACKET_OVERHEAD_BYTES + left.min(mtu.bytes().into()));
         };
-        let mtu = self.mtu(adapter);
-        (count, wqe.cost(packet + count, mtu) - wqe.cost(packet, mtu))
+        // READs are cut at multiples of the chunk, so that one that is asked again ends where it
+        // ended before: the responder answers a duplicate only within its bounds.
+        let chunk = self.read_chunk(adapter);
+        let end = (packet / chunk).saturating_add(1).saturating_mul(chunk).min(wqe.packets);
+        (end - packet, wqe.cost(end, mtu) - wqe.cost(packet, mtu))
     }
 
     /// The most responses that one READ request asks for.
@@ -213,9 +216,10 @@ impl Qp {
         let no_rd_atomics = self.attributes.max_rd_atomic == 0;
         let draining = self.state == QpState::Sqd && !mutated(Mutation::DrainIgnored);
         let requester = &mut self.requester;
-        let oldest = serial == requester.first_serial;
+        let index = serial.checked_sub(requester.first_serial)?;
+        let oldest = index == 0;
         let busy = !requester.rd_atomics.is_empty();
-        let wqe = requester.wqe_mut(serial)?;
+        let wqe = requester.queue.get_mut(usize::try_from(index).ok()?)?;
         let beginning = wqe.begun.is_none();
         // IBTA vol 1, 10.8.3.3: a fenced request waits for earlier READs and atomics.
         let fenced = wqe.flags.contains(SendFlags::FENCE) && !mutated(Mutation::FenceIgnored);
@@ -239,14 +243,11 @@ impl Qp {
             return Some(false);
         }
         if beginning {
-            let (packets, cost) = (wqe.packets, wqe.cost(wqe.packets, mtu));
             let first_psn = requester.next_psn;
             let start_bytes = requester.started_bytes;
-            requester.next_psn = first_psn.plus(packets);
-            requester.started_bytes += cost;
-            if let Some(wqe) = requester.wqe_mut(serial) {
-                wqe.begun = Some(Begun { first_psn, start_bytes });
-            }
+            wqe.begun = Some(Begun { first_psn, start_bytes });
+            requester.next_psn = first_psn.plus(wqe.packets);
+            requester.started_bytes += wqe.cost(wqe.packets, mtu);
         }
         Some(true)
     }

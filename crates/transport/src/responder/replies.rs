@@ -65,6 +65,23 @@ impl Responder {
     pub(crate) fn owes_data(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read { .. }))
     }
+
+    /// A response from the middle of an answer has just been taken: takes those after it as well, but
+    /// for the last of the answer, and `most` at most. Returns how many.
+    pub(crate) fn prolong_answer(&mut self, most: u32) -> u32 {
+        let Some(Reply::Read { packets, sent, .. }) = self.replies.front_mut() else { return 0 };
+        let count = most.min((*packets - *sent).saturating_sub(1));
+        *sent += count;
+        count
+    }
+
+    /// The last `unsent` of the responses that were taken last are to be taken again.
+    pub(crate) fn shorten_answer(&mut self, unsent: u32) {
+        if let Some(Reply::Read { sent, .. }) = self.replies.front_mut() {
+            debug_assert!(*sent > unsent, "no more than the run but for its first packet");
+            *sent = sent.saturating_sub(unsent);
+        }
+    }
 }
 
 impl Qp {

@@ -14,8 +14,8 @@ use rdma::{
 
 use super::TestMemory;
 use crate::{
-    AddressVector, Arrival, Config, CqId, Endpoint, Event, PdId, PostError, QpCapacity, QpChange,
-    QpSpec, RegionSpec, Route, Segment, SrqId, Transmit,
+    AddressVector, Arrival, Config, CqId, Endpoint, Event, Payload, PdId, PostError, QpCapacity,
+    QpChange, QpSpec, RegionSpec, Route, Segment, SrqId,
 };
 
 /// Bytes of memory that each node has by default.
@@ -423,7 +423,7 @@ impl Pair {
             let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
             let (qpn, header) = (transmit.qpn, *transmit.header);
             let Route { destination, traffic_class, .. } = *transmit.route;
-            let Some(bytes) = emit(&transmit, &mut node.memory) else {
+            let Some(bytes) = emit(&header, transmit.payload, &mut node.memory) else {
                 node.endpoint.transmit_faulted(qpn, &header);
                 continue;
             };
@@ -484,11 +484,14 @@ pub(super) fn marked(traffic_class: u8) -> u8 {
 }
 
 /// A packet as bytes without its ICRC; `None` if its memory is gone.
-pub(super) fn emit<M: rdma::Memory>(transmit: &Transmit<'_>, memory: &mut M) -> Option<Vec<u8>> {
-    let header = &transmit.header;
+pub(super) fn emit<M: rdma::Memory>(
+    header: &wire::roce::Repr,
+    payload: Payload<'_>,
+    memory: &mut M,
+) -> Option<Vec<u8>> {
     let mut bytes = vec![0; header.header_len()];
     header.emit(&mut bytes);
-    for segment in transmit.payload.segments() {
+    for segment in payload.segments() {
         match segment {
             Segment::Bytes(piece) => bytes.extend_from_slice(piece),
             Segment::Memory { address, length } => {

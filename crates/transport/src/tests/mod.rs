@@ -10,6 +10,7 @@ mod limits;
 mod livelock;
 mod multicast;
 mod recovery;
+mod runs;
 mod selective;
 mod states;
 mod storm;

@@ -85,6 +85,9 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
+/// The most that a node takes out of its engine at once: more than ever is its turn.
+const RUN_PACKETS: u32 = 64;
+
 /// Runs the storm of `seed`.
 ///
 /// # Errors
@@ -93,8 +96,24 @@ impl core::error::Error for Failure {}
 /// # Panics
 /// If the engine does.
 pub fn run(seed: u64, log: &mut Log) -> Result<Report, Failure> {
-    let mut world = World::new(seed, log);
+    run_with(seed, RUN_PACKETS, log)
+}
+
+/// Runs the storm of `seed` with nodes that take up to `run_packets` at once out of their engines,
+/// which changes nothing.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_with(seed: u64, run_packets: u32, log: &mut Log) -> Result<Report, Failure> {
+    let mut world = World::new(seed, run_packets, log);
     weather(&mut world).map_err(|text| Failure { seed, text })?;
+    for (index, node) in world.nodes.iter().enumerate() {
+        let stats = node.endpoint.stats();
+        world.log.note(world.now, &world::place(index), "counted", || format!("{stats:?}"));
+    }
     let again = |node: &world::Node| node.endpoint.stats().retransmitted_pkts;
     Ok(Report {
         packets: world.packets,

@@ -3,10 +3,10 @@
 use std::format;
 use std::vec::Vec;
 
-use rdma::{Gid, Span, Time};
+use rdma::{Gid, Qpn, Span, Time};
 
-use wire::icrc;
 use wire::opcode::Service;
+use wire::{icrc, roce};
 
 use super::super::pair::emit;
 use super::marks::{CE, is_marked, may_mark};
@@ -14,7 +14,7 @@ use super::oracle::Check;
 use super::plan::Faults;
 use super::tally::Seen;
 use super::world::{Happening, World, place};
-use crate::Arrival;
+use crate::{Arrival, Route};
 
 /// Packets that wait for a node that stands still, or is slow; more are lost.
 const HELD_MAX: usize = 64;
@@ -34,6 +34,15 @@ pub(super) struct Packet {
     pub(super) bytes: Vec<u8>,
 }
 
+/// What a node sends at once.
+struct Run {
+    qpn: Qpn,
+    route: Route,
+    packets: Vec<(roce::Repr, Vec<u8>)>,
+    /// The packet behind them, whose payload is gone.
+    unreadable: Option<roce::Repr>,
+}
+
 impl World<'_> {
     pub(super) fn deliver(&mut self, to: usize, packet: &Packet) {
         let arrival = Arrival {
@@ -43,7 +52,7 @@ impl World<'_> {
             hop_limit: 64,
         };
         let (header, payload) =
-            wire::roce::Repr::parse(&packet.bytes).expect("what is emitted can be parsed");
+            roce::Repr::parse(&packet.bytes).expect("what is emitted can be parsed");
         if is_marked(packet.traffic_class) {
             self.marks.arrived(to, header.bth.destination);
         }
@@ -59,57 +68,86 @@ impl World<'_> {
     pub(super) fn transmit(&mut self, from: usize) -> Check {
         let mut faults = 0;
         loop {
-            let node = &mut self.nodes[from];
-            if node.next_turn > self.now {
+            if self.nodes[from].next_turn > self.now {
                 return Ok(());
             }
-            let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return Ok(()) };
-            let (qpn, header, route) = (transmit.qpn, *transmit.header, *transmit.route);
-            let Some(bytes) = emit(&transmit, &mut node.ground) else {
+            let Some(run) = self.take_run(from) else { return Ok(()) };
+            for (header, bytes) in run.packets {
+                self.send(from, run.qpn, &run.route, &header, bytes)?;
+            }
+            if let Some(header) = run.unreadable {
                 self.tally.count(Seen::TransmitFault);
-                node.endpoint.transmit_faulted(qpn, &header);
                 faults += 1;
                 if faults > FAULTS_MAX {
                     return Err(format!("{header} cannot be read, and comes again"));
                 }
-                continue;
-            };
-            let body = bytes.len() - usize::from(header.bth.pad);
-            self.packets += 1;
-            self.log.note(self.now, &place(from), "sends", || format!("{header}"));
-            let start = header.header_len();
-            self.log.packet(
-                self.now,
-                route.source,
-                route.destination,
-                &header,
-                &bytes[start..body],
-            );
-            let to = self.nodes.iter().position(|node| node.gid == route.destination);
-            let link = self.find(from, qpn);
-            if let Some((link, side)) = link
-                && self.links[link].ends[side].drain.is_some_and(|drain| drain.is_drained)
-                && header.bth.opcode.is_request()
-                && header.facts().service != Service::Cnp
-            {
-                return Err(format!("{header} leaves a send queue that is drained"));
-            }
-            if let (Some(to), Some((link, _))) = (to, link) {
-                let traffic_class = route.traffic_class;
-                let sender = (from, qpn, self.links[link].plan.kind);
-                let config = &self.plan.configs[from];
-                if self.marks.left(self.now, sender, config, &header, traffic_class)? {
-                    self.tally.count(Seen::Notification);
-                }
-                let (from_gid, to_gid) = (route.source, route.destination);
-                let packet = Packet { link, from: from_gid, to: to_gid, traffic_class, bytes };
-                self.carry(from, to, packet);
-            }
-            if self.plan.gap > Span::ZERO {
+            } else if self.plan.gap > Span::ZERO {
                 self.nodes[from].next_turn = self.now + self.plan.gap;
                 self.schedule(self.plan.gap, Happening::Turn);
             }
         }
+    }
+
+    /// Takes out what can be sent now: one packet where there is a gap between two, a run where there
+    /// is none. What is not sent is put back.
+    fn take_run(&mut self, from: usize) -> Option<Run> {
+        let node = &mut self.nodes[from];
+        let transmit = node.endpoint.poll_transmit_run(self.now, self.run_packets)?;
+        let (qpn, first, count) = (transmit.qpn, *transmit.header, transmit.count);
+        let wanted = if self.plan.gap > Span::ZERO { 1 } else { count };
+        let mut run = Run { qpn, route: *transmit.route, packets: Vec::new(), unreadable: None };
+        for (psn, payload) in transmit.packets().take(wanted as usize) {
+            let mut header = first;
+            header.bth.psn = psn;
+            let Some(bytes) = emit(&header, payload, &mut node.ground) else {
+                run.unreadable = Some(header);
+                break;
+            };
+            run.packets.push((header, bytes));
+        }
+        let taken = run.packets.len() as u32 + u32::from(run.unreadable.is_some());
+        node.endpoint.put_back(qpn, &first, count - taken);
+        if let Some(header) = &run.unreadable {
+            node.endpoint.transmit_faulted(qpn, header);
+        }
+        Some(run)
+    }
+
+    /// Sends a packet of a node.
+    fn send(
+        &mut self,
+        from: usize,
+        qpn: Qpn,
+        route: &Route,
+        header: &roce::Repr,
+        bytes: Vec<u8>,
+    ) -> Check {
+        let body = bytes.len() - usize::from(header.bth.pad);
+        self.packets += 1;
+        self.log.note(self.now, &place(from), "sends", || format!("{header}"));
+        let start = header.header_len();
+        self.log.packet(self.now, route.source, route.destination, header, &bytes[start..body]);
+        let to = self.nodes.iter().position(|node| node.gid == route.destination);
+        let link = self.find(from, qpn);
+        if let Some((link, side)) = link
+            && self.links[link].ends[side].drain.is_some_and(|drain| drain.is_drained)
+            && header.bth.opcode.is_request()
+            && header.facts().service != Service::Cnp
+        {
+            return Err(format!("{header} leaves a send queue that is drained"));
+        }
+        if let (Some(to), Some((link, _))) = (to, link) {
+            let traffic_class = route.traffic_class;
+            let sender = (from, qpn, self.links[link].plan.kind);
+            let config = &self.plan.configs[from];
+            if self.marks.left(self.now, sender, config, header, traffic_class)? {
+                self.tally.count(Seen::Notification);
+            }
+            let (from_gid, to_gid) = (route.source, route.destination);
+            let packet = Packet { link, from: from_gid, to: to_gid, traffic_class, bytes };
+            self.carry(from, to, packet);
+        }
+        Ok(())
     }
 
     /// Gives a packet to the network.
@@ -246,6 +284,6 @@ fn is_noticed(packet: &Packet, bit: u64) -> bool {
     let at = if at == MASKED_BYTE { at + 1 } else { at };
     bytes[at] ^= 1 << (bit % 8);
     // Whoever parses before he checks must not fall over it either.
-    let _ = wire::roce::Repr::parse(&bytes);
+    let _ = roce::Repr::parse(&bytes);
     sent != icrc::compute(&datagram, &bytes)
 }

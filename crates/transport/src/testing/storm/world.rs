@@ -189,6 +189,8 @@ pub(super) struct World<'l> {
     /// The latest arrival from one node at another, to see what overtakes.
     pub(super) latest: BTreeMap<(usize, usize), Time>,
     pub(super) steps: u32,
+    /// The most that a node takes out of its engine at once.
+    pub(super) run_packets: u32,
     pub(super) packets: u64,
     pub(super) completions: u64,
     pub(super) tally: Tally,
@@ -196,7 +198,7 @@ pub(super) struct World<'l> {
 }
 
 impl<'l> World<'l> {
-    pub(super) fn new(seed: u64, log: &'l mut Log) -> Self {
+    pub(super) fn new(seed: u64, run_packets: u32, log: &'l mut Log) -> Self {
         let mut random = Random::new(seed);
         let plan = Plan::new(&mut random);
         let nodes = plan.configs.iter().enumerate().map(|(index, config)| {
@@ -249,6 +251,7 @@ impl<'l> World<'l> {
             dead: Vec::new(),
             latest: BTreeMap::new(),
             steps: 0,
+            run_packets,
             packets: 0,
             completions: 0,
             tally: Tally::default(),

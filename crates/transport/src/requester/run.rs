@@ -1,0 +1,106 @@
+//! Runs: packets of one message that are given out at once.
+//!
+//! ```text
+//!   first  middle middle middle middle? middle middle last?       ?: asks for an acknowledgement
+//!          └────── a run ─────┘         └── a run ───┘            the others are given out singly
+//! ```
+//!
+//! In the middle of a message one packet is like the one before it, but for its PSN and its place. The
+//! first of a run is decided on as every packet is ([`Qp::next_packet`]); the run goes on for as long as
+//! that would decide the same again and only count on. It ends before a packet that asks for an
+//! acknowledgement, because of the interval or because the one after it might not fit into the
+//! window, and before and behind one that was sent already. Where packets have a rate to keep to, each has a
+//! time of its own, and runs are of one packet.
+
+use rdma::Psn;
+use wire::opcode::Part;
+
+use super::Requester;
+use crate::adapter::Adapter;
+use crate::limits::PACKET_OVERHEAD_BYTES;
+use crate::qp::{Content, Outgoing, Qp};
+use crate::timer::Timer;
+
+impl Qp {
+    /// Takes those packets as well that follow `first`, which has just been taken, and are like it:
+    /// `most` at most. Returns how many.
+    pub(crate) fn prolong(&mut self, first: &Outgoing, most: u32, adapter: &Adapter) -> u32 {
+        if most == 0 || self.pacer.is_limited() || first.opcode.facts().part != Part::Middle {
+            return 0;
+        }
+        match first.content {
+            Content::Request { serial, packet, ack_request: false, .. } => {
+                // An answer that waited for the first packet of a long message comes behind it.
+                if self.responder.owes_anything() && !self.timers.is_running(Timer::AckDelay) {
+                    return 0;
+                }
+                // One that was sent already, or lies behind some that arrived meanwhile, is looked at.
+                let next = self.requester.cursor_psn();
+                if next != first.psn.next() || next != self.requester.top {
+                    return 0;
+                }
+                let left = self.middle_packets_after(serial, packet);
+                let count = self.unquestioned(next, left.min(most), adapter);
+                self.requester.count_on(count, self.spec.kind.is_reliable());
+                count
+            }
+            Content::Response { .. } => self.responder.prolong_answer(most),
+            _ => 0,
+        }
+    }
+
+    /// The last `unsent` packets of the run that was given out last were not sent: as if it had been
+    /// so much shorter. `is_request` says what it was of.
+    pub(crate) fn put_back(&mut self, unsent: u32, is_request: bool) {
+        if is_request {
+            self.requester.count_back(unsent, self.spec.kind.is_reliable());
+        } else {
+            self.responder.shorten_answer(unsent);
+        }
+    }
+
+    /// Packets of the request behind `packet`, but for its last.
+    fn middle_packets_after(&self, serial: u64, packet: u32) -> u32 {
+        self.requester.packets(serial).saturating_sub(packet + 2)
+    }
+
+    /// How many of `count` packets from `next` on, in the middle of a message, can be sent without
+    /// asking for an acknowledgement: [`Qp::next_request`] has the rules.
+    fn unquestioned(&self, next: Psn, count: u32, adapter: &Adapter) -> u32 {
+        let requester = &self.requester;
+        if !self.spec.kind.is_reliable() {
+            return count;
+        }
+        let mtu = self.mtu(adapter);
+        let window = self.window(adapter);
+        let each = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+        let room = window.bytes.saturating_sub(requester.in_flight(mtu));
+        // The one behind the last is to fit, too.
+        let fitting = (room / each).saturating_sub(1);
+        let in_sequence =
+            window.packets.saturating_sub(next.next().distance_from(requester.unacked));
+        let unasked = adapter.config.ack_interval_packets.saturating_sub(1 + requester.unasked);
+        let count = count.min(in_sequence).min(unasked);
+        u64::from(count).min(fitting) as u32
+    }
+}
+
+impl Requester {
+    /// `count` packets from the cursor on, in the middle of a message, are sent for the first time.
+    fn count_on(&mut self, count: u32, is_reliable: bool) {
+        self.cursor.1 += count;
+        self.top = self.top.plus(count);
+        if is_reliable {
+            self.unasked += count;
+        }
+    }
+
+    fn count_back(&mut self, count: u32, is_reliable: bool) {
+        debug_assert!(self.cursor.1 > count, "no more than the run but for its first packet");
+        self.cursor.1 = self.cursor.1.saturating_sub(count);
+        self.top = self.top.minus(count);
+        if is_reliable {
+            self.unasked = self.unasked.saturating_sub(count);
+        }
+    }
+}
