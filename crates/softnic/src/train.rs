@@ -115,7 +115,13 @@ impl Trains {
 
     /// Whether another packet fits.
     pub(crate) fn has_room(&self) -> bool {
-        self.arena.len() - self.used >= PACKET_MAX
+        self.packets_left() > 0
+    }
+
+    /// How many packets fit, whatever their lengths.
+    pub(crate) fn packets_left(&self) -> u32 {
+        // The arena has room for a few hundred at most.
+        ((self.arena.len() - self.used) / PACKET_MAX) as u32
     }
 
     /// Where the next packet is to be built. Nothing is taken until [`Trains::commit`].
@@ -126,35 +132,48 @@ impl Trains {
     /// Takes the packet of `length` bytes, without its ICRC, that was built in [`Trains::room`]:
     /// gives it its ICRC and its place in a train.
     pub(crate) fn commit(&mut self, way: &Way, length: usize) {
-        let start = self.used;
-        let end = start + length + ICRC_LEN;
-        let size = end - start;
-        let place = self.trains.last_mut().filter(|train| {
-            train.way == *way
-                && !way.by_ring
-                && train.count < self.segments_max
-                && size <= train.segment
-                // Only the last packet of a train may be shorter.
-                && train.bytes.len() == train.count * train.segment
-                && train.bytes.len() + size <= TRAIN_BYTES_MAX
-        });
-        let (id, is_like_first) = if let Some(train) = place {
-            train.bytes.end = end;
-            train.count += 1;
-            (train.count - 1, size == train.segment)
+        if self.trains.last().is_some_and(|train| train.way == *way) {
+            self.commit_behind(length);
         } else {
-            self.trains.push(Train { way: *way, bytes: start..end, segment: size, count: 1 });
-            self.prefix = None;
-            (0, true)
-        };
-        self.used = end;
-        if way.by_ring && !self.seals_rings {
-            return;
+            self.begin(*way, length);
         }
-        let new = || Prefix::new(&way.datagram(0), length);
-        let prefix = if is_like_first { *self.prefix.get_or_insert_with(new) } else { new() };
+    }
+
+    /// As [`Trains::commit`], for a packet that goes the way of the one before it.
+    pub(crate) fn commit_behind(&mut self, length: usize) {
+        let Some(train) = self.trains.last_mut() else { return };
+        let (start, size) = (self.used, length + ICRC_LEN);
+        let fits = !train.way.by_ring
+            && train.count < self.segments_max
+            && size <= train.segment
+            // Only the last packet of a train may be shorter.
+            && train.bytes.len() == train.count * train.segment
+            && train.bytes.len() + size <= TRAIN_BYTES_MAX;
+        if !fits {
+            let way = train.way;
+            return self.begin(way, length);
+        }
+        train.bytes.end = start + size;
+        train.count += 1;
+        self.used = start + size;
         // A train has 64 packets at most, so the identification fits.
-        seal(&mut self.arena[start..end], &prefix, id as u16);
+        let id = (train.count - 1) as u16;
+        let like_first = self.prefix.filter(|_| size == train.segment);
+        let prefix = like_first.unwrap_or_else(|| Prefix::new(&train.way.datagram(0), length));
+        seal(&mut self.arena[start..start + size], &prefix, id);
+    }
+
+    /// Takes a packet as the first of a train.
+    fn begin(&mut self, way: Way, length: usize) {
+        let bytes = self.used..self.used + length + ICRC_LEN;
+        self.used = bytes.end;
+        let is_sealed = !way.by_ring || self.seals_rings;
+        self.prefix = is_sealed.then(|| Prefix::new(&way.datagram(0), length));
+        if let Some(prefix) = &self.prefix {
+            seal(&mut self.arena[bytes.clone()], prefix, 0);
+        }
+        let segment = bytes.len();
+        self.trains.push(Train { way, bytes, segment, count: 1 });
     }
 
     /// Whether packets that go through rings have an ICRC.

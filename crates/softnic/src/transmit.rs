@@ -2,11 +2,11 @@
 
 use core::ops::Range;
 
-use rdma::{Memory, MemoryFault, Time};
+use rdma::{Memory, MemoryFault, Psn, Time};
 use transport::cm::Manager;
-use transport::{Endpoint, Route, Segment, Transmit};
+use transport::{Endpoint, Payload, Route, Segment, Transmit};
 use wire::pcapng::Direction;
-use wire::roce::ICRC_LEN;
+use wire::roce::{ICRC_LEN, Repr};
 
 use crate::ProcessMemory;
 use crate::capture::{Below, Capture};
@@ -25,6 +25,8 @@ struct Lane {
     way: Way,
     /// Whether it ends at a NIC of this host, which says how much room it has.
     is_here: bool,
+    /// Whether the last packet of the trains goes this way.
+    is_last: bool,
 }
 
 impl Lane {
@@ -32,6 +34,17 @@ impl Lane {
     fn is_for(&self, route: &Route, slot: u32) -> bool {
         !self.way.by_ring && self.way.slot == slot && self.route == *route
     }
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Packets that were seen to. Those behind them are the engine's again.
+    taken: u32,
+    /// The payload of the last of them is not mapped any more.
+    is_faulted: bool,
+    /// Their destination has no room for another packet of any length.
+    is_full: bool,
 }
 
 impl Links {
@@ -95,7 +108,8 @@ impl Links {
         is_full
     }
 
-    /// Builds packets until the engine has no more, or the arena is full.
+    /// Builds packets until the engine has no more, or the arena is full. They come in runs; what there
+    /// is no room for at their destination is put back.
     fn build(
         &mut self,
         now: Time,
@@ -106,60 +120,75 @@ impl Links {
     ) -> bool {
         // What one queue pair sends goes the same way, packet by packet.
         let mut lane: Option<Lane> = None;
-        while trains.has_room() {
-            let Some(transmit) = endpoint.poll_transmit(now) else { return false };
-            let header = transmit.header;
-            let slot = slot_of(header.bth.destination.value());
+        loop {
+            let most = trains.packets_left();
+            if most == 0 {
+                return true;
+            }
+            let Some(transmit) = endpoint.poll_transmit_run(now, most) else { return false };
+            let slot = slot_of(transmit.header.bth.destination.value());
             if !lane.as_ref().is_some_and(|lane| lane.is_for(transmit.route, slot)) {
                 lane = self.lane(transmit.route, slot, now, counts);
             }
-            let Some(Lane { way, is_here, .. }) = &lane else {
-                counts.tx_no_source += 1;
+            let Some(lane) = &mut lane else {
+                counts.tx_no_source += u64::from(transmit.count);
                 continue;
             };
-            if way.by_ring
-                && !trains.seals_rings()
-                && let Some(link) = &mut self.same_host
-            {
-                let length = header.header_len() + transmit.payload.len() as usize;
-                match link.write(way, &transmit, memory, counts) {
-                    Written::Done => {
-                        tracing::trace!(%header, "sent");
-                        pushed(length + usize::from(header.bth.pad), counts);
-                    }
-                    Written::Full => counts.tx_dropped += 1,
-                    Written::Faulted => {
-                        counts.tx_faulted += 1;
-                        let (qpn, header) = (transmit.qpn, *transmit.header);
-                        endpoint.transmit_faulted(qpn, &header);
-                    }
+            let (header, count) = (transmit.header, transmit.count);
+            let Progress { taken, is_faulted, is_full } = match &mut self.same_host {
+                Some(link) if lane.way.by_ring && !trains.seals_rings() => {
+                    write_run(link, &lane.way, &transmit, memory, counts)
                 }
-                // Slots have ten bits.
-                if link.fills_up(slot as u16, None, counts) {
-                    self.paused = Some((slot as u16, now));
-                    counts.tx_pauses += 1;
-                    return false;
-                }
-                continue;
-            }
-            match write_packet(trains.room(), &transmit, memory) {
-                Ok(length) => {
-                    tracing::trace!(%header, "sent");
-                    trains.commit(way, length);
-                    if *is_here && self.fills_up(way, length + ICRC_LEN, counts) {
-                        self.paused = Some((way.slot as u16, now));
-                        counts.tx_pauses += 1;
-                        return false;
-                    }
-                }
-                Err(MemoryFault) => {
+                _ => self.build_run(trains, lane, &transmit, memory, counts),
+            };
+            tracing::trace!(%header, count = taken, "sent");
+            if is_faulted || taken < count {
+                let (qpn, mut header) = (transmit.qpn, *header);
+                endpoint.put_back(qpn, &header, count - taken);
+                if is_faulted {
                     counts.tx_faulted += 1;
-                    let (qpn, header) = (transmit.qpn, *transmit.header);
+                    header.bth.psn = header.bth.psn.plus(taken - 1);
                     endpoint.transmit_faulted(qpn, &header);
                 }
             }
+            if is_full {
+                // Slots have ten bits.
+                self.paused = Some((slot as u16, now));
+                counts.tx_pauses += 1;
+                return false;
+            }
         }
-        true
+    }
+
+    /// Builds the packets of a run, as long as there is room for them at their destination.
+    fn build_run(
+        &mut self,
+        trains: &mut Trains,
+        lane: &mut Lane,
+        transmit: &Transmit<'_>,
+        memory: &mut ProcessMemory,
+        counts: &mut Counts,
+    ) -> Progress {
+        let Lane { way, is_here, is_last, .. } = lane;
+        let mut progress = Progress::default();
+        for (psn, payload) in transmit.packets() {
+            progress.taken += 1;
+            let written = write_packet(trains.room(), transmit.header, (psn, payload), memory);
+            let Ok(length) = written else {
+                progress.is_faulted = true;
+                break;
+            };
+            if core::mem::replace(is_last, true) {
+                trains.commit_behind(length);
+            } else {
+                trains.commit(way, length);
+            }
+            if *is_here && self.fills_up(way, length + ICRC_LEN, counts) {
+                progress.is_full = true;
+                break;
+            }
+        }
+        progress
     }
 
     /// The lane of packets with this route for this slot, if they can be sent at all.
@@ -179,7 +208,7 @@ impl Links {
         };
         let is_ours = || self.sockets.iter().any(|socket| socket.gid() == route.destination);
         let is_local = by_ring || route.destination.ip().is_loopback() || is_ours();
-        Some(Lane { route: *route, way, is_here: is_local && is_ownable(slot) })
+        Some(Lane { route: *route, way, is_here: is_local && is_ownable(slot), is_last: false })
     }
 
     /// Counts a packet against the room at its destination, which is on this host. Returns whether
@@ -282,14 +311,33 @@ impl Links {
     }
 }
 
+/// Writes the packets of a run to a ring, as long as there is room in it.
+fn write_run(
+    link: &mut SameHost,
+    way: &Way,
+    transmit: &Transmit<'_>,
+    memory: &ProcessMemory,
+    counts: &mut Counts,
+) -> Progress {
+    let written = link.write(way, transmit, memory, counts);
+    let Written { packets, bytes, is_dropped, is_faulted } = written;
+    pushed(packets.into(), bytes, counts);
+    counts.tx_dropped += u64::from(is_dropped);
+    let taken = packets + u32::from(is_dropped || is_faulted);
+    // Slots have ten bits.
+    let is_full = link.fills_up(way.slot as u16, None, counts);
+    Progress { taken, is_faulted, is_full }
+}
+
 /// Writes headers, payload and padding to `room`, and says how long they are.
 fn write_packet(
     room: &mut [u8],
-    transmit: &Transmit<'_>,
+    header: &Repr,
+    (psn, payload): (Psn, Payload<'_>),
     memory: &mut ProcessMemory,
 ) -> Result<usize, MemoryFault> {
-    let headers = transmit.header.emit(room);
-    for_pieces(transmit, headers, |place, piece| {
+    let headers = header.emit_as(psn, room);
+    for_pieces((header, headers), payload, |place, piece| {
         let place = &mut room[place];
         match piece {
             Segment::Memory { address, .. } => return memory.load(address, place),
@@ -297,12 +345,12 @@ fn write_packet(
         }
         Ok(())
     })?;
-    Ok(packet_length(transmit, headers))
+    Ok(packet_length((header, headers), payload))
 }
 
 /// Bytes of a packet whose headers take so many, without its ICRC.
-pub(crate) fn packet_length(transmit: &Transmit<'_>, headers: usize) -> usize {
-    let length = headers + transmit.payload.len() as usize + usize::from(transmit.header.bth.pad);
+pub(crate) fn packet_length((header, headers): (&Repr, usize), payload: Payload<'_>) -> usize {
+    let length = headers + payload.len() as usize + usize::from(header.bth.pad);
     assert!(
         length + ICRC_LEN <= PACKET_MAX,
         "the engine sends no packet longer than the largest MTU"
@@ -312,13 +360,13 @@ pub(crate) fn packet_length(transmit: &Transmit<'_>, headers: usize) -> usize {
 
 /// Goes through what stands behind the headers of a packet, payload and padding, and where.
 pub(crate) fn for_pieces(
-    transmit: &Transmit<'_>,
-    headers: usize,
+    (header, headers): (&Repr, usize),
+    payload: Payload<'_>,
     mut put: impl FnMut(Range<usize>, Segment<'_>) -> Result<(), MemoryFault>,
 ) -> Result<(), MemoryFault> {
-    let pad = usize::from(transmit.header.bth.pad);
+    let pad = usize::from(header.bth.pad);
     let mut at = headers;
-    for piece in transmit.payload.segments() {
+    for piece in payload.segments() {
         let length = match piece {
             Segment::Memory { length, .. } => length as usize,
             Segment::Bytes(bytes) => bytes.len(),
@@ -339,17 +387,17 @@ fn push_packet(
     counts: &mut Counts,
 ) {
     if link.is_some_and(|link| link.push(way, packet, with_icrc, counts)) {
-        pushed(packet.len(), counts);
+        pushed(1, packet.len() as u64, counts);
     } else {
         counts.tx_dropped += 1;
     }
 }
 
-/// Counts a packet that is in a ring.
-fn pushed(length: usize, counts: &mut Counts) {
-    counts.tx_packets += 1;
-    counts.tx_ring_packets += 1;
-    counts.tx_bytes += length as u64;
+/// Counts packets that are in a ring, of so many bytes together.
+fn pushed(packets: u64, bytes: u64, counts: &mut Counts) {
+    counts.tx_packets += packets;
+    counts.tx_ring_packets += packets;
+    counts.tx_bytes += bytes;
 }
 
 fn record(capture: &mut Capture, now: Time, way: &Way, id: u16, packet: &[u8]) {

@@ -133,15 +133,22 @@ pub(crate) struct RingPacket {
     place: u64,
 }
 
-/// What became of a packet for a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Written {
-    /// It is in.
-    Done,
-    /// There is no room.
-    Full,
-    /// Its payload is not mapped any more.
-    Faulted,
+/// What became of a run of packets for a ring. Those behind the ones that are told of here were left
+/// alone, because there may be no room for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Written {
+    /// Packets that are in.
+    pub(crate) packets: u32,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// There was no room for the one behind them.
+    pub(crate) is_dropped: bool,
+    /// The payload of the one behind them is not mapped any more.
+    pub(crate) is_faulted: bool,
+}
+
+impl Written {
+    const DROPPED: Self = Self { packets: 0, bytes: 0, is_dropped: true, is_faulted: false };
 }
 
 /// What was found in a ring.
@@ -401,22 +408,22 @@ impl SameHost {
         }
     }
 
-    /// Writes a packet to the ring of `way`, from where its payload lies.
+    /// Writes packets to the ring of `way`, from where their payload lies.
     pub(crate) fn write(
         &mut self,
         way: &Way,
-        packet: &Transmit<'_>,
+        run: &Transmit<'_>,
         memory: &ProcessMemory,
         counts: &mut Counts,
     ) -> Written {
         let slot = way.slot as u16;
-        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Written::Full };
-        let written = peer.write(way, packet, memory);
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Written::DROPPED };
+        let written = peer.write(way, run, memory);
         self.touch(slot);
         written.unwrap_or_else(|Broken| {
             counts.rings_broken += 1;
             self.close(slot, counts);
-            Written::Full
+            Written::DROPPED
         })
     }
 
@@ -622,29 +629,43 @@ impl Peer {
     fn write(
         &mut self,
         way: &Way,
-        packet: &Transmit<'_>,
+        run: &Transmit<'_>,
         memory: &ProcessMemory,
     ) -> Result<Written, Broken> {
-        let Some(way) = self.way(way)? else { return Ok(Written::Full) };
-        let Out::Open(ring) = &mut self.out else { return Ok(Written::Full) };
+        let Some(way) = self.way(way)? else { return Ok(Written::DROPPED) };
+        let Out::Open(ring) = &mut self.out else { return Ok(Written::DROPPED) };
         let mut headers = [0; HEADERS_MAX];
-        let end = packet.header.emit(&mut headers);
-        let written = ring.push_with(way, packet_length(packet, end), |ring, guard| {
-            let part = |at, length| ring.part(at, length).ok_or(MemoryFault);
-            part(0, end)?.store(guard, &headers[..end])?;
-            for_pieces(packet, end, |place, piece| {
-                let place = part(place.start, place.len())?;
-                match piece {
-                    Segment::Memory { address, .. } => memory.load_to(address, place),
-                    Segment::Bytes(bytes) => place.store(guard, bytes),
+        let mut written = Written::default();
+        for (psn, payload) in run.packets() {
+            // The first is tried in any case. If the ring is broken, the next use of it shows that.
+            if written.packets > 0 && ring.has_room() != Ok(true) {
+                break;
+            }
+            let end = run.header.emit_as(psn, &mut headers);
+            let length = packet_length((run.header, end), payload);
+            let pushed = ring.push_with(way, length, |ring, guard| {
+                let part = |at, length| ring.part(at, length).ok_or(MemoryFault);
+                part(0, end)?.store(guard, &headers[..end])?;
+                for_pieces((run.header, end), payload, |place, piece| {
+                    let place = part(place.start, place.len())?;
+                    match piece {
+                        Segment::Memory { address, .. } => memory.load_to(address, place),
+                        Segment::Bytes(bytes) => place.store(guard, bytes),
+                    }
+                })
+            })?;
+            match pushed {
+                Some(Ok(())) => {
+                    written.packets += 1;
+                    written.bytes += length as u64;
+                    continue;
                 }
-            })
-        })?;
-        Ok(match written {
-            None => Written::Full,
-            Some(Ok(())) => Written::Done,
-            Some(Err(MemoryFault)) => Written::Faulted,
-        })
+                Some(Err(MemoryFault)) => written.is_faulted = true,
+                None => written.is_dropped = true,
+            }
+            break;
+        }
+        Ok(written)
     }
 
     /// What is said of packets of `way`, which is declared if it is new. `None`: there is no room.
