@@ -372,6 +372,9 @@ impl Qp {
     /// The nearest deadline, to be entered for it: none if an earlier one is.
     #[inline]
     pub(crate) fn next_deadline(&mut self) -> Option<Time> {
+        if !self.timers.was_set() && self.scheduled.is_some() {
+            return None;
+        }
         let at = self.timers.next()?;
         if self.scheduled.is_some_and(|scheduled| scheduled <= at) {
             return None;

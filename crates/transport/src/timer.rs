@@ -19,40 +19,50 @@ pub(crate) enum Timer {
 
 /// The deadlines, none or one per timer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TimerTable([Time; 5]);
+pub(crate) struct TimerTable {
+    at: [Time; 5],
+    /// Whether one was set since [`TimerTable::was_set`] was last asked.
+    was_set: bool,
+}
 
 /// The deadline of a timer that does not run: after every other.
 const NEVER: Time = Time::from_ps(u64::MAX);
 
 impl Default for TimerTable {
     fn default() -> Self {
-        Self([NEVER; 5])
+        Self { at: [NEVER; 5], was_set: false }
     }
 }
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, at: Time) {
-        self.0[timer as usize] = at;
+        self.at[timer as usize] = at;
+        self.was_set = true;
+    }
+
+    /// Whether a timer was set since this was last asked. If not, no deadline is nearer than before.
+    pub(crate) fn was_set(&mut self) -> bool {
+        core::mem::take(&mut self.was_set)
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = NEVER;
+        self.at[timer as usize] = NEVER;
     }
 
     pub(crate) fn is_running(&self, timer: Timer) -> bool {
-        self.0[timer as usize] != NEVER
+        self.at[timer as usize] != NEVER
     }
 
     /// The nearest deadline.
     #[inline]
     pub(crate) fn next(&self) -> Option<Time> {
-        let nearest = self.0.into_iter().fold(NEVER, Time::min);
+        let nearest = self.at.into_iter().fold(NEVER, Time::min);
         (nearest != NEVER).then_some(nearest)
     }
 
     /// Whether the time of `timer` has come.
     pub(crate) fn is_due(&self, timer: Timer, now: Time) -> bool {
-        let at = self.0[timer as usize];
+        let at = self.at[timer as usize];
         at != NEVER && at <= now
     }
 
@@ -76,6 +86,7 @@ mod tests {
         timers.set(Timer::Retransmit, Time::from_ns(20));
         timers.set(Timer::RnrRetry, Time::from_ns(10));
         assert_eq!(timers.next(), Some(Time::from_ns(10)));
+        assert!(timers.was_set() && !timers.was_set());
         assert!(!timers.expire(Timer::Retransmit, Time::from_ns(19)));
         assert!(!timers.is_due(Timer::Retransmit, Time::from_ns(19)));
         assert!(timers.is_due(Timer::Retransmit, Time::from_ns(20)));

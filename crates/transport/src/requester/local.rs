@@ -15,10 +15,10 @@ impl Qp {
     pub(super) fn execute_local(&mut self, adapter: &mut Adapter) -> Option<bool> {
         let serial = self.requester.cursor.0;
         let wqe = self.requester.wqe(serial)?;
-        let operation = wqe.operation;
-        if !operation.is_local() {
+        if !wqe.operation.is_local() {
             return Some(false);
         }
+        let operation = wqe.operation;
         if wqe.begun.is_none() {
             let holder = self.holder();
             if !self.prepare(serial, adapter)? {
