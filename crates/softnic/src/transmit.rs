@@ -21,7 +21,6 @@ use crate::train::{Trains, Way};
 /// The way of the packets of one route for one slot, which is looked up for the first of several.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
-    route: Route,
     way: Way,
     /// Whether it ends at a NIC of this host, which says how much room it has.
     is_here: bool,
@@ -32,7 +31,11 @@ struct Lane {
 impl Lane {
     /// Whether the next packet goes the same way. A ring may have failed since.
     fn is_for(&self, route: &Route, slot: u32) -> bool {
-        !self.way.by_ring && self.way.slot == slot && self.route == *route
+        let Way { by_ring, source, destination, traffic_class, hop_limit, .. } = self.way;
+        !by_ring
+            && self.way.slot == slot
+            && (source, destination) == (route.source, route.destination)
+            && (traffic_class, hop_limit) == (route.traffic_class, route.hop_limit)
     }
 }
 
@@ -141,7 +144,7 @@ impl Links {
                 }
                 _ => self.build_run(trains, lane, &transmit, memory, counts),
             };
-            tracing::trace!(%header, count = taken, "sent");
+            tracing::trace!(%header, packets = taken, is_faulted, "sent");
             if is_faulted || taken < count {
                 let (qpn, mut header) = (transmit.qpn, *header);
                 endpoint.put_back(qpn, &header, count - taken);
@@ -208,7 +211,7 @@ impl Links {
         };
         let is_ours = || self.sockets.iter().any(|socket| socket.gid() == route.destination);
         let is_local = by_ring || route.destination.ip().is_loopback() || is_ours();
-        Some(Lane { route: *route, way, is_here: is_local && is_ownable(slot), is_last: false })
+        Some(Lane { way, is_here: is_local && is_ownable(slot), is_last: false })
     }
 
     /// Counts a packet against the room at its destination, which is on this host. Returns whether
