@@ -224,17 +224,17 @@ impl Shared {
         let mut inbox = None;
         let mut taken = Taken { now: Time::ZERO, packets: 0, is_served: false };
         for looks in 0.. {
-            let mut packets = 0;
+            let (mut packets, mut now) = (0, None);
             if turn != Turn::Rings {
                 if inbox.is_none() {
                     (core, inbox) = self.enter(core, busy);
                 }
                 match &mut inbox {
-                    Some(inbox) => (core, packets) = self.look(core, inbox, (reach, turn)),
+                    Some(inbox) => (core, packets, now) = self.look(core, inbox, (reach, turn)),
                     None => taken.is_served = true,
                 }
             }
-            taken.now = clock::now();
+            taken.now = now.unwrap_or_else(clock::now);
             packets += core.take_from_rings(taken.now);
             core.end_look(packets);
             taken.packets += packets;
@@ -272,22 +272,25 @@ impl Shared {
         }
     }
 
-    /// Looks, and gives what it finds to the engine. Returns how many packets that were.
+    /// Looks, and gives what it finds to the engine. Returns how many packets that were, and when the
+    /// lock was taken again.
     fn look<'a>(
         &'a self,
         mut core: MutexGuard<'a, Core>,
         inbox: &mut Inbox,
         (reach, turn): (Reach, Turn),
-    ) -> (MutexGuard<'a, Core>, u64) {
-        let mut packets = 0;
-        let Some(mut look) = core.begin_look(inbox, reach, turn) else { return (core, packets) };
+    ) -> (MutexGuard<'a, Core>, u64, Option<Time>) {
+        let (mut packets, mut last) = (0, None);
+        let Some(mut look) = core.begin_look(inbox, reach, turn) else { return (core, 0, None) };
         while !look.is_over() {
             drop(core);
             let found = inbox.next(&mut look);
             core = self.lock();
-            packets += core.arrived(found.as_ref(), &mut look);
+            let now = clock::now();
+            packets += core.arrived(now, found.as_ref(), &mut look);
+            last = Some(now);
         }
-        (core, packets)
+        (core, packets, last)
     }
 }
 
@@ -300,12 +303,12 @@ impl Core {
 
     /// Takes what a look has found, or that it has found nothing (more). Returns how many packets
     /// that were.
-    fn arrived(&mut self, found: Option<&Found<'_>>, look: &mut Look) -> u64 {
+    fn arrived(&mut self, now: Time, found: Option<&Found<'_>>, look: &mut Look) -> u64 {
         let Some(links) = &mut self.links else { return 0 };
         links.note_empty(look);
         let Some(found) = found else { return 0 };
         let before = self.counts.rx_packets;
-        self.sink(clock::now(), |links, sink| links.arrived(found, look, sink));
+        self.sink(now, |links, sink| links.arrived(found, look, sink));
         self.counts.rx_packets - before
     }
 
