@@ -219,11 +219,9 @@ impl Qp {
         if self.requester.unacked == self.requester.top {
             return;
         }
-        if let Some(until) = self.pacer.held_until(now)
-            && self.requester.cursor_psn() == self.requester.unacked
-        {
-            // What was lost has not been sent again yet: the rate holds it back.
-            self.arm_ack_timer(until);
+        if self.requester.cursor_psn() == self.requester.unacked {
+            // What was lost has not been sent again yet: others are before it, or the rate holds it
+            // back. When it is sent, the timer starts.
             return;
         }
         adapter.stats.local_ack_timeout_err += 1;

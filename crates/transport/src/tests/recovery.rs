@@ -52,6 +52,28 @@ fn a_lost_last_packet_is_sent_again_after_the_timeout() {
 }
 
 #[test]
+fn what_waits_to_be_sent_again_is_not_lost_a_second_time() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (write, from) = (pair.write(1, 0), pair.nodes[0].sge(0, 8));
+    pair.post(0, 1, write, &[from]);
+    let mut now = pair.now;
+    let endpoint = &mut pair.nodes[0].endpoint;
+    assert!(endpoint.poll_transmit(now).is_some(), "it is lost");
+    now = endpoint.poll_timeout().unwrap();
+    endpoint.handle_timeout(now);
+    // The driver has no room for it for many times as long as the peer has for an answer.
+    while let Some(at) = endpoint.poll_timeout() {
+        now = at;
+        endpoint.handle_timeout(now);
+    }
+    assert_eq!(endpoint.stats().local_ack_timeout_err, 1);
+    pair.now = now + Span::from_ms(10_000);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 1);
+}
+
+#[test]
 fn a_lost_acknowledgement_does_not_execute_anything_twice() {
     let mut pair = Pair::connected(QpType::Rc);
     pair.rule(|packet| if packet.index == 1 { Verdict::Drop } else { Verdict::Deliver });
