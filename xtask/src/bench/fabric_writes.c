@@ -14,7 +14,6 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "pin.h"
 
 enum { BYTES = 64 << 10, WINDOW = 64, WARM_UP = 500, WRITES = 20000, LOOKS = 1000 };
 
@@ -42,18 +43,6 @@ static void require(long result, const char *what)
 {
     if (result < 0) {
         fprintf(stderr, "%s: %s\n", what, fi_strerror((int)-result));
-        exit(1);
-    }
-}
-
-static void pin(int core)
-{
-    cpu_set_t cores;
-
-    CPU_ZERO(&cores);
-    CPU_SET(core, &cores);
-    if (sched_setaffinity(0, sizeof cores, &cores) != 0) {
-        perror("sched_setaffinity");
         exit(1);
     }
 }

@@ -9,13 +9,14 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+
+#include "pin.h"
 
 enum {
     PACKET = 4116, SHORT = 2 * PACKET, LONG = 14 * PACKET, MESSAGE = SHORT + LONG,
@@ -33,15 +34,6 @@ static void require(int good, const char *what)
         perror(what);
         exit(1);
     }
-}
-
-static void pin(int core)
-{
-    cpu_set_t cores;
-
-    CPU_ZERO(&cores);
-    CPU_SET(core, &cores);
-    require(sched_setaffinity(0, sizeof cores, &cores) == 0, "sched_setaffinity");
 }
 
 static void *receive(void *nothing)

@@ -12,12 +12,13 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+
+#include "pin.h"
 
 enum { WRITE = 12 + 16 + 8 + 4, ACKNOWLEDGEMENT = 12 + 4 + 4, TURNS = 20000, PATIENCE_S = 10 };
 
@@ -39,15 +40,6 @@ static double now_us(void)
 
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
-}
-
-static void pin(int core)
-{
-    cpu_set_t cores;
-
-    CPU_ZERO(&cores);
-    CPU_SET(core, &cores);
-    require(sched_setaffinity(0, sizeof cores, &cores) == 0, "sched_setaffinity");
 }
 
 static void open_socket(int end)
