@@ -149,7 +149,7 @@ impl Inbox {
     /// What comes next, if anything does.
     pub(crate) fn next(&mut self, look: &mut Look) -> Option<Found<'_>> {
         let Self { sockets, addresses, handover, buffer, .. } = self;
-        while look.port < look.end {
+        while !look.is_over() {
             let port = look.port;
             let is_address = port < *addresses;
             let mut found = None;
@@ -339,25 +339,14 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceInfo, EventSink, Link, Nic, Options};
+    use crate::Nic;
+    use crate::nic::tests::open;
     use core::net::Ipv4Addr;
     use core::time::Duration;
     use rdma::{
         Access, Completion, Gid, Operation, Psn, QpState, QpType, Qpn, SendFlags, WorkRequest,
     };
-    use transport::{AddressVector, CqId, Event, QpCapacity, QpChange, QpSpec, RegionSpec, Stats};
-
-    struct Nothing;
-
-    impl EventSink for Nothing {
-        fn event(&self, _: Event) {}
-    }
-
-    fn open(address: &str) -> Nic {
-        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-        let options = Options { link: Link::Udp, ..Options::default() };
-        Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
-    }
+    use transport::{AddressVector, CqId, QpCapacity, QpChange, QpSpec, RegionSpec, Stats};
 
     /// Has a queue pair send to somebody who is not there.
     fn write_to_nobody(nic: &Nic) -> CqId {

@@ -629,7 +629,7 @@ impl Drop for Nic {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::Link;
     use rdma::{Gid, Span};
@@ -642,7 +642,8 @@ mod tests {
         fn event(&self, _: Event) {}
     }
 
-    fn open(address: &str) -> Nic {
+    /// A NIC at an address of loopback, which is reached by UDP alone and has no thread.
+    pub(crate) fn open(address: &str) -> Nic {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
         let options = Options { link: Link::Udp, ..Options::default() };
         Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
