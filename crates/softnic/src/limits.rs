@@ -54,6 +54,9 @@ pub const DEVICE_MEMORY_ALIGN_MAX: u64 = 4096;
 pub const SEND_WAIT_MS: i32 = 2;
 /// How long a sender pauses for a receiver on the same host that takes nothing.
 pub const PAUSE_MAX: Span = Span::from_ms(20);
+/// How long a NIC that ends waits for others of this host to take what it has put into their rings: they
+/// may have to wait for a processor first.
+pub const UNTAKEN_MAX: Span = Span::from_ms(100);
 /// How soon the fallback thread looks whether a pause is over.
 pub const PAUSE_RETRY: Span = Span::from_us(50);
 /// How many days the files of devices that nobody asks for are kept.

@@ -179,12 +179,18 @@ impl Links {
         self.sockets.iter().chain(self.groups.iter().map(|joined| &joined.socket))
     }
 
+    /// Tells those who send by rings that nobody will look any more. They then do not wait for that.
+    pub(crate) fn leave_rings(&self) {
+        if let Some(link) = &self.same_host {
+            link.leave();
+        }
+    }
+
     /// Leaves all groups, in order, so that the others' packets find them. The inbox must have let go
     /// of the sockets.
     pub(crate) fn leave(&mut self) {
-        if let Some(mut link) = self.same_host.take() {
-            link.leave();
-        }
+        self.leave_rings();
+        self.same_host = None;
         self.groups.clear();
         // It has the sockets too, and they are to be closed.
         self.outbox = None;

@@ -20,7 +20,7 @@ use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS,
     COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, PAUSE_MAX, PAUSE_RETRY, POLLS_BEFORE_YIELD, PORT_PAUSE,
     PORT_TRIES, POSTS_PER_LOOK, REFILL_BYTES, RING_POLLS_BEFORE_YIELD, ROUNDS_FOR_OTHERS,
-    SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
+    SENDER_WAIT, SLOT_SHIFT, UNTAKEN_MAX, WINDOW_BYTES,
 };
 use crate::links::{Links, window_bytes};
 use crate::outbox::Outbox;
@@ -111,20 +111,24 @@ impl Shared {
     }
 
     /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
-    /// peer. What waits for room at a destination may still get it. Who has the file of counters open
-    /// keeps it, with what was counted to the end.
+    /// peer. What waits for room at a destination may still get it, and what lies in rings is taken: who
+    /// looks there must find a NIC that is there. Who has the file of counters open keeps it, with what
+    /// was counted to the end.
     pub(crate) fn settle_debts<'a>(
         &'a self,
         mut core: MutexGuard<'a, Core>,
     ) -> MutexGuard<'a, Core> {
-        let mut now = clock::now();
-        let end = now + PAUSE_MAX;
+        let began = clock::now();
+        let mut now = began;
         core.owe_nothing(now);
         loop {
             if let Some(outbox) = core.load(now) {
                 core = self.send(core, outbox, None);
             }
-            if !core.is_paused() || now >= end {
+            let waited = now.since(began);
+            let is_over = !(waited < PAUSE_MAX && core.is_paused())
+                && !(waited < UNTAKEN_MAX && core.is_untaken());
+            if is_over {
                 break;
             }
             drop(core);
@@ -611,12 +615,17 @@ impl Drop for Nic {
             sys::signal(self.shared.wake.as_fd());
             let _ = thread.join();
         }
+        // Nobody else is in any call of this NIC, but one that stands in may be sending or receiving.
+        let (core, inbox) = self.shared.lock_whole();
+        if let Some(links) = &core.links {
+            links.leave_rings();
+        }
+        drop(self.shared.settle_debts(core));
+        drop(inbox);
         // Under the list's lock, so that no fork comes between leaving one group and the next.
         let mut nics = Nics::lock();
         nics.remove(&self.shared);
-        // Nobody else is in any call of this NIC, but one that stands in may be sending or receiving.
-        let (core, mut inbox) = self.shared.lock_whole();
-        let mut core = self.shared.settle_debts(core);
+        let (mut core, mut inbox) = self.shared.lock_whole();
         inbox.forget();
         if let Some(mut links) = core.links.take() {
             links.leave();

@@ -158,6 +158,14 @@ impl Core {
         self.links.as_ref().is_some_and(|links| links.paused.is_some())
     }
 
+    /// Whether somebody of this host may still take what was sent to him.
+    pub(crate) fn is_untaken(&mut self) -> bool {
+        self.links.as_mut().is_some_and(|links| {
+            let Links { same_host, registry, .. } = links;
+            same_host.as_mut().is_some_and(|link| link.is_untaken(registry))
+        })
+    }
+
     /// Delivers the events, and writes down what is to be written down.
     pub(crate) fn tell(&mut self, now: Time, events: &dyn EventSink) {
         if let Some(links) = &mut self.links

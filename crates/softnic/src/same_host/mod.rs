@@ -17,8 +17,9 @@
 //!
 //! Whether an address is of this host is what the list of its NICs says ([`crate::registry`]), which is in memory
 //! of this user: the NIC with that slot must stand there, and be alive. The receiver asks the same
-//! of the source addresses that a sender claims, so that nobody speaks for another host. A process
-//! that ends before its first packet to a NIC has been looked at was nobody, and the packet is dropped.
+//! of the source addresses that a sender claims, so that nobody speaks for another host. Who is gone
+//! cannot be asked about, so a NIC that ends waits for a moment until what it has sent is taken. One that
+//! is killed before its first packet to a NIC has been looked at was nobody, and the packet is dropped.
 //!
 //! **Invariants:** the state of a ring is *asleep* only while the fallback thread is about to sleep or
 //! does, and is not parked; a producer that finds it so rings the bell, once, and only the thread takes
@@ -371,6 +372,14 @@ impl SameHost {
         self.ring(slot).map(|(ring, _)| ring.has_room() == Ok(false))
     }
 
+    /// Whether somebody may still take what was sent to him.
+    pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
+        self.peers.iter_mut().flatten().any(|peer| {
+            let Out::Open(ring) = &mut peer.out else { return false };
+            !peer.given_up && ring.is_untaken() && registry.is_alive(peer.member)
+        })
+    }
+
     /// Gives up waiting for `slot`: what it has no room for is dropped.
     pub(crate) fn give_up(&mut self, slot: u16) {
         if let Some((_, given_up)) = self.ring(slot) {
@@ -604,7 +613,7 @@ impl SameHost {
     }
 
     /// Tells those who send that nobody will look any more.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn leave(&self) {
         for peer in self.peers.iter().flatten() {
             if let From::Open(ring, _) = &peer.from {
                 ring.leave();

@@ -173,6 +173,12 @@ impl Producer {
         Ok(self.head == self.tail)
     }
 
+    /// Whether there is something in it that somebody may still take.
+    pub(super) fn is_untaken(&mut self) -> bool {
+        let state = self.shared.map.word(STATE_AT).load(Acquire);
+        self.is_empty() == Ok(false) && matches!(state, AWAKE | ASLEEP)
+    }
+
     /// Puts in a packet. `Ok(false)`: there is no room.
     pub(super) fn push(&mut self, entry: Entry, packet: &[u8]) -> Result<bool, Broken> {
         let filled =
@@ -300,6 +306,9 @@ impl Consumer {
     /// [`Consumer::is_empty`] must be asked once more before anybody sleeps.
     pub(super) fn set_asleep(&self, asleep: bool) {
         let state = self.shared.map.word(STATE_AT);
+        if state.load(Relaxed) == GONE {
+            return;
+        }
         if asleep {
             state.store(ASLEEP, Relaxed);
             fence(SeqCst);
@@ -456,6 +465,28 @@ mod tests {
             while consumer.take(&mut buffer, PACKET_MAX).unwrap().is_some() {}
             consumer.release();
             assert!(producer.has_room().unwrap());
+        }
+    }
+
+    #[test]
+    fn what_was_put_in_is_untaken_until_it_is_taken_or_nobody_will() {
+        let (mut producer, mut consumer) = pair();
+        let mut buffer = vec![0; PACKET_MAX];
+        assert!(!producer.is_untaken());
+        producer.push(Entry::default(), &[1; 1000]).unwrap();
+        consumer.set_asleep(true);
+        assert!(producer.is_untaken());
+        consumer.take(&mut buffer, PACKET_MAX).unwrap();
+        assert!(producer.is_untaken(), "it is being looked at");
+        consumer.release();
+        assert!(!producer.is_untaken());
+        producer.push(Entry::default(), &[1; 1000]).unwrap();
+        consumer.leave();
+        assert!(!producer.is_untaken());
+        // Not even if it is woken up, or goes to sleep, once more.
+        for asleep in [true, false] {
+            consumer.set_asleep(asleep);
+            assert_eq!(producer.consuming(), Consuming::Gone);
         }
     }
 

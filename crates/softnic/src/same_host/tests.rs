@@ -231,6 +231,29 @@ fn two_nics_take_the_ring_from_the_first_packet_on() {
 }
 
 #[test]
+fn a_nic_that_ends_stays_until_what_it_has_sent_is_taken() {
+    let open = |address| Honest::open(address, Link::SharedMemory);
+    let (mut a, b) = (open("127.0.48.56"), open("127.0.48.57"));
+    a.memory.fill(7);
+    let qpn = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
+    // The first packet there is, so whose it is has not been looked at.
+    let sges = [Sge { address: a.address(), length: 8, l_key: a.key }];
+    let (remote_address, r_key) = (b.address(), b.key);
+    let operation = Operation::Write { remote_address, r_key, immediate: None };
+    let flags = SendFlags::SIGNALED;
+    let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
+    a.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+    let ending = std::thread::spawn(move || drop(a));
+    let began = Instant::now();
+    while !ending.is_finished() && began.elapsed() < Duration::from_millis(2) {
+        std::thread::yield_now();
+    }
+    b.nic.poll();
+    assert_eq!(b.memory[..9], [7, 7, 7, 7, 7, 7, 7, 7, 0], "{:?}", b.nic.counts());
+    ending.join().unwrap();
+}
+
+#[test]
 fn a_nic_that_takes_no_rings_is_reached_by_udp() {
     let (a, b) =
         (Honest::open("127.0.48.23", Link::SharedMemory), Honest::open("127.0.48.24", Link::Udp));
