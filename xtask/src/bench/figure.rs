@@ -82,6 +82,7 @@ const fn program(name: &'static str, sources: &'static [&'static str]) -> Progra
 }
 
 static THREADS: Program = program("threads", &["xtask/src/bench/threads.c", "examples/c/peer.c"]);
+static SPINS: Program = program("spins", &["xtask/src/bench/spins.c", "examples/c/peer.c"]);
 static TRAINS_OF_UDP: Program = program("trains", &["xtask/src/bench/trains.c"]);
 static TURNS_OF_UDP: Program = program("turns", &["xtask/src/bench/turns.c"]);
 static FABRIC_WRITES: Program = Program {
@@ -202,6 +203,11 @@ pub(super) const READ_LAT_8: Figure = latency(
     &["ib_read_lat", "-s", "8", "-n", "10000"],
     1.0,
 );
+/// The target is busy with something else than polling.
+pub(super) const SPINS_MEDIAN: Figure =
+    printed("8 B WRITE, target spins on memory, us", &SPINS, &["median"]);
+pub(super) const SPINS_MEAN: Figure =
+    printed("8 B WRITE, target spins on memory, mean, us", &SPINS, &["mean"]);
 pub(super) const SEND_LAT_EVENTS: Figure = latency(
     "ib_send_lat -e 8 B, to and fro, us",
     Link::Udp,

@@ -77,6 +77,8 @@ const DATAPATH: &[Target] = &[
     // The share of a packet's time that is its ICRC's, on each side.
     target("U8", f::WRITE_64K, Some(f::ICRC), AtMost(0.15)),
     target("P1", f::READ_LAT_8, Some(f::WRITE_LAT_8), AtMost(2.5)),
+    target("P2", f::SPINS_MEDIAN, Some(f::WRITE_LAT_8), AtMost(2.5)),
+    target("P2", f::SPINS_MEAN, Some(f::WRITE_LAT_8), AtMost(4.0)),
     target("P3", f::SEND_LAT_EVENTS, Some(f::SLEEP), AtMost(1.3)),
     target("P4", f::IDLE, None, AtMost(0.5)),
     target("S1", f::HOST_LAT_8, None, AtMost(1.5)),
