@@ -126,9 +126,9 @@ impl Shared {
                 core = self.send(core, outbox, None);
             }
             let waited = now.since(began);
-            let is_over = !(waited < PAUSE_MAX && core.is_paused())
-                && !(waited < UNTAKEN_MAX && core.is_untaken());
-            if is_over {
+            let is_waited_for =
+                waited < PAUSE_MAX && core.is_paused() || waited < UNTAKEN_MAX && core.is_untaken();
+            if !is_waited_for {
                 break;
             }
             drop(core);
