@@ -1,0 +1,340 @@
+//! Runs in the simulator: `ferroce sim` and `ferroce papers`.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command as Process, Stdio};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use snapbox::{assert_data_eq, str};
+use tempfile::TempDir;
+
+use super::ferroce;
+
+/// A scenario of the repository.
+fn scenario(name: &str) -> String {
+    format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn sim_tells_what_a_scenario_came_to() {
+    ferroce().args(["sim", &scenario("incast")]).assert().success().stderr_eq("").stdout_eq(str![
+        [r#"
+Incast of 31 under a leaf-spine (simulated)
+  finished at 2.679 ms
+  flows        31 (31 finished, 0 failed), 31 messages
+  goodput      92.541 Gb/s
+  latency      p50 2.162 ms, p95 2.679 ms, p99 2.679 ms
+  slowdown     p50 24.37, p95 30.19, p99 30.19
+  drops        0
+  again        0 packets, 0 timeouts
+  ECN          0 marks, 0 CNPs
+  pauses       3984 frames
+    hop             frames     ports     paused        most  at
+    server -> leaf    1284  31 of 32  16.668 ms  874.242 us  h30 to leaf3
+    leaf -> spine     1468    6 of 8   9.807 ms    1.988 ms  leaf3 to spine1
+    spine -> leaf     1232    2 of 8   2.898 ms    1.484 ms  spine1 to leaf0
+  simulated    214940 link-hops, [..] events
+  note         no ECN: no queue marks: there is no [switch.ecn]
+               change: give switch.ecn min_bytes, max_bytes and
+               max_probability, and nic.congestion = "dcqcn"
+
+"#]
+    ]);
+}
+
+/// The files of a run, by name.
+fn sim_files(scenario: &str, folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    ferroce().args(["sim", scenario, "-o"]).arg(folder).assert().success();
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, fs::read(path).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn sim_writes_the_same_files_each_time() {
+    let folder = TempDir::new().unwrap();
+    let first = sim_files(&scenario("incast"), &folder.path().join("first"));
+    let second = sim_files(&scenario("incast"), &folder.path().join("second"));
+    let names: Vec<&str> = first.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["counters.parquet", "flows.parquet", "report.html", "samples.parquet", "summary.txt"]
+    );
+    for (name, bytes) in &first {
+        assert!(second[name] == *bytes, "{name} differs");
+        assert!(
+            !name.ends_with(".parquet") || bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1")
+        );
+    }
+    let page = String::from_utf8(first["report.html"].clone()).unwrap();
+    assert!(page.contains("<title>Incast of 31 under a leaf-spine (simulated)</title>"));
+}
+
+#[test]
+fn sim_that_is_interrupted_says_so_and_leaves_what_there_is() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("long.toml");
+    let text = fs::read_to_string(scenario("livelock-go-back-n")).unwrap();
+    fs::write(&path, text.replace("end_ms = 40", "end_ms = 4_000_000")).unwrap();
+    let out = folder.path().join("out");
+    let child = Process::new(env!("CARGO_BIN_EXE_ferroce"))
+        .arg("sim")
+        .arg(&path)
+        .arg("-o")
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Long enough to have begun; a signal that came before the handler would end it by 128 + 2 too,
+    // but without a word.
+    thread::sleep(Duration::from_secs(2));
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{stdout}");
+    assert!(stdout.contains("  INTERRUPTED at "), "{stdout}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "error: interrupted: the results are partial\n"
+    );
+    let flows = fs::read(out.join("flows.parquet")).unwrap();
+    assert!(flows.ends_with(b"PAR1"));
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("The run was interrupted at "));
+}
+
+#[test]
+fn sim_that_is_interrupted_while_it_writes_ends() {
+    let folder = TempDir::new().unwrap();
+    // The page is longer than what a pipe holds, and nobody reads on.
+    let page = folder.path().join("report.html");
+    assert!(Process::new("mkfifo").arg(&page).status().unwrap().success());
+    let mut pipe = File::options().read(true).write(true).open(&page).unwrap();
+    let mut child = Process::new(env!("CARGO_BIN_EXE_ferroce"))
+        .args(["sim", &scenario("incast"), "-o"])
+        .arg(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    pipe.read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = (0..100).find_map(|_| {
+        thread::sleep(Duration::from_millis(100));
+        child.try_wait().unwrap()
+    });
+    if ended.is_none() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(ended.and_then(|status| status.signal()), Some(Signal::INT.as_raw()));
+}
+
+#[test]
+fn sim_says_how_fast_it_was_and_does_the_same_on_two_threads() {
+    let run = |flags: &[&str]| {
+        let output = ferroce().args(["sim", &scenario("incast")]).args(flags).output().unwrap();
+        assert!(output.status.success(), "{flags:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let one = run(&[]);
+    let two = run(&["--threads", "2", "--bench"]);
+    let (same, cost) = two.split_at(one.len());
+    assert_eq!(same, one);
+    assert_data_eq!(
+        cost,
+        str![[r#"
+  speed        214940 link-hops in [..] s: [..] M/s, [..] ns and [..] events each
+  memory       [..] packets at most; the process grew by [..] kB: [..] bytes each; [..] kB in all
+  instructions [..]
+
+"#]]
+    );
+}
+
+#[test]
+fn sim_finds_the_deadlock_and_fails() {
+    let command = ferroce().args(["sim", &scenario("deadlock")]);
+    command.assert().code(125).stderr_eq("error: the network is deadlocked\n").stdout_eq(str![[
+        r#"
+Deadlock by flooding, figure 4 (simulated)
+  DEADLOCK at 2.000 ms: these queues wait for each other
+    T0 port to La, queue 3
+    La port to T1, queue 3
+    T1 port to Lb, queue 3
+    Lb port to T0, queue 3
+  flows        5 (0 finished, 0 failed), 8 messages
+...
+  note         deadlock: each of these ports is paused by the next, for ever:
+               T0 -> La, La -> T1, T1 -> Lb, Lb -> T0, T0 -> La
+               change: packets must not go up again once they have gone down:
+               with switch.incomplete_arp = "drop" none is flooded
+...
+"#
+    ]]);
+}
+
+/// A scenario in which nothing fits.
+const MISFIT: &str = r#"
+title = "Misfit"
+end_ms = 1
+
+[topology]
+shape = "leaf-spine"
+leaves = 2
+spines = 1
+hosts = 2
+rate_gbps = 400
+cable_m = 100
+
+[switch]
+buffer_bytes = 4_000_000
+headroom_bytes = 20_000
+balance = "packet"
+
+[switch.ecn]
+min_bytes = 2_000_000
+max_bytes = 3_000_000
+max_probability = 0.1
+
+[switch.watchdog]
+rule = "broadcom"
+poll_ms = 0.05
+detection_ms = 0.01
+restoration_ms = 1
+
+[switches.spine0]
+lossless_priorities = [4]
+buffer_bytes = 30_000
+
+[nic]
+congestion = "dcqcn"
+
+[[workload]]
+kind = "permutation"
+message_bytes = 1_000
+"#;
+
+#[test]
+fn sim_check_warns_of_settings_that_defeat_each_other_and_fails_if_nothing_can_be_built() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("misfit.toml");
+    fs::write(&path, MISFIT).unwrap();
+    let expected = str![[r#"
+Misfit
+  4 hosts, 3 switches, 6 links, 4 flows, until 1 ms
+
+9 warnings
+  ! leaf0, leaf1: groups 3-4 have 20,000 bytes of headroom at 3 ports, and
+    56,610 are needed for 400 Gb/s over 100 m: lossless packets can be lost
+  ! leaf0, leaf1: queue 3 marks from 2,000,000 bytes, and one sender is paused
+    at 228,235: pauses come before marks; lower min_bytes, or raise alpha
+  ! leaf0, leaf1: the watchdog has a detection time of 10 us, and looks every 50
+    us: it cannot tell a storm that short
+  ! leaf0, leaf1: packets are sprayed, and overtake each other; go-back-n and
+    go-back-0 take that for losses: use recovery "selective-repeat", or balance
+    "flow"
+  ! spine0: the buffer of 30,000 bytes is less than the 40,000 of reserves and
+    headrooms: there is no such switch; make the buffer larger, or headroom,
+    reserves or cables smaller
+  ! spine0: group 4 has 20,000 bytes of headroom at 2 ports, and 56,610 are
+    needed for 400 Gb/s over 100 m: lossless packets can be lost
+  ! spine0: the watchdog has a detection time of 10 us, and looks every 50 us:
+    it cannot tell a storm that short
+  ! spine0: packets are sprayed, and overtake each other; go-back-n and
+    go-back-0 take that for losses: use recovery "selective-repeat", or balance
+    "flow"
+  ! DSCP 3 is lossless at leaf0, leaf1 and lossy at spine0
+
+leaf0, leaf1
+  ports      2 hosts at 400 Gb/s over 100 m; 1 switch at 400 Gb/s over 100 m
+  buffer     4,000,000 bytes: 3,880,000 shared, 0 reserved, 120,000 headroom
+  classes    DSCP 3, 24-31 -> TC 3 -> group 3 -> queue 3, lossless (priority 3)
+             DSCP 4, 32-39 -> TC 4 -> group 4 -> queue 4, lossless (priority 4)
+             the others are lossy
+  groups 3-4 XOFF at 228,235 bytes alone, 204,210 with all 3 ports congested
+             (alpha 1/16); XON 4,608 below that
+             headroom 20,000 at 3 ports of 400 Gb/s and 100 m: 56,610 needed,
+             118,044 by SONiC's formula, TOO LITTLE
+  ECN        queues 0-2, 5-7 from 2,000,000 bytes, up to 10 % at 3,000,000
+             queues 3-4 from 2,000,000 bytes, up to 10 % at 3,000,000, after
+             pauses
+  schedule   every queue alike
+  paths      by packet
+  watchdog   SONiC's on Broadcom, at 3 ports: looks every 50 us, drops after 10
+             us, until 1 ms of quiet
+
+spine0
+  ports      2 switches at 400 Gb/s over 100 m
+  buffer     30,000 bytes: 0 shared, 0 reserved, 40,000 headroom
+  classes    DSCP 4, 32-39 -> TC 4 -> group 4 -> queue 4, lossless (priority 4)
+             the others are lossy
+  group 4    XOFF at 0 bytes alone, 0 with all 2 ports congested (alpha 1/16);
+             XON 4,608 below that
+             headroom 20,000 at 2 ports of 400 Gb/s and 100 m: 56,610 needed,
+             118,044 by SONiC's formula, TOO LITTLE
+  ECN        queues 0-3, 5-7 from 2,000,000 bytes, up to 10 % at 3,000,000
+             queue 4 from 2,000,000 bytes, up to 10 % at 3,000,000, after pauses
+  schedule   every queue alike
+  paths      by packet
+  watchdog   SONiC's on Broadcom, at 2 ports: looks every 50 us, drops after 10
+             us, until 1 ms of quiet
+
+NICs
+  settings   MTU 1024, go-back-N, DCQCN, lossless priorities 3-4
+  flows      DSCP 3 -> priority 3
+
+"#]];
+    ferroce().args(["sim", "--check"]).arg(&path).assert().code(125).stdout_eq(expected);
+}
+
+#[test]
+fn sim_names_the_line_of_a_misspelt_key() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("bad.toml");
+    let text = fs::read_to_string(scenario("incast")).unwrap();
+    fs::write(&path, text.replace("uplink_cable_m", "uplink_cabel_m")).unwrap();
+    let assert = ferroce().arg("sim").arg(&path).assert().code(125);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    let expected =
+        "bad.toml: line 14: unknown key `uplink_cabel_m`\nhint: did you mean `uplink_cable_m`?\n";
+    assert!(stderr.ends_with(expected), "{stderr}");
+}
+
+#[test]
+fn papers_holds_a_claim_against_what_was_measured_and_writes_what_there_is_to_see() {
+    let folder = TempDir::new().unwrap();
+    let command = ferroce().args(["papers", "guo16", "figure-3", "-o"]).arg(folder.path());
+    let assert = command.assert().success();
+    let table = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    assert!(
+        table.contains("guo16.dscp.pfc (3,      PCP is lost at the subnet boundary"),
+        "{table}"
+    );
+    let last = "1 claims: 1 hold, 0 hold at another scale, 0 do not hold; 0 come later\n";
+    assert!(table.ends_with(last), "{table}");
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    assert_eq!(read("guo16.txt"), table.as_bytes());
+    assert!(String::from_utf8(read("guo16.html")).unwrap().contains("guo16.dscp.pfc: holds"));
+    let data = "series,switch,priority_group\nVLAN,first ToR,3\nVLAN,router,0\n";
+    assert!(read("guo16-figure-3.csv").starts_with(data.as_bytes()));
+    assert_eq!(read("guo16-figure-3.parquet")[..4], *b"PAR1");
+}
+
+#[test]
+fn papers_says_which_claims_there_are() {
+    let assert = ferroce().args(["papers", "guo16", "figure-11"]).assert().code(125);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    let expected = "error: there is no claim or figure \"figure-11\"\nhint: livelock.go-back-0, ";
+    assert!(stderr.starts_with(expected), "{stderr}");
+}
