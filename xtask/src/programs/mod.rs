@@ -40,7 +40,8 @@ const DEADLINE_FACTOR_FAULTS: u32 = 3;
 const ITERATIONS_SIZES: &str = "100";
 /// Where the rows' servers are, in their words.
 const ADDRESS: &str = "127.0.0.1";
-/// Lines of output shown of a row that failed.
+/// Lines of output shown of a row that failed, from the beginning and from the end: causes are told
+/// first, and what became of them last.
 const LINES_SHOWN: usize = 12;
 
 impl Choice {
@@ -328,12 +329,20 @@ fn describe(role: &str, what: &str, ended: &Ended) -> String {
     described(role, what, [&ended.stdout, &ended.stderr])
 }
 
-/// What went wrong with one side, and the last lines of what was printed.
+/// What went wrong with one side, and the first and last lines of what was printed.
 pub(crate) fn described<const N: usize>(role: &str, what: &str, printed: [&String; N]) -> String {
     let lines: Vec<&str> = printed.into_iter().flat_map(|text| text.lines()).collect();
-    let last = lines.len().saturating_sub(LINES_SHOWN);
+    let (first, rest) = lines.split_at(lines.len().min(LINES_SHOWN));
+    let left_out = rest.len().saturating_sub(LINES_SHOWN);
     let mut text = format!("{role}: {what}");
-    for line in &lines[last..] {
+    for line in first {
+        text.push_str("\n| ");
+        text.push_str(line);
+    }
+    if left_out > 0 {
+        text.push_str(&format!("\n  ({left_out} lines)"));
+    }
+    for line in &rest[left_out..] {
         text.push_str("\n| ");
         text.push_str(line);
     }
