@@ -252,7 +252,7 @@ impl Links {
 
     /// Whose the requests are that arrive at `address` for `service`.
     pub(crate) fn listener(&self, address: IpAddr, service: u64) -> io::Result<Option<u16>> {
-        Ok(self.registry.change_soon()?.read_ports(address)?.listener(service))
+        Ok(self.registry.read_ports(address)?.listener(service))
     }
 
     /// Tells the others of our addresses that we answer for QP1.

@@ -12,11 +12,13 @@
 //! a member is alive if and only if the lock of its slot is held and the claim is still its own. A
 //! NIC has one slot on all its addresses; each address is a group of its own.
 //!
-//! **Invariant:** a group file is read and written only under the lock for changing groups.
+//! **Invariants:** groups and ports are changed only under the lock for that. A changed file is a new one,
+//! which takes the name of the old: who only reads needs no lock, and whoever keeps it, because he has
+//! been stopped or waits for a processor, is in nobody's way.
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -144,14 +146,45 @@ impl Registry {
     /// Who has `slot` at an address, if it is somebody who is alive.
     ///
     /// # Errors
-    /// `NotFound` if no NIC of this user on this host ever had the address; see
-    /// [`Registry::change_soon`] for others.
+    /// `NotFound` if no NIC of this user on this host ever had the address; others if it cannot be
+    /// read.
     pub(crate) fn member_at(&self, address: IpAddr, slot: u16) -> io::Result<Option<Member>> {
-        let change = self.change_soon()?;
-        // Not opened as one that is about to be written, which would make it.
-        let group = read_group(&File::open(change.path("group", address))?)?;
+        let group = self.read_group(address)?;
         let member = group.members.into_iter().find(|member| member.slot == slot);
         Ok(member.filter(|member| self.is_alive(*member)))
+    }
+
+    /// The ports of an address that somebody has who is alive.
+    pub(crate) fn read_ports(&self, address: IpAddr) -> io::Result<Ports> {
+        let file = match File::open(self.path("ports", address)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ports::default()),
+            file => file?,
+        };
+        let most = ports::file_len(PORTS_MAX) as u64;
+        // In one piece, and not by doubling.
+        let length = file.metadata()?.len().min(most) as usize;
+        let mut bytes = Vec::with_capacity(length + 1);
+        io::Read::read_to_end(&mut io::Read::take(&file, most), &mut bytes)?;
+        let mut ports = Ports::parse(&bytes).unwrap_or_default();
+        ports.bury(|member| self.is_alive(member));
+        Ok(ports)
+    }
+
+    fn read_group(&self, address: IpAddr) -> io::Result<Group> {
+        let file = File::open(self.path("group", address))?;
+        let mut bytes = vec![0; HEADER_LEN + MEMBER_LEN * SLOTS as usize];
+        let mut length = 0;
+        while length < bytes.len() {
+            match file.read_at(&mut bytes[length..], length as u64)? {
+                0 => break,
+                read => length += read,
+            }
+        }
+        Ok(parse(&bytes[..length]).unwrap_or_default())
+    }
+
+    fn path(&self, what: &str, address: IpAddr) -> PathBuf {
+        self.directory.join(format!("{what}-{}-{address}", self.namespace))
     }
 
     /// Whether a member is still there.
@@ -170,33 +203,34 @@ impl Registry {
 impl Change<'_> {
     /// The group of an address; an empty one if there is none, or if its file says nothing valid.
     pub(crate) fn read(&self, address: IpAddr) -> io::Result<Group> {
-        read_group(&open(&self.path("group", address))?)
+        match self.registry.read_group(address) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Group::default()),
+            group => group,
+        }
     }
 
     pub(crate) fn write(&self, address: IpAddr, group: &Group) -> io::Result<()> {
-        open(&self.path("group", address))?.write_all_at(&emit(group), 0)
+        self.replace("group", address, &emit(group))
     }
 
-    /// The ports of an address that somebody has who is alive.
+    /// See [`Registry::read_ports`].
     pub(crate) fn read_ports(&self, address: IpAddr) -> io::Result<Ports> {
-        let file = open(&self.path("ports", address))?;
-        let most = ports::file_len(PORTS_MAX) as u64;
-        // In one piece, and not by doubling.
-        let length = file.metadata()?.len().min(most) as usize;
-        let mut bytes = Vec::with_capacity(length + 1);
-        io::Read::read_to_end(&mut io::Read::take(&file, most), &mut bytes)?;
-        let mut ports = Ports::parse(&bytes).unwrap_or_default();
-        ports.bury(|member| self.registry.is_alive(member));
-        Ok(ports)
+        self.registry.read_ports(address)
     }
 
     pub(crate) fn write_ports(&self, address: IpAddr, ports: &Ports) -> io::Result<()> {
-        open(&self.path("ports", address))?.write_all_at(&ports.emit(), 0)
+        self.replace("ports", address, &ports.emit())
     }
 
-    fn path(&self, what: &str, address: IpAddr) -> PathBuf {
+    fn replace(&self, what: &str, address: IpAddr, bytes: &[u8]) -> io::Result<()> {
         let Registry { directory, namespace, .. } = self.registry;
-        directory.join(format!("{what}-{namespace}-{address}"))
+        // Who is killed in between leaves it to the next.
+        let making = directory.join(format!("making-{namespace}"));
+        open(&making).and_then(|file| {
+            file.set_len(0)?;
+            file.write_all_at(bytes, 0)
+        })?;
+        fs::rename(making, self.registry.path(what, address))
     }
 }
 
@@ -205,18 +239,6 @@ impl Drop for Change<'_> {
         // Giving a lock back can only fail for a descriptor that is not open.
         let _ = sys::lock(self.registry.file.as_fd(), CHANGE, Lock::Release);
     }
-}
-
-fn read_group(file: &File) -> io::Result<Group> {
-    let mut bytes = vec![0; HEADER_LEN + MEMBER_LEN * SLOTS as usize];
-    let mut length = 0;
-    while length < bytes.len() {
-        match file.read_at(&mut bytes[length..], length as u64)? {
-            0 => break,
-            read => length += read,
-        }
-    }
-    Ok(parse(&bytes[..length]).unwrap_or_default())
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {
@@ -279,7 +301,7 @@ mod tests {
         // In a namespace that nobody is in.
         const NAMESPACE: u64 = u64::MAX - 1;
         let directory = std::env::temp_dir().join(format!("ferroce-slots-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
+        fs::create_dir(&directory).unwrap();
         let claim = || Registry::claim_in(directory.clone(), NAMESPACE);
         let (first, _handover) = claim().unwrap();
         let taken = u32::from(first.slot());
@@ -295,7 +317,7 @@ mod tests {
         sys::lock(others.as_fd(), free, Lock::Release).unwrap();
         let (second, _handover) = claim().unwrap();
         assert_eq!(i64::from(second.slot()), free);
-        std::fs::remove_dir_all(&directory).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
@@ -315,7 +337,7 @@ mod tests {
         assert_eq!(waiting.change().unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(kept);
         assert!(waiting.change().is_ok());
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]
@@ -323,6 +345,7 @@ mod tests {
         let (registry, _handover) = Registry::claim().unwrap();
         let address = IpAddr::from([127, 0, 20, 1]);
         let change = registry.change().unwrap();
+        assert_eq!(change.read(address).unwrap(), Group::default());
         let member = |slot| Member { slot, claim: 0x1234_5678 ^ u32::from(slot) };
         let group = Group {
             generation: 9,
@@ -334,9 +357,7 @@ mod tests {
         let shorter = Group { generation: 10, members: vec![member(7)], managers: Vec::new() };
         change.write(address, &shorter).unwrap();
         assert_eq!(change.read(address).unwrap(), shorter);
-        assert_eq!(change.read(IpAddr::from([127, 0, 20, 2])).unwrap(), Group::default());
-        std::fs::remove_file(change.path("group", address)).unwrap();
-        std::fs::remove_file(change.path("group", IpAddr::from([127, 0, 20, 2]))).unwrap();
+        fs::remove_file(registry.path("group", address)).unwrap();
     }
 
     #[test]
@@ -350,12 +371,11 @@ mod tests {
         let other = Member { slot: if own.slot == 7 { 8 } else { 7 }, claim: 1 };
         let group = Group { members: vec![own, other], ..Group::default() };
         change.write(address, &group).unwrap();
-        let path = change.path("group", address);
-        drop(change);
+        // While somebody keeps the right to change it.
         assert_eq!(registry.member_at(address, own.slot).unwrap(), Some(own));
         assert_eq!(registry.member_at(address, other.slot).unwrap(), None);
         assert_eq!(registry.member_at(address, 1000).unwrap(), None);
-        std::fs::remove_file(path).unwrap();
+        fs::remove_file(registry.path("group", address)).unwrap();
     }
 
     #[test]
