@@ -200,9 +200,10 @@ impl Links {
                 let mut group = change.read(address)?;
                 group.bury(|member| self.registry.is_alive(member));
                 group.leave(self.registry.member());
-                // Only a member can attach a program, so we leave one for the time after us.
-                socket.attach(&group.program())?;
                 change.write(address, &group)?;
+                // Only a member can attach a program, so we leave one for the time after us. Until the
+                // socket is closed, it brings packets of another here: so that comes next.
+                socket.attach(&group.program())?;
                 drop(socket);
                 Ok(())
             });
