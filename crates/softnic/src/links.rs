@@ -432,18 +432,30 @@ mod tests {
         nics[0].sockets[0].attach(&wrong.program()).unwrap();
 
         let slots: Vec<u16> = nics.iter().map(|nic| nic.registry.slot()).collect();
-        send(&from, address.into(), slots[3]);
-        settle(&mut nics, &mut counts, Time::ZERO + Span::from_ms(20));
-        let now = nics[0].registry.change().unwrap().read(address.into()).unwrap();
-        assert_eq!(now.members, truth.members);
-        assert_eq!(counts.iter().map(|counts| counts.rx_handed_over).sum::<u64>(), 1);
-        assert_eq!(counts[3].rx_taken_over, 1, "the packet was not lost");
+        let handed_over =
+            |counts: &[Counts]| counts.iter().map(|counts| counts.rx_handed_over).sum::<u64>();
+        let mut now = Time::ZERO;
+        let mut tries = 0;
+        // Other tests of this process change groups as well. Who finds that right taken leaves it to
+        // the next packet.
+        while nics[0].registry.change().unwrap().read(address.into()).unwrap().members
+            != truth.members
+        {
+            tries += 1;
+            assert!(tries <= 100);
+            now += Span::from_ms(20);
+            send(&from, address.into(), slots[3]);
+            settle(&mut nics, &mut counts, now);
+        }
+        assert!((1..=tries).contains(&handed_over(&counts)));
+        assert_eq!(counts[3].rx_taken_over, handed_over(&counts), "the packet was not lost");
 
+        let before = handed_over(&counts);
         for slot in slots {
             send(&from, address.into(), slot);
         }
-        settle(&mut nics, &mut counts, Time::ZERO + Span::from_ms(40));
-        assert_eq!(counts.iter().map(|counts| counts.rx_handed_over).sum::<u64>(), 1);
+        settle(&mut nics, &mut counts, now + Span::from_ms(20));
+        assert_eq!(handed_over(&counts), before);
         // All of them were nonsense, and counted as such by those that they were for.
         assert!(counts.iter().all(|counts| counts.rx_icrc_encapsulated >= 1));
         for mut nic in nics {
