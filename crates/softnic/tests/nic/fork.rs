@@ -20,6 +20,15 @@ pub(crate) fn status_of_child(child: impl FnOnce()) -> i32 {
     assert!(pid >= 0);
     if pid == 0 {
         let result = catch_unwind(AssertUnwindSafe(child));
+        if let Err(panic) = &result {
+            // The harness keeps what is printed for its report, and that of this process is never
+            // seen. The locks of the standard library may be held by threads that are not here.
+            let message = panic.downcast_ref::<String>().map(String::as_str);
+            let message = message.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            let line = format!("in a forked child: {message}\n");
+            // SAFETY: the bytes are live, and as many as is said.
+            unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+        }
         // SAFETY: ends the process.
         unsafe { libc::_exit(i32::from(result.is_err())) };
     }
