@@ -4,7 +4,7 @@ use rdma::{Operation, QpType};
 use softnic::Options;
 use transport::Recovery;
 
-use crate::support::{SEND, options, pair_with, pattern};
+use crate::support::{Host, LOSSY, SEND, options, pattern};
 
 #[test]
 fn everything_arrives_through_loss_reordering_duplication_and_corruption() {
@@ -20,7 +20,14 @@ fn everything_arrives(third: u8, recovery: Recovery) {
     const LENGTH: usize = 256 << 10;
     let faults = "loss=0.01,reorder=0.02,duplicate=0.02,corrupt=0.01,seed=7".parse().unwrap();
     let options = Options { faults: Some(faults), recovery, ..options() };
-    let (mut a, b) = pair_with(third, QpType::Rc, 2 * LENGTH, &options);
+    let [mut a, b] = [1, 2].map(|last| {
+        let address = format!("127.0.{third}.{last}");
+        let mut host = Host::open_with(&address, QpType::Rc, 2 * LENGTH, &options);
+        host.timeout = LOSSY;
+        host
+    });
+    a.connect(&b);
+    b.connect(&a);
     pattern(&mut a.memory[..LENGTH], 9);
     for round in 0..20 {
         let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };

@@ -13,7 +13,7 @@ use softnic::{DeviceInfo, Nic, OpenError};
 
 use crate::fork::status_of_child;
 use crate::processes::{FILE, Helper, PATIENCE_CODE};
-use crate::support::{Events, Host, PAGE, PATIENCE, RETRIES, TIMEOUT, pair, pattern};
+use crate::support::{Events, Host, IMPATIENT, LOSSY, PAGE, PATIENCE, RETRIES, pair, pattern};
 
 /// The retries of a queue pair last so long at least, and four times as long at most (IBTA vol 1,
 /// 9.7.6.1.3).
@@ -196,6 +196,7 @@ fn a_sender_that_stops_for_longer_than_the_retries_takes_up_where_it_was() {
 #[test]
 fn a_peer_that_stops_for_good_is_given_up_within_the_retries_and_the_others_are_served() {
     let mut host = Host::open("127.0.76.1", QpType::Rc, 4096);
+    host.timeout = IMPATIENT;
     let (stopped, victim) = helper(&host, "127.0.76.2", &[]);
     host.timeout = PATIENT;
     let (alive, other) = helper(&host, "127.0.76.3", &[]);
@@ -218,7 +219,7 @@ fn a_peer_that_stops_for_good_is_given_up_within_the_retries_and_the_others_are_
         }
     }
     let took = began.elapsed();
-    assert!(took >= budget(TIMEOUT) && took <= 4 * budget(TIMEOUT) + SLACK, "{took:?}");
+    assert!(took >= budget(IMPATIENT) && took <= 4 * budget(IMPATIENT) + SLACK, "{took:?}");
     assert_eq!(
         failed,
         [
@@ -240,7 +241,7 @@ fn a_peer_that_stops_for_good_is_given_up_within_the_retries_and_the_others_are_
 #[test]
 fn what_was_acknowledged_is_in_memory_whenever_the_peer_is_killed() {
     for round in 0..6_u64 {
-        let host = source(&format!("127.0.77.{}", 1 + 3 * round), TIMEOUT);
+        let host = source(&format!("127.0.77.{}", 1 + 3 * round), LOSSY);
         let mut bystander = Host::open(&format!("127.0.77.{}", 2 + 3 * round), QpType::Rc, 4096);
         bystander.timeout = PATIENT;
         let shared = Shared::new(&format!("killed-{round}"));
@@ -264,7 +265,7 @@ fn what_was_acknowledged_is_in_memory_whenever_the_peer_is_killed() {
         let (status, known) = load.failure.expect("not all of the load had been taken");
         assert_eq!(status, CompletionStatus::RetryExceeded);
         let took = known - killed;
-        assert!(took <= 4 * budget(TIMEOUT) + SLACK, "{took:?}");
+        assert!(took <= 4 * budget(LOSSY) + SLACK, "{took:?}");
         assert!(served > 0);
         for id in load.acknowledged {
             assert!(shared.holds(id), "round {round}: message {id} was acknowledged");
@@ -272,8 +273,13 @@ fn what_was_acknowledged_is_in_memory_whenever_the_peer_is_killed() {
     }
 }
 
+/// How many descriptors are open, but for what a NIC's thread has open for a moment: lists of NICs, and
+/// rings that it passes on.
 fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let files = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let passing = ["/group-", "/making-", "memfd:ferroce-ring"];
+    files.filter(|file| !passing.iter().any(|name| file.to_string_lossy().contains(name))).count()
 }
 
 /// Lets this process open files up to this number only.

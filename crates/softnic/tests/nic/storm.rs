@@ -31,7 +31,7 @@ use rdma::{
 use softnic::Options;
 use transport::{Event, Recovery};
 
-use crate::support::{Host, PATIENCE, options, pattern};
+use crate::support::{Host, LOSSY, PATIENCE, options, pattern};
 
 /// How many storms there are, and the first of them (`cargo xtask storm --link`).
 const SEEDS: &str = "FERROCE_STORM_SEEDS";
@@ -401,8 +401,9 @@ fn camp(first: u64) -> [Host; 2] {
     let options = Options { faults, recovery, ..options() };
     ["127.0.88.1", "127.0.88.2"].map(|address| {
         let mut host = Host::open_with(address, QpType::Rc, MEMORY, &options);
-        // A machine that is busy with others is to be late with an answer, not without one.
-        host.timeout = if is_faulty { 12 } else { 17 };
+        if is_faulty {
+            host.timeout = LOSSY;
+        }
         host
     })
 }
