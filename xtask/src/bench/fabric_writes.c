@@ -19,10 +19,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "pin.h"
+#include "measure.h"
 
 enum { BYTES = 64 << 10, WINDOW = 64, WARM_UP = 500, WRITES = 20000, LOOKS = 1000 };
 
@@ -146,11 +145,10 @@ static void serve(const char *provider, int other)
 
 int main(int count, char **words)
 {
-    struct timespec start, end;
     struct place target;
     int ends[2], status;
     fi_addr_t peer;
-    double seconds;
+    double start, seconds;
     pid_t child;
 
     if (count != 2) {
@@ -170,15 +168,14 @@ int main(int count, char **words)
     pin(1);
     peer = meet(ends[1], open_endpoint(words[1]), &target);
     write_all(WARM_UP, peer, &target);
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    start = now_us();
     write_all(WRITES, peer, &target);
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    seconds = (now_us() - start) * 1e-6;
     close(ends[1]);
     if (waitpid(child, &status, 0) != child || status != 0) {
         fprintf(stderr, "the target has failed\n");
         return 1;
     }
-    seconds = (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
     printf("%.3f\n", (double)WRITES * BYTES * 8 / seconds / 1e9);
     return 0;
 }

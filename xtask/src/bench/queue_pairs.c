@@ -2,10 +2,12 @@
  * to open and to close it: as many as the argument says are created with queues of one entry, each
  * connected to the next, and VmRSS and the time are read before and after. */
 
+#define _GNU_SOURCE
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "measure.h"
 
 #define GID_INDEX 1
 
@@ -13,14 +15,6 @@ static void fail(const char *what)
 {
 	perror(what);
 	exit(1);
-}
-
-static double now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
 }
 
 static long resident_kib(void)

@@ -11,24 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../../../examples/c/peer.h"
-#include "pin.h"
+#include "measure.h"
 
 enum { TURNS = 10000, GAP_US = 100 };
 
 static uint64_t memory[2];
 static double times[TURNS];
-
-static double now_us(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
-}
 
 /* Waits for the last of the numbers that are written. */
 static void be_target(int stream)
@@ -64,13 +55,6 @@ static double write_number(struct end *end, uint64_t number)
     return now_us() - start;
 }
 
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
 int main(int argc, char **argv)
 {
     int is_mean = argc == 2 && strcmp(argv[1], "mean") == 0;
@@ -100,7 +84,6 @@ int main(int argc, char **argv)
             ;
     }
     tell(ends[0], &over, 1);
-    qsort(times, TURNS, sizeof times[0], compare);
-    printf("%.3f\n", is_mean ? sum / TURNS : times[TURNS / 2]);
+    printf("%.3f\n", is_mean ? sum / TURNS : median(times, TURNS));
     return 0;
 }

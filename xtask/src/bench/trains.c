@@ -14,9 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
-#include "pin.h"
+#include "measure.h"
 
 enum {
     PACKET = 4116, SHORT = 2 * PACKET, LONG = 14 * PACKET, MESSAGE = SHORT + LONG,
@@ -75,9 +74,8 @@ int main(void)
 {
     int one = 1, bytes = BUFFER, discover = IP_PMTUDISC_DO;
     socklen_t length = sizeof address, option = sizeof bytes;
-    struct timespec start, end;
     pthread_t receiver;
-    double seconds;
+    double start, seconds;
     long window, i;
 
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -97,7 +95,7 @@ int main(void)
     require(getsockname(to, (struct sockaddr *)&address, &length) == 0, "getsockname");
     require(pthread_create(&receiver, NULL, receive, NULL) == 0, "pthread_create");
     pin(1);
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    start = now_us();
     for (i = 0; i < MESSAGES; i++) {
         while (i * MESSAGE - atomic_load(&taken) >= window * MESSAGE)
             ;
@@ -106,8 +104,7 @@ int main(void)
         send_train(arena + SHORT, LONG);
     }
     pthread_join(receiver, NULL);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    seconds = (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
+    seconds = (now_us() - start) * 1e-6;
     printf("%.3f\n", (double)MESSAGES * PAYLOAD * 8 / seconds / 1e9);
     return 0;
 }

@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
-#include "pin.h"
+#include "measure.h"
 
 enum { WRITE = 12 + 16 + 8 + 4, ACKNOWLEDGEMENT = 12 + 4 + 4, TURNS = 20000, PATIENCE_S = 10 };
 
@@ -32,14 +31,6 @@ static void require(int good, const char *what)
         perror(what);
         exit(1);
     }
-}
-
-static double now_us(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec * 1e6 + (double)time.tv_nsec * 1e-3;
 }
 
 static void open_socket(int end)
@@ -109,13 +100,6 @@ static void *answer(void *nothing)
     return nothing;
 }
 
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
 int main(void)
 {
     pthread_t partner;
@@ -132,7 +116,6 @@ int main(void)
         times[turn] = now_us() - start;
     }
     pthread_join(partner, NULL);
-    qsort(times, TURNS, sizeof times[0], compare);
-    printf("%.3f\n", times[TURNS / 2]);
+    printf("%.3f\n", median(times, TURNS));
     return 0;
 }
