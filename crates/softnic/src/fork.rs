@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use crate::clock;
 use crate::inbox::Inbox;
 use crate::limits::{EXIT_WAIT, SENDER_WAIT};
-use crate::nic::Shared;
 use crate::progress::Core;
+use crate::shared::Shared;
 use crate::stand_in::Duty;
 
 /// All NICs of the process. Held while one is opened or closed.
@@ -143,18 +143,12 @@ fn take() -> Option<Held> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceInfo, EventSink, Nic, Options};
-
-    struct Nothing;
-
-    impl EventSink for Nothing {
-        fn event(&self, _: transport::Event) {}
-    }
+    use crate::Link;
+    use crate::testing::open_by;
 
     #[test]
     fn a_child_does_not_say_that_its_parents_nic_is_gone() {
-        let device = DeviceInfo::find("lo/127.0.49.9", 0).unwrap();
-        let nic = Nic::open_with(&device, Box::new(Nothing), &Options::default()).unwrap();
+        let nic = open_by("127.0.49.9", Link::SharedMemory);
         // SAFETY: the child ends at once.
         let child = unsafe {
             match libc::fork() {

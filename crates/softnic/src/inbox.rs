@@ -27,9 +27,9 @@ use crate::clock;
 use crate::handover::{self, Entrance};
 use crate::limits::{LOOKS_BEFORE_TIMEOUT, RECEIVE_BATCH};
 use crate::links::Links;
-use crate::nic::Shared;
 use crate::progress::Core;
 use crate::receive::{Reach, Sink, Turn};
+use crate::shared::Shared;
 use crate::socket::{Received, Socket};
 
 /// Where packets arrive, and by what.
@@ -340,7 +340,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::Nic;
-    use crate::nic::tests::open;
+    use crate::testing::open;
     use core::net::Ipv4Addr;
     use core::time::Duration;
     use rdma::{

@@ -48,6 +48,7 @@
 
 mod capture;
 pub mod clock;
+mod closing;
 pub mod congestion;
 pub mod counters;
 mod counts;
@@ -77,11 +78,14 @@ mod receive;
 mod registry;
 mod runtime;
 mod same_host;
+mod shared;
 mod socket;
 mod stand_in;
 mod steering;
 mod sys;
 pub mod sysfs;
+#[cfg(test)]
+mod testing;
 mod thread;
 mod train;
 mod transmit;

@@ -1,32 +1,33 @@
-//! The NIC: one engine behind one lock.
+//! A NIC, as its users call it.
+//!
+//! Every call takes the engine's lock, does its work, and sends and tells what that has made ready
+//! ([`Shared::give`]). A poll that finds nothing takes what has arrived first ([`Shared::take`]).
+//!
+//! What belongs to other rooms is said there: ports of connection management ([`crate::ports`]), groups
+//! ([`crate::groups`]), waiting for events ([`crate::stand_in`]), the end ([`crate::closing`]).
 
 use core::fmt;
-use core::net::IpAddr;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use core::time::Duration;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rdma::{Completion, Key, Qpn, Time};
 use transport::cm::{CmConfig, CmEvent, Manager};
 use transport::{Backlog, Config, CqId, Endpoint, Event, PdId, RegionSpec, RegisterError};
-use wire::cm::ip::PortSpace;
 
 use crate::fork::Nics;
 use crate::inbox::{Busy, Inbox, Taken};
 use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS,
-    COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, PAUSE_MAX, PAUSE_RETRY, POLLS_BEFORE_YIELD, PORT_PAUSE,
-    PORT_TRIES, POSTS_PER_LOOK, REFILL_BYTES, RING_POLLS_BEFORE_YIELD, ROUNDS_FOR_OTHERS,
-    SENDER_WAIT, SLOT_SHIFT, UNTAKEN_MAX, WINDOW_BYTES,
+    COMM_ID_SHIFT, FAREWELLS, PACE_SLACK, POLLS_BEFORE_YIELD, POSTS_PER_LOOK, REFILL_BYTES,
+    RING_POLLS_BEFORE_YIELD, SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::links::{Links, window_bytes};
-use crate::outbox::Outbox;
-use crate::ports::{PortChange, PortError};
-use crate::progress::{Core, Publish};
+use crate::progress::Core;
 use crate::receive::Reach;
+use crate::shared::Shared;
 use crate::{Counts, DeviceInfo, OpenError, Options, ProcessMemory, clock, guard, sys, thread};
 
 /// Where the events of a [`Nic`] go.
@@ -54,166 +55,7 @@ pub trait EventSink: Send + Sync {
 pub struct Nic {
     device: DeviceInfo,
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the fallback thread shares with the `Nic`.
-pub(crate) struct Shared {
-    core: Mutex<Core>,
-    /// Locked before the core, by whoever looks what has arrived.
-    pub(crate) inbox: Mutex<Inbox>,
-    /// The outbox is back, and somebody has a claim to it.
-    back: Condvar,
-    pub(crate) events: Box<dyn EventSink>,
-    /// Wakes the thread.
-    pub(crate) wake: OwnedFd,
-    /// Does so in time.
-    pub(crate) timer: OwnedFd,
-    /// Wakes who stands in for it.
-    pub(crate) wake_stand_in: OwnedFd,
-    /// Threads of the application that wait for an event and do not stand in.
-    pub(crate) waiting: AtomicUsize,
-    pub(crate) stop: AtomicBool,
-}
-
-impl Shared {
-    /// A panic under the lock leaves an engine that is no worse than any other: it has no
-    /// invariant that spans calls of ours.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The lock if nobody holds it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
-        match self.core.try_lock() {
-            Ok(core) => Some(core),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Sends what is ready and delivers the events.
-    ///
-    /// The lock is not held while the kernel sends. If another thread is sending already, that one
-    /// goes on with what is left to it here; but not for ever: then it is the fallback thread's.
-    pub(crate) fn give<'a>(
-        &'a self,
-        mut core: MutexGuard<'a, Core>,
-        now: Time,
-    ) -> MutexGuard<'a, Core> {
-        let events = &*self.events;
-        let outbox = core.load(now);
-        core.tell(now, events);
-        match outbox {
-            Some(outbox) => self.send(core, outbox, Some(events)),
-            None => core,
-        }
-    }
-
-    /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
-    /// peer. What waits for room at a destination may still get it, and what lies in rings is taken: who
-    /// looks there must find a NIC that is there. Who has the file of counters open keeps it, with what
-    /// was counted to the end.
-    pub(crate) fn settle_debts<'a>(
-        &'a self,
-        mut core: MutexGuard<'a, Core>,
-    ) -> MutexGuard<'a, Core> {
-        let began = clock::now();
-        let mut now = began;
-        core.owe_nothing(now);
-        loop {
-            if let Some(outbox) = core.load(now) {
-                core = self.send(core, outbox, None);
-            }
-            let waited = now.since(began);
-            let is_waited_for =
-                waited < PAUSE_MAX && core.is_paused() || waited < UNTAKEN_MAX && core.is_untaken();
-            if !is_waited_for {
-                break;
-            }
-            drop(core);
-            std::thread::sleep(Duration::from_nanos(PAUSE_RETRY.as_ns_ceil()));
-            core = self.lock();
-            now = clock::now();
-        }
-        core.publish(now, Publish::Now);
-        core
-    }
-
-    /// Sends what is in the outbox, and what comes up meanwhile. There is nothing that is to be told
-    /// when the lock is given up.
-    #[inline(never)]
-    fn send<'a>(
-        &'a self,
-        mut core: MutexGuard<'a, Core>,
-        mut outbox: Box<Outbox>,
-        events: Option<&dyn EventSink>,
-    ) -> MutexGuard<'a, Core> {
-        let mut rounds = 0;
-        loop {
-            drop(core);
-            outbox.send();
-            core = self.lock();
-            let is_full = core.unload(outbox);
-            if core.is_claimed() {
-                self.back.notify_all();
-            }
-            let for_others = core.is_left_behind();
-            rounds += u32::from(for_others);
-            if rounds > ROUNDS_FOR_OTHERS || !(is_full || for_others) {
-                return core;
-            }
-            let now = clock::now();
-            let more = core.load(now);
-            if let Some(events) = events {
-                core.tell(now, events);
-            }
-            match more {
-                Some(more) => outbox = more,
-                None => return core,
-            }
-        }
-    }
-
-    /// Waits until nobody is sending, and keeps others from it meanwhile; for `patience` at most.
-    pub(crate) fn claim<'a>(
-        &'a self,
-        mut core: MutexGuard<'a, Core>,
-        patience: Duration,
-    ) -> MutexGuard<'a, Core> {
-        let Some(links) = core.links.as_mut().filter(|links| links.outbox.is_none()) else {
-            return core;
-        };
-        links.claims += 1;
-        let waited = self.back.wait_timeout_while(core, patience, |core| !core.is_whole());
-        let (mut core, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if let Some(links) = &mut core.links {
-            links.claims -= 1;
-        }
-        core
-    }
-
-    /// The lock, with nobody sending or receiving, however long that takes.
-    pub(crate) fn lock_whole(&self) -> (MutexGuard<'_, Core>, MutexGuard<'_, Inbox>) {
-        let inbox = self.lock_inbox();
-        let mut core = self.lock();
-        while !core.is_whole() {
-            core = self.claim(core, SENDER_WAIT);
-        }
-        (core, inbox)
-    }
-
-    /// Wakes whoever sleeps, to see what has changed.
-    pub(crate) fn wake_all(&self) {
-        sys::signal(self.wake.as_fd());
-        sys::signal(self.wake_stand_in.as_fd());
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("waiting", &self.waiting).finish_non_exhaustive()
-    }
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Nic {
@@ -223,8 +65,8 @@ impl fmt::Debug for Nic {
 }
 
 impl Nic {
-    /// Opens `device` as the environment says: takes a range of QPNs, and UDP port 4791 of each of its addresses, which it
-    /// shares with the other processes of this user.
+    /// Opens `device` as the environment says: takes a range of QPNs, and UDP port 4791 of each of its
+    /// addresses, which it shares with the other processes of this user.
     ///
     /// # Errors
     /// A port that belongs to somebody else, an environment variable that says nothing valid, or a
@@ -394,84 +236,6 @@ impl Nic {
         result
     }
 
-    /// Takes part in connection management: answers for QP1 on behalf of every process of its
-    /// addresses, from now on and without being called.
-    ///
-    /// # Errors
-    /// What the kernel said about the files that the processes of the host share.
-    pub fn manage(&self) -> io::Result<()> {
-        self.start();
-        self.answer_for_management()
-    }
-
-    /// Takes port `number` of `space` at `address`, or a free one for 0, for as long as the process
-    /// lives or until it is released. With `shared`, others may have it too, of whom one listens.
-    ///
-    /// # Errors
-    /// See [`PortError`].
-    pub fn bind_port(
-        &self,
-        address: IpAddr,
-        space: PortSpace,
-        number: u16,
-        shared: bool,
-    ) -> Result<u16, PortError> {
-        self.change_port(address, (space, number), PortChange::Bind { shared })
-    }
-
-    /// Has the requests for a port that this NIC has taken brought here, or not any more. What is
-    /// brought here meets the listeners of the manager.
-    ///
-    /// # Errors
-    /// [`PortError::InUse`] if another listens there; see [`PortError`].
-    pub fn listen_port(
-        &self,
-        address: IpAddr,
-        space: PortSpace,
-        number: u16,
-        listens: bool,
-    ) -> Result<(), PortError> {
-        let what = if listens { PortChange::Listen } else { PortChange::Unlisten };
-        self.change_port(address, (space, number), what).map(|_| ())
-    }
-
-    /// Gives a port back. `listens` says which, where this NIC has it more than once.
-    ///
-    /// # Errors
-    /// See [`PortError`].
-    pub fn release_port(
-        &self,
-        address: IpAddr,
-        space: PortSpace,
-        number: u16,
-        listens: bool,
-    ) -> Result<(), PortError> {
-        self.change_port(address, (space, number), PortChange::Release { listens }).map(|_| ())
-    }
-
-    fn change_port(
-        &self,
-        address: IpAddr,
-        port: (PortSpace, u16),
-        what: PortChange,
-    ) -> Result<u16, PortError> {
-        let mut result = Err(PortError::Address);
-        for _ in 0..PORT_TRIES {
-            // The lock is not held while somebody else is waited for.
-            result = match &self.shared.lock().links {
-                Some(links) => links.change_port(address, port, what),
-                None => return Err(PortError::Address),
-            };
-            match &result {
-                Err(PortError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(Duration::from_nanos(PORT_PAUSE.as_ns_ceil()));
-                }
-                _ => break,
-            }
-        }
-        result
-    }
-
     /// Changes which multicast groups have sockets, and has the fallback thread look at them. A
     /// forked child's dead copy has none.
     pub(crate) fn change_groups(
@@ -549,7 +313,7 @@ impl Nic {
     /// A second call changes nothing, nor does one on a forked child's dead copy.
     pub fn start(&self) {
         // Asked first: the lock of a dead copy may be held for ever by a thread of the parent.
-        if self.is_dead() {
+        if self.shared.is_dead() {
             return;
         }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -564,13 +328,6 @@ impl Nic {
         drop(thread);
         if let Err(error) = self.answer_for_management() {
             tracing::debug!(%error, "does not answer for QP1");
-        }
-    }
-
-    fn answer_for_management(&self) -> io::Result<()> {
-        match &self.shared.lock().links {
-            Some(links) => links.manage(),
-            None => Ok(()),
         }
     }
 
@@ -590,10 +347,6 @@ impl Nic {
             sys::signal(if is_held { &shared.wake_stand_in } else { &shared.wake }.as_fd());
         }
     }
-
-    fn is_dead(&self) -> bool {
-        self.shared.lock().links.is_none()
-    }
 }
 
 /// Whether what was posted last may wait for more; `posts` have come in a row, or did the last time.
@@ -602,165 +355,4 @@ fn may_wait(backlog: &Backlog, posts: usize) -> bool {
         && backlog.in_flight.max(posts) > BATCH_BEHIND
         && backlog.waiting < BATCH_REQUESTS
         && backlog.waiting_bytes < BATCH_BYTES
-}
-
-impl Drop for Nic {
-    fn drop(&mut self) {
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if self.is_dead() {
-            // The thread is the parent's: here there is nothing to wait for.
-            core::mem::forget(thread);
-        } else if let Some(thread) = thread {
-            self.shared.stop.store(true, Ordering::Release);
-            sys::signal(self.shared.wake.as_fd());
-            let _ = thread.join();
-        }
-        // Nobody else is in any call of this NIC, but one that stands in may be sending or receiving.
-        let (core, inbox) = self.shared.lock_whole();
-        if let Some(links) = &core.links {
-            links.leave_rings();
-        }
-        drop(self.shared.settle_debts(core));
-        drop(inbox);
-        // Under the list's lock, so that no fork comes between leaving one group and the next.
-        let mut nics = Nics::lock();
-        nics.remove(&self.shared);
-        let (mut core, mut inbox) = self.shared.lock_whole();
-        inbox.forget();
-        if let Some(mut links) = core.links.take() {
-            links.leave();
-        }
-        drop(core);
-        drop(inbox);
-        // Who stands in finds nothing left to look after.
-        self.shared.wake_all();
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::Link;
-    use rdma::{Gid, Span};
-    use transport::Route;
-    use wire::cm::sidr;
-
-    struct Nothing;
-
-    impl EventSink for Nothing {
-        fn event(&self, _: Event) {}
-    }
-
-    /// A NIC at an address of loopback, which is reached by UDP alone and has no thread.
-    pub(crate) fn open(address: &str) -> Nic {
-        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-        let options = Options { link: Link::Udp, ..Options::default() };
-        Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
-    }
-
-    /// Has a packet to send, to nobody.
-    fn ask(nic: &Nic) {
-        let own: Gid = nic.shared.lock().links.as_ref().unwrap().sockets[0].address().into();
-        let route = Route {
-            destination: core::net::Ipv4Addr::new(127, 0, 135, 9).into(),
-            source: own,
-            traffic_class: 0,
-            hop_limit: 64,
-            source_port: crate::limits::ROCE_PORT,
-        };
-        nic.with_manager(|manager, now| manager.ask(now, route, sidr::Req::default()).unwrap());
-    }
-
-    fn sent(nic: &Nic) -> u64 {
-        nic.shared.lock().counts.tx_packets
-    }
-
-    #[test]
-    fn what_comes_up_while_somebody_sends_is_left_to_whoever_sends() {
-        let nic = open("127.0.135.1");
-        let outbox = nic.shared.lock().links.as_mut().unwrap().outbox.take().unwrap();
-        ask(&nic);
-        let mut core = nic.shared.lock();
-        assert_eq!(core.counts.tx_packets, 0);
-        assert!(!core.is_left_behind(), "somebody is about to send it");
-        core.unload(outbox);
-        assert!(core.is_left_behind());
-        // The fallback thread, if it sleeps, is woken for what nobody else sends.
-        core.sleeps_until = clock::now() + Span::from_ms(1_000);
-        assert!(core.must_wake_duty());
-        drop(nic.shared.give(core, clock::now()));
-        assert_eq!(sent(&nic), 1);
-        assert!(!nic.shared.lock().is_left_behind());
-    }
-
-    /// Sending waits for room at the second NIC, which does not look by itself.
-    fn paused_for(nic: &Nic, full: &Nic) {
-        let slot = full.shared.lock().links.as_ref().unwrap().registry.slot();
-        let mut core = nic.shared.lock();
-        let links = core.links.as_mut().unwrap();
-        while !links.flow.as_mut().unwrap().plan(slot, 4096) {}
-        links.paused = Some((slot, clock::now()));
-    }
-
-    #[test]
-    fn a_message_of_connection_management_does_not_wait_for_room_that_others_wait_for() {
-        let (nic, full) = (open("127.0.135.3"), open("127.0.135.4"));
-        paused_for(&nic, &full);
-        ask(&nic);
-        assert_eq!(sent(&nic), 1);
-        assert!(nic.shared.lock().is_paused());
-    }
-
-    #[test]
-    fn who_ends_waits_for_room_but_not_for_ever() {
-        let (nic, full) = (open("127.0.135.5"), open("127.0.135.6"));
-        let takes = || {
-            let core = full.shared.lock();
-            let flow = core.links.as_ref().unwrap().flow.as_ref().unwrap();
-            flow.settle(flow.sent_to_us());
-        };
-        let given_up = |core: &Core| {
-            assert!(!core.is_paused());
-            core.counts.tx_pauses_given_up
-        };
-        // The machine may have no processor for the other before the wait is over.
-        let waited = (0..20).any(|_| {
-            paused_for(&nic, &full);
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    std::thread::sleep(Duration::from_millis(2));
-                    takes();
-                });
-                let core = nic.shared.lock();
-                let before = core.counts.tx_pauses_given_up;
-                given_up(&nic.shared.settle_debts(core)) == before
-            })
-        });
-        assert!(waited);
-        paused_for(&nic, &full);
-        let core = nic.shared.lock();
-        let before = core.counts.tx_pauses_given_up;
-        assert_eq!(given_up(&nic.shared.settle_debts(core)), before + 1);
-    }
-
-    #[test]
-    fn who_has_a_claim_is_waited_for_and_has_the_rest_sent() {
-        let nic = open("127.0.135.2");
-        let outbox = nic.shared.lock().links.as_mut().unwrap().outbox.take().unwrap();
-        std::thread::scope(|scope| {
-            let counts = scope.spawn(|| nic.counts());
-            let claims = || nic.shared.lock().links.as_ref().unwrap().claims;
-            while claims() == 0 {
-                std::thread::yield_now();
-            }
-            ask(&nic);
-            let mut core = nic.shared.lock();
-            core.unload(outbox);
-            assert!(core.load(clock::now()).is_none(), "nobody else begins");
-            nic.shared.back.notify_all();
-            drop(core);
-            assert_eq!(counts.join().unwrap().tx_packets, 0, "what was sent by then");
-        });
-        assert_eq!(sent(&nic), 1);
-    }
 }

@@ -7,7 +7,7 @@
 //!
 //! A call of the kernel for a long train takes as long as all else that is done for its packets.
 //! Other threads post and poll meanwhile; what they have to send waits in the engine for the thread
-//! that has the outbox ([`Shared::give`](crate::nic::Shared::give)).
+//! that has the outbox ([`Shared::give`](crate::shared::Shared::give)).
 //!
 //! **Invariant:** a NIC has one, and packets are built into it by whoever sends them; so they leave
 //! in the order in which the engine has given them out.

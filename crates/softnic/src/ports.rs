@@ -9,15 +9,16 @@
 //! whose a request is that arrives at QP1, which all processes of an address share.
 
 use core::net::IpAddr;
+use core::time::Duration;
 use std::io;
 
 use transport::cm::CommId;
 use wire::cm::ip::PortSpace;
 
-use crate::limits::{COMM_ID_SHIFT, EPHEMERAL_PORTS, PORTS_MAX};
+use crate::limits::{COMM_ID_SHIFT, EPHEMERAL_PORTS, PORT_PAUSE, PORT_TRIES, PORTS_MAX};
 use crate::links::Links;
 use crate::steering::{Member, is_ownable};
-use crate::sys;
+use crate::{Nic, sys};
 
 /// The first bytes of a file of ports; the last of them is its version.
 const MAGIC: [u8; 8] = *b"FRPORTS\x01";
@@ -217,6 +218,93 @@ pub(crate) enum PortChange {
     Unlisten,
     /// It is given back.
     Release { listens: bool },
+}
+
+impl Nic {
+    /// Takes part in connection management: answers for QP1 on behalf of every process of its
+    /// addresses, from now on and without being called.
+    ///
+    /// # Errors
+    /// What the kernel said about the files that the processes of the host share.
+    pub fn manage(&self) -> io::Result<()> {
+        self.start();
+        self.answer_for_management()
+    }
+
+    /// Takes port `number` of `space` at `address`, or a free one for 0, for as long as the process
+    /// lives or until it is released. With `shared`, others may have it too, of whom one listens.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn bind_port(
+        &self,
+        address: IpAddr,
+        space: PortSpace,
+        number: u16,
+        shared: bool,
+    ) -> Result<u16, PortError> {
+        self.change_port(address, (space, number), PortChange::Bind { shared })
+    }
+
+    /// Has the requests for a port that this NIC has taken brought here, or not any more. What is
+    /// brought here meets the listeners of the manager.
+    ///
+    /// # Errors
+    /// [`PortError::InUse`] if another listens there; see [`PortError`].
+    pub fn listen_port(
+        &self,
+        address: IpAddr,
+        space: PortSpace,
+        number: u16,
+        listens: bool,
+    ) -> Result<(), PortError> {
+        let what = if listens { PortChange::Listen } else { PortChange::Unlisten };
+        self.change_port(address, (space, number), what).map(|_| ())
+    }
+
+    /// Gives a port back. `listens` says which, where this NIC has it more than once.
+    ///
+    /// # Errors
+    /// See [`PortError`].
+    pub fn release_port(
+        &self,
+        address: IpAddr,
+        space: PortSpace,
+        number: u16,
+        listens: bool,
+    ) -> Result<(), PortError> {
+        self.change_port(address, (space, number), PortChange::Release { listens }).map(|_| ())
+    }
+
+    fn change_port(
+        &self,
+        address: IpAddr,
+        port: (PortSpace, u16),
+        what: PortChange,
+    ) -> Result<u16, PortError> {
+        let mut result = Err(PortError::Address);
+        for _ in 0..PORT_TRIES {
+            // The lock is not held while somebody else is waited for.
+            result = match &self.shared().lock().links {
+                Some(links) => links.change_port(address, port, what),
+                None => return Err(PortError::Address),
+            };
+            match &result {
+                Err(PortError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_nanos(PORT_PAUSE.as_ns_ceil()));
+                }
+                _ => break,
+            }
+        }
+        result
+    }
+
+    pub(crate) fn answer_for_management(&self) -> io::Result<()> {
+        match &self.shared().lock().links {
+            Some(links) => links.manage(),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Links {

@@ -31,12 +31,12 @@ use rdma::Time;
 
 use crate::inbox::{Busy, Taken};
 use crate::limits::{PARK_NAP, STAND_IN_DISTRUST, STAND_IN_GRACE};
-use crate::nic::{Nic, Shared};
 use crate::parking::Parking;
 use crate::progress::Core;
 use crate::receive::Reach;
+use crate::shared::Shared;
 use crate::thread::{Sleep, sleep};
-use crate::{clock, sys};
+use crate::{Nic, clock, sys};
 
 /// Who looks after a NIC when nobody calls it: whoever stands in, the fallback thread, or nobody for
 /// the moment.

@@ -27,10 +27,10 @@ use crate::limits::{
     COMPANY_GAP, COMPANY_INTERVAL, COMPANY_SHARE, COMPANY_STAYS, LINGER_FACTOR, LINGER_MAX,
     LINGER_SPINS, PARK_BLIND_NAPS, PARK_NAP, SLEEP_MAX, THREAD_SLICE,
 };
-use crate::nic::Shared;
 use crate::parking::Parking;
 use crate::progress::{Core, Publish};
 use crate::receive::Reach;
+use crate::shared::Shared;
 use crate::{clock, sys};
 
 /// Starts the thread. It takes no signals, those are the application's, but for the faults that it

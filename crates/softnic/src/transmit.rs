@@ -415,3 +415,17 @@ fn record(capture: &mut Capture, now: Time, way: &Way, id: u16, packet: &[u8]) {
     };
     capture.record(now, Direction::Outbound, &below, packet);
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{ask, open, paused_for, sent};
+
+    #[test]
+    fn a_message_of_connection_management_does_not_wait_for_room_that_others_wait_for() {
+        let (nic, full) = (open("127.0.135.3"), open("127.0.135.4"));
+        paused_for(&nic, &full);
+        ask(&nic);
+        assert_eq!(sent(&nic), 1);
+        assert!(nic.shared().lock().is_paused());
+    }
+}

@@ -15,13 +15,8 @@ use wire::{Opcode, reth, roce};
 use super::*;
 use crate::limits::PACKET_MAX;
 use crate::links::Links;
-use crate::{DeviceInfo, EventSink, Link, Nic, Options};
-
-struct Nothing;
-
-impl EventSink for Nothing {
-    fn event(&self, _: transport::Event) {}
-}
+use crate::testing::open_by;
+use crate::{DeviceInfo, Link, Nic, Options};
 
 const BYTES: usize = 4096;
 const PSN: Psn = Psn::new(100);
@@ -38,9 +33,7 @@ struct Honest {
 
 impl Honest {
     fn open(address: &str, link: Link) -> Self {
-        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-        let options = Options { link, ..Options::default() };
-        let nic = Nic::open_with(&device, Box::new(Nothing), &options).unwrap();
+        let nic = open_by(address, link);
         let memory = vec![0; BYTES].into_boxed_slice();
         let address = memory.as_ptr().expose_provenance() as u64;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;

@@ -1,0 +1,54 @@
+//! What the unit tests of several rooms need.
+
+use rdma::Gid;
+use transport::{Event, Route};
+use wire::cm::sidr;
+
+use crate::limits::{HOP_LIMIT, ROCE_PORT};
+use crate::{DeviceInfo, EventSink, Link, Nic, Options, clock};
+
+/// Hears of nothing.
+pub(crate) struct Nothing;
+
+impl EventSink for Nothing {
+    fn event(&self, _: Event) {}
+}
+
+/// A NIC at an address of loopback, which is reached by UDP alone and has no thread.
+pub(crate) fn open(address: &str) -> Nic {
+    open_by(address, Link::Udp)
+}
+
+/// A NIC at an address of loopback, which reaches others of this host by `link` and has no thread.
+pub(crate) fn open_by(address: &str, link: Link) -> Nic {
+    let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+    let options = Options { link, ..Options::default() };
+    Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
+}
+
+/// Has the NIC send a packet to nobody.
+pub(crate) fn ask(nic: &Nic) {
+    let own: Gid = nic.shared().lock().links.as_ref().unwrap().sockets[0].address().into();
+    let route = Route {
+        destination: core::net::Ipv4Addr::new(127, 0, 135, 9).into(),
+        source: own,
+        traffic_class: 0,
+        hop_limit: HOP_LIMIT,
+        source_port: ROCE_PORT,
+    };
+    nic.with_manager(|manager, now| manager.ask(now, route, sidr::Req::default()).unwrap());
+}
+
+/// How many packets it has sent.
+pub(crate) fn sent(nic: &Nic) -> u64 {
+    nic.shared().lock().counts.tx_packets
+}
+
+/// Has sending wait for room at the second NIC, which does not look by itself.
+pub(crate) fn paused_for(nic: &Nic, full: &Nic) {
+    let slot = full.shared().lock().links.as_ref().unwrap().registry.slot();
+    let mut core = nic.shared().lock();
+    let links = core.links.as_mut().unwrap();
+    while !links.flow.as_mut().unwrap().plan(slot, 4096) {}
+    links.paused = Some((slot, clock::now()));
+}
