@@ -181,51 +181,33 @@ impl Repr {
             rest = left;
             Some(taken)
         };
-        if let Some(room) = take(Headers::XRCETH, 4) {
-            let srqn = self.xrc_srqn.unwrap_or_default();
+        put(take(Headers::XRCETH, 4), &self.xrc_srqn, |srqn, room| {
             room.copy_from_slice(&srqn.value().to_be_bytes());
-        }
-        if let Some(room) = take(Headers::DETH, deth::LEN) {
-            match self.deth {
-                Some(deth) => deth.emit(room),
-                None => room.fill(0),
-            }
-        }
-        if let Some(room) = take(Headers::RETH, reth::LEN) {
-            match self.reth {
-                Some(reth) => reth.emit(room),
-                None => room.fill(0),
-            }
-        }
-        if let Some(room) = take(Headers::ATOMIC_ETH, atomic_eth::LEN) {
-            match self.atomic {
-                Some(atomic) => atomic.emit(room),
-                None => room.fill(0),
-            }
-        }
-        if let Some(room) = take(Headers::AETH, aeth::LEN) {
-            match self.aeth {
-                Some(aeth) => aeth.emit(room),
-                None => room.fill(0),
-            }
-        }
-        if let Some(room) = take(Headers::SAETH, saeth::LEN) {
-            match self.selective {
-                Some(selective) => selective.emit(room),
-                None => room.fill(0),
-            }
-        }
-        if let Some(room) = take(Headers::ATOMIC_ACK_ETH, 8) {
-            room.copy_from_slice(&self.atomic_ack.unwrap_or_default().to_be_bytes());
-        }
-        if let Some(room) = take(Headers::IMMDT, 4) {
-            room.copy_from_slice(&self.immediate.unwrap_or_default());
-        }
-        if let Some(room) = take(Headers::IETH, 4) {
-            room.copy_from_slice(&self.invalidate.unwrap_or_default().0.to_be_bytes());
-        }
+        });
+        put(take(Headers::DETH, deth::LEN), &self.deth, deth::Repr::emit);
+        put(take(Headers::RETH, reth::LEN), &self.reth, reth::Repr::emit);
+        put(take(Headers::ATOMIC_ETH, atomic_eth::LEN), &self.atomic, atomic_eth::Repr::emit);
+        put(take(Headers::AETH, aeth::LEN), &self.aeth, aeth::Repr::emit);
+        put(take(Headers::SAETH, saeth::LEN), &self.selective, saeth::Repr::emit);
+        put(take(Headers::ATOMIC_ACK_ETH, 8), &self.atomic_ack, |original, room| {
+            room.copy_from_slice(&original.to_be_bytes());
+        });
+        put(take(Headers::IMMDT, 4), &self.immediate, |bytes, room| room.copy_from_slice(bytes));
+        put(take(Headers::IETH, 4), &self.invalidate, |key, room| {
+            room.copy_from_slice(&key.0.to_be_bytes());
+        });
         debug_assert!(rest.is_empty(), "as long as the opcode's row says");
         total
+    }
+}
+
+/// Writes a header to its room, if the opcode has one: zeros if it is lacking.
+#[inline]
+fn put<H>(room: Option<&mut [u8]>, header: &Option<H>, emit: impl Fn(&H, &mut [u8])) {
+    match (room, header) {
+        (Some(room), Some(header)) => emit(header, room),
+        (Some(room), None) => room.fill(0),
+        (None, _) => {}
     }
 }
 
