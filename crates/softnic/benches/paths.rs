@@ -22,11 +22,9 @@
 use core::hint::black_box;
 use std::process::{Command, ExitCode};
 
-use rdma::{
-    Access, Completion, Key, Mtu, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge, WorkRequest,
-};
+use rdma::{Access, Completion, Key, Mtu, Operation, QpType, Qpn, SendFlags, Sge, WorkRequest};
 use softnic::{DeviceInfo, EventSink, GidEntry, Link, Nic, Options};
-use transport::{AddressVector, CqId, Event, QpCapacity, QpChange, QpSpec, RegionSpec};
+use transport::{AddressVector, BringUp, CqId, Event, QpCapacity, QpSpec, RegionSpec};
 
 /// A path: the function below that is counted, how many of a kind it does at once, and what each
 /// took when somebody last looked, to be lowered by whoever makes it less.
@@ -128,37 +126,13 @@ impl Host {
             hop_limit: 64,
             ..AddressVector::default()
         };
-        let changes = [
-            QpChange {
-                pkey_index: Some(0),
-                port: Some(1),
-                access: Some(Access::REMOTE_WRITE),
-                ..QpChange::to(QpState::Init)
-            },
-            QpChange {
-                path: Some(path),
-                path_mtu: Some(path_mtu),
-                destination: Some(peer.qpn),
-                rq_psn: Some(Psn::new(0)),
-                max_dest_rd_atomic: Some(1),
-                min_rnr_timer: Some(1),
-                ..QpChange::to(QpState::Rtr)
-            },
-            QpChange {
-                sq_psn: Some(Psn::new(0)),
-                // Two seconds: longer than valgrind takes for anything.
-                timeout: Some(19),
-                retry_count: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(1),
-                ..QpChange::to(QpState::Rts)
-            },
-        ];
-        self.nic.with(|endpoint, _, _| {
-            for change in changes {
-                endpoint.modify_qp(self.qpn, &change).expect("the attributes are complete");
-            }
-        });
+        let with = BringUp {
+            // Two seconds: longer than valgrind takes for anything.
+            timeout: 19,
+            ..BringUp::new(path, path_mtu, peer.qpn)
+        };
+        let brought = self.nic.with(|endpoint, _, _| endpoint.bring_up(self.qpn, &with));
+        brought.expect("the attributes are complete");
     }
 }
 

@@ -8,11 +8,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rdma::{
-    Access, Completion, CompletionStatus, Gid, Key, Operation, Psn, QpState, QpType, Qpn,
-    SendFlags, Sge, WorkRequest,
+    Access, Completion, CompletionStatus, Gid, Key, Operation, QpType, Qpn, SendFlags, Sge,
+    WorkRequest,
 };
 use softnic::{DeviceInfo, EventSink, Nic};
-use transport::{AddressVector, CqId, Event, QpCapacity, QpChange, QpSpec, RegionSpec};
+use transport::{AddressVector, BringUp, CqId, Event, QpCapacity, QpSpec, RegionSpec};
 
 const BYTES: usize = 16 << 20;
 
@@ -68,30 +68,9 @@ impl Host {
             source_gid_index: 1,
             ..AddressVector::default()
         };
-        let access = Some(Access::REMOTE_WRITE | Access::REMOTE_READ);
-        let changes = [
-            QpChange { pkey_index: Some(0), port: Some(1), access, ..QpChange::to(QpState::Init) },
-            QpChange {
-                path: Some(path),
-                path_mtu: Some(self.nic.device().active_mtu),
-                destination: Some(peer.qpn),
-                rq_psn: Some(Psn::new(0)),
-                max_dest_rd_atomic: Some(16),
-                min_rnr_timer: Some(12),
-                ..QpChange::to(QpState::Rtr)
-            },
-            QpChange {
-                sq_psn: Some(Psn::new(0)),
-                timeout: Some(14),
-                retry_count: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(16),
-                ..QpChange::to(QpState::Rts)
-            },
-        ];
-        for change in changes {
-            self.nic.with(|endpoint, _, _| endpoint.modify_qp(self.qpn, &change)).expect("a state");
-        }
+        let with = BringUp::new(path, self.nic.device().active_mtu, peer.qpn);
+        let brought = self.nic.with(|endpoint, _, _| endpoint.bring_up(self.qpn, &with));
+        brought.expect("a state");
         self.nic.start();
     }
 

@@ -343,10 +343,8 @@ mod tests {
     use crate::testing::open;
     use core::net::Ipv4Addr;
     use core::time::Duration;
-    use rdma::{
-        Access, Completion, Gid, Operation, Psn, QpState, QpType, Qpn, SendFlags, WorkRequest,
-    };
-    use transport::{AddressVector, CqId, QpCapacity, QpChange, QpSpec, RegionSpec, Stats};
+    use rdma::{Access, Completion, Gid, Operation, QpType, Qpn, SendFlags, WorkRequest};
+    use transport::{AddressVector, BringUp, CqId, QpCapacity, QpSpec, RegionSpec, Stats};
 
     /// Has a queue pair send to somebody who is not there.
     fn write_to_nobody(nic: &Nic) -> CqId {
@@ -358,32 +356,12 @@ mod tests {
             hop_limit: 64,
             ..AddressVector::default()
         };
-        let changes = [
-            QpChange {
-                pkey_index: Some(0),
-                port: Some(1),
-                access: Some(Access::NONE),
-                ..QpChange::to(QpState::Init)
-            },
-            QpChange {
-                path: Some(nobody),
-                path_mtu: Some(nic.device().active_mtu),
-                destination: Some(Qpn::new(1 << crate::limits::SLOT_SHIFT | 5)),
-                rq_psn: Some(Psn::new(0)),
-                max_dest_rd_atomic: Some(1),
-                min_rnr_timer: Some(1),
-                ..QpChange::to(QpState::Rtr)
-            },
-            QpChange {
-                sq_psn: Some(Psn::new(0)),
-                // Four milliseconds (IBTA vol 1, 9.7.6.1.3).
-                timeout: Some(10),
-                retry_count: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(1),
-                ..QpChange::to(QpState::Rts)
-            },
-        ];
+        let peer = Qpn::new(1 << crate::limits::SLOT_SHIFT | 5);
+        let with = BringUp {
+            // Four milliseconds (IBTA vol 1, 9.7.6.1.3).
+            timeout: 10,
+            ..BringUp::new(nobody, nic.device().active_mtu, peer)
+        };
         nic.with(|endpoint, _, now| {
             let pd = endpoint.alloc_pd().unwrap();
             let cq = endpoint.create_cq(4).unwrap();
@@ -393,9 +371,7 @@ mod tests {
             let (kind, srq, signal_all) = (QpType::Rc, None, true);
             let spec = QpSpec { kind, pd, send_cq, recv_cq, srq, capacity, signal_all };
             let qpn = endpoint.create_qp(spec).unwrap();
-            for change in &changes {
-                endpoint.modify_qp(qpn, change).unwrap();
-            }
+            endpoint.bring_up(qpn, &with).unwrap();
             let region = RegionSpec { address: 0, length: 8, iova: 0, access: Access::NONE };
             let r_key = endpoint.register(pd, region).unwrap();
             let operation = Operation::Write { remote_address: 0, r_key, immediate: None };

@@ -27,8 +27,9 @@ use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::transmit::Written;
 use crate::{
-    Backlog, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PostError,
-    QpCapacity, QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats, WindowKind,
+    Backlog, BringUp, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify,
+    PostError, QpCapacity, QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats,
+    WindowKind,
 };
 
 /// A protection domain.
@@ -408,6 +409,15 @@ impl Endpoint {
         let result = qp.modify(change, adapter);
         self.settle(qpn);
         result
+    }
+
+    /// Brings a queue pair from RESET to RTS.
+    ///
+    /// # Errors
+    /// See [`ModifyError`]; the queue pair is then left where the refused change has found it.
+    pub fn bring_up(&mut self, qpn: Qpn, with: &BringUp) -> Result<(), ModifyError> {
+        let kind = self.qp(qpn).ok_or(ModifyError::NotFound)?.spec.kind;
+        with.changes(kind).iter().try_for_each(|change| self.modify_qp(qpn, change))
     }
 
     /// State, attributes and sizes.

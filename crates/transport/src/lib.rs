@@ -30,6 +30,7 @@ extern crate std;
 
 mod adapter;
 pub mod attributes;
+mod bring_up;
 pub mod cm;
 mod completer;
 mod config;
@@ -59,6 +60,7 @@ mod timer;
 mod transmit;
 
 pub use attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
+pub use bring_up::BringUp;
 pub use config::Config;
 pub use congestion::Congestion;
 pub use cq::{CqId, Notify};

@@ -1,9 +1,8 @@
 //! Connections: queue pairs are made, and led to RTS, before the first event.
 
-use rdma::{Access, Gid, Key, Psn, QKey, QpState, QpType, UdAddress};
+use rdma::{Access, Gid, Key, QKey, QpType, UdAddress};
 use transport::{
-    AddressVector, Config, CreateError, Endpoint, QpCapacity, QpChange, QpSpec, Recovery,
-    RegionSpec,
+    AddressVector, BringUp, Config, CreateError, Endpoint, QpCapacity, QpSpec, Recovery, RegionSpec,
 };
 
 use super::{ConnectError, ENGINE_SHIFT, Engine, FIRST_QPN, Host, Pair, PairId};
@@ -87,40 +86,18 @@ impl Host {
                 | 1,
             ..AddressVector::default()
         };
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         let (mtu, timeout, retries) =
             (self.config.mtu, self.config.ack_timeout_code, self.config.retry_count);
         let at = &mut self.engines[pair.engine];
-        let reliable = service == Service::Rc;
         let connected = service != Service::Ud;
-        let init = QpChange {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: connected.then_some(access),
-            q_key: (!connected).then_some(Q_KEY),
-            ..QpChange::to(QpState::Init)
+        let up = BringUp {
+            q_key: Q_KEY,
+            timeout,
+            retry_count: retries,
+            selective_repeat: Some(self.config.recovery == Recovery::SelectiveRepeat),
+            ..BringUp::new(path, mtu, remote.qpn)
         };
-        let receive = QpChange {
-            path: connected.then_some(path),
-            path_mtu: connected.then_some(mtu),
-            destination: connected.then_some(remote.qpn),
-            rq_psn: connected.then_some(Psn::new(0)),
-            max_dest_rd_atomic: reliable.then_some(16),
-            min_rnr_timer: reliable.then_some(12),
-            selective_repeat: reliable.then_some(self.config.recovery == Recovery::SelectiveRepeat),
-            ..QpChange::to(QpState::Rtr)
-        };
-        let send = QpChange {
-            sq_psn: Some(Psn::new(0)),
-            timeout: reliable.then_some(timeout),
-            retry_count: reliable.then_some(retries),
-            rnr_retry: reliable.then_some(7),
-            max_rd_atomic: reliable.then_some(16),
-            ..QpChange::to(QpState::Rts)
-        };
-        for change in [init, receive, send] {
-            at.endpoint.modify_qp(pair.qpn, &change).map_err(ConnectError::Modify)?;
-        }
+        at.endpoint.bring_up(pair.qpn, &up).map_err(ConnectError::Modify)?;
         let index = at.index_of(pair.qpn);
         at.pairs[index].remote_key = remote.key;
         at.pairs[index].tuple = tuples.len() as u32;

@@ -5,10 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use rdma::{
-    Access, CompletionStatus, Key, Operation, Psn, QpState, QpType, Qpn, SendFlags, Sge,
-    WorkRequest,
+    Access, CompletionStatus, Key, Operation, Psn, QpType, Qpn, SendFlags, Sge, WorkRequest,
 };
-use transport::{AddressVector, CqId, PdId, QpCapacity, QpChange, QpSpec, RegionSpec};
+use transport::{AddressVector, BringUp, CqId, PdId, QpCapacity, QpSpec, RegionSpec};
 use wire::opcode::{Part, Service};
 use wire::{Opcode, reth, roce};
 
@@ -75,34 +74,15 @@ impl Honest {
             hop_limit: 64,
             ..AddressVector::default()
         };
-        let init = QpChange {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::REMOTE_WRITE | Access::REMOTE_READ),
-            ..QpChange::to(QpState::Init)
+        let with = BringUp {
+            rq_psn: PSN,
+            sq_psn: PSN,
+            timeout: 10,
+            retry_count: 2,
+            rnr_retry: 0,
+            ..BringUp::new(path, self.nic.device().active_mtu, peer(qpn))
         };
-        let rtr = QpChange {
-            path: Some(path),
-            path_mtu: Some(self.nic.device().active_mtu),
-            destination: Some(peer(qpn)),
-            rq_psn: Some(PSN),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: Some(1),
-            ..QpChange::to(QpState::Rtr)
-        };
-        let rts = QpChange {
-            sq_psn: Some(PSN),
-            timeout: Some(10),
-            retry_count: Some(2),
-            rnr_retry: Some(0),
-            max_rd_atomic: Some(1),
-            ..QpChange::to(QpState::Rts)
-        };
-        self.nic.with(|endpoint, _, _| {
-            for change in [init, rtr, rts] {
-                endpoint.modify_qp(qpn, &change).unwrap();
-            }
-        });
+        self.nic.with(|endpoint, _, _| endpoint.bring_up(qpn, &with)).unwrap();
         qpn
     }
 

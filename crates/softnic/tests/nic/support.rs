@@ -13,7 +13,8 @@ use rdma::{
 };
 use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options};
 use transport::{
-    AddressVector, CqId, Event, Notify, PdId, QpCapacity, QpChange, QpSpec, Recovery, RegionSpec,
+    AddressVector, BringUp, CqId, Event, Notify, PdId, QpCapacity, QpChange, QpSpec, Recovery,
+    RegionSpec,
 };
 
 /// Longer than any test may take.
@@ -170,33 +171,17 @@ impl Host {
             hop_limit: 64,
             ..AddressVector::default()
         };
-        let mtu = self.nic.device().active_mtu;
-        let (reliable, connected) = (self.kind.is_reliable(), self.kind.is_connected());
-        let init = QpChange {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(access).filter(|_| connected),
-            q_key: Some(Q_KEY).filter(|_| !connected),
-            ..QpChange::to(QpState::Init)
+        let with = BringUp {
+            access,
+            q_key: Q_KEY,
+            rq_psn: FIRST_PSN,
+            sq_psn: FIRST_PSN,
+            min_rnr_timer: 1,
+            timeout: self.timeout,
+            retry_count: RETRIES,
+            ..BringUp::new(path, self.nic.device().active_mtu, peer)
         };
-        let rtr = QpChange {
-            path: Some(path).filter(|_| connected),
-            path_mtu: Some(mtu).filter(|_| connected),
-            destination: Some(peer).filter(|_| connected),
-            rq_psn: Some(FIRST_PSN).filter(|_| connected),
-            max_dest_rd_atomic: Some(16).filter(|_| reliable),
-            min_rnr_timer: Some(1).filter(|_| reliable),
-            ..QpChange::to(QpState::Rtr)
-        };
-        let rts = QpChange {
-            sq_psn: Some(FIRST_PSN),
-            timeout: Some(self.timeout).filter(|_| reliable),
-            retry_count: Some(RETRIES).filter(|_| reliable),
-            rnr_retry: Some(7).filter(|_| reliable),
-            max_rd_atomic: Some(16).filter(|_| reliable),
-            ..QpChange::to(QpState::Rts)
-        };
-        [init, rtr, rts]
+        with.changes(self.kind)
     }
 
     pub(crate) fn sge(&self, offset: usize, length: usize) -> Sge {

@@ -14,8 +14,8 @@ use rdma::{
 
 use super::TestMemory;
 use crate::{
-    AddressVector, Arrival, Config, CqId, Endpoint, Event, Payload, PdId, PostError, QpCapacity,
-    QpChange, QpSpec, RegionSpec, Route, Segment, SrqId,
+    AddressVector, Arrival, BringUp, Config, CqId, Endpoint, Event, Payload, PdId, PostError,
+    QpCapacity, QpChange, QpSpec, RegionSpec, Route, Segment, SrqId,
 };
 
 /// Bytes of memory that each node has by default.
@@ -242,45 +242,19 @@ impl Pair {
         adjust: &impl Fn(&mut QpChange),
     ) -> QpChange {
         let (node, peer) = (&self.nodes[index], &self.nodes[1 - index]);
-        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         // PSNs begin just before they wrap, so that every test crosses the end of the circle.
         let psn = |index: usize| Psn::new(0xff_fffe - index as u32);
-        let mut change = QpChange::to(state);
         let path =
             AddressVector { gid: peer.gid, source_gid: node.gid, ..AddressVector::default() };
-        match (state, kind) {
-            (QpState::Init, _) => {
-                change.pkey_index = Some(0);
-                change.port = Some(1);
-                if kind == QpType::Ud {
-                    change.q_key = Some(QKey(0x1111));
-                } else {
-                    change.access = Some(access);
-                }
-            }
-            (QpState::Rtr, kind) if kind.is_connected() => {
-                change.path = Some(path);
-                change.path_mtu = Some(Mtu::B1024);
-                change.destination = Some(peer.qpn);
-                change.rq_psn = Some(psn(1 - index));
-                if matches!(kind, QpType::Rc | QpType::XrcTarget) {
-                    change.max_dest_rd_atomic = Some(4);
-                    change.min_rnr_timer = Some(12);
-                }
-            }
-            (QpState::Rts, _) => {
-                change.sq_psn = Some(psn(index));
-                if kind.is_reliable() {
-                    change.timeout = Some(14);
-                }
-                if matches!(kind, QpType::Rc | QpType::XrcInitiator) {
-                    change.retry_count = Some(7);
-                    change.rnr_retry = Some(7);
-                    change.max_rd_atomic = Some(4);
-                }
-            }
-            _ => {}
-        }
+        let up = BringUp {
+            q_key: QKey(0x1111),
+            rq_psn: psn(1 - index),
+            sq_psn: psn(index),
+            rd_atomics: 4,
+            ..BringUp::new(path, Mtu::B1024, peer.qpn)
+        };
+        let usual = up.changes(kind).into_iter().find(|change| change.state == Some(state));
+        let mut change = usual.unwrap_or_else(|| QpChange::to(state));
         adjust(&mut change);
         change
     }

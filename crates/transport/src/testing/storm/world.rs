@@ -8,8 +8,7 @@ use std::vec;
 use std::vec::Vec;
 
 use rdma::{
-    Access, CompletionOpcode, CompletionStatus, Gid, Key, Psn, QKey, QpState, QpType, Qpn, Span,
-    Time,
+    Access, CompletionOpcode, CompletionStatus, Gid, Key, Psn, QKey, QpState, Qpn, Span, Time,
 };
 
 use super::ground::Ground;
@@ -23,7 +22,7 @@ use super::random::Random;
 use super::tally::{Seen, Tally};
 use super::trouble::Loss;
 use crate::{
-    AddressVector, CqId, Endpoint, Event, PdId, QpCapacity, QpChange, QpSpec, Recovery, RegionSpec,
+    AddressVector, BringUp, CqId, Endpoint, Event, PdId, QpCapacity, QpSpec, Recovery, RegionSpec,
     SrqAttributes, SrqId,
 };
 
@@ -330,41 +329,22 @@ impl<'l> World<'l> {
                 source_gid: self.nodes[own.node].gid,
                 ..AddressVector::default()
             };
-            let connected = plan.kind != QpType::Ud;
-            let reliable = plan.kind == QpType::Rc;
             let selective = self.plan.configs[0].recovery == Recovery::SelectiveRepeat;
-            let changes = [
-                QpChange {
-                    pkey_index: Some(0),
-                    port: Some(1),
-                    q_key: (!connected).then_some(Q_KEY),
-                    access: connected.then_some(everything()),
-                    ..QpChange::to(QpState::Init)
-                },
-                QpChange {
-                    path: connected.then_some(path),
-                    path_mtu: connected.then_some(link.mtus[side]),
-                    destination: connected.then_some(peer.qpn),
-                    rq_psn: connected.then_some(Psn::new(peer.psn)),
-                    max_dest_rd_atomic: reliable.then_some(plan.rd_atomic),
-                    min_rnr_timer: reliable.then_some(plan.min_rnr_timer),
-                    selective_repeat: reliable.then_some(selective),
-                    ..QpChange::to(QpState::Rtr)
-                },
-                QpChange {
-                    sq_psn: Some(Psn::new(own.psn)),
-                    timeout: reliable.then_some(plan.timeout),
-                    retry_count: reliable.then_some(plan.retry_count),
-                    rnr_retry: reliable.then_some(plan.rnr_retry),
-                    max_rd_atomic: reliable.then_some(plan.rd_atomic),
-                    ..QpChange::to(QpState::Rts)
-                },
-            ];
-            let (node, qpn) = (own.node, own.qpn);
-            for change in changes {
-                let modified = self.nodes[node].endpoint.modify_qp(qpn, &change);
-                modified.expect("the attributes are complete");
-            }
+            let up = BringUp {
+                access: everything(),
+                q_key: Q_KEY,
+                rq_psn: Psn::new(peer.psn),
+                sq_psn: Psn::new(own.psn),
+                rd_atomics: plan.rd_atomic,
+                min_rnr_timer: plan.min_rnr_timer,
+                timeout: plan.timeout,
+                retry_count: plan.retry_count,
+                rnr_retry: plan.rnr_retry,
+                selective_repeat: Some(selective),
+                ..BringUp::new(path, link.mtus[side], peer.qpn)
+            };
+            let brought = self.nodes[own.node].endpoint.bring_up(own.qpn, &up);
+            brought.expect("the attributes are complete");
         }
         for end in &mut link.ends {
             self.marks.forget(end.node, end.qpn);
