@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use core::net::IpAddr;
 use rdma::{Span, Time};
+use wire::icrc::Datagram;
 use wire::pcapng::{self, Direction};
 use wire::{ethernet, ipv4, ipv6, udp};
 
@@ -24,11 +25,8 @@ use crate::{DeviceInfo, clock};
 /// The headers below RoCE, as a frame shows them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Below {
-    pub(crate) source: IpAddr,
-    pub(crate) destination: IpAddr,
-    pub(crate) source_port: u16,
-    pub(crate) destination_port: u16,
-    pub(crate) id: u16,
+    /// What the ICRC covers of them.
+    pub(crate) datagram: Datagram,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
 }
@@ -121,7 +119,9 @@ fn describe(file: &mut Vec<u8>, name: &str, seconds: u64) {
 }
 
 fn frame(frame: &mut Vec<u8>, mac: [u8; 6], direction: Direction, below: &Below, roce: &[u8]) {
-    let is_v4 = below.source.is_ipv4();
+    let Datagram { source, destination, source_port, destination_port, id, dont_fragment } =
+        below.datagram;
+    let is_v4 = source.is_ipv4();
     let ip_at = ethernet::HEADER_LEN;
     let udp_at = ip_at + if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
     // A datagram that the kernel took or gave has a length of 16 bits.
@@ -132,27 +132,22 @@ fn frame(frame: &mut Vec<u8>, mac: [u8; 6], direction: Direction, below: &Below,
 
     // The other end's MAC address is not known above UDP.
     let (ours, other) = (ethernet::Address(mac), ethernet::Address([0; 6]));
-    let (source, destination) = match direction {
+    let (from, to) = match direction {
         Direction::Inbound => (other, ours),
         Direction::Outbound | Direction::Unknown => (ours, other),
     };
     let ethertype = if is_v4 { ethernet::EtherType::IPV4 } else { ethernet::EtherType::IPV6 };
-    ethernet::Repr { destination, source, ethertype }.emit(frame);
-    udp::Repr {
-        source_port: below.source_port,
-        destination_port: below.destination_port,
-        length: udp_len,
-        checksum: 0,
-    }
-    .emit(&mut frame[udp_at..]);
-    match (below.source, below.destination) {
+    ethernet::Repr { destination: to, source: from, ethertype }.emit(frame);
+    udp::Repr { source_port, destination_port, length: udp_len, checksum: 0 }
+        .emit(&mut frame[udp_at..]);
+    match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => ipv4::Repr {
             source,
             destination,
             tos: below.traffic_class,
             total_len: ipv4::HEADER_LEN as u16 + udp_len,
-            id: below.id,
-            dont_fragment: true,
+            id,
+            dont_fragment,
             ttl: below.hop_limit,
             protocol: udp::PROTOCOL,
         }
@@ -179,18 +174,11 @@ fn frame(frame: &mut Vec<u8>, mac: [u8; 6], direction: Direction, below: &Below,
 mod tests {
     use super::*;
     use core::net::{Ipv4Addr, Ipv6Addr};
-    use wire::icrc::{self, Datagram};
+    use wire::icrc;
 
     fn below(source: IpAddr, destination: IpAddr) -> Below {
-        Below {
-            source,
-            destination,
-            source_port: 4791,
-            destination_port: 4791,
-            id: 7,
-            traffic_class: 0x6a,
-            hop_limit: 64,
-        }
+        let datagram = Datagram { id: 7, ..Datagram::between(source, destination) };
+        Below { datagram, traffic_class: 0x6a, hop_limit: 64 }
     }
 
     fn device() -> DeviceInfo {
@@ -211,16 +199,8 @@ mod tests {
         let name = std::env::temp_dir().join("ferroce-capture-%p-frame.pcapng");
         let mut capture = Capture::open(name.to_str().unwrap(), &device(), 3).unwrap();
         let below = below(Ipv4Addr::new(127, 0, 0, 1).into(), Ipv4Addr::new(127, 0, 0, 2).into());
-        let datagram = Datagram {
-            source: below.source,
-            destination: below.destination,
-            source_port: 4791,
-            destination_port: 4791,
-            id: 7,
-            dont_fragment: true,
-        };
         let mut packet = vec![5; 40];
-        packet.extend(icrc::compute(&datagram, &packet).unwrap());
+        packet.extend(icrc::compute(&below.datagram, &packet).unwrap());
         capture.record(Time::ZERO, Direction::Outbound, &below, &packet);
         capture.flush().unwrap();
 

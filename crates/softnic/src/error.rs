@@ -4,9 +4,10 @@ use core::fmt;
 use core::net::IpAddr;
 use std::io;
 
+use wire::udp::ROCE_PORT;
+
 use crate::congestion::CongestionSettingsError;
 use crate::faults::FaultSettingsError;
-use crate::limits::ROCE_PORT;
 
 /// Why a [`crate::Nic`] could not be opened.
 #[derive(Debug)]

@@ -2,8 +2,6 @@
 
 use rdma::Span;
 
-/// The UDP port of RoCE v2.
-pub const ROCE_PORT: u16 = 4791;
 /// Entries of a port's GID table.
 pub const GIDS_MAX: usize = 16;
 /// Bits of a QPN that say whose it is.

@@ -294,7 +294,7 @@ mod tests {
                 length: bytes.len(),
                 segment: bytes.len(),
                 source: self.address,
-                source_port: crate::limits::ROCE_PORT,
+                source_port: wire::udp::ROCE_PORT,
                 traffic_class: 0,
             };
             let from = (&received, &arrival, is_handed_over);

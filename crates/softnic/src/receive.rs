@@ -17,7 +17,7 @@ use crate::flow::Flow;
 use crate::inbox::{By, Found, Inbox, Look};
 use crate::limits::{
     FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_BATCH,
-    RING_COPIED, RING_RELEASE, ROCE_PORT, SHORT_TRAIN_BYTES,
+    RING_COPIED, RING_RELEASE, SHORT_TRAIN_BYTES,
 };
 use crate::links::Links;
 use crate::same_host::{RingPacket, Taken};
@@ -98,14 +98,8 @@ impl<'a> Train<'a> {
 
     /// The headers below RoCE of each packet.
     fn datagram(&self) -> Datagram {
-        Datagram {
-            source: self.received.source,
-            destination: self.destination,
-            source_port: self.received.source_port,
-            destination_port: ROCE_PORT,
-            id: 0,
-            dont_fragment: true,
-        }
+        let source_port = self.received.source_port;
+        Datagram { source_port, ..Datagram::between(self.received.source, self.destination) }
     }
 }
 
@@ -247,27 +241,13 @@ impl Links {
         sink.counts.rx_packets += 1;
         sink.counts.rx_ring_packets += 1;
         sink.counts.rx_bytes += way.length as u64;
-        let datagram = || Datagram {
-            source: way.source.ip(),
-            destination: way.destination.ip(),
-            source_port: ROCE_PORT,
-            destination_port: ROCE_PORT,
-            id: 0,
-            dont_fragment: true,
-        };
+        let datagram = || Datagram::between(way.source.ip(), way.destination.ip());
         if let Some(capture) = &mut self.capture {
-            let below = Below {
-                source: way.source.ip(),
-                destination: way.destination.ip(),
-                source_port: ROCE_PORT,
-                destination_port: ROCE_PORT,
-                id: 0,
-                traffic_class: way.traffic_class,
-                hop_limit: HOP_LIMIT,
-            };
+            let (datagram, traffic_class) = (datagram(), way.traffic_class);
+            let below = Below { datagram, traffic_class, hop_limit: HOP_LIMIT };
             let mut whole = packet.to_vec();
             if !way.with_icrc
-                && let Ok(icrc) = icrc::compute(&datagram(), packet)
+                && let Ok(icrc) = icrc::compute(&datagram, packet)
             {
                 whole.extend(icrc);
             }
@@ -400,21 +380,15 @@ impl Links {
         (prefix, id): (&Prefix, &mut u16),
         sink: &mut Sink<'_>,
     ) {
-        let Train { received, destination, .. } = train;
+        let Train { received, .. } = train;
         sink.counts.rx_packets += 1;
         sink.counts.rx_bytes += packet.len() as u64;
         let checked = check(packet, *id, prefix);
         let at = checked.as_ref().map_or(*id, |checked| checked.id);
         if let Some(capture) = &mut self.capture {
-            let below = Below {
-                source: received.source,
-                destination: *destination,
-                source_port: received.source_port,
-                destination_port: ROCE_PORT,
-                id: at,
-                traffic_class: received.traffic_class,
-                hop_limit: HOP_LIMIT,
-            };
+            let datagram = Datagram { id: at, ..train.datagram() };
+            let traffic_class = received.traffic_class;
+            let below = Below { datagram, traffic_class, hop_limit: HOP_LIMIT };
             capture.record(sink.now, Direction::Inbound, &below, packet);
         }
         *id = at.wrapping_add(1);
@@ -490,14 +464,8 @@ mod tests {
     use core::net::Ipv4Addr;
 
     fn datagram(id: u16) -> Datagram {
-        Datagram {
-            source: Ipv4Addr::new(127, 0, 0, 1).into(),
-            destination: Ipv4Addr::new(127, 0, 0, 2).into(),
-            source_port: ROCE_PORT,
-            destination_port: ROCE_PORT,
-            id,
-            dont_fragment: true,
-        }
+        let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last).into());
+        Datagram { id, ..Datagram::between(source, destination) }
     }
 
     fn packet(id: u16) -> Vec<u8> {
@@ -540,11 +508,8 @@ mod tests {
 
     #[test]
     fn ipv6_has_no_identification_to_find_out() {
-        let v6 = Datagram {
-            source: core::net::Ipv6Addr::LOCALHOST.into(),
-            destination: core::net::Ipv6Addr::LOCALHOST.into(),
-            ..datagram(0)
-        };
+        let address = core::net::Ipv6Addr::LOCALHOST.into();
+        let v6 = Datagram::between(address, address);
         assert_eq!(
             check(&packet(0xbeef), 0, &Prefix::new(&v6, 100)).err(),
             Some(wire::Error::Icrc)

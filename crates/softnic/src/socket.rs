@@ -15,8 +15,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rdma::Gid;
+use wire::udp::ROCE_PORT;
 
-use crate::limits::{HOP_LIMIT, MESSAGES_MAX, ROCE_PORT, SOCKET_BUFFER_BYTES};
+use crate::limits::{HOP_LIMIT, MESSAGES_MAX, SOCKET_BUFFER_BYTES};
 use crate::sys::{self, Plain, check, set_option};
 
 /// A bound socket.

@@ -3,8 +3,9 @@
 use rdma::Gid;
 use transport::{Event, Route};
 use wire::cm::sidr;
+use wire::udp::ROCE_PORT;
 
-use crate::limits::{HOP_LIMIT, ROCE_PORT};
+use crate::limits::HOP_LIMIT;
 use crate::{DeviceInfo, EventSink, Link, Nic, Options, clock};
 
 /// Hears of nothing.

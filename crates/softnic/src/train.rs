@@ -19,7 +19,7 @@ use rdma::Gid;
 use wire::icrc::{Datagram, Prefix};
 use wire::roce::ICRC_LEN;
 
-use crate::limits::{ARENA_BYTES, PACKET_MAX, ROCE_PORT, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
+use crate::limits::{ARENA_BYTES, PACKET_MAX, TRAIN_BYTES_MAX, TRAIN_SEGMENTS_MAX};
 
 /// The way of a packet: what all packets of a train have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,14 +49,7 @@ impl Way {
 
     /// The headers below RoCE of a packet with IP identification `id`.
     pub(crate) fn datagram(&self, id: u16) -> Datagram {
-        Datagram {
-            source: self.source.ip(),
-            destination: self.destination.ip(),
-            source_port: ROCE_PORT,
-            destination_port: ROCE_PORT,
-            id,
-            dont_fragment: true,
-        }
+        Datagram { id, ..Datagram::between(self.source.ip(), self.destination.ip()) }
     }
 }
 

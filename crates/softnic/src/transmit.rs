@@ -11,7 +11,7 @@ use wire::roce::{ICRC_LEN, Repr};
 use crate::ProcessMemory;
 use crate::capture::{Below, Capture};
 use crate::counts::Counts;
-use crate::limits::{HOP_LIMIT, PACKET_MAX, PAUSE_MAX, ROCE_PORT};
+use crate::limits::{HOP_LIMIT, PACKET_MAX, PAUSE_MAX};
 use crate::links::Links;
 use crate::outbox::Outbox;
 use crate::same_host::{SameHost, Written};
@@ -405,11 +405,7 @@ fn pushed(packets: u64, bytes: u64, counts: &mut Counts) {
 
 fn record(capture: &mut Capture, now: Time, way: &Way, id: u16, packet: &[u8]) {
     let below = Below {
-        source: way.source.ip(),
-        destination: way.destination.ip(),
-        source_port: ROCE_PORT,
-        destination_port: ROCE_PORT,
-        id,
+        datagram: way.datagram(id),
         traffic_class: way.traffic_class,
         hop_limit: if way.hop_limit == 0 { HOP_LIMIT } else { way.hop_limit },
     };

@@ -40,12 +40,6 @@ fn main() {
 }
 
 fn datagram() -> Datagram {
-    Datagram {
-        source: Ipv4Addr::new(127, 0, 0, 1).into(),
-        destination: Ipv4Addr::new(127, 0, 0, 2).into(),
-        source_port: 4791,
-        destination_port: 4791,
-        id: 0,
-        dont_fragment: true,
-    }
+    let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last).into());
+    Datagram::between(source, destination)
 }

@@ -12,6 +12,7 @@
 use core::net::IpAddr;
 
 use crate::bth;
+use crate::udp::ROCE_PORT;
 
 /// The headers below RoCE, as far as they are covered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,16 @@ pub struct Datagram {
     pub id: u16,
     /// IPv4 "don't fragment".
     pub dont_fragment: bool,
+}
+
+impl Datagram {
+    /// As most that carry RoCE are: from port 4791 to port 4791, with identification 0, and not to be
+    /// fragmented.
+    #[inline]
+    pub const fn between(source: IpAddr, destination: IpAddr) -> Self {
+        let (source_port, destination_port) = (ROCE_PORT, ROCE_PORT);
+        Self { source, destination, source_port, destination_port, id: 0, dont_fragment: true }
+    }
 }
 
 const ONES: usize = 8;
@@ -221,14 +232,8 @@ mod tests {
     use std::vec::Vec;
 
     fn datagram(id: u16) -> Datagram {
-        Datagram {
-            source: Ipv4Addr::new(10, 77, 0, 1).into(),
-            destination: Ipv4Addr::new(10, 77, 0, 2).into(),
-            source_port: 49_192,
-            destination_port: 4791,
-            id,
-            dont_fragment: true,
-        }
+        let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(10, 77, 0, last).into());
+        Datagram { source_port: 49_192, id, ..Datagram::between(source, destination) }
     }
 
     fn packet(length: usize) -> Vec<u8> {

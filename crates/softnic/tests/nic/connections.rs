@@ -339,14 +339,7 @@ fn what_is_no_message_is_counted_and_dropped() {
         let mut bytes = vec![0; header.header_len()];
         header.emit(&mut bytes);
         bytes.extend(payload);
-        let datagram = icrc::Datagram {
-            source: "127.0.36.11".parse().unwrap(),
-            destination: host.address,
-            source_port: 4791,
-            destination_port: 4791,
-            id: 0,
-            dont_fragment: true,
-        };
+        let datagram = icrc::Datagram::between("127.0.36.11".parse().unwrap(), host.address);
         bytes.extend(icrc::compute(&datagram, &bytes).unwrap());
         stranger.send_to(&bytes, "127.0.36.10:4791").unwrap();
     };

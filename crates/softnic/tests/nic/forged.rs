@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use rdma::{Operation, PKey, Psn, QpState, QpType, Qpn};
 use softnic::Counts;
-use softnic::limits::{ROCE_PORT, SLOT_SHIFT};
+use softnic::limits::SLOT_SHIFT;
 use transport::Stats;
 use wire::aeth::{self, NakCode, Syndrome};
 use wire::icrc::{self, Datagram};
 use wire::opcode::{Attach, Part, Service};
+use wire::udp::ROCE_PORT;
 use wire::{Opcode, reth, roce};
 
 use crate::support::{FIRST_PSN, Host, PATIENCE, SEND, pair};
@@ -43,14 +44,8 @@ impl Forger {
 
     /// Bytes with their ICRC.
     fn close(&self, to: Ipv4Addr, mut bytes: Vec<u8>) -> Vec<u8> {
-        let datagram = Datagram {
-            source: self.1.into(),
-            destination: to.into(),
-            source_port: self.0.local_addr().unwrap().port(),
-            destination_port: ROCE_PORT,
-            id: 0,
-            dont_fragment: true,
-        };
+        let source_port = self.0.local_addr().unwrap().port();
+        let datagram = Datagram { source_port, ..Datagram::between(self.1.into(), to.into()) };
         bytes.extend(icrc::compute(&datagram, &bytes).unwrap());
         bytes
     }

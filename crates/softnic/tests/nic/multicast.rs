@@ -10,9 +10,9 @@ use std::time::Instant;
 use rdma::completion::NetworkHeader;
 use rdma::{Completion, Gid, Operation, Psn, QpType, Qpn, UdAddress};
 use softnic::GroupError;
-use softnic::limits::ROCE_PORT;
 use transport::{CreateError, DestroyError};
 use wire::icrc::{self, Datagram};
+use wire::udp::ROCE_PORT;
 use wire::{Opcode, deth, roce};
 
 use crate::support::{Host, PATIENCE, Q_KEY};
@@ -176,14 +176,8 @@ fn a_packet_to_a_group_with_the_number_of_one_queue_pair_is_dropped() {
         };
         let mut bytes = vec![0; header.header_len() + 8];
         header.emit(&mut bytes);
-        let datagram = Datagram {
-            source: source.into(),
-            destination: group.into(),
-            source_port: forger.local_addr().unwrap().port(),
-            destination_port: ROCE_PORT,
-            id: 0,
-            dont_fragment: true,
-        };
+        let source_port = forger.local_addr().unwrap().port();
+        let datagram = Datagram { source_port, ..Datagram::between(source.into(), group.into()) };
         bytes.extend(icrc::compute(&datagram, &bytes).unwrap());
         forger.send_to(&bytes, SocketAddrV4::new(group, ROCE_PORT)).unwrap();
     }

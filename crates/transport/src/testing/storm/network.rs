@@ -270,14 +270,7 @@ impl World<'_> {
 /// Whether a receiver sees that a bit of `packet` has been turned over on the way. The ICRC leaves
 /// out one byte of the BTH, which switches may change; that one is spared.
 fn is_noticed(packet: &Packet, bit: u64) -> bool {
-    let datagram = icrc::Datagram {
-        source: packet.from.ip(),
-        destination: packet.to.ip(),
-        source_port: 0xc000,
-        destination_port: wire::udp::ROCE_PORT,
-        id: 0,
-        dont_fragment: true,
-    };
+    let datagram = icrc::Datagram::between(packet.from.ip(), packet.to.ip());
     let sent = icrc::compute(&datagram, &packet.bytes);
     let mut bytes = packet.bytes.clone();
     let at = (bit / 8 % bytes.len() as u64) as usize;
