@@ -27,6 +27,7 @@
 //! else, or go on without end.
 
 mod offers;
+mod peer;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -36,23 +37,22 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rdma::{Gid, MemoryFault, Time};
-use transport::{Segment, Transmit};
-use wire::roce::HEADERS_MAX;
+use rdma::{Gid, Time};
+use transport::Transmit;
 
 use self::offers::{Arrived, Kind, Message, Offers};
-use self::ring::{Broken, Consumer, Consuming, DECLARES_WAY, Entry, Producer, WITH_ICRC};
+use self::peer::{Opened, Out, Peer};
+pub(crate) use self::peer::{RingPacket, Written};
+use self::ring::{Broken, Consumer, Consuming, Producer};
 use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::limits::{
-    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_PEERS_MAX,
-    RING_WAYS_MAX, SLOTS,
+    CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_PEERS_MAX, SLOTS,
 };
 use crate::registry::Registry;
 use crate::steering::{Member, is_ownable};
 use crate::sys::{self, Stretch};
 use crate::train::Way;
-use crate::transmit::{for_pieces, packet_length};
 
 /// The rings of a NIC.
 #[derive(Debug)]
@@ -75,81 +75,6 @@ pub(crate) struct SameHost {
 struct Choice {
     destination: Gid,
     by_ring: bool,
-}
-
-/// A NIC of this host.
-#[derive(Debug)]
-struct Peer {
-    member: Member,
-    out: Out,
-    /// What has been declared in the ring to it: source and destination of each way.
-    ways: Vec<(Gid, Gid)>,
-    from: From,
-    /// Whether packets were built for it since the bells were last looked after.
-    touched: bool,
-    /// When it may be asked again whether it lives.
-    next_check: Time,
-    /// It took nothing for a while: what it has no room for is dropped.
-    given_up: bool,
-}
-
-/// The ring to a peer.
-#[derive(Debug)]
-enum Out {
-    Untried,
-    Open(Producer),
-    /// By UDP for as long as it lives.
-    Refused,
-}
-
-/// The ring from a peer.
-#[derive(Debug)]
-enum From {
-    None,
-    Open(Consumer, Vec<Declared>),
-    Broken,
-}
-
-/// A way that a peer has declared.
-#[derive(Clone, Copy, Debug)]
-struct Declared {
-    source: Gid,
-    destination: Gid,
-    /// Whether the addresses are theirs and ours, if that could be found out yet.
-    is_true: Option<bool>,
-}
-
-/// A packet of a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RingPacket {
-    pub(crate) source: Gid,
-    pub(crate) destination: Gid,
-    pub(crate) traffic_class: u8,
-    /// Whether its ICRC stands behind it.
-    pub(crate) with_icrc: bool,
-    pub(crate) length: usize,
-    /// How many of its bytes are in the buffer: all, or more than its headers.
-    pub(crate) copied: usize,
-    /// Where it lies in the ring.
-    place: u64,
-}
-
-/// What became of a run of packets for a ring. Those behind the ones that are told of here were left
-/// alone, because there may be no room for them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Written {
-    /// Packets that are in.
-    pub(crate) packets: u32,
-    /// Their bytes.
-    pub(crate) bytes: u64,
-    /// There was no room for the one behind them.
-    pub(crate) is_dropped: bool,
-    /// The payload of the one behind them is not mapped any more.
-    pub(crate) is_faulted: bool,
-}
-
-impl Written {
-    const DROPPED: Self = Self { packets: 0, bytes: 0, is_dropped: true, is_faulted: false };
 }
 
 /// What was found in a ring.
@@ -224,7 +149,7 @@ impl SameHost {
         &mut self,
         registry: &Registry,
         destination: Gid,
-        slot: u16,
+        slot: u32,
         counts: &mut Counts,
     ) -> bool {
         let address = destination.ip();
@@ -296,18 +221,7 @@ impl SameHost {
         if self.peers[at].is_none() && self.peers.iter().flatten().count() == RING_PEERS_MAX {
             return None;
         }
-        let peer = self.peers[at].get_or_insert_with(|| {
-            Box::new(Peer {
-                member,
-                out: Out::Untried,
-                ways: Vec::new(),
-                from: From::None,
-                touched: false,
-                next_check: Time::ZERO,
-                given_up: false,
-            })
-        });
-        Some(peer)
+        Some(self.peers[at].get_or_insert_with(|| Box::new(Peer::new(member))))
     }
 
     /// Forgets a peer that is dead.
@@ -343,7 +257,7 @@ impl SameHost {
     /// the last was the last that there is room for.
     pub(crate) fn fills_up(
         &mut self,
-        slot: u16,
+        slot: u32,
         promised: Option<usize>,
         counts: &mut Counts,
     ) -> bool {
@@ -375,8 +289,9 @@ impl SameHost {
     /// Whether somebody may still take what was sent to him.
     pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
         self.peers.iter_mut().flatten().any(|peer| {
-            let Out::Open(ring) = &mut peer.out else { return false };
-            !peer.given_up && ring.is_untaken() && registry.is_alive(peer.member)
+            let (given_up, member) = (peer.given_up, peer.member);
+            let is_untaken = |ring: &mut Producer| !given_up && ring.is_untaken();
+            peer.out().is_some_and(is_untaken) && registry.is_alive(member)
         })
     }
 
@@ -503,10 +418,7 @@ impl SameHost {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let peer = self.peer(from).ok_or(io::ErrorKind::QuotaExceeded)?;
-        if !matches!(peer.from, From::None) {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        peer.from = From::Open(ring, Vec::new());
+        peer.accept(ring)?;
         self.sources.push(from.slot);
         Ok(())
     }
@@ -516,13 +428,17 @@ impl SameHost {
         self.sources.len()
     }
 
+    /// The ring that is looked at in its turn, unless there is none (any more).
+    #[inline]
+    fn source(&self, source: usize) -> Option<&Consumer> {
+        self.peers[usize::from(self.sources[source])].as_deref()?.from()
+    }
+
     /// Whether there is something in one of them.
     #[inline]
     pub(crate) fn has_packets(&self) -> bool {
-        self.sources.iter().any(|slot| match self.peers[usize::from(*slot)].as_deref() {
-            Some(Peer { from: From::Open(ring, _), .. }) => !ring.is_empty(),
-            _ => false,
-        })
+        let mut sources = (0..self.sources.len()).filter_map(|source| self.source(source));
+        sources.any(|ring| !ring.is_empty())
     }
 
     /// Takes what comes next in one of the rings that there are to be looked at, and copies its first
@@ -537,27 +453,23 @@ impl SameHost {
     ) -> Taken {
         let slot = self.sources[source];
         let Some(peer) = &mut self.peers[usize::from(slot)] else { return Taken::Nothing };
-        let From::Open(ring, ways) = &mut peer.from else { return Taken::Nothing };
-        let taken = match ring.take(buffer, most) {
-            Ok(None) => return Taken::Nothing,
-            Ok(Some(taken)) => open_entry(taken, (buffer, most), ways, |way| {
-                Ok(ours(way.destination.ip())
-                    && registry.member_at(way.source.ip(), slot)? == Some(peer.member))
-            }),
-            Err(broken) => Err(broken),
-        };
+        let member = peer.member;
+        let taken = peer.take((buffer, most), |way| {
+            Ok(ours(way.destination.ip())
+                && registry.member_at(way.source.ip(), slot)? == Some(member))
+        });
         match taken {
-            Ok(Opened::Packet(packet)) => Taken::Packet(packet),
-            Ok(Opened::Declaration) => Taken::Other,
-            Ok(Opened::Untrue) => {
+            Ok(Some(Opened::Packet(packet))) => Taken::Packet(packet),
+            Ok(Some(Opened::Declaration)) => Taken::Other,
+            Ok(Some(Opened::Untrue)) => {
                 counts.ring_rx_dropped += 1;
                 Taken::Other
             }
+            Ok(None) => Taken::Nothing,
             Err(Broken) => {
                 tracing::warn!(slot, "a NIC of this host has written nonsense to its ring");
                 counts.rings_broken += 1;
-                ring.leave();
-                peer.from = From::Broken;
+                peer.turn_away();
                 Taken::Nothing
             }
         }
@@ -565,18 +477,12 @@ impl SameHost {
 
     /// All of a packet that was taken from a ring, until [`SameHost::release`].
     pub(crate) fn packet(&self, source: usize, packet: &RingPacket) -> Option<Stretch<'_>> {
-        match &self.peers[usize::from(self.sources[source])].as_deref()?.from {
-            From::Open(ring, _) => Some(ring.packet(packet.place, packet.length)),
-            From::None | From::Broken => None,
-        }
+        self.source(source).map(|ring| ring.packet(packet.place, packet.length))
     }
 
     /// Ends a look at a ring from which something was taken.
     pub(crate) fn release(&mut self, source: usize) {
-        let slot = self.sources[source];
-        if let Some(Peer { from: From::Open(ring, _), .. }) =
-            self.peers[usize::from(slot)].as_deref()
-        {
+        if let Some(ring) = self.source(source) {
             ring.release();
         }
     }
@@ -586,13 +492,9 @@ impl SameHost {
     pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
         self.asleep = asleep;
         let mut is_work_left = false;
-        for slot in &self.sources {
-            if let Some(Peer { from: From::Open(ring, _), .. }) =
-                self.peers[usize::from(*slot)].as_deref()
-            {
-                ring.set_asleep(asleep);
-                is_work_left |= !ring.is_empty();
-            }
+        for ring in (0..self.sources.len()).filter_map(|source| self.source(source)) {
+            ring.set_asleep(asleep);
+            is_work_left |= !ring.is_empty();
         }
         is_work_left
     }
@@ -601,10 +503,7 @@ impl SameHost {
     pub(crate) fn look_after(&mut self, registry: &Registry) {
         for slot in 0..self.peers.len() {
             let Some(peer) = &self.peers[slot] else { continue };
-            let is_empty = match &peer.from {
-                From::Open(ring, _) => ring.is_empty(),
-                From::None | From::Broken => true,
-            };
+            let is_empty = peer.from().is_none_or(Consumer::is_empty);
             if is_empty && !registry.is_alive(peer.member) {
                 // Slots have ten bits.
                 self.forget(slot as u16);
@@ -614,10 +513,8 @@ impl SameHost {
 
     /// Tells those who send that nobody will look any more.
     pub(crate) fn leave(&self) {
-        for peer in self.peers.iter().flatten() {
-            if let From::Open(ring, _) = &peer.from {
-                ring.leave();
-            }
+        for ring in self.peers.iter().flatten().filter_map(|peer| peer.from()) {
+            ring.leave();
         }
     }
 }
@@ -626,127 +523,6 @@ impl AsFd for SameHost {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.offers.as_fd()
     }
-}
-
-impl Peer {
-    fn push(&mut self, way: &Way, packet: &[u8], with_icrc: bool) -> Result<bool, Broken> {
-        let Some(way) = self.way(way)? else { return Ok(false) };
-        let Out::Open(ring) = &mut self.out else { return Ok(false) };
-        ring.push(Entry { flags: if with_icrc { WITH_ICRC } else { 0 }, ..way }, packet)
-    }
-
-    fn write(
-        &mut self,
-        way: &Way,
-        run: &Transmit<'_>,
-        memory: &ProcessMemory,
-    ) -> Result<Written, Broken> {
-        let Some(way) = self.way(way)? else { return Ok(Written::DROPPED) };
-        let Out::Open(ring) = &mut self.out else { return Ok(Written::DROPPED) };
-        let mut headers = [0; HEADERS_MAX];
-        let mut written = Written::default();
-        for (psn, payload) in run.packets() {
-            // The first is tried in any case. If the ring is broken, the next use of it shows that.
-            if written.packets > 0 && ring.has_room() != Ok(true) {
-                break;
-            }
-            let end = run.header.emit_as(psn, &mut headers);
-            let length = packet_length((run.header, end), payload);
-            let pushed = ring.push_with(way, length, |ring, guard| {
-                let part = |at, length| ring.part(at, length).ok_or(MemoryFault);
-                part(0, end)?.store(guard, &headers[..end])?;
-                for_pieces((run.header, end), payload, |place, piece| {
-                    let place = part(place.start, place.len())?;
-                    match piece {
-                        Segment::Memory { address, .. } => memory.load_to(address, place),
-                        Segment::Bytes(bytes) => place.store(guard, bytes),
-                    }
-                })
-            })?;
-            match pushed {
-                Some(Ok(())) => {
-                    written.packets += 1;
-                    written.bytes += length as u64;
-                    continue;
-                }
-                Some(Err(MemoryFault)) => written.is_faulted = true,
-                None => written.is_dropped = true,
-            }
-            break;
-        }
-        Ok(written)
-    }
-
-    /// What is said of packets of `way`, which is declared if it is new. `None`: there is no room.
-    fn way(&mut self, way: &Way) -> Result<Option<Entry>, Broken> {
-        let Out::Open(ring) = &mut self.out else { return Ok(None) };
-        let addresses = (way.source, way.destination);
-        let known = self.ways.iter().position(|known| *known == addresses);
-        let number = known.unwrap_or(self.ways.len());
-        // There are 256 ways at most.
-        let entry = Entry { way: number as u8, ..Entry::default() };
-        if known.is_none() {
-            if number == RING_WAYS_MAX {
-                return Ok(None);
-            }
-            let mut bytes = [0; 32];
-            bytes[..16].copy_from_slice(&way.source.0);
-            bytes[16..].copy_from_slice(&way.destination.0);
-            if !ring.push(Entry { flags: DECLARES_WAY, ..entry }, &bytes)? {
-                return Ok(None);
-            }
-            self.ways.push(addresses);
-        }
-        Ok(Some(Entry { traffic_class: way.traffic_class, ..entry }))
-    }
-}
-
-/// What an entry is.
-enum Opened {
-    Packet(RingPacket),
-    Declaration,
-    /// A packet between addresses that are not the peer's and ours.
-    Untrue,
-}
-
-/// What an entry with `bytes` says.
-fn open_entry(
-    (entry, place): (Entry, u64),
-    (bytes, most): (&[u8], usize),
-    ways: &mut Vec<Declared>,
-    check: impl Fn(&Declared) -> io::Result<bool>,
-) -> Result<Opened, Broken> {
-    if entry.flags == DECLARES_WAY {
-        let (source, rest) = bytes.split_first_chunk().ok_or(Broken)?;
-        let destination = rest.first_chunk().ok_or(Broken)?;
-        if usize::from(entry.way) != ways.len() || entry.length != 32 {
-            return Err(Broken);
-        }
-        let (source, destination) = (Gid(*source), Gid(*destination));
-        ways.push(Declared { source, destination, is_true: None });
-        return Ok(Opened::Declaration);
-    }
-    if entry.flags & !WITH_ICRC != 0 {
-        return Err(Broken);
-    }
-    let way = ways.get_mut(usize::from(entry.way)).ok_or(Broken)?;
-    if way.is_true.is_none() {
-        // Who cannot be told now may be told at the next packet.
-        way.is_true = check(way).ok();
-    }
-    if way.is_true != Some(true) {
-        return Ok(Opened::Untrue);
-    }
-    Ok(Opened::Packet(RingPacket {
-        source: way.source,
-        destination: way.destination,
-        traffic_class: entry.traffic_class,
-        with_icrc: entry.flags & WITH_ICRC != 0,
-        length: entry.length.into(),
-        copied: if entry.flags & WITH_ICRC == 0 { most } else { usize::MAX }
-            .min(entry.length.into()),
-        place,
-    }))
 }
 
 /// Sends an offer, whose receiver has a short queue that may be full for a moment.

@@ -11,6 +11,7 @@ use transport::{AddressVector, BringUp, CqId, PdId, QpCapacity, QpSpec, RegionSp
 use wire::opcode::{Part, Service};
 use wire::{Opcode, reth, roce};
 
+use super::ring::{DECLARES_WAY, Entry, WITH_ICRC};
 use super::*;
 use crate::limits::PACKET_MAX;
 use crate::links::Links;
