@@ -159,7 +159,7 @@ mod tests {
         // SAFETY: no place for the status is given.
         assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
         let first = nic.with(|endpoint, _, _| endpoint.config().qpns.start);
-        let slot = (first >> crate::limits::SLOT_SHIFT) as u16;
+        let slot = crate::steering::slot_of(first);
         let shared = Nics::lock().0.iter().filter_map(Weak::upgrade).find(|shared| {
             shared.lock().links.as_ref().is_some_and(|links| links.registry.slot() == slot)
         });

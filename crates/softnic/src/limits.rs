@@ -9,7 +9,7 @@ pub const SLOT_BITS: u32 = 10;
 /// Bits of a QPN below the slot.
 pub const SLOT_SHIFT: u32 = 24 - SLOT_BITS;
 /// Slots of a host; slot 0 holds the management QPs and is never given out.
-pub const SLOTS: u32 = 1 << SLOT_BITS;
+pub const SLOTS: u16 = 1 << SLOT_BITS;
 /// Segments of one train (`UDP_MAX_SEGMENTS` of kernels before 6.9).
 pub const TRAIN_SEGMENTS_MAX: usize = 64;
 /// Bytes of one train: a UDP datagram over IPv4.

@@ -216,7 +216,7 @@ impl Links {
                 source: route.source,
                 destination: route.destination,
                 // The kernel steers by what the packet is about.
-                slot: id.and_then(|id| slot_of_conversation(CommId(id))).map_or(0, u32::from),
+                slot: id.and_then(|id| slot_of_conversation(CommId(id))).unwrap_or(0),
                 traffic_class: route.traffic_class,
                 hop_limit: route.hop_limit,
             };

@@ -228,7 +228,7 @@ mod tests {
             by_ring: false,
             source: from.sockets[0].address().into(),
             destination: to.sockets[0].address().into(),
-            slot: to.registry.slot().into(),
+            slot: to.registry.slot(),
             traffic_class: 0,
             hop_limit: 0,
         };

@@ -359,8 +359,9 @@ impl Links {
 
 /// Whose the conversation of that number is, if it can be anybody's.
 pub(crate) fn slot_of_conversation(id: CommId) -> Option<u16> {
-    let slot = id.0 >> COMM_ID_SHIFT;
-    is_ownable(slot).then_some(slot as u16)
+    // Ten bits.
+    let slot = (id.0 >> COMM_ID_SHIFT) as u16;
+    is_ownable(slot).then_some(slot)
 }
 
 #[cfg(test)]

@@ -267,9 +267,7 @@ impl Links {
         };
         match covered.and_then(|covered| self.reader.read(covered)) {
             // Management and multicast go by UDP.
-            Ok((header, _))
-                if slot_of(header.bth.destination.value()) != self.registry.slot().into() =>
-            {
+            Ok((header, _)) if slot_of(header.bth.destination.value()) != self.registry.slot() => {
                 sink.counts.ring_rx_dropped += 1;
             }
             Ok((header, payload)) => {
@@ -294,7 +292,7 @@ impl Links {
     /// wrong NIC: the first packet is what it looks at.
     fn take(&mut self, train: &Train<'_>, sink: &mut Sink<'_>) -> bool {
         let Train { received, bytes, .. } = train;
-        let own = u32::from(self.registry.slot());
+        let own = self.registry.slot();
         sink.counts.rx_trains += 1;
         if bytes.is_empty() {
             // A datagram without a byte is a packet all the same.
@@ -318,7 +316,7 @@ impl Links {
                         .take_while(|packet| destination_slot(packet) == Some(slot))
                         .map(<[u8]>::len)
                         .sum();
-                    let was_given = self.give(train, slot as u16, &bytes[at..at + length], sink);
+                    let was_given = self.give(train, slot, &bytes[at..at + length], sink);
                     misled |= at == 0 && was_given;
                     at += length;
                 }
@@ -427,7 +425,7 @@ fn part(next: usize, ports: usize, parts: usize) -> Range<usize> {
 }
 
 /// The slot that a packet is for, if it is long enough to say.
-fn destination_slot(packet: &[u8]) -> Option<u32> {
+fn destination_slot(packet: &[u8]) -> Option<u16> {
     let (_, word) = packet.first_chunk::<8>()?.split_last_chunk::<4>()?;
     Some(slot_of(u32::from_be_bytes(*word)))
 }

@@ -75,13 +75,13 @@ impl Registry {
         let mut registry = Self { file, directory, namespace, member };
         // At random, so that the QPNs of a process that has just died are not used again at once:
         // its peers may still be sending to them.
-        let start = sys::random()? as u32;
+        let start = sys::random()? as u16;
         let slots = (0..SLOTS).map(|step| start.wrapping_add(step) % SLOTS);
         for slot in slots.filter(|slot| is_ownable(*slot)) {
             if sys::lock(registry.file.as_fd(), slot.into(), Lock::Try).is_err() {
                 continue;
             }
-            registry.member.slot = slot as u16;
+            registry.member.slot = slot;
             match Handover::bind(namespace, registry.member.slot) {
                 Ok(handover) => {
                     let claim = member.claim.to_ne_bytes();
@@ -304,7 +304,7 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         let claim = || Registry::claim_in(directory.clone(), NAMESPACE);
         let (first, _handover) = claim().unwrap();
-        let taken = u32::from(first.slot());
+        let taken = first.slot();
         let others = open(&directory.join(format!("slots-{NAMESPACE}"))).unwrap();
         let all_others = (0..SLOTS).filter(|slot| is_ownable(*slot) && *slot != taken);
         for slot in all_others {

@@ -40,14 +40,14 @@ const ATTRIBUTE_SIDR_REP: u32 = 0x18;
 /// any socket of the group, which counts the packet.
 const NONE: u32 = u32::MAX;
 
-/// The slot of a QPN.
-pub(crate) const fn slot_of(qpn: u32) -> u32 {
-    (qpn & 0x00ff_ffff) >> SLOT_SHIFT
+/// The slot of a QPN: its upper ten bits.
+pub(crate) const fn slot_of(qpn: u32) -> u16 {
+    ((qpn & 0x00ff_ffff) >> SLOT_SHIFT) as u16
 }
 
 /// Whether a slot can be given to a NIC: the first holds the management QPs, the last the QPN of
 /// multicast packets.
-pub(crate) const fn is_ownable(slot: u32) -> bool {
+pub(crate) const fn is_ownable(slot: u16) -> bool {
     slot > 0 && slot < SLOTS - 1
 }
 

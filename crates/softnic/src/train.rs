@@ -31,7 +31,7 @@ pub(crate) struct Way {
     pub(crate) source: Gid,
     pub(crate) destination: Gid,
     /// Slot of the destination QPN.
-    pub(crate) slot: u32,
+    pub(crate) slot: u16,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
 }

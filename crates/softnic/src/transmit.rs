@@ -30,7 +30,7 @@ struct Lane {
 
 impl Lane {
     /// Whether the next packet goes the same way. A ring may have failed since.
-    fn is_for(&self, route: &Route, slot: u32) -> bool {
+    fn is_for(&self, route: &Route, slot: u16) -> bool {
         let Way { by_ring, source, destination, traffic_class, hop_limit, .. } = self.way;
         !by_ring
             && self.way.slot == slot
@@ -155,8 +155,7 @@ impl Links {
                 }
             }
             if is_full {
-                // Slots have ten bits.
-                self.paused = Some((slot as u16, now));
+                self.paused = Some((slot, now));
                 counts.tx_pauses += 1;
                 return false;
             }
@@ -195,7 +194,7 @@ impl Links {
     }
 
     /// The lane of packets with this route for this slot, if they can be sent at all.
-    fn lane(&mut self, route: &Route, slot: u32, now: Time, counts: &mut Counts) -> Option<Lane> {
+    fn lane(&mut self, route: &Route, slot: u16, now: Time, counts: &mut Counts) -> Option<Lane> {
         let port = self.port_of(route.source, route.destination)?;
         let by_ring = self.same_host.as_mut().is_some_and(|link| {
             link.reaches(&self.registry, route.destination, slot, (now, counts))
@@ -217,13 +216,11 @@ impl Links {
     /// Counts a packet against the room at its destination, which is on this host. Returns whether
     /// it was the last that fits.
     fn fills_up(&mut self, way: &Way, length: usize, counts: &mut Counts) -> bool {
-        // Slots have ten bits.
-        let slot = way.slot as u16;
         if way.by_ring {
             let link = self.same_host.as_mut();
-            return link.is_some_and(|link| link.fills_up(slot, Some(length), counts));
+            return link.is_some_and(|link| link.fills_up(way.slot, Some(length), counts));
         }
-        self.flow.as_mut().is_some_and(|flow| flow.plan(slot, length))
+        self.flow.as_mut().is_some_and(|flow| flow.plan(way.slot, length))
     }
 
     /// Whether sending waits for room at a destination on this host.
@@ -327,8 +324,7 @@ fn write_run(
     pushed(packets.into(), bytes, counts);
     counts.tx_dropped += u64::from(is_dropped);
     let taken = packets + u32::from(is_dropped || is_faulted);
-    // Slots have ten bits.
-    let is_full = link.fills_up(way.slot as u16, None, counts);
+    let is_full = link.fills_up(way.slot, None, counts);
     Progress { taken, is_faulted, is_full }
 }
 

@@ -113,14 +113,12 @@ impl SameHost {
         &mut self,
         registry: &Registry,
         destination: Gid,
-        slot: u32,
+        slot: u16,
         (now, counts): (Time, &mut Counts),
     ) -> bool {
-        if !is_ownable(slot) || slot == u32::from(registry.slot()) {
+        if !is_ownable(slot) || slot == registry.slot() {
             return false;
         }
-        // Slots have ten bits.
-        let slot = slot as u16;
         let choices = &self.choices[usize::from(slot)];
         let known = choices.iter().find(|choice| choice.destination == destination);
         match known.map(|choice| choice.by_ring) {
@@ -149,7 +147,7 @@ impl SameHost {
         &mut self,
         registry: &Registry,
         destination: Gid,
-        slot: u32,
+        slot: u16,
         counts: &mut Counts,
     ) -> bool {
         let address = destination.ip();
@@ -257,7 +255,7 @@ impl SameHost {
     /// the last was the last that there is room for.
     pub(crate) fn fills_up(
         &mut self,
-        slot: u32,
+        slot: u16,
         promised: Option<usize>,
         counts: &mut Counts,
     ) -> bool {
@@ -310,7 +308,7 @@ impl SameHost {
         with_icrc: bool,
         counts: &mut Counts,
     ) -> bool {
-        let slot = way.slot as u16;
+        let slot = way.slot;
         let pushed = match &mut self.peers[usize::from(slot)] {
             Some(peer) => peer.push(way, packet, with_icrc),
             None => Ok(false),
@@ -340,7 +338,7 @@ impl SameHost {
         memory: &ProcessMemory,
         counts: &mut Counts,
     ) -> Written {
-        let slot = way.slot as u16;
+        let slot = way.slot;
         let Some(peer) = &mut self.peers[usize::from(slot)] else { return Written::DROPPED };
         let written = peer.write(way, run, memory);
         self.touch(slot);
@@ -413,7 +411,7 @@ impl SameHost {
     }
 
     fn accept(&mut self, registry: &Registry, from: Member, ring: Consumer) -> io::Result<()> {
-        let is_nic = is_ownable(from.slot.into()) && from.slot != registry.slot();
+        let is_nic = is_ownable(from.slot) && from.slot != registry.slot();
         if !is_nic || !registry.is_alive(from) {
             return Err(io::ErrorKind::NotConnected.into());
         }
@@ -501,12 +499,11 @@ impl SameHost {
 
     /// Forgets the peers that have died, when what they have left is taken.
     pub(crate) fn look_after(&mut self, registry: &Registry) {
-        for slot in 0..self.peers.len() {
-            let Some(peer) = &self.peers[slot] else { continue };
+        for slot in 0..SLOTS {
+            let Some(peer) = &self.peers[usize::from(slot)] else { continue };
             let is_empty = peer.from().is_none_or(Consumer::is_empty);
             if is_empty && !registry.is_alive(peer.member) {
-                // Slots have ten bits.
-                self.forget(slot as u16);
+                self.forget(slot);
             }
         }
     }

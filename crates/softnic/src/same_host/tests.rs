@@ -57,7 +57,7 @@ impl Honest {
 
     fn slot(&self) -> u16 {
         let first = self.nic.with(|endpoint, _, _| endpoint.config().qpns.start);
-        crate::steering::slot_of(first) as u16
+        crate::steering::slot_of(first)
     }
 
     /// A queue pair that is connected to `peer` at `gid`, which is told of it before.
