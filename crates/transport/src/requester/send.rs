@@ -84,7 +84,6 @@ impl Qp {
         let ends_message = packet + count == wqe.packets;
         let is_read_or_atomic = wqe.is_read_or_atomic();
 
-        // An acknowledgement is asked for when nothing else can follow at once, and now and then.
         self.pace(now, opcode, length, adapter);
         let early = self.must_ask_early();
         let end = psn.plus(count);
@@ -105,32 +104,9 @@ impl Qp {
         }
         let mut ack_request = false;
         if reliable {
-            let next = self.requester.cursor;
-            let following = self.requester.wqe(next.0);
-            // Whatever is no READ is one packet, and costs no more than the longest.
-            let (next_count, next_cost) = match following {
-                Some(wqe) if matches!(wqe.operation, Operation::Read { .. }) => {
-                    self.extent(wqe, next.1, mtu, adapter)
-                }
-                _ => (1, 0),
-            };
-            let waits = following.is_none_or(|next| {
-                let fenced = next.flags.contains(SendFlags::FENCE);
-                // What is done at this end is no packet, whether it was done before or not.
-                let alone = next.stuck || next.operation.is_local();
-                alone || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
-            });
+            self.requester.unasked += 1;
+            ack_request = early || self.must_ask(in_flight, &window, adapter);
             let requester = &mut self.requester;
-            let packet = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
-            let behind = || {
-                let next = requester.cursor_psn().plus(next_count);
-                next.distance_from(requester.unacked)
-            };
-            let full = in_flight.saturating_add(packet.max(next_cost)) > window.bytes
-                || selective && behind() > window.packets;
-            requester.unasked += 1;
-            let often = requester.unasked >= adapter.config.ack_interval_packets;
-            ack_request = waits || full || often || early;
             if ack_request {
                 requester.unasked = 0;
                 requester.asked_at = now;
@@ -149,6 +125,36 @@ impl Qp {
             psn,
             content: Content::Request { serial, packet, count, ack_request },
         })
+    }
+
+    /// Whether the packet before the cursor asks for an acknowledgement: nothing else can follow it at
+    /// once, or so many before it have not asked. With it, `in_flight` bytes are.
+    #[inline]
+    fn must_ask(&self, in_flight: u64, window: &Window, adapter: &Adapter) -> bool {
+        let requester = &self.requester;
+        let mtu = self.mtu(adapter);
+        let (serial, packet) = requester.cursor;
+        let following = requester.wqe(serial);
+        // Whatever is no READ is one packet, and costs no more than the longest.
+        let (count, cost) = match following {
+            Some(wqe) if matches!(wqe.operation, Operation::Read { .. }) => {
+                self.extent(wqe, packet, mtu, adapter)
+            }
+            _ => (1, 0),
+        };
+        let waits = following.is_none_or(|next| {
+            let fenced = next.flags.contains(SendFlags::FENCE);
+            // What is done at this end is no packet, whether it was done before or not.
+            let alone = next.stuck || next.operation.is_local();
+            alone || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
+        });
+        let longest = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+        let is_full = in_flight.saturating_add(longest.max(cost)) > window.bytes;
+        let behind = || requester.cursor_psn().plus(count).distance_from(requester.unacked);
+        waits
+            || is_full
+            || requester.scoreboard.is_some() && behind() > window.packets
+            || requester.unasked >= adapter.config.ack_interval_packets
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.
