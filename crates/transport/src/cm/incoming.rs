@@ -299,11 +299,7 @@ impl Manager {
                 let rejection = Box::new(*message);
                 self.tell(&conversation, CmEvent::Rejected { id, rejection });
             }
-            Some(_) => {
-                conversation.last = None;
-                conversation.begin_time_wait(now);
-                self.tell(&conversation, CmEvent::Disconnected(id));
-            }
+            Some(_) => self.disconnected(now, &mut conversation),
             None => {}
         }
         self.keep(conversation);
@@ -328,9 +324,7 @@ impl Manager {
             self.send(conversation.route, answer);
         }
         if moved {
-            conversation.last = None;
-            conversation.begin_time_wait(now);
-            self.tell(&conversation, CmEvent::Disconnected(CommId(conversation.id)));
+            self.disconnected(now, &mut conversation);
         }
         self.keep(conversation);
         if moved { Ok(()) } else { Err(Discard::Duplicate) }
@@ -344,12 +338,17 @@ impl Manager {
     ) -> Result<(), Discard> {
         let moved = conversation.step(Input::Drep).is_some();
         if moved {
-            conversation.last = None;
-            conversation.begin_time_wait(now);
-            self.tell(&conversation, CmEvent::Disconnected(CommId(conversation.id)));
+            self.disconnected(now, &mut conversation);
         }
         self.keep(conversation);
         if moved { Ok(()) } else { Err(Discard::Duplicate) }
+    }
+
+    /// The peer has taken leave, or heard ours: nothing is said again, and late messages are waited for.
+    fn disconnected(&mut self, now: Time, conversation: &mut Conversation) {
+        conversation.last = None;
+        conversation.begin_time_wait(now);
+        self.tell(conversation, CmEvent::Disconnected(CommId(conversation.id)));
     }
 
     /// A SIDR_REP.
