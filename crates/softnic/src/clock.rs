@@ -1,10 +1,11 @@
-//! The only clock of the soft NIC.
+//! The only clock of the soft NIC, and how somebody else is waited for who will not say when he is done.
 
 use core::time::Duration;
+use std::io;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use rdma::Time;
+use rdma::{Span, Time};
 
 use crate::sys;
 
@@ -30,6 +31,32 @@ pub(crate) fn of_other_threads() -> Time {
     Time::from_ns(all.saturating_sub(own))
 }
 
+/// Does nothing for a while.
+pub(crate) fn pause(span: Span) {
+    std::thread::sleep(Duration::from_nanos(span.as_ns_ceil()));
+}
+
+/// Makes up to so many `tries`, with a `pause` after each that fails because somebody else `is_busy`.
+/// Returns what became of the last.
+pub(crate) fn retry<T, E>(
+    (tries, between): (u32, Span),
+    is_busy: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    for _ in 1..tries {
+        match attempt() {
+            Err(error) if is_busy(&error) => pause(between),
+            result => return result,
+        }
+    }
+    attempt()
+}
+
+/// Whether a call would have to wait for somebody else.
+pub(crate) fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
 /// What the wall clock showed at `time`, as a span since 1970.
 pub fn wall(time: Time) -> Duration {
     let since_origin = Duration::from_nanos(time.as_ps() / 1_000);
@@ -39,12 +66,29 @@ pub fn wall(time: Time) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rdma::Span;
 
     #[test]
     fn time_does_not_go_back() {
         let first = now();
         assert!(now() >= first);
+    }
+
+    #[test]
+    fn who_is_busy_is_asked_again_and_not_for_ever() {
+        let mut tries = 0;
+        let mut busy_until = |free, error: io::ErrorKind| {
+            tries = 0;
+            let result = retry((3, Span::from_us(1)), would_block, || {
+                tries += 1;
+                if tries == free { Ok(tries) } else { Err(io::Error::from(error)) }
+            });
+            (result.map_err(|error| error.kind()), tries)
+        };
+        let busy = io::ErrorKind::WouldBlock;
+        assert_eq!(busy_until(1, busy), (Ok(1), 1));
+        assert_eq!(busy_until(3, busy), (Ok(3), 3));
+        assert_eq!(busy_until(4, busy), (Err(busy), 3));
+        assert_eq!(busy_until(3, io::ErrorKind::NotFound), (Err(io::ErrorKind::NotFound), 1));
     }
 
     #[test]

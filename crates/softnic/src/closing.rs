@@ -12,7 +12,6 @@
 //! they do or do not.
 
 use core::sync::atomic::Ordering;
-use core::time::Duration;
 use std::os::fd::AsFd;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -45,7 +44,7 @@ impl Shared {
                 break;
             }
             drop(core);
-            std::thread::sleep(Duration::from_nanos(PAUSE_RETRY.as_ns_ceil()));
+            clock::pause(PAUSE_RETRY);
             core = self.lock();
             now = clock::now();
         }
@@ -91,6 +90,7 @@ impl Drop for Nic {
 mod tests {
     use super::*;
     use crate::testing::{open, paused_for};
+    use core::time::Duration;
 
     #[test]
     fn who_ends_waits_for_room_but_not_for_ever() {

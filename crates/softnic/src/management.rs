@@ -15,7 +15,6 @@
 //! than to listen.
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::io;
 
 use rdma::{Psn, QKey, Qpn, Time};
@@ -24,6 +23,7 @@ use transport::cm::{CommId, Manager, Outgoing};
 use wire::cm::Mad;
 use wire::{Opcode, deth, mad, roce};
 
+use crate::clock::{retry, would_block};
 use crate::counts::Counts;
 use crate::limits::{HANDOVER_PAUSE, HANDOVER_TRIES, UNCLAIMED_GRACE, UNCLAIMED_MAX};
 use crate::links::Links;
@@ -151,17 +151,9 @@ impl Links {
         destination: IpAddr,
         bytes: &[u8],
     ) -> io::Result<bool> {
-        let mut result = Ok(false);
-        for _ in 0..HANDOVER_TRIES {
-            result = self.handover.send(slot, received, destination, bytes);
-            match &result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(Duration::from_nanos(HANDOVER_PAUSE.as_ns_ceil()));
-                }
-                _ => break,
-            }
-        }
-        result
+        retry((HANDOVER_TRIES, HANDOVER_PAUSE), would_block, || {
+            self.handover.send(slot, received, destination, bytes)
+        })
     }
 
     fn owner(&self, destination: IpAddr, mad: &Mad, manager: &Manager) -> Owner {

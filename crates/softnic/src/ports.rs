@@ -9,12 +9,12 @@
 //! whose a request is that arrives at QP1, which all processes of an address share.
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::io;
 
 use transport::cm::CommId;
 use wire::cm::ip::PortSpace;
 
+use crate::clock::{retry, would_block};
 use crate::limits::{COMM_ID_SHIFT, EPHEMERAL_PORTS, PORT_PAUSE, PORT_TRIES, PORTS_MAX};
 use crate::links::Links;
 use crate::steering::{Member, is_ownable};
@@ -282,21 +282,13 @@ impl Nic {
         port: (PortSpace, u16),
         what: PortChange,
     ) -> Result<u16, PortError> {
-        let mut result = Err(PortError::Address);
-        for _ in 0..PORT_TRIES {
-            // The lock is not held while somebody else is waited for.
-            result = match &self.shared().lock().links {
-                Some(links) => links.change_port(address, port, what),
-                None => return Err(PortError::Address),
-            };
-            match &result {
-                Err(PortError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(Duration::from_nanos(PORT_PAUSE.as_ns_ceil()));
-                }
-                _ => break,
-            }
-        }
-        result
+        let is_busy =
+            |error: &PortError| matches!(error, PortError::Io(error) if would_block(error));
+        // The lock is not held while somebody else is waited for.
+        retry((PORT_TRIES, PORT_PAUSE), is_busy, || match &self.shared().lock().links {
+            Some(links) => links.change_port(address, port, what),
+            None => Err(PortError::Address),
+        })
     }
 
     pub(crate) fn answer_for_management(&self) -> io::Result<()> {

@@ -17,7 +17,6 @@
 //! been stopped or waits for a processor, is in nobody's way.
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -26,6 +25,7 @@ use std::path::PathBuf;
 
 use rdma::Span;
 
+use crate::clock::retry;
 use crate::handover::Handover;
 use crate::limits::{CHANGE_PAUSE, CHANGE_TRIES, OPEN_PAUSE, OPEN_TRIES, PORTS_MAX, SLOTS};
 use crate::ports::{self, Ports};
@@ -129,13 +129,8 @@ impl Registry {
     }
 
     fn try_to_change(&self, tries: u32, pause: Span) -> Option<Change<'_>> {
-        for _ in 0..tries {
-            if sys::lock(self.file.as_fd(), CHANGE, Lock::Try).is_ok() {
-                return Some(Change { registry: self });
-            }
-            std::thread::sleep(Duration::from_nanos(pause.as_ns_ceil()));
-        }
-        None
+        let lock = || sys::lock(self.file.as_fd(), CHANGE, Lock::Try);
+        retry((tries, pause), |_| true, lock).ok().map(|()| Change { registry: self })
     }
 
     /// The network namespace that the slots are of.

@@ -33,7 +33,6 @@ mod ring;
 mod tests;
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -45,6 +44,7 @@ use self::peer::{Opened, Out, Peer};
 pub(crate) use self::peer::{RingPacket, Written};
 use self::ring::{Broken, Consumer, Consuming, Producer};
 use crate::ProcessMemory;
+use crate::clock::{retry, would_block};
 use crate::counts::Counts;
 use crate::limits::{
     CHOICES_MAX, OFFER_BATCH, OFFER_PAUSE, OFFER_TRIES, PEER_CHECK_INTERVAL, RING_PEERS_MAX, SLOTS,
@@ -529,15 +529,5 @@ fn send_patiently(
     message: Message,
     file: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let mut result = Ok(());
-    for _ in 0..OFFER_TRIES {
-        result = offers.send(slot, message, file);
-        match &result {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                std::thread::sleep(Duration::from_nanos(OFFER_PAUSE.as_ns_ceil()));
-            }
-            _ => break,
-        }
-    }
-    result
+    retry((OFFER_TRIES, OFFER_PAUSE), would_block, || offers.send(slot, message, file))
 }

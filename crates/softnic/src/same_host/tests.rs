@@ -1,6 +1,7 @@
 //! Peers of this host that lie: in their offers, in what they write to a ring, and in what they say
 //! of ours. They may make queue pairs fail; they may not make us crash, wait or reach other memory.
 
+use core::time::Duration;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
