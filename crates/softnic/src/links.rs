@@ -1,4 +1,13 @@
 //! What a NIC has of the kernel: its sockets, its slot, and what goes with them.
+//!
+//! It is all that a forked child must not have, in one piece, so that it can be let go at once
+//! ([`crate::fork`]). What is done with it stands in other rooms: sending in `transmit.rs`, receiving in
+//! `receive.rs`, groups, ports and messages of connection management in theirs. Here a NIC joins the
+//! groups of its addresses, leaves them, and puts the order of their sockets right when it turns out
+//! not to be the kernel's ([`crate::steering`]).
+//!
+//! **Invariants:** the outbox is away while a thread sends, and only then. The layout changes whenever
+//! other sockets are to be waited for.
 
 use core::net::IpAddr;
 use std::collections::VecDeque;

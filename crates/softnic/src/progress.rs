@@ -1,4 +1,11 @@
 //! What is done under the lock of a NIC, by whichever thread holds it.
+//!
+//! The engine, what it is driven by, and what is remembered of the application: how often it has
+//! polled in vain, posted, been told of an event. From that follows who looks after the NIC next, and
+//! when ([`Core::deadline`]).
+//!
+//! **Invariant:** who sleeps has said until when (`sleeps_until`); whoever makes an earlier deadline
+//! wakes him, once ([`Core::must_wake_duty`]).
 
 use rdma::{Completion, Time};
 use transport::cm::Manager;

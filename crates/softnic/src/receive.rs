@@ -1,4 +1,19 @@
-//! From the sockets to the engine.
+//! From the sockets and the rings to the engine.
+//!
+//! ```text
+//!   train ─► whose slot? ─┬─ ours ──────► ICRC ─┐
+//!     (of each packet)    └─ another's ─► its   ├─► headers ─┬─► engine
+//!                                         owner │            ├─► QP1: the manager
+//!   ring ─► whose slot? ─ ours ─────────────────┘            └─► malformed
+//! ```
+//!
+//! What is looked at, how often, and when a look is over is decided here ([`Turn`]); the look itself is
+//! the inbox's ([`crate::inbox`]). A look at a socket is a call of the kernel, and one at a ring is
+//! not: whoever polls looks where something was last, and now and then elsewhere.
+//!
+//! **Invariants:** every packet that is found is counted, and once more under what it was of no use
+//! for. A packet for another NIC of this host is handed over once, and by whoever gets it then not
+//! again. What lies in a ring can change while it is read, so its headers are read from a copy.
 
 use core::net::IpAddr;
 use core::ops::Range;

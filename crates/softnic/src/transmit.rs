@@ -1,4 +1,18 @@
 //! From the engine into rings, and into the outbox for the sockets.
+//!
+//! ```text
+//!   manager ─ messages ────────────────────────┐
+//!   engine ─ runs ─► which lane? ─┬─ a socket's ┴► trains ─► outbox ─► (without the lock) kernel
+//!                                 └─ a ring's ───► ring ─► bell
+//! ```
+//!
+//! Packets come in runs, and a run has one lane, which is looked up for the first of it. As long as there
+//! is room at its end they are built where they leave from; the others are put back. Where packets of
+//! rings are recorded, or have faults or ICRCs, they are built like those for sockets and pushed then.
+//!
+//! **Invariants:** all of it happens under the engine's lock and with the outbox in its place. Where
+//! one destination of this host has no room, nothing more leaves the engine, lest anything overtake:
+//! for [`PAUSE_MAX`] at most, and messages of connection management leave all the same.
 
 use core::ops::Range;
 
