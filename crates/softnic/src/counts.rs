@@ -94,6 +94,9 @@ counts! {
     rings_broken,
     /// Times that a NIC of this host was woken for what is in its ring.
     ring_bells,
+    /// Timeouts that took nothing for lost, because it may still have been in the ring of a NIC that
+    /// had not looked there.
+    ring_timeouts_put_off,
     /// Packets that fault injection has dropped.
     fault_lost,
     /// Packets that fault injection has sent twice.

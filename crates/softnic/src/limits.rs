@@ -198,5 +198,8 @@ pub const OFFER_TRIES: u32 = 10;
 pub const OFFER_PAUSE: Span = Span::from_us(100);
 /// How often it is looked whether a NIC that takes nothing from its ring is still there.
 pub const PEER_CHECK_INTERVAL: Span = Span::from_ms(5);
+/// How long what lies in the ring of a NIC that lives, and takes nothing from it, is not taken for lost:
+/// longer than a busy machine keeps a thread from a processor.
+pub const AWAITED_MAX: Span = Span::from_ms(1_000);
 /// Addresses for which it is remembered, by slot, how they are reached.
 pub const CHOICES_MAX: usize = 2 * GIDS_MAX;

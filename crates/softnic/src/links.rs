@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use rdma::{Gid, Time};
+use rdma::{Gid, Qpn, Time};
 use wire::roce;
 
 use crate::capture::Capture;
@@ -30,7 +30,7 @@ use crate::outbox::Outbox;
 use crate::registry::Registry;
 use crate::same_host::SameHost;
 use crate::socket::{Message, Socket};
-use crate::steering::{Group, Probe};
+use crate::steering::{Group, Probe, slot_of};
 use crate::train::Trains;
 use crate::{DeviceInfo, Link, OpenError, Options};
 
@@ -248,6 +248,22 @@ impl Links {
             && self.capture.is_none()
             && self.unclaimed.is_empty()
             && !self.publisher.as_ref().is_some_and(|publisher| publisher.is_due(now))
+    }
+
+    /// Whether a packet to `qpn` at `destination` that is missed at `now` may still be where a NIC of this
+    /// host will find it. By UDP nobody knows.
+    pub(crate) fn is_on_its_way(
+        &mut self,
+        now: Time,
+        (destination, qpn): (Gid, Qpn),
+        counts: &mut Counts,
+    ) -> bool {
+        let Self { same_host, registry, .. } = self;
+        let is_on_its_way = same_host.as_mut().is_some_and(|link| {
+            link.is_on_its_way(registry, (destination, slot_of(qpn.value())), now)
+        });
+        counts.ring_timeouts_put_off += u64::from(is_on_its_way);
+        is_on_its_way
     }
 
     /// Which socket sends from `source` to `destination`.

@@ -110,7 +110,8 @@ impl Core {
         let Self { endpoint, manager, counts, links, .. } = self;
         let Some(links) = links else { return };
         if endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
-            endpoint.handle_timeout(now);
+            endpoint
+                .handle_timeout_but(now, |gid, qpn| links.is_on_its_way(now, (gid, qpn), counts));
         }
         links.claim(manager, counts, now);
         if manager.poll_timeout().is_some_and(|deadline| deadline <= now) {

@@ -293,6 +293,25 @@ impl SameHost {
         })
     }
 
+    /// Whether a packet to `slot` at `destination` that is missed at `now` may still be in its ring: the
+    /// NIC there lives and has not taken all that was in when something was first missed.
+    pub(crate) fn is_on_its_way(
+        &mut self,
+        registry: &Registry,
+        (destination, slot): (Gid, u16),
+        now: Time,
+    ) -> bool {
+        if !is_ownable(slot) {
+            return false;
+        }
+        let at = usize::from(slot);
+        let is_way = |choice: &Choice| choice.by_ring && choice.destination == destination;
+        if !self.choices[at].iter().any(is_way) {
+            return false;
+        }
+        self.peers[at].as_mut().is_some_and(|peer| peer.is_awaited(registry, now))
+    }
+
     /// Gives up waiting for `slot`: what it has no room for is dropped.
     pub(crate) fn give_up(&mut self, slot: u16) {
         if let Some((_, given_up)) = self.ring(slot) {

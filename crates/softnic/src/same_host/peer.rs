@@ -19,7 +19,8 @@ use wire::roce::HEADERS_MAX;
 
 use super::ring::{Broken, Consumer, DECLARES_WAY, Entry, Producer, WITH_ICRC};
 use crate::ProcessMemory;
-use crate::limits::RING_WAYS_MAX;
+use crate::limits::{AWAITED_MAX, RING_WAYS_MAX};
+use crate::registry::Registry;
 use crate::steering::Member;
 use crate::train::Way;
 use crate::transmit::{for_pieces, packet_length};
@@ -38,6 +39,18 @@ pub(super) struct Peer {
     pub(super) next_check: Time,
     /// It took nothing for a while: what it has no room for is dropped.
     pub(super) given_up: bool,
+    /// Something that was sent to it is missed, and may still lie in its ring.
+    awaited: Option<Awaited>,
+}
+
+/// What is waited for before a packet is taken for lost that may be in a ring.
+#[derive(Clone, Copy, Debug)]
+struct Awaited {
+    /// All up to here is to be taken.
+    place: u64,
+    /// What had been taken when that last changed, and when it was seen to.
+    taken: u64,
+    since: Time,
 }
 
 /// The ring to a peer.
@@ -110,7 +123,24 @@ impl Peer {
             touched: false,
             next_check: Time::ZERO,
             given_up: false,
+            awaited: None,
         }
+    }
+
+    /// Whether what was sent to it, and is missed at `now`, may still be in its ring: it lives and has not
+    /// taken all that was in when something was first missed.
+    pub(super) fn is_awaited(&mut self, registry: &Registry, now: Time) -> bool {
+        let Out::Open(ring) = &mut self.out else { return false };
+        if !ring.is_untaken() || self.awaited.is_some_and(|awaited| awaited.place <= ring.taken()) {
+            self.awaited = None;
+            return false;
+        }
+        let (place, taken) = (ring.end(), ring.taken());
+        let awaited = self.awaited.get_or_insert(Awaited { place, taken, since: now });
+        if awaited.taken != taken {
+            (awaited.taken, awaited.since) = (taken, now);
+        }
+        now.since(awaited.since) < AWAITED_MAX && registry.is_alive(self.member)
     }
 
     /// The ring to it, if there is one.

@@ -179,6 +179,16 @@ impl Producer {
         self.is_empty() == Ok(false) && matches!(state, AWAKE | ASLEEP)
     }
 
+    /// The place of what is put in next.
+    pub(super) fn end(&self) -> u64 {
+        self.tail
+    }
+
+    /// Up to which place it had been taken when that was last looked after.
+    pub(super) fn taken(&self) -> u64 {
+        self.head
+    }
+
     /// Puts in a packet. `Ok(false)`: there is no room.
     pub(super) fn push(&mut self, entry: Entry, packet: &[u8]) -> Result<bool, Broken> {
         let filled =

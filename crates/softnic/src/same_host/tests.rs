@@ -229,6 +229,25 @@ fn a_nic_that_ends_stays_until_what_it_has_sent_is_taken() {
 }
 
 #[test]
+fn what_a_nic_has_not_looked_at_is_not_lost() {
+    let open = |address| Honest::open(address, Link::SharedMemory);
+    let (a, b) = (open("127.0.48.58"), open("127.0.48.59"));
+    let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
+    // It is kept from looking for longer than all retries of a queue pair take.
+    let mut begins = None;
+    let status = a.write(ours, (b.address(), b.key), || {
+        let began = begins.get_or_insert_with(Instant::now);
+        if began.elapsed() > Duration::from_millis(60) {
+            b.nic.poll();
+        }
+    });
+    assert_eq!(status, CompletionStatus::Success);
+    let counts = a.nic.counts();
+    assert!(counts.ring_timeouts_put_off > 2, "{counts:?}");
+    assert_eq!(counts.tx_packets, 1);
+}
+
+#[test]
 fn a_nic_that_takes_no_rings_is_reached_by_udp() {
     let (a, b) =
         (Honest::open("127.0.48.23", Link::SharedMemory), Honest::open("127.0.48.24", Link::Udp));

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use rdma::{Memory, PKey, QpState, QpType, Qpn, Time};
+use rdma::{Gid, Memory, PKey, QpState, QpType, Qpn, Time};
 use wire::Opcode;
 use wire::opcode::{Facts, Part, Service};
 
@@ -246,6 +246,17 @@ impl Endpoint {
 
     /// The time has come, or may have.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.handle_timeout_but(now, |_, _| false);
+    }
+
+    /// As [`Endpoint::handle_timeout`], but what was sent to a queue pair at an address is not taken
+    /// for lost while `is_on_its_way` says that it may still lie before its receiver: the timer starts
+    /// anew, and no retry is counted. A link that pauses rather than drops keeps packets so.
+    pub fn handle_timeout_but(
+        &mut self,
+        now: Time,
+        mut is_on_its_way: impl FnMut(Gid, Qpn) -> bool,
+    ) {
         self.adapter.now = now;
         while let Some(at) = self.poll_timeout().filter(|&at| at <= now) {
             let Some(Reverse((_, qpn))) = self.deadlines.pop() else { break };
@@ -253,6 +264,10 @@ impl Endpoint {
             if let Some((qp, adapter)) = self.qp_mut(qpn) {
                 debug_assert_eq!(qp.scheduled, Some(at));
                 qp.scheduled = None;
+                let (gid, peer) = (qp.attributes.path.gid, qp.attributes.destination);
+                if qp.timers.is_due(Timer::Retransmit, now) && is_on_its_way(gid, peer) {
+                    qp.arm_ack_timer(now);
+                }
                 qp.handle_timeout(now, adapter);
                 self.settle(qpn);
             }

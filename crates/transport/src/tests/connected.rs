@@ -649,6 +649,31 @@ fn a_backlog_is_of_all_queue_pairs_and_ends_when_all_is_taken_out() {
 }
 
 #[test]
+fn what_may_still_be_on_its_way_is_not_taken_for_lost() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 100));
+    pair.post(0, 1, write, &[piece]);
+    let (now, peer) = (pair.now, pair.nodes[1].qpn);
+    let endpoint = &mut pair.nodes[0].endpoint;
+    while endpoint.poll_transmit(now).is_some() {}
+    let timeout = endpoint.poll_timeout().unwrap();
+    let mut asked = Vec::new();
+    endpoint.handle_timeout_but(timeout, |_, qpn| {
+        asked.push(qpn);
+        true
+    });
+    assert_eq!(asked, [peer]);
+    assert!(endpoint.poll_transmit(timeout).is_none());
+    assert_eq!(endpoint.stats().local_ack_timeout_err, 0);
+    // The timer has begun anew, and this time it is lost.
+    let again = endpoint.poll_timeout().unwrap();
+    assert_eq!(again.since(timeout), timeout.since(now));
+    endpoint.handle_timeout(again);
+    assert!(endpoint.poll_transmit(again).is_some());
+    assert_eq!(endpoint.stats().local_ack_timeout_err, 1);
+}
+
+#[test]
 fn a_timeout_that_takes_packets_for_lost_says_so_before() {
     let mut pair = Pair::connected(QpType::Rc);
     let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 100));
