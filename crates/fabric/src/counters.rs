@@ -106,6 +106,10 @@ impl fmt::Display for Drop {
 /// Pauses of one port, by priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PauseCounters {
+    /// Frames sent, each once, whatever priorities it stops or resumes.
+    pub sent_frames: u64,
+    /// Frames received, each once.
+    pub received_frames: u64,
     /// Frames sent that stop the priority (`SAI_PORT_STAT_PFC_n_TX_PKTS` counts these and those that
     /// resume).
     pub sent: [u64; PRIORITIES],

@@ -55,6 +55,7 @@ impl Plant {
             self.schedule(half, What::Renew, port, 0);
         }
         let counters = &mut self.pauses_mut(port).counters;
+        counters.sent_frames += 1;
         for priority in 0..PRIORITIES {
             counters.sent[priority] += u64::from(stop >> priority & 1);
             counters.sent_resume[priority] += u64::from(resume >> priority & 1);
@@ -80,6 +81,7 @@ impl Plant {
         let now = self.now();
         let pause = self.pool.get(packet).pause();
         let state = self.pauses_mut(port);
+        state.counters.received_frames += 1;
         for priority in 0..PRIORITIES {
             if pause.stop >> priority & 1 != 0 {
                 state.counters.received[priority] += 1;

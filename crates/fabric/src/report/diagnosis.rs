@@ -169,7 +169,7 @@ impl Report<'_> {
         let mut senders: Vec<(u64, u32)> = (0..topology.hosts.len() as u32)
             .filter_map(|host| {
                 let pauses = self.network.host_pauses(host)?;
-                Some((pauses.sent.iter().sum::<u64>(), host))
+                Some((pauses.sent_frames, host))
             })
             .filter(|&(sent, _)| sent > 0)
             .collect();

@@ -41,7 +41,7 @@ pub(crate) struct HopTotals {
     pub(crate) ports: usize,
     /// Those of them that were paused.
     pub(crate) paused_ports: usize,
-    /// Pause frames that they received, with those that resume, once for each priority.
+    /// Pause frames that they received, with those that resume.
     pub(crate) frames: u64,
     /// For how long they were paused, in all; where several priorities were, the longest counts.
     pub(crate) paused_ps: u64,
@@ -117,8 +117,7 @@ pub(crate) fn totals(
         let paused = longest(&port.pauses);
         hop.ports += 1;
         hop.paused_ports += usize::from(paused > 0);
-        let received = port.pauses.received.iter().chain(&port.pauses.received_resume);
-        hop.frames += received.sum::<u64>();
+        hop.frames += port.pauses.received_frames;
         hop.paused_ps += paused;
         if paused > 0 && hop.longest.is_none_or(|(most, ..)| paused > most) {
             hop.longest = Some((paused, port.at, port.to));

@@ -275,6 +275,7 @@ fn gbps(bytes: u64, time: Span) -> f64 {
 mod tests {
     use super::*;
     use crate::NetworkConfig;
+    use crate::nic::HostMemory;
     use crate::record::{Next, run};
     use crate::topology::{Cables, single_switch};
     use crate::workload::FlowSpec;
@@ -311,6 +312,24 @@ mod tests {
         assert!(summary.contains("  2 of 3  "), "{summary}");
         assert!(summary.contains("  note         no ECN: no queue marks"), "{summary}");
         assert!(summary.lines().all(|line| line.len() <= COLUMNS), "{summary}");
+    }
+
+    #[test]
+    fn a_pause_frame_counts_once_whatever_priorities_it_stops() {
+        // A NIC that has no room left stops all lossless priorities.
+        let mut config = NetworkConfig::new(single_switch(2, Cables::new(Rate::from_gbps(40), 2)));
+        config.nic.host_memory = Some(HostMemory { page_bytes: 4 << 10, ..HostMemory::default() });
+        let flow = FlowSpec::write(0, 1, 1_024).endless();
+        config.flows = vec![FlowSpec { depth: 256, spread_bytes: Some(256 << 20), ..flow }];
+        let mut network = Network::new(config).unwrap();
+        let verdict = network.run(Time::ZERO + Span::from_ms(2));
+        let summary = Report::new("slow", &network, &verdict).summary();
+        let frames = network.pause_frames();
+        let stopped = network.host_pauses(1).unwrap().sent;
+        assert!(stopped.iter().filter(|&&sent| sent > 0).count() > 1, "{stopped:?}");
+        assert!(summary.contains(&format!("h1 sent {frames} pause frames to its")), "{summary}");
+        let hop = summary.lines().find(|line| line.starts_with("    ToR -> server ")).unwrap();
+        assert_eq!(hop.split_whitespace().nth(3), Some(frames.to_string().as_str()), "{summary}");
     }
 
     #[test]

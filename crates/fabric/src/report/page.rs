@@ -52,13 +52,16 @@ impl Report<'_> {
     /// What simulated this, and what it leaves out.
     pub(super) fn model(&self) -> String {
         let topology = self.network.topology();
+        let count = |number: usize, one: &str, several: &str| {
+            format!("{number} {}", if number == 1 { one } else { several })
+        };
         format!(
-            "{} hosts, {} switches and {} links, packet by packet in integer picoseconds; store and \
+            "{}, {} and {}, packet by packet in integer picoseconds; store and \
              forward, shared-buffer switches; in every NIC the transport engine of Ferroce's soft NIC. \
              Not calibrated against hardware.",
-            topology.hosts.len(),
-            topology.switches.len(),
-            topology.links.len(),
+            count(topology.hosts.len(), "host", "hosts"),
+            count(topology.switches.len(), "switch", "switches"),
+            count(topology.links.len(), "link", "links"),
         )
     }
 
