@@ -24,11 +24,14 @@ impl Study {
             let id = format!("{} ({})", claim.id, claim.place);
             text += &row([&id, &claim.finding, "later", "not measured here"]);
         }
+        let claims = match self.outcomes.len() + self.later.len() {
+            1 => "1 claim".to_owned(),
+            several => format!("{several} claims"),
+        };
         let count = |verdict| self.outcomes.iter().filter(|of| of.verdict() == verdict).count();
         let _ = writeln!(
             text,
-            "\n{} claims: {} hold, {} hold at another scale, {} do not hold; {} come later",
-            self.outcomes.len() + self.later.len(),
+            "\n{claims}: {} hold, {} hold at another scale, {} do not hold; {} come later",
             count(Verdict::Holds),
             count(Verdict::HoldsAtAnotherScale),
             count(Verdict::DoesNotHold),

@@ -76,7 +76,8 @@ pub fn run(
     let wanted = |claim: &Claim| only.is_none_or(|name| is_meant(claim, name));
     if !claims.iter().any(wanted) {
         let names = claims.iter().filter_map(|claim| claim.id.strip_prefix("guo16."));
-        let names = names.map(str::to_owned).collect();
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.extend(claims.iter().flat_map(figures).map(|number| format!("figure-{number}")));
         return Err(Error::NoSuchClaim(only.unwrap_or("").to_owned(), names));
     }
     let mut context = Context { claims: &claims, options, progress };
@@ -101,12 +102,16 @@ pub fn run(
 fn is_meant(claim: &Claim, name: &str) -> bool {
     let name = name.strip_prefix("guo16.").unwrap_or(name);
     let id = claim.id.strip_prefix("guo16.").unwrap_or(&claim.id);
-    let begins = id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let begins = id
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']) && !name.is_empty());
     let number = name.strip_prefix("figure-").or_else(|| name.strip_prefix("fig"));
-    let figure = number.is_some_and(|number| {
-        claim.place.split(&[',', ';'][..]).any(|part| part.trim() == format!("figure {number}"))
-    });
-    begins || figure
+    begins || figures(claim).any(|figure| Some(figure) == number)
+}
+
+/// The numbers of the figures that `claim` is about.
+fn figures(claim: &Claim) -> impl Iterator<Item = &str> {
+    claim.place.split([',', ';']).filter_map(|part| part.trim().strip_prefix("figure "))
 }
 
 impl Context<'_> {
@@ -179,8 +184,10 @@ mod tests {
         assert_eq!(meant("figure-4"), ["deadlock.flooding"]);
         assert_eq!(meant("fig7"), ["fig7.ecmp-throughput"]);
         assert_eq!(meant("figure-9"), ["storm.unprotected"]);
+        assert_eq!(meant("deadlock.drop"), ["deadlock.drop-incomplete-arp"]);
         assert_eq!(meant("sto"), [""; 0]);
-        let error = run(Some("nothing"), Options::default(), &mut |_| {}).unwrap_err();
-        assert!(error.to_string().contains("livelock.go-back-0"), "{error}");
+        assert_eq!(meant(""), [""; 0]);
+        let error = run(Some("nothing"), Options::default(), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("livelock.go-back-0") && error.contains(", figure-4, "), "{error}");
     }
 }
