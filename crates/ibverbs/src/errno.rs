@@ -58,7 +58,9 @@ impl From<&OpenError> for Errno {
             OpenError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut => {
                 Self(libc::ETIMEDOUT)
             }
-            OpenError::Io { error, .. } => error.raw_os_error().map_or(Self::IO, Self),
+            OpenError::Io { error, .. } | OpenError::Capture { error, .. } => {
+                error.raw_os_error().map_or(Self::IO, Self)
+            }
         }
     }
 }

@@ -1,9 +1,11 @@
 //! `FERROCE_LOG` says what is logged to standard error, as `FERROCE_LOG=debug` or
-//! `FERROCE_LOG=transport=trace`. Without it nothing is.
+//! `FERROCE_LOG=softnic=trace`. Without it nothing is.
 
+use core::fmt;
 use std::sync::Once;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::FromEnvError;
 use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -32,7 +34,10 @@ pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty()) {
-            let filter = EnvFilter::from_env(VARIABLE);
+            let filter = match EnvFilter::try_from_env(VARIABLE) {
+                Ok(filter) => filter,
+                Err(error) => return complain(&Unusable(error)),
+            };
             let subscriber = tracing_subscriber::fmt()
                 .with_env_filter(filter)
                 .with_writer(std::io::stderr)
@@ -43,8 +48,23 @@ pub(crate) fn start() {
     });
 }
 
+/// What the variable says is no filter.
+struct Unusable(FromEnvError);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = std::env::var(VARIABLE).unwrap_or_default();
+        write!(
+            f,
+            "{VARIABLE}: `{value}` is not a filter: {}\nhint: use a level, error, warn, info, debug or trace, or that of a part, as in \
+             softnic=debug; nothing is logged now",
+            self.0
+        )
+    }
+}
+
 /// Tells the user why there is no device: the program itself will only say that there is none.
-pub(crate) fn complain(error: &dyn core::fmt::Display) {
+pub(crate) fn complain(error: &dyn fmt::Display) {
     eprintln!("libibverbs (ferroce): {error}");
 }
 
@@ -69,6 +89,19 @@ mod tests {
             unsafe { libc::atexit(at_exit) };
             std::process::exit(0);
         }
+    }
+
+    #[test]
+    fn a_filter_that_is_none_is_named_with_its_variable() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "log::tests::ends", "--nocapture"]).env(VARIABLE, "softnic=loud");
+        let ended = command.output().unwrap();
+        let lines = String::from_utf8_lossy(&ended.stderr);
+        assert!(
+            lines.contains("FERROCE_LOG: ") && lines.contains("\nhint: use a level"),
+            "{lines}"
+        );
+        assert!(lines.contains("went on") && !lines.contains("the beginning"), "{lines}");
     }
 
     #[test]

@@ -79,7 +79,13 @@ impl fmt::Display for DeviceError {
                 existing.join(", ")
             ),
             Self::Address { interface, address, existing } => {
-                let existing: Vec<String> = existing.iter().map(IpAddr::to_string).collect();
+                let mut existing: Vec<String> = existing.iter().map(IpAddr::to_string).collect();
+                if existing.iter().any(|address| address == "127.0.0.1") {
+                    existing.push("every other of 127.0.0.0/8".to_owned());
+                }
+                if existing.is_empty() {
+                    existing.push("none".to_owned());
+                }
                 write!(
                     f,
                     "FERROCE_DEV: interface `{interface}` does not have the address `{address}`\n\
@@ -349,6 +355,8 @@ mod tests {
             let error = list(selector, None, &interfaces()).unwrap_err();
             assert!(matches!(error, DeviceError::Address { .. }), "{selector}: {error}");
         }
+        let error = list("lo/10.0.0.2", None, &interfaces()).unwrap_err();
+        assert!(error.to_string().ends_with(", every other of 127.0.0.0/8"), "{error}");
     }
 
     #[test]

@@ -46,6 +46,13 @@ pub enum OpenError {
     Faults(FaultSettingsError),
     /// `FERROCE_CC` says nothing valid.
     Congestion(CongestionSettingsError),
+    /// The file of `FERROCE_PCAP` cannot be written.
+    Capture {
+        /// What the variable says.
+        file: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
     /// A call of the kernel failed.
     Io {
         /// What was being done.
@@ -67,7 +74,8 @@ impl fmt::Display for OpenError {
             Self::NoAddress { interface } => write!(
                 f,
                 "interface `{interface}` has no IP address that can be used\n\
-                 hint: give it one, as RoCE v2 packets are UDP over IP"
+                 hint: give it one, and bring it up, as by `ip link set {interface} up`: RoCE v2 packets \
+                 are UDP over IP"
             ),
             Self::Wire { value } => write!(
                 f,
@@ -89,6 +97,11 @@ impl fmt::Display for OpenError {
             ),
             Self::Faults(error) => error.fmt(f),
             Self::Congestion(error) => error.fmt(f),
+            Self::Capture { file, error } => write!(
+                f,
+                "FERROCE_PCAP: cannot write `{file}`: {error}\n\
+                 hint: name a file in a folder that exists and that you may write to"
+            ),
             Self::Io { doing, error } => write!(f, "{doing}: {error}"),
         }
     }
@@ -97,7 +110,7 @@ impl fmt::Display for OpenError {
 impl core::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Self::Io { error, .. } => Some(error),
+            Self::Io { error, .. } | Self::Capture { error, .. } => Some(error),
             Self::Faults(error) => Some(error),
             Self::Congestion(error) => Some(error),
             Self::PortTaken { .. }

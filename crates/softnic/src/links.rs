@@ -90,9 +90,11 @@ impl Links {
         let capture = options
             .capture
             .as_deref()
-            .map(|name| Capture::open(name, device, registry.slot()))
-            .transpose()
-            .map_err(|error| OpenError::Io { doing: "opening the file of FERROCE_PCAP", error })?;
+            .map(|name| {
+                Capture::open(name, device, registry.slot())
+                    .map_err(|error| OpenError::Capture { file: name.to_owned(), error })
+            })
+            .transpose()?;
         let publisher = Publisher::create(&device.name, registry.slot())
             .inspect_err(|error| tracing::warn!(%error, "counters are not published"))
             .ok();

@@ -49,7 +49,15 @@ impl Options {
     /// # Errors
     /// A variable that says nothing valid.
     pub fn from_environment() -> Result<Self, OpenError> {
-        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::from_variables(|name| env::var(name).ok())
+    }
+
+    /// What the variables of an environment say, whose values `value` knows; an empty one says nothing.
+    ///
+    /// # Errors
+    /// A variable that says nothing valid.
+    pub fn from_variables(value: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
+        let variable = |name| value(name).filter(|value| !value.is_empty());
         let exact = match variable("FERROCE_WIRE").as_deref() {
             None | Some("train") => false,
             Some("exact") => true,
