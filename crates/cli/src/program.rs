@@ -15,7 +15,8 @@ use crate::failure::{Failure, Status};
 /// The file that a shell would run for `name`.
 pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let shown = name.display();
-    let candidates: Vec<PathBuf> = if name.as_encoded_bytes().contains(&b'/') {
+    let is_path = name.as_encoded_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = if is_path {
         vec![PathBuf::from(name)]
     } else {
         let path = env::var_os("PATH").unwrap_or_default();
@@ -24,8 +25,15 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     if let Some(found) = candidates.iter().find(|path| is_runnable(path)) {
         return Ok(found.clone());
     }
-    if let Some(path) = candidates.iter().find(|path| path.exists()) {
+    // A folder below one of PATH is nothing that a shell would look at.
+    let named = |path: &&PathBuf| path.is_file() || is_path && path.exists();
+    if let Some(path) = candidates.iter().find(named) {
+        let is_folder = path.is_dir();
         let path = path.display();
+        if is_folder {
+            let failure = Failure::new(format!("{path} is a folder, not a program"));
+            return Err(failure.hint("name a program in it").status(Status::CannotRun));
+        }
         let failure = Failure::new(format!("{path} is not a program that you may run"));
         return Err(failure
             .hint(format!("`ls -l {path}` shows its permissions"))
@@ -41,14 +49,26 @@ pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 
 /// The package that brings a well-known verbs program.
 fn package(name: &OsStr) -> Option<&'static str> {
+    const PREFIXES: [(&str, &str); 5] = [
+        ("ibv_", "ibverbs-utils"),
+        ("ib_", "perftest"),
+        ("rdma_", "rdmacm-utils"),
+        ("ucx_", "ucx-utils"),
+        ("fi_", "libfabric-bin"),
+    ];
+    const NAMES: [(&str, &str); 7] = [
+        ("cmtime", "rdmacm-utils"),
+        ("mckey", "rdmacm-utils"),
+        ("rping", "rdmacm-utils"),
+        ("ucmatose", "rdmacm-utils"),
+        ("udaddy", "rdmacm-utils"),
+        ("mpirun", "openmpi-bin"),
+        ("qperf", "qperf"),
+    ];
     let name = name.to_str()?;
-    if name.starts_with("ibv_") {
-        Some("ibverbs-utils")
-    } else if name.starts_with("ib_") {
-        Some("perftest")
-    } else {
-        None
-    }
+    let by_prefix = PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix));
+    let found = NAMES.iter().find(|(known, _)| *known == name).or(by_prefix)?;
+    Some(found.1)
 }
 
 fn is_runnable(path: &Path) -> bool {

@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
 
 use rdma::Mtu;
-use softnic::congestion::CongestionSettings;
-use softnic::faults::FaultSettings;
-use softnic::{DeviceInfo, sysfs};
+use softnic::{DeviceInfo, Options, sysfs};
 
 use crate::args::Run;
 use crate::failure::{Failure, Status};
@@ -24,9 +22,8 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let library = library::directory()?;
     let devices = devices(arguments)?;
     check_mtu(arguments, &devices)?;
-    check_faults(arguments)?;
-    check_congestion(arguments)?;
     let mut variables = variables(arguments)?;
+    check_options(&variables)?;
     let [name, rest @ ..] = arguments.program.as_slice() else {
         return Err(Failure::new("no program was named"));
     };
@@ -120,26 +117,23 @@ fn check_mtu(arguments: &Run, devices: &[DeviceInfo]) -> Result<(), Failure> {
     }
 }
 
-fn check_faults(arguments: &Run) -> Result<(), Failure> {
-    let faults = arguments.faults.clone().or_else(|| env::var("FERROCE_FAULTS").ok());
-    match faults.unwrap_or_default().parse::<FaultSettings>() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::from_message(&error)),
-    }
-}
-
-fn check_congestion(arguments: &Run) -> Result<(), Failure> {
-    let settings = arguments.cc.clone().or_else(|| env::var("FERROCE_CC").ok());
-    match settings.unwrap_or_default().parse::<CongestionSettings>() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::from_message(&error)),
-    }
+/// Whether a device will open with what the flags say, and the environment where they say nothing.
+fn check_options(flags: &[(&str, OsString)]) -> Result<(), Failure> {
+    let value = |name: &str| match flags.iter().find(|(flag, _)| *flag == name) {
+        Some((_, value)) => value.to_str().map(str::to_owned),
+        None => env::var(name).ok(),
+    };
+    Options::from_variables(value).map(drop).map_err(|error| Failure::from_message(&error))
 }
 
 /// The capture's path, absolute because the program may change its working directory.
 fn capture(file: &Path) -> Result<PathBuf, Failure> {
     let path = absolute(file)
         .map_err(|error| Failure::new(format!("cannot record to {}: {error}", file.display())))?;
+    if path.is_dir() {
+        let message = format!("cannot record to {}", path.display());
+        return Err(Failure::new(message).hint("it is a folder: name a file in it"));
+    }
     match path.parent() {
         Some(folder) if !folder.is_dir() => {
             let message = format!("cannot record to {}", path.display());

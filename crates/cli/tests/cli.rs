@@ -278,12 +278,51 @@ hint: on Debian and Ubuntu: apt install perftest
 }
 
 #[test]
+fn programs_of_other_packages_are_known_too() {
+    let library = Library::new();
+    for (program, package) in [
+        ("ibv_devinfo", "ibverbs-utils"),
+        ("rping", "rdmacm-utils"),
+        ("rdma_server", "rdmacm-utils"),
+        ("ucx_info", "ucx-utils"),
+        ("fi_info", "libfabric-bin"),
+    ] {
+        let command = library.ferroce().env("PATH", "/nowhere").args(["run", program]);
+        let hint = format!("hint: on Debian and Ubuntu: apt install {package}\n");
+        let expected = format!("error: there is no program called {program}\n{hint}");
+        command.assert().code(127).stderr_eq(expected);
+    }
+}
+
+#[test]
+fn what_a_shell_would_not_look_at_is_no_program() {
+    let library = Library::new();
+    let command = library.ferroce().env("PATH", "/usr").args(["run", "lib"]);
+    command.assert().code(127).stderr_eq(str![[r#"
+error: there is no program called lib
+hint: check the spelling; what is not in PATH needs its whole path
+
+"#]]);
+}
+
+#[test]
+fn a_file_that_is_no_program_is_refused() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "/etc/passwd"]);
+    command.assert().code(126).stdout_eq("").stderr_eq(str![[r#"
+error: /etc/passwd is not a program that you may run
+hint: `ls -l /etc/passwd` shows its permissions
+
+"#]]);
+}
+
+#[test]
 fn a_folder_is_no_program() {
     let library = Library::new();
     let command = library.ferroce().args(["run", "/usr"]);
     command.assert().code(126).stdout_eq("").stderr_eq(str![[r#"
-error: /usr is not a program that you may run
-hint: `ls -l /usr` shows its permissions
+error: /usr is a folder, not a program
+hint: name a program in it
 
 "#]]);
 }
@@ -356,6 +395,41 @@ error: cannot record to /no/where.pcap
 hint: there is no folder /no
 
 "#]]);
+}
+
+#[test]
+fn a_capture_cannot_be_a_folder() {
+    let library = Library::new();
+    let command = library.ferroce().args(["run", "--pcap", "/usr", "true"]);
+    command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: cannot record to /usr
+hint: it is a folder: name a file in it
+
+"#]]);
+}
+
+#[test]
+fn every_variable_is_checked_before_the_program_starts() {
+    let library = Library::new();
+    for (variable, hint) in [
+        ("FERROCE_LINK", "use `shm`, `shm,icrc` or `udp`"),
+        ("FERROCE_WIRE", "use `train` or `exact`"),
+        ("FERROCE_RECOVERY", "use `go-back-n`, `go-back-0` or `selective-repeat`"),
+        ("FERROCE_RCVBUF_BYTES", "leave it out for the largest that the kernel grants"),
+        ("FERROCE_FAULTS", "use loss, reorder[..]"),
+        ("FERROCE_CC", "use none, dcqcn[..]"),
+    ] {
+        let command = library.ferroce().env(variable, "nonsense").args(["run", "echo", "ran"]);
+        let expected = format!("error: {variable}: `nonsense` [..]\nhint: {hint}\n");
+        command.assert().code(125).stdout_eq("").stderr_eq(expected);
+    }
+}
+
+#[test]
+fn a_flag_counts_before_its_variable() {
+    let library = Library::new();
+    let command = library.ferroce().env("FERROCE_LINK", "nonsense");
+    command.args(["run", "--link", "udp", "echo", "ran"]).assert().success().stdout_eq("ran\n");
 }
 
 #[test]
