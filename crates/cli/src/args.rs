@@ -70,7 +70,7 @@ pub(crate) struct Sim {
     pub(crate) output: Option<PathBuf>,
 
     /// Say what the scenario comes to, and do not run it
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["output", "bench"])]
     pub(crate) check: bool,
 
     /// The seed of everything that is left to chance, in place of the scenario's

@@ -1,7 +1,12 @@
-//! Writing to stdout, which may be a pipe that somebody has closed.
+//! Where results go: stdout, which may be a pipe that somebody has closed, and the folder of `-o`.
 
+use core::fmt::Display;
+use std::fs;
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 use std::process;
+
+use rustix::fs::{Access, access};
 
 use crate::failure::Failure;
 
@@ -13,4 +18,18 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => process::exit(0),
         Err(error) => Err(Failure::new(format!("cannot write: {error}"))),
     }
+}
+
+/// Makes the folder that results are to be written to. Before the run: nobody wants to wait for results and
+/// then hear that there is no place for them.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let made = fs::create_dir_all(folder);
+    made.and_then(|()| Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)).map_err(|error| {
+        cannot_write(folder, error)
+            .hint("name a folder of yours; it and those above it are made if they are not there")
+    })
+}
+
+pub(crate) fn cannot_write(path: &Path, error: impl Display) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display()))
 }

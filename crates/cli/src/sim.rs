@@ -17,14 +17,17 @@ use telemetry::Table;
 
 use crate::args::Sim;
 use crate::failure::{Failure, Status};
-use crate::output::print;
+use crate::output::{cannot_write, make_folder, print};
 use meter::Meter;
 use watch::Watch;
 
 pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     let path = &arguments.scenario;
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", path.display())).hint(
+            "a scenario is a TOML file, such as those in the folder scenarios of Ferroce's source",
+        )
+    })?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let scenario = Scenario::parse_in(&text, folder, arguments.seed)
         .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
@@ -44,6 +47,9 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
         )?;
     if arguments.check {
         return Ok(());
+    }
+    if let Some(folder) = &arguments.output {
+        make_folder(folder)?;
     }
     // Samples are for the files; without a folder nobody would see them.
     let mut samples = arguments
@@ -65,8 +71,8 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     }
     let summary = report.summary();
     let mut text = summary.clone();
-    if let Some(folder) = &arguments.output {
-        let files = write(folder, &report, &summary)?;
+    let written = arguments.output.as_ref().map(|folder| write(folder, &report, &summary));
+    if let Some((Ok(files), folder)) = written.as_ref().zip(arguments.output.as_ref()) {
         let page = folder.join("report.html");
         text += &format!("  {:<12} {files} files: see {}\n", "written", page.display());
     }
@@ -74,6 +80,7 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     if let Some(cost) = cost {
         print(&cost)?;
     }
+    written.transpose()?;
     match verdict {
         Verdict::Finished | Verdict::TimeOver | Verdict::Stalled => Ok(()),
         Verdict::Deadlock(_) => Err(Failure::new("the network is deadlocked")),
@@ -85,17 +92,16 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
 
 /// Writes the files of a run, and returns how many.
 fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Failure> {
-    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     let texts = [("report.html", report.page()), ("summary.txt", summary.to_owned())];
     let mut count = 0;
     for (name, text) in &texts {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+        fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
         count += 1;
     }
     if let Some(frames) = report.capture() {
         let path = folder.join("capture.pcapng");
-        fs::write(&path, frames).map_err(|error| cannot_write(&path, &error))?;
+        fs::write(&path, frames).map_err(|error| cannot_write(&path, error))?;
         count += 1;
     }
     let about = report.about();
@@ -115,12 +121,8 @@ fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Fai
 }
 
 fn write_table(path: &Path, table: &Table, about: &[(&str, &str)]) -> Result<(), Failure> {
-    let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+    let file = File::create(path).map_err(|error| cannot_write(path, error))?;
     let mut file = BufWriter::new(file);
-    table.write_parquet(&mut file, about).map_err(|error| cannot_write(path, &error))?;
-    file.flush().map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &dyn core::error::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display()))
+    table.write_parquet(&mut file, about).map_err(|error| cannot_write(path, error))?;
+    file.flush().map_err(|error| cannot_write(path, error))
 }

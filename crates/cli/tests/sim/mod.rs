@@ -80,6 +80,49 @@ fn sim_writes_the_same_files_each_time() {
 }
 
 #[test]
+fn sim_and_papers_refuse_a_folder_that_cannot_be_written_before_they_run() {
+    for command in [vec!["sim", &scenario("incast")], vec!["papers", "guo16", "figure-3"]] {
+        let command = ferroce().args(command).args(["-o", "/proc/nothing"]);
+        command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: cannot write /proc/nothing: No such file or directory (os error 2)
+hint: name a folder of yours; it and those above it are made if they are not there
+
+"#]]);
+    }
+}
+
+#[test]
+fn sim_says_what_it_found_though_it_cannot_be_written() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join("flows.parquet")).unwrap();
+    let command = ferroce().args(["sim", &scenario("incast"), "-o"]).arg(folder.path());
+    let assert = command.assert().code(125).stderr_eq(str![[r#"
+error: cannot write [..]/flows.parquet: Is a directory (os error 21)
+
+"#]]);
+    let stdout = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    assert!(stdout.contains("  finished at 2.679 ms\n"), "{stdout}");
+}
+
+#[test]
+fn sim_says_what_a_scenario_is_where_there_is_none() {
+    ferroce().args(["sim", "nowhere.toml"]).assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: cannot read nowhere.toml: No such file or directory (os error 2)
+hint: a scenario is a TOML file, such as those in the folder scenarios of Ferroce's source
+
+"#]]);
+}
+
+#[test]
+fn sim_that_is_checked_writes_nothing_and_says_so() {
+    let command = ferroce().args(["sim", "--check", &scenario("incast"), "-o", "out"]);
+    command.assert().code(2).stdout_eq("").stderr_eq(str![[r#"
+error: the argument '--check' cannot be used with '--output <FOLDER>'
+...
+"#]]);
+}
+
+#[test]
 fn sim_that_is_interrupted_says_so_and_leaves_what_there_is() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("long.toml");
