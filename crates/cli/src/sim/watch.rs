@@ -54,7 +54,6 @@ impl Watch {
         } else {
             ProgressBar::hidden()
         };
-        // Room is left at the end of the line for the "^C" that a terminal shows.
         let style = ProgressStyle::with_template("{bar:14} {percent:>3} %  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let now = Instant::now();
@@ -98,7 +97,8 @@ impl Watch {
         ));
     }
 
-    /// The run is over: nothing of the bar stays, and Ctrl-C ends the program.
+    /// The run is over: the bar goes, and Ctrl-C ends the program. After a Ctrl-C the bar may stay as it was then:
+    /// the "^C" that a terminal shows has moved the cursor to the next line.
     pub(super) fn end(self) {
         self.interrupted.store(true, Ordering::Relaxed);
         self.bar.finish_and_clear();
