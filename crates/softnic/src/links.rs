@@ -400,6 +400,7 @@ mod tests {
     use super::*;
     use crate::ProcessMemory;
     use crate::inbox::Inbox;
+    use crate::limits::SLOT_SHIFT;
     use crate::receive::{Reach, Sink, Turn};
     use core::net::Ipv4Addr;
     use rdma::Span;
@@ -428,7 +429,7 @@ mod tests {
     /// A packet for `slot`, with nothing right in it but the QPN.
     fn send(from: &Links, to: IpAddr, slot: u16) {
         let mut bytes = [0; 64];
-        bytes[4..8].copy_from_slice(&(u32::from(slot) << 14 | 1).to_be_bytes());
+        bytes[4..8].copy_from_slice(&(u32::from(slot) << SLOT_SHIFT | 1).to_be_bytes());
         let message = Message {
             bytes: &bytes,
             segment: None,

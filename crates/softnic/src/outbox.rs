@@ -208,7 +208,7 @@ fn is_train_refused(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::RECEIVE_BYTES;
+    use crate::limits::{RECEIVE_BYTES, SLOT_SHIFT};
     use crate::links::Links;
     use crate::{DeviceInfo, Options, sys};
     use wire::icrc;
@@ -238,7 +238,7 @@ mod tests {
             for byte in 1..=3 {
                 outbox.trains.room()[..40].fill(byte);
                 // Steering looks at the QPN.
-                let qpn = u32::from(to.registry.slot()) << 14;
+                let qpn = u32::from(to.registry.slot()) << SLOT_SHIFT;
                 outbox.trains.room()[4..8].copy_from_slice(&qpn.to_be_bytes());
                 outbox.trains.commit(&way, 40);
             }

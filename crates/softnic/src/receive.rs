@@ -474,6 +474,7 @@ fn check<'a>(packet: &'a [u8], id: u16, prefix: &Prefix) -> Result<Checked<'a>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::SLOT_SHIFT;
     use core::net::Ipv4Addr;
 
     fn datagram(id: u16) -> Datagram {
@@ -547,7 +548,7 @@ mod tests {
     #[test]
     fn the_slot_is_read_past_the_congestion_bits() {
         let mut packet = [0; 16];
-        packet[4..8].copy_from_slice(&(0xc000_0000_u32 | 5 << 14 | 77).to_be_bytes());
+        packet[4..8].copy_from_slice(&(0xc000_0000_u32 | 5 << SLOT_SHIFT | 77).to_be_bytes());
         assert_eq!(destination_slot(&packet), Some(5));
         assert_eq!(destination_slot(&packet[..7]), None);
     }

@@ -13,7 +13,8 @@
 //! Each direction is a ring of its own ([`ring`](ring.rs)), made by the one who sends, and offered
 //! ([`offers`](offers.rs)) before the first packet to that NIC, which therefore is already in it. So nothing
 //! is ever on both ways at once, and no packet overtakes another. Only a ring that fails is left for
-//! UDP: what was in it counts as lost, and reliable connections send it again.
+//! UDP: what was in it counts as lost, and reliable connections send it again. What a NIC keeps of
+//! another, and writes to its ring, is in [`peer`](peer.rs).
 //!
 //! Whether an address is of this host is what the list of its NICs says ([`crate::registry`]), which is in memory
 //! of this user: the NIC with that slot must stand there, and be alive. The receiver asks the same
