@@ -37,12 +37,10 @@ const PERFTEST: &[&str] = &[
     "-t fadd -s 8 -n 500 -d ferroce0:1 -x rc_verbs",
 ];
 
-/// What the documentation tells users to set, and a shorter timeout of UCX, whose second would be
-/// waited for at every loss.
+/// What the documentation tells users to set.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("UCX_NET_DEVICES", "ferroce0:1"),
     ("UCX_TLS", "rc_verbs,ud_verbs,self"),
-    ("UCX_RC_VERBS_TIMEOUT", "20ms"),
     ("OMPI_MCA_pml", "ucx"),
     ("OMPI_MCA_osc", "ucx"),
     ("OMPI_MCA_btl", "^openib"),
@@ -52,6 +50,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     // There may be fewer cores than ranks.
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
 ];
+
+/// What is set besides where packets are lost: a shorter timeout of UCX, whose second would be waited
+/// for at every loss. Without losses it would only tell how busy the machine is.
+const UNDER_FAULTS: &[(&str, &str)] = &[("UCX_RC_VERBS_TIMEOUT", "20ms")];
 
 /// fi_pingpong's options, what it prints of the longest messages, and whether somebody repeats what
 /// is lost.
@@ -107,8 +109,13 @@ pub(super) fn is_ours(row: &Row) -> bool {
 }
 
 /// What is set for the row's programs.
-pub(super) fn environment(row: &Row) -> &'static [(&'static str, &'static str)] {
-    if is_ours(row) { ENVIRONMENT } else { &[] }
+pub(super) fn environment(
+    row: &Row,
+    under_faults: bool,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let more = if under_faults { UNDER_FAULTS } else { &[] };
+    let sets = if is_ours(row) { [ENVIRONMENT, more] } else { [&[], &[]] };
+    sets.into_iter().flatten().copied()
 }
 
 /// How the row's program is told its port, if it is one of these.

@@ -38,6 +38,8 @@ const DEADLINE_SIZES: Duration = Duration::from_secs(120);
 const DEADLINE_FACTOR_FAULTS: u32 = 3;
 /// Iterations of each size in runs of all sizes, unless all rows run without faults.
 const ITERATIONS_SIZES: &str = "100";
+/// The flag of `ferroce run` that injects faults.
+const FAULTS: &str = "--faults";
 /// Where the rows' servers are, in their words.
 const ADDRESS: &str = "127.0.0.1";
 /// Lines of output shown of a row that failed, from the beginning and from the end: causes are told
@@ -177,7 +179,7 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
         flags.extend(["--link".to_owned(), link.clone()]);
     }
     if let Some(faults) = &choice.faults {
-        flags.extend(["--faults".to_owned(), faults.clone()]);
+        flags.extend([FAULTS.to_owned(), faults.clone()]);
     }
     let deadline = Instant::now() + choice.deadline(row);
     match row.kind {
@@ -197,7 +199,8 @@ fn run_row(lab: &Lab, choice: &Choice, row: &Row) -> Result<Result<(), String>> 
 
 fn command<W: AsRef<OsStr>>(lab: &Lab, flags: &[String], row: &Row, words: &[W]) -> Command {
     let mut command = lab.run(flags, words);
-    command.envs(middleware::environment(row).iter().copied());
+    let under_faults = flags.iter().any(|flag| flag == FAULTS);
+    command.envs(middleware::environment(row, under_faults));
     command
 }
 
