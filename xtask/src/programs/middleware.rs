@@ -113,9 +113,9 @@ pub(super) fn environment(
     row: &Row,
     under_faults: bool,
 ) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let more = if under_faults { UNDER_FAULTS } else { &[] };
-    let sets = if is_ours(row) { [ENVIRONMENT, more] } else { [&[], &[]] };
-    sets.into_iter().flatten().copied()
+    let always = ENVIRONMENT.iter().filter(|_| is_ours(row));
+    let more = UNDER_FAULTS.iter().filter(move |_| under_faults && is_ours(row));
+    always.chain(more).copied()
 }
 
 /// How the row's program is told its port, if it is one of these.
