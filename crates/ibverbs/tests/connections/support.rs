@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::mem;
 use core::net::Ipv4Addr;
 use core::ptr;
+use core::time::Duration;
 
 use ibverbs::abi::{self, Plain, ibv_qp_cap, ibv_qp_init_attr};
 use ibverbs::rdmacm::abi::{event, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
@@ -18,6 +19,9 @@ use ibverbs::rdmacm::connect::ferroce_rdma_connect;
 use ibverbs::rdmacm::id::{ferroce_rdma_create_id, ferroce_rdma_destroy_id};
 use ibverbs::rdmacm::queue_pair::{ferroce_rdma_create_qp, ferroce_rdma_destroy_qp};
 use ibverbs::rdmacm::resolve::{ferroce_rdma_resolve_addr, ferroce_rdma_resolve_route};
+
+/// Longer than anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const TCP: u32 = 0x0106;
 pub(crate) const UDP: u32 = 0x0111;
@@ -96,6 +100,16 @@ impl Side {
         // SAFETY: as above.
         assert_eq!(unsafe { ferroce_rdma_get_cm_event(self.channel, &raw mut told) }, 0);
         told
+    }
+
+    /// Waits until there is an event, which stays to be fetched.
+    pub(crate) fn is_told(&self) {
+        // SAFETY: a live channel.
+        let fd = unsafe { (*self.channel).fd };
+        let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live place.
+        let ready = unsafe { libc::poll(&raw mut asked, 1, PATIENCE.as_millis() as c_int) };
+        assert_eq!((ready, asked.revents), (1, libc::POLLIN));
     }
 
     /// The next event.
