@@ -24,6 +24,9 @@ fn budget(timeout: u8) -> Duration {
 /// The timeout of queue pairs that are to survive: the retries last two seconds and more.
 const PATIENT: u8 = 16;
 
+/// How long a helper is stopped: for longer than its peers pause for it.
+const STOPPED: Duration = Duration::from_millis(500);
+
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(3);
 
@@ -160,7 +163,7 @@ fn a_peer_that_stops_for_a_while_under_load_and_has_little_room_loses_nothing() 
         }
         helper.stop();
         let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(200) {
+        while began.elapsed() < STOPPED {
             load.go_on(&helper);
         }
         helper.resume();
