@@ -8,15 +8,14 @@
 //! something to travel with, and the end of every conversation. What lies in rings has to be taken while
 //! its sender can still be asked about, and what is counted to show in the file of counters.
 //!
-//! **Invariant:** others are waited for no longer than [`PAUSE_MAX`] and [`UNTAKEN_MAX`] allow, whatever
-//! they do or do not.
+//! **Invariant:** others are waited for no longer than [`PAUSE_MAX`], whatever they do or do not.
 
 use core::sync::atomic::Ordering;
 use std::os::fd::AsFd;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::fork::Nics;
-use crate::limits::{PAUSE_MAX, PAUSE_RETRY, UNTAKEN_MAX};
+use crate::limits::{PAUSE_MAX, PAUSE_RETRY};
 use crate::progress::{Core, Publish};
 use crate::shared::Shared;
 use crate::{Nic, clock, sys};
@@ -37,10 +36,8 @@ impl Shared {
             if let Some(outbox) = core.load(now) {
                 core = self.send(core, outbox, None);
             }
-            let waited = now.since(began);
-            let is_waited_for =
-                waited < PAUSE_MAX && core.is_paused() || waited < UNTAKEN_MAX && core.is_untaken();
-            if !is_waited_for {
+            let is_waited_for = core.is_paused() || core.is_untaken();
+            if !is_waited_for || now.since(began) >= PAUSE_MAX {
                 break;
             }
             drop(core);

@@ -52,11 +52,9 @@ pub const DEVICE_MEMORY_ALIGN_MAX: u64 = 4096;
 pub const SEND_WAIT_MS: i32 = 2;
 /// How long a sender pauses for a receiver on the same host that takes nothing. On a busy machine that one
 /// has to wait for a processor, a tenth of a second and more, and an unreliable connection does not
-/// send again what is dropped then; switches allow as much before they take a pause for a fault.
+/// send again what is dropped then; switches allow as much before they take a pause for a fault. A NIC
+/// that ends waits as long for others to take what it has put into their rings.
 pub const PAUSE_MAX: Span = Span::from_ms(200);
-/// How long a NIC that ends waits for others of this host to take what it has put into their rings: they
-/// may have to wait for a processor first.
-pub const UNTAKEN_MAX: Span = PAUSE_MAX;
 /// How soon the fallback thread looks whether a pause is over.
 pub const PAUSE_RETRY: Span = Span::from_us(50);
 /// How many days the files of devices that nobody asks for are kept.
