@@ -16,7 +16,9 @@
 
 enum { LENGTH = 1 << 16 };
 
-/* Memory that will go, one way or another. */
+/* Memory that will go, one way or another. It lies between pages that nobody may touch: where it was,
+ * there is then no room for the next mapping of this process, which may be one of the NIC's rings. The
+ * soft NIC knows addresses and not pages, and would write there. */
 struct memory {
     int file;
     char *bytes;
@@ -26,7 +28,10 @@ static struct memory map(void)
 {
     struct memory memory = {.file = memfd_create("unmapped", 0)};
     require(memory.file >= 0 && !ftruncate(memory.file, LENGTH), "memfd_create");
-    memory.bytes = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, memory.file, 0);
+    char *yard = mmap(NULL, 3 * LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    require(yard != MAP_FAILED, "mmap");
+    memory.bytes = mmap(yard + LENGTH, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                        memory.file, 0);
     require(memory.bytes != MAP_FAILED, "mmap");
     return memory;
 }
