@@ -7,6 +7,8 @@ mod elsewhere;
 pub(crate) mod judge;
 pub(crate) mod matrix;
 mod middleware;
+#[cfg(test)]
+mod packages;
 
 use core::time::Duration;
 use std::ffi::OsStr;
