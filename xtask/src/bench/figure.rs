@@ -66,11 +66,12 @@ pub(super) enum Tool {
     Icrc { payload: u32 },
 }
 
-/// A program in C that is compiled for the purpose, and run with Ferroce at hand over UDP. What it
-/// measures, its first lines say.
+/// A program in C that is compiled for the purpose, and run with Ferroce at hand. What it measures,
+/// its first lines say.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
+    pub(super) link: Link,
     /// Its sources, and what else it is linked with.
     pub(super) sources: &'static [&'static str],
     /// The package, and what of it is asked for.
@@ -78,11 +79,15 @@ pub(super) struct Program {
 }
 
 const fn program(name: &'static str, sources: &'static [&'static str]) -> Program {
-    Program { name, sources, needs: ("gcc", "cc") }
+    Program { name, link: Link::Udp, sources, needs: ("gcc", "cc") }
 }
 
 static THREADS: Program = program("threads", &["xtask/src/bench/threads.c", "examples/c/peer.c"]);
 static SPINS: Program = program("spins", &["xtask/src/bench/spins.c", "examples/c/peer.c"]);
+static COPIES: Program = Program {
+    link: Link::SameHost,
+    ..program("copies", &["xtask/src/bench/copies.c", "examples/c/peer.c"])
+};
 static TRAINS_OF_UDP: Program = program("trains", &["xtask/src/bench/trains.c"]);
 static TURNS_OF_UDP: Program = program("turns", &["xtask/src/bench/turns.c"]);
 static FABRIC_WRITES: Program = Program {
@@ -308,6 +313,16 @@ pub(super) const UCX_MEMORY_64K: Figure =
     ucx("UCX posix,cma tag_bw 64 KiB, Gb/s", MEMORY, "tag_bw", TRAIN, 50_000);
 pub(super) const UCX_MEMORY_1M: Figure =
     ucx("UCX posix,cma tag_bw 1 MiB, Gb/s", MEMORY, "tag_bw", LARGE, 5_000);
+
+/// A benchmark mostly sends the same data again; these are written anew before each message.
+pub(super) const HOST_NEW_64K: Figure =
+    printed("same host: 64 KiB WRITEs of new data, Gb/s", &COPIES, &["write", "65536"]);
+pub(super) const HOST_NEW_1M: Figure =
+    printed("same host: 1 MiB WRITEs of new data, Gb/s", &COPIES, &["write", "1048576"]);
+pub(super) const READ_NEW_64K: Figure =
+    printed("process_vm_readv of 64 KiB of new data, Gb/s", &COPIES, &["read", "65536"]);
+pub(super) const READ_NEW_1M: Figure =
+    printed("process_vm_readv of 1 MiB of new data, Gb/s", &COPIES, &["read", "1048576"]);
 
 pub(super) const QPS_16: Figure = bandwidth(
     "ib_write_bw 4 KiB, 16 QPs, Gb/s",

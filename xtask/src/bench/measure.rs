@@ -204,11 +204,11 @@ fn iperf(lab: &Lab, length: &str) -> Result<f64> {
     Ok(rate.context("iperf3 reports no rate")? / 1e9)
 }
 
-/// Runs a program of ours, by UDP, and reads the number that it prints.
-fn number(lab: &Lab, &Program { name, sources, .. }: &Program, words: &[&str]) -> Result<f64> {
-    let program = lab.compile(name, sources)?;
-    let mut command = lab.run(&[], &[&[program.as_str()], words].concat());
-    command.env("FERROCE_LINK", "udp");
+/// Runs a program of ours and reads the number that it prints.
+fn number(lab: &Lab, program: &Program, words: &[&str]) -> Result<f64> {
+    let &Program { name, link, sources, .. } = program;
+    let path = lab.compile(name, sources)?;
+    let command = linked(lab.run(&[], &[&[path.as_str()], words].concat()), link);
     let ended = lab.finish(name, command, Instant::now() + PATIENCE)?;
     match ended.status {
         Some(status) if status.success() => {}

@@ -84,6 +84,8 @@ const DATAPATH: &[Target] = &[
     target("S1", f::HOST_LAT_8, None, AtMost(1.5)),
     target("S2", f::HOST_64K, Some(f::UCX_MEMORY_64K), AtLeast(1.0)),
     target("S2", f::HOST_1M, Some(f::UCX_MEMORY_1M), AtLeast(1.0)),
+    target("S2", f::HOST_NEW_64K, Some(f::READ_NEW_64K), Bar::None),
+    target("S2", f::HOST_NEW_1M, Some(f::READ_NEW_1M), Bar::None),
     target("S3", f::HOST_64K, Some(f::WRITE_64K), AtLeast(2.0)),
     target("S", f::HOST_64K_ICRC, Some(f::HOST_64K), Bar::None),
     target("scale", f::QPS_4096, Some(f::QPS_16), AtLeast(0.8)),
