@@ -25,7 +25,7 @@ const PEER_ACK_TIMEOUT: u8 = 19;
 /// What is said of how long an acknowledgement may take here.
 const TARGET_ACK_DELAY: u8 = 15;
 /// Retries where the program names none.
-const RETRIES: u8 = 7;
+pub(super) const RETRIES: u8 = 7;
 
 /// What a program asks for.
 #[derive(Clone, Copy)]

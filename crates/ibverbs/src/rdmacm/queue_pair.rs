@@ -6,9 +6,10 @@ use core::ptr;
 
 use rdma::Gid;
 use transport::AddressVector;
+use wire::aeth::rnr_delay;
 
 use super::abi::{RDMA_UDP_QKEY, rdma_cm_id};
-use super::connect::{ack_timeout, local_gid};
+use super::connect::{RETRIES, ack_timeout, local_gid};
 use super::devices;
 use super::id::{CmId, Inner};
 use super::multicast;
@@ -29,8 +30,10 @@ use crate::srq::{create_srq_ex, ibv_destroy_srq};
 
 /// The local ACK timeout of queue pairs whose program names none.
 pub(super) const LOCAL_ACK_TIMEOUT: u8 = 14;
-/// The RNR timer of queue pairs.
+/// The RNR timer of queue pairs whose peer never gives up: 0.64 ms.
 const MIN_RNR_TIMER: u8 = 12;
+/// The longest, 655.36 ms, and what Linux has all queue pairs of RDMA CM ask for.
+const LONGEST_RNR_TIMER: u8 = 0;
 /// WRITE, READ and atomics: a connection's regions say more.
 const REMOTE_RIGHTS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
@@ -349,7 +352,7 @@ pub(super) fn attributes(
         // Each side says with which PSN the other is to begin.
         attr.rq_psn = inner.psn.value();
         attr.max_dest_rd_atomic = peer.responder_resources;
-        attr.min_rnr_timer = MIN_RNR_TIMER;
+        attr.min_rnr_timer = min_rnr_timer(peer.rnr_retry);
         let all = mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
         if answers { all | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { all }
     } else if state == number(Rts) {
@@ -369,6 +372,19 @@ pub(super) fn attributes(
         return Err(Errno::INVALID);
     };
     Ok((attr, (bits | mask::STATE).cast_signed()))
+}
+
+/// How long the peer is to wait before it sends again what there was no receive for, which it does
+/// `retries` times: 7 is for ever (IBTA vol 1, 9.7.5.2.8). A program is written for the patience of
+/// Linux, where a single retry comes after 655 ms; so all of them together take as long, and each no
+/// longer than that needs.
+fn min_rnr_timer(retries: u8) -> u8 {
+    if retries == RETRIES {
+        return MIN_RNR_TIMER;
+    }
+    let is_patient =
+        |timer: &u8| rnr_delay(*timer) * u64::from(retries) >= rnr_delay(LONGEST_RNR_TIMER);
+    (MIN_RNR_TIMER..=31).find(is_patient).unwrap_or(LONGEST_RNR_TIMER)
 }
 
 /// The path to the peer.
@@ -451,6 +467,17 @@ mod tests {
 
     use crate::rdmacm::devices;
     use crate::rdmacm::id::{self, Peer};
+
+    #[test]
+    fn a_peer_that_gives_up_is_as_patient_as_under_linux() {
+        assert_eq!(min_rnr_timer(7), 12);
+        for retries in 1..7 {
+            let each = rnr_delay(min_rnr_timer(retries));
+            assert!(each * u64::from(retries) >= rnr_delay(0), "{retries} retries of {each}");
+        }
+        // 163.84 ms and 327.68 ms; and one who never tries again does not wait.
+        assert_eq!([5, 2, 1, 0].map(min_rnr_timer), [28, 30, 0, 0]);
+    }
 
     #[test]
     fn each_side_says_with_which_psn_the_other_begins() {
