@@ -1,6 +1,7 @@
 //! The guest, and what is said to it over a virtio serial port (the interrupts of an
 //! emulated UART get lost under load); `guest-init.sh` has the words.
 
+use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::fs;
@@ -168,6 +169,12 @@ impl Guest {
         self.say(&format!("weather {}", weather.of_guest()))
     }
 
+    /// Ends it at once. It has no disk that could be harmed.
+    pub(super) fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     fn say(&mut self, line: &str) -> Result<()> {
         writeln!(self.stdin, "{line}").context("the guest has ended")
     }
@@ -175,17 +182,27 @@ impl Guest {
     fn line(&self, deadline: Instant) -> Result<String> {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => Ok(line),
-            Err(RecvTimeoutError::Timeout) => bail!("the guest does not answer{}", last_words()),
+            Err(RecvTimeoutError::Timeout) => Err(Silent(last_words()).into()),
             Err(RecvTimeoutError::Disconnected) => bail!("the guest has ended{}", last_words()),
         }
     }
 }
 
+/// The guest does not even say that a program was ended whose time was over: its kernel stands still.
+#[derive(Debug)]
+pub(super) struct Silent(String);
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the guest does not answer{}", self.0)
+    }
+}
+
+impl core::error::Error for Silent {}
+
 impl Drop for Guest {
     fn drop(&mut self) {
-        // It has no disk that could be harmed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
