@@ -132,7 +132,6 @@ struct Bench {
     lab: Lab,
     image: Image,
     guest: Guest,
-    weather: Weather,
     /// Whether the guest is the second, as the kernel of the first stood still.
     is_second: bool,
     port: u16,
@@ -167,14 +166,14 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
         return cmtime(guest, count);
     }
     let (earlier, ours) = (BTreeMap::new(), BTreeMap::new());
-    let (weather, is_second, port) = (Weather::Clear, false, PORT);
-    let mut bench = Bench { lab, image, guest, weather, is_second, port, earlier, ours };
+    let mut bench = Bench { lab, image, guest, is_second: false, port: PORT, earlier, ours };
     let mut tally = Tally::default();
+    let mut weather = Weather::Clear;
     let wanted = |case: &Case| choice.filter.as_ref().is_none_or(|f| case.name().contains(f));
     for case in cases::all().into_iter().filter(wanted) {
-        if bench.weather != case.weather {
-            bench.weather = case.weather;
-            bench.guest.set_weather(case.weather)?;
+        if weather != case.weather {
+            weather = case.weather;
+            bench.guest.set_weather(weather)?;
         }
         for server in [Server::Kernel, Server::Ferroce] {
             bench.judge(&case, server, &mut tally)?;
@@ -222,7 +221,7 @@ impl Bench {
         let mut result = match self.run(case, server) {
             Err(error) if error.is::<Silent>() && !self.is_second => {
                 println!("  again          {}: {error}", case.name());
-                self.boot_anew()?;
+                self.boot_anew(case.weather)?;
                 self.run(case, server)?
             }
             ran => ran?,
@@ -266,12 +265,12 @@ impl Bench {
     }
 
     /// Another guest in the place of one that stands still. Its counters begin anew.
-    fn boot_anew(&mut self) -> Result<()> {
+    fn boot_anew(&mut self, weather: Weather) -> Result<()> {
         self.guest.end();
         self.guest = Guest::boot(&self.image)?;
         self.is_second = true;
         self.earlier.clear();
-        self.guest.set_weather(self.weather)
+        self.guest.set_weather(weather)
     }
 
     /// The outer error is ours; the inner one is a server's that does not come up here.
