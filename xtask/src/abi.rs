@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::dist;
-use crate::workspace::{output, root};
+use crate::workspace::{self, output, root};
 
 /// The committed lists of exports, of the verbs library and of that of connection management, and
 /// how their version nodes begin.
@@ -160,7 +160,7 @@ fn check_loading(libraries: &[PathBuf; 2]) -> Result<()> {
     let mut absent = Vec::new();
     let mut loaded = 0;
     for program in PROGRAMS {
-        let Some(path) = installed(program) else {
+        let Some(path) = workspace::installed(program) else {
             absent.push(*program);
             continue;
         };
@@ -198,11 +198,6 @@ fn complaint(trace: &str, libraries: &[PathBuf]) -> Option<String> {
         (None, Some(library)) => Some(format!("it is not bound to {}", library.display())),
         (None, None) => None,
     }
-}
-
-fn installed(program: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 #[cfg(test)]

@@ -24,6 +24,12 @@ pub(crate) fn dist_dir() -> PathBuf {
     target_dir().join("dist")
 }
 
+/// Where a program is, if it is in the search path; or the file of that path, if there is one.
+pub(crate) fn installed(program: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
 /// A cargo command that runs at the root of the repository.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

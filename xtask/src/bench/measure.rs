@@ -1,7 +1,6 @@
 //! One figure at a time: the programs are run, and the value is found in what they print.
 
 use core::time::Duration;
-use std::env;
 use std::process::Command;
 use std::time::Instant;
 
@@ -67,12 +66,6 @@ impl Figure {
             Tool::Icrc { payload } => icrc(payload),
         }
     }
-}
-
-/// Whether a program is in the search path, or a file where it is said to be.
-pub(super) fn is_present(program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// What the bench of the ICRC says of packets with so much payload.

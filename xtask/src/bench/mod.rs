@@ -17,10 +17,9 @@ use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
 use crate::lab::Lab;
-use crate::terminal;
+use crate::{terminal, workspace};
 use figure as f;
 use figure::Figure;
-use measure::is_present;
 
 const ROUNDS: usize = 5;
 
@@ -179,9 +178,10 @@ pub(crate) fn rounds(arguments: &mut Arguments) -> Result<usize> {
 /// Measures and prints. What misses its bar is said, and is no error: the machine may be busy.
 pub(crate) fn run(set: Set, rounds: usize) -> Result<()> {
     let lab = Lab::open_apart()?;
-    let (present, missing): (Vec<Figure>, Vec<Figure>) = round(set.targets)
-        .into_iter()
-        .partition(|figure| figure.needs().is_none_or(|(_, program)| is_present(program)));
+    let (present, missing): (Vec<Figure>, Vec<Figure>) =
+        round(set.targets).into_iter().partition(|figure| {
+            figure.needs().is_none_or(|(_, program)| workspace::installed(program).is_some())
+        });
     let mut series = Series::new();
     let width = width(present.iter().chain(&missing).map(|figure| figure.name));
     for round in 1..=rounds {

@@ -1,9 +1,9 @@
 //! A program that a row runs is installed by `scripts/setup`, and not by chance.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::process::Command;
-use std::{env, fs};
 
 use super::matrix::{self, Kind};
 use crate::workspace;
@@ -22,13 +22,6 @@ fn programs() -> BTreeSet<&'static str> {
     programs
 }
 
-fn found(program: &str) -> Option<PathBuf> {
-    // The one that rows run comes with python3-pyverbs; others may be on the path.
-    let path = if program == "python3" { "/usr/bin".into() } else { env::var_os("PATH")? };
-    let candidates = env::split_paths(&path).map(|folder| folder.join(program));
-    candidates.filter_map(|candidate| fs::canonicalize(candidate).ok()).next()
-}
-
 /// The package that a file is of.
 fn package(file: &Path) -> Option<String> {
     let said = workspace::output(Command::new("dpkg-query").arg("--search").arg(file)).ok()?;
@@ -37,20 +30,24 @@ fn package(file: &Path) -> Option<String> {
 
 #[test]
 fn each_program_of_a_row_is_installed_by_the_setup() {
-    if found("dpkg-query").is_none() {
+    if workspace::installed("dpkg-query").is_none() {
         eprintln!("not checked: {SETUP} sets up Debian and Ubuntu alone");
         return;
     }
     let setup = fs::read_to_string(workspace::root().join(SETUP)).unwrap();
-    let installed: BTreeSet<&str> = setup
-        .split_inclusive(['\n', ' ', '(', ')'])
-        .map(|word| word.trim_end_matches(['\n', ' ', '(', ')']))
-        .collect();
+    let list = |name| setup.split_once(name).and_then(|(_, rest)| rest.split_once(')')).unwrap().0;
+    // What `make test` installs: its own list, and that of `make demo`.
+    let lists = ["packages_demo=(", "packages_test=("].map(list);
+    let installed: BTreeSet<&str> =
+        lists.into_iter().flat_map(|list| list.split_whitespace()).collect();
     let programs = programs();
     assert!(programs.contains("ib_write_bw") && programs.contains("rdma_client"), "{programs:?}");
     for program in programs {
-        let file =
-            found(program).unwrap_or_else(|| panic!("{program}: not found; run {SETUP} test"));
+        // The interpreter that rows run comes with python3-pyverbs; others may be on the path.
+        let path = if program == "python3" { "/usr/bin/python3" } else { program };
+        let file = workspace::installed(path)
+            .and_then(|file| fs::canonicalize(file).ok())
+            .unwrap_or_else(|| panic!("{program}: not found; run {SETUP} test"));
         let Some(package) = package(&file) else {
             panic!(
                 "{program}: {} is of no package, and {SETUP} does not install it",
