@@ -24,7 +24,8 @@ use crate::registry;
 const PEER_ACK_TIMEOUT: u8 = 19;
 /// What is said of how long an acknowledgement may take here.
 const TARGET_ACK_DELAY: u8 = 15;
-/// Retries where the program names none.
+/// Retries where the program names none, and the most there are; where no receive is ready, that is
+/// for ever.
 pub(super) const RETRIES: u8 = 7;
 
 /// What a program asks for.
