@@ -2,10 +2,10 @@
 
 /// The most points that one series of a figure is drawn with; of a longer one, those that show its
 /// lowest and highest are kept.
-pub const SERIES_POINTS_MAX: usize = 1_000;
+pub(crate) const SERIES_POINTS_MAX: usize = 1_000;
 /// The most points in a figure, whatever the number of series.
-pub const FIGURE_POINTS_MAX: usize = 12_000;
+pub(crate) const FIGURE_POINTS_MAX: usize = 12_000;
 /// The most rows of a table that a page shows; a longer one says how many it hides.
-pub const PAGE_ROWS_MAX: usize = 200;
+pub(crate) const PAGE_ROWS_MAX: usize = 200;
 /// The most rows of a Parquet row group.
-pub const ROW_GROUP_ROWS: usize = 1 << 20;
+pub(crate) const ROW_GROUP_ROWS: usize = 1 << 20;

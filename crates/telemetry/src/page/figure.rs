@@ -92,7 +92,7 @@ impl<'a> Figure<'a> {
         Self::new(Mark::Point, table, x, Some(y))
     }
 
-    /// The part of the rows, from 0 to 1, whose `x` is at most so much.
+    /// The share of the rows, from 0 to 1, whose `x` is at most the value.
     pub fn ecdf(table: &'a Table, x: &str) -> Self {
         Self::new(Mark::Ecdf, table, x, None)
     }
@@ -108,25 +108,25 @@ impl<'a> Figure<'a> {
         self
     }
 
-    /// What stands above it.
+    /// Its title.
     pub fn title(mut self, title: &str) -> Self {
         title.clone_into(&mut self.title);
         self
     }
 
-    /// What stands below it: how it was made, and what to see in it.
+    /// Its caption: how it was made, and what to see in it.
     pub fn caption(mut self, caption: &str) -> Self {
         caption.clone_into(&mut self.caption);
         self
     }
 
-    /// What stands at the horizontal axis, in place of the column's name and unit.
+    /// The title of the horizontal axis, in place of the column's name and unit.
     pub fn x_title(mut self, title: &str) -> Self {
         self.titles[0] = Some(title.to_owned());
         self
     }
 
-    /// What stands at the vertical axis, in place of the column's name and unit.
+    /// The title of the vertical axis, in place of the column's name and unit.
     pub fn y_title(mut self, title: &str) -> Self {
         self.titles[1] = Some(title.to_owned());
         self

@@ -1,7 +1,7 @@
 //! Pages: one HTML file with text, tables and figures, which opens without a network.
 //!
 //! ```text
-//!   title, "Simulated: <model>"
+//!   title, "Simulated: <model>" or "Measured: <where>"
 //!   section ─► text, notices, tables, figures, replays
 //!   the programs that draw (vendor/), once, and only if there is something to draw
 //! ```
@@ -26,17 +26,19 @@ const VEGA: &str = include_str!("../../vendor/vega/vega.min.js");
 const VEGA_LITE: &str = include_str!("../../vendor/vega-lite/vega-lite.min.js");
 const VEGA_EMBED: &str = include_str!("../../vendor/vega-embed/vega-embed.min.js");
 
-/// A page whose numbers were simulated, and which says so.
+/// A page that says where its numbers are from: a simulation, or a measurement.
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
+    /// "simulated" or "measured".
+    origin: &'static str,
     model: String,
     body: String,
     figures: usize,
     replays: usize,
 }
 
-/// Something that stands in a section.
+/// A part of a section.
 #[derive(Clone, Debug)]
 pub enum Block<'a> {
     /// A paragraph; what stands between backticks is set as code.
@@ -57,8 +59,18 @@ impl Page {
     /// A page without sections. `model` says what simulated the numbers, and with which settings:
     /// it stands under the title, behind the word "Simulated".
     pub fn simulated(title: &str, model: &str) -> Self {
+        Self::of("simulated", title, model)
+    }
+
+    /// A page without sections. `place` says where the numbers were measured: it stands under the title,
+    /// behind the word "Measured".
+    pub fn measured(title: &str, place: &str) -> Self {
+        Self::of("measured", title, place)
+    }
+
+    fn of(origin: &'static str, title: &str, model: &str) -> Self {
         let (title, model) = (title.to_owned(), model.to_owned());
-        Self { title, model, body: String::new(), figures: 0, replays: 0 }
+        Self { title, origin, model, body: String::new(), figures: 0, replays: 0 }
     }
 
     /// Begins a section.
@@ -143,6 +155,8 @@ impl Page {
     /// The file.
     pub fn to_html(&self) -> String {
         let (title, model) = (escape(&self.title), escape(&self.model));
+        let origin = self.origin;
+        let stated = if origin == "simulated" { "Simulated" } else { "Measured" };
         let mut scripts = String::new();
         let figures: &[&str] =
             if self.figures > 0 { &[VEGA, VEGA_LITE, VEGA_EMBED, START] } else { &[] };
@@ -154,8 +168,8 @@ impl Page {
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"generator\" content=\"ferroce\">\n\
-             <title>{title} (simulated)</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-             <header>\n<h1>{title}</h1>\n<p><strong>Simulated:</strong> {model}</p>\n</header>\n\
+             <title>{title} ({origin})</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+             <header>\n<h1>{title}</h1>\n<p><strong>{stated}:</strong> {model}</p>\n</header>\n\
              <main>\n{}</main>\n{scripts}</body>\n</html>\n",
             self.body
         )
@@ -191,7 +205,7 @@ fn prose(text: &str) -> String {
     html
 }
 
-/// JSON that can stand in a script element: nothing in it ends the element or begins a comment.
+/// JSON that is safe in a script element: nothing in it ends the element or begins a comment.
 fn script_data(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
@@ -244,6 +258,14 @@ mod tests {
             .add(&Block::Table(&table, "All hosts"))
             .add(&Block::Figure(&figure));
         page
+    }
+
+    #[test]
+    fn a_page_of_measurements_does_not_say_that_it_is_simulated() {
+        let html = Page::measured("Bench", "soft NICs").to_html();
+        assert!(html.contains("<title>Bench (measured)</title>"));
+        assert!(html.contains("<strong>Measured:</strong> soft NICs"));
+        assert!(!html.to_lowercase().contains("simulated"));
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Table {
         Self { name: name.to_owned(), columns: Vec::new(), rows: 0 }
     }
 
-    /// Adds a column of integers. `unit` is as it stands in names: `ps`, `bytes`, or nothing.
+    /// Adds a column of integers. `unit` is as in names: `ps`, `bytes`, or nothing.
     pub fn integers(self, name: &str, unit: &'static str) -> Self {
         self.with(name, unit, Cells::Integers(Vec::new()))
     }
@@ -173,7 +173,7 @@ impl Column {
         &self.name
     }
 
-    /// Its unit as it stands in its label; empty for numbers without one, and for text.
+    /// Its unit as in its label; empty for numbers without one, and for text.
     pub fn unit(&self) -> &'static str {
         self.unit
     }
