@@ -72,8 +72,8 @@ impl Repr {
         }
     }
 
-    /// Reads the CNP at the beginning of `bytes`. What a CNP need not say is not looked at: devices
-    /// differ in the migration bit and in BECN.
+    /// Reads the CNP at the beginning of `bytes`. The migration bit and BECN, in which devices differ, are
+    /// not checked.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::Version`], or [`Error::Opcode`] for another packet.

@@ -5,8 +5,7 @@
 //!   │ destination │   source    │ EtherType │ payload, at least 46 bytes
 //! ```
 //!
-//! Preamble and frame check sequence are the link's business and never in a buffer of ours;
-//! [`WIRE_OVERHEAD`] counts them where bytes become time.
+//! Preamble and frame check sequence belong to the link and are never in a buffer of ours.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -17,9 +16,6 @@ use crate::{Error, be16};
 pub const HEADER_LEN: usize = 14;
 /// The shortest frame, without its check sequence (802.3, 4.4.2: 64 with it).
 pub const MIN_FRAME_LEN: usize = 60;
-/// What a frame takes on the wire beyond its bytes: preamble and delimiter 8, check sequence 4,
-/// inter-packet gap 12 (802.3, 4.4.2).
-pub const WIRE_OVERHEAD: usize = 8 + 4 + 12;
 
 mod field {
     use core::ops::{Range, RangeFrom};
@@ -36,7 +32,7 @@ pub struct Address(pub [u8; 6]);
 impl Address {
     /// Everybody.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// Whoever is at the other end of the link: pause frames go there, and no bridge forwards them
+    /// The other end of the link: pause frames go there, and no bridge forwards them
     /// (802.3, 31B.1).
     pub const MAC_CONTROL: Self = Self([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
 

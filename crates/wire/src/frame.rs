@@ -22,10 +22,6 @@ use crate::ethernet::{Address, EtherType};
 use crate::roce::ICRC_LEN;
 use crate::{Error, ethernet, icrc, ipv4, ipv6, roce, udp, vlan};
 
-/// The longest of everything before the BTH, in bytes.
-pub const LOWER_HEADERS_MAX: usize =
-    ethernet::HEADER_LEN + vlan::HEADER_LEN + ipv6::HEADER_LEN + udp::HEADER_LEN;
-
 /// The IP header of a frame, without what follows from the rest of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ip {
@@ -194,7 +190,7 @@ impl<'a> Frame<'a> {
         if udp.destination_port != udp::ROCE_PORT {
             return Err(Error::Protocol);
         }
-        // Between two fields that say the same, the ICRC takes them for one.
+        // The ICRC covers one length, so those of IP and UDP must agree.
         if usize::from(udp.length) != datagram.len() {
             return Err(Error::Length);
         }

@@ -1,7 +1,7 @@
 //! The invariant CRC (IBTA vol 1, 7.8.1; RoCE v2: annex A17.3.3).
 //!
-//! A CRC-32 over what no switch may change, from the IP header to the last pad byte: eight bytes of
-//! ones stand before it, and the fields that switches do change are taken as ones (traffic class,
+//! A CRC-32 over what no switch may change, from the IP header to the last pad byte. Eight bytes of ones
+//! precede it, and the fields that switches do change count as ones (traffic class,
 //! TTL, header checksum; for IPv6 also the flow label; the UDP checksum; the fifth byte of the BTH).
 //!
 //! The IPv4 identification is covered, and a receiver on a UDP socket cannot see it. The CRC is
@@ -47,12 +47,12 @@ const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 const BTH_MASKED: usize = 4;
 
-/// What is covered before the BTH, for packets that differ in nothing below it but the IPv4
-/// identification: those of a train.
+/// The CRC of what is covered before the BTH, for packets whose headers below it differ in the IPv4
+/// identification alone, such as those of a GSO batch.
 ///
-/// The CRC is linear, so what an identification adds to that of identification 0 depends on nothing
-/// else, and is found in a table; as is what makes up for the fifth byte of the BTH, so that a packet
-/// is covered in one pass as it is.
+/// The CRC is linear, so the difference between an identification and identification 0 depends on
+/// nothing else, and is found in a table. The correction for the fifth byte of the BTH is in another. So
+/// one pass covers a packet as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prefix {
     /// The CRC up to the BTH, with identification 0.
@@ -186,8 +186,8 @@ static INVERSES: [u32; 20] = {
 static ID_HIGH: [u32; 256] = products(16, power(8 * (IPV4_LEN - 6 + UDP_LEN) + 32));
 static ID_LOW: [u32; 256] = products(24, power(8 * (IPV4_LEN - 6 + UDP_LEN) + 32));
 
-/// What is added to the CRC up to the BTH so that the fifth byte of that counts as ones, by what it
-/// is: a byte four places on, with the register moved back by the byte that it is beyond it.
+/// By the value of the fifth byte of the BTH: what to add to the CRC up to the BTH so that this byte
+/// counts as ones.
 static UNMASKED: [u32; 256] = {
     let mut table = products(24, INVERSES[3]);
     table.reverse();

@@ -5,10 +5,57 @@
 //!                                               └──────── roce::Repr ────┘
 //! ```
 //!
-//! One header, one file, all of the same shape: byte ranges in `mod field`, a checked `Packet` view
-//! with a getter per field in wire order, a `Repr` with `parse` and `emit`. [`opcode`] holds what
-//! is true of each BTH opcode, once; [`roce`] joins BTH and extended headers; [`icrc`] is the check
-//! over all of them. [`cm`] has the messages that connections are made by, which are payload.
+//! # A guided tour
+//!
+//! - [`Frame`] is a whole packet: from Ethernet to ICRC, parsed and emitted in one call. Below it
+//!   [`roce`] joins the BTH and the extended headers, for users of UDP sockets, who see no more.
+//! - Each header has a file of its own, all of the same shape: byte ranges in `mod field`, a checked
+//!   `Packet` view with a getter per field in wire order, a `Repr` with `parse` and `emit`. Begin with
+//!   [`bth`].
+//! - [`opcode`] is one table of the facts of each BTH opcode: its name, its headers, its payload.
+//! - [`icrc`] is the check over all of them.
+//! - [`cm`] and [`mad`] have the messages that connections are made by, which are payload.
+//! - [`pause`] and [`pfc`] are the frames by which a link is told to wait; [`pcap`] and [`pcapng`]
+//!   write captures that Wireshark reads.
+//!
+//! # Example
+//!
+//! A SEND of one packet is emitted, parsed again, and refused when a bit of it has changed:
+//!
+//! ```
+//! use core::net::{IpAddr, Ipv4Addr};
+//!
+//! use rdma::{Psn, Qpn};
+//! use wire::ethernet::Address;
+//! use wire::frame::Ip;
+//! use wire::opcode::{Attach, Part, Service};
+//! use wire::{Error, Frame, Opcode, icrc, roce, udp};
+//!
+//! let (alice, bob) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+//! let payload = b"hello";
+//! let opcode = Opcode::send(Service::Rc, Part::Only, Attach::Nothing);
+//! let frame = Frame {
+//!     source: Address([2, 0, 0, 0, 0, 1]),
+//!     destination: Address([2, 0, 0, 0, 0, 2]),
+//!     vlan: None,
+//!     ip: Ip::V4 { source: alice, destination: bob, tos: 0, id: 0, dont_fragment: true, ttl: 64 },
+//!     source_port: udp::ROCE_PORT,
+//!     // Five bytes of payload are padded to eight.
+//!     roce: roce::Repr::new(opcode, Qpn::new(7), Psn::new(100)).padded_for(5),
+//!     payload,
+//! };
+//! let mut bytes = frame.to_vec();
+//! assert_eq!(Frame::parse(&bytes), Ok(frame));
+//!
+//! // The ICRC covers the packet from its IP header to its padding, and comes last.
+//! let bth = bytes.len() - 4 - 8 - 12;
+//! let (covered, check) = bytes[bth..].split_last_chunk().unwrap();
+//! let below = icrc::Datagram::between(IpAddr::V4(alice), IpAddr::V4(bob));
+//! assert_eq!(icrc::compute(&below, covered), Ok(*check));
+//!
+//! *bytes.last_mut().unwrap() ^= 1;
+//! assert_eq!(Frame::parse(&bytes), Err(Error::Icrc));
+//! ```
 //!
 //! **Invariant:** once `new_checked` or `parse` has returned `Ok`, no accessor panics, whatever the
 //! bytes.

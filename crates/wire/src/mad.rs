@@ -18,7 +18,7 @@ pub const HEADER_LEN: usize = 24;
 /// Bytes of the class's own.
 pub const DATA_LEN: usize = LEN - HEADER_LEN;
 /// The only version of the base format.
-pub const BASE_VERSION: u8 = 1;
+const BASE_VERSION: u8 = 1;
 
 mod field {
     use core::ops::Range;

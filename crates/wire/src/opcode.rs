@@ -36,7 +36,7 @@ pub enum Operation {
     ReadResponse,
     /// Acknowledge, positive or negative.
     Acknowledge,
-    /// Negative acknowledge that says what did arrive: between queue pairs that repeat selectively.
+    /// Negative acknowledge that lists what did arrive: between queue pairs with selective repeat.
     SelectiveAcknowledge,
     /// The answer to an atomic.
     AtomicAcknowledge,

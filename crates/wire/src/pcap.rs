@@ -22,10 +22,10 @@ use crate::Error;
 /// Length of the file header in bytes.
 pub const HEADER_LEN: usize = 24;
 /// Length of the header before each frame in bytes.
-pub const RECORD_HEADER_LEN: usize = 16;
+const RECORD_HEADER_LEN: usize = 16;
 /// LINKTYPE_ETHERNET: frames begin with an Ethernet header.
-pub const LINKTYPE_ETHERNET: u32 = 1;
-/// The longest frame that the file header announces; what programs take for "all of it".
+pub(crate) const LINKTYPE_ETHERNET: u32 = 1;
+/// The longest frame that the file header announces; programs read it as "whole frames".
 pub(crate) const SNAP_LEN: u32 = 262_144;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -59,7 +59,7 @@ pub fn file_header() -> [u8; HEADER_LEN] {
 }
 
 /// The header of a frame of `length` bytes seen at `at`; picoseconds are cut off.
-pub fn record_header(at: Time, length: u32) -> [u8; RECORD_HEADER_LEN] {
+fn record_header(at: Time, length: u32) -> [u8; RECORD_HEADER_LEN] {
     let nanoseconds = at.as_ps() / 1_000;
     // 2^64 ps are 213 days: neither part overflows.
     let (seconds, fraction) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);

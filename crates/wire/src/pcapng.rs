@@ -22,8 +22,6 @@ use rdma::Time;
 use crate::Error;
 use crate::pcap::{Base, LINKTYPE_ETHERNET, SNAP_LEN, u16_at, u32_at};
 
-/// Length in bytes of what stands before the frame in an enhanced packet block.
-pub const PACKET_HEADER_LEN: usize = 28;
 /// Length in bytes of the section header that is written.
 pub const SECTION_HEADER_LEN: usize = 28;
 
@@ -62,7 +60,7 @@ mod field {
     pub(super) const FRAME: usize = 20;
 }
 
-/// Which way a frame went, seen from its interface.
+/// The direction of a frame, seen from its interface.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Direction {
     /// Not said.
@@ -142,7 +140,7 @@ pub fn write_interface(file: &mut Vec<u8>, name: &str) {
 /// The longest name or remark that is written, in bytes.
 const TEXT_MAX: usize = 256;
 
-/// An option's length has 16 bits, and a text that long helps nobody: cut, by whole characters.
+/// An option's length has 16 bits: longer text is cut, by whole characters.
 fn cut(text: &str) -> &[u8] {
     let whole = |end: &usize| text.is_char_boundary(*end);
     let end = (0..=text.len().min(TEXT_MAX)).rev().find(whole).unwrap_or(0);
@@ -251,7 +249,7 @@ pub struct Record<'a> {
     pub interface: u32,
     /// When; see [`Reader`].
     pub at: Time,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
     /// Its bytes, as many as were captured.
     pub frame: &'a [u8],
@@ -495,7 +493,7 @@ mod tests {
     fn the_blocks_are_as_the_draft_draws_them() {
         let mut file = Vec::new();
         write(&mut file, 1, Time::from_ns(1 << 32 | 2), Direction::Inbound, &[0xaa, 0xbb, 0xcc]);
-        assert_eq!(file.len(), PACKET_HEADER_LEN + 4 + 12 + 4);
+        assert_eq!(file.len(), 28 + 4 + 12 + 4);
         assert_eq!(file[..16], [6, 0, 0, 0, 48, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(file[16..32], [2, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 0xaa, 0xbb, 0xcc, 0]);
         assert_eq!(file[32..], [2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0]);
@@ -512,7 +510,7 @@ mod tests {
         file.extend([0, 14, 0, 8]);
         file.extend((-1i64).to_be_bytes());
         file.extend([0, 0, 0, 40]);
-        // A block that nobody knows, then 3 s and 1 / 1024.
+        // A block of an unknown type, then 3 s and 1 / 1024.
         file.extend([0, 0, 0x0b, 0xad, 0, 0, 0, 12, 0, 0, 0, 12]);
         file.extend([0, 0, 0, 6, 0, 0, 0, 36, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 1]);
         file.extend([0, 0, 0, 1, 0, 0, 0, 1, 0xee, 0, 0, 0, 0, 0, 0, 36]);

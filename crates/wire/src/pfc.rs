@@ -7,8 +7,8 @@
 //!                        bit i: priority i is spoken of
 //! ```
 //!
-//! It has no VLAN tag and names no flow: whoever is at the other end of the link stops, which is how
-//! congestion spreads and how a deadlock closes (guo16, 4.2).
+//! It has no VLAN tag and names no flow: the other end of the link stops all traffic of the priority. This
+//! is how congestion spreads and how a deadlock closes (guo16, 4.2).
 
 use core::fmt;
 

@@ -29,7 +29,7 @@ pub struct Repr {
     pub aeth: Option<aeth::Repr>,
     /// What arrived behind a gap, between queue pairs that repeat selectively.
     pub selective: Option<saeth::Repr>,
-    /// AtomicAckETH (9.3.5.3): what the word was before.
+    /// AtomicAckETH (9.3.5.3): the word's value before the atomic.
     pub atomic_ack: Option<u64>,
     /// ImmDt (9.3.6): four bytes as the sender's application gave them.
     pub immediate: Option<[u8; 4]>,

@@ -119,7 +119,7 @@ fn transport_headers(bytes: &[u8]) {
     assert_eq!(repr.emit(&mut out), repr.header_len());
     assert_eq!(roce::Repr::parse(&out), Ok((repr, payload)));
 
-    // No fuzzer guesses an ICRC, so what is below it is given.
+    // No fuzzer guesses an ICRC, so it is computed here.
     let v4 = Ip::V4 {
         source: Ipv4Addr::LOCALHOST,
         destination: Ipv4Addr::BROADCAST,

@@ -6,7 +6,7 @@
 //!   │ version │ IP version │ port │ source address │ destination address │ the application's
 //! ```
 //!
-//! An IPv4 address stands in the last four of its sixteen bytes. The port is the sender's.
+//! An IPv4 address is in the last four of its sixteen bytes. The port is the sender's.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

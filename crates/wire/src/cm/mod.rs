@@ -7,7 +7,7 @@
 //!     RTU ────────────────────────────►                  the end: DREQ ─►  ◄─ DREP
 //! ```
 //!
-//! Each message has a file; RTU, DREQ and DREP, which hardly say anything, share one. [`Mad`] is a
+//! Each message has a file; RTU, DREQ and DREP, which are short, share one. [`Mad`] is a
 //! whole management datagram of this class. What RDMA CM puts in front of the private data, and
 //! how it makes service IDs of ports, is in [`ip`].
 
@@ -24,11 +24,11 @@ use core::fmt;
 use crate::{Error, be32, mad};
 
 /// The management class.
-pub const CLASS: u8 = 7;
+const CLASS: u8 = 7;
 /// Version of the class's format.
-pub const CLASS_VERSION: u8 = 2;
+const CLASS_VERSION: u8 = 2;
 /// The method of every message: Send.
-pub const METHOD_SEND: u8 = 3;
+const METHOD_SEND: u8 = 3;
 
 /// The numbers of the messages.
 mod attribute {
@@ -109,7 +109,7 @@ impl Message {
 /// A management datagram of this class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mad {
-    /// Chosen by whoever begins an exchange, repeated by whoever answers.
+    /// Chosen by the side that begins an exchange, repeated in the answer.
     pub transaction: u64,
     /// The attribute modifier: the options of enhanced connection establishment, 0 without it.
     pub modifier: u32,

@@ -1,4 +1,4 @@
-//! MRA: the message was received, and the answer will take its time.
+//! MRA: the message was received, and the answer will be late.
 //!
 //! ```text
 //!   0         4          8        9         10

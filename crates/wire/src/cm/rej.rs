@@ -42,7 +42,7 @@ impl Reason {
     pub const UNSUPPORTED: Self = Self(5);
     /// The number of the connection names none.
     pub const INVALID_ID: Self = Self(6);
-    /// Nobody offers that service.
+    /// No listener offers that service.
     pub const INVALID_SERVICE: Self = Self(8);
     /// The transport service is not offered.
     pub const INVALID_TRANSPORT: Self = Self(9);

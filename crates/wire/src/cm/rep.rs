@@ -56,7 +56,7 @@ pub struct Repr {
     pub initiator_depth: u8,
     /// How long it may take to acknowledge: 4.096 us x 2^n, 5 bits.
     pub target_ack_delay: u8,
-    /// Whether and how it takes the alternate path, 2 bits.
+    /// Whether and how it accepts the alternate path, 2 bits.
     pub failover: u8,
     /// Whether it gives end-to-end credits.
     pub flow_control: bool,

@@ -45,7 +45,7 @@ pub struct Status(pub u8);
 impl Status {
     /// The queue pair and Q_Key are those of the service.
     pub const OK: Self = Self(0);
-    /// Nobody offers that service.
+    /// No listener offers that service.
     pub const UNSUPPORTED: Self = Self(1);
     /// The application refuses.
     pub const REJECTED: Self = Self(2);
