@@ -1,4 +1,4 @@
-//! Completions: what an application is told.
+//! Completions: the results of work requests.
 
 use core::fmt;
 

@@ -3,10 +3,10 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an IPv4 address stands behind.
+/// The prefix of a mapped IPv4 address.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-/// A GID, 16 bytes. An IPv4 address stands in it as `::ffff:a.b.c.d` (IBTA annex A17.4.5).
+/// A GID, 16 bytes. An IPv4 address is written as `::ffff:a.b.c.d` (IBTA annex A17.4.5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
@@ -37,9 +37,8 @@ impl Gid {
         self.ip().is_multicast()
     }
 
-    /// The multicast group that is named, as RoCE v2 sends to it; `None` if it is none. An IPv4
-    /// group stands in a GID as any IPv4 address does, or as RoCE v1 writes it:
-    /// `ff0e::ffff:a.b.c.d`.
+    /// The multicast group, as RoCE v2 sends to it; `None` if this is no group. An IPv4 group is written
+    /// like any IPv4 address, or as in RoCE v1: `ff0e::ffff:a.b.c.d`.
     pub fn group(self) -> Option<Self> {
         const V1: [u8; 12] = [0xff, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
         let group = match self.0.split_first_chunk() {

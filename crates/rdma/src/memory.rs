@@ -1,7 +1,7 @@
 //! The third seam: application memory.
 //!
-//! The engine owns none. It checks keys, bounds and rights, and hands absolute addresses to whoever
-//! drives it: raw pointers in the soft NIC, a vector in a test, a pattern checker in a simulation.
+//! The engine owns none. It checks keys, bounds and rights, and hands absolute addresses to its driver:
+//! raw pointers in the soft NIC, a vector in a test, a pattern checker in a simulation.
 
 /// The address that the engine was about to touch is not there any more: the application unmapped
 /// it under a live region. The engine turns it into a protection or access error.

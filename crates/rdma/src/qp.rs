@@ -92,6 +92,11 @@ impl Access {
         self.0
     }
 
+    /// These rights and those of `other`: `|` where a constant is wanted.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether every right in `needed` is granted.
     pub const fn allows(self, needed: Self) -> bool {
         self.0 & needed.0 == needed.0
@@ -107,7 +112,7 @@ impl Access {
 impl BitOr for Access {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        self.with(other)
     }
 }
 
