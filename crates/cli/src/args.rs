@@ -62,8 +62,19 @@ pub(crate) enum Paper {
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
     /// The scenario, such as scenarios/incast.toml
-    #[arg(value_name = "SCENARIO")]
-    pub(crate) scenario: PathBuf,
+    #[arg(value_name = "SCENARIO", required_unless_present = "keys")]
+    pub(crate) scenario: Option<PathBuf>,
+
+    /// Say what may be written in a scenario, or in one table of it, such as nic.tcp or incast:
+    /// every key with its unit, bounds and default
+    #[arg(
+        long,
+        value_name = "TABLE",
+        num_args = 0..=1,
+        default_missing_value = "",
+        conflicts_with_all = ["scenario", "output", "check", "seed", "threads", "bench"]
+    )]
+    pub(crate) keys: Option<String>,
 
     /// A folder for report.html, the summary, and flows, samples and counters as Parquet
     #[arg(short, long, value_name = "FOLDER")]

@@ -1,4 +1,4 @@
-//! `ferroce counters`: what the programs that run now have counted, while they run.
+//! `ferroce counters`: the counters of running programs.
 
 use core::fmt::Write;
 use core::time::Duration;

@@ -13,7 +13,7 @@ pub(crate) enum Status {
     CannotRun = 126,
     /// There is no such program.
     NotFound = 127,
-    /// Somebody pressed Ctrl-C: 128 and the number of SIGINT, as shells have it.
+    /// Ctrl-C was pressed: 128 and the number of SIGINT, as in shells.
     Interrupted = 130,
 }
 

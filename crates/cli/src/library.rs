@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// What is put before a program: the libraries by the names by which programs ask for them, and what
-/// shows them the files of their devices.
+/// What is preloaded: the libraries under the names that programs are linked to, and the library that
+/// shows programs the files of their devices.
 pub(crate) const LIBRARIES: [&str; 3] =
     ["libibverbs.so.1", "librdmacm.so.1", "libferroce-paths.so"];
 /// Overrides the search.

@@ -1,4 +1,4 @@
-//! Where results go: stdout, which may be a pipe that somebody has closed, and the folder of `-o`.
+//! Where results go: stdout, which may be a closed pipe, and the folder of `-o`.
 
 use core::fmt::Display;
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 
 use crate::failure::Failure;
 
-/// Writes `text`. Whoever reads no further, as `head` does, ends the program quietly.
+/// Writes `text`. If the reader has closed the pipe, as `head` does, the program ends quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -20,8 +20,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Makes the folder that results are to be written to. Before the run: nobody wants to wait for results and
-/// then hear that there is no place for them.
+/// Makes the folder for results. This is done before the run, so that a bad path is an error at once.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     let made = fs::create_dir_all(folder);
     made.and_then(|()| Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)).map_err(|error| {

@@ -1,4 +1,4 @@
-//! `ferroce papers`: what the papers found, held against what the simulator measures.
+//! `ferroce papers`: the papers' claims, compared with what the simulator measures.
 
 use std::fs::{self, File};
 use std::path::Path;

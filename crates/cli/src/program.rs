@@ -1,4 +1,4 @@
-//! Finding the program to run, and noticing early that no library can be put before it.
+//! Finds the program to run, and notices early that it cannot be preloaded.
 
 use std::env;
 use std::ffi::OsStr;

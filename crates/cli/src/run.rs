@@ -31,10 +31,10 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     program::check_preload(&path)?;
     match sysfs::lay_out(&devices) {
         Ok(folder) => variables.push((sysfs::VARIABLE, folder.into())),
-        // Many programs need no more than the library, and will say better what is wrong.
+        // Many programs need only the library, and their own errors say more.
         Err(error) => eprintln!("warning: the devices have no files in /sys and /dev: {error}"),
     }
-    // Somebody who looks may want to know; a program that reads our stderr has other worries.
+    // For people alone: a program that reads our stderr does not need it.
     if io::stderr().is_terminal() {
         for shortcomings in devices.iter().filter_map(DeviceInfo::shortcomings) {
             eprintln!("note: {shortcomings}");
@@ -63,7 +63,7 @@ fn before(variable: &str, first: &OsStr) -> OsString {
     value
 }
 
-/// The variables that the flags stand for. One that has no flag keeps its value.
+/// The variables that the flags set. A variable without its flag keeps its value.
 fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut variables = Vec::new();
     if !arguments.dev.is_empty() {
@@ -93,7 +93,7 @@ fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> 
     Ok(variables)
 }
 
-/// Mistakes in the names of devices are told here, before the program starts and in its place.
+/// Reports mistakes in the names of devices, instead of starting the program.
 fn devices(arguments: &Run) -> Result<Vec<DeviceInfo>, Failure> {
     let devices = if arguments.dev.is_empty() {
         softnic::devices()
@@ -117,7 +117,7 @@ fn check_mtu(arguments: &Run, devices: &[DeviceInfo]) -> Result<(), Failure> {
     }
 }
 
-/// Whether a device will open with what the flags say, and the environment where they say nothing.
+/// Whether a device will open with the settings of the flags, and else of the environment.
 fn check_options(flags: &[(&str, OsString)]) -> Result<(), Failure> {
     let value = |name: &str| match flags.iter().find(|(flag, _)| *flag == name) {
         Some((_, value)) => value.to_str().map(str::to_owned),

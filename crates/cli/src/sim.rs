@@ -11,7 +11,7 @@ use std::time::Instant;
 use fabric::check::Check;
 use fabric::record::{self, Samples};
 use fabric::report::Report;
-use fabric::scenario::Scenario;
+use fabric::scenario::{self, Scenario};
 use fabric::{Network, NetworkConfig, Verdict};
 use telemetry::Table;
 
@@ -22,7 +22,12 @@ use meter::Meter;
 use watch::Watch;
 
 pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
-    let path = &arguments.scenario;
+    if let Some(table) = &arguments.keys {
+        return keys(table);
+    }
+    let Some(path) = &arguments.scenario else {
+        return Err(Failure::new("there is no scenario"));
+    };
     let text = fs::read_to_string(path).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", path.display())).hint(
             "a scenario is a TOML file, such as those in the folder scenarios of Ferroce's source",
@@ -51,7 +56,7 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     if let Some(folder) = &arguments.output {
         make_folder(folder)?;
     }
-    // Samples are for the files; without a folder nobody would see them.
+    // Samples are for the files alone: without a folder there are none.
     let mut samples = arguments
         .output
         .is_some()
@@ -88,6 +93,23 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
             Err(Failure::new("interrupted: the results are partial").status(Status::Interrupted))
         }
     }
+}
+
+/// Says what may be written in `table`, or in all of them.
+fn keys(table: &str) -> Result<(), Failure> {
+    let all = scenario::reference();
+    let named: Vec<String> = all
+        .iter()
+        .filter(|text| table.is_empty() || text.is_called(table))
+        .map(ToString::to_string)
+        .collect();
+    if named.is_empty() {
+        let names: Vec<&str> =
+            all.iter().map(|text| text.name.as_str()).filter(|name| !name.is_empty()).collect();
+        return Err(Failure::new(format!("there is no table {table:?}"))
+            .hint(format!("tables are {}", names.join(", "))));
+    }
+    print(&named.join("\n"))
 }
 
 /// Writes the files of a run, and returns how many.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::switch::config::PRIORITIES;
+use crate::pfc::PRIORITIES;
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -74,7 +74,7 @@ impl Drops {
 
     /// These and those.
     #[must_use]
-    pub fn plus(mut self, other: &Self) -> Self {
+    pub(crate) fn plus(mut self, other: &Self) -> Self {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count += more;
         }

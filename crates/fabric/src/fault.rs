@@ -2,7 +2,6 @@
 
 use rdma::{Span, Time};
 
-use crate::link::DropRule;
 use crate::topology::End;
 
 /// Something that happens to the network.
@@ -70,6 +69,24 @@ pub enum FaultKind {
     NicRepaired {
         /// Of which host.
         host: u32,
+    },
+}
+
+/// Which packets a link loses on purpose.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DropRule {
+    /// Any packet, with this probability.
+    Chance(f64),
+    /// Every n-th packet.
+    Every(u64),
+    /// Packets whose IP ID ends in this byte: guo16, 4.1, with 0xff.
+    IpIdEnds(u8),
+    /// Packets of one host for another.
+    Between {
+        /// Host that sends.
+        source: u32,
+        /// Host that it is for.
+        destination: u32,
     },
 }
 

@@ -1,53 +1,53 @@
 //! Every bound of the simulator, by name.
 
 /// Hosts of a network: an index of 24 bits is an address of 10.0.0.0/8.
-pub const HOSTS_MAX: usize = 1 << 20;
+pub(crate) const HOSTS_MAX: usize = 1 << 20;
 /// Switches of a network.
-pub const SWITCHES_MAX: usize = 1 << 16;
+pub(crate) const SWITCHES_MAX: usize = 1 << 16;
 /// Ports of a switch.
-pub const PORTS_MAX: usize = 1 << 10;
+pub(crate) const PORTS_MAX: usize = 1 << 10;
 /// Ports of all nodes; they share 28 bits of an event with flows.
-pub const ALL_PORTS_MAX: usize = 1 << 24;
+pub(crate) const ALL_PORTS_MAX: usize = 1 << 24;
 /// Flows of a network.
-pub const FLOWS_MAX: usize = 1 << 24;
+pub(crate) const FLOWS_MAX: usize = 1 << 24;
 /// Messages that wait or are under way in one queue pair; more wait at the application.
-pub const OUTSTANDING_MAX: u32 = 4096;
+pub(crate) const OUTSTANDING_MAX: u32 = 4096;
 /// Receives that are kept posted.
-pub const RECEIVES: u32 = 64;
+pub(crate) const RECEIVES: u32 = 64;
 /// Memory of a host that messages may be spread over.
-pub const SPREAD_BYTES_MAX: u64 = 1 << 40;
+pub(crate) const SPREAD_BYTES_MAX: u64 = 1 << 40;
 /// Entries of a cache of a NIC.
-pub const CACHE_ENTRIES_MAX: u32 = 1 << 20;
+pub(crate) const CACHE_ENTRIES_MAX: u32 = 1 << 20;
 /// Samples that a run without an interval of its own has in the end, at least half of them if it is
 /// long enough, and at most twice as many.
-pub const SAMPLES_KEPT: usize = 512;
+pub(crate) const SAMPLES_KEPT: usize = 512;
 /// Entries of all samples, of 32 bytes each: where there are more, every second sample goes.
-pub const SAMPLE_ENTRIES_MAX: usize = 1 << 23;
+pub(crate) const SAMPLE_ENTRIES_MAX: usize = 1 << 23;
 /// A file that a scenario names, in bytes.
-pub const FILE_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The longest time that a setting may name, in seconds.
-pub const SECONDS_MAX: f64 = 1e6;
+pub(crate) const SECONDS_MAX: f64 = 1e6;
 /// The fastest link, in Gb/s.
-pub const RATE_GBPS_MAX: f64 = 1e5;
+pub(crate) const RATE_GBPS_MAX: f64 = 1e5;
 /// The longest cable, in metres: once around the earth.
-pub const CABLE_M_MAX: u32 = 40_000_000;
+pub(crate) const CABLE_M_MAX: u32 = 40_000_000;
 /// The most frames of a report's replay.
-pub const REPLAY_FRAMES: usize = 160;
+pub(crate) const REPLAY_FRAMES: usize = 160;
 /// Coloured ends and nodes of all frames of a replay; with more, it has fewer frames.
-pub const REPLAY_ENTRIES_MAX: usize = 150_000;
+pub(crate) const REPLAY_ENTRIES_MAX: usize = 150_000;
 /// Hosts that a replay draws one by one; of more, a box a rack.
-pub const REPLAY_HOSTS: usize = 200;
+pub(crate) const REPLAY_HOSTS: usize = 200;
 /// Queues whose length a report draws: those that were longest.
-pub const REPORT_QUEUES: usize = 6;
+pub(crate) const REPORT_QUEUES: usize = 6;
 /// The fewest bytes that a capture keeps of each frame: the longest headers of a frame, from Ethernet
 /// with a tag (18), IPv4 (20), UDP (8) and BTH (12) to XRC and atomics (4 + 28).
-pub const SNAP_BYTES_MIN: u32 = 90;
+pub(crate) const SNAP_BYTES_MIN: u32 = 90;
 /// Frames that all captures of a network keep together, of some 200 bytes of memory each.
-pub const CAPTURE_FRAMES_MAX: usize = 1 << 21;
+pub(crate) const CAPTURE_FRAMES_MAX: usize = 1 << 21;
 /// A buffer of a TCP connection: its window scale has 14 bits at most (RFC 7323).
-pub const TCP_BUFFER_BYTES_MAX: u32 = 1 << 28;
+pub(crate) const TCP_BUFFER_BYTES_MAX: u32 = 1 << 28;
 /// TCP connections that a host may begin, and as many that it may be asked for: half of the ports
 /// from 1,024 on.
-pub const TCP_CONNECTIONS_MAX: u32 = 32_256;
+pub(crate) const TCP_CONNECTIONS_MAX: u32 = 32_256;
 /// How often one fault of a scenario lets a link flap.
-pub const FLAPS_MAX: u32 = 1 << 16;
+pub(crate) const FLAPS_MAX: u32 = 1 << 16;

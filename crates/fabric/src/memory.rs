@@ -1,4 +1,5 @@
-//! Application memory of simulated hosts: there is none, only lengths, and who is told of addresses.
+//! Application memory of simulated hosts. No bytes are kept: a payload is its length, and the NIC's caches are
+//! told which addresses it touches.
 
 use rdma::{Memory, MemoryFault};
 

@@ -5,15 +5,14 @@
 //!   engine: Arrival, roce::Repr, payload length    ◄─ Packet  ◄─┘
 //! ```
 //!
-//! What all packets of one direction of a queue pair share (addresses, source port) stands once in a
-//! table of [`Tuple`]s. What most packets lack (RETH, DETH, atomics, immediate data) is kept beside
-//! the pool with those that have it. The payload is a length.
+//! What all packets of one direction of a queue pair share (addresses, source port) stands once, in a
+//! table of [`Tuple`](crate::address::Tuple)s. Headers that most packets lack (RETH, DETH, atomics,
+//! immediate data) stand in a table of the pool. The payload is a length.
 //!
 //! **Invariant:** a packet is in one place at a time: an event, a queue, or a receive buffer. Whoever
 //! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
 
 use crate::tcp::Segment;
-use core::net::Ipv4Addr;
 use prefetch_index::prefetch_index;
 use rdma::{Psn, Qpn};
 use wire::opcode::Headers;
@@ -23,15 +22,15 @@ use wire::{Opcode, aeth, roce};
 /// No packet.
 pub(crate) const NIL: u32 = u32::MAX;
 /// Ethernet, IPv4 and UDP headers, and the check sequences of RoCE and Ethernet.
-pub const LOWER_BYTES: u32 = 14 + 20 + 8 + 4 + 4;
+pub(crate) const LOWER_BYTES: u32 = 14 + 20 + 8 + 4 + 4;
 /// Ethernet's header and check sequence.
 pub(crate) const ETHERNET_BYTES: u16 = 14 + 4;
 /// A PFC frame, with its check sequence.
-pub const PFC_BYTES: u16 = 64;
+pub(crate) const PFC_BYTES: u16 = 64;
 /// What precedes a frame on the wire: preamble and delimiter (IEEE 802.3).
-pub const PREAMBLE_BYTES: u64 = 8;
+pub(crate) const PREAMBLE_BYTES: u64 = 8;
 /// What must lie between two frames (IEEE 802.3).
-pub const GAP_BYTES: u64 = 12;
+pub(crate) const GAP_BYTES: u64 = 12;
 
 /// What a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +52,7 @@ pub(crate) enum Kind {
 pub(crate) struct Packet {
     /// On a link, the port that it will arrive at; in a queue, or if it is free, the packet behind it.
     pub(crate) next: u32,
-    /// Index of its [`Tuple`].
+    /// Index of its [`Tuple`](crate::address::Tuple).
     pub(crate) tuple: u32,
     /// PSN, and the opcode in the upper eight bits.
     psn: u32,
@@ -85,19 +84,6 @@ const ACK_REQUEST: u32 = 1 << 25;
 const FECN: u32 = 1 << 26;
 const BECN: u32 = 1 << 27;
 const PAD_SHIFT: u32 = 28;
-
-/// Both ends of one direction, as a switch sees them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tuple {
-    /// Host that sends.
-    pub source: u32,
-    /// Host that it is for.
-    pub destination: u32,
-    /// UDP source port.
-    pub source_port: u16,
-    /// Of addresses and ports.
-    pub hash: u32,
-}
 
 /// What a PFC frame says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,7 +182,7 @@ pub(crate) struct Pool {
 pub(crate) struct Draft<'a> {
     pub(crate) header: &'a roce::Repr,
     pub(crate) payload: u32,
-    /// Index of its [`Tuple`].
+    /// Index of its [`Tuple`](crate::address::Tuple).
     pub(crate) tuple: u32,
     pub(crate) traffic_class: u8,
     pub(crate) ttl: u8,
@@ -448,11 +434,6 @@ impl Pool {
             }
         }
     }
-}
-
-/// The address of host `index`: 10.0.0.1 is that of host 0.
-pub fn address_of(index: u32) -> Ipv4Addr {
-    Ipv4Addr::from(0x0a00_0000 | (index + 1) & 0x00ff_ffff)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use wire::ethernet::Address;
 use wire::frame::{Frame, Ip};
 use wire::roce;
 
-use crate::packet::{Packet, Tuple, address_of};
-use crate::record::capture::mac_of_host;
+use crate::address::{Tuple, address_of, mac_of_host};
+use crate::packet::Packet;
 
 /// The frame of a packet on a link between two MAC addresses.
 pub(crate) fn frame<'a>(

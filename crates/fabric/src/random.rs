@@ -28,7 +28,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let shifted = b << 17;
@@ -55,7 +55,7 @@ impl Random {
 
     /// An exponential variate of mean 1, by von Neumann's comparisons: no logarithm, whose last bit
     /// differs between machines.
-    pub fn exponential(&mut self) -> f64 {
+    pub(crate) fn exponential(&mut self) -> f64 {
         let mut whole = 0.0;
         loop {
             let first = self.unit();

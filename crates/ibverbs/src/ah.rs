@@ -9,13 +9,13 @@ use rdma::{Gid, QKey, Qpn, UdAddress};
 use transport::AddressVector;
 
 use crate::abi::{self, Plain, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_grh, ibv_pd, ibv_wc};
-use crate::context::Context;
+use crate::context::{Context, Owned};
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::pd::Pd;
 use crate::port::PORT;
-use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
+use crate::registry::{self, Hot, Mark, Object, Shared, object};
 
-/// What says "no VLAN".
+/// The VLAN that means "none".
 const NO_VLAN: u16 = 0xffff;
 
 /// An address handle.
@@ -28,19 +28,11 @@ pub(crate) struct Ah {
     path: AddressVector,
 }
 
-impl Object for Ah {
-    type C = ibv_ah;
+object!(Ah, ibv_ah);
 
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.ahs
-    }
-
-    fn c(&self) -> *mut ibv_ah {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        Some(&self.pd.context)
+impl Owned for Ah {
+    fn context(&self) -> &Arc<Context> {
+        &self.pd.context
     }
 }
 
@@ -89,7 +81,7 @@ pub(crate) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVecto
     })
 }
 
-/// Where packets to `gid` go. From an IPv4 address, those to an IPv4 group do, however it is written.
+/// The GID that packets to `gid` carry. An IPv4 address sends to an IPv4 group in either notation.
 fn destination(gid: Gid, source: Gid) -> Gid {
     let group = || gid.group().filter(|group| group.ip().is_ipv4());
     if source.ip().is_ipv4() { group().unwrap_or(gid) } else { gid }
@@ -114,19 +106,17 @@ pub(crate) fn attributes(path: &AddressVector) -> ibv_ah_attr {
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
-        let path = path(&pd.context, attr)?;
-        if attr.port_num != PORT || path.gid.is_zero() {
-            return Err(Errno::INVALID);
-        }
-        let c = ibv_ah { context: pd.context.c(), pd: pd.c(), handle: 0 };
-        Ok(registry::insert(Arc::new(Ah {
-            c: Shared::new(c),
-            mark: Mark::new(Ah::KIND),
-            pd,
-            path,
-        })))
+        create(pd, unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?)
     }))
+}
+
+fn create(pd: Arc<Pd>, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
+    let path = path(&pd.context, attr)?;
+    if attr.port_num != PORT || path.gid.is_zero() {
+        return Err(Errno::INVALID);
+    }
+    let c = Shared::new(ibv_ah { context: pd.context.c(), pd: pd.c(), handle: 0 });
+    Ok(registry::insert(Arc::new(Ah { c, mark: Mark::new(Ah::KIND), pd, path })))
 }
 
 /// Destroys an address handle. Requests that were posted with it go on.
@@ -173,7 +163,7 @@ impl GlobalHeader {
     }
 }
 
-/// Describes the way back to the sender of a datagram.
+/// Describes the path back to the sender of a datagram.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
@@ -188,23 +178,33 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
         let (Some(wc), Some(grh), Some(target)) = (wc, grh, target) else {
             return Err(Errno::INVALID);
         };
-        if wc.wc_flags & abi::IBV_WC_GRH == 0 || port_num != PORT {
-            return Err(Errno::INVALID);
-        }
-        let header = GlobalHeader::parse(&grh.raw).ok_or(Errno::INVALID)?;
-        let mut ours = context.nic.device().gids.iter();
-        let ours = ours.find(|entry| entry.gid == header.destination).ok_or(Errno::INVALID)?;
-        *target = attributes(&AddressVector {
-            gid: header.source,
-            source_gid: ours.gid,
-            source_gid_index: ours.index,
-            traffic_class: header.traffic_class,
-            hop_limit: u8::MAX,
-            flow_label: header.flow_label,
-            // What the completion says there is the kind of header.
-            service_level: 0,
-        });
+        *target = path_back(&context, port_num, wc, grh)?;
         Ok(())
+    }))
+}
+
+/// The path back to the sender of a datagram.
+fn path_back(
+    context: &Context,
+    port_num: u8,
+    wc: &ibv_wc,
+    grh: &ibv_grh,
+) -> Result<ibv_ah_attr, Errno> {
+    if wc.wc_flags & abi::IBV_WC_GRH == 0 || port_num != PORT {
+        return Err(Errno::INVALID);
+    }
+    let header = GlobalHeader::parse(&grh.raw).ok_or(Errno::INVALID)?;
+    let mut ours = context.nic.device().gids.iter();
+    let ours = ours.find(|entry| entry.gid == header.destination).ok_or(Errno::INVALID)?;
+    Ok(attributes(&AddressVector {
+        gid: header.source,
+        source_gid: ours.gid,
+        source_gid_index: ours.index,
+        traffic_class: header.traffic_class,
+        hop_limit: u8::MAX,
+        flow_label: header.flow_label,
+        // The completion's service level is the kind of header.
+        service_level: 0,
     }))
 }
 
@@ -216,18 +216,13 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port_num: u8,
 ) -> *mut ibv_ah {
-    let mut attr = ibv_ah_attr::zeroed();
-    let context = match registry::find::<Pd>(pd) {
-        Ok(pd) => pd.context.c(),
-        Err(error) => return pointer(Err(error)),
-    };
-    // SAFETY: the caller's structures, and ours.
-    unsafe {
-        if ibv_init_ah_from_wc(context, port_num, wc, grh, &raw mut attr) != 0 {
-            return core::ptr::null_mut();
-        }
-        ibv_create_ah(pd, &raw mut attr)
-    }
+    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+        // SAFETY: C passes two readable structures.
+        let (wc, grh) = unsafe { (wc.as_ref(), grh.as_ref()) };
+        let (Some(wc), Some(grh)) = (wc, grh) else { return Err(Errno::INVALID) };
+        let attr = path_back(&pd.context, port_num, wc, grh)?;
+        create(pd, &attr)
+    }))
 }
 
 /// Finds the Ethernet address behind a path's GID: our own, or what the kernel's ARP table says.

@@ -1,34 +1,24 @@
-//! Contexts: `ibv_open_device`, `ibv_close_device`, `ibv_query_device`.
+//! Contexts, which are open devices, and their attributes: `ibv_query_device`.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use rdma::Time;
 use softnic::{GidEntry, Nic};
 use transport::limits;
 
 use crate::abi::{
-    self, Plain, ibv_context, ibv_context_ops, ibv_device, ibv_device_attr, ibv_device_attr_ex,
-    ibv_odp_caps, ibv_query_device_ex_input, ibv_values_ex, verbs_context,
+    self, Plain, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps,
+    ibv_query_device_ex_input, ibv_values_ex, verbs_context,
 };
-use crate::ah::Ah;
-use crate::channel::Channel;
-use crate::cq::Cq;
 use crate::descriptor::{self, Identity};
 use crate::device::{Device, copy_text};
-use crate::dm::Dm;
-use crate::errno::{Errno, pointer, status};
-use crate::event::Events;
-use crate::mr::Mr;
-use crate::mw::Mw;
-use crate::pd::{Pd, Td};
-use crate::qp::Qp;
-use crate::registry::{self, Live, Object, Shared, Table};
-use crate::srq::Srq;
-use crate::xrcd::Xrcd;
-use crate::{cq, cq_ex, dm, mr, mw, pd, port, qp, send, srq, xrcd};
+use crate::errno::{Errno, status};
+use crate::registry::{self, Object, Shared, Table};
+use crate::sink::Events;
 
 /// The vendor of software devices: kernel Soft-RoCE has it too, and no program takes it for a
 /// NIC that it knows (test suites refuse 0).
@@ -44,55 +34,52 @@ pub(crate) struct Context {
     pub(crate) nic: Arc<Nic>,
     pub(crate) events: Arc<Events>,
     started: AtomicBool,
-    /// What C knows as `cmd_fd`, and what it is recognised by, however often it was duplicated.
-    command: OwnedFd,
-    identity: Identity,
+    /// C's `cmd_fd`, and the identity of its file, which duplicates share.
+    pub(crate) command: OwnedFd,
+    pub(crate) identity: Identity,
 }
 
 impl Object for Context {
     type C = ibv_context;
 
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.contexts
+    fn table() -> &'static Table<Self> {
+        static LIVE: Table<Context> = Table::new();
+        &LIVE
     }
 
     fn c(&self) -> *mut ibv_context {
         // SAFETY: the field of a structure that we own.
         unsafe { &raw mut (*self.c.get()).context }
     }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        None
-    }
 }
 
 impl Context {
-    pub(crate) fn open(device: &Device) -> Result<Arc<Self>, Errno> {
+    /// Opens a device. `c` holds the context's operations.
+    pub(crate) fn open(device: &Device, c: verbs_context) -> Result<Arc<Self>, Errno> {
         let events = Events::new()?;
         let (token, identity) = descriptor::token()?;
         let nic = Nic::open(&device.info, Box::new(events.sink())).map_err(|error| {
             crate::log::complain(&error);
             Errno::from(&error)
         })?;
-        Ok(Self::new(device.c(), Arc::new(nic), events, token, identity))
+        Ok(Self::new(c, device.c(), Arc::new(nic), events, (token, identity)))
     }
 
     /// Another context of the same NIC, which owns `command` from now on.
-    fn beside(&self, command: OwnedFd) -> Result<Arc<Self>, Errno> {
+    pub(crate) fn beside(&self, c: verbs_context, command: OwnedFd) -> Result<Arc<Self>, Errno> {
         let events = self.events.beside()?;
         // SAFETY: the field was written before C had the pointer, and never is again.
         let device = unsafe { (*self.c()).device };
-        Ok(Self::new(device, Arc::clone(&self.nic), events, command, self.identity))
+        Ok(Self::new(c, device, Arc::clone(&self.nic), events, (command, self.identity)))
     }
 
     fn new(
+        mut c: verbs_context,
         device: *mut ibv_device,
         nic: Arc<Nic>,
         events: Events,
-        command: OwnedFd,
-        identity: Identity,
+        (command, identity): (OwnedFd, Identity),
     ) -> Arc<Self> {
-        let mut c = operations();
         c.context.device = device;
         c.context.async_fd = events.queue.fd();
         // There is no command channel, but a descriptor by which the device is known again.
@@ -114,93 +101,16 @@ impl Context {
     }
 }
 
-/// A context's operations. What is NULL is not offered: the header's functions then fail with
-/// `EOPNOTSUPP` by themselves, but for those that are called unchecked.
-fn operations() -> verbs_context {
-    let mut c = verbs_context::zeroed();
-    c.sz = size_of::<verbs_context>();
-    c.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
-    c.context.num_comp_vectors = 1;
-    c.context.ops = ibv_context_ops {
-        alloc_mw: Some(mw::alloc_mw),
-        bind_mw: Some(mw::bind_mw),
-        dealloc_mw: Some(mw::dealloc_mw),
-        poll_cq: Some(cq::poll_cq),
-        req_notify_cq: Some(cq::req_notify_cq),
-        post_srq_recv: Some(srq::post_srq_recv),
-        post_send: Some(send::post_send),
-        post_recv: Some(send::post_recv),
-        ..c.context.ops
-    };
-    c.query_port = Some(port::query_port);
-    c.advise_mr = Some(mr::advise_mr);
-    c.reg_dm_mr = Some(dm::reg_dm_mr);
-    c.alloc_dm = Some(dm::alloc_dm);
-    c.free_dm = Some(dm::free_dm);
-    c.alloc_parent_domain = Some(pd::alloc_parent_domain);
-    c.alloc_td = Some(pd::alloc_td);
-    c.dealloc_td = Some(pd::dealloc_td);
-    c.query_rt_values = Some(query_rt_values);
-    c.create_cq_ex = Some(cq_ex::create_cq_ex);
-    c.query_device_ex = Some(query_device_ex);
-    c.open_qp = Some(qp::open_qp);
-    c.create_qp_ex = Some(qp::create_qp_ex);
-    c.get_srq_num = Some(srq::get_srq_num);
-    c.create_srq_ex = Some(srq::create_srq_ex);
-    c.open_xrcd = Some(xrcd::open_xrcd);
-    c.close_xrcd = Some(xrcd::close_xrcd);
-    c
+/// What belongs to a context and ends with it.
+pub(crate) trait Owned: Object {
+    /// Whose it is.
+    fn context(&self) -> &Arc<Context>;
+
+    /// Ends the engine's object, because its device is closed. Another context of the same NIC may go on.
+    fn end(&self) {}
 }
 
-/// Opens a device: its sockets are bound from now on.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    let device = registry::find::<Device>(device);
-    pointer(device.and_then(|device| Context::open(&device)).map(registry::insert))
-}
-
-/// Opens, once more, the device whose `cmd_fd` was duplicated to `cmd_fd`, which belongs to the new
-/// context from now on. An engine lives in its process: what another process has sent is
-/// `EOPNOTSUPP`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
-    let context = Identity::of(cmd_fd).and_then(|identity| {
-        let (original, taken) = registry::with(|live| {
-            let its = live.contexts.values().filter(|context| context.identity == identity);
-            let taken = its.clone().any(|context| context.command.as_raw_fd() == cmd_fd);
-            (its.clone().next().cloned(), taken)
-        });
-        // Two owners would close it twice.
-        if taken {
-            return Err(Errno::INVALID);
-        }
-        let original = original.ok_or(Errno::UNSUPPORTED)?;
-        // SAFETY: the caller gives away a descriptor that is open, as was just seen.
-        original.beside(unsafe { OwnedFd::from_raw_fd(cmd_fd) })
-    });
-    pointer(context.map(registry::insert))
-}
-
-/// Closes a device. What the program has not destroyed goes with it, as the kernel does it.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status(registry::find::<Context>(context).map(|context| {
-        registry::remove(&*context);
-        registry::remove_all::<Qp>(&context);
-        registry::remove_all::<Srq>(&context);
-        registry::remove_all::<Xrcd>(&context);
-        registry::remove_all::<Cq>(&context);
-        registry::remove_all::<Channel>(&context);
-        registry::remove_all::<Mw>(&context);
-        registry::remove_all::<Mr>(&context);
-        registry::remove_all::<Dm>(&context);
-        registry::remove_all::<Ah>(&context);
-        registry::remove_all::<Pd>(&context);
-        registry::remove_all::<Td>(&context);
-    }))
-}
-
-/// What the device can hold, written to at most as much of the structure as the caller has.
+/// Writes the device's limits, to at most as much of the structure as the caller has.
 fn attributes(context: &Context) -> ibv_device_attr {
     let device = context.nic.device();
     let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
@@ -309,23 +219,28 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     }))
 }
 
-/// Copies a structure to a caller that may know a shorter or a longer one; what it knows and we
-/// do not becomes zero.
+/// Copies a structure to a caller whose version may be shorter or longer; fields that only the caller
+/// has become zero.
 ///
 /// # Safety
 /// `target` has `size` writable bytes.
 pub(crate) unsafe fn copy_sized<T: Plain>(source: &T, target: *mut c_void, size: usize) {
     let known = size.min(size_of::<T>());
-    // SAFETY: both ranges are within what the caller and the reference vouch for.
+    // SAFETY: the caller vouches for one range, the reference for the other.
     unsafe {
         ptr::write_bytes(target.cast::<u8>().add(known), 0, size - known);
         ptr::copy_nonoverlapping(ptr::from_ref(source).cast::<u8>(), target.cast(), known);
     }
 }
 
+/// The device's clock as programs see it: nanoseconds, see [`CLOCK_KHZ`].
+pub(crate) fn ticks(time: Time) -> u64 {
+    time.as_ps() / 1_000
+}
+
 /// `ibv_query_rt_values_ex`: the device's clock, by which completions are stamped. As with hardware,
 /// all of its ticks are in the nanoseconds, which are then more than a second's.
-unsafe extern "C" fn query_rt_values(
+pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
@@ -336,7 +251,7 @@ unsafe extern "C" fn query_rt_values(
             return Err(Errno::INVALID);
         }
         if values.comp_mask != 0 {
-            let now = cq_ex::ticks(softnic::clock::now());
+            let now = ticks(softnic::clock::now());
             values.raw_clock = libc::timespec { tv_sec: 0, tv_nsec: now.cast_signed() };
         }
         Ok(())
@@ -356,13 +271,5 @@ mod tests {
         unsafe { copy_sized(&full, room.as_mut_ptr().cast(), 300) };
         assert_eq!(room[size_of::<ibv_device_attr>()..300], [0; 300 - 232]);
         assert_eq!(room[300..], [0xff; 100]);
-    }
-
-    #[test]
-    fn the_context_says_that_it_is_extended() {
-        let c = operations();
-        assert_eq!(c.context.abi_compat.addr(), usize::MAX);
-        assert_eq!(c.sz, size_of::<verbs_context>());
-        assert!(c.close_xrcd.is_some(), "the header calls it unchecked");
     }
 }

@@ -1,26 +1,28 @@
-//! Completion queues: `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`.
+//! Completion queues: `ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`, `ibv_ack_cq_events`.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr;
 use std::sync::Arc;
 
-use rdma::Completion;
 use rdma::completion::{Attached, NetworkHeader};
+use rdma::{Completion, Time};
 use transport::{CqId, Notify};
 
 use crate::abi::{self, Plain, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::channel::Channel;
-use crate::context::Context;
-use crate::cq_ex::Poll;
+use crate::context::{Context, Owned};
 use crate::errno::{Errno, pointer, status};
-use crate::event::{Acks, CqTarget};
-use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
+use crate::event::Acks;
+use crate::registry::{self, Hot, Mark, Object, Shared, find_unless_null, object};
+use crate::sink::CqTarget;
+use crate::sync::Latch;
 
 /// Completions that are taken from the engine at once.
 const BATCH: usize = 32;
 
-/// The fewest entries that a completion queue is made with. The man page lets a device give more
-/// than was asked for, hardware rounds up, and programs have come to rely on it: `ib_send_lat -e`
-/// asks for one entry and has two requests outstanding when an acknowledgement is late.
+/// The fewest entries of a completion queue. The man page lets a device give more than was asked for, and
+/// hardware rounds up. Programs rely on it: `ib_send_lat -e` asks for one entry and has two requests
+/// outstanding when an acknowledgement is late.
 const CQE_MIN: u32 = 255;
 
 /// A completion queue.
@@ -37,23 +39,15 @@ pub(crate) struct Cq {
     pub(crate) poll: Poll,
 }
 
-impl Object for Cq {
-    type C = ibv_cq;
+object!(Cq, ibv_cq);
 
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.cqs
-    }
-
-    fn c(&self) -> *mut ibv_cq {
-        self.c.get().cast()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        Some(&self.context)
+impl Owned for Cq {
+    fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 
     fn end(&self) {
-        // It fails for what is gone already.
+        // It fails if the engine's object is gone already.
         let _ = self.destroy();
     }
 }
@@ -77,33 +71,64 @@ impl Cq {
     }
 }
 
+/// Where a program is between `ibv_start_poll` and `ibv_end_poll`.
+///
+/// Completions are taken one by one. Those that the program does not read stay in the engine, for
+/// `ibv_poll_cq` and notification.
+#[derive(Debug)]
+pub(crate) struct Poll {
+    latch: Latch,
+    /// The program promised that one thread polls at a time.
+    single_threaded: bool,
+    /// What is being read, and when it was written.
+    pub(crate) current: Shared<(Completion, Time)>,
+}
+
+impl Poll {
+    fn new(single_threaded: bool) -> Self {
+        Self {
+            latch: Latch::default(),
+            single_threaded,
+            current: Shared::new((Completion::NOTHING, Time::ZERO)),
+        }
+    }
+
+    pub(crate) fn acquire(&self) {
+        if !self.single_threaded {
+            self.latch.acquire();
+        }
+    }
+
+    pub(crate) fn release(&self) {
+        if !self.single_threaded {
+            self.latch.release();
+        }
+    }
+}
+
 /// What a completion queue is made of.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) cqe: u32,
     pub(crate) cq_context: *mut c_void,
-    pub(crate) channel: *mut ibv_comp_channel,
+    pub(crate) channel: Option<Arc<Channel>>,
     pub(crate) comp_vector: u32,
     pub(crate) single_threaded: bool,
 }
 
 /// Makes a completion queue whose C structure begins as `c`.
 pub(crate) fn create(
-    context: *mut ibv_context,
-    spec: &Spec,
+    context: &Arc<Context>,
+    spec: Spec,
     mut c: ibv_cq_ex,
-) -> Result<*mut ibv_cq, Errno> {
-    let context = registry::find::<Context>(context)?;
-    let channel = match spec.channel.is_null() {
-        true => None,
-        false => Some(registry::find::<Channel>(spec.channel)?),
-    };
-    let foreign = channel.as_ref().is_some_and(|it| !Arc::ptr_eq(&it.context, &context));
+) -> Result<Arc<Cq>, Errno> {
+    let channel = spec.channel;
+    let foreign = channel.as_ref().is_some_and(|it| !Arc::ptr_eq(&it.context, context));
     if spec.cqe == 0 || spec.comp_vector != 0 || foreign {
         return Err(Errno::INVALID);
     }
     c.base.context = context.c();
-    c.base.channel = spec.channel;
+    c.base.channel = channel.as_ref().map_or(ptr::null_mut(), |channel| channel.c());
     c.base.cq_context = spec.cq_context;
     let (completion_acks, async_acks) = (Arc::default(), Arc::default());
     let cq = context.nic.with(|endpoint, _, _| {
@@ -114,7 +139,7 @@ pub(crate) fn create(
         let cq = Arc::new(Cq {
             c: Shared::new(c),
             mark: Mark::new(Cq::KIND),
-            context: Arc::clone(&context),
+            context: Arc::clone(context),
             id,
             channel,
             completion_acks,
@@ -130,7 +155,8 @@ pub(crate) fn create(
         context.events.add_cq(id, CqTarget { target, completions });
         Ok::<_, Errno>(cq)
     })?;
-    Ok(registry::insert(cq))
+    registry::insert(Arc::clone(&cq));
+    Ok(cq)
 }
 
 /// Makes a completion queue.
@@ -144,8 +170,10 @@ pub unsafe extern "C" fn ibv_create_cq(
 ) -> *mut ibv_cq {
     let numbers = u32::try_from(cqe).and_then(|cqe| Ok((cqe, u32::try_from(comp_vector)?)));
     pointer(numbers.map_err(|_| Errno::INVALID).and_then(|(cqe, comp_vector)| {
+        let context = registry::find::<Context>(context)?;
+        let channel = find_unless_null(channel)?;
         let spec = Spec { cqe, cq_context, channel, comp_vector, single_threaded: false };
-        create(context, &spec, ibv_cq_ex::zeroed())
+        Ok(create(&context, spec, ibv_cq_ex::zeroed())?.c())
     }))
 }
 
@@ -164,19 +192,34 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 /// Destroys a queue, once its events are acknowledged; `EBUSY` while a queue pair uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    status(registry::find::<Cq>(cq).and_then(|cq| {
-        registry::check_unused(&cq)?;
-        cq.destroy()?;
-        let handle = cq.c().addr();
-        if let Some(channel) = &cq.channel {
-            channel.queue.withdraw(|event| event.cq == handle);
-        }
-        cq.context.events.withdraw(handle);
-        cq.completion_acks.wait();
-        cq.async_acks.wait();
-        registry::remove(&*cq);
-        Ok(())
-    }))
+    status(registry::find::<Cq>(cq).and_then(|cq| destroy(&cq)))
+}
+
+/// Destroys a queue. The caller has the only other reference.
+pub(crate) fn destroy(cq: &Arc<Cq>) -> Result<(), Errno> {
+    registry::check_unused(cq)?;
+    cq.destroy()?;
+    let handle = cq.c().addr();
+    if let Some(channel) = &cq.channel {
+        channel.queue.withdraw(|event| event.cq == handle);
+    }
+    cq.context.events.withdraw(handle);
+    cq.completion_acks.wait();
+    cq.async_acks.wait();
+    registry::remove(&**cq);
+    Ok(())
+}
+
+/// Acknowledges events: a completion queue is not destroyed before all are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint) {
+    if let Ok(cq) = registry::find::<Cq>(cq) {
+        Arc::clone(&cq.completion_acks).acknowledge(nevents, |total| {
+            // SAFETY: only this function writes the field.
+            unsafe { (*cq.c()).comp_events_completed = total };
+            drop(cq);
+        });
+    }
 }
 
 /// `ibv_poll_cq`. Returns how many completions it wrote, or a negative number.
@@ -214,7 +257,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     }))
 }
 
-/// The flags of a completion, and the immediate data or key that they speak of.
+/// The flags of a completion, and the immediate data or key that they announce.
 pub(crate) fn flags(completion: &Completion) -> (u32, u32) {
     let (flag, data) = match completion.attached {
         Attached::None => (0, 0),
@@ -229,9 +272,8 @@ pub(crate) fn flags(completion: &Completion) -> (u32, u32) {
     (flag | global, data)
 }
 
-/// The service level of a completion. RoCE has none; NICs say here in which header a datagram
-/// came, and UCX drops one whose header it does not find described so: 2 stands for IPv4, 1 for
-/// IPv6, 8 for UDP behind it.
+/// The service level of a completion. RoCE has none, so NICs put the kind of a datagram's header here,
+/// and UCX drops datagrams without it: 2 means IPv4, 1 IPv6, 8 UDP behind it.
 pub(crate) fn service_level(completion: &Completion) -> u8 {
     match completion.network_header {
         NetworkHeader::None => 0,
@@ -290,6 +332,6 @@ mod tests {
     #[test]
     fn a_queue_that_is_none_is_not_polled() {
         // SAFETY: NULL is checked for.
-        assert!(unsafe { poll_cq(core::ptr::null_mut(), 1, core::ptr::null_mut()) } < 0);
+        assert!(unsafe { poll_cq(ptr::null_mut(), 1, ptr::null_mut()) } < 0);
     }
 }

@@ -5,44 +5,10 @@ use core::ffi::{c_int, c_uint};
 use rdma::{Completion, Time};
 
 use crate::abi::{self, Plain, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
+use crate::context::ticks;
 use crate::cq::{self, Cq, Spec};
 use crate::errno::{Errno, pointer};
-use crate::registry::{self, Latch, Shared};
-
-/// Where a program is between `ibv_start_poll` and `ibv_end_poll`.
-///
-/// Completions are taken one by one: what the program does not read stays in the engine, where
-/// `ibv_poll_cq` and notification find it.
-#[derive(Debug)]
-pub(crate) struct Poll {
-    latch: Latch,
-    /// The program promised that one thread polls at a time.
-    single_threaded: bool,
-    /// What is being read, and when it was written.
-    current: Shared<(Completion, Time)>,
-}
-
-impl Poll {
-    pub(crate) fn new(single_threaded: bool) -> Self {
-        Self {
-            latch: Latch::default(),
-            single_threaded,
-            current: Shared::new((Completion::NOTHING, Time::ZERO)),
-        }
-    }
-
-    fn acquire(&self) {
-        if !self.single_threaded {
-            self.latch.acquire();
-        }
-    }
-
-    fn release(&self) {
-        if !self.single_threaded {
-            self.latch.release();
-        }
-    }
-}
+use crate::registry::{self, find_unless_null};
 
 /// `ibv_create_cq_ex`.
 pub(crate) unsafe extern "C" fn create_cq_ex(
@@ -66,13 +32,13 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         let spec = Spec {
             cqe: attr.cqe,
             cq_context: attr.cq_context,
-            channel: attr.channel,
+            channel: find_unless_null(attr.channel)?,
             comp_vector: attr.comp_vector,
             single_threaded: flags & abi::IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0,
         };
-        cq::create(context, &spec, readers())
+        cq::create(&registry::find(context)?, spec, readers())
     });
-    pointer(result.map(|cq| cq.cast()))
+    pointer(result.map(|cq| cq.c.get()))
 }
 
 /// A C structure with every function that a program may ask for.
@@ -102,7 +68,7 @@ fn readers() -> ibv_cq_ex {
 /// # Safety
 /// The caller holds the poll.
 unsafe fn advance(cq: &Cq) -> c_int {
-    // SAFETY: whoever holds the poll has the completion and C's two fields to itself.
+    // SAFETY: the holder of the poll alone uses the completion and C's two fields.
     let (current, c) = unsafe { (&mut *cq.poll.current.get(), &mut *cq.c.get()) };
     let Some(found) = cq.context.nic.poll_cq_timed(cq.id) else { return libc::ENOENT };
     *current = found;
@@ -148,7 +114,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 /// # Safety
 /// `cq` is a live queue that its caller polls.
 unsafe fn current(cq: *mut ibv_cq_ex) -> (Completion, Time) {
-    // SAFETY: whoever holds the poll has the completion to itself.
+    // SAFETY: the holder of the poll alone uses the completion.
     unsafe {
         let cq = registry::hot::<Cq>(cq.cast());
         cq.map_or((Completion::NOTHING, Time::ZERO), |cq| *cq.poll.current.get())
@@ -189,11 +155,6 @@ readers! {
     read_sl -> u8 { |completion| cq::service_level(&completion) }
     /// `ibv_wc_read_dlid_path_bits`: RoCE has no LIDs.
     read_dlid_path_bits -> u8 { |_| 0 }
-}
-
-/// The device's clock as programs see it: nanoseconds, see [`CLOCK_KHZ`](crate::context::CLOCK_KHZ).
-pub(crate) fn ticks(time: Time) -> u64 {
-    time.as_ps() / 1_000
 }
 
 /// `ibv_wc_read_completion_ts`: in ticks of the device's clock.

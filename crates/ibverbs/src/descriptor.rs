@@ -1,4 +1,4 @@
-//! Descriptors that stand for something else: a device, or the file of an XRC domain.
+//! Descriptors as identities: of a device, or of the file of an XRC domain.
 
 use core::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -21,14 +21,14 @@ impl Identity {
     }
 }
 
-/// A descriptor that is like no other, to be recognised by.
+/// A new descriptor with an identity of its own.
 pub(crate) fn token() -> Result<(OwnedFd, Identity), Errno> {
     // SAFETY: a plain system call with a constant name.
     let fd = unsafe { libc::memfd_create(c"ferroce".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(Errno::last());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and owned here alone.
     let token = unsafe { OwnedFd::from_raw_fd(fd) };
     let identity = Identity::of(token.as_raw_fd())?;
     Ok((token, identity))

@@ -1,16 +1,14 @@
 //! Devices: `ibv_get_device_list`, `ibv_get_device_name`, `ibv_get_device_guid`.
 
 use core::ffi::{CStr, c_char, c_int};
-use core::ptr;
 use std::sync::Arc;
 
 use softnic::DeviceInfo;
 
 use crate::abi::{self, Plain, ibv_device, verbs_device};
-use crate::context::Context;
 use crate::errno::{Errno, pointer};
 use crate::log;
-use crate::registry::{self, Live, Object, Shared, Table};
+use crate::registry::{self, Object, Shared, object};
 
 /// A device. It is never freed: programs keep the pointer after they have freed the list.
 #[derive(Debug)]
@@ -20,21 +18,7 @@ pub(crate) struct Device {
     pub(crate) info: DeviceInfo,
 }
 
-impl Object for Device {
-    type C = ibv_device;
-
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.devices
-    }
-
-    fn c(&self) -> *mut ibv_device {
-        self.c.get().cast()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        None
-    }
-}
+object!(Device, ibv_device);
 
 impl Device {
     fn new(info: DeviceInfo) -> Self {
@@ -58,8 +42,8 @@ pub(crate) fn copy_text(target: &mut [c_char], text: &str) {
     }
 }
 
-/// The devices of now. One that is as it was keeps its pointer.
-pub(crate) fn list() -> Result<Vec<*mut ibv_device>, Errno> {
+/// The devices of the host as they are now. One that has not changed keeps its pointer.
+pub(crate) fn list() -> Result<Vec<Arc<Device>>, Errno> {
     log::start();
     registry::guard_forks();
     let infos = softnic::devices().map_err(|error| {
@@ -67,13 +51,15 @@ pub(crate) fn list() -> Result<Vec<*mut ibv_device>, Errno> {
         Errno::NO_DEVICE
     })?;
     softnic::sysfs::restore(&infos);
-    let pointer_of = |info: DeviceInfo| {
-        let known = registry::with(|live| {
-            live.devices.values().find(|device| device.info == info).map(|device| device.c())
-        });
-        known.unwrap_or_else(|| registry::insert(Arc::new(Device::new(info))))
+    let device_of = |info: DeviceInfo| {
+        let is_it = |device: &Arc<Device>| device.info == info;
+        registry::search(|device| is_it(device).then(|| Arc::clone(device))).unwrap_or_else(|| {
+            let device = Arc::new(Device::new(info));
+            registry::insert(Arc::clone(&device));
+            device
+        })
     };
-    Ok(infos.into_iter().map(pointer_of).collect())
+    Ok(infos.into_iter().map(device_of).collect())
 }
 
 /// Lists the devices in an array that ends with NULL.
@@ -84,18 +70,7 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
     if let Some(num_devices) = unsafe { num_devices.as_mut() } {
         *num_devices = devices.as_ref().map_or(0, |devices| devices.len() as c_int);
     }
-    pointer(devices.and_then(|devices| {
-        // C may free the list by no other call than ours, but its length is only known to it.
-        // SAFETY: zeroed memory for the pointers and the NULL behind them.
-        let list = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) }
-            .cast::<*mut ibv_device>();
-        if list.is_null() {
-            return Err(Errno::NO_MEMORY);
-        }
-        // SAFETY: the allocation has room for them.
-        unsafe { ptr::copy_nonoverlapping(devices.as_ptr(), list, devices.len()) };
-        Ok(list)
-    }))
+    pointer(devices.and_then(|devices| registry::list(&devices)))
 }
 
 /// Frees a list. The devices in it stay.
@@ -132,7 +107,7 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     }
 }
 
-/// What the kernel's names for devices are, from C.
+/// A text from C.
 ///
 /// # Safety
 /// `text` is NULL or ends with a NUL.
@@ -146,6 +121,8 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a CStr, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use core::ptr;
+
     use super::*;
 
     #[test]

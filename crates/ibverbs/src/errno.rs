@@ -1,4 +1,4 @@
-//! Errors become numbers, here and nowhere else.
+//! Turns errors into numbers; no other file does.
 
 use core::ffi::c_int;
 use core::ptr;
@@ -26,7 +26,7 @@ impl Errno {
     pub(crate) const UNREACHABLE: Self = Self(libc::ENETUNREACH);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
 
-    /// What the last call of the kernel left.
+    /// The error of the last system call.
     pub(crate) fn last() -> Self {
         io::Error::last_os_error().into()
     }

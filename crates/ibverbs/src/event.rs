@@ -1,23 +1,13 @@
 //! Queues of events behind a file descriptor that programs can poll.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::collections::{BTreeMap, VecDeque};
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
-use rdma::Qpn;
-use softnic::EventSink;
-use transport::cm::CmEvent;
-use transport::{CqId, Event, SrqId};
-
-use crate::abi;
 use crate::errno::Errno;
-use crate::rdmacm::Connections;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::sync::lock;
 
 /// A queue whose descriptor is readable while an event waits. The program may make the descriptor
 /// non-blocking, and then an empty queue is `EAGAIN`.
@@ -36,7 +26,7 @@ impl<T> EventQueue<T> {
         if fd < 0 {
             return Err(Errno::last());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, and owned here alone.
         let semaphore = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { semaphore, events: Mutex::new(VecDeque::new()) })
     }
@@ -63,27 +53,11 @@ impl<T> EventQueue<T> {
         unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Takes the oldest event, and waits for one unless the descriptor is non-blocking.
+    /// Takes the oldest event, and waits for one unless the descriptor is non-blocking. A thread that is
+    /// cancelled while it waits may be unwound.
     pub(crate) fn pop(&self) -> Result<T, Errno> {
-        self.pop_after(|| self.wait())
-    }
-
-    /// As [`EventQueue::pop`], where a thread that is cancelled may be unwound to its end.
-    pub(crate) fn pop_or_be_cancelled(&self) -> Result<T, Errno> {
-        unsafe extern "C-unwind" {
-            fn read(fd: c_int, bytes: *mut c_void, length: usize) -> isize;
-        }
-        self.pop_after(|| {
-            let mut count = [0; 8];
-            // SAFETY: eight writable bytes.
-            let read = unsafe { read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
-            if read < 0 { Err(Errno::last()) } else { Ok(()) }
-        })
-    }
-
-    fn pop_after(&self, wait: impl Fn() -> Result<(), Errno>) -> Result<T, Errno> {
         loop {
-            wait()?;
+            self.wait()?;
             // An event may have been withdrawn between the two steps.
             if let Some(event) = lock(&self.events).pop_front() {
                 return Ok(event);
@@ -91,12 +65,12 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// Withdraws the events that `unwanted` names.
+    /// Withdraws the events for which `unwanted` holds.
     pub(crate) fn withdraw(&self, unwanted: impl Fn(&T) -> bool) {
         drop(self.take(unwanted));
     }
 
-    /// Takes the events that `wanted` names, wherever they stand.
+    /// Takes the events for which `wanted` holds, at any place of the queue.
     pub(crate) fn take(&self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let mut events = lock(&self.events);
         let (taken, left): (Vec<T>, Vec<T>) = events.drain(..).partition(wanted);
@@ -111,9 +85,13 @@ impl<T> EventQueue<T> {
     }
 
     fn wait(&self) -> Result<(), Errno> {
+        // `libc` declares one that does not unwind.
+        unsafe extern "C-unwind" {
+            fn read(fd: c_int, bytes: *mut c_void, length: usize) -> isize;
+        }
         let mut count = [0; 8];
         // SAFETY: eight writable bytes.
-        let read = unsafe { libc::read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
+        let read = unsafe { read(self.fd(), count.as_mut_ptr().cast(), count.len()) };
         if read < 0 { Err(Errno::last()) } else { Ok(()) }
     }
 
@@ -145,8 +123,8 @@ impl Acks {
         self.fetched.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A program has acknowledged `count` events. `finish` is told how many that makes, and is the last
-    /// to see the object: whoever waits to destroy it goes on afterwards, and finds it unused.
+    /// A program has acknowledged `count` events. `finish` gets the new total, and is the last to use the
+    /// object: then a call that waits to destroy the object goes on, and finds it unused.
     pub(crate) fn acknowledge(&self, count: u32, finish: impl FnOnce(u32)) {
         let mut acknowledged = lock(&self.acknowledged);
         *acknowledged = acknowledged.wrapping_add(count);
@@ -165,174 +143,10 @@ impl Acks {
     }
 }
 
-/// A completion event: which queue, by its handle's address.
-#[derive(Debug)]
-pub(crate) struct CompletionEvent {
-    pub(crate) cq: usize,
-    pub(crate) acks: Arc<Acks>,
-}
-
-/// An asynchronous event: what happened to which object.
-#[derive(Debug)]
-pub(crate) struct AsyncEvent {
-    pub(crate) kind: u32,
-    pub(crate) object: usize,
-    pub(crate) acks: Arc<Acks>,
-}
-
-/// What the sink must know of an object: no reference to the object itself, so that the last one
-/// is never dropped on the NIC's thread.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    handle: usize,
-    acks: Arc<Acks>,
-    /// That of the object's context.
-    queue: Arc<EventQueue<AsyncEvent>>,
-}
-
-/// What the sink must know of a completion queue.
-#[derive(Debug)]
-pub(crate) struct CqTarget {
-    pub(crate) target: Target,
-    pub(crate) completions: Option<(Arc<EventQueue<CompletionEvent>>, Arc<Acks>)>,
-}
-
-/// Who is behind the numbers of a NIC's engine.
-#[derive(Debug, Default)]
-pub(crate) struct Targets {
-    cqs: BTreeMap<CqId, CqTarget>,
-    /// An XRC target may have several handles.
-    qps: BTreeMap<Qpn, Vec<Target>>,
-    srqs: BTreeMap<SrqId, Target>,
-}
-
-/// The events of one context: its asynchronous queue, and who is behind the engine's numbers, which
-/// all contexts of a NIC share.
-///
-/// Objects enter and leave inside the call that makes or destroys them in the engine, under the
-/// engine's lock, so that a number is never looked up while it means two objects.
-#[derive(Debug)]
-pub(crate) struct Events {
-    pub(crate) queue: Arc<EventQueue<AsyncEvent>>,
-    /// Who is behind the connection manager's numbers.
-    pub(crate) connections: Arc<Connections>,
-    /// How many completion channels the contexts of the NIC have.
-    pub(crate) channels: Arc<AtomicUsize>,
-    targets: Arc<Mutex<Targets>>,
-}
-
-impl Events {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        let queue = Arc::new(EventQueue::new()?);
-        let (connections, channels) = (Arc::default(), Arc::default());
-        Ok(Self { queue, connections, channels, targets: Arc::default() })
-    }
-
-    /// The events of another context of the same NIC.
-    pub(crate) fn beside(&self) -> Result<Self, Errno> {
-        let (connections, channels) = (Arc::clone(&self.connections), Arc::clone(&self.channels));
-        let targets = Arc::clone(&self.targets);
-        Ok(Self { queue: Arc::new(EventQueue::new()?), connections, channels, targets })
-    }
-
-    /// What the NIC calls.
-    pub(crate) fn sink(&self) -> Sink {
-        Sink { targets: Arc::clone(&self.targets), connections: Arc::clone(&self.connections) }
-    }
-
-    /// An object of this context.
-    pub(crate) fn target(&self, handle: usize, acks: &Arc<Acks>) -> Target {
-        Target { handle, acks: Arc::clone(acks), queue: Arc::clone(&self.queue) }
-    }
-
-    pub(crate) fn add_cq(&self, id: CqId, target: CqTarget) {
-        lock(&self.targets).cqs.insert(id, target);
-    }
-
-    pub(crate) fn add_qp(&self, qpn: Qpn, target: Target) {
-        lock(&self.targets).qps.entry(qpn).or_default().push(target);
-    }
-
-    pub(crate) fn add_srq(&self, id: SrqId, target: Target) {
-        lock(&self.targets).srqs.insert(id, target);
-    }
-
-    pub(crate) fn remove_cq(&self, id: CqId) {
-        lock(&self.targets).cqs.remove(&id);
-    }
-
-    /// Returns whether the handle was known.
-    pub(crate) fn remove_qp(&self, qpn: Qpn, handle: usize) -> bool {
-        let mut targets = lock(&self.targets);
-        let Some(handles) = targets.qps.get_mut(&qpn) else { return false };
-        let before = handles.len();
-        handles.retain(|target| target.handle != handle);
-        let known = handles.len() < before;
-        if handles.is_empty() {
-            targets.qps.remove(&qpn);
-        }
-        known
-    }
-
-    pub(crate) fn remove_srq(&self, id: SrqId) {
-        lock(&self.targets).srqs.remove(&id);
-    }
-
-    /// Withdraws what waits for `handle`.
-    pub(crate) fn withdraw(&self, handle: usize) {
-        self.queue.withdraw(|event| event.object == handle);
-    }
-}
-
-fn raise<'a>(kind: u32, targets: impl IntoIterator<Item = &'a Target>) {
-    for Target { handle, acks, queue } in targets {
-        queue.push(AsyncEvent { kind, object: *handle, acks: Arc::clone(acks) });
-    }
-}
-
-/// What the NIC calls.
-#[derive(Debug)]
-pub(crate) struct Sink {
-    targets: Arc<Mutex<Targets>>,
-    connections: Arc<Connections>,
-}
-
-impl EventSink for Sink {
-    fn event(&self, event: Event) {
-        let targets = lock(&self.targets);
-        let (kind, qpn) = match event {
-            Event::CompletionNotify(id) => {
-                if let Some(CqTarget { target, completions: Some((queue, acks)) }) =
-                    targets.cqs.get(&id)
-                {
-                    queue.push(CompletionEvent { cq: target.handle, acks: Arc::clone(acks) });
-                }
-                return;
-            }
-            Event::CqError(id) => {
-                let cq = targets.cqs.get(&id).map(|cq| &cq.target);
-                return raise(abi::IBV_EVENT_CQ_ERR, cq);
-            }
-            Event::SrqLimitReached(id) => {
-                return raise(abi::IBV_EVENT_SRQ_LIMIT_REACHED, targets.srqs.get(&id));
-            }
-            Event::QpFatal(qpn) => (abi::IBV_EVENT_QP_FATAL, qpn),
-            Event::QpRequestError(qpn) => (abi::IBV_EVENT_QP_REQ_ERR, qpn),
-            Event::QpAccessError(qpn) => (abi::IBV_EVENT_QP_ACCESS_ERR, qpn),
-            Event::CommunicationEstablished(qpn) => (abi::IBV_EVENT_COMM_EST, qpn),
-            Event::SqDrained(qpn) => (abi::IBV_EVENT_SQ_DRAINED, qpn),
-            Event::LastWqeReached(qpn) => (abi::IBV_EVENT_QP_LAST_WQE_REACHED, qpn),
-        };
-        raise(kind, targets.qps.get(&qpn).into_iter().flatten());
-    }
-
-    fn connection(&self, event: CmEvent) {
-        self.connections.deliver(event);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn set_nonblocking(fd: RawFd) {

@@ -165,59 +165,32 @@ impl From<&KernelQpAttr> for ibv_qp_attr {
     }
 }
 
+/// Copies the fields of a path record that have the same type on both sides: all but `mtu`.
+macro_rules! path_record {
+    ($source:ident, $mtu:expr, $($field:ident)*) => { Self { mtu: $mtu, $($field: $source.$field),* } };
+    ($source:ident, $mtu:expr) => {
+        path_record! {
+            $source, $mtu,
+            dgid sgid dlid slid raw_traffic flow_label reversible pkey hop_limit traffic_class
+            numb_path sl mtu_selector rate_selector rate packet_life_time_selector
+            packet_life_time preference
+        }
+    };
+}
+
 impl From<&KernelPathRecord> for PathRecord {
     fn from(source: &KernelPathRecord) -> Self {
-        Self {
-            dgid: source.dgid,
-            sgid: source.sgid,
-            dlid: source.dlid,
-            slid: source.slid,
-            raw_traffic: source.raw_traffic,
-            flow_label: source.flow_label,
-            hop_limit: source.hop_limit,
-            traffic_class: source.traffic_class,
-            reversible: source.reversible,
-            numb_path: source.numb_path,
-            pkey: source.pkey,
-            sl: source.sl,
-            mtu_selector: source.mtu_selector,
-            mtu: source.mtu as u8,
-            rate_selector: source.rate_selector,
-            rate: source.rate,
-            packet_life_time_selector: source.packet_life_time_selector,
-            packet_life_time: source.packet_life_time,
-            preference: source.preference,
-        }
+        path_record!(source, source.mtu as u8)
     }
 }
 
 impl From<&PathRecord> for KernelPathRecord {
     fn from(source: &PathRecord) -> Self {
-        Self {
-            dgid: source.dgid,
-            sgid: source.sgid,
-            dlid: source.dlid,
-            slid: source.slid,
-            raw_traffic: source.raw_traffic,
-            flow_label: source.flow_label,
-            reversible: source.reversible,
-            mtu: u32::from(source.mtu),
-            pkey: source.pkey,
-            hop_limit: source.hop_limit,
-            traffic_class: source.traffic_class,
-            numb_path: source.numb_path,
-            sl: source.sl,
-            mtu_selector: source.mtu_selector,
-            rate_selector: source.rate_selector,
-            rate: source.rate,
-            packet_life_time_selector: source.packet_life_time_selector,
-            packet_life_time: source.packet_life_time,
-            preference: source.preference,
-        }
+        path_record!(source, u32::from(source.mtu))
     }
 }
 
-/// Copies `source` into `target` as what C there calls the same thing.
+/// Copies `source` into `target`, its counterpart in C.
 ///
 /// # Safety
 /// Each pointer is NULL, or readable or writable as its structure.

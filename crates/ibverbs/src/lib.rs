@@ -7,8 +7,22 @@
 //!                                      errno ──► softnic::Nic ──► transport::Endpoint
 //! ```
 //!
-//! One file per verbs object, each with the entry points of its man pages. [`abi`] holds the
-//! structures, `registry` what is alive, `errno` the only place where errors become numbers.
+//! A file or folder for each verbs object, with the entry points of its man pages. From the ground up,
+//! each knowing only what is below it:
+//!
+//! ```text
+//!   open                              devices are opened and closed; the table of all operations
+//!   asynchronous   qp
+//!   srq   cq   memory                 objects of the engine
+//!   pd   xrcd   ah   channel   port
+//!   context                           an open device, and what it owns
+//!   sink   device                     whose the engine's events are; which devices there are
+//!   connections                       which id an event of the connection manager is for
+//!   event   registry   request        queues with a descriptor; what is alive; requests from C
+//!   errno   abi                       the only place where errors become numbers; C's structures
+//! ```
+//!
+//! [`rdmacm`] stands on all of them and calls what returns a `Result`, never an entry point.
 //!
 //! **Invariants:** a handle that is not alive is refused with `EINVAL` by every call but those of
 //! the data path, which check for NULL and a mark only. No call waits with a lock held, except
@@ -28,33 +42,31 @@ pub mod abi;
 pub mod ah;
 pub mod asynchronous;
 pub mod channel;
+mod connections;
 pub mod context;
 pub mod cq;
 pub mod cq_ex;
 mod descriptor;
 pub mod device;
-pub mod dm;
-pub mod ece;
 mod errno;
 mod event;
 pub mod fork;
 pub mod kernel;
 mod log;
-pub mod mr;
-pub mod multicast;
-pub mod mw;
+pub mod memory;
+pub mod open;
 pub mod pd;
 pub mod port;
 pub mod private;
 pub mod qp;
-mod qp_attr;
-pub mod qp_ex;
 pub mod rate;
 pub mod rdmacm;
 mod registry;
-pub mod send;
+mod request;
 mod signals;
+mod sink;
 pub mod srq;
 pub mod strings;
+mod sync;
 pub mod sysfs;
 pub mod xrcd;

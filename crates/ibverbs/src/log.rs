@@ -1,5 +1,5 @@
 //! `FERROCE_LOG` says what is logged to standard error, as `FERROCE_LOG=debug` or
-//! `FERROCE_LOG=softnic=trace`. Without it nothing is.
+//! `FERROCE_LOG=softnic=trace`. Without it nothing is logged.
 
 use core::fmt;
 use std::sync::Once;
@@ -12,19 +12,19 @@ use tracing_subscriber::layer::SubscriberExt;
 const VARIABLE: &str = "FERROCE_LOG";
 
 thread_local! {
-    /// Goes, as what lines are written with does, when the thread is at its end.
+    /// Destroyed at the end of the thread, as is what lines are formatted with.
     static ALIVE: Alive = const { Alive };
 }
 
 struct Alive;
 
 impl Drop for Alive {
-    /// Only a value that is dropped is known to be gone.
+    /// Only a value with a destructor can be found destroyed.
     fn drop(&mut self) {}
 }
 
-/// Whether this thread can still write lines. `exit` goes on after the end of its thread's own values,
-/// and a NIC then takes leave of its peers.
+/// Whether this thread can still write lines. `exit` destroys its thread's own values first, and only
+/// then do NICs send their final acknowledgements.
 fn can_write() -> bool {
     ALIVE.try_with(|_| ()).is_ok()
 }
@@ -48,7 +48,7 @@ pub(crate) fn start() {
     });
 }
 
-/// What the variable says is no filter.
+/// The variable's value is no filter.
 struct Unusable(FromEnvError);
 
 impl fmt::Display for Unusable {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// What NICs do at the end of a process.
+    /// Closes NICs at the end of a process.
     extern "C" fn at_exit() {
         tracing::info!("the end");
         eprintln!("went on");

@@ -8,9 +8,9 @@ use transport::PdId;
 use crate::abi::{
     self, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
 };
-use crate::context::Context;
+use crate::context::{Context, Owned};
 use crate::errno::{Errno, pointer, status};
-use crate::registry::{self, Live, Object, Shared, Table};
+use crate::registry::{self, Object, Shared, object};
 
 /// A protection domain, or a parent domain in front of one.
 #[derive(Debug)]
@@ -27,24 +27,16 @@ pub(crate) struct Pd {
     imported: bool,
 }
 
-impl Object for Pd {
-    type C = ibv_pd;
+object!(Pd, ibv_pd);
 
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.pds
-    }
-
-    fn c(&self) -> *mut ibv_pd {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        Some(&self.context)
+impl Owned for Pd {
+    fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 
     fn end(&self) {
         if self.protection_domain.is_none() && !self.imported {
-            // It fails for what is gone already.
+            // It fails if the engine's object is gone already.
             let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_pd(self.id));
         }
     }
@@ -58,19 +50,11 @@ pub(crate) struct Td {
     context: Arc<Context>,
 }
 
-impl Object for Td {
-    type C = ibv_td;
+object!(Td, ibv_td);
 
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.tds
-    }
-
-    fn c(&self) -> *mut ibv_td {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        Some(&self.context)
+impl Owned for Td {
+    fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 }
 
@@ -97,10 +81,13 @@ impl Pd {
 /// Makes a protection domain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    pointer(registry::find::<Context>(context).and_then(|context| {
-        let id = context.nic.with(|endpoint, _, _| endpoint.alloc_pd())?;
-        Ok(registry::insert(Pd::new(context, id, None, None, false)))
-    }))
+    pointer(registry::find::<Context>(context).and_then(alloc))
+}
+
+/// Makes a protection domain, and returns its handle.
+pub(crate) fn alloc(context: Arc<Context>) -> Result<*mut ibv_pd, Errno> {
+    let id = context.nic.with(|endpoint, _, _| endpoint.alloc_pd())?;
+    Ok(registry::insert(Pd::new(context, id, None, None, false)))
 }
 
 /// Destroys a protection domain or a parent domain; `EBUSY` while anything is in it.
@@ -123,9 +110,7 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32
     pointer(registry::find::<Context>(context).and_then(|context| {
         let id = PdId(pd_handle);
         let is_it = |pd: &Arc<Pd>| pd.id == id && Arc::ptr_eq(&pd.context.nic, &context.nic);
-        if !registry::with(|live| live.pds.values().any(is_it)) {
-            return Err(Errno::INVALID);
-        }
+        registry::search(|pd| is_it(pd).then_some(())).ok_or(Errno::INVALID)?;
         Ok(registry::insert(Pd::new(context, id, None, None, true)))
     }))
 }
@@ -151,7 +136,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             return Err(Errno::UNSUPPORTED);
         }
         let pd = registry::find::<Pd>(attr.pd)?;
-        let td = if attr.td.is_null() { None } else { Some(registry::find::<Td>(attr.td)?) };
+        let td = registry::find_unless_null::<Td>(attr.td)?;
         if pd.protection_domain.is_some() || !Arc::ptr_eq(&pd.context, &context) {
             return Err(Errno::INVALID);
         }

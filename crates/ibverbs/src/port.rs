@@ -44,8 +44,8 @@ fn find(context: *mut ibv_context, port: u32) -> Result<Arc<Context>, Errno> {
     if port == u32::from(PORT) { Ok(context) } else { Err(Errno::INVALID) }
 }
 
-/// How many entries the GID table has at least: room for an address that comes later, and few
-/// enough for programs that ask for each.
+/// The fewest entries of the GID table: room for an address that comes later, and few enough for
+/// programs that query each.
 const GID_TABLE_LENGTH: u32 = 16;
 
 /// How many entries the GID table has, empty ones included.

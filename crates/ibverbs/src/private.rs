@@ -1,4 +1,4 @@
-//! The exports of `IBVERBS_PRIVATE_34`, by which providers talk to libibverbs.
+//! The exports of `IBVERBS_PRIVATE_34`, through which providers call libibverbs.
 //!
 //! Programs link stock provider libraries directly (perftest: mlx5 and EFA), and those are bound
 //! when they are loaded. Each export is there and refuses; none is ever called for our devices.

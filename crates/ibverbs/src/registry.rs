@@ -1,128 +1,123 @@
-//! What is alive: every object that C has a pointer to.
+//! The live objects: each one that C has a pointer to.
 //!
-//! A handle is the address of the C structure inside an `Arc`. A call of the control path finds
-//! its objects here by their address, so that a NULL, stale or foreign handle is an error and not
-//! a wild access. The data path follows the pointer after a look at its [`Mark`].
+//! A handle is the address of the C structure inside an `Arc`. Each room owns the [`Table`] of its
+//! objects. A call of the control path finds its objects there by their address, so that a NULL,
+//! stale or foreign handle is an error and not a wild access. The data path follows the pointer
+//! after a look at its [`Mark`].
 //!
-//! **Invariant:** the one lock is held for a look-up only, never while anything else is called. A
-//! fork waits for it, so that the child finds it free.
+//! **Invariant:** a table is locked for a look-up only, never while anything else is called, and
+//! inside one gate for all tables. A fork takes the gate, so the child finds every table free.
 
 use core::cell::{RefCell, UnsafeCell};
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 
-use crate::ah::Ah;
-use crate::channel::Channel;
-use crate::context::Context;
-use crate::cq::Cq;
-use crate::device::Device;
-use crate::dm::Dm;
 use crate::errno::Errno;
-use crate::mr::Mr;
-use crate::mw::Mw;
-use crate::pd::{Pd, Td};
-use crate::qp::Qp;
-use crate::rdmacm::{CmId, EventChannel, Told};
-use crate::srq::Srq;
-use crate::xrcd::Xrcd;
+use crate::sync::lock;
+
+/// Held while a table is locked.
+static GATE: Mutex<()> = Mutex::new(());
 
 /// The objects of one kind, by the address of their C structure.
-pub(crate) type Table<T> = BTreeMap<usize, Arc<T>>;
+pub(crate) struct Table<T>(Mutex<BTreeMap<usize, Arc<T>>>);
 
-/// Every table.
-#[derive(Debug)]
-pub(crate) struct Live {
-    pub(crate) devices: Table<Device>,
-    pub(crate) contexts: Table<Context>,
-    pub(crate) pds: Table<Pd>,
-    pub(crate) tds: Table<Td>,
-    pub(crate) mrs: Table<Mr>,
-    pub(crate) dms: Table<Dm>,
-    pub(crate) mws: Table<Mw>,
-    pub(crate) channels: Table<Channel>,
-    pub(crate) cqs: Table<Cq>,
-    pub(crate) qps: Table<Qp>,
-    pub(crate) srqs: Table<Srq>,
-    pub(crate) ahs: Table<Ah>,
-    pub(crate) cm_channels: Table<EventChannel>,
-    pub(crate) cm_events: Table<Told>,
-    pub(crate) cm_ids: Table<CmId>,
-    pub(crate) xrcds: Table<Xrcd>,
+impl<T> Table<T> {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut BTreeMap<usize, Arc<T>>) -> R) -> R {
+        let _gate = lock(&GATE);
+        f(&mut lock(&self.0))
+    }
 }
 
-static LIVE: Mutex<Live> = Mutex::new(Live {
-    devices: BTreeMap::new(),
-    contexts: BTreeMap::new(),
-    pds: BTreeMap::new(),
-    tds: BTreeMap::new(),
-    mrs: BTreeMap::new(),
-    dms: BTreeMap::new(),
-    mws: BTreeMap::new(),
-    channels: BTreeMap::new(),
-    cqs: BTreeMap::new(),
-    qps: BTreeMap::new(),
-    srqs: BTreeMap::new(),
-    ahs: BTreeMap::new(),
-    cm_channels: BTreeMap::new(),
-    cm_events: BTreeMap::new(),
-    cm_ids: BTreeMap::new(),
-    xrcds: BTreeMap::new(),
-});
-
 /// Something that C has a pointer to.
-pub(crate) trait Object: Send + Sync + 'static {
+pub(crate) trait Object: Send + Sync + Sized + 'static {
     /// The structure that C knows.
     type C;
 
     /// Where objects of this kind are kept.
-    fn table(live: &mut Live) -> &mut Table<Self>
-    where
-        Self: Sized;
+    fn table() -> &'static Table<Self>;
 
     /// The C structure inside.
     fn c(&self) -> *mut Self::C;
-
-    /// The device that the object belongs to, if it belongs to one.
-    fn context(&self) -> Option<&Arc<Context>>;
-
-    /// Ends what the object stands for in the engine, because its device is closed. Another context
-    /// of the same NIC may go on.
-    fn end(&self) {}
 }
+
+/// Makes a type with a field `c: Shared<_>`, whose structure is a `$c` or begins with one, an
+/// [`Object`] with a table of its own.
+macro_rules! object {
+    ($object:ident, $c:ty) => {
+        impl $crate::registry::Object for $object {
+            type C = $c;
+
+            fn table() -> &'static $crate::registry::Table<Self> {
+                static LIVE: $crate::registry::Table<$object> = $crate::registry::Table::new();
+                &LIVE
+            }
+
+            fn c(&self) -> *mut $c {
+                self.c.get().cast()
+            }
+        }
+    };
+}
+pub(crate) use object;
 
 /// Makes `object` known and returns its handle.
 pub(crate) fn insert<T: Object>(object: Arc<T>) -> *mut T::C {
     let handle = object.c();
-    T::table(&mut lock()).insert(handle.addr(), object);
+    T::table().with(|live| live.insert(handle.addr(), object));
     handle
 }
 
 /// The object behind `handle`.
 pub(crate) fn find<T: Object>(handle: *const T::C) -> Result<Arc<T>, Errno> {
-    T::table(&mut lock()).get(&handle.addr()).cloned().ok_or(Errno::INVALID)
+    T::table().with(|live| live.get(&handle.addr()).cloned()).ok_or(Errno::INVALID)
+}
+
+/// The object behind `handle`, unless that is NULL.
+pub(crate) fn find_unless_null<T: Object>(handle: *const T::C) -> Result<Option<Arc<T>>, Errno> {
+    if handle.is_null() { Ok(None) } else { find(handle).map(Some) }
+}
+
+/// The handles of `objects` in an array that ends with NULL, for `free`: C frees it by a call of ours
+/// that does not know its length.
+pub(crate) fn list<T: Object>(objects: &[Arc<T>]) -> Result<*mut *mut T::C, Errno> {
+    // SAFETY: zeroed memory for the pointers and the NULL behind them.
+    let list = unsafe { libc::calloc(objects.len() + 1, size_of::<*mut T::C>()) };
+    let list = list.cast::<*mut T::C>();
+    if list.is_null() {
+        return Err(Errno::NO_MEMORY);
+    }
+    for (at, object) in objects.iter().enumerate() {
+        // SAFETY: the allocation has room for them.
+        unsafe { *list.add(at) = object.c() };
+    }
+    Ok(list)
+}
+
+/// The first answer of `f` among the objects of a kind. It runs under the lock.
+pub(crate) fn search<T: Object, R>(f: impl FnMut(&Arc<T>) -> Option<R>) -> Option<R> {
+    T::table().with(|live| live.values().find_map(f))
 }
 
 /// Forgets `object`: its handle is stale from now on.
 pub(crate) fn remove<T: Object>(object: &T) {
     // The last reference is dropped after the lock is released.
-    let _removed = T::table(&mut lock()).remove(&object.c().addr());
+    let _removed = T::table().with(|live| live.remove(&object.c().addr()));
 }
 
-/// Forgets every object of `context`, as closing the device does.
-pub(crate) fn remove_all<T: Object>(context: &Arc<Context>) {
-    let is_its = |object: &T| object.context().is_some_and(|it| Arc::ptr_eq(it, context));
-    let mut gone = Vec::new();
-    T::table(&mut lock()).retain(|_, object| {
-        let goes = is_its(object);
-        if goes {
-            gone.push(Arc::clone(object));
-        }
-        !goes
-    });
-    // And the last references are dropped here, after the lock is released.
-    gone.iter().for_each(|object| object.end());
+/// Forgets the objects for which `goes` holds, and returns them.
+pub(crate) fn remove_all<T: Object>(goes: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+    T::table().with(|live| {
+        let objects = core::mem::take(live).into_iter();
+        let (gone, left): (BTreeMap<_, _>, _) = objects.partition(|(_, object)| goes(object));
+        *live = left;
+        gone.into_values().collect()
+    })
 }
 
 /// Fails if anything but the registry and the caller refers to `object`.
@@ -130,24 +125,15 @@ pub(crate) fn check_unused<T: Object>(object: &Arc<T>) -> Result<(), Errno> {
     if Arc::strong_count(object) > 2 { Err(Errno::BUSY) } else { Ok(()) }
 }
 
-/// Runs `f` on all tables.
-pub(crate) fn with<R>(f: impl FnOnce(&mut Live) -> R) -> R {
-    f(&mut lock())
-}
-
-fn lock() -> MutexGuard<'static, Live> {
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 thread_local! {
-    static HELD: RefCell<Option<MutexGuard<'static, Live>>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Makes every later fork wait for the lock, so that parent and child find it free.
+/// Makes every later fork wait for the gate, so that parent and child find it free.
 pub(crate) fn guard_forks() {
     extern "C" fn before() {
-        // A thread that has given up its storage forks without the lock.
-        let _held = HELD.try_with(|held| held.replace(Some(lock())));
+        // A thread whose local storage is destroyed forks without the lock.
+        let _held = HELD.try_with(|held| held.replace(Some(lock(&GATE))));
     }
     extern "C" fn after() {
         let _released = HELD.try_with(|held| held.replace(None));
@@ -178,13 +164,19 @@ impl<T> Shared<T> {
     }
 }
 
+impl<T: Default> Default for Shared<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 impl<T> fmt::Debug for Shared<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Pointer::fmt(&self.get(), f)
     }
 }
 
-/// Tells a live object of the data path from a stale or foreign one, as far as one word can.
+/// One word that tells a live object of the data path from a stale or foreign one, in most cases.
 #[derive(Debug)]
 pub(crate) struct Mark(AtomicU32);
 
@@ -229,20 +221,4 @@ pub(crate) unsafe fn hot<'a, T: Hot>(handle: *mut T::C) -> Result<&'a T, Errno> 
     // SAFETY: the caller vouches for it, and `Hot` for the position of the C structure.
     let object = unsafe { &*object };
     if object.mark().is(T::KIND) { Ok(object) } else { Err(Errno::INVALID) }
-}
-
-/// A lock that is taken in one call from C and released in another.
-#[derive(Debug, Default)]
-pub(crate) struct Latch(core::sync::atomic::AtomicBool);
-
-impl Latch {
-    pub(crate) fn acquire(&self) {
-        while self.0.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-    }
-
-    pub(crate) fn release(&self) {
-        self.0.store(false, Ordering::Release);
-    }
 }

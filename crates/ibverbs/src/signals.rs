@@ -1,21 +1,21 @@
-//! What a signal does to a call that waits.
+//! Signals during a call that waits.
 //!
-//! Programs know `ibv_get_cq_event` as a `read`, which goes on behind a handler that was installed
-//! with `SA_RESTART`, and else fails with `EINTR`. `ppoll` fails in either case, and does not say
-//! which handler it was.
+//! For programs `ibv_get_cq_event` is a `read`, which goes on after a handler that was installed with
+//! `SA_RESTART`, and else fails with `EINTR`. `ppoll` fails in either case, and does not say which
+//! handler ran.
 
 use core::ffi::c_int;
 use core::mem;
 use core::ptr;
 
-/// Signals of a fault, which a sleeping thread does not meet.
+/// Signals of a fault, which a sleeping thread does not get.
 const FAULTS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 /// The highest signal.
 const LAST: c_int = 64;
 
-/// Whether a `read` would have gone on after the handler that has just interrupted this thread:
-/// every handler that could have been it was installed so.
+/// Whether a `read` would have gone on after the handler that has just interrupted this thread: all
+/// handlers that may have run have `SA_RESTART`.
 pub(crate) fn restart() -> bool {
     // SAFETY: an all-zero signal set is a valid place for one.
     let mut blocked: libc::sigset_t = unsafe { mem::zeroed() };

@@ -9,13 +9,13 @@ use crate::abi::{
     self, Plain, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
     ibv_srq_init_attr_ex,
 };
-use crate::context::Context;
+use crate::context::{Context, Owned};
 use crate::cq::Cq;
 use crate::errno::{Errno, pointer, status};
 use crate::event::Acks;
 use crate::pd::Pd;
-use crate::registry::{self, Hot, Live, Mark, Object, Shared, Table};
-use crate::send;
+use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use crate::request::{each_recv, refuse};
 use crate::xrcd::Xrcd;
 
 /// A shared receive queue.
@@ -31,30 +31,22 @@ pub(crate) struct Srq {
     _uses: (Arc<Pd>, Option<Xrc>),
 }
 
-/// What a queue of XRC has beside.
+/// What only an XRC queue has.
 #[derive(Debug, Clone)]
 struct Xrc {
     xrcd: Arc<Xrcd>,
     cq: Arc<Cq>,
 }
 
-impl Object for Srq {
-    type C = ibv_srq;
+object!(Srq, ibv_srq);
 
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.srqs
-    }
-
-    fn c(&self) -> *mut ibv_srq {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        Some(&self.context)
+impl Owned for Srq {
+    fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 
     fn end(&self) {
-        // It fails for what is gone already.
+        // It fails if the engine's object is gone already.
         let _ = self.destroy();
     }
 }
@@ -91,7 +83,7 @@ fn create(
     xrc: Option<&Xrc>,
     srq_context: *mut core::ffi::c_void,
     attr: &mut ibv_srq_attr,
-) -> Result<*mut ibv_srq, Errno> {
+) -> Result<Arc<Srq>, Errno> {
     let context = Arc::clone(&pd.context);
     // The limit is not an attribute of creation (man ibv_create_srq: "irrelevant").
     let wanted = SrqAttributes { max_wr: attr.max_wr, max_sge: attr.max_sge, limit: 0 };
@@ -122,7 +114,8 @@ fn create(
         Ok::<_, Errno>((srq, got))
     })?;
     (attr.max_wr, attr.max_sge) = (got.max_wr, got.max_sge);
-    Ok(registry::insert(srq))
+    registry::insert(Arc::clone(&srq));
+    Ok(srq)
 }
 
 /// Makes a shared receive queue, and says how large it really is.
@@ -134,7 +127,7 @@ pub unsafe extern "C" fn ibv_create_srq(
     pointer(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes a writable structure.
         let attr = unsafe { srq_init_attr.as_mut() }.ok_or(Errno::INVALID)?;
-        create(&pd, None, attr.srq_context, &mut attr.attr)
+        Ok(create(&pd, None, attr.srq_context, &mut attr.attr)?.c())
     }))
 }
 
@@ -146,32 +139,40 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     pointer(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a writable structure.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
-        let has = |bit: u32| attr.comp_mask & bit != 0;
-        let of_xrc = abi::IBV_SRQ_INIT_ATTR_XRCD | abi::IBV_SRQ_INIT_ATTR_CQ;
-        let known = abi::IBV_SRQ_INIT_ATTR_TYPE | abi::IBV_SRQ_INIT_ATTR_PD | of_xrc;
-        let kind = if has(abi::IBV_SRQ_INIT_ATTR_TYPE) { attr.srq_type } else { 0 };
-        if attr.comp_mask & !known != 0 || kind > abi::IBV_SRQT_XRC {
-            return Err(Errno::UNSUPPORTED);
-        }
-        if !has(abi::IBV_SRQ_INIT_ATTR_PD) {
-            return Err(Errno::INVALID);
-        }
-        let pd = registry::find::<Pd>(attr.pd)?;
-        let xrc = match kind == abi::IBV_SRQT_XRC {
-            false => None,
-            true if attr.comp_mask & of_xrc != of_xrc => return Err(Errno::INVALID),
-            true => Some(Xrc {
-                xrcd: registry::find::<Xrcd>(attr.xrcd)?,
-                cq: registry::find::<Cq>(attr.cq)?,
-            }),
-        };
-        let same = |other: &Arc<Context>| Arc::ptr_eq(&context, other);
-        let ours = |xrc: &Xrc| same(&xrc.xrcd.context) && same(&xrc.cq.context);
-        if !same(&pd.context) || !xrc.as_ref().is_none_or(ours) {
-            return Err(Errno::INVALID);
-        }
-        create(&pd, xrc.as_ref(), attr.srq_context, &mut attr.attr)
+        Ok(create_extended(&context, attr)?.c())
     }))
+}
+
+/// Makes a basic queue, or one of XRC.
+pub(crate) fn create_extended(
+    context: &Arc<Context>,
+    attr: &mut ibv_srq_init_attr_ex,
+) -> Result<Arc<Srq>, Errno> {
+    let has = |bit: u32| attr.comp_mask & bit != 0;
+    let of_xrc = abi::IBV_SRQ_INIT_ATTR_XRCD | abi::IBV_SRQ_INIT_ATTR_CQ;
+    let known = abi::IBV_SRQ_INIT_ATTR_TYPE | abi::IBV_SRQ_INIT_ATTR_PD | of_xrc;
+    let kind = if has(abi::IBV_SRQ_INIT_ATTR_TYPE) { attr.srq_type } else { 0 };
+    if attr.comp_mask & !known != 0 || kind > abi::IBV_SRQT_XRC {
+        return Err(Errno::UNSUPPORTED);
+    }
+    if !has(abi::IBV_SRQ_INIT_ATTR_PD) {
+        return Err(Errno::INVALID);
+    }
+    let pd = registry::find::<Pd>(attr.pd)?;
+    let xrc = match kind == abi::IBV_SRQT_XRC {
+        false => None,
+        true if attr.comp_mask & of_xrc != of_xrc => return Err(Errno::INVALID),
+        true => Some(Xrc {
+            xrcd: registry::find::<Xrcd>(attr.xrcd)?,
+            cq: registry::find::<Cq>(attr.cq)?,
+        }),
+    };
+    let same = |other: &Arc<Context>| Arc::ptr_eq(context, other);
+    let ours = |xrc: &Xrc| same(&xrc.xrcd.context) && same(&xrc.cq.context);
+    if !same(&pd.context) || !xrc.as_ref().is_none_or(ours) {
+        return Err(Errno::INVALID);
+    }
+    create(&pd, xrc.as_ref(), attr.srq_context, &mut attr.attr)
 }
 
 /// Resizes a queue or arms its limit.
@@ -209,14 +210,17 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, srq_attr: *mut ibv_srq
 /// Destroys a queue, once its events are acknowledged; `EBUSY` while a queue pair uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    status(registry::find::<Srq>(srq).and_then(|srq| {
-        registry::check_unused(&srq)?;
-        srq.destroy()?;
-        srq.context.events.withdraw(srq.c().addr());
-        srq.acks.wait();
-        registry::remove(&*srq);
-        Ok(())
-    }))
+    status(registry::find::<Srq>(srq).and_then(|srq| destroy(&srq)))
+}
+
+/// Destroys a queue. The caller has the only other reference.
+pub(crate) fn destroy(srq: &Arc<Srq>) -> Result<(), Errno> {
+    registry::check_unused(srq)?;
+    srq.destroy()?;
+    srq.context.events.withdraw(srq.c().addr());
+    srq.acks.wait();
+    registry::remove(&**srq);
+    Ok(())
 }
 
 /// `ibv_get_srq_num`: only XRC queues have a number.
@@ -238,9 +242,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
 ) -> c_int {
     // SAFETY: C passes a live queue, a list of requests, and a pointer to write.
     unsafe {
-        let Ok(srq) = registry::hot::<Srq>(srq) else { return send::refuse(wr, bad_wr) };
+        let Ok(srq) = registry::hot::<Srq>(srq) else { return refuse(wr, bad_wr) };
         srq.context.nic.with(|endpoint, _, _| {
-            send::each_recv(wr, bad_wr, |request| endpoint.post_srq_recv(srq.id, request))
+            each_recv(wr, bad_wr, |request| endpoint.post_srq_recv(srq.id, request))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! XRC domains: `ibv_open_xrcd`, `ibv_close_xrcd`.
 //!
-//! A domain that is opened with a file is found again by whoever opens the same file: in this
-//! process, because that is how far an engine reaches.
+//! A domain that is opened with a file is found again when the same file is opened, within this process,
+//! because an engine lives in its process.
 
 use core::ffi::c_int;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use softnic::Nic;
 use transport::XrcdId;
 
 use crate::abi::{self, ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
-use crate::context::Context;
+use crate::context::{Context, Owned};
 use crate::descriptor::Identity;
 use crate::errno::{Errno, pointer, status};
-use crate::registry::{self, Live, Object, Shared, Table};
+use crate::registry::{self, Object, Shared, object};
 
 /// An open domain.
 #[derive(Debug)]
@@ -24,12 +24,12 @@ pub(crate) struct Xrcd {
     domain: Arc<Domain>,
 }
 
-/// A domain of the NIC, which ends when nobody has it open any more.
+/// A domain of the NIC, which ends with its last handle.
 #[derive(Debug)]
 struct Domain {
     nic: Arc<Nic>,
     id: XrcdId,
-    /// The file that stands for it.
+    /// The file that identifies it.
     file: Option<Identity>,
 }
 
@@ -41,19 +41,11 @@ impl Drop for Domain {
     }
 }
 
-impl Object for Xrcd {
-    type C = ibv_xrcd;
+object!(Xrcd, ibv_xrcd);
 
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.xrcds
-    }
-
-    fn c(&self) -> *mut ibv_xrcd {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        Some(&self.context)
+impl Owned for Xrcd {
+    fn context(&self) -> &Arc<Context> {
+        &self.context
     }
 }
 
@@ -63,8 +55,8 @@ impl Xrcd {
     }
 }
 
-/// `ibv_open_xrcd`: `EAGAIN` for a file without a domain if none is to be made, as the kernel has
-/// it, and `EINVAL` for one that must be new and is not.
+/// `ibv_open_xrcd`: `EAGAIN` for a file without a domain if none is to be made, as in the kernel, and
+/// `EINVAL` for a domain that must be new and is not.
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
@@ -80,35 +72,39 @@ pub(crate) unsafe extern "C" fn open_xrcd(
             return Err(Errno::INVALID);
         }
         let file = if attr.fd == -1 { None } else { Some(Identity::of(attr.fd)?) };
-        // What may be the last reference is dropped after the NIC's lock is released.
-        let mut existing = None;
-        // Under that lock, so that a file gets one domain.
-        context.nic.with(|endpoint, _, _| {
-            let of_file = |xrcd: &Arc<Xrcd>| {
-                file.is_some()
-                    && xrcd.domain.file == file
-                    && Arc::ptr_eq(&xrcd.domain.nic, &context.nic)
-            };
-            existing = registry::with(|live| {
-                let xrcd = live.xrcds.values().find(|xrcd| of_file(xrcd));
-                xrcd.map(|xrcd| Arc::clone(&xrcd.domain))
-            });
-            let domain = match &existing {
-                Some(_) if attr.oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
-                Some(domain) => Arc::clone(domain),
-                None if file.is_some() && attr.oflags & libc::O_CREAT == 0 => {
-                    return Err(Errno::AGAIN);
-                }
-                None => {
-                    let id = endpoint.alloc_xrcd()?;
-                    Arc::new(Domain { nic: Arc::clone(&context.nic), id, file })
-                }
-            };
-            let c = Shared::new(ibv_xrcd { context: context.c() });
-            let context = Arc::clone(&context);
-            Ok(registry::insert(Arc::new(Xrcd { c, context, domain })))
-        })
+        open(&context, file, attr.oflags)
     }))
+}
+
+/// Opens the domain of `file`, or one without a file, as `oflags` say, and returns its handle.
+pub(crate) fn open(
+    context: &Arc<Context>,
+    file: Option<Identity>,
+    oflags: c_int,
+) -> Result<*mut ibv_xrcd, Errno> {
+    // What may be the last reference is dropped after the NIC's lock is released.
+    let mut existing = None;
+    // Under that lock, so that a file gets one domain.
+    context.nic.with(|endpoint, _, _| {
+        let of_file = |xrcd: &Arc<Xrcd>| {
+            file.is_some()
+                && xrcd.domain.file == file
+                && Arc::ptr_eq(&xrcd.domain.nic, &context.nic)
+        };
+        existing = registry::search(|xrcd| of_file(xrcd).then(|| Arc::clone(&xrcd.domain)));
+        let domain = match &existing {
+            Some(_) if oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
+            Some(domain) => Arc::clone(domain),
+            None if file.is_some() && oflags & libc::O_CREAT == 0 => return Err(Errno::AGAIN),
+            None => {
+                let id = endpoint.alloc_xrcd()?;
+                Arc::new(Domain { nic: Arc::clone(&context.nic), id, file })
+            }
+        };
+        let c = Shared::new(ibv_xrcd { context: context.c() });
+        let context = Arc::clone(context);
+        Ok(registry::insert(Arc::new(Xrcd { c, context, domain })))
+    })
 }
 
 /// `ibv_close_xrcd`, which the header calls unchecked; `EBUSY` while anything uses this handle.

@@ -12,13 +12,14 @@ use ibverbs::abi::{
 };
 use ibverbs::ah::ibv_create_ah;
 use ibverbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event};
-use ibverbs::context::{ibv_close_device, ibv_open_device};
 use ibverbs::cq::{ibv_create_cq, ibv_destroy_cq, ibv_resize_cq};
 use ibverbs::device::{ibv_free_device_list, ibv_get_device_list};
-use ibverbs::mr::{ibv_dereg_mr, ibv_reg_mr};
+use ibverbs::memory::mr::{ibv_dereg_mr, ibv_reg_mr};
+use ibverbs::open::{ibv_close_device, ibv_open_device};
 use ibverbs::pd::{ibv_alloc_pd, ibv_dealloc_pd};
 use ibverbs::port::{ibv_query_gid, ibv_query_pkey, ibv_query_port};
-use ibverbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp, ibv_qp_to_qp_ex, ibv_query_qp};
+use ibverbs::qp::create::{ibv_create_qp, ibv_qp_to_qp_ex};
+use ibverbs::qp::object::{ibv_destroy_qp, ibv_modify_qp, ibv_query_qp};
 
 fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)

@@ -6,14 +6,15 @@ use core::ptr;
 
 use ibverbs::abi::{self, Plain, ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use ibverbs::ah::ibv_create_ah;
-use ibverbs::context::ibv_open_device;
 use ibverbs::cq::ibv_create_cq;
 use ibverbs::device::ibv_get_device_list;
+use ibverbs::open::ibv_open_device;
 use ibverbs::pd::ibv_alloc_pd;
 use ibverbs::port::ibv_query_gid;
-use ibverbs::qp::{ibv_create_qp, ibv_modify_qp};
+use ibverbs::qp::create::ibv_create_qp;
+use ibverbs::qp::object::ibv_modify_qp;
 
-/// `IBV_QP_STATE` and what a way from RESET to INIT, and to RTR, takes besides.
+/// `IBV_QP_STATE`, and the other attributes for RESET to INIT, and for INIT to RTR.
 const TO_INIT: i32 = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 const TO_RTR: i32 = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
 

@@ -1,7 +1,7 @@
 //! `studies/claims.toml`: what the papers report, as statements that can be checked.
 //!
-//! The file is part of the program, so that nobody repeats a paper's number by hand: an experiment
-//! asks for it by its name in `values`.
+//! The file is part of the program, so that no paper's number is copied by hand: an experiment asks for it
+//! by its name in `values`.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// The file.
 const TEXT: &str = include_str!("../../../studies/claims.toml");
 
-/// How a finding can be held against a measurement.
+/// How a finding can be compared with a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -44,7 +44,7 @@ pub struct Claim {
     pub place: String,
     /// How it can be checked.
     pub kind: Kind,
-    /// What has to be the same for a comparison to mean anything.
+    /// The conditions for a comparison.
     pub setup: String,
     /// The result in the paper's own numbers.
     pub finding: String,

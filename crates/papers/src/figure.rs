@@ -1,4 +1,4 @@
-//! What there is to see of an experiment: points in series, and where the paper's values lie.
+//! Figures of an experiment: points in series, with the paper's values.
 
 use telemetry::{Cell, Table};
 
@@ -11,7 +11,7 @@ pub(crate) enum Mark {
     Bar,
     /// A point for each.
     Point,
-    /// The part of a series whose y is at most so much; x does not count.
+    /// The share of a series whose y is at most the value; x does not count.
     Distribution,
 }
 

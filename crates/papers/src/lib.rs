@@ -1,4 +1,4 @@
-//! What the papers found, held against what Ferroce measures.
+//! The papers' claims, compared with what Ferroce measures.
 //!
 //! ```text
 //!   studies/claims.toml ──► claim ─────────────────────────┐
@@ -6,9 +6,9 @@
 //!                                                            └─► table, page, CSV
 //! ```
 //!
-//! An experiment runs what the paper ran, at the paper's scale where time allows and at a stated one
-//! where not. What the paper says comes from its claim, never from here. A claim that does not hold is
-//! reported as not holding, with what is known of why.
+//! An experiment repeats the paper's, at the paper's scale where time allows, else at a stated one. The
+//! paper's numbers come from its claim, never from code. If a claim does not hold, the report says so,
+//! with what is known of the reason.
 //!
 //! Everything is deterministic: the same seed gives the same figures on every machine.
 
@@ -36,7 +36,7 @@ pub use outcome::{Check, Outcome, Verdict};
 pub struct Options {
     /// Smaller and shorter, for continuous integration: seconds in all.
     pub quick: bool,
-    /// Of everything that is left to chance.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
@@ -46,19 +46,19 @@ impl Default for Options {
     }
 }
 
-/// The claims of a paper, and what was found about them.
+/// The claims of a paper, and their outcomes.
 #[derive(Clone, Debug)]
 pub struct Study {
     /// In the order of the claims.
     pub outcomes: Vec<Outcome>,
-    /// Claims that no experiment is there for yet.
+    /// Claims without an experiment so far.
     pub later: Vec<Claim>,
 }
 
 /// Why a study cannot be made.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Error {
-    /// No claim and no figure has this name. With those there are.
+    /// No claim and no figure has this name. Lists the valid names.
     NoSuchClaim(String, Vec<String>),
     /// The claims cannot be read.
     Claims(String),

@@ -1,4 +1,4 @@
-//! What an experiment found, held against its claim.
+//! The results of an experiment, compared with its claim.
 //!
 //! ```text
 //!   measurements ─► checks, each of which holds or not ─► verdict
@@ -31,14 +31,14 @@ impl Verdict {
     }
 }
 
-/// One thing that a claim says, and whether it was so.
+/// One statement of a claim, and whether it holds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Check {
     /// What was expected, and what was measured.
     pub text: String,
     /// Whether they agree.
     pub holds: bool,
-    /// What is known of why, if they do not.
+    /// What is known of the reason, if they do not.
     pub reason: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Check {
         Self { text, holds: (1.0 / band..=band).contains(&factor), reason: None }
     }
 
-    /// What is known of why it does not hold, where it does not.
+    /// What is known of the reason, if it does not hold.
     #[must_use]
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         if !self.holds {
@@ -83,7 +83,7 @@ impl Check {
     }
 }
 
-/// A number with three digits that count.
+/// A number with three significant digits.
 pub(crate) fn short(value: f64) -> String {
     let size = value.abs();
     let digits = match size {
@@ -95,25 +95,25 @@ pub(crate) fn short(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// What an experiment found about one claim.
+/// The results of an experiment about one claim.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The claim.
     pub claim: Claim,
     /// What was run.
     pub ran: String,
-    /// In what it is smaller or shorter than the paper's, if it is.
+    /// How it is smaller or shorter than the paper's, if it is.
     pub scale: Option<String>,
     /// What was measured, in a sentence.
     pub measured: String,
     /// What the claim says, one by one.
     pub checks: Vec<Check>,
-    /// What there is to see.
+    /// Its figures.
     pub figures: Vec<Figure>,
 }
 
 impl Outcome {
-    /// Whether the claim is met. One that nothing was checked of is not.
+    /// Whether the claim is met. A claim without a check is not.
     pub fn verdict(&self) -> Verdict {
         let checked = !self.checks.is_empty() && self.checks.iter().all(|check| check.holds);
         match (checked, &self.scale) {

@@ -1,4 +1,4 @@
-//! Numbers about numbers.
+//! Percentiles, averages and rank correlation.
 
 /// The smallest of `values` that at least the part `rank` (0 to 1) of them does not exceed; `NaN` of
 /// none. Sorts them.
@@ -13,8 +13,8 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// How well two columns agree about order: of all pairs of rows, those that both put in the same
-/// order less those that they do not, over all (Kendall's tau). 1 is full agreement, -1 its opposite.
+/// How well two columns agree about order (Kendall's tau): the pairs of rows that both put in the same
+/// order, less the other pairs, divided by all pairs. 1 is full agreement, -1 its opposite.
 pub(crate) fn agreement(rows: &[(f64, f64)]) -> f64 {
     let mut sum = 0i64;
     let mut pairs = 0i64;

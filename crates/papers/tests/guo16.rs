@@ -1,4 +1,4 @@
-//! Every experiment of guo16 at its small scale, with the verdicts that it comes to there.
+//! Every experiment of guo16 at its small scale, with its verdicts there.
 
 use papers::{Options, Verdict, guo16};
 

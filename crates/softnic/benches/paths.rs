@@ -9,15 +9,15 @@
 //!   poll                for a completion that is not there
 //!
 //!   list_post           a WRITE of 64 bytes in a list of sixteen, over UDP: each
-//!   list_receive        that packet, stored: each of the sixteen in a train
+//!   list_receive        that packet, stored: each of the sixteen in a GSO batch
 //!   list_complete       taken with the acknowledgement of all, and its completion polled: each
 //!   bulk_post           a packet of a WRITE of 64 KiB at an MTU of 1,024, over UDP: each of the 64
 //!   bulk_receive        that packet, stored: each
 //! ```
 //!
-//! Time says little where a machine is shared. Instructions are the same everywhere, but for the
-//! compiler; so it is they that may not grow unnoticed. What the kernel does is not counted, and by
-//! rings it does nothing.
+//! Time says little where a machine is shared. The number of instructions depends on the compiler, and
+//! hardly on anything else, so this is what may not grow unnoticed. Instructions of the kernel are not counted; over rings there
+//! are none.
 
 use core::hint::black_box;
 use std::process::{Command, ExitCode};
@@ -26,12 +26,19 @@ use rdma::{Access, Completion, Key, Mtu, Operation, QpType, Qpn, SendFlags, Sge,
 use softnic::{DeviceInfo, EventSink, GidEntry, Link, Nic, Options};
 use transport::{AddressVector, BringUp, CqId, Event, QpCapacity, QpSpec, RegionSpec};
 
-/// A path: the function below that is counted, how many of a kind it does at once, and what each
-/// took when somebody last looked, to be lowered by whoever makes it less.
+/// A path: the function below that is counted, how many of a kind it does at once, and the last accepted
+/// count for each. Lower it with a change that takes fewer.
 struct Path {
     name: &'static str,
     each: u64,
     instructions: u64,
+}
+
+impl Path {
+    /// Whether `now` is more than the compiler's changes explain.
+    fn is_longer(&self, now: u64) -> bool {
+        now * 100 > self.instructions * (100 + TOLERANCE_PERCENT)
+    }
 }
 
 const fn path(name: &'static str, each: u64, instructions: u64) -> Path {
@@ -49,8 +56,11 @@ const PATHS: [Path; 9] = [
     path("bulk_post", BULK_PACKETS, 1_200),
     path("bulk_receive", BULK_PACKETS, 1_250),
 ];
-/// As much more is for the compiler, which changes as well.
+/// Tolerance for changes of the compiler.
 const TOLERANCE_PERCENT: u64 = 5;
+/// How often a path is counted that has become longer. Counters are published every few milliseconds, so a
+/// run that waits for a processor takes more instructions; the least is what the path takes.
+const TRIES: usize = 3;
 /// Rounds that are counted.
 const ROUNDS: u64 = 2_000;
 /// Rounds before those, in which rings are made and agreed on.
@@ -59,7 +69,7 @@ const WARM_UP: u64 = 100;
 const LIST: u64 = 16;
 const BULK_BYTES: u32 = 64 << 10;
 const BULK_PACKETS: u64 = BULK_BYTES as u64 / Mtu::B1024.bytes() as u64;
-/// What the process that is counted is told.
+/// The argument of the process that is counted.
 const ALONE: &str = "--alone";
 
 struct Nothing;
@@ -162,7 +172,7 @@ fn counted_post(from: &Host, to: &Host) {
 
 #[inline(never)]
 fn counted_receive(to: &Host) {
-    // Else the compiler finds that this is the same as `counted_poll`.
+    // Otherwise the compiler would merge this with `counted_poll`.
     poll(black_box(to), 0);
 }
 
@@ -198,11 +208,11 @@ fn counted_bulk_post(from: &Host, to: &Host) {
 
 #[inline(never)]
 fn counted_bulk_receive(to: &Host) {
-    // Else the compiler finds that this is the same as `counted_list_receive`.
+    // Otherwise the compiler would merge this with `counted_list_receive`.
     black_box(to).nic.poll();
 }
 
-/// Runs the paths through rings, so often, after the NICs have got to know each other.
+/// Runs the paths over rings, so often, after the NICs have agreed on them.
 fn run_rings(from: &Host, to: &Host) {
     for _ in 0..WARM_UP {
         post(from, to, 1, 8);
@@ -220,7 +230,7 @@ fn run_rings(from: &Host, to: &Host) {
     assert!(from.nic.counts().tx_ring_packets >= ROUNDS, "not by rings");
 }
 
-/// Runs the paths over UDP, which on loopback has delivered what it was given to send.
+/// Runs the paths over UDP. On loopback packets are delivered when the sending call returns.
 fn run_udp(from: &Host, to: &Host) {
     for _ in 0..ROUNDS {
         counted_list_post(from, to);
@@ -267,6 +277,18 @@ fn count(path: &Path) -> Result<u64, String> {
         .ok_or_else(|| format!("no number of instructions in:\n{text}"))
 }
 
+/// The least of several counts, if the first is too many.
+fn least(path: &Path) -> Result<u64, String> {
+    let mut least = count(path)?;
+    for _ in 1..TRIES {
+        if !path.is_longer(least) {
+            break;
+        }
+        least = least.min(count(path)?);
+    }
+    Ok(least)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
@@ -277,10 +299,10 @@ fn main() -> ExitCode {
     let mut is_more = false;
     for path in &PATHS {
         let Path { name, instructions: before, .. } = *path;
-        match count(path) {
+        match least(path) {
             Ok(now) => {
                 println!("{name}: {now} instructions; at most {before} and {TOLERANCE_PERCENT} %");
-                is_more |= now * 100 > before * (100 + TOLERANCE_PERCENT);
+                is_more |= path.is_longer(now);
             }
             Err(why) => {
                 eprintln!("error: {why}");

@@ -1,6 +1,6 @@
-//! What the data path gives between two NICs of one process: `cargo run --release --example
-//! datapath [address address]`. For a look while working on it; comparisons with others are made by
-//! `cargo xtask bench`.
+//! The speed of the data path between two NICs of one process: `cargo run --release --example
+//! datapath [address address]`. For a quick look while changing it; `cargo xtask bench` compares with
+//! other programs.
 
 #![allow(clippy::print_stdout, reason = "this is what it is for")]
 

@@ -4,7 +4,7 @@
 //! writes to the file itself, each further one, and each process that finds the file in use by
 //! another, to a name with `.` and its slot appended.
 //!
-//! One packet is one frame: trains are cut, and Ethernet, IP and UDP headers are made anew with the
+//! One packet is one frame: GSO batches are cut, and Ethernet, IP and UDP headers are made anew with the
 //! IP identification that the ICRC was computed with, so that it verifies. The MAC addresses are
 //! the device's own; the hop limit of received packets and checksums of UDP over IPv4 are not known
 //! and shown as 64 and none.

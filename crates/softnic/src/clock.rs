@@ -1,4 +1,4 @@
-//! The only clock of the soft NIC, and how somebody else is waited for who will not say when he is done.
+//! The only clock of the soft NIC, pauses, and retries.
 
 use core::time::Duration;
 use std::io;
@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use rdma::{Span, Time};
 
+use crate::limits::Retry;
 use crate::sys;
 
 /// The beginning of [`Time`] in this process: ns of the clock that never goes back, and the time of
@@ -36,16 +37,15 @@ pub(crate) fn pause(span: Span) {
     std::thread::sleep(Duration::from_nanos(span.as_ns_ceil()));
 }
 
-/// Makes up to so many `tries`, with a `pause` after each that fails because somebody else `is_busy`.
-/// Returns what became of the last.
+/// Tries again for as long as it fails because somebody else `is_busy`. Returns what became of the last.
 pub(crate) fn retry<T, E>(
-    (tries, between): (u32, Span),
+    times: Retry,
     is_busy: impl Fn(&E) -> bool,
     mut attempt: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
-    for _ in 1..tries {
+    for _ in 1..times.tries {
         match attempt() {
-            Err(error) if is_busy(&error) => pause(between),
+            Err(error) if is_busy(&error) => pause(times.pause),
             result => return result,
         }
     }
@@ -78,7 +78,7 @@ mod tests {
         let mut tries = 0;
         let mut busy_until = |free, error: io::ErrorKind| {
             tries = 0;
-            let result = retry((3, Span::from_us(1)), would_block, || {
+            let result = retry(Retry { tries: 3, pause: Span::from_us(1) }, would_block, || {
                 tries += 1;
                 if tries == free { Ok(tries) } else { Err(io::Error::from(error)) }
             });

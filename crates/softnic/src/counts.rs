@@ -23,14 +23,14 @@ counts! {
     rx_packets,
     /// Bytes of them above UDP.
     rx_bytes,
-    /// Datagrams and trains of them that were taken from the kernel.
+    /// Datagrams and GSO batches (trains) of them that were taken from the kernel.
     rx_trains,
-    /// Datagrams, or trains of them, that the kernel dropped because a socket's buffer was full.
+    /// Datagrams, or GSO batches, that the kernel dropped because a socket's buffer was full.
     rx_buffer_overflow,
     /// Packets with a wrong ICRC.
     rx_icrc_encapsulated,
-    /// Packets whose ICRC fits an IP identification that is neither 0 nor their place in a train:
-    /// of another implementation, or of a train that was cut on the way.
+    /// Packets whose ICRC fits an IP identification that is neither 0 nor their place in a GSO
+    /// batch: of another implementation, or of a batch that was cut on the way.
     rx_ip_id_recovered,
     /// Packets shorter than their headers.
     rx_malformed_truncated,
@@ -67,9 +67,9 @@ counts! {
     tx_packets,
     /// Bytes of them above UDP.
     tx_bytes,
-    /// Datagrams and trains of them that were given to the kernel.
+    /// Datagrams and GSO batches that were given to the kernel.
     tx_trains,
-    /// Packets that the kernel did not take: no route, too long for the link, or forbidden.
+    /// Packets that the kernel did not take: no route, too long for the interface, or forbidden.
     tx_errors,
     /// Packets dropped because the socket's buffer remained full.
     tx_dropped,
@@ -107,9 +107,9 @@ counts! {
     fault_corrupted,
     /// Packets that fault injection has marked for congestion.
     fault_marked,
-    /// Times that the fallback thread has woken up.
+    /// Times that the progress thread has woken up.
     thread_wakeups,
-    /// Packets that the fallback thread has taken.
+    /// Packets that the progress thread has taken.
     thread_packets,
     /// Packets that threads of the application have taken while they waited for an event.
     stand_in_packets,

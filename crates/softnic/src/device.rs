@@ -6,8 +6,8 @@ use std::{env, io};
 
 use rdma::Mtu;
 
-use crate::gid::{self, GidEntry};
-use crate::interfaces::{self, Interface, Offloads};
+use crate::host::gid::{self, GidEntry};
+use crate::host::interfaces::{self, Interface, Offloads};
 
 /// One RDMA device: a network interface that the soft NIC is bound to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub struct DeviceInfo {
     pub mtu: u32,
     /// The largest RDMA MTU that fits, or what `FERROCE_MTU` says.
     pub active_mtu: Mtu,
-    /// What the interface and the kernel do for trains of packets.
+    /// What the interface and the kernel do for GSO batches.
     pub offloads: Offloads,
     /// Whether the interface is up and running.
     pub link_up: bool,

@@ -9,8 +9,9 @@ use core::fmt;
 
 use rdma::Time;
 
+use crate::counts::Counts;
 use crate::limits::REORDER_HOLD;
-use crate::train::Way;
+use crate::packet::Flow;
 
 /// The probabilities, between 0 and 1, and the seed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -83,21 +84,21 @@ impl core::str::FromStr for FaultSettings {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Verdict {
-    pub(crate) lost: bool,
+struct Verdict {
+    lost: bool,
     /// How many packets are sent before it; 0 if it is not held back.
-    pub(crate) behind: u32,
-    pub(crate) duplicated: bool,
+    behind: u32,
+    duplicated: bool,
     /// The bit that is flipped.
-    pub(crate) corrupted: Option<usize>,
+    corrupted: Option<usize>,
     /// A mark of congestion, if it allows one.
-    pub(crate) marked: bool,
+    marked: bool,
 }
 
 /// A packet that is held back.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    pub(crate) way: Way,
+    pub(crate) flow: Flow,
     pub(crate) packet: Vec<u8>,
     behind: u32,
     until: Time,
@@ -131,8 +132,44 @@ impl Faults {
         drawn < probability
     }
 
+    /// Has a packet suffer what it has to, and `leave` send what leaves now.
+    pub(crate) fn pass(
+        &mut self,
+        now: Time,
+        mut flow: Flow,
+        packet: &mut [u8],
+        counts: &mut Counts,
+        mut leave: impl FnMut(&Flow, &[u8], &mut Counts),
+    ) {
+        let verdict = self.judge(packet.len());
+        if verdict.lost {
+            counts.fault_lost += 1;
+            return;
+        }
+        if let Some(bit) = verdict.corrupted {
+            counts.fault_corrupted += 1;
+            packet[bit / 8] ^= 1 << (bit % 8);
+        }
+        if verdict.marked && flow.mark() {
+            counts.fault_marked += 1;
+        }
+        if verdict.behind > 0 {
+            counts.fault_reordered += 1;
+            self.hold(now, flow, packet, verdict.behind);
+            return;
+        }
+        if verdict.duplicated {
+            counts.fault_duplicated += 1;
+            leave(&flow, packet, counts);
+        }
+        leave(&flow, packet, counts);
+        for held in self.after_packet() {
+            leave(&held.flow, &held.packet, counts);
+        }
+    }
+
     /// Decides about a packet of `length` bytes.
-    pub(crate) fn judge(&mut self, length: usize) -> Verdict {
+    fn judge(&mut self, length: usize) -> Verdict {
         let settings = self.settings;
         let lost = self.happens(settings.loss);
         let late = self.happens(settings.reorder);
@@ -152,13 +189,13 @@ impl Faults {
     }
 
     /// Holds a packet back.
-    pub(crate) fn hold(&mut self, now: Time, way: Way, packet: &[u8], behind: u32) {
+    fn hold(&mut self, now: Time, flow: Flow, packet: &[u8], behind: u32) {
         let until = now + REORDER_HOLD;
-        self.held.push(Held { way, packet: packet.to_vec(), behind, until });
+        self.held.push(Held { flow, packet: packet.to_vec(), behind, until });
     }
 
     /// A packet was sent: returns those whose turn has come by that.
-    pub(crate) fn after_packet(&mut self) -> Vec<Held> {
+    fn after_packet(&mut self) -> Vec<Held> {
         for held in &mut self.held {
             held.behind = held.behind.saturating_sub(1);
         }
@@ -238,9 +275,9 @@ mod tests {
 
     #[test]
     fn a_packet_is_held_for_packets_or_for_time() {
-        let way = Way {
+        let flow = Flow {
             port: 0,
-            by_ring: false,
+            path: crate::packet::Path::Udp,
             source: Gid::ZERO,
             destination: Gid::ZERO,
             slot: 0,
@@ -248,8 +285,8 @@ mod tests {
             hop_limit: 0,
         };
         let mut faults = Faults::new(FaultSettings::default());
-        faults.hold(Time::ZERO, way, b"two", 2);
-        faults.hold(Time::ZERO, way, b"one", 1);
+        faults.hold(Time::ZERO, flow, b"two", 2);
+        faults.hold(Time::ZERO, flow, b"one", 1);
         assert_eq!(faults.after_packet()[0].packet, b"one");
         assert_eq!(faults.deadline(), Some(Time::ZERO + REORDER_HOLD));
         assert!(faults.after_time(Time::ZERO + Span::from_us(999)).is_empty());

@@ -1,4 +1,4 @@
-//! What `fork` and `exit` do to the NICs of a process.
+//! The NICs of this process, and what its `fork` and `exit` do to them.
 //!
 //! After a `fork` the parent keeps them, and the child's copies are dead.
 //!
@@ -19,18 +19,28 @@
 use core::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
-use crate::clock;
-use crate::inbox::Inbox;
-use crate::limits::{EXIT_WAIT, SENDER_WAIT};
-use crate::progress::Core;
-use crate::shared::Shared;
-use crate::stand_in::Duty;
-
 /// All NICs of the process. Held while one is opened or closed.
-static NICS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static NICS: Mutex<Vec<Weak<dyn Forks>>> = Mutex::new(Vec::new());
+
+/// A NIC, as `fork` and `exit` see it.
+pub(crate) trait Forks: Send + Sync {
+    /// Takes its locks, with nobody sending or receiving, however long that takes.
+    fn hold(self: Arc<Self>) -> Box<dyn Held>;
+
+    /// The process exits. Other threads still run, and may hold a lock for ever.
+    fn exit(&self);
+}
+
+/// A NIC whose locks are held while its process forks. They are given back when it goes.
+pub(crate) trait Held {
+    fn in_parent(self: Box<Self>);
+
+    /// Everything that only one of the two processes may have is let go.
+    fn in_child(self: Box<Self>);
+}
 
 /// The right to open or close a NIC.
-pub(crate) struct Nics(MutexGuard<'static, Vec<Weak<Shared>>>);
+pub(crate) struct Nics(MutexGuard<'static, Vec<Weak<dyn Forks>>>);
 
 impl Nics {
     pub(crate) fn lock() -> Self {
@@ -44,72 +54,46 @@ impl Nics {
         Self(NICS.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn add(&mut self, nic: &Arc<Shared>) {
-        self.0.push(Arc::downgrade(nic));
+    pub(crate) fn add(&mut self, nic: Weak<dyn Forks>) {
+        self.0.push(nic);
     }
 
-    pub(crate) fn remove(&mut self, nic: &Arc<Shared>) {
-        self.0.retain(|other| !core::ptr::eq(other.as_ptr(), Arc::as_ptr(nic)));
+    pub(crate) fn remove(&mut self, nic: &dyn Forks) {
+        self.0.retain(|other| !core::ptr::addr_eq(other.as_ptr(), nic));
     }
 }
 
-/// What a forking thread holds. Guards are released before the NICs that they are of may go.
-struct Held {
-    whole: Vec<(MutexGuard<'static, Core>, MutexGuard<'static, Inbox>, Arc<Shared>)>,
-    _nics: Nics,
+/// What a forking thread holds. The locks of the NICs are given back before that of the list.
+struct Forking {
+    nics: Vec<Box<dyn Held>>,
+    _list: Nics,
 }
 
 thread_local! {
     /// The three handlers run in one thread, one after the other.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
 }
 
 extern "C" fn prepare() {
-    let nics = Nics::lock();
-    let whole = nics
-        .0
-        .iter()
-        .filter_map(Weak::upgrade)
-        .map(|nic| {
-            // The child has no thread that could bring back what another has taken out.
-            let guards = nic.lock_whole();
-            // SAFETY: the guards refer to the locks inside `nic`, which is kept beside them and
-            // dropped after them.
-            let (core, inbox): (MutexGuard<'static, Core>, MutexGuard<'static, Inbox>) =
-                unsafe { core::mem::transmute(guards) };
-            (core, inbox, nic)
-        })
-        .collect();
+    let list = Nics::lock();
+    let nics = list.0.iter().filter_map(Weak::upgrade).map(Forks::hold).collect();
     // A thread that is at its very end has no thread-local values any more. Nothing is held then,
     // and nothing closed in the child, which is all that can be done.
-    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(Held { whole, _nics: nics }));
+    let _ = FORKING.try_with(|held| *held.borrow_mut() = Some(Forking { nics, _list: list }));
 }
 
 extern "C" fn in_parent() {
-    let Some(Held { whole, _nics }) = take() else { return };
-    for (mut core, inbox, nic) in whole {
-        let is_left_behind = core.is_left_behind();
-        if is_left_behind {
-            core.sleeps_until = rdma::Time::ZERO;
-        }
-        drop(core);
-        drop(inbox);
-        if is_left_behind {
-            nic.wake_all();
-        }
-    }
+    forked(Held::in_parent);
 }
 
 extern "C" fn in_child() {
-    let held = take();
-    for (mut core, mut inbox, _) in held.into_iter().flat_map(|held| held.whole) {
-        inbox.forget();
-        if let Some(mut links) = core.links.take() {
-            // What goes with it would tell the others that the parent's NIC is gone.
-            core::mem::forget(links.flow.take());
-        }
-        core.sleeps_until = rdma::Time::ZERO;
-        core.duty = Duty::default();
+    forked(Held::in_child);
+}
+
+fn forked(go_on: impl Fn(Box<dyn Held>)) {
+    let held = FORKING.try_with(|held| held.borrow_mut().take()).ok().flatten();
+    if let Some(Forking { nics, _list }) = held {
+        nics.into_iter().for_each(go_on);
     }
 }
 
@@ -117,56 +101,6 @@ extern "C" fn at_exit() {
     // Other threads still run, and may hold a lock for ever: then there is nothing to be done.
     let Ok(nics) = NICS.try_lock() else { return };
     for nic in nics.iter().filter_map(Weak::upgrade) {
-        if let Some(core) = patiently(&nic) {
-            let core = nic.claim(core, SENDER_WAIT);
-            drop(nic.settle_debts(core));
-        }
-    }
-}
-
-/// The lock of a NIC, which its thread holds for microseconds at a time.
-fn patiently(nic: &Shared) -> Option<MutexGuard<'_, Core>> {
-    let end = clock::now() + EXIT_WAIT;
-    loop {
-        let core = nic.try_lock();
-        if core.is_some() || clock::now() >= end {
-            return core;
-        }
-        std::thread::yield_now();
-    }
-}
-
-fn take() -> Option<Held> {
-    HELD.try_with(|held| held.borrow_mut().take()).ok().flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Link;
-    use crate::testing::open_by;
-
-    #[test]
-    fn a_child_does_not_say_that_its_parents_nic_is_gone() {
-        let nic = open_by("127.0.49.9", Link::SharedMemory);
-        // SAFETY: the child ends at once.
-        let child = unsafe {
-            match libc::fork() {
-                0 => libc::_exit(0),
-                child => child,
-            }
-        };
-        // SAFETY: no place for the status is given.
-        assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
-        let first = nic.with(|endpoint, _, _| endpoint.config().qpns.start);
-        let slot = crate::steering::slot_of(first);
-        let shared = Nics::lock().0.iter().filter_map(Weak::upgrade).find(|shared| {
-            shared.lock().links.as_ref().is_some_and(|links| links.registry.slot() == slot)
-        });
-        let shared = shared.unwrap();
-        let mut core = shared.lock();
-        let flow = core.links.as_mut().unwrap().flow.as_mut().unwrap();
-        // A NIC that is there has room for something, and not for everything.
-        assert!(!flow.is_full(slot) && flow.plan(slot, 1 << 30));
+        nic.exit();
     }
 }

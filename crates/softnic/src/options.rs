@@ -8,7 +8,7 @@ use crate::OpenError;
 use crate::congestion::CongestionSettings;
 use crate::faults::FaultSettings;
 
-/// The ways that packets may take.
+/// The paths that packets may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Link {
     /// UDP alone.

@@ -28,8 +28,8 @@ use std::time::SystemTime;
 use rdma::Gid;
 
 use crate::device::DeviceInfo;
+use crate::host::runtime;
 use crate::limits::SYSFS_DAYS;
-use crate::runtime;
 
 /// The variable that names the folder to programs.
 pub const VARIABLE: &str = "FERROCE_SYSFS";

@@ -29,7 +29,8 @@ pub(crate) fn open_by(address: &str, link: Link) -> Nic {
 
 /// Has the NIC send a packet to nobody.
 pub(crate) fn ask(nic: &Nic) {
-    let own: Gid = nic.shared().lock().links.as_ref().unwrap().sockets[0].address().into();
+    let own: Gid =
+        nic.shared().lock().attachment.parts().unwrap().common.membership.sockets[0].gid();
     let route = Route {
         destination: core::net::Ipv4Addr::new(127, 0, 135, 9).into(),
         source: own,
@@ -47,9 +48,11 @@ pub(crate) fn sent(nic: &Nic) -> u64 {
 
 /// Has sending wait for room at the second NIC, which does not look by itself.
 pub(crate) fn paused_for(nic: &Nic, full: &Nic) {
-    let slot = full.shared().lock().links.as_ref().unwrap().registry.slot();
+    let mut core = full.shared().lock();
+    let slot = core.attachment.parts().unwrap().common.membership.registry.slot();
+    drop(core);
     let mut core = nic.shared().lock();
-    let links = core.links.as_mut().unwrap();
-    while !links.flow.as_mut().unwrap().plan(slot, 4096) {}
-    links.paused = Some((slot, clock::now()));
+    let paths = &mut core.attachment.parts().unwrap().common.paths;
+    while !paths.credits().plan(slot, 4096) {}
+    paths.pause(slot, clock::now());
 }

@@ -8,9 +8,8 @@ use rdma::{Completion, CompletionStatus, Qpn, Time};
 
 use crate::cq::Cq;
 use crate::limits::EVENTS_MAX;
-use crate::recv::RecvWqe;
+use crate::recv::{Place, RecvWqe};
 use crate::region::RegionTable;
-use crate::responder::Place;
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::{Config, CqId, Event, SrqId, Stats, XrcdId};

@@ -2,9 +2,9 @@
 
 use core::ops::BitOr;
 
-use rdma::{Access, Gid, Mtu, Psn, QKey, QpState, Qpn};
+use rdma::{Access, Gid, Mtu, Psn, QKey, QpState, QpType, Qpn};
 
-use crate::{ModifyError, QpCapacity};
+use crate::{CqId, ModifyError, PdId, SrqId};
 
 /// Where a connected queue pair sends to, or an address handle points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -284,6 +284,40 @@ impl QpAttributes {
     }
 }
 
+/// How much a queue pair holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QpCapacity {
+    /// Send requests.
+    pub send_wr: u32,
+    /// Receive requests.
+    pub recv_wr: u32,
+    /// Pieces of a send request.
+    pub send_sge: u32,
+    /// Pieces of a receive request.
+    pub recv_sge: u32,
+    /// Bytes of inline data of a send request.
+    pub inline: u32,
+}
+
+/// What queue pair to make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpSpec {
+    /// The transport service.
+    pub kind: QpType,
+    /// Its protection domain.
+    pub pd: PdId,
+    /// Where sends complete.
+    pub send_cq: CqId,
+    /// Where receives complete.
+    pub recv_cq: CqId,
+    /// Where receives come from, if not from a queue of its own.
+    pub srq: Option<SrqId>,
+    /// Its sizes.
+    pub capacity: QpCapacity,
+    /// Whether every send request completes visibly, signalled or not.
+    pub signal_all: bool,
+}
+
 /// What a query returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpQuery {
@@ -297,8 +331,10 @@ pub struct QpQuery {
     pub rq_psn: Psn,
     /// The PSN sent next.
     pub sq_psn: Psn,
-    /// The capacities.
+    /// The capacities that it really has.
     pub capacity: QpCapacity,
+    /// The UDP source port of a connected queue pair's packets, which stays until its path changes.
+    pub source_port: u16,
     /// Whether every send request is signalled.
     pub signal_all: bool,
     /// Packets that wait for their turn, as responder and as requester, and bytes of their payload.

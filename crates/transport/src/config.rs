@@ -49,7 +49,7 @@ pub struct Config {
     pub ack_delay: Span,
     /// How often a queue pair repeats its last acknowledgement when it is destroyed. A peer that
     /// has lost it would otherwise ask a queue pair that is gone, and take the message for failed.
-    pub farewells: u8,
+    pub final_acknowledgements: u8,
     /// How fast queue pairs may send.
     pub congestion: Congestion,
     /// How senders are told that the network has marked their packets; `None` leaves them in the
@@ -61,6 +61,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// What selective repeat may keep until its turn comes.
+    pub(crate) fn out_of_order(&self) -> Bounds {
+        Bounds {
+            packets: self.out_of_order_packets.min(OUT_OF_ORDER_PACKETS_MAX),
+            bytes: self.out_of_order_bytes.min(OUT_OF_ORDER_BYTES_MAX),
+        }
+    }
+
     /// The most responses of `mtu` bytes that one READ request asks for. Where they have to be kept
     /// until their turn comes, several requests fit, so that the next is under way when the last
     /// response to one is lost.
@@ -89,7 +97,7 @@ impl Default for Config {
             ack_interval_packets: 16,
             coalesce_acks: true,
             ack_delay: Span::ZERO,
-            farewells: 0,
+            final_acknowledgements: 0,
             congestion: Congestion::None,
             notification: Some(Notification::default()),
             pace_slack: Span::ZERO,

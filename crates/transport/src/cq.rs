@@ -4,17 +4,8 @@ use alloc::collections::VecDeque;
 
 use rdma::{Completion, CompletionStatus, Qpn, Time};
 
-use crate::Event;
 use crate::mutation::{Mutation, mutated};
-
-/// A completion queue.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CqId(pub u32);
-
-impl CqId {
-    /// What an XRC target completes to: nothing.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-}
+use crate::{CqId, Event};
 
 /// Which completion raises an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,6 +2,7 @@
 
 mod drive;
 mod multicast;
+mod run;
 mod xrc;
 
 use alloc::boxed::Box;
@@ -10,8 +11,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use rdma::{
-    Completion, CompletionStatus, Gid, Key, QpState, QpType, Qpn, RecvRequest, Span, Time,
-    WorkRequest,
+    Completion, CompletionStatus, Gid, Key, QpState, QpType, Qpn, RecvRequest, Time, WorkRequest,
 };
 
 use crate::adapter::Adapter;
@@ -27,21 +27,12 @@ use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::transmit::Written;
 use crate::{
-    Backlog, BringUp, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify,
-    PostError, QpCapacity, QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats,
+    Blocked, BringUp, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PdId,
+    PostError, Pressure, QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats,
     WindowKind,
 };
 
-/// A protection domain.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PdId(pub u32);
-
-impl PdId {
-    /// What an XRC target is in, and nothing else: what it may reach, the shared receive queues say.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-}
-
-pub use xrc::XrcdId;
+pub use run::Run;
 
 /// What the headers below RoCE said of a packet that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +74,7 @@ pub struct Endpoint {
     /// Queue pairs that may have something to send, in the order of their turns.
     ready: VecDeque<Qpn>,
     /// Acknowledgements of queue pairs that have left their state, or are gone, since.
-    farewells: VecDeque<(Qpn, Written)>,
+    final_acknowledgements: VecDeque<(Qpn, Written)>,
     /// The headers of the packet that was taken out last.
     written: Written,
     /// Who gets what is sent to a group, by the group.
@@ -109,7 +100,7 @@ impl Endpoint {
             qps: Vec::new(),
             next_qp: 0,
             ready: VecDeque::new(),
-            farewells: VecDeque::new(),
+            final_acknowledgements: VecDeque::new(),
             written: Written::NOTHING,
             groups: BTreeMap::new(),
             burst: 0,
@@ -420,19 +411,9 @@ impl Endpoint {
         with.changes(kind).iter().try_for_each(|change| self.modify_qp(qpn, change))
     }
 
-    /// State, attributes and sizes.
+    /// State, attributes, sizes and source port.
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpQuery> {
         self.qp(qpn).map(Qp::query)
-    }
-
-    /// The UDP source port of a connected queue pair's packets, which stays until its path changes.
-    pub fn source_port(&self, qpn: Qpn) -> Option<u16> {
-        self.qp(qpn).map(|qp| qp.route.source_port)
-    }
-
-    /// The capacities that the queue pair really has.
-    pub fn qp_capacity(&self, qpn: Qpn) -> Option<QpCapacity> {
-        self.qp(qpn).map(|qp| qp.spec.capacity)
     }
 
     /// Ends a queue pair and what is posted to it, without completions.
@@ -443,7 +424,7 @@ impl Endpoint {
         if self.is_attached(qpn) {
             return Err(DestroyError::InUse);
         }
-        self.say_farewell(qpn);
+        self.acknowledge_finally(qpn);
         let slot = self.index(qpn).and_then(|index| self.qps.get_mut(index));
         let qp = slot.and_then(Option::take).ok_or(DestroyError::NotFound)?;
         self.release_cq(qp.spec.send_cq);
@@ -480,25 +461,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// What waits to be sent at `now`, as it matters to `qpn`, for a driver that would rather send
-    /// much at once. Another queue pair's answer is expected for no longer than `patience`.
-    pub fn backlog(&self, qpn: Qpn, now: Time, patience: Span) -> Option<Backlog> {
-        let qp = self.qp(qpn)?;
-        let due_since = |asked| self.qp(asked).and_then(Qp::answer_due_since);
+    /// What waits to be sent, and what `qpn`, if named, has in flight.
+    pub fn pressure(&self, qpn: Option<Qpn>) -> Pressure {
+        let flight = |qpn: Option<Qpn>| qpn.and_then(|qpn| self.qp(qpn)).map(Qp::flight);
         let (waiting, waiting_bytes) = self.posted;
-        Some(Backlog {
-            in_flight: qp.in_flight(),
-            waiting,
-            waiting_bytes,
-            is_answer_due: qp.answer_due_since().is_some()
-                || self.asked.and_then(due_since).is_some_and(|at| now.since(at) < patience),
-        })
+        let (own, last) = (flight(qpn).unwrap_or_default(), flight(self.asked).unwrap_or_default());
+        Pressure { waiting, waiting_bytes, own, last }
     }
 
-    /// Whether the queue pair that last asked for an acknowledgement has more to send than its window
-    /// takes: then it goes on as soon as that comes, without any further call of the application.
-    pub fn awaits_room(&self) -> bool {
-        self.asked.and_then(|asked| self.qp(asked)).is_some_and(Qp::awaits_room)
+    /// The queue pairs from which the driver got nothing when it last came, though they have something
+    /// to send, and why.
+    pub fn blocked(&self) -> impl Iterator<Item = (Qpn, Blocked)> {
+        self.qps.iter().flatten().filter_map(|qp| Some((qp.qpn, qp.blocked?)))
     }
 
     /// Posts a receive request.
@@ -569,23 +543,23 @@ impl Endpoint {
     fn send_waiting_acknowledgement(&mut self, qpn: Qpn) {
         let waiting =
             self.qp_mut(qpn).and_then(|(qp, adapter)| qp.take_waiting_acknowledgement(adapter));
-        self.bid_farewell(qpn, waiting);
+        self.send_finally(qpn, waiting);
     }
 
     /// Sends the acknowledgement that waits, and repeats the last one as often as configured.
-    fn say_farewell(&mut self, qpn: Qpn) {
+    fn acknowledge_finally(&mut self, qpn: Qpn) {
         self.send_waiting_acknowledgement(qpn);
-        for _ in 0..self.adapter.config.farewells {
+        for _ in 0..self.adapter.config.final_acknowledgements {
             let last = self.qp(qpn).and_then(Qp::last_acknowledgement);
-            self.bid_farewell(qpn, last);
+            self.send_finally(qpn, last);
         }
     }
 
-    fn bid_farewell(&mut self, qpn: Qpn, acknowledgement: Option<Outgoing>) {
+    fn send_finally(&mut self, qpn: Qpn, acknowledgement: Option<Outgoing>) {
         if let (Some(packet), Some(qp)) = (acknowledgement, self.qp(qpn)) {
             let mut written = Written::NOTHING;
             qp.write(&packet, &mut written, &self.adapter);
-            self.farewells.push_back((qpn, written));
+            self.final_acknowledgements.push_back((qpn, written));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Every bound of the engine, by name.
 
-use rdma::{Span, Time};
+use rdma::Span;
 
 /// The longest message (IBTA vol 1, 9.7.7.1.2: 2^31 bytes).
 pub const MESSAGE_BYTES_MAX: u32 = 1 << 31;
@@ -17,7 +17,7 @@ pub const MULTICAST_GROUPS_MAX: usize = 256;
 /// Queue pairs that are attached to one multicast group.
 pub const MULTICAST_QPS_MAX: usize = 1024;
 /// XRC domains of an endpoint.
-pub const XRCDS_MAX: u32 = 1 << 16;
+pub(crate) const XRCDS_MAX: u32 = 1 << 16;
 /// Requests of a shared receive queue.
 pub const SRQ_WR_MAX: u32 = 1 << 15;
 /// Requests of a send or receive queue.
@@ -33,16 +33,16 @@ pub const PDS_MAX: u32 = 1 << 16;
 /// READs and atomics that a peer may have outstanding at our responder, and we at the peer's.
 pub const RD_ATOMIC_MAX: u8 = 128;
 /// Answers of one queue pair that wait to be sent. A driver takes them out after every batch.
-pub const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
+pub(crate) const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
 /// Events that wait to be fetched; a driver fetches them after every call.
-pub const EVENTS_MAX: usize = 1 << 16;
+pub(crate) const EVENTS_MAX: usize = 1 << 16;
 /// What a packet is taken to cost beyond its payload when bytes in flight are counted: headers,
 /// and the bookkeeping of a receiving kernel.
 pub const PACKET_OVERHEAD_BYTES: u64 = 256;
 /// Packets of a message that an acknowledgement may wait for, to travel behind the last.
-pub const ACK_BEHIND_PACKETS: u32 = 64;
+pub(crate) const ACK_BEHIND_PACKETS: u32 = 64;
 /// The retry counts mean "for ever" at this value (`rnr_retry` only).
-pub const RNR_RETRY_INFINITE: u8 = 7;
+pub(crate) const RNR_RETRY_INFINITE: u8 = 7;
 
 /// Selective repeat: packets, from the one that is missing on, that a role of a queue pair keeps
 /// until their turn comes. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.
@@ -50,13 +50,13 @@ pub const OUT_OF_ORDER_PACKETS_MAX: u32 = 1024;
 /// Bytes of payload of those packets.
 pub const OUT_OF_ORDER_BYTES_MAX: usize = 1 << 20;
 /// Selective repeat: so many READ requests fit into those bounds.
-pub const READS_IN_WINDOW: u32 = 4;
+pub(crate) const READS_IN_WINDOW: u32 = 4;
 
 /// So many messages must have been answered with a message, within the delay of an
 /// acknowledgement, before one waits for the answer. One that waits in vain takes as many away.
-pub const ANSWERS_BEFORE_ACK_WAITS: u8 = 2;
+pub(crate) const ANSWERS_BEFORE_ACK_WAITS: u8 = 2;
 /// No more answers than this are remembered.
-pub const ANSWERS_MAX: u8 = 8;
+pub(crate) const ANSWERS_MAX: u8 = 8;
 
 /// The local ACK timeout of `code`: 4.096 us x 2^code, none for 0 (IBTA vol 1, 9.7.6.1.3).
 pub const fn ack_timeout(code: u8) -> Option<Span> {
@@ -67,36 +67,34 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
 }
 
 /// Conversations of a connection manager, those that are only waited out included.
-pub const CM_CONVERSATIONS_MAX: usize = 1 << 16;
+pub(crate) const CM_CONVERSATIONS_MAX: usize = 1 << 16;
 /// Listeners of a connection manager.
-pub const CM_LISTENERS_MAX: usize = 1 << 16;
+pub(crate) const CM_LISTENERS_MAX: usize = 1 << 16;
 /// Requests that may wait for one listener's application.
-pub const CM_BACKLOG_MAX: u32 = 1024;
+pub(crate) const CM_BACKLOG_MAX: u32 = 1024;
 /// How long a peer's connection manager has for an answer before a message is repeated: 4.096 us x
 /// 2^18, a second.
-pub const CM_RESPONSE_TIMEOUT: u8 = 18;
+pub(crate) const CM_RESPONSE_TIMEOUT: u8 = 18;
 /// How often a connection manager repeats a message.
-pub const CM_RETRIES: u8 = 15;
+pub(crate) const CM_RETRIES: u8 = 15;
 /// How long an application is said to need for an answer: 4.096 us x 2^24, a minute. The message
 /// is repeated afterwards, and excused again.
-pub const CM_SERVICE_TIMEOUT: u8 = 24;
+pub(crate) const CM_SERVICE_TIMEOUT: u8 = 24;
 /// The longest time that a peer can ask a connection manager to wait: 4.096 us x 2^26.
-pub const CM_TIMEOUT_MAX: u8 = 26;
+pub(crate) const CM_TIMEOUT_MAX: u8 = 26;
 /// Who is told that nobody offers a service asks again for so long, and so often: a server that
 /// takes its connections one by one listens anew for each.
-pub const CM_UNCLAIMED_PATIENCE: Span = Span::from_ms(100);
+pub(crate) const CM_UNCLAIMED_PATIENCE: Span = Span::from_ms(100);
 /// See [`CM_UNCLAIMED_PATIENCE`].
-pub const CM_UNCLAIMED_INTERVAL: Span = Span::from_ms(10);
+pub(crate) const CM_UNCLAIMED_INTERVAL: Span = Span::from_ms(10);
 
 /// Deadlines of an endpoint that others have taken the place of, beyond one a queue pair.
 pub(crate) const DEADLINES_SPARE: usize = 16;
-/// A deadline that never comes.
-pub const NEVER: Time = Time::from_ps(u64::MAX);
 
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
 /// and FCS. A rate limit counts these bytes too.
-pub const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;
+pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;
 /// 1 / g of DCQCN at most, so that alpha falls to nothing in a bounded number of steps.
 pub const ALPHA_GAIN_DIVISOR_MAX: u32 = 1 << 12;
 /// Additive increase of DCQCN leads from nothing to the line rate in 2 to this many steps at most.
-pub const ADDITIVE_STEPS_LOG2: u32 = 16;
+pub(crate) const ADDITIVE_STEPS_LOG2: u32 = 16;

@@ -20,42 +20,8 @@ use crate::requester::Requester;
 use crate::responder::{Responder, Taken};
 use crate::state::check_transition;
 use crate::timer::{Timer, TimerTable};
-use crate::transmit::{Payload, Route, Written};
-use crate::{Config, CqId, Event, ModifyError, PdId, SrqId, XrcdId};
-
-/// How much a queue pair holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct QpCapacity {
-    /// Send requests.
-    pub send_wr: u32,
-    /// Receive requests.
-    pub recv_wr: u32,
-    /// Pieces of a send request.
-    pub send_sge: u32,
-    /// Pieces of a receive request.
-    pub recv_sge: u32,
-    /// Bytes of inline data of a send request.
-    pub inline: u32,
-}
-
-/// What queue pair to make.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QpSpec {
-    /// The transport service.
-    pub kind: QpType,
-    /// Its protection domain.
-    pub pd: PdId,
-    /// Where sends complete.
-    pub send_cq: CqId,
-    /// Where receives complete.
-    pub recv_cq: CqId,
-    /// Where receives come from, if not from a queue of its own.
-    pub srq: Option<SrqId>,
-    /// Its sizes.
-    pub capacity: QpCapacity,
-    /// Whether every send request completes visibly, signalled or not.
-    pub signal_all: bool,
-}
+use crate::transmit::{Body, Route, Written};
+use crate::{Blocked, Config, CqId, Event, ModifyError, QpSpec, XrcdId};
 
 /// A packet that a role wants to send. It is small, because it is handed on several times before
 /// [`Qp::write`] writes its headers and looks up its payload.
@@ -101,6 +67,8 @@ pub(crate) struct Qp {
     pub(crate) pacer: Pacer,
     /// Answers marks.
     pub(crate) notification: NotificationPoint,
+    /// Why the driver got no request, or no answer with data, when it last came.
+    pub(crate) blocked: Option<Blocked>,
     /// Whether it stands in the endpoint's list of those that may have something to send.
     pub(crate) ready: bool,
     /// The nearest entry for it in the endpoint's heap of deadlines.
@@ -122,6 +90,7 @@ impl Qp {
             timers: TimerTable::default(),
             pacer: Pacer::new(&config.congestion, spec.kind),
             notification: NotificationPoint::default(),
+            blocked: None,
             ready: false,
             scheduled: None,
         }
@@ -172,12 +141,12 @@ impl Qp {
             (_, QpState::Error) => self.enter_error(false, adapter),
             (QpState::Init, QpState::Rtr) => {
                 let psn = change.rq_psn.unwrap_or_default();
-                let bounds = self.recovery(adapter).bounds(&adapter.config);
+                let bounds = self.recovery(adapter).bounds(adapter.config.out_of_order());
                 self.responder.begin(psn, bounds);
             }
             (QpState::Rtr, QpState::Rts) => {
                 let psn = change.sq_psn.unwrap_or_default();
-                let bounds = self.recovery(adapter).bounds(&adapter.config);
+                let bounds = self.recovery(adapter).bounds(adapter.config.out_of_order());
                 self.requester.begin(psn, &self.attributes, bounds);
             }
             (QpState::Rts, QpState::Sqd) => self.begin_draining(adapter),
@@ -264,17 +233,28 @@ impl Qp {
             return Some(cnp);
         }
         let waits = self.timers.is_running(Timer::AckDelay);
-        let held = waits || self.responder.owes_data() && self.holds_back(now);
+        let paced = !waits && self.responder.owes_data() && self.holds_back(now);
+        let held = waits || paced;
         if !held
             && self.responder.owes_anything()
             && let Some(reply) = self.next_reply(adapter)
         {
             if let Content::Response { length, .. } = reply.content {
                 self.pace(now, reply.opcode, length, adapter);
+                self.blocked.take_if(|why| *why == Blocked::Pace);
             }
             return Some(reply);
         }
-        let request = self.next_request(now, adapter);
+        let request = match self.next_request(now, adapter) {
+            Ok(request) => {
+                self.blocked = None;
+                Some(request)
+            }
+            Err(why) => {
+                self.block(why.or(paced.then_some(Blocked::Pace)), adapter);
+                None
+            }
+        };
         if !waits {
             return request;
         }
@@ -296,6 +276,14 @@ impl Qp {
         Some(request)
     }
 
+    /// Nothing leaves now. A reason is counted when it begins to be one.
+    fn block(&mut self, why: Option<Blocked>, adapter: &mut Adapter) {
+        let before = core::mem::replace(&mut self.blocked, why);
+        if let Some(why) = why.filter(|_| why != before) {
+            adapter.stats.block(why);
+        }
+    }
+
     /// The acknowledgement that waits for a request to travel with, if one does. It must not be lost
     /// with the queue pair: what it acknowledges has been done.
     pub(crate) fn take_waiting_acknowledgement(
@@ -310,21 +298,16 @@ impl Qp {
     }
 
     /// Writes the headers of a packet, and says what follows them.
-    pub(crate) fn write(
-        &self,
-        outgoing: &Outgoing,
-        to: &mut Written,
-        adapter: &Adapter,
-    ) -> Payload<'_> {
+    pub(crate) fn write(&self, outgoing: &Outgoing, to: &mut Written, adapter: &Adapter) -> Body {
         let &Outgoing { opcode, psn, content } = outgoing;
         let Written { route, header } = to;
         *route = self.route;
         *header = roce::Repr::new(opcode, self.attributes.destination, psn);
-        let mut payload = Payload::EMPTY;
+        let mut body = Body::EMPTY;
         match content {
             Content::Request { serial, packet, count, ack_request } => {
                 header.bth.ack_request = ack_request;
-                payload = self.write_request((serial, packet), count, to, self.mtu(adapter));
+                body = self.write_request((serial, packet), count, to, self.mtu(adapter));
             }
             Content::Acknowledgement { syndrome, msn } => {
                 header.aeth = Some(aeth::Repr { syndrome, msn });
@@ -343,17 +326,17 @@ impl Qp {
                     header.aeth = Some(aeth::Repr { syndrome: Syndrome::ACK, msn });
                 }
                 route.traffic_class = self.data_class();
-                payload = Payload::contiguous(address, length);
+                body = Body::memory(address, 0, length);
             }
             Content::Notification { traffic_class } => {
                 let destination = self.attributes.destination;
                 header.bth = cnp::Repr { destination, p_key: rdma::PKey::DEFAULT }.bth();
                 route.traffic_class = traffic_class;
-                payload = Payload::inline(&RESERVED, 0, RESERVED.len() as u32);
+                body = Body::constant(&RESERVED);
             }
         }
-        to.header.pad_for(payload.len());
-        payload
+        to.header.pad_for(body.len());
+        body
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time, adapter: &mut Adapter) {
@@ -391,6 +374,7 @@ impl Qp {
             rq_psn: self.responder.expected(),
             sq_psn: self.requester.next_psn(),
             capacity: self.spec.capacity,
+            source_port: self.route.source_port,
             signal_all: self.spec.signal_all,
             out_of_order: [self.responder.kept(), self.requester.kept()],
         }

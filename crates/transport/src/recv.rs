@@ -6,7 +6,16 @@ use rdma::{Access, Memory, RecvRequest};
 
 use crate::mutation::{Mutation, mutated};
 use crate::region::{self, Epoch, RegionTable, SgeList};
-use crate::{PdId, PostError};
+use crate::{CqId, PdId, PostError, SrqId};
+
+/// Where the receives of a request come from and complete, and in which protection domain it acts.
+/// For XRC the shared receive queue says it that the request names; else the queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) pd: PdId,
+    pub(crate) srq: Option<SrqId>,
+    pub(crate) cq: CqId,
+}
 
 /// A receive request that waits for, or takes, a message.
 #[derive(Clone, Debug)]

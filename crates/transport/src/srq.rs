@@ -1,27 +1,10 @@
 //! Shared receive queues (IBTA vol 1, 10.2.9).
 
-use rdma::Qpn;
-
 use crate::mutation::{Mutation, mutated};
 use crate::recv::{RecvQueue, RecvWqe};
-use crate::{CqId, Event, PdId, XrcdId};
+use crate::{CqId, Event, PdId, SrqId, XrcdId};
 
-/// A shared receive queue.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SrqId(pub u32);
-
-impl SrqId {
-    /// The number by which a peer names it (annex A14). There is no number 0.
-    pub(crate) fn number(self) -> Qpn {
-        Qpn::new(self.0 + 1)
-    }
-
-    pub(crate) fn of_number(number: Qpn) -> Option<Self> {
-        number.value().checked_sub(1).map(Self)
-    }
-}
-
-/// Its sizes.
+/// The sizes of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqAttributes {
     /// Requests that it holds.

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::Blocked;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What an endpoint has counted since it was made.
@@ -75,6 +77,20 @@ counters! {
     rp_cnp_handled,
     /// CNPs received that nothing obeys: without a controller that listens, or dropped.
     rp_cnp_ignored,
+    /// Times that sending stopped: a peer had no receive posted.
+    tx_blocked_rnr,
+    /// Times that sending stopped: the window was full.
+    tx_blocked_window,
+    /// Times that sending stopped: as many READs and atomics were outstanding as the peer answers.
+    tx_blocked_read_limit,
+    /// Times that sending stopped: the rate held a packet back.
+    tx_blocked_pace,
+    /// Times that sending stopped: a fenced request waited for READs and atomics.
+    tx_blocked_fence,
+    /// Times that sending stopped: the send queue was being drained.
+    tx_blocked_drain,
+    /// Times that sending stopped: a request could not be sent, and waited to fail.
+    tx_blocked_failure,
     /// Packets dropped: the destination QPN names no queue pair.
     drop_unknown_qpn,
     /// Packets dropped: the queue pair was not in a state to take them.
@@ -123,6 +139,20 @@ pub enum Drop {
 }
 
 impl Stats {
+    /// Counts that sending has stopped, by the reason.
+    pub(crate) fn block(&mut self, why: Blocked) {
+        let counter = match why {
+            Blocked::Rnr => &mut self.tx_blocked_rnr,
+            Blocked::Window => &mut self.tx_blocked_window,
+            Blocked::ReadLimit => &mut self.tx_blocked_read_limit,
+            Blocked::Pace => &mut self.tx_blocked_pace,
+            Blocked::Fence => &mut self.tx_blocked_fence,
+            Blocked::Drain => &mut self.tx_blocked_drain,
+            Blocked::Failure => &mut self.tx_blocked_failure,
+        };
+        *counter += 1;
+    }
+
     /// Counts a drop by its cause.
     pub(crate) fn drop_packet(&mut self, cause: Drop) {
         let counter = match cause {

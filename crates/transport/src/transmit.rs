@@ -1,6 +1,6 @@
-//! A packet that wants to go out: typed headers and a reference to its payload.
+//! What a packet consists of that wants to go out: where to, and where its payload lies.
 
-use rdma::{Gid, Psn, Qpn, Sge};
+use rdma::{Gid, Sge};
 use wire::roce;
 
 /// Where a packet goes and what its IP and UDP headers say of it.
@@ -17,37 +17,6 @@ pub struct Route {
     /// The UDP source port: constant for a flow, differing between flows, so that equal-cost paths
     /// are used (IBTA annex A17.9.1).
     pub source_port: u16,
-}
-
-/// A packet, or a run of packets of one message that are alike. It borrows the engine until its
-/// payload has been taken.
-#[derive(Clone, Copy, Debug)]
-pub struct Transmit<'a> {
-    /// The queue pair that sends it.
-    pub qpn: Qpn,
-    /// Where to.
-    pub route: &'a Route,
-    /// BTH and extended headers of the first packet; the pad count is set. Those of the others differ
-    /// in nothing but the PSN, which counts up.
-    pub header: &'a roce::Repr,
-    /// How many packets; more than one only if a run was asked for
-    /// ([`crate::Endpoint::poll_transmit_run`]).
-    pub count: u32,
-    /// What follows the headers of all of them; each carries an equal share.
-    pub payload: Payload<'a>,
-}
-
-impl<'a> Transmit<'a> {
-    /// The packets, in order: the PSN of each, and what it carries.
-    pub fn packets(&self) -> impl Iterator<Item = (Psn, Payload<'a>)> + use<'a> {
-        let Self { count, payload, header, .. } = *self;
-        let first = header.bth.psn;
-        let length = if count == 1 { payload.length } else { payload.length / count.max(1) };
-        (0..count).map(move |index| {
-            let offset = payload.offset + u64::from(index) * u64::from(length);
-            (first.plus(index), Payload { offset, length, ..payload })
-        })
-    }
 }
 
 /// The headers of the packet that the driver has taken last. They have one place, where they are
@@ -70,6 +39,69 @@ impl Written {
         },
         header: roce::Repr::NOTHING,
     };
+}
+
+/// Where the bytes of a message are that follow the headers. Unlike a [`Payload`] it holds on to
+/// nothing, so it can be kept beside the engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body {
+    from: Origin,
+    offset: u64,
+    length: u32,
+}
+
+/// What [`Body::offset`] counts from.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// Of the send request with this serial number.
+    Request(u64),
+    /// Of one piece of memory that begins at this address.
+    Memory(u64),
+    /// Of bytes that are always the same.
+    Constant(&'static [u8]),
+}
+
+impl Body {
+    /// Nothing.
+    pub(crate) const EMPTY: Self = Self::constant(&[]);
+
+    pub(crate) fn request(serial: u64, offset: u64, length: u32) -> Self {
+        Self { from: Origin::Request(serial), offset, length }
+    }
+
+    pub(crate) fn memory(address: u64, offset: u64, length: u32) -> Self {
+        Self { from: Origin::Memory(address), offset, length }
+    }
+
+    pub(crate) const fn constant(bytes: &'static [u8]) -> Self {
+        Self { from: Origin::Constant(bytes), offset: 0, length: bytes.len() as u32 }
+    }
+
+    /// In bytes.
+    pub(crate) fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// The bytes of `count` packets that carry as much as this one each, which is the first of them.
+    pub(crate) fn times(self, count: u32) -> Self {
+        Self { length: self.length * count, ..self }
+    }
+
+    /// The bytes; `of_request` finds those of a request.
+    #[inline]
+    pub(crate) fn payload<'a>(
+        &self,
+        of_request: impl FnOnce(u64, u64, u32) -> Payload<'a>,
+    ) -> Payload<'a> {
+        let &Self { from, offset, length } = self;
+        match from {
+            Origin::Request(serial) => of_request(serial, offset, length),
+            Origin::Memory(address) => {
+                Payload { source: Source::Contiguous(address), offset, length }
+            }
+            Origin::Constant(bytes) => Payload::inline(bytes, offset, length),
+        }
+    }
 }
 
 /// A run of bytes of a message: where they are, not what they are.
@@ -124,14 +156,13 @@ impl<'a> Payload<'a> {
         Self { source: Source::Inline(bytes), offset, length }
     }
 
-    /// `length` bytes at an address.
-    pub(crate) fn contiguous(address: u64, length: u32) -> Self {
-        Self { source: Source::Contiguous(address), offset: 0, length }
-    }
-
-    /// As much again, for each of `more` packets behind it.
-    pub(crate) fn prolong(&mut self, more: u32) {
-        self.length += self.length * more;
+    /// The payloads of `count` packets that share it equally.
+    pub(crate) fn shares(self, count: u32) -> impl Iterator<Item = Self> + use<'a> {
+        let length = if count == 1 { self.length } else { self.length / count.max(1) };
+        (0..count).map(move |index| {
+            let offset = self.offset + u64::from(index) * u64::from(length);
+            Self { offset, length, ..self }
+        })
     }
 
     /// In bytes.

@@ -4,9 +4,9 @@
 //!   Meter::start: the peak of memory is forgotten ─► run ─► Meter::cost: the peak, less what was there
 //! ```
 //!
-//! Memory is that of the process as Linux counts it, so it is what was really taken, and not what
-//! structures would come to. Instructions are counted by the processor, if the kernel lets a process
-//! count its own: in virtual machines and containers it often does not.
+//! Memory is that of the process as Linux counts it, not a sum of structures. Instructions are counted by
+//! the processor, if the kernel lets a process count its own: in virtual machines and containers it often
+//! does not.
 
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use std::fs;
 use fabric::{Network, Speed};
 use perf_event::{Builder, Counter};
 
-/// Of fewer packets the memory is not told one by one: pages are 4 KB.
+/// With fewer packets the memory of each is not printed: pages are 4 KB.
 const PACKETS_LEAST: usize = 10_000;
 
 /// See the module.
@@ -30,14 +30,14 @@ impl Meter {
     pub(super) fn start() -> Self {
         // Lets VmHWM begin anew (proc(5)).
         let forgotten = fs::write("/proc/self/clear_refs", "5").is_ok();
-        // Those of threads that are to come are counted as well.
+        // Later threads are counted as well.
         let mut instructions = Builder::new();
         instructions.inherit(true).enabled(true);
         let instructions = instructions.build();
         Self { before: memory("VmRSS:").filter(|_| forgotten), instructions }
     }
 
-    /// What `network` has cost since then, which took so long.
+    /// What `network` has cost since the start, given the time that it took.
     pub(super) fn cost(mut self, network: &Network, took: Duration) -> String {
         let peak = memory("VmHWM:");
         let count = self.instructions.as_mut().ok().and_then(|counter| counter.read().ok());

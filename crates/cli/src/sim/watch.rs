@@ -1,8 +1,8 @@
-//! Somebody waits for a run: how far it is, and Ctrl-C.
+//! The progress of a run, and Ctrl-C.
 //!
-//! The run is asked for in stretches of model time. A stretch that took the machine too short or too
-//! long makes the next one longer or shorter, so that the bar moves and Ctrl-C is heard within a
-//! moment, whatever the size of the network. What comes out does not depend on that.
+//! The run is made in stretches of model time. If a stretch took too little or too much real time, the
+//! next one is longer or shorter. So the bar moves and Ctrl-C works within a moment, whatever the size of
+//! the network. The results do not depend on it.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -84,7 +84,7 @@ impl Watch {
         self.bar.set_position((part * STEPS as f64) as u64);
         let seconds = elapsed.as_secs_f64().max(1e-3);
         let rate = network.events() as f64 / seconds / 1e6;
-        // The first moments say nothing of the rest.
+        // The first moments do not predict the rest.
         let left = if part > 0.001 && seconds > 0.5 {
             format!("{} left", clock(seconds * (1.0 - part) / part))
         } else {

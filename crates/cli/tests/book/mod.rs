@@ -44,3 +44,13 @@ fn follow(page: &str) -> usize {
 fn what_the_book_shows_of_sim_check_is_what_it_prints() {
     assert_eq!(follow("sim-check.md"), 5);
 }
+
+#[test]
+fn the_page_of_all_keys_is_what_the_code_says() {
+    let path = Path::new(ROOT).join("docs/book/scenario.md");
+    let page = fabric::scenario::page(&fabric::scenario::reference());
+    if std::env::var_os("SNAPSHOTS").is_some_and(|value| value == "overwrite") {
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(fs::read_to_string(&path).unwrap() == page, "stale: SNAPSHOTS=overwrite renews it");
+}

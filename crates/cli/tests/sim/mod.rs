@@ -342,6 +342,46 @@ NICs
 }
 
 #[test]
+fn sim_says_what_may_be_written_in_a_table() {
+    let expected = str![[r#"
+[nic.tcp]
+The TCP of a host. Between an application and the stack a message is under way
+for kernel_floor_us, and longer by kernel_mean_us on average, exponentially
+distributed.
+
+  mtu_bytes        a whole number from 576 to 9216, in bytes; otherwise 1500
+                   An IP packet at most.
+
+  buffer_bytes     a whole number from 2048 to 268435456, in bytes; otherwise
+                   262144
+                   The buffer of a connection in each direction, and so its
+                   window.
+
+  congestion       "reno" or "cubic"; otherwise "reno"
+                   What a loss means to a sender.
+
+  kernel_floor_us  a number from 0, in us; otherwise 15
+                   The least that a message takes between application and stack.
+
+  kernel_mean_us   a number from 0, in us; otherwise 43
+                   What is added on average.
+
+"#]];
+    ferroce().args(["sim", "--keys", "nic.tcp"]).assert().success().stdout_eq(expected);
+    let all = ferroce().args(["sim", "--keys"]).assert().success();
+    let all = String::from_utf8_lossy(&all.get_output().stdout).into_owned();
+    for text in ["end_ms", "[topology] shape = \"fat-tree\"", "reroute_us", "ecmp_seed", "balance"]
+    {
+        assert!(all.contains(text), "{text}");
+    }
+    assert!(all.lines().all(|line| line.len() <= 80), "{all}");
+    let expected = "error: there is no table \"nick\"\nhint: tables are [topology], ";
+    let assert = ferroce().args(["sim", "--keys", "nick"]).assert().code(125);
+    let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(stderr.starts_with(expected), "{stderr}");
+}
+
+#[test]
 fn sim_names_the_line_of_a_misspelt_key() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("bad.toml");

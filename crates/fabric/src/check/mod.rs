@@ -17,12 +17,12 @@ use core::fmt;
 use rdma::{Rate, Span};
 
 use crate::NetworkConfig;
-use crate::link::PS_PER_METRE;
 use crate::network::longest_frame;
+use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
-use crate::switch::config::{PRIORITIES, SwitchConfig, Threshold, Trust};
+use crate::switch::config::{SwitchConfig, Threshold, Trust};
 use crate::switch::{PortSpec, headroom_bytes, headroom_of, reserved_bytes};
-use crate::topology::End;
+use crate::topology::{End, PS_PER_METRE};
 
 /// A port of a switch, as far as buffers are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,14 +75,19 @@ impl Kind {
 
     /// The class, group and queue of a DSCP at these switches, for packets that carry no tag if it is
     /// the tag that is trusted.
-    fn way(&self, dscp: u8) -> Way {
+    fn way(&self, dscp: u8) -> LocalEnd {
         let class = match self.config.trust {
             Trust::Dscp => self.config.dscp_to_class[usize::from(dscp & 63)],
             Trust::Pcp => self.config.pcp_to_class[0],
         } & 7;
         let group = self.config.class_to_group[usize::from(class)] & 7;
         let queue = self.config.class_to_queue[usize::from(class)] & 7;
-        Way { class, group, queue, priority: self.config.group_to_priority[usize::from(group)] & 7 }
+        LocalEnd {
+            class,
+            group,
+            queue,
+            priority: self.config.group_to_priority[usize::from(group)] & 7,
+        }
     }
 
     /// Whether a group is lossless at every port, and at any.
@@ -95,7 +100,7 @@ impl Kind {
 
 /// Which way packets of a DSCP take through a switch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Way {
+struct LocalEnd {
     class: u8,
     group: u8,
     queue: u8,

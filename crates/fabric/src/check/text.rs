@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use rdma::{Rate, Span};
 use transport::congestion::Congestion;
 
-use super::{Kind, PortFacts, Way, headroom, lossless_groups};
+use super::{Kind, LocalEnd, PortFacts, headroom, lossless_groups};
 use crate::NetworkConfig;
+use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
-use crate::switch::config::{
-    Balance, PRIORITIES, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule,
-};
+use crate::switch::config::{Balance, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule};
 use crate::switch::sonic_headroom_bytes;
 
 /// A terminal that nobody has made wider.
@@ -219,7 +218,7 @@ fn classes(kind: &Kind) -> Vec<String> {
     if kind.config.trust == Trust::Pcp {
         return vec!["by the PCP of the VLAN tag; packets without one are of PCP 0".to_owned()];
     }
-    let mut ways: BTreeMap<Way, Vec<u8>> = BTreeMap::new();
+    let mut ways: BTreeMap<LocalEnd, Vec<u8>> = BTreeMap::new();
     for dscp in 0..64 {
         ways.entry(kind.way(dscp)).or_default().push(dscp);
     }
@@ -230,7 +229,7 @@ fn classes(kind: &Kind) -> Vec<String> {
             any_lossy = true;
             continue;
         }
-        let Way { class, group, queue, priority } = way;
+        let LocalEnd { class, group, queue, priority } = way;
         lines.push(format!(
             "DSCP {} -> TC {class} -> group {group} -> queue {queue}, lossless (priority {priority})",
             ranges(dscps)

@@ -1,15 +1,14 @@
-//! Rings of events that share their delay and their kind, and so lie in the order in which they are due;
-//! those of one time in none, for [`super::Events`] sorts them.
+//! Rings of events that share their delay and their kind, and so lie in the order in which they are due.
+//! Those of one time lie in no order: [`super::Events`] sorts them.
 //!
 //! ```text
 //!   lane: delay, kind │ entry: due (4 bytes), number (4 bytes) │ entry │ ...
 //! ```
 //!
-//! A delay earns a lane when it has recurred [`RECURRENCES`] times in its slot of a small table, and
-//! keeps it for good. The table maps a delay to its lane by hashing, one slot a delay: two that
-//! collide share nothing, the second simply stays without a lane.
+//! A delay gets a lane for good when it has recurred [`RECURRENCES`] times in its slot of a small table. The
+//! table maps a delay to its lane by hashing. Of two delays that collide, the second stays without one.
 //!
-//! An entry is eight bytes: of its time the lower half is enough, because nothing waits in a lane for
+//! An entry is eight bytes: the lower half of its time is enough, because nothing waits in a lane for
 //! more than [`DELAY_MAX`].
 
 use prefetch_index::prefetch_index;
@@ -141,6 +140,11 @@ impl Default for Lanes {
 }
 
 impl Lanes {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.rings.iter().map(|ring| ring.put.wrapping_sub(ring.taken) as usize).sum()
+    }
+
     /// Takes event `number` of a kind, due `delay` after `now`, if there is a lane for it.
     // Kinds are known where it is called.
     #[inline(always)]

@@ -1,11 +1,11 @@
-//! Events that come many at a time and in no order: what another part of a network sends.
+//! Events that come many at a time and in no order: what another partition of a network sends.
 //!
 //! ```text
 //!   enter, enter, enter, settle ─► │ taken │ due (4 bytes), number (4 bytes): sorted │
 //! ```
 //!
-//! Sorting them once, in one piece of memory that is then read from one end to the other, costs less than
-//! a place in the wheel for each.
+//! Sorting them once, in one piece of memory that is then read from end to end, costs less than entering
+//! each in the wheel.
 
 use prefetch_index::prefetch_index;
 
@@ -24,6 +24,11 @@ pub(super) struct Mail {
 }
 
 impl Mail {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.taken
+    }
+
     /// Begins to take events of a kind, of which none is due before `now`.
     pub(super) fn open(&mut self, now: u64, kind: u8) {
         debug_assert!(self.kind == kind || self.taken == self.entries.len());

@@ -1,4 +1,4 @@
-//! The event queue: what happens next, and never two orders of the same things.
+//! The event queue: what happens next, in an order that depends on the events alone.
 //!
 //! ```text
 //!   push(delay) ─┬─ a delay that recurs ──► lane of that delay: a ring, sorted by itself
@@ -8,21 +8,20 @@
 //!   pop ◄── all that is due next, in the order of the events themselves
 //! ```
 //!
-//! Nearly every event of a fabric is "now + a constant": a frame of one length over a link of one
+//! Nearly every event of a fabric is due at "now + a constant": a frame of one length over a link of one
 //! rate and length. Events that share their delay are pushed in the order in which they are due, so
-//! a ring per delay needs no sorting at all. What does not recur goes to the wheel, and timers of
+//! a ring per delay needs no sorting. Delays that do not recur go to the wheel, and timers of
 //! milliseconds to the heap.
 //!
-//! In lanes and mail, where nearly all are, an event takes eight bytes: half of its time, and a number
-//! of four bytes of which [`Meaning`] makes the event again.
+//! In lanes and mail, where nearly all events wait, each takes eight bytes: the lower half of its time, and
+//! a number of four bytes from which [`Meaning`] makes the event again.
 //!
-//! **Invariant:** an event is a number, and of all that wait the one with the least (time, number)
-//! leaves. Nothing else decides: not who pushed first, not which of the three held it. So it is the
-//! same however a network is divided among queues, as long as the number says to whom it happens.
+//! **Invariant:** an event is a number, and of all that wait, the one with the least (time, number)
+//! leaves. It does not matter who pushed first, or which of the four held it. So the order is the same
+//! however a network is divided among queues, as long as the number says to whom the event happens.
 //!
-//! Among the events of one time, the bits of [`COIN`] are first turned over by a number made of that
-//! time: or of two ports at which packets arrive again and again together, the same one would always
-//! come first.
+//! Among the events of one time, the bits of [`COIN`] are first flipped by a number made of that time.
+//! Otherwise, of two ports at which packets keep arriving together, the same one would always come first.
 
 mod lanes;
 mod mail;
@@ -38,8 +37,8 @@ use mail::Mail;
 use tree::Tree;
 use wheel::Wheel;
 
-/// The bits of an event, those of its port, that a coin turns over.
-pub const COIN: u64 = 0x3ff << 32;
+/// The bits of an event, those of its port, that a number made of its time flips.
+pub(crate) const COIN: u64 = 0x3ff << 32;
 
 /// An event and when it is due, in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -53,22 +52,23 @@ const WHEEL: usize = LANES_MAX;
 const HEAP: usize = LANES_MAX + 1;
 const MAIL: usize = LANES_MAX + 2;
 
-/// What the short numbers of events mean, and who wants to know what is to come.
-pub trait Meaning {
+/// Makes events from their short numbers, and is told which come soon, so that it can prefetch what they
+/// touch.
+pub(crate) trait Meaning {
     /// The event of a kind that has this number.
     fn event(&self, kind: u8, number: u32) -> u64;
 
-    /// Such an event is likely to be soon among the next; now and then it is one that has left, or
-    /// never was. It costs next to nothing to know.
+    /// Such an event is likely to come soon. Now and then it has left already, or never was, so nothing may
+    /// depend on it.
     fn is_soon(&self, kind: u8, number: u32);
 
-    /// The same of a whole event.
+    /// The same for a whole event.
     fn is_next(&self, event: u64);
 }
 
 /// Events, and the time of the last one taken.
 #[derive(Debug, Default)]
-pub struct Events {
+pub(crate) struct Events {
     /// In picoseconds.
     now: u64,
     lanes: Lanes,
@@ -77,22 +77,20 @@ pub struct Events {
     mail: Mail,
     /// The heads of all lanes, of the wheel, of the heap and of the mail.
     heads: Tree,
-    /// What else is due now, in order, its coins turned; the first `taken` of it has left.
+    /// What else is due now, in order, with its bits flipped; the first `taken` of it have left.
     batch: Vec<u64>,
     taken: usize,
-    /// The coins of the batch.
+    /// Which bits of the batch are flipped.
     turned: u64,
-    /// How many wait.
-    len: usize,
 }
 
-/// How many places ahead what is to come is told: far enough that memory answers in time, near enough
-/// that caches have not forgotten.
+/// How many places ahead [`Meaning`] is told of events: far enough that memory answers in time, near
+/// enough that caches have not forgotten.
 const AHEAD: usize = 3;
-/// The same for events of which no more than a number is known, which must be there sooner.
+/// The same for events of which only the number is known: their packet must be there sooner.
 const FAR: usize = 6;
 
-/// What is turned over in the events of one time.
+/// The bits that are flipped in the events of one time.
 #[inline]
 fn coins(at: u64) -> u64 {
     split_mix(at) & COIN
@@ -101,15 +99,19 @@ fn coins(at: u64) -> u64 {
 impl Events {
     /// Enters an event that is due `delay` picoseconds from now.
     #[inline]
-    pub fn push(&mut self, delay: u64, event: u64) {
-        self.len += 1;
+    pub(crate) fn push(&mut self, delay: u64, event: u64) {
         self.insert(Entry { at: self.now.saturating_add(delay), event });
     }
 
     /// Enters an event that has a short number. The delays of such events are likely to recur.
     #[inline]
-    pub fn push_short(&mut self, delay: u64, kind: u8, number: u32, event: impl FnOnce() -> u64) {
-        self.len += 1;
+    pub(crate) fn push_short(
+        &mut self,
+        delay: u64,
+        kind: u8,
+        number: u32,
+        event: impl FnOnce() -> u64,
+    ) {
         if !self.lanes.push(self.now, delay, (kind, number), &mut self.heads) {
             self.insert(Entry { at: self.now.saturating_add(delay), event: event() });
         }
@@ -117,15 +119,14 @@ impl Events {
 
     /// Begins to take events of a kind by [`Events::post`]; what was posted before and has not left is of
     /// the same kind.
-    pub fn open_mail(&mut self, kind: u8) {
+    pub(crate) fn open_mail(&mut self, kind: u8) {
         self.mail.open(self.now, kind);
     }
 
     /// Enters an event that is due at a time, which is not before now. To be followed, after many of
     /// them, by [`Events::close_mail`].
     #[inline]
-    pub fn post(&mut self, at: u64, number: u32, event: impl FnOnce() -> u64) {
-        self.len += 1;
+    pub(crate) fn post(&mut self, at: u64, number: u32, event: impl FnOnce() -> u64) {
         // What is due at once may have to go between what is leaving.
         if at <= self.now || !self.mail.enter(at, number) {
             self.insert(Entry { at: at.max(self.now), event: event() });
@@ -133,14 +134,13 @@ impl Events {
     }
 
     /// Puts in order what was posted.
-    pub fn close_mail(&mut self) {
+    pub(crate) fn close_mail(&mut self) {
         self.mail.settle();
         self.heads.set(MAIL, self.mail.head());
     }
 
     /// Enters an event that is due at a time, which is not before now.
-    pub fn push_at(&mut self, at: u64, event: u64) {
-        self.len += 1;
+    pub(crate) fn push_at(&mut self, at: u64, event: u64) {
         self.insert(Entry { at: at.max(self.now), event });
     }
 
@@ -160,13 +160,12 @@ impl Events {
     /// Takes the next event, and moves the time to it, if it is due at `end` or before. `end` is not
     /// before now.
     #[inline]
-    pub fn pop(&mut self, end: u64, meaning: &impl Meaning) -> Option<u64> {
+    pub(crate) fn pop(&mut self, end: u64, meaning: &impl Meaning) -> Option<u64> {
         if let Some(&turned) = self.batch.get(self.taken) {
             if let Some(later) = self.batch.get(self.taken + AHEAD) {
                 meaning.is_next(later ^ self.turned);
             }
             self.taken += 1;
-            self.len -= 1;
             return Some(turned ^ self.turned);
         }
         loop {
@@ -180,7 +179,6 @@ impl Events {
             if self.heads.least().is_some_and(|(next, _)| next == at) {
                 return Some(self.first_of_batch(at, event, meaning));
             }
-            self.len -= 1;
             return Some(event);
         }
     }
@@ -229,19 +227,18 @@ impl Events {
         }
         self.batch.sort_unstable();
         self.taken = 1;
-        self.len -= 1;
         self.batch[0] ^ coins
     }
 
     /// Moves the time on to `at`. Nothing that waits is due before that.
-    pub fn advance(&mut self, at: u64) {
+    pub(crate) fn advance(&mut self, at: u64) {
         debug_assert!(self.next_at().is_none_or(|next| next >= at), "an event is passed over");
         self.now = self.now.max(at);
     }
 
     /// A time before which nothing is due; `None` if nothing waits. The next event may be due a
     /// little later.
-    pub fn next_at(&self) -> Option<u64> {
+    pub(crate) fn next_at(&self) -> Option<u64> {
         if self.taken < self.batch.len() {
             return Some(self.now);
         }
@@ -250,18 +247,8 @@ impl Events {
 
     /// The time of the event that was taken last, in picoseconds, or that it was moved on to.
     #[inline]
-    pub fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.now
-    }
-
-    /// How many events wait.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 }
 
@@ -281,6 +268,18 @@ mod tests {
         fn is_soon(&self, _: u8, _: u32) {}
 
         fn is_next(&self, _: u64) {}
+    }
+
+    impl Events {
+        /// How many events wait.
+        fn len(&self) -> usize {
+            let (batch, lanes) = (self.batch.len() - self.taken, self.lanes.len());
+            batch + lanes + self.wheel.len() + self.heap.len() + self.mail.len()
+        }
+
+        fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
     }
 
     const PLAIN: Made = Made(|number| number);

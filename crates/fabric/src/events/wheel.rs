@@ -64,6 +64,13 @@ impl Default for Wheel {
 }
 
 impl Wheel {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let next = |&at: &u32| self.nodes.get(at as usize).map(|node| node.next);
+        let free = core::iter::successors(Some(self.free), next).count() - 1;
+        self.open.len() + self.nodes.len() - free
+    }
+
     /// Takes the entry unless it is too far away.
     pub(super) fn push(&mut self, now: u64, entry: Entry) -> bool {
         // Lists before the time are empty: what they held has left.

@@ -4,21 +4,21 @@ use rdma::{CompletionOpcode, CompletionStatus, Operation, Qpn};
 use transport::PostError;
 
 use super::{Host, PairId, REPLY};
+use crate::links::Links;
 use crate::memory::BASE;
-use crate::plant::Plant;
 use crate::workload::{Flows, Verb};
 
 impl Host {
     /// Posts as many messages of `flow`, to the queue pair `pair`, as it has room for.
-    pub(crate) fn post(&mut self, plant: &mut Plant, flows: &mut Flows, flow: u32, pair: PairId) {
-        self.post_at(plant, flows, flow, pair.engine, pair.qpn);
-        self.after(plant, pair.engine);
-        self.kick(plant);
+    pub(crate) fn post(&mut self, links: &mut Links, flows: &mut Flows, flow: u32, pair: PairId) {
+        self.post_at(links, flows, flow, pair.engine, pair.qpn);
+        self.after(links, pair.engine);
+        self.kick(links);
     }
 
-    fn post_at(&mut self, plant: &Plant, flows: &mut Flows, flow: u32, engine: usize, qpn: Qpn) {
-        let now = plant.now();
-        self.ring(plant);
+    fn post_at(&mut self, links: &Links, flows: &mut Flows, flow: u32, engine: usize, qpn: Qpn) {
+        let now = links.now();
+        self.doorbell(links);
         let at = &mut self.engines[engine];
         let index = at.index_of(qpn);
         for _ in 0..flows.flow(flow).room() {
@@ -37,10 +37,10 @@ impl Host {
                 }
                 Verb::FetchAdd => Operation::FetchAdd { remote_address, r_key, add: 1 },
             };
-            // What is written comes from one place, what is read goes where it was.
+            // A WRITE reads from one place here; a READ stores at the address that it has there.
             let fetched = matches!(spec.verb, Verb::Read | Verb::CompareSwap | Verb::FetchAdd);
             let here = if fetched { remote_address } else { BASE };
-            match at.send(now, qpn, flow, operation, (here, spec.message_bytes)) {
+            match at.send(now, qpn, flow.into(), operation, (here, spec.message_bytes)) {
                 Ok(()) => flows.posted(flow, now),
                 Err(PostError::Full) => {
                     at.pairs[index].backlog.push_back(flow);
@@ -52,8 +52,8 @@ impl Host {
     }
 
     /// Tells flows what has completed.
-    pub(super) fn drain(&mut self, plant: &Plant, flows: &mut Flows, engine: usize) {
-        let now = plant.now();
+    pub(super) fn drain(&mut self, links: &Links, flows: &mut Flows, engine: usize) {
+        let now = links.now();
         while let Some(completion) = {
             let at = &mut self.engines[engine];
             at.endpoint.poll_cq(at.cq)
@@ -67,7 +67,7 @@ impl Host {
                 if failed {
                     continue;
                 }
-                // What was taken is posted again: a receiver that is never short.
+                // The receive is posted again, so the receiver never runs out of them.
                 let _ = at.post_receive(qpn);
                 at.pairs[index].received += 1;
                 let flow = at.pairs[index].flow;
@@ -77,13 +77,13 @@ impl Host {
                         let address = at.pairs[index].address;
                         let operation = Operation::Send { immediate: None, address };
                         let reply = u64::from(flow) | REPLY;
-                        if at.send_as(now, qpn, reply, operation, (BASE, bytes)).is_err() {
+                        if at.send(now, qpn, reply, operation, (BASE, bytes)).is_err() {
                             flows.unanswered.push(flow);
                         }
                     }
                     Some(_) => {
                         flows.completed(flow, now);
-                        self.continue_after(plant, flows, flow, engine, qpn);
+                        self.continue_after(links, flows, flow, engine, qpn);
                     }
                     None => {}
                 }
@@ -99,14 +99,14 @@ impl Host {
             }
             if flows.spec(flow).reply_bytes.is_none() {
                 flows.completed(flow, now);
-                self.continue_after(plant, flows, flow, engine, qpn);
+                self.continue_after(links, flows, flow, engine, qpn);
             }
         }
     }
 
     fn continue_after(
         &mut self,
-        plant: &Plant,
+        links: &Links,
         flows: &mut Flows,
         flow: u32,
         engine: usize,
@@ -116,13 +116,13 @@ impl Host {
             // Flows of a round have queue pairs of their own.
             let of_next = if next == flow { Some((engine, qpn)) } else { self.pair_of(next) };
             if let Some((engine, qpn)) = of_next {
-                self.post_at(plant, flows, next, engine, qpn);
+                self.post_at(links, flows, next, engine, qpn);
             }
         }
         let at = &mut self.engines[engine];
         let index = at.index_of(qpn);
         if let Some(waiting) = at.pairs[index].backlog.pop_front() {
-            self.post_at(plant, flows, waiting, engine, qpn);
+            self.post_at(links, flows, waiting, engine, qpn);
         }
     }
 

@@ -6,13 +6,12 @@ use transport::{
 };
 
 use super::{ConnectError, ENGINE_SHIFT, Engine, FIRST_QPN, Host, Pair, PairId};
+use crate::address::{Tuple, address_of, hash_of};
 use crate::limits::{OUTSTANDING_MAX, RECEIVES};
 use crate::memory::{BASE, LENGTH};
-use crate::packet::{Tuple, address_of};
-use crate::switch::hash_of;
 use crate::workload::{FlowSpec, Service};
 
-/// Of all datagrams.
+/// The Q_Key of all datagrams.
 const Q_KEY: QKey = QKey(0x1111_1111);
 
 /// The type of the queue pairs of a flow.
@@ -103,7 +102,7 @@ impl Host {
         at.pairs[index].tuple = tuples.len() as u32;
         let (source, destination) = (self.index, peer);
         let source_port = if connected {
-            at.endpoint.source_port(pair.qpn).unwrap_or_default()
+            at.endpoint.query_qp(pair.qpn).map_or(0, |pair| pair.source_port)
         } else {
             transport::source_port(path.flow_label)
         };

@@ -30,7 +30,7 @@ struct Pair {
     qpn: Qpn,
     /// The flow that it was made for.
     flow: u32,
-    /// That of its packets; see [`crate::packet::Tuple`].
+    /// Index of the [`Tuple`](crate::address::Tuple) of its packets.
     tuple: u32,
     remote_key: Key,
     /// Where the datagrams of a UD queue pair go.
@@ -66,15 +66,15 @@ pub(crate) struct Host {
     turn: usize,
     /// The IP ID of the last packet: NICs count them (guo16, 4.1).
     ip_id: u16,
-    /// When a [`What::Timer`] is scheduled, the earliest time last.
+    /// When an [`EventKind::Timer`] is scheduled, the earliest time last.
     timers: Vec<u64>,
     tcp: Option<Box<tcp::Tcp>>,
     pub(crate) buffer: ReceiveBuffer,
-    /// What it has of the server's memory, if it does not have everything.
+    /// The caches of what it keeps in the server's memory; `None` if it has everything itself.
     contexts: Option<Box<Contexts>>,
     /// The next packet is not made before, in picoseconds.
     ready_at: u64,
-    /// A [`What::Ready`] is scheduled.
+    /// An [`EventKind::Ready`] is scheduled.
     waking: bool,
     pub(crate) paranoid: bool,
 }
@@ -87,9 +87,9 @@ pub(crate) struct PairId {
     pub(crate) key: Key,
 }
 
-/// What a flow posts to.
+/// The end of a flow at its source: what it posts to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum LocalEnd {
     Pair(PairId),
     /// A TCP connection of its host.
     Tcp(u32),
@@ -112,7 +112,7 @@ impl Host {
             config,
             engines: Vec::new(),
             turn: 0,
-            // Wherever it stands: hosts do not count in step.
+            // Hosts begin at different numbers.
             ip_id: crate::random::split_mix(u64::from(index)) as u16,
             timers: Vec::new(),
             tcp: None,
@@ -135,7 +135,7 @@ impl Host {
     }
 }
 
-/// Set in the ids of answers, which belong to no message of their flow.
+/// Set in the ids of answers, so that they are not taken for messages of their flow.
 const REPLY: u64 = 1 << 32;
 
 impl Engine {
@@ -145,17 +145,6 @@ impl Engine {
     }
 
     fn send(
-        &mut self,
-        now: u64,
-        qpn: Qpn,
-        flow: u32,
-        operation: Operation,
-        (address, length): (u64, u32),
-    ) -> Result<(), PostError> {
-        self.send_as(now, qpn, u64::from(flow), operation, (address, length))
-    }
-
-    fn send_as(
         &mut self,
         now: u64,
         qpn: Qpn,

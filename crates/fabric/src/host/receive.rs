@@ -4,119 +4,115 @@ use rdma::{Gid, Time};
 use transport::Arrival;
 
 use super::{ENGINE_SHIFT, Host};
+use crate::address::address_of;
 use crate::counters::Drop;
+use crate::links::{EventKind, Links};
 use crate::memory::Lengths;
-use crate::packet::{Kind, address_of};
+use crate::packet::Kind;
 use crate::paranoid;
-use crate::plant::{Plant, What};
 use crate::workload::Flows;
 
 impl Host {
     /// A packet has come out of the link.
-    pub(crate) fn receive(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) {
-        let of = plant.pool.get(packet);
-        if plant.common.tuples[of.tuple as usize].destination != self.index {
-            return plant.drop_packet(packet, Drop::NotForMe);
+    pub(crate) fn receive(&mut self, links: &mut Links, flows: &mut Flows, packet: u32) {
+        let of = links.pool.get(packet);
+        if links.common.tuples[of.tuple as usize].destination != self.index {
+            return links.drop_packet(packet, Drop::NotForMe);
         }
         if of.pcp().is_some() && !self.config.tagged {
-            return plant.drop_packet(packet, Drop::Tagged);
+            return links.drop_packet(packet, Drop::Tagged);
         }
         let bytes = u32::from(of.bytes);
         let buffer = &mut self.buffer;
         if self.config.receive == rdma::Span::ZERO && self.contexts.is_none() && !buffer.stuck {
-            self.deliver(plant, flows, packet);
+            self.deliver(links, flows, packet);
             return;
         }
         if buffer.bytes + bytes > self.config.receive_buffer_bytes {
-            return plant.drop_packet(packet, Drop::ReceiveBuffer);
+            return links.drop_packet(packet, Drop::ReceiveBuffer);
         }
         buffer.bytes += bytes;
         buffer.peak_bytes = buffer.peak_bytes.max(buffer.bytes);
         buffer.packets.push_back(packet);
         if buffer.bytes > self.config.xoff_bytes && !buffer.muted {
             let lossless = self.config.lossless_priorities;
-            if plant.port(self.port).off & lossless != lossless {
-                plant.stop(self.port, lossless);
-                self.kick(plant);
+            if links.port(self.port).off & lossless != lossless {
+                links.stop(self.port, lossless);
+                self.kick(links);
             }
         }
-        self.take_next(plant);
+        self.take_next(links);
     }
 
-    /// The receive pipeline works again.
-    pub(crate) fn restart_receiving(&mut self, plant: &mut Plant) {
-        self.take_next(plant);
-    }
-
-    /// Schedules the end of the next packet's processing.
-    fn take_next(&mut self, plant: &mut Plant) {
+    /// Schedules the end of the next packet's processing, if the receive pipeline works.
+    pub(crate) fn take_next(&mut self, links: &mut Links) {
         let buffer = &mut self.buffer;
         if !buffer.busy && !buffer.stuck && !buffer.packets.is_empty() {
             buffer.busy = true;
-            plant.schedule(self.config.receive.as_ps(), What::Received, self.port, 0);
+            links.schedule(self.config.receive.as_ps(), EventKind::Received, self.port, 0);
         }
     }
 
     /// The packet at the front of the receive buffer is processed, or what it waited for is there.
-    pub(crate) fn received(&mut self, plant: &mut Plant, flows: &mut Flows) {
+    pub(crate) fn received(&mut self, links: &mut Links, flows: &mut Flows) {
         let buffer = &mut self.buffer;
         buffer.busy = false;
         if buffer.held_bytes > 0 {
-            return self.release(plant);
+            return self.release(links);
         }
         if buffer.stuck {
             return;
         }
         let Some(packet) = buffer.packets.pop_front() else { return };
-        let of = plant.pool.get(packet);
+        let of = links.pool.get(packet);
         let payload = u32::from(of.payload);
         buffer.held_bytes = u32::from(of.bytes);
         if self.contexts.is_none() {
-            self.release(plant);
-            self.deliver(plant, flows, packet);
+            self.release(links);
+            self.deliver(links, flows, packet);
             return;
         }
-        let now = plant.now();
-        let waited = self.deliver(plant, flows, packet);
+        let now = links.now();
+        let waited = self.deliver(links, flows, packet);
         let Some(contexts) = &mut self.contexts else { return };
         let done = contexts.write(now + waited, payload);
         if done == now {
-            return self.release(plant);
+            return self.release(links);
         }
         self.buffer.busy = true;
-        plant.schedule(done - now, What::Received, self.port, 0);
+        links.schedule(done - now, EventKind::Received, self.port, 0);
     }
 
     /// A packet has left the receive buffer.
-    fn release(&mut self, plant: &mut Plant) {
+    fn release(&mut self, links: &mut Links) {
         let buffer = &mut self.buffer;
         buffer.bytes -= core::mem::take(&mut buffer.held_bytes);
-        let off = plant.port(self.port).off;
+        let off = links.port(self.port).off;
         if off != 0 && !buffer.stuck && buffer.bytes <= self.config.xon_bytes {
-            plant.resume(self.port, off);
-            self.kick(plant);
+            links.resume(self.port, off);
+            self.kick(links);
         }
-        self.take_next(plant);
+        self.take_next(links);
     }
 
     /// Hands a packet to its engine. Returns how long it waits for what the NIC has to fetch, in
     /// picoseconds.
-    fn deliver(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) -> u64 {
-        let of = *plant.pool.get(packet);
+    fn deliver(&mut self, links: &mut Links, flows: &mut Flows, packet: u32) -> u64 {
+        let of = *links.pool.get(packet);
         if of.kind == Kind::Tcp {
-            self.deliver_tcp(plant, flows, packet);
+            self.deliver_tcp(links, flows, packet);
             return 0;
         }
-        let header = plant.pool.header(packet);
-        let tuple = &plant.common.tuples[of.tuple as usize];
+        let header = links.pool.header(packet);
+        let tuple = &links.common.tuples[of.tuple as usize];
         let source = tuple.source;
         if self.paranoid {
             paranoid::check(&of, &header, tuple);
         }
-        plant.pool.free(packet);
+        links.pool.free(packet);
         let engine = (of.qpn().value() >> ENGINE_SHIFT) as usize;
         let Some(at) = self.engines.get_mut(engine) else {
-            plant.drops.add(Drop::Refused);
+            links.drops.add(Drop::Refused);
             return 0;
         };
         let arrival = Arrival {
@@ -125,7 +121,7 @@ impl Host {
             traffic_class: of.traffic_class,
             hop_limit: of.ttl,
         };
-        let now = Time::from_ps(plant.now());
+        let now = Time::from_ps(links.now());
         let length = u32::from(of.payload);
         let mut memory = Lengths { contexts: self.contexts.as_deref_mut() };
         if let Some(contexts) = &mut memory.contexts {
@@ -135,40 +131,40 @@ impl Host {
             at.endpoint.handle(now, &arrival, &header, length, length as usize, &mut memory);
         let waited = self.contexts.as_mut().map_or(0, |contexts| contexts.waited());
         match result {
-            Ok(()) => plant.delivered += 1,
-            Err(_) => plant.drops.add(Drop::Refused),
+            Ok(()) => links.delivered += 1,
+            Err(_) => links.drops.add(Drop::Refused),
         }
-        self.drain(plant, flows, engine);
-        self.after(plant, engine);
-        self.kick(plant);
+        self.drain(links, flows, engine);
+        self.after(links, engine);
+        self.kick(links);
         waited
     }
 
     /// A deadline of an engine has come.
-    pub(crate) fn timer(&mut self, plant: &mut Plant, flows: &mut Flows) {
-        self.timers.pop_if(|at| *at <= plant.now());
+    pub(crate) fn timer(&mut self, links: &mut Links, flows: &mut Flows) {
+        self.timers.pop_if(|at| *at <= links.now());
         for engine in 0..self.engines.len() {
-            self.engines[engine].endpoint.handle_timeout(Time::from_ps(plant.now()));
-            self.drain(plant, flows, engine);
-            self.after(plant, engine);
+            self.engines[engine].endpoint.handle_timeout(Time::from_ps(links.now()));
+            self.drain(links, flows, engine);
+            self.after(links, engine);
         }
-        self.kick(plant);
+        self.kick(links);
     }
 
     /// After an engine was called: its deadline may have changed.
     #[inline]
-    pub(super) fn after(&mut self, plant: &mut Plant, engine: usize) {
+    pub(super) fn after(&mut self, links: &mut Links, engine: usize) {
         if let Some(at) = self.engines[engine].endpoint.earliest_timeout() {
-            self.call_at(plant, at.as_ps());
+            self.call_at(links, at.as_ps());
         }
     }
 
-    /// Sees to it that the engines are called at `at`, and applications told of what is done.
-    pub(super) fn call_at(&mut self, plant: &mut Plant, at: u64) {
+    /// Schedules a call of the engines at `at`, after which applications are told what is done.
+    pub(super) fn call_at(&mut self, links: &mut Links, at: u64) {
         if self.timers.last().is_none_or(|&earliest| at < earliest) {
             self.timers.push(at);
-            let delay = at.saturating_sub(plant.now());
-            plant.schedule(delay, What::Timer, self.port, 0);
+            let delay = at.saturating_sub(links.now());
+            links.schedule(delay, EventKind::Timer, self.port, 0);
         }
     }
 }

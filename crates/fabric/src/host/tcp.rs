@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use rdma::Time;
 
 use super::Host;
+use crate::address::{Tuple, address_of, hash_of};
 use crate::counters::Drop;
 use crate::limits::TCP_CONNECTIONS_MAX;
-use crate::packet::{Sent, Tuple, address_of};
-use crate::plant::{Plant, What};
+use crate::links::{EventKind, Links};
+use crate::packet::Sent;
 use crate::random::{Random, split_mix};
-use crate::switch::hash_of;
 use crate::tcp::{Codec, Connection, Ends, Progress, Segment};
 use crate::workload::{FlowSpec, Flows};
 
@@ -28,18 +28,18 @@ pub(super) struct Tcp {
     by_peer: BTreeMap<(u32, u16), u32>,
     /// Packets that are ready to leave, by priority.
     pub(super) ready: Vec<(u8, VecDeque<u32>)>,
-    /// Of the delays of the kernel.
+    /// Draws the delays of the kernel.
     random: Random,
     codecs: [Codec; 2],
     outgoing: Vec<Segment>,
 }
 
-/// The argument of the [`What::Tcp`] that opens a connection.
+/// The argument of the [`EventKind::Tcp`] that opens a connection.
 pub(crate) const fn opening(connection: u32) -> u32 {
     connection << STEP_BITS | Step::Timer as u32
 }
 
-/// What a [`What::Tcp`] is about: the low bits of its argument, below the connection.
+/// What an [`EventKind::Tcp`] is about: the low bits of its argument, below the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     /// A message or an answer reaches the stack.
@@ -84,7 +84,7 @@ impl Host {
         self.tcp.get_or_insert_with(|| Box::new(Tcp::new(index)))
     }
 
-    /// A port that no connection of this host has, for the one end or the other.
+    /// A port that no connection of this host has yet, for a client or a server.
     pub(crate) fn take_tcp_port(&mut self, client: bool) -> Option<u16> {
         let tcp = self.tcp();
         let (count, first) = match client {
@@ -138,35 +138,35 @@ impl Host {
     /// Posts as many messages of `flow` to a connection as it has room for.
     pub(crate) fn post_tcp(
         &mut self,
-        plant: &mut Plant,
+        links: &mut Links,
         flows: &mut Flows,
         flow: u32,
         connection: u32,
     ) {
-        let now = plant.now();
+        let now = links.now();
         for _ in 0..flows.flow(flow).room() {
             flows.posted(flow, now);
-            self.application_sends(plant, connection);
+            self.application_sends(links, connection);
         }
     }
 
     /// An application hands a message or an answer to the kernel.
-    fn application_sends(&mut self, plant: &mut Plant, connection: u32) {
+    fn application_sends(&mut self, links: &mut Links, connection: u32) {
         let kernel = self.config.tcp.kernel;
         let tcp = self.tcp();
         let delay = kernel.sample(&mut tcp.random);
         let at = &mut tcp.connections[connection as usize];
-        at.sending = (at.sending + 1).max(plant.now() + delay);
-        let delay = at.sending - plant.now();
+        at.sending = (at.sending + 1).max(links.now() + delay);
+        let delay = at.sending - links.now();
         let argument = connection << STEP_BITS | Step::Sends as u32;
-        plant.schedule(delay, What::Tcp, self.port, argument);
+        links.schedule(delay, EventKind::Tcp, self.port, argument);
     }
 
-    /// A [`What::Tcp`] has come.
-    pub(crate) fn tcp_step(&mut self, plant: &mut Plant, flows: &mut Flows, argument: u32) {
+    /// An [`EventKind::Tcp`] has come.
+    pub(crate) fn tcp_step(&mut self, links: &mut Links, flows: &mut Flows, argument: u32) {
         let connection = argument >> STEP_BITS;
         let step = STEPS[(argument as usize & 3) % STEPS.len()];
-        let now = plant.now();
+        let now = links.now();
         let at = &mut self.tcp().connections[connection as usize];
         let ends = at.ends;
         match step {
@@ -176,21 +176,21 @@ impl Host {
             }
             Step::Receives if ends.client => {
                 flows.completed(ends.flow, now);
-                return self.go_on(plant, flows, connection, ends.flow);
+                return self.go_on(links, flows, connection, ends.flow);
             }
-            Step::Receives => return self.application_sends(plant, connection),
+            Step::Receives => return self.application_sends(links, connection),
             Step::Timer if at.timer_at > now && at.timer_at != u64::MAX => return,
             Step::Timer => at.timer_at = u64::MAX,
         }
-        self.work(plant, flows, connection, None);
+        self.work(links, flows, connection, None);
     }
 
     /// A message is done: the next is posted.
-    fn go_on(&mut self, plant: &mut Plant, flows: &mut Flows, connection: u32, flow: u32) {
+    fn go_on(&mut self, links: &mut Links, flows: &mut Flows, connection: u32, flow: u32) {
         for next in flows.next_of(flow) {
             let of_next = if next == flow { Some(connection) } else { self.connection_of(next) };
             if let Some(connection) = of_next {
-                self.post_tcp(plant, flows, next, connection);
+                self.post_tcp(links, flows, next, connection);
             }
         }
     }
@@ -202,25 +202,25 @@ impl Host {
     }
 
     /// A segment has arrived.
-    pub(super) fn deliver_tcp(&mut self, plant: &mut Plant, flows: &mut Flows, packet: u32) {
-        let (segment, tuple) = plant.pool.tcp(packet);
-        let Tuple { source, source_port, .. } = plant.common.tuples[tuple as usize];
-        plant.pool.free(packet);
+    pub(super) fn deliver_tcp(&mut self, links: &mut Links, flows: &mut Flows, packet: u32) {
+        let (segment, tuple) = links.pool.tcp(packet);
+        let Tuple { source, source_port, .. } = links.common.tuples[tuple as usize];
+        links.pool.free(packet);
         let found = self.tcp().by_peer.get(&(source, source_port)).copied();
-        let Some(connection) = found else { return plant.drops.add(Drop::Refused) };
-        plant.delivered += 1;
-        self.work(plant, flows, connection, Some(&segment));
+        let Some(connection) = found else { return links.drops.add(Drop::Refused) };
+        links.delivered += 1;
+        self.work(links, flows, connection, Some(&segment));
     }
 
-    /// Lets the stack of a connection work, and does what follows.
+    /// Runs the stack of a connection, and sends what it gives out.
     fn work(
         &mut self,
-        plant: &mut Plant,
+        links: &mut Links,
         flows: &mut Flows,
         connection: u32,
         segment: Option<&Segment>,
     ) {
-        let now = plant.now();
+        let now = links.now();
         let Tcp { connections, outgoing, codecs, .. } = self.tcp();
         let at = &mut connections[connection as usize];
         let progress = at.advance(Time::from_ps(now), segment, outgoing, codecs);
@@ -234,25 +234,25 @@ impl Host {
                 ip_id: self.ip_id,
                 pcp: self.config.tagged.then_some(ends.priority),
             };
-            let packet = plant.pool.segment(segment, &sent);
-            plant.created += 1;
+            let packet = links.pool.segment(segment, &sent);
+            links.created += 1;
             self.tcp().queue(ends.priority).push_back(packet);
         }
         let tcp = self.tcp();
         tcp.outgoing = segments;
         tcp.outgoing.clear();
-        self.follow(plant, flows, connection, progress);
-        self.kick(plant);
+        self.follow(links, flows, connection, progress);
+        self.kick(links);
     }
 
     fn follow(
         &mut self,
-        plant: &mut Plant,
+        links: &mut Links,
         flows: &mut Flows,
         connection: u32,
         progress: Progress,
     ) {
-        let now = plant.now();
+        let now = links.now();
         let (port, kernel) = (self.port, self.config.tcp.kernel);
         let argument = |step: Step| connection << STEP_BITS | step as u32;
         let tcp = self.tcp();
@@ -262,21 +262,21 @@ impl Host {
             // The stack's clock may not have reached the microsecond that it waits for.
             let delay = timer.saturating_sub(now).max(1_000_000);
             at.timer_at = now + delay;
-            plant.schedule(delay, What::Tcp, port, argument(Step::Timer));
+            links.schedule(delay, EventKind::Tcp, port, argument(Step::Timer));
         }
-        // Nobody waits for a message that is not answered but its sender, for the acknowledgement.
+        // Only messages that are answered reach an application; others are done when they are acknowledged.
         let awaited = if ends.reply_bytes.is_some() { progress.received } else { 0 };
         for _ in 0..awaited {
             let delay = kernel.sample(&mut tcp.random);
             let at = &mut tcp.connections[connection as usize];
             at.receiving = (at.receiving + 1).max(now + delay);
             let delay = at.receiving - now;
-            plant.schedule(delay, What::Tcp, port, argument(Step::Receives));
+            links.schedule(delay, EventKind::Tcp, port, argument(Step::Receives));
         }
         if ends.client && ends.reply_bytes.is_none() {
             for _ in 0..progress.acknowledged {
                 flows.completed(ends.flow, now);
-                self.go_on(plant, flows, connection, ends.flow);
+                self.go_on(links, flows, connection, ends.flow);
             }
         }
     }
@@ -293,7 +293,7 @@ impl Host {
         Some(self.tcp.as_ref()?.connections.get(connection as usize)?.tuple)
     }
 
-    /// The port here of the connection that a peer's port is the other end of.
+    /// The local port of the connection with a peer's port.
     pub(crate) fn tcp_port(&self, peer: u32, peer_port: u16) -> Option<u16> {
         let tcp = self.tcp.as_ref()?;
         let connection = *tcp.by_peer.get(&(peer, peer_port))?;

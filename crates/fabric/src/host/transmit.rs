@@ -1,40 +1,40 @@
 //! What leaves: the engines are asked for a packet when the port is free.
 
 use rdma::Time;
-use transport::{Route, Segment, Transmit};
+use transport::{Route, Run, Segment};
 use wire::opcode::Operation;
 
-use super::{ENGINE_SHIFT, FIRST_QPN, Host, Way};
+use super::{ENGINE_SHIFT, FIRST_QPN, Host, LocalEnd};
+use crate::links::{EventKind, Links};
 use crate::nic::{Contexts, NicConfig};
 use crate::packet::Draft;
-use crate::plant::{Plant, What};
 
 impl Host {
     /// Sends if the port is free; asks to be called again if not.
-    pub(crate) fn kick(&mut self, plant: &mut Plant) {
-        let now = plant.now();
-        let at = plant.port(self.port);
+    pub(crate) fn kick(&mut self, links: &mut Links) {
+        let now = links.now();
+        let at = links.port(self.port);
         if at.armed || !at.alive {
             return;
         }
         if at.free_at > now {
-            plant.arm(self.port);
+            links.arm(self.port);
         } else {
-            self.send(plant);
+            self.send(links);
         }
     }
 
     /// The port is free: sends the next frame, if there is one.
-    pub(crate) fn send(&mut self, plant: &mut Plant) {
-        let at = plant.port(self.port);
+    pub(crate) fn send(&mut self, links: &mut Links) {
+        let at = links.port(self.port);
         if at.pending != 0 {
-            plant.send_pause(self.port);
-            plant.arm(self.port);
+            links.send_pause(self.port);
+            links.arm(self.port);
             return;
         }
         let paused = at.paused;
-        if self.ready_at > plant.now() {
-            return self.wake_when_ready(plant);
+        if self.ready_at > links.now() {
+            return self.wake_when_ready(links);
         }
         // The segments of TCP have a turn like an engine.
         let engines = self.engines.len();
@@ -46,107 +46,105 @@ impl Host {
             if index == engines {
                 let Some(packet) = self.take_segment(paused) else { continue };
                 self.turn = next;
-                plant.transmit(self.port, packet);
-                plant.arm(self.port);
+                links.transmit(self.port, packet);
+                links.arm(self.port);
                 return;
             }
             if paused >> self.engines[index].priority & 1 != 0 {
                 continue;
             }
-            let packet = self.take(plant, index);
+            let packet = self.take(links, index);
             // It may have begun to wait for an acknowledgement, or for its pace.
-            self.after(plant, index);
+            self.after(links, index);
             if let Some(packet) = packet {
                 self.turn = next;
-                plant.transmit(self.port, packet);
-                plant.arm(self.port);
+                links.transmit(self.port, packet);
+                links.arm(self.port);
                 return;
             }
         }
     }
 
-    /// An application posts: a NIC that rests reads the work request from memory, then the data.
-    pub(super) fn ring(&mut self, plant: &Plant) {
+    /// The doorbell, when an application posts: an idle NIC reads the work request from memory, then the data.
+    pub(super) fn doorbell(&mut self, links: &Links) {
         let Some(contexts) = &self.contexts else { return };
-        let now = plant.now();
-        if self.ready_at <= now && plant.at(self.port).free_at <= now {
+        let now = links.now();
+        if self.ready_at <= now && links.at(self.port).free_at <= now {
             self.ready_at = now + 2 * contexts.config.pcie.read.as_ps();
         }
     }
 
-    fn wake_when_ready(&mut self, plant: &mut Plant) {
+    fn wake_when_ready(&mut self, links: &mut Links) {
         if !self.waking {
             self.waking = true;
-            let delay = self.ready_at - plant.now();
-            plant.schedule(delay, What::Ready, self.port, 0);
+            let delay = self.ready_at - links.now();
+            links.schedule(delay, EventKind::Ready, self.port, 0);
         }
     }
 
-    /// The time of a [`What::Ready`] has come.
+    /// The time of an [`EventKind::Ready`] has come.
     pub(crate) fn awake(&mut self) {
         self.waking = false;
     }
 
     /// The tuple of what a flow sends.
-    pub(crate) fn tuple_of(&self, way: Way) -> Option<u32> {
-        match way {
-            Way::Pair(pair) => {
+    pub(crate) fn tuple_of(&self, end: LocalEnd) -> Option<u32> {
+        match end {
+            LocalEnd::Pair(pair) => {
                 let engine = &self.engines[pair.engine];
                 Some(engine.pairs[engine.index_of(pair.qpn)].tuple)
             }
-            Way::Tcp(connection) => self.tuple_of_connection(connection),
+            LocalEnd::Tcp(connection) => self.tuple_of_connection(connection),
         }
     }
 
     /// The next packet of an engine.
-    fn take(&mut self, plant: &mut Plant, engine: usize) -> Option<u32> {
+    fn take(&mut self, links: &mut Links, engine: usize) -> Option<u32> {
         if core::mem::take(&mut self.engines[engine].unsettled) {
-            self.call_at(plant, plant.now());
+            self.call_at(links, links.now());
         }
         let at = &mut self.engines[engine];
-        let now = plant.now();
-        let transmit = at.endpoint.poll_transmit(Time::from_ps(now))?;
+        let now = links.now();
+        let run = at.endpoint.poll_transmit(Time::from_ps(now), 1)?;
         at.unsettled = at.unreliable;
-        self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &transmit);
-        let index = (transmit.qpn.value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
+        self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &run);
+        let index = (run.qpn().value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
         let tuple = at.pairs[index as usize].tuple;
-        let Route { source_port, traffic_class, hop_limit, .. } = *transmit.route;
-        debug_assert_eq!(source_port, plant.common.tuples[tuple as usize].source_port);
+        let Route { source_port, traffic_class, hop_limit, .. } = *run.route();
+        debug_assert_eq!(source_port, links.common.tuples[tuple as usize].source_port);
         self.ip_id = self.ip_id.wrapping_add(1);
         let priority = at.priority;
         let draft = Draft {
-            header: transmit.header,
-            payload: transmit.payload.len(),
+            header: run.header(),
+            payload: run.payload().len(),
             tuple,
             traffic_class,
             ttl: hop_limit,
             ip_id: self.ip_id,
             pcp: self.config.tagged.then_some(priority),
         };
-        plant.created += 1;
-        Some(plant.pool.roce(&draft))
+        links.created += 1;
+        let packet = links.pool.roce(&draft);
+        run.sent();
+        Some(packet)
     }
 }
 
 /// How long a NIC is busy with a packet before it can make the next, in picoseconds: with what it has
 /// to look up, and meanwhile with its payload, which comes over the bus.
 #[inline]
-fn time_to_make(
-    config: &NicConfig,
-    contexts: Option<&mut Contexts>,
-    transmit: &Transmit<'_>,
-) -> u64 {
-    let facts = transmit.header.facts();
+fn time_to_make(config: &NicConfig, contexts: Option<&mut Contexts>, run: &Run<'_>) -> u64 {
+    let facts = run.header().facts();
     let asked = facts.part.begins()
-        && (transmit.header.bth.opcode.is_request() || facts.operation == Operation::ReadResponse);
+        && (run.header().bth.opcode.is_request() || facts.operation == Operation::ReadResponse);
     let request = if asked { config.work_request.as_ps() } else { 0 };
     let processing = config.transmit.as_ps() + request;
     let Some(contexts) = contexts else { return processing };
-    contexts.queue_pair(transmit.qpn.value());
-    for segment in transmit.payload.segments() {
+    contexts.queue_pair(run.qpn().value());
+    for segment in run.payload().segments() {
         if let Segment::Memory { address, length } = segment {
             contexts.memory(address, u64::from(length));
         }
     }
-    (processing + contexts.waited()).max(contexts.transfer(transmit.payload.len()))
+    (processing + contexts.waited()).max(contexts.transfer(run.payload().len()))
 }

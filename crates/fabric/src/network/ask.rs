@@ -3,12 +3,13 @@
 use rdma::{Span, Time};
 
 use super::Network;
-use super::part::Part;
+use super::partition::Partition;
+use crate::address::Tuple;
 use crate::counters::{Drops, PauseCounters, PortCounters};
 use crate::host::Host;
+use crate::links::Port;
 use crate::nic::CacheCounters;
-use crate::packet::{LOWER_BYTES, Tuple};
-use crate::plant::{Node, Port};
+use crate::packet::LOWER_BYTES;
 use crate::switch::Switch;
 use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
@@ -20,12 +21,12 @@ impl Network {
         Time::from_ps(self.now)
     }
 
-    /// Among how many parts it is divided.
-    pub fn parts(&self) -> usize {
-        self.parts.len()
+    /// Into how many partitions it is divided.
+    pub fn partitions(&self) -> usize {
+        self.partitions.len()
     }
 
-    /// What hangs on what.
+    /// Hosts, switches and links.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -37,48 +38,46 @@ impl Network {
 
     /// Packets dropped, by cause.
     pub fn drops(&self) -> Drops {
-        self.parts.iter().fold(Drops::default(), |sum, part| sum.plus(&part.plant.drops))
+        self.partitions
+            .iter()
+            .fold(Drops::default(), |sum, partition| sum.plus(&partition.links.drops))
     }
 
     /// Packets that were put on a link; pauses are not among them.
     pub fn link_hops(&self) -> u64 {
-        self.parts.iter().map(|part| part.plant.link_hops).sum()
+        self.partitions.iter().map(|partition| partition.links.link_hops).sum()
     }
 
     /// Pause frames that were put on a link.
     pub fn pause_frames(&self) -> u64 {
-        self.parts.iter().map(|part| part.plant.pfc_frames).sum()
+        self.partitions.iter().map(|partition| partition.links.pfc_frames).sum()
     }
 
-    /// The most packets that were in the network at a time; of one in parts, the sum of what each
-    /// part had at its own time.
+    /// The most packets that were in the network at a time. If it is divided, the sum of the most that
+    /// each partition had.
     pub fn packets_at_most(&self) -> usize {
-        self.parts.iter().map(|part| part.plant.pool.at_most()).sum()
+        self.partitions.iter().map(|partition| partition.links.pool.at_most()).sum()
     }
 
     /// Events that were taken.
     pub fn events(&self) -> u64 {
-        self.parts.iter().map(|part| part.events_taken).sum()
+        self.partitions.iter().map(|partition| partition.events_taken).sum()
     }
 
     /// The counters of the port of switch `switch` towards `neighbour`.
     pub fn port_counters(&self, switch: u32, neighbour: End) -> Option<PortCounters> {
         let port = self.port_between(neighbour, End::Switch(switch))?;
-        let (part, switch) = self.switch(switch)?;
-        Some(switch.counters(&part.plant, port, self.now))
+        let (partition, switch) = self.switch(switch)?;
+        Some(switch.counters(&partition.links, port, self.now))
     }
 
     /// The counters of every port of a switch, with the neighbour of each.
     pub fn switch_counters(&self, switch: u32) -> Vec<(End, PortCounters)> {
-        let Some((part, at)) = self.switch(switch) else { return Vec::new() };
+        let Some((partition, at)) = self.switch(switch) else { return Vec::new() };
         at.ports()
             .map(|port| {
-                let peer = part.plant.at(port).peer;
-                let neighbour = match self.at(peer).node {
-                    Node::Host(host) => End::Host(host),
-                    Node::Switch(switch) => End::Switch(switch),
-                };
-                (neighbour, at.counters(&part.plant, port, self.now))
+                let peer = partition.links.at(port).peer;
+                (self.at(peer).node, at.counters(&partition.links, port, self.now))
             })
             .collect()
     }
@@ -102,8 +101,8 @@ impl Network {
 
     /// The pauses that a host has sent and received.
     pub fn host_pauses(&self, host: u32) -> Option<PauseCounters> {
-        let port = *self.host_ports().get(host as usize)?;
-        Some(self.part(port).plant.pause_counters(port, self.now))
+        let port = *self.common.host_ports.get(host as usize)?;
+        Some(self.partition(port).links.pause_counters(port, self.now))
     }
 
     /// How often the NIC of a host looked for translations and contexts, and how often in vain.
@@ -139,7 +138,7 @@ impl Network {
     }
 
     /// Settings of a switch, as they are in force.
-    pub fn switch_config(&self, switch: u32) -> Option<&SwitchConfig> {
+    pub(crate) fn switch_config(&self, switch: u32) -> Option<&SwitchConfig> {
         Some(&self.switch(switch)?.1.config)
     }
 
@@ -147,17 +146,16 @@ impl Network {
     /// hash of its five-tuple has it: switch and neighbour.
     pub fn flow_path(&self, flow: u32) -> Option<Vec<(u32, End)>> {
         let spec = &self.flows.get(flow as usize)?.spec;
-        let way = *self.part(self.host_port(spec.source)).ways.get(flow as usize)?;
-        let tuple = self.host(spec.source)?.tuple_of(way)?;
+        let end = *self.partition(self.host_port(spec.source)).local_ends.get(flow as usize)?;
+        let tuple = self.host(spec.source)?.tuple_of(end)?;
         let hash = self.common.tuples.get(tuple as usize)?.hash;
         let ports = self.path(spec.source, spec.destination, hash)?;
-        let end = |port: u32| match self.at(port).node {
-            Node::Host(host) => End::Host(host),
-            Node::Switch(switch) => End::Switch(switch),
-        };
-        let named = ports.into_iter().filter_map(|port| match end(port) {
-            End::Switch(switch) => Some((switch, end(self.at(port).peer))),
-            End::Host(_) => None,
+        let named = ports.into_iter().filter_map(|port| {
+            let at = self.at(port);
+            match at.node {
+                End::Switch(switch) => Some((switch, self.at(at.peer).node)),
+                End::Host(_) => None,
+            }
         });
         Some(named.collect())
     }
@@ -170,14 +168,14 @@ impl Network {
     /// The ports that packets with `hash` leave by, from host to host.
     pub(super) fn path(&self, source: u32, destination: u32, hash: u32) -> Option<Vec<u32>> {
         let to_destination = self.host_port(destination);
-        let rack = self.racks()[destination as usize];
+        let rack = self.common.racks[destination as usize];
         let mut path = vec![self.host_port(source)];
         loop {
             let peer = self.at(*path.last()?).peer;
             match self.at(peer).node {
-                Node::Host(host) if host == destination => return Some(path),
-                Node::Host(_) => return None,
-                Node::Switch(switch) => {
+                End::Host(host) if host == destination => return Some(path),
+                End::Host(_) => return None,
+                End::Switch(switch) => {
                     let at = self.switch(switch)?.1;
                     let last = || self.at(to_destination).peer;
                     let port = at.egress(rack, hash).unwrap_or_else(last);
@@ -201,9 +199,9 @@ impl Network {
         let mut arrival = 0;
         let mut free = vec![0; there.len()];
         for packet in 0..packets {
-            let part = (bytes - packet * mtu.bytes()).min(mtu.bytes());
+            let payload = (bytes - packet * mtu.bytes()).min(mtu.bytes());
             let reth = if packet == 0 { wire::reth::LEN as u32 } else { 0 };
-            let frame = LOWER_BYTES + bth + reth + part.next_multiple_of(4);
+            let frame = LOWER_BYTES + bth + reth + payload.next_multiple_of(4);
             let mut at = 0;
             for (&port, free) in there.iter().zip(&mut free) {
                 let (arrives, over) = self.at(port).hop(at.max(*free), u64::from(frame));
@@ -220,14 +218,9 @@ impl Network {
 
     /// The receiving port, at `to`, of the link that comes from `from`.
     pub(super) fn port_between(&self, from: End, to: End) -> Option<u32> {
-        let node = |end| match end {
-            End::Host(index) => Node::Host(index),
-            End::Switch(index) => Node::Switch(index),
-        };
-        let from = node(from);
         let mut ports = match to {
             End::Host(host) => {
-                let port = *self.host_ports().get(host as usize)?;
+                let port = *self.common.host_ports.get(host as usize)?;
                 port..port + 1
             }
             End::Switch(switch) => self.switch(switch)?.1.ports(),
@@ -237,30 +230,22 @@ impl Network {
 
     // ---- where things are
 
-    /// The number of the part that a port is in.
-    pub(super) fn part_of(&self, port: u32) -> usize {
-        self.parts.partition_point(|part| part.plant.ports().start <= port) - 1
+    /// The number of the partition that a port is in.
+    pub(super) fn partition_of(&self, port: u32) -> usize {
+        self.partitions.partition_point(|partition| partition.links.ports().start <= port) - 1
     }
 
-    pub(super) fn part(&self, port: u32) -> &Part {
-        &self.parts[self.part_of(port)]
+    pub(super) fn partition(&self, port: u32) -> &Partition {
+        &self.partitions[self.partition_of(port)]
     }
 
-    pub(super) fn part_mut(&mut self, port: u32) -> &mut Part {
-        let part = self.part_of(port);
-        &mut self.parts[part]
+    pub(super) fn partition_mut(&mut self, port: u32) -> &mut Partition {
+        let partition = self.partition_of(port);
+        &mut self.partitions[partition]
     }
 
     pub(super) fn at(&self, port: u32) -> &Port {
-        self.part(port).plant.at(port)
-    }
-
-    fn host_ports(&self) -> &[u32] {
-        &self.common.host_ports
-    }
-
-    fn racks(&self) -> &[u32] {
-        &self.common.racks
+        self.partition(port).links.at(port)
     }
 
     /// The port of a host that there is.
@@ -274,21 +259,21 @@ impl Network {
     }
 
     pub(super) fn host(&self, host: u32) -> Option<&Host> {
-        let port = *self.host_ports().get(host as usize)?;
-        let part = self.part(port);
-        part.hosts.get(part.plant.at(port).slot as usize)
+        let port = *self.common.host_ports.get(host as usize)?;
+        let partition = self.partition(port);
+        partition.hosts.get(partition.links.at(port).slot as usize)
     }
 
     pub(super) fn host_mut(&mut self, host: u32) -> &mut Host {
         let port = self.host_port(host);
-        let part = self.part_mut(port);
-        let slot = part.plant.at(port).slot;
-        &mut part.hosts[slot as usize]
+        let partition = self.partition_mut(port);
+        let slot = partition.links.at(port).slot;
+        &mut partition.hosts[slot as usize]
     }
 
-    pub(super) fn switch(&self, switch: u32) -> Option<(&Part, &Switch)> {
-        let (part, slot) = *self.switches.get(switch as usize)?;
-        let part = &self.parts[part];
-        Some((part, &part.switches[slot]))
+    pub(super) fn switch(&self, switch: u32) -> Option<(&Partition, &Switch)> {
+        let (partition, slot) = *self.switches.get(switch as usize)?;
+        let partition = &self.partitions[partition];
+        Some((partition, &partition.switches[slot]))
     }
 }

@@ -1,24 +1,24 @@
-//! Ports, switches and parts, made from a topology and settings.
+//! Ports, switches and partitions, made from a topology and settings.
 
 use rdma::Rate;
 
-use super::part::Part;
+use super::partition::Partition;
 use super::{BuildError, NetworkConfig};
 use crate::host::Host;
 use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
+use crate::links::{Common, Links, Port};
 use crate::nic::NicConfig;
 use crate::packet::{ETHERNET_BYTES, LOWER_BYTES};
-use crate::plant::{Common, Node, Plant, Port};
-use crate::switch::config::PfcConfig;
+use crate::pfc::PfcConfig;
 use crate::switch::{PortSpec, Switch, classify, headroom_bytes};
 use crate::topology::End;
-use crate::topology::routing::{racks, tables};
+use crate::topology::routing::{racks, route_tables};
 use crate::topology::units::{Unit, units};
 use crate::workload::Service;
 
-/// Above so many hosts a network is divided without being asked: its state leaves the caches.
+/// Above so many hosts a network is divided by default, because its state does not fit the caches.
 const HOSTS_UNDIVIDED: usize = 1_000;
-/// Parts whose links are shorter than this, in picoseconds, would meet too often: 100 ns.
+/// Partitions with shorter links between them, in picoseconds, would meet too often: 100 ns.
 const LOOKAHEAD_LEAST: u64 = 100_000;
 
 pub(super) fn check_sizes(config: &NetworkConfig) -> Result<(), BuildError> {
@@ -40,8 +40,8 @@ pub(super) fn check_sizes(config: &NetworkConfig) -> Result<(), BuildError> {
     }
 }
 
-/// Ports and what is at their other ends. Ports are numbered unit by unit, in a unit the switches'
-/// before the hosts', and those of a switch one after the other.
+/// Ports and what is at their other ends. Ports are numbered unit by unit. Within a unit, the ports of
+/// switches come before those of hosts, and those of one switch follow each other.
 pub(super) struct Wiring {
     pub(super) units: Vec<Unit>,
     ports: Vec<Port>,
@@ -111,7 +111,7 @@ impl Wiring {
                 let own = config.switch_of(switch);
                 for (local, &index) in ends[switch as usize].iter().enumerate() {
                     place(index, End::Switch(switch), self.ports.len() as u32);
-                    let node = Node::Switch(switch);
+                    let node = End::Switch(switch);
                     let mut port = Port::new(node, local as u16, links[index].rate, own.pfc);
                     port.pauses.priority_to_queue = own.priority_to_queue;
                     self.ports.push(port);
@@ -122,7 +122,7 @@ impl Wiring {
                 for &index in &host_links[host as usize] {
                     self.host_ports[host as usize] = self.ports.len() as u32;
                     place(index, End::Host(host), self.ports.len() as u32);
-                    self.ports.push(Port::new(Node::Host(host), 0, links[index].rate, pfc));
+                    self.ports.push(Port::new(End::Host(host), 0, links[index].rate, pfc));
                 }
             }
         }
@@ -134,8 +134,8 @@ impl Wiring {
         for (link, &[a, b]) in config.topology.links.iter().zip(port_ends) {
             for (from, to) in [(a, b), (b, a)] {
                 let latency = match self.ports[to as usize].node {
-                    Node::Switch(switch) => config.switch_of(switch).latency.as_ps(),
-                    Node::Host(_) => 0,
+                    End::Switch(switch) => config.switch_of(switch).latency.as_ps(),
+                    End::Host(_) => 0,
                 };
                 self.ports[from as usize].connect(to, link.propagation.as_ps(), latency);
             }
@@ -161,26 +161,28 @@ impl Wiring {
             let least = headroom_bytes(link.rate, link.propagation, latency, frame_bytes, &pfc);
             PortSpec {
                 headroom: least + 2 * frame_bytes,
-                serves: matches!(peer.node, Node::Host(_)),
+                serves: matches!(peer.node, End::Host(_)),
             }
         };
         ends[switch].iter().enumerate().map(of).collect()
     }
 
-    /// Divides the network among `parts` parts, of one unit at least each.
+    /// Divides the network into `partitions`, each of at least one unit.
     pub(super) fn divide(
         mut self,
         config: &NetworkConfig,
-        parts: usize,
-    ) -> Result<Vec<Part>, BuildError> {
-        let count = parts.clamp(1, self.units.len());
-        let bounds: Vec<usize> = (0..=count).map(|part| part * self.units.len() / count).collect();
+        partitions: usize,
+    ) -> Result<Vec<Partition>, BuildError> {
+        let count = partitions.clamp(1, self.units.len());
+        let bounds: Vec<usize> =
+            (0..=count).map(|partition| partition * self.units.len() / count).collect();
         let first_port =
             |unit: usize| self.unit_ports.get(unit).map_or(self.ports.len(), |&port| port as usize);
         let port_bounds: Vec<usize> = bounds.iter().map(|&unit| first_port(unit)).collect();
-        let part_of = |port: u32| port_bounds.partition_point(|&first| first <= port as usize) - 1;
+        let partition_of =
+            |port: u32| port_bounds.partition_point(|&first| first <= port as usize) - 1;
         for index in 0..self.ports.len() {
-            self.ports[index].peer_part = part_of(self.ports[index].peer) as u16;
+            self.ports[index].peer_partition = partition_of(self.ports[index].peer) as u16;
         }
         let common = Common {
             seed: config.seed,
@@ -188,48 +190,46 @@ impl Wiring {
             host_ports: self.host_ports.into(),
             racks: racks(&config.topology).into(),
         };
-        let mut tables: Vec<_> = tables(&config.topology, &[]).into_iter().map(Some).collect();
+        let mut tables = route_tables(&config.topology, &[]);
         let mut ports = self.ports.into_iter();
         let mut made = Vec::new();
-        for part in 0..count {
-            let units = &self.units[bounds[part]..bounds[part + 1]];
+        for partition in 0..count {
+            let units = &self.units[bounds[partition]..bounds[partition + 1]];
             let ports: Vec<Port> =
-                ports.by_ref().take(port_bounds[part + 1] - port_bounds[part]).collect();
-            let first = port_bounds[part] as u32;
-            let plant = Plant::new(common.clone(), (part as u16, count as u16), first, ports);
-            let mut part = Part::new(plant);
+                ports.by_ref().take(port_bounds[partition + 1] - port_bounds[partition]).collect();
+            let first = port_bounds[partition] as u32;
+            let links = Links::new(common.clone(), (partition as u16, count as u16), first, ports);
+            let mut partition = Partition::new(links);
             for unit in units {
                 for &switch in &unit.switches {
                     let own = config.switch_of(switch);
-                    let table = tables[switch as usize].take().unwrap_or_default();
                     let first_port = self.first_ports[switch as usize];
                     let specs = &self.specs[switch as usize];
                     let mut made = make_switch(config, switch, first_port, specs)?;
                     for (local, spec) in (0..).zip(specs) {
-                        let port = part.plant.port(first_port + u32::from(local));
+                        let port = partition.links.port(first_port + u32::from(local));
                         (port.class, port.strict) = classify(own, local, spec.serves);
                     }
-                    made.next_hops = table.next_hops;
-                    made.members = table.members;
-                    part.add_switch(made);
+                    made.routes = core::mem::take(&mut tables[switch as usize]);
+                    partition.add_switch(made);
                 }
                 for &host in &unit.hosts {
                     let nic = config.nic_of(host);
                     let port = common.host_ports[host as usize];
                     let mut made = Host::new(host, port, nic.clone());
                     made.paranoid = config.paranoid;
-                    part.add_host(made);
+                    partition.add_host(made);
                 }
             }
-            made.push(part);
+            made.push(partition);
         }
         Ok(made)
     }
 
-    /// How many parts to make if nobody says so.
-    pub(super) fn parts(&self, config: &NetworkConfig) -> usize {
-        let wanted = match config.parts {
-            Some(parts) => return parts.max(1) as usize,
+    /// How many partitions to make if nobody says so.
+    pub(super) fn partitions(&self, config: &NetworkConfig) -> usize {
+        let wanted = match config.partitions {
+            Some(partitions) => return partitions.max(1) as usize,
             None if config.topology.hosts.len() > HOSTS_UNDIVIDED => self.units.len(),
             None if config.threads > 1 => self.units.len(),
             None => 1,

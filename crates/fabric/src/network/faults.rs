@@ -2,13 +2,13 @@
 
 use super::{BuildError, Network};
 use crate::fault::{Fault, FaultKind};
-use crate::plant::{Node, What};
-use crate::topology::routing::tables;
+use crate::links::EventKind;
+use crate::topology::routing::route_tables;
 use crate::topology::{End, LinkSpec};
 use rdma::{Span, Time};
 
 impl Network {
-    /// Checks what is to go wrong, and lets happen what was wrong from the beginning.
+    /// Checks the faults, and applies those that are there from the beginning.
     pub(super) fn plan_faults(
         &mut self,
         mut faults: Vec<Fault>,
@@ -39,7 +39,7 @@ impl Network {
             let following: Vec<Fault> = faults.iter().filter(links).map(follow).collect();
             faults.extend(following);
         }
-        // Those of one time in the order of the settings.
+        // A stable sort: faults of one time stay in the order of the settings.
         faults.sort_by_key(|fault| fault.at);
         let from_the_beginning = faults.iter().take_while(|fault| fault.at == Time::ZERO).count();
         for fault in &faults[..from_the_beginning] {
@@ -54,12 +54,12 @@ impl Network {
         match kind {
             FaultKind::LinkRule { from, to, rule } => {
                 if let Some(port) = self.port_between(from, to) {
-                    self.part_mut(port).plant.filter(port).rules.push(rule);
+                    self.partition_mut(port).links.filter(port).rules.push(rule);
                 }
             }
             FaultKind::LinkDamage { from, to, probability } => {
                 if let Some(port) = self.port_between(from, to) {
-                    self.part_mut(port).plant.filter(port).damage = probability;
+                    self.partition_mut(port).links.filter(port).damage = probability;
                 }
             }
             FaultKind::LinkDown { ends } => self.set_down(ends, true),
@@ -67,63 +67,61 @@ impl Network {
             FaultKind::RoutesFollow => self.follow_links(),
             FaultKind::HostDies { host, mac_aged } => {
                 let port = self.host_port(host);
-                let part = self.part_mut(port);
-                part.plant.port(port).alive = false;
-                // A host and its switch are in one part.
-                let peer = part.plant.at(port).peer;
-                let at = part.plant.at(peer);
-                if let Node::Switch(_) = at.node
+                let partition = self.partition_mut(port);
+                partition.links.port(port).alive = false;
+                // A host and its switch are in one partition.
+                let peer = partition.links.at(port).peer;
+                let at = partition.links.at(peer);
+                if let End::Switch(_) = at.node
                     && mac_aged
                 {
-                    part.switches[at.slot as usize].age_mac(at.local);
+                    partition.switches[at.slot as usize].age_mac(at.local);
                 }
             }
             FaultKind::HostReturns { host } => {
                 let port = self.host_port(host);
-                let part = self.part_mut(port);
-                part.plant.port(port).alive = true;
-                let peer = part.plant.at(port).peer;
-                let at = part.plant.at(peer);
-                if let Node::Switch(_) = at.node {
-                    part.switches[at.slot as usize].server_returned(at.local);
+                let partition = self.partition_mut(port);
+                partition.links.port(port).alive = true;
+                let peer = partition.links.at(port).peer;
+                let at = partition.links.at(peer);
+                if let End::Switch(_) = at.node {
+                    partition.switches[at.slot as usize].server_returned(at.local);
                 }
-                part.kick(port);
+                partition.kick(port);
             }
             FaultKind::NicStuck { host } => {
                 let port = self.host_port(host);
-                let part = self.part_mut(port);
-                let at = &mut part.hosts[part.plant.at(port).slot as usize];
+                let partition = self.partition_mut(port);
+                let at = &mut partition.hosts[partition.links.at(port).slot as usize];
                 at.buffer.stuck = true;
                 if !at.buffer.muted {
-                    part.plant.stop(port, at.config.lossless_priorities);
-                    at.kick(&mut part.plant);
+                    partition.links.stop(port, at.config.lossless_priorities);
+                    at.kick(&mut partition.links);
                 }
                 if let Some(after) = at.config.watchdog {
-                    part.plant.schedule(after.as_ps(), What::NicWatchdog, port, 0);
+                    partition.links.schedule(after.as_ps(), EventKind::NicWatchdog, port, 0);
                 }
             }
             FaultKind::NicRepaired { host } => {
                 let port = self.host_port(host);
-                let part = self.part_mut(port);
-                let at = &mut part.hosts[part.plant.at(port).slot as usize];
+                let partition = self.partition_mut(port);
+                let at = &mut partition.hosts[partition.links.at(port).slot as usize];
                 (at.buffer.stuck, at.buffer.muted) = (false, false);
-                let off = part.plant.at(port).off;
+                let off = partition.links.at(port).off;
                 if off != 0 {
-                    part.plant.resume(port, off);
+                    partition.links.resume(port, off);
                 }
-                at.restart_receiving(&mut part.plant);
-                at.kick(&mut part.plant);
+                at.take_next(&mut partition.links);
+                at.kick(&mut partition.links);
             }
         }
     }
 
     /// Gives every switch routes that go round the links that are down.
     fn follow_links(&mut self) {
-        let tables = tables(&self.topology, &self.down);
-        for (table, &(part, slot)) in tables.into_iter().zip(&self.switches) {
-            let switch = &mut self.parts[part].switches[slot];
-            switch.next_hops = table.next_hops;
-            switch.members = table.members;
+        let tables = route_tables(&self.topology, &self.down);
+        for (table, &(partition, slot)) in tables.into_iter().zip(&self.switches) {
+            self.partitions[partition].switches[slot].routes = table;
         }
     }
 
@@ -135,7 +133,7 @@ impl Network {
         }
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
             if let Some(port) = self.port_between(from, to) {
-                self.part_mut(port).plant.filter(port).down = down;
+                self.partition_mut(port).links.filter(port).down = down;
             }
         }
     }

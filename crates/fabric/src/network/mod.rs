@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A network is a value: two of them run side by side. The same settings and seed give the same
-//! results, to the byte, in however many parts it is and on however many threads.
+//! results, to the byte, into however many partitions it is divided and on however many threads.
 //!
 //! **Invariant**, checked at the end of every run of a debug build: packets made are packets
 //! delivered, dropped, or still in a queue, a buffer or a link; and what the groups of a switch hold
@@ -13,8 +13,9 @@
 
 mod ask;
 mod build;
+mod deadlock;
 mod faults;
-pub(crate) mod part;
+mod partition;
 mod run;
 mod view;
 
@@ -27,26 +28,27 @@ use std::sync::Arc;
 
 use rdma::Span;
 
-use crate::deadlock::{Cycle, Detector};
+use crate::address::Tuple;
+use crate::capture::Capture;
 use crate::fault::Fault;
-use crate::host::{PairId, Way, opening};
+use crate::host::{LocalEnd, PairId, opening};
 use crate::limits::SPREAD_BYTES_MAX;
+use crate::links::{Common, EventKind};
 use crate::nic::NicConfig;
-use crate::packet::Tuple;
-use crate::plant::{Common, What};
-use crate::record::Capture;
 use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
 use crate::workload::{Flow, FlowSpec, Service, Verb};
 use build::Wiring;
-use part::Part;
+use deadlock::Detector;
+use partition::Partition;
 
+pub use deadlock::Cycle;
 pub use run::STEP;
 
 /// Everything that a network is made of.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NetworkConfig {
-    /// What hangs on what.
+    /// Hosts, switches and links.
     pub topology: Topology,
     /// The settings of every switch that has none of its own.
     pub switch: SwitchConfig,
@@ -64,19 +66,19 @@ pub struct NetworkConfig {
     pub faults: Vec<Fault>,
     /// Ports whose frames are kept.
     pub captures: Vec<Capture>,
-    /// How long routing takes to go round a link that is down, and to use it again; `None` if it
-    /// never does.
+    /// How long routing takes to avoid a link that is down, and to use it again; `None` if it never
+    /// does.
     pub reroute: Option<Span>,
-    /// Of everything that is left to chance.
+    /// The seed of everything that is random.
     pub seed: u64,
     /// How often deadlocks are looked for; `None` for never.
     pub deadlock_check: Option<Span>,
     /// Every packet that arrives is emitted, parsed and ICRC-checked.
     pub paranoid: bool,
-    /// Among how many parts it is divided; `None` for as many as its size deserves. The results are
+    /// Into how many partitions it is divided; `None` for as many as its size deserves. The results are
     /// the same.
-    pub parts: Option<u32>,
-    /// How many threads its parts live on. The results are the same.
+    pub partitions: Option<u32>,
+    /// How many threads its partitions live on. The results are the same.
     pub threads: u32,
 }
 
@@ -97,7 +99,7 @@ impl NetworkConfig {
             seed: 1,
             deadlock_check: Some(Span::from_ms(1)),
             paranoid: false,
-            parts: None,
+            partitions: None,
             threads: 1,
         }
     }
@@ -192,22 +194,22 @@ pub enum Verdict {
     TimeOver,
     /// Nothing was left to happen, and flows are unfinished.
     Stalled,
-    /// Queues wait for each other in a circle, and stood still.
+    /// Queues waited for each other in a circle, and none moved.
     Deadlock(Cycle),
-    /// Whoever ran it wanted it to stop; see [`crate::record::run`].
+    /// The caller stopped it; see [`crate::record::run`].
     Interrupted,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Network {
-    parts: Vec<Part>,
-    /// What the parts know as well.
+    partitions: Vec<Partition>,
+    /// What its partitions know as well.
     common: Common,
-    /// By switch: its part, and its place there.
+    /// By switch: its partition, and its place there.
     switches: Vec<(usize, usize)>,
     topology: Topology,
-    /// While it does not run; then each is in its part.
+    /// While it does not run. While it runs, each is in its partition.
     flows: Vec<Flow>,
     /// A flow has an end.
     finite: bool,
@@ -221,35 +223,42 @@ pub struct Network {
     deadlock_check: Option<Span>,
     /// When deadlocks are looked for next, in picoseconds.
     check_at: u64,
-    /// Less than anything takes from one part to another.
+    /// Shorter than any path from one partition to another.
     lookahead: u64,
     threads: usize,
     /// Everything before has happened, and nothing from then on.
     past: u64,
-    /// What is told as the present.
+    /// The present, as [`Network::now`] says it.
     now: u64,
 }
 
 impl Network {
-    /// Makes the elements, connects the queue pairs of all flows, and plans what is to happen.
+    /// Makes the elements, connects the queue pairs of all flows, and schedules flows and faults.
     ///
     /// # Errors
     /// See [`BuildError`].
     pub fn new(config: NetworkConfig) -> Result<Self, BuildError> {
         build::check_sizes(&config)?;
         let wiring = Wiring::of(&config)?;
-        let parts = wiring.parts(&config);
-        let parts = wiring.divide(&config, parts)?;
+        let partitions = wiring.partitions(&config);
+        let partitions = wiring.divide(&config, partitions)?;
         let mut switches = vec![(0, 0); config.topology.switches.len()];
-        for (number, part) in parts.iter().enumerate() {
-            for (slot, switch) in part.switches.iter().enumerate() {
+        for (number, partition) in partitions.iter().enumerate() {
+            for (slot, switch) in partition.switches.iter().enumerate() {
                 switches[switch.index as usize] = (number, slot);
             }
         }
         let mut network = Self {
-            common: parts.first().map(|part| part.plant.common.clone()).unwrap_or_default(),
-            lookahead: parts.iter().filter_map(|part| part.plant.lookahead()).min().unwrap_or(1),
-            parts,
+            common: partitions
+                .first()
+                .map(|partition| partition.links.common.clone())
+                .unwrap_or_default(),
+            lookahead: partitions
+                .iter()
+                .filter_map(|partition| partition.links.lookahead())
+                .min()
+                .unwrap_or(1),
+            partitions,
             switches,
             topology: config.topology,
             flows: Vec::new(),
@@ -268,9 +277,9 @@ impl Network {
         network.add_flows(&config.flows, config.share_queue_pairs)?;
         network.plan_faults(config.faults, config.reroute)?;
         network.install_taps()?;
-        for part in &mut network.parts {
-            for switch in &part.switches {
-                switch.start_watchdog(&mut part.plant);
+        for partition in &mut network.partitions {
+            for switch in &partition.switches {
+                switch.start_watchdog(&mut partition.links);
             }
         }
         Ok(network)
@@ -279,13 +288,13 @@ impl Network {
     fn add_flows(&mut self, specs: &[FlowSpec], share: bool) -> Result<(), BuildError> {
         let mut shared: BTreeMap<(u32, u32, u8), PairId> = BTreeMap::new();
         let mut rounds: BTreeMap<u32, u32> = BTreeMap::new();
-        let (mut ways, mut places, mut tuples) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut local_ends, mut places, mut tuples) = (Vec::new(), Vec::new(), Vec::new());
         for (index, spec) in specs.iter().enumerate() {
             self.check_flow(index, spec)?;
             let flow = index as u32;
             self.flows.push(Flow::new(*spec));
             let port = self.host_port(spec.source);
-            let flows = &mut self.part_mut(port).flows;
+            let flows = &mut self.partition_mut(port).flows;
             places.push(flows.flows.len() as u32);
             flows.flows.push(Flow::new(*spec));
             flows.unfinished += usize::from(spec.messages.is_some_and(|count| count > 0));
@@ -301,27 +310,32 @@ impl Network {
                 && spec.service == Service::Rc
                 && !spec.verb.takes_receive()
                 && spec.round.is_none();
-            let way = if spec.service == Service::Tcp {
-                Way::Tcp(self.connect_tcp(index, spec, &mut tuples)?)
+            let end = if spec.service == Service::Tcp {
+                LocalEnd::Tcp(self.connect_tcp(index, spec, &mut tuples)?)
             } else if let Some(&pair) = shared.get(&key).filter(|_| shareable) {
-                Way::Pair(pair)
+                LocalEnd::Pair(pair)
             } else {
                 let pair = self.connect(index, spec, &mut tuples)?;
                 if shareable {
                     shared.insert(key, pair);
                 }
-                Way::Pair(pair)
+                LocalEnd::Pair(pair)
             };
-            ways.push(way);
-            self.part_mut(port).plant.schedule(spec.start.as_ps(), What::Start, port, flow);
+            local_ends.push(end);
+            self.partition_mut(port).links.schedule(
+                spec.start.as_ps(),
+                EventKind::Start,
+                port,
+                flow,
+            );
         }
         self.common.tuples = tuples.into();
-        let (ways, places, specs) = (ways.into(), places.into(), specs.into());
-        for part in &mut self.parts {
-            part.plant.common = self.common.clone();
-            part.ways = Arc::clone(&ways);
-            part.flows.places = Arc::clone(&places);
-            part.flows.specs = Arc::clone(&specs);
+        let (local_ends, places, specs) = (local_ends.into(), places.into(), specs.into());
+        for partition in &mut self.partitions {
+            partition.links.common = self.common.clone();
+            partition.local_ends = Arc::clone(&local_ends);
+            partition.flows.places = Arc::clone(&places);
+            partition.flows.specs = Arc::clone(&specs);
         }
         Ok(())
     }
@@ -402,7 +416,7 @@ impl Network {
         let here = self.host_mut(spec.source).add_connection(flow, spec, (client, server), tuples);
         // It opens when the simulation begins.
         let port = self.host_port(spec.source);
-        self.part_mut(port).plant.schedule(0, What::Tcp, port, opening(here));
+        self.partition_mut(port).links.schedule(0, EventKind::Tcp, port, opening(here));
         Ok(here)
     }
 

@@ -1,15 +1,15 @@
-//! The loop: how the parts of a network live side by side, and yet as if they were one.
+//! The loop: how the partitions of a network live side by side, and yet as if they were one.
 //!
 //! ```text
-//!            lookahead: the shortest link between parts, 1 us for instance
-//!   part 0   │▓▓▓ window ▓▓▓│ meet │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│ meet │        on one thread in turn, so that what
-//!   part 1   │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │        a part touches stays in the cache;
-//!   part 2   │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │        or on several at once
+//!                 lookahead: the shortest link between partitions, 1 us for instance
+//!   partition 0   │▓▓▓ window ▓▓▓│ meet │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│ meet │   one after the other on one thread, so
+//!   partition 1   │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │   that what a partition touches stays in
+//!   partition 2   │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │▓▓▓▓▓▓▓▓▓▓▓▓▓▓│      │   the cache; or several at once
 //! ```
 //!
-//! Whatever a part does to another takes a link to get there. So for the time that the shortest such
-//! link takes no part needs to know of the others: each lives through that window, and then they
-//! hand over what they have sent each other.
+//! Whatever a partition does to another crosses a link. So for as long as the shortest such link takes, no
+//! partition needs to know of the others: each lives through that window, and then they hand over what
+//! they have sent each other.
 //!
 //! **The results do not depend on how a network is divided, or among how many threads.** Two things
 //! make it so. Events of one time happen in an order of their own ([`crate::events`]), not in that of
@@ -24,9 +24,9 @@ use std::thread;
 
 use rdma::{Span, Time};
 
-use super::part::Part;
+use super::partition::Partition;
 use super::{Network, Verdict};
-use crate::plant::Mailbox;
+use crate::links::Mailbox;
 
 /// The end of a run is looked for at multiples of this.
 pub const STEP: Span = Span::from_us(10);
@@ -46,14 +46,17 @@ impl Network {
 
     fn run_until(&mut self, mut end: u64) -> Verdict {
         loop {
-            if self.finite && self.parts.iter().all(|part| part.flows.unfinished == 0) {
+            if self.finite
+                && self.partitions.iter().all(|partition| partition.flows.unfinished == 0)
+            {
                 let step = self.past.next_multiple_of(STEP.as_ps());
                 if step == self.past {
-                    let over_at = self.parts.iter().map(|part| part.flows.over_at).max();
+                    let over_at =
+                        self.partitions.iter().map(|partition| partition.flows.over_at).max();
                     self.now = over_at.unwrap_or(self.past);
                     return Verdict::Finished;
                 }
-                // Wherever the run was to end: a run in stretches is a run in one.
+                // Whatever `end` was asked for, so that a run in stretches ends where a run in one does.
                 end = step - 1;
             }
             if self.past > end {
@@ -66,7 +69,12 @@ impl Network {
                     self.past = end.saturating_add(1);
                     continue;
                 }
-                self.now = self.parts.iter().map(|part| part.plant.now()).max().unwrap_or(0);
+                self.now = self
+                    .partitions
+                    .iter()
+                    .map(|partition| partition.links.now())
+                    .max()
+                    .unwrap_or(0);
                 return Verdict::Stalled;
             };
             let step = (next.max(self.past) / STEP.as_ps() + 1) * STEP.as_ps();
@@ -84,10 +92,10 @@ impl Network {
 
     /// A time before which nothing happens anywhere; `None` if nothing is to happen.
     fn next_at(&self) -> Option<u64> {
-        self.parts.iter().filter_map(|part| part.plant.next_at()).min()
+        self.partitions.iter().filter_map(|partition| partition.links.next_at()).min()
     }
 
-    /// What concerns several nodes and is due now.
+    /// Does what concerns several nodes and is due now.
     fn between(&mut self) -> Option<Verdict> {
         while let Some(fault) = self.faults.get(self.faults_done)
             && fault.at.as_ps() <= self.past
@@ -101,46 +109,49 @@ impl Network {
         }
         let every = self.deadlock_check.filter(|_| self.check_at <= self.past)?;
         self.check_at = self.past + every.as_ps().max(1);
-        let circle = self.detector.look(&self.parts)?;
-        Some(Verdict::Deadlock(circle.named(&self.parts, &self.topology)))
+        let circle = self.detector.look(&self.partitions)?;
+        Some(Verdict::Deadlock(circle.named(&self.partitions, &self.topology)))
     }
 
     /// Tells the sources of flows that their destination could not answer.
     fn tell_unanswered(&mut self) {
-        let mut told: Vec<u32> =
-            self.parts.iter_mut().flat_map(|part| part.flows.unanswered.drain(..)).collect();
+        let mut told: Vec<u32> = self
+            .partitions
+            .iter_mut()
+            .flat_map(|partition| partition.flows.unanswered.drain(..))
+            .collect();
         told.sort_unstable();
         for flow in told {
             let source = self.flow_source(flow);
-            let part = self.part_of(source);
-            self.parts[part].flows.failed(flow, self.past);
+            let partition = self.partition_of(source);
+            self.partitions[partition].flows.failed(flow, self.past);
         }
     }
 
-    /// Lets all parts live through everything before `stop`.
+    /// Lets all partitions live through everything before `stop`.
     fn live(&mut self, stop: u64) {
-        if let [only] = self.parts.as_mut_slice() {
+        if let [only] = self.partitions.as_mut_slice() {
             only.run(stop - 1);
         } else if self.next_at().is_some_and(|next| next < stop) {
             self.live_in_windows(stop);
         }
-        for part in &mut self.parts {
-            part.plant.advance(stop);
+        for partition in &mut self.partitions {
+            partition.links.advance(stop);
         }
     }
 
     fn live_in_windows(&mut self, stop: u64) {
-        let each = self.parts.len().div_ceil(self.threads.clamp(1, self.parts.len()));
-        let threads = self.parts.len().div_ceil(each);
+        let each = self.partitions.len().div_ceil(self.threads.clamp(1, self.partitions.len()));
+        let threads = self.partitions.len().div_ceil(each);
         let meeting = Meeting {
             lookahead: self.lookahead,
             stop,
             start: self.next_at().unwrap_or(stop).max(self.past),
-            boxes: self.parts.iter().map(|_| Mutex::default()).collect(),
+            boxes: self.partitions.iter().map(|_| Mutex::default()).collect(),
             next: (0..threads).map(|_| AtomicU64::new(0)).collect(),
             barrier: Barrier::new(threads),
         };
-        let mut crews = self.parts.chunks_mut(each);
+        let mut crews = self.partitions.chunks_mut(each);
         let Some(own) = crews.next() else { return };
         thread::scope(|scope| {
             let mut first = each;
@@ -154,32 +165,33 @@ impl Network {
         });
     }
 
-    /// Hands the flows to the parts that they start in, or takes them back.
+    /// Hands the flows to the partitions that they start in, or takes them back.
     fn exchange_flows(&mut self) {
-        if let [only] = self.parts.as_mut_slice() {
+        if let [only] = self.partitions.as_mut_slice() {
             return core::mem::swap(&mut self.flows, &mut only.flows.flows);
         }
         for index in 0..self.flows.len() {
-            let part = self.part_of(self.flow_source(index as u32));
-            let flows = &mut self.parts[part].flows;
+            let partition = self.partition_of(self.flow_source(index as u32));
+            let flows = &mut self.partitions[partition].flows;
             let place = flows.places[index] as usize;
             core::mem::swap(&mut self.flows[index], &mut flows.flows[place]);
         }
     }
 
     fn check_conservation(&self) {
-        let sum = |of: fn(&Part) -> u64| self.parts.iter().map(of).sum::<u64>();
-        let inside = sum(|part| (part.plant.pool.in_use() - part.plant.pfc_in_flight) as u64);
-        let outside = sum(|part| part.plant.delivered + part.plant.drops.total());
-        let created = sum(|part| part.plant.created);
+        let sum = |of: fn(&Partition) -> u64| self.partitions.iter().map(of).sum::<u64>();
+        let inside =
+            sum(|partition| (partition.links.pool.in_use() - partition.links.pfc_in_flight) as u64);
+        let outside = sum(|partition| partition.links.delivered + partition.links.drops.total());
+        let created = sum(|partition| partition.links.created);
         assert_eq!(created, outside + inside, "a packet is nowhere, or twice");
-        for switch in self.parts.iter().flat_map(|part| &part.switches) {
+        for switch in self.partitions.iter().flat_map(|partition| &partition.switches) {
             let (groups, queues) = switch.held();
             let flooded = switch.floods();
             assert!(
                 groups == queues || flooded && groups < queues,
-                "{:?} holds {groups} bytes in groups and {queues} in queues",
-                switch.node()
+                "switch {} holds {groups} bytes in groups and {queues} in queues",
+                switch.index
             );
         }
     }
@@ -192,43 +204,43 @@ struct Meeting {
     stop: u64,
     /// When the first one begins.
     start: u64,
-    /// By part: what the others have for it.
+    /// By partition: what the others have for it.
     boxes: Vec<Mutex<Vec<Mailbox>>>,
-    /// By thread: when its parts have something to do next.
+    /// By thread: when its partitions have something to do next.
     next: Vec<AtomicU64>,
     barrier: Barrier,
 }
 
 impl Meeting {
-    /// Lets `crew`, the parts of one thread, of which the first has number `first`, live until `stop`.
-    fn attend(&self, thread: usize, first: usize, crew: &mut [Part]) {
+    /// Lets `crew`, the partitions of one thread, live until `stop`. The first has the number `first`.
+    fn attend(&self, thread: usize, first: usize, crew: &mut [Partition]) {
         let mut start = self.start;
         let mut spare: Vec<Mailbox> = Vec::new();
         while start < self.stop {
             let end = start.saturating_add(self.lookahead).min(self.stop);
-            for part in &mut *crew {
-                part.run(end - 1);
-                self.send(part, &mut spare);
+            for partition in &mut *crew {
+                partition.run(end - 1);
+                self.send(partition, &mut spare);
             }
             self.barrier.wait();
             let mut next = u64::MAX;
-            for (part, number) in crew.iter_mut().zip(first..) {
+            for (partition, number) in crew.iter_mut().zip(first..) {
                 let mut letters = self.letters(number);
-                part.plant.collect(&mut letters);
+                partition.links.collect(&mut letters);
                 spare.append(&mut letters);
-                next = next.min(part.plant.next_at().unwrap_or(u64::MAX));
+                next = next.min(partition.links.next_at().unwrap_or(u64::MAX));
             }
             self.next[thread].store(next, Ordering::Relaxed);
             self.barrier.wait();
-            // Nobody stores again before everybody has loaded, which is before the next meeting.
+            // No thread stores again before all have loaded, because they meet in between.
             let next = self.next.iter().map(|next| next.load(Ordering::Relaxed)).min();
             start = next.unwrap_or(u64::MAX).max(end);
         }
     }
 
-    /// Posts what a part has for others.
-    fn send(&self, part: &mut Part, spare: &mut Vec<Mailbox>) {
-        for (mailbox, to) in part.plant.outbox.iter_mut().zip(&self.boxes) {
+    /// Posts what a partition has for others.
+    fn send(&self, partition: &mut Partition, spare: &mut Vec<Mailbox>) {
+        for (mailbox, to) in partition.links.outbox.iter_mut().zip(&self.boxes) {
             if !mailbox.is_empty() {
                 let full = core::mem::replace(mailbox, spare.pop().unwrap_or_default());
                 to.lock().unwrap_or_else(PoisonError::into_inner).push(full);
@@ -236,9 +248,9 @@ impl Meeting {
         }
     }
 
-    /// What has been posted for a part.
-    fn letters(&self, part: usize) -> Vec<Mailbox> {
-        let mut waiting = self.boxes[part].lock().unwrap_or_else(PoisonError::into_inner);
+    /// What has been posted for a partition.
+    fn letters(&self, partition: usize) -> Vec<Mailbox> {
+        let mut waiting = self.boxes[partition].lock().unwrap_or_else(PoisonError::into_inner);
         core::mem::take(&mut waiting)
     }
 }

@@ -5,12 +5,11 @@ use rdma::Time;
 use wire::ethernet::Address;
 
 use super::{BuildError, Network};
+use crate::address::{mac_of_host, mac_of_port};
+use crate::capture::{Capture, Tap, room_of};
 use crate::counters::PauseCounters;
 use crate::nic::NicConfig;
-use crate::plant::Node;
-use crate::record::Capture;
-use crate::record::capture::{Tap, mac_of_host, mac_of_port, room_of};
-use crate::switch::config::PRIORITIES;
+use crate::pfc::PRIORITIES;
 use crate::topology::End;
 
 /// One end of a link, as it stands now.
@@ -20,8 +19,8 @@ pub(crate) struct PortView {
     pub(crate) at: End,
     /// Where it leads to.
     pub(crate) to: End,
-    /// By queue, or priority of a host: bytes of frames sent. Of a host it is what its switch took
-    /// of it; of a host that hangs on another, the payload.
+    /// By queue, or priority of a host: bytes of frames sent. For a host it is what its switch received
+    /// of it; between two hosts, the payload.
     pub(crate) sent_bytes: [u64; PRIORITIES],
     /// By queue: what waits. A host keeps nothing between engine and port.
     pub(crate) queue_bytes: [u32; PRIORITIES],
@@ -67,12 +66,12 @@ impl Network {
         tapped.dedup();
         let room = room_of(tapped.len());
         for port in tapped {
-            self.part_mut(port).plant.filter(port).tap = Some(Box::new(Tap::new(room)));
+            self.partition_mut(port).links.filter(port).tap = Some(Box::new(Tap::new(room)));
         }
         Ok(())
     }
 
-    /// What is captured.
+    /// The captures that were asked for.
     pub(crate) fn captures(&self) -> &[Capture] {
         &self.captures
     }
@@ -84,27 +83,27 @@ impl Network {
 
     /// Every port, in the order of [`Network::ports`].
     pub(crate) fn taps(&self) -> impl Iterator<Item = PortTap<'_>> {
-        let ports = self.parts.iter().flat_map(|part| part.plant.ports());
+        let ports = self.partitions.iter().flat_map(|partition| partition.links.ports());
         ports.map(|index| {
             let port = self.at(index);
             PortTap {
-                at: end(port.node),
-                to: end(self.at(port.peer).node),
+                at: port.node,
+                to: self.at(port.peer).node,
                 peer: port.peer,
                 mac: match port.node {
-                    Node::Host(host) => mac_of_host(host),
-                    Node::Switch(switch) => mac_of_port(switch, port.local),
+                    End::Host(host) => mac_of_host(host),
+                    End::Switch(switch) => mac_of_port(switch, port.local),
                 },
                 delays: port.delays(),
-                tap: self.part(index).plant.tap(index),
+                tap: self.partition(index).links.tap(index),
             }
         })
     }
 
-    /// Every port, in an order that is the same in whatever parts the network is. A pause that is
-    /// not over is counted until `now`.
+    /// Every port, in an order that does not depend on how the network is divided. A pause that is not
+    /// over is counted until `now`.
     pub(crate) fn ports(&self, now: Time) -> impl Iterator<Item = PortView> {
-        let ports = self.parts.iter().flat_map(|part| part.plant.ports());
+        let ports = self.partitions.iter().flat_map(|partition| partition.links.ports());
         ports.map(move |port| self.port_view(port, now.as_ps()))
     }
 
@@ -112,18 +111,18 @@ impl Network {
         let at = self.at(port);
         let peer = self.at(at.peer);
         let counters = |switch: u32, port: u32| {
-            let (part, switch) = self.switch(switch)?;
-            Some((switch, switch.counters(&part.plant, port, now)))
+            let (partition, switch) = self.switch(switch)?;
+            Some((switch, switch.counters(&partition.links, port, now)))
         };
         let (mut sent_bytes, mut queue_bytes) = ([0; PRIORITIES], [0; PRIORITIES]);
         match (at.node, peer.node) {
-            (Node::Switch(switch), _) => {
+            (End::Switch(switch), _) => {
                 if let Some((switch, counters)) = counters(switch, port) {
                     sent_bytes = counters.queue_bytes;
                     queue_bytes = core::array::from_fn(|queue| switch.queue_bytes(at.local, queue));
                 }
             }
-            (Node::Host(_), Node::Switch(switch)) => {
+            (End::Host(_), End::Switch(switch)) => {
                 if let Some((switch, counters)) = counters(switch, at.peer) {
                     for (group, bytes) in counters.group_bytes.into_iter().enumerate() {
                         let priority = switch.config.group_to_priority[group] & 7;
@@ -131,34 +130,27 @@ impl Network {
                     }
                 }
             }
-            (Node::Host(host), Node::Host(_)) => {
+            (End::Host(host), End::Host(_)) => {
                 sent_bytes[0] = self.host_stats(host).iter().map(|stats| stats.sent_bytes).sum();
             }
         }
         PortView {
-            at: end(at.node),
-            to: end(peer.node),
+            at: at.node,
+            to: peer.node,
             sent_bytes,
             queue_bytes,
-            pauses: self.part(port).plant.pause_counters(port, now),
+            pauses: self.partition(port).links.pause_counters(port, now),
             priority_to_queue: at.pauses.priority_to_queue,
         }
     }
 
     /// Settings of a host's NIC, as they are in force.
-    pub fn nic_config(&self, host: u32) -> Option<&NicConfig> {
+    pub(crate) fn nic_config(&self, host: u32) -> Option<&NicConfig> {
         Some(&self.host(host)?.config)
     }
 
-    /// What was free of the memory that the groups of `switch` share when they had taken most.
+    /// The least that was ever free of the memory that the groups of `switch` share.
     pub(crate) fn least_free_bytes(&self, switch: u32) -> u64 {
         self.switch(switch).map_or(0, |(_, switch)| switch.least_free_bytes().into())
-    }
-}
-
-fn end(node: Node) -> End {
-    match node {
-        Node::Host(host) => End::Host(host),
-        Node::Switch(switch) => End::Switch(switch),
     }
 }

@@ -16,8 +16,9 @@
 //! A NIC without a receive time and without [`HostMemory`] hands packets to its engine as they arrive,
 //! and never pauses. One with host memory is the slow receiver of guo16, 4.4: a packet whose page or
 //! queue pair is not in its caches holds up those behind it. (Its own acknowledgement leaves before
-//! its data are in memory, as posted writes allow.) One that is stuck (guo16, 4.3: a bug of its receive pipeline) takes nothing out of its buffer any more
-//! and pauses for ever, unless its own watchdog forbids it to.
+//! its data are in memory, as posted writes allow.) One that is stuck (guo16, 4.3: a bug of its receive
+//! pipeline) takes no more packets out of its buffer and pauses for ever, unless its own watchdog forbids
+//! that.
 
 mod cache;
 mod host_memory;
@@ -26,7 +27,7 @@ use rdma::{Mtu, Span};
 use transport::Recovery;
 use transport::congestion::{Congestion, Notification};
 
-use crate::switch::config::PfcConfig;
+use crate::pfc::PfcConfig;
 use crate::tcp::TcpConfig;
 
 pub(crate) use host_memory::Contexts;
@@ -102,7 +103,7 @@ impl Default for NicConfig {
             read_chunk_bytes: u32::MAX,
             ack_timeout_code: 14,
             retry_count: 7,
-            dscp_to_priority: crate::switch::config::default_dscp_map(),
+            dscp_to_priority: crate::pfc::default_dscp_map(),
             lossless_priorities: 0b0001_1000,
             congestion: Congestion::None,
             notification: Some(Notification::default()),
@@ -127,7 +128,7 @@ pub(crate) struct ReceiveBuffer {
     pub(crate) packets: std::collections::VecDeque<u32>,
     pub(crate) bytes: u32,
     pub(crate) peak_bytes: u32,
-    /// A [`crate::plant::What::Received`] is scheduled.
+    /// An [`crate::links::EventKind::Received`] is scheduled.
     pub(crate) busy: bool,
     /// Of the packet that its engine has had, and whose data wait for memory or bus.
     pub(crate) held_bytes: u32,

@@ -1,24 +1,22 @@
-//! What is written down while a network runs.
+//! Recording: a run in stretches, and samples between them.
 //!
 //! ```text
 //!   run ─► the network lives until the next sample ─► Samples looks at every port ─► and on
 //! ```
 //!
-//! Captures are taken by taps, which are a kind of filter of a link (`capture.rs`).
+//! A network that runs in stretches does exactly what it does in one. Between two stretches it stands still
+//! and can be sampled, shown to somebody who waits, or stopped. So a run that is not recorded pays nothing,
+//! and one that is recorded has the same results.
 //!
-//! Nothing of this is in the way of a packet that is not captured: a network that runs in stretches does exactly what it
-//! does in one, and between two stretches it stands still and can be looked at, shown to somebody
-//! who waits, or stopped. So a run that is not recorded pays nothing, and one that is has the same
-//! results.
+//! Captures are made by taps at ports ([`crate::capture`]); `record/pcapng.rs` writes their file.
 
-pub(crate) mod capture;
+pub(crate) mod pcapng;
 mod samples;
 
 use rdma::{Span, Time};
 
 use crate::{Network, Verdict};
 
-pub use capture::Capture;
 pub use samples::{Change, Samples};
 
 /// What to do after a stretch of a run.

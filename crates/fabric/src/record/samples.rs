@@ -15,7 +15,7 @@ use rdma::{Span, Time};
 
 use crate::Network;
 use crate::limits::{SAMPLE_ENTRIES_MAX, SAMPLES_KEPT};
-use crate::switch::config::PRIORITIES;
+use crate::pfc::PRIORITIES;
 use crate::topology::End;
 
 /// A queue at a sample, in totals since the beginning.

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use super::Report;
 use crate::Verdict;
 use crate::counters::Drop;
-use crate::switch::config::{PRIORITIES, Threshold};
+use crate::pfc::PRIORITIES;
+use crate::switch::config::Threshold;
 use crate::topology::End;
 
 /// Something that a reader should know, and what to do about it.

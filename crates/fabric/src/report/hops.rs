@@ -4,8 +4,8 @@
 //!   server -> ToR -> Leaf -> Spine -> Leaf -> ToR -> server
 //! ```
 //!
-//! A hop is named for the way of the packets. Its ports are those that send that way, so its pauses
-//! are the time for which they had to wait; the pause frames came the other way.
+//! A hop is named for the direction of its packets. Its ports are those that send in that direction, so
+//! its pauses are the time for which they had to wait; the pause frames came in the other direction.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a run is told in.
+//! Reports: what a run came to, as lines for a terminal, tables and a page.
 //!
 //! ```text
 //!   Network, Verdict, Samples ─► summary (terminal), notes, flows, counters, samples (tables), page
@@ -72,7 +72,7 @@ impl<'a> Report<'a> {
 
     /// What was captured, as a pcapng file; `None` if the scenario captures nothing.
     pub fn capture(&self) -> Option<Vec<u8>> {
-        crate::record::capture::pcapng(self.network)
+        crate::record::pcapng::file(self.network)
     }
 
     /// What matters, in lines for a terminal.

@@ -5,8 +5,8 @@ use telemetry::{Cell, Table};
 use super::Report;
 use super::hops::Layers;
 use crate::counters::PauseCounters;
+use crate::pfc::PRIORITIES;
 use crate::record::Samples;
-use crate::switch::config::PRIORITIES;
 use crate::topology::End;
 use crate::workload::{Flow, Service, Verb};
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::origin::Place;
+use super::place::{Lines, Place};
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,10 +14,23 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
-    /// At a place of `text`, in bytes.
-    pub(super) fn at(text: &str, place: usize, message: impl Into<String>) -> Self {
-        let line = line_of(text, place);
+    pub(super) fn at_line(line: usize, message: impl Into<String>) -> Self {
         Self { line, key: None, message: message.into(), hint: None }
+    }
+
+    /// What the parser says of a text that is no TOML.
+    pub(super) fn no_toml(lines: &Lines, text: &str, error: &toml::de::Error) -> Self {
+        let place = error.span().map_or(0, |span| span.start);
+        let message = error.message().trim_end().replace('\n', "; ");
+        if message.starts_with("duplicate key") {
+            let is_of_key =
+                |letter: &char| letter.is_ascii_alphanumeric() || "_-".contains(*letter);
+            let key = text.get(place..).unwrap_or("").chars().take_while(is_of_key).collect();
+            let place = Place { line: lines.line(place), key };
+            return Self::at_place(&place, "the key is there twice").hint("remove one of them");
+        }
+        Self::at_line(lines.line(place), message)
+            .hint("a scenario is TOML: [table], and under it key = value")
     }
 
     /// At a place that is known already.
@@ -26,56 +39,39 @@ impl ScenarioError {
         Self { line: place.line.max(1), key, message: message.into(), hint: None }
     }
 
-    pub(super) fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 }
 
-/// The line of a place of `text`, in bytes.
-fn line_of(text: &str, place: usize) -> usize {
-    let before = text.as_bytes().iter().take(place);
-    before.filter(|&&byte| byte == b'\n').count() + 1
+/// A unit that a key may end with.
+#[derive(Debug)]
+pub(super) struct Unit {
+    end: &'static str,
+    pub(super) name: &'static str,
+    hint: &'static str,
+    /// Picoseconds, of a unit of time.
+    pub(super) ps: Option<f64>,
 }
 
-/// Where `key` of the table that begins at `start` is; the table itself if the key is not written.
-pub(super) fn place_of(text: &str, start: usize, table: &str, key: &str) -> Place {
-    let rest = text.get(start..).unwrap_or("");
-    let mut place = start;
-    let mut found = None;
-    for (index, line) in rest.split_inclusive('\n').enumerate() {
-        let trimmed = line.trim_start();
-        if index > 0 && trimmed.starts_with('[') {
-            break;
-        }
-        let named = trimmed.strip_prefix(key).map(str::trim_start);
-        if named.is_some_and(|rest| rest.starts_with('=')) {
-            found = Some(place);
-            break;
-        }
-        place += line.len();
-    }
-    let key = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
-    Place { line: line_of(text, found.unwrap_or(start)), key }
-}
+const UNITS: [Unit; 6] = [
+    Unit { end: "_bytes", name: "bytes", hint: "the unit is bytes", ps: None },
+    Unit { end: "_gbps", name: "Gb/s", hint: "the unit is Gb/s: 100 for 100 GbE", ps: None },
+    Unit { end: "_ns", name: "ns", hint: "the unit is nanoseconds", ps: Some(1e3) },
+    Unit { end: "_us", name: "us", hint: "the unit is microseconds", ps: Some(1e6) },
+    Unit { end: "_ms", name: "ms", hint: "the unit is milliseconds", ps: Some(1e9) },
+    Unit { end: "_m", name: "m", hint: "the unit is metres", ps: None },
+];
 
 /// What the end of a key says of its unit.
+pub(super) fn unit_of(key: &str) -> Option<&'static Unit> {
+    UNITS.iter().find(|unit| key.ends_with(unit.end))
+}
+
+/// The remedy for a number that is wrong.
 pub(super) fn unit_hint(key: &str) -> &'static str {
-    let units = [
-        ("_bytes", "the unit is bytes"),
-        ("_gbps", "the unit is Gb/s: 100 for 100 GbE"),
-        ("_ns", "the unit is nanoseconds"),
-        ("_us", "the unit is microseconds"),
-        ("_ms", "the unit is milliseconds"),
-        ("_m", "the unit is metres"),
-    ];
-    let found = units.iter().find(|(end, _)| key.ends_with(end));
-    found.map_or("write a number of that range", |(_, hint)| hint)
+    unit_of(key).map_or("write a number of that range", |unit| unit.hint)
 }
 
 /// A number as people write it: 0.5, 1000000000, 1e300.

@@ -1,32 +1,44 @@
 //! Scenario files: a network, its settings, what its applications do, and what goes wrong, in TOML.
 //!
 //! ```text
-//!   text ─► tables (serde; what may be written) ─► build (what it means) ─► NetworkConfig, end
+//!   text ─► TOML, with places ─► tables (build: what may be written, and what it means) ─► NetworkConfig, end
 //! ```
+//!
+//! A key is declared once (`table.rs`), with its unit, bounds and default, and what may be written as
+//! its value (`value.rs`); what is refused and what [`reference()`] says follow from that.
 //!
 //! Numbers end with their unit. A key that is not known, a name that names nothing and a value that
 //! makes no sense are refused with the line, the key, what was expected, and a remedy where there is
 //! one; nothing misspelt falls back to a default.
 
+mod at;
 mod build;
 mod error;
 mod origin;
-mod parser;
+mod part;
+mod place;
+mod reference;
 pub mod sonic;
-mod tables;
+mod table;
+mod value;
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
 use rdma::{Span, Time};
+use toml::de::DeTable;
 
 use crate::NetworkConfig;
 use crate::limits::FILE_BYTES_MAX;
 
 pub use error::ScenarioError;
 pub use origin::Origin;
+pub use reference::{KeyText, TableText, page};
 pub use sonic::Note;
+
+use at::At;
+use place::Lines;
 
 /// Reads a file that a scenario names. Errors are a few words.
 pub(crate) type Files<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
@@ -71,10 +83,16 @@ impl Scenario {
         files: &Files<'_>,
         seed: Option<u64>,
     ) -> Result<Self, ScenarioError> {
-        let tables: tables::File =
-            toml::from_str(text).map_err(|error| parser::explain(text, &error))?;
-        build::scenario(text, tables, seed, files)
+        let lines = Lines::of(text);
+        let written =
+            DeTable::parse(text).map_err(|error| ScenarioError::no_toml(&lines, text, &error))?;
+        build::scenario(&At::file(&lines, written.get_ref()), seed, files)
     }
+}
+
+/// Every key that may be written, table by table.
+pub fn reference() -> Vec<TableText> {
+    build::reference()
 }
 
 /// The text of a file, which is one, and not too long.
@@ -230,8 +248,8 @@ message_bytes = 100000
         );
         assert_eq!(
             wrong("node = \"s0\"\nsnap_bytes = 64"),
-            "line 22: capture.snap_bytes: 64 bytes would cut through headers\n\
-             hint: 90 bytes hold all headers; leave it out for whole frames"
+            "line 22: capture.snap_bytes: 64 is not at least 90\n\
+             hint: fewer would cut through headers; leave it out for whole frames"
         );
     }
 

@@ -3,14 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::ScenarioError;
+use super::place::Place;
 use crate::BuildError;
-
-/// A table, or a key of it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Place {
-    pub(super) line: usize,
-    pub(super) key: String,
-}
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -10,7 +10,7 @@
 //! switch. (The memory of a real one is freed cell by cell while it is sent; here it is freed when
 //! its first bit leaves.) As in guo16, 6.2, a group may take shared memory as long as
 //! `alpha x free > taken`; so it passes its threshold by less than one packet. What arrives beyond
-//! that goes to the headroom of a lossless group, and is dropped of a lossy one.
+//! that goes to the headroom if the group is lossless, and is dropped if it is lossy.
 //!
 //! XOFF is due when a packet takes a group to its threshold or beyond. XON is due when a packet
 //! leaves, the headroom is empty, and the group is `xon_offset` below its threshold, or at most `xon`
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// What became of a packet at the door.
+/// Whether a packet was let into the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     /// It is in.

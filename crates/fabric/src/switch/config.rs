@@ -1,5 +1,5 @@
-//! What can be set on a switch. This file is the whole of it: a scenario, a `config_db.json` and a
-//! test all end in a [`SwitchConfig`].
+//! What can be set on a switch. A scenario, a `config_db.json` and a test all end in a [`SwitchConfig`]; there
+//! is nothing else to set.
 //!
 //! ```text
 //!   DSCP or PCP ─► traffic class ─┬─► priority group (ingress: buffer, XOFF/XON) ─► PFC priority sent
@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 
 use rdma::Span;
+use serde::Deserialize;
 
-/// How many traffic classes, priority groups, queues and PFC priorities there are, each.
-pub const PRIORITIES: usize = 8;
+use crate::pfc::{PRIORITIES, PfcConfig, default_dscp_map};
 
 /// The settings of one switch.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,7 +62,8 @@ pub struct SwitchConfig {
 }
 
 /// The VLAN mode of ports towards servers (guo16, 3). What comes in is taken with and without a tag.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PortMode {
     /// Packets leave untagged.
     Access,
@@ -83,9 +84,10 @@ pub struct PortConfig {
 }
 
 /// Which of several equal next hops a packet takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Balance {
     /// The packets of a flow all take one, by the hash of their five-tuple.
+    #[default]
     Flow,
     /// Each packet takes one by itself. Packets overtake each other.
     Packet,
@@ -97,7 +99,8 @@ pub enum Balance {
 }
 
 /// Which field says a packet's class (guo16, 3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Trust {
     /// DSCP of the IP header: survives routing.
     Dscp,
@@ -170,7 +173,8 @@ pub struct EcnConfig {
 }
 
 /// Which length of its queue decides whether a packet is marked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum EcnMark {
     /// That at its departure, itself included: shared-buffer switches do so (Zhu et al., "ECN or
     /// Delay", CoNEXT 2016), and the mark says how long the queue is now.
@@ -179,15 +183,6 @@ pub enum EcnMark {
     /// That which it finds at its arrival: the mark is as old as the queue is long, and DCQCN, which
     /// is close to swinging, swings.
     Arrival,
-}
-
-/// Pause frames (IEEE 802.1Q, priority-based flow control).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PfcConfig {
-    /// How long a pause lasts unless it is renewed, in times of 512 bits. It is renewed at half.
-    pub quanta: u16,
-    /// How long this end takes to obey, in the same unit.
-    pub response_quanta: u16,
 }
 
 /// ARP and MAC tables (guo16, 4.2).
@@ -203,7 +198,8 @@ pub struct TableConfig {
 
 /// What becomes of a packet of a lossless class whose ARP entry is incomplete. Lossy ones are
 /// flooded, as the standard has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Incomplete {
     /// It is flooded to every other port, as the standard has it.
     Flood,
@@ -229,7 +225,8 @@ pub struct WatchdogConfig {
 }
 
 /// When a watchdog finds a storm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WatchdogRule {
     /// guo16, 4.3: a queue towards a server is paused, holds packets and sends none. The whole port
     /// loses its lossless mode.
@@ -243,7 +240,8 @@ pub enum WatchdogRule {
 }
 
 /// What a watchdog does about a storm (`action`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WatchdogAction {
     /// Pauses are ignored, and packets for the queue and from its priority group are dropped.
     Drop,
@@ -276,7 +274,7 @@ impl Default for SwitchConfig {
             ports: BTreeMap::new(),
             pfc: PfcConfig::default(),
             latency: Span::ZERO,
-            balance: Balance::Flow,
+            balance: Balance::default(),
             ecmp_seed: 0,
             tables: TableConfig::default(),
             ecn_mark: EcnMark::default(),
@@ -286,25 +284,19 @@ impl Default for SwitchConfig {
     }
 }
 
-/// DSCP 0 to 7 are the classes 0 to 7 (guo16, 3); of the others, the upper three bits are, as IP
-/// precedence had it.
-pub fn default_dscp_map() -> [u8; 64] {
-    core::array::from_fn(|dscp| if dscp < PRIORITIES { dscp as u8 } else { (dscp >> 3) as u8 })
-}
-
 impl SwitchConfig {
     /// The priority groups of port `local`.
-    pub fn groups_of(&self, local: u16) -> &[GroupConfig; PRIORITIES] {
+    pub(crate) fn groups_of(&self, local: u16) -> &[GroupConfig; PRIORITIES] {
         self.ports.get(&local).map_or(&self.groups, |port| &port.groups)
     }
 
     /// The queues of port `local`.
-    pub fn queues_of(&self, local: u16) -> &[QueueConfig; PRIORITIES] {
+    pub(crate) fn queues_of(&self, local: u16) -> &[QueueConfig; PRIORITIES] {
         self.ports.get(&local).map_or(&self.queues, |port| &port.queues)
     }
 
     /// The watchdog of port `local`.
-    pub fn watchdog_of(&self, local: u16) -> Option<&WatchdogConfig> {
+    pub(crate) fn watchdog_of(&self, local: u16) -> Option<&WatchdogConfig> {
         self.ports.get(&local).map_or(self.watchdog.as_ref(), |port| port.watchdog.as_ref())
     }
 }
@@ -335,13 +327,6 @@ impl Default for QueueConfig {
     /// One share of the link, no marks, no limit of its own.
     fn default() -> Self {
         Self { schedule: Schedule::Weighted(1), limit: None, ecn: None }
-    }
-}
-
-impl Default for PfcConfig {
-    /// The longest pause; 60 quanta to obey.
-    fn default() -> Self {
-        Self { quanta: u16::MAX, response_quanta: 60 }
     }
 }
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Spraying and flowlets (LetFlow, Vanini 17) change the hash and leave the choice as it is. Both
-//! count instead of throwing dice, so that a switch needs nobody else's chance.
+//! count instead of drawing random numbers, so their choices depend on this switch alone.
 
 use crate::random::split_mix;
 use crate::switch::config::Balance;
@@ -60,12 +60,6 @@ impl Balancer {
     }
 }
 
-/// The hash of a five-tuple; protocol and destination port are those of RoCE for everybody.
-pub(crate) fn hash_of(source: u32, destination: u32, source_port: u16) -> u32 {
-    let addresses = u64::from(source) << 32 | u64::from(destination);
-    (split_mix(split_mix(addresses) ^ u64::from(source_port)) >> 32) as u32
-}
-
 /// One of `count` next hops. Two switches with different seeds choose independently.
 #[inline]
 pub(crate) fn choose(hash: u32, seed: u64, count: u32) -> u32 {
@@ -78,6 +72,7 @@ pub(crate) fn choose(hash: u32, seed: u64, count: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::hash_of;
 
     /// Flows of many hosts over `count` next hops, counted.
     fn spread(seed: u64, count: u32) -> Vec<u32> {

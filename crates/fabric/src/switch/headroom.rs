@@ -14,8 +14,8 @@
 use rdma::{Rate, Span};
 
 use crate::packet::{GAP_BYTES, PFC_BYTES, PREAMBLE_BYTES};
+use crate::pfc::PfcConfig;
 use crate::rate::bytes_in;
-use crate::switch::config::PfcConfig;
 
 /// The headroom of a port at `rate`, `propagation` away from its neighbour, for frames of up to
 /// `frame_bytes`; `pfc` says how fast the neighbour obeys. `latency` is from a packet's arrival to
@@ -62,7 +62,7 @@ const SONIC_MTU_BYTES: u64 = 9_100;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::propagation;
+    use crate::topology::propagation;
 
     #[test]
     fn sonic_computes_its_own_example() {

@@ -6,16 +6,16 @@
 //!          ─► mark (ECN) ─► egress queue ─► port free? pick a queue, send ── XON due ──► resume
 //! ```
 //!
-//! A packet that cannot go is dropped at the door and counted by its cause; nothing is dropped once
-//! it is in a queue, except by the watchdog. Packets of lossless groups are dropped only for want of
-//! headroom, or by a rule that says so.
+//! A packet that cannot be forwarded is dropped on arrival and counted by its cause. Once it is in a queue,
+//! only the watchdog drops it. Packets of lossless groups are dropped only when their headroom is full, or
+//! by a rule that says so.
 //!
 //! Routing is by destination rack, from tables that are computed once (`topology/routing.rs`).
 //! Switches are routers: a VLAN tag ends here, and with it the PCP. Trunk ports put another one on.
 //!
-//! A flooded packet occupies the buffer once, until its last copy has left (real ones count
+//! A flooded packet occupies the buffer once, until its last copy has left (real switches count
 //! references as well). Its copies are addressed to the MAC of the server, so a switch that gets one
-//! drops it: it is no router's own address.
+//! drops it: the address is not its own.
 
 pub(crate) mod buffer;
 pub mod config;
@@ -29,9 +29,7 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
-use config::{
-    EcnMark, GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule, SwitchConfig, Trust,
-};
+use config::{EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
 use ecmp::Balancer;
@@ -40,24 +38,14 @@ use queue::{Queue, pick};
 use tables::{Lookup, Tables};
 use watchdog::Watchdog;
 
-pub(crate) use ecmp::hash_of;
 pub use headroom::{headroom_bytes, sonic_headroom_bytes};
 
+use crate::address::Tuple;
 use crate::counters::{Drop, PortCounters};
-use crate::packet::Tuple;
-use crate::plant::{Node, Plant, PortClass};
+use crate::links::{Links, PortClass};
+use crate::pfc::PRIORITIES;
 use crate::random::{Random, split_mix};
-
-/// Where a switch sends packets for a rack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NextHop {
-    /// Nowhere.
-    None,
-    /// The rack is its own.
-    Local,
-    /// By one of these: a range of [`Switch::members`].
-    Ports { first: u16, count: u16 },
-}
+use crate::topology::routing::{NextHop, RouteTable};
 
 /// See the module.
 #[derive(Debug)]
@@ -71,10 +59,7 @@ pub(crate) struct Switch {
     by_dscp: [u8; 64],
     /// The same by PCP.
     by_pcp: [u8; PRIORITIES],
-    /// By rack.
-    pub(crate) next_hops: Vec<NextHop>,
-    /// Local ports.
-    pub(crate) members: Vec<u16>,
+    pub(crate) routes: RouteTable,
     ecmp_seed: u64,
     balancer: Balancer,
     /// Decides which packets are marked.
@@ -86,7 +71,7 @@ pub(crate) struct Switch {
     /// By flooded packet: its entry there.
     flooded: BTreeMap<u32, u32>,
     watchdog: Option<Watchdog>,
-    /// Elsewhere, for packets ask for little of it.
+    /// Boxed, because packets need little of it.
     pub(crate) config: Box<SwitchConfig>,
 }
 
@@ -107,7 +92,7 @@ pub(crate) fn classify(config: &SwitchConfig, local: u16, serves: bool) -> (Port
     (PortClass::new(serves, is_trunk), strict.fold(0, |mask, (queue, _)| mask | 1 << queue))
 }
 
-/// A switch cannot be made so: its reserves and headrooms leave no shared buffer.
+/// A switch whose reserves and headrooms would leave no shared buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BufferTooSmall {
     pub(crate) reserved_bytes: u64,
@@ -156,8 +141,7 @@ impl Switch {
             ports: (0..).zip(ports).map(|(local, spec)| Port::new(&config, local, spec)).collect(),
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
-            next_hops: Vec::new(),
-            members: Vec::new(),
+            routes: RouteTable::default(),
             ecmp_seed: split_mix(config.ecmp_seed ^ split_mix(u64::from(index))),
             balancer: Balancer::new(config.balance),
             random: Random::new(split_mix(!seed ^ split_mix(u64::from(index)))),
@@ -171,13 +155,13 @@ impl Switch {
     }
 
     /// A packet arrived at `port`.
-    pub(crate) fn receive(&mut self, plant: &mut Plant, port: u32, packet: u32) {
-        let now = plant.now();
-        let at = plant.at(port);
+    pub(crate) fn receive(&mut self, links: &mut Links, port: u32, packet: u32) {
+        let now = links.now();
+        let at = links.at(port);
         let (ingress, stormed, serves) = (at.local, at.stormed, at.class.serves());
-        let of = plant.pool.get_mut(packet);
+        let of = links.pool.get_mut(packet);
         if of.is_flooded() {
-            return plant.drop_packet(packet, Drop::NotForMe);
+            return links.drop_packet(packet, Drop::NotForMe);
         }
         let class = match self.config.trust {
             Trust::Dscp => self.by_dscp[of.dscp()],
@@ -189,84 +173,84 @@ impl Switch {
         of.set_group(class);
         of.ingress = ingress;
         if of.ttl <= 1 {
-            return plant.drop_packet(packet, Drop::HopLimit);
+            return links.drop_packet(packet, Drop::HopLimit);
         }
         of.ttl -= 1;
-        let Tuple { destination, hash, .. } = plant.common.tuples[of.tuple as usize];
+        let Tuple { destination, hash, .. } = links.common.tuples[of.tuple as usize];
         let (group, queue) = (usize::from(class & 7), usize::from(class >> 3));
         let lossless = self.ports[usize::from(ingress)].group(group).lossless;
         if lossless && stormed >> queue & 1 != 0 {
-            return plant.drop_packet(packet, Drop::Watchdog);
+            return links.drop_packet(packet, Drop::Watchdog);
         }
-        let rack = plant.common.racks[destination as usize];
-        let egress = match self.next_hops.get(rack as usize) {
+        let rack = links.common.racks[destination as usize];
+        let egress = match self.routes.next_hops.get(rack as usize) {
             Some(&NextHop::Ports { first, count }) => {
                 let hash = self.balancer.hash(hash, now);
                 let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
-                self.members[usize::from(first) + choice as usize]
+                self.routes.members[usize::from(first) + choice as usize]
             }
             Some(NextHop::Local) => {
-                let to = plant.host_port(destination);
-                let (local, alive) = (plant.at(to.peer).local, to.alive);
+                let to = links.host_port(destination);
+                let (local, alive) = (links.at(to.peer).local, to.alive);
                 match self.tables.look_up(local, now, alive) {
                     Lookup::Known => local,
-                    Lookup::Unknown => return plant.drop_packet(packet, Drop::NoArp),
+                    Lookup::Unknown => return links.drop_packet(packet, Drop::NoArp),
                     Lookup::Incomplete => {
                         return match self.config.tables.incomplete {
                             Incomplete::Drop if lossless => {
-                                plant.drop_packet(packet, Drop::IncompleteArp);
+                                links.drop_packet(packet, Drop::IncompleteArp);
                             }
                             Incomplete::Cpu if lossless => {
-                                plant.drop_packet(packet, Drop::SwitchCpu);
+                                links.drop_packet(packet, Drop::SwitchCpu);
                             }
-                            _ => self.flood(plant, packet, queue),
+                            _ => self.flood(links, packet, queue),
                         };
                     }
                 }
             }
-            Some(NextHop::None) | None => return plant.drop_packet(packet, Drop::NoRoute),
+            Some(NextHop::None) | None => return links.drop_packet(packet, Drop::NoRoute),
         };
         if serves {
             self.tables.saw(ingress, now);
         }
-        if let Err(cause) = self.may_enter(plant, packet, egress, queue, lossless) {
-            return plant.drop_packet(packet, cause);
+        if let Err(cause) = self.may_enter(links, packet, egress, queue, lossless) {
+            return links.drop_packet(packet, cause);
         }
-        if self.passes(plant, packet, egress, queue) {
+        if self.passes(links, packet, egress, queue) {
             return;
         }
-        match self.admit(plant, packet) {
+        match self.admit(links, packet) {
             Admission::Refused => {
                 let cause = if lossless { Drop::Headroom } else { Drop::Buffer };
-                plant.drop_packet(packet, cause);
+                links.drop_packet(packet, cause);
             }
             admission => {
-                self.enqueue(plant, packet, egress, queue);
+                self.enqueue(links, packet, egress, queue);
                 if admission == Admission::AcceptedXoff {
-                    self.kick(plant, port);
+                    self.kick(links, port);
                 }
             }
         }
     }
 
-    /// What an egress queue has to say before a packet is admitted.
+    /// Whether an egress queue takes a packet, before the buffer is asked.
     #[inline]
     fn may_enter(
         &mut self,
-        plant: &Plant,
+        links: &Links,
         packet: u32,
         egress: u16,
         queue: usize,
         lossless: bool,
     ) -> Result<(), Drop> {
         if lossless {
-            if plant.at(self.first_port + u32::from(egress)).stormed >> queue & 1 != 0 {
+            if links.at(self.first_port + u32::from(egress)).stormed >> queue & 1 != 0 {
                 self.ports[usize::from(egress)].queue(queue).dropped += 1;
                 return Err(Drop::Watchdog);
             }
             return Ok(());
         }
-        let bytes = u32::from(plant.pool.get(packet).bytes);
+        let bytes = u32::from(links.pool.get(packet).bytes);
         let queue = self.ports[usize::from(egress)].queue(queue);
         let Some(limit) = queue.limit else { return Ok(()) };
         if queue.bytes + bytes > self.shared.limit(limit) {
@@ -278,8 +262,8 @@ impl Switch {
 
     /// Accounts a packet to its group, and says XOFF if that is due.
     #[inline]
-    fn admit(&mut self, plant: &mut Plant, packet: u32) -> Admission {
-        let of = plant.pool.get(packet);
+    fn admit(&mut self, links: &mut Links, packet: u32) -> Admission {
+        let of = links.pool.get(packet);
         let (ingress, group) = (of.ingress, of.group());
         let bytes = u32::from(of.bytes);
         let state = self.ports[usize::from(ingress)].group(group);
@@ -287,22 +271,22 @@ impl Switch {
         if admission == Admission::AcceptedXoff {
             state.off = true;
             let priority = self.config.group_to_priority[group] & 7;
-            plant.stop(self.first_port + u32::from(ingress), 1 << priority);
+            links.stop(self.first_port + u32::from(ingress), 1 << priority);
         }
         admission
     }
 
-    /// Sends a packet at once, if its port is free, nothing else could leave there, and no pause has to
-    /// do with it: what [`Switch::admit`] and [`Switch::enqueue`] would come to. Returns whether it did.
+    /// Sends a packet at once if its port is free, no other packet could leave there, and no pause is
+    /// involved. The result is that of [`Switch::admit`] and [`Switch::enqueue`]. Returns whether it was sent.
     #[inline]
-    fn passes(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) -> bool {
+    fn passes(&mut self, links: &mut Links, packet: u32, egress: u16, queue: usize) -> bool {
         let port = self.first_port + u32::from(egress);
-        let at = plant.at(port);
-        if !at.is_idle_for(queue, plant.now()) {
+        let at = links.at(port);
+        if !at.is_idle_for(queue, links.now()) {
             return false;
         }
         let is_trunk = at.class.is_trunk();
-        let of = plant.pool.get_mut(packet);
+        let of = links.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
         // A packet that alone is enough for a mark takes the longer way.
         let ecn = self.ports[usize::from(egress)].queue(queue).ecn.as_ref();
@@ -318,14 +302,14 @@ impl Switch {
         if is_trunk {
             of.set_pcp(Some(self.config.group_to_priority[group] & 7));
         }
-        plant.transmit(port, packet);
+        links.transmit(port, packet);
         true
     }
 
     /// Puts an admitted packet into a queue.
-    fn enqueue(&mut self, plant: &mut Plant, packet: u32, egress: u16, queue: usize) {
+    fn enqueue(&mut self, links: &mut Links, packet: u32, egress: u16, queue: usize) {
         let state = self.ports[usize::from(egress)].queue(queue);
-        let of = plant.pool.get_mut(packet);
+        let of = links.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
         if self.config.ecn_mark == EcnMark::Arrival
             && let Some(ecn) = &state.ecn
@@ -334,75 +318,75 @@ impl Switch {
             of.traffic_class = marked;
             state.marked += 1;
         }
-        state.push(&mut plant.pool, packet, bytes);
+        state.push(&mut links.pool, packet, bytes);
         let port = self.first_port + u32::from(egress);
-        plant.port(port).occupied |= 1 << queue;
-        self.kick(plant, port);
+        links.port(port).occupied |= 1 << queue;
+        self.kick(links, port);
     }
 
     /// Sends a packet to every port but the one that it came in by.
-    fn flood(&mut self, plant: &mut Plant, packet: u32, queue: usize) {
-        let ingress = plant.pool.get(packet).ingress;
+    fn flood(&mut self, links: &mut Links, packet: u32, queue: usize) {
+        let ingress = links.pool.get(packet).ingress;
         let lossless = {
-            let group = plant.pool.get(packet).group();
+            let group = links.pool.get(packet).group();
             self.ports[usize::from(ingress)].group(group).lossless
         };
-        let admission = self.admit(plant, packet);
+        let admission = self.admit(links, packet);
         if admission == Admission::Refused {
             let cause = if lossless { Drop::Headroom } else { Drop::Buffer };
-            return plant.drop_packet(packet, cause);
+            return links.drop_packet(packet, cause);
         }
         let flood = self.floods_free.pop().unwrap_or_else(|| {
             self.floods.push(0);
             (self.floods.len() - 1) as u32
         });
-        let of = plant.pool.get_mut(packet);
+        let of = links.pool.get_mut(packet);
         of.set_flooded();
         let all = 0..self.ports.len() as u16;
         let ports: Vec<u16> = all.filter(|&port| port != ingress).collect();
         self.floods[flood as usize] = ports.len() as u32;
         if ports.is_empty() {
             self.flooded.insert(packet, flood);
-            self.release(plant, packet);
-            return plant.drop_packet(packet, Drop::NoRoute);
+            self.release(links, packet);
+            return links.drop_packet(packet, Drop::NoRoute);
         }
         for (count, &port) in ports.iter().enumerate() {
             let copy = if count + 1 == ports.len() {
                 packet
             } else {
-                plant.created += 1;
-                plant.pool.copy(packet)
+                links.created += 1;
+                links.pool.copy(packet)
             };
             self.flooded.insert(copy, flood);
-            self.enqueue(plant, copy, port, queue);
+            self.enqueue(links, copy, port, queue);
         }
         if admission == Admission::AcceptedXoff {
-            self.kick(plant, self.first_port + u32::from(ingress));
+            self.kick(links, self.first_port + u32::from(ingress));
         }
     }
 
     /// Sends if the port is free and has something to send; asks to be called again if not.
-    pub(crate) fn kick(&mut self, plant: &mut Plant, port: u32) {
-        let now = plant.now();
-        let at = plant.port(port);
+    pub(crate) fn kick(&mut self, links: &mut Links, port: u32) {
+        let now = links.now();
+        let at = links.port(port);
         if at.armed {
             return;
         }
         if at.free_at > now {
-            plant.arm(port);
+            links.arm(port);
         } else {
-            self.send(plant, port);
+            self.send(links, port);
         }
     }
 
     /// The port is free: sends the next frame, if there is one.
-    pub(crate) fn send(&mut self, plant: &mut Plant, port: u32) {
-        let at = plant.at(port);
+    pub(crate) fn send(&mut self, links: &mut Links, port: u32) {
+        let at = links.at(port);
         let eligible = at.occupied & !at.paused;
         if at.pending != 0 {
-            plant.send_pause(port);
+            links.send_pause(port);
             if eligible != 0 {
-                plant.arm(port);
+                links.arm(port);
             }
             return;
         }
@@ -411,14 +395,14 @@ impl Switch {
         }
         let (strict, is_trunk) = (at.strict, at.class.is_trunk());
         let (queues, turn) = self.ports[usize::from(at.local)].queues_mut();
-        let queue = pick(queues, &plant.pool, eligible, strict, turn);
+        let queue = pick(queues, &links.pool, eligible, strict, turn);
         let queued = &mut queues[queue & (PRIORITIES - 1)];
         let bytes = queued.bytes;
-        let packet = queued.pop(&mut plant.pool);
+        let packet = queued.pop(&mut links.pool);
         if self.config.ecn_mark == EcnMark::Departure
             && let Some(ecn) = &queued.ecn
         {
-            let of = plant.pool.get_mut(packet);
+            let of = links.pool.get_mut(packet);
             if let Some(marked) = ecn::mark(ecn, bytes, of.traffic_class, &mut self.random) {
                 of.traffic_class = marked;
                 queued.marked += 1;
@@ -427,28 +411,28 @@ impl Switch {
         let mut left = eligible;
         if queued.packets == 0 {
             left &= !(1 << queue);
-            plant.port(port).occupied &= !(1 << queue);
+            links.port(port).occupied &= !(1 << queue);
         }
         // It will be asked for when this frame has left.
-        plant.pool.fetch(queued.next());
-        let resumed = self.release(plant, packet);
+        links.pool.fetch(queued.next());
+        let resumed = self.release(links, packet);
         if is_trunk {
-            let of = plant.pool.get_mut(packet);
+            let of = links.pool.get_mut(packet);
             of.set_pcp(Some(self.config.group_to_priority[of.group()] & 7));
         }
-        plant.transmit(port, packet);
+        links.transmit(port, packet);
         if left != 0 {
-            plant.arm(port);
+            links.arm(port);
         }
         if let Some(ingress) = resumed {
-            self.kick(plant, ingress);
+            self.kick(links, ingress);
         }
     }
 
     /// Gives back a packet's place in the buffer. Returns the port that is to send XON.
     #[inline]
-    fn release(&mut self, plant: &mut Plant, packet: u32) -> Option<u32> {
-        let of = plant.pool.get(packet);
+    fn release(&mut self, links: &mut Links, packet: u32) -> Option<u32> {
+        let of = links.pool.get(packet);
         let (ingress, group) = (of.ingress, of.group());
         let bytes = u32::from(of.bytes);
         if of.is_flooded() && !self.is_last_copy(packet) {
@@ -461,7 +445,7 @@ impl Switch {
         state.off = false;
         let port = self.first_port + u32::from(ingress);
         let priority = self.config.group_to_priority[group] & 7;
-        plant.resume(port, 1 << priority);
+        links.resume(port, 1 << priority);
         Some(port)
     }
 
@@ -479,26 +463,26 @@ impl Switch {
     }
 
     /// Drops what waits in those of `mask` that are lossless queues of a port. Called by the watchdog.
-    fn flush(&mut self, plant: &mut Plant, port: u32, mask: u8) {
-        let local = usize::from(plant.port(port).local);
+    fn flush(&mut self, links: &mut Links, port: u32, mask: u8) {
+        let local = usize::from(links.port(port).local);
         for queue in (0..PRIORITIES).filter(|queue| mask >> queue & 1 != 0) {
-            let waiting: Vec<u32> = self.ports[local].queue(queue).iter(&plant.pool).collect();
+            let waiting: Vec<u32> = self.ports[local].queue(queue).iter(&links.pool).collect();
             let is_lossless = |packet: &u32| {
-                let of = plant.pool.get(*packet);
+                let of = links.pool.get(*packet);
                 self.ports[usize::from(of.ingress)].groups()[of.group()].lossless
             };
             if !waiting.iter().any(is_lossless) {
                 continue;
             }
             for _ in 0..waiting.len() {
-                let packet = self.ports[local].queue(queue).discard(&mut plant.pool);
-                let resumed = self.release(plant, packet);
-                plant.drop_packet(packet, Drop::Watchdog);
+                let packet = self.ports[local].queue(queue).discard(&mut links.pool);
+                let resumed = self.release(links, packet);
+                links.drop_packet(packet, Drop::Watchdog);
                 if let Some(ingress) = resumed {
-                    self.kick(plant, ingress);
+                    self.kick(links, ingress);
                 }
             }
-            plant.port(port).occupied &= !(1 << queue);
+            links.port(port).occupied &= !(1 << queue);
         }
     }
 
@@ -507,11 +491,12 @@ impl Switch {
     /// The port that a packet with `hash` for a rack leaves by; `None` if the rack is its own, or
     /// unknown.
     pub(crate) fn egress(&self, rack: u32, hash: u32) -> Option<u32> {
-        let Some(&NextHop::Ports { first, count }) = self.next_hops.get(rack as usize) else {
+        let Some(&NextHop::Ports { first, count }) = self.routes.next_hops.get(rack as usize)
+        else {
             return None;
         };
         let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
-        let local = self.members[usize::from(first) + choice as usize];
+        let local = self.routes.members[usize::from(first) + choice as usize];
         Some(self.first_port + u32::from(local))
     }
 
@@ -526,7 +511,7 @@ impl Switch {
     }
 
     /// What a port has counted by `now`.
-    pub(crate) fn counters(&self, plant: &Plant, port: u32, now: u64) -> PortCounters {
+    pub(crate) fn counters(&self, links: &Links, port: u32, now: u64) -> PortCounters {
         let of = &self.ports[(port - self.first_port) as usize];
         let (queues, groups) = (of.queues(), of.groups());
         let queue = |of: fn(&Queue) -> u64| core::array::from_fn(|index| of(&queues[index]));
@@ -542,7 +527,7 @@ impl Switch {
             group_dropped: group(|group| u64::from(group.dropped)),
             group_peak_bytes: group(|group| u64::from(group.peak_bytes)),
             group_peak_headroom_bytes: group(|group| u64::from(group.peak_headroom)),
-            pause: plant.pause_counters(port, now),
+            pause: links.pause_counters(port, now),
         }
     }
 
@@ -579,7 +564,7 @@ impl Switch {
     /// is `priority`, as a mask.
     pub(crate) fn queues_fed_by(
         &self,
-        plant: &Plant,
+        links: &Links,
         port: u32,
         ingress: u16,
         priority: usize,
@@ -587,8 +572,8 @@ impl Switch {
         let mut mask = 0;
         let queues = self.ports[(port - self.first_port) as usize].queues();
         for (queue, at) in queues.iter().enumerate() {
-            let fed = at.iter(&plant.pool).any(|packet| {
-                let of = plant.pool.get(packet);
+            let fed = at.iter(&links.pool).any(|packet| {
+                let of = links.pool.get(packet);
                 let sends = usize::from(self.config.group_to_priority[of.group()] & 7);
                 of.ingress == ingress && sends == priority
             });
@@ -615,10 +600,5 @@ impl Switch {
     /// Requests that its CPU has made to keep the ARP table.
     pub(crate) fn arp_requests(&self) -> u64 {
         self.tables.arp_requests
-    }
-
-    /// The node that it is.
-    pub(crate) fn node(&self) -> Node {
-        Node::Switch(self.index)
     }
 }

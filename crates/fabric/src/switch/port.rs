@@ -1,11 +1,12 @@
 //! What a switch keeps for each of its ports.
 
 use super::buffer::Group;
-use super::config::{PRIORITIES, SwitchConfig};
+use super::config::SwitchConfig;
 use super::queue::Queue;
 use super::{PortSpec, headroom_of};
+use crate::pfc::PRIORITIES;
 
-/// A port, as far as it is the switch's own: the link is the plant's.
+/// A port, as far as it is the switch's own: the link is the links's.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     /// Of what came in here.

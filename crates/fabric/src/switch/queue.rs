@@ -6,11 +6,12 @@
 //!             │   else ─► deficit round robin over the others: each gets weight x 1,600 bytes a round
 //! ```
 //!
-//! A queue is a list through the packets themselves. What it is not allowed to hold was decided
-//! before ([`super::buffer`], [`super::ecn`]); here nothing is dropped.
+//! A queue is a list through the packets themselves. [`super::buffer`] has decided before what it may hold,
+//! so nothing is dropped here.
 
-use super::config::{EcnConfig, PRIORITIES, QueueConfig, Schedule, Threshold};
+use super::config::{EcnConfig, QueueConfig, Schedule, Threshold};
 use crate::packet::{NIL, Pool};
+use crate::pfc::PRIORITIES;
 
 /// Bytes that a weight of one is worth in a round; a frame of the usual MTU fits.
 const QUANTUM_BYTES: i32 = 1_600;

@@ -17,10 +17,9 @@
 //! seen at least twice. Priority i is queue i, as there.
 
 use super::{PortSpec, Switch};
-use crate::plant::{Plant, What};
-use crate::switch::config::{
-    PRIORITIES, SwitchConfig, WatchdogAction, WatchdogConfig, WatchdogRule,
-};
+use crate::links::{EventKind, Links};
+use crate::pfc::PRIORITIES;
+use crate::switch::config::{SwitchConfig, WatchdogAction, WatchdogConfig, WatchdogRule};
 
 /// What was counted at the last look.
 #[derive(Clone, Copy, Debug)]
@@ -133,9 +132,9 @@ impl WatchedQueue {
 
 impl Switch {
     /// Schedules the first look, if there is a watchdog.
-    pub(crate) fn start_watchdog(&self, plant: &mut Plant) {
+    pub(crate) fn start_watchdog(&self, links: &mut Links) {
         if let Some(watchdog) = &self.watchdog {
-            plant.schedule(watchdog.poll, What::Watchdog, self.first_port, 0);
+            links.schedule(watchdog.poll, EventKind::Watchdog, self.first_port, 0);
         }
     }
 
@@ -145,48 +144,48 @@ impl Switch {
     }
 
     /// Looks at every port that is watched.
-    pub(crate) fn watch(&mut self, plant: &mut Plant) {
+    pub(crate) fn watch(&mut self, links: &mut Links) {
         let Some(mut watchdog) = self.watchdog.take() else { return };
         for local in 0..watchdog.ports.len() {
             let Some(watched) = &mut watchdog.ports[local] else { continue };
             let port = self.first_port + local as u32;
             let (detected, restored) = match watched.config.rule {
-                WatchdogRule::Guo16 => self.watch_port(plant, port, watched),
-                _ => self.watch_queues(plant, port, watched, watchdog.poll),
+                WatchdogRule::Guo16 => self.watch_port(links, port, watched),
+                _ => self.watch_queues(links, port, watched, watchdog.poll),
             };
             watchdog.detected += detected;
             watchdog.restored += restored;
         }
-        plant.schedule(watchdog.poll, What::Watchdog, self.first_port, 0);
+        links.schedule(watchdog.poll, EventKind::Watchdog, self.first_port, 0);
         self.watchdog = Some(watchdog);
     }
 
     /// guo16's rule. Returns storms detected and restored.
-    fn watch_port(&mut self, plant: &mut Plant, port: u32, watched: &mut Watched) -> (u64, u64) {
+    fn watch_port(&mut self, links: &mut Links, port: u32, watched: &mut Watched) -> (u64, u64) {
         if watched.state[0].stormed {
-            if !self.is_over(plant, port, &watched.config) {
+            if !self.is_over(links, port, &watched.config) {
                 return (0, 0);
             }
             watched.state = Default::default();
-            let at = plant.port(port);
+            let at = links.port(port);
             (at.stormed, at.deaf) = (0, 0);
             return (0, 1);
         }
-        if !self.is_stuck(plant, port, watched) {
+        if !self.is_stuck(links, port, watched) {
             return (0, 0);
         }
         watched.state[0].stormed = true;
         if watched.config.action != WatchdogAction::Alert {
-            plant.port(port).deaf = u8::MAX;
-            plant.forget_pauses(port);
-            self.mitigate(plant, port, watched.config.action, u8::MAX);
+            links.port(port).deaf = u8::MAX;
+            links.forget_pauses(port);
+            self.mitigate(links, port, watched.config.action, u8::MAX);
         }
         (1, 0)
     }
 
-    fn is_stuck(&self, plant: &mut Plant, port: u32, watched: &mut Watched) -> bool {
-        let now = plant.now();
-        let at = plant.port(port);
+    fn is_stuck(&self, links: &mut Links, port: u32, watched: &mut Watched) -> bool {
+        let now = links.now();
+        let at = links.port(port);
         let waiting = at.occupied & at.paused;
         let mut stuck = false;
         for (queue, state) in watched.state.iter_mut().enumerate() {
@@ -203,20 +202,20 @@ impl Switch {
     }
 
     /// Whether no pause has come for long enough.
-    fn is_over(&self, plant: &Plant, port: u32, config: &WatchdogConfig) -> bool {
-        plant.now() - plant.last_pause(port) >= config.restoration.as_ps()
+    fn is_over(&self, links: &Links, port: u32, config: &WatchdogConfig) -> bool {
+        links.now() - links.last_pause(port) >= config.restoration.as_ps()
     }
 
     /// SONiC's rules. Returns storms detected and restored.
     fn watch_queues(
         &mut self,
-        plant: &mut Plant,
+        links: &mut Links,
         port: u32,
         watched: &mut Watched,
         poll: u64,
     ) -> (u64, u64) {
-        let counters = plant.pause_counters(port, plant.now());
-        let paused = plant.paused(port);
+        let counters = links.pause_counters(port, links.now());
+        let paused = links.paused(port);
         let local = (port - self.first_port) as u16;
         let (mut detected, mut restored) = (0, 0);
         for queue in (0..PRIORITIES).filter(|queue| watched.queues >> queue & 1 != 0) {
@@ -230,22 +229,22 @@ impl Switch {
             };
             let state = &mut watched.state[queue];
             let bit = 1 << queue;
-            let deaf = plant.port(port).deaf;
+            let deaf = links.port(port).deaf;
             match state.look(&watched.config, sample, poll) {
                 Turn::Stays => {}
                 Turn::Storm => {
                     state.stormed = true;
                     detected += 1;
                     if watched.config.action != WatchdogAction::Alert {
-                        plant.obey_all_but(port, deaf | bit);
-                        self.mitigate(plant, port, watched.config.action, bit);
+                        links.obey_all_but(port, deaf | bit);
+                        self.mitigate(links, port, watched.config.action, bit);
                     }
                 }
                 Turn::Over => {
                     *state = WatchedQueue::default();
                     restored += 1;
-                    plant.port(port).stormed &= !bit;
-                    plant.obey_all_but(port, deaf & !bit);
+                    links.port(port).stormed &= !bit;
+                    links.obey_all_but(port, deaf & !bit);
                 }
             }
         }
@@ -253,11 +252,11 @@ impl Switch {
     }
 
     /// Does to the queues of `mask`, whose pauses are ignored by now, what the action says.
-    fn mitigate(&mut self, plant: &mut Plant, port: u32, action: WatchdogAction, mask: u8) {
+    fn mitigate(&mut self, links: &mut Links, port: u32, action: WatchdogAction, mask: u8) {
         if action == WatchdogAction::Drop {
-            plant.port(port).stormed |= mask;
-            self.flush(plant, port, mask);
+            links.port(port).stormed |= mask;
+            self.flush(links, port, mask);
         }
-        self.kick(plant, port);
+        self.kick(links, port);
     }
 }

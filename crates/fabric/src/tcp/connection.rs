@@ -37,7 +37,7 @@ pub(crate) struct Ends {
 /// See the module.
 pub(crate) struct Connection {
     pub(crate) ends: Ends,
-    /// Index of the [`crate::packet::Tuple`] of what it sends.
+    /// Index of the [`crate::address::Tuple`] of what it sends.
     pub(crate) tuple: u32,
     interface: Interface,
     sockets: SocketSet<'static>,

@@ -20,12 +20,15 @@ mod connection;
 mod kernel;
 mod segment;
 
+use serde::Deserialize;
+
 pub(crate) use connection::{Connection, Ends, Progress};
 pub use kernel::KernelLatency;
 pub(crate) use segment::{Addresses, Carried, Codec, Segment, captured};
 
 /// Which congestion control a sender has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TcpCongestion {
     /// Reno: RFC 5681.
     #[default]

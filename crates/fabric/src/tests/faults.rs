@@ -4,8 +4,7 @@ use rdma::{Span, Time};
 
 use super::{CABLES, finish, with_flows};
 use crate::counters::Drop;
-use crate::fault::{Fault, FaultKind};
-use crate::link::DropRule;
+use crate::fault::{DropRule, Fault, FaultKind};
 use crate::scenario::Scenario;
 use crate::switch::config::Incomplete;
 use crate::topology::{End, leaf_spine, single_switch};

@@ -4,8 +4,7 @@ use rdma::{Rate, Span, Time};
 use transport::Recovery;
 
 use crate::counters::Drop;
-use crate::fault::{Fault, FaultKind};
-use crate::link::DropRule;
+use crate::fault::{DropRule, Fault, FaultKind};
 use crate::switch::config::{Incomplete, WatchdogConfig};
 use crate::topology::{Cables, ClosShape, End, StaticRoute, Topology, clos, single_switch};
 use crate::workload::{FlowSpec, Verb};

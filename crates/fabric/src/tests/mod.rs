@@ -6,7 +6,7 @@ mod elements;
 mod faults;
 mod guo16;
 mod oracles;
-mod parts;
+mod partitions;
 mod pauses;
 mod shares;
 mod slow_receiver;

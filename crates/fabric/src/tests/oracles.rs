@@ -4,8 +4,7 @@ use rdma::{Rate, Span, Time};
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::{CABLES, finish, with_flows};
-use crate::fault::{Fault, FaultKind};
-use crate::link::DropRule;
+use crate::fault::{DropRule, Fault, FaultKind};
 use crate::random::Random;
 use crate::switch::config::{EcnConfig, Threshold};
 use crate::topology::{Cables, End, back_to_back, fat_tree, leaf_spine, single_switch};

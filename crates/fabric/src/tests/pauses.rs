@@ -5,10 +5,9 @@ use rdma::{Rate, Span, Time};
 use super::CABLES;
 use crate::counters::Drop;
 use crate::fault::{Fault, FaultKind};
-use crate::link::propagation;
 use crate::switch::config::{GroupConfig, SwitchConfig, Threshold};
 use crate::switch::headroom_bytes;
-use crate::topology::{Cables, End, single_switch};
+use crate::topology::{Cables, End, propagation, single_switch};
 use crate::workload::FlowSpec;
 use crate::{Network, NetworkConfig};
 

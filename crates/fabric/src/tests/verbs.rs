@@ -3,8 +3,7 @@
 use rdma::{Rate, Span, Time};
 
 use super::{CABLES, finish, with_flows};
-use crate::fault::{Fault, FaultKind};
-use crate::link::DropRule;
+use crate::fault::{DropRule, Fault, FaultKind};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::switch::config::Threshold;

@@ -1,7 +1,8 @@
-//! What hangs on what: hosts, switches and links, before any of them lives.
+//! Topologies: hosts, switches and the links between them, as plain data.
 //!
-//! A topology is plain data that the functions of [`shapes`](shapes.rs) make and that anybody may change or
-//! make by hand; [`crate::Network`] builds elements from it. Hosts have one port each.
+//! The functions here make the usual shapes. A topology can be changed, or made by hand
+//! ([`Topology::add_host`], [`Topology::add_switch`], [`Topology::link`]), until a [`crate::Network`] is made
+//! of it. Hosts have one port each.
 
 pub(crate) mod routing;
 mod shapes;
@@ -39,8 +40,17 @@ pub struct LinkSpec {
     pub ends: [End; 2],
     /// In both directions.
     pub rate: Rate,
-    /// How long a signal takes; see [`crate::link::propagation`].
+    /// How long a signal takes; see [`propagation`].
     pub propagation: Span,
+}
+
+/// How long light takes for a metre of fibre or copper, in picoseconds: two thirds of its speed in
+/// vacuum.
+pub(crate) const PS_PER_METRE: u64 = 5_000;
+
+/// How long a signal takes over `metres`.
+pub const fn propagation(metres: u32) -> Span {
+    Span::from_ps(metres as u64 * PS_PER_METRE)
 }
 
 /// Hosts, switches and links.
@@ -99,5 +109,15 @@ impl Topology {
         let switch = || self.switches.iter().position(|switch| switch.name == name);
         host.map(|index| End::Host(index as u32))
             .or_else(|| switch().map(|index| End::Switch(index as u32)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_hundred_metres_take_a_microsecond_and_a_half() {
+        assert_eq!(propagation(300), Span::from_ns(1_500));
     }
 }

@@ -14,11 +14,21 @@
 use std::collections::BTreeMap;
 
 use super::{End, Topology};
-use crate::switch::NextHop;
+
+/// Where a switch sends packets for a rack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NextHop {
+    /// Nowhere.
+    None,
+    /// The rack is its own.
+    Local,
+    /// By one of these: a range of [`RouteTable::members`].
+    Ports { first: u16, count: u16 },
+}
 
 /// The next hops of one switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct RouteTable {
     /// By rack, that is by switch.
     pub(crate) next_hops: Vec<NextHop>,
     /// Local ports.
@@ -66,11 +76,11 @@ pub(crate) fn racks(topology: &Topology) -> Vec<u32> {
 }
 
 /// The tables of all switches, which go round the links that are `down`.
-pub(crate) fn tables(topology: &Topology, down: &[usize]) -> Vec<Table> {
+pub(crate) fn route_tables(topology: &Topology, down: &[usize]) -> Vec<RouteTable> {
     let count = topology.switches.len();
     let neighbours = neighbours(topology, down);
     let mut tables =
-        vec![Table { next_hops: vec![NextHop::None; count], members: Vec::new() }; count];
+        vec![RouteTable { next_hops: vec![NextHop::None; count], members: Vec::new() }; count];
     let mut sets: Vec<BTreeMap<Vec<u16>, u16>> = vec![BTreeMap::new(); count];
     let mut destinations = racks(topology);
     destinations.retain(|&rack| rack != u32::MAX);
@@ -177,7 +187,7 @@ mod tests {
 
     const CABLES: Cables = Cables::new(Rate::from_gbps(100), 200);
 
-    fn count(table: &Table, rack: usize) -> u16 {
+    fn count(table: &RouteTable, rack: usize) -> u16 {
         match table.next_hops[rack] {
             NextHop::Ports { count, .. } => count,
             NextHop::None => 0,
@@ -186,7 +196,7 @@ mod tests {
     }
 
     /// Every path from switch `at` to `rack`, as lists of switches.
-    fn paths(topology: &Topology, tables: &[Table], at: u32, rack: u32) -> Vec<Vec<u32>> {
+    fn paths(topology: &Topology, tables: &[RouteTable], at: u32, rack: u32) -> Vec<Vec<u32>> {
         if at == rack {
             return vec![vec![at]];
         }
@@ -207,7 +217,7 @@ mod tests {
     #[test]
     fn every_path_of_a_fat_tree_goes_up_then_down() {
         let topology = fat_tree(4, CABLES);
-        let tables = tables(&topology, &[]);
+        let tables = route_tables(&topology, &[]);
         let racks: Vec<u32> = (0..topology.switches.len() as u32)
             .filter(|&switch| topology.switches[switch as usize].tier == 0)
             .collect();
@@ -238,7 +248,7 @@ mod tests {
     #[test]
     fn figure_7_spreads_over_4_leaves_and_16_spines() {
         let topology = clos(&ClosShape::FIGURE_7);
-        let tables = tables(&topology, &[]);
+        let tables = route_tables(&topology, &[]);
         let End::Switch(tor) = topology.find("tor0-0").unwrap() else { panic!() };
         let End::Switch(other) = topology.find("tor1-5").unwrap() else { panic!() };
         let End::Switch(leaf) = topology.find("leaf0-2").unwrap() else { panic!() };
@@ -252,7 +262,7 @@ mod tests {
     #[test]
     fn a_chain_is_routed_along_itself() {
         let topology = parking_lot(4, CABLES);
-        let tables = tables(&topology, &[]);
+        let tables = route_tables(&topology, &[]);
         assert_eq!(paths(&topology, &tables, 0, 3), [[0, 1, 2, 3]]);
     }
 
@@ -260,7 +270,7 @@ mod tests {
     fn a_static_route_takes_the_place_of_the_computed_one() {
         let mut topology = leaf_spine(2, 2, 1, CABLES, CABLES);
         topology.routes.push(StaticRoute { at: 0, to: 1, via: vec![3] });
-        let tables = tables(&topology, &[]);
+        let tables = route_tables(&topology, &[]);
         assert_eq!(paths(&topology, &tables, 0, 1), [[0, 3, 1]]);
         assert_eq!(paths(&topology, &tables, 1, 0).len(), 2);
     }
@@ -275,12 +285,12 @@ mod tests {
             };
             topology.links.iter().position(joins).unwrap()
         };
-        assert_eq!(count(&tables(&topology, &[])[0], 1), 3);
+        assert_eq!(count(&route_tables(&topology, &[])[0], 1), 3);
         // Leaf 0 to spine 2, and spine 3 to leaf 1: one way is left.
         let down = [between(0, 2), between(3, 1)];
-        let tables = tables(&topology, &down);
+        let tables = route_tables(&topology, &down);
         assert_eq!(paths(&topology, &tables, 0, 1), [[0, 4, 1]]);
         let all = [between(0, 2), between(0, 3), between(0, 4)];
-        assert_eq!(count(&super::tables(&topology, &all)[0], 1), 0);
+        assert_eq!(count(&route_tables(&topology, &all)[0], 1), 0);
     }
 }

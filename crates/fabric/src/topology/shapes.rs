@@ -2,8 +2,7 @@
 
 use rdma::{Rate, Span};
 
-use super::{End, Topology};
-use crate::link::propagation;
+use super::{End, Topology, propagation};
 
 /// Rate and length of the links of one layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Units: what of a topology belongs together, so that a network can be divided between them.
+//! Units: the smallest pieces into which a network can be divided.
 //!
 //! ```text
 //!        S0   S1   S2   S3      switches of the highest tier are dealt out

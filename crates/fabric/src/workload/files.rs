@@ -23,7 +23,7 @@ const SHIPPED: [(&str, &str); 3] = [
 
 /// The line of a file, what was expected there, and a remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileError {
+pub(crate) struct FileError {
     line: usize,
     message: String,
     hint: &'static str,
@@ -133,7 +133,7 @@ impl SizeDistribution {
     ///
     /// # Errors
     /// [`FileError`], with its line.
-    pub fn from_csv(text: &str) -> Result<Self, FileError> {
+    pub(crate) fn from_csv(text: &str) -> Result<Self, FileError> {
         let rows = Rows::read(text, &["bytes", "cumulative"], 2, SIZES_HINT)?;
         let mut points: Vec<(u32, f64)> = Vec::new();
         let mut last_line = 1;
@@ -160,20 +160,20 @@ const TRACE_HINT: &str =
 
 /// The flows of a trace.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// One a line.
-    pub flows: Vec<FlowSpec>,
+    pub(crate) flows: Vec<FlowSpec>,
     /// A column says what each flow posts; otherwise it is [`Verb::Write`].
-    pub verbs: bool,
+    pub(crate) verbs: bool,
     /// A column says the DSCP of each; otherwise it is 3.
-    pub dscps: bool,
+    pub(crate) dscps: bool,
 }
 
 /// Reads a trace. `host` finds a host by its name.
 ///
 /// # Errors
 /// [`FileError`], with its line.
-pub fn trace(text: &str, host: &dyn Fn(&str) -> Option<u32>) -> Result<Trace, FileError> {
+pub(crate) fn trace(text: &str, host: &dyn Fn(&str) -> Option<u32>) -> Result<Trace, FileError> {
     let columns = ["start_us", "source", "destination", "bytes", "dscp", "verb"];
     let rows = Rows::read(text, &columns, 4, TRACE_HINT)?;
     let mut flows = Vec::with_capacity(rows.rows.len());

@@ -12,9 +12,9 @@
 //! An unreliable message (UC, UD) is done when it has left; whether it came is known to its receiver
 //! ([`crate::Network::received`]).
 //!
-//! A flow with an interval posts by the clock, as probes and services do, instead of when the message
-//! before is done. Flows of one `round` go together: the next message of each is posted when all have completed
-//! theirs, as a bulk-synchronous application does.
+//! A flow with an interval posts by the clock, as probes and services do; one without posts when the message
+//! before is done. Flows of one `round` proceed together: the next message of each is posted when all have
+//! completed theirs, as in a bulk-synchronous application.
 
 mod files;
 mod probes;
@@ -22,18 +22,21 @@ mod queries;
 mod shapes;
 
 use rdma::{Span, Time};
+use serde::Deserialize;
 
 use crate::random::{Random, split_mix};
 
-pub use files::{FileError, Trace, trace};
+pub(crate) use files::trace;
 pub use probes::{PROBE_BYTES, probes};
 pub use queries::{Queries, queries};
 pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson, ring};
 
 /// What a message is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verb {
     /// RDMA WRITE.
+    #[default]
     Write,
     /// RDMA WRITE with immediate data, which takes a posted receive.
     WriteImmediate,
@@ -49,12 +52,12 @@ pub enum Verb {
 
 impl Verb {
     /// Whether each message takes a receive at the destination.
-    pub const fn takes_receive(self) -> bool {
+    pub(crate) const fn takes_receive(self) -> bool {
         matches!(self, Self::Send | Self::WriteImmediate)
     }
 
     /// Whether it is a verb of `service`.
-    pub const fn is_of(self, service: Service) -> bool {
+    pub(crate) const fn is_of(self, service: Service) -> bool {
         match service {
             Service::Rc => true,
             Service::Uc => matches!(self, Self::Write | Self::WriteImmediate | Self::Send),
@@ -90,7 +93,8 @@ impl Interval {
 }
 
 /// What carries messages.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Service {
     /// Reliable connections.
     #[default]
@@ -271,11 +275,11 @@ pub(crate) struct Round {
     pub(crate) outstanding: usize,
 }
 
-/// The flows that start in one part of the network, and what was asked for with all of them.
+/// The flows that start in one partition of the network, and what was asked for with all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     pub(crate) specs: std::sync::Arc<[FlowSpec]>,
-    /// By flow: its place in the `flows` of its part.
+    /// By flow: its place in the `flows` of its partition.
     pub(crate) places: std::sync::Arc<[u32]>,
     pub(crate) flows: Vec<Flow>,
     pub(crate) rounds: std::collections::BTreeMap<u32, Round>,

@@ -88,7 +88,7 @@ impl SizeDistribution {
     }
 
     /// One size, at least a byte.
-    pub fn sample(&self, random: &mut Random) -> u32 {
+    pub(crate) fn sample(&self, random: &mut Random) -> u32 {
         let at = random.unit();
         let mut before = (self.points[0].0, 0.0);
         for &(bytes, probability) in &self.points {

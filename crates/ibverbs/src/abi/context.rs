@@ -1,51 +1,13 @@
-//! The context and its operations: what the header's inline functions call.
+//! The extended context: what the header's inline functions call.
 
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::{
-    ibv_alloc_dm_attr, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device, ibv_device_attr_ex,
-    ibv_dm, ibv_mr, ibv_mw, ibv_mw_bind, ibv_parent_domain_init_attr, ibv_pd, ibv_port_attr,
-    ibv_qp, ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_query_device_ex_input, ibv_recv_wr,
-    ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_init_attr_ex, ibv_td, ibv_td_init_attr, ibv_values_ex,
-    ibv_wc, ibv_xrcd, ibv_xrcd_init_attr,
+    Absent, ibv_alloc_dm_attr, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_device_attr_ex,
+    ibv_dm, ibv_mr, ibv_parent_domain_init_attr, ibv_pd, ibv_port_attr, ibv_qp,
+    ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_query_device_ex_input, ibv_sge, ibv_srq,
+    ibv_srq_init_attr_ex, ibv_td, ibv_td_init_attr, ibv_values_ex, ibv_xrcd, ibv_xrcd_init_attr,
 };
-
-/// An operation that is never called, or whose absence (NULL) says that it is not offered.
-pub type Absent = Option<unsafe extern "C" fn()>;
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_context_ops {
-    pub _compat: [Absent; 7],
-    pub alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, u32) -> *mut ibv_mw>,
-    pub bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
-    pub dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
-    pub _compat_create_cq: Absent,
-    pub poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
-    pub req_notify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int>,
-    pub _compat_cq_srq: [Absent; 7],
-    pub post_srq_recv: Option<
-        unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
-    >,
-    pub _compat_qp: [Absent; 4],
-    pub post_send:
-        Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
-    pub post_recv:
-        Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
-    pub _compat_ah: [Absent; 5],
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_context {
-    pub device: *mut ibv_device,
-    pub ops: ibv_context_ops,
-    pub cmd_fd: c_int,
-    pub async_fd: c_int,
-    pub num_comp_vectors: c_int,
-    pub mutex: libc::pthread_mutex_t,
-    pub abi_compat: *mut c_void,
-}
 
 /// The extended context. It grows at the front, and `sz` says how far: an inline function first
 /// asks whether the operation that it wants lies within.

@@ -12,12 +12,14 @@
 
 mod context;
 mod device;
+mod handles;
 mod object;
 mod queue;
 mod work;
 
 pub use context::*;
 pub use device::*;
+pub use handles::*;
 pub use object::*;
 pub use queue::*;
 pub use work::*;

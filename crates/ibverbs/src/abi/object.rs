@@ -1,8 +1,8 @@
-//! Protection domains, memory, address handles, events.
+//! Structures of protection domains, memory, paths and events.
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_void};
 
-use super::{ibv_context, ibv_cq, ibv_gid, ibv_qp, ibv_srq};
+use super::{ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq, ibv_td};
 
 pub const IBV_EVENT_CQ_ERR: u32 = 0;
 pub const IBV_EVENT_QP_FATAL: u32 = 1;
@@ -36,19 +36,6 @@ pub const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct ibv_pd {
-    pub context: *mut ibv_context,
-    pub handle: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_td {
-    pub context: *mut ibv_context,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 pub struct ibv_td_init_attr {
     pub comp_mask: u32,
 }
@@ -74,65 +61,10 @@ pub struct ibv_xrcd_init_attr {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct ibv_xrcd {
-    pub context: *mut ibv_context,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_mr {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub addr: *mut c_void,
-    pub length: usize,
-    pub handle: u32,
-    pub lkey: u32,
-    pub rkey: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 pub struct ibv_alloc_dm_attr {
     pub length: usize,
     pub log_align_req: u32,
     pub comp_mask: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_dm {
-    pub context: *mut ibv_context,
-    pub memcpy_to_dm: Option<unsafe extern "C" fn(*mut ibv_dm, u64, *const c_void, usize) -> c_int>,
-    pub memcpy_from_dm: Option<unsafe extern "C" fn(*mut c_void, *mut ibv_dm, u64, usize) -> c_int>,
-    pub comp_mask: u32,
-    pub handle: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_mw {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub rkey: u32,
-    pub handle: u32,
-    pub kind: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_mw_bind_info {
-    pub mr: *mut ibv_mr,
-    pub addr: u64,
-    pub length: u64,
-    pub mw_access_flags: c_uint,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_mw_bind {
-    pub wr_id: u64,
-    pub send_flags: c_uint,
-    pub bind_info: ibv_mw_bind_info,
 }
 
 #[derive(Clone, Copy)]
@@ -162,22 +94,6 @@ pub struct ibv_ah_attr {
 #[repr(C, align(8))]
 pub struct ibv_grh {
     pub raw: [u8; 40],
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_ah {
-    pub context: *mut ibv_context,
-    pub pd: *mut ibv_pd,
-    pub handle: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_comp_channel {
-    pub context: *mut ibv_context,
-    pub fd: c_int,
-    pub refcnt: c_int,
 }
 
 #[derive(Clone, Copy)]

@@ -1,10 +1,10 @@
-//! Completion queues, queue pairs and shared receive queues.
+//! Structures of completion queues, queue pairs and shared receive queues.
 
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::{
-    ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_data_buf, ibv_mw, ibv_mw_bind_info,
-    ibv_pd, ibv_sge, ibv_xrcd,
+    ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_cq, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_pd,
+    ibv_qp, ibv_sge, ibv_srq, ibv_xrcd,
 };
 
 pub const IBV_WC_STANDARD_FLAGS: u64 = 0x7f;
@@ -55,20 +55,6 @@ pub const IBV_SRQ_INIT_ATTR_TYPE: u32 = 1;
 pub const IBV_SRQ_INIT_ATTR_PD: u32 = 1 << 1;
 pub const IBV_SRQ_INIT_ATTR_XRCD: u32 = 1 << 2;
 pub const IBV_SRQ_INIT_ATTR_CQ: u32 = 1 << 3;
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_cq {
-    pub context: *mut ibv_context,
-    pub channel: *mut ibv_comp_channel,
-    pub cq_context: *mut c_void,
-    pub handle: u32,
-    pub cqe: c_int,
-    pub mutex: libc::pthread_mutex_t,
-    pub cond: libc::pthread_cond_t,
-    pub comp_events_completed: u32,
-    pub async_events_completed: u32,
-}
 
 /// Reads one field of the current completion.
 pub type Reader<T> = Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> T>;
@@ -214,24 +200,6 @@ pub struct ibv_qp_attr {
 
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct ibv_qp {
-    pub context: *mut ibv_context,
-    pub qp_context: *mut c_void,
-    pub pd: *mut ibv_pd,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut ibv_srq,
-    pub handle: u32,
-    pub qp_num: u32,
-    pub state: u32,
-    pub qp_type: u32,
-    pub mutex: libc::pthread_mutex_t,
-    pub cond: libc::pthread_cond_t,
-    pub events_completed: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
 pub struct ibv_qp_ex {
     pub qp_base: ibv_qp,
     pub comp_mask: u64,
@@ -288,16 +256,4 @@ pub struct ibv_srq_init_attr_ex {
     pub xrcd: *mut ibv_xrcd,
     pub cq: *mut ibv_cq,
     pub tm_cap: [u32; 2],
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_srq {
-    pub context: *mut ibv_context,
-    pub srq_context: *mut c_void,
-    pub pd: *mut ibv_pd,
-    pub handle: u32,
-    pub mutex: libc::pthread_mutex_t,
-    pub cond: libc::pthread_cond_t,
-    pub events_completed: u32,
 }

@@ -2,8 +2,6 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use super::{ibv_ah, ibv_mw, ibv_mw_bind_info};
-
 pub const IBV_WR_RDMA_WRITE: u32 = 0;
 pub const IBV_WR_RDMA_WRITE_WITH_IMM: u32 = 1;
 pub const IBV_WR_SEND: u32 = 2;
@@ -51,46 +49,6 @@ pub struct ibv_wr_atomic {
     pub compare_add: u64,
     pub swap: u64,
     pub rkey: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_wr_ud {
-    pub ah: *mut ibv_ah,
-    pub remote_qpn: u32,
-    pub remote_qkey: u32,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union ibv_wr_target {
-    pub rdma: ibv_wr_rdma,
-    pub atomic: ibv_wr_atomic,
-    pub ud: ibv_wr_ud,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_wr_bind {
-    pub mw: *mut ibv_mw,
-    pub rkey: u32,
-    pub bind_info: ibv_mw_bind_info,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_send_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_send_wr,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: c_int,
-    pub opcode: u32,
-    pub send_flags: c_uint,
-    /// Immediate data in network order, or the R_Key to invalidate.
-    pub imm_data: u32,
-    pub wr: ibv_wr_target,
-    pub xrc_remote_srqn: u32,
-    pub bind_mw: ibv_wr_bind,
 }
 
 #[derive(Clone, Copy)]

@@ -15,9 +15,9 @@ use crate::context::Context;
 use crate::errno::{Errno, minus_one};
 use crate::registry;
 
-/// How often another free port is tried where one address after the other has to have it.
+/// How many free ports are tried if one must be free at several addresses.
 const FREE_PORT_TRIES: u32 = 16;
-/// The backlog of who asks for none.
+/// The default backlog.
 const BACKLOG: u32 = 1024;
 
 /// Binds an id to an address of ours: to its device, and to a port of its own.
@@ -86,7 +86,7 @@ fn places(inner: &Inner, ip: IpAddr) -> Result<Vec<(Arc<Context>, IpAddr)>, Errn
     if places.is_empty() { Err(Errno::NO_DEVICE) } else { Ok(places) }
 }
 
-/// Takes one port at all of `places`, or none at all.
+/// Reserves one port at all of `places`, or at none.
 fn take(inner: &mut Inner, places: &[(Arc<Context>, IpAddr)], port: u16) -> Result<u16, PortError> {
     let (space, shared) = (inner.space, inner.settings.reuse_address);
     let mut number = port;

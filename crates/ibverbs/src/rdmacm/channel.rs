@@ -1,16 +1,12 @@
-//! Event channels: `rdma_create_event_channel`, `rdma_get_cm_event`, `rdma_ack_cm_event`.
+//! Event channels: `rdma_create_event_channel`, `rdma_event_str`.
 
-use core::ffi::{c_char, c_int};
-use core::ptr;
+use core::ffi::c_char;
 use std::sync::Arc;
 
-use super::abi::{event, rdma_cm_event, rdma_event_channel};
-use super::deliver::{self, Told};
-use super::dispatch::Queue;
-use super::id::CmId;
-use crate::context::Context;
-use crate::errno::{Errno, minus_one, pointer};
-use crate::registry::{self, Live, Object, Shared, Table};
+use super::abi::{event, rdma_event_channel};
+use crate::connections::Queue;
+use crate::errno::{Errno, pointer};
+use crate::registry::{self, Object, Shared, object};
 
 /// A channel: a queue of events with a descriptor.
 #[derive(Debug)]
@@ -20,21 +16,7 @@ pub(crate) struct EventChannel {
     pub(super) queue: Arc<Queue>,
 }
 
-impl Object for EventChannel {
-    type C = rdma_event_channel;
-
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.cm_channels
-    }
-
-    fn c(&self) -> *mut rdma_event_channel {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        None
-    }
-}
+object!(EventChannel, rdma_event_channel);
 
 impl EventChannel {
     pub(super) fn create() -> Result<Arc<Self>, Errno> {
@@ -58,74 +40,6 @@ pub unsafe extern "C" fn ferroce_rdma_create_event_channel() -> *mut rdma_event_
 pub unsafe extern "C" fn ferroce_rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     if let Ok(channel) = registry::find::<EventChannel>(channel) {
         registry::remove(&*channel);
-    }
-}
-
-/// Takes the oldest event, and waits for one unless the descriptor is non-blocking.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferroce_rdma_get_cm_event(
-    channel: *mut rdma_event_channel,
-    event: *mut *mut rdma_cm_event,
-) -> c_int {
-    minus_one(registry::find::<EventChannel>(channel).and_then(|channel| {
-        // SAFETY: C passes a writable pointer.
-        let target = unsafe { event.as_mut() }.ok_or(Errno::INVALID)?;
-        // No reference to the channel is held while waiting: another thread may destroy it.
-        let queue = Arc::clone(&channel.queue);
-        drop(channel);
-        *target = next(&queue)?;
-        Ok(())
-    }))
-}
-
-/// The next event of a queue.
-pub(super) fn next(queue: &Queue) -> Result<*mut rdma_cm_event, Errno> {
-    loop {
-        // Not every message is an event to the program.
-        if let Some(told) = deliver::tell(queue.pop()?) {
-            return Ok(registry::insert(told));
-        }
-    }
-}
-
-/// Acknowledges an event, which is gone then.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferroce_rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    minus_one(registry::find::<Told>(event).map(|told| acknowledge(&told)))
-}
-
-fn acknowledge(told: &Told) {
-    registry::remove(told);
-    told.acks.acknowledge(1, |_| ());
-}
-
-/// Acknowledges the event that a synchronous id shows, if there is one.
-pub(super) fn acknowledge_own(id: &CmId) {
-    if id.lock().own_channel.is_none() {
-        return;
-    }
-    let event = id.shown().event;
-    id.show(|c| c.event = ptr::null_mut());
-    if let Ok(told) = registry::find::<Told>(event) {
-        acknowledge(&told);
-    }
-}
-
-/// Waits for the outcome of what a synchronous id has begun; an asynchronous one returns at once.
-///
-/// # Errors
-/// The error number of the event.
-pub(super) fn complete(id: &CmId) -> Result<(), Errno> {
-    let Some(channel) = id.lock().own_channel.clone() else { return Ok(()) };
-    acknowledge_own(id);
-    let event = next(&channel.queue)?;
-    id.show(|c| c.event = event);
-    // SAFETY: an event that was just made and that nobody has acknowledged.
-    let (kind, status) = unsafe { ((*event).event, (*event).status) };
-    match status {
-        0 => Ok(()),
-        _ if kind == event::REJECTED => Err(Errno(libc::ECONNREFUSED)),
-        status => Err(Errno(status.saturating_abs())),
     }
 }
 

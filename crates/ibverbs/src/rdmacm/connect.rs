@@ -1,38 +1,33 @@
 //! Making and ending connections: `rdma_connect`, `rdma_accept`, `rdma_reject`, `rdma_disconnect`.
 
 use core::ffi::{c_int, c_void};
-use std::sync::Arc;
 
-use rdma::{Gid, PKey, QKey, Qpn};
+use rdma::{PKey, QKey, Qpn};
 use transport::Route;
-use transport::cm::{CmError, CommId};
+use transport::cm::CmError;
 use transport::limits::RD_ATOMIC_MAX;
 use wire::cm::{brief, ip, rej, rep, req, sidr};
 
 use super::abi::{RDMA_MAX_RD_ATOMIC, RDMA_UDP_QKEY, rdma_cm_id, rdma_conn_param};
-use super::channel;
+use super::conversation::confirm;
 use super::id::{CmId, Inner};
-use super::queue_pair::{self, LOCAL_ACK_TIMEOUT};
+use super::states::RETRIES;
+use super::{fetch, states};
 use crate::abi::{
     IBV_EVENT_COMM_EST, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ece,
 };
-use crate::context::Context;
 use crate::errno::{Errno, minus_one};
 use crate::registry;
 
-/// What the peer of a REQ is told to wait for an acknowledgement, and what the kernel tells.
+/// The ACK timeout that a REQ proposes to the peer: that of the kernel.
 const PEER_ACK_TIMEOUT: u8 = 19;
-/// What is said of how long an acknowledgement may take here.
+/// The target ACK delay that a REP states.
 const TARGET_ACK_DELAY: u8 = 15;
-/// Retries where the program names none, and the most there are; where no receive is ready, that is
-/// for ever.
-pub(super) const RETRIES: u8 = 7;
-
 /// What a program asks for.
 #[derive(Clone, Copy)]
 struct Wish {
     c: rdma_conn_param,
-    /// Whether the program said anything.
+    /// Whether the program gave parameters.
     named: bool,
 }
 
@@ -91,40 +86,6 @@ fn rd_atomic(wish: u8, most: u8) -> u8 {
     wish.min(most).min(RD_ATOMIC_MAX)
 }
 
-impl Inner {
-    /// The device and the conversation.
-    fn connection(&self) -> Result<(Arc<Context>, CommId), Errno> {
-        match (&self.context, self.conversation) {
-            (Some(context), Some(id)) => Ok((Arc::clone(context), id)),
-            _ => Err(Errno::INVALID),
-        }
-    }
-
-    /// The way of messages to the peer.
-    fn route(&self) -> Result<Route, Errno> {
-        match (self.local, self.remote) {
-            (Some(local), Some(remote)) => Ok(Route {
-                source: local.ip().into(),
-                destination: remote.ip().into(),
-                traffic_class: self.settings.traffic_class,
-                hop_limit: 64,
-                source_port: 0,
-            }),
-            _ => Err(Errno::INVALID),
-        }
-    }
-
-    /// The header in front of the private data of a request.
-    fn addresses(&self) -> Result<ip::Repr, Errno> {
-        match (self.local, self.remote) {
-            (Some(local), Some(remote)) => {
-                Ok(ip::Repr { port: local.port(), source: local.ip(), destination: remote.ip() })
-            }
-            _ => Err(Errno::INVALID),
-        }
-    }
-}
-
 /// The id's queue pair, or the one that the program names.
 fn queue_pair(id: &CmId, wish: &Wish) -> (Qpn, bool) {
     // SAFETY: a queue pair that was made for the id, and that the program has not destroyed.
@@ -176,7 +137,7 @@ pub unsafe extern "C" fn ferroce_rdma_connect(
         inner.retry_count = wish.c.retry_count.min(RETRIES);
         inner.conversation = Some(conversation);
         drop(inner);
-        channel::complete(&id)
+        fetch::complete(&id)
     }))
 }
 
@@ -193,7 +154,7 @@ fn request(
         IBV_QPT_RC => req::Transport::Rc,
         IBV_QPT_UC => req::Transport::Uc,
         IBV_QPT_XRC_SEND => req::Transport::Extended,
-        // Its target waits to be asked.
+        // An XRC target does not ask.
         _ => return Err(Errno::INVALID),
     };
     let is_xrc = transport == req::Transport::Extended;
@@ -277,7 +238,7 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
         let (qpn, srq) = queue_pair(&id, &wish);
         let is_xrc = id.shown().qp_type == IBV_QPT_XRC_RECV;
         let (qpn, eecn) = if is_xrc { (Qpn::default(), qpn) } else { (qpn, Qpn::default()) };
-        queue_pair::make_ready(&id, &inner)?;
+        states::make_ready(&id, &inner)?;
         let reply = rep::Repr {
             local_id: 0,
             remote_id: 0,
@@ -302,7 +263,7 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
             .nic
             .with_manager(|manager, now| manager.accept(now, conversation, reply, options))?;
         drop(inner);
-        channel::complete(&id)
+        fetch::complete(&id)
     }))
 }
 
@@ -384,12 +345,7 @@ pub unsafe extern "C" fn ferroce_rdma_establish(id: *mut rdma_cm_id) -> c_int {
     }))
 }
 
-pub(super) fn confirm(context: &Context, conversation: CommId) -> Result<(), Errno> {
-    let private = [0; brief::RTU_PRIVATE_LEN];
-    Ok(context.nic.with_manager(|manager, _| manager.confirm(conversation, private))?)
-}
-
-/// Tells of an event of the queue pair: that a packet has come before the confirmation is one.
+/// Passes on an event of the queue pair. One matters: a packet came before the confirmation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
     minus_one(registry::find::<CmId>(id).and_then(|id| {
@@ -414,7 +370,7 @@ pub unsafe extern "C" fn ferroce_rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
         if inner.peer.is_none() {
             return Err(Errno::INVALID);
         }
-        queue_pair::end(&id)?;
+        states::end(&id)?;
         if let Some(conversation) = inner.conversation {
             let private = [0; brief::DREQ_PRIVATE_LEN];
             // The peer may have been faster; its end is ours then.
@@ -423,7 +379,7 @@ pub unsafe extern "C" fn ferroce_rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
                 .with_manager(|manager, now| manager.disconnect(now, conversation, private));
         }
         drop(inner);
-        channel::complete(&id)
+        fetch::complete(&id)
     }))
 }
 
@@ -468,19 +424,9 @@ pub unsafe extern "C" fn ferroce_rdma_init_qp_attr(
         // SAFETY: C passes two writable places.
         let (attr, mask) = unsafe { (qp_attr.as_mut(), qp_attr_mask.as_mut()) };
         let (Some(attr), Some(mask)) = (attr, mask) else { return Err(Errno::INVALID) };
-        let (filled, bits) = queue_pair::attributes(&id, &id.lock(), attr.qp_state)?;
+        let (filled, bits) = states::attributes(&id, &id.lock(), attr.qp_state)?;
         *attr = filled;
-        *mask = bits;
+        *mask = bits.cast_signed();
         Ok(())
     }))
-}
-
-/// The timeout of our queue pairs.
-pub(super) fn ack_timeout(inner: &Inner) -> u8 {
-    inner.settings.ack_timeout.unwrap_or(LOCAL_ACK_TIMEOUT)
-}
-
-/// The GID of our end.
-pub(super) fn local_gid(inner: &Inner) -> Result<Gid, Errno> {
-    inner.local.map(|local| local.ip().into()).ok_or(Errno::INVALID)
 }

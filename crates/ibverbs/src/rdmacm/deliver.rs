@@ -1,4 +1,4 @@
-//! What a message becomes when the program fetches it.
+//! Turns messages into events when the program fetches them.
 
 use core::ffi::c_int;
 use core::net::{IpAddr, SocketAddr};
@@ -9,86 +9,16 @@ use transport::cm::{CmEvent, CommId};
 use wire::cm::req::Transport;
 use wire::cm::{ip, rej, rep, req, sidr};
 
-use super::abi::{event, rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
-use super::connect;
-use super::dispatch::{Mailbox, Raw, What};
-use super::id::{self, CmId, Inner, Peer};
-use super::{multicast, queue_pair};
+use super::abi::{event, rdma_conn_param, rdma_ud_param};
+use super::conversation::{confirm, forget};
+use super::id::{CmId, Inner, Peer};
+use super::told::{Detail, Told};
+use super::{create, membership, states};
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain};
+use crate::connections::{Mailbox, Raw, What, is_last};
 use crate::context::Context;
 use crate::errno::Errno;
-use crate::event::Acks;
-use crate::registry::{self, Live, Object, Shared, Table};
-
-/// An event that the program has fetched.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Told {
-    c: Shared<rdma_cm_event>,
-    /// What the event's pointer to private data refers to.
-    _private: Box<[u8]>,
-    /// Whose end waits for the acknowledgement.
-    pub(super) acks: Arc<Acks>,
-}
-
-impl Object for Told {
-    type C = rdma_cm_event;
-
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.cm_events
-    }
-
-    fn c(&self) -> *mut rdma_cm_event {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        None
-    }
-}
-
-/// What an event says beside what it is.
-enum Detail {
-    Nothing,
-    Connection(rdma_conn_param, Box<[u8]>),
-    Datagram(rdma_ud_param, Box<[u8]>),
-}
-
-impl Told {
-    fn new(
-        id: &CmId,
-        listener: Option<&CmId>,
-        kind: u32,
-        status: c_int,
-        detail: Detail,
-    ) -> Arc<Self> {
-        // A request is counted where it was asked.
-        let acks = Arc::clone(&listener.unwrap_or(id).acks);
-        acks.fetch();
-        let (mut param, private) = match detail {
-            Detail::Nothing => (rdma_event_param { ud: rdma_ud_param::zeroed() }, Box::default()),
-            Detail::Connection(conn, private) => {
-                let mut param = rdma_event_param { ud: rdma_ud_param::zeroed() };
-                param.conn = conn;
-                (param, private)
-            }
-            Detail::Datagram(ud, private) => (rdma_event_param { ud }, private),
-        };
-        if !private.is_empty() {
-            // Both kinds begin with the same two fields.
-            param.conn.private_data = private.as_ptr().cast();
-            param.conn.private_data_len = private.len() as u8;
-        }
-        let c = rdma_cm_event {
-            id: id.c(),
-            listen_id: listener.map_or(core::ptr::null_mut(), Object::c),
-            event: kind,
-            status,
-            param,
-        };
-        Arc::new(Self { c: Shared::new(c), _private: private, acks })
-    }
-}
+use crate::registry;
 
 /// Turns a message into an event; `None` if it is none to the program.
 pub(super) fn tell(raw: Raw) -> Option<Arc<Told>> {
@@ -100,7 +30,7 @@ pub(super) fn tell(raw: Raw) -> Option<Arc<Told>> {
     match raw.what {
         What::Local(kind, status) => Some(Told::new(&id, None, kind, status, Detail::Nothing)),
         What::Joined(number, status) => {
-            let (kind, status, param) = multicast::joined(&id, number, status)?;
+            let (kind, status, param) = membership::joined(&id, number, status)?;
             Some(Told::new(&id, None, kind, status, Detail::Datagram(param, Box::default())))
         }
         What::Asked(event, fresh) => asked(&id, event, fresh),
@@ -137,7 +67,7 @@ fn asked(listener: &Arc<CmId>, event: CmEvent, fresh: Arc<Mailbox>) -> Option<Ar
         drop(inner);
         registry::insert(Arc::clone(&id));
         if is_synchronous {
-            id::migrate(&id, core::ptr::null_mut()).ok()?;
+            create::migrate(&id, core::ptr::null_mut()).ok()?;
         }
         Some(id)
     };
@@ -148,7 +78,7 @@ fn asked(listener: &Arc<CmId>, event: CmEvent, fresh: Arc<Mailbox>) -> Option<Ar
                 take_request(id, &request, options);
             }
             let param = rdma_conn_param {
-                // What the peer asks for is what we would answer, and the other way round.
+                // The peer's initiator depth is our responder resources, and the reverse.
                 responder_resources: request.initiator_depth,
                 initiator_depth: request.responder_resources,
                 flow_control: request.flow_control.into(),
@@ -167,8 +97,8 @@ fn asked(listener: &Arc<CmId>, event: CmEvent, fresh: Arc<Mailbox>) -> Option<Ar
         _ => return None,
     };
     let Some(id) = begun else {
-        // Not of RDMA CM, or nothing to keep it with.
-        id::forget(&context, conversation);
+        // Not of RDMA CM, or there is no id for it.
+        forget(&context, conversation);
         return None;
     };
     Some(Told::new(&id, Some(listener), event::CONNECT_REQUEST, 0, detail))
@@ -183,7 +113,7 @@ fn take_request(id: &CmId, request: &req::Repr, options: u32) {
     id.show(|c| {
         c.qp_type = match request.transport {
             Transport::Uc => IBV_QPT_UC,
-            // The manager lets no other through.
+            // The manager passes no other kind.
             Transport::Extended => IBV_QPT_XRC_RECV,
             Transport::Rc | Transport::Rd => IBV_QPT_RC,
         };
@@ -203,7 +133,7 @@ fn take_request(id: &CmId, request: &req::Repr, options: u32) {
 
 /// A message of a conversation that the program knows.
 fn said(id: &Arc<CmId>, event: CmEvent) -> Option<Arc<Told>> {
-    if id::is_last(&event) {
+    if is_last(&event) {
         id.lock().conversation = None;
     }
     let told = |kind, status, detail| Some(Told::new(id, None, kind, status, detail));
@@ -266,8 +196,8 @@ fn replied(id: &CmId, conversation: CommId, reply: &rep::Repr, options: u32) -> 
     if id.shown().qp.is_null() {
         return (event::CONNECT_RESPONSE, 0);
     }
-    let ready = queue_pair::make_ready(id, &inner);
-    match ready.and_then(|()| connect::confirm(&context, conversation)) {
+    let ready = states::make_ready(id, &inner);
+    match ready.and_then(|()| confirm(&context, conversation)) {
         Ok(()) => (event::ESTABLISHED, 0),
         Err(Errno(number)) => {
             let private = [0; rej::PRIVATE_LEN];
@@ -281,7 +211,7 @@ fn replied(id: &CmId, conversation: CommId, reply: &rep::Repr, options: u32) -> 
     }
 }
 
-/// The way to a datagram service, or the status by which it was refused.
+/// The path to a datagram service, or the status by which it was refused.
 fn datagram(id: &CmId, reply: &sidr::Rep) -> Result<rdma_ud_param, c_int> {
     if reply.status != sidr::Status::OK {
         return Err(reply.status.0.into());
@@ -292,7 +222,7 @@ fn datagram(id: &CmId, reply: &sidr::Rep) -> Result<rdma_ud_param, c_int> {
         return Err(-libc::EINVAL);
     };
     let (source, destination): (Gid, Gid) = (local.ip().into(), remote.ip().into());
-    let ah_attr = queue_pair::path_to(context, source, destination, inner.settings.traffic_class)
+    let ah_attr = states::path_to(context, source, destination, inner.settings.traffic_class)
         .map_err(|Errno(number)| -number)?;
     Ok(rdma_ud_param {
         ah_attr,
@@ -305,16 +235,17 @@ fn datagram(id: &CmId, reply: &sidr::Rep) -> Result<rdma_ud_param, c_int> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Object;
     use wire::cm::ip::PortSpace;
 
     #[test]
     fn what_is_said_of_the_peer_becomes_an_event_with_a_status() {
         let space = PortSpace::TCP.0.into();
-        let id = id::create(core::ptr::null_mut(), core::ptr::null_mut(), space).unwrap();
+        let id = create::create(core::ptr::null_mut(), core::ptr::null_mut(), space).unwrap();
         let conversation = CommId(7);
         let told = |event| {
             let told = said(&id, event).unwrap();
-            // SAFETY: a structure that nobody else knows of.
+            // SAFETY: a structure that is not shared yet.
             let told = unsafe { *told.c() };
             (told.event, told.status)
         };

@@ -1,50 +1,50 @@
-//! The devices that ids are bound to: opened once, by the first id that needs them, for the rest of
-//! the process's life.
+//! The devices that ids are bound to: opened once, by the first id that needs them, until the process
+//! ends.
 
 use core::net::{IpAddr, SocketAddr};
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use softnic::DeviceInfo;
 
 use super::addresses;
-use crate::abi::{self, ibv_context, ibv_pd, ibv_xrcd, ibv_xrcd_init_attr};
+use crate::abi::{ibv_context, ibv_pd, ibv_xrcd};
 use crate::context::Context;
 use crate::device::{self, Device};
 use crate::errno::Errno;
-use crate::pd::ibv_alloc_pd;
 use crate::registry::{self, Object};
-use crate::xrcd::open_xrcd;
+use crate::sync::lock;
+use crate::{open, pd, xrcd};
 
 /// The devices of one process.
 struct Opened {
     /// A forked child inherits dead copies, and opens its own.
     process: u32,
     contexts: Vec<(DeviceInfo, Arc<Context>)>,
-    /// Which device packets leave by that the kernel would send from this address. To find out takes
-    /// a look at every interface of the host.
-    ways: Vec<(IpAddr, Arc<Context>)>,
+    /// The device of packets that the kernel would send from this address. Finding it means reading every
+    /// interface of the host.
+    paths: Vec<(IpAddr, Arc<Context>)>,
     /// The protection domains of ids that are given none, by their devices' handles.
     pds: Vec<(usize, usize)>,
-    /// The XRC domains of those, in the same way.
+    /// Their XRC domains, by the same handles.
     xrcds: Vec<(usize, usize)>,
 }
 
 static OPENED: Mutex<Opened> = Mutex::new(Opened {
     process: 0,
     contexts: Vec::new(),
-    ways: Vec::new(),
+    paths: Vec::new(),
     pds: Vec::new(),
     xrcds: Vec::new(),
 });
 
 fn opened() -> MutexGuard<'static, Opened> {
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut opened = lock(&OPENED);
     let process = std::process::id();
     if opened.process != process {
-        // Nothing is closed by this: the registry has them too.
+        // This closes nothing: the registry has them too.
         opened.contexts.clear();
-        opened.ways.clear();
+        opened.paths.clear();
         opened.pds.clear();
         opened.xrcds.clear();
         opened.process = process;
@@ -57,20 +57,16 @@ fn open(device: &Device) -> Result<Arc<Context>, Errno> {
     if let Some((_, context)) = opened.contexts.iter().find(|(info, _)| *info == device.info) {
         return Ok(Arc::clone(context));
     }
-    let context = Context::open(device)?;
+    let context = open::open(device)?;
     context.nic.manage()?;
     registry::insert(Arc::clone(&context));
     opened.contexts.push((device.info.clone(), Arc::clone(&context)));
     Ok(context)
 }
 
-fn devices() -> Result<Vec<Arc<Device>>, Errno> {
-    device::list()?.into_iter().map(|device| registry::find::<Device>(device)).collect()
-}
-
 /// Every device.
 pub(super) fn all() -> Result<Vec<Arc<Context>>, Errno> {
-    devices()?.iter().map(|device| open(device)).collect()
+    device::list()?.iter().map(|device| open(device)).collect()
 }
 
 /// The device that has `address`; `ENODEV` if none has it.
@@ -78,7 +74,7 @@ pub(super) fn having(address: IpAddr) -> Result<Arc<Context>, Errno> {
     if let Some((_, context)) = opened().contexts.iter().find(|(info, _)| has(info, address)) {
         return Ok(Arc::clone(context));
     }
-    let devices = devices()?;
+    let devices = device::list()?;
     let device = devices.iter().find(|device| has(&device.info, address));
     open(device.ok_or(Errno::NO_DEVICE)?)
 }
@@ -110,11 +106,15 @@ pub(super) fn toward(destination: SocketAddr) -> Result<(Arc<Context>, IpAddr), 
     let source = kernel_source(destination);
     let known = source.and_then(|source| {
         let opened = opened();
-        opened.ways.iter().find(|(from, _)| *from == source).map(|(_, context)| Arc::clone(context))
+        opened
+            .paths
+            .iter()
+            .find(|(from, _)| *from == source)
+            .map(|(_, context)| Arc::clone(context))
     });
     let context = match known {
         Some(context) => context,
-        None => find_way(source, destination)?,
+        None => find_path(source, destination)?,
     };
     let own = addresses_of(&context, destination.ip());
     let chosen = source.filter(|source| own.contains(source)).or(own.first().copied());
@@ -122,8 +122,8 @@ pub(super) fn toward(destination: SocketAddr) -> Result<(Arc<Context>, IpAddr), 
 }
 
 /// Finds the device for [`toward`], and remembers it.
-fn find_way(source: Option<IpAddr>, destination: SocketAddr) -> Result<Arc<Context>, Errno> {
-    let devices = devices()?;
+fn find_path(source: Option<IpAddr>, destination: SocketAddr) -> Result<Arc<Context>, Errno> {
+    let devices = device::list()?;
     let exact = source.and_then(|source| devices.iter().find(|device| has(&device.info, source)));
     let beside =
         || devices.iter().find(|device| source.is_some_and(|it| is_beside(&device.info, it)));
@@ -132,7 +132,7 @@ fn find_way(source: Option<IpAddr>, destination: SocketAddr) -> Result<Arc<Conte
     let device = exact.or_else(beside);
     let context = open(device.or_else(any).ok_or(Errno::NO_DEVICE)?)?;
     if let Some(source) = source.filter(|_| device.is_some()) {
-        opened().ways.push((source, Arc::clone(&context)));
+        opened().paths.push((source, Arc::clone(&context)));
     }
     Ok(context)
 }
@@ -150,38 +150,25 @@ fn is_beside(info: &DeviceInfo, address: IpAddr) -> bool {
 }
 
 /// The protection domain of ids that are given none.
-pub(super) fn default_pd(context: &Context) -> Result<*mut ibv_pd, Errno> {
+pub(super) fn default_pd(context: &Arc<Context>) -> Result<*mut ibv_pd, Errno> {
     let mut opened = opened();
     let device = context.c();
     if let Some((_, pd)) = opened.pds.iter().find(|(known, _)| *known == device.addr()) {
         return Ok(core::ptr::with_exposed_provenance_mut(*pd));
     }
-    // SAFETY: a live context.
-    let pd = unsafe { ibv_alloc_pd(device) };
-    if pd.is_null() {
-        return Err(Errno::last());
-    }
+    let pd = pd::alloc(Arc::clone(context))?;
     opened.pds.push((device.addr(), pd.expose_provenance()));
     Ok(pd)
 }
 
 /// The XRC domain of ids that are given none.
-pub(super) fn default_xrcd(context: &Context) -> Result<*mut ibv_xrcd, Errno> {
+pub(super) fn default_xrcd(context: &Arc<Context>) -> Result<*mut ibv_xrcd, Errno> {
     let mut opened = opened();
     let device = context.c();
     if let Some((_, xrcd)) = opened.xrcds.iter().find(|(known, _)| *known == device.addr()) {
         return Ok(core::ptr::with_exposed_provenance_mut(*xrcd));
     }
-    let mut attr = ibv_xrcd_init_attr {
-        comp_mask: abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS,
-        fd: -1,
-        oflags: libc::O_CREAT,
-    };
-    // SAFETY: a live context, and a structure of ours.
-    let xrcd = unsafe { open_xrcd(device, &raw mut attr) };
-    if xrcd.is_null() {
-        return Err(Errno::last());
-    }
+    let xrcd = xrcd::open(context, None, libc::O_CREAT)?;
     opened.xrcds.push((device.addr(), xrcd.expose_provenance()));
     Ok(xrcd)
 }

@@ -5,17 +5,13 @@ use core::ptr;
 use std::sync::Arc;
 
 use super::abi::{RAI_PASSIVE, event, rdma_addrinfo, rdma_cm_id};
-use super::addresses;
-use super::bind;
-use super::channel;
-use super::id::{self, CmId, Template};
-use super::queue_pair;
-use super::resolve;
+use super::id::{CmId, Template};
+use super::{addresses, bind, create, fetch, queue_pair, resolve, told};
 use crate::abi::{ibv_pd, ibv_qp_init_attr};
 use crate::errno::{Errno, minus_one};
 use crate::registry::{self, Object};
 
-/// Makes a synchronous id of what `rdma_getaddrinfo` has found: bound, or on its way to the peer.
+/// Makes a synchronous id from the result of `rdma_getaddrinfo`: bound, or with a resolved route.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_create_ep(
     id: *mut *mut rdma_cm_id,
@@ -27,14 +23,11 @@ pub unsafe extern "C" fn ferroce_rdma_create_ep(
         // SAFETY: C passes a writable pointer, a structure, and NULL or another.
         let (target, info, attr) = unsafe { (id.as_mut(), res.as_ref(), qp_init_attr.as_mut()) };
         let (Some(target), Some(info)) = (target, info) else { return Err(Errno::INVALID) };
-        let ep = id::create(ptr::null_mut(), ptr::null_mut(), info.ai_port_space as u32)?;
+        let ep = create::create(ptr::null_mut(), ptr::null_mut(), info.ai_port_space as u32)?;
         let result = begin(&ep, info, pd, attr);
         match result {
             Ok(()) => *target = ep.c(),
-            Err(_) => {
-                // SAFETY: a handle of ours.
-                unsafe { ferroce_rdma_destroy_ep(ep.c()) };
-            }
+            Err(_) => destroy(&ep),
         }
         result
     })())
@@ -74,15 +67,17 @@ fn begin(
 /// Destroys an endpoint, with its queue pair and shared receive queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_destroy_ep(id: *mut rdma_cm_id) {
-    let Ok(ep) = registry::find::<CmId>(id) else { return };
-    queue_pair::destroy(&ep);
-    // SAFETY: a handle of ours.
-    unsafe {
-        if !ep.shown().srq.is_null() {
-            queue_pair::ferroce_rdma_destroy_srq(id);
-        }
-        id::ferroce_rdma_destroy_id(id);
+    if let Ok(ep) = registry::find::<CmId>(id) {
+        destroy(&ep);
     }
+}
+
+fn destroy(ep: &CmId) {
+    queue_pair::destroy(ep);
+    if !ep.shown().srq.is_null() {
+        queue_pair::destroy_srq(ep);
+    }
+    create::destroy(ep);
 }
 
 /// Waits for a request at a synchronous listener, and makes an id for it, with a queue pair if the
@@ -98,9 +93,9 @@ pub unsafe extern "C" fn ferroce_rdma_get_request(
         if listener.lock().own_channel.is_none() {
             return Err(Errno::INVALID);
         }
-        channel::complete(&listener)?;
+        fetch::complete(&listener)?;
         let told = listener.shown().event;
-        // SAFETY: the event that was just fetched, and that nobody has acknowledged.
+        // SAFETY: the event that was just fetched, and is not acknowledged.
         let (kind, new) = unsafe { ((*told).event, (*told).id) };
         if kind != event::CONNECT_REQUEST {
             return Err(Errno::INVALID);
@@ -110,13 +105,12 @@ pub unsafe extern "C" fn ferroce_rdma_get_request(
         if let Some(Template { pd, mut attr }) = template {
             attr.qp_type = new.shown().qp_type;
             if let Err(error) = queue_pair::create(&new, pd, &mut attr) {
-                channel::acknowledge_own(&listener);
-                // SAFETY: a handle of ours.
-                unsafe { ferroce_rdma_destroy_ep(new.c()) };
+                told::acknowledge_own(&listener);
+                destroy(&new);
                 return Err(error);
             }
         }
-        // The request is the new id's to show; its acknowledgement stays the listener's.
+        // The new id shows the request; the listener acknowledges it.
         listener.show(|c| c.event = ptr::null_mut());
         new.show(|c| c.event = told);
         *target = new.c();

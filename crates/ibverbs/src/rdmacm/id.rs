@@ -1,25 +1,30 @@
-//! Ids: `rdma_create_id`, `rdma_destroy_id`, `rdma_migrate_id`.
+//! An id, and what is known of both sides.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
 use core::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rdma::{Gid, Psn, Qpn};
-use transport::cm::{CmEvent, CommId, ListenerId};
-use wire::cm::ip::PortSpace;
+use transport::Route;
+use transport::cm::{CommId, ListenerId};
+use wire::cm::ip::{self, PortSpace};
 
 use super::abi::{rdma_cm_id, rdma_event_channel};
 use super::addresses;
 use super::channel::EventChannel;
+use super::conversation::forget;
 use super::devices;
-use super::dispatch::{Mailbox, What};
-use super::multicast::{self, Membership};
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, Plain, ibv_qp_init_attr};
+use crate::connections::{Mailbox, What};
 use crate::context::Context;
-use crate::errno::{Errno, minus_one};
+use crate::errno::Errno;
 use crate::event::Acks;
 use crate::port::PORT;
-use crate::registry::{self, Live, Object, Shared, Table};
+use crate::registry::{Object, Shared, object};
+use crate::sync::lock;
+
+/// The local ACK timeout of queue pairs whose program names none.
+const LOCAL_ACK_TIMEOUT: u8 = 14;
 
 /// An id.
 #[derive(Debug)]
@@ -59,6 +64,66 @@ pub(super) struct Inner {
     pub(super) ece: [Option<(u32, u32)>; 2],
     /// The multicast groups, the newest last.
     pub(super) memberships: Vec<Membership>,
+}
+
+/// A group that an id has joined, or is only to send to.
+#[derive(Debug)]
+pub(super) struct Membership {
+    /// Tells it from others in an event.
+    pub(super) number: u64,
+    pub(super) address: IpAddr,
+    pub(super) group: Gid,
+    /// The program's own word, which events bring back.
+    pub(super) context: usize,
+    pub(super) sends_only: bool,
+    /// Where the group was joined, if it was.
+    pub(super) joined: Option<Arc<Context>>,
+    /// The queue pair that was attached.
+    pub(super) attached: Option<Qpn>,
+}
+
+impl Inner {
+    /// The device and the conversation.
+    pub(super) fn connection(&self) -> Result<(Arc<Context>, CommId), Errno> {
+        match (&self.context, self.conversation) {
+            (Some(context), Some(id)) => Ok((Arc::clone(context), id)),
+            _ => Err(Errno::INVALID),
+        }
+    }
+
+    /// The path of messages to the peer.
+    pub(super) fn route(&self) -> Result<Route, Errno> {
+        match (self.local, self.remote) {
+            (Some(local), Some(remote)) => Ok(Route {
+                source: local.ip().into(),
+                destination: remote.ip().into(),
+                traffic_class: self.settings.traffic_class,
+                hop_limit: 64,
+                source_port: 0,
+            }),
+            _ => Err(Errno::INVALID),
+        }
+    }
+
+    /// The header in front of the private data of a request.
+    pub(super) fn addresses(&self) -> Result<ip::Repr, Errno> {
+        match (self.local, self.remote) {
+            (Some(local), Some(remote)) => {
+                Ok(ip::Repr { port: local.port(), source: local.ip(), destination: remote.ip() })
+            }
+            _ => Err(Errno::INVALID),
+        }
+    }
+
+    /// The GID of our end.
+    pub(super) fn local_gid(&self) -> Result<Gid, Errno> {
+        self.local.map(|local| local.ip().into()).ok_or(Errno::INVALID)
+    }
+
+    /// The timeout of our queue pairs.
+    pub(super) fn ack_timeout(&self) -> u8 {
+        self.settings.ack_timeout.unwrap_or(LOCAL_ACK_TIMEOUT)
+    }
 }
 
 /// The peer's side of a connection.
@@ -102,21 +167,7 @@ impl core::fmt::Debug for Template {
     }
 }
 
-impl Object for CmId {
-    type C = rdma_cm_id;
-
-    fn table(live: &mut Live) -> &mut Table<Self> {
-        &mut live.cm_ids
-    }
-
-    fn c(&self) -> *mut rdma_cm_id {
-        self.c.get()
-    }
-
-    fn context(&self) -> Option<&Arc<Context>> {
-        None
-    }
-}
+object!(CmId, rdma_cm_id);
 
 impl CmId {
     /// An id whose events go to `mailbox`.
@@ -160,7 +211,7 @@ impl CmId {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     /// What C reads of it.
@@ -209,9 +260,8 @@ impl CmId {
         });
     }
 
-    /// Leaves everything that the id takes part in.
-    fn leave(&self) {
-        multicast::leave_all(self);
+    /// Ends the id's conversation, listener and port; it stays in multicast groups.
+    pub(super) fn leave(&self) {
         let mut inner = self.lock();
         let listens = !inner.listeners.is_empty();
         for (context, listener) in inner.listeners.drain(..) {
@@ -225,7 +275,7 @@ impl CmId {
             inner.ports.iter().map(|(context, _)| Arc::clone(context)).collect();
         let port = inner.local.map_or(0, |local| local.port());
         for (context, address) in core::mem::take(&mut inner.ports) {
-            // What is not given back is free when the process ends.
+            // A port that is not given back is free when the process ends.
             let _ = context.nic.release_port(address, inner.space, port, listens);
         }
         let conversation = inner.conversation.take();
@@ -246,115 +296,8 @@ impl CmId {
     }
 }
 
-/// Brings a conversation to its end, without another event.
-pub(super) fn forget(context: &Context, conversation: CommId) {
-    context.nic.with_manager(|manager, now| {
-        manager.forget(now, conversation);
-        context.events.connections.end(conversation);
-    });
-}
-
-/// Whether an event says that the conversation's number is free.
-pub(super) fn is_last(event: &CmEvent) -> bool {
-    matches!(
-        event,
-        CmEvent::Rejected { .. }
-            | CmEvent::Unreachable(_)
-            | CmEvent::Closed(_)
-            | CmEvent::DatagramReply { .. }
-    )
-}
-
 /// A random number, as the standard library has them for its hash tables.
 pub(super) fn random() -> u32 {
     use core::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish() as u32
-}
-
-fn port_space(number: u32) -> Result<PortSpace, Errno> {
-    let space = PortSpace(u16::try_from(number).map_err(|_| Errno(libc::EPROTONOSUPPORT))?);
-    match space {
-        PortSpace::TCP | PortSpace::UDP | PortSpace::IB | PortSpace::IPOIB => Ok(space),
-        _ => Err(Errno(libc::EPROTONOSUPPORT)),
-    }
-}
-
-/// An id with a channel, or a synchronous one with a channel of its own.
-pub(super) fn create(
-    channel: *mut rdma_event_channel,
-    context: *mut c_void,
-    ps: u32,
-) -> Result<Arc<CmId>, Errno> {
-    crate::log::start();
-    registry::guard_forks();
-    let space = port_space(ps)?;
-    let (channel, is_own) = if channel.is_null() {
-        (EventChannel::create()?, true)
-    } else {
-        (registry::find::<EventChannel>(channel)?, false)
-    };
-    let mailbox = Mailbox::new(Arc::clone(&channel.queue));
-    let id = CmId::new(mailbox, channel.c(), context, space);
-    if is_own {
-        id.lock().own_channel = Some(channel);
-    }
-    registry::insert(Arc::clone(&id));
-    Ok(id)
-}
-
-/// Makes an id.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferroce_rdma_create_id(
-    channel: *mut rdma_event_channel,
-    id: *mut *mut rdma_cm_id,
-    context: *mut c_void,
-    ps: u32,
-) -> c_int {
-    minus_one((|| {
-        // SAFETY: C passes a writable pointer.
-        let target = unsafe { id.as_mut() }.ok_or(Errno::INVALID)?;
-        *target = create(channel, context, ps)?.c();
-        Ok(())
-    })())
-}
-
-/// Destroys an id, once its events are acknowledged.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferroce_rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    minus_one(registry::find::<CmId>(id).map(|id| {
-        id.leave();
-        // The last event of a synchronous id is acknowledged by us.
-        super::channel::acknowledge_own(&id);
-        id.acks.wait();
-        registry::remove(&*id);
-        if let Some(channel) = id.lock().own_channel.take() {
-            registry::remove(&*channel);
-        }
-    }))
-}
-
-/// Moves an id, and the events that wait for it, to another channel, or to one of its own.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferroce_rdma_migrate_id(
-    id: *mut rdma_cm_id,
-    channel: *mut rdma_event_channel,
-) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| migrate(&id, channel)))
-}
-
-pub(super) fn migrate(id: &Arc<CmId>, channel: *mut rdma_event_channel) -> Result<(), Errno> {
-    let (channel, is_own) = if channel.is_null() {
-        (EventChannel::create()?, true)
-    } else {
-        (registry::find::<EventChannel>(channel)?, false)
-    };
-    super::channel::acknowledge_own(id);
-    id.acks.wait();
-    id.mailbox.move_to(Arc::clone(&channel.queue));
-    id.show(|c| c.channel = channel.c());
-    let before = core::mem::replace(&mut id.lock().own_channel, is_own.then_some(channel));
-    if let Some(before) = before {
-        registry::remove(&*before);
-    }
-    Ok(())
 }

@@ -9,10 +9,14 @@
 //!   Sink ─► Connections ─► Mailbox of the id ─► queue of its channel ─► rdma_get_cm_event
 //! ```
 //!
+//! From the ground up: `connections` (which id an event is for, outside), `channel`, `devices`, `id` (what an id knows),
+//! `states` (of its queue pair), `membership` (in multicast groups), `told` (fetched events), `create`,
+//! `deliver` (what a message becomes), `fetch`; on these, a file for each group of calls.
+//!
 //! `librdmacm.so.1` holds nothing but its names, each of them a jump into `libibverbs.so.1`, so that
 //! both libraries are one engine, one registry and one set of devices.
 //!
-//! As the original, the library moves queue pairs itself where an id has one: to INIT when it is made,
+//! Like the original, the library changes the state of an id's queue pair itself: to INIT when it is made,
 //! to RTR and RTS when the peer's side is known, to ERROR at the end. An event is turned into what C
 //! reads, ids for new connections included, in the thread that fetches it.
 //!
@@ -29,19 +33,19 @@ mod addresses;
 pub mod bind;
 pub mod channel;
 pub mod connect;
+mod conversation;
+pub mod create;
 mod deliver;
 mod devices;
-pub mod dispatch;
 pub mod endpoint;
-pub mod id;
+pub mod fetch;
+mod id;
 pub mod info;
+mod membership;
 pub mod multicast;
 pub mod options;
 pub mod queue_pair;
 pub mod resolve;
 pub mod rsocket;
-
-pub(crate) use channel::EventChannel;
-pub(crate) use deliver::Told;
-pub(crate) use dispatch::Connections;
-pub(crate) use id::CmId;
+mod states;
+pub mod told;

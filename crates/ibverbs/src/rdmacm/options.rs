@@ -15,7 +15,7 @@ const ACK_TIMEOUT: c_int = 3;
 /// Five bits.
 const ACK_TIMEOUT_MAX: u8 = 31;
 
-/// Sets an option of an id; `ENOSYS` for one that there is not, as the kernel has it.
+/// Sets an option of an id. An unknown one is `ENOSYS`, as in the kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_set_option(
     id: *mut rdma_cm_id,

@@ -1,7 +1,7 @@
 //! Addresses of others: `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_get_devices`.
 //!
-//! On RoCE there is little to resolve: the kernel finds the way of every packet. What can be said at
-//! once is said at once, by events all the same, because programs wait for them.
+//! On RoCE there is little to resolve: the kernel routes every packet. The outcome is known at once, but
+//! still comes as an event, because programs wait for one.
 
 use core::ffi::c_int;
 use core::net::SocketAddr;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use super::abi::{event, rdma_cm_id};
 use super::addresses;
 use super::bind;
-use super::channel;
 use super::devices;
-use super::dispatch::What;
+use super::fetch;
 use super::id::{CmId, Inner};
 use crate::abi::ibv_context;
+use crate::connections::What;
 use crate::errno::{Errno, minus_one, pointer};
 use crate::registry;
 
@@ -50,16 +50,16 @@ pub(super) fn resolve_addr(
     {
         bind::bind(id, &mut inner, source)?;
     }
-    let outcome = find_way(id, &mut inner, destination);
+    let outcome = find_path(id, &mut inner, destination);
     drop(inner);
     id.mailbox.post(match outcome {
         Ok(()) => What::Local(event::ADDR_RESOLVED, 0),
         Err(Errno(number)) => What::Local(event::ADDR_ERROR, -number),
     });
-    channel::complete(id)
+    fetch::complete(id)
 }
 
-fn find_way(id: &CmId, inner: &mut Inner, destination: SocketAddr) -> Result<(), Errno> {
+fn find_path(id: &CmId, inner: &mut Inner, destination: SocketAddr) -> Result<(), Errno> {
     inner.remote = Some(destination);
     let wildcard = inner.local.filter(|local| local.ip().is_unspecified());
     match (&inner.context, wildcard) {
@@ -68,7 +68,7 @@ fn find_way(id: &CmId, inner: &mut Inner, destination: SocketAddr) -> Result<(),
             id.show_addresses(inner);
             Ok(())
         }
-        // Bound to a port, which its addresses have all of them.
+        // Bound to a port at every address.
         (None, Some(local)) => {
             let (context, source) = devices::toward(destination)?;
             inner.local = Some(SocketAddr::new(source, local.port()));
@@ -81,7 +81,7 @@ fn find_way(id: &CmId, inner: &mut Inner, destination: SocketAddr) -> Result<(),
     }
 }
 
-/// Finds the way there: the kernel knows it.
+/// Resolves the route, which only the kernel needs to know.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_resolve_route(
     id: *mut rdma_cm_id,
@@ -97,7 +97,7 @@ pub(super) fn resolve_route(id: &Arc<CmId>) -> Result<(), Errno> {
     }
     drop(inner);
     id.mailbox.post(What::Local(event::ROUTE_RESOLVED, 0));
-    channel::complete(id)
+    fetch::complete(id)
 }
 
 /// Every device, open, in an array that ends with NULL.
@@ -110,20 +110,7 @@ pub unsafe extern "C" fn ferroce_rdma_get_devices(
     if let Some(count) = unsafe { num_devices.as_mut() } {
         *count = contexts.as_ref().map_or(0, |contexts| contexts.len() as c_int);
     }
-    pointer(contexts.and_then(|contexts| {
-        // SAFETY: zeroed memory for the pointers and the NULL behind them; C frees it by a call of
-        // ours that does not know its length.
-        let list = unsafe { libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()) }
-            .cast::<*mut ibv_context>();
-        if list.is_null() {
-            return Err(Errno::NO_MEMORY);
-        }
-        for (at, context) in contexts.iter().enumerate() {
-            // SAFETY: the allocation has room for them.
-            unsafe { *list.add(at) = devices::handle(context) };
-        }
-        Ok(list)
-    }))
+    pointer(contexts.and_then(|contexts| registry::list(&contexts)))
 }
 
 /// Frees a list. The devices in it stay.

@@ -1,5 +1,5 @@
-//! The names of rsockets, which there are none of. Programs that link them load, and are refused a
-//! socket; those that only poll with them poll.
+//! The names of rsocket calls. There are no rsockets: programs that link the calls load and are
+//! refused a socket, and `rpoll` and `rselect` work on ordinary descriptors.
 
 use core::ffi::c_int;
 

@@ -8,19 +8,19 @@ use ibverbs::abi::{
     self, Plain, ibv_ece, ibv_qp_attr, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use ibverbs::rdmacm::abi::{event, rdma_cm_id, rdma_conn_param};
-use ibverbs::rdmacm::channel::ferroce_rdma_ack_cm_event;
 use ibverbs::rdmacm::connect::{
     ferroce_rdma_accept, ferroce_rdma_connect, ferroce_rdma_disconnect, ferroce_rdma_establish,
     ferroce_rdma_get_remote_ece, ferroce_rdma_init_qp_attr, ferroce_rdma_notify,
     ferroce_rdma_reject_ece, ferroce_rdma_set_local_ece,
 };
-use ibverbs::rdmacm::id::{ferroce_rdma_destroy_id, ferroce_rdma_migrate_id};
+use ibverbs::rdmacm::create::{ferroce_rdma_destroy_id, ferroce_rdma_migrate_id};
 use ibverbs::rdmacm::options::ferroce_rdma_set_option;
 use ibverbs::rdmacm::queue_pair::{
     ferroce_rdma_create_srq, ferroce_rdma_create_srq_ex, ferroce_rdma_destroy_qp,
     ferroce_rdma_destroy_srq,
 };
 use ibverbs::rdmacm::resolve::{ferroce_rdma_free_devices, ferroce_rdma_get_devices};
+use ibverbs::rdmacm::told::ferroce_rdma_ack_cm_event;
 
 use crate::support::*;
 

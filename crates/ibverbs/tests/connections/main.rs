@@ -14,16 +14,17 @@ use core::ptr;
 
 use ibverbs::rdmacm::abi::{event, rdma_cm_id};
 use ibverbs::rdmacm::bind::{ferroce_rdma_bind_addr, ferroce_rdma_listen};
-use ibverbs::rdmacm::channel::{ferroce_rdma_ack_cm_event, ferroce_rdma_event_str};
+use ibverbs::rdmacm::channel::ferroce_rdma_event_str;
 use ibverbs::rdmacm::connect::{
     ferroce_rdma_accept, ferroce_rdma_connect, ferroce_rdma_disconnect, ferroce_rdma_reject,
 };
-use ibverbs::rdmacm::id::{
+use ibverbs::rdmacm::create::{
     ferroce_rdma_create_id, ferroce_rdma_destroy_id, ferroce_rdma_migrate_id,
 };
 use ibverbs::rdmacm::options::ferroce_rdma_set_option;
 use ibverbs::rdmacm::queue_pair::ferroce_rdma_destroy_qp;
 use ibverbs::rdmacm::resolve::{ferroce_rdma_resolve_addr, ferroce_rdma_resolve_route};
+use ibverbs::rdmacm::told::ferroce_rdma_ack_cm_event;
 
 use support::*;
 

@@ -10,14 +10,14 @@ use ibverbs::abi::{
     self, Plain, ibv_ah_attr, ibv_gid, ibv_mr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, ibv_wr_ud,
 };
 use ibverbs::ah::{ibv_create_ah, ibv_destroy_ah};
-use ibverbs::mr::{ibv_dereg_mr, ibv_reg_mr};
-use ibverbs::multicast::{ibv_attach_mcast, ibv_detach_mcast};
-use ibverbs::qp::ibv_destroy_qp;
+use ibverbs::memory::mr::{ibv_dereg_mr, ibv_reg_mr};
+use ibverbs::qp::multicast::{ibv_attach_mcast, ibv_detach_mcast};
+use ibverbs::qp::object::ibv_destroy_qp;
 use ibverbs::rdmacm::abi::{event, rdma_cm_join_mc_attr_ex, rdma_ud_param};
-use ibverbs::rdmacm::channel::ferroce_rdma_ack_cm_event;
 use ibverbs::rdmacm::multicast::{
     ferroce_rdma_join_multicast, ferroce_rdma_join_multicast_ex, ferroce_rdma_leave_multicast,
 };
+use ibverbs::rdmacm::told::ferroce_rdma_ack_cm_event;
 
 use crate::support::*;
 
@@ -170,7 +170,7 @@ impl Drop for Member {
     }
 }
 
-/// What the program says of a membership.
+/// The program's own word for a membership.
 fn context() -> *mut c_void {
     ptr::without_provenance_mut(0x5eed)
 }

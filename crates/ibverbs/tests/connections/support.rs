@@ -12,13 +12,14 @@ use ibverbs::rdmacm::bind::{
     ferroce_rdma_bind_addr, ferroce_rdma_get_src_port, ferroce_rdma_listen,
 };
 use ibverbs::rdmacm::channel::{
-    ferroce_rdma_ack_cm_event, ferroce_rdma_create_event_channel,
-    ferroce_rdma_destroy_event_channel, ferroce_rdma_get_cm_event,
+    ferroce_rdma_create_event_channel, ferroce_rdma_destroy_event_channel,
 };
 use ibverbs::rdmacm::connect::ferroce_rdma_connect;
-use ibverbs::rdmacm::id::{ferroce_rdma_create_id, ferroce_rdma_destroy_id};
+use ibverbs::rdmacm::create::{ferroce_rdma_create_id, ferroce_rdma_destroy_id};
+use ibverbs::rdmacm::fetch::ferroce_rdma_get_cm_event;
 use ibverbs::rdmacm::queue_pair::{ferroce_rdma_create_qp, ferroce_rdma_destroy_qp};
 use ibverbs::rdmacm::resolve::{ferroce_rdma_resolve_addr, ferroce_rdma_resolve_route};
+use ibverbs::rdmacm::told::ferroce_rdma_ack_cm_event;
 
 /// Longer than anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

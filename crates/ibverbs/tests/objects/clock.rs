@@ -8,7 +8,8 @@ use ibverbs::abi::{
     ibv_qp_init_attr, ibv_send_wr, ibv_values_ex,
 };
 use ibverbs::cq::ibv_destroy_cq;
-use ibverbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp};
+use ibverbs::qp::create::ibv_create_qp;
+use ibverbs::qp::object::{ibv_destroy_qp, ibv_modify_qp};
 
 use super::{Fixture, extended, refused};
 

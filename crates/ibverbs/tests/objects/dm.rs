@@ -3,7 +3,7 @@
 use core::ptr;
 
 use ibverbs::abi::{ibv_alloc_dm_attr, ibv_dm, ibv_mr};
-use ibverbs::mr::{ibv_dereg_mr, ibv_rereg_mr};
+use ibverbs::memory::mr::{ibv_dereg_mr, ibv_rereg_mr};
 
 use super::{Fixture, extended, refused};
 

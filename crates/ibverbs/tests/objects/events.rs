@@ -10,16 +10,15 @@ use std::time::Instant;
 use ibverbs::abi::{
     self, Plain, ibv_comp_channel, ibv_cq, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr,
 };
-use ibverbs::channel::{
-    ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event,
-};
-use ibverbs::cq::{ibv_create_cq, ibv_destroy_cq};
-use ibverbs::qp::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp};
+use ibverbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event};
+use ibverbs::cq::{ibv_ack_cq_events, ibv_create_cq, ibv_destroy_cq};
+use ibverbs::qp::create::ibv_create_qp;
+use ibverbs::qp::object::{ibv_destroy_qp, ibv_modify_qp};
 
 use super::{Fixture, errno};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a way from RESET to INIT takes: state, P_Key index, port, rights.
+/// The attributes for RESET to INIT: state, P_Key index, port, rights.
 const TO_INIT: c_int = 1 | 1 << 3 | 1 << 4 | 1 << 5;
 
 /// A completion queue with a channel, and a queue pair that completes whatever is posted: it is in the
@@ -137,7 +136,7 @@ fn an_event_of_another_thread_ends_the_wait() {
         assert_eq!(waiter.join().unwrap(), Ok(source.cq.addr()));
         source.arm();
     }
-    // What is there already is not waited for.
+    // An event that is there already needs no wait.
     source.complete();
     assert_eq!(wait(source.channel), Ok(source.cq.addr()));
 }
@@ -191,7 +190,7 @@ fn handle(flags: c_int) {
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = flags;
-    // SAFETY: the handler may be called at any time; nobody else here uses the signal.
+    // SAFETY: the handler may be called at any time; no other test here uses the signal.
     let result = unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()) };
     assert_eq!(result, 0);
 }
@@ -254,7 +253,7 @@ fn a_thread_that_waits_can_be_cancelled() {
         assert_eq!(result.addr(), usize::MAX, "PTHREAD_CANCELED");
     };
     cancel_one();
-    // With two channels nobody stands in.
+    // With two channels the waiting thread does not do the progress thread's work.
     let other = Source::new(&it);
     cancel_one();
     drop(other);

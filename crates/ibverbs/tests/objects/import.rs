@@ -5,10 +5,10 @@ use std::os::fd::RawFd;
 
 use ibverbs::abi::{ibv_alloc_dm_attr, ibv_context};
 use ibverbs::asynchronous::ibv_get_async_event;
-use ibverbs::context::{ibv_close_device, ibv_import_device};
 use ibverbs::cq::{ibv_create_cq, ibv_destroy_cq};
-use ibverbs::dm::{ibv_import_dm, ibv_unimport_dm};
-use ibverbs::mr::{ibv_dereg_mr, ibv_import_mr, ibv_reg_mr, ibv_rereg_mr, ibv_unimport_mr};
+use ibverbs::memory::dm::{ibv_import_dm, ibv_unimport_dm};
+use ibverbs::memory::mr::{ibv_dereg_mr, ibv_import_mr, ibv_reg_mr, ibv_rereg_mr, ibv_unimport_mr};
+use ibverbs::open::{ibv_close_device, ibv_import_device};
 use ibverbs::pd::{ibv_alloc_pd, ibv_dealloc_pd, ibv_import_pd, ibv_unimport_pd};
 
 use super::{Fixture, errno, extended, open, refused};
@@ -60,7 +60,7 @@ fn a_protection_domain_and_a_region_serve_in_both_contexts() {
         assert_eq!(((*same).addr, (*same).length, (*same).pd), (ptr::null_mut(), 64, pd));
         let changed = ibv_rereg_mr(same, 1 << 2, ptr::null_mut(), ptr::null_mut(), 0, 0);
         assert_eq!(changed, ibverbs::abi::IBV_REREG_MR_ERR_INPUT);
-        // What is in the domain holds it, whoever asks.
+        // Objects in the domain keep it, whichever context destroys it.
         assert_eq!((ibv_dealloc_pd(pd), errno()), (libc::EBUSY, libc::EBUSY));
         ibv_unimport_mr(same);
         assert_eq!(ibv_dereg_mr(same), libc::EINVAL, "the handle is gone");

@@ -13,9 +13,9 @@ use core::ffi::c_int;
 use core::ptr;
 
 use ibverbs::abi::{ibv_context, ibv_cq, ibv_pd, verbs_context};
-use ibverbs::context::{ibv_close_device, ibv_open_device};
 use ibverbs::cq::{ibv_create_cq, ibv_destroy_cq};
 use ibverbs::device::{ibv_free_device_list, ibv_get_device_list};
+use ibverbs::open::{ibv_close_device, ibv_open_device};
 use ibverbs::pd::{ibv_alloc_pd, ibv_dealloc_pd};
 
 fn errno() -> c_int {

@@ -8,7 +8,7 @@ use ibverbs::abi::{
     ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
 };
 use ibverbs::cq::ibv_destroy_cq;
-use ibverbs::qp::{ibv_destroy_qp, ibv_modify_qp};
+use ibverbs::qp::object::{ibv_destroy_qp, ibv_modify_qp};
 use ibverbs::srq::ibv_destroy_srq;
 
 use super::{Fixture, errno, extended, refused};

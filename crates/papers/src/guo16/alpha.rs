@@ -23,11 +23,11 @@ const PERIOD: Span = Span::from_ms(4);
 /// Lengths of answers. The paper does not say how long they were.
 const ANSWERS: [u32; 4] = [1_000, 2_000, 4_000, 8_000];
 /// The length at which the two are compared over time: four fifths of what the uplinks of such a ToR
-/// carry. At all others the pauses alone are told.
+/// carry. At all others only the pauses are reported.
 const COMPARED: u32 = 8_000;
 /// What the paper's numbers of pauses are about.
 const FIVE_MINUTES: f64 = 300.0;
-/// What is known of whom the pauses reach.
+/// What is known of which servers the pauses reach.
 const REACH: &str = "pauses of two ToRs reach servers when the Leafs above have taken what their own \
                      alpha of 1/16 allows, which hangs on chance; the paper does not say how many of \
                      their servers were chatty, nor how long answers were";
@@ -189,7 +189,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             compared = pair;
         }
     }
-    // Whom pauses reach is a matter of chance: twice more, with other seeds.
+    // Which servers pauses reach depends on chance: twice more, with other seeds.
     let seed = context.options.seed;
     let mut again = Vec::new();
     for other in 1..if context.options.quick { 1 } else { 3 } {

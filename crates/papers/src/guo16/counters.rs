@@ -1,4 +1,4 @@
-//! 5.2: what the counters of a port say of how bad it is.
+//! 5.2: which counter of a port shows how severe congestion is.
 
 use fabric::Network;
 use fabric::fault::{Fault, FaultKind};
@@ -30,7 +30,7 @@ const RECEIVE_NS: [Option<u64>; 9] = [
 ];
 
 struct Row {
-    /// Of the goodput of the first row, in per cent, what is missing.
+    /// The lost share of the first row's goodput, in per cent.
     lost: f64,
     goodput: f64,
     /// Pause frames that the switch port received a second.

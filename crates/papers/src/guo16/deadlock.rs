@@ -69,7 +69,7 @@ fn measure(
             }
             config.faults.push(Fault { at: RESTART[1], kind: FaultKind::HostReturns { host } });
         }
-        // One that begins after the end keeps the clock running when all others are over.
+        // A flow that begins after the end keeps the clock running when all others are over.
         let last = FlowSpec { start: scenario.end + STEP, ..config.flows[LIVE_FLOWS] };
         config.flows.push(last);
     }
@@ -108,7 +108,7 @@ fn measure(
         let bytes = network.flows()[LIVE_FLOWS].bytes();
         let at = next.since(Time::ZERO).as_ps() as f64 / 1e9;
         run.progress.push((at, bytes as f64 / 1e6));
-        // A quarter of the time before the end everybody has long given up.
+        // A quarter of the time before the end all queue pairs have long given up.
         if next.as_ps() <= scenario.end.as_ps() / 4 * 3 {
             run.moved_later = network.link_hops();
         }

@@ -3,7 +3,8 @@
 use fabric::Network;
 use fabric::counters::Drop;
 use fabric::nic::NicConfig;
-use fabric::switch::config::{PRIORITIES, PortMode, Trust};
+use fabric::pfc::PRIORITIES;
+use fabric::switch::config::{PortMode, Trust};
 use fabric::topology::End;
 use fabric::workload::FlowSpec;
 

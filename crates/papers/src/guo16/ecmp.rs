@@ -1,11 +1,11 @@
-//! 5.4 and figure 7: how much of a three-tier Clos ECMP leaves of use.
+//! 5.4 and figure 7: how much of a three-tier Clos can be used with ECMP.
 //!
-//! Four ways in which the queue pairs may hang together, each over several hashes:
+//! Four ways in which the queue pairs may depend on each other, each over several hashes:
 //!
-//! - hungry: each has more to send than can be under way, for ever;
-//! - 128 KB each: the same, with so much under way at most;
+//! - hungry: each always has more to send than can be in flight;
+//! - 128 KB each: the same, with at most so much in flight;
 //! - by server: a server posts the next messages when all eight of its queue pairs have completed;
-//! - all together: everybody waits for the slowest, as if each had the rate of the fullest link.
+//! - all together: all wait for the slowest, as if each had the rate of the fullest link.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,9 @@
-//! 2: how much has to be kept for what arrives after XOFF, and for how many classes that can be done.
+//! 2: how much headroom a class needs after XOFF, and for how many classes there is room.
 
 use fabric::counters::Drop;
-use fabric::link::propagation;
 use fabric::switch::config::{GroupConfig, PortConfig};
 use fabric::switch::{headroom_bytes, sonic_headroom_bytes};
-use fabric::topology::{End, LinkSpec};
+use fabric::topology::{End, LinkSpec, propagation};
 use fabric::{BuildError, Network};
 use rdma::{Rate, Span};
 
@@ -22,7 +21,7 @@ const FRAME_BYTES: u32 = 1_086;
 /// to 300 m. It is for the worst of frame lengths and counts in cells.
 const PROFILE_BYTES: u32 = 76_800;
 
-/// Packets lost for want of headroom, and the most of it that was used, whenever the NIC stops.
+/// Packets lost because headroom was too small, and the most of it that was used, whenever the NIC stops.
 fn blocked(context: &Context<'_>, metres: u32, headroom: u32) -> Result<(u64, u64), Error> {
     let steps: u64 = if context.options.quick { 20 } else { 60 };
     let mut lost = 0;
@@ -49,7 +48,7 @@ fn blocked(context: &Context<'_>, metres: u32, headroom: u32) -> Result<(u64, u6
     Ok((lost, used))
 }
 
-/// Who says how much headroom a port needs.
+/// The source of a port's headroom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     /// [`headroom_bytes`]: frames of one length, to the byte.
@@ -86,7 +85,7 @@ fn left(context: &Context<'_>, classes: usize, buffer_bytes: u32, by: By) -> Res
     let config = &mut scenario.network;
     let leaf = config.topology.switches.iter().position(|switch| switch.tier == 1);
     let leaf = leaf.unwrap_or(0) as u32;
-    // The others have all the room that they want.
+    // The other ports have all the room that they need.
     let mut of_leaf = config.switch.clone();
     config.switch.buffer_bytes = 1 << 30;
     for (index, group) in of_leaf.groups.iter_mut().enumerate() {

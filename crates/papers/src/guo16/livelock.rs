@@ -23,7 +23,7 @@ const RECOVERIES: [(Recovery, &str); 3] = [
 const VERBS: [(Verb, &str); 3] =
     [(Verb::Send, "SEND"), (Verb::Write, "WRITE"), (Verb::Read, "READ")];
 
-/// Of one recovery and verb, what became of the link's rate.
+/// The use of the link's rate with one recovery and verb.
 struct Run {
     recovery: Recovery,
     verb: &'static str,

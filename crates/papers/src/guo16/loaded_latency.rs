@@ -38,7 +38,7 @@ const UNCHANGED: f64 = 0.1;
 const START: Time = Time::from_ps(10_000_000_000);
 const SETTLED: Time = Time::from_ps(14_000_000_000);
 
-/// What is under way of a queue pair at most, and who slows down.
+/// The most that a queue pair has in flight, and its congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Load {
     /// As much as the network holds back.

@@ -1,4 +1,4 @@
-//! 4.4: a NIC that has to look for addresses in its server's memory, and a switch that makes up for it.
+//! 4.4: a NIC that looks up addresses in its server's memory, and a switch that compensates for it.
 
 use fabric::Network;
 use fabric::switch::config::Threshold;

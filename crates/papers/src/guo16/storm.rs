@@ -1,4 +1,4 @@
-//! 4.3, 6.2, figures 5 and 9: one NIC that pauses without end, and who stops it.
+//! 4.3, 6.2, figures 5 and 9: one NIC that pauses without end, and the watchdogs that stop it.
 
 use fabric::Network;
 use fabric::counters::Drop;
@@ -53,7 +53,7 @@ struct Run {
     /// Servers hit at the end of the storm, or when all watchdogs have had their time.
     at_end: usize,
     most: usize,
-    /// From the standstill until nobody is hit any more, in ms.
+    /// From the standstill until no server is hit any more, in ms.
     lasted: Option<f64>,
     detected: u64,
     restored: u64,
@@ -178,7 +178,7 @@ fn host_pauses(network: &Network, host: u32) -> (u64, u64) {
     network.host_pauses(host).map_or((0, 0), |pauses| (pauses.sent[3], pauses.received[3]))
 }
 
-/// Of how many servers a message has been under way for too long at `at`.
+/// How many servers have a message that at `at` has been in flight for too long.
 fn hit_at(flows: &[&Flow], at: Time, servers: usize) -> usize {
     let mut hit = vec![false; servers];
     for flow in flows {

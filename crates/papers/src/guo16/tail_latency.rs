@@ -1,7 +1,7 @@
 //! 5.4 and figure 6: the tails of RDMA and TCP side by side, in a service that asks many at once.
 //!
-//! What kernels take is an input of the simulator. So the same is run once more without servers that
-//! ask, where that input is all that TCP's probes meet, and once without it, where the network is.
+//! The kernels' time is an input of the simulator. So there are two more runs: one without queries, where
+//! TCP's probes measure that input alone, and one without kernel time, where they measure the network.
 
 use fabric::counters::Drop;
 use fabric::random::Random;
@@ -24,7 +24,7 @@ const FAN_OUT: u32 = 64;
 const QUERY_BYTES: u32 = 200;
 /// Lengths of answers: at a given load, longer ones come in larger bursts and less often.
 const ANSWERS: [u32; 4] = [2_048, 8_192, 16_384, 32_768];
-/// The length that is held against the paper's numbers: that in the middle.
+/// The length that is compared with the paper's numbers: the middle one.
 const COMPARED: u32 = 8_192;
 /// Servers that each server probes, and how often each.
 const PEERS: usize = 8;
@@ -76,7 +76,7 @@ fn measure(context: &Context<'_>, setting: Setting, server_mbps: f64) -> Result<
     let mut scenario = scenario!(context, "tail-latency.toml")?;
     let config = &mut scenario.network;
     config.deadlock_check = None;
-    // Where the one pauses, the other drops.
+    // Where RDMA's class pauses, TCP's drops.
     config.switch.groups[usize::from(TCP)].threshold =
         config.switch.groups[usize::from(RDMA)].threshold;
     if !setting.kernels {

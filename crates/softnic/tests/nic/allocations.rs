@@ -9,7 +9,7 @@ use softnic::{Link, Options};
 
 use crate::support::{Host, SEND, pair_with};
 
-/// The system's allocator, which counts for each thread how often it is asked.
+/// The system's allocator, with a count of its calls for each thread.
 struct Counting;
 
 thread_local! {
@@ -39,11 +39,11 @@ fn allocations() -> u64 {
 }
 
 const LARGE: usize = 64 << 10;
-/// After so many rounds every queue is as long as it gets.
+/// After so many rounds every queue has its full length.
 const WARM_UP: u64 = 300;
 const ROUNDS: u64 = 300;
 
-/// Polls both until there is a completion at each, if there is to be one.
+/// Polls both until there is a completion at each that expects one.
 fn finish(a: &Host, b: &Host, receives: bool) {
     let mut some = [Completion::NOTHING; 4];
     let (mut sent, mut received) = (0, 0);

@@ -72,7 +72,7 @@ fn an_application_that_sleeps_is_told_of_its_completion() {
     b.nic.with(|endpoint, _, _| endpoint.arm_cq(b.cq, Notify::Next)).unwrap();
     a.post(8, SEND, a.sge(0, 100));
     let started = Instant::now();
-    // Nobody polls: it is the two fallback threads that get it there.
+    // Neither side polls: the two progress threads transfer it.
     while !b.events.0.lock().unwrap().contains(&Event::CompletionNotify(b.cq)) {
         assert!(started.elapsed() < PATIENCE);
         std::thread::sleep(core::time::Duration::from_millis(1));

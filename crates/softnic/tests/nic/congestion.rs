@@ -87,14 +87,14 @@ fn a_sender_whose_packets_are_marked_hears_of_it_and_slows_down() {
     let counts = a.nic.counts();
     let marked = counts.fault_marked;
     assert!(marked > 50, "{marked}");
-    // On a busy machine one may be lost for want of room, or come too late to be waited for.
+    // On a busy machine one may be lost because a buffer is full, or arrive too late.
     let heard = destination.np_ecn_marked_roce_packets;
     let missing = marked.checked_sub(heard).expect("no mark comes of itself");
     assert!(missing <= counts.tx_dropped + source.retransmitted_pkts, "{heard} of {marked}");
     assert!(destination.np_cnp_sent > 0 && source.rp_cnp_handled > 0, "{source}\n{destination}");
     assert!(source.rp_cnp_handled <= destination.np_cnp_sent);
     assert!(destination.np_cnp_sent <= marked);
-    // Only who sends data is slowed down, and only what may be marked is.
+    // Only the sender of data is slowed down, and only packets with ECT(0) are marked.
     assert_eq!((source.np_cnp_sent, destination.rp_cnp_handled), (0, 0));
     assert_eq!(b.nic.counts().fault_marked, 0);
     assert_eq!(a.memory, b.memory);
@@ -126,7 +126,7 @@ fn marks_make_a_transfer_take_longer() {
         write(&a, &b, 1);
     }
     let took = write(&a, &b, 1);
-    // A mebibyte at 200 Mb/s takes 42 ms; what the slack of 100 us gives is lost in that.
+    // A mebibyte at 200 Mb/s takes 42 ms; the slack of 100 us does not matter.
     assert!(took >= Duration::from_millis(40), "{took:?}");
 }
 

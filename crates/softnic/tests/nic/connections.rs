@@ -1,5 +1,5 @@
-//! Connection management between NICs, processes and sockets: messages reach their own although
-//! all share QP1, and the dead leave nothing behind.
+//! Connection management between NICs, processes and sockets: messages reach their owner although
+//! all share QP1, and a process that dies leaves nothing behind.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -71,7 +71,7 @@ impl Host {
         self.nic.with_manager(|manager, now| manager.connect(now, route, request, 0)).unwrap()
     }
 
-    /// The next event; it comes without anybody calling.
+    /// The next event; it comes without a call.
     fn event(&self) -> CmEvent {
         let started = Instant::now();
         loop {
@@ -221,7 +221,7 @@ fn listener() {
 
 #[test]
 fn connections_are_made_between_nics_that_share_an_address() {
-    // The first answers for QP1, and has nothing to do with it.
+    // The first NIC answers for QP1, but has no part in the conversation.
     let bystander = Host::open("127.0.36.1");
     let (server, client) = (Host::open("127.0.36.1"), Host::open("127.0.36.1"));
     server.listen(PORT);
@@ -238,7 +238,7 @@ fn connections_are_made_between_nics_that_share_an_address() {
         assert_eq!(server.event(), CmEvent::Closed(passive));
         assert_eq!(client.event(), CmEvent::Closed(active));
     }
-    // The requests alone: answers reach their owner by themselves.
+    // The requests alone: the kernel brings answers to their owner.
     let counts = bystander.nic.counts();
     assert_eq!((counts.rx_handed_over, counts.rx_packets), (3, 3), "{counts:?}");
     assert!(bystander.events.0.lock().unwrap().is_empty());
@@ -249,7 +249,7 @@ fn a_request_for_a_port_where_nobody_listens_is_refused() {
     let (server, client) = (Host::open("127.0.36.2"), Host::open("127.0.36.3"));
     client.connect("127.0.36.2", 2);
     assert_eq!(client.rejection(), rej::Reason::INVALID_SERVICE);
-    // Who has a port and does not listen has no say in it.
+    // A NIC with a port that does not listen does not matter.
     server.bind(PORT).unwrap();
     client.connect("127.0.36.2", 3);
     assert_eq!(client.rejection(), rej::Reason::INVALID_SERVICE);
@@ -257,7 +257,7 @@ fn a_request_for_a_port_where_nobody_listens_is_refused() {
 
 #[test]
 fn a_nic_that_knows_nothing_of_connections_refuses_them() {
-    // Those beside it are open, and nobody looks at them.
+    // Its neighbours are open, but not looked at.
     let address = "127.0.36.13";
     let _idle = [(); 4].map(|()| support::Host::open(address, QpType::Rc, 64));
     let busy = support::Host::open(address, QpType::Rc, 64);
@@ -282,7 +282,7 @@ fn a_port_has_one_owner_among_the_nics_of_an_address() {
     let (one, other) = (Host::open("127.0.36.4"), Host::open("127.0.36.4"));
     one.listen(PORT);
     assert!(matches!(other.bind(PORT), Err(PortError::InUse)));
-    // Another address is another matter, and so is a port that was given back.
+    // The port is free at another address, and after it was given back.
     let elsewhere = Host::open("127.0.36.5");
     elsewhere.listen(PORT);
     one.nic.release_port(one.address, TCP, PORT, true).unwrap();
@@ -304,7 +304,7 @@ fn a_process_that_is_killed_in_the_middle_leaves_nothing_behind() {
     let first = client.connect("127.0.36.6", 2);
     listener.says("asked");
     listener.kill();
-    // The port is free, and the next who listens there is asked.
+    // The port is free, and the next listener gets the request.
     let server = Host::open("127.0.36.6");
     server.listen(PORT);
     client.nic.with_manager(|manager, now| manager.forget(now, first));

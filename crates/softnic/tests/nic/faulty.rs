@@ -51,6 +51,6 @@ fn everything_arrives(third: u8, recovery: Recovery) {
         assert!(counts.fault_lost > 0 && counts.fault_reordered > 0, "{counts:?}");
         assert!(counts.fault_duplicated > 0 && counts.fault_corrupted > 0, "{counts:?}");
     }
-    // A flipped bit is seen, unless it is one that the ICRC does not cover or an unknown QPN.
+    // A flipped bit is noticed, unless the ICRC does not cover it or it makes an unknown QPN.
     assert!(a.rx_icrc_encapsulated > b.fault_corrupted / 2, "{a:?} {b:?}");
 }

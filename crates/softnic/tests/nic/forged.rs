@@ -1,5 +1,5 @@
-//! Packets that somebody else makes: a plain UDP socket forges them, and sends them to a NIC in the
-//! middle of a conversation. They change nothing, and each is counted under its cause.
+//! Forged packets: a plain UDP socket sends them to a NIC in the middle of a conversation. They change
+//! nothing, and each is counted under its cause.
 
 use core::net::Ipv4Addr;
 use std::net::UdpSocket;
@@ -20,7 +20,7 @@ use crate::support::{FIRST_PSN, Host, PATIENCE, SEND, pair};
 /// What is counted at the victim.
 type Counter = fn(&Counts, &Stats) -> u64;
 
-/// Whoever sends from an address of its own, or that of the peer.
+/// Sends from an address of its own, or from that of the peer.
 struct Forger(UdpSocket, Ipv4Addr);
 
 impl Forger {
@@ -72,7 +72,7 @@ fn forged_packets_change_nothing_and_are_counted() {
     }
     let before = b.memory.to_vec();
     let expected = FIRST_PSN.plus(3);
-    // All rights are there: only what is said below is wrong with it.
+    // All rights are granted: only what each case below names is wrong.
     let write = |service, psn| {
         let mut header = roce::Repr::new(Opcode::write(service, Part::Only, false), b.qpn, psn);
         header.reth = Some(reth::Repr { address: b.address(), r_key: b.key, length: 64 });

@@ -15,14 +15,14 @@ pub(crate) fn in_child(child: impl FnOnce()) -> bool {
 
 /// Runs `child` in a forked process. Returns how it ended, as `waitpid` says it.
 pub(crate) fn status_of_child(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child runs `child` and ends without returning to what the other threads left.
+    // SAFETY: the child runs `child` and ends without returning to state of the other threads.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
         let result = catch_unwind(AssertUnwindSafe(child));
         if let Err(panic) = &result {
-            // The harness keeps what is printed for its report, and that of this process is never
-            // seen. The locks of the standard library may be held by threads that are not here.
+            // The harness captures output for its report, and this process has none. Threads that do
+            // not exist here may hold locks of the standard library.
             let message = panic.downcast_ref::<String>().map(String::as_str);
             let message = message.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
             let line = format!("in a forked child: {message}\n");

@@ -1,4 +1,4 @@
-//! Memory that goes while a region is registered over it: whoever asks for it is told.
+//! Memory that goes while a region is registered over it: the request fails with an error.
 
 use core::ffi::c_int;
 use std::fs::File;
@@ -64,7 +64,7 @@ impl Doomed {
 /// A message of several packets.
 const LENGTH: u32 = 10_000;
 
-/// What needs the right to read, and what the right to write, of the memory at `remote_address`.
+/// Requests that read, and requests that write, the memory at `remote_address`.
 fn readers(remote_address: u64, r_key: Key) -> Vec<(Operation, u32)> {
     vec![(Operation::Read { remote_address, r_key }, LENGTH)]
 }
@@ -197,7 +197,7 @@ fn memory_that_a_requester_names_and_has_not_is_a_local_protection_error() {
 
 #[test]
 fn what_lies_before_the_hole_in_a_long_message_leaves_and_nothing_behind_it() {
-    // Of packets that are built at once, some before the hole and some behind it.
+    // Packets that are built together, some before the hole and some behind it.
     let (kept, all) = (2 * PAGE, 4 * PAGE);
     for (third, link) in [(137, Link::Udp), (138, Link::SharedMemory)] {
         let (a, b) = pair_with(third, QpType::Rc, all, &Options { link, ..Options::default() });
@@ -315,7 +315,7 @@ fn unreliable_queue_pairs_fail_at_the_end_that_has_lost_its_memory() {
 
 /// Faults in the middle of the program, as far from any region as can be.
 fn fault() {
-    // SAFETY: there is nothing at this address, which is what is wanted.
+    // SAFETY: nothing is mapped at this address; the fault is intended.
     unsafe { core::ptr::without_provenance_mut::<u8>(16).write_volatile(1) };
 }
 
@@ -347,7 +347,7 @@ fn faults_that_are_not_ours_end_the_program_as_ever() {
     }
 }
 
-/// What a program's own handler ends with.
+/// The exit status of a program's own handler.
 const THEIRS: i32 = 42;
 
 extern "C" fn their_handler(_: c_int) {
@@ -355,7 +355,7 @@ extern "C" fn their_handler(_: c_int) {
     unsafe { libc::_exit(THEIRS) };
 }
 
-/// Puts a handler in place that hands nothing on.
+/// Installs a handler that hands nothing on.
 fn handle_faults() {
     handle_faults_by(their_handler as extern "C" fn(c_int) as usize);
 }
@@ -409,7 +409,7 @@ fn handlers_that_hand_on_to_each_other_come_to_an_end() {
 
     extern "C" fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         let ours = OURS.lock().unwrap().take();
-        // Called a second time, it would be in a circle.
+        // A second call would mean a circle of handlers.
         let Some(ours) = ours else {
             their_handler(signal);
             return;

@@ -1,7 +1,7 @@
-//! Days on which a peer stops, dies or has no room, and this process no descriptors.
+//! A peer that stops, dies or has no room, and a process without descriptors.
 //!
-//! Nothing that was acknowledged is lost, and nothing waits for longer than the retries take. How
-//! long that is the specification says, and a busy machine may add to it: no bound here is closer.
+//! Acknowledged data is not lost, and nothing waits for longer than the retries take. The bounds are the
+//! specification's, plus what a busy machine may add.
 
 use core::time::Duration;
 use std::fs::File;
@@ -24,7 +24,7 @@ fn budget(timeout: u8) -> Duration {
 /// The timeout of queue pairs that are to survive: the retries last two seconds and more.
 const PATIENT: u8 = 16;
 
-/// How long a helper is stopped: for longer than its peers pause for it.
+/// How long a helper is stopped: longer than its peers pause.
 const STOPPED: Duration = Duration::from_millis(500);
 
 /// What a busy machine may add.
@@ -102,7 +102,7 @@ impl<'h> Load<'h> {
         Self { host, qpn, posted: 0, ended: 0, acknowledged: Vec::new(), failure: None }
     }
 
-    /// Keeps the queue filled, and takes what has ended. `false` when there is nothing left to do.
+    /// Keeps the queue filled, and polls completions. `false` when all is done.
     fn go_on(&mut self, helper: &Helper) -> bool {
         let is_over = self.failure.is_some() || self.posted == MESSAGES as u64;
         while !is_over && self.posted < (self.ended + AT_A_TIME).min(MESSAGES as u64) {
@@ -148,7 +148,7 @@ fn source(address: &str, timeout: u8) -> Host {
 fn a_peer_that_stops_for_a_while_under_load_and_has_little_room_loses_nothing() {
     let host = source("127.0.74.1", PATIENT);
     let shared = Shared::new("stopped");
-    // What arrives while the helper is stopped has no room for long.
+    // While the helper is stopped, its buffers fill soon.
     let variables = [
         (FILE, shared.path.as_str()),
         ("FERROCE_RCVBUF_BYTES", "40000"),
@@ -233,7 +233,7 @@ fn a_peer_that_stops_for_good_is_given_up_within_the_retries_and_the_others_are_
     );
     assert!(served > 0);
     host.completions(1);
-    // What it then takes of the past harms nobody.
+    // It may then receive old packets, which do no harm.
     victim.resume();
     for _ in 0..100 {
         host.post_on(alive, 9, write_to(&other, 0), host.sge(0, 8));
@@ -276,7 +276,7 @@ fn what_was_acknowledged_is_in_memory_whenever_the_peer_is_killed() {
     }
 }
 
-/// How many descriptors are open, but for what a NIC's thread has open for a moment: lists of NICs, and
+/// How many descriptors are open, without those that a NIC's thread opens for a moment: lists of NICs, and
 /// rings that it passes on.
 fn descriptors() -> usize {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -310,7 +310,7 @@ fn without_descriptors_no_device_is_opened_and_those_that_are_open_go_on() {
         for more in 0.. {
             allow(first_free + more);
             let result = open();
-            // It goes without saying that those that are open do not need any more.
+            // NICs that are open need no more descriptors.
             a.post(1, write, a.sge(0, 8));
             a.completions(1);
             match result {

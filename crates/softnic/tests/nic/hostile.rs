@@ -1,9 +1,9 @@
-//! A peer that wants what it may not: packets at random, with keys, addresses, lengths and sequence
-//! numbers that nearly fit, at a responder whose regions lie between pages that nobody may touch.
+//! A hostile peer: random packets, with keys, addresses, lengths and sequence numbers that nearly fit, at
+//! a responder whose regions lie between inaccessible pages.
 //!
-//! A model says what each packet may do: it knows the regions and windows, and the rules of the
-//! specification, and nothing of the engine. After each packet all memory is what the model says, and
-//! the answer is the one that it expects.
+//! A model says what each packet may do. It knows the regions, the windows and the rules of the
+//! specification, but nothing of the engine. After each packet the test compares memory and the answer
+//! with the model.
 
 use core::ops::Range;
 
@@ -23,8 +23,7 @@ const MTU: usize = 1024;
 /// Packets of a run, and runs.
 const PACKETS: u32 = 20_000;
 const SEEDS: Range<u64> = 1..5;
-/// How far around a region its neighbours are looked at after each packet; whole pages are looked
-/// at now and then.
+/// How far around a region memory is compared after each packet; whole pages are compared now and then.
 const NEAR: usize = 2 * MTU;
 const PACKETS_BETWEEN_LOOKS: u32 = 500;
 
@@ -57,7 +56,7 @@ impl Random {
     }
 }
 
-/// A page between two that nobody may touch, and what it must hold.
+/// A page between two inaccessible ones, and its expected bytes.
 struct Island {
     mapping: Mapping,
     first: u64,
@@ -82,7 +81,7 @@ impl Island {
 struct Reach {
     key: Key,
     island: usize,
-    /// Where it begins in the island's page.
+    /// Its offset in the island's page.
     offset: usize,
     iova: u64,
     length: u64,
@@ -91,18 +90,18 @@ struct Reach {
     is_ours: bool,
 }
 
-/// What the model says to a packet.
+/// The model's answer to a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Verdict {
     /// It is done, and these bytes of an island change.
     Done(Option<(usize, usize, Vec<u8>)>),
     /// It is refused for good.
     Refused(NakCode),
-    /// There is no receive for it.
+    /// No receive is posted for it.
     NotReady,
 }
 
-/// A WRITE of which a part has come.
+/// A WRITE that has arrived in part.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     island: usize,
@@ -173,7 +172,7 @@ impl Model {
         match (facts.operation, header.reth, header.atomic) {
             (Op::Send, ..) => match self.receive {
                 Some(receive) if payload.len() as u64 <= receive.length => {
-                    // No key of theirs may be invalidated by us: none is a window of our own.
+                    // None of these keys is a window of our own, so none may be invalidated.
                     if header.invalidate.is_some() {
                         return denied;
                     }
@@ -234,8 +233,8 @@ impl Model {
                 else {
                     return denied;
                 };
-                // A processor has no atomic for a word that lies across two, though the address
-                // that the peer names is right.
+                // The peer's address is aligned, but the memory behind it is not, and processors have no
+                // atomic for a word that lies across two.
                 if !offset.is_multiple_of(8) {
                     return denied;
                 }
@@ -303,7 +302,7 @@ impl Model {
 /// The NIC that is attacked.
 struct Scene<'h> {
     host: &'h Host,
-    /// The address of the peer that it thinks it has.
+    /// The address that it takes for its peer's.
     peer: Gid,
     model: Model,
     random: Random,
@@ -520,7 +519,7 @@ impl<'h> Scene<'h> {
         (header.padded_for(payload.len() as u32), payload)
     }
 
-    /// The queue pair begins anew, with rights of its own, and with or without a receive.
+    /// Resets the queue pair and connects it again, with random rights, and with or without a receive.
     fn begin(&mut self, endpoint: &mut Endpoint) {
         let access = RIGHTS[1..].iter().filter(|_| !self.random.one_in(5));
         let access = access.fold(Access::NONE, |all, right| all | *right);
@@ -553,8 +552,8 @@ impl<'h> Scene<'h> {
         self.model.receive = Some(receive);
     }
 
-    /// Takes what the engine has to say: the answers' syndromes. What it sends of memory is
-    /// readable, by the model and in fact.
+    /// Collects the syndromes of the engine's answers. All memory that it sends must be readable, by the
+    /// model and in fact.
     fn answers(
         &self,
         now: Time,
@@ -563,11 +562,11 @@ impl<'h> Scene<'h> {
     ) -> Vec<Syndrome> {
         let mut syndromes = Vec::new();
         let mut bytes = vec![0; MTU];
-        while let Some(transmit) = endpoint.poll_transmit(now) {
-            syndromes.extend(transmit.header.aeth.map(|aeth| aeth.syndrome));
-            for segment in transmit.payload.segments() {
+        while let Some(run) = endpoint.poll_transmit(now, 1) {
+            syndromes.extend(run.header().aeth.map(|aeth| aeth.syndrome));
+            for segment in run.payload().segments() {
                 let Segment::Memory { address, length } = segment else { continue };
-                assert!(self.model.is_readable(address, length), "{:?}", transmit.header);
+                assert!(self.model.is_readable(address, length), "{:?}", run.header());
                 memory.load(address, &mut bytes[..length as usize]).unwrap();
             }
         }
@@ -672,7 +671,7 @@ impl<'h> Scene<'h> {
         memory: &mut ProcessMemory,
     ) -> Result<(), String> {
         let (header, payload) = self.forge();
-        // What is longer than it says is told by the parser; here it has been through one.
+        // A parser refuses a packet that is longer than it says; these packets have passed one.
         let mut bytes = vec![0; header.header_len() + payload.len() + usize::from(header.bth.pad)];
         header.emit(&mut bytes);
         let start = header.header_len();

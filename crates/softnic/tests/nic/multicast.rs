@@ -1,5 +1,5 @@
-//! Multicast: every NIC that has joined a group gets one copy of what is sent to it, and nobody
-//! else does. Each test has a group of its own.
+//! Multicast: every NIC that has joined a group gets one copy of what is sent to it, and no other NIC
+//! does. Each test has a group of its own.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use core::time::Duration;
@@ -42,7 +42,7 @@ fn to(host: &Host, gid: Gid) -> Operation {
     Operation::Send { immediate: None, address: Some(address) }
 }
 
-/// What has completed, without a call that receives: the fallback thread does that.
+/// What has completed, without a call that receives: the progress thread does that.
 fn completed(host: &Host) -> Vec<Completion> {
     host.nic.with(|endpoint, _, _| core::iter::from_fn(|| endpoint.poll_cq(host.cq)).collect())
 }
@@ -96,14 +96,14 @@ fn address(host: &Host) -> Ipv4Addr {
 #[test]
 fn a_group_is_heard_while_the_application_sleeps_until_it_is_left() {
     let (sender, member) = (host("127.0.52.4"), host("127.0.52.5"));
-    // The thread waits for the sockets of before.
+    // The thread waits on the sockets from before the change.
     std::thread::sleep(Duration::from_millis(20));
     let group = group(2);
     member.nic.attach_multicast(member.qpn, group).unwrap();
     sender.post(2, to(&sender, group), sender.sge(4096, 8));
     wait_for(&member, |member| !completed(member).is_empty());
 
-    // As long as it was joined once more, packets come, and find nobody.
+    // It was joined once more, so packets still arrive, but no queue pair takes them.
     member.nic.join_group(group).unwrap();
     member.nic.detach_multicast(member.qpn, group).unwrap();
     sender.post(3, to(&sender, group), sender.sge(4096, 8));
@@ -147,7 +147,7 @@ fn what_is_no_group_or_cannot_be_joined_is_refused() {
     let v6 = "ff0e::1234".parse::<core::net::Ipv6Addr>().unwrap().into();
     let Err(GroupError::Io(error)) = attach(v6) else { panic!("joined") };
     assert_eq!(error.kind(), std::io::ErrorKind::AddrNotAvailable);
-    // Nothing is left of the attempt.
+    // The attempt leaves nothing behind.
     let detached = host.nic.detach_multicast(host.qpn, v6);
     assert_eq!(detached, Err(DestroyError::NotFound));
     host.nic.attach_multicast(host.qpn, group(4)).unwrap();

@@ -13,16 +13,16 @@ use crate::support::{Host, Mapping, PAGE, PATIENCE, all_rights};
 /// Tells this test binary that it is a helper, and on which address.
 const ADDRESS: &str = "FERROCE_TEST_HELPER";
 
-/// Names a file that the helper's region is, so that what was written to it outlives the helper.
+/// Names the file of the helper's region, so that written data outlives the helper.
 pub(crate) const FILE: &str = "FERROCE_TEST_FILE";
 
-/// The local ACK timeout of the helper's queue pair, if it is to be another than usual.
+/// The local ACK timeout of the helper's queue pair, if not the usual one.
 pub(crate) const PATIENCE_CODE: &str = "FERROCE_TEST_TIMEOUT";
 
 /// The user that the helper becomes.
 pub(crate) const USER: &str = "FERROCE_TEST_USER";
 
-/// Whether the kernel lets the helper make no memory that can be shared.
+/// Whether the kernel denies the helper shared memory.
 pub(crate) const CONFINED: &str = "FERROCE_TEST_CONFINED";
 
 /// A process with a NIC, a queue pair and a region.
@@ -39,7 +39,7 @@ impl Helper {
         Self::start_with(address, &[])
     }
 
-    /// With variables of its environment.
+    /// Sets variables of its environment.
     pub(crate) fn start_with(address: &str, variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["processes::helper", "--exact", "--ignored", "--nocapture"])
@@ -76,7 +76,7 @@ impl Helper {
         assert_eq!(self.line(), ["connected"]);
     }
 
-    /// Lets it READ `length` bytes into its region, so many times. It says `pulled` at the end.
+    /// Makes it READ `length` bytes into its region, so many times. It prints `pulled` at the end.
     pub(crate) fn pull(&mut self, address: u64, key: Key, length: usize, times: u64) {
         self.tell(&format!("pull {address} {} {length} {times}", key.0));
     }
@@ -178,7 +178,7 @@ fn helper() {
     }
 }
 
-/// Has the kernel refuse a call to this thread, and to those that it starts, as a container may.
+/// Makes the kernel refuse a system call to this thread and those that it starts, as a container may.
 fn refuse(call: libc::c_long) {
     let filter = |code, jumps: [u8; 2], k| libc::sock_filter {
         code: code as u16,
@@ -187,7 +187,7 @@ fn refuse(call: libc::c_long) {
         k,
     };
     let mut program = [
-        // The number of the call is the first word of what the filter looks at.
+        // The number of the system call is the first word of the filter's input.
         filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, [0, 0], 0),
         filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, [0, 1], call as u32),
         filter(libc::BPF_RET | libc::BPF_K, [0, 0], libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
@@ -237,7 +237,7 @@ fn processes_share_an_address_without_disturbing_each_other() {
         }
     }
     for (_, helper) in &helpers {
-        // Counters are shown a little later than packets are answered.
+        // Counters are published a little later than packets are answered.
         let started = Instant::now();
         while helper.counter("rx_write_requests") < 10 {
             assert!(started.elapsed() < PATIENCE, "{}", helper.counter("rx_write_requests"));
@@ -270,7 +270,7 @@ fn what_a_program_has_counted_when_it_exits_is_in_its_file() {
 fn the_others_go_on_when_one_is_killed() {
     let host = Host::open("127.0.51.1", QpType::Rc, 4096);
     let mut helpers = connected(&host, "127.0.51.2", 4);
-    // The last of the kernel's array takes the place of the first.
+    // The last socket of the kernel's array takes the place of the first.
     helpers[0].1.kill();
     survive(&host, &helpers[1..]);
 }
@@ -290,7 +290,7 @@ fn the_others_go_on_when_several_are_killed_at_once() {
     survive(&host, &helpers);
 }
 
-/// Packets arrive, and in the end without a detour.
+/// Packets arrive, and in the end at the right socket.
 fn survive(host: &Host, helpers: &[(Qpn, Helper)]) {
     for _ in 0..5 {
         for (qpn, helper) in helpers {
@@ -334,8 +334,8 @@ fn nics_of_one_process_share_an_address_in_any_order() {
             peers.remove(round % peers.len());
         }
     }
-    // While another test of this process starts a helper, that has copies of our sockets for a
-    // moment, and the kernel takes them for open. What goes wrong then is put right.
+    // A helper that another test of this process is just starting has copies of our sockets for a
+    // moment, so for the kernel they are still open. This corrects itself.
     let detours: u64 = peers.iter().map(|peer| peer.nic.counts().rx_handed_over).sum();
     assert!(detours < 10, "{detours} packets went to the wrong NIC");
 }

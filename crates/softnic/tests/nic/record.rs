@@ -1,4 +1,4 @@
-//! What is recorded of a conversation.
+//! The record of a conversation.
 
 use rdma::{Operation, QpType};
 use softnic::{Link, Options};
@@ -18,7 +18,7 @@ fn packets_of_rings_are_recorded_as_they_would_be_on_the_wire() {
     assert_eq!(trains_recorded(47, Link::SharedMemory), 0);
 }
 
-/// Records a long WRITE, and says how many packets were in trains, and not the first of theirs.
+/// Records a long WRITE, and says how many packets were in a GSO batch, without the first of each.
 fn trains_recorded(third: u8, link: Link) -> u64 {
     let path = format!("ferroce-record-{third}-{}", std::process::id());
     let path = std::env::temp_dir().join(path);
@@ -31,7 +31,7 @@ fn trains_recorded(third: u8, link: Link) -> u64 {
     let counts = a.nic.counts();
     drop((a, b));
 
-    // The first that opened has the name.
+    // The first NIC that opened has the plain name.
     let file = std::fs::read(&path).unwrap();
     let mut reader = Reader::new(&file).unwrap();
     let (mut sent, mut received, mut trains) = (0, 0, 0);
@@ -57,7 +57,7 @@ fn trains_recorded(third: u8, link: Link) -> u64 {
         roce::Repr::parse(covered).unwrap();
         trains += u64::from(ip.id() > 0);
     }
-    // A receiver that does not get the processor for long has no room in the end.
+    // A receiver without the processor for long has no room in the end.
     assert_eq!((sent, received), (counts.tx_packets + counts.tx_dropped, counts.rx_packets));
     assert!(sent >= 256 && received > 0, "{sent} {received}");
     for entry in std::fs::read_dir(std::env::temp_dir()).unwrap() {

@@ -47,7 +47,7 @@ fn writes_and_reads_of_every_size_arrive_whole() {
 }
 
 #[test]
-fn an_idle_peer_answers_by_its_fallback_thread() {
+fn an_idle_peer_answers_by_its_progress_thread() {
     let (a, b) = pair(32, QpType::Rc, 4096);
     for round in 0..100 {
         let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };
@@ -75,7 +75,7 @@ fn atomics_count() {
 #[test]
 fn what_is_posted_behind_much_that_is_in_flight_leaves_together() {
     let mut a = Host::open("127.0.34.1", QpType::Rc, 4096);
-    // Nobody is there, nothing is sent again for half a minute, and there is no thread.
+    // There is no peer, nothing is sent again for half a minute, and there is no thread.
     a.timeout = 23;
     let peer = (Ipv4Addr::new(127, 0, 34, 2).into(), Qpn::new(0x0008_0077));
     for change in a.way_to_rts(peer.0, peer.1, all_rights()) {
@@ -100,8 +100,8 @@ fn what_is_posted_behind_much_that_is_in_flight_leaves_together() {
 
 const NOWHERE: Operation = Operation::Write { remote_address: 0, r_key: Key(1), immediate: None };
 
-/// A NIC without a thread and so many queue pairs of it, connected to nobody, whose requests are not
-/// sent again for half a minute.
+/// A NIC without a thread, and so many queue pairs of it that have no peer; requests are not sent again
+/// for half a minute.
 fn alone(address: &str, peer: u8, count: usize) -> (Host, Vec<Qpn>) {
     let mut host = Host::open(address, QpType::Rc, 4096);
     host.timeout = 23;
@@ -127,8 +127,8 @@ fn requests_of_many_queue_pairs_leave_as_one_train() {
     host.nic.poll();
     let counts = host.nic.counts();
     assert_eq!(counts.tx_packets as usize, qpns.len());
-    // Each has nothing in flight before its own. A machine that stands still now and then, so that an
-    // acknowledgement seems to be late, costs a train.
+    // Each has nothing in flight before its own. On a machine that stands still now and then, an
+    // acknowledgement seems late, which costs a GSO batch.
     assert!(counts.tx_trains as usize <= qpns.len() / 4, "{} trains", counts.tx_trains);
 }
 
@@ -186,7 +186,7 @@ fn nothing_is_sent_again_that_an_acknowledgement_has_arrived_for() {
         a.nic.with(|_, _, _| ());
         b.nic.poll();
     }
-    // The program was busy for longer than any of its timers.
+    // The program has computed for longer than any of its timers.
     std::thread::sleep(Duration::from_nanos(2 * (4096 << timeout)));
     a.completions(qpns.len());
     let (late, again) = a.nic.with(|endpoint, _, _| {

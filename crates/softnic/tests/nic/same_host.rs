@@ -11,14 +11,14 @@ use crate::fork::status_of_child;
 use crate::processes::{CONFINED, Helper, USER};
 use crate::support::{Host, LOSSY, PATIENCE, Q_KEY, SEND, pattern};
 
-/// By rings, whatever the environment says.
+/// Over rings, whatever the environment says.
 fn shm() -> Options {
     Options { link: Link::SharedMemory, ..Options::default() }
 }
 
 const SHM: [(&str, &str); 1] = [("FERROCE_LINK", "shm")];
 
-/// Mappings of rings that this process has.
+/// How many rings this process has mapped.
 fn rings_mapped() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains("memfd:ferroce-ring")).count()
@@ -60,7 +60,7 @@ fn every_service_goes_by_rings_and_all_of_it() {
         let (mut a, b) = two(last, kind, LENGTH, &shm());
         pattern(&mut a.memory, 8);
         for round in 0..20 {
-            // A datagram comes with 40 bytes of its way in front.
+            // A datagram comes with 40 bytes of addresses in front.
             b.post_recv(round, b.sge(0, LENGTH));
             let address = (kind == QpType::Ud).then(|| UdAddress {
                 gid: b.gid().gid,
@@ -99,7 +99,7 @@ fn a_process_that_sleeps_is_woken_for_what_is_in_its_ring() {
     let mut helper = Helper::start_with("127.0.48.62", &SHM);
     let qpn = connect(&host, "127.0.48.62", &mut helper);
     for round in 0..20 {
-        // Nobody polls there, and its thread is asleep by now.
+        // The peer does not poll, and its thread is asleep by now.
         std::thread::sleep(Duration::from_millis(5));
         let began = Instant::now();
         host.post_on(qpn, round, write_to(&helper), host.sge(0, 8));
@@ -113,7 +113,7 @@ fn a_process_that_sleeps_is_woken_for_what_is_in_its_ring() {
 
 #[test]
 fn a_process_that_is_killed_is_a_peer_that_does_not_answer_and_leaves_nothing() {
-    // In a process of its own, where nobody else has rings.
+    // In a process of its own, without rings of other tests.
     let ended = status_of_child(|| {
         // But another thread may have been about to pass one on when this was forked.
         let (mapped, open) = (rings_mapped(), rings_open());
@@ -131,7 +131,7 @@ fn a_process_that_is_killed_is_a_peer_that_does_not_answer_and_leaves_nothing() 
         };
         post(1..=8);
         host.outcomes(1);
-        // It may have taken all of them by now, but takes nothing of what follows.
+        // It may have received all of them by now, but receives nothing of what follows.
         helper.stop();
         post(9..=10);
         helper.kill();
@@ -150,7 +150,7 @@ fn a_process_that_is_killed_is_a_peer_that_does_not_answer_and_leaves_nothing() 
             assert!(began.elapsed() < PATIENCE);
             std::thread::sleep(Duration::from_millis(20));
         }
-        // And another one is reached as if nothing had been.
+        // And another one is reached as before.
         let mut other = Helper::start_with("127.0.48.64", &SHM);
         let qpn = connect(&host, "127.0.48.64", &mut other);
         host.post_on(qpn, 11, write_to(&other), host.sge(0, 8));

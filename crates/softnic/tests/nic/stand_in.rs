@@ -1,4 +1,4 @@
-//! Threads of the application that wait for events, and stand in for the NIC's own.
+//! Threads of the application that wait for events, and do the progress thread's work meanwhile.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use transport::Event;
 
 use crate::support::{Host, PATIENCE, SEND, all_rights, pair};
 
-/// Two connected hosts without threads of their own: what is done, the application does.
+/// Two connected hosts without progress threads: the application does all work.
 fn pair_without_threads(third: u8) -> [Host; 2] {
     let hosts = [1, 2].map(|last| Host::open(&format!("127.0.{third}.{last}"), QpType::Rc, 4096));
     for (host, peer) in [(&hosts[0], &hosts[1]), (&hosts[1], &hosts[0])] {
@@ -75,7 +75,7 @@ fn messages_go_to_and_fro_between_two_that_wait_for_events() {
 #[test]
 fn timers_fire_while_somebody_stands_in() {
     let [mut a, b] = pair_without_threads(71);
-    // 4.096 us x 2^8, eight times: two milliseconds or so, and nobody answers.
+    // 4.096 us x 2^8, eight times: about two milliseconds without an answer.
     a.timeout = 8;
     drop(b);
     let peer = ("127.0.71.2".parse::<core::net::Ipv4Addr>().unwrap().into(), a.qpn);
@@ -112,7 +112,7 @@ fn the_thread_is_back_when_the_application_does_something_else() {
             b.completions(1);
             waiter.join().unwrap().unwrap();
         });
-        // Nobody calls its NIC now.
+        // No thread calls its NIC now.
         fastest = fastest.min(write(&b, &a));
         a.completions(1);
     }
@@ -140,7 +140,7 @@ fn nobody_stands_in_while_another_waits() {
             b.post(round, SEND, b.sge(0, 100));
             b.completions(1);
             waiter.join().unwrap().unwrap();
-            // The thread works for the one that waits on.
+            // The progress thread works for the one that still waits.
             b.post(
                 round,
                 Operation::Read { remote_address: a.address(), r_key: a.key },

@@ -1,5 +1,5 @@
-//! Storms over a link: two NICs, whose applications post, poll, doze and wait as chance has it, and
-//! memory that must be what was asked for, byte for byte.
+//! Storms over a path: two NICs, whose applications post, poll, doze and wait at random, and memory that
+//! must be what was asked for, byte for byte.
 //!
 //! ```text
 //!   seed ─► plan: queue pairs, and what each end asks of them ─► what memory must be in the end
@@ -11,10 +11,9 @@
 //!   completions in order and good, memory as planned, every queue pair destroyed
 //! ```
 //!
-//! The link is that of the environment (`FERROCE_LINK`). A seed decides what is done; when, only the
-//! machine knows, so that one which failed may pass the next time. `cargo xtask storm --link` runs
-//! many. The transport's own storms are stricter, in time that is pretended: what is tried
-//! here is what they leave out, sockets, rings, threads and who wakes whom.
+//! The path is that of the environment (`FERROCE_LINK`). A seed decides what is done, but not when, so a
+//! failed seed may pass the next time. `cargo xtask storm --link` runs many. The transport's own storms are
+//! stricter, in pretended time; these try what they leave out: sockets, rings, threads and wake-ups.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -36,15 +35,15 @@ use crate::support::{Host, LOSSY, PATIENCE, options, pattern};
 /// How many storms there are, and the first of them (`cargo xtask storm --link`).
 const SEEDS: &str = "FERROCE_STORM_SEEDS";
 const FIRST: &str = "FERROCE_STORM_FIRST";
-/// Unless the environment says so.
+/// The default.
 const SEEDS_BY_DEFAULT: u64 = 400;
-/// Storms over the same two NICs.
+/// Storms over the same two NICs, which are a camp.
 const SEEDS_OF_A_CAMP: u64 = 40;
 /// One camp in so many loses packets, each loss of which may take a timeout.
 const FAULTY_CAMPS: u64 = 8;
 const FAULTS: &str = "loss=0.01,reorder=0.02,duplicate=0.02,corrupt=0.01";
 
-/// What every message is taken from, at the beginning of memory.
+/// The source of every message, at the beginning of memory.
 const SOURCE: usize = 256 << 10;
 /// A word that is only added to.
 const SUM: usize = SOURCE;
@@ -73,10 +72,10 @@ enum What {
 struct Task {
     what: What,
     qp: usize,
-    /// In the source of whoever has the data.
+    /// In the source of the side that has the data.
     from: usize,
     length: usize,
-    /// In the peer's inbox or the own results: a place for this task alone.
+    /// In the peer's inbox or in our own results: a place for this task alone.
     to: usize,
 }
 
@@ -152,7 +151,7 @@ impl Plan {
                 }
             }
         }
-        // Who refuses a request is in the error state then, and does not say so again if that is lost.
+        // The side that refuses a request enters the error state, and does not repeat its NAK if that is lost.
         let doomed = !is_faulty && rng.u8(..5) == 0;
         if doomed {
             // On a queue pair of its own, before another request, which ends with it.
@@ -177,7 +176,7 @@ impl Plan {
         }
     }
 
-    /// What the memory of an end must be, but for what FETCH AND ADD has brought and made.
+    /// What the memory of an end must be, without the results and the sums of FETCH AND ADD.
     fn memory(&self, side: usize, sources: [&[u8]; 2]) -> Vec<u8> {
         let mut memory = vec![0; MEMORY];
         memory[..SOURCE].copy_from_slice(sources[side]);
@@ -353,7 +352,7 @@ impl Application<'_> {
         }
     }
 
-    /// Sleeps until there is an event, and leaves all work to the NIC's own thread, or does it.
+    /// Sleeps until there is an event, and leaves all work to the progress thread, or does its work.
     fn wait(&mut self, started: Instant) {
         self.host.arm();
         if self.poll() > 0 {

@@ -20,7 +20,7 @@ use transport::{
 /// Longer than any test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Keeps the events, and rings a bell at each, if there is one.
+/// Keeps the events, and signals a descriptor at each, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Events(pub Arc<Mutex<Vec<Event>>>, Arc<OnceLock<[UnixStream; 2]>>);
 
@@ -29,7 +29,7 @@ impl EventSink for Events {
         self.0.lock().unwrap().push(event);
         if let Some([near, _]) = self.1.get() {
             let mut near = near;
-            // One that nobody hears rings on.
+            // A descriptor that is not read stays readable.
             let _ = near.write(&[1]);
         }
     }
@@ -50,7 +50,7 @@ impl Events {
         self.0.lock().unwrap().contains(&event)
     }
 
-    /// What is readable once there is one.
+    /// A descriptor that is readable once there is an event.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         let [_, far] = self.1.get_or_init(|| {
             let (near, far) = UnixStream::pair().unwrap();
@@ -77,16 +77,16 @@ pub(crate) struct Host {
 }
 
 pub(crate) const QUEUE: u32 = 256;
-/// What all queue pairs begin with.
+/// The first PSN of all queue pairs.
 pub(crate) const FIRST_PSN: Psn = Psn::new(100);
 pub(crate) const Q_KEY: QKey = QKey(0x1111);
-/// The local ACK timeout, 4.096 us x 2^17 (IBTA vol 1, 9.7.6.1.3): on a machine that is busy with others
-/// a peer may have to wait for a processor for tenths of a second, again and again.
+/// The local ACK timeout, 4.096 us x 2^17 (IBTA vol 1, 9.7.6.1.3): on a busy machine a peer may repeatedly
+/// wait for a processor for tenths of a second.
 const TIMEOUT: u8 = 17;
-/// The same where nobody is to answer, 17 ms, and where packets or peers are lost, 67 ms.
+/// The same where no answer is expected, 17 ms, and where packets or peers are lost, 67 ms.
 pub(crate) const IMPATIENT: u8 = 12;
 pub(crate) const LOSSY: u8 = 14;
-/// How often it is retried.
+/// The number of retries.
 pub(crate) const RETRIES: u8 = 7;
 
 impl Host {
@@ -162,7 +162,7 @@ impl Host {
         self.nic.start();
     }
 
-    /// What brings a queue pair from RESET to RTS, where its peer has the rights of `access`.
+    /// The changes from RESET to RTS, for a peer with the rights of `access`.
     pub(crate) fn way_to_rts(&self, gid: Gid, peer: Qpn, access: Access) -> [QpChange; 3] {
         let path = AddressVector {
             gid,
@@ -256,7 +256,7 @@ impl Host {
         self.events.contains(event)
     }
 
-    /// Stands in until there is an event; if another does, returns at once, or later.
+    /// Does the progress thread's work until there is an event; may return before if another thread does it.
     pub(crate) fn stand_in(&self) -> io::Result<()> {
         let event = Event::CompletionNotify(self.cq);
         self.nic.stand_in().until(self.events.bell(), || self.events.contains(event))
@@ -274,7 +274,7 @@ pub(crate) fn all_rights() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// Bytes of a page, on every machine that the tests run on, or a multiple.
+/// Bytes of a page, or of several, on every machine that the tests run on.
 pub(crate) const PAGE: usize = 64 << 10;
 
 /// Pages of this process.
@@ -311,7 +311,7 @@ impl Mapping {
         self.length
     }
 
-    /// `pages` zero pages, between two that nobody may touch.
+    /// `pages` zero pages, between two inaccessible ones.
     pub(crate) fn guarded(pages: usize) -> (Self, u64) {
         let mapping = Self::new(pages + 2);
         mapping.protect(0, libc::PROT_NONE);
@@ -321,7 +321,7 @@ impl Mapping {
         (mapping, first)
     }
 
-    /// Changes what may be done to a page and those after it.
+    /// Changes the protection of a page and those after it.
     pub(crate) fn protect(&self, first: usize, rights: libc::c_int) {
         let at = first * PAGE;
         // SAFETY: pages of ours, to which no reference is alive.
@@ -329,7 +329,7 @@ impl Mapping {
         assert_eq!(result, 0);
     }
 
-    /// Takes the mapping away. Its place stays taken, so that nothing else comes there.
+    /// Removes the mapping. Its addresses stay reserved, so that nothing else is mapped there.
     pub(crate) fn unmap(&self) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         // SAFETY: pages of ours, to which no reference is alive.
@@ -367,7 +367,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The default, but over the link that the environment says, so that all tests can be run over both.
+/// The default options, over the path that the environment names, so that all tests can run over both.
 pub(crate) fn options() -> Options {
     Options { link: Options::from_environment().unwrap().link, ..Options::default() }
 }

@@ -15,7 +15,7 @@ use crate::support::{Host, PATIENCE, SEND, pattern};
 
 const THREADS: usize = 4;
 const MESSAGES: u64 = 400;
-/// Messages that a thread has on the way, each with a place of its own.
+/// Messages that a thread has in flight, each with a place of its own.
 const DEPTH: u64 = 8;
 const LENGTH_MAX: usize = 20_000;
 /// Bytes that a thread has in the memory of each host.
@@ -170,7 +170,7 @@ fn what_threads_send_arrives(third: u8, link: Link) {
     }
     let counts = a.nic.counts();
     assert_eq!(counts.tx_errors, 0);
-    // A peer that is kept from the processor for long is not waited for.
+    // The test does not wait for a peer that is long without a processor.
     assert!(counts.tx_dropped == 0 || counts.tx_pauses_given_up > 0, "{counts:?}");
 }
 
@@ -293,7 +293,7 @@ fn a_queue_pair_can_go_while_others_send() {
                 sges: &[place],
                 inline: None,
             };
-            // It goes with its packets on the way, or left to whoever sends.
+            // It ends with packets in flight, or left to the thread that sends.
             a.nic.with(|endpoint, _, now| {
                 endpoint.post_send(now, lane.qpn, &request).unwrap();
             });

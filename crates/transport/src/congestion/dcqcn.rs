@@ -88,7 +88,7 @@ const ONE: u64 = 1 << 32;
 
 /// The controller of a sender.
 #[derive(Clone, Debug)]
-pub struct ReactionPoint {
+pub(crate) struct ReactionPoint {
     settings: Dcqcn,
     /// R_C, in bits per second.
     current: u64,
@@ -110,7 +110,7 @@ pub struct ReactionPoint {
 
 impl ReactionPoint {
     /// At line rate, and alpha 1. Settings that make no sense are moved to the nearest that do.
-    pub fn new(settings: &Dcqcn) -> Self {
+    pub(crate) fn new(settings: &Dcqcn) -> Self {
         let settings = settings.sane();
         let line = settings.line_rate.as_bps();
         Self {
@@ -127,17 +127,19 @@ impl ReactionPoint {
     }
 
     /// R_C as of the last packet or CNP.
-    pub fn current_rate(&self) -> Rate {
+    pub(crate) fn current_rate(&self) -> Rate {
         Rate::from_bps(self.current)
     }
 
     /// R_T as of the last packet or CNP.
-    pub fn target_rate(&self) -> Rate {
+    #[cfg(test)]
+    pub(crate) fn target_rate(&self) -> Rate {
         Rate::from_bps(self.target)
     }
 
     /// Alpha as of the last packet or CNP, in parts of a million.
-    pub fn alpha_ppm(&self) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn alpha_ppm(&self) -> u32 {
         // At most a million.
         ((self.alpha * 1_000_000) >> 32) as u32
     }

@@ -7,13 +7,13 @@ use super::Controller;
 
 /// The controller of a constant rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fixed {
+pub(super) struct Fixed {
     rate: Rate,
 }
 
 impl Fixed {
     /// Sends at `rate`, which is one bit per second at least.
-    pub fn new(rate: Rate) -> Self {
+    pub(super) fn new(rate: Rate) -> Self {
         Self { rate: rate.max(Rate::from_bps(1)) }
     }
 }

@@ -6,7 +6,7 @@
 //!      pacer ◄── rate ── controller (reaction point) ◄─────┘
 //! ```
 //!
-//! Each queue pair has a [`Controller`], which says at what rate it may send, and a `Pacer`, which
+//! Each queue pair has a `Controller`, which says at what rate it may send, and a `Pacer`, which
 //! keeps to that: the next data packet leaves when the one before it has, at that rate, been sent.
 //! Data packets are requests and READ responses, for whoever sends the data is the one to slow down;
 //! acknowledgements and CNPs are neither paced nor counted.
@@ -25,16 +25,16 @@ use core::fmt;
 
 use rdma::{QpType, Rate, Span, Time};
 
-pub(crate) use dcqcn::NotificationPoint;
-pub use dcqcn::{Dcqcn, Notification, ReactionPoint};
-pub use fixed::Fixed;
-pub use none::Unlimited;
+pub use dcqcn::{Dcqcn, Notification};
+pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
+use fixed::Fixed;
+use none::Unlimited;
 
 use crate::limits::LINK_HEADER_BYTES;
 use crate::mutation::{Mutation, mutated};
 
 /// Decides how fast one queue pair may send.
-pub trait Controller: fmt::Debug + Send {
+pub(crate) trait Controller: fmt::Debug + Send {
     /// A data packet of `bytes` on the wire leaves. Returns at what rate it is to be counted, or
     /// `None` for no limit.
     fn on_sent(&mut self, now: Time, bytes: u64) -> Option<Rate>;
@@ -61,7 +61,7 @@ pub enum Congestion {
 impl Congestion {
     /// A controller for one queue pair of `kind`. Datagrams have no connection that a CNP could
     /// name, so DCQCN is nothing to them.
-    pub fn controller(&self, kind: QpType) -> Box<dyn Controller> {
+    fn controller(&self, kind: QpType) -> Box<dyn Controller> {
         match self {
             Self::None => Box::new(Unlimited),
             Self::Dcqcn(_) if !kind.is_connected() => Box::new(Unlimited),

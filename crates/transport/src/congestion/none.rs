@@ -9,7 +9,7 @@ use super::Controller;
 
 /// The controller that controls nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Unlimited;
+pub(super) struct Unlimited;
 
 impl Controller for Unlimited {
     fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {

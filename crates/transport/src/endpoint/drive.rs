@@ -7,14 +7,14 @@ use rdma::{Gid, Memory, PKey, QpState, QpType, Qpn, Time};
 use wire::Opcode;
 use wire::opcode::{Facts, Part, Service};
 
-use super::{Arrival, Endpoint};
+use super::{Arrival, Endpoint, Run};
+use crate::Event;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Qp};
 use crate::responder::Request;
 use crate::stats::Drop;
 use crate::timer::Timer;
-use crate::transmit::{Payload, Written};
-use crate::{Event, Transmit};
+use crate::transmit::Body;
 
 impl Endpoint {
     /// A packet arrived, its ICRC checked and its headers parsed. `length` is that of `payload`.
@@ -94,25 +94,18 @@ impl Endpoint {
         result
     }
 
-    /// The next packet to send, if any. The answer may change after every other call.
+    /// The next packet to send, if any, and those behind it that are like it but for PSN and place in
+    /// the message: `most` at most, and those that would be given out one by one. The answer may
+    /// change after every other call.
     ///
     /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
     /// passed in a batch, not after each.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<'_>> {
-        self.poll_transmit_run(now, 1)
-    }
-
-    /// The next packet to send, and those behind it that are like it but for PSN and place in the
-    /// message: `most` packets at most. They are those that [`Endpoint::poll_transmit`] would give
-    /// out one by one. Those that the driver does not send it gives back
-    /// ([`Endpoint::put_back`]).
-    pub fn poll_transmit_run(&mut self, now: Time, most: u32) -> Option<Transmit<'_>> {
+    pub fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Run<'_>> {
         self.adapter.now = now;
-        if let Some((qpn, farewell)) = self.farewells.pop_front() {
+        if let Some((qpn, packet)) = self.final_acknowledgements.pop_front() {
             self.adapter.stats.sent_pkts += 1;
-            self.written = farewell;
-            let Written { route, header } = &self.written;
-            return Some(Transmit { qpn, route, header, count: 1, payload: Payload::EMPTY });
+            self.written = packet;
+            return Some(Run { endpoint: self, qpn, count: 1, body: Body::EMPTY });
         }
         let (qpn, outgoing, more) = loop {
             let Some(&qpn) = self.ready.front() else {
@@ -147,28 +140,11 @@ impl Endpoint {
         }
         let index = self.index(qpn)?;
         let qp = self.qps.get(index)?.as_ref()?;
-        let mut payload = qp.write(&outgoing, &mut self.written, &self.adapter);
-        payload.prolong(more);
-        self.adapter.stats.sent_pkts += u64::from(1 + more);
-        self.adapter.stats.sent_bytes += u64::from(payload.len());
-        let Written { route, header } = &self.written;
-        Some(Transmit { qpn, route, header, count: 1 + more, payload })
-    }
-
-    /// The driver has not sent the last `unsent` packets of the run that it was given, whose first has
-    /// `header`: it has no room, or could not read the payload of the packet before them. They will be
-    /// given out again, as if the run had ended before. To be called before anything else.
-    pub fn put_back(&mut self, qpn: Qpn, header: &wire::roce::Repr, unsent: u32) {
-        let Some((qp, adapter)) = self.qp_mut(qpn).filter(|_| unsent > 0) else { return };
-        qp.put_back(unsent, header.bth.opcode.is_request());
-        adapter.stats.sent_pkts -= u64::from(unsent);
-        adapter.stats.sent_bytes -= u64::from(unsent) * u64::from(qp.mtu(adapter).bytes());
-        if self.burst == 0 {
-            // The run was the end of its turn, and is not any more.
-            self.burst = self.adapter.config.burst_packets;
-            self.ready.rotate_right(1);
-        }
-        self.burst -= unsent;
+        let count = 1 + more;
+        let body = qp.write(&outgoing, &mut self.written, &self.adapter).times(count);
+        self.adapter.stats.sent_pkts += u64::from(count);
+        self.adapter.stats.sent_bytes += u64::from(body.len());
+        Some(Run { endpoint: self, qpn, count, body })
     }
 
     /// For a driver that is about to end: what the queue pairs owe is sent, as if each were
@@ -176,21 +152,8 @@ impl Endpoint {
     pub fn release_acknowledgements(&mut self) {
         let all: Vec<Qpn> = self.qps.iter().flatten().map(|qp| qp.qpn).collect();
         for qpn in all {
-            self.say_farewell(qpn);
+            self.acknowledge_finally(qpn);
         }
-    }
-
-    /// The driver could not read the payload of the packet that it was given: the address is gone.
-    /// `header` has its PSN; of a run, the packets behind it have been given back. To be called before
-    /// the next [`Endpoint::poll_transmit`].
-    pub fn transmit_faulted(&mut self, qpn: Qpn, header: &wire::roce::Repr) {
-        let Some((qp, adapter)) = self.qp_mut(qpn) else { return };
-        if header.bth.opcode.is_request() {
-            qp.request_faulted(header);
-        } else {
-            qp.refuse_read(header.bth.psn, adapter);
-        }
-        self.settle(qpn);
     }
 
     /// When to call [`Endpoint::handle_timeout`]. The answer may change after every other call but
@@ -228,7 +191,7 @@ impl Endpoint {
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.ready.is_empty()
-            && self.farewells.is_empty()
+            && self.final_acknowledgements.is_empty()
             && self.adapter.events.is_empty()
             && self.adapter.overrun.is_empty()
     }

@@ -13,14 +13,13 @@ use alloc::boxed::Box;
 
 use rdma::{QpType, Qpn, Time, WorkRequest};
 
-use super::{Endpoint, PdId};
+use super::Endpoint;
 use crate::limits::XRCDS_MAX;
 use crate::qp::Qp;
-use crate::{CqId, CreateError, DestroyError, PostError, QpCapacity, QpSpec, SrqAttributes, SrqId};
-
-/// An XRC domain.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct XrcdId(pub u32);
+use crate::{
+    CqId, CreateError, DestroyError, PdId, PostError, QpCapacity, QpSpec, SrqAttributes, SrqId,
+    XrcdId,
+};
 
 impl Endpoint {
     /// Makes an XRC domain.

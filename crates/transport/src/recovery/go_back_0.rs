@@ -3,7 +3,6 @@
 use rdma::Psn;
 
 use super::{Bounds, Strategy};
-use crate::Config;
 
 pub(super) struct GoBack0;
 
@@ -12,7 +11,7 @@ impl Strategy for GoBack0 {
         message_start
     }
 
-    fn bounds(&self, _: &Config) -> Option<Bounds> {
+    fn bounds(&self, _: Bounds) -> Option<Bounds> {
         None
     }
 }

@@ -11,24 +11,23 @@
 //!
 //! A strategy only decides, and only when something is lost; no packet that arrives in its turn asks
 //! it anything. Going back is done by the completer, and what a gap in the sequence leads to by the
-//! responder. What selective repeat has to remember is here: [`Window`], the packets that wait for
+//! responder. What selective repeat has to remember is here: [`ReorderBuffer`], the packets that wait for
 //! their turn, and [`Scoreboard`], what a requester knows of packets behind a gap.
 
 mod go_back_0;
 mod go_back_n;
+mod reorder;
 mod scoreboard;
 mod selective_repeat;
-mod window;
 
 use rdma::Psn;
 
-use crate::Config;
 use go_back_0::GoBack0;
 use go_back_n::GoBackN;
 use selective_repeat::SelectiveRepeat;
 
+pub(crate) use reorder::ReorderBuffer;
 pub(crate) use scoreboard::Scoreboard;
-pub(crate) use window::Window;
 
 /// What the two ends of a connection agree on about losses.
 pub(crate) trait Strategy {
@@ -36,8 +35,8 @@ pub(crate) trait Strategy {
     /// requester sends from there, the responder expects from there.
     fn resume_at(&self, message_start: Psn, lost: Psn) -> Psn;
 
-    /// What arrives before its turn and is kept until then, if anything is.
-    fn bounds(&self, config: &Config) -> Option<Bounds>;
+    /// How much of what arrives before its turn is kept until then, of what the device `offers`.
+    fn bounds(&self, offers: Bounds) -> Option<Bounds>;
 }
 
 /// How much may wait for its turn, at one role of a queue pair.
@@ -74,11 +73,11 @@ impl Strategy for Recovery {
         }
     }
 
-    fn bounds(&self, config: &Config) -> Option<Bounds> {
+    fn bounds(&self, offers: Bounds) -> Option<Bounds> {
         match self {
-            Self::GoBackN => GoBackN.bounds(config),
-            Self::GoBack0 => GoBack0.bounds(config),
-            Self::SelectiveRepeat => SelectiveRepeat.bounds(config),
+            Self::GoBackN => GoBackN.bounds(offers),
+            Self::GoBack0 => GoBack0.bounds(offers),
+            Self::SelectiveRepeat => SelectiveRepeat.bounds(offers),
         }
     }
 }
@@ -97,9 +96,9 @@ mod tests {
 
     #[test]
     fn only_selective_repeat_keeps_what_comes_before_its_turn() {
-        let config = Config::default();
-        assert_eq!(Recovery::GoBackN.bounds(&config), None);
-        assert_eq!(Recovery::GoBack0.bounds(&config), None);
-        assert!(Recovery::SelectiveRepeat.bounds(&config).is_some());
+        let offers = Bounds { packets: 16, bytes: 4096 };
+        assert_eq!(Recovery::GoBackN.bounds(offers), None);
+        assert_eq!(Recovery::GoBack0.bounds(offers), None);
+        assert_eq!(Recovery::SelectiveRepeat.bounds(offers), Some(offers));
     }
 }

@@ -22,7 +22,7 @@ use core::num::NonZeroU32;
 use rdma::Psn;
 use wire::saeth;
 
-use super::{Bounds, Window};
+use super::{Bounds, ReorderBuffer};
 use crate::limits::OUT_OF_ORDER_PACKETS_MAX;
 use crate::mutation::{Mutation, mutated};
 
@@ -37,7 +37,7 @@ pub(crate) struct Scoreboard {
     /// the number of bits.
     arrived: [u64; WORDS],
     /// Responses that came before their turn.
-    pub(crate) responses: Window,
+    pub(crate) responses: ReorderBuffer,
     /// Requests before it have been executed.
     executed_until: Psn,
     lost_until: Psn,
@@ -67,7 +67,7 @@ impl Scoreboard {
             bounds,
             unacked: psn,
             arrived: [0; WORDS],
-            responses: Window::new(bounds, psn),
+            responses: ReorderBuffer::new(bounds, psn),
             executed_until: psn,
             lost_until: psn,
             resent_until: psn,

@@ -11,8 +11,6 @@
 use rdma::Psn;
 
 use super::{Bounds, Strategy};
-use crate::Config;
-use crate::limits::{OUT_OF_ORDER_BYTES_MAX, OUT_OF_ORDER_PACKETS_MAX};
 
 pub(super) struct SelectiveRepeat;
 
@@ -21,10 +19,7 @@ impl Strategy for SelectiveRepeat {
         lost
     }
 
-    fn bounds(&self, config: &Config) -> Option<Bounds> {
-        Some(Bounds {
-            packets: config.out_of_order_packets.min(OUT_OF_ORDER_PACKETS_MAX),
-            bytes: config.out_of_order_bytes.min(OUT_OF_ORDER_BYTES_MAX),
-        })
+    fn bounds(&self, offers: Bounds) -> Option<Bounds> {
+        Some(offers)
     }
 }

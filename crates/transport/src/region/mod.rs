@@ -10,7 +10,7 @@ use crate::limits::REGIONS_MAX;
 use crate::mutation::{Mutation, mutated};
 use crate::{DestroyError, PdId, RegisterError};
 
-use window::Window;
+use window::MemoryWindow;
 pub use window::WindowKind;
 pub(crate) use window::{Bind, Holder};
 
@@ -81,7 +81,7 @@ impl Region {
 #[derive(Debug)]
 enum Entry {
     Region(Region),
-    Window(Window),
+    Window(MemoryWindow),
 }
 
 /// The regions and windows of an endpoint, by key.

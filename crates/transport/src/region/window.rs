@@ -45,7 +45,7 @@ pub(crate) struct Bind {
 }
 
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct MemoryWindow {
     pd: PdId,
     kind: WindowKind,
     bound: Option<Bound>,
@@ -64,7 +64,7 @@ struct Bound {
     access: Access,
 }
 
-impl Window {
+impl MemoryWindow {
     /// As [`RegionTable::resolve_remote`].
     pub(super) fn resolve(
         &self,
@@ -94,7 +94,7 @@ impl RegionTable {
         pd: PdId,
         kind: WindowKind,
     ) -> Result<Key, RegisterError> {
-        self.insert(Entry::Window(Window { pd, kind, bound: None }))
+        self.insert(Entry::Window(MemoryWindow { pd, kind, bound: None }))
     }
 
     /// Ends a window, bound or not. Returns the protection domain that it belonged to.
@@ -214,14 +214,14 @@ impl RegionTable {
         }
     }
 
-    fn window(&self, index: u32) -> Option<&Window> {
+    fn window(&self, index: u32) -> Option<&MemoryWindow> {
         match self.entries.get(index as usize)?.1.as_ref()? {
             Entry::Window(window) => Some(window),
             Entry::Region(_) => None,
         }
     }
 
-    fn window_mut(&mut self, index: u32) -> Option<&mut Window> {
+    fn window_mut(&mut self, index: u32) -> Option<&mut MemoryWindow> {
         match self.entries.get_mut(index as usize)?.1.as_mut()? {
             Entry::Window(window) => Some(window),
             Entry::Region(_) => None,

@@ -2,28 +2,29 @@
 
 use rdma::{CompletionStatus, Operation};
 
+use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::qp::Qp;
 use crate::region::Bind;
 
 impl Qp {
-    /// Does the request at the cursor if it is one for this end alone. `false` if it is not,
-    /// `None` if there is none, or it has to wait or has failed.
+    /// Does the request at the cursor if it is one for this end alone. `false` if it is not.
     ///
     /// Such requests are done in their turn, and complete in their turn: when all before them
     /// have. One that the cursor meets again, going over what was lost, is not done again.
-    pub(super) fn execute_local(&mut self, adapter: &mut Adapter) -> Option<bool> {
+    ///
+    /// # Errors
+    /// Why it has to wait, or that it fails; `None` if there is none.
+    pub(super) fn execute_local(&mut self, adapter: &mut Adapter) -> Result<bool, Option<Blocked>> {
         let serial = self.requester.cursor.0;
-        let wqe = self.requester.wqe(serial)?;
+        let wqe = self.requester.wqe(serial).ok_or(None)?;
         if !wqe.operation.is_local() {
-            return Some(false);
+            return Ok(false);
         }
         let operation = wqe.operation;
         if wqe.begun.is_none() {
             let holder = self.holder();
-            if !self.prepare(serial, adapter)? {
-                return None;
-            }
+            self.prepare(serial, adapter)?;
             let done = match operation {
                 Operation::BindWindow { r_key, region, address, length, access } => {
                     adapter.regions.bind(holder, &Bind { r_key, region, address, length, access })
@@ -36,11 +37,11 @@ impl Qp {
                 wqe.failure = failure;
             }
         }
-        let failed = self.requester.wqe(serial)?.failure.is_some();
+        let failed = self.requester.wqe(serial).ok_or(None)?.failure.is_some();
         if failed {
             // Nothing after it is begun.
             self.complete_local(adapter);
-            return None;
+            return Err(self.requester.wqe(serial).map(|_| Blocked::Failure));
         }
         self.requester.cursor = (serial + 1, 0);
         if self.spec.kind.is_reliable() {
@@ -49,7 +50,7 @@ impl Qp {
             self.requester.sent_whole += 1;
             self.finish_unreliable(adapter);
         }
-        Some(true)
+        Ok(true)
     }
 
     /// Completes the requests at the front of the queue that are done at this end alone.

@@ -8,7 +8,7 @@
 //! A request gets its PSNs when its first packet is sent, and keeps them. Sending again moves the
 //! cursor back and nothing else: packets are made anew from the request.
 
-mod backlog;
+mod ends;
 mod local;
 mod packet;
 mod post;
@@ -20,22 +20,17 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use rdma::{
-    Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, QpState, Qpn, SendFlags, Sge,
-    Time,
+    Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, Qpn, SendFlags, Sge, Time,
 };
 use smallvec::SmallVec;
 
-use crate::adapter::Adapter;
+use crate::PdId;
 use crate::attributes::QpAttributes;
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::mutation::{Mutation, mutated};
-use crate::qp::Qp;
 use crate::recovery::{Bounds, Scoreboard};
 use crate::region::{Epoch, RegionTable, SgeList};
-use crate::transmit::Payload;
-use crate::{Event, PdId};
-
-pub use backlog::Backlog;
+use crate::transmit::{Body, Payload};
 
 /// A send request in the queue.
 #[derive(Debug)]
@@ -137,6 +132,14 @@ impl SendWqe {
         }
     }
 
+    /// Where bytes of its message are, which has this serial number.
+    fn body(&self, serial: u64, offset: u64, length: u32) -> Body {
+        match self.pieces() {
+            [only] => Body::memory(only.address, offset, length),
+            _ => Body::request(serial, offset, length),
+        }
+    }
+
     fn payload(&self, offset: u64, length: u32) -> Payload<'_> {
         match &self.data {
             Data::Pieces { resolved, .. } => Payload::scattered(resolved, offset, length),
@@ -205,6 +208,11 @@ impl Requester {
     /// Whether a part of the next message has been sent.
     pub(crate) fn is_within_message(&self) -> bool {
         self.cursor.1 > 0
+    }
+
+    /// Bytes of the message of a request.
+    pub(crate) fn payload(&self, serial: u64, offset: u64, length: u32) -> Payload<'_> {
+        self.wqe(serial).map_or(Payload::EMPTY, |wqe| wqe.payload(offset, length))
     }
 
     /// Packets of a request.
@@ -323,108 +331,5 @@ impl Requester {
         while self.rd_atomics.front().is_some_and(|last| last.is_before(self.unacked)) {
             self.rd_atomics.pop_front();
         }
-    }
-}
-
-impl Qp {
-    /// Writes the completion of a send request: of every one that failed, and of those that
-    /// succeeded if they are signalled.
-    pub(crate) fn complete_send(
-        &mut self,
-        wqe: &SendWqe,
-        status: CompletionStatus,
-        adapter: &mut Adapter,
-    ) {
-        let success = status == CompletionStatus::Success;
-        let hides = success && !mutated(Mutation::UnsignalledCompletes)
-            || status == CompletionStatus::Flushed && mutated(Mutation::FlushHidesUnsignalled);
-        if hides && !self.spec.signal_all && !wqe.flags.contains(SendFlags::SIGNALED) {
-            return;
-        }
-        if !success && status != CompletionStatus::Flushed {
-            adapter.stats.req_cqe_error += 1;
-        }
-        let mut completion = self.blank_completion(wqe.id, status, wqe.completion_opcode());
-        completion.byte_len = wqe.length;
-        adapter.complete(self.spec.send_cq, completion);
-    }
-
-    /// Fails the oldest request. RC goes to ERROR; UC and UD to SQE, where receives go on
-    /// (IBTA vol 1, 9.9.2.3 and 10.3.1.6).
-    pub(crate) fn fail_oldest(&mut self, status: CompletionStatus, adapter: &mut Adapter) {
-        if let Some(wqe) = self.requester.pop() {
-            self.complete_send(&wqe, status, adapter);
-        }
-        if self.spec.kind.is_reliable() {
-            self.enter_error(false, adapter);
-        } else {
-            self.state = QpState::Sqe;
-            self.flush_sends(adapter);
-        }
-    }
-
-    pub(crate) fn flush_sends(&mut self, adapter: &mut Adapter) {
-        self.finish_unreliable(adapter);
-        while let Some(wqe) = self.requester.pop() {
-            self.complete_send(&wqe, CompletionStatus::Flushed, adapter);
-        }
-        self.requester.rd_atomics.clear();
-        self.requester.unacked = self.requester.next_psn;
-        self.requester.top = self.requester.next_psn;
-        if let Some(scoreboard) = &mut self.requester.scoreboard {
-            **scoreboard = Scoreboard::new(scoreboard.bounds, self.requester.next_psn);
-        }
-    }
-
-    /// Stops beginning requests. If the last packets sent asked for no acknowledgement, because
-    /// more was to follow, the last one is sent again with the question.
-    pub(crate) fn begin_draining(&mut self, adapter: &mut Adapter) {
-        self.ask_again();
-        self.report_drained(adapter);
-    }
-
-    /// What was to follow the last packet will not follow now. If that one asked for no
-    /// acknowledgement, it is sent again with the question.
-    fn ask_again(&mut self) {
-        let requester = &mut self.requester;
-        let cursor = requester.cursor_psn();
-        if !self.spec.kind.is_reliable()
-            || requester.unasked == 0
-            || cursor == requester.unacked
-            // Everything has been executed, and responses are on their way.
-            || requester.scoreboard.as_ref().is_some_and(|board| board.executed_until() == cursor)
-            // The answer to a READ or atomic acknowledges all before it.
-            || requester.rd_atomics.back().is_some_and(|last| last.next() == cursor)
-        {
-            return;
-        }
-        requester.repeat(cursor.minus(1));
-    }
-
-    /// Raises the event of a drained send queue, once. A queue that fails first is not drained.
-    pub(crate) fn report_drained(&mut self, adapter: &mut Adapter) {
-        let is_drained = self.requester.is_drained() || mutated(Mutation::DrainedTooSoon);
-        let drained = self.state == QpState::Sqd && is_drained && !mutated(Mutation::DrainedUnsaid);
-        if drained && core::mem::take(&mut self.attributes.sqd_notify) {
-            adapter.raise(Event::SqDrained(self.qpn));
-        }
-    }
-
-    /// UC and UD: what has been handed out whole is done.
-    #[inline]
-    fn finish_unreliable(&mut self, adapter: &mut Adapter) {
-        if self.spec.kind.is_reliable() {
-            return;
-        }
-        while self.requester.sent_whole > 0 {
-            self.requester.sent_whole -= 1;
-            if let Some(wqe) = self.requester.pop() {
-                self.complete_send(&wqe, CompletionStatus::Success, adapter);
-            }
-        }
-        if self.requester.queue.is_empty() {
-            self.requester.unacked = self.requester.next_psn;
-        }
-        self.report_drained(adapter);
     }
 }

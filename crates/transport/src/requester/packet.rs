@@ -6,7 +6,7 @@ use wire::{Opcode, atomic_eth, deth, reth};
 
 use super::SendWqe;
 use crate::qp::{Qp, route_of_datagram};
-use crate::transmit::{Payload, Written};
+use crate::transmit::{Body, Written};
 
 impl SendWqe {
     /// The bytes of its packet `packet`, behind the headers.
@@ -57,8 +57,8 @@ impl Qp {
         count: u32,
         to: &mut Written,
         mtu: Mtu,
-    ) -> Payload<'_> {
-        let Some(wqe) = self.requester.wqe(serial) else { return Payload::EMPTY };
+    ) -> Body {
+        let Some(wqe) = self.requester.wqe(serial) else { return Body::EMPTY };
         let Written { route, header } = to;
         let part = header.facts().part;
         let offset = u64::from(packet) * u64::from(mtu.bytes());
@@ -111,6 +111,6 @@ impl Qp {
             // Done at this end before any packet is made.
             Operation::BindWindow { .. } | Operation::LocalInvalidate { .. } => {}
         }
-        wqe.payload(offset, wqe.payload_length(packet, mtu))
+        wqe.body(serial, offset, wqe.payload_length(packet, mtu))
     }
 }

@@ -1,9 +1,10 @@
 //! What goes out next: the request at the cursor, if windows, fences and limits let it.
 
 use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, SendFlags, Time};
-use wire::roce;
+use wire::opcode::Part;
 
 use super::{Begun, SendWqe};
+use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::limits::{PACKET_OVERHEAD_BYTES, ack_timeout};
 use crate::mutation::{Mutation, mutated};
@@ -11,7 +12,7 @@ use crate::qp::{Content, Outgoing, Qp};
 use crate::timer::Timer;
 
 /// What one queue pair may have in flight.
-pub(super) struct Window {
+pub(super) struct SendWindow {
     /// With the overhead of each packet.
     pub(super) bytes: u64,
     /// From the oldest that is not acknowledged on.
@@ -19,15 +20,25 @@ pub(super) struct Window {
 }
 
 impl Qp {
-    /// The next request packet, if one may be sent now.
-    pub(crate) fn next_request(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
+    /// The next request packet.
+    ///
+    /// # Errors
+    /// Why none may be sent now; `None` if there is nothing to send.
+    pub(crate) fn next_request(
+        &mut self,
+        now: Time,
+        adapter: &mut Adapter,
+    ) -> Result<Outgoing, Option<Blocked>> {
         let reliable = self.spec.kind.is_reliable();
         if !reliable {
             self.finish_unreliable(adapter);
         }
         let sending = matches!(self.state, QpState::Rts | QpState::Sqd);
-        if !sending || self.timers.is_running(Timer::RnrRetry) {
-            return None;
+        if !sending {
+            return Err(None);
+        }
+        if self.timers.is_running(Timer::RnrRetry) {
+            return Err(Some(Blocked::Rnr));
         }
         loop {
             self.requester.pass_over();
@@ -37,17 +48,16 @@ impl Qp {
         }
         let (serial, packet) = loop {
             let cursor = self.requester.cursor;
-            if self.prepare(cursor.0, adapter)? {
-                break cursor;
-            }
-            // What cannot be sent may have moved the cursor back, to ask for what it waits for.
-            if self.requester.cursor == cursor {
-                return None;
+            match self.prepare(cursor.0, adapter) {
+                Ok(()) => break cursor,
+                // What cannot be sent may have moved the cursor back, to ask for what it waits for.
+                Err(Some(_)) if self.requester.cursor != cursor => {}
+                Err(why) => return Err(why),
             }
         };
         let mtu = self.mtu(adapter);
-        let wqe = self.requester.wqe(serial)?;
-        let begun = wqe.begun?;
+        let wqe = self.requester.wqe(serial).ok_or(None)?;
+        let begun = wqe.begun.ok_or(None)?;
         let psn = begun.first_psn.plus(packet);
         let again = psn.is_before(self.requester.top);
         let (mut count, mut cost) = self.extent(wqe, packet, mtu, adapter);
@@ -66,18 +76,18 @@ impl Qp {
         let beyond = room < cost.max(refill) || behind > window.packets;
         if reliable && in_flight > 0 && beyond && !(selective && again) {
             self.requester.filled = true;
-            return None;
+            return Err(Some(Blocked::Window));
         }
         if wqe.is_read_or_atomic()
             && !(selective && again)
             && self.requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic)
             && !mutated(Mutation::RdAtomicsUnlimited)
         {
-            return None;
+            return Err(Some(Blocked::ReadLimit));
         }
         if let Some(until) = self.pacer.held_until(now) {
             self.timers.set(Timer::Pace, until);
-            return None;
+            return Err(Some(Blocked::Pace));
         }
         let opcode = self.request_opcode(wqe, packet);
         let length = wqe.payload_length(packet, mtu);
@@ -120,7 +130,7 @@ impl Qp {
         } else if ends_message {
             self.requester.sent_whole += 1;
         }
-        Some(Outgoing {
+        Ok(Outgoing {
             opcode,
             psn,
             content: Content::Request { serial, packet, count, ack_request },
@@ -130,7 +140,7 @@ impl Qp {
     /// Whether the packet before the cursor asks for an acknowledgement: nothing else can follow it at
     /// once, or so many before it have not asked. With it, `in_flight` bytes are.
     #[inline]
-    fn must_ask(&self, in_flight: u64, window: &Window, adapter: &Adapter) -> bool {
+    fn must_ask(&self, in_flight: u64, window: &SendWindow, adapter: &Adapter) -> bool {
         let requester = &self.requester;
         let mtu = self.mtu(adapter);
         let (serial, packet) = requester.cursor;
@@ -158,11 +168,11 @@ impl Qp {
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.
-    pub(super) fn window(&self, adapter: &Adapter) -> Window {
+    pub(super) fn window(&self, adapter: &Adapter) -> SendWindow {
         let bytes = adapter.config.window_bytes;
         match &self.requester.scoreboard {
-            None => Window { bytes, packets: u32::MAX },
-            Some(scoreboard) => Window {
+            None => SendWindow { bytes, packets: u32::MAX },
+            Some(scoreboard) => SendWindow {
                 bytes: bytes.min(scoreboard.bounds.bytes as u64),
                 packets: scoreboard.bounds.packets,
             },
@@ -215,22 +225,32 @@ impl Qp {
     }
 
     /// Begins the request `serial` if it is not, and makes sure that its memory is reachable.
-    /// `None` if there is no such request, `false` if it has to wait or has failed.
-    pub(super) fn prepare(&mut self, serial: u64, adapter: &mut Adapter) -> Option<bool> {
+    ///
+    /// # Errors
+    /// Why it has to wait, or that it fails; `None` if there is no such request.
+    pub(super) fn prepare(
+        &mut self,
+        serial: u64,
+        adapter: &mut Adapter,
+    ) -> Result<(), Option<Blocked>> {
         let mtu = self.mtu(adapter);
         let pd = self.spec.pd;
         let no_rd_atomics = self.attributes.max_rd_atomic == 0;
         let draining = self.state == QpState::Sqd && !mutated(Mutation::DrainIgnored);
         let requester = &mut self.requester;
-        let index = serial.checked_sub(requester.first_serial)?;
+        let index = serial.checked_sub(requester.first_serial).ok_or(None)?;
         let oldest = index == 0;
         let busy = !requester.rd_atomics.is_empty();
-        let wqe = requester.queue.get_mut(usize::try_from(index).ok()?)?;
+        let place = usize::try_from(index).map_err(|_| None)?;
+        let wqe = requester.queue.get_mut(place).ok_or(None)?;
         let beginning = wqe.begun.is_none();
         // IBTA vol 1, 10.8.3.3: a fenced request waits for earlier READs and atomics.
         let fenced = wqe.flags.contains(SendFlags::FENCE) && !mutated(Mutation::FenceIgnored);
-        if beginning && (draining || busy && fenced) {
-            return Some(false);
+        if beginning && draining {
+            return Err(Some(Blocked::Drain));
+        }
+        if beginning && busy && fenced {
+            return Err(Some(Blocked::Fence));
         }
         let failure = if wqe.faulted || !wqe.resolve(&adapter.regions, pd) {
             Some(CompletionStatus::LocalProtection)
@@ -243,10 +263,12 @@ impl Qp {
             // Completions are in order: those before it come first.
             if oldest {
                 self.fail_oldest(status, adapter);
-            } else if !core::mem::replace(&mut wqe.stuck, true) {
+                return Err(None);
+            }
+            if !core::mem::replace(&mut wqe.stuck, true) {
                 self.ask_again();
             }
-            return Some(false);
+            return Err(Some(Blocked::Failure));
         }
         if beginning {
             let first_psn = requester.next_psn;
@@ -255,21 +277,21 @@ impl Qp {
             requester.next_psn = first_psn.plus(wqe.packets);
             requester.started_bytes += wqe.cost(wqe.packets, mtu);
         }
-        Some(true)
+        Ok(())
     }
 
     /// The payload of a request packet could not be read: its request fails as if its key had
     /// been refused, once those before it are done.
-    pub(crate) fn request_faulted(&mut self, header: &roce::Repr) {
+    pub(crate) fn request_faulted(&mut self, psn: Psn, part: Part) {
         let requester = &mut self.requester;
         let serial = if self.spec.kind.is_reliable() {
-            requester.repeat(header.bth.psn);
+            requester.repeat(psn);
             // None of its packets is sent from now on. The question for an acknowledgement may have
             // been in one of them, and is to be asked with the last packet before.
             requester.cursor.1 = 0;
             requester.unasked = 1;
             requester.cursor.0
-        } else if header.facts().part.ends() {
+        } else if part.ends() {
             // It was counted as sent whole, and the cursor has left it.
             requester.sent_whole = requester.sent_whole.saturating_sub(1);
             requester.cursor = (requester.cursor.0.saturating_sub(1), 0);

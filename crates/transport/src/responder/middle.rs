@@ -31,8 +31,8 @@ impl Qp {
         let Some(Message { received, target, .. }) = message else { return false };
         let length = request.length;
         let stored = match (target, taken) {
-            (Target::Region(window), _) => {
-                memory.write(window.address + *received, request.payload, 0, length).is_ok()
+            (Target::Region(remote), _) => {
+                memory.write(remote.address + *received, request.payload, 0, length).is_ok()
             }
             (Target::Receive, Some(taken)) => {
                 let (regions, pd) = (&adapter.regions, taken.place.pd);
@@ -77,9 +77,9 @@ impl Qp {
         let bth = &request.header.bth;
         let end = message.received + request.length as u64;
         let fits = match (request.facts.operation, &message.target) {
-            (Operation::Write, Target::Region(window)) => {
-                window.epoch == adapter.regions.epoch()
-                    && end < u64::from(window.length)
+            (Operation::Write, Target::Region(remote)) => {
+                remote.epoch == adapter.regions.epoch()
+                    && end < u64::from(remote.length)
                     && self.attributes.access.allows(Access::REMOTE_WRITE)
             }
             (Operation::Send, Target::Receive) => end <= u64::from(MESSAGE_BYTES_MAX),

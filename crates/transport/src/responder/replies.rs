@@ -6,7 +6,7 @@ use wire::Opcode;
 use wire::aeth::{NakCode, Syndrome};
 use wire::opcode::{Operation, Part, Service};
 
-use super::{Reply, Request, Resource, ResourceKind, Responder, Window};
+use super::{RemoteTarget, Reply, Request, Resource, ResourceKind, Responder};
 use crate::adapter::Adapter;
 use crate::limits::REPLIES_MAX;
 use crate::qp::{Content, Outgoing, Qp};
@@ -147,11 +147,17 @@ impl Qp {
                     // The region has gone since it was read for the first time.
                     Err(_) => return self.refuse_read(psn, adapter),
                 };
-                let window =
-                    Window { pd, iova: reth.address, r_key, length: reth.length, address, epoch };
+                let remote = RemoteTarget {
+                    pd,
+                    iova: reth.address,
+                    r_key,
+                    length: reth.length,
+                    address,
+                    epoch,
+                };
                 let packets = self.attributes.path_mtu.packets(reth.length);
                 let (first_psn, again) = (psn, true);
-                let reply = Reply::Read { first_psn, packets, sent: 0, window, msn, again };
+                let reply = Reply::Read { first_psn, packets, sent: 0, remote, msn, again };
                 responder.read_again(resource, (psn, packets), reply);
             }
             _ => {}
@@ -207,23 +213,23 @@ impl Qp {
                 self.responder.replies.pop_front();
                 packet(Opcode::RC_ATOMIC_ACKNOWLEDGE, psn, Content::Atomic { original, msn })
             }
-            Reply::Read { first_psn, packets, sent, window, msn, again } => {
+            Reply::Read { first_psn, packets, sent, remote, msn, again } => {
                 let psn = first_psn.plus(sent);
-                let Some(window) = self.revalidate(window, adapter) else {
+                let Some(remote) = self.revalidate(remote, adapter) else {
                     self.refuse_read(psn, adapter);
                     return self.next_reply(adapter);
                 };
                 let mtu = self.attributes.path_mtu;
                 let offset = sent * mtu.bytes();
-                let length = (window.length - offset).min(mtu.bytes());
+                let length = (remote.length - offset).min(mtu.bytes());
                 let part = Part::of(sent, packets);
                 if part.ends() {
                     self.responder.replies.pop_front();
                 } else if let Some(front) = self.responder.replies.front_mut() {
                     let sent = sent + 1;
-                    *front = Reply::Read { first_psn, packets, sent, window, msn, again };
+                    *front = Reply::Read { first_psn, packets, sent, remote, msn, again };
                 }
-                let address = window.address + u64::from(offset);
+                let address = remote.address + u64::from(offset);
                 packet(Opcode::read_response(part), psn, Content::Response { address, length, msn })
             }
         }
@@ -234,19 +240,19 @@ impl Qp {
         if self.spec.kind == QpType::XrcTarget { Service::Xrc } else { Service::Rc }
     }
 
-    /// The window of a READ, checked again if a region may have gone since.
-    fn revalidate(&self, mut window: Window, adapter: &Adapter) -> Option<Window> {
+    /// The remote target of a READ, checked again if a region may have gone since.
+    fn revalidate(&self, mut remote: RemoteTarget, adapter: &Adapter) -> Option<RemoteTarget> {
         let epoch = adapter.regions.epoch();
-        if window.epoch != epoch && window.length > 0 {
-            let Window { pd, iova, r_key, length, .. } = window;
+        if remote.epoch != epoch && remote.length > 0 {
+            let RemoteTarget { pd, iova, r_key, length, .. } = remote;
             let holder = Holder { pd, qpn: self.qpn };
-            window.address = adapter
+            remote.address = adapter
                 .regions
                 .resolve_remote(r_key, holder, iova, u64::from(length), Access::REMOTE_READ)
                 .ok()?;
         }
-        window.epoch = epoch;
-        Some(window)
+        remote.epoch = epoch;
+        Some(remote)
     }
 
     /// The memory of the READ response `psn` is gone: a remote access error, and nothing after it.

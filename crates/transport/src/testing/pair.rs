@@ -394,13 +394,14 @@ impl Pair {
                 return;
             }
             let node = &mut self.nodes[from];
-            let Some(transmit) = node.endpoint.poll_transmit(self.now) else { return };
-            let (qpn, header) = (transmit.qpn, *transmit.header);
-            let Route { destination, traffic_class, .. } = *transmit.route;
-            let Some(bytes) = emit(&header, transmit.payload, &mut node.memory) else {
-                node.endpoint.transmit_faulted(qpn, &header);
+            let Some(run) = node.endpoint.poll_transmit(self.now, 1) else { return };
+            let header = *run.header();
+            let Route { destination, traffic_class, .. } = *run.route();
+            let Some(bytes) = emit(&header, run.payload(), &mut node.memory) else {
+                run.faulted(0);
                 continue;
             };
+            run.sent();
             let taken = self.rate.map_or(Span::ZERO, |rate| rate.time_of(on_wire(bytes.len())));
             self.free_at[from] = self.now + taken;
             let (index, at) = (self.count, self.now);

@@ -11,7 +11,7 @@ use std::vec::Vec;
 use super::{only, statuses};
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::testing::{Pair, TestMemory, Verdict, Wire};
-use crate::{Backlog, Config, Event, Notify, PostError, QpChange};
+use crate::{Config, Event, Flight, Notify, PostError, Pressure, QpChange};
 
 const KINDS: [QpType; 2] = [QpType::Rc, QpType::Uc];
 /// Around nothing, a word, and one and two packets of 1024.
@@ -618,7 +618,7 @@ fn a_completion_carries_the_time_at_which_it_came_about() {
 }
 
 #[test]
-fn a_backlog_is_of_all_queue_pairs_and_ends_when_all_is_taken_out() {
+fn pressure_is_of_all_queue_pairs_and_ends_when_all_is_taken_out() {
     let mut pair = Pair::connected(QpType::Rc);
     let first = pair.nodes[0].qpn;
     let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 100));
@@ -630,22 +630,40 @@ fn a_backlog_is_of_all_queue_pairs_and_ends_when_all_is_taken_out() {
     pair.connect(QpType::Rc, [None, None], |_| {});
     let idle = pair.nodes[0].qpn;
 
-    let patience = Span::from_ms(1);
     let now = pair.now;
     let endpoint = &mut pair.nodes[0].endpoint;
-    let posted = Backlog { in_flight: 0, waiting: 3, waiting_bytes: 300, is_answer_due: false };
-    for qpn in [first, second, idle] {
-        assert_eq!(endpoint.backlog(qpn, now, patience), Some(posted));
+    let posted = Pressure { waiting: 3, waiting_bytes: 300, ..Pressure::default() };
+    for qpn in [first, second, idle].map(Some).into_iter().chain([None]) {
+        assert_eq!(endpoint.pressure(qpn), posted);
     }
-    while endpoint.poll_transmit(now).is_some() {}
-    for (qpn, in_flight) in [(first, 1), (second, 2), (idle, 0)] {
-        let sent = Backlog { in_flight, waiting: 0, waiting_bytes: 0, is_answer_due: true };
-        assert_eq!(endpoint.backlog(qpn, now, patience), Some(sent));
-        // Its own answer is waited for as long as it takes.
-        let later = endpoint.backlog(qpn, now + patience, patience);
-        let is_own_due = in_flight > 0;
-        assert_eq!(later, Some(Backlog { is_answer_due: is_own_due, ..sent }));
+    while endpoint.poll_transmit(now, 1).is_some() {}
+    let flight =
+        |requests, answer_due_since| Flight { requests, answer_due_since, is_window_full: false };
+    for (qpn, own) in [
+        (Some(first), flight(1, Some(now))),
+        (Some(second), flight(2, Some(now))),
+        (Some(idle), Flight::default()),
+        (None, Flight::default()),
+    ] {
+        // The second was the last to ask.
+        let last = flight(2, Some(now));
+        let sent = Pressure { waiting: 0, waiting_bytes: 0, own, last };
+        assert_eq!(endpoint.pressure(qpn), sent);
     }
+}
+
+#[test]
+fn a_window_that_is_full_is_said_to_be_until_an_acknowledgement_frees_it() {
+    let mut pair = Pair::new(Config { window_bytes: 3_000, ..Config::default() });
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    let (write, piece) = (pair.write(1, 0), pair.nodes[0].sge(0, 5_000));
+    pair.post(0, 1, write, &[piece]);
+    let is_full = |pair: &Pair| pair.nodes[0].endpoint.pressure(None).last.is_window_full;
+    assert!(!is_full(&pair));
+    pair.drive_for(Span::from_ns(1));
+    assert!(is_full(&pair));
+    pair.drive();
+    assert!(!is_full(&pair));
 }
 
 #[test]
@@ -655,7 +673,7 @@ fn what_may_still_be_on_its_way_is_not_taken_for_lost() {
     pair.post(0, 1, write, &[piece]);
     let (now, peer) = (pair.now, pair.nodes[1].qpn);
     let endpoint = &mut pair.nodes[0].endpoint;
-    while endpoint.poll_transmit(now).is_some() {}
+    while endpoint.poll_transmit(now, 1).is_some() {}
     let timeout = endpoint.poll_timeout().unwrap();
     let mut asked = Vec::new();
     endpoint.handle_timeout_but(timeout, |_, qpn| {
@@ -663,13 +681,13 @@ fn what_may_still_be_on_its_way_is_not_taken_for_lost() {
         true
     });
     assert_eq!(asked, [peer]);
-    assert!(endpoint.poll_transmit(timeout).is_none());
+    assert!(endpoint.poll_transmit(timeout, 1).is_none());
     assert_eq!(endpoint.stats().local_ack_timeout_err, 0);
     // The timer has begun anew, and this time it is lost.
     let again = endpoint.poll_timeout().unwrap();
     assert_eq!(again.since(timeout), timeout.since(now));
     endpoint.handle_timeout(again);
-    assert!(endpoint.poll_transmit(again).is_some());
+    assert!(endpoint.poll_transmit(again, 1).is_some());
     assert_eq!(endpoint.stats().local_ack_timeout_err, 1);
 }
 
@@ -680,7 +698,7 @@ fn a_timeout_that_takes_packets_for_lost_says_so_before() {
     pair.post(0, 1, write, &[piece]);
     let now = pair.now;
     let endpoint = &mut pair.nodes[0].endpoint;
-    while endpoint.poll_transmit(now).is_some() {}
+    while endpoint.poll_transmit(now, 1).is_some() {}
     assert!(!endpoint.is_loss_due(now));
     let timeout = endpoint.poll_timeout().unwrap();
     assert!(endpoint.is_loss_due(timeout));

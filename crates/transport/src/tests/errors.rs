@@ -246,7 +246,7 @@ fn who_hears_that_a_completion_queue_is_overrun_finds_its_queue_pairs_failed() {
     let (now, cq) = (pair.now, pair.nodes[0].cq);
     let endpoint = &mut pair.nodes[0].endpoint;
     for _ in 0..3 {
-        assert!(endpoint.poll_transmit(now).is_some());
+        assert!(endpoint.poll_transmit(now, 1).is_some());
     }
     assert_eq!(endpoint.poll_event(), Some(Event::CqError(cq)));
     assert_eq!(endpoint.query_qp(qpn).map(|query| query.state), Some(QpState::Error));

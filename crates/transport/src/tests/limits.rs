@@ -190,7 +190,7 @@ impl Victim {
         let now = self.pair.now;
         let endpoint = &mut self.pair.nodes[1].endpoint;
         core::iter::from_fn(|| {
-            let header = endpoint.poll_transmit(now)?.header;
+            let header = *endpoint.poll_transmit(now, 1)?.header();
             Some((header.aeth.map(|aeth| aeth.syndrome), header.atomic_ack))
         })
         .collect()

@@ -1,5 +1,6 @@
 //! Packet conversations between two engines.
 
+mod blocked;
 mod congestion;
 mod connected;
 mod datagrams;

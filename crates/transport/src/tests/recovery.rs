@@ -58,7 +58,7 @@ fn what_waits_to_be_sent_again_is_not_lost_a_second_time() {
     pair.post(0, 1, write, &[from]);
     let mut now = pair.now;
     let endpoint = &mut pair.nodes[0].endpoint;
-    assert!(endpoint.poll_transmit(now).is_some(), "it is lost");
+    assert!(endpoint.poll_transmit(now, 1).is_some(), "it is lost");
     now = endpoint.poll_timeout().unwrap();
     endpoint.handle_timeout(now);
     // The driver has no room for it for many times as long as the peer has for an answer.
@@ -379,10 +379,10 @@ fn a_read_asked_for_again_from_a_region_that_has_gone_is_refused() {
 
 #[test]
 fn a_queue_pair_that_is_destroyed_repeats_its_last_acknowledgement() {
-    for (farewells, status) in
+    for (final_acknowledgements, status) in
         [(0, CompletionStatus::RetryExceeded), (2, CompletionStatus::Success)]
     {
-        let mut pair = Pair::new(Config { farewells, ..Config::default() });
+        let mut pair = Pair::new(Config { final_acknowledgements, ..Config::default() });
         pair.connect(QpType::Rc, [None, None], |_| {});
         // The WRITE is packet 0, its acknowledgement is lost.
         pair.rule(|packet| if packet.index == 1 { Verdict::Drop } else { Verdict::Deliver });
@@ -392,7 +392,7 @@ fn a_queue_pair_that_is_destroyed_repeats_its_last_acknowledgement() {
         let qpn = pair.nodes[1].qpn;
         pair.nodes[1].endpoint.destroy_qp(qpn).unwrap();
         pair.drive();
-        assert_eq!(only(&mut pair.nodes[0]).status, status, "{farewells} farewells");
+        assert_eq!(only(&mut pair.nodes[0]).status, status, "{final_acknowledgements} times");
     }
 }
 
@@ -413,8 +413,8 @@ fn a_read_that_is_asked_for_again_while_it_is_answered_is_answered_before_what_f
     pair.inject(1, &arrival, write);
     let now = pair.now;
     let answer = |pair: &mut Pair| {
-        let transmit = pair.nodes[1].endpoint.poll_transmit(now)?;
-        Some(transmit.header.bth.opcode.to_string())
+        let run = pair.nodes[1].endpoint.poll_transmit(now, 1)?;
+        Some(run.header().bth.opcode.to_string())
     };
     assert_eq!(answer(&mut pair), Some("RC RDMA READ response First".into()));
     pair.inject(1, &arrival, read);

@@ -7,7 +7,7 @@ use wire::opcode::{Operation, Part};
 
 use super::statuses;
 use crate::testing::{Pair, TestMemory};
-use crate::{Config, Endpoint, RegionSpec, Segment};
+use crate::{Config, Endpoint, RegionSpec, Segment, Stats};
 
 const MTU: u32 = 1024;
 
@@ -15,9 +15,9 @@ const MTU: u32 = 1024;
 type Run = (Qpn, Part, Psn, u32);
 
 fn take(endpoint: &mut Endpoint, pair_now: rdma::Time, most: u32) -> Option<Run> {
-    let transmit = endpoint.poll_transmit_run(pair_now, most)?;
-    let header = transmit.header;
-    Some((transmit.qpn, header.facts().part, header.bth.psn, transmit.count))
+    let run = endpoint.poll_transmit(pair_now, most)?;
+    let header = run.header();
+    Some((run.qpn(), header.facts().part, header.bth.psn, run.count()))
 }
 
 fn counts(pair: &mut Pair, index: usize, most: u32) -> Vec<u32> {
@@ -43,9 +43,9 @@ fn the_middle_of_a_message_is_a_run() {
     let now = pair.now;
     let endpoint = &mut pair.nodes[0].endpoint;
     assert_eq!(take(endpoint, now, 64).unwrap().1, Part::First);
-    let run = endpoint.poll_transmit_run(now, 64).unwrap();
-    assert_eq!((run.header.facts().part, run.count), (Part::Middle, 8));
-    let first = run.header.bth.psn;
+    let run = endpoint.poll_transmit(now, 64).unwrap();
+    assert_eq!((run.header().facts().part, run.count()), (Part::Middle, 8));
+    let first = run.header().bth.psn;
     for (index, (psn, payload)) in (0..).zip(run.packets()) {
         assert_eq!((psn, payload.len()), (first.plus(index), MTU));
     }
@@ -115,13 +115,13 @@ fn what_is_put_back_leaves_later_and_its_turn_goes_on() {
     let endpoint = &mut pair.nodes[0].endpoint;
     let start = take(endpoint, now, 64).unwrap().2;
     assert_eq!(take(endpoint, now, 64).unwrap(), (first, Part::Middle, start.plus(1), 15));
-    let header = *endpoint.poll_transmit(now).unwrap().header;
+    let header = *endpoint.poll_transmit(now, 1).unwrap().header();
     assert_eq!(header.facts().part, Part::First, "the other one's turn");
-    let run = endpoint.poll_transmit_run(now, 64).unwrap();
-    let (qpn, header) = (run.qpn, *run.header);
-    assert_eq!((qpn, run.count), (second, 15));
-    let before = *endpoint.stats();
-    endpoint.put_back(qpn, &header, 5);
+    let run = endpoint.poll_transmit(now, 64).unwrap();
+    assert_eq!((run.qpn(), run.count()), (second, 15));
+    run.sent_only(10);
+    // As it was before five were put back: two turns of sixteen.
+    let before = Stats { sent_pkts: 32, sent_bytes: 32 * 1_024, ..Stats::default() };
     assert_eq!(endpoint.stats().sent_pkts, before.sent_pkts - 5);
     assert_eq!(endpoint.stats().sent_bytes, before.sent_bytes - 5 * 1_024);
     // Its turn was over, and is not.
@@ -138,7 +138,7 @@ fn an_answer_leaves_in_runs_and_can_be_put_back() {
     pair.post(0, 1, read, &[sge]);
     pair.nodes[1].fill(0, 12 * MTU as usize, 3);
     let now = pair.now;
-    let header = *pair.nodes[0].endpoint.poll_transmit(now).unwrap().header;
+    let header = *pair.nodes[0].endpoint.poll_transmit(now, 1).unwrap().header();
     let arrival = crate::Arrival {
         source: pair.nodes[0].gid,
         destination: pair.nodes[1].gid,
@@ -150,16 +150,16 @@ fn an_answer_leaves_in_runs_and_can_be_put_back() {
     pair.inject(1, &arrival, &bytes);
     let endpoint = &mut pair.nodes[1].endpoint;
     assert_eq!(take(endpoint, now, 64).unwrap().1, Part::First);
-    let run = endpoint.poll_transmit_run(now, 64).unwrap();
-    assert_eq!((run.header.facts().operation, run.count), (Operation::ReadResponse, 10));
-    let (qpn, header) = (run.qpn, *run.header);
+    let run = endpoint.poll_transmit(now, 64).unwrap();
+    assert_eq!((run.header().facts().operation, run.count()), (Operation::ReadResponse, 10));
+    let header = *run.header();
     let pieces: Vec<_> = run.packets().flat_map(|(_, payload)| payload.segments()).collect();
     let place = |index| TestMemory::BASE + index * u64::from(MTU);
     let piece = |index| Segment::Memory { address: place(index), length: MTU };
     assert_eq!(pieces, (1..11).map(piece).collect::<Vec<_>>());
-    endpoint.put_back(qpn, &header, 7);
-    let again = endpoint.poll_transmit_run(now, 3).unwrap();
-    assert_eq!((again.header.bth.psn, again.count), (header.bth.psn.plus(3), 3));
+    run.sent_only(3);
+    let again = endpoint.poll_transmit(now, 3).unwrap();
+    assert_eq!((again.header().bth.psn, again.count()), (header.bth.psn.plus(3), 3));
     assert_eq!(take(endpoint, now, 64).unwrap().3, 4);
     assert_eq!(take(endpoint, now, 64).unwrap().1, Part::Last);
     assert_eq!(take(endpoint, now, 64), None);
@@ -185,14 +185,10 @@ fn memory_that_is_gone_in_the_middle_of_a_run_fails_its_request_in_turn() {
         let endpoint = &mut pair.nodes[0].endpoint;
         assert_eq!(take(endpoint, now, 64).unwrap().1, Part::Only);
         assert_eq!(take(endpoint, now, 64).unwrap().1, Part::First);
-        let run = endpoint.poll_transmit_run(now, 64).unwrap();
-        let (qpn, mut header, count) = (run.qpn, *run.header, run.count);
-        assert_eq!(count, 10);
-        let first = header;
+        let run = endpoint.poll_transmit(now, 64).unwrap();
+        assert_eq!(run.count(), 10);
         // Five are sent; the sixth cannot be read.
-        header.bth.psn = header.bth.psn.plus(5);
-        endpoint.put_back(qpn, &first, 4);
-        endpoint.transmit_faulted(qpn, &header);
+        run.faulted(5);
         assert_eq!(endpoint.stats().sent_pkts, 8, "the one that could not be read is counted");
         pair.drive();
         // What was sent by hand never arrived: the first request of RC is sent again, and done first.
@@ -203,4 +199,48 @@ fn memory_that_is_gone_in_the_middle_of_a_run_fails_its_request_in_turn() {
         ];
         assert_eq!(statuses(&mut pair.nodes[0]), expected, "{kind:?}");
     }
+}
+
+#[test]
+fn a_run_that_is_dropped_is_lost_and_sent_again() {
+    let mut pair = connected(Config::default());
+    let write = pair.write(1, 0);
+    let sge = pair.nodes[0].sge(0, 12 * MTU);
+    pair.nodes[0].fill(0, 12 * MTU as usize, 7);
+    pair.post(0, 1, write, &[sge]);
+    let now = pair.now;
+    let endpoint = &mut pair.nodes[0].endpoint;
+    while let Some(run) = endpoint.poll_transmit(now, 64) {
+        drop(run);
+    }
+    assert_eq!(endpoint.stats().sent_pkts, 12);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert!(pair.nodes[0].endpoint.stats().retransmitted_pkts > 0);
+    let bytes = pair.nodes[0].bytes(0, 12 * MTU as usize);
+    assert_eq!(pair.nodes[1].bytes(0, 12 * MTU as usize), bytes);
+}
+
+#[test]
+fn what_is_said_of_more_or_fewer_packets_than_a_run_has_is_said_of_those_it_has() {
+    let mut pair = connected(Config { ack_interval_packets: 1_000, ..Config::default() });
+    let write = pair.write(1, 0);
+    let sge = pair.nodes[0].sge(0, 14 * MTU);
+    pair.post(0, 1, write, &[sge]);
+    let now = pair.now;
+    let endpoint = &mut pair.nodes[0].endpoint;
+    let start = take(endpoint, now, 64).unwrap().2;
+    // The first of a run has left in any case.
+    endpoint.poll_transmit(now, 4).unwrap().sent_only(0);
+    assert_eq!(endpoint.stats().sent_pkts, 2);
+    let run = endpoint.poll_transmit(now, 4).unwrap();
+    assert_eq!(run.header().bth.psn, start.plus(2));
+    run.sent_only(9);
+    assert_eq!(endpoint.stats().sent_pkts, 6);
+    let run = endpoint.poll_transmit(now, 4).unwrap();
+    assert_eq!(run.header().bth.psn, start.plus(6));
+    run.faulted(9);
+    assert_eq!(endpoint.stats().sent_pkts, 10);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::LocalProtection)]);
 }

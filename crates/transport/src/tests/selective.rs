@@ -337,7 +337,7 @@ fn an_acknowledgement_of_packets_that_were_never_sent_changes_nothing() {
         assert_eq!(stats.drop_unexpected_response, count);
         assert_eq!((stats.rcvd_seq_err, stats.retransmitted_pkts), (0, 0));
     }
-    assert!(pair.nodes[0].endpoint.poll_transmit(pair.now).is_none());
+    assert!(pair.nodes[0].endpoint.poll_transmit(pair.now, 1).is_none());
     assert_eq!(pair.nodes[0].completions().len(), 0);
 }
 

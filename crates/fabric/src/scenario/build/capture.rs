@@ -1,12 +1,32 @@
 //! `[[capture]]`.
 
-use super::{At, Result, tables};
+use crate::capture;
 use crate::limits::SNAP_BYTES_MIN;
-use crate::record::Capture;
+use crate::scenario::at::{At, Result};
+use crate::scenario::part::Part;
+use crate::scenario::table::table;
+use crate::scenario::value::{at_least, needed, or, priorities, text};
 use crate::topology::{End, Topology};
 
-pub(super) fn capture(at: &At<'_, tables::Capture>, topology: &Topology) -> Result<Capture> {
-    let table = at.table;
+const TOO_FEW: &str = "fewer would cut through headers; leave it out for whole frames";
+
+table! {
+    /// Ports whose frames are kept, in `capture.pcapng`.
+    struct Capture {
+        /// The host or switch.
+        node = needed(text("a host or switch")) => node: String;
+        /// The neighbour that the port leads to.
+        neighbour = or("every port", text("a host or switch")) => neighbour: Option<String>;
+        /// So many bytes of a frame are kept.
+        snap_bytes = or("whole frames", at_least(SNAP_BYTES_MIN, TOO_FEW)) => snap_bytes: Option<u32>;
+        /// The priorities whose frames are kept.
+        priorities =
+            or("all", priorities("leave it out for all priorities")) => priorities: Option<u8>;
+    }
+}
+
+pub(super) fn capture(table: &Part<'_, Capture>, topology: &Topology) -> Result<capture::Capture> {
+    let (at, capture) = (&table.at, table.read()?);
     let find = |key: &str, name: &str| {
         let missing = || {
             let ends = topology.links.first().map(|link| link.ends);
@@ -16,8 +36,8 @@ pub(super) fn capture(at: &At<'_, tables::Capture>, topology: &Topology) -> Resu
         };
         topology.find(name).ok_or_else(missing)
     };
-    let node = find("node", &table.node)?;
-    let neighbour = match &table.neighbour {
+    let node = find("node", &capture.node)?;
+    let neighbour = match &capture.neighbour {
         Some(name) => {
             let neighbour = find("neighbour", name)?;
             check_link(at, topology, node, neighbour)?;
@@ -25,29 +45,11 @@ pub(super) fn capture(at: &At<'_, tables::Capture>, topology: &Topology) -> Resu
         }
         None => None,
     };
-    if let Some(bytes) = table.snap_bytes.filter(|&bytes| bytes < SNAP_BYTES_MIN) {
-        let why = format!("{bytes} bytes would cut through headers");
-        let hint =
-            format!("{SNAP_BYTES_MIN} bytes hold all headers; leave it out for whole frames");
-        return Err(at.wrong("snap_bytes", why).hint(hint));
-    }
-    let mut priorities = 0;
-    for &priority in table.priorities.as_deref().unwrap_or(&[0, 1, 2, 3, 4, 5, 6, 7]) {
-        if priority > 7 {
-            let wrong = at.wrong("priorities", format!("{priority} is not from 0 to 7"));
-            return Err(wrong.hint("leave it out for all priorities"));
-        }
-        priorities |= 1 << priority;
-    }
-    Ok(Capture { node, neighbour, snap_bytes: table.snap_bytes, priorities })
+    let priorities = capture.priorities.unwrap_or(u8::MAX);
+    Ok(capture::Capture { node, neighbour, snap_bytes: capture.snap_bytes, priorities })
 }
 
-fn check_link(
-    at: &At<'_, tables::Capture>,
-    topology: &Topology,
-    node: End,
-    neighbour: End,
-) -> Result<()> {
+fn check_link(at: &At<'_>, topology: &Topology, node: End, neighbour: End) -> Result<()> {
     let others: Vec<End> = topology
         .links
         .iter()

@@ -1,145 +1,226 @@
 //! `[[fault]]`.
 
-use rdma::Time;
+use rdma::{Span, Time};
 
-use super::{At, Result, US, host, tables};
-use crate::fault::{Fault, FaultKind};
+use super::host;
+use crate::fault::{DropRule, Fault as Happening, FaultKind};
 use crate::limits::FLAPS_MAX;
-use crate::link::DropRule;
-use crate::scenario::error::plain;
+use crate::scenario::at::{At, Result};
+use crate::scenario::part::Part;
+use crate::scenario::table::{kinds, table};
+use crate::scenario::value::{
+    Value, at_least, flag, needed, or, probability, text, time, whole, within,
+};
 use crate::topology::{End, Topology};
 
-pub(super) fn fault(at: &At<'_, tables::Fault>, topology: &Topology) -> Result<Vec<Fault>> {
-    use tables::FaultKind as Kind;
-    let table = at.table;
-    let why = "this fault";
-    let keys: &[&str] = match table.kind {
-        Kind::Drop => {
-            &["from", "to", "probability", "every", "ip_id_ends", "source", "destination"]
+fn chance<'a>() -> Value<'a, f64> {
+    probability("0.01 for one packet in a hundred")
+}
+
+fn node<'a>() -> Value<'a, String> {
+    text("a host or switch")
+}
+
+kinds! {
+    /// What goes wrong, and when.
+    Fault by kind {
+        /// From now on one direction of a link loses packets, by one of four rules.
+        "drop" => Drop(Drop);
+        /// From now on frames in one direction of a link are damaged.
+        "damage" => Damage(Damage);
+        /// Nothing that is sent on a link arrives, in either direction.
+        "link-down" => LinkDown(Link);
+        /// The link is well again.
+        "link-up" => LinkUp(Link);
+        /// A link goes down and comes up again, several times.
+        "link-flaps" => LinkFlaps(LinkFlaps);
+        /// A host neither sends nor receives any more.
+        "host-dies" => HostDies(HostDies);
+        /// The host is as it was.
+        "host-returns" => HostReturns(Host);
+        /// The receive pipeline of a NIC stands still, and the NIC pauses its switch (guo16, 4.3).
+        "nic-stuck" => NicStuck(Host);
+        /// The host was rebooted, and its NIC receives again.
+        "nic-repaired" => NicRepaired(Host);
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct Drop {
+        /// Who sends on the link.
+        from = needed(node()) => from: String;
+        /// Who receives.
+        to = needed(node()) => to: String;
+        /// Any packet, with this probability.
+        probability = or("no such rule", chance()) => probability: Option<f64>;
+        /// Every so many packets, one.
+        every = or("no such rule",
+            at_least(1, "1 for every packet, 100 for each hundredth")) => every: Option<u64>;
+        /// Packets whose IP ID ends in this byte.
+        ip_id_ends = or("no such rule", whole()) => ip_id_ends: Option<u8>;
+        /// All that this host sends to destination.
+        source = or("no such rule", text("a host")) => source: Option<String>;
+        /// See source.
+        destination = or("no such rule", text("a host")) => destination: Option<String>;
+        ..when: When;
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct Damage {
+        /// Who sends.
+        from = needed(node()) => from: String;
+        /// Who receives.
+        to = needed(node()) => to: String;
+        /// Of each frame.
+        probability = needed(chance()) => probability: f64;
+        ..when: When;
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct Link {
+        /// One end.
+        from = needed(node()) => from: String;
+        /// The other.
+        to = needed(node()) => to: String;
+        ..when: When;
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct LinkFlaps {
+        /// One end.
+        from = needed(node()) => from: String;
+        /// The other.
+        to = needed(node()) => to: String;
+        /// How long it is down each time.
+        down_us = needed(time()) => down: Span;
+        /// From one time to the next.
+        every_us = needed(time()) => every: Span;
+        /// How often.
+        times = needed(within(1, FLAPS_MAX, "how often the link fails")) => times: u32;
+        ..when: When;
+    }
+    check is_up_between;
+}
+
+fn is_up_between(flaps: &LinkFlaps, at: &At<'_>) -> Result<()> {
+    let LinkFlaps { down, every, .. } = flaps;
+    if down < every {
+        return Ok(());
+    }
+    let wrong = at.wrong("down_us", format!("{down} is not below every_us, {every}"));
+    Err(wrong.hint("a link is up before it fails again"))
+}
+
+table! {
+    /// See [`Fault`].
+    struct HostDies {
+        /// Which.
+        host = needed(text("a host")) => host: String;
+        /// It died long ago: the MAC entry of its switch has aged, the ARP entry has not.
+        mac_aged = flag() => mac_aged: bool;
+        ..when: When;
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct Host {
+        /// Which.
+        host = needed(text("a host")) => host: String;
+        ..when: When;
+    }
+}
+
+table! {
+    /// When a fault happens.
+    struct When {
+        /// When; at 0 it is so from before the first packet.
+        at_us = time() => after: Span;
+    }
+}
+
+pub(super) fn fault(table: &Part<'_, Fault>, topology: &Topology) -> Result<Vec<Happening>> {
+    let at = &table.at;
+    let link = |from: &str, to: &str| link(at, topology, from, to);
+    let host = |name: &str| host(at, topology, "host", name);
+    let (when, kind) = match table.kind()? {
+        Fault::Drop(drop) => {
+            let rule = rule(&drop, at, topology)?;
+            let (from, to) = link(&drop.from, &drop.to)?;
+            (drop.when, FaultKind::LinkRule { from, to, rule })
         }
-        Kind::Damage => &["from", "to", "probability"],
-        Kind::LinkDown | Kind::LinkUp => &["from", "to"],
-        Kind::LinkFlaps => &["from", "to", "down_us", "every_us", "times"],
-        Kind::HostDies => &["host", "mac_aged"],
-        Kind::HostReturns | Kind::NicStuck | Kind::NicRepaired => &["host"],
+        Fault::Damage(damage) => {
+            let (from, to) = link(&damage.from, &damage.to)?;
+            let probability = damage.probability;
+            (damage.when, FaultKind::LinkDamage { from, to, probability })
+        }
+        Fault::LinkDown(Link { from, to, when }) => {
+            (when, FaultKind::LinkDown { ends: link(&from, &to)?.into() })
+        }
+        Fault::LinkUp(Link { from, to, when }) => {
+            (when, FaultKind::LinkUp { ends: link(&from, &to)?.into() })
+        }
+        Fault::LinkFlaps(LinkFlaps { from, to, down, every, times, when }) => {
+            let first = Time::ZERO + when.after;
+            return Ok(Happening::flaps(link(&from, &to)?.into(), first, down, every, times));
+        }
+        Fault::HostDies(HostDies { host: name, mac_aged, when }) => {
+            (when, FaultKind::HostDies { host: host(&name)?, mac_aged })
+        }
+        Fault::HostReturns(of) => (of.when, FaultKind::HostReturns { host: host(&of.host)? }),
+        Fault::NicStuck(of) => (of.when, FaultKind::NicStuck { host: host(&of.host)? }),
+        Fault::NicRepaired(of) => (of.when, FaultKind::NicRepaired { host: host(&of.host)? }),
     };
-    let there = [
-        ("from", table.from.is_some()),
-        ("to", table.to.is_some()),
-        ("host", table.host.is_some()),
-        ("probability", table.probability.is_some()),
-        ("every", table.every.is_some()),
-        ("ip_id_ends", table.ip_id_ends.is_some()),
-        ("source", table.source.is_some()),
-        ("destination", table.destination.is_some()),
-        ("down_us", table.down_us.is_some()),
-        ("every_us", table.every_us.is_some()),
-        ("times", table.times.is_some()),
-        ("mac_aged", table.mac_aged.is_some()),
-    ];
-    if let Some((key, _)) = there.iter().find(|(key, there)| *there && !keys.contains(key)) {
-        let hint = format!("its keys are at_us, {}", keys.join(", "));
-        return Err(at.wrong(key, "this kind of fault does not have it").hint(hint));
-    }
-    if table.every == Some(0) {
-        return Err(at
-            .wrong("every", "0 is not a number of packets")
-            .hint("1 for every packet, 100 for each hundredth"));
-    }
-    let node = |key: &str, name: &Option<String>| {
-        let name = at.need(key, name.as_deref(), why)?;
+    Ok(vec![Happening { at: Time::ZERO + when.after, kind }])
+}
+
+/// Both ends of a link that is there.
+fn link(at: &At<'_>, topology: &Topology, from: &str, to: &str) -> Result<(End, End)> {
+    let node = |key: &str, name: &str| {
         let missing = || {
             at.wrong(key, format!("there is no host or switch {name:?}"))
                 .hint("name one that the topology has")
         };
         topology.find(name).ok_or_else(missing)
     };
-    let link = || {
-        let (from, to) = (node("from", &table.from)?, node("to", &table.to)?);
-        let joins = |ends: [End; 2]| ends == [from, to] || ends == [to, from];
-        if topology.links.iter().any(|link| joins(link.ends)) {
-            return Ok((from, to));
+    let (from, to) = (node("from", from)?, node("to", to)?);
+    let joins = |ends: [End; 2]| ends == [from, to] || ends == [to, from];
+    if topology.links.iter().any(|link| joins(link.ends)) {
+        return Ok((from, to));
+    }
+    let message =
+        format!("there is no link between {} and {}", topology.name(from), topology.name(to));
+    Err(at.wrong("to", message).hint("name both ends of one link"))
+}
+
+/// Which packets are dropped.
+fn rule(drop: &Drop, at: &At<'_>, topology: &Topology) -> Result<DropRule> {
+    let pair = match (&drop.source, &drop.destination) {
+        (Some(source), Some(destination)) => Some(DropRule::Between {
+            source: host(at, topology, "source", source)?,
+            destination: host(at, topology, "destination", destination)?,
+        }),
+        (None, None) => None,
+        _ => {
+            let wrong = at.wrong("source", "one of source and destination is missing");
+            return Err(wrong.hint("a pair of hosts has both"));
         }
-        let (from, to) = (topology.name(from), topology.name(to));
-        Err(at
-            .wrong("to", format!("there is no link between {from} and {to}"))
-            .hint("name both ends of one link"))
     };
-    let of_host = || host(at, topology, "host", at.need("host", table.host.as_deref(), why)?);
-    let chance = |value: f64| {
-        if (0.0..=1.0).contains(&value) {
-            return Ok(value);
+    match (drop.probability, drop.every, drop.ip_id_ends, pair) {
+        (Some(probability), None, None, None) => Ok(DropRule::Chance(probability)),
+        (None, Some(n), None, None) => Ok(DropRule::Every(n)),
+        (None, None, Some(byte), None) => Ok(DropRule::IpIdEnds(byte)),
+        (None, None, None, Some(rule)) => Ok(rule),
+        _ => {
+            let hint = "give one of probability, every, ip_id_ends, and source with destination";
+            Err(at.wrong("kind", "which packets are dropped is to be said once").hint(hint))
         }
-        let message = format!("{} is not a probability from 0 to 1", plain(value));
-        Err(at.wrong("probability", message).hint("0.01 for one packet in a hundred"))
-    };
-    let kind = match table.kind {
-        Kind::Drop => {
-            let pair = match (&table.source, &table.destination) {
-                (Some(source), Some(destination)) => Some(DropRule::Between {
-                    source: host(at, topology, "source", source)?,
-                    destination: host(at, topology, "destination", destination)?,
-                }),
-                (None, None) => None,
-                _ => {
-                    return Err(at
-                        .wrong("source", "one of source and destination is missing")
-                        .hint("a pair of hosts has both"));
-                }
-            };
-            let rule = match (table.probability, table.every, table.ip_id_ends, pair) {
-                (Some(probability), None, None, None) => DropRule::Chance(chance(probability)?),
-                (None, Some(n), None, None) => DropRule::Every(n),
-                (None, None, Some(byte), None) => DropRule::IpIdEnds(byte),
-                (None, None, None, Some(rule)) => rule,
-                _ => {
-                    let message = "which packets are dropped is to be said once";
-                    let hint =
-                        "give one of probability, every, ip_id_ends, and source with destination";
-                    return Err(at.wrong("kind", message).hint(hint));
-                }
-            };
-            let (from, to) = link()?;
-            FaultKind::LinkRule { from, to, rule }
-        }
-        Kind::Damage => {
-            let (from, to) = link()?;
-            let probability = chance(at.need("probability", table.probability, why)?)?;
-            FaultKind::LinkDamage { from, to, probability }
-        }
-        Kind::LinkDown => {
-            let (from, to) = link()?;
-            FaultKind::LinkDown { ends: [from, to] }
-        }
-        Kind::LinkUp => {
-            let (from, to) = link()?;
-            FaultKind::LinkUp { ends: [from, to] }
-        }
-        Kind::LinkFlaps => {
-            let (from, to) = link()?;
-            let down = at.need("down_us", at.span_of("down_us", table.down_us, US)?, why)?;
-            let every = at.need("every_us", at.span_of("every_us", table.every_us, US)?, why)?;
-            let times = at.need("times", table.times, why)?;
-            if down >= every {
-                let message = format!("{down} is not below every_us, {every}");
-                return Err(at
-                    .wrong("down_us", message)
-                    .hint("a link is up before it fails again"));
-            }
-            if times == 0 || times > FLAPS_MAX {
-                let message = format!("{times} is not from 1 to {FLAPS_MAX}");
-                return Err(at.wrong("times", message).hint("how often the link fails"));
-            }
-            let first = Time::ZERO + at.span("at_us", table.at_us.unwrap_or(0.0), US)?;
-            return Ok(Fault::flaps([from, to], first, down, every, times));
-        }
-        Kind::HostDies => {
-            FaultKind::HostDies { host: of_host()?, mac_aged: table.mac_aged.unwrap_or(false) }
-        }
-        Kind::HostReturns => FaultKind::HostReturns { host: of_host()? },
-        Kind::NicStuck => FaultKind::NicStuck { host: of_host()? },
-        Kind::NicRepaired => FaultKind::NicRepaired { host: of_host()? },
-    };
-    let after = at.span("at_us", table.at_us.unwrap_or(0.0), US)?;
-    Ok(vec![Fault { at: Time::ZERO + after, kind }])
+    }
 }

@@ -1,7 +1,7 @@
 //! Switches whose settings are a SONiC `config_db.json`, and the keys beside it.
 
-use super::switch::switch;
-use super::{At, Files, Note, Result, tables};
+use super::switch::{Switch, switch};
+use super::{Files, Note, Part, Result};
 use crate::NetworkConfig;
 use crate::scenario::sonic::{Cable, ConfigDb};
 use crate::switch::config::SwitchConfig;
@@ -9,12 +9,13 @@ use crate::topology::{End, Topology};
 
 /// `[switch]`: the file is about every switch.
 pub(super) fn all_from_config_db(
-    at: &At<'_, tables::Switch>,
+    table: &Part<'_, Switch>,
+    said: &Switch,
     config: &mut NetworkConfig,
     files: &Files<'_>,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
-    let db = load(at, files)?;
+    let db = load(table, said, files)?;
     let cables = cables(&config.topology);
     // Switches with the same links have the same settings.
     let mut made: Vec<(&[Cable], SwitchConfig)> = Vec::new();
@@ -24,7 +25,7 @@ pub(super) fn all_from_config_db(
         let own = match known {
             Some((_, own)) => own.clone(),
             None => {
-                let own = settings_of(at, &db, links, &config.switch, notes)?;
+                let own = settings_of(table, said, &db, links, &config.switch, notes)?;
                 made.push((links, own.clone()));
                 own
             }
@@ -43,20 +44,22 @@ pub(super) fn all_from_config_db(
 
 /// `[switches.NAME]`: the file is about one.
 pub(super) fn one_from_config_db(
-    at: &At<'_, tables::Switch>,
+    table: &Part<'_, Switch>,
+    said: &Switch,
     config: &NetworkConfig,
     index: u32,
     files: &Files<'_>,
     notes: &mut Vec<Note>,
 ) -> Result<SwitchConfig> {
-    let db = load(at, files)?;
+    let db = load(table, said, files)?;
     let cables = cables(&config.topology);
     let links = cables.get(index as usize).map_or(&[][..], Vec::as_slice);
-    settings_of(at, &db, links, &SwitchConfig::default(), notes)
+    settings_of(table, said, &db, links, &SwitchConfig::default(), notes)
 }
 
-fn load(at: &At<'_, tables::Switch>, files: &Files<'_>) -> Result<ConfigDb> {
-    let name = at.table.config_db.as_deref().unwrap_or_default();
+fn load(table: &Part<'_, Switch>, said: &Switch, files: &Files<'_>) -> Result<ConfigDb> {
+    let at = &table.at;
+    let name = said.config_db.as_deref().unwrap_or_default();
     let text = at.open("config_db", name, files)?;
     ConfigDb::parse(&text).map_err(|error| {
         let wrong = at.wrong("config_db", format!("{name}, {}", error.complaint()));
@@ -65,21 +68,22 @@ fn load(at: &At<'_, tables::Switch>, files: &Files<'_>) -> Result<ConfigDb> {
 }
 
 fn settings_of(
-    at: &At<'_, tables::Switch>,
+    table: &Part<'_, Switch>,
+    said: &Switch,
     db: &ConfigDb,
     links: &[Cable],
     base: &SwitchConfig,
     notes: &mut Vec<Note>,
 ) -> Result<SwitchConfig> {
-    let name = at.table.config_db.as_deref().unwrap_or_default();
-    let ports = at.table.config_db_ports.as_deref();
-    let (own, said) = db.switch(links, ports, at.table.buffer_bytes, base).map_err(|error| {
-        let wrong = at.wrong("config_db", format!("{name}, {}", error.complaint()));
+    let name = said.config_db.as_deref().unwrap_or_default();
+    let ports = said.config_db_ports.as_deref();
+    let (own, told) = db.switch(links, ports, said.buffer_bytes, base).map_err(|error| {
+        let wrong = table.at.wrong("config_db", format!("{name}, {}", error.complaint()));
         error.remedy().map_or(wrong.clone(), |remedy| wrong.hint(remedy))
     })?;
     let named = |note: Note| Note { text: format!("{name}: {}", note.text), ..note };
-    notes.extend(said.into_iter().map(named));
-    switch(at, &own)
+    notes.extend(told.into_iter().map(named));
+    switch(table, &own)
 }
 
 /// The links of every switch, in their order.

@@ -1,97 +1,92 @@
-//! What a scenario means: tables to a [`NetworkConfig`]. One file a group of tables.
+//! What may be written in a scenario, and what it means: tables to a [`NetworkConfig`]. One file a
+//! group of tables.
 
 mod capture;
 mod fault;
 mod files;
-mod kinds;
 mod nic;
-mod sizes;
 mod switch;
 mod topology;
 mod workload;
 
-use rdma::{Rate, Span, Time};
-use toml::Spanned;
+use rdma::{Span, Time};
 
-use super::error::{place_of, plain, unit_hint};
-use super::origin::{Origin, Place};
-use super::{Files, Note, Scenario, ScenarioError, tables};
+use super::at::{At, Result};
+use super::origin::Origin;
+use super::part::{Part, by_name, part, parts};
+use super::place::Place;
+use super::table::{Describe as _, Table as _, table};
+use super::value::{TICK, flag, needed, or, otherwise, text, time, time_from, whole};
+use super::{Files, Note, Scenario, ScenarioError, TableText};
 use crate::NetworkConfig;
-use crate::limits::{RATE_GBPS_MAX, SECONDS_MAX};
 use crate::nic::NicConfig;
 use crate::random::Random;
 use crate::topology::{End, Topology};
 
-use capture::capture;
-use fault::fault;
+use capture::{Capture, capture};
+use fault::{Fault, fault};
 use files::{all_from_config_db, one_from_config_db};
 use nic::nic;
-use switch::{lossless, switch};
-use topology::topology;
-use workload::workload;
+use switch::{Switch, lossless, switch};
+use topology::{Shape, topology};
+use workload::{Scene, Workload, workload};
 
-/// Microseconds of a microsecond.
-const US: f64 = 1.0;
-/// Microseconds of a millisecond.
-const MS: f64 = 1_000.0;
-/// Microseconds of a nanosecond.
-const NS: f64 = 0.001;
-
-type Result<T> = core::result::Result<T, ScenarioError>;
-
-/// A table and where it begins.
-struct At<'a, T> {
-    text: &'a str,
-    name: &'a str,
-    start: usize,
-    table: &'a T,
+table! {
+    /// The file: a network, what its applications do, and what goes wrong.
+    struct File<'a> {
+        /// What it is called.
+        title = or("untitled", text("a text")) => title: Option<String>;
+        /// Of everything that is left to chance; --seed takes its place.
+        seed = otherwise(plain().seed, whole()) => seed: Option<u64>;
+        /// When the run ends at the latest.
+        end_ms = needed(time()) => end: Span;
+        /// How often deadlocks are looked for; 0 for never.
+        deadlock_check_us =
+            otherwise(plain().deadlock_check.unwrap_or_default(), time())
+            => deadlock_check: Option<Span>;
+        /// The distance of samples.
+        sample_us = or("as many samples as a report needs", time_from(TICK, SAMPLES))
+            => sample: Option<Span>;
+        /// Every packet that arrives is emitted, parsed and ICRC-checked.
+        paranoid = flag() => paranoid: bool;
+        /// Flows of single messages between the same two hosts, of one DSCP, share a queue pair.
+        share_queue_pairs = flag() => share_queue_pairs: bool;
+        /// How long routing takes to go round a link that is down, and to use it again.
+        reroute_us = or("it never does", time()) => reroute: Option<Span>;
+        /// What hangs on what.
+        topology = needed(part()) => topology: Option<Part<'a, Shape<'a>>>;
+        /// The switches.
+        switch = part() => switch: Option<Part<'a, Switch>>;
+        /// Single switches.
+        switches = by_name() => switches: Vec<(String, Part<'a, Switch>)>;
+        /// The NICs.
+        nic = part() => nic: Option<Part<'a, NicConfig>>;
+        /// The NICs of single hosts.
+        nics = by_name() => nics: Vec<(String, Part<'a, NicConfig>)>;
+        /// What the applications do.
+        workload = parts() => workloads: Vec<Part<'a, Workload>>;
+        /// What goes wrong.
+        fault = parts() => faults: Vec<Part<'a, Fault>>;
+        /// Ports whose frames are kept.
+        capture = parts() => captures: Vec<Part<'a, Capture>>;
+    }
 }
 
-impl<'a, T> At<'a, T> {
-    fn new(text: &'a str, name: &'a str, table: &'a Spanned<T>) -> Self {
-        Self { text, name, start: table.span().start, table: table.get_ref() }
-    }
+const SAMPLES: &str = "leave it out for as many as a report needs";
 
-    /// The name of a table in this one.
-    fn under(&self, key: &str) -> String {
-        format!("{}.{key}", self.name)
-    }
+/// A network of which nothing is said.
+fn plain() -> NetworkConfig {
+    NetworkConfig::new(Topology::default())
+}
 
-    fn wrong(&self, key: &str, message: impl Into<String>) -> ScenarioError {
-        ScenarioError::at_place(&self.place(key), message)
-    }
+/// See [`super::reference`].
+pub(super) fn reference() -> Vec<TableText> {
+    let mut texts = Vec::new();
+    File::describe("", "", &mut texts);
+    texts
+}
 
-    fn place(&self, key: &str) -> Place {
-        place_of(self.text, self.start, self.name, key)
-    }
-
-    /// A time of `value` units of `unit_us` microseconds.
-    fn span(&self, key: &str, value: f64, unit_us: f64) -> Result<Span> {
-        let us = value * unit_us;
-        if (0.0..=SECONDS_MAX * 1e6).contains(&us) {
-            return Ok(Span::from_ps((us * 1e6) as u64));
-        }
-        let most = SECONDS_MAX * 1e6 / unit_us;
-        Err(self
-            .wrong(key, format!("{} is not a time from 0 to {}", plain(value), plain(most)))
-            .hint(unit_hint(key)))
-    }
-
-    /// The same for times that may be left out.
-    fn span_of(&self, key: &str, value: Option<f64>, unit_us: f64) -> Result<Option<Span>> {
-        value.map(|value| self.span(key, value, unit_us)).transpose()
-    }
-
-    /// A rate, above zero.
-    fn rate(&self, key: &str, gbps: f64) -> Result<Rate> {
-        if gbps > 0.0 && gbps <= RATE_GBPS_MAX && gbps * 1e9 >= 1.0 {
-            return Ok(Rate::from_bps((gbps * 1e9) as u64));
-        }
-        let message =
-            format!("{} is not a rate above 0, of at most {RATE_GBPS_MAX} Gb/s", plain(gbps));
-        Err(self.wrong(key, message).hint(unit_hint(key)))
-    }
-
+impl<'a> At<'a> {
     /// The text of a file that the table names.
     fn open(&self, key: &str, name: &str, files: &Files<'_>) -> Result<String> {
         files(name).map_err(|error| {
@@ -99,109 +94,82 @@ impl<'a, T> At<'a, T> {
                 .hint("the path is relative to the scenario")
         })
     }
-
-    /// A value that the rest of the table makes necessary.
-    fn need<V>(&self, key: &str, value: Option<V>, why: &str) -> Result<V> {
-        value.ok_or_else(|| {
-            self.wrong(key, format!("{why} needs it")).hint(format!("add {key} to this table"))
-        })
-    }
 }
 
-pub(super) fn scenario(
-    text: &str,
-    file: tables::File,
-    seed: Option<u64>,
-    files: &Files<'_>,
-) -> Result<Scenario> {
-    let at = At::new(text, "topology", &file.topology);
-    let topology = topology(&at)?;
-    let mut origin = Origin { topology: at.place("shape"), ..Origin::default() };
-    let mut config = NetworkConfig::new(topology);
-    config.seed = seed.or(file.seed).unwrap_or(1);
-    config.paranoid = file.paranoid.unwrap_or(false);
-    config.share_queue_pairs = file.share_queue_pairs.unwrap_or(false);
-    let whole = At { text, name: "", start: 0, table: &() };
-    if let Some(every) = whole.span_of("deadlock_check_us", file.deadlock_check_us, US)? {
+pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Result<Scenario> {
+    let mut file = File::default();
+    file.read(at)?;
+    let Some(shape) = &file.topology else { return Err(at.lacks("topology")) };
+    let mut origin = Origin { topology: shape.at.place("shape"), ..Origin::default() };
+    let mut config = NetworkConfig::new(topology(shape)?);
+    config.seed = seed.or(file.seed).unwrap_or(config.seed);
+    config.paranoid = file.paranoid;
+    config.share_queue_pairs = file.share_queue_pairs;
+    if let Some(every) = file.deadlock_check {
         config.deadlock_check = (every > Span::ZERO).then_some(every);
     }
-    config.reroute = whole.span_of("reroute_us", file.reroute_us, US)?;
+    config.reroute = file.reroute;
     let mut notes = Vec::new();
     if let Some(table) = &file.switch {
-        let at = At::new(text, "switch", table);
-        origin.switch = Some(buffer_of(&at));
-        match &table.get_ref().config_db {
-            Some(_) => all_from_config_db(&at, &mut config, files, &mut notes)?,
-            None => config.switch = switch(&at, &config.switch)?,
+        let said = table.read()?;
+        origin.switch = Some(buffer_of(&table.at));
+        match said.config_db {
+            Some(_) => all_from_config_db(table, &said, &mut config, files, &mut notes)?,
+            None => config.switch = switch(table, &config.switch)?,
         }
     }
     for (name, table) in &file.switches {
-        let path = format!("switches.{name}");
-        let at = At::new(text, &path, table);
+        let said = table.read()?;
         let Some(End::Switch(index)) = config.topology.find(name) else {
-            return Err(missing(&at, "switch", name, |index| {
+            return Err(missing(&table.at, "switch", name, |index| {
                 config.topology.switches.get(index).map(|switch| switch.name.as_str())
             }));
         };
-        let own = match &table.get_ref().config_db {
-            Some(_) => one_from_config_db(&at, &config, index, files, &mut notes)?,
-            None => switch(&at, config.switches.get(&index).unwrap_or(&config.switch))?,
+        let own = match said.config_db {
+            Some(_) => one_from_config_db(table, &said, &config, index, files, &mut notes)?,
+            None => switch(table, config.switches.get(&index).unwrap_or(&config.switch))?,
         };
         config.switches.insert(index, own);
-        origin.switches.insert(name.clone(), buffer_of(&at));
+        origin.switches.insert(name.clone(), buffer_of(&table.at));
     }
     if let Some(table) = &file.nic {
-        config.nic = nic(&At::new(text, "nic", table), &config)?;
+        config.nic = nic(table, &config)?;
     }
     config.nic.lossless_priorities = lossless(&config.switch);
     for (name, table) in &file.nics {
-        let path = format!("nics.{name}");
-        let at = At::new(text, &path, table);
         let Some(End::Host(index)) = config.topology.find(name) else {
-            return Err(missing(&at, "host", name, |index| {
+            return Err(missing(&table.at, "host", name, |index| {
                 config.topology.hosts.get(index).map(String::as_str)
             }));
         };
-        config.nics.insert(index, nic(&at, &config)?);
+        config.nics.insert(index, nic(table, &config)?);
     }
-    let end = Time::ZERO + whole.span("end_ms", file.end_ms, MS)?;
+    let end = Time::ZERO + file.end;
     let mut random = Random::new(config.seed ^ 0x5eed);
-    for table in &file.workload {
-        let at = At::new(text, "workload", table);
-        origin.workloads.push((config.flows.len(), at.place("kind")));
-        let flows = workload(&at, &config.topology, end, &mut random, files)?;
+    for table in &file.workloads {
+        origin.workloads.push((config.flows.len(), table.at.place("kind")));
+        let scene = Scene { topology: &config.topology, end, files };
+        let flows = workload(table, &scene, &mut random)?;
         config.flows.extend(flows);
     }
-    for table in &file.fault {
-        config.faults.extend(fault(&At::new(text, "fault", table), &config.topology)?);
+    for table in &file.faults {
+        config.faults.extend(fault(table, &config.topology)?);
     }
-    for table in &file.capture {
-        let capture = capture(&At::new(text, "capture", table), &config.topology)?;
-        config.captures.push(capture);
+    for table in &file.captures {
+        config.captures.push(capture(table, &config.topology)?);
     }
     let title = file.title.unwrap_or_else(|| "untitled".to_owned());
     lossless_of_racks(&mut config);
     notes.sort();
     notes.dedup();
     notes.sort_by_key(|note: &Note| !note.warning);
-    let sample_interval = whole.span_of("sample_us", file.sample_us, US)?;
-    if sample_interval == Some(Span::ZERO) {
-        let wrong = whole.wrong("sample_us", "samples are some time apart");
-        return Err(wrong.hint("leave it out for as many as a report needs"));
-    }
-    Ok(Scenario { title, network: config, end, notes, sample_interval, origin })
+    Ok(Scenario { title, network: config, end, notes, sample_interval: file.sample, origin })
 }
 
 /// The key to which a switch owes what its ports reserve.
-fn buffer_of(at: &At<'_, tables::Switch>) -> Place {
-    let table = at.table;
-    let keys = [
-        ("headroom_bytes", table.headroom_bytes.is_some()),
-        ("reserve_bytes", table.reserve_bytes.is_some()),
-        ("buffer_bytes", table.buffer_bytes.is_some()),
-        ("config_db", table.config_db.is_some()),
-    ];
-    at.place(keys.iter().find(|(_, there)| *there).map_or("buffer_bytes", |(key, _)| key))
+fn buffer_of(at: &At<'_>) -> Place {
+    let keys = ["headroom_bytes", "reserve_bytes", "buffer_bytes", "config_db"];
+    at.place(at.first_of(&keys).unwrap_or("buffer_bytes"))
 }
 
 /// A NIC pauses what the switch at the other end of its link pauses.
@@ -227,23 +195,22 @@ fn lossless_of_racks(config: &mut NetworkConfig) {
 }
 
 /// A table about a node that is not there. `known` has the names of those that are.
-fn missing<'a, T>(
-    at: &At<'_, T>,
+fn missing<'a>(
+    at: &At<'_>,
     what: &str,
     name: &str,
     known: impl Fn(usize) -> Option<&'a str>,
 ) -> ScenarioError {
-    let place = Place { line: at.place("").line, key: at.name.to_owned() };
     let names: Vec<&str> = (0..4).map_while(&known).collect();
     let more = if known(names.len()).is_some() { ", ..." } else { "" };
-    let error = ScenarioError::at_place(&place, format!("there is no {what} {name:?}"));
+    let error = ScenarioError::at_place(&at.itself(), format!("there is no {what} {name:?}"));
     match names.as_slice() {
         [] => error.hint("remove the table"),
         names => error.hint(format!("names are {}{more}", names.join(", "))),
     }
 }
 
-fn host<T>(at: &At<'_, T>, topology: &Topology, key: &str, name: &str) -> Result<u32> {
+fn host(at: &At<'_>, topology: &Topology, key: &str, name: &str) -> Result<u32> {
     match topology.find(name) {
         Some(End::Host(index)) => Ok(index),
         _ => {

@@ -4,156 +4,158 @@ use rdma::Mtu;
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
-use super::{At, MS, NS, Result, US, lossless, tables};
+use super::switch::lossless;
 use crate::NetworkConfig;
 use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
 use crate::nic::{HostMemory, NicConfig};
-use crate::tcp::{TcpConfig, TcpCongestion};
+use crate::scenario::at::{At, Entry, Result};
+use crate::scenario::part::{Part, inner};
+use crate::scenario::table::table;
+use crate::scenario::value::{Value, choice, flag, named, or, rate, time, whole, within};
+use crate::tcp::TcpConfig;
 
-pub(super) fn nic(at: &At<'_, tables::Nic>, config: &NetworkConfig) -> Result<NicConfig> {
-    let table = at.table;
-    let mut nic = config.nic.clone();
-    fn set<T>(target: &mut T, value: Option<T>) {
-        if let Some(value) = value {
-            *target = value;
-        }
-    }
-    if let Some(bytes) = table.mtu_bytes {
-        let known = Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes);
+/// A path MTU.
+fn mtu<'a>() -> Value<'a, Mtu> {
+    let sizes = "256, 512, 1024, 2048 or 4096";
+    let read = move |entry: &Entry<'a, '_>| {
+        let bytes = whole::<u32>().get(entry)?;
         let wrong = || {
-            at.wrong("mtu_bytes", format!("{bytes} is no path MTU"))
-                .hint("256, 512, 1024, 2048 or 4096 bytes of a message in a packet")
+            let hint = format!("{sizes} bytes of a message in a packet");
+            entry.wrong(format!("{bytes} is no path MTU")).hint(hint)
         };
-        nic.mtu = known.ok_or_else(wrong)?;
+        Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes).ok_or_else(wrong)
+    };
+    Value::new(sizes, read, |_, mtu| mtu.bytes().to_string())
+}
+
+fn recovery<'a>() -> Value<'a, Recovery> {
+    named([
+        ("go-back-0", Recovery::GoBack0),
+        ("go-back-n", Recovery::GoBackN),
+        ("selective-repeat", Recovery::SelectiveRepeat),
+    ])
+}
+
+fn congestion<'a>() -> Value<'a, Congestion> {
+    named([("none", Congestion::None), ("dcqcn", Congestion::Dcqcn(Dcqcn::default()))])
+}
+
+table! {
+    /// The NICs. `[nics.NAME]` has the same keys, and is about that of one host.
+    impl NicConfig {
+        /// Bytes of a message in a packet.
+        mtu_bytes = mtu() => mtu;
+        /// What is sent again after a loss.
+        recovery = recovery() => recovery;
+        /// How fast queue pairs may send; dcqcn is that of its paper, at the rate of the slowest link.
+        congestion = congestion() => congestion;
+        /// An acknowledgement is asked for every so many packets.
+        ack_interval_packets = whole() => ack_interval_packets;
+        /// Bytes that a queue pair may have in flight.
+        window_bytes = whole() => window_bytes;
+        /// Local ACK timeout: 4.096 us x 2^code; 0 is none.
+        ack_timeout_code =
+            within(0, 31, "the timeout is 4.096 us x 2^code; 0 is none") => ack_timeout_code;
+        /// Retries before a queue pair fails.
+        retry_count = within(0, 7, "the field has three bits") => retry_count;
+        /// Whether it was told of VLANs: it tags what it sends, and takes what is tagged.
+        tagged = flag() => tagged;
+        /// How long it takes to take a packet out of the receive buffer.
+        receive_ns = time() => receive;
+        /// How long it takes to make a packet.
+        transmit_ns = time() => transmit;
+        /// How long it takes to begin with a work request.
+        work_request_ns = time() => work_request;
+        /// What it keeps in its server's memory; an empty table is the NIC of guo16, 4.4.
+        host_memory = or("everything is in the NIC", inner()) => host_memory;
+        /// The TCP of its server.
+        tcp = inner() => tcp;
+        /// The receive buffer.
+        receive_buffer_bytes = whole() => receive_buffer_bytes;
+        /// It pauses its switch above.
+        xoff_bytes = whole() => xoff_bytes;
+        /// It resumes at or below.
+        xon_bytes = whole() => xon_bytes;
+        /// How long its receive pipeline may stand still and pause, before it may pause no more.
+        watchdog_ms = or("no watchdog", time()) => watchdog;
     }
-    if let Some(name) = &table.recovery {
-        nic.recovery = match name.as_str() {
-            "go-back-0" => Recovery::GoBack0,
-            "go-back-n" => Recovery::GoBackN,
-            "selective-repeat" => Recovery::SelectiveRepeat,
-            _ => {
-                let message = format!("there is no recovery {name:?}");
-                let hint = "go-back-0, go-back-n or selective-repeat";
-                return Err(at.wrong("recovery", message).hint(hint));
-            }
-        };
+    check thresholds_rise;
+}
+
+fn thresholds_rise(nic: &NicConfig, at: &At<'_>) -> Result<()> {
+    let NicConfig { xon_bytes, xoff_bytes, receive_buffer_bytes, .. } = nic;
+    if xon_bytes <= xoff_bytes && xoff_bytes <= receive_buffer_bytes {
+        return Ok(());
     }
-    if let Some(congestion) = table.congestion {
-        let line_rate = config.topology.links.iter().map(|link| link.rate).min();
-        nic.congestion = match congestion {
-            tables::Congestion::None => Congestion::None,
-            tables::Congestion::Dcqcn => Congestion::Dcqcn(Dcqcn {
-                line_rate: line_rate.unwrap_or_default(),
-                ..Dcqcn::default()
-            }),
-        };
+    let message = format!(
+        "xon_bytes {xon_bytes} <= xoff_bytes {xoff_bytes} <= receive_buffer_bytes \
+         {receive_buffer_bytes} does not hold"
+    );
+    let hint = "the ToR is paused at XOFF, before the buffer is full, and resumed at XON";
+    Err(at.wrong("xoff_bytes", message).hint(hint))
+}
+
+fn entries<'a>() -> Value<'a, u32> {
+    within(1, CACHE_ENTRIES_MAX, "guo16 has 2_048")
+}
+
+const PAGE_BYTES: &str = "4_096 or 2_097_152";
+
+table! {
+    /// What a NIC keeps in its server's memory (guo16, 4.4).
+    impl HostMemory {
+        /// A page of the regions that applications register: a power of two.
+        page_bytes = within(4_096, 1 << 30, PAGE_BYTES) => page_bytes;
+        /// Translations that the NIC holds, one a page.
+        mtt_entries = entries() => mtt_entries;
+        /// Contexts of queue pairs that the NIC holds.
+        qpc_entries = entries() => qpc_entries;
+        /// Entries of a cache that are compared at a time.
+        ways = entries() => ways;
+        /// The bus to the server's memory, in each direction.
+        pcie_gbps = rate() => pcie.rate;
+        /// What a miss costs: from asking for a few bytes of memory to having them.
+        pcie_read_ns = time() => pcie.read;
     }
-    set(&mut nic.ack_interval_packets, table.ack_interval_packets);
-    set(&mut nic.window_bytes, table.window_bytes);
-    set(&mut nic.ack_timeout_code, table.ack_timeout_code);
-    set(&mut nic.retry_count, table.retry_count);
-    set(&mut nic.tagged, table.tagged);
-    set(&mut nic.receive, at.span_of("receive_ns", table.receive_ns, NS)?);
-    set(&mut nic.transmit, at.span_of("transmit_ns", table.transmit_ns, NS)?);
-    set(&mut nic.work_request, at.span_of("work_request_ns", table.work_request_ns, NS)?);
-    if let Some(table) = &table.host_memory {
-        let base = nic.host_memory.unwrap_or_default();
-        nic.host_memory =
-            Some(host_memory(&At::new(at.text, &at.under("host_memory"), table), base)?);
+    check pages_are_powers;
+}
+
+fn pages_are_powers(memory: &HostMemory, at: &At<'_>) -> Result<()> {
+    if memory.page_bytes.is_power_of_two() {
+        return Ok(());
     }
-    if let Some(table) = &table.tcp {
-        nic.tcp = tcp(&At::new(at.text, &at.under("tcp"), table), nic.tcp)?;
+    let message = format!("{} is no power of two", memory.page_bytes);
+    Err(at.wrong("page_bytes", message).hint(PAGE_BYTES))
+}
+
+const TCP_MTU: &str = "an IP packet at most: 1_500, or 9_000 where frames may be long";
+const TCP_BUFFER: &str = "what a connection may have under way: 262_144, for instance";
+
+table! {
+    /// The TCP of a host. Between an application and the stack a message is under way for
+    /// kernel_floor_us, and longer by kernel_mean_us on average, exponentially distributed.
+    impl TcpConfig {
+        /// An IP packet at most.
+        mtu_bytes = within(576, 9_216, TCP_MTU) => mtu_bytes;
+        /// The buffer of a connection in each direction, and so its window.
+        buffer_bytes = within(2_048, TCP_BUFFER_BYTES_MAX, TCP_BUFFER) => buffer_bytes;
+        /// What a loss means to a sender.
+        congestion = choice() => congestion;
+        /// The least that a message takes between application and stack.
+        kernel_floor_us = time() => kernel.floor;
+        /// What is added on average.
+        kernel_mean_us = time() => kernel.mean;
     }
-    set(&mut nic.receive_buffer_bytes, table.receive_buffer_bytes);
-    set(&mut nic.xoff_bytes, table.xoff_bytes);
-    set(&mut nic.xon_bytes, table.xon_bytes);
-    set(&mut nic.watchdog, at.span_of("watchdog_ms", table.watchdog_ms, MS)?.map(Some));
+}
+
+/// What a table says over the settings of all NICs.
+pub(super) fn nic(table: &Part<'_, NicConfig>, config: &NetworkConfig) -> Result<NicConfig> {
+    let mut nic = config.nic.clone();
+    table.read_over(&mut nic)?;
+    if let Congestion::Dcqcn(dcqcn) = &mut nic.congestion {
+        let slowest = config.topology.links.iter().map(|link| link.rate).min();
+        dcqcn.line_rate = slowest.unwrap_or_default();
+    }
     nic.lossless_priorities = lossless(&config.switch);
-    if nic.xon_bytes > nic.xoff_bytes || nic.xoff_bytes > nic.receive_buffer_bytes {
-        let message = format!(
-            "xon_bytes {} <= xoff_bytes {} <= receive_buffer_bytes {} does not hold",
-            nic.xon_bytes, nic.xoff_bytes, nic.receive_buffer_bytes
-        );
-        let hint = "the ToR is paused at XOFF, before the buffer is full, and resumed at XON";
-        return Err(at.wrong("xoff_bytes", message).hint(hint));
-    }
-    if nic.ack_timeout_code > 31 {
-        let message = format!("{} is not from 0 to 31", nic.ack_timeout_code);
-        return Err(at
-            .wrong("ack_timeout_code", message)
-            .hint("the timeout is 4.096 us x 2^code; 0 is none"));
-    }
-    if nic.retry_count > 7 {
-        let message = format!("{} is not from 0 to 7", nic.retry_count);
-        return Err(at.wrong("retry_count", message).hint("the field has three bits"));
-    }
     Ok(nic)
-}
-
-fn host_memory(at: &At<'_, tables::HostMemory>, base: HostMemory) -> Result<HostMemory> {
-    let table = at.table;
-    let mut memory = base;
-    if let Some(bytes) = table.page_bytes {
-        if !bytes.is_power_of_two() || !(4_096..=1 << 30).contains(&bytes) {
-            let message = "a page is a power of two from 4096 to 1073741824 bytes";
-            return Err(at.wrong("page_bytes", message).hint("4_096 or 2_097_152"));
-        }
-        memory.page_bytes = bytes;
-    }
-    let counts = [
-        ("mtt_entries", table.mtt_entries, &mut memory.mtt_entries),
-        ("qpc_entries", table.qpc_entries, &mut memory.qpc_entries),
-        ("ways", table.ways, &mut memory.ways),
-    ];
-    for (key, value, target) in counts {
-        if let Some(value) = value {
-            if value == 0 || value > CACHE_ENTRIES_MAX {
-                return Err(at
-                    .wrong(key, format!("{value} is not from 1 to {CACHE_ENTRIES_MAX}"))
-                    .hint("guo16 has 2_048"));
-            }
-            *target = value;
-        }
-    }
-    if let Some(gbps) = table.pcie_gbps {
-        memory.pcie.rate = at.rate("pcie_gbps", gbps)?;
-    }
-    if let Some(read) = at.span_of("pcie_read_ns", table.pcie_read_ns, NS)? {
-        memory.pcie.read = read;
-    }
-    Ok(memory)
-}
-
-fn tcp(at: &At<'_, tables::Tcp>, base: TcpConfig) -> Result<TcpConfig> {
-    let table = at.table;
-    let mut tcp = base;
-    if let Some(bytes) = table.mtu_bytes {
-        if !(576..=9_216).contains(&bytes) {
-            let message = format!("{bytes} is not from 576 to 9216");
-            let hint = "an IP packet at most: 1_500, or 9_000 where frames may be long";
-            return Err(at.wrong("mtu_bytes", message).hint(hint));
-        }
-        tcp.mtu_bytes = bytes;
-    }
-    if let Some(bytes) = table.buffer_bytes {
-        if !(2_048..=TCP_BUFFER_BYTES_MAX).contains(&bytes) {
-            let message = format!("{bytes} is not from 2048 to {TCP_BUFFER_BYTES_MAX}");
-            let hint = "what a connection may have under way: 262_144, for instance";
-            return Err(at.wrong("buffer_bytes", message).hint(hint));
-        }
-        tcp.buffer_bytes = bytes;
-    }
-    if let Some(congestion) = table.congestion {
-        tcp.congestion = match congestion {
-            tables::TcpCongestion::Reno => TcpCongestion::Reno,
-            tables::TcpCongestion::Cubic => TcpCongestion::Cubic,
-        };
-    }
-    if let Some(floor) = at.span_of("kernel_floor_us", table.kernel_floor_us, US)? {
-        tcp.kernel.floor = floor;
-    }
-    if let Some(mean) = at.span_of("kernel_mean_us", table.kernel_mean_us, US)? {
-        tcp.kernel.mean = mean;
-    }
-    Ok(tcp)
 }

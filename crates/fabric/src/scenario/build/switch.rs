@@ -1,11 +1,241 @@
 //! `[switch]` and `[switches.NAME]`.
 
-use super::{At, MS, NS, Result, US, tables};
-use crate::scenario::error::plain;
-use crate::switch::config::{
-    Balance, EcnConfig, EcnMark, GroupConfig, Incomplete, PRIORITIES, PortMode, Schedule,
-    SwitchConfig, Threshold, Trust, WatchdogAction, WatchdogConfig, WatchdogRule,
+use rdma::Span;
+
+use crate::pfc::PRIORITIES;
+use crate::scenario::at::{At, Entry, Result};
+use crate::scenario::part::{Part, inner};
+use crate::scenario::table::table;
+use crate::scenario::value::{
+    Value, choice, list, named, needed, or, otherwise, priorities, probability, text, time,
+    time_from, whole, within,
 };
+use crate::switch::config::{
+    Balance, EcnConfig, GroupConfig, QueueConfig, Schedule, SwitchConfig, Threshold, WatchdogConfig,
+};
+
+/// What a table says of a switch. What concerns priority groups and queues concerns those of all ports,
+/// of ports with settings of their own, too.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Switch {
+    /// What it says at once.
+    config: SwitchConfig,
+    pub(super) config_db: Option<String>,
+    pub(super) config_db_ports: Option<Vec<String>>,
+    pub(super) buffer_bytes: Option<u32>,
+    lossless: Option<u8>,
+    exponent: Option<i8>,
+    threshold_bytes: Option<u32>,
+    reserve_bytes: Option<u32>,
+    headroom_bytes: Option<u32>,
+    xon_offset_bytes: Option<u32>,
+    xon_bytes: Option<u32>,
+    lossy_queue_bytes: Option<u32>,
+    weights: Option<[u8; PRIORITIES]>,
+    strict: Option<u8>,
+    balance: Option<Balance>,
+    flowlet_gap: Option<Span>,
+    ecn: Option<Ecn>,
+    watchdog: Option<WatchdogConfig>,
+}
+
+const LOSSLESS: GroupConfig = GroupConfig::LOSSLESS;
+
+fn some<'a>() -> Value<'a, u8> {
+    priorities("a list of priorities: [3, 4], for instance")
+}
+
+fn balance<'a>() -> Value<'a, Balance> {
+    named([
+        ("flow", Balance::Flow),
+        ("packet", Balance::Packet),
+        ("flowlet", Balance::Flowlet { gap: Span::ZERO }),
+    ])
+}
+
+table! {
+    /// The switches. `[switches.NAME]` has the same keys, and is about one of them.
+    impl Switch {
+        /// A SONiC `config_db.json`, beside the scenario. Keys beside it count before what it says.
+        config_db = or("none", text("a file")) => config_db;
+        /// Its port that each link of the switch is at, in the order of the links.
+        config_db_ports = or("its first", list(text("a port"))) => config_db_ports;
+        /// Which field says a packet's class.
+        trust = choice() => config.trust;
+        /// Whether packets leave with a VLAN tag towards servers.
+        server_ports = choice() => config.server_ports;
+        /// The shared packet buffer, reserves and headroom included.
+        buffer_bytes = otherwise(SwitchConfig::default().buffer_bytes, whole()) => buffer_bytes;
+        /// The priorities that are paused, and not dropped.
+        lossless_priorities = otherwise(lossless(&SwitchConfig::default()), some()) => lossless;
+        /// A lossless priority group may take so many times what is still free of the buffer.
+        alpha = otherwise(-4, alpha()) => exponent;
+        /// The same in bytes, in the place of alpha.
+        threshold_bytes = or("alpha counts", whole()) => threshold_bytes;
+        /// Bytes that a lossless priority group has for itself.
+        reserve_bytes = otherwise(LOSSLESS.reserve_bytes, whole()) => reserve_bytes;
+        /// Bytes for what arrives at a lossless priority group after XOFF.
+        headroom_bytes = or("of rate, cable and MTU of each port", whole()) => headroom_bytes;
+        /// The part of the buffer that all headrooms share.
+        headroom_pool_bytes = or("each has its own", whole()) => config.headroom_pool_bytes;
+        /// XON is sent when a group is so far below its threshold, or empty.
+        xon_offset_bytes = otherwise(LOSSLESS.xon_offset_bytes, whole()) => xon_offset_bytes;
+        /// XON is sent as well when a group takes no more than so much of shared memory.
+        xon_bytes = otherwise(LOSSLESS.xon_bytes, whole()) => xon_bytes;
+        /// How long a queue may grow, for packets of lossy groups alone.
+        lossy_queue_bytes = or("the buffer is the limit", whole()) => lossy_queue_bytes;
+        /// The shares of the queues in deficit round robin.
+        weights = otherwise([1; PRIORITIES], weights()) => weights;
+        /// Queues that go before all that are not in the list.
+        strict_queues = or("none", some()) => strict;
+        /// How long a pause lasts unless it is renewed, in times of 512 bits.
+        pause_quanta = whole() => config.pfc.quanta;
+        /// How long this end takes to obey a pause, in the same unit.
+        pause_response_quanta = whole() => config.pfc.response_quanta;
+        /// How long a packet takes from its last bit to its queue.
+        latency_ns = time() => config.latency;
+        /// Which of several next hops a packet takes: that of its flow, any, or that of its flow until
+        /// a gap.
+        balance = otherwise(Balance::Flow, balance()) => balance;
+        /// How long a gap is, for balance "flowlet".
+        flowlet_gap_us = or("needed by it alone", time()) => flowlet_gap;
+        /// Makes the ECMP choices of this switch differ from those of others.
+        ecmp_seed = whole() => config.ecmp_seed;
+        /// What becomes of a lossless packet whose MAC address is known and whose port is not.
+        incomplete_arp = choice() => config.tables.incomplete;
+        /// How long the MAC address of a server that answers no ARP request stays known.
+        arp_timeout_ms = time() => config.tables.arp_timeout;
+        /// How long the port of a server that sends nothing stays known.
+        mac_timeout_ms = time() => config.tables.mac_timeout;
+        /// Whether a queue's length at a packet's departure decides on its mark, or that at its arrival.
+        ecn_mark = choice() => config.ecn_mark;
+        /// When packets are marked.
+        ecn = or("never", inner()) => ecn;
+        /// Against servers that pause without end.
+        watchdog = or("none", inner()) => watchdog;
+    }
+    check no_contradiction;
+}
+
+fn no_contradiction(switch: &Switch, at: &At<'_>) -> Result<()> {
+    if switch.config_db_ports.is_some() && switch.config_db.is_none() {
+        let wrong = at.wrong("config_db_ports", "these are ports of a config_db");
+        return Err(wrong.hint("name the file: config_db = \"tor.json\""));
+    }
+    if switch.exponent.is_some() && switch.threshold_bytes.is_some() {
+        let wrong = at.wrong("threshold_bytes", "a threshold is dynamic (alpha) or static");
+        return Err(wrong.hint("remove one of alpha and threshold_bytes"));
+    }
+    match (switch.balance, switch.flowlet_gap) {
+        (Some(Balance::Flowlet { .. }), None) => Err(at
+            .wrong("flowlet_gap_us", "balance \"flowlet\" needs it")
+            .hint("add flowlet_gap_us to this table")),
+        (Some(Balance::Flowlet { .. }), Some(_)) | (_, None) => Ok(()),
+        (_, Some(_)) => Err(at
+            .wrong("flowlet_gap_us", "only flowlets have a gap")
+            .hint("balance = \"flowlet\"")),
+    }
+}
+
+/// When packets are marked, and of which queues.
+#[derive(Clone, Copy, Debug)]
+struct Ecn {
+    config: EcnConfig,
+    queues: Option<u8>,
+}
+
+impl Default for Ecn {
+    fn default() -> Self {
+        let config = EcnConfig { min_bytes: 0, max_bytes: 0, max_probability: 0.0 };
+        Self { config, queues: None }
+    }
+}
+
+table! {
+    /// WRED on the length of a queue, for packets that may be marked.
+    impl Ecn {
+        /// Nothing is marked up to here.
+        min_bytes = needed(whole()) => config.min_bytes;
+        /// Everything is marked from here on.
+        max_bytes = needed(whole()) => config.max_bytes;
+        /// The probability just before that.
+        max_probability = needed(probability("0.1 for 10 %")) => config.max_probability;
+        /// Which queues mark.
+        queues = or("all", some()) => queues;
+    }
+    check marks_rise;
+}
+
+fn marks_rise(ecn: &Ecn, at: &At<'_>) -> Result<()> {
+    let EcnConfig { min_bytes, max_bytes, .. } = ecn.config;
+    if min_bytes < max_bytes {
+        return Ok(());
+    }
+    let wrong = at.wrong("max_bytes", format!("{max_bytes} is not above min_bytes, {min_bytes}"));
+    Err(wrong.hint("marks begin at min_bytes, and are certain above max_bytes"))
+}
+
+table! {
+    /// A watchdog over ports whose other end pauses without end.
+    impl WatchdogConfig {
+        /// When it finds a storm: as guo16 does, or as SONiC does on either chip.
+        rule = choice() => rule;
+        /// What it does about one.
+        action = choice() => action;
+        /// How often it looks.
+        poll_ms = needed(time_from(Span::from_us(1), "SONiC looks every 200 ms")) => poll;
+        /// A storm has lasted so long.
+        detection_ms = needed(time()) => detection;
+        /// It is over when no pause has come for so long.
+        restoration_ms = needed(time()) => restoration;
+    }
+}
+
+/// "1/16" is -4, "8" is 3.
+fn alpha<'a>() -> Value<'a, i8> {
+    let read = |entry: &Entry<'a, '_>| {
+        let alpha = text("").get(entry)?;
+        let (above, below) = alpha.split_once('/').unwrap_or((&alpha, "1"));
+        let power = |text: &str| {
+            let value: u32 = text.trim().parse().ok()?;
+            value.is_power_of_two().then(|| value.trailing_zeros() as i8)
+        };
+        let exponent = power(above).zip(power(below)).map(|(above, below)| above - below);
+        exponent.filter(|exponent| (-8..=7).contains(exponent)).ok_or_else(|| {
+            entry
+                .wrong(format!("{alpha:?} is no power of two from 1/256 to 128"))
+                .hint("write \"1/16\", \"1\" or \"8\", for instance")
+        })
+    };
+    let show = |_: &str, exponent: &i8| {
+        let power = 1_u32 << exponent.unsigned_abs().min(31);
+        if *exponent < 0 { format!("\"1/{power}\"") } else { format!("\"{power}\"") }
+    };
+    Value::new("a power of two from \"1/256\" to \"128\"", read, show)
+}
+
+/// One for each queue.
+fn weights<'a>() -> Value<'a, [u8; PRIORITIES]> {
+    let one = within(1, u8::MAX, "1 for the least; strict_queues for those that go first");
+    let accepts = format!("a list of {PRIORITIES}, each {}", one.accepts);
+    let read = move |entry: &Entry<'a, '_>| {
+        let weights: Vec<u8> =
+            entry.list()?.map(|member| one.get(&member)).collect::<Result<_>>()?;
+        let found = weights.len();
+        weights.try_into().map_err(|_| {
+            let wrong = format!("expected a list of {PRIORITIES}, and found {found}");
+            entry.wrong(wrong).hint("one value for each of priorities 0 to 7")
+        })
+    };
+    Value::new(accepts, read, |_, weights| format!("{weights:?}"))
+}
+
+/// What a table says beside `base`.
+pub(super) fn switch(table: &Part<'_, Switch>, base: &SwitchConfig) -> Result<SwitchConfig> {
+    let mut said = Switch { config: base.clone(), ..Switch::default() };
+    table.read_over(&mut said)?;
+    Ok(said.over())
+}
 
 fn set<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
@@ -13,232 +243,73 @@ fn set<T>(target: &mut T, value: Option<T>) {
     }
 }
 
-/// What a table says beside `base`. Keys concern all ports, those with settings of their own included.
-pub(super) fn switch(at: &At<'_, tables::Switch>, base: &SwitchConfig) -> Result<SwitchConfig> {
-    let table = at.table;
-    let mut config = base.clone();
-    match (&table.config_db, &table.config_db_ports) {
-        // A file's pool has room for headrooms beside it, which this was the size of.
-        (Some(_), _) => {}
-        (None, Some(_)) => {
-            return Err(at
-                .wrong("config_db_ports", "these are ports of a config_db")
-                .hint("name the file: config_db = \"tor.json\""));
+/// Whether a set of priorities has `index` in it.
+fn has(set: u8, index: usize) -> bool {
+    set >> index & 1 == 1
+}
+
+impl Switch {
+    /// The settings, with what is said of groups, queues and ports.
+    fn over(self) -> SwitchConfig {
+        let mut config = self.config.clone();
+        // The pool of a file has room for headrooms beside it, which this was the size of.
+        if self.config_db.is_none() {
+            set(&mut config.buffer_bytes, self.buffer_bytes);
         }
-        (None, None) => set(&mut config.buffer_bytes, table.buffer_bytes),
-    }
-    set(&mut config.headroom_pool_bytes, table.headroom_pool_bytes.map(Some));
-    set(&mut config.pfc.quanta, table.pause_quanta);
-    set(&mut config.pfc.response_quanta, table.pause_response_quanta);
-    set(&mut config.latency, at.span_of("latency_ns", table.latency_ns, NS)?);
-    set(
-        &mut config.ecn_mark,
-        table.ecn_mark.map(|mark| match mark {
-            tables::EcnMark::Departure => EcnMark::Departure,
-            tables::EcnMark::Arrival => EcnMark::Arrival,
-        }),
-    );
-    set(&mut config.ecmp_seed, table.ecmp_seed);
-    let tables = &mut config.tables;
-    set(&mut tables.arp_timeout, at.span_of("arp_timeout_ms", table.arp_timeout_ms, MS)?);
-    set(&mut tables.mac_timeout, at.span_of("mac_timeout_ms", table.mac_timeout_ms, MS)?);
-    set(
-        &mut config.trust,
-        table.trust.map(|trust| match trust {
-            tables::Trust::Dscp => Trust::Dscp,
-            tables::Trust::Pcp => Trust::Pcp,
-        }),
-    );
-    set(
-        &mut config.server_ports,
-        table.server_ports.map(|mode| match mode {
-            tables::PortMode::Access => PortMode::Access,
-            tables::PortMode::Trunk => PortMode::Trunk,
-        }),
-    );
-    set(
-        &mut config.tables.incomplete,
-        table.incomplete_arp.map(|incomplete| match incomplete {
-            tables::Incomplete::Flood => Incomplete::Flood,
-            tables::Incomplete::Drop => Incomplete::Drop,
-            tables::Incomplete::Cpu => Incomplete::Cpu,
-        }),
-    );
-    set(&mut config.balance, balance(at)?);
-    groups(at, &mut config)?;
-    queues(at, &mut config)?;
-    if let Some(table) = &table.watchdog {
-        let watchdog = watchdog(&At::new(at.text, &at.under("watchdog"), table))?;
-        config.watchdog = Some(watchdog);
+        set(
+            &mut config.balance,
+            match (self.balance, self.flowlet_gap) {
+                (Some(Balance::Flowlet { .. }), Some(gap)) => Some(Balance::Flowlet { gap }),
+                (balance, _) => balance,
+            },
+        );
+        self.over_groups(&mut config.groups);
+        self.over_queues(&mut config.queues);
+        if self.watchdog.is_some() {
+            config.watchdog = self.watchdog;
+        }
         for port in config.ports.values_mut() {
-            port.watchdog = Some(watchdog);
+            self.over_groups(&mut port.groups);
+            self.over_queues(&mut port.queues);
+            if self.watchdog.is_some() {
+                port.watchdog = self.watchdog;
+            }
         }
+        config
     }
-    Ok(config)
-}
 
-fn balance(at: &At<'_, tables::Switch>) -> Result<Option<Balance>> {
-    let gap = at.span_of("flowlet_gap_us", at.table.flowlet_gap_us, US)?;
-    match (at.table.balance, gap) {
-        (Some(tables::Balance::Flowlet), gap) => {
-            let gap = at.need("flowlet_gap_us", gap, "balance \"flowlet\"")?;
-            Ok(Some(Balance::Flowlet { gap }))
-        }
-        (_, Some(_)) => Err(at
-            .wrong("flowlet_gap_us", "only flowlets have a gap")
-            .hint("balance = \"flowlet\"")),
-        (Some(tables::Balance::Flow), None) => Ok(Some(Balance::Flow)),
-        (Some(tables::Balance::Packet), None) => Ok(Some(Balance::Packet)),
-        (None, None) => Ok(None),
-    }
-}
-
-fn groups(at: &At<'_, tables::Switch>, config: &mut SwitchConfig) -> Result<()> {
-    let table = at.table;
-    if let Some(priorities) = &table.lossless_priorities {
-        check_priorities(at, "lossless_priorities", priorities)?;
-    }
-    let threshold = match (&table.alpha, table.threshold_bytes) {
-        (Some(_), Some(_)) => {
-            return Err(at
-                .wrong("threshold_bytes", "a threshold is dynamic (alpha) or static")
-                .hint("remove one of alpha and threshold_bytes"));
-        }
-        (Some(alpha), None) => Some(Threshold::Dynamic { exponent: exponent(at, alpha)? }),
-        (None, bytes) => bytes.map(|bytes| Threshold::Static { bytes }),
-    };
-    let of_ports = config.ports.values_mut().map(|port| &mut port.groups);
-    for groups in core::iter::once(&mut config.groups).chain(of_ports) {
+    fn over_groups(&self, groups: &mut [GroupConfig; PRIORITIES]) {
+        let dynamic = self.exponent.map(|exponent| Threshold::Dynamic { exponent });
+        let fixed = self.threshold_bytes.map(|bytes| Threshold::Static { bytes });
         for (priority, group) in groups.iter_mut().enumerate() {
-            let named = table.lossless_priorities.as_ref();
-            let lossless = named.map(|named| named.contains(&(priority as u8)));
-            *group = match (lossless, group.lossless) {
-                (Some(true), false) => GroupConfig::LOSSLESS,
-                (Some(false), true) => GroupConfig::LOSSY,
-                _ => *group,
-            };
+            match (self.lossless.map(|set| has(set, priority)), group.lossless) {
+                (Some(true), false) => *group = GroupConfig::LOSSLESS,
+                (Some(false), true) => *group = GroupConfig::LOSSY,
+                _ => {}
+            }
             if group.lossless {
-                set(&mut group.threshold, threshold);
-                set(&mut group.reserve_bytes, table.reserve_bytes);
-                set(&mut group.xon_offset_bytes, table.xon_offset_bytes);
-                set(&mut group.xon_bytes, table.xon_bytes);
-                set(&mut group.headroom_bytes, table.headroom_bytes.map(Some));
+                set(&mut group.threshold, dynamic.or(fixed));
+                set(&mut group.reserve_bytes, self.reserve_bytes);
+                set(&mut group.xon_offset_bytes, self.xon_offset_bytes);
+                set(&mut group.xon_bytes, self.xon_bytes);
+                set(&mut group.headroom_bytes, self.headroom_bytes.map(Some));
             }
         }
     }
-    Ok(())
-}
 
-fn queues(at: &At<'_, tables::Switch>, config: &mut SwitchConfig) -> Result<()> {
-    let table = at.table;
-    if let Some(strict) = &table.strict_queues {
-        check_priorities(at, "strict_queues", strict)?;
-    }
-    if table.weights.is_some_and(|weights| weights.contains(&0)) {
-        return Err(at
-            .wrong("weights", "0 is not a weight from 1 to 255")
-            .hint("1 for the least; strict_queues for those that go first"));
-    }
-    let ecn = table.ecn.as_ref().map(|table| ecn(&At::new(at.text, &at.under("ecn"), table)));
-    let ecn = ecn.transpose()?;
-    let of_ports = config.ports.values_mut().map(|port| &mut port.queues);
-    for queues in core::iter::once(&mut config.queues).chain(of_ports) {
+    fn over_queues(&self, queues: &mut [QueueConfig; PRIORITIES]) {
         for (index, queue) in queues.iter_mut().enumerate() {
-            let limit = table.lossy_queue_bytes.map(|bytes| Some(Threshold::Static { bytes }));
-            set(&mut queue.limit, limit);
-            set(
-                &mut queue.schedule,
-                table.weights.map(|weights| Schedule::Weighted(weights[index])),
-            );
-            let named =
-                |list: &Option<Vec<u8>>| list.as_ref().map(|list| list.contains(&(index as u8)));
-            if named(&table.strict_queues) == Some(true) {
+            let limit = self.lossy_queue_bytes.map(|bytes| Threshold::Static { bytes });
+            set(&mut queue.limit, limit.map(Some));
+            set(&mut queue.schedule, self.weights.map(|all| Schedule::Weighted(all[index])));
+            if self.strict.is_some_and(|set| has(set, index)) {
                 queue.schedule = Schedule::Strict;
             }
-            if let Some((ecn, chosen)) = &ecn
-                && named(chosen) != Some(false)
-            {
-                queue.ecn = Some(*ecn);
+            if let Some(ecn) = self.ecn.filter(|ecn| has(ecn.queues.unwrap_or(u8::MAX), index)) {
+                queue.ecn = Some(ecn.config);
             }
         }
     }
-    Ok(())
-}
-
-fn watchdog(at: &At<'_, tables::Watchdog>) -> Result<WatchdogConfig> {
-    let table = at.table;
-    let poll = at.span("poll_ms", table.poll_ms, MS)?;
-    if poll < rdma::Span::from_us(1) {
-        let message = format!("{} is less than a microsecond, 0.001", table.poll_ms);
-        return Err(at.wrong("poll_ms", message).hint("SONiC looks every 200 ms"));
-    }
-    Ok(WatchdogConfig {
-        rule: match table.rule {
-            None | Some(tables::WatchdogRule::Guo16) => WatchdogRule::Guo16,
-            Some(tables::WatchdogRule::Broadcom) => WatchdogRule::Broadcom,
-            Some(tables::WatchdogRule::Mellanox) => WatchdogRule::Mellanox,
-        },
-        action: match table.action {
-            None | Some(tables::WatchdogAction::Drop) => WatchdogAction::Drop,
-            Some(tables::WatchdogAction::Forward) => WatchdogAction::Forward,
-            Some(tables::WatchdogAction::Alert) => WatchdogAction::Alert,
-        },
-        poll,
-        detection: at.span("detection_ms", table.detection_ms, MS)?,
-        restoration: at.span("restoration_ms", table.restoration_ms, MS)?,
-    })
-}
-
-fn check_priorities<T>(at: &At<'_, T>, key: &str, values: &[u8]) -> Result<()> {
-    match values.iter().find(|&&value| usize::from(value) >= PRIORITIES) {
-        Some(value) => Err(at
-            .wrong(key, format!("{value} is not from 0 to 7"))
-            .hint("a list of priorities: [3, 4], for instance")),
-        None => Ok(()),
-    }
-}
-
-fn ecn(at: &At<'_, tables::Ecn>) -> Result<(EcnConfig, Option<Vec<u8>>)> {
-    let table = at.table;
-    if table.min_bytes >= table.max_bytes {
-        return Err(at
-            .wrong(
-                "max_bytes",
-                format!("{} is not above min_bytes, {}", table.max_bytes, table.min_bytes),
-            )
-            .hint("marks begin at min_bytes, and are certain above max_bytes"));
-    }
-    if !(0.0..=1.0).contains(&table.max_probability) {
-        return Err(at
-            .wrong(
-                "max_probability",
-                format!("{} is not a probability from 0 to 1", plain(table.max_probability)),
-            )
-            .hint("0.1 for 10 %"));
-    }
-    if let Some(chosen) = &table.queues {
-        check_priorities(at, "queues", chosen)?;
-    }
-    let ecn = EcnConfig {
-        min_bytes: table.min_bytes,
-        max_bytes: table.max_bytes,
-        max_probability: table.max_probability,
-    };
-    Ok((ecn, table.queues.clone()))
-}
-
-/// "1/16" is -4, "8" is 3.
-fn exponent(at: &At<'_, tables::Switch>, alpha: &str) -> Result<i8> {
-    let (above, below) = alpha.split_once('/').unwrap_or((alpha, "1"));
-    let power = |text: &str| {
-        let value: u32 = text.trim().parse().ok()?;
-        value.is_power_of_two().then(|| value.trailing_zeros() as i8)
-    };
-    let exponent = power(above).zip(power(below)).map(|(above, below)| above - below);
-    exponent.filter(|exponent| (-8..=7).contains(exponent)).ok_or_else(|| {
-        at.wrong("alpha", format!("{alpha:?} is no power of two from 1/256 to 128"))
-            .hint("write \"1/16\", \"1\" or \"8\", for instance")
-    })
 }
 
 /// The priorities that a switch pauses.

@@ -1,161 +1,253 @@
-//! `[topology]`.
+//! `[topology]`: a function a shape.
 
 use std::collections::BTreeMap;
 
-use super::{At, Result, tables};
+use rdma::Rate;
+
 use crate::limits::{ALL_PORTS_MAX, CABLE_M_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
-use crate::link::propagation;
+use crate::scenario::at::{At, Result};
+use crate::scenario::part::{Part, parts};
+use crate::scenario::table::{kinds, table};
+use crate::scenario::value::{Value, list, needed, or, rate, text, whole, within};
 use crate::topology::{
     Cables, ClosShape, End, StaticRoute, Topology, back_to_back, clos, fat_tree, leaf_spine,
-    parking_lot, single_switch,
+    parking_lot, propagation, single_switch,
 };
-use tables::Shape;
 
 /// The most of anything that a shape is given.
 const SIZE_MAX: u32 = 1 << 16;
 
-pub(super) fn topology(at: &At<'_, tables::Topology>) -> Result<Topology> {
-    let table = at.table;
-    let (why, keys): (&str, &[&str]) = match table.shape {
-        Shape::BackToBack => ("shape \"back-to-back\"", &[]),
-        Shape::SingleSwitch => ("shape \"single-switch\"", &["hosts"]),
-        Shape::LeafSpine => ("shape \"leaf-spine\"", &["leaves", "spines", "hosts"]),
-        Shape::Clos => ("shape \"clos\"", &["podsets", "tors", "leaves", "spines", "hosts"]),
-        Shape::FatTree => ("shape \"fat-tree\"", &["k"]),
-        Shape::ParkingLot => ("shape \"parking-lot\"", &["switches"]),
-        Shape::Links => ("shape \"links\"", &[]),
-    };
-    let sizes = [
-        ("hosts", table.hosts),
-        ("leaves", table.leaves),
-        ("spines", table.spines),
-        ("podsets", table.podsets),
-        ("tors", table.tors),
-        ("switches", table.switches),
-        ("k", table.k),
-    ];
-    for (key, value) in sizes {
-        if keys.contains(&key) {
-            let size = at.need(key, value, why)?;
-            if size == 0 || size > SIZE_MAX {
-                let message = format!("{size} is not from 1 to {SIZE_MAX}");
-                return Err(at
-                    .wrong(key, message)
-                    .hint("large networks are of layers: shape = \"clos\", for instance"));
-            }
-        } else if value.is_some() {
-            let all: Vec<&str> = keys.iter().copied().chain(["rate_gbps", "cable_m"]).collect();
-            let hint = format!("its keys are {}", all.join(", "));
-            return Err(at.wrong(key, format!("{why} does not have it")).hint(hint));
-        }
+/// How many there are of something.
+fn size<'a>() -> Value<'a, u32> {
+    within(1, SIZE_MAX, "large networks are of layers: shape = \"clos\", for instance")
+}
+
+/// The length of a cable.
+fn metres<'a>() -> Value<'a, u32> {
+    within(0, CABLE_M_MAX, "the unit is metres; 40000000 m are once around the earth")
+}
+
+kinds! {
+    /// What hangs on what. Hosts are h0, h1 and so on, except in a list of links.
+    Shape<'a> by shape {
+        /// Two hosts and a cable.
+        "back-to-back" => BackToBack(Access);
+        /// Hosts under one switch, s0.
+        "single-switch" => SingleSwitch(SingleSwitch);
+        /// Racks under leaf0, leaf1 and so on; each of these is linked to every spine: spine0, spine1.
+        "leaf-spine" => LeafSpine(LeafSpine);
+        /// Three tiers (guo16, figures 1 and 7): tor0-3 is the fourth rack of the first podset, beside
+        /// leaf0-1 and spine5.
+        "clos" => Clos(Clos);
+        /// A fat tree of switches with k ports each: k^3/4 hosts in k pods, named as in a clos.
+        "fat-tree" => FatTree(FatTree);
+        /// A chain of switches, s0, s1 and so on, with a host each and a second one at both ends: flows
+        /// to the last host all cross the last link.
+        "parking-lot" => ParkingLot(ParkingLot);
+        /// Whatever is listed.
+        "links" => Links(Links<'a>);
     }
-    let of_layers = matches!(table.shape, Shape::LeafSpine | Shape::Clos);
-    let of_links = matches!(table.shape, Shape::Links);
-    let others = [
-        ("uplink_rate_gbps", table.uplink_rate_gbps.is_some(), of_layers),
-        ("uplink_cable_m", table.uplink_cable_m.is_some(), of_layers),
-        ("spine_cable_m", table.spine_cable_m.is_some(), table.shape == Shape::Clos),
-        ("switch", !table.switch.is_empty(), of_links),
-        ("host", !table.host.is_empty(), of_links),
-        ("link", !table.link.is_empty(), of_links),
-        ("route", !table.route.is_empty(), of_links),
-    ];
-    if let Some((key, ..)) = others.iter().find(|(_, there, known)| *there && !known) {
-        return Err(at.wrong(key, format!("{why} does not have it")).hint("remove it"));
+}
+
+/// The links of hosts, and all others that nothing else is said of.
+#[derive(Debug)]
+pub(super) struct Access {
+    rate: Rate,
+    cable_m: u32,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self { rate: Rate::ZERO, cable_m: 2 }
     }
-    let size = |value: Option<u32>| value.unwrap_or(0);
-    let rate = at.rate("rate_gbps", at.need("rate_gbps", table.rate_gbps, why)?)?;
-    let up_rate = match table.uplink_rate_gbps {
-        Some(gbps) => at.rate("uplink_rate_gbps", gbps)?,
-        None => rate,
-    };
-    let lengths = [
-        ("cable_m", table.cable_m),
-        ("uplink_cable_m", table.uplink_cable_m),
-        ("spine_cable_m", table.spine_cable_m),
-    ];
-    for (key, metres) in lengths {
-        check_length(at, key, metres)?;
+}
+
+impl Access {
+    fn cables(&self) -> Cables {
+        Cables::new(self.rate, self.cable_m)
     }
-    let cable = table.cable_m.unwrap_or(2);
-    let uplink = table.uplink_cable_m.unwrap_or(cable);
-    let down = Cables::new(rate, cable);
-    let up = Cables::new(up_rate, uplink);
-    let top = Cables::new(up_rate, table.spine_cable_m.unwrap_or(uplink));
-    check_sizes(at)?;
-    Ok(match table.shape {
-        Shape::BackToBack => back_to_back(down),
-        Shape::SingleSwitch => single_switch(size(table.hosts), down),
-        Shape::LeafSpine => {
-            leaf_spine(size(table.leaves), size(table.spines), size(table.hosts), down, up)
+}
+
+table! {
+    /// The links of hosts.
+    impl Access {
+        /// The rate of a link, in both directions.
+        rate_gbps = needed(rate()) => rate;
+        /// The length of a link.
+        cable_m = metres() => cable_m;
+    }
+}
+
+table! {
+    /// The links above the racks.
+    struct Uplinks {
+        /// The rate of a link between switches.
+        uplink_rate_gbps = or("rate_gbps", rate()) => rate: Option<Rate>;
+        /// The length of a link between a rack and the layer above.
+        uplink_cable_m = or("cable_m", metres()) => cable_m: Option<u32>;
+    }
+}
+
+impl Uplinks {
+    fn cables(&self, access: &Access) -> Cables {
+        let metres = self.cable_m.unwrap_or(access.cable_m);
+        Cables::new(self.rate.unwrap_or(access.rate), metres)
+    }
+}
+
+table! {
+    /// See [`Shape`].
+    struct SingleSwitch {
+        /// How many.
+        hosts = needed(size()) => hosts: u32;
+        ..access: Access;
+    }
+}
+
+table! {
+    /// See [`Shape`].
+    struct LeafSpine {
+        /// Racks, and so switches of the lower tier.
+        leaves = needed(size()) => leaves: u32;
+        /// Switches of the upper tier.
+        spines = needed(size()) => spines: u32;
+        /// Hosts of each rack.
+        hosts = needed(size()) => hosts: u32;
+        ..access: Access;
+        ..uplinks: Uplinks;
+    }
+}
+
+table! {
+    /// See [`Shape`].
+    struct Clos {
+        /// How many podsets.
+        podsets = needed(size()) => podsets: u32;
+        /// Racks of a podset.
+        tors = needed(size()) => tors: u32;
+        /// Leaf switches of a podset; each is linked to all its racks.
+        leaves = needed(size()) => leaves: u32;
+        /// Spine switches, a multiple of leaves: leaf i of every podset is linked to the i-th part.
+        spines = needed(size()) => spines: u32;
+        /// Hosts of each rack.
+        hosts = needed(size()) => hosts: u32;
+        /// The length of a link between leaf and spine.
+        spine_cable_m = or("uplink_cable_m", metres()) => spine_cable_m: Option<u32>;
+        ..access: Access;
+        ..uplinks: Uplinks;
+    }
+    check leaves_have_spines;
+}
+
+fn leaves_have_spines(clos: &Clos, at: &At<'_>) -> Result<()> {
+    let Clos { leaves, spines, .. } = clos;
+    if spines.is_multiple_of(*leaves) {
+        return Ok(());
+    }
+    let message = format!("{spines} spines cannot be dealt out to {leaves} leaves");
+    Err(at.wrong("spines", message).hint("make it a multiple of leaves"))
+}
+
+table! {
+    /// See [`Shape`].
+    struct FatTree {
+        /// Ports of every switch, an even number.
+        k = needed(within(2, 128, PORTS_OF_ALL)) => k: u32;
+        ..access: Access;
+    }
+    check halves_of_switches;
+}
+
+const PORTS_OF_ALL: &str = "k is the number of ports of every switch";
+
+fn halves_of_switches(tree: &FatTree, at: &At<'_>) -> Result<()> {
+    if tree.k.is_multiple_of(2) {
+        return Ok(());
+    }
+    let message = format!("{} is no even number from 2 to 128", tree.k);
+    Err(at.wrong("k", message).hint(PORTS_OF_ALL))
+}
+
+table! {
+    /// See [`Shape`].
+    struct ParkingLot {
+        /// How many.
+        switches = needed(size()) => switches: u32;
+        ..access: Access;
+    }
+}
+
+table! {
+    /// See [`Shape`].
+    struct Links<'a> {
+        /// The switches.
+        switch = parts() => switches: Vec<Part<'a, Switch>>;
+        /// The names of the hosts; each has one link.
+        host = list(text("a name")) => hosts: Vec<String>;
+        /// The links. Ports of a switch are numbered in their order.
+        link = parts() => links: Vec<Part<'a, Link>>;
+        /// What must not be left to ECMP.
+        route = parts() => routes: Vec<Part<'a, Route>>;
+        ..access: Access;
+    }
+}
+
+table! {
+    /// A switch of a list of links.
+    struct Switch {
+        /// What it is called.
+        name = needed(text("a name")) => name: String;
+        /// How far from the servers: 0 for the top of a rack. Packets go up, then down.
+        tier = needed(whole()) => tier: u8;
+    }
+}
+
+table! {
+    /// A link of a list of links.
+    struct Link {
+        /// One end.
+        from = needed(text("a host or switch")) => from: String;
+        /// The other.
+        to = needed(text("a host or switch")) => to: String;
+        /// Its rate.
+        rate_gbps = or("the topology's", rate()) => rate: Option<Rate>;
+        /// Its length.
+        cable_m = or("the topology's", metres()) => cable_m: Option<u32>;
+    }
+}
+
+table! {
+    /// Where packets at one switch for the hosts of another go.
+    struct Route {
+        /// The switch at which they are.
+        at = needed(text("a switch")) => at: String;
+        /// The switch whose hosts they are for.
+        to = needed(text("a switch")) => to: String;
+        /// The neighbours that they may go by.
+        via = needed(list(text("a switch"))) => via: Vec<String>;
+    }
+}
+
+pub(super) fn topology(shape: &Part<'_, Shape<'_>>) -> Result<Topology> {
+    let at = &shape.at;
+    Ok(match shape.kind()? {
+        Shape::BackToBack(access) => back_to_back(access.cables()),
+        Shape::SingleSwitch(SingleSwitch { hosts, access }) => {
+            let each = u64::from(hosts);
+            fits(at, [each, 1, each, each])?;
+            single_switch(hosts, access.cables())
         }
-        Shape::Clos => {
-            let (leaves, spines) = (size(table.leaves), size(table.spines));
-            if !spines.is_multiple_of(leaves) {
-                let message = format!("{spines} spines cannot be dealt out to {leaves} leaves");
-                return Err(at.wrong("spines", message).hint("make it a multiple of leaves"));
-            }
-            clos(&ClosShape {
-                podsets: size(table.podsets),
-                tors: size(table.tors),
-                leaves,
-                spines,
-                hosts: size(table.hosts),
-                host_cables: down,
-                tor_cables: up,
-                spine_cables: top,
-            })
-        }
-        Shape::FatTree => {
-            let k = size(table.k);
-            if k < 2 || k % 2 != 0 || k > 128 {
-                return Err(at
-                    .wrong("k", format!("{k} is no even number from 2 to 128"))
-                    .hint("k is the number of ports of every switch"));
-            }
-            fat_tree(k, down)
-        }
-        Shape::ParkingLot => parking_lot(size(table.switches), down),
-        Shape::Links => links(at, down)?,
+        Shape::LeafSpine(shape) => racks(&shape, at)?,
+        Shape::Clos(shape) => podsets(&shape, at)?,
+        Shape::FatTree(FatTree { k, access }) => fat_tree(k, access.cables()),
+        Shape::ParkingLot(lot) => parking_lot(lot.switches, lot.access.cables()),
+        Shape::Links(shape) => links(&shape, at)?,
     })
 }
 
-fn check_length<T>(at: &At<'_, T>, key: &str, metres: Option<u32>) -> Result<()> {
-    match metres.filter(|&metres| metres > CABLE_M_MAX) {
-        Some(metres) => Err(at
-            .wrong(key, format!("{metres} m is more than once around the earth"))
-            .hint("the unit is metres")),
-        None => Ok(()),
-    }
-}
-
-/// Refuses what there is no room for, before anything of it is made.
-fn check_sizes(at: &At<'_, tables::Topology>) -> Result<()> {
-    let table = at.table;
-    let size = |value: Option<u32>| u64::from(value.unwrap_or(0));
-    let (hosts, leaves, spines) = (size(table.hosts), size(table.leaves), size(table.spines));
-    let (podsets, tors) = (size(table.podsets), size(table.tors));
-    // Hosts, switches, links, and the ports of the largest switch.
-    let sums = match table.shape {
-        Shape::SingleSwitch => [hosts, 1, hosts, hosts],
-        Shape::LeafSpine => [
-            leaves * hosts,
-            leaves + spines,
-            leaves * hosts + leaves * spines,
-            (hosts + spines).max(leaves),
-        ],
-        Shape::Clos => {
-            let racks = podsets * tors;
-            let each = spines / leaves.max(1);
-            [
-                racks.saturating_mul(hosts),
-                podsets * (tors + leaves) + spines,
-                racks.saturating_mul(hosts + leaves).saturating_add(podsets * spines),
-                (hosts + leaves).max(tors + each).max(podsets),
-            ]
-        }
-        Shape::BackToBack | Shape::FatTree | Shape::ParkingLot | Shape::Links => return Ok(()),
-    };
+/// Refuses what there is no room for, before anything of it is made: hosts, switches, links, and the
+/// ports of the largest switch.
+fn fits(at: &At<'_>, sums: [u64; 4]) -> Result<()> {
     let most = [
         ("hosts", HOSTS_MAX),
         ("switches", SWITCHES_MAX),
@@ -171,26 +263,62 @@ fn check_sizes(at: &At<'_, tables::Topology>) -> Result<()> {
     Ok(())
 }
 
-fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
+fn racks(shape: &LeafSpine, at: &At<'_>) -> Result<Topology> {
+    let LeafSpine { access, uplinks, .. } = shape;
+    let [leaves, spines, hosts] = [shape.leaves, shape.spines, shape.hosts].map(u64::from);
+    let links = leaves * hosts + leaves * spines;
+    fits(at, [leaves * hosts, leaves + spines, links, (hosts + spines).max(leaves)])?;
+    let (down, up) = (access.cables(), uplinks.cables(access));
+    Ok(leaf_spine(shape.leaves, shape.spines, shape.hosts, down, up))
+}
+
+fn podsets(shape: &Clos, at: &At<'_>) -> Result<Topology> {
+    let Clos { podsets, tors, leaves, spines, hosts, spine_cable_m, access, uplinks } = shape;
+    let tor_cables = uplinks.cables(access);
+    let shape = ClosShape {
+        podsets: *podsets,
+        tors: *tors,
+        leaves: *leaves,
+        spines: *spines,
+        hosts: *hosts,
+        host_cables: access.cables(),
+        tor_cables,
+        spine_cables: match *spine_cable_m {
+            Some(metres) => Cables::new(tor_cables.rate, metres),
+            None => tor_cables,
+        },
+    };
+    let [podsets, tors, leaves, spines, hosts] =
+        [*podsets, *tors, *leaves, *spines, *hosts].map(u64::from);
+    let racks = podsets * tors;
+    let links = racks.saturating_mul(hosts + leaves).saturating_add(podsets * spines);
+    let ports = (hosts + leaves).max(tors + spines / leaves).max(podsets);
+    let switches = podsets * (tors + leaves) + spines;
+    fits(at, [racks.saturating_mul(hosts), switches, links, ports])?;
+    Ok(clos(&shape))
+}
+
+fn links(shape: &Links<'_>, at: &At<'_>) -> Result<Topology> {
     let mut topology = Topology::default();
-    let mut ends: BTreeMap<&str, End> = BTreeMap::new();
-    let mut name = |key: &str, name, end| match ends.insert(name, end) {
+    let mut ends: BTreeMap<String, End> = BTreeMap::new();
+    let mut name = |key: &str, name: &str, end| match ends.insert(name.to_owned(), end) {
         Some(_) => Err(at
             .wrong(key, format!("{name:?} is there twice"))
             .hint("hosts and switches have names of their own")),
         None => Ok(()),
     };
-    for switch in &at.table.switch {
+    for switch in &shape.switches {
+        let switch = switch.read()?;
         let index = topology.add_switch(switch.name.clone(), switch.tier);
-        name("switch", switch.name.as_str(), End::Switch(index))?;
+        name("switch", &switch.name, End::Switch(index))?;
     }
-    for host in &at.table.host {
+    for host in &shape.hosts {
         let index = topology.add_host(host.clone());
-        name("host", host.as_str(), End::Host(index))?;
+        name("host", host, End::Host(index))?;
     }
     let mut ports: BTreeMap<u32, usize> = BTreeMap::new();
-    for link in &at.table.link {
-        let at = At::new(at.text, "topology.link", link);
+    for link in &shape.links {
+        let (at, link) = (&link.at, link.read()?);
         let end = |key: &str, name: &str| {
             let missing = || {
                 at.wrong(key, format!("there is no host or switch {name:?}"))
@@ -198,10 +326,10 @@ fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
             };
             ends.get(name).copied().ok_or_else(missing)
         };
-        let (from, to) = (end("from", &at.table.from)?, end("to", &at.table.to)?);
+        let (from, to) = (end("from", &link.from)?, end("to", &link.to)?);
         if from == to {
             return Err(at
-                .wrong("to", format!("{:?} is at both ends", at.table.to))
+                .wrong("to", format!("{:?} is at both ends", link.to))
                 .hint("a link is between two nodes"));
         }
         for end in [from, to] {
@@ -209,32 +337,26 @@ fn links(at: &At<'_, tables::Topology>, cables: Cables) -> Result<Topology> {
                 *ports.entry(host).or_default() += 1;
             }
         }
-        let own = match at.table.rate_gbps {
-            Some(gbps) => at.rate("rate_gbps", gbps)?,
-            None => cables.rate,
-        };
-        check_length(&at, "cable_m", at.table.cable_m)?;
-        let length = at.table.cable_m.map_or(cables.propagation, propagation);
-        topology.link(from, to, own, length);
+        let metres = link.cable_m.unwrap_or(shape.access.cable_m);
+        topology.link(from, to, link.rate.unwrap_or(shape.access.rate), propagation(metres));
     }
-    for (index, host) in at.table.host.iter().enumerate() {
+    for (index, host) in shape.hosts.iter().enumerate() {
         let links = ports.get(&(index as u32)).copied().unwrap_or(0);
         if links != 1 {
             let message = format!("host {host:?} has {links} links, and one port");
             return Err(at.wrong("host", message).hint("give it one link, to a switch or a host"));
         }
     }
-    for route in &at.table.route {
-        let at = At::new(at.text, "topology.route", route);
+    for route in &shape.routes {
+        let (at, route) = (&route.at, route.read()?);
         let switch = |key: &str, name: &str| match topology.find(name) {
             Some(End::Switch(index)) => Ok(index),
             _ => Err(at
                 .wrong(key, format!("there is no switch {name:?}"))
                 .hint("a route is from a switch to another, by switches between them")),
         };
-        let via = at.table.via.iter().map(|name| switch("via", name)).collect::<Result<_>>()?;
-        let route =
-            StaticRoute { at: switch("at", &at.table.at)?, to: switch("to", &at.table.to)?, via };
+        let via = route.via.iter().map(|name| switch("via", name)).collect::<Result<_>>()?;
+        let route = StaticRoute { at: switch("at", &route.at)?, to: switch("to", &route.to)?, via };
         topology.routes.push(route);
     }
     Ok(topology)

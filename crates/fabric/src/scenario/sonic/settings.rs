@@ -8,12 +8,12 @@ use super::error::{Note, Notes, SonicError};
 use super::json::{Entry, Field};
 use super::tables::{self, PortWatchdog};
 use super::{Cable, ConfigDb, Port};
-use crate::link::PS_PER_METRE;
+use crate::pfc::PRIORITIES;
 use crate::scenario::error::nearest;
 use crate::switch::config::{
-    GroupConfig, PRIORITIES, PortConfig, QueueConfig, SwitchConfig, Threshold, Trust,
-    WatchdogConfig,
+    GroupConfig, PortConfig, QueueConfig, SwitchConfig, Threshold, Trust, WatchdogConfig,
 };
+use crate::topology::PS_PER_METRE;
 
 type Result<T> = core::result::Result<T, SonicError>;
 type ByNumber<'a> = BTreeMap<(&'a str, usize), &'a Entry>;

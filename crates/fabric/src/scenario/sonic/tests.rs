@@ -3,9 +3,9 @@
 use rdma::{Rate, Span};
 
 use super::*;
-use crate::link::propagation;
-use crate::switch::config::{GroupConfig, PRIORITIES, Threshold, WatchdogAction, WatchdogConfig};
-use crate::topology::{Cables, single_switch};
+use crate::pfc::PRIORITIES;
+use crate::switch::config::{GroupConfig, Threshold, WatchdogAction, WatchdogConfig};
+use crate::topology::{Cables, propagation, single_switch};
 use crate::{Network, NetworkConfig};
 
 /// Bare names, Broadcom, 24 ports of 5 m and 8 of 300 m.

@@ -27,6 +27,7 @@ mod plan;
 pub(crate) mod queues;
 pub(crate) mod random;
 mod tally;
+mod text;
 mod trouble;
 mod windows;
 mod work;
@@ -153,13 +154,15 @@ fn weather(world: &mut World<'_>) -> Check {
 }
 
 fn phase(world: &mut World<'_>, name: &str) {
-    let plan = std::format!("{:?}", world.plan.faults);
-    world.log.note(world.now, "", name, || plan.clone());
+    world.log.note(world.now, "", name, String::new);
 }
 
 /// Decides when the applications do what, and when the great faults strike.
 fn storm(world: &mut World<'_>) {
     phase(world, "storm");
+    for line in world.plan.lines() {
+        world.log.note(world.now, "", "plan", || line.clone());
+    }
     let storm = world.plan.storm.as_ps();
     let at = |world: &mut World<'_>| Span::from_ps(world.random.below(storm));
     for link in 0..world.links.len() {

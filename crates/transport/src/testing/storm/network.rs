@@ -35,7 +35,7 @@ pub(super) struct Packet {
 }
 
 /// What a node sends at once.
-struct Run {
+struct Taken {
     qpn: Qpn,
     route: Route,
     packets: Vec<(roce::Repr, Vec<u8>)>,
@@ -90,27 +90,28 @@ impl World<'_> {
 
     /// Takes out what can be sent now: one packet where there is a gap between two, a run where there
     /// is none. What is not sent is put back.
-    fn take_run(&mut self, from: usize) -> Option<Run> {
+    fn take_run(&mut self, from: usize) -> Option<Taken> {
         let node = &mut self.nodes[from];
-        let transmit = node.endpoint.poll_transmit_run(self.now, self.run_packets)?;
-        let (qpn, first, count) = (transmit.qpn, *transmit.header, transmit.count);
-        let wanted = if self.plan.gap > Span::ZERO { 1 } else { count };
-        let mut run = Run { qpn, route: *transmit.route, packets: Vec::new(), unreadable: None };
-        for (psn, payload) in transmit.packets().take(wanted as usize) {
-            let mut header = first;
+        let run = node.endpoint.poll_transmit(self.now, self.run_packets)?;
+        let wanted = if self.plan.gap > Span::ZERO { 1 } else { run.count() };
+        let (qpn, route) = (run.qpn(), *run.route());
+        let mut taken = Taken { qpn, route, packets: Vec::new(), unreadable: None };
+        for (psn, payload) in run.packets().take(wanted as usize) {
+            let mut header = *run.header();
             header.bth.psn = psn;
             let Some(bytes) = emit(&header, payload, &mut node.ground) else {
-                run.unreadable = Some(header);
+                taken.unreadable = Some(header);
                 break;
             };
-            run.packets.push((header, bytes));
+            taken.packets.push((header, bytes));
         }
-        let taken = run.packets.len() as u32 + u32::from(run.unreadable.is_some());
-        node.endpoint.put_back(qpn, &first, count - taken);
-        if let Some(header) = &run.unreadable {
-            node.endpoint.transmit_faulted(qpn, header);
+        let sent = taken.packets.len() as u32;
+        if taken.unreadable.is_some() {
+            run.faulted(sent);
+        } else {
+            run.sent_only(sent);
         }
-        Some(run)
+        Some(taken)
     }
 
     /// Sends a packet of a node.

@@ -16,7 +16,7 @@ use crate::CqId;
 
 use super::ground::{Ground, is_pattern};
 use super::plan::LinkPlan;
-use super::windows::{State, Step, Window, WindowId};
+use super::windows::{MemoryWindow, State, Step, WindowId};
 
 /// A promise that was broken, in words.
 pub(super) type Check<T = ()> = Result<T, String>;
@@ -91,7 +91,7 @@ pub(super) struct End {
     /// Targets here that the peer may write.
     pub(super) open_writes: Vec<u64>,
     /// Its own, for the peer to reach memory here.
-    pub(super) windows: Vec<Window>,
+    pub(super) windows: Vec<MemoryWindow>,
     /// A request has failed: from now on all are flushed.
     pub(super) failed: bool,
     /// The queue pair has been broken, or says that it is.

@@ -20,7 +20,7 @@ const WINDOW_MAX: u64 = 24 << 10;
 
 /// A window as its owner knows it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct MemoryWindow {
     pub(super) kind: WindowKind,
     /// The key that it has, or had last.
     pub(super) key: Key,
@@ -67,7 +67,7 @@ pub(super) enum Step {
     End(usize),
 }
 
-impl Window {
+impl MemoryWindow {
     /// Request `id` of the owner is done, which was to do `step`.
     pub(super) fn stepped(&mut self, id: u64, step: Step) {
         match (step, self.state) {
@@ -94,7 +94,7 @@ impl World<'_> {
             let kind = if number % 2 == 0 { WindowKind::Type2 } else { WindowKind::Type1 };
             let node = &mut self.nodes[at];
             let key = node.endpoint.alloc_window(node.pd, kind).expect("there is room");
-            let window = Window { kind, key, state: State::Void, old: None };
+            let window = MemoryWindow { kind, key, state: State::Void, old: None };
             self.links[index].ends[side].windows.push(window);
         }
     }
@@ -420,7 +420,7 @@ impl World<'_> {
     /// A window of the peer that a SEND may invalidate.
     pub(super) fn invalidated(&mut self, index: usize, side: usize) -> Option<(WindowId, Key)> {
         let end = &self.links[index].ends[1 - side];
-        let bound = |window: &Window| {
+        let bound = |window: &MemoryWindow| {
             window.kind == WindowKind::Type2 && matches!(window.state, State::Bound(_))
         };
         let number = end.windows.iter().position(bound)?;
@@ -442,10 +442,10 @@ impl World<'_> {
     /// Takes the windows of a node down, whose queue pairs are gone.
     pub(super) fn destroy_windows(&mut self, at: usize) -> Check {
         let ends = self.links.iter().flat_map(|link| &link.ends).filter(|end| end.node == at);
-        let windows: Vec<Window> = ends.flat_map(|end| end.windows.iter().copied()).collect();
+        let windows: Vec<MemoryWindow> = ends.flat_map(|end| end.windows.iter().copied()).collect();
         let node = &mut self.nodes[at];
         let is_bound =
-            |w: &Window| w.kind == WindowKind::Type1 && matches!(w.state, State::Bound(_));
+            |w: &MemoryWindow| w.kind == WindowKind::Type1 && matches!(w.state, State::Bound(_));
         if windows.iter().any(is_bound) {
             let refused = node.endpoint.deregister(node.bindable);
             if refused != Err(DestroyError::InUse) {

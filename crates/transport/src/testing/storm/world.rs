@@ -622,7 +622,7 @@ impl<'l> World<'l> {
             if let Some(error) = results.into_iter().find_map(Result::err) {
                 return Err(format!("node {index} cannot be taken down: {error}"));
             }
-            if endpoint.poll_timeout().is_some() || endpoint.poll_transmit(now).is_some() {
+            if endpoint.poll_timeout().is_some() || endpoint.poll_transmit(now, 1).is_some() {
                 return Err(format!("node {index} has something to do, and no queue pair"));
             }
         }

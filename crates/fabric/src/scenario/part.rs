@@ -1,0 +1,79 @@
+//! Tables as values: of those that are read at once, and of those that are read when it is known what
+//! they are about.
+
+use core::marker::PhantomData;
+
+use super::at::{At, Entry, Result};
+use super::table::{Describe, Kinds, Table};
+use super::value::Value;
+
+/// A table in this one.
+pub(super) fn inner<'a, T: Table<'a> + 'a>() -> Value<'a, T> {
+    let read = |entry: &Entry<'a, '_>, out: &mut T| out.read(&entry.table()?);
+    Value::of_tables("a table", read, |path, texts| T::describe(&format!("[{path}]"), "", texts))
+}
+
+/// A table that is read later, when it is known what it is about.
+#[derive(Debug)]
+pub(super) struct Part<'a, T> {
+    pub(super) at: At<'a>,
+    table: PhantomData<T>,
+}
+
+impl<'a, T> Part<'a, T> {
+    fn new(at: At<'a>) -> Self {
+        Self { at, table: PhantomData }
+    }
+
+    pub(super) fn read(&self) -> Result<T>
+    where
+        T: Table<'a> + Default,
+    {
+        let mut table = T::default();
+        self.read_over(&mut table).map(|()| table)
+    }
+
+    /// Reads it over settings that are there.
+    pub(super) fn read_over(&self, table: &mut T) -> Result<()>
+    where
+        T: Table<'a>,
+    {
+        table.read(&self.at)
+    }
+
+    pub(super) fn kind(&self) -> Result<T>
+    where
+        T: Kinds<'a>,
+    {
+        T::read(&self.at)
+    }
+}
+
+/// A table, for later.
+pub(super) fn part<'a, T: Describe<'a> + 'a>() -> Value<'a, Option<Part<'a, T>>> {
+    let read = |entry: &Entry<'a, '_>, out: &mut Option<Part<'a, T>>| {
+        *out = Some(Part::new(entry.table()?));
+        Ok(())
+    };
+    Value::of_tables("a table", read, |path, texts| T::describe(&format!("[{path}]"), "", texts))
+}
+
+/// Any number of tables, for later.
+pub(super) fn parts<'a, T: Describe<'a> + 'a>() -> Value<'a, Vec<Part<'a, T>>> {
+    let read = |entry: &Entry<'a, '_>, out: &mut Vec<Part<'a, T>>| {
+        let tables = entry.list()?.map(|member| member.table().map(Part::new));
+        tables.collect::<Result<_>>().map(|tables| *out = tables)
+    };
+    Value::of_tables("a list of tables", read, |path, texts| {
+        T::describe(&format!("[[{path}]]"), "", texts);
+    })
+}
+
+/// A table for each of some nodes, for later. The reference has the keys where they are for all nodes.
+pub(super) fn by_name<'a, T: 'a>() -> Value<'a, Vec<(String, Part<'a, T>)>> {
+    let read = |entry: &Entry<'a, '_>| {
+        let tables = entry.tables()?.into_iter();
+        Ok(tables.map(|(name, at)| (name, Part::new(at))).collect())
+    };
+    Value::new("a table for each name", read, |_, _| "none".to_owned())
+}

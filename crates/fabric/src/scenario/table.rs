@@ -1,0 +1,201 @@
+//! The tables of a scenario: which keys they have, and where they stand in the file.
+//!
+//! A key is declared once, in the table that it belongs to ([`table!`]):
+//!
+//! ```text
+//!   /// An IP packet at most.                                  what it is
+//!   mtu_bytes = whole().within(576, 9_216) => mtu_bytes;
+//!      │                  │                       └ the setting that it is, and whose default it has
+//!      │                  └ what may be written: value.rs
+//!      └ what is written; its end is its unit
+//! ```
+//!
+//! What is read, what is refused, what a refusal proposes and what the reference of keys says
+//! ([`TableText`]) all follow from that.
+
+use super::at::{At, Result};
+use super::reference::{KeyText, TableText};
+use super::value::Value;
+
+/// A table, or one of several kinds, of which something can be said without a file.
+pub(super) trait Describe<'a> {
+    /// Adds its text, and those of the tables in it. `name` is as it is written.
+    fn describe(name: &str, about: &str, texts: &mut Vec<TableText>);
+}
+
+/// Settings that a table can say.
+pub(super) trait Table<'a>: Default {
+    /// What it is about.
+    const ABOUT: &'static str;
+
+    /// Does with every key what is to be done, in the order of their declaration.
+    fn pass(&mut self, pass: &mut Pass<'a, '_>) -> Result<()>;
+
+    /// The keys.
+    fn names() -> Vec<&'static str> {
+        let mut names = Vec::new();
+        // Only reading can fail.
+        let _ = Self::default().pass(&mut Pass::Name(&mut names));
+        names
+    }
+
+    /// Takes what is written in a table, which has no other keys.
+    fn read(&mut self, at: &At<'a>) -> Result<()> {
+        at.only(&Self::names())?;
+        self.pass(&mut Pass::Read(at))
+    }
+}
+
+impl<'a, T: Table<'a>> Describe<'a> for T {
+    fn describe(name: &str, about: &str, texts: &mut Vec<TableText>) {
+        let (mut keys, mut others) = (Vec::new(), Vec::new());
+        let mut pass = Pass::Describe { table: name, keys: &mut keys, others: &mut others };
+        // Only reading can fail.
+        let _ = Self::default().pass(&mut pass);
+        let about = if about.is_empty() { Self::ABOUT } else { about };
+        texts.push(TableText::new(name, about, keys));
+        texts.append(&mut others);
+    }
+}
+
+/// What is to be done with every key of a table.
+pub(super) enum Pass<'a, 'p> {
+    Name(&'p mut Vec<&'static str>),
+    Read(&'p At<'a>),
+    Describe { table: &'p str, keys: &'p mut Vec<KeyText>, others: &'p mut Vec<TableText> },
+}
+
+impl<'a> Pass<'a, '_> {
+    pub(super) fn key<T: 'a>(
+        &mut self,
+        name: &'static str,
+        about: &str,
+        value: &Value<'a, T>,
+        out: &mut T,
+    ) -> Result<()> {
+        match self {
+            Self::Name(names) => names.push(name),
+            Self::Read(at) => match at.entry(name) {
+                Some(entry) => value.read(&entry, out)?,
+                None if value.is_needed => return Err(at.lacks(name)),
+                None => {}
+            },
+            Self::Describe { table, keys, others } => {
+                let default = value.otherwise(name, out);
+                keys.push(KeyText::new(name, about, &value.accepts, default));
+                value.describe(&TableText::path(table, name), others);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tables whose other keys depend on one.
+pub(super) trait Kinds<'a>: Sized {
+    fn read(at: &At<'a>) -> Result<Self>;
+}
+
+/// Declares the keys of a table. See the module. A `struct` has a field for each of them, and is
+/// declared here; an `impl` is about settings that are declared elsewhere. `..part` are the keys of
+/// another table, too.
+macro_rules! table {
+    (
+        $(#[doc = $about:literal])+
+        struct $name:ident $(<$life:lifetime>)? {
+            $(
+                $(#[doc = $doc:literal])+
+                $key:ident = $value:expr => $field:ident: $type:ty;
+            )*
+            $( ..$part:ident: $common:ty; )*
+        }
+        $( check $check:path; )?
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Default)]
+        pub(super) struct $name $(<$life>)? {
+            $( $(#[doc = $doc])+ $field: $type, )*
+            $( $part: $common, )*
+        }
+
+        $crate::scenario::table::table! {
+            $(#[doc = $about])+
+            impl $name $(<$life>)? {
+                $( $(#[doc = $doc])+ $key = $value => $field; )*
+                $( ..$part; )*
+            }
+            $( check $check; )?
+        }
+    };
+    (
+        $(#[doc = $about:literal])+
+        impl $target:ty {
+            $(
+                $(#[doc = $doc:literal])+
+                $key:ident = $value:expr => $($place:ident).+;
+            )*
+            $( ..$part:ident; )*
+        }
+        $( check $check:path; )?
+    ) => {
+        impl<'a> $crate::scenario::table::Table<'a> for $target {
+            const ABOUT: &'static str = concat!($($about),+);
+
+            fn pass(
+                &mut self,
+                pass: &mut $crate::scenario::table::Pass<'a, '_>,
+            ) -> $crate::scenario::at::Result<()> {
+                $( pass.key(
+                    stringify!($key), concat!($($doc),+), &$value, &mut self.$($place).+)?; )*
+                $( $crate::scenario::table::Table::pass(&mut self.$part, pass)?; )*
+                $( if let $crate::scenario::table::Pass::Read(at) = pass {
+                    $check(self, at)?;
+                } )?
+                Ok(())
+            }
+        }
+    };
+}
+
+/// Declares the kinds of a table: what each is called and about, and which keys it has.
+macro_rules! kinds {
+    (
+        $(#[doc = $about:literal])+
+        $name:ident $(<$life:lifetime>)? by $selector:ident {
+            $( $(#[doc = $doc:literal])+ $tag:literal => $variant:ident($target:ty); )+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug)]
+        pub(super) enum $name $(<$life>)? { $( $(#[doc = $doc])+ $variant($target), )+ }
+
+        impl<'a> $crate::scenario::table::Kinds<'a> for $name $(<$life>)? {
+            fn read(at: &$crate::scenario::at::At<'a>)
+                -> $crate::scenario::at::Result<Self>
+            {
+                use $crate::scenario::table::Table as _;
+                let tag = at.tag(stringify!($selector), &[$( $tag ),+])?;
+                let keys = || vec![$( <$target>::names() ),+].concat();
+                let at = at.of_kind(stringify!($selector), tag, keys);
+                $( if tag == $tag {
+                    let mut table = <$target>::default();
+                    table.read(&at)?;
+                    return Ok(Self::$variant(table));
+                } )+
+                Err(at.lacks(stringify!($selector)))
+            }
+        }
+
+        impl<'a> $crate::scenario::table::Describe<'a> for $name $(<$life>)? {
+            fn describe(name: &str, _: &str, texts: &mut Vec<$crate::scenario::TableText>) {
+                let selector = stringify!($selector);
+                texts.push($crate::scenario::TableText::of_kinds(
+                    name, concat!($($about),+), selector,
+                    &$crate::scenario::value::one_of(&[$( $tag ),+])));
+                $( <$target as $crate::scenario::table::Describe<'a>>::describe(
+                    &format!("{name} {selector} = {:?}", $tag), concat!($($doc),+), texts); )+
+            }
+        }
+    };
+}
+
+pub(super) use {kinds, table};

@@ -1,0 +1,390 @@
+//! What may be written as the value of a key: its type, its bounds, and what is said of one that is
+//! wrong. A function a kind of value.
+
+use core::fmt;
+
+use rdma::{Rate, Span};
+use serde::de::value::{Error as NoValue, StrDeserializer};
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+use toml::de::DeValue;
+
+use super::at::{Entry, Result};
+use super::error::{plain, unit_hint, unit_of};
+use super::reference::TableText;
+use crate::limits::{RATE_GBPS_MAX, SECONDS_MAX};
+
+/// A kind of value, which is a `T` in settings.
+pub(super) struct Value<'a, T> {
+    /// What may be written.
+    pub(super) accepts: String,
+    /// Whether the table has no meaning without it.
+    pub(super) is_needed: bool,
+    read: Box<Read<'a, T>>,
+    show: Box<Show<'a, T>>,
+    tables: fn(&str, &mut Vec<TableText>),
+}
+
+type Read<'a, T> = dyn Fn(&Entry<'a, '_>, &mut T) -> Result<()> + 'a;
+type Show<'a, T> = dyn Fn(&str, &T) -> String + 'a;
+
+impl<'a, T: 'a> Value<'a, T> {
+    /// `show` says a setting as it would be written for a key.
+    pub(super) fn new(
+        accepts: impl Into<String>,
+        read: impl Fn(&Entry<'a, '_>) -> Result<T> + 'a,
+        show: impl Fn(&str, &T) -> String + 'a,
+    ) -> Self {
+        let read = move |entry: &Entry<'a, '_>, out: &mut T| read(entry).map(|value| *out = value);
+        Self::in_place(accepts, read, show)
+    }
+
+    fn in_place(
+        accepts: impl Into<String>,
+        read: impl Fn(&Entry<'a, '_>, &mut T) -> Result<()> + 'a,
+        show: impl Fn(&str, &T) -> String + 'a,
+    ) -> Self {
+        let (accepts, read, show) = (accepts.into(), Box::new(read), Box::new(show));
+        Self { accepts, is_needed: false, read, show, tables: |_, _| {} }
+    }
+
+    /// A value that is tables itself, which are read over what is there.
+    pub(super) fn of_tables(
+        accepts: &str,
+        read: impl Fn(&Entry<'a, '_>, &mut T) -> Result<()> + 'a,
+        tables: fn(&str, &mut Vec<TableText>),
+    ) -> Self {
+        Self { tables, ..Self::in_place(accepts, read, |_, _| "none".to_owned()) }
+    }
+
+    pub(super) fn read(&self, entry: &Entry<'a, '_>, out: &mut T) -> Result<()> {
+        (self.read)(entry, out)
+    }
+
+    pub(super) fn get(&self, entry: &Entry<'a, '_>) -> Result<T>
+    where
+        T: Default,
+    {
+        let mut out = T::default();
+        self.read(entry, &mut out).map(|()| out)
+    }
+
+    /// What counts if it is not written and the setting is `default`, for the reference.
+    pub(super) fn otherwise(&self, key: &str, default: &T) -> String {
+        if self.is_needed { "needed".to_owned() } else { (self.show)(key, default) }
+    }
+
+    /// Adds the tables in it, whose path is `path`.
+    pub(super) fn describe(&self, path: &str, texts: &mut Vec<TableText>) {
+        (self.tables)(path, texts);
+    }
+}
+
+/// A number without a fraction.
+pub(super) trait Number: Copy + PartialOrd + fmt::Display + TryFrom<i128> + 'static {
+    const LEAST: Self;
+    const MOST: Self;
+}
+
+macro_rules! numbers {
+    ($($number:ident)+) => { $(
+        impl Number for $number {
+            const LEAST: Self = Self::MIN;
+            const MOST: Self = Self::MAX;
+        }
+    )+ };
+}
+
+numbers!(u8 u16 u32 u64);
+
+/// Any number that its type has.
+pub(super) fn whole<'a, N: Number>() -> Value<'a, N> {
+    bounded(N::LEAST, N::MOST, None)
+}
+
+/// A number of at least `least`; `hint` is the remedy for any other.
+pub(super) fn at_least<'a, N: Number>(least: N, hint: &'static str) -> Value<'a, N> {
+    bounded(least, N::MOST, Some(hint))
+}
+
+/// A number between bounds, which are among it.
+pub(super) fn within<'a, N: Number>(least: N, most: N, hint: &'static str) -> Value<'a, N> {
+    bounded(least, most, Some(hint))
+}
+
+fn bounded<'a, N: Number>(least: N, most: N, hint: Option<&'static str>) -> Value<'a, N> {
+    // The most of the widest type stands for no bound.
+    let endless = |number: N| number == N::MOST && size_of::<N>() == size_of::<u64>();
+    let [low, high] = [least, most].map(|number| number.to_string());
+    let accepts = match endless(most) {
+        true => format!("a whole number from {low}"),
+        false => format!("a whole number from {low} to {high}"),
+    };
+    let bounds = match most == N::MOST && size_of::<N>() >= size_of::<u32>() {
+        true => format!("at least {low}"),
+        false => format!("from {low} to {high}"),
+    };
+    let expected = accepts.clone();
+    let read = move |entry: &Entry<'a, '_>| {
+        let is_text = matches!(entry.value(), DeValue::String(_));
+        let unit = unit_hint(entry.key);
+        let wrong = || entry.expected(&expected, if is_text { QUOTED } else { unit });
+        let number = entry.value().as_integer().ok_or_else(wrong)?;
+        let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
+        let number = number.and_then(|number| N::try_from(number).ok()).ok_or_else(wrong)?;
+        if number >= least && number <= most {
+            return Ok(number);
+        }
+        Err(entry.wrong(format!("{number} is not {bounds}")).hint(hint.unwrap_or(unit)))
+    };
+    let show = move |_: &str, out: &N| match endless(*out) {
+        true => "no limit".to_owned(),
+        false => out.to_string(),
+    };
+    Value::new(accepts, read, show)
+}
+
+const QUOTED: &str = "write it without quotes, and without a unit: the end of the key says that";
+
+/// What is written of any number.
+fn number(entry: &Entry<'_, '_>) -> Result<f64> {
+    let number = match entry.value() {
+        DeValue::Integer(number) => {
+            i128::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number as f64)
+        }
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| {
+        let is_text = matches!(entry.value(), DeValue::String(_));
+        entry.expected("a number", if is_text { QUOTED } else { unit_hint(entry.key) })
+    })
+}
+
+/// A number that `fits`, which is said in words.
+fn real<'a>(what: &'static str, fits: fn(f64) -> bool, hint: &'static str) -> Value<'a, f64> {
+    let read = move |entry: &Entry<'a, '_>| {
+        let value = number(entry)?;
+        let wrong = || entry.wrong(format!("{} is not {what}", plain(value))).hint(hint);
+        if fits(value) { Ok(value) } else { Err(wrong()) }
+    };
+    Value::new(format!("a number, {what}"), read, |_, out| plain(*out))
+}
+
+pub(super) fn probability<'a>(hint: &'static str) -> Value<'a, f64> {
+    real("a probability from 0 to 1", |value| (0.0..=1.0).contains(&value), hint)
+}
+
+/// A part of a whole, and not none of it.
+pub(super) fn share<'a>(hint: &'static str) -> Value<'a, f64> {
+    real("above 0 and at most 1", |value| value > 0.0 && value <= 1.0, hint)
+}
+
+/// A time in the unit that the key ends with.
+pub(super) fn time<'a>() -> Value<'a, Span> {
+    time_from(Span::ZERO, "")
+}
+
+/// The shortest time that there is.
+pub(super) const TICK: Span = Span::from_ps(1);
+
+/// The same, of at least `least`; `hint` is the remedy for a shorter one.
+pub(super) fn time_from<'a>(least: Span, hint: &'static str) -> Value<'a, Span> {
+    /// Picoseconds of the unit of a key.
+    fn unit(key: &str) -> f64 {
+        unit_of(key).and_then(|unit| unit.ps).unwrap_or(1.0)
+    }
+    let read = move |entry: &Entry<'a, '_>| {
+        let (value, unit) = (number(entry)?, unit(entry.key));
+        let us = value * (unit / 1e6);
+        let span = Span::from_ps((us * 1e6) as u64);
+        let is_time = (0.0..=SECONDS_MAX * 1e6).contains(&us);
+        if is_time && span >= least {
+            return Ok(span);
+        }
+        let most = plain(SECONDS_MAX * 1e12 / unit);
+        let bounds = match least {
+            TICK => format!("above 0, of at most {most}"),
+            least => format!("from {} to {most}", plain(least.as_ps() as f64 / unit)),
+        };
+        let hint = if is_time { hint } else { unit_hint(entry.key) };
+        Err(entry.wrong(format!("{} is not a time {bounds}", plain(value))).hint(hint))
+    };
+    let accepts = match least {
+        Span::ZERO => "a number from 0".to_owned(),
+        TICK => "a number above 0".to_owned(),
+        least => format!("a number, of at least {least}"),
+    };
+    Value::new(accepts, read, |key, out: &Span| plain(out.as_ps() as f64 / unit(key)))
+}
+
+/// A rate in Gb/s.
+pub(super) fn rate<'a>() -> Value<'a, Rate> {
+    let bounds = format!("above 0, of at most {RATE_GBPS_MAX}");
+    let accepts = format!("a number {bounds}");
+    let read = move |entry: &Entry<'a, '_>| {
+        let gbps = number(entry)?;
+        if gbps > 0.0 && gbps <= RATE_GBPS_MAX && gbps * 1e9 >= 1.0 {
+            return Ok(Rate::from_bps((gbps * 1e9) as u64));
+        }
+        let wrong = entry.wrong(format!("{} is not a rate {bounds} Gb/s", plain(gbps)));
+        Err(wrong.hint(unit_hint(entry.key)))
+    };
+    Value::new(accepts, read, |_, out| plain(out.as_bps() as f64 / 1e9))
+}
+
+pub(super) fn flag<'a>() -> Value<'a, bool> {
+    let read = |entry: &Entry<'a, '_>| {
+        let wrong = || entry.expected("true or false", "write it without quotes");
+        entry.value().as_bool().ok_or_else(wrong)
+    };
+    Value::new("true or false", read, |_, out| out.to_string())
+}
+
+/// A text, which is `what`.
+pub(super) fn text<'a>(what: &str) -> Value<'a, String> {
+    let read = |entry: &Entry<'a, '_>| {
+        let wrong = || entry.expected("a text in quotes", "write it in quotes");
+        entry.value().as_str().map(str::to_owned).ok_or_else(wrong)
+    };
+    Value::new(what, read, |_, out| format!("{out:?}"))
+}
+
+/// One of the names that a setting's own type derives.
+pub(super) fn choice<'a, T: DeserializeOwned + Clone + PartialEq + 'static>() -> Value<'a, T> {
+    let value = |name: &&'static str| {
+        let from: StrDeserializer<'_, NoValue> = name.into_deserializer();
+        Some((*name, T::deserialize(from).ok()?))
+    };
+    named(variants::<T>().iter().filter_map(value).collect::<Vec<_>>())
+}
+
+/// The names of the variants of an enum that derives `Deserialize`.
+fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
+    struct Probe<'p>(&'p mut &'static [&'static str]);
+
+    impl<'de> serde::Deserializer<'de> for Probe<'_> {
+        type Error = NoValue;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> core::result::Result<V::Value, NoValue> {
+            Err(NoValue::custom("only enums have names"))
+        }
+
+        fn deserialize_enum<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            variants: &'static [&'static str],
+            visitor: V,
+        ) -> core::result::Result<V::Value, NoValue> {
+            *self.0 = variants;
+            self.deserialize_any(visitor)
+        }
+
+        forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+            option unit unit_struct newtype_struct seq tuple tuple_struct map struct identifier
+            ignored_any
+        }
+    }
+
+    let mut names: &'static [&'static str] = &[];
+    // There is no value: what is asked for is what the type asks for.
+    let _ = T::deserialize(Probe(&mut names));
+    names
+}
+
+/// One of a few names, for settings whose type has none.
+pub(super) fn named<'a, T: Clone + PartialEq + 'static>(
+    values: impl Into<Vec<(&'static str, T)>>,
+) -> Value<'a, T> {
+    let values: Vec<(&'static str, T)> = values.into();
+    let names: Vec<&'static str> = values.iter().map(|(name, _)| *name).collect();
+    let shown = values.clone();
+    let read = move |entry: &Entry<'a, '_>| {
+        let names: Vec<&'static str> = values.iter().map(|(name, _)| *name).collect();
+        let name = entry.name_of(&names)?;
+        let found = values.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| value.clone()).ok_or_else(|| entry.wrong("there is none"))
+    };
+    let show = move |_: &str, out: &T| {
+        let found = shown.iter().find(|(_, value)| value == out);
+        found.map_or_else(|| "none".to_owned(), |(name, _)| format!("{name:?}"))
+    };
+    Value::new(one_of(&names), read, show)
+}
+
+/// Names as the reference shows them.
+pub(super) fn one_of(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    match quoted.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// A list of priorities, as a bit for each; `hint` is the remedy for one that is none.
+pub(super) fn priorities<'a>(hint: &'static str) -> Value<'a, u8> {
+    let read = move |entry: &Entry<'a, '_>| {
+        let mut members = entry.list()?;
+        let priority = within::<u8>(0, 7, hint);
+        members.try_fold(0, |set, member| Ok(set | 1_u8 << priority.get(&member)?))
+    };
+    let show = |_: &str, out: &u8| {
+        let named: Vec<u8> = (0..8).filter(|bit| out >> bit & 1 == 1).collect();
+        format!("{named:?}")
+    };
+    Value::new("a list of numbers from 0 to 7", read, show)
+}
+
+/// Points of a cumulative distribution: a number and a probability each.
+pub(super) fn points<'a>() -> Value<'a, Vec<(u32, f64)>> {
+    let one = |point: Entry<'a, '_>| {
+        let mut pair = point.list()?;
+        let (Some(bytes), Some(part), None) = (pair.next(), pair.next(), pair.next()) else {
+            let hint = "[1_000, 0.5]: half of all messages have at most 1,000 bytes";
+            return Err(point.expected("a pair of numbers", hint));
+        };
+        Ok((whole().get(&bytes)?, number(&part)?))
+    };
+    let read = move |entry: &Entry<'a, '_>| entry.list()?.map(one).collect();
+    let accepts = "a list of pairs, [bytes, probability]; both rise, the second to 1";
+    Value::new(accepts, read, |_, out| format!("{out:?}"))
+}
+
+/// Any number of values.
+pub(super) fn list<'a, T: Default + 'a>(of: Value<'a, T>) -> Value<'a, Vec<T>> {
+    let accepts = format!("a list, each {}", of.accepts);
+    let read = move |entry: &Entry<'a, '_>| entry.list()?.map(|member| of.get(&member)).collect();
+    Value::new(accepts, read, |_, _| "none".to_owned())
+}
+
+/// A value that may be left out; `without` says what counts then.
+pub(super) fn or<'a, T: Default + 'a>(
+    without: &'static str,
+    of: Value<'a, T>,
+) -> Value<'a, Option<T>> {
+    let Value { accepts, read, show, tables, .. } = of;
+    let read =
+        move |entry: &Entry<'a, '_>, out: &mut Option<T>| read(entry, out.get_or_insert_default());
+    let show = move |key: &str, out: &Option<T>| {
+        out.as_ref().map_or_else(|| without.to_owned(), |value| show(key, value))
+    };
+    Value { tables, ..Value::in_place(accepts, read, show) }
+}
+
+/// The same, where `default` counts then.
+pub(super) fn otherwise<'a, T: Default + 'static>(
+    default: T,
+    of: Value<'a, T>,
+) -> Value<'a, Option<T>> {
+    let Value { accepts, read, show, .. } = of;
+    let read =
+        move |entry: &Entry<'a, '_>, out: &mut Option<T>| read(entry, out.get_or_insert_default());
+    let show = move |key: &str, out: &Option<T>| show(key, out.as_ref().unwrap_or(&default));
+    Value::in_place(accepts, read, show)
+}
+
+/// A value without which the table has no meaning.
+pub(super) fn needed<T>(of: Value<'_, T>) -> Value<'_, T> {
+    Value { is_needed: true, ..of }
+}

@@ -1,0 +1,549 @@
+//! From the sockets and the rings to the engine.
+//!
+//! ```text
+//!   datagrams ─► whose slot? ─┬─ ours ──────► ICRC ─┐
+//!       (of each packet)      └─ another's ─► its   ├─► headers ─┬─► engine
+//!                                             owner │            ├─► QP1: the manager
+//!   ring ─────► whose slot? ─ ours ─────────────────┘            └─► malformed
+//! ```
+//!
+//! Here is decided what is looked at, and when a look is over. A look at a socket is a call of the kernel,
+//! and one at a ring is not: whoever polls looks where something was last, and now and then elsewhere.
+//!
+//! **Invariants:** every packet that is found is counted, and once more under why it was of no use. A packet
+//! for another NIC of this host is handed over once. What lies in a ring can change while it is read, so
+//! its headers are read from a copy.
+
+use core::net::IpAddr;
+use core::ops::Range;
+
+use rdma::Qpn;
+use transport::Arrival;
+use wire::icrc::{self, Datagram, Prefix};
+use wire::roce;
+use wire::roce::ICRC_LEN;
+
+use crate::Arrived;
+use crate::attachment::common::Common;
+use crate::attachment::membership::Membership;
+use crate::attachment::observers::Observers;
+use crate::counts::Counts;
+use crate::engine::Engine;
+use crate::host::steering::{PROBE, Probe, is_ownable, slot_of};
+use crate::limits::{
+    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_BATCH,
+    RING_COPIED, RING_RELEASE, Retry, SHORT_BATCH_BYTES,
+};
+use crate::management::GsiPacket;
+use crate::memory::map::Stretch;
+use crate::packet::Received;
+use crate::shm::{Next, RingPacket};
+use crate::udp::inbox::{By, Found, Inbox, Look, Reach};
+
+/// What is looked at beside the rings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Nothing.
+    Rings,
+    /// The socket that had something last.
+    Hot,
+    /// Every port, or those whose turn it is.
+    Round,
+}
+
+/// What one call of the kernel has brought: packets of one length, and perhaps a shorter one.
+struct Datagrams<'a> {
+    received: Received,
+    arrival: Arrival,
+    bytes: &'a [u8],
+    /// Whether another NIC of this host had received them.
+    is_handed_over: bool,
+    /// Whether they were sent to a multicast group: then they are for us, as for all others.
+    is_multicast: bool,
+}
+
+impl Datagrams<'_> {
+    fn destination(&self) -> IpAddr {
+        self.arrival.destination.ip()
+    }
+
+    /// The headers below RoCE of each packet.
+    fn datagram(&self) -> Datagram {
+        let Received { source, source_port, .. } = self.received;
+        Datagram { source_port, ..Datagram::between(source, self.destination()) }
+    }
+}
+
+/// Where it is looked for packets, and how they are read.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// Where what is looked at of a packet in a ring is copied to.
+    buffer: Box<[u8]>,
+    /// Reads the headers of packets.
+    reader: roce::Reader,
+    /// The socket that had something last.
+    pub(crate) hot: usize,
+    /// Whether it had something when it was last looked at.
+    is_hot: bool,
+    /// How often it was looked for what has arrived.
+    polls: u32,
+    /// Where a round that is looked at in parts goes on.
+    next_port: usize,
+    /// How many looks in a row have found something, the socket not being empty after them.
+    finds: u32,
+}
+
+impl Receiver {
+    pub(crate) fn new() -> Self {
+        Self {
+            buffer: vec![0; PACKET_MAX].into_boxed_slice(),
+            reader: roce::Reader::default(),
+            hot: 0,
+            is_hot: false,
+            polls: 0,
+            next_port: 0,
+            finds: 0,
+        }
+    }
+
+    /// How far is looked this time.
+    #[inline]
+    pub(crate) fn turn(&mut self, reach: Reach, has_rings: bool) -> Turn {
+        self.polls = self.polls.wrapping_add(1);
+        if reach == Reach::All || self.polls.is_multiple_of(POLLS_PER_ROUND) {
+            Turn::Round
+        } else if self.is_hot || !has_rings {
+            Turn::Hot
+        } else {
+            // A look at a socket costs as much as ten at a ring.
+            Turn::Rings
+        }
+    }
+
+    /// Begins a look.
+    pub(crate) fn begin_look(
+        &mut self,
+        inbox: &mut Inbox,
+        reach: Reach,
+        turn: Turn,
+        common: &mut Common,
+        engine: &mut Engine<'_>,
+    ) -> Look {
+        let Common { membership, paths, .. } = common;
+        inbox.renew(membership);
+        let ports = if turn == Turn::Round {
+            // The last is what is handed over.
+            let ports = membership.sockets.len() + membership.groups.count() + 1;
+            let in_parts = reach == Reach::Hot && paths.shm.has_sources();
+            let part = part(self.next_port, ports, if in_parts { PARTS_OF_ROUND } else { 1 });
+            self.next_port = part.end;
+            if part.start == 0 {
+                paths.shm.receive_messages(&membership.registry, engine.counts);
+            }
+            part
+        } else {
+            self.hot..self.hot + 1
+        };
+        self.is_hot &= !ports.contains(&self.hot);
+        Look::new(reach, ports, paths.sent_to_us())
+    }
+
+    /// A look has found so many packets.
+    #[inline]
+    pub(crate) fn end_look(&mut self, packets: u64) {
+        self.finds = if packets > 0 { self.finds.saturating_add(1) } else { 0 };
+    }
+
+    /// Takes what a look has found, or that it has found nothing (more), and says to it how it goes on.
+    pub(crate) fn receive(
+        &mut self,
+        found: Option<&Found<'_>>,
+        look: &mut Look,
+        common: &mut Common,
+        engine: &mut Engine<'_>,
+    ) {
+        if look.takes_empty() {
+            self.finds = 0;
+            common.paths.write_off(look.sent);
+        }
+        let Some(&Found { received, destination, by, bytes }) = found else { return };
+        let arrival = Arrival {
+            source: received.source.into(),
+            destination: destination.into(),
+            traffic_class: received.traffic_class,
+            hop_limit: HOP_LIMIT,
+        };
+        let (is_handed_over, is_multicast) = (by == By::Handover, matches!(by, By::Group(_)));
+        let datagrams = Datagrams { received, arrival, bytes, is_handed_over, is_multicast };
+        let port = match by {
+            By::Address(port) | By::Group(port) => port,
+            // A socket that we do not have (any more) cannot have received for us.
+            By::Handover if common.membership.has_address(destination) => {
+                self.sort(&datagrams, common, engine);
+                return;
+            }
+            By::Handover => {
+                engine.counts.rx_handover_dropped += 1;
+                return;
+            }
+        };
+        self.hot = port;
+        self.is_hot = true;
+        if bytes.first() == Some(&PROBE)
+            && !is_multicast
+            && received.source == destination
+            && let Some(probe) = Probe::parse(bytes)
+        {
+            return common.membership.probed(port, probe, engine.counts);
+        }
+        if self.sort(&datagrams, common, engine) {
+            common.membership.repair(engine.now, port, engine.counts);
+        }
+        // One that polls waits for just this: it does not pay for a look at an empty socket.
+        // Where one acknowledgement follows another, it is as likely to be another, and what the
+        // application posts for all of them leaves together; unless there is enough to be sent.
+        let is_lone =
+            self.finds < FINDS_BEFORE_MORE || engine.endpoint.pressure(None).last.is_window_full;
+        if look.reach == Reach::Hot && received.length < SHORT_BATCH_BYTES && is_lone {
+            look.go_on();
+        }
+    }
+
+    /// Brings each packet to its owner: ours to the engine, in runs of packets for one slot those of
+    /// others. Returns whether the kernel gave them to the wrong NIC: the first packet is what it looks at.
+    fn sort(
+        &mut self,
+        datagrams: &Datagrams<'_>,
+        common: &mut Common,
+        engine: &mut Engine<'_>,
+    ) -> bool {
+        let Datagrams { received, bytes, .. } = datagrams;
+        let own = common.membership.registry.slot();
+        engine.counts.rx_trains += 1;
+        if bytes.is_empty() {
+            // A datagram without a byte is a packet all the same.
+            engine.counts.rx_packets += 1;
+            engine.counts.malformed(wire::Error::Truncated);
+        }
+        let mut is_misled = false;
+        let mut id = 0;
+        let mut at = 0;
+        let (mut packets, mut packet_bytes) = (0, 0);
+        // All packets but the last are as long as the first.
+        let length = |packet: &[u8]| packet.len().saturating_sub(ICRC_LEN);
+        let first = length(&bytes[..bytes.len().min(received.segment)]);
+        let prefix = Prefix::new(&datagrams.datagram(), first);
+        while at < bytes.len() {
+            let packet = &bytes[at..bytes.len().min(at + received.segment)];
+            match destination_slot(packet) {
+                Some(slot) if slot != own && is_ownable(slot) && !datagrams.is_multicast => {
+                    let length: usize = bytes[at..]
+                        .chunks(received.segment)
+                        .take_while(|packet| destination_slot(packet) == Some(slot))
+                        .map(<[u8]>::len)
+                        .sum();
+                    let (others, membership) = (&bytes[at..at + length], &mut common.membership);
+                    let has_owner = hand_over(datagrams, slot, others, membership, engine.counts);
+                    is_misled |= at == 0 && has_owner;
+                    at += length;
+                }
+                _ => {
+                    if datagrams.is_handed_over {
+                        engine.counts.rx_taken_over += 1;
+                    }
+                    packets += 1;
+                    packet_bytes += packet.len();
+                    let prefix = if length(packet) == first {
+                        prefix
+                    } else {
+                        Prefix::new(&datagrams.datagram(), length(packet))
+                    };
+                    id = self.packet(datagrams, packet, &prefix, id, common, engine);
+                    at += packet.len();
+                }
+            }
+        }
+        if !datagrams.is_multicast && packets > 0 {
+            common.paths.arrived(packets, packet_bytes);
+        }
+        is_misled
+    }
+
+    /// Checks one packet and gives it to the engine. `prefix` is what the ICRC covers below it, and
+    /// `id` the IP identification that is expected. Returns that of the packet after.
+    fn packet(
+        &mut self,
+        datagrams: &Datagrams<'_>,
+        packet: &[u8],
+        prefix: &Prefix,
+        id: u16,
+        common: &mut Common,
+        engine: &mut Engine<'_>,
+    ) -> u16 {
+        let Datagrams { received, arrival, .. } = datagrams;
+        engine.counts.rx_packets += 1;
+        engine.counts.rx_bytes += packet.len() as u64;
+        let checked = check(packet, id, prefix);
+        let id = checked.as_ref().map_or(id, |checked| checked.id);
+        if common.observers.capture.is_some() {
+            let datagram = Datagram { id, ..datagrams.datagram() };
+            common.observers.record_received(engine.now, datagram, arrival, packet);
+        }
+        let parsed = checked.and_then(|checked| {
+            engine.counts.rx_ip_id_recovered += u64::from(checked.recovered);
+            self.reader.read(checked.covered)
+        });
+        match parsed {
+            Ok((header, payload)) => {
+                tracing::trace!(%header, "received");
+                let destination = header.bth.destination;
+                // A group has no queue pair with a number of its own, least of all QP1.
+                if datagrams.is_multicast && destination != Qpn::MULTICAST {
+                    engine.counts.rx_group_dropped += 1;
+                } else if destination == Qpn::GSI {
+                    let message = GsiPacket { received, arrival, bytes: packet, payload };
+                    let Common { management, membership, .. } = common;
+                    let is_handed_over = datagrams.is_handed_over;
+                    management.receive(header, &message, is_handed_over, membership, engine);
+                } else {
+                    engine.handle(arrival, header, payload.into(), payload.len());
+                }
+            }
+            Err(cause) => {
+                tracing::debug!(source = %received.source, length = packet.len(), %cause, "dropped");
+                engine.counts.malformed(cause);
+            }
+        }
+        id.wrapping_add(1)
+    }
+
+    /// Takes what lies in rings.
+    pub(crate) fn receive_from_rings(&mut self, common: &mut Common, engine: &mut Engine<'_>) {
+        let Common { membership, paths, observers, .. } = common;
+        let shm = &mut paths.shm;
+        // A record has every byte.
+        let most = if observers.capture.is_some() { PACKET_MAX } else { RING_COPIED };
+        let Membership { registry, .. } = &*membership;
+        let is_ours = |address| membership.has_address(address);
+        for source in 0..shm.sources() {
+            let mut taken = 0;
+            while taken < RING_BATCH {
+                match shm.next(source, &mut self.buffer, most, registry, is_ours, engine.counts) {
+                    Next::Nothing => break,
+                    Next::Other => {}
+                    Next::Packet(packet) => {
+                        let whole = shm.packet(source, &packet);
+                        self.ring_packet(&packet, whole, registry.slot(), observers, engine);
+                    }
+                }
+                taken += 1;
+                if taken.is_multiple_of(RING_RELEASE) {
+                    shm.release(source);
+                }
+            }
+            if !taken.is_multiple_of(RING_RELEASE) {
+                shm.release(source);
+            }
+        }
+    }
+
+    /// Checks one packet of a ring and gives it to the engine. What was copied of it is at the beginning
+    /// of the buffer; `whole` is not to be believed. We own `slot`.
+    fn ring_packet(
+        &mut self,
+        packet: &RingPacket,
+        whole: Option<Stretch<'_>>,
+        slot: u16,
+        observers: &mut Observers,
+        engine: &mut Engine<'_>,
+    ) {
+        engine.counts.rx_packets += 1;
+        engine.counts.rx_ring_packets += 1;
+        engine.counts.rx_bytes += packet.length as u64;
+        let copied = &self.buffer[..packet.copied];
+        let datagram = || Datagram::between(packet.source.ip(), packet.destination.ip());
+        let arrival = Arrival {
+            source: packet.source,
+            destination: packet.destination,
+            traffic_class: packet.traffic_class,
+            hop_limit: HOP_LIMIT,
+        };
+        if observers.capture.is_some() {
+            let mut whole = copied.to_vec();
+            if !packet.with_icrc
+                && let Ok(icrc) = icrc::compute(&datagram(), copied)
+            {
+                whole.extend(icrc);
+            }
+            observers.record_received(engine.now, datagram(), &arrival, &whole);
+        }
+        let covered = if packet.with_icrc {
+            let prefix = Prefix::new(&datagram(), copied.len().saturating_sub(ICRC_LEN));
+            check(copied, 0, &prefix).map(|checked| checked.covered)
+        } else {
+            Ok(copied)
+        };
+        match covered.and_then(|covered| self.reader.read(covered)) {
+            // Management and multicast go by UDP.
+            Ok((header, _)) if slot_of(header.bth.destination.value()) != slot => {
+                engine.counts.ring_rx_dropped += 1;
+            }
+            Ok((header, payload)) => {
+                tracing::trace!(%header, "received");
+                // What was not copied is payload, up to the padding.
+                let start = header.header_len();
+                let length = payload.len() + (packet.length - packet.copied);
+                let rest = whole.and_then(|whole| whole.part(start, length));
+                match rest.filter(|_| packet.copied < packet.length) {
+                    Some(rest) => engine.handle(&arrival, header, Arrived::in_ring(rest), length),
+                    None => engine.handle(&arrival, header, payload.into(), payload.len()),
+                }
+            }
+            Err(cause) => {
+                let (source, length) = (packet.source.ip(), copied.len());
+                tracing::debug!(%source, length, %cause, "dropped");
+                engine.counts.malformed(cause);
+            }
+        }
+    }
+}
+
+/// Gives packets to the owner of their slot, once. Returns whether there is one.
+fn hand_over(
+    datagrams: &Datagrams<'_>,
+    slot: u16,
+    bytes: &[u8],
+    membership: &mut Membership,
+    counts: &mut Counts,
+) -> bool {
+    let Datagrams { received, is_handed_over, .. } = datagrams;
+    let packets = bytes.len().div_ceil(received.segment) as u64;
+    counts.rx_packets += packets;
+    counts.rx_bytes += bytes.len() as u64;
+    if *is_handed_over {
+        counts.rx_handover_dropped += packets;
+        return false;
+    }
+    membership.hand_over(slot, received, datagrams.destination(), bytes, Retry::NONE, counts)
+}
+
+/// The next of so many `parts` of all ports: from `next` on, or from the first.
+fn part(next: usize, ports: usize, parts: usize) -> Range<usize> {
+    let first = if parts == 1 || next >= ports { 0 } else { next };
+    first..(first + ports.div_ceil(parts)).min(ports)
+}
+
+/// The slot that a packet is for, if it is long enough to say.
+fn destination_slot(packet: &[u8]) -> Option<u16> {
+    let (_, word) = packet.first_chunk::<8>()?.split_last_chunk::<4>()?;
+    Some(slot_of(u32::from_be_bytes(*word)))
+}
+
+/// A packet whose ICRC is right.
+struct Checked<'a> {
+    /// Everything but the ICRC.
+    covered: &'a [u8],
+    /// The IP identification that it was sent with.
+    id: u16,
+    /// Whether that had to be found out.
+    recovered: bool,
+}
+
+/// Checks the ICRC, of a packet that probably has IP identification `id`.
+fn check<'a>(packet: &'a [u8], id: u16, prefix: &Prefix) -> Result<Checked<'a>, wire::Error> {
+    let (covered, icrc) = packet.split_last_chunk().ok_or(wire::Error::Truncated)?;
+    let expected = prefix.icrc(id, covered)?;
+    if *icrc == expected {
+        return Ok(Checked { covered, id, recovered: false });
+    }
+    if !prefix.has_id() {
+        return Err(wire::Error::Icrc);
+    }
+    let with_zero = if id == 0 { expected } else { prefix.icrc(0, covered)? };
+    let found = icrc::recover_id(*icrc, with_zero, covered.len()).ok_or(wire::Error::Icrc)?;
+    // Identification 0 in the middle of a batch is a packet that the kernel has joined to others.
+    Ok(Checked { covered, id: found, recovered: found != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::SLOT_SHIFT;
+    use core::net::Ipv4Addr;
+
+    fn datagram(id: u16) -> Datagram {
+        let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last).into());
+        Datagram { id, ..Datagram::between(source, destination) }
+    }
+
+    fn packet(id: u16) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..100).collect();
+        bytes.extend(icrc::compute(&datagram(id), &bytes).unwrap());
+        bytes
+    }
+
+    fn prefix() -> Prefix {
+        Prefix::new(&datagram(0), 100)
+    }
+
+    #[test]
+    fn an_expected_identification_is_taken_as_it_is() {
+        for id in [0, 5] {
+            let packet = packet(id);
+            let checked = check(&packet, id, &prefix()).unwrap();
+            assert_eq!(
+                (checked.covered, checked.id, checked.recovered),
+                (&packet[..100], id, false)
+            );
+        }
+    }
+
+    #[test]
+    fn another_identification_is_found_out() {
+        let packet = packet(0xbeef);
+        let checked = check(&packet, 3, &prefix()).unwrap();
+        assert_eq!((checked.id, checked.recovered), (0xbeef, true));
+    }
+
+    #[test]
+    fn a_corrupt_or_short_packet_is_refused() {
+        let mut corrupt = packet(0);
+        corrupt[50] ^= 4;
+        assert_eq!(check(&corrupt, 0, &prefix()).err(), Some(wire::Error::Icrc));
+        assert_eq!(check(&corrupt[..15], 0, &prefix()).err(), Some(wire::Error::Truncated));
+        assert_eq!(check(&[], 0, &prefix()).err(), Some(wire::Error::Truncated));
+    }
+
+    #[test]
+    fn ipv6_has_no_identification_to_find_out() {
+        let address = core::net::Ipv6Addr::LOCALHOST.into();
+        let v6 = Datagram::between(address, address);
+        assert_eq!(
+            check(&packet(0xbeef), 0, &Prefix::new(&v6, 100)).err(),
+            Some(wire::Error::Icrc)
+        );
+    }
+
+    #[test]
+    fn one_that_polls_comes_round_to_every_port() {
+        for ports in 1..20 {
+            let mut looks = vec![0; ports];
+            let mut next = 0;
+            for _ in 0..PARTS_OF_ROUND.min(ports) {
+                let part = part(next, ports, PARTS_OF_ROUND);
+                next = part.end;
+                part.for_each(|port| looks[port] += 1);
+            }
+            assert!(looks.iter().all(|looks| *looks >= 1), "{looks:?}");
+            assert_eq!(part(next, ports, 1), 0..ports);
+        }
+    }
+
+    #[test]
+    fn the_slot_is_read_past_the_congestion_bits() {
+        let mut packet = [0; 16];
+        packet[4..8].copy_from_slice(&(0xc000_0000_u32 | 5 << SLOT_SHIFT | 77).to_be_bytes());
+        assert_eq!(destination_slot(&packet), Some(5));
+        assert_eq!(destination_slot(&packet[..7]), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! Credits: how much a NIC may send by UDP to another of its host.
+//!
+//! RoCE is made for links that pause a sender rather than drop its packets (IEEE 802.1Qbb). UDP on
+//! loopback drops what the receiving socket has no room for, and an unreliable connection never sends it
+//! again. So the NICs of one user on one host share a page, in which each says how much was sent to it and
+//! how much it has taken. A sender pauses while there is no room.
+//!
+//! ```text
+//!   flow-<netns>    for each slot: sent, taken, room (64 bits each), one spare word
+//! ```
+//!
+//! The counts are estimated bytes of kernel memory. They need not be exact: a receiver whose socket is
+//! empty writes off what was lost, and a pause that lasts is given up, as by a PFC watchdog. A NIC that
+//! cannot share the page goes without. Both sides write to it once for many packets: a cache line that
+//! goes from processor to processor takes as long as all else that is done for a short one.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::host::runtime;
+use crate::limits::SLOTS;
+use crate::memory::map::Map;
+
+const STRIDE: usize = 32;
+const SENT: usize = 0;
+const TAKEN: usize = 8;
+const ROOM: usize = 16;
+
+/// The page, and our place in it.
+#[derive(Debug)]
+pub(crate) struct Credits {
+    map: Map,
+    slot: u16,
+    planned: Option<Planned>,
+}
+
+/// Packets for one slot that have been built, and are not in the page yet.
+#[derive(Debug)]
+struct Planned {
+    slot: u16,
+    cost: u64,
+    /// What there was room for when the first of them was built.
+    room: u64,
+}
+
+/// What `packets` of so many bytes above UDP take of a socket's buffer: the kernel counts memory, up
+/// to twice the bytes, and its own bookkeeping.
+fn cost(packets: usize, bytes: usize) -> u64 {
+    2 * bytes as u64 + 512 * packets as u64
+}
+
+impl Credits {
+    /// Opens the page as the owner of `slot`, whose sockets have `buffer` bytes each.
+    pub(crate) fn open(slot: u16, buffer: u64) -> io::Result<Self> {
+        let name = format!("flow-{}", runtime::network_namespace());
+        let path = runtime::directory()?.join(name);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path)?;
+        let length = STRIDE * SLOTS as usize;
+        if file.metadata()?.len() < length as u64 {
+            file.set_len(length as u64)?;
+        }
+        let credits = Self { map: Map::new(file.as_fd(), length)?, slot, planned: None };
+        credits.word(slot, SENT).store(0, Relaxed);
+        credits.word(slot, TAKEN).store(0, Relaxed);
+        // Half of it is left for those who looked at the same moment.
+        credits.word(slot, ROOM).store(buffer / 2, Relaxed);
+        Ok(credits)
+    }
+
+    fn word(&self, slot: u16, field: usize) -> &AtomicU64 {
+        self.map.word(usize::from(slot) * STRIDE + field)
+    }
+
+    /// Counts a packet that has been built for `slot`. Returns whether it is the last that there is
+    /// room for.
+    pub(crate) fn plan(&mut self, slot: u16, length: usize) -> bool {
+        if self.planned.as_ref().is_none_or(|planned| planned.slot != slot) {
+            self.send();
+            self.planned = Some(Planned { slot, cost: 0, room: self.room(slot) });
+        }
+        let Some(planned) = &mut self.planned else { return false };
+        planned.cost += cost(1, length);
+        if planned.cost <= planned.room {
+            return false;
+        }
+        // The receiver has probably taken something since.
+        self.send();
+        self.is_full(slot)
+    }
+
+    /// What has been built is about to be sent.
+    pub(crate) fn send(&mut self) {
+        if let Some(Planned { slot, cost, .. }) = self.planned.take() {
+            self.word(slot, SENT).fetch_add(cost, Relaxed);
+        }
+    }
+
+    /// How much more can be sent to `slot`.
+    fn room(&self, slot: u16) -> u64 {
+        let room = self.word(slot, ROOM).load(Relaxed);
+        if room == 0 {
+            return u64::MAX;
+        }
+        let sent = self.word(slot, SENT).load(Relaxed);
+        let on_the_way = sent.wrapping_sub(self.word(slot, TAKEN).load(Relaxed));
+        // More taken than sent wraps around: the receiver has written off what came all the same.
+        if on_the_way < u64::MAX / 2 { room.saturating_sub(on_the_way) } else { room }
+    }
+
+    /// Whether `slot` has no room now.
+    pub(crate) fn is_full(&self, slot: u16) -> bool {
+        self.room(slot) == 0
+    }
+
+    /// Gives up waiting for `slot`: what was sent is taken for lost.
+    pub(crate) fn give_up(&self, slot: u16) {
+        let sent = self.word(slot, SENT).load(Relaxed);
+        self.word(slot, TAKEN).store(sent, Relaxed);
+    }
+
+    /// Packets have arrived here.
+    pub(crate) fn return_for(&self, packets: usize, bytes: usize) {
+        self.word(self.slot, TAKEN).fetch_add(cost(packets, bytes), Relaxed);
+    }
+
+    /// What was sent to us up to now.
+    pub(crate) fn sent_to_us(&self) -> u64 {
+        self.word(self.slot, SENT).load(Relaxed)
+    }
+
+    /// The socket is empty: what was `sent` before we looked has arrived, or never will.
+    pub(crate) fn write_off(&self, sent: u64) {
+        let taken = self.word(self.slot, TAKEN);
+        let missing = sent.wrapping_sub(taken.load(Relaxed));
+        if missing != 0 && missing < u64::MAX / 2 {
+            taken.store(sent, Relaxed);
+        }
+    }
+}
+
+impl Drop for Credits {
+    fn drop(&mut self) {
+        // Nobody waits for a slot that nobody has.
+        self.word(self.slot, ROOM).store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots that no NIC of the tests gets: they are drawn at random from a thousand.
+    fn pair() -> (Credits, Credits) {
+        (Credits::open(0, 1 << 20).unwrap(), Credits::open(1023, 1 << 20).unwrap())
+    }
+
+    #[test]
+    fn a_sender_pauses_until_the_receiver_has_taken_or_written_off_what_was_sent() {
+        let (mut from, to) = pair();
+        let mut packets = 1;
+        while !from.plan(1023, 4096) {
+            packets += 1;
+        }
+        // Half of a mebibyte, at twice 4096 and 512 each.
+        assert_eq!(packets, (1 << 19) / 8704 + 1);
+        to.return_for(1, 4096);
+        assert!(!from.is_full(1023));
+        assert!(from.plan(1023, 4096));
+        to.write_off(to.sent_to_us());
+        assert!(!from.is_full(1023));
+        // What comes late does not count against anybody.
+        to.return_for(1, 4096);
+        assert!(!from.is_full(1023));
+        while !from.plan(1023, 4096) {}
+        from.give_up(1023);
+        assert!(!from.is_full(1023));
+        while !from.plan(1023, 4096) {}
+        drop(to);
+        assert!(!from.is_full(1023), "nobody is there any more");
+    }
+
+    #[test]
+    fn what_is_taken_while_much_is_built_makes_room_for_more() {
+        let (mut from, to) = pair();
+        for _ in 0..60 {
+            assert!(!from.plan(1023, 4096));
+        }
+        assert_eq!(to.sent_to_us(), 0, "not sent yet");
+        from.send();
+        assert_eq!(to.sent_to_us(), 60 * 8704);
+        to.return_for(40, 40 * 4096);
+        for _ in 0..40 {
+            assert!(!from.plan(1023, 4096));
+        }
+        // Another slot's packets do not wait for these to be sent.
+        assert!(!from.plan(0, 4096));
+        assert_eq!(to.sent_to_us(), 100 * 8704);
+    }
+}

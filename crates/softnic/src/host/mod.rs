@@ -1,0 +1,11 @@
+//! What NICs of one host share: slots, sockets' groups, room, ports, and counters that others read.
+
+pub mod counters;
+pub(crate) mod credits;
+pub(crate) mod gid;
+pub(crate) mod handover;
+pub(crate) mod interfaces;
+pub(crate) mod ports;
+pub(crate) mod registry;
+pub(crate) mod runtime;
+pub(crate) mod steering;

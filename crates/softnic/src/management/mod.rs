@@ -1,0 +1,405 @@
+//! QP1: the messages of connection management, to and from the manager.
+//!
+//! ```text
+//!   a REQ or SIDR_REQ for a service ─► whoever listens there (ports.rs)
+//!   any other message ─► the slot in the upper bits of the conversation's number
+//! ```
+//!
+//! QP1 belongs to no slot. The kernel brings a message about a conversation to its owner, and any
+//! other to one NIC of the address that answers for QP1 ([`crate::host::steering`]). That one hands it
+//! over as it does packets that the kernel has brought to the wrong NIC ([`crate::host::handover`]). A
+//! message that is for nobody is handled by the receiver's own manager, which refuses it.
+//!
+//! A request for a service that nobody offers waits for a moment. A client may connect before the
+//! server listens: with hardware, resolving the path takes longer than that.
+
+use core::net::IpAddr;
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use rdma::{Psn, QKey, Qpn, Time};
+use transport::Arrival;
+use transport::cm::{CommId, Manager, Outgoing};
+use wire::cm::Mad;
+use wire::{Opcode, deth, mad, roce};
+
+use crate::attachment::membership::Membership;
+use crate::counts::Counts;
+use crate::engine::Engine;
+use crate::host::ports::slot_of_conversation;
+use crate::limits::{HANDOVER_RETRY, UNCLAIMED_GRACE, UNCLAIMED_MAX};
+use crate::packet::Received;
+use crate::packet::{Flow, Path};
+
+/// What is remembered between messages.
+#[derive(Debug, Default)]
+pub(crate) struct Management {
+    /// Requests for services that nobody offers (yet), the oldest first.
+    unclaimed: VecDeque<Unclaimed>,
+    /// The PSN of the next packet from QP1.
+    next_psn: u32,
+}
+
+/// A packet to QP1.
+#[derive(Clone, Copy)]
+pub(crate) struct GsiPacket<'a> {
+    pub(crate) received: &'a Received,
+    pub(crate) arrival: &'a Arrival,
+    /// The whole packet.
+    pub(crate) bytes: &'a [u8],
+    /// What is behind its headers.
+    pub(crate) payload: &'a [u8],
+}
+
+/// A request that waits for somebody who offers its service.
+#[derive(Debug)]
+struct Unclaimed {
+    until: Time,
+    received: Received,
+    arrival: Arrival,
+    bytes: Vec<u8>,
+    /// Where the payload lies in it.
+    payload: Range<usize>,
+}
+
+/// A message that has been built, which has so many bytes without its ICRC.
+pub(crate) struct Built {
+    pub(crate) flow: Flow,
+    pub(crate) length: usize,
+}
+
+/// Whose a message is.
+enum Owner {
+    Ours,
+    Slot(u16),
+    /// Nobody's: it asks for a service that nobody offers.
+    Nobody,
+    /// Nobody can tell at the moment. The sender will repeat it.
+    Unknown,
+}
+
+impl Management {
+    /// Takes a packet to QP1. One that another NIC has handed over is for us.
+    pub(crate) fn receive(
+        &mut self,
+        header: &roce::Repr,
+        packet: &GsiPacket<'_>,
+        is_handed_over: bool,
+        membership: &mut Membership,
+        engine: &mut Engine<'_>,
+    ) {
+        let is_management = header.bth.opcode == Opcode::UD_SEND_ONLY
+            && header.deth.is_some_and(|deth| deth.q_key == QKey::GSI);
+        if !is_management {
+            engine.counts.rx_gsi_dropped += 1;
+            return;
+        }
+        let &GsiPacket { received, arrival, bytes, payload } = packet;
+        let destination = arrival.destination.ip();
+        // What was handed over has been looked up already; but a listener may have gone since, and
+        // another be about to come.
+        let owner = match Mad::parse(payload) {
+            Ok(mad) if !is_handed_over => owner(&mad, destination, membership, engine.manager),
+            Ok(mad) if is_unclaimed(&mad, destination, engine.manager) => Owner::Nobody,
+            _ => Owner::Ours,
+        };
+        if matches!(owner, Owner::Nobody) && self.unclaimed.len() < UNCLAIMED_MAX {
+            let until = engine.now + UNCLAIMED_GRACE;
+            let start = header.header_len();
+            let payload = start..start + payload.len();
+            let (received, arrival, bytes) = (*received, *arrival, bytes.to_vec());
+            self.unclaimed.push_back(Unclaimed { until, received, arrival, bytes, payload });
+            return;
+        }
+        bring(owner, packet, membership, engine);
+    }
+
+    /// Looks again for who offers the services of requests that have waited long enough.
+    pub(crate) fn claim(&mut self, membership: &mut Membership, engine: &mut Engine<'_>) {
+        while self.unclaimed.front().is_some_and(|waiting| waiting.until <= engine.now)
+            && let Some(Unclaimed { received, arrival, bytes, payload, .. }) =
+                self.unclaimed.pop_front()
+        {
+            let payload = &bytes[payload];
+            let owner = match Mad::parse(payload) {
+                Ok(mad) => owner(&mad, arrival.destination.ip(), membership, engine.manager),
+                Err(_) => Owner::Ours,
+            };
+            let (received, arrival, bytes) = (&received, &arrival, &bytes[..]);
+            bring(owner, &GsiPacket { received, arrival, bytes, payload }, membership, engine);
+        }
+    }
+
+    /// When [`Management::claim`] is to be called.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.unclaimed.front().map(|waiting| waiting.until)
+    }
+
+    /// Builds the packet of what the manager has ready next, if anything, in `room`.
+    pub(crate) fn build(
+        &mut self,
+        manager: &mut Manager,
+        membership: &Membership,
+        room: &mut [u8],
+        counts: &mut Counts,
+    ) -> Option<Built> {
+        loop {
+            let Outgoing { route, mad } = manager.poll_transmit()?;
+            let Some(port) = membership.port_of(route.source, route.destination) else {
+                counts.tx_no_source += 1;
+                continue;
+            };
+            tracing::trace!(%mad, to = %route.destination, "sent");
+            let header = roce::Repr {
+                deth: Some(deth::Repr { q_key: QKey::GSI, source: Qpn::GSI }),
+                ..roce::Repr::new(Opcode::UD_SEND_ONLY, Qpn::GSI, Psn::new(self.next_psn))
+            };
+            self.next_psn = self.next_psn.wrapping_add(1);
+            let id = mad.message.remote_id();
+            let at = header.emit(room);
+            room[at..at + mad::LEN].copy_from_slice(&mad.to_bytes());
+            let flow = Flow {
+                path: Path::Udp,
+                port,
+                source: route.source,
+                destination: route.destination,
+                // The kernel steers by what the packet is about.
+                slot: id.and_then(|id| slot_of_conversation(CommId(id))).unwrap_or(0),
+                traffic_class: route.traffic_class,
+                hop_limit: route.hop_limit,
+            };
+            return Some(Built { flow, length: at + mad::LEN });
+        }
+    }
+}
+
+/// Whether it asks for a service that this manager does not offer.
+fn is_unclaimed(mad: &Mad, destination: IpAddr, manager: &Manager) -> bool {
+    let listens = |service| manager.listens(service, destination.into());
+    mad.message.service().is_some_and(|service| !listens(service))
+}
+
+fn owner(mad: &Mad, destination: IpAddr, membership: &Membership, manager: &Manager) -> Owner {
+    let own = membership.registry.slot();
+    let slot = match (mad.message.service(), mad.message.remote_id()) {
+        (Some(service), _) if manager.listens(service, destination.into()) => None,
+        (Some(service), _) => match membership.listener(destination, service) {
+            Ok(None) => return Owner::Nobody,
+            Ok(slot) => slot,
+            Err(error) => {
+                tracing::debug!(%error, "the table of ports cannot be read");
+                return Owner::Unknown;
+            }
+        },
+        (None, id) => id.and_then(|id| slot_of_conversation(CommId(id))),
+    };
+    match slot {
+        Some(slot) if slot != own => Owner::Slot(slot),
+        // The table is written a moment before, or after, the manager knows.
+        _ if is_unclaimed(mad, destination, manager) => Owner::Nobody,
+        _ => Owner::Ours,
+    }
+}
+
+/// Brings a message to its owner.
+fn bring(
+    owner: Owner,
+    packet: &GsiPacket<'_>,
+    membership: &mut Membership,
+    engine: &mut Engine<'_>,
+) {
+    let GsiPacket { received, arrival, bytes, payload } = packet;
+    let Engine { now, manager, counts, .. } = engine;
+    match owner {
+        Owner::Slot(slot) => {
+            let single = Received { length: bytes.len(), segment: bytes.len(), ..**received };
+            // Its queue is short, and may be full for a moment.
+            let (destination, times) = (arrival.destination.ip(), HANDOVER_RETRY);
+            membership.hand_over(slot, &single, destination, bytes, times, counts);
+        }
+        Owner::Ours | Owner::Nobody => {
+            if let Err(cause) = manager.handle(*now, arrival, payload) {
+                tracing::debug!(source = %received.source, ?cause, "a message is of no use");
+            }
+        }
+        Owner::Unknown => counts.rx_handover_dropped += 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::ports::{PortChange, PortError};
+    use crate::{DeviceInfo, Options, ProcessMemory};
+    use rdma::{Gid, Span};
+    use std::io;
+    use transport::cm::{CmConfig, CmEvent};
+    use transport::{Config, Endpoint};
+    use wire::cm::ip::PortSpace;
+    use wire::cm::{Message, sidr};
+
+    const PORT: u16 = 7174;
+    const SPACE: PortSpace = PortSpace::UDP;
+
+    /// A NIC, its manager, and a clock that stands still.
+    struct Host {
+        management: Management,
+        membership: Membership,
+        endpoint: Endpoint,
+        manager: Manager,
+        memory: ProcessMemory,
+        counts: Counts,
+        address: IpAddr,
+        now: Time,
+    }
+
+    impl Host {
+        fn open(address: &str) -> Self {
+            let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+            let mut membership = Membership::claim().unwrap();
+            membership.join_all(&device, &Options::default()).unwrap();
+            let first = u32::from(membership.registry.slot()) << crate::limits::COMM_ID_SHIFT;
+            let manager = Manager::new(CmConfig { ids: first..first + 1024, guid: 1, seed: 1 });
+            let address = address.parse().unwrap();
+            let now = Time::ZERO + Span::from_ms(1_000);
+            let (management, counts) = (Management::default(), Counts::default());
+            let endpoint = Endpoint::new(Config::default());
+            // SAFETY: nothing is registered, so the engine touches no memory.
+            let memory = unsafe { ProcessMemory::new(&mut crate::fork::Nics::lock()) };
+            Self { management, membership, endpoint, manager, memory, counts, address, now }
+        }
+
+        /// The parts of it, at its time.
+        fn parts(&mut self) -> (&mut Management, &mut Membership, Engine<'_>) {
+            let Self { management, membership, endpoint, manager, memory, counts, now, .. } = self;
+            (management, membership, Engine { now: *now, endpoint, manager, memory, counts })
+        }
+
+        /// A port whose requests the table says are ours, whether the manager knows or not.
+        fn announce(&self) {
+            for change in [PortChange::Bind { shared: false }, PortChange::Listen] {
+                while let Err(error) =
+                    self.membership.change_port(self.address, (SPACE, PORT), change)
+                {
+                    // Another test is at it, and may have to wait for a processor.
+                    let is_busy = matches!(&error, PortError::Io(error)
+                        if error.kind() == io::ErrorKind::WouldBlock);
+                    assert!(is_busy, "{error}");
+                }
+            }
+        }
+
+        fn listen(&mut self) {
+            let gid = Gid::from(self.address);
+            self.manager.listen(SPACE.service(PORT), Some(gid), 8).unwrap();
+        }
+
+        /// A request for the port arrives, perhaps handed over by another NIC.
+        fn is_asked(&mut self, is_handed_over: bool) {
+            let service = SPACE.service(PORT);
+            let request = sidr::Req { service, ..sidr::Req::default() };
+            let payload = Mad::new(1, Message::SidrReq(request)).to_bytes();
+            let header = roce::Repr {
+                deth: Some(deth::Repr { q_key: QKey::GSI, source: Qpn::GSI }),
+                ..roce::Repr::new(Opcode::UD_SEND_ONLY, Qpn::GSI, Psn::new(0))
+            };
+            let mut bytes = vec![0; header.header_len()];
+            header.emit(&mut bytes);
+            bytes.extend(payload);
+            let gid = Gid::from(self.address);
+            let arrival =
+                Arrival { source: gid, destination: gid, traffic_class: 0, hop_limit: 64 };
+            let received = Received {
+                length: bytes.len(),
+                segment: bytes.len(),
+                source: self.address,
+                source_port: wire::udp::ROCE_PORT,
+                traffic_class: 0,
+            };
+            let (bytes, payload) = (&bytes[..], &payload[..]);
+            let packet = GsiPacket { received: &received, arrival: &arrival, bytes, payload };
+            let (management, membership, mut engine) = self.parts();
+            management.receive(&header, &packet, is_handed_over, membership, &mut engine);
+        }
+
+        /// The time of those that wait is over.
+        fn wait(&mut self) {
+            self.now = self.management.deadline().unwrap();
+            self.claim();
+        }
+
+        fn claim(&mut self) {
+            let (management, membership, mut engine) = self.parts();
+            management.claim(membership, &mut engine);
+        }
+
+        fn was_told(&mut self) -> bool {
+            matches!(self.manager.poll_event(), Some(CmEvent::DatagramRequest { .. }))
+        }
+
+        /// The status of what is answered.
+        fn answers(&mut self) -> Option<sidr::Status> {
+            match self.manager.poll_transmit()?.mad.message {
+                Message::SidrRep(reply) => Some(reply.status),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    impl Drop for Host {
+        fn drop(&mut self) {
+            self.membership.leave();
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_ours_by_the_table_waits_until_the_manager_knows() {
+        let mut host = Host::open("127.0.50.1");
+        host.announce();
+        host.is_asked(false);
+        assert!(!host.was_told() && host.answers().is_none(), "it waits");
+        host.listen();
+        host.wait();
+        assert!(host.was_told());
+        assert_eq!(host.management.deadline(), None);
+    }
+
+    #[test]
+    fn a_request_that_was_handed_over_waits_for_the_next_listener() {
+        let mut host = Host::open("127.0.50.2");
+        host.is_asked(true);
+        assert!(!host.was_told() && host.answers().is_none(), "it waits");
+        host.announce();
+        host.listen();
+        host.wait();
+        assert!(host.was_told());
+        // Where somebody listens, nobody waits.
+        host.is_asked(true);
+        assert_eq!(host.management.deadline(), None);
+    }
+
+    #[test]
+    fn a_request_that_nobody_claims_in_time_is_refused() {
+        let mut host = Host::open("127.0.50.3");
+        for is_handed_over in [false, true] {
+            host.is_asked(is_handed_over);
+            assert_eq!(host.management.deadline(), Some(host.now + UNCLAIMED_GRACE));
+            host.claim();
+            assert_eq!(host.answers(), None, "not before its time");
+            host.wait();
+            assert_eq!(host.answers(), Some(sidr::Status::UNSUPPORTED));
+        }
+    }
+
+    #[test]
+    fn no_more_than_so_many_requests_wait() {
+        let mut host = Host::open("127.0.50.4");
+        for _ in 0..UNCLAIMED_MAX {
+            host.is_asked(true);
+        }
+        assert_eq!(host.answers(), None);
+        host.is_asked(true);
+        assert_eq!(host.answers(), Some(sidr::Status::UNSUPPORTED));
+    }
+}

@@ -1,0 +1,256 @@
+//! The paths to other NICs: UDP, and for those of this host and user rings of shared memory.
+//!
+//! ```text
+//!   run ─► which path? ─┬─ UDP ──► GSO batches ─► outbox ─► kernel       room: credits
+//!                       └─ ring of the NIC there ─► its engine           room: in the ring
+//! ```
+//!
+//! Which path a NIC is reached by is decided before the first packet to it, and not changed while its
+//! ring works, so that nothing overtakes anything. A NIC of this host says how much room it has, by
+//! either path; where there is none, all sending pauses, for [`PAUSE_MAX`] at most.
+//!
+//! **Invariant:** no other module asks which path a packet takes, except one that has built the packet
+//! for one of them.
+
+use rdma::{Gid, Qpn, Time};
+use transport::{Route, Run};
+
+use crate::attachment::membership::Membership;
+use crate::counts::Counts;
+use crate::host::credits::Credits;
+use crate::host::registry::Registry;
+use crate::host::steering::{is_ownable, slot_of};
+use crate::limits::PAUSE_MAX;
+use crate::packet::{Flow, Path};
+use crate::shm::{Shm, Written};
+use crate::udp::outbox::Sockets;
+use crate::{Link, Options, ProcessMemory};
+
+/// Both paths, and what sending waits for.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    /// Rings to and from NICs of this host.
+    pub(crate) shm: Shm,
+    /// Room at the sockets of NICs of this host.
+    credits: Option<Credits>,
+    pause: Option<Pause>,
+    /// Whether packets are built, sealed and looked at before they go into a ring.
+    seals_rings: bool,
+}
+
+/// Nothing is sent, because a NIC of this host has no room.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    slot: u16,
+    since: Time,
+}
+
+/// Where the packets of one queue pair go, which is looked up for the first of several.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub(crate) flow: Flow,
+    /// Whether it ends at a NIC of this host, which says how much room it has.
+    is_local: bool,
+    /// Whether the last packet of the GSO batches goes there too.
+    pub(crate) is_last: bool,
+}
+
+impl Lane {
+    /// Whether packets of this route for this slot go the same way. A ring may have failed since.
+    #[inline]
+    pub(crate) fn is_for(&self, route: &Route, slot: u16) -> bool {
+        let Flow { path, source, destination, traffic_class, hop_limit, .. } = self.flow;
+        path == Path::Udp
+            && self.flow.slot == slot
+            && (source, destination) == (route.source, route.destination)
+            && (traffic_class, hop_limit) == (route.traffic_class, route.hop_limit)
+    }
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pushed {
+    /// Packets that were seen to. Those behind them are the engine's again.
+    pub(crate) packets: u32,
+    /// The payload of the last of them is not mapped any more.
+    pub(crate) is_faulted: bool,
+    /// Their destination has no room for another packet of any length.
+    pub(crate) is_full: bool,
+}
+
+impl Paths {
+    /// The paths of a NIC whose sockets are open. With `sees_packets`, somebody wants to see or change
+    /// what goes through rings.
+    pub(crate) fn open(membership: &Membership, options: &Options, sees_packets: bool) -> Self {
+        let Membership { registry, .. } = membership;
+        let credits = Credits::open(registry.slot(), membership.receive_buffer_bytes())
+            .inspect_err(|error| tracing::debug!(%error, "no pauses for others of this host"))
+            .ok();
+        let takes_rings = options.link != Link::Udp && !options.exact;
+        let shm = if takes_rings { Shm::open(registry) } else { Shm::none() };
+        let seals_rings = options.link == Link::SharedMemoryWithIcrc || sees_packets;
+        Self { shm, credits, pause: None, seals_rings }
+    }
+
+    /// Where packets of this route for this slot go, if they can be sent at all.
+    pub(crate) fn lane(
+        &mut self,
+        membership: &Membership,
+        route: &Route,
+        slot: u16,
+        now: Time,
+        counts: &mut Counts,
+    ) -> Option<Lane> {
+        let &Route { source, destination, traffic_class, hop_limit, .. } = route;
+        let port = membership.port_of(source, destination)?;
+        let is_by_ring = self.shm.reaches(&membership.registry, destination, slot, now, counts);
+        let path = if is_by_ring { Path::Shm } else { Path::Udp };
+        let flow = Flow { path, port, source, destination, slot, traffic_class, hop_limit };
+        let is_ours = || membership.sockets.iter().any(|socket| socket.gid() == destination);
+        let is_local = is_by_ring || destination.ip().is_loopback() || is_ours();
+        Some(Lane { flow, is_local: is_local && is_ownable(slot), is_last: false })
+    }
+
+    /// Writes packets to the ring that they go through, from where their payload lies. `None` if they
+    /// are to be built first.
+    pub(crate) fn write_run(
+        &mut self,
+        flow: &Flow,
+        run: &Run<'_>,
+        memory: &ProcessMemory,
+        counts: &mut Counts,
+    ) -> Option<Pushed> {
+        if flow.path == Path::Udp || self.seals_rings {
+            return None;
+        }
+        let written = self.shm.write(flow, run, memory, counts);
+        let Written { packets, bytes, is_dropped, is_faulted } = written;
+        pushed(packets.into(), bytes, counts);
+        counts.tx_dropped += u64::from(is_dropped);
+        let packets = packets + u32::from(is_dropped || is_faulted);
+        Some(Pushed { packets, is_faulted, is_full: self.shm.is_filled(flow.slot, counts) })
+    }
+
+    /// Pushes one packet, with its ICRC.
+    pub(crate) fn push(
+        &mut self,
+        flow: &Flow,
+        packet: &[u8],
+        sockets: &mut Sockets,
+        counts: &mut Counts,
+    ) {
+        if flow.path == Path::Udp {
+            self.send_credits();
+            sockets.send_packet(flow, packet);
+        } else if self.shm.push(flow, packet, counts) {
+            pushed(1, packet.len() as u64, counts);
+        } else {
+            counts.tx_dropped += 1;
+        }
+    }
+
+    /// Counts a packet that has been built or pushed against the room at its destination. Returns
+    /// whether it was the last that fits.
+    #[inline]
+    pub(crate) fn is_filled_by(&mut self, lane: &Lane, length: usize, counts: &mut Counts) -> bool {
+        let Flow { path, slot, .. } = lane.flow;
+        match path {
+            Path::Udp => {
+                lane.is_local
+                    && self.credits.as_mut().is_some_and(|credits| credits.plan(slot, length))
+            }
+            Path::Shm => self.shm.is_filled(slot, counts),
+        }
+    }
+
+    /// Sending waits for room at `slot` from now on.
+    pub(crate) fn pause(&mut self, slot: u16, now: Time) {
+        self.pause = Some(Pause { slot, since: now });
+    }
+
+    /// Whether sending waits for room. One that waits for too long does not wait any more, and what
+    /// there is no room for is dropped.
+    pub(crate) fn waits(&mut self, registry: &Registry, now: Time, counts: &mut Counts) -> bool {
+        let Some(Pause { slot, since }) = self.pause else { return false };
+        let ring = self.shm.is_full(registry, slot, now);
+        let socket = || self.credits.as_ref().is_some_and(|credits| credits.is_full(slot));
+        if ring.unwrap_or_else(socket) {
+            if now.since(since) < PAUSE_MAX {
+                return true;
+            }
+            counts.tx_pauses_given_up += 1;
+            match &self.credits {
+                _ if ring.is_some() => self.shm.give_up(slot),
+                Some(credits) => credits.give_up(slot),
+                None => {}
+            }
+        }
+        self.pause = None;
+        false
+    }
+
+    /// Whether sending waited for room when it was last tried.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.pause.is_some()
+    }
+
+    /// What has been built is about to be sent by UDP.
+    pub(crate) fn send_credits(&mut self) {
+        if let Some(credits) = &mut self.credits {
+            credits.send();
+        }
+    }
+
+    /// Whether a packet to `qpn` at `destination` that is missed at `now` may still be where a NIC of
+    /// this host will find it. By UDP nobody knows.
+    pub(crate) fn may_still_lie(
+        &mut self,
+        registry: &Registry,
+        destination: Gid,
+        qpn: Qpn,
+        now: Time,
+    ) -> bool {
+        self.shm.may_still_lie(registry, destination, slot_of(qpn.value()), now)
+    }
+
+    /// What NICs of this host have sent to our sockets up to now, to be written off if it is not there
+    /// ([`Paths::write_off`]).
+    #[inline]
+    pub(crate) fn sent_to_us(&self) -> Option<u64> {
+        self.credits.as_ref().map(Credits::sent_to_us)
+    }
+
+    /// Packets have arrived by UDP.
+    #[inline]
+    pub(crate) fn arrived(&self, packets: usize, bytes: usize) {
+        if let Some(credits) = &self.credits {
+            credits.return_for(packets, bytes);
+        }
+    }
+
+    /// A socket is empty: what was `sent` before we looked has arrived, or never will.
+    pub(crate) fn write_off(&self, sent: Option<u64>) {
+        if let (Some(credits), Some(sent)) = (&self.credits, sent) {
+            credits.write_off(sent);
+        }
+    }
+
+    /// In a forked child: what would tell others that the parent's NIC is gone is let go of.
+    pub(crate) fn forget(&mut self) {
+        core::mem::forget(self.credits.take());
+    }
+}
+
+/// Counts packets that are in a ring, of so many bytes together.
+fn pushed(packets: u64, bytes: u64, counts: &mut Counts) {
+    counts.tx_packets += packets;
+    counts.tx_ring_packets += packets;
+    counts.tx_bytes += bytes;
+}
+
+#[cfg(test)]
+impl Paths {
+    pub(crate) fn credits(&mut self) -> &mut Credits {
+        self.credits.as_mut().unwrap()
+    }
+}

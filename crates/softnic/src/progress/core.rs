@@ -1,0 +1,239 @@
+//! What is done under the lock of a NIC, by whichever thread holds it.
+//!
+//! The engine, what it is driven by, and the rules of who looks after the NIC next
+//! ([`Policy`]). The rules know only what they are told: what waits for its time is gathered here.
+//!
+//! **Invariant:** whoever makes a deadline earlier than the one on duty would wake up wakes it
+//! ([`Core::wakes`]).
+
+use rdma::{Completion, Time};
+use transport::cm::Manager;
+use transport::{CqId, Endpoint, Event};
+
+use crate::attachment::{Attachment, Parts};
+use crate::counts::Counts;
+use crate::engine::Engine;
+use crate::memory::device::DeviceMemory;
+use crate::progress::policy::{OnDuty, Parking, Pending, Policy, Sleep};
+use crate::udp::outbox::Outbox;
+use crate::{EventSink, ProcessMemory, clock};
+
+/// When counters are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Publish {
+    /// If they have not been for a while.
+    IfDue,
+    /// Before nothing happens for a while.
+    Now,
+}
+
+/// The engine, and what it is driven by.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) manager: Manager,
+    pub(crate) memory: ProcessMemory,
+    pub(crate) device_memory: DeviceMemory,
+    pub(crate) counts: Counts,
+    pub(crate) attachment: Attachment,
+    pub(crate) policy: Policy,
+}
+
+impl Core {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        manager: Manager,
+        memory: ProcessMemory,
+        parts: Parts,
+    ) -> Self {
+        Self {
+            endpoint,
+            manager,
+            memory,
+            device_memory: DeviceMemory::default(),
+            counts: Counts::default(),
+            attachment: Attachment::new(parts),
+            policy: Policy::default(),
+        }
+    }
+
+    /// Whether at `now` something would be taken for lost.
+    pub(crate) fn is_loss_due(&mut self, now: Time) -> bool {
+        let earliest = self.endpoint.earliest_timeout();
+        earliest.is_some_and(|at| at <= now) && self.endpoint.is_loss_due(now)
+    }
+
+    /// Whether [`Core::run_timers`] has anything to do at `now`.
+    #[inline]
+    pub(crate) fn is_time(&self, now: Time) -> bool {
+        let unclaimed = self.attachment.claim_deadline();
+        let deadlines = [self.endpoint.earliest_timeout(), self.manager.poll_timeout(), unclaimed];
+        deadlines.into_iter().flatten().any(|deadline| deadline <= now)
+    }
+
+    /// Does what the time has come for.
+    pub(crate) fn run_timers(&mut self, now: Time) {
+        if let Some((parts, mut engine)) = self.attached(now) {
+            parts.run_timers(&mut engine);
+        }
+    }
+
+    /// Whether there is nothing to send at `now`, to tell, or to write down. A caller that has received
+    /// nothing either has nothing more to do.
+    pub(crate) fn is_quiet(&mut self, now: Time) -> bool {
+        let is_quiet =
+            self.endpoint.is_idle() && self.manager.is_idle() && self.attachment.is_quiet(now);
+        if is_quiet {
+            self.policy.sends(now);
+        }
+        is_quiet
+    }
+
+    /// Builds what is ready to be sent. See [`Sender::load`](crate::attachment::sender::Sender::load).
+    pub(crate) fn load(&mut self, now: Time) -> Option<Box<Outbox>> {
+        self.policy.sends(now);
+        let (parts, mut engine) = self.attached(now)?;
+        parts.sender.load(&mut parts.common, &mut engine)
+    }
+
+    /// Takes the outbox back. Returns whether there was more than it could hold.
+    pub(crate) fn unload(&mut self, outbox: Box<Outbox>) -> bool {
+        let Self { counts, attachment, .. } = self;
+        attachment.parts().is_some_and(|parts| parts.sender.unload(outbox, counts))
+    }
+
+    /// Whether there may be something to send that nobody is about to.
+    pub(crate) fn is_left_behind(&self) -> bool {
+        self.attachment.is_left_behind()
+    }
+
+    /// Whether somebody of this host may still take what was sent to him.
+    pub(crate) fn is_untaken(&mut self) -> bool {
+        self.attachment.parts().is_some_and(|Parts { common, .. }| {
+            common.paths.shm.is_untaken(&common.membership.registry)
+        })
+    }
+
+    /// Delivers the events, and writes down what is to be written down.
+    pub(crate) fn tell(&mut self, now: Time, events: &dyn EventSink) {
+        if let Some(parts) = self.attachment.parts() {
+            parts.common.observers.flush();
+        }
+        while let Some(event) = self.endpoint.poll_event() {
+            if matches!(event, Event::CompletionNotify(_)) {
+                self.policy.told(now);
+            }
+            events.event(event);
+        }
+        while let Some(event) = self.manager.poll_event() {
+            events.connection(event);
+        }
+        self.publish(now, Publish::IfDue);
+    }
+
+    /// Before the end: has the acknowledgements that would have waited sent, and leave taken of
+    /// every peer.
+    pub(crate) fn owe_nothing(&mut self, now: Time) {
+        if !self.attachment.is_dead() {
+            self.endpoint.release_acknowledgements();
+            self.manager.forget_all(now);
+        }
+    }
+
+    /// Shows the counters to other programs.
+    pub(crate) fn publish(&mut self, now: Time, when: Publish) {
+        let Some(Parts { common, .. }) = self.attachment.parts() else { return };
+        let is_due = common.observers.is_publishing_due(now);
+        if is_due {
+            self.counts.rx_buffer_overflow =
+                common.membership.all_sockets().map(|socket| socket.overflows()).sum();
+        }
+        if let Some(publisher) = &mut common.observers.publisher
+            && (is_due || when == Publish::Now)
+        {
+            publisher.publish(now, self.endpoint.stats(), self.manager.stats(), &self.counts);
+        }
+    }
+
+    /// Moves completions to `out`.
+    pub(crate) fn completions(&mut self, cq: CqId, out: &mut [Completion]) -> usize {
+        let mut count = 0;
+        while let Some(place) = out.get_mut(count)
+            && let Some(completion) = self.endpoint.poll_cq(cq)
+        {
+            *place = completion;
+            count += 1;
+        }
+        count
+    }
+
+    /// The rules, and for them what is to be done even if nothing arrives.
+    fn rules(&mut self) -> (&mut Policy, impl FnOnce() -> Pending) {
+        let (is_paused, is_left_behind) = (self.attachment.is_paused(), self.is_left_behind());
+        let Self { policy, endpoint, manager, attachment, .. } = self;
+        let pending = move || {
+            let (held, unclaimed) = (attachment.faults_deadline(), attachment.claim_deadline());
+            Pending {
+                engine: endpoint.poll_timeout(),
+                others: [manager.poll_timeout(), held, unclaimed].into_iter().flatten().min(),
+                is_paused,
+                is_left_behind,
+                has_arrived: false,
+            }
+        };
+        (policy, pending)
+    }
+
+    /// Whom to wake for what has come up.
+    #[inline]
+    pub(crate) fn wakes(&mut self, now: Time) -> Option<OnDuty> {
+        let (policy, pending) = self.rules();
+        policy.wakes(now, pending)
+    }
+
+    /// One on duty is awake. Says whether it leaves the sockets to the application.
+    pub(crate) fn parks(&mut self, who: OnDuty, parking: &mut Parking) -> bool {
+        self.set_asleep(false);
+        let is_left_behind = self.is_left_behind();
+        self.policy.parks(who, clock::now(), parking, is_left_behind)
+    }
+
+    /// One on duty goes to sleep, but for a look whether a packet came after the last.
+    pub(crate) fn sleeps(&mut self, who: OnDuty, parking: &Parking) -> Sleep {
+        let now = clock::now();
+        self.publish(now, Publish::Now);
+        let has_arrived = self.set_asleep(!parking.is_parked());
+        let (policy, pending) = self.rules();
+        policy.sleeps(who, now, parking, Pending { has_arrived, ..pending() })
+    }
+
+    /// The progress thread's sleep while it has nothing to do, if that is so.
+    pub(crate) fn relieves(&mut self) -> Option<Sleep> {
+        let (policy, pending) = self.rules();
+        policy.relieves(clock::now(), pending)
+    }
+
+    /// Whether packets in rings are to wake whoever looks after the NIC. Returns whether there are some
+    /// already.
+    fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.attachment.parts().is_some_and(|parts| parts.common.paths.shm.set_asleep(asleep))
+    }
+
+    /// What the one on duty does besides: looks after members of its groups that have died.
+    pub(crate) fn look_after(&mut self, now: Time) {
+        if !self.attachment.is_dead()
+            && self.policy.is_upkeep_due(now)
+            && let Some((parts, mut engine)) = self.attached(now)
+        {
+            parts.look_after(&mut engine);
+        }
+    }
+
+    /// The engine, and what attaches it, unless the NIC is dead.
+    #[inline]
+    pub(crate) fn attached(&mut self, now: Time) -> Option<(&mut Parts, Engine<'_>)> {
+        let Self { endpoint, manager, memory, counts, attachment, .. } = self;
+        let parts = attachment.parts()?;
+        Some((parts, Engine { now, endpoint, manager, memory, counts }))
+    }
+}

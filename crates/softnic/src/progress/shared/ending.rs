@@ -1,0 +1,173 @@
+//! How a NIC ends: because it is closed, or because its process exits or forks ([`crate::fork`]).
+//!
+//! ```text
+//!   thread ends ─► rings: nobody will look ─► debts are settled ─► off the list ─► sockets, rings, slot
+//! ```
+//!
+//! Peers know nothing of processes. What is owed to them is sent first: acknowledgements that waited for
+//! something to travel with, and the end of every conversation. What lies in rings has to be taken while
+//! its sender can still be asked about, and what is counted has to show in the file of counters.
+//!
+//! **Invariant:** others are waited for no longer than [`PAUSE_MAX`], whatever they do or do not.
+
+use std::sync::{Arc, MutexGuard};
+
+use super::Shared;
+use crate::clock;
+use crate::fork::{Forks, Held};
+use crate::limits::{EXIT_WAIT, PAUSE_MAX, PAUSE_RETRY, SENDER_WAIT};
+use crate::progress::core::{Core, Publish};
+use crate::progress::policy::{OnDuty, Policy};
+use crate::udp::inbox::Inbox;
+
+impl Shared {
+    /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
+    /// peer. What waits for room at a destination may still get it, and what lies in rings is taken: who
+    /// looks there must find a NIC that is there. Who has the file of counters open keeps it, with what
+    /// was counted to the end.
+    pub(crate) fn settle_debts<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+    ) -> MutexGuard<'a, Core> {
+        let began = clock::now();
+        let mut now = began;
+        core.owe_nothing(now);
+        loop {
+            if let Some(outbox) = core.load(now) {
+                core = self.send(core, outbox, None);
+            }
+            let is_waited_for = core.attachment.is_paused() || core.is_untaken();
+            if !is_waited_for || now.since(began) >= PAUSE_MAX {
+                break;
+            }
+            drop(core);
+            clock::pause(PAUSE_RETRY);
+            core = self.lock();
+            now = clock::now();
+        }
+        core.publish(now, Publish::Now);
+        core
+    }
+}
+
+/// A NIC with its locks. Guards are released before the NIC that they are of may go.
+struct Whole {
+    core: MutexGuard<'static, Core>,
+    inbox: MutexGuard<'static, Inbox>,
+    nic: Arc<Shared>,
+}
+
+impl Forks for Shared {
+    fn hold(self: Arc<Self>) -> Box<dyn Held> {
+        // The child has no thread that could bring back what another has taken out.
+        let guards = self.lock_whole();
+        // SAFETY: the guards refer to the locks inside `self`, which is kept beside them and
+        // dropped after them.
+        let (core, inbox): (MutexGuard<'static, Core>, MutexGuard<'static, Inbox>) =
+            unsafe { core::mem::transmute(guards) };
+        Box::new(Whole { core, inbox, nic: self })
+    }
+
+    fn exit(&self) {
+        if let Some(core) = patiently(self) {
+            let core = self.claim(core, SENDER_WAIT);
+            drop(self.settle_debts(core));
+        }
+    }
+}
+
+impl Held for Whole {
+    fn in_parent(self: Box<Self>) {
+        let Self { mut core, inbox, nic } = *self;
+        let is_left_behind = core.is_left_behind();
+        if is_left_behind {
+            core.policy.woke(OnDuty::Thread);
+            core.policy.woke(OnDuty::StandIn);
+        }
+        drop(core);
+        drop(inbox);
+        if is_left_behind {
+            nic.wake_all();
+        }
+    }
+
+    fn in_child(mut self: Box<Self>) {
+        let Self { core, inbox, .. } = &mut *self;
+        inbox.forget();
+        if let Some(parts) = core.attachment.end() {
+            parts.forget();
+        }
+        core.policy = Policy::default();
+    }
+}
+
+/// The lock of a NIC, which its thread holds for microseconds at a time.
+fn patiently(nic: &Shared) -> Option<MutexGuard<'_, Core>> {
+    let end = clock::now() + EXIT_WAIT;
+    loop {
+        let core = nic.try_lock();
+        if core.is_some() || clock::now() >= end {
+            return core;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Link;
+    use crate::testing::{open, open_by, paused_for};
+    use core::time::Duration;
+
+    #[test]
+    fn who_ends_waits_for_room_but_not_for_ever() {
+        let (nic, full) = (open("127.0.135.5"), open("127.0.135.6"));
+        let takes = || {
+            let mut core = full.shared().lock();
+            let paths = &core.attachment.parts().unwrap().common.paths;
+            paths.write_off(paths.sent_to_us());
+        };
+        let given_up = |core: &Core| {
+            assert!(!core.attachment.is_paused());
+            core.counts.tx_pauses_given_up
+        };
+        // The machine may have no processor for the other before the wait is over.
+        let waited = (0..20).any(|_| {
+            paused_for(&nic, &full);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(2));
+                    takes();
+                });
+                let core = nic.shared().lock();
+                let before = core.counts.tx_pauses_given_up;
+                given_up(&nic.shared().settle_debts(core)) == before
+            })
+        });
+        assert!(waited);
+        paused_for(&nic, &full);
+        let core = nic.shared().lock();
+        let before = core.counts.tx_pauses_given_up;
+        assert_eq!(given_up(&nic.shared().settle_debts(core)), before + 1);
+    }
+
+    #[test]
+    fn a_child_does_not_say_that_its_parents_nic_is_gone() {
+        let nic = open_by("127.0.49.9", Link::SharedMemory);
+        // SAFETY: the child ends at once.
+        let child = unsafe {
+            match libc::fork() {
+                0 => libc::_exit(0),
+                child => child,
+            }
+        };
+        // SAFETY: no place for the status is given.
+        assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
+        let mut core = nic.shared().lock();
+        let common = &mut core.attachment.parts().unwrap().common;
+        let (slot, credits) = (common.membership.registry.slot(), common.paths.credits());
+        // A NIC that is there has room for something, and not for everything.
+        assert!(!credits.is_full(slot) && credits.plan(slot, 1 << 30));
+    }
+}

@@ -1,0 +1,275 @@
+//! How a thread looks what has arrived, and what it does with the clock.
+//!
+//! A look at a socket is a call of the kernel, which takes as long as all else that is done for a
+//! short packet, and longer for a batch. Meanwhile other threads post, and poll for what is there
+//! already. One thread looks for all: who finds another looking does not wait for it, unless
+//! nobody else would do what he came for.
+//!
+//! **Invariants:** the inbox is locked before the engine; who holds the engine only ever tries. Only who
+//! has the inbox takes anything for lost, after it has looked.
+
+use std::sync::{MutexGuard, PoisonError, TryLockError};
+
+use rdma::Time;
+
+use super::Shared;
+use crate::attachment::Parts;
+use crate::attachment::receiver::Turn;
+use crate::clock;
+use crate::limits::LOOKS_BEFORE_TIMEOUT;
+use crate::progress::core::Core;
+use crate::udp::inbox::{Inbox, Reach};
+
+/// What is done by who finds another thread looking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Busy {
+    /// It leaves it to that one.
+    Leave,
+    /// It waits until that one is back, and looks itself.
+    Wait,
+}
+
+/// What became of a look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    /// When it was over.
+    pub(crate) now: Time,
+    /// Packets that had arrived.
+    pub(crate) packets: u64,
+    /// Whether another thread was looking.
+    pub(crate) is_served: bool,
+}
+
+impl Shared {
+    /// The inbox, however long another thread looks. The engine's lock must not be held.
+    pub(crate) fn lock_inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what has arrived and runs the timers. What the engine then has ready is not sent yet.
+    ///
+    /// The lock is not held while the kernel is asked.
+    ///
+    /// A timer may wait for what has arrived and was not looked for: whoever calls may have been
+    /// late, or take one packet at a time. So nothing is given up before the sockets are empty, or
+    /// as much has been taken as they hold.
+    #[inline]
+    pub(crate) fn look<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        reach: Reach,
+        busy: Busy,
+    ) -> (MutexGuard<'a, Core>, Looked) {
+        core.policy.looks();
+        let Some(parts) = core.attachment.parts() else {
+            return (core, Looked { now: clock::now(), packets: 0, is_served: false });
+        };
+        let turn = parts.turn(reach);
+        if turn == Turn::Rings && !parts.common.paths.shm.has_packets() {
+            let now = clock::now();
+            if !core.is_time(now) {
+                if let Some(parts) = core.attachment.parts() {
+                    parts.receiver.end_look(0);
+                }
+                return (core, Looked { now, packets: 0, is_served: false });
+            }
+        }
+        self.look_at(core, turn, reach, busy)
+    }
+
+    #[inline(never)]
+    fn look_at<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        mut turn: Turn,
+        mut reach: Reach,
+        busy: Busy,
+    ) -> (MutexGuard<'a, Core>, Looked) {
+        let mut inbox = None;
+        let mut looked = Looked { now: Time::ZERO, packets: 0, is_served: false };
+        for looks in 0.. {
+            let (mut packets, mut now) = (0, None);
+            if turn != Turn::Rings {
+                if inbox.is_none() {
+                    (core, inbox) = self.enter(core, busy);
+                }
+                match &mut inbox {
+                    Some(inbox) => {
+                        (core, packets, now) = self.look_at_sockets(core, inbox, reach, turn);
+                    }
+                    None => looked.is_served = true,
+                }
+            }
+            looked.now = now.unwrap_or_else(clock::now);
+            if let Some((parts, mut engine)) = core.attached(looked.now) {
+                let before = engine.counts.rx_packets;
+                parts.receiver.receive_from_rings(&mut parts.common, &mut engine);
+                packets += engine.counts.rx_packets - before;
+                parts.receiver.end_look(packets);
+            }
+            looked.packets += packets;
+            let is_all = reach == Reach::All && packets == 0;
+            if looked.is_served
+                || is_all
+                || looks == LOOKS_BEFORE_TIMEOUT
+                || !core.is_loss_due(looked.now)
+            {
+                break;
+            }
+            (reach, turn) = (Reach::All, Turn::Round);
+        }
+        if !(looked.is_served && core.is_loss_due(looked.now)) {
+            core.run_timers(looked.now);
+        }
+        (core, looked)
+    }
+
+    /// The inbox, if nobody has it or it is waited for.
+    fn enter<'a>(
+        &'a self,
+        core: MutexGuard<'a, Core>,
+        busy: Busy,
+    ) -> (MutexGuard<'a, Core>, Option<MutexGuard<'a, Inbox>>) {
+        match self.inbox.try_lock() {
+            Ok(inbox) => (core, Some(inbox)),
+            Err(TryLockError::Poisoned(poisoned)) => (core, Some(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) if busy == Busy::Leave => (core, None),
+            Err(TryLockError::WouldBlock) => {
+                drop(core);
+                let inbox = self.lock_inbox();
+                (self.lock(), Some(inbox))
+            }
+        }
+    }
+
+    /// Looks, and gives what it finds to the engine. Returns how many packets that were, and when the
+    /// lock was taken again.
+    fn look_at_sockets<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        inbox: &mut Inbox,
+        reach: Reach,
+        turn: Turn,
+    ) -> (MutexGuard<'a, Core>, u64, Option<Time>) {
+        let (mut packets, mut last) = (0, None);
+        // A look begins at no particular time.
+        let Some((parts, mut engine)) = core.attached(Time::ZERO) else { return (core, 0, None) };
+        let mut look =
+            parts.receiver.begin_look(inbox, reach, turn, &mut parts.common, &mut engine);
+        while !look.is_over() {
+            drop(core);
+            let found = inbox.next(&mut look);
+            core = self.lock();
+            let now = clock::now();
+            if let Some((parts, mut engine)) = core.attached(now) {
+                let before = engine.counts.rx_packets;
+                let Parts { receiver, common, .. } = parts;
+                receiver.receive(found.as_ref(), &mut look, common, &mut engine);
+                packets += engine.counts.rx_packets - before;
+            }
+            last = Some(now);
+        }
+        (core, packets, last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Nic;
+    use crate::testing::open;
+    use core::net::Ipv4Addr;
+    use core::time::Duration;
+    use rdma::{Access, Completion, Gid, Operation, QpType, Qpn, SendFlags, WorkRequest};
+    use std::sync::Arc;
+    use transport::{AddressVector, BringUp, CqId, QpCapacity, QpSpec, RegionSpec, Stats};
+
+    /// Has a queue pair send to somebody who is not there.
+    fn write_to_nobody(nic: &Nic) -> CqId {
+        let own = *nic.device().gids.iter().rfind(|entry| entry.usable).unwrap();
+        let nobody = AddressVector {
+            gid: Ipv4Addr::new(127, 0, 136, 9).into(),
+            source_gid: own.gid,
+            source_gid_index: own.index,
+            hop_limit: 64,
+            ..AddressVector::default()
+        };
+        let peer = Qpn::new(1 << crate::limits::SLOT_SHIFT | 5);
+        let with = BringUp {
+            // Four milliseconds (IBTA vol 1, 9.7.6.1.3).
+            timeout: 10,
+            ..BringUp::new(nobody, nic.device().active_mtu, peer)
+        };
+        nic.with(|endpoint, _, now| {
+            let pd = endpoint.alloc_pd().unwrap();
+            let cq = endpoint.create_cq(4).unwrap();
+            let capacity =
+                QpCapacity { send_wr: 1, recv_wr: 1, send_sge: 1, recv_sge: 1, inline: 0 };
+            let (send_cq, recv_cq) = (cq, cq);
+            let (kind, srq, signal_all) = (QpType::Rc, None, true);
+            let spec = QpSpec { kind, pd, send_cq, recv_cq, srq, capacity, signal_all };
+            let qpn = endpoint.create_qp(spec).unwrap();
+            endpoint.bring_up(qpn, &with).unwrap();
+            let region = RegionSpec { address: 0, length: 8, iova: 0, access: Access::NONE };
+            let r_key = endpoint.register(pd, region).unwrap();
+            let operation = Operation::Write { remote_address: 0, r_key, immediate: None };
+            let (flags, sges) = (SendFlags::SIGNALED, &[]);
+            let request = WorkRequest { id: 1, operation, flags, sges, inline: None };
+            endpoint.post_send(now, qpn, &request).unwrap();
+            cq
+        })
+    }
+
+    fn stats(nic: &Nic) -> Stats {
+        *nic.shared().lock().endpoint.stats()
+    }
+
+    #[test]
+    fn nothing_is_taken_for_lost_while_another_thread_looks() {
+        let nic = open("127.0.136.1");
+        let cq = write_to_nobody(&nic);
+        let poll = || assert_eq!(nic.poll_cq(cq, &mut [Completion::NOTHING]), 0);
+        let another = nic.shared().lock_inbox();
+        std::thread::sleep(Duration::from_millis(20));
+        // It does not wait either.
+        poll();
+        assert_eq!(stats(&nic).local_ack_timeout_err, 0);
+        drop(another);
+        poll();
+        assert_eq!(stats(&nic).local_ack_timeout_err, 1);
+    }
+
+    #[test]
+    fn who_must_look_waits_until_another_thread_has() {
+        let nic = open("127.0.136.2");
+        write_to_nobody(&nic);
+        let another = nic.shared().lock_inbox();
+        std::thread::scope(|scope| {
+            let poll = scope.spawn(|| nic.poll());
+            std::thread::sleep(Duration::from_millis(20));
+            // The engine is free meanwhile.
+            assert_eq!(stats(&nic).local_ack_timeout_err, 0);
+            drop(another);
+            poll.join().unwrap();
+        });
+        assert_eq!(stats(&nic).local_ack_timeout_err, 1);
+    }
+
+    #[test]
+    fn the_socket_of_a_group_that_was_left_is_closed() {
+        let nic = open("127.0.136.3");
+        let group: Gid = Ipv4Addr::new(239, 0, 136, 3).into();
+        nic.join_group(group).unwrap();
+        nic.poll();
+        let socket = {
+            let mut core = nic.shared().lock();
+            let groups = &core.attachment.parts().unwrap().common.membership.groups;
+            assert_eq!(groups.count(), 1);
+            let socket = groups.sockets().next().unwrap();
+            assert_eq!(Arc::strong_count(socket), 2, "the inbox has it as well");
+            Arc::downgrade(socket)
+        };
+        nic.leave_group(group);
+        assert!(socket.upgrade().is_none());
+        nic.poll();
+    }
+}

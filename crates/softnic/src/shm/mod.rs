@@ -1,0 +1,548 @@
+//! The path by shared memory: rings of packets between NICs of one host and user.
+//!
+//! ```text
+//!   packets for a NIC of this host that takes rings ─► ring ─► its engine
+//!                                                       └─ asleep? ─► doorbell
+//! ```
+//!
+//! The packets are the same as by UDP, headers and all, and every rule of the transport holds. They have no
+//! ICRC unless somebody wants to see one: memory does not corrupt them.
+//!
+//! Each direction has a ring of its own ([`ring`](ring.rs)). The sender makes it, and offers it
+//! ([`offers`](offers.rs)) before its first packet, which is in it already: no packet overtakes another.
+//! A ring that fails is left for UDP. What was in it counts as lost.
+//!
+//! Which addresses are of this host is known from the list of NICs ([`crate::host::registry`]), which only
+//! this user can write: the NIC with the slot must stand there, and be alive. The receiver asks the same of
+//! the source addresses that a sender claims. The dead cannot be asked about, so a NIC that ends waits for
+//! a moment until its packets are taken.
+//!
+//! **Invariants:** a ring says *asleep* only while whoever watches it is about to sleep, or does. A producer
+//! that finds it so rings the doorbell, once. Nothing that a peer writes, or leaves undone, makes this side
+//! wait, reach other memory, or loop for ever.
+
+mod offers;
+mod peer;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use core::net::IpAddr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rdma::{Gid, Time};
+use transport::Run;
+
+use self::offers::{Arrived, Kind, Message, Offers};
+use self::peer::{Opened, Out, Peer};
+pub(crate) use self::peer::{RingPacket, Written};
+use self::ring::{Broken, Consumer, Consuming, Producer};
+use crate::ProcessMemory;
+use crate::clock::{retry, would_block};
+use crate::counts::Counts;
+use crate::host::registry::Registry;
+use crate::host::steering::{Member, is_ownable};
+use crate::limits::{
+    CHOICES_MAX, OFFER_BATCH, OFFER_RETRY, PEER_CHECK_INTERVAL, RING_PEERS_MAX, SLOTS,
+};
+use crate::memory::map::Stretch;
+use crate::packet::Flow;
+use crate::sys;
+
+/// The rings of a NIC.
+#[derive(Debug)]
+pub(crate) struct Shm {
+    /// `None`: there are no rings, and no other NIC is told otherwise.
+    offers: Option<Offers>,
+    /// By slot.
+    peers: Box<[Option<Box<Peer>>]>,
+    /// The slots of peers whose rings are looked at.
+    sources: Vec<u16>,
+    /// How addresses are reached, by the slot that the packet is for.
+    choices: Box<[Vec<Choice>]>,
+    /// The slots of the peers that are touched.
+    touched: Vec<u16>,
+    /// Whether whoever watches sleeps, and is to be woken by packets.
+    asleep: bool,
+}
+
+/// How an address is reached.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    destination: Gid,
+    is_by_ring: bool,
+}
+
+/// What was found in a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// Something that is of no use to the engine.
+    Other,
+    /// A packet.
+    Packet(RingPacket),
+}
+
+impl Shm {
+    /// Takes rings from now on, as the owner of `registry`'s slot, if this host and process can.
+    pub(crate) fn open(registry: &Registry) -> Self {
+        let offers = Producer::create(0).and_then(|(_ring, file)| {
+            // Who could not make one could not take one either.
+            Consumer::open(file.as_fd(), 0)?;
+            Offers::bind(registry.namespace(), registry.slot())
+        });
+        let offers = offers.inspect_err(|error| tracing::debug!(%error, "no rings"));
+        Self { offers: offers.ok(), ..Self::none() }
+    }
+
+    /// No rings.
+    pub(crate) fn none() -> Self {
+        Self {
+            offers: None,
+            peers: (0..SLOTS).map(|_| None).collect(),
+            sources: Vec::new(),
+            choices: (0..SLOTS).map(|_| Vec::new()).collect(),
+            touched: Vec::new(),
+            asleep: false,
+        }
+    }
+
+    /// Whether packets to `slot` at `destination` go through a ring. If it is not known yet, it is
+    /// found out, and the ring is made.
+    pub(crate) fn reaches(
+        &mut self,
+        registry: &Registry,
+        destination: Gid,
+        slot: u16,
+        now: Time,
+        counts: &mut Counts,
+    ) -> bool {
+        if self.offers.is_none() || !is_ownable(slot) || slot == registry.slot() {
+            return false;
+        }
+        let choices = &self.choices[usize::from(slot)];
+        let known = choices.iter().find(|choice| choice.destination == destination);
+        match known.map(|choice| choice.is_by_ring) {
+            Some(false) => false,
+            Some(true) if self.is_there(registry, slot, now) => true,
+            _ => self.choose(registry, destination, slot, counts),
+        }
+    }
+
+    /// Looks whether a peer that leaves packets in its ring is dead.
+    fn is_there(&mut self, registry: &Registry, slot: u16, now: Time) -> bool {
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return false };
+        let Out::Open(ring) = &mut peer.out else { return false };
+        if now < peer.next_check {
+            return true;
+        }
+        peer.next_check = now + PEER_CHECK_INTERVAL;
+        if ring.is_empty() == Ok(true) || registry.is_alive(peer.member) {
+            return true;
+        }
+        self.forget(slot);
+        false
+    }
+
+    fn choose(
+        &mut self,
+        registry: &Registry,
+        destination: Gid,
+        slot: u16,
+        counts: &mut Counts,
+    ) -> bool {
+        let address = destination.ip();
+        let is_by_ring = match registry.member_at(address, slot) {
+            Ok(Some(member)) => self.offer(registry, member, counts),
+            // Nobody can get what is sent there now, so it may be decided again.
+            Ok(None) => return false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && address.is_loopback() => {
+                return false;
+            }
+            // An address of another host.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => {
+                tracing::debug!(%address, slot, %error, "by UDP");
+                counts.rings_refused += 1;
+                false
+            }
+        };
+        let choices = &mut self.choices[usize::from(slot)];
+        choices.retain(|choice| choice.destination != destination);
+        if choices.len() == CHOICES_MAX {
+            // What is found out again is the same: a ring that is there, or an address elsewhere.
+            choices.remove(0);
+        }
+        choices.push(Choice { destination, is_by_ring });
+        is_by_ring
+    }
+
+    /// Makes a ring to `member` if there is none. Returns whether there is one now.
+    fn offer(&mut self, registry: &Registry, member: Member, counts: &mut Counts) -> bool {
+        match self.peer(member).map(|peer| &peer.out) {
+            Some(Out::Open(_)) => return true,
+            None | Some(Out::Refused) => return false,
+            Some(Out::Untried) => {}
+        }
+        let Some(offers) = &self.offers else { return false };
+        let made = sys::random().and_then(|nonce| {
+            let (ring, file) = Producer::create(nonce)?;
+            let from = registry.member();
+            let message = Message { kind: Kind::Offer, from, to_claim: member.claim, nonce };
+            send_patiently(offers, member.slot, message, Some(file.as_fd()))?;
+            Ok(ring)
+        });
+        let out = match made {
+            Ok(ring) => {
+                tracing::debug!(slot = member.slot, "a ring was made");
+                counts.rings_made += 1;
+                Out::Open(ring)
+            }
+            Err(error) => {
+                tracing::debug!(slot = member.slot, %error, "no ring, so by UDP");
+                counts.rings_refused += 1;
+                Out::Refused
+            }
+        };
+        let is_open = matches!(out, Out::Open(_));
+        if let Some(peer) = self.peer(member) {
+            peer.out = out;
+        }
+        is_open
+    }
+
+    /// The peer that `member` is. `None` if there are too many.
+    fn peer(&mut self, member: Member) -> Option<&mut Peer> {
+        let at = usize::from(member.slot);
+        if self.peers[at].as_ref().is_some_and(|peer| peer.member != member) {
+            self.forget(member.slot);
+        }
+        if self.peers[at].is_none() && self.peers.iter().flatten().count() == RING_PEERS_MAX {
+            return None;
+        }
+        Some(self.peers[at].get_or_insert_with(|| Box::new(Peer::new(member))))
+    }
+
+    /// Forgets a peer that is dead.
+    fn forget(&mut self, slot: u16) {
+        self.peers[usize::from(slot)] = None;
+        self.choices[usize::from(slot)].clear();
+        self.sources.retain(|source| *source != slot);
+    }
+
+    /// No packets to a peer by its ring any more.
+    fn close(&mut self, slot: u16, counts: &mut Counts) {
+        if let Some(peer) = &mut self.peers[usize::from(slot)]
+            && matches!(peer.out, Out::Open(_))
+        {
+            tracing::debug!(slot, "the ring was closed");
+            counts.rings_refused += 1;
+            peer.out = Out::Refused;
+        }
+        for choice in &mut self.choices[usize::from(slot)] {
+            choice.is_by_ring = false;
+        }
+    }
+
+    /// The peer at `slot`, if there is a ring to it.
+    fn open_peer(&mut self, slot: u16) -> Option<&mut Peer> {
+        let peer = self.peers.get_mut(usize::from(slot))?.as_deref_mut()?;
+        matches!(peer.out, Out::Open(_)).then_some(peer)
+    }
+
+    /// Whether the ring to `slot` has no room for another packet of any length, and that is waited for.
+    pub(crate) fn is_filled(&mut self, slot: u16, counts: &mut Counts) -> bool {
+        let Some(peer) = self.open_peer(slot) else { return false };
+        match peer.has_room() {
+            Ok(has_room) => {
+                peer.given_up &= !has_room;
+                !has_room && !peer.given_up
+            }
+            Err(Broken) => {
+                counts.rings_broken += 1;
+                self.close(slot, counts);
+                false
+            }
+        }
+    }
+
+    /// Whether the ring to `slot` has no room; `None` if there is no ring.
+    pub(crate) fn is_full(&mut self, registry: &Registry, slot: u16, now: Time) -> Option<bool> {
+        if !self.is_there(registry, slot, now) {
+            return None;
+        }
+        self.open_peer(slot).map(|peer| peer.has_room() == Ok(false))
+    }
+
+    /// Whether somebody may still take what was sent to him.
+    pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
+        self.peers.iter_mut().flatten().any(|peer| {
+            let (given_up, member) = (peer.given_up, peer.member);
+            let is_untaken = |ring: &mut Producer| !given_up && ring.is_untaken();
+            peer.out().is_some_and(is_untaken) && registry.is_alive(member)
+        })
+    }
+
+    /// Whether a packet to `slot` at `destination` that is missed at `now` may still be in its ring: the
+    /// NIC there lives and has not taken all that was in when something was first missed.
+    pub(crate) fn may_still_lie(
+        &mut self,
+        registry: &Registry,
+        destination: Gid,
+        slot: u16,
+        now: Time,
+    ) -> bool {
+        if !is_ownable(slot) {
+            return false;
+        }
+        let at = usize::from(slot);
+        let is_way = |choice: &Choice| choice.is_by_ring && choice.destination == destination;
+        if !self.choices[at].iter().any(is_way) {
+            return false;
+        }
+        self.peers[at].as_mut().is_some_and(|peer| peer.is_awaited(registry, now))
+    }
+
+    /// Gives up waiting for `slot`: what it has no room for is dropped.
+    pub(crate) fn give_up(&mut self, slot: u16) {
+        if let Some(peer) = self.open_peer(slot) {
+            peer.given_up = true;
+        }
+    }
+
+    /// Puts a packet into the ring of `flow`. Returns whether it is in.
+    pub(crate) fn push(&mut self, flow: &Flow, packet: &[u8], counts: &mut Counts) -> bool {
+        let slot = flow.slot;
+        let pushed = match &mut self.peers[usize::from(slot)] {
+            Some(peer) => peer.push(flow, packet),
+            None => Ok(false),
+        };
+        if pushed == Err(Broken) {
+            counts.rings_broken += 1;
+            self.close(slot, counts);
+        }
+        self.touch(slot);
+        pushed == Ok(true)
+    }
+
+    /// The doorbell of a peer may have to be rung.
+    fn touch(&mut self, slot: u16) {
+        if let Some(peer) = &mut self.peers[usize::from(slot)]
+            && !core::mem::replace(&mut peer.touched, true)
+        {
+            self.touched.push(slot);
+        }
+    }
+
+    /// Writes packets to the ring of `flow`, from where their payload lies.
+    pub(crate) fn write(
+        &mut self,
+        flow: &Flow,
+        run: &Run<'_>,
+        memory: &ProcessMemory,
+        counts: &mut Counts,
+    ) -> Written {
+        let slot = flow.slot;
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Written::DROPPED };
+        let written = peer.write(flow, run, memory);
+        self.touch(slot);
+        written.unwrap_or_else(|Broken| {
+            counts.rings_broken += 1;
+            self.close(slot, counts);
+            Written::DROPPED
+        })
+    }
+
+    /// Wakes those that sleep, after packets were pushed.
+    pub(crate) fn ring_doorbells(&mut self, registry: &Registry, counts: &mut Counts) {
+        while let Some(slot) = self.touched.pop() {
+            let Some(peer) = &mut self.peers[usize::from(slot)] else { continue };
+            peer.touched = false;
+            let Out::Open(ring) = &mut peer.out else { continue };
+            match ring.consuming() {
+                Consuming::Awake => {}
+                Consuming::Asleep => {
+                    counts.ring_bells += 1;
+                    let (from, to_claim) = (registry.member(), peer.member.claim);
+                    let doorbell = Message { kind: Kind::Doorbell, from, to_claim, nonce: 0 };
+                    // A queue that is full of messages wakes it as well.
+                    if let Some(offers) = &self.offers {
+                        let _ = offers.send(slot, doorbell, None);
+                    }
+                }
+                Consuming::Gone => self.close(slot, counts),
+            }
+        }
+    }
+
+    /// Takes the messages that have arrived, unless they are to wake the thread: a doorbell that another
+    /// takes would leave it asleep, and no second one comes.
+    pub(crate) fn receive_messages(&mut self, registry: &Registry, counts: &mut Counts) {
+        if self.asleep {
+            return;
+        }
+        for _ in 0..OFFER_BATCH {
+            let Some(arrived) = self.offers.as_ref().and_then(Offers::receive) else { return };
+            let Some(Arrived { message, file }) = arrived else { continue };
+            let Message { kind, from, to_claim, nonce } = message;
+            if to_claim != registry.member().claim {
+                continue;
+            }
+            match kind {
+                Kind::Doorbell => {}
+                Kind::Refusal => {
+                    let peer = self.peers.get(usize::from(from.slot)).and_then(Option::as_ref);
+                    if peer.is_some_and(|peer| peer.member == from) {
+                        self.close(from.slot, counts);
+                    }
+                }
+                Kind::Offer => {
+                    let ring = file
+                        .ok_or_else(|| io::ErrorKind::InvalidInput.into())
+                        .and_then(|file| Consumer::open(file.as_fd(), nonce));
+                    if let Err(error) = ring.and_then(|ring| self.accept(registry, from, ring)) {
+                        tracing::debug!(slot = from.slot, %error, "an offer is refused");
+                        counts.rings_refused += 1;
+                        let (from, to) = (registry.member(), from);
+                        let refusal =
+                            Message { kind: Kind::Refusal, from, to_claim: to.claim, nonce };
+                        if let Some(offers) = &self.offers {
+                            let _ = offers.send(to.slot, refusal, None);
+                        }
+                    } else {
+                        counts.rings_taken += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, registry: &Registry, from: Member, ring: Consumer) -> io::Result<()> {
+        let is_nic = is_ownable(from.slot) && from.slot != registry.slot();
+        if !is_nic || !registry.is_alive(from) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let peer = self.peer(from).ok_or(io::ErrorKind::QuotaExceeded)?;
+        peer.accept(ring)?;
+        self.sources.push(from.slot);
+        Ok(())
+    }
+
+    /// What becomes readable when the doorbell rings.
+    pub(crate) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        self.offers.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How many rings there are to be looked at.
+    pub(crate) fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Whether anything comes by rings.
+    #[inline]
+    pub(crate) fn has_sources(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
+    /// The ring that is looked at in its turn, unless there is none (any more).
+    #[inline]
+    fn source(&self, source: usize) -> Option<&Consumer> {
+        self.peers[usize::from(self.sources[source])].as_deref()?.from()
+    }
+
+    /// Whether there is something in one of them.
+    #[inline]
+    pub(crate) fn has_packets(&self) -> bool {
+        let mut sources = (0..self.sources.len()).filter_map(|source| self.source(source));
+        sources.any(|ring| !ring.is_empty())
+    }
+
+    /// Takes what comes next in one of the rings that there are to be looked at, and copies its first
+    /// `most` bytes, or all, to the beginning of `buffer`. `is_ours` says whether an address is this NIC's.
+    pub(crate) fn next(
+        &mut self,
+        source: usize,
+        buffer: &mut [u8],
+        most: usize,
+        registry: &Registry,
+        is_ours: impl Fn(IpAddr) -> bool,
+        counts: &mut Counts,
+    ) -> Next {
+        let slot = self.sources[source];
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Next::Nothing };
+        let member = peer.member;
+        let next = peer.next(buffer, most, |way| {
+            Ok(is_ours(way.destination.ip())
+                && registry.member_at(way.source.ip(), slot)? == Some(member))
+        });
+        match next {
+            Ok(Some(Opened::Packet(packet))) => Next::Packet(packet),
+            Ok(Some(Opened::Declaration)) => Next::Other,
+            Ok(Some(Opened::Untrue)) => {
+                counts.ring_rx_dropped += 1;
+                Next::Other
+            }
+            Ok(None) => Next::Nothing,
+            Err(Broken) => {
+                tracing::warn!(slot, "a NIC of this host has written nonsense to its ring");
+                counts.rings_broken += 1;
+                peer.turn_away();
+                Next::Nothing
+            }
+        }
+    }
+
+    /// All of a packet that was taken from a ring, until [`Shm::release`].
+    pub(crate) fn packet(&self, source: usize, packet: &RingPacket) -> Option<Stretch<'_>> {
+        self.source(source).map(|ring| ring.packet(packet.place, packet.length))
+    }
+
+    /// Ends a look at a ring from which something was taken.
+    pub(crate) fn release(&mut self, source: usize) {
+        if let Some(ring) = self.source(source) {
+            ring.release();
+        }
+    }
+
+    /// Whoever watches goes to sleep, or has woken up. Returns whether there is something in a ring
+    /// already.
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.asleep = asleep;
+        let mut is_work_left = false;
+        for ring in (0..self.sources.len()).filter_map(|source| self.source(source)) {
+            ring.set_asleep(asleep);
+            is_work_left |= !ring.is_empty();
+        }
+        is_work_left
+    }
+
+    /// Forgets the peers that have died, when what they have left is taken.
+    pub(crate) fn look_after(&mut self, registry: &Registry) {
+        for slot in 0..SLOTS {
+            let Some(peer) = &self.peers[usize::from(slot)] else { continue };
+            let is_empty = peer.from().is_none_or(Consumer::is_empty);
+            if is_empty && !registry.is_alive(peer.member) {
+                self.forget(slot);
+            }
+        }
+    }
+
+    /// Tells those who send that nobody will look any more.
+    pub(crate) fn leave(&self) {
+        for ring in self.peers.iter().flatten().filter_map(|peer| peer.from()) {
+            ring.leave();
+        }
+    }
+}
+
+/// Sends an offer, whose receiver has a short queue that may be full for a moment.
+fn send_patiently(
+    offers: &Offers,
+    slot: u16,
+    message: Message,
+    file: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    retry(OFFER_RETRY, would_block, || offers.send(slot, message, file))
+}

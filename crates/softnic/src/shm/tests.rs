@@ -1,0 +1,758 @@
+//! Peers of this host that lie: in their offers, in what they write to a ring, and in what they say
+//! of ours. They may make queue pairs fail; they may not make us crash, wait or reach other memory.
+
+use core::time::Duration;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Instant;
+
+use rdma::{
+    Access, CompletionStatus, Key, Operation, Psn, QpType, Qpn, SendFlags, Sge, WorkRequest,
+};
+use transport::{AddressVector, BringUp, CqId, PdId, QpCapacity, QpSpec, RegionSpec};
+use wire::opcode::{Part, Service};
+use wire::{Opcode, reth, roce};
+
+use super::ring::{DECLARES_PAIR, Entry, WITH_ICRC};
+use super::*;
+use crate::attachment::Parts;
+use crate::limits::PACKET_MAX;
+use crate::memory::map;
+use crate::testing::open_by;
+use crate::{DeviceInfo, Link, Nic, Options};
+
+const BYTES: usize = 4096;
+const PSN: Psn = Psn::new(100);
+const PATIENCE_SECONDS: u64 = 20;
+
+/// A NIC with a region, which has no thread and is polled.
+struct Honest {
+    nic: Nic,
+    pd: PdId,
+    cq: CqId,
+    key: Key,
+    memory: Box<[u8]>,
+}
+
+impl Honest {
+    fn open(address: &str, link: Link) -> Self {
+        let nic = open_by(address, link);
+        let memory = vec![0; BYTES].into_boxed_slice();
+        let address = memory.as_ptr().expose_provenance() as u64;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let (pd, cq, key) = nic.with(|endpoint, _, _| {
+            let pd = endpoint.alloc_pd().unwrap();
+            let cq = endpoint.create_cq(64).unwrap();
+            let length = BYTES as u64;
+            let region = RegionSpec { address, length, iova: address, access };
+            (pd, cq, endpoint.register(pd, region).unwrap())
+        });
+        Self { nic, pd, cq, key, memory }
+    }
+
+    fn address(&self) -> u64 {
+        self.memory.as_ptr().expose_provenance() as u64
+    }
+
+    fn gid(&self) -> Gid {
+        self.nic.device().gids.iter().rfind(|entry| entry.usable).unwrap().gid
+    }
+
+    fn slot(&self) -> u16 {
+        let first = self.nic.with(|endpoint, _, _| endpoint.config().qpns.start);
+        crate::host::steering::slot_of(first)
+    }
+
+    /// A queue pair that is connected to `peer` at `gid`, which is told of it before.
+    fn queue_pair(&self, gid: Gid, peer: impl FnOnce(Qpn) -> Qpn) -> Qpn {
+        let (kind, cq, srq) = (QpType::Rc, self.cq, None);
+        let capacity = QpCapacity { send_wr: 16, recv_wr: 1, send_sge: 1, recv_sge: 1, inline: 0 };
+        let (send_cq, recv_cq, pd, signal_all) = (cq, cq, self.pd, true);
+        let spec = QpSpec { kind, pd, send_cq, recv_cq, srq, capacity, signal_all };
+        let qpn = self.nic.with(|endpoint, _, _| endpoint.create_qp(spec)).unwrap();
+        let entry = *self.nic.device().gids.iter().rfind(|entry| entry.usable).unwrap();
+        let path = AddressVector {
+            gid,
+            source_gid: entry.gid,
+            source_gid_index: entry.index,
+            hop_limit: 64,
+            ..AddressVector::default()
+        };
+        let with = BringUp {
+            rq_psn: PSN,
+            sq_psn: PSN,
+            timeout: 10,
+            retry_count: 2,
+            rnr_retry: 0,
+            ..BringUp::new(path, self.nic.device().active_mtu, peer(qpn))
+        };
+        self.nic.with(|endpoint, _, _| endpoint.bring_up(qpn, &with)).unwrap();
+        qpn
+    }
+
+    /// WRITEs eight bytes, does something else `meanwhile`, and says how the WRITE ended.
+    fn write(&self, qpn: Qpn, to: (u64, Key), mut meanwhile: impl FnMut()) -> CompletionStatus {
+        let sges = [Sge { address: self.address(), length: 8, l_key: self.key }];
+        let (remote_address, r_key) = to;
+        let operation = Operation::Write { remote_address, r_key, immediate: None };
+        let flags = SendFlags::SIGNALED;
+        let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
+        self.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+        let started = Instant::now();
+        loop {
+            if let Some((completion, _)) = self.nic.poll_cq_timed(self.cq) {
+                return completion.status;
+            }
+            assert!(started.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", self.nic.counts());
+            meanwhile();
+            self.nic.poll();
+        }
+    }
+
+    /// Writes to another, by whatever path there is.
+    fn reaches(&self, other: &Self) {
+        let mut theirs = None;
+        let ours = self.queue_pair(other.gid(), |ours| {
+            let qpn = other.queue_pair(self.gid(), |_| ours);
+            theirs = Some(qpn);
+            qpn
+        });
+        let status = self.write(ours, (other.address(), other.key), || other.nic.poll());
+        assert_eq!(status, CompletionStatus::Success);
+    }
+}
+
+/// Somebody with a slot and an address, as a NIC has, who does with rings what it likes.
+struct Liar {
+    parts: Parts,
+    link: Shm,
+    /// The ring to the victim.
+    ring: Producer,
+    victim: Member,
+}
+
+impl Liar {
+    /// Has a ring to `victim`, which that has taken.
+    fn open(address: &str, victim: &Honest) -> Self {
+        let mut liar = Self::without_ring(address, victim);
+        let (ring, file) = Producer::create(7).unwrap();
+        liar.ring = ring;
+        liar.offer(Some(&file), 7);
+        victim.nic.poll();
+        assert_eq!(victim.nic.counts().rings_taken, 1);
+        liar
+    }
+
+    fn without_ring(address: &str, victim: &Honest) -> Self {
+        let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
+        let mut parts = Parts::open(&device, &Options::default()).unwrap();
+        let link = core::mem::replace(&mut parts.common.paths.shm, Shm::none());
+        let victim = parts
+            .common
+            .membership
+            .registry
+            .member_at(victim.gid().ip(), victim.slot())
+            .unwrap()
+            .unwrap();
+        let (ring, _) = Producer::create(0).unwrap();
+        Self { parts, link, ring, victim }
+    }
+
+    fn offers(&self) -> &Offers {
+        self.link.offers.as_ref().unwrap()
+    }
+
+    fn message(&self, kind: Kind, nonce: u64) -> Message {
+        let (from, to_claim) = (self.parts.common.membership.registry.member(), self.victim.claim);
+        Message { kind, from, to_claim, nonce }
+    }
+
+    fn offer(&self, file: Option<&OwnedFd>, nonce: u64) {
+        let message = self.message(Kind::Offer, nonce);
+        let file = file.map(AsFd::as_fd);
+        send_patiently(self.offers(), self.victim.slot, message, file).unwrap();
+    }
+
+    fn address(&self) -> Gid {
+        self.parts.common.membership.sockets[0].address().into()
+    }
+
+    fn qpn(&self) -> Qpn {
+        Qpn::new(
+            u32::from(self.parts.common.membership.registry.slot()) << crate::limits::SLOT_SHIFT
+                | 5,
+        )
+    }
+
+    /// Says between which addresses pair `number` goes.
+    fn declare(&mut self, number: u8, source: Gid, destination: Gid) {
+        let entry = Entry { pair: number, flags: DECLARES_PAIR, ..Entry::default() };
+        assert_eq!(self.ring.push(entry, &[source.0, destination.0].concat()), Ok(true));
+    }
+
+    /// Puts in a WRITE of eight bytes to `address`.
+    fn push_write(&mut self, pair: u8, to: Qpn, psn: Psn, (address, key): (u64, Key)) {
+        let header = roce::Repr {
+            reth: Some(reth::Repr { address, r_key: key, length: 8 }),
+            ..roce::Repr::new(Opcode::write(Service::Rc, Part::Only, false), to, psn)
+        };
+        let mut packet = [0; 64];
+        let at = header.emit(&mut packet);
+        packet[at..at + 8].copy_from_slice(b"I am not");
+        let entry = Entry { pair, ..Entry::default() };
+        assert_eq!(self.ring.push(entry, &packet[..at + 8]), Ok(true));
+    }
+}
+
+#[test]
+fn two_nics_take_the_ring_from_the_first_packet_on() {
+    for link in [Link::SharedMemory, Link::SharedMemoryWithIcrc] {
+        let (a, b) = (Honest::open("127.0.48.21", link), Honest::open("127.0.48.22", link));
+        a.reaches(&b);
+        b.reaches(&a);
+        for nic in [&a.nic, &b.nic] {
+            let counts = nic.counts();
+            assert_eq!((counts.rings_made, counts.rings_taken, counts.rings_refused), (1, 1, 0));
+            assert!(counts.tx_ring_packets >= 2, "{counts:?}");
+            assert_eq!(counts.tx_ring_packets, counts.tx_packets);
+            assert_eq!((counts.tx_trains, counts.rx_trains), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_nic_that_ends_stays_until_what_it_has_sent_is_taken() {
+    let open = |address| Honest::open(address, Link::SharedMemory);
+    let (mut a, b) = (open("127.0.48.56"), open("127.0.48.57"));
+    a.memory.fill(7);
+    let qpn = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
+    // The first packet there is, so whose it is has not been looked at.
+    let sges = [Sge { address: a.address(), length: 8, l_key: a.key }];
+    let (remote_address, r_key) = (b.address(), b.key);
+    let operation = Operation::Write { remote_address, r_key, immediate: None };
+    let flags = SendFlags::SIGNALED;
+    let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
+    a.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+    let ending = std::thread::spawn(move || drop(a));
+    let began = Instant::now();
+    while !ending.is_finished() && began.elapsed() < Duration::from_millis(2) {
+        std::thread::yield_now();
+    }
+    b.nic.poll();
+    assert_eq!(b.memory[..9], [7, 7, 7, 7, 7, 7, 7, 7, 0], "{:?}", b.nic.counts());
+    ending.join().unwrap();
+}
+
+#[test]
+fn what_a_nic_has_not_looked_at_is_not_lost() {
+    let open = |address| Honest::open(address, Link::SharedMemory);
+    let (a, b) = (open("127.0.48.58"), open("127.0.48.59"));
+    let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
+    // It is kept from looking for longer than all retries of a queue pair take.
+    let mut begins = None;
+    let status = a.write(ours, (b.address(), b.key), || {
+        let began = begins.get_or_insert_with(Instant::now);
+        if began.elapsed() > Duration::from_millis(60) {
+            b.nic.poll();
+        }
+    });
+    assert_eq!(status, CompletionStatus::Success);
+    let counts = a.nic.counts();
+    assert!(counts.ring_timeouts_put_off > 2, "{counts:?}");
+    assert_eq!(counts.tx_packets, 1);
+}
+
+#[test]
+fn a_nic_that_takes_no_rings_is_reached_by_udp() {
+    let (a, b) =
+        (Honest::open("127.0.48.23", Link::SharedMemory), Honest::open("127.0.48.24", Link::Udp));
+    a.reaches(&b);
+    b.reaches(&a);
+    let counts = [a.nic.counts(), b.nic.counts()];
+    assert_eq!(counts.map(|counts| counts.tx_ring_packets), [0, 0]);
+    assert_eq!(counts.map(|counts| counts.rings_refused), [1, 0]);
+}
+
+#[test]
+fn a_slot_that_has_gone_to_another_leads_to_the_other() {
+    let victim = Honest::open("127.0.48.25", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.26", &victim);
+    let (gid, qpn) = (liar.address(), liar.qpn());
+    // It takes nothing, ends, and another one has its slot.
+    let ours = victim.queue_pair(gid, |_| qpn);
+    assert_eq!(victim.write(ours, (0, Key(0)), || {}), CompletionStatus::RetryExceeded);
+    assert_eq!(victim.nic.counts().rings_made, 1);
+    liar.parts.leave();
+    drop(liar);
+    let ours = victim.queue_pair(gid, |_| qpn);
+    assert_eq!(victim.write(ours, (0, Key(0)), || {}), CompletionStatus::RetryExceeded);
+    let new = Honest::open("127.0.48.26", Link::SharedMemory);
+    victim.reaches(&new);
+    assert_eq!(victim.nic.counts().rings_made, 2);
+}
+
+#[test]
+fn offers_of_something_else_are_refused_and_leave_nothing() {
+    let victim = Honest::open("127.0.48.27", Link::SharedMemory);
+    let liar = Liar::without_ring("127.0.48.28", &victim);
+    let (_good, ring) = Producer::create(7).unwrap();
+    let short = map::sealed_memory(BYTES).unwrap();
+    let not_memory = sys::eventfd().unwrap();
+    for (file, nonce) in [(None, 7), (Some(&short), 0), (Some(&not_memory), 0), (Some(&ring), 8)] {
+        liar.offer(file, nonce);
+        victim.nic.poll();
+        let answer = liar.offers().receive().unwrap().unwrap();
+        assert_eq!(answer.message.kind, Kind::Refusal);
+    }
+    // Of nobody, and of nobody who is alive.
+    for from in [
+        Member { slot: 0, claim: 1 },
+        Member { slot: u16::MAX, claim: 1 },
+        Member {
+            claim: liar.parts.common.membership.registry.member().claim ^ 1,
+            ..liar.parts.common.membership.registry.member()
+        },
+    ] {
+        let message = Message { from, ..liar.message(Kind::Offer, 7) };
+        send_patiently(liar.offers(), victim.slot(), message, Some(ring.as_fd())).unwrap();
+        victim.nic.poll();
+    }
+    assert_eq!(victim.nic.counts().rings_refused, 7);
+    // For the owner of the slot before it: not for us to answer.
+    let message = Message { to_claim: liar.victim.claim ^ 1, ..liar.message(Kind::Offer, 7) };
+    send_patiently(liar.offers(), victim.slot(), message, Some(ring.as_fd())).unwrap();
+    victim.nic.poll();
+    assert_eq!(victim.nic.counts().rings_refused, 7);
+    // A good one at last, and a second, which is one too many.
+    liar.offer(Some(&ring), 7);
+    liar.offer(Some(&ring), 7);
+    victim.nic.poll();
+    let counts = victim.nic.counts();
+    assert_eq!((counts.rings_taken, counts.rings_refused), (1, 8));
+}
+
+#[test]
+fn a_refusal_afterwards_leads_back_to_udp_and_loses_nothing() {
+    let (a, b) = (
+        Honest::open("127.0.48.29", Link::SharedMemory),
+        Honest::open("127.0.48.30", Link::SharedMemory),
+    );
+    a.reaches(&b);
+    let before = a.nic.counts();
+    // As if `b` had not been able to take the ring.
+    let liar = Liar::without_ring("127.0.48.31", &a);
+    let from =
+        liar.parts.common.membership.registry.member_at(b.gid().ip(), b.slot()).unwrap().unwrap();
+    let refusal = Message { from, ..liar.message(Kind::Refusal, 0) };
+    liar.offers().send(a.slot(), refusal, None).unwrap();
+    a.nic.poll();
+    a.reaches(&b);
+    let after = a.nic.counts();
+    assert_eq!(after.tx_ring_packets, before.tx_ring_packets);
+    assert_eq!(after.rings_refused, 1);
+}
+
+#[test]
+fn a_bell_is_left_for_the_thread_that_sleeps() {
+    let other = Honest::open("127.0.48.36", Link::SharedMemory);
+    let mut sleeper = Liar::without_ring("127.0.48.37", &other);
+    let peer = Liar::without_ring("127.0.48.38", &other);
+    let is_woken = |link: &Shm| {
+        let fd = link.doorbell().unwrap().as_raw_fd();
+        let mut doorbell = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+        sys::wait(&mut doorbell, 0);
+        doorbell[0].revents != 0
+    };
+    let mut counts = Counts::default();
+    let to = sleeper.parts.common.membership.registry.member();
+    let doorbell = Message { to_claim: to.claim, ..peer.message(Kind::Doorbell, 0) };
+    sleeper.link.set_asleep(true);
+    peer.offers().send(to.slot, doorbell, None).unwrap();
+    // The application polls meanwhile.
+    sleeper.link.receive_messages(&sleeper.parts.common.membership.registry, &mut counts);
+    assert!(is_woken(&sleeper.link));
+    sleeper.link.set_asleep(false);
+    sleeper.link.receive_messages(&sleeper.parts.common.membership.registry, &mut counts);
+    assert!(!is_woken(&sleeper.link));
+}
+
+#[test]
+fn packets_between_other_addresses_are_dropped() {
+    let victim = Honest::open("127.0.48.32", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.33", &victim);
+    let other = Gid::from(IpAddr::from([10, 9, 8, 7]));
+    let third = Honest::open("127.0.48.34", Link::SharedMemory);
+    let (ours, theirs) = (victim.gid(), liar.address());
+    let qpn = victim.queue_pair(other, |_| liar.qpn());
+    let pairs = [(other, ours), (third.gid(), ours), (theirs, other), (theirs, third.gid())];
+    for (number, (source, destination)) in (0..).zip(pairs) {
+        liar.declare(number, source, destination);
+        liar.push_write(number, qpn, PSN, (victim.address(), victim.key));
+    }
+    victim.nic.poll();
+    let counts = victim.nic.counts();
+    assert_eq!((counts.ring_rx_dropped, counts.rx_ring_packets), (4, 0));
+    assert!(victim.memory.iter().all(|byte| *byte == 0));
+    // Its own address is its own: what it then may write is for the engine to say.
+    let qpn = victim.queue_pair(theirs, |_| liar.qpn());
+    liar.declare(4, theirs, ours);
+    liar.push_write(4, qpn, PSN, (victim.address() + 8, victim.key));
+    liar.push_write(4, qpn, PSN.next(), (victim.address() + BYTES as u64, victim.key));
+    victim.nic.poll();
+    assert_eq!(victim.memory[8..16], *b"I am not");
+    assert!(victim.memory[16..].iter().all(|byte| *byte == 0));
+    assert_eq!(victim.nic.counts().rings_broken, 0);
+}
+
+#[test]
+fn entries_that_break_the_rules_end_the_ring_and_nothing_else() {
+    let victim = Honest::open("127.0.48.35", Link::SharedMemory);
+    let other = Honest::open("127.0.48.36", Link::SharedMemory);
+    other.reaches(&victim);
+    let own = Gid::from(IpAddr::from([127, 0, 48, 37]));
+    let addresses = [own.0, victim.gid().0].concat();
+    let declares = Entry { flags: DECLARES_PAIR, ..Entry::default() };
+    let cases: [&[(Entry, &[u8])]; 6] = [
+        // A pair that was not declared.
+        &[(Entry { pair: 3, ..Entry::default() }, &[0; 60])],
+        // Flags that nothing is known of.
+        &[(declares, &addresses), (Entry { flags: 4, ..Entry::default() }, &[0; 60])],
+        &[(Entry { flags: DECLARES_PAIR | WITH_ICRC, ..Entry::default() }, &addresses)],
+        // Ways out of turn, twice, and too short.
+        &[(Entry { pair: 1, ..declares }, &addresses)],
+        &[(declares, &addresses), (declares, &addresses)],
+        &[(declares, &addresses[..31])],
+    ];
+    for (number, entries) in (1..).zip(cases) {
+        let broken = victim.nic.counts().rings_broken;
+        let mut liar = Liar::without_ring("127.0.48.37", &victim);
+        let (mut ring, file) = Producer::create(number).unwrap();
+        for (entry, bytes) in entries {
+            ring.push(*entry, bytes).unwrap();
+        }
+        liar.offer(Some(&file), number);
+        victim.nic.poll();
+        assert_eq!(victim.nic.counts().rings_broken, broken + 1, "case {number}");
+        assert_eq!(ring.consuming(), Consuming::Gone);
+        // Nor is another ring of the same one taken.
+        liar.offer(Some(&file), number);
+        victim.nic.poll();
+        assert_eq!(victim.nic.counts().rings_taken, number + 1);
+        liar.parts.leave();
+    }
+    other.reaches(&victim);
+    assert_eq!(victim.nic.counts().rings_refused, 6);
+}
+
+#[test]
+fn packets_at_random_are_dropped_or_done_like_any_other() {
+    let victim = Honest::open("127.0.48.38", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.39", &victim);
+    let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+    liar.declare(0, liar.address(), victim.gid());
+    let mut state = 3_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state >> 33
+    };
+    for _ in 0..5_000 {
+        let most = if next() % 4 == 0 { PACKET_MAX as u64 } else { 300 };
+        let length = 1 + (next() % most) as usize;
+        let mut packet: Vec<u8> = (0..length).map(|_| next() as u8).collect();
+        if next() % 4 > 0
+            && let Some(bth) = packet.first_chunk_mut::<12>()
+        {
+            // An opcode of a reliable connection, to the queue pair that there is.
+            bth[0] = (next() % 24) as u8;
+            bth[1] = 0;
+            let to = if next() % 8 == 0 { Qpn::GSI } else { qpn };
+            bth[4..8].copy_from_slice(&to.value().to_be_bytes());
+            bth[8..].copy_from_slice(&(PSN.value() + next() as u32 % 3).to_be_bytes());
+        }
+        let flags = if next() % 8 == 0 { WITH_ICRC } else { 0 };
+        while !liar.ring.push(Entry { flags, ..Entry::default() }, &packet).unwrap() {
+            victim.nic.poll();
+        }
+    }
+    while liar.ring.is_empty() == Ok(false) {
+        victim.nic.poll();
+    }
+    let counts = victim.nic.counts();
+    assert_eq!((counts.rx_ring_packets, counts.rings_broken), (5_000, 0));
+    assert!(counts.rx_icrc_encapsulated > 300, "{counts:?}");
+    assert!(counts.ring_rx_dropped > 100, "{counts:?}");
+    Honest::open("127.0.48.40", Link::SharedMemory).reaches(&victim);
+}
+
+#[test]
+fn a_receiver_that_lies_costs_a_queue_pair_and_no_more() {
+    const HEAD_AT: usize = 64;
+    const STATE_AT: usize = 128;
+    // What it does with head and state of the ring, each time that it is looked at.
+    let lies: [fn(u64) -> (u64, u64); 5] =
+        [|_| (0, 0), |_| (u64::MAX, 0), |round| (round * 64, 1), |_| (0, 1), |_| (0, 2)];
+    for (number, lie) in (0..).zip(lies) {
+        let victim = Honest::open("127.0.48.41", Link::SharedMemory);
+        let liar = Liar::without_ring(&format!("127.0.48.{}", 42 + number), &victim);
+        let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+        let (mut map, mut round) = (None, 0);
+        let status = victim.write(qpn, (0, Key(0)), || {
+            while let Some(arrived) = liar.offers().receive() {
+                if let Some(file) = arrived.and_then(|arrived| arrived.file) {
+                    let length = 4096 + crate::limits::RING_BYTES;
+                    map = Some(map::map_sealed_memory(file.as_fd(), length).unwrap());
+                }
+            }
+            round += 1;
+            if let Some(map) = &map {
+                let (head, state) = lie(round);
+                map.word(HEAD_AT).store(head, core::sync::atomic::Ordering::SeqCst);
+                map.word(STATE_AT).store(state, core::sync::atomic::Ordering::SeqCst);
+            }
+        });
+        assert_eq!(status, CompletionStatus::RetryExceeded, "lie {number}");
+        assert!(map.is_some());
+        let other = Honest::open("127.0.48.47", Link::SharedMemory);
+        victim.reaches(&other);
+        other.reaches(&victim);
+    }
+}
+
+#[test]
+fn a_ring_that_nobody_empties_does_not_stop_the_others() {
+    let victim = Honest::open("127.0.48.48", Link::SharedMemory);
+    let liar = Liar::without_ring("127.0.48.49", &victim);
+    let other = Honest::open("127.0.48.50", Link::SharedMemory);
+    // The ring is full after so many retransmissions of what is never answered.
+    let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+    for _ in 0..14 {
+        let sges = [Sge { address: victim.address(), length: BYTES as u32, l_key: victim.key }];
+        let operation = Operation::Write { remote_address: 0, r_key: Key(0), immediate: None };
+        let flags = SendFlags::SIGNALED;
+        let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
+        victim.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+    }
+    let started = Instant::now();
+    let mut failed = 0;
+    while failed < 14 {
+        failed += usize::from(victim.nic.poll_cq_timed(victim.cq).is_some());
+        victim.nic.poll();
+        assert!(started.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", victim.nic.counts());
+    }
+    victim.reaches(&other);
+    other.reaches(&victim);
+}
+
+#[test]
+fn what_a_peer_leaves_behind_is_taken() {
+    let victim = Honest::open("127.0.48.51", Link::SharedMemory);
+    let mut liar = Liar::open("127.0.48.52", &victim);
+    let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+    liar.declare(0, liar.address(), victim.gid());
+    liar.push_write(0, qpn, PSN, (victim.address(), victim.key));
+    victim.nic.poll();
+    liar.push_write(0, qpn, PSN.next(), (victim.address() + 8, victim.key));
+    liar.parts.leave();
+    drop(liar);
+    victim.nic.poll();
+    assert_eq!(victim.memory[..16], *b"I am notI am not");
+}
+
+/// What a liar does next.
+#[derive(Clone, Copy)]
+enum Lie {
+    Ask,
+    Overwrite,
+    Say,
+    Invent,
+}
+
+/// A liar that has a ring each way.
+struct Lies<'a> {
+    random: fastrand::Rng,
+    /// Which lies there are this time.
+    kinds: Vec<Lie>,
+    liar: Liar,
+    victim: &'a Honest,
+    /// Requests so far.
+    asked: u32,
+    /// The queue pair at the victim, and the region that it may be asked for.
+    qpn: Qpn,
+    region: (u64, Key),
+    /// The memory of the ring that it has made, and of the one that it was offered.
+    maps: [Option<map::Map>; 2],
+    /// Something to be passed on that is no ring.
+    short: OwnedFd,
+}
+
+impl Lies<'_> {
+    /// A value at or beside one that means something.
+    fn value(&mut self) -> u64 {
+        let lines = crate::limits::RING_BYTES as u64 / 64;
+        let near = [0, 1, 2, lines, 2 * lines, 1 << 24, 1 << 32, 1 << 63, u64::MAX];
+        match self.random.u8(..4) {
+            0 => self.random.u64(..),
+            1 => self.random.u64(..lines),
+            _ => near[self.random.usize(..near.len())]
+                .wrapping_add(self.random.u64(..3))
+                .wrapping_sub(1),
+        }
+    }
+
+    fn lie(&mut self) {
+        match self.kinds[self.random.usize(..self.kinds.len())] {
+            Lie::Ask => self.ask(),
+            Lie::Overwrite => self.overwrite(),
+            Lie::Say => self.say(),
+            Lie::Invent => self.invent(),
+        }
+        let length = 4096 + crate::limits::RING_BYTES;
+        while let Some(arrived) = self.liar.offers().receive() {
+            if let Some(file) = arrived.and_then(|arrived| arrived.file) {
+                self.maps[1] = map::map_sealed_memory(file.as_fd(), length).ok();
+            }
+        }
+    }
+
+    /// A request that keeps to the rules of rings, for memory at, around and far from the region.
+    fn ask(&mut self) {
+        let opcode = match self.random.bool() {
+            true => Opcode::RC_READ_REQUEST,
+            false => Opcode::write(Service::Rc, Part::Only, false),
+        };
+        let (start, key) = self.region;
+        let end = start + BYTES as u64;
+        let places = [start, end - 8, start - 8, start - 4, end - 4, end, 0, u64::MAX - 3];
+        let lengths = [8, 0, 9, BYTES as u32, u32::MAX];
+        // What fails is the last that is done, so most of it is right.
+        let is_wrong = self.random.u8(..8) == 0;
+        let address = places[self.random.usize(..if is_wrong { places.len() } else { 2 })];
+        let length = lengths[self.random.usize(..if is_wrong { lengths.len() } else { 1 })];
+        let is_stranger = is_wrong && self.random.u8(..4) == 0;
+        let r_key = if is_stranger { Key(self.random.u32(..)) } else { key };
+        let psn = Psn::new(PSN.value() + self.asked);
+        self.asked += u32::from(self.random.u8(..8) > 0);
+        let header = roce::Repr {
+            reth: Some(reth::Repr { address, r_key, length }),
+            ..roce::Repr::new(opcode, self.qpn, psn)
+        };
+        let mut packet = [0; 64];
+        let at = header.emit(&mut packet);
+        packet[at..at + 8].copy_from_slice(b"I am not");
+        let end = if opcode == Opcode::RC_READ_REQUEST { at } else { at + 8 };
+        let _ = self.liar.ring.push(Entry::default(), &packet[..end]);
+    }
+
+    /// An entry that says of itself what it likes.
+    fn invent(&mut self) {
+        let flags = [0, WITH_ICRC, DECLARES_PAIR, self.random.u8(..)][self.random.usize(..4)];
+        let entry = Entry {
+            length: 0,
+            pair: self.random.u8(..) & self.random.u8(..),
+            traffic_class: self.random.u8(..),
+            flags,
+        };
+        let bytes = vec![self.random.u8(..); self.random.usize(1..PACKET_MAX)];
+        let _ = self.liar.ring.push(entry, &bytes);
+    }
+
+    /// Any word of either ring: nonce, head, state, words of entries, what lies behind them.
+    fn overwrite(&mut self) {
+        let value = self.value();
+        let words = (4096 + crate::limits::RING_BYTES) / 8;
+        let at = match self.random.u8(..4) {
+            0 => [0, 64, 128][self.random.usize(..3)],
+            1 => 4096 + 64 * self.random.usize(..64),
+            2 => 4096 + 8 * self.random.usize(..512),
+            _ => 8 * self.random.usize(..words),
+        };
+        if let Some(map) = &self.maps[self.random.usize(..2)] {
+            map.word(at).store(value, core::sync::atomic::Ordering::SeqCst);
+        }
+    }
+
+    /// A message, of whichever kind, from and to whomever.
+    fn say(&mut self) {
+        let kind = [Kind::Offer, Kind::Refusal, Kind::Doorbell][self.random.usize(..3)];
+        let mut message = self.liar.message(kind, self.random.u64(..8));
+        match self.random.u8(..4) {
+            0 => message.from.slot = self.random.u16(..),
+            1 => message.from.claim = self.random.u32(..),
+            2 => message.to_claim = self.random.u32(..),
+            _ => {}
+        }
+        let made = Producer::create(message.nonce).unwrap().1;
+        let file = match self.random.u8(..3) {
+            0 => Some(made.as_fd()),
+            1 => Some(self.short.as_fd()),
+            _ => None,
+        };
+        let _ = self.liar.offers().send(self.victim.slot(), message, file);
+    }
+}
+
+#[test]
+fn whatever_a_peer_writes_into_rings_and_messages_only_its_queue_pair_suffers() {
+    const SECRET: u32 = 0x5e5e_5e5e;
+    let (mut broken, mut written, mut read) = (0, 0, 0);
+    for seed in 0..60 {
+        let victim = Honest::open("127.0.48.53", Link::SharedMemory);
+        // The region is the middle of it.
+        let mut yard = vec![SECRET; 3 * BYTES / 4];
+        yard[BYTES / 4..2 * BYTES / 4].fill(0);
+        let address = yard.as_ptr().expose_provenance() as u64 + BYTES as u64;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let region = RegionSpec { address, length: BYTES as u64, iova: address, access };
+        let key = victim.nic.with(|endpoint, _, _| endpoint.register(victim.pd, region)).unwrap();
+
+        let mut liar = Liar::without_ring("127.0.48.54", &victim);
+        let (ring, file) = Producer::create(seed).unwrap();
+        let map = map::map_sealed_memory(file.as_fd(), 4096 + crate::limits::RING_BYTES).unwrap();
+        liar.ring = ring;
+        liar.offer(Some(&file), seed);
+        victim.nic.poll();
+        liar.declare(0, liar.address(), victim.gid());
+        let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
+        let mut lies = Lies {
+            random: fastrand::Rng::with_seed(seed),
+            // Every set of the others beside requests that are none.
+            kinds: [Lie::Overwrite, Lie::Say, Lie::Invent]
+                .into_iter()
+                .enumerate()
+                .filter_map(|(kind, lie)| (seed >> kind & 1 == 1).then_some(lie))
+                .chain([Lie::Ask; 6])
+                .collect(),
+            asked: 0,
+            liar,
+            victim: &victim,
+            qpn,
+            region: (address, key),
+            maps: [Some(map), None],
+            short: map::sealed_memory(BYTES).unwrap(),
+        };
+        for _ in 0..100 {
+            lies.lie();
+            victim.nic.poll();
+        }
+        // That it ends, and how soon, is said by `write`.
+        victim.write(qpn, (0, Key(0)), || lies.lie());
+        broken += victim.nic.counts().rings_broken;
+
+        let mut outside = yard[..BYTES / 4].iter().chain(&yard[2 * BYTES / 4..]);
+        assert!(outside.all(|word| *word == SECRET), "seed {seed}: written outside");
+        if let Some(map) = &lies.maps[1] {
+            let mut words = (0..4096 + crate::limits::RING_BYTES)
+                .step_by(8)
+                .map(|at| map.word(at).load(core::sync::atomic::Ordering::SeqCst));
+            let is_secret = |word: u64| word as u32 == SECRET || (word >> 32) as u32 == SECRET;
+            assert!(!words.any(is_secret), "seed {seed}: read outside");
+            read += victim.nic.with(|endpoint, _, _| endpoint.stats().rx_read_requests);
+        }
+        written += u64::from(yard[BYTES / 4..2 * BYTES / 4].iter().any(|word| *word != 0));
+        lies.liar.parts.leave();
+        let other = Honest::open("127.0.48.55", Link::SharedMemory);
+        victim.reaches(&other);
+        other.reaches(&victim);
+    }
+    let counts = (broken, written, read);
+    assert!(broken > 10 && written > 10 && read > 10, "{counts:?}: neither lies nor truth");
+}

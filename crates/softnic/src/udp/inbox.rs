@@ -1,0 +1,158 @@
+//! What is received from the kernel, while the engine is free for others.
+//!
+//! ```text
+//!   recvmsg ──► inbox ┐                                      without the engine's lock
+//!                     └──► engine ──► what is to be sent     under it
+//! ```
+//!
+//! One thread looks for all, and has the inbox meanwhile. Rings ([`crate::shm`]) are memory, and are looked
+//! at under the engine's lock.
+//!
+//! **Invariant:** what a look finds is given to the engine before the inbox is given back, so packets are
+//! handled in the order in which the sockets gave them out.
+
+use core::net::IpAddr;
+use core::ops::Range;
+use std::sync::Arc;
+
+use crate::attachment::membership::Membership;
+use crate::host::handover::{self, Entrance};
+use crate::limits::RECEIVE_BATCH;
+use crate::packet::Received;
+use crate::udp::socket::Socket;
+
+/// How far is looked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// At the socket that had something last, and now and then at the others.
+    Hot,
+    /// At every socket.
+    All,
+}
+
+/// Where packets arrive, and by what.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// As in [`Membership`]: those of the addresses come first.
+    sockets: Vec<Arc<Socket>>,
+    /// How many are of addresses.
+    addresses: usize,
+    handover: Option<Entrance>,
+    /// Which [`Membership::layout`] that is.
+    layout: Option<u32>,
+    buffer: Box<[u8]>,
+}
+
+/// A look at some ports, one after the other. The last of all ports is what other NICs hand over.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) reach: Reach,
+    port: usize,
+    end: usize,
+    /// How often something was found at this port.
+    batch: usize,
+    /// Whether the socket of an address was found empty, and it was not yet said.
+    was_empty: bool,
+    /// What had been sent to us before, as [`crate::host::credits`] has it.
+    pub(crate) sent: Option<u64>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Found<'a> {
+    pub(crate) received: Received,
+    pub(crate) destination: IpAddr,
+    pub(crate) by: By,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// How something came here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// To an address, at this port.
+    Address(usize),
+    /// To a multicast group, at this port.
+    Group(usize),
+    /// By another NIC.
+    Handover,
+}
+
+impl Look {
+    /// At `ports`, after so much had been `sent`.
+    pub(crate) fn new(reach: Reach, ports: Range<usize>, sent: Option<u64>) -> Self {
+        let Range { start: port, end } = ports;
+        Self { reach, port, end, batch: 0, was_empty: false, sent }
+    }
+
+    /// Enough of this port.
+    pub(crate) fn go_on(&mut self) {
+        self.port += 1;
+        self.batch = 0;
+    }
+
+    /// Whether the socket of an address has been found empty since this was last asked.
+    pub(crate) fn takes_empty(&mut self) -> bool {
+        core::mem::take(&mut self.was_empty)
+    }
+
+    /// Whether all ports have been looked at.
+    pub(crate) fn is_over(&self) -> bool {
+        self.port >= self.end
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        let buffer = vec![0; handover::MESSAGE_MAX].into_boxed_slice();
+        Self { sockets: Vec::new(), addresses: 0, handover: None, layout: None, buffer }
+    }
+
+    /// Has the sockets of `membership` from now on.
+    pub(crate) fn renew(&mut self, membership: &Membership) {
+        if self.layout != Some(membership.layout) {
+            self.layout = Some(membership.layout);
+            self.sockets.clear();
+            self.sockets.extend(membership.all_sockets().cloned());
+            self.addresses = membership.sockets.len();
+            self.handover = Some(membership.handover.entrance());
+        }
+    }
+
+    /// Lets go of the sockets, which are to be closed.
+    pub(crate) fn forget(&mut self) {
+        self.sockets.clear();
+        self.handover = None;
+        self.layout = None;
+    }
+
+    /// What comes next, if anything does.
+    pub(crate) fn next(&mut self, look: &mut Look) -> Option<Found<'_>> {
+        let Self { sockets, addresses, handover, buffer, .. } = self;
+        while !look.is_over() {
+            let port = look.port;
+            let is_address = port < *addresses;
+            let mut found = None;
+            if look.batch < RECEIVE_BATCH {
+                found = match (sockets.get(port), &*handover) {
+                    (Some(socket), _) => socket.receive(buffer).map(|received| {
+                        let by = if is_address { By::Address(port) } else { By::Group(port) };
+                        (received, socket.address(), by, 0..received.length)
+                    }),
+                    (None, Some(entrance)) => {
+                        entrance.receive(buffer).map(|(received, destination, place)| {
+                            (received, destination, By::Handover, place)
+                        })
+                    }
+                    (None, None) => None,
+                };
+                look.was_empty |= is_address && found.is_none();
+            }
+            if let Some((received, destination, by, place)) = found {
+                look.batch += 1;
+                return Some(Found { received, destination, by, bytes: &buffer[place] });
+            }
+            look.go_on();
+        }
+        None
+    }
+}

@@ -1,0 +1,40 @@
+//! What an application names its objects by. Each is an index, given out by the endpoint.
+
+use rdma::Qpn;
+
+/// A protection domain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PdId(pub u32);
+
+impl PdId {
+    /// What an XRC target is in, and nothing else: what it may reach, the shared receive queues say.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+/// A completion queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CqId(pub u32);
+
+impl CqId {
+    /// What an XRC target completes to: nothing.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+/// A shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SrqId(pub u32);
+
+impl SrqId {
+    /// The number by which a peer names it (annex A14). There is no number 0.
+    pub(crate) fn number(self) -> Qpn {
+        Qpn::new(self.0 + 1)
+    }
+
+    pub(crate) fn of_number(number: Qpn) -> Option<Self> {
+        number.value().checked_sub(1).map(Self)
+    }
+}
+
+/// An XRC domain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct XrcdId(pub u32);

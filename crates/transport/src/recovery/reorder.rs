@@ -1,0 +1,160 @@
+//! The reorder buffer: packets that have arrived before their turn.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use rdma::{Memory, Psn};
+use wire::{roce, saeth};
+
+use super::Bounds;
+use crate::mutation::{Mutation, mutated};
+
+/// A packet as it arrived.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) header: roce::Repr,
+    payload: Vec<u8>,
+    /// Of the payload as it was; what is kept of it may be shorter.
+    pub(crate) length: usize,
+    /// PSNs that it stands for.
+    packets: u32,
+}
+
+impl Kept {
+    /// The payload.
+    pub(crate) fn payload<M: Memory>(&self) -> M::Payload<'_> {
+        M::recall(&self.payload)
+    }
+}
+
+/// What waits for its turn, by distance from the packet that is missing.
+///
+/// **Invariant:** it holds no more than its bounds allow, whatever a peer sends.
+#[derive(Debug)]
+pub(crate) struct ReorderBuffer {
+    bounds: Bounds,
+    /// The PSN that is missing: that of the first slot.
+    base: Psn,
+    slots: VecDeque<Option<Box<Kept>>>,
+    /// Packets, and bytes of payload.
+    held: (usize, usize),
+    newest: Psn,
+}
+
+impl ReorderBuffer {
+    pub(crate) fn new(bounds: Bounds, base: Psn) -> Self {
+        Self { bounds, base, slots: VecDeque::new(), held: (0, 0), newest: base }
+    }
+
+    /// How many packets wait, and how many bytes of payload they have.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        self.held
+    }
+
+    /// Keeps a packet that is after the one that is missing and stands for `packets` PSNs. Returns
+    /// whether it is kept, now or already.
+    pub(crate) fn keep<M: Memory>(
+        &mut self,
+        header: &roce::Repr,
+        payload: (M::Payload<'_>, usize),
+        packets: u32,
+    ) -> bool {
+        let (payload, length) = payload;
+        let distance = header.bth.psn.distance_from(self.base);
+        let (count, bytes) = self.held;
+        let fits = distance < self.bounds.packets && bytes + length <= self.bounds.bytes;
+        if !fits && !mutated(Mutation::OutOfOrderUnbounded) {
+            return false;
+        }
+        let index = distance as usize;
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.newest = header.bth.psn;
+        let Some(slot @ None) = self.slots.get_mut(index) else { return true };
+        let mut kept = Vec::new();
+        M::keep(payload, length, |bytes| kept.extend_from_slice(bytes));
+        *slot = Some(Box::new(Kept { header: *header, payload: kept, length, packets }));
+        self.held = (count + 1, bytes + length);
+        true
+    }
+
+    /// From now on `base` is the one that is missing. What is before it is forgotten.
+    pub(crate) fn advance(&mut self, base: Psn) {
+        let passed = base.distance_from(self.base) as usize;
+        self.base = base;
+        for _ in 0..passed.min(self.slots.len()) {
+            self.remove_first();
+        }
+    }
+
+    /// The packet whose turn it is, if it is here.
+    pub(crate) fn take(&mut self) -> Option<Box<Kept>> {
+        if mutated(Mutation::GapTakenForFilled) {
+            while let Some(None) = self.slots.front() {
+                self.slots.pop_front();
+                self.base = self.base.next();
+            }
+        }
+        self.slots.front()?.as_ref()?;
+        self.base = self.base.next();
+        self.remove_first()
+    }
+
+    /// Whether the response `psn` is here.
+    pub(crate) fn has(&self, psn: Psn) -> bool {
+        let index = psn.distance_from(self.base) as usize;
+        self.slots.get(index).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.slots = VecDeque::new();
+        self.held = (0, 0);
+    }
+
+    fn remove_first(&mut self) -> Option<Box<Kept>> {
+        let kept = self.slots.pop_front()??;
+        self.held = (self.held.0 - 1, self.held.1 - kept.length);
+        Some(kept)
+    }
+
+    /// What is here, as a requester is told: the run with the newest packet, and those that are
+    /// furthest ahead.
+    pub(crate) fn arrived(&self) -> saeth::Repr {
+        let newest = self.newest.distance_from(self.base);
+        let mut ranges = [saeth::Arrived::default(); saeth::RANGES];
+        for range in self.runs() {
+            if (u32::from(range.first)..range.end()).contains(&newest) {
+                ranges[0] = range;
+            } else {
+                ranges[1..].rotate_left(1);
+                ranges[saeth::RANGES - 1] = range;
+            }
+        }
+        saeth::Repr { ranges }
+    }
+
+    /// What is here without a gap, nearest first. A READ request stands for PSNs that have no slots
+    /// of their own; beyond the bounds nobody asks about them.
+    fn runs(&self) -> impl Iterator<Item = saeth::Arrived> {
+        let furthest = self.bounds.packets as usize;
+        let mut index = 0;
+        core::iter::from_fn(move || {
+            let mut run: Option<(usize, usize)> = None;
+            while let Some(slot) = self.slots.get(index) {
+                let until = slot.as_ref().map_or(0, |kept| index + kept.packets as usize);
+                match &mut run {
+                    None if until > 0 => run = Some((index, until.min(furthest))),
+                    None => {}
+                    Some((_, end)) if until == 0 && index >= *end => break,
+                    Some((_, end)) => *end = until.min(furthest).max(*end),
+                }
+                index += 1;
+            }
+            let (first, end) = run?;
+            // Both are within the bounds, which 16 bits hold.
+            Some(saeth::Arrived { first: first as u16, packets: (end - first) as u16 })
+        })
+    }
+}
