@@ -183,7 +183,7 @@ fn check_loading(libraries: &[PathBuf; 2]) -> Result<()> {
     Ok(())
 }
 
-/// What the loader's trace finds wrong, if anything.
+/// The error in the loader's trace, if there is one.
 fn complaint(trace: &str, libraries: &[PathBuf]) -> Option<String> {
     const SIGNS: [&str; 4] =
         ["undefined symbol", "no version information", "not found", "symbol lookup error"];

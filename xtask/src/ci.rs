@@ -1,38 +1,23 @@
-//! `cargo xtask ci`: every check there is, each a command that can be run alone.
+//! `cargo xtask ci`: every check, each a command that can be run alone.
 //!
 //! The first red stage ends the run. The last line counts the tests and the programs together.
 
-use core::fmt;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use pico_args::Arguments;
 
+use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{abi, dist, interop, programs, pyverbs, speed, storm, terminal, tidy};
 
-/// How many storms the engine must weather: a minute's worth.
+/// How many storms run over the engine: about a minute.
 const STORMS: &str = "20000";
-/// And as many NICs on each link.
+/// How many storms run over NICs, on each path.
 const LINK_STORMS: &str = "4000";
 /// What is injected in the second run of the programs.
 const FAULTS: &str = "loss=0.01,reorder=0.01,seed=7";
-
-/// How many passed and how many failed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
-    }
-}
 
 pub(crate) fn run() -> Result<()> {
     let mut tally = Tally::default();
@@ -44,10 +29,10 @@ pub(crate) fn run() -> Result<()> {
     result.map(drop)
 }
 
-/// What this machine could not run, if all that it could has passed.
+/// What this machine could not run, if everything else has passed.
 fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("fmt", || workspace::run(cargo().args(["fmt", "--all", "--check"])))?;
-    stage("tidy", tidy::run)?;
+    stage("tidy", || tidy::run(&tidy::Choice::default()))?;
     stage("clippy", || {
         let what =
             ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
@@ -61,12 +46,12 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("abi", abi::run)?;
     stage("test", || {
         let what = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
-        judged(tally, tests(cargo().args(what)))
+        judged(tally, tally::tests(cargo().args(what)))
     })?;
     stage("test over UDP", || {
-        // The default is memory, between processes of a host.
+        // The default path between processes of a host is shared memory.
         let what = ["test", "--package", "ferroce-softnic", "--profile", "ci", "--test", "nic"];
-        judged(tally, tests(cargo().args(what).env("FERROCE_LINK", "udp")))
+        judged(tally, tally::tests(cargo().args(what).env("FERROCE_LINK", "udp")))
     })?;
     stage("speed", speed::run)?;
     stage("storm", || {
@@ -112,70 +97,5 @@ fn judged(tally: &mut Tally, stage: Result<Tally>) -> Result<()> {
     let stage = stage?;
     tally.passed += stage.passed;
     tally.failed += stage.failed;
-    require_all_passed(stage)
-}
-
-pub(crate) fn require_all_passed(tally: Tally) -> Result<()> {
-    match tally.failed {
-        0 => Ok(()),
-        failed => bail!("{failed} of {} failed", tally.passed + failed),
-    }
-}
-
-/// Runs a command that tests, passes its output on and counts its summaries.
-pub(crate) fn tests(command: &mut Command) -> Result<Tally> {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {}", workspace::shown(command)))?;
-    let stdout = child.stdout.take().context("a child has no stdout")?;
-    let mut tally = Tally::default();
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
-        println!("{line}");
-        let counted = summary(&line);
-        tally.passed += counted.passed;
-        tally.failed += counted.failed;
-    }
-    let status = child.wait()?;
-    if !status.success() && tally.failed == 0 {
-        bail!("{} failed: {status}", workspace::shown(command));
-    }
-    Ok(tally)
-}
-
-/// cargo's `test result: ok. 25 passed; 0 failed; 0 ignored; ...`, or our own `25 passed, 0 failed`;
-/// any other line counts nothing.
-fn summary(line: &str) -> Tally {
-    let count = |what: &str| {
-        let before = line.split_once(what)?.0;
-        before.split_whitespace().next_back()?.parse().ok()
-    };
-    let counted = Tally {
-        passed: count(" passed").unwrap_or_default(),
-        failed: count(" failed").unwrap_or_default(),
-    };
-    let ours = line == counted.to_string();
-    if ours || line.starts_with("test result: ") { counted } else { Tally::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn summaries_of_cargo_test_are_counted() {
-        let line = "test result: FAILED. 15 passed; 2 failed; 1 ignored; 0 measured; finished";
-        let Tally { passed, failed } = summary(line);
-        assert_eq!((passed, failed), (15, 2));
-        let Tally { passed, failed } = summary("test tidy::tests::passes ... ok");
-        assert_eq!((passed, failed), (0, 0));
-    }
-
-    #[test]
-    fn our_own_summaries_are_counted() {
-        let tally = Tally { passed: 98, failed: 3 };
-        assert_eq!(summary(&tally.to_string()), tally);
-        assert_eq!(summary("of 98 passed, 3 failed to compile"), Tally::default());
-    }
+    tally::require_all_passed(stage)
 }

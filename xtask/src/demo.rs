@@ -1,7 +1,7 @@
-//! `cargo xtask demo`: the main job, shown.
+//! `cargo xtask demo`: shows the main job.
 //!
-//! Debian's own programs, a server and a client each, as somebody without rights; then what
-//! tshark, which knows nothing of us, reads in their packets.
+//! Debian's own programs, a server and a client each, run as a user without rights. Then tshark, which
+//! knows nothing of us, reads their packets.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -178,7 +178,7 @@ fn packet(line: &str) -> Option<Packet> {
     let mut columns = line.split('\t');
     let seconds: f64 = columns.next()?.parse().ok()?;
     let bytes = columns.next()?.to_owned();
-    // The field stands in Wireshark's number format.
+    // The field has Wireshark's number format.
     let psn = columns.next()?.to_owned();
     let info = columns.next()?.trim().to_owned();
     let protocols = columns.next()?;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The library is a Rust static library, linked once more with a version script: rustc's own
-//! script would take the version nodes away, and `dlvsym` asks for them.
+//! script would remove the version nodes, which `dlvsym` looks for.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -91,7 +91,7 @@ fn link(library: &Path) -> Result<()> {
             .arg(format!("-Wl,-soname,{SONAME}"))
             .arg(format!("-Wl,--version-script={}", map.display()))
             .args(["-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
-            // Threads run in it, and signal handlers lead to it: it stays when it is closed.
+            // Threads run in it and signal handlers point into it: it must stay mapped after dlclose.
             .arg("-Wl,-z,nodelete")
             .arg("-Wl,--whole-archive")
             .arg(target_dir().join("release/libibverbs.a"))
@@ -107,7 +107,7 @@ fn build_paths() -> Result<()> {
     run_command(
         Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
             .args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
-            // The functions are what they do, whatever the compiler knows of their names.
+            // The compiler must not assume what functions of these names do.
             .args(["-fno-builtin", "-U_FORTIFY_SOURCE"])
             .args(["-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro"])
             .arg(format!("-Wl,-soname,{PATHS}"))

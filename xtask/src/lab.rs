@@ -1,13 +1,14 @@
-//! Running unmodified programs over what `cargo xtask dist` built, as somebody without rights.
+//! Running unmodified programs over what `cargo xtask dist` built, as a user without rights.
 //!
-//! Whoever is root here runs the programs as `nobody`, from a copy that `nobody` can read, because
-//! working without privileges is part of what is shown.
+//! Root runs the programs as `nobody`, from a copy that `nobody` can read, because they must work
+//! without privileges.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -72,8 +73,8 @@ impl Lab {
         Ok(Self { folder, dist, as_nobody, flags: Vec::new() })
     }
 
-    /// As [`Lab::open`], with the device on a loopback address that nobody else is likely to use:
-    /// whatever else runs over Ferroce on this machine, for whichever user, is not met.
+    /// As [`Lab::open`], with the device on a loopback address that is unlikely to be in use: so it does not
+    /// meet other programs over Ferroce on this machine, of whatever user.
     pub(crate) fn open_apart() -> Result<Self> {
         let [_, high, middle, low] = process::id().to_be_bytes();
         let device = format!("lo/127.{}.{middle}.{low}", 128 + high % 64);
@@ -92,7 +93,7 @@ impl Lab {
         named.map_or("127.0.0.1", |(_, address)| address)
     }
 
-    /// A multicast group that nobody else is likely to use.
+    /// A multicast group that is unlikely to be in use.
     pub(crate) fn group(&self) -> String {
         let own = self.address().split_once('.').map_or("0.0.1", |(_, own)| own);
         format!("239.{own}")
@@ -119,7 +120,7 @@ impl Lab {
         Ok(program.display().to_string())
     }
 
-    /// In words, for the reader of the output.
+    /// As text for the output.
     pub(crate) fn user(&self) -> String {
         if self.as_nobody {
             format!("nobody (uid {NOBODY})")
@@ -197,7 +198,7 @@ impl Running {
         Ok(Ended { status, stdout: read(&self.stdout)?, stderr: read(&self.stderr)? })
     }
 
-    /// Waits until somebody listens on a TCP port. `false` if the program ended or time ran out.
+    /// Waits until a process listens on a TCP port. `false` if the program ended or time ran out.
     pub(crate) fn listens(&mut self, port: u16, deadline: Instant) -> Result<bool> {
         self.waits_for(deadline, || is_listened_on(port))
     }
@@ -236,16 +237,27 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After `wait` the number may belong to somebody else.
+        // After `wait` the number may belong to another process.
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             self.kill();
         }
     }
 }
 
-/// A TCP port that nobody uses at the moment.
+/// A TCP port that is not in use at the moment.
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    stop_listening(listener)?;
+    Ok(port)
+}
+
+/// Ends a listener at once. Closing it may not: a child that another thread is just starting has a copy
+/// of every descriptor of ours, until it runs its own program.
+fn stop_listening(listener: TcpListener) -> Result<()> {
+    TcpStream::from(OwnedFd::from(listener))
+        .shutdown(Shutdown::Both)
+        .context("cannot stop listening")
 }
 
 /// Looks the port up in the kernel's table: a connection made to find out would be taken by the
@@ -269,7 +281,7 @@ fn is_listened_on(port: u16) -> Result<bool> {
 }
 
 /// Looks the port up in the tables by which the soft NICs of a host share their ports
-/// (`crates/softnic/src/ports.rs`), those of every user and network namespace.
+/// (`crates/softnic/src/host/ports.rs`), those of every user and network namespace.
 fn is_listened_on_by_cm(port: u16) -> bool {
     let folders = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let folders = folders.filter(|it| it.file_name().to_string_lossy().starts_with("ferroce-"));
@@ -279,7 +291,7 @@ fn is_listened_on_by_cm(port: u16) -> bool {
     tables.filter_map(|table| fs::read(table.path()).ok()).any(|table| has_port(&table, port))
 }
 
-/// Whether a table of ports says that somebody listens at `port`, in whichever port space.
+/// Whether a table of ports has a listener at `port`, in any port space.
 fn has_port(table: &[u8], port: u16) -> bool {
     const HEADER: usize = 16;
     let (entries, _) = table.get(HEADER..).unwrap_or_default().as_chunks::<24>();
@@ -292,7 +304,7 @@ fn has_port(table: &[u8], port: u16) -> bool {
     })
 }
 
-/// Whether the kernel's table of UDP sockets has one that is bound so.
+/// Whether the kernel's table of UDP sockets has one with this address and port.
 fn has_socket(table: &str, address: Ipv4Addr, port: u16) -> bool {
     let name = format!("{:08X}:{port:04X}", u32::from_ne_bytes(address.octets()));
     table.lines().any(|line| line.split_whitespace().nth(1) == Some(&name))
@@ -325,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_port_of_rdma_cm_is_found_in_its_table() {
-        let mut table = b"FRPORTS\x01".to_vec();
+        let mut table = b"FRPORTS\x02".to_vec();
         table.extend(2_u64.to_ne_bytes());
         for (service, flags) in [(0x0106_1c06_u64, 0_u64), (0x0111_1c07, 1), (0x0106_1c08, 1)] {
             for word in [service, 7, flags] {
@@ -351,7 +363,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(is_listened_on(port).unwrap());
-        drop(listener);
+        // The copy that a forked child has before it runs its own program.
+        let _copy = listener.try_clone().unwrap();
+        stop_listening(listener).unwrap();
         assert!(!is_listened_on(port).unwrap());
     }
 }

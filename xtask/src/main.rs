@@ -11,6 +11,7 @@ mod programs;
 mod pyverbs;
 mod speed;
 mod storm;
+mod tally;
 mod terminal;
 mod tidy;
 mod workspace;
@@ -24,7 +25,10 @@ const USAGE: &str = "\
 cargo xtask <command>
 
   ci                            every check, as `make test` runs them
-  tidy                          what the compiler does not check: rooms, sizes, licences, links
+  tidy                          what the compiler does not check: rooms, circles, sizes, licences, links
+       --circles              show the circles among the modules of each crate
+           --arrows CRATE     with every arrow within those of CRATE
+       --shrink               write what is left of them into the list
   dist                          build target/dist: bin/ferroce and lib/ferroce
   abi                           compare the library's exported symbols with the committed list
   demo                          show the main job, and what tshark sees of it
@@ -66,7 +70,11 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         return Ok(());
     };
     match command.as_str() {
-        "tidy" => finish(arguments).and_then(|()| tidy::run()),
+        "tidy" => {
+            let choice = tidy::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            tidy::run(&choice)
+        }
         "dist" => finish(arguments).and_then(|()| dist::run()),
         "ci" => finish(arguments).and_then(|()| ci::run()),
         "demo" => {
@@ -80,19 +88,19 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             if !choice.is_prepared() {
                 dist::run()?;
             }
-            ci::require_all_passed(programs::run(&choice)?)
+            tally::require_all_passed(programs::run(&choice)?)
         }
         "pyverbs" => {
             let choice = pyverbs::Choice::parse(&mut arguments)?;
             finish(arguments)?;
             dist::run()?;
-            ci::require_all_passed(pyverbs::run(&choice)?)
+            tally::require_all_passed(pyverbs::run(&choice)?)
         }
         "interop" => {
             let choice = interop::Choice::parse(&mut arguments)?;
             finish(arguments)?;
             interop::prepare(&choice)?;
-            ci::require_all_passed(interop::run(&choice)?)
+            tally::require_all_passed(interop::run(&choice)?)
         }
         "bench" => {
             let rounds = bench::rounds(&mut arguments)?;
@@ -108,7 +116,7 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
     }
 }
 
-/// Refuses what no command has taken.
+/// Refuses arguments that no command has read.
 fn finish(arguments: Arguments) -> Result<()> {
     match arguments.finish().first() {
         None => Ok(()),

@@ -2,10 +2,10 @@
 //! soft NIC for the steps of a short message (`crates/softnic/benches/paths.rs`, which has its numbers
 //! beside what is counted).
 //!
-//! Time says little where a machine is shared, and nothing about another machine. Instructions are the
-//! same everywhere, but for the compiler; so it is they that may not grow unnoticed. What a job takes
-//! beyond a shorter one is divided by the link-hops that it has more, and nothing is left of what it
-//! costs to begin.
+//! Time says little where a machine is shared, and nothing about another machine. The number of
+//! instructions depends on the compiler alone, so this is what may not grow unnoticed. A job is compared
+//! with a shorter one: the difference in instructions is divided by that in link-hops, so the cost of
+//! starting cancels out.
 
 use anyhow::{Context, Result, bail};
 
@@ -13,10 +13,10 @@ use crate::workspace::{self, cargo};
 
 /// The job that is counted: see `crates/fabric/benches/jobs.rs`.
 const JOB: &str = "permutation";
-/// What it took when somebody last looked. To be lowered by whoever makes it less; raised only for what is
-/// faster by the clock, as events of half the memory are (`docs/book/sim-speed.md`).
+/// The last accepted count. Lower it with a change that takes fewer; raise it only for a change that is
+/// faster by the clock, such as events of half the memory (`docs/book/sim-speed.md`).
 const INSTRUCTIONS: f64 = 1_200.0;
-/// As much more is for the compiler, which changes as well.
+/// Tolerance for changes of the compiler.
 const TOLERANCE: f64 = 0.05;
 
 pub(crate) fn run() -> Result<()> {

@@ -1,14 +1,14 @@
 //! `cargo xtask storm`: many storms, built for release.
 //!
-//! Of the transport alone, in time that is pretended (`transport::testing::storm`), or with `--link`
-//! of NICs over a link of this machine (`crates/softnic/tests/nic/storm.rs`).
+//! Of the transport alone, in pretended time (`transport::testing::storm`), or with `--link` of NICs over
+//! a path of this machine (`crates/softnic/tests/nic/storm.rs`).
 
 use anyhow::{Result, bail};
 
-use crate::ci;
+use crate::tally;
 use crate::workspace::{self, cargo};
 
-/// Storms over a link, unless told how many.
+/// The default number of storms over a path.
 const LINK_SEEDS: &str = "20000";
 
 /// Builds the storm and passes `arguments` on to it.
@@ -28,15 +28,14 @@ pub(crate) fn run(mut arguments: pico_args::Arguments) -> Result<()> {
     workspace::run(cargo().args(what).args(which).args(arguments.finish()))
 }
 
-/// The storms of `seeds` seeds from `first` on, over `link`.
+/// The storms of `seeds` seeds from `first` on, over the path `link`.
 pub(crate) fn over(link: &str, first: &str, seeds: &str) -> Result<()> {
     let what = ["test", "--release", "--quiet", "--package", "ferroce-softnic", "--test", "nic"];
     let mut command = cargo();
     command.args(what).args(["--", "storm::"]);
     command.env("FERROCE_LINK", link);
     command.env("FERROCE_STORM_FIRST", first).env("FERROCE_STORM_SEEDS", seeds);
-    let tally = ci::tests(&mut command)?;
-    ci::require_all_passed(tally)?;
+    tally::require_all_passed(tally::tests(&mut command)?)?;
     println!("{seeds} storms clean over {link}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Colour where a person reads it, and nowhere else.
+//! Colour, on terminals alone.
 
 use std::env;
 use std::io::{self, IsTerminal};

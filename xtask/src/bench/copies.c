@@ -1,8 +1,8 @@
-/* What two processes of a host come to whose messages are new data each, in Gb/s.
+/* The rate between two processes of a host with new data in each message, in Gb/s.
  *
  *   copies write BYTES   WRITEs over Ferroce
  *   copies read BYTES    the target reads the sender's memory (process_vm_readv) and nothing else: the
- *                        most that any way of a single copy comes to
+ *                        upper bound for a single copy
  *
  * The sender, on core 1, fills one of two buffers while the other is on its way to the target, on core
  * 0. A benchmark that sends the same bytes again and again has a single copy read them from the
@@ -25,7 +25,7 @@
 enum { BUFFERS = 2, BYTES_MAX = 1 << 20 };
 static const size_t BYTES_OF_ALL = (size_t)4 << 30;
 
-/* How many messages are there to be read, and how many have been. */
+/* How many messages are ready to be read, and how many have been read. */
 struct progress {
     _Alignas(64) atomic_size_t filled;
     _Alignas(64) atomic_size_t taken;
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     require(progress != MAP_FAILED, "mmap");
     require(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0, "socketpair");
     memset(memory, 0, sizeof memory);
-    /* The target is the parent: some systems let nobody else read a process. */
+    /* The target is the parent: some systems let only the parent read a process. */
     sender = fork();
     require(sender >= 0, "fork");
     pin(sender == 0 ? 1 : 0);

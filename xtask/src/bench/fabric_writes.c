@@ -1,11 +1,11 @@
-/* What 64 KiB WRITEs over a provider of libfabric's own come to, in Gb/s: the peer of ib_write_bw for
- * programs that are written to libfabric.
+/* The rate of 64 KiB WRITEs over a provider of libfabric's own, in Gb/s: the counterpart of ib_write_bw
+ * for programs that are written to libfabric.
  *
  *   fabric_writes PROVIDER
  *
- * libfabric's own measure of this, fi_rma_bw of its fabtests, is in no package. As it does, the
+ * libfabric's own measure of this, fi_rma_bw of its fabtests, is in no package. As in fi_rma_bw, the
  * initiator on core 1 keeps 64 writes in flight, from one buffer to one buffer of the target; the
- * target on core 0 does nothing but to look for progress, which a provider in software needs. */
+ * target on core 0 only makes progress, which a provider in software needs. */
 
 #define _GNU_SOURCE
 #include <rdma/fabric.h>
@@ -25,7 +25,7 @@
 
 enum { BYTES = 64 << 10, WINDOW = 64, WARM_UP = 500, WRITES = 20000, LOOKS = 1000 };
 
-/* What the target tells the initiator of itself, and the initiator the target. */
+/* What each side tells the other of itself. */
 struct place {
     char name[128];
     uint64_t key, address;
@@ -83,7 +83,7 @@ static struct place open_endpoint(const char *provider)
     return place;
 }
 
-/* Exchanges places with the other end, and returns how the endpoint calls it. */
+/* Exchanges addresses with the other end, and returns the endpoint's handle for it. */
 static fi_addr_t meet(int other, struct place own, struct place *theirs)
 {
     fi_addr_t peer;

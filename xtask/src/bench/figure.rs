@@ -1,4 +1,5 @@
-//! What can be measured, one value a figure: which program makes it, and how it is called.
+//! What can be measured, one value a figure: which program measures it, and its name. Names call a GSO
+//! batch a train.
 
 const TINY: u32 = 8;
 const SMALL: u32 = 64;
@@ -6,14 +7,14 @@ const PAGE: u32 = 4 << 10;
 const TRAIN: u32 = 64 << 10;
 const LARGE: u32 = 1 << 20;
 
-/// How our two processes reach each other.
+/// The path between our two processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Link {
-    /// By UDP, as they would from host to host.
+    /// UDP, as from host to host.
     Udp,
-    /// By UDP, each packet a datagram.
+    /// UDP without GSO batches: each packet a datagram of its own.
     Exact,
-    /// Through memory, as processes of one host do.
+    /// Shared memory, as between processes of one host.
     SameHost,
     /// The same, with ICRCs.
     SameHostWithIcrc,
@@ -24,7 +25,7 @@ pub(super) enum Link {
 pub(super) enum Tool {
     /// Two threads and a cache line, to and fro, in ns.
     CacheLine,
-    /// Two threads and a datagram, to and fro, in us; both poll, or both sleep.
+    /// Two threads and a datagram, to and fro, in us. Both poll, or both sleep.
     Datagram {
         /// Whether they sleep until it is there.
         asleep: bool,
@@ -58,16 +59,16 @@ pub(super) enum Tool {
     QpMemory { count: u32 },
     /// To open and to close each of so many RC queue pairs: us.
     QpTime { count: u32 },
-    /// What each of so many connections takes in cmtime, until it is established: us.
+    /// The time of each of so many connections in cmtime, until it is established: us.
     Cmtime { count: u32 },
     /// A program of ours, and the number that it prints.
     Program { program: &'static Program, words: &'static [&'static str] },
-    /// What a core comes to that does nothing but the ICRCs of packets with so much payload: Gb/s.
+    /// A core that computes nothing but the ICRCs of packets with this payload: Gb/s.
     Icrc { payload: u32 },
 }
 
-/// A program in C that is compiled for the purpose, and run with Ferroce at hand. What it measures,
-/// its first lines say.
+/// A program in C that is compiled for the purpose, and run with Ferroce. Its first lines say what it
+/// measures.
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
@@ -98,7 +99,7 @@ static FABRIC_WRITES: Program = Program {
 /// Something that is measured once a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Figure {
-    /// What it is called, and its unit.
+    /// Its name, with its unit.
     pub(super) name: &'static str,
     pub(super) tool: Tool,
 }
@@ -208,7 +209,7 @@ pub(super) const READ_LAT_8: Figure = latency(
     &["ib_read_lat", "-s", "8", "-n", "10000"],
     1.0,
 );
-/// The target is busy with something else than polling.
+/// The target computes, and does not poll.
 pub(super) const SPINS_MEDIAN: Figure =
     printed("8 B WRITE, target spins on memory, us", &SPINS, &["median"]);
 pub(super) const SPINS_MEAN: Figure =
@@ -298,7 +299,7 @@ pub(super) const HOST_64K: Figure = bandwidth(
     Link::SameHost,
     &["ib_write_bw", "-s", "65536", "-n", "50000"],
 );
-/// An ICRC is a copy more, too, where packets otherwise go straight into a ring.
+/// In rings an ICRC also costs one more copy: without it, packets are built in the ring.
 pub(super) const HOST_64K_ICRC: Figure = bandwidth(
     "same host: ib_write_bw 64 KiB, with ICRC, Gb/s",
     Link::SameHostWithIcrc,

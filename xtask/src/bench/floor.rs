@@ -1,7 +1,7 @@
 //! What the machine itself costs: two pinned threads that throw a value to and fro.
 //!
-//! The cache-line marker says how near the two cores are at the moment. A virtual machine is moved
-//! about, and figures from rounds with different markers do not compare.
+//! The cache-line marker says how near the two cores are at the moment. A virtual machine may be moved,
+//! and figures from rounds with different markers cannot be compared.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -53,8 +53,8 @@ fn wait_for(place: &AtomicU64, turn: u64) {
     }
 }
 
-/// A datagram to and fro between two sockets: the floor of everything that travels by UDP. Both
-/// poll without sleeping, or both sleep until it is there. The median, in microseconds.
+/// A datagram to and fro between two sockets: the lower bound of everything over UDP. Both poll without
+/// sleeping, or both sleep until it is there. The median, in microseconds.
 pub(super) fn datagram_us(asleep: bool) -> Result<f64> {
     let (near, far) = (socket(asleep)?, socket(asleep)?);
     near.connect(far.local_addr()?)?;

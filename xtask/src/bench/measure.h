@@ -1,5 +1,5 @@
 /* What the benchmarks' programs have in common: a thread that stays on one core, the time, and the
- * median of what was measured. Who includes it defines _GNU_SOURCE first. */
+ * median of what was measured. Define _GNU_SOURCE before including it. */
 
 #include <sched.h>
 #include <stdio.h>

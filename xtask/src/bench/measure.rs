@@ -68,7 +68,7 @@ impl Figure {
     }
 }
 
-/// What the bench of the ICRC says of packets with so much payload.
+/// The result of the ICRC's benchmark for packets with this payload.
 fn icrc(payload: u32) -> Result<f64> {
     let bench = ["bench", "--quiet", "--package", "ferroce-wire", "--bench", "icrc"];
     let printed = workspace::output(cargo().args(bench))?;
@@ -120,7 +120,7 @@ fn ucx(
     last_row(&pair(lab, port, side("0", &[]), side("1", &words))?, column)
 }
 
-/// What a connection of `cmtime` takes from its first call until it is established, when `count` of
+/// How long a connection of `cmtime` takes from its first call until it is established, when `count` of
 /// them are made at once.
 fn cmtime(lab: &Lab, count: u32) -> Result<f64> {
     let deadline = Instant::now() + PATIENCE;
@@ -174,7 +174,7 @@ fn fi_pingpong(lab: &Lab, provider: &str, [bytes, iterations]: [u32; 2]) -> Resu
     transfer_us(&pair(lab, port, server, client)?)
 }
 
-/// What a transfer takes, in the last row of fi_pingpong: bytes, sent, acknowledged, total, time,
+/// The time of a transfer, from the last row of fi_pingpong: bytes, sent, acknowledged, total, time,
 /// MB/s, us.
 fn transfer_us(printed: &str) -> Result<f64> {
     let row = printed.lines().next_back();

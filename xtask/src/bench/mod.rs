@@ -23,7 +23,7 @@ use figure::Figure;
 
 const ROUNDS: usize = 5;
 
-/// What a comparison must come to.
+/// The bar of a comparison.
 #[derive(Debug, Clone, Copy)]
 enum Bar {
     AtMost(f64),
@@ -105,7 +105,8 @@ const UCX: &[Target] = &[
     target("host", f::TAG_1M_HOST, Some(f::UCX_TAG_1M), Bar::None),
 ];
 
-/// What is linear costs each of ten times as many the same; what is quadratic, ten times as much.
+/// Costs of one each: with ten times as many, a linear cost stays the same, a quadratic one is ten times
+/// as much.
 const CONNECTIONS: &[Target] = &[
     target("cm", f::CMTIME_500, Some(f::CMTIME_50), Bar::None),
     target("cm", f::CMTIME_5000, Some(f::CMTIME_500), Bar::None),
@@ -175,7 +176,7 @@ pub(crate) fn rounds(arguments: &mut Arguments) -> Result<usize> {
     }
 }
 
-/// Measures and prints. What misses its bar is said, and is no error: the machine may be busy.
+/// Measures and prints. A missed bar is reported, and is no error: the machine may be busy.
 pub(crate) fn run(set: Set, rounds: usize) -> Result<()> {
     let lab = Lab::open_apart()?;
     let (present, missing): (Vec<Figure>, Vec<Figure>) =

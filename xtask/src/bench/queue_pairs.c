@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 		if (!qps[i])
 			fail("ibv_create_qp");
 		connect_qp(qps[i], qps[i ? i - 1 : 0]->qp_num, &gid);
-		/* The first brings the thread and the sockets with it, which are not its own cost. */
+		/* The first also starts the thread and opens the sockets, which are not its own cost. */
 		if (i == 0) {
 			before = resident_kib();
 			start = now_us();

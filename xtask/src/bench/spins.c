@@ -2,9 +2,9 @@
  *
  *   spins median|mean
  *
- * The target never calls the library: it waits for its memory to change, on core 0, so that its NIC's
- * thread has to take the processor from it. The requester, on core 1, polls for the completion and
- * spins for a while between one WRITE and the next, so that thread sleeps each time. */
+ * The target, on core 0, never calls the library: it waits for its memory to change, so its NIC's
+ * progress thread has to take the processor from it. The requester, on core 1, polls for the completion
+ * and spins for a while between one WRITE and the next, so that thread sleeps each time. */
 
 #define _GNU_SOURCE
 #include <stdio.h>

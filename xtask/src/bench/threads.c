@@ -1,4 +1,4 @@
-/* What several threads of one process come to, or what a device costs that nobody uses.
+/* The rate of several threads of one process, or the cost of a device that is not used.
  *
  *   threads COUNT   COUNT threads WRITE 4 KiB each into the memory of another process, every thread
  *                   over a queue pair and a completion queue of its own; prints Gb/s of all
@@ -104,7 +104,7 @@ static void connect_workers(int stream, struct worker *workers, int count)
         worker->peer = exchange(stream, &ours);
         connect_qp(worker->qp, &worker->peer.gid, worker->peer.qpn[0], GID_INDEX, IBV_MTU_4096);
     }
-    /* Nobody begins before both are ready. */
+    /* Begin when both are ready. */
     tell(stream, &ready, 1);
     hear(stream, &ready, 1);
 }

@@ -1,8 +1,9 @@
 /* What the kernel's UDP carries on loopback at most, in Gb/s: the floor under 64 KiB WRITEs.
  *
- * One thread on core 1 sends what a 64 KiB WRITE of 4,096 byte packets is on the wire, a train of two
- * packets and one of fourteen; the other, on core 0, never sleeps, and takes them whole. Each copies
- * the payload once. There is no transport above: no headers, no ICRC, no acknowledgements. */
+ * One thread on core 1 sends what a 64 KiB WRITE of 4,096 byte packets is on the wire: a GSO batch (a
+ * "train") of two packets and one of fourteen. The other, on core 0, never sleeps, and receives each
+ * batch whole. Each copies the payload once. There is no transport above: no headers, no ICRC, no
+ * acknowledgements. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -82,7 +83,7 @@ int main(void)
     from = socket(AF_INET, SOCK_DGRAM, 0);
     to = socket(AF_INET, SOCK_DGRAM, 0);
     require(from >= 0 && to >= 0, "socket");
-    /* Without privilege the kernel grants less. What it has no room for is lost. */
+    /* Without privilege the kernel grants less. Packets without room are lost. */
     if (setsockopt(to, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) != 0)
         setsockopt(to, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
     require(getsockopt(to, SOL_SOCKET, SO_RCVBUF, &bytes, &option) == 0, "SO_RCVBUF");

@@ -1,11 +1,11 @@
-/* What the kernel's UDP takes for the packets of an 8 byte WRITE, to and fro, in us: the floor under
+/* The time of the kernel's UDP for the packets of an 8 byte WRITE, to and fro, in us: the lower bound of
  * ib_write_lat.
  *
- * Two threads on cores 0 and 1 throw a train of two packets to and fro, of the lengths of a WRITE of
- * eight bytes and of an acknowledgement, and never sleep. What makes it dearer than a datagram between
- * connected sockets is what RoCEv2 needs: the ICRC covers the IP identification, which the kernel
- * only leaves at zero for sockets that are not connected, so each train looks for its route; the
- * receiver asks who sent it, how it was marked and how long its packets are. */
+ * Two threads on cores 0 and 1 pass a GSO batch (a "train") of two packets to and fro, of the lengths of
+ * a WRITE of eight bytes and of an acknowledgement, and never sleep. RoCEv2 makes this dearer than a
+ * datagram between connected sockets. The ICRC covers the IP identification, which the kernel leaves at
+ * zero only for sockets that are not connected, so each batch looks up its route. And the receiver asks
+ * for the sender, the ECN mark and the length of the packets. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -54,7 +54,7 @@ pub(super) struct Side {
 pub(super) const INTEGRITY: &str = "integrity";
 /// Where udaddy listens.
 const UDADDY_PORT: u16 = 7174;
-/// Programs that know no other way than RDMA CM; those of perftest want `-R`.
+/// Programs that connect by RDMA CM alone; those of perftest want `-R`.
 const CONNECTING: [&str; 3] = ["rping", "ucmatose", "udaddy"];
 /// mckey's group.
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 77, 0, 1);
@@ -75,7 +75,7 @@ const CONNECTED: [(&str, Expect); 13] = [
     ("ib_atomic_lat -R -n 20", Expect::Results),
 ];
 const TRANSFERRED: Expect = Expect::Texts(&["data transfers complete", "return status 0"]);
-/// Those of perftest that know no events.
+/// Programs of perftest without events.
 const SPINNING: [&str; 2] = ["ib_write_bw", "ib_write_lat"];
 const MTUS: [&str; 2] = ["1024", "4096"];
 const SIZES: [&str; 4] = ["1", "4096", "65536", "1048576"];
@@ -100,7 +100,7 @@ impl Weather {
 }
 
 impl Case {
-    /// Its command line, without what every program of its family is told.
+    /// Its command line, without the arguments that every program of its family gets.
     pub(super) fn name(&self) -> String {
         let name = self.words.join(" ");
         match self.weather {
@@ -110,7 +110,7 @@ impl Case {
         }
     }
 
-    /// The port that the program listens at, if it cannot be told.
+    /// The port that the program listens at, if no argument sets it.
     pub(super) fn fixed_port(&self) -> Option<u16> {
         (self.words[0] == "udaddy").then_some(UDADDY_PORT)
     }
@@ -151,7 +151,7 @@ impl Case {
             (_, Meeting::Tcp, _) => add(&["-F", "-d", own.device, "-x", "1", "-p", &port]),
             (_, Meeting::Cm | Meeting::Group, _) => add(&["-F", "-p", &port]),
         }
-        // Whoever polls takes the guest's only processor from its kernel.
+        // A program that polls takes the guest's only processor from its kernel.
         if self.words[0].starts_with("ib_") && !SPINNING.contains(&&*self.words[0]) {
             add(&["-e"]);
         }
@@ -210,8 +210,8 @@ pub(super) fn all() -> Vec<Case> {
     for (line, expect) in CONNECTED {
         add(Weather::Clear, expect, line);
     }
-    // One queue pair: with several, one that waits for its timeout is left alone by the others, with
-    // whom the program has its hundred messages and ends.
+    // One queue pair. With several the program may end while one of them waits for its timeout: the
+    // others have then had their hundred messages.
     for line in ["ibv_rc_pingpong -c -m 1024 -n 100", "ibv_srq_pingpong -q 1 -c -m 4096 -n 100"] {
         add(Weather::Loss, Expect::Pingpong, line);
     }

@@ -1,7 +1,7 @@
 //! The counters of a program over Ferroce, read after its end.
 //!
-//! A program's file of counters (`crates/softnic/src/counters.rs` describes it) is removed when
-//! the program closes its NIC; whoever has it open keeps it.
+//! A program's file of counters (`crates/softnic/src/host/counters.rs` describes it) is removed when
+//! the program closes its NIC; a process that has it open can still read it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ impl Counters {
             if is_ours
                 && !self.files.contains_key(&name)
                 && let Ok(file) = File::open(entry.path())
-                // A file without lock is left over of a process that was killed.
+                // A file without a lock was left by a killed process.
                 && file.try_lock_shared().is_err()
             {
                 self.files.insert(name, file);
@@ -50,7 +50,7 @@ impl Counters {
         let mut sum = BTreeMap::new();
         for mut file in self.files.into_values() {
             let mut bytes = Vec::new();
-            // An unreadable file is one without counters, which no verdict passes.
+            // An unreadable file counts as empty, and then the verdict fails.
             let _ = file.read_to_end(&mut bytes);
             for (name, value) in parse(&bytes) {
                 *sum.entry(name).or_default() += value;

@@ -1,5 +1,5 @@
-//! The guest, and what is said to it over a virtio serial port (the interrupts of an
-//! emulated UART get lost under load); `guest-init.sh` has the words.
+//! The guest, and the commands that it gets over a virtio serial port (the interrupts of an
+//! emulated UART get lost under load); `guest-init.sh` defines them.
 
 use core::fmt;
 use core::time::Duration;
@@ -19,9 +19,9 @@ use super::image::{self, Image};
 use super::{GLANCE, GUEST, MTU, TAP};
 use crate::workspace;
 
-/// What booting may take on a busy machine.
+/// How long booting may take on a busy machine.
 const BOOT: Duration = Duration::from_secs(180);
-/// What the guest may take to answer, beyond what its program may.
+/// How long the guest may take to answer, beyond the time of its program.
 const ANSWER: Duration = Duration::from_secs(20);
 const MEMORY_MB: &str = "768";
 
@@ -60,7 +60,7 @@ impl Guest {
              address={}/24 mtu={MTU}",
             GUEST.address
         );
-        // The guest goes with us, however we end.
+        // The guest ends with us, for whatever reason we end.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
         // The processor of QEMU's default hangs early in the boot.
@@ -169,7 +169,7 @@ impl Guest {
         self.say(&format!("weather {}", weather.of_guest()))
     }
 
-    /// Ends it at once. It has no disk that could be harmed.
+    /// Ends it at once. It has no disk to damage.
     pub(super) fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -188,7 +188,7 @@ impl Guest {
     }
 }
 
-/// The guest does not even say that a program was ended whose time was over: its kernel stands still.
+/// The guest does not report the end of a program that was killed at its deadline: its kernel stands still.
 #[derive(Debug)]
 pub(super) struct Silent(String);
 

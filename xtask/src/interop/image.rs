@@ -62,7 +62,7 @@ const PROGRAMS: [&str; 18] = [
 const PROVIDER_FILE: &str = "/etc/libibverbs.d/rxe.driver";
 const PROVIDERS: &str = "/usr/lib/x86_64-linux-gnu/libibverbs";
 
-/// What a thread loads when it is cancelled, as rping's are; no program names it.
+/// The library that is loaded when a thread is cancelled, as rping's are; no program names it.
 const UNWINDER: &str = "/lib/x86_64-linux-gnu/libgcc_s.so.1";
 
 /// A guest that can be booted.

@@ -12,9 +12,9 @@
 //!   └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The namespace belongs to no file: it, the tap and QEMU are gone when this process is, however it
-//! ends. One boot serves all cases. QEMU translates every instruction of the guest, so what is
-//! measured here are no speeds, and a guest that answers late is no error.
+//! The namespace belongs to no file: it, the tap and QEMU are gone when this process ends, for whatever
+//! reason. One boot serves all cases. QEMU translates every instruction of the guest, so times mean
+//! nothing here, and a guest that answers late is no error.
 
 mod cases;
 mod counters;
@@ -34,10 +34,10 @@ use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 use rustix::process::geteuid;
 
-use crate::ci::{self, Tally};
 use crate::dist;
 use crate::lab::{Ended, Lab, NOBODY, Running};
 use crate::programs::{self, judge, matrix::Expect};
+use crate::tally::{self, Tally};
 use crate::workspace;
 use cases::{Case, Meeting, Server, Side, Weather};
 use counters::Counters;
@@ -49,11 +49,11 @@ const HOST: Side = Side { device: "ferroce0", address: "10.77.0.1" };
 const GUEST: Side = Side { device: "rxe0", address: "10.77.0.2" };
 /// Of the tap and of the guest's card, so that an RDMA MTU of 4096 fits.
 const MTU: &str = "9000";
-/// Packets that wait for the guest: more than any case has under way, so that none is dropped.
+/// Length of the queue to the guest: more packets than any case has in flight, so none is dropped.
 const QUEUE: &str = "10000";
 /// The first port; each run of a program has its own.
 const PORT: u16 = 20_000;
-/// Where RoCEv2 is at home.
+/// The UDP port of RoCEv2.
 const ROCE_PORT: u16 = 4791;
 /// How long a program may take, on either side.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -69,7 +69,7 @@ const INSIDE: &str = "--inside";
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     filter: Option<String>,
-    /// How many connections within the guest are to be timed, and nothing else to be done.
+    /// How many connections within the guest to time; then nothing else runs.
     cmtime: Option<u32>,
     inside: bool,
 }
@@ -95,10 +95,10 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     if let Some(count) = choice.cmtime {
         command.args(["--cmtime", &count.to_string()]);
     }
-    ci::tests(&mut command)
+    tally::tests(&mut command)
 }
 
-/// Gets what the guest is made of.
+/// Downloads what the guest is made of.
 ///
 /// # Errors
 /// A machine that cannot have a guest, or cannot download it.
@@ -132,7 +132,7 @@ struct Bench {
     lab: Lab,
     image: Image,
     guest: Guest,
-    /// Whether the guest is the second, as the kernel of the first stood still.
+    /// Whether this is the second guest, because the kernel of the first stood still.
     is_second: bool,
     port: u16,
     /// The guest's counters after the previous case.
@@ -185,8 +185,8 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Connections from the kernel to itself: a reference for `cargo xtask bench connections`, as far as
-/// an emulated processor is one.
+/// Connections from the kernel to itself: a rough reference for `cargo xtask bench connections`, because
+/// the processor is emulated.
 fn cmtime(mut guest: Guest, count: u32) -> Result<Tally> {
     let words = [image::CMTIME.0.to_owned(), GUEST.address.to_owned(), count.to_string()];
     let job = guest.start(&words, PATIENCE_LOSS.as_secs())?;
@@ -273,7 +273,7 @@ impl Bench {
         self.guest.set_weather(weather)
     }
 
-    /// The outer error is ours; the inner one is a server's that does not come up here.
+    /// The outer error is ours; the inner one says that a server does not come up here.
     fn run(&mut self, case: &Case, server: Server) -> Result<Result<Outcome, String>> {
         self.port += 1;
         let port = case.fixed_port().unwrap_or(self.port);
@@ -364,7 +364,7 @@ fn user() -> u32 {
     if geteuid().is_root() { NOBODY } else { geteuid().as_raw() }
 }
 
-/// Waits for the end of a program, with an eye on its counters.
+/// Waits for the end of a program, and reads its counters meanwhile.
 fn watch(
     mut running: Running,
     mut counters: Counters,
@@ -446,13 +446,13 @@ fn verdict(case: &Case, server: Server, outcome: &Outcome) -> Result<(), String>
     Ok(())
 }
 
-/// Why a case that failed says nothing yet about either transport, and is run once more.
+/// Why a failed case is run once more, if the failure says nothing about either transport.
 fn excuse(case: &Case, server: Server, outcome: &Outcome) -> Option<&'static str> {
     if outcome.kernel.status != 0 {
         return None;
     }
-    // One packet in a hundred is lost, and this may be the last of all: the kernel's program, which
-    // had everything, was gone with its queue pairs when our side asked for it again.
+    // One packet in a hundred is lost, and it may be the last one. The kernel's program then had
+    // everything, and its queue pairs were gone when our side asked for that packet again.
     let gave_up = outcome.ours.get("retry_exceeded_err").is_some_and(|&count| count > 0);
     if case.weather == Weather::Loss && gave_up {
         return Some("the kernel's last acknowledgement was lost");
@@ -471,7 +471,7 @@ fn refused_by_kernel(outcome: &Outcome) -> u64 {
     sent.saturating_sub(taken + outcome.dropped)
 }
 
-/// What was repeated, or lost without being told to.
+/// What was repeated, or lost without injection.
 fn remarks(outcome: &Outcome) -> String {
     let our = |name: &str| outcome.ours.get(name).copied().unwrap_or_default();
     let their = |name: &str| outcome.theirs.get(name).copied().unwrap_or_default();

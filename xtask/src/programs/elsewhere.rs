@@ -1,8 +1,8 @@
-//! Programs that leave devices on loopback out: they run in a network namespace, over one end of a
+//! Programs that ignore devices on loopback: they run in a network namespace, over one end of a
 //! veth pair.
 //!
-//! The namespace belongs to no file: it and its interfaces are gone when the last process in it is.
-//! Making one takes privileges, and whoever has none is told what was not run.
+//! The namespace belongs to no file: it and its interfaces are gone when its last process ends. Making
+//! one takes privileges; without them, the output says what was not run.
 
 use std::process::Command;
 use std::{env, fs};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use rustix::process::geteuid;
 
 use super::Choice;
-use crate::ci::{self, Tally};
+use crate::tally::{self, Tally};
 use crate::workspace;
 
 /// Says that this process is in the namespace.
@@ -35,13 +35,13 @@ pub(super) fn may_be_made() -> Result<()> {
 pub(super) fn run(choice: &Choice) -> Result<Tally> {
     let mut command = Command::new("unshare");
     command.arg("--net").arg(env::current_exe()?).args(["programs", INSIDE]).args(choice.words());
-    ci::tests(&mut command)
+    tally::tests(&mut command)
 }
 
 /// Makes the interface, in the namespace.
 pub(super) fn make_interface() -> Result<()> {
     let address = format!("{ADDRESS}/24");
-    // For a second or two nothing could be sent from an address that is checked for duplicates.
+    // No check for duplicates: during it, a second or two, nothing can be sent from the address.
     let probes = "/proc/sys/net/ipv6/conf/default/dad_transmits";
     fs::write(probes, "0").with_context(|| format!("cannot write {probes}"))?;
     for line in [

@@ -1,13 +1,11 @@
 //! Which programs are run, with which arguments, and what their output must show.
 //!
 //! The names of the rows are their command lines, without the device, the port and the address.
-//! `--full` runs every row; otherwise those in [`QUICK`] and those of [`middleware`] run.
+//! `--full` runs every row; otherwise those in [`QUICK`] run.
 
-use super::middleware;
-
-/// Stands for a multicast group that is a run's own.
+/// Placeholder for the multicast group of a run.
 pub(super) const GROUP: &str = "239.0.0.1";
-/// The port of RoCE v2, where those listen who have joined a group.
+/// The port of RoCE v2, where members of a group listen.
 const ROCE_PORT: u16 = 4791;
 
 /// One line of the matrix.
@@ -17,8 +15,8 @@ pub(super) struct Row {
     pub(super) words: Vec<&'static str>,
     pub(super) kind: Kind,
     pub(super) expect: Expect,
-    /// Ends under injected loss: its transport repeats what is lost, or it waits for nothing
-    /// that can be.
+    /// Whether it ends under injected loss: its transport repeats lost packets, or it waits for nothing
+    /// that can be lost.
     pub(super) survives_loss: bool,
 }
 
@@ -31,9 +29,9 @@ pub(super) enum Kind {
     Watcher,
     /// A server, then a client with the server's address as its last argument.
     Pair,
-    /// qperf: its server, then a client that runs the tests of the row and has the server end.
+    /// qperf: its server, then a client that runs the tests of the row and ends the server.
     Qperf,
-    /// One process, or a server and a client, that leave devices on loopback out.
+    /// One process, or a server and a client, that ignore devices on loopback.
     Elsewhere {
         /// Whether there is a server.
         pair: bool,
@@ -69,7 +67,7 @@ pub(crate) enum Expect {
 pub(super) struct Example {
     name: &'static str,
     pub(super) sources: &'static [&'static str],
-    /// Where it listens, if it takes no port on its command line.
+    /// The port that it listens at, if no argument sets it.
     port: Option<u16>,
 }
 
@@ -107,7 +105,7 @@ impl Row {
         EXAMPLES.iter().find(|example| example.name == self.words[0])
     }
 
-    /// The port that a pair must use, if it cannot be told.
+    /// The port that a pair must use, if no argument sets it.
     pub(super) fn fixed_port(&self) -> Option<u16> {
         match self.kind {
             Kind::Cm { port, .. } => port,
@@ -116,11 +114,9 @@ impl Row {
         }
     }
 
-    /// What every program of its family is told: the device, the port, and what keeps it quiet.
+    /// The arguments of every program of its family, unless it is middleware: the device, the port, and the
+    /// flags that keep it quiet.
     pub(super) fn family_words(&self, port: &str) -> Vec<String> {
-        if let Some(words) = middleware::port_words(self, port) {
-            return words;
-        }
         let words: &[&str] = if self.example().is_some() || matches!(self.kind, Kind::Group { .. })
         {
             &[]
@@ -345,7 +341,7 @@ pub(super) const QUICK: &[&str] = &[
     "ib_atomic_lat -c RC -A CMP_AND_SWAP",
 ];
 
-/// Every row there is.
+/// Every row but those of the middleware.
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
         alone("integrity", &[" cases, 0 failures here"]),
@@ -378,7 +374,6 @@ pub(super) fn rows() -> Vec<Row> {
             rows.extend(options.map(|options| perftest(program, connection, options)));
         }
     }
-    rows.extend(middleware::rows());
     rows
 }
 
@@ -399,7 +394,7 @@ fn perftest(program: &'static str, connection: &'static str, options: &'static s
         kind: Kind::Pair,
         expect,
         // The client of an unreliable WRITE waits for its own completions alone. In all other
-        // unreliable runs somebody waits for every message.
+        // unreliable runs one side waits for every message.
         survives_loss: matches!(connection, "RC" | "XRC") || program == "ib_write_bw",
     }
 }
@@ -432,8 +427,7 @@ mod tests {
     #[test]
     fn the_quick_rows_show_each_program_transport_and_option() {
         let quick: Vec<&str> = QUICK.iter().flat_map(|name| name.split_whitespace()).collect();
-        let rows = rows().into_iter().filter(|row| !middleware::is_ours(row));
-        for word in rows.flat_map(|row| row.words) {
+        for word in rows().into_iter().flat_map(|row| row.words) {
             // Numbers are values of options, which the quick rows may choose otherwise.
             assert!(quick.contains(&word) || word.parse::<u32>().is_ok() || word == "-r", "{word}");
         }

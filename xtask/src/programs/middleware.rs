@@ -51,12 +51,12 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
 ];
 
-/// What is set besides where packets are lost: a shorter timeout of UCX, whose second would be waited
-/// for at every loss. Without losses it would only tell how busy the machine is.
+/// What is also set where packets are lost: a shorter timeout of UCX, which otherwise waits a second
+/// after every loss. Without losses a short timeout would only show how busy the machine is.
 const UNDER_FAULTS: &[(&str, &str)] = &[("UCX_RC_VERBS_TIMEOUT", "20ms")];
 
-/// fi_pingpong's options, what it prints of the longest messages, and whether somebody repeats what
-/// is lost.
+/// fi_pingpong's options, what it prints of the longest messages, and whether lost packets are
+/// repeated.
 const FI_PINGPONG: &[(&str, Expect, bool)] = &[
     ("-p verbs -e msg -c -I 20", Expect::Texts(&["\n1m "]), true),
     ("-p verbs;ofi_rxm -e rdm -c -I 20", Expect::Texts(&["\n1m "]), true),
@@ -67,7 +67,7 @@ const MPI: &str = "mpi";
 const MPI_SOURCE: &str = "examples/c/mpi.c";
 const SCRIPT: &str = "pyverbs_messages.py";
 const SCRIPTS: &str = "examples/python";
-/// How fi_pingpong is told the port of its server: as the own one, and as that of another.
+/// fi_pingpong's flags for the port: its own, and that of its peer.
 const FI_SERVER_PORT: &str = "-B";
 const FI_CLIENT_PORT: &str = "-P";
 /// The interpreter that `python3-pyverbs` is built for, whatever else is on the path.
@@ -136,7 +136,7 @@ pub(super) fn client_words(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-/// Puts what is ours of the row where it can be run, and returns the whole command.
+/// Copies or compiles our own programs of the row, and returns the whole command.
 pub(super) fn program(lab: &Lab, row: &Row) -> Result<Vec<String>> {
     let place = |word: &&str| -> Result<String> {
         let path = lab.folder().join(word);

@@ -1,7 +1,7 @@
 //! `cargo xtask programs`: unmodified programs from end to end.
 //!
 //! Each row of the [`matrix`] runs as separate processes of an ordinary user, with a TCP port and
-//! a deadline of its own. Exit statuses count, and what the programs print is read by [`judge`].
+//! a deadline of its own. Exit statuses count, and [`judge`] reads what the programs print.
 
 mod elsewhere;
 pub(crate) mod judge;
@@ -19,8 +19,8 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use pico_args::Arguments;
 
-use crate::ci::Tally;
 use crate::lab::{Ended, Lab, free_port};
+use crate::tally::Tally;
 use matrix::{GROUP, Kind, QUICK, Row};
 
 /// What was asked for on the command line.
@@ -30,7 +30,7 @@ pub(crate) struct Choice {
     filter: Option<String>,
     faults: Option<String>,
     link: Option<String>,
-    /// In the namespace, where the rows run that leave loopback out.
+    /// In the namespace, for rows whose programs ignore loopback.
     inside: bool,
 }
 
@@ -42,10 +42,10 @@ const DEADLINE_FACTOR_FAULTS: u32 = 3;
 const ITERATIONS_SIZES: &str = "100";
 /// The flag of `ferroce run` that injects faults.
 const FAULTS: &str = "--faults";
-/// Where the rows' servers are, in their words.
+/// The address of the rows' servers, as arguments have it.
 const ADDRESS: &str = "127.0.0.1";
-/// Lines of output shown of a row that failed, from the beginning and from the end: causes are told
-/// first, and what became of them last.
+/// Lines of output shown of a row that failed, from the beginning (causes) and from the end
+/// (consequences).
 const LINES_SHOWN: usize = 12;
 
 impl Choice {
@@ -59,7 +59,7 @@ impl Choice {
         })
     }
 
-    /// Whether this process only runs what another has prepared.
+    /// Whether this process only runs what its parent has prepared.
     pub(crate) fn is_prepared(&self) -> bool {
         self.inside
     }
@@ -80,7 +80,7 @@ impl Choice {
         Self { faults: Some(faults.to_owned()), ..Self::default() }
     }
 
-    /// The quick rows, over a link that is not the default.
+    /// The quick rows, over a path that is not the default.
     pub(crate) fn over(link: &str) -> Self {
         Self { link: Some(link.to_owned()), ..Self::default() }
     }
@@ -93,7 +93,7 @@ impl Choice {
                 None => self.full || middleware::is_ours(row) || QUICK.contains(&name.as_str()),
             }
         };
-        matrix::rows().into_iter().filter(wanted).collect()
+        rows().into_iter().filter(wanted).collect()
     }
 
     fn deadline(&self, row: &Row) -> Duration {
@@ -106,6 +106,19 @@ impl Choice {
         let short = !self.full || self.faults.is_some();
         if short && row.words.contains(&"-a") { &["-n", ITERATIONS_SIZES] } else { &[] }
     }
+}
+
+/// Every row there is.
+fn rows() -> Vec<Row> {
+    let mut rows = matrix::rows();
+    rows.extend(middleware::rows());
+    rows
+}
+
+/// The arguments of every program of the row's family: the device, the port, and the flags that keep it
+/// quiet.
+fn family_words(row: &Row, port: &str) -> Vec<String> {
+    middleware::port_words(row, port).unwrap_or_else(|| row.family_words(port))
 }
 
 /// Runs the rows that were chosen, with a line each.
@@ -216,7 +229,7 @@ fn program(lab: &Lab, row: &Row) -> Result<Vec<String>> {
 }
 
 fn watch(lab: &Lab, flags: &[String], row: &Row, deadline: Instant) -> Result<Result<(), String>> {
-    // A program that never ends never flushes what it printed into a file, unless told so.
+    // A program that never ends never flushes its output to a file, unless line buffering is set.
     let words = [&["stdbuf", "-oL"], row.words.as_slice()].concat();
     let mut running = lab.start("watcher", command(lab, flags, row, &words))?;
     while judge::results(row.expect, &running.printed()?).is_err() {
@@ -240,9 +253,9 @@ fn pair(
     deadline: Instant,
 ) -> Result<Result<(), String>> {
     let port = row.fixed_port().map_or_else(free_port, Ok)?;
-    let family = row.family_words(&port.to_string());
+    let family = family_words(row, &port.to_string());
     let mut words = program(lab, row)?;
-    // The server is told nothing of them.
+    // The server does not get them.
     let tests = if row.kind == Kind::Qperf { words.split_off(1) } else { Vec::new() };
     words.extend(family);
     words.extend(choice.shorter(row).iter().map(|&word| word.to_owned()));
@@ -316,8 +329,8 @@ fn verdict(row: &Row, ended: &Ended, role: &str) -> Result<(), String> {
 }
 
 fn complaints(row: &Row, ended: &Ended, role: &str) -> Result<(), String> {
-    // Our own examples tell of the errors that they provoke, and ucx_info of how transports treat
-    // errors; their exit status is to be trusted.
+    // Our own examples print the errors that they provoke, and ucx_info prints how transports handle
+    // errors; there only the exit status counts.
     let speaks_of_errors = row.example().is_some() || row.words[0] == "ucx_info";
     let stdout = if speaks_of_errors { "" } else { &ended.stdout };
     match judge::complaint(stdout, &ended.stderr) {

@@ -1,11 +1,11 @@
-//! A program that a row runs is installed by `scripts/setup`, and not by chance.
+//! Every program that a row runs is installed by `scripts/setup`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::matrix::{self, Kind};
+use super::matrix::Kind;
 use crate::workspace;
 
 const SETUP: &str = "scripts/setup";
@@ -13,7 +13,7 @@ const SETUP: &str = "scripts/setup";
 /// The programs of others that the rows run.
 fn programs() -> BTreeSet<&'static str> {
     let mut programs = BTreeSet::new();
-    for row in matrix::rows().iter().filter(|row| row.example().is_none()) {
+    for row in super::rows().iter().filter(|row| row.example().is_none()) {
         programs.insert(row.words[0]);
         if let Kind::Cm { client: [program, ..], .. } = row.kind {
             programs.insert(program);
@@ -54,7 +54,7 @@ fn each_program_of_a_row_is_installed_by_the_setup() {
                 file.display()
             );
         };
-        // What is needed by one that is named comes with it.
+        // Dependencies of a listed package come with it.
         let comes_with = package.starts_with("python3");
         assert!(
             comes_with || installed.contains(package.as_str()),

@@ -25,7 +25,7 @@ impl HugePages {
             return pages;
         }
         let written = fs::write(path, NEEDED.to_string());
-        // A part may have been reserved: all of it goes back.
+        // A part may have been reserved: give it back.
         pages.before = written.is_ok().then_some(before);
         match (written, read(path)) {
             (Ok(()), Some(count)) if count >= NEEDED => {

@@ -2,7 +2,7 @@
 //! over our library.
 //!
 //! Most of its tests skip themselves where a device lacks something, and a run in which all skip
-//! ends well. So results are kept by name, and a committed list says which names must pass: one
+//! exits with success. So results are kept by name, and a committed list says which names must pass: one
 //! that fails, skips or is gone is red, whatever the exit status.
 
 mod huge_pages;
@@ -18,8 +18,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
-use crate::ci::Tally;
 use crate::lab::Lab;
+use crate::tally::Tally;
 use crate::workspace::{self, root, target_dir};
 use huge_pages::HugePages;
 use verdict::{Results, Verdict};
@@ -59,7 +59,7 @@ impl Choice {
         Ok(choice)
     }
 
-    /// The whole suite, over a link that is not the default.
+    /// The whole suite, over a path that is not the default.
     pub(crate) fn over(link: &str) -> Self {
         Self { link: Some(link.to_owned()), ..Self::default() }
     }
@@ -170,7 +170,7 @@ fn execute(lab: &Lab, suite: &Path, choice: &Choice) -> Result<Results> {
     Ok(results)
 }
 
-/// Keeps the results for whoever wants to know why.
+/// Keeps the results, for the reasons of failures.
 fn keep(text: &str) -> Result<()> {
     let folder = target_dir().join("pyverbs");
     let path = folder.join("results.txt");

@@ -9,11 +9,11 @@ enum Outcome {
     Passed,
     Failed,
     Skipped,
-    /// It began, and that is the last that is known of it.
+    /// It began, and its end was not reported.
     Begun,
 }
 
-/// In the reason of a test that skips itself for what the machine lacks, and not the device.
+/// Part of the reason of a test that skips itself because the machine, not the device, lacks something.
 const MACHINE_LACKS: &str = "no huge pages";
 
 /// How each test ended, and why, by its name without the leading `tests.`.
@@ -94,11 +94,11 @@ fn file(name: &str) -> &str {
 pub(super) struct Verdict {
     /// How many passed, listed or not.
     pub(super) passed: usize,
-    /// Names with what is wrong: listed, and not passed; or failed.
+    /// Names that are red, with the reason: listed and not passed, or failed.
     pub(super) red: Vec<(String, String)>,
     /// Passed, and not listed.
     fresh: Vec<String>,
-    /// Listed, and skipped for what this machine lacks.
+    /// Listed, and skipped because this machine lacks something.
     excused: Vec<(String, String)>,
 }
 

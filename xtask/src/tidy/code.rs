@@ -1,6 +1,6 @@
-//! Rules over source files: size, `no_std`, and where unsafe code may stand.
+//! Rules over source files: size, `no_std`, where unsafe code may stand, and examples in their docs.
 
-use super::Finding;
+use super::finding::Finding;
 use super::metadata::Metadata;
 use super::tree::Tree;
 
@@ -20,6 +20,7 @@ pub(super) fn check(tree: &Tree, metadata: &Metadata) -> Vec<Finding> {
         let message = format!("{lines} lines; the most is {LINES_REFUSED}: make it two files");
         findings.push(Finding::new(path, None, message));
     }
+    findings.extend(examples_not_compiled(tree));
     for package in metadata.ours() {
         let (room, folder) = (package.room(), package.folder());
         findings.extend(shares_lints(tree, &folder));
@@ -46,6 +47,24 @@ fn sizes(tree: &Tree) -> impl Iterator<Item = (&str, usize)> {
         .into_iter()
         .flat_map(|extension| tree.with_extension(extension))
         .map(|(path, text)| (path, text.lines().count()))
+}
+
+/// `cargo test` compiles every example in the docs of a library, but for those marked otherwise.
+fn examples_not_compiled(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.with_extension("rs") {
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim_start();
+            let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+            let fence = doc.and_then(|doc| doc.trim_start().strip_prefix("```"));
+            let mut words = fence.unwrap_or_default().split([',', ' ']);
+            if words.any(|word| word == "ignore" || word.starts_with("ignore-")) {
+                let message = "an example that is not compiled: drop `ignore`, or say `text`";
+                findings.push(Finding::new(path, index + 1, message.to_owned()));
+            }
+        }
+    }
+    findings
 }
 
 /// The workspace's lints hold only in crates that ask for them.
@@ -114,6 +133,19 @@ mod tests {
         assert_eq!(
             findings(&[("crates/wire/src/bth.rs", attribute)]),
             ["crates/wire/src/bth.rs:2: unsafe code is for softnic and ibverbs alone"]
+        );
+    }
+
+    #[test]
+    fn an_example_that_is_not_compiled_is_found() {
+        let docs = "/// ```text\n/// a picture\n/// ```\n/// ```\n/// f();\n/// ```\nfn f() {}\n";
+        assert_eq!(findings(&[("crates/softnic/src/a.rs", docs)]), [""; 0]);
+        let ignored = docs.replace("/// ```\n/// f", "/// ```rust,ignore\n/// f");
+        assert_eq!(
+            findings(&[("crates/softnic/src/a.rs", &ignored)]),
+            [
+                "crates/softnic/src/a.rs:4: an example that is not compiled: drop `ignore`, or say `text`"
+            ]
         );
     }
 

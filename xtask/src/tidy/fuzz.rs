@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 const TARGETS: &str = "fuzz/fuzz_targets";

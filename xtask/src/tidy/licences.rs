@@ -7,7 +7,7 @@
 
 use anyhow::{Result, bail};
 
-use super::Finding;
+use super::finding::Finding;
 use super::metadata::Metadata;
 use super::tree::Tree;
 

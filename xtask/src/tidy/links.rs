@@ -1,6 +1,6 @@
 //! Links between our own documents: the file exists, and so does the heading.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

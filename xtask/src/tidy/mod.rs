@@ -5,13 +5,16 @@
 //! | a crate depends on the rooms that its row names, and on no other | the table in docs/ARCHITECTURE.md |
 //! | the sans-IO rooms are `no_std` and forbid unsafe code; unsafe lives in two crates | [`code`] |
 //! | no source file outgrows a reader | [`code`] |
+//! | modules of a crate do not go round in circles, but for those that are listed | [`circles`] |
 //! | every dependency, and every program of others in `vendor/`, has a permissive licence | `deny.toml` |
 //! | links between our documents resolve | [`links`] |
 //! | every fuzz target has a corpus, and a test replays it | [`fuzz`] |
 //!
 //! A finding names the file, and the line where there is one. It runs in `cargo test` as well.
 
+mod circles;
 mod code;
+mod finding;
 mod fuzz;
 mod licences;
 mod links;
@@ -19,40 +22,45 @@ mod metadata;
 mod rooms;
 mod tree;
 
-use core::fmt;
-
 use anyhow::{Result, bail};
+use pico_args::Arguments;
 
 use crate::workspace;
+use circles::Question;
+use finding::Finding;
 use metadata::Metadata;
 use tree::Tree;
 
-/// One thing that is not as the house wants it.
-#[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    path: String,
-    line: Option<usize>,
-    message: String,
+/// What to do besides checking.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    circles: Option<Question>,
 }
 
-impl Finding {
-    fn new(path: impl Into<String>, line: impl Into<Option<usize>>, message: String) -> Self {
-        Self { path: path.into(), line: line.into(), message }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.path, self.message),
-            None => write!(f, "{}: {}", self.path, self.message),
+impl Choice {
+    /// `--circles`, with `--arrows CRATE` or without; or `--shrink`.
+    pub(crate) fn parse(arguments: &mut Arguments) -> Result<Self> {
+        let asks = arguments.contains("--circles");
+        if arguments.contains("--shrink") {
+            return Ok(Self { circles: Some(Question::Shrink) });
         }
+        if !asks {
+            return Ok(Self { circles: None });
+        }
+        let question = match arguments.opt_value_from_str("--arrows")? {
+            Some(room) => Question::Arrows(room),
+            None => Question::All,
+        };
+        Ok(Self { circles: Some(question) })
     }
 }
 
-/// Prints every finding and fails if there is one.
-pub(crate) fn run() -> Result<()> {
+/// Prints every finding and fails if there is one; or answers a question.
+pub(crate) fn run(choice: &Choice) -> Result<()> {
     let tree = Tree::read(workspace::root())?;
+    if let Some(question) = &choice.circles {
+        return circles::answer(question, &tree, &Metadata::read()?);
+    }
     for note in code::long_files(&tree) {
         eprintln!("note: {note}");
     }
@@ -70,6 +78,7 @@ pub(crate) fn run() -> Result<()> {
 fn check(tree: &Tree, metadata: &Metadata) -> Result<Vec<Finding>> {
     let mut findings = rooms::check(tree, metadata)?;
     findings.extend(code::check(tree, metadata));
+    findings.extend(circles::check(tree, metadata)?);
     findings.extend(licences::check(tree, metadata)?);
     findings.extend(links::check(tree));
     findings.extend(fuzz::check(tree));

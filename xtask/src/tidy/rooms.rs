@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-use super::Finding;
+use super::finding::Finding;
 use super::metadata::Metadata;
 use super::tree::Tree;
 
