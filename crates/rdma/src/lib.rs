@@ -9,6 +9,7 @@
 //! - [`completion`] is what it is told afterwards.
 //! - [`memory`] is the trait by which the engine touches bytes that are not its own, and [`qp`] has the
 //!   states and rights of queue pairs.
+//! - [`app`] is how an application and the world that it runs in see each other.
 //! - [`psn`], [`id`], [`gid`], [`mtu`], [`rate`] and [`time`] are numbers with types, so that a queue
 //!   pair's number cannot stand where a sequence number is meant.
 //!
@@ -45,6 +46,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod app;
 pub mod completion;
 pub mod gid;
 pub mod id;
