@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Devices,
     /// Show what the programs that run now have counted, under the names of Linux
     Counters(Counters),
+    /// Measure verbs: bandwidth, rates and latencies of any number of flows at once
+    Bench(Box<crate::bench::Bench>),
     /// Run a scenario in the simulator: links, switches and NICs around the same engine
     #[command(after_help = SIM_ENDS)]
     Sim(Sim),

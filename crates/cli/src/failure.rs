@@ -7,6 +7,8 @@ use std::process::ExitCode;
 /// program's own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Status {
+    /// What was measured is not what it was to be.
+    Missed = 1,
     /// Ferroce itself could not do what was asked.
     Ours = 125,
     /// The program is there but cannot be run.

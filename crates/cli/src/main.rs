@@ -1,6 +1,7 @@
 //! `ferroce`, the command.
 
 mod args;
+mod bench;
 mod counters;
 mod devices;
 mod failure;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Devices => devices::list(),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Papers(arguments) => papers::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! What `ferroce` prints and how it ends. `SNAPSHOTS=overwrite cargo test -p ferroce-cli` rewrites
 //! the expectations.
 
+mod bench;
 mod book;
 mod sim;
 
@@ -85,6 +86,7 @@ Commands:
   run       Run a program with Ferroce in the place of libibverbs
   devices   List the RDMA devices that programs see, as FERROCE_DEV names them
   counters  Show what the programs that run now have counted, under the names of Linux
+  bench     Measure verbs: bandwidth, rates and latencies of any number of flows at once
   sim       Run a scenario in the simulator: links, switches and NICs around the same engine
   papers    Run what a paper ran, and hold what it found against what is measured
 

@@ -1,0 +1,357 @@
+//! A run of a plan in the soft world: both ends in this process, or one here and one elsewhere.
+
+use core::time::Duration;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+
+use rdma::app::App;
+use rdma::{Span, Time};
+use rustix::time::{ClockId, clock_gettime};
+use softnic::{DeviceInfo, Options};
+
+use crate::Failure;
+use crate::limits::HELLO_PATIENCE;
+use crate::link::{Frame, Link, Remote, VERSION};
+use crate::load::{self, Found, Load, Record, Tally};
+pub use crate::outcome::{Served, Watcher};
+use crate::plan::Plan;
+use crate::world::soft::{Host, SoftSeat};
+use crate::world::{self, Bystander, Ended, Outcome, Player, Stop};
+
+/// The NICs of a run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of those that ask.
+    pub near: DeviceInfo,
+    /// Of those that serve, if they are in this process.
+    pub far: DeviceInfo,
+    /// How NICs send.
+    pub options: Options,
+}
+
+/// What was measured of a flow.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Operations and latencies.
+    pub record: Record,
+    /// Payloads checked at this end.
+    pub checked: u64,
+    /// Those that were wrong.
+    pub mismatches: u64,
+    /// Processor time of its threads, in cores.
+    pub cores: f64,
+    /// What went wrong.
+    pub errors: Vec<String>,
+    /// What the other end says; nothing if it is gone.
+    pub served: Option<Served>,
+}
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What was run.
+    pub plan: Plan,
+    /// In the order of the plan.
+    pub flows: Vec<Measured>,
+    /// Why it ended before its time: its results are partial.
+    pub cut_short: Option<Failure>,
+    /// Processor time of this process while it ran, in cores: the NICs' own threads included.
+    pub process_cores: f64,
+    /// Whether the serving end was in this process.
+    pub is_alone: bool,
+}
+
+struct Alone<'a>(&'a mut dyn Watcher);
+
+impl Bystander for Alone<'_> {
+    fn glance(&mut self) -> Option<Failure> {
+        self.0.glance()
+    }
+}
+
+/// Runs a plan with both ends in this process.
+///
+/// # Errors
+/// It could not begin.
+pub fn run(
+    plan: &Plan,
+    settings: &Settings,
+    tallies: &[Arc<Tally>],
+    watcher: &mut dyn Watcher,
+) -> Result<Ran, Failure> {
+    let [near, far] = load::applications(plan, tallies);
+    let stop = Stop::default();
+    let mut players = seats(near, &settings.near, &settings.options, &stop, plan)?;
+    players.extend(seats(far, &settings.far, &settings.options, &stop, plan)?);
+    let (outcomes, why, process_cores) = play(players, &stop, &mut Alone(watcher))?;
+    let (near, far): (Vec<_>, Vec<_>) =
+        outcomes.into_iter().partition(|outcome| !outcome.app.serves);
+    let served = serving(plan, far);
+    let mut ran = asking(plan, near, why);
+    for (flow, served) in ran.flows.iter_mut().zip(served) {
+        flow.served = Some(served);
+    }
+    Ok(Ran { process_cores, is_alone: true, ..ran })
+}
+
+/// Runs a plan against a server at `address`.
+///
+/// # Errors
+/// There is none, it refuses, or the run could not begin.
+pub fn connect(
+    plan: &Plan,
+    address: &str,
+    settings: &Settings,
+    tallies: &[Arc<Tally>],
+    watcher: &mut dyn Watcher,
+) -> Result<Ran, Failure> {
+    let stream = reach(address)?;
+    let mut link = Link::new(stream, "server")?;
+    link.send(&Frame::Hello { version: VERSION, plan: Box::new(plan.clone()) })?;
+    let [near, _] = load::applications(plan, tallies);
+    let stop = Stop::default();
+    let players = seats(near, &settings.near, &settings.options, &stop, plan)?;
+    let mut remote = Remote { link: &mut link, watcher, is_client: true };
+    let played = play(players, &stop, &mut remote);
+    let (outcomes, why, process_cores) = match played {
+        Ok(played) => played,
+        Err(failure) => {
+            // It may be gone itself.
+            let _ = link.send(&Frame::Stopped { why: failure.to_string() });
+            return Err(failure);
+        }
+    };
+    let mut ran = asking(plan, outcomes, why);
+    let mut served = None;
+    match &ran.cut_short {
+        Some(failure) => drop(link.send(&Frame::Stopped { why: failure.to_string() })),
+        None => match link.wait(HELLO_PATIENCE) {
+            Ok(Frame::Results(results)) => served = Some(results),
+            Ok(_) => {}
+            Err(failure) => ran.cut_short = Some(failure),
+        },
+    }
+    for (flow, served) in ran.flows.iter_mut().zip(served.into_iter().flatten()) {
+        flow.served = Some(served);
+    }
+    Ok(Ran { process_cores, is_alone: false, ..ran })
+}
+
+fn reach(address: &str) -> Result<TcpStream, Failure> {
+    let hint = "start `ferroce bench serve` there first, and give its address: HOST:PORT";
+    let cannot = |error: &dyn core::fmt::Display| {
+        Failure::new(format!("cannot reach a server at {address}: {error}")).hint(hint)
+    };
+    let mut addresses = address.to_socket_addrs().map_err(|error| cannot(&error))?;
+    let first = addresses.next().ok_or_else(|| cannot(&"no such host"))?;
+    TcpStream::connect_timeout(&first, HELLO_PATIENCE).map_err(|error| cannot(&error))
+}
+
+/// Serves one client after the other, until `watcher` ends it. `tell` is told what happens.
+///
+/// # Errors
+/// The listener has failed.
+pub fn serve(
+    listener: &TcpListener,
+    settings: &Settings,
+    sessions: Option<u64>,
+    watcher: &mut dyn Watcher,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Failure> {
+    let cannot = |error| Failure::new(format!("cannot listen: {error}"));
+    listener.set_nonblocking(true).map_err(cannot)?;
+    let mut left = sessions.unwrap_or(u64::MAX);
+    while left > 0 {
+        if watcher.glance().is_some() {
+            return Ok(());
+        }
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(cannot(error)),
+        };
+        left -= 1;
+        match session(stream, settings, watcher, &mut |text| tell(&format!("{peer}: {text}"))) {
+            Ok(()) => tell(&format!("{peer}: done")),
+            Err(failure) => tell(&format!("{peer}: {}", failure.to_string().replace('\n', "; "))),
+        }
+    }
+    Ok(())
+}
+
+fn session(
+    stream: TcpStream,
+    settings: &Settings,
+    watcher: &mut dyn Watcher,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Failure> {
+    let mut link = Link::new(stream, "client")?;
+    let plan = match link.wait(HELLO_PATIENCE)? {
+        Frame::Hello { version: VERSION, plan } => plan.vetted(),
+        Frame::Hello { version, .. } => Err(Failure::new(format!(
+            "this server speaks version {VERSION} of the protocol, and the client {version}"
+        ))
+        .hint("run the same version of ferroce at both ends")),
+        _ => Err(Failure::new("the client does not say what it wants")),
+    };
+    let stop = Stop::default();
+    let prepared = plan.and_then(|plan| {
+        let [_, far] = load::applications(&plan, &[]);
+        let players = seats(far, &settings.near, &settings.options, &stop, &plan)?;
+        Ok((plan, players))
+    });
+    let (plan, players) = match prepared {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            link.send(&Frame::Refused { why: failure.to_string() })?;
+            return Err(failure);
+        }
+    };
+    let names: Vec<String> = plan.flows.iter().map(|flow| format!("{:?}", flow.name)).collect();
+    tell(&format!("flows {}", names.join(", ")));
+    let mut remote = Remote { link: &mut link, watcher, is_client: false };
+    let (outcomes, why, _) = match play(players, &stop, &mut remote) {
+        Ok(played) => played,
+        Err(failure) => {
+            let _ = link.send(&Frame::Stopped { why: failure.to_string() });
+            return Err(failure);
+        }
+    };
+    let failed = outcomes.iter().find_map(|outcome| match &outcome.ended {
+        Ended::Failed(failure) => Some(failure.clone()),
+        _ => None,
+    });
+    if let Some(failure) = why.or(failed) {
+        let _ = link.send(&Frame::Stopped { why: failure.to_string() });
+        return Err(failure);
+    }
+    let served = serving(&plan, outcomes);
+    let error = served.iter().flat_map(|flow| &flow.errors).next().cloned();
+    link.send(&Frame::Results(served))?;
+    // The client closes when it has read them.
+    while link.take().is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    error.map_or(Ok(()), |error| Err(Failure::new(error)))
+}
+
+/// Each application on a NIC of its own.
+fn seats(
+    apps: Vec<Load>,
+    device: &DeviceInfo,
+    options: &Options,
+    stop: &Stop,
+    plan: &Plan,
+) -> Result<Vec<Player<Load, SoftSeat>>, Failure> {
+    let mut threads = vec![0; plan.flows.len()];
+    let one = |app: Load| {
+        let flow = &plan.flows[app.flow];
+        let thread = threads[app.flow];
+        threads[app.flow] += 1;
+        let host = Host::open(device, options)?;
+        let seat = SoftSeat::new(&host, &app.layout(), stop, fastrand::u64(..))
+            .map_err(|failure| within(failure, &flow.name))?;
+        let core = flow.core.filter(|_| !app.serves).map(|core| core as usize + thread);
+        Ok(Player { app, seat, core })
+    };
+    apps.into_iter().map(one).collect()
+}
+
+fn within(failure: Failure, flow: &str) -> Failure {
+    let failure = failure.within(format!("flow {flow:?}"));
+    if failure.has_hint() {
+        return failure;
+    }
+    failure
+        .hint("fewer queue_pairs, a smaller window or size_bytes, or more threads, each with a NIC")
+}
+
+type Played = (Vec<Outcome<Load>>, Option<Failure>, f64);
+
+fn play(
+    players: Vec<Player<Load, SoftSeat>>,
+    stop: &Stop,
+    bystander: &mut impl Bystander,
+) -> Result<Played, Failure> {
+    let before = process_cpu();
+    let (outcomes, why) = world::run(players, stop, bystander)?;
+    let wall = outcomes.iter().map(|outcome| outcome.wall).max().unwrap_or(Span::ZERO);
+    let process_cores = share(process_cpu().since(before), wall);
+    Ok((outcomes, why, process_cores))
+}
+
+fn process_cpu() -> Time {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Time::from_ns(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+fn share(cpu: Span, wall: Span) -> f64 {
+    cpu.as_ps() as f64 / wall.as_ps().max(1) as f64
+}
+
+/// What an outcome has found, and what went wrong.
+fn unpack(outcome: Outcome<Load>) -> (Found, f64, Option<String>) {
+    let cores = share(outcome.cpu, outcome.wall);
+    let mut found = outcome.app.found();
+    let error = match outcome.ended {
+        Ended::Failed(failure) => Some(failure.to_string().replace('\n', "; ")),
+        Ended::Done | Ended::Stopped => found.error.take(),
+    };
+    (found, cores, error)
+}
+
+fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
+    let mut all = vec![Served::default(); plan.flows.len()];
+    for outcome in outcomes {
+        let served = &mut all[outcome.app.flow];
+        let (found, cores, error) = unpack(outcome);
+        served.received += found.received;
+        served.checked += found.checked;
+        served.mismatches += found.mismatches;
+        served.cores += cores;
+        served.errors.extend(error);
+    }
+    all
+}
+
+fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ran {
+    let mut all: Vec<Option<Measured>> = vec![None; plan.flows.len()];
+    let mut cut_short = why;
+    for outcome in outcomes {
+        let flow = outcome.app.flow;
+        let is_whole = outcome.ended == Ended::Done;
+        let (found, cores, error) = unpack(outcome);
+        if let Some(error) = &error {
+            cut_short
+                .get_or_insert(Failure::new(format!("flow {:?}: {error}", plan.flows[flow].name)));
+        } else if !is_whole {
+            cut_short.get_or_insert(Failure::new("the run was stopped"));
+        }
+        let record = found.record.unwrap_or_else(|| Record::empty(plan));
+        match &mut all[flow] {
+            None => {
+                all[flow] = Some(Measured {
+                    record,
+                    checked: found.checked,
+                    mismatches: found.mismatches,
+                    cores,
+                    errors: error.into_iter().collect(),
+                    served: None,
+                });
+            }
+            Some(measured) => {
+                measured.record.add(&record);
+                measured.checked += found.checked;
+                measured.mismatches += found.mismatches;
+                measured.cores += cores;
+                measured.errors.extend(error);
+            }
+        }
+    }
+    let flows = all.into_iter().flatten().collect();
+    Ran { plan: plan.clone(), flows, cut_short, process_cores: 0.0, is_alone: true }
+}

@@ -1,0 +1,83 @@
+//! Worlds in which time passes by itself: each application is a thread on a NIC.
+//!
+//! ```text
+//!   App ─ layout ─► Seat ─ introduction ─► meeting ─► connect ─► a thread that drives the App
+//!                            │    ▲
+//!                            ▼    │ another process, if there is one (a TCP connection)
+//! ```
+//!
+//! What a world has to implement is [`Seat`]: an application's objects on a NIC ([`rdma::app::Verbs`]),
+//! and the waiting. All else is the same for all of them: who is connected to whom ([`meeting`]),
+//! and how an application is stepped ([`drive`]).
+//!
+//! **Invariants:** no application is stepped before all of its process are connected, and none that asks
+//! before all that serve have had their first step, on either side. A world ends:
+//! when all but those that serve are done, when somebody stops it, or when a peer is gone.
+
+pub mod meeting;
+mod memory;
+mod runner;
+pub mod soft;
+
+use std::sync::Arc;
+
+use rdma::Time;
+use rdma::app::{Cq, RemoteRegion, Verbs};
+
+use crate::Failure;
+pub use meeting::{End, Introduction};
+pub use runner::{Bystander, Ended, Outcome, Player, Stop, drive, run};
+
+/// What a seat is told of a peer of one of its queue pairs.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its application.
+    pub introduction: Arc<Introduction>,
+    /// Which of the ends of its application it is.
+    pub end: usize,
+}
+
+impl Peer {
+    /// The end that it is.
+    pub fn end(&self) -> &End {
+        &self.introduction.ends[self.end]
+    }
+
+    /// A region of it.
+    pub fn region(&self, index: usize) -> Option<RemoteRegion> {
+        self.introduction.regions.get(index).map(meeting::Reach::region)
+    }
+}
+
+/// An application's place on a NIC: its objects, and the waiting for them.
+pub trait Seat: Verbs + Send {
+    /// What others must know of it.
+    fn introduction(&self) -> Introduction;
+
+    /// Connects its queue pairs, each to the peers of its place in `peers`.
+    ///
+    /// # Errors
+    /// What the NIC has refused.
+    fn connect(&mut self, peers: Vec<Vec<Peer>>) -> Result<(), Failure>;
+
+    /// One round of a busy poll: whether `cq` has something for [`Verbs::poll`].
+    fn look(&mut self, cq: Cq) -> bool;
+
+    /// Sleeps until there is an event of `cq`, and takes it. `false` if the time is over, or the world.
+    ///
+    /// # Errors
+    /// The queue is not armed, so that it would be for ever; or the NIC has failed.
+    fn sleep_for_event(&mut self, cq: Cq, until: Option<Time>) -> Result<bool, Failure>;
+
+    /// Sleeps until the time is over, or the world.
+    fn sleep(&mut self, until: Option<Time>);
+
+    /// Gives the NIC time to receive, if it needs the application's.
+    fn progress(&mut self);
+
+    /// Wakes the application whenever the world is stopped.
+    fn stop(&self) -> &Stop;
+
+    /// Why the application cannot go on, if it cannot.
+    fn fault(&self) -> Option<Failure>;
+}

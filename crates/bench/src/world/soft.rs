@@ -1,0 +1,595 @@
+//! The soft world: applications on soft NICs of this process.
+//!
+//! ```text
+//!   Host ── Nic ── engine ─ events ─► Ears: which CQ's event goes to which Bell
+//!     ▲                                              │
+//!   Seat: memory, CQs, QPs of one application ◄── Bell: a flag a CQ, an eventfd
+//! ```
+//!
+//! A poll polls the NIC and receives in this thread, as an unmodified program's `ibv_poll_cq` does. Who
+//! waits for an event does the work of the NIC's own thread meanwhile, as in `ibv_get_cq_event`
+//! ([`softnic::StandIn`]), if it is alone on its NIC. Who watches memory receives between two looks.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use fastrand::Rng;
+use rdma::app::{Cq, Layout, LocalRegion, Qp, Refusal, Refused, Region, RemoteRegion, Verbs};
+use rdma::{
+    Completion, Gid, Key, Mtu, Psn, QKey, QpType, Qpn, RecvRequest, Span, Time, UdAddress,
+    WorkRequest,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options, clock};
+use transport::{
+    AddressVector, BringUp, CqId, Event, Notify, PdId, PostError, QpCapacity, QpSpec, RegionSpec,
+};
+
+use super::meeting::{End, Reach, Service};
+use super::memory::Memory;
+use super::runner::{check, ring};
+use super::{Introduction, Peer, Seat, Stop};
+use crate::Failure;
+use crate::limits::STASH;
+
+/// The key of all datagrams.
+const Q_KEY: QKey = QKey(0x00fe_44ce);
+const HOP_LIMIT: u8 = 64;
+
+/// An open NIC.
+#[derive(Debug)]
+pub struct Host {
+    nic: Nic,
+    gid: GidEntry,
+    ears: Arc<Ears>,
+    /// How many applications sit here.
+    seats: AtomicUsize,
+}
+
+/// Where the engine's events go.
+#[derive(Debug, Default)]
+struct Ears {
+    bells: Mutex<BTreeMap<CqId, (Arc<Bell>, usize)>>,
+}
+
+impl EventSink for Ears {
+    fn event(&self, event: Event) {
+        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::CompletionNotify(cq) => {
+                if let Some((bell, index)) = bells.get(&cq) {
+                    bell.ring(*index);
+                }
+            }
+            Event::CqError(cq) => {
+                if let Some((bell, index)) = bells.get(&cq) {
+                    bell.overrun.store(true, Ordering::Release);
+                    bell.ring(*index);
+                }
+            }
+            // Completions say what has become of queue pairs.
+            _ => {}
+        }
+    }
+}
+
+/// The completion channel of an application.
+#[derive(Debug)]
+struct Bell {
+    /// Which CQs have had an event. The lock is held while the descriptor is written to or read, so
+    /// that both say the same.
+    rung: Mutex<Vec<bool>>,
+    overrun: AtomicBool,
+    /// Readable if there has been an event, or the world is over.
+    fd: OwnedFd,
+}
+
+impl Bell {
+    fn ring(&self, cq: usize) {
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        rung[cq] = true;
+        ring(self.fd.as_fd());
+    }
+
+    fn is_rung(&self, cq: usize) -> bool {
+        self.rung.lock().unwrap_or_else(PoisonError::into_inner)[cq]
+    }
+
+    /// Takes the event of a CQ, if there is one.
+    fn take(&self, cq: usize) -> bool {
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+        core::mem::take(&mut rung[cq])
+    }
+}
+
+/// Readable when a bell is, or a time has come.
+#[derive(Debug)]
+struct Alarm {
+    either: OwnedFd,
+    timer: OwnedFd,
+}
+
+impl Alarm {
+    fn new(bell: &Bell) -> rustix::io::Result<Self> {
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (fd, number) in [(bell.fd.as_fd(), 0), (timer.as_fd(), 1)] {
+            epoll::add(&either, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+        }
+        Ok(Self { either, timer })
+    }
+
+    /// Sets it anew.
+    fn set(&self, span: Span) {
+        let value = timespec(span);
+        let spec = Itimerspec { it_interval: timespec(Span::ZERO), it_value: value };
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec);
+    }
+}
+
+fn timespec(span: Span) -> Timespec {
+    let whole = Duration::from_nanos(span.as_ns_ceil());
+    Timespec { tv_sec: whole.as_secs() as i64, tv_nsec: i64::from(whole.subsec_nanos()) }
+}
+
+impl Host {
+    /// Opens a NIC.
+    ///
+    /// # Errors
+    /// As [`Nic::open_with`], and a device without an address.
+    pub fn open(device: &DeviceInfo, options: &Options) -> Result<Arc<Self>, Failure> {
+        let usable = device.gids.iter().rfind(|entry| entry.usable);
+        let gid = *usable.ok_or_else(|| {
+            Failure::new(format!("{} has no address that can be used", device.interface))
+        })?;
+        let ears = Arc::new(Ears::default());
+        let sink = Box::new(Listener(Arc::clone(&ears)));
+        let nic =
+            Nic::open_with(device, sink, options).map_err(|error| Failure::from_message(&error))?;
+        Ok(Arc::new(Self { nic, gid, ears, seats: AtomicUsize::new(0) }))
+    }
+
+    /// The NIC.
+    pub fn nic(&self) -> &Nic {
+        &self.nic
+    }
+}
+
+/// The engine owns its sink; the host keeps a hand on it.
+#[derive(Debug)]
+struct Listener(Arc<Ears>);
+
+impl EventSink for Listener {
+    fn event(&self, event: Event) {
+        self.0.event(event);
+    }
+}
+
+/// An application's objects on a soft NIC.
+#[derive(Debug)]
+pub struct SoftSeat {
+    host: Arc<Host>,
+    stop: Stop,
+    bell: Arc<Bell>,
+    alarm: OnceLock<Alarm>,
+    pd: PdId,
+    regions: Vec<(Memory, Key)>,
+    cqs: Vec<Queue>,
+    qps: Vec<Pair>,
+    serves: bool,
+    random: Rng,
+}
+
+/// A completion queue, and what a wait has taken from it in advance.
+#[derive(Debug)]
+struct Queue {
+    id: CqId,
+    armed: bool,
+    stash: [Completion; STASH],
+    /// What of the stash is still to be polled.
+    left: core::ops::Range<usize>,
+}
+
+#[derive(Debug)]
+struct Pair {
+    qpn: Qpn,
+    kind: QpType,
+    end: End,
+    traffic_class: u8,
+    peers: Vec<Peer>,
+}
+
+impl SoftSeat {
+    /// Sets up what `layout` asks for on `host`. `seed` is of its numbers of chance.
+    ///
+    /// # Errors
+    /// The NIC has no room, or does not know what is asked for.
+    pub fn new(
+        host: &Arc<Host>,
+        layout: &Layout<'_>,
+        stop: &Stop,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        check(layout)?;
+        let bell = Arc::new(Bell {
+            rung: Mutex::new(vec![false; layout.cqs.len()]),
+            overrun: AtomicBool::new(false),
+            fd: stop.descriptor()?,
+        });
+        let nic = &host.nic;
+        let pd = nic.with(|endpoint, _, _| endpoint.alloc_pd()).map_err(refused("a domain"))?;
+        host.seats.fetch_add(1, Ordering::Relaxed);
+        let mut seat = Self {
+            host: Arc::clone(host),
+            stop: stop.clone(),
+            bell,
+            alarm: OnceLock::new(),
+            pd,
+            regions: Vec::new(),
+            cqs: Vec::new(),
+            qps: Vec::new(),
+            serves: layout.serves,
+            random: Rng::with_seed(seed),
+        };
+        for (index, spec) in layout.regions.iter().enumerate() {
+            let memory = Memory::new(spec.length)?;
+            let address = memory.address();
+            let (length, access) = (spec.length, spec.access);
+            let region = RegionSpec { address, length, iova: address, access };
+            let key = seat.host.nic.register(pd, region);
+            seat.regions.push((memory, key.map_err(refused(&format!("region {index}")))?));
+        }
+        for (index, spec) in layout.cqs.iter().enumerate() {
+            let made = seat.host.nic.with(|endpoint, _, _| endpoint.create_cq(spec.depth));
+            let id = made.map_err(refused(&format!("completion queue {index}")))?;
+            seat.cqs.push(Queue {
+                id,
+                armed: false,
+                stash: [Completion::NOTHING; STASH],
+                left: 0..0,
+            });
+            let mut bells = seat.host.ears.bells.lock().unwrap_or_else(PoisonError::into_inner);
+            bells.insert(id, (Arc::clone(&seat.bell), index));
+        }
+        for (index, spec) in layout.qps.iter().enumerate() {
+            let pair = seat.pair(index, spec)?;
+            seat.qps.push(pair);
+        }
+        Ok(seat)
+    }
+
+    fn pair(&mut self, index: usize, spec: &rdma::app::QpSpec) -> Result<Pair, Failure> {
+        let service = Service::of(spec.kind).ok_or_else(|| {
+            Failure::new(format!("queue pair {index}: an application has RC, UC or UD"))
+        })?;
+        let made = QpSpec {
+            kind: spec.kind,
+            pd: self.pd,
+            send_cq: self.cqs[usize::from(spec.send_cq.0)].id,
+            recv_cq: self.cqs[usize::from(spec.recv_cq.0)].id,
+            srq: None,
+            capacity: QpCapacity {
+                send_wr: spec.send_depth,
+                recv_wr: spec.recv_depth,
+                send_sge: spec.sges,
+                recv_sge: spec.sges,
+                inline: spec.inline_bytes,
+            },
+            signal_all: false,
+        };
+        let qpn = self.host.nic.with(|endpoint, _, _| endpoint.create_qp(made));
+        let qpn = qpn.map_err(refused(&format!("queue pair {index}")))?;
+        let end = End {
+            channel: spec.channel.0,
+            service,
+            qpn: qpn.value(),
+            psn: self.random.u32(..1 << 24),
+            reads: spec.reads,
+        };
+        let (kind, traffic_class) = (spec.kind, spec.traffic_class);
+        Ok(Pair { qpn, kind, end, traffic_class, peers: Vec::new() })
+    }
+
+    /// The processes' own descriptor to sleep on, which is readable at the deadline, too.
+    fn ready(&self, until: Option<Time>) -> Result<BorrowedFd<'_>, Failure> {
+        let Some(until) = until else { return Ok(self.bell.fd.as_fd()) };
+        if self.alarm.get().is_none() {
+            let made = Alarm::new(&self.bell);
+            let made = made.map_err(|error| Failure::new(format!("opening a timer: {error}")))?;
+            let _ = self.alarm.set(made);
+        }
+        let alarm = self.alarm.get().expect("it was set just now");
+        alarm.set(until.since(clock::now()).max(Span::from_ns(1)));
+        Ok(alarm.either.as_fd())
+    }
+
+    fn queue(&mut self, cq: Cq) -> &mut Queue {
+        &mut self.cqs[usize::from(cq.0)]
+    }
+
+    fn memory(&self, region: Region) -> &Memory {
+        &self.regions[usize::from(region.0)].0
+    }
+}
+
+/// Why the NIC refused to make something.
+fn refused<E: core::fmt::Display>(what: &str) -> impl FnOnce(E) -> Failure + '_ {
+    move |error| Failure::new(format!("the NIC did not make {what}: {error}"))
+}
+
+impl Drop for SoftSeat {
+    fn drop(&mut self) {
+        let nic = &self.host.nic;
+        nic.with(|endpoint, _, _| {
+            for pair in &self.qps {
+                let _ = endpoint.destroy_qp(pair.qpn);
+            }
+            for queue in &self.cqs {
+                let _ = endpoint.destroy_cq(queue.id);
+            }
+            // Before the memory goes.
+            for (_, key) in &self.regions {
+                let _ = endpoint.deregister(*key);
+            }
+            let _ = endpoint.dealloc_pd(self.pd);
+        });
+        let mut bells = self.host.ears.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        for queue in &self.cqs {
+            bells.remove(&queue.id);
+        }
+        drop(bells);
+        self.host.seats.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Verbs for SoftSeat {
+    fn now(&mut self) -> Time {
+        clock::now()
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random.u64(..)
+    }
+
+    fn region(&self, region: Region) -> LocalRegion {
+        let (memory, key) = &self.regions[usize::from(region.0)];
+        LocalRegion { address: memory.address(), length: memory.length(), l_key: *key }
+    }
+
+    fn qpn(&self, qp: Qp) -> Qpn {
+        self.qps[usize::from(qp.0)].qpn
+    }
+
+    fn peers(&self, qp: Qp) -> usize {
+        self.qps[usize::from(qp.0)].peers.len()
+    }
+
+    fn remote(&self, qp: Qp, peer: usize, region: Region) -> Option<RemoteRegion> {
+        self.qps[usize::from(qp.0)].peers.get(peer)?.region(usize::from(region.0))
+    }
+
+    fn remote_address(&self, qp: Qp, peer: usize) -> Option<UdAddress> {
+        let pair = &self.qps[usize::from(qp.0)];
+        let peer = pair.peers.get(peer).filter(|_| pair.kind == QpType::Ud)?;
+        Some(UdAddress {
+            gid: Gid(peer.introduction.gid),
+            source_gid: self.host.gid.gid,
+            traffic_class: pair.traffic_class,
+            hop_limit: HOP_LIMIT,
+            flow_label: 0,
+            qpn: Qpn::new(peer.end().qpn),
+            q_key: Q_KEY,
+        })
+    }
+
+    fn post_send(&mut self, qp: Qp, requests: &[WorkRequest<'_>]) -> Result<(), Refused> {
+        let qpn = self.qps[usize::from(qp.0)].qpn;
+        self.host.nic.post(qpn, |endpoint, _, now| {
+            for (index, request) in requests.iter().enumerate() {
+                let posted = endpoint.post_send(now, qpn, request);
+                posted.map_err(|error| Refused { index, why: refusal(error) })?;
+            }
+            Ok(())
+        })
+    }
+
+    fn post_recv(&mut self, qp: Qp, requests: &[RecvRequest<'_>]) -> Result<(), Refused> {
+        let qpn = self.qps[usize::from(qp.0)].qpn;
+        self.host.nic.with(|endpoint, _, _| {
+            for (index, request) in requests.iter().enumerate() {
+                let posted = endpoint.post_recv(qpn, request);
+                posted.map_err(|error| Refused { index, why: refusal(error) })?;
+            }
+            Ok(())
+        })
+    }
+
+    fn poll(&mut self, cq: Cq, out: &mut [Completion]) -> usize {
+        let queue = &mut self.cqs[usize::from(cq.0)];
+        if queue.left.is_empty() {
+            return self.host.nic.poll_cq(queue.id, out);
+        }
+        let count = queue.left.len().min(out.len());
+        let from = queue.left.start;
+        out[..count].copy_from_slice(&queue.stash[from..from + count]);
+        queue.left.start += count;
+        count
+    }
+
+    fn arm(&mut self, cq: Cq, solicited: bool) {
+        let queue = self.queue(cq);
+        queue.armed = true;
+        let id = queue.id;
+        let notify = if solicited { Notify::Solicited } else { Notify::Next };
+        // The queue is there as long as the seat is.
+        let _ = self.host.nic.with(|endpoint, _, _| endpoint.arm_cq(id, notify));
+    }
+
+    fn load(&mut self, region: Region, offset: u64, bytes: &mut [u8]) {
+        self.memory(region).load(offset, bytes);
+    }
+
+    fn store(&mut self, region: Region, offset: u64, bytes: &[u8]) {
+        self.memory(region).store(offset, bytes);
+    }
+
+    fn touch(&mut self, region: Region, offset: u64, length: u64) {
+        self.memory(region).touch(offset, length);
+    }
+
+    fn compute(&mut self, span: Span) {
+        let end = clock::now() + span;
+        while clock::now() < end {
+            core::hint::spin_loop();
+        }
+    }
+
+    fn word(&mut self, region: Region, offset: u64) -> u64 {
+        self.memory(region).word(offset)
+    }
+}
+
+fn refusal(error: PostError) -> Refusal {
+    match error {
+        PostError::Full => Refusal::Full,
+        _ => Refusal::Invalid,
+    }
+}
+
+impl Seat for SoftSeat {
+    fn introduction(&self) -> Introduction {
+        let reach = |(memory, key): &(Memory, Key)| Reach {
+            address: memory.address(),
+            length: memory.length(),
+            key: key.0,
+        };
+        Introduction {
+            gid: self.host.gid.gid.0,
+            mtu: self.host.nic.device().active_mtu.bytes(),
+            regions: self.regions.iter().map(reach).collect(),
+            ends: self.qps.iter().map(|pair| pair.end).collect(),
+            serves: self.serves,
+        }
+    }
+
+    fn connect(&mut self, peers: Vec<Vec<Peer>>) -> Result<(), Failure> {
+        let own = self.host.nic.device().active_mtu;
+        let gid = self.host.gid;
+        for (index, (pair, peers)) in self.qps.iter_mut().zip(peers).enumerate() {
+            pair.peers = peers;
+            let Some(peer) = pair.peers.first() else { continue };
+            let path = AddressVector {
+                gid: Gid(peer.introduction.gid),
+                source_gid: gid.gid,
+                source_gid_index: gid.index,
+                traffic_class: pair.traffic_class,
+                hop_limit: HOP_LIMIT,
+                ..AddressVector::default()
+            };
+            let fits = |mtu: &Mtu| *mtu <= own && mtu.bytes() <= peer.introduction.mtu;
+            let path_mtu = Mtu::ALL.into_iter().filter(fits).max().unwrap_or(Mtu::B256);
+            let end = peer.end();
+            let with = BringUp {
+                q_key: Q_KEY,
+                rq_psn: Psn::new(end.psn),
+                sq_psn: Psn::new(pair.end.psn),
+                rd_atomics: pair.end.reads.min(end.reads),
+                ..BringUp::new(path, path_mtu, Qpn::new(end.qpn))
+            };
+            let qpn = pair.qpn;
+            let brought = self.host.nic.with(|endpoint, _, _| endpoint.bring_up(qpn, &with));
+            brought.map_err(|error| {
+                Failure::new(format!("queue pair {index} could not be connected: {error}"))
+            })?;
+        }
+        self.host.nic.start();
+        Ok(())
+    }
+
+    fn look(&mut self, cq: Cq) -> bool {
+        let queue = &mut self.cqs[usize::from(cq.0)];
+        if queue.left.is_empty() {
+            queue.left = 0..self.host.nic.poll_cq(queue.id, &mut queue.stash);
+        }
+        !queue.left.is_empty()
+    }
+
+    fn sleep_for_event(&mut self, cq: Cq, until: Option<Time>) -> Result<bool, Failure> {
+        let index = usize::from(cq.0);
+        let bell = Arc::clone(&self.bell);
+        if !self.cqs[index].armed && !bell.is_rung(index) {
+            return Err(Failure::new(format!(
+                "the application waits for an event of completion queue {index}, which it has not armed"
+            )));
+        }
+        let stand_in = self.host.nic.stand_in();
+        let is_alone = self.host.seats.load(Ordering::Relaxed) == 1;
+        let is_late = || until.is_some_and(|until| clock::now() >= until);
+        loop {
+            if bell.take(index) {
+                self.cqs[index].armed = false;
+                return Ok(true);
+            }
+            if self.stop.is_over() || is_late() || self.fault().is_some() {
+                return Ok(false);
+            }
+            let ready = self.ready(until)?;
+            let is_there = || bell.is_rung(index) || self.stop.is_over() || is_late();
+            if is_alone {
+                match stand_in.until(ready, is_there) {
+                    Err(error) if error.kind() != ErrorKind::Interrupted => {
+                        return Err(Failure::new(format!("waiting for an event: {error}")));
+                    }
+                    _ if is_there() => continue,
+                    _ => {}
+                }
+            }
+            let waiting = stand_in.waiting();
+            // A signal ends it early; then it is looked again.
+            let _ = poll(&mut [PollFd::new(&ready, PollFlags::IN)], None);
+            drop(waiting);
+        }
+    }
+
+    fn sleep(&mut self, until: Option<Time>) {
+        while !self.stop.is_over() {
+            let left = until.map(|until| until.since(clock::now()));
+            if left == Some(Span::ZERO) {
+                return;
+            }
+            let left = left.map(timespec);
+            // An event that nobody waits for must not keep it awake.
+            let _ = rustix::io::read(&self.bell.fd, &mut [0; 8]);
+            if self.stop.is_over() {
+                return;
+            }
+            let _ = poll(&mut [PollFd::new(&self.bell.fd, PollFlags::IN)], left.as_ref());
+        }
+    }
+
+    fn progress(&mut self) {
+        self.host.nic.poll();
+    }
+
+    fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    fn fault(&self) -> Option<Failure> {
+        self.bell.overrun.load(Ordering::Acquire).then(|| {
+            Failure::new("a completion queue was full, and its queue pairs have failed")
+                .hint("fewer requests outstanding, or a deeper queue")
+        })
+    }
+}

@@ -1,0 +1,234 @@
+//! `ferroce bench`: verbs workloads, measured.
+
+mod arguments;
+mod watch;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufWriter, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use bench::load::Tally;
+use bench::plan::{self, Flow, Plan, Sweep, Verb};
+use bench::report::{self, Report};
+use bench::session::{self, Ran, Settings};
+use softnic::{DeviceInfo, Link, Options};
+
+pub(crate) use arguments::Bench;
+use arguments::{Action, Common, Compare, Serve};
+
+use crate::failure::{Failure, Status};
+use crate::output::{cannot_write, make_folder, print};
+use watch::Watch;
+
+pub(crate) fn run(arguments: &Bench) -> Result<(), Failure> {
+    match &arguments.action {
+        Some(Action::Serve(arguments)) => serve(arguments),
+        Some(Action::Compare(arguments)) => compare(arguments),
+        None => measure(arguments),
+    }
+}
+
+fn failure(failure: bench::Failure) -> Failure {
+    Failure::from_message(&failure)
+}
+
+fn measure(arguments: &Bench) -> Result<(), Failure> {
+    let what = arguments.what.as_deref().ok_or_else(|| {
+        let verbs: Vec<&str> = Verb::ALL.into_iter().map(Verb::name).collect();
+        Failure::new("there is nothing to measure")
+            .hint(format!("name a verb ({}), or a flow file", verbs.join(", ")))
+    })?;
+    let plan = planned(what, arguments)?;
+    let sweeps: Result<Vec<Sweep>, _> =
+        arguments.sweep.iter().map(|text| Sweep::parse(text)).collect();
+    let points = plan.points(&sweeps.map_err(failure)?).map_err(failure)?;
+    if let Some(folder) = &arguments.output {
+        make_folder(folder)?;
+    }
+    if let Some(path) = arguments.json.as_deref().filter(|path| *path != Path::new("-")) {
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened
+            .map_err(|error| cannot_write(path, error).hint("name a file in a folder of yours"))?;
+    }
+    let settings = settings(&arguments.common)?;
+    let mut report = Report::soft(&about(&settings, arguments.connect.as_deref()));
+    let mut interrupted = false;
+    let mut watch = Watch::new(points.len())?;
+    for point in &points {
+        let tallies: Vec<Arc<Tally>> = point.plan.flows.iter().map(|_| Arc::default()).collect();
+        watch.begin(&point.plan, &point.label(), &tallies);
+        let ran: Result<Ran, _> = match &arguments.connect {
+            None => session::run(&point.plan, &settings, &tallies, &mut watch),
+            Some(address) => {
+                session::connect(&point.plan, address, &settings, &tallies, &mut watch)
+            }
+        };
+        let ran = ran.map_err(failure)?;
+        report.add(point, &ran);
+        interrupted = watch.is_interrupted();
+        if ran.cut_short.is_some() {
+            break;
+        }
+    }
+    watch.end();
+    let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
+    print(&if to_stdout { report.to_json() } else { report.to_string() })?;
+    if let Some(path) = arguments.json.as_deref().filter(|_| !to_stdout) {
+        fs::write(path, report.to_json()).map_err(|error| cannot_write(path, error))?;
+    }
+    if let Some(folder) = &arguments.output {
+        write(folder, &report)?;
+    }
+    verdict(&report, interrupted)
+}
+
+/// How the command ends.
+fn verdict(report: &Report, interrupted: bool) -> Result<(), Failure> {
+    if interrupted {
+        return Err(
+            Failure::new("interrupted: the results are partial").status(Status::Interrupted)
+        );
+    }
+    if let Some(why) = report.partial() {
+        return Err(Failure::new(format!("the results are partial: {why}")));
+    }
+    match report.misses().count() {
+        0 => Ok(()),
+        count => {
+            let missed = format!("missed {count} of what was to be reached");
+            Err(Failure::new(missed).status(Status::Missed))
+        }
+    }
+}
+
+/// The plan of a verb or of a file, as the flags have changed it.
+fn planned(what: &str, arguments: &Bench) -> Result<Plan, Failure> {
+    let word = what.replace('-', "_");
+    let verb = Verb::ALL.into_iter().find(|verb| verb.name() == word);
+    let mut plan = match verb {
+        Some(verb) => {
+            let mut flow = Flow::new(verb);
+            if verb == Verb::WriteWrite {
+                flow.wait = plan::WaitMode::Memory;
+            }
+            Plan { title: word, flows: vec![flow], ..Plan::default() }
+        }
+        None => {
+            let text = fs::read_to_string(what).map_err(|error| {
+                let verbs: Vec<&str> = Verb::ALL.into_iter().map(Verb::name).collect();
+                Failure::new(format!("{what} is no verb, and cannot be read as a file: {error}"))
+                    .hint(format!("the verbs are {}", verbs.join(", ")))
+            })?;
+            plan::read(&text).map_err(|error| Failure::from_message(&format!("{what}: {error}")))?
+        }
+    };
+    for (key, value) in arguments.settings()? {
+        let of_plan = ["warmup_ms", "length_ms", "window_ms", "verify", "fairness_min"];
+        if of_plan.contains(&key.as_str()) {
+            plan.set(&key, &value).map_err(failure)?;
+            continue;
+        }
+        for flow in &mut plan.flows {
+            flow.set(&key, &value).map_err(failure)?;
+        }
+    }
+    // A short run has short windows.
+    if !arguments.names("window_ms") && verb.is_some() {
+        plan.window_ms = plan.window_ms.min(plan.length_ms / 4.0).max(1.0);
+    }
+    plan.check().map_err(failure)?;
+    Ok(plan)
+}
+
+fn settings(common: &Common) -> Result<Settings, Failure> {
+    let mut options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
+    match common.link.as_deref() {
+        Some("udp") => options.link = Link::Udp,
+        Some("shm,icrc") => options.link = Link::SharedMemoryWithIcrc,
+        Some(_) => options.link = Link::SharedMemory,
+        None => {}
+    }
+    let devices: Result<Vec<DeviceInfo>, _> = match common.dev.as_slice() {
+        [] => softnic::devices(),
+        named => (0..).zip(named).map(|(index, name)| DeviceInfo::find(name, index)).collect(),
+    };
+    let devices = devices.map_err(|error| Failure::from_message(&error))?;
+    let near = devices.first().cloned().ok_or_else(|| {
+        Failure::new("there is no device").hint("name an interface with --dev, such as lo")
+    })?;
+    let far = devices.get(1).unwrap_or(&near).clone();
+    Ok(Settings { near, far, options })
+}
+
+/// What the world consists of.
+fn about(settings: &Settings, address: Option<&str>) -> String {
+    let Settings { near, far, options } = settings;
+    let by = match options.link {
+        _ if options.exact => "UDP, one packet a datagram",
+        Link::Udp => "UDP",
+        Link::SharedMemory => "shared memory where the host is the same, else UDP",
+        Link::SharedMemoryWithIcrc => {
+            "shared memory with ICRCs where the host is the same, else UDP"
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let where_to = match address {
+        Some(address) => format!("{} to the server at {address}", near.interface),
+        None if near == far => format!("{}, both ends in this process", near.interface),
+        None => format!("{} to {}, both ends in this process", near.interface, far.interface),
+    };
+    format!("soft NICs in real time, by {by}; {where_to}; {cores} cores")
+}
+
+fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
+    let texts = [
+        ("report.html", report::page(report)),
+        ("results.json", report.to_json()),
+        ("summary.txt", report.to_string()),
+    ];
+    for (name, text) in texts {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
+    }
+    for table in report::tables(report) {
+        let path = folder.join(format!("{}.parquet", table.name()));
+        let file = File::create(&path).map_err(|error| cannot_write(&path, error))?;
+        let mut file = BufWriter::new(file);
+        let about = [("world", report.world.as_str()), ("about", report.about.as_str())];
+        table.write_parquet(&mut file, &about).map_err(|error| cannot_write(&path, error))?;
+        file.flush().map_err(|error| cannot_write(&path, error))?;
+    }
+    Ok(())
+}
+
+fn serve(arguments: &Serve) -> Result<(), Failure> {
+    let settings = settings(&arguments.common)?;
+    let listener = TcpListener::bind(&arguments.listen).map_err(|error| {
+        Failure::new(format!("cannot listen at {}: {error}", arguments.listen))
+            .hint("give an address of this host and a free port, with --listen HOST:PORT")
+    })?;
+    let address = listener.local_addr().map_or(arguments.listen.clone(), |at| at.to_string());
+    print(&format!("serving at {address}; world soft: {}\n", about_server(&settings)))?;
+    let mut watch = Watch::new(0)?;
+    let sessions = arguments.once.then_some(1);
+    let mut tell = |text: &str| drop(print(&format!("{text}\n")));
+    session::serve(&listener, &settings, sessions, &mut watch, &mut tell).map_err(failure)
+}
+
+fn about_server(settings: &Settings) -> String {
+    format!("soft NICs at {}", settings.near.interface)
+}
+
+fn compare(arguments: &Compare) -> Result<(), Failure> {
+    let read = |path: &Path| -> Result<Report, Failure> {
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
+        Report::read(&text).map_err(|error| failure(error.within(path.display())))
+    };
+    let (first, second) = (read(&arguments.first)?, read(&arguments.second)?);
+    let comparison = report::compare(&first, &second).map_err(failure)?;
+    print(&comparison.to_string())
+}
