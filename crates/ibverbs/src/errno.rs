@@ -49,12 +49,7 @@ impl From<&OpenError> for Errno {
         match error {
             OpenError::PortTaken { .. } => Self(libc::EADDRINUSE),
             OpenError::NoAddress { .. } => Self(libc::EADDRNOTAVAIL),
-            OpenError::Wire { .. }
-            | OpenError::Link { .. }
-            | OpenError::Faults(_)
-            | OpenError::Congestion(_)
-            | OpenError::Recovery { .. }
-            | OpenError::ReceiveBuffer { .. } => Self::INVALID,
+            OpenError::Setting(_) => Self::INVALID,
             OpenError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut => {
                 Self(libc::ETIMEDOUT)
             }

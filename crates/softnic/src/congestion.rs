@@ -21,7 +21,6 @@
 //!
 //! The defaults are those of [`Dcqcn`] and [`Notification`], which say where they come from.
 
-use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
@@ -29,6 +28,8 @@ use rdma::{Rate, Span};
 use transport::Congestion;
 use transport::congestion::{Dcqcn, Notification};
 use transport::limits::ALPHA_GAIN_DIVISOR_MAX;
+
+use crate::SettingError;
 
 /// What `FERROCE_CC` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,59 +40,6 @@ pub struct CongestionSettings {
     pub notification: Notification,
 }
 
-/// Why `FERROCE_CC` says nothing valid.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CongestionSettingsError {
-    element: String,
-    problem: Problem,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Problem {
-    NoController,
-    NoRate,
-    NoValue,
-    NotASetting(&'static str),
-    NotWithin(RangeInclusive<u64>),
-}
-
-impl fmt::Display for CongestionSettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FERROCE_CC: `{}` ", self.element)?;
-        match &self.problem {
-            Problem::NoController => write!(
-                f,
-                "is not a controller\n\
-                 hint: use none, dcqcn, or fixed with its rate, as in fixed,rate_mbps=1000"
-            ),
-            Problem::NoRate => {
-                write!(f, "has no rate\nhint: give it one, as in fixed,rate_mbps=1000")
-            }
-            Problem::NoValue => {
-                write!(f, "has no value\nhint: write settings as in dcqcn,line_mbps=10000")
-            }
-            Problem::NotASetting(controller) => {
-                write!(f, "is not a setting of {controller}\nhint: it has ")?;
-                let names = SETTINGS.iter().filter(|setting| setting.is_of(controller));
-                for (index, setting) in names.enumerate() {
-                    write!(f, "{}{}", if index == 0 { "" } else { ", " }, setting.name)?;
-                }
-                Ok(())
-            }
-            Problem::NotWithin(range) => {
-                write!(
-                    f,
-                    "is out of range\nhint: use a whole number from {} to {}",
-                    range.start(),
-                    range.end()
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for CongestionSettingsError {}
-
 /// One setting: what it is of (nothing for all), its range, and where it goes.
 struct Setting {
     name: &'static str,
@@ -101,6 +49,15 @@ struct Setting {
 }
 
 impl Setting {
+    const fn new(
+        name: &'static str,
+        of: Option<&'static str>,
+        range: RangeInclusive<u64>,
+        set: fn(&mut Draft, u64),
+    ) -> Self {
+        Self { name, of, range, set }
+    }
+
     fn is_of(&self, controller: &str) -> bool {
         self.of.is_none_or(|of| of == controller)
     }
@@ -123,115 +80,81 @@ const US: RangeInclusive<u64> = 1..=60_000_000;
 
 // The ranges keep every value within its type.
 static SETTINGS: [Setting; 12] = [
-    Setting {
-        name: "rate_mbps",
-        of: FIXED,
-        range: MBPS,
-        set: |draft, value| draft.rate = Some(Rate::from_mbps(value)),
-    },
-    Setting {
-        name: "line_mbps",
-        of: DCQCN,
-        range: MBPS,
-        set: |draft, value| draft.dcqcn.line_rate = Rate::from_mbps(value),
-    },
-    Setting {
-        name: "min_mbps",
-        of: DCQCN,
-        range: MBPS,
-        set: |draft, value| draft.dcqcn.minimum_rate = Rate::from_mbps(value),
-    },
-    Setting {
-        name: "alpha_gain_divisor",
-        of: DCQCN,
-        range: 1..=ALPHA_GAIN_DIVISOR_MAX as u64,
-        set: |draft, value| draft.dcqcn.alpha_gain_divisor = value as u32,
-    },
-    Setting {
-        name: "alpha_timer_us",
-        of: DCQCN,
-        range: US,
-        set: |draft, value| draft.dcqcn.alpha_timer = Span::from_us(value),
-    },
-    Setting {
-        name: "rate_timer_us",
-        of: DCQCN,
-        range: US,
-        set: |draft, value| draft.dcqcn.rate_timer = Span::from_us(value),
-    },
-    Setting {
-        name: "byte_counter_bytes",
-        of: DCQCN,
-        range: 1..=u64::MAX,
-        set: |draft, value| draft.dcqcn.byte_counter = value,
-    },
-    Setting {
-        name: "fast_recovery_steps",
-        of: DCQCN,
-        range: 0..=1_000,
-        set: |draft, value| draft.dcqcn.fast_recovery_steps = value as u32,
-    },
-    Setting {
-        name: "additive_mbps",
-        of: DCQCN,
-        range: MBPS,
-        set: |draft, value| draft.dcqcn.additive_increase = Rate::from_mbps(value),
-    },
-    Setting {
-        name: "hyper_mbps",
-        of: DCQCN,
-        range: MBPS,
-        set: |draft, value| draft.dcqcn.hyper_increase = Rate::from_mbps(value),
-    },
-    Setting {
-        name: "cnp_interval_us",
-        of: None,
-        range: 0..=60_000_000,
-        set: |draft, value| draft.notification.interval = Span::from_us(value),
-    },
-    Setting {
-        name: "cnp_dscp",
-        of: None,
-        range: 0..=63,
-        set: |draft, value| draft.notification.dscp = value as u8,
-    },
+    Setting::new("rate_mbps", FIXED, MBPS, |it, value| it.rate = Some(Rate::from_mbps(value))),
+    Setting::new("line_mbps", DCQCN, MBPS, |it, value| it.dcqcn.line_rate = Rate::from_mbps(value)),
+    Setting::new("min_mbps", DCQCN, MBPS, |it, value| {
+        it.dcqcn.minimum_rate = Rate::from_mbps(value);
+    }),
+    Setting::new("alpha_gain_divisor", DCQCN, 1..=ALPHA_GAIN_DIVISOR_MAX as u64, |it, value| {
+        it.dcqcn.alpha_gain_divisor = value as u32;
+    }),
+    Setting::new("alpha_timer_us", DCQCN, US, |it, us| it.dcqcn.alpha_timer = Span::from_us(us)),
+    Setting::new("rate_timer_us", DCQCN, US, |it, us| it.dcqcn.rate_timer = Span::from_us(us)),
+    Setting::new("byte_counter_bytes", DCQCN, 1..=u64::MAX, |it, bytes| {
+        it.dcqcn.byte_counter = bytes;
+    }),
+    Setting::new("fast_recovery_steps", DCQCN, 0..=1_000, |it, steps| {
+        it.dcqcn.fast_recovery_steps = steps as u32;
+    }),
+    Setting::new("additive_mbps", DCQCN, MBPS, |it, value| {
+        it.dcqcn.additive_increase = Rate::from_mbps(value);
+    }),
+    Setting::new("hyper_mbps", DCQCN, MBPS, |it, value| {
+        it.dcqcn.hyper_increase = Rate::from_mbps(value);
+    }),
+    Setting::new("cnp_interval_us", None, 0..=60_000_000, |it, us| {
+        it.notification.interval = Span::from_us(us);
+    }),
+    Setting::new("cnp_dscp", None, 0..=63, |it, dscp| it.notification.dscp = dscp as u8),
 ];
 
 impl FromStr for CongestionSettings {
-    type Err = CongestionSettingsError;
+    type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let error = |element: &str, problem| {
-            Err(CongestionSettingsError { element: element.to_owned(), problem })
+        let error = |element: &str, problem: &str, hint: &str| {
+            Err(SettingError::new("FERROCE_CC", format!("`{element}` {problem}"), hint))
         };
         let mut elements = text.split(',').map(str::trim);
         let name = elements.next().unwrap_or_default();
         let Some(controller) = ["none", "fixed", "dcqcn"].into_iter().find(|known| *known == name)
         else {
-            return error(name, Problem::NoController);
+            let hint = "use none, dcqcn, or fixed with its rate, as in fixed,rate_mbps=1000";
+            return error(name, "is not a controller", hint);
         };
         let mut draft = Draft::default();
         for element in elements.filter(|element| !element.is_empty()) {
             let Some((key, value)) = element.split_once('=') else {
-                return error(element, Problem::NoValue);
+                return error(
+                    element,
+                    "has no value",
+                    "write settings as in dcqcn,line_mbps=10000",
+                );
             };
-            let known = |setting: &&Setting| setting.name == key.trim();
-            let Some(setting) = SETTINGS.iter().filter(known).find(|known| known.is_of(controller))
-            else {
-                return error(element, Problem::NotASetting(controller));
+            let mut settings = SETTINGS.iter().filter(|setting| setting.is_of(controller));
+            let names: Vec<&str> = settings.clone().map(|setting| setting.name).collect();
+            let Some(setting) = settings.find(|setting| setting.name == key.trim()) else {
+                let problem = format!("is not a setting of {controller}");
+                return error(element, &problem, &format!("it has {}", names.join(", ")));
             };
             match value.trim().parse() {
                 Ok(value) if setting.range.contains(&value) => (setting.set)(&mut draft, value),
-                _ => return error(element, Problem::NotWithin(setting.range.clone())),
+                _ => {
+                    let (first, last) = setting.range.clone().into_inner();
+                    let hint = format!("use a whole number from {first} to {last}");
+                    return error(element, "is out of range", &hint);
+                }
             }
         }
         let congestion = match (controller, draft.rate) {
             ("dcqcn", _) => Congestion::Dcqcn(draft.dcqcn),
             ("fixed", Some(rate)) => Congestion::Fixed(rate),
-            ("fixed", None) => return error(name, Problem::NoRate),
+            ("fixed", None) => {
+                return error(name, "has no rate", "give it one, as in fixed,rate_mbps=1000");
+            }
             _ => Congestion::None,
         };
         Ok(Self { congestion, notification: draft.notification })

@@ -1,13 +1,13 @@
 //! Which RDMA devices there are: the interfaces that the user has named.
 
-use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
-use std::{env, io};
+use std::env;
 
 use rdma::Mtu;
 
 use crate::host::gid::{self, GidEntry};
 use crate::host::interfaces::{self, Interface, Offloads};
+use crate::{OpenError, SettingError};
 
 /// One RDMA device: a network interface that the soft NIC is bound to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,83 +37,6 @@ pub struct DeviceInfo {
     pub gids: Vec<GidEntry>,
 }
 
-/// Why the devices could not be listed.
-#[derive(Debug)]
-pub enum DeviceError {
-    /// No interface of that name.
-    Unknown {
-        /// What was asked for.
-        interface: String,
-        /// What there is.
-        existing: Vec<String>,
-    },
-    /// The interface does not have that address.
-    Address {
-        /// The interface.
-        interface: String,
-        /// What was asked for.
-        address: String,
-        /// What it has.
-        existing: Vec<IpAddr>,
-    },
-    /// `FERROCE_MTU` is no RDMA MTU, or too large for the interface.
-    Mtu {
-        /// What was asked for.
-        value: String,
-        /// The interface.
-        interface: String,
-        /// The interface's MTU in bytes.
-        interface_mtu: u32,
-    },
-    /// The kernel did not tell of its interfaces.
-    Io(io::Error),
-}
-
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { interface, existing } => write!(
-                f,
-                "FERROCE_DEV: there is no network interface `{interface}`\n\
-                 hint: this host has {}",
-                existing.join(", ")
-            ),
-            Self::Address { interface, address, existing } => {
-                let mut existing: Vec<String> = existing.iter().map(IpAddr::to_string).collect();
-                if existing.iter().any(|address| address == "127.0.0.1") {
-                    existing.push("every other of 127.0.0.0/8".to_owned());
-                }
-                if existing.is_empty() {
-                    existing.push("none".to_owned());
-                }
-                write!(
-                    f,
-                    "FERROCE_DEV: interface `{interface}` does not have the address `{address}`\n\
-                     hint: it has {}",
-                    existing.join(", ")
-                )
-            }
-            Self::Mtu { value, interface, interface_mtu } => write!(
-                f,
-                "FERROCE_MTU: `{value}` is not an RDMA MTU that fits `{interface}`\n\
-                 hint: use 256, 512, 1024, 2048 or 4096; {} is the largest for an interface MTU \
-                 of {interface_mtu}",
-                Mtu::fitting(*interface_mtu).bytes()
-            ),
-            Self::Io(error) => write!(f, "the network interfaces could not be listed: {error}"),
-        }
-    }
-}
-
-impl core::error::Error for DeviceError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Unknown { .. } | Self::Address { .. } | Self::Mtu { .. } => None,
-        }
-    }
-}
-
 /// The devices that `FERROCE_DEV` names, or the loopback interface alone if it is not set.
 ///
 /// The variable is a list, separated by commas. `eth0` is an interface with all its addresses;
@@ -122,10 +45,10 @@ impl core::error::Error for DeviceError {
 ///
 /// # Errors
 /// An unknown interface or address, with those that exist, or an unfit `FERROCE_MTU`.
-pub fn devices() -> Result<Vec<DeviceInfo>, DeviceError> {
+pub fn devices() -> Result<Vec<DeviceInfo>, OpenError> {
     let named = env::var("FERROCE_DEV").unwrap_or_default();
     let mtu = env::var("FERROCE_MTU").ok();
-    list(&named, mtu.as_deref(), &interfaces::all().map_err(DeviceError::Io)?)
+    list(&named, mtu.as_deref(), &interfaces()?)
 }
 
 impl DeviceInfo {
@@ -133,10 +56,9 @@ impl DeviceInfo {
     ///
     /// # Errors
     /// As [`devices`].
-    pub fn find(selector: &str, index: u32) -> Result<Self, DeviceError> {
+    pub fn find(selector: &str, index: u32) -> Result<Self, OpenError> {
         let mtu = env::var("FERROCE_MTU").ok();
-        let interfaces = interfaces::all().map_err(DeviceError::Io)?;
-        device(selector, index, mtu.as_deref(), &interfaces)
+        device(selector, index, mtu.as_deref(), &interfaces()?)
     }
 
     /// What the interface lacks to be fast, in one line; `None` if it lacks nothing.
@@ -161,11 +83,16 @@ impl DeviceInfo {
     }
 }
 
+fn interfaces() -> Result<Vec<Interface>, OpenError> {
+    let doing = "the network interfaces could not be listed";
+    interfaces::all().map_err(|error| OpenError::Io { doing, error })
+}
+
 fn list(
     named: &str,
     mtu: Option<&str>,
     interfaces: &[Interface],
-) -> Result<Vec<DeviceInfo>, DeviceError> {
+) -> Result<Vec<DeviceInfo>, OpenError> {
     let mut selectors: Vec<&str> =
         named.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     if selectors.is_empty() {
@@ -181,25 +108,20 @@ fn device(
     index: u32,
     mtu: Option<&str>,
     interfaces: &[Interface],
-) -> Result<DeviceInfo, DeviceError> {
+) -> Result<DeviceInfo, OpenError> {
     let (name, address) = match selector.split_once('/') {
         Some((name, address)) => (name, Some(address)),
         None => (selector, None),
     };
-    let interface =
-        interfaces.iter().find(|interface| interface.name == name).ok_or_else(|| {
-            DeviceError::Unknown {
-                interface: name.to_owned(),
-                existing: interfaces.iter().map(|interface| interface.name.clone()).collect(),
-            }
-        })?;
+    let interface = interfaces.iter().find(|interface| interface.name == name);
+    let interface = interface.ok_or_else(|| {
+        let existing: Vec<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
+        let problem = format!("there is no network interface `{name}`");
+        SettingError::new("FERROCE_DEV", problem, format!("this host has {}", existing.join(", ")))
+    })?;
     let addresses = match address {
         None => interface.addresses.clone(),
-        Some(text) => vec![chosen(interface, text).ok_or_else(|| DeviceError::Address {
-            interface: name.to_owned(),
-            address: text.to_owned(),
-            existing: interface.addresses.clone(),
-        })?],
+        Some(text) => vec![chosen(interface, text).ok_or_else(|| no_address(interface, text))?],
     };
     let mac = match address {
         None if interface.mac != [0; 6] => interface.mac,
@@ -228,6 +150,20 @@ fn chosen(interface: &Interface, text: &str) -> Option<IpAddr> {
     (has || is_local).then_some(address)
 }
 
+/// Says that an interface does not have the address `text`, and which ones it has.
+fn no_address(interface: &Interface, text: &str) -> SettingError {
+    let Interface { name, addresses, .. } = interface;
+    let mut existing: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    if existing.iter().any(|address| address == "127.0.0.1") {
+        existing.push("every other of 127.0.0.0/8".to_owned());
+    }
+    if existing.is_empty() {
+        existing.push("none".to_owned());
+    }
+    let problem = format!("interface `{name}` does not have the address `{text}`");
+    SettingError::new("FERROCE_DEV", problem, format!("it has {}", existing.join(", ")))
+}
+
 /// A locally administered MAC address for what has none of its own: two devices of one host differ
 /// in it, because they differ in their first address.
 fn local_mac(addresses: &[IpAddr]) -> [u8; 6] {
@@ -250,17 +186,20 @@ fn fold(address: Ipv6Addr) -> [u8; 4] {
     folded
 }
 
-fn active_mtu(interface: &Interface, asked: Option<&str>) -> Result<Mtu, DeviceError> {
-    let largest = Mtu::fitting(interface.mtu);
+fn active_mtu(interface: &Interface, asked: Option<&str>) -> Result<Mtu, SettingError> {
+    let Interface { name, mtu, .. } = interface;
+    let largest = Mtu::fitting(*mtu);
     let Some(value) = asked else { return Ok(largest) };
     let bytes: Option<u32> = value.trim().parse().ok();
-    Mtu::ALL.into_iter().find(|mtu| Some(mtu.bytes()) == bytes && *mtu <= largest).ok_or_else(
-        || DeviceError::Mtu {
-            value: value.to_owned(),
-            interface: interface.name.clone(),
-            interface_mtu: interface.mtu,
-        },
-    )
+    let fits = |mtu: &Mtu| Some(mtu.bytes()) == bytes && *mtu <= largest;
+    Mtu::ALL.into_iter().find(fits).ok_or_else(|| {
+        let problem = format!("`{value}` is not an RDMA MTU that fits `{name}`");
+        let largest = largest.bytes();
+        let hint = format!(
+            "use 256, 512, 1024, 2048 or 4096; {largest} is the largest for an interface MTU of {mtu}"
+        );
+        SettingError::new("FERROCE_MTU", problem, hint)
+    })
 }
 
 #[cfg(test)]
@@ -353,7 +292,8 @@ mod tests {
     fn an_address_of_another_interface_is_refused() {
         for selector in ["eth0/127.0.0.2", "lo/10.0.0.2", "eth0/nonsense", "eth0/"] {
             let error = list(selector, None, &interfaces()).unwrap_err();
-            assert!(matches!(error, DeviceError::Address { .. }), "{selector}: {error}");
+            let is_about = error.to_string().contains("does not have the address");
+            assert!(is_about, "{selector}: {error}");
         }
         let error = list("lo/10.0.0.2", None, &interfaces()).unwrap_err();
         assert!(error.to_string().ends_with(", every other of 127.0.0.0/8"), "{error}");

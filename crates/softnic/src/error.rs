@@ -1,4 +1,4 @@
-//! Why a NIC could not be opened: mistakes of the user, with a hint.
+//! Why a NIC could not be found or opened: mistakes of the user, with a hint.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -6,12 +6,11 @@ use std::io;
 
 use wire::udp::ROCE_PORT;
 
-use crate::congestion::CongestionSettingsError;
-use crate::faults::FaultSettingsError;
-
-/// Why a [`crate::Nic`] could not be opened.
+/// Why a [`crate::Nic`] could not be found or opened.
 #[derive(Debug)]
 pub enum OpenError {
+    /// A variable of the environment says nothing valid.
+    Setting(SettingError),
     /// Somebody else has the UDP port of an address.
     PortTaken {
         /// The address.
@@ -22,30 +21,6 @@ pub enum OpenError {
         /// The interface.
         interface: String,
     },
-    /// `FERROCE_WIRE` is not a way of sending.
-    Wire {
-        /// What it is.
-        value: String,
-    },
-    /// `FERROCE_LINK` is not a link.
-    Link {
-        /// What it is.
-        value: String,
-    },
-    /// `FERROCE_RECOVERY` is not a strategy.
-    Recovery {
-        /// What it is.
-        value: String,
-    },
-    /// `FERROCE_RCVBUF_BYTES` is not a size of a buffer.
-    ReceiveBuffer {
-        /// What it is.
-        value: String,
-    },
-    /// `FERROCE_FAULTS` says nothing valid.
-    Faults(FaultSettingsError),
-    /// `FERROCE_CC` says nothing valid.
-    Congestion(CongestionSettingsError),
     /// The file of `FERROCE_PCAP` cannot be written.
     Capture {
         /// What the variable says.
@@ -62,9 +37,35 @@ pub enum OpenError {
     },
 }
 
+/// What is wrong with a variable of the environment, and what to do about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SettingError {
+    variable: &'static str,
+    problem: String,
+    hint: String,
+}
+
+impl SettingError {
+    pub(crate) fn new(
+        variable: &'static str,
+        problem: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self { variable, problem: problem.into(), hint: hint.into() }
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { variable, problem, hint } = self;
+        write!(f, "{variable}: {problem}\nhint: {hint}")
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Setting(error) => error.fmt(f),
             Self::PortTaken { address } => write!(
                 f,
                 "UDP port {ROCE_PORT} of {address} is taken by a process of another user, or by \
@@ -77,26 +78,6 @@ impl fmt::Display for OpenError {
                  hint: give it one, and bring it up, as by `ip link set {interface} up`: RoCE v2 packets \
                  are UDP over IP"
             ),
-            Self::Wire { value } => write!(
-                f,
-                "FERROCE_WIRE: `{value}` is not a way of sending\nhint: use `train` or `exact`"
-            ),
-            Self::Link { value } => write!(
-                f,
-                "FERROCE_LINK: `{value}` is not a link\nhint: use `shm`, `shm,icrc` or `udp`"
-            ),
-            Self::Recovery { value } => write!(
-                f,
-                "FERROCE_RECOVERY: `{value}` is not a strategy\n\
-                 hint: use `go-back-n`, `go-back-0` or `selective-repeat`"
-            ),
-            Self::ReceiveBuffer { value } => write!(
-                f,
-                "FERROCE_RCVBUF_BYTES: `{value}` is not a size in bytes below 1 GiB\n\
-                 hint: leave it out for the largest that the kernel grants"
-            ),
-            Self::Faults(error) => error.fmt(f),
-            Self::Congestion(error) => error.fmt(f),
             Self::Capture { file, error } => write!(
                 f,
                 "FERROCE_PCAP: cannot write `{file}`: {error}\n\
@@ -107,18 +88,19 @@ impl fmt::Display for OpenError {
     }
 }
 
+impl core::error::Error for SettingError {}
+
 impl core::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Io { error, .. } | Self::Capture { error, .. } => Some(error),
-            Self::Faults(error) => Some(error),
-            Self::Congestion(error) => Some(error),
-            Self::PortTaken { .. }
-            | Self::NoAddress { .. }
-            | Self::Wire { .. }
-            | Self::Link { .. }
-            | Self::Recovery { .. }
-            | Self::ReceiveBuffer { .. } => None,
+            Self::Setting(_) | Self::PortTaken { .. } | Self::NoAddress { .. } => None,
         }
+    }
+}
+
+impl From<SettingError> for OpenError {
+    fn from(error: SettingError) -> Self {
+        Self::Setting(error)
     }
 }

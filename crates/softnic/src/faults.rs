@@ -5,10 +5,9 @@
 //! one. A seed makes the same decisions for the same sequence of packets; which packets are sent
 //! depends on timing, so a run is not repeated bit for bit.
 
-use core::fmt;
-
 use rdma::Time;
 
+use crate::SettingError;
 use crate::counts::Counts;
 use crate::limits::REORDER_HOLD;
 use crate::packet::Flow;
@@ -31,34 +30,17 @@ pub struct FaultSettings {
     pub seed: u64,
 }
 
-/// Why `FERROCE_FAULTS` says nothing valid.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FaultSettingsError {
-    element: String,
-    problem: &'static str,
-}
-
-impl fmt::Display for FaultSettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "FERROCE_FAULTS: `{}` {}\n\
-             hint: use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, and seed, as \
-             in loss=0.01,seed=7",
-            self.element, self.problem
-        )
-    }
-}
-
-impl core::error::Error for FaultSettingsError {}
-
 impl core::str::FromStr for FaultSettings {
-    type Err = FaultSettingsError;
+    type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut settings = Self::default();
         for element in text.split(',').map(str::trim).filter(|element| !element.is_empty()) {
-            let error = |problem| FaultSettingsError { element: element.to_owned(), problem };
+            let error = |problem| {
+                let hint = "use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, \
+                            and seed, as in loss=0.01,seed=7";
+                SettingError::new("FERROCE_FAULTS", format!("`{element}` {problem}"), hint)
+            };
             let (key, value) = element.split_once('=').ok_or_else(|| error("has no value"))?;
             let probability = match key.trim() {
                 "loss" => &mut settings.loss,

@@ -156,9 +156,9 @@ mod testing;
 mod udp;
 
 pub use counts::Counts;
-pub use device::{DeviceError, DeviceInfo, devices};
+pub use device::{DeviceInfo, devices};
 pub use engine::EventSink;
-pub use error::OpenError;
+pub use error::{OpenError, SettingError};
 pub use host::counters;
 pub use host::gid::GidEntry;
 pub use host::interfaces::Offloads;

@@ -4,9 +4,9 @@ use std::env;
 
 use transport::Recovery;
 
-use crate::OpenError;
 use crate::congestion::CongestionSettings;
 use crate::faults::FaultSettings;
+use crate::{OpenError, SettingError};
 
 /// The paths that packets may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -58,38 +58,51 @@ impl Options {
     /// A variable that says nothing valid.
     pub fn from_variables(value: impl Fn(&str) -> Option<String>) -> Result<Self, OpenError> {
         let variable = |name| value(name).filter(|value| !value.is_empty());
+        let is_no = |name, value: &str, what: &str, hint: &str| {
+            Err(SettingError::new(name, format!("`{value}` is not a {what}"), hint).into())
+        };
         let exact = match variable("FERROCE_WIRE").as_deref() {
             None | Some("train") => false,
             Some("exact") => true,
-            Some(other) => return Err(OpenError::Wire { value: other.to_owned() }),
+            Some(other) => {
+                return is_no("FERROCE_WIRE", other, "way of sending", "use `train` or `exact`");
+            }
         };
         let link = match variable("FERROCE_LINK").as_deref() {
             None | Some("shm") => Link::SharedMemory,
             Some("shm,icrc") => Link::SharedMemoryWithIcrc,
             Some("udp") => Link::Udp,
-            Some(other) => return Err(OpenError::Link { value: other.to_owned() }),
+            Some(other) => {
+                return is_no("FERROCE_LINK", other, "link", "use `shm`, `shm,icrc` or `udp`");
+            }
         };
-        let faults = variable("FERROCE_FAULTS").map(|text| text.parse()).transpose();
-        let congestion = variable("FERROCE_CC").map(|text| text.parse()).transpose();
-        let buffer = variable("FERROCE_RCVBUF_BYTES").map(|value| {
-            // The kernel doubles it, and keeps it in an `int`.
-            let bytes = value.parse().ok().filter(|&bytes| bytes <= i32::MAX as u32 / 2);
-            bytes.ok_or(OpenError::ReceiveBuffer { value })
-        });
         let recovery = match variable("FERROCE_RECOVERY").as_deref() {
             None | Some("go-back-n") => Recovery::GoBackN,
             Some("go-back-0") => Recovery::GoBack0,
             Some("selective-repeat") => Recovery::SelectiveRepeat,
-            Some(other) => return Err(OpenError::Recovery { value: other.to_owned() }),
+            Some(other) => {
+                let hint = "use `go-back-n`, `go-back-0` or `selective-repeat`";
+                return is_no("FERROCE_RECOVERY", other, "strategy", hint);
+            }
         };
+        let buffer = variable("FERROCE_RCVBUF_BYTES");
+        // The kernel doubles it, and keeps it in an `int`.
+        let fits = |bytes: &u32| *bytes <= i32::MAX as u32 / 2;
+        let bytes = buffer.as_deref().and_then(|value| value.parse().ok()).filter(fits);
+        if let (Some(value), None) = (&buffer, bytes) {
+            let hint = "leave it out for the largest that the kernel grants";
+            return is_no("FERROCE_RCVBUF_BYTES", value, "size in bytes below 1 GiB", hint);
+        }
+        let faults = variable("FERROCE_FAULTS").map(|text| text.parse());
+        let congestion = variable("FERROCE_CC").map(|text| text.parse());
         Ok(Self {
             exact,
             link,
             recovery,
-            faults: faults.map_err(OpenError::Faults)?,
-            congestion: congestion.map_err(OpenError::Congestion)?.unwrap_or_default(),
+            faults: faults.transpose()?,
+            congestion: congestion.transpose()?.unwrap_or_default(),
             capture: variable("FERROCE_PCAP"),
-            receive_buffer_bytes: buffer.transpose()?,
+            receive_buffer_bytes: bytes,
         })
     }
 }
