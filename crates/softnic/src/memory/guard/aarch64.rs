@@ -128,33 +128,12 @@ core::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    static ferroce_guard_begin: u8;
-    static ferroce_guard_end: u8;
-    static ferroce_guard_faulted: u8;
     fn ferroce_guard_copy(target: *mut u8, source: *const u8, length: usize) -> Outcome;
-    #[link_name = "ferroce_guard_copy_upwards"]
-    pub(super) fn copy_upwards(target: *mut u8, source: *const u8, length: usize) -> Outcome;
-    #[link_name = "ferroce_guard_store"]
-    pub(super) fn store(target: *mut u64, word: u64) -> Outcome;
-    #[link_name = "ferroce_guard_compare_exchange"]
-    pub(super) fn compare_exchange(
-        target: *mut u64,
-        old: u64,
-        new: u64,
-        previous: *mut u64,
-    ) -> Outcome;
 }
 
-/// Where to go on, if a fault happened in the routines.
-pub(super) fn way_out(context: &mut libc::ucontext_t) -> bool {
-    let at = &mut context.uc_mcontext.pc;
-    let routines = (&raw const ferroce_guard_begin).addr()..(&raw const ferroce_guard_end).addr();
-    // A register is as wide as an address.
-    if !routines.contains(&(*at as usize)) {
-        return false;
-    }
-    *at = (&raw const ferroce_guard_faulted).addr() as u64;
-    true
+/// Where the interrupted thread goes on. A register is as wide as an address.
+pub(super) fn program_counter(context: &mut libc::ucontext_t) -> &mut u64 {
+    &mut context.uc_mcontext.pc
 }
 
 /// One for every length.

@@ -21,6 +21,8 @@
 //! does not hand on what it does not know, is ended by that handler. Ours goes on top again at the
 //! next registration: see [`Nic::register`](crate::Nic::register).
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod exports;
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
 mod routines;
@@ -33,7 +35,7 @@ mod signals;
 mod system;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-use system as routines;
+use system::{self as routines, self as exports};
 
 use rdma::MemoryFault;
 
@@ -95,7 +97,7 @@ impl Guard {
         length: usize,
     ) -> Result<(), MemoryFault> {
         // SAFETY: the caller's promise.
-        result(unsafe { routines::copy_upwards(target, source, length) })
+        result(unsafe { exports::copy_upwards(target, source, length) })
     }
 
     /// Stores an aligned word at once, after what was written before.
@@ -105,7 +107,7 @@ impl Guard {
     #[inline]
     pub(crate) unsafe fn store(self, target: *mut u64, word: u64) -> Result<(), MemoryFault> {
         // SAFETY: the caller's promise.
-        result(unsafe { routines::store(target, word) })
+        result(unsafe { exports::store(target, word) })
     }
 
     /// Replaces an aligned word by `new` if it is `old`, at once. Returns what it was.
@@ -120,7 +122,7 @@ impl Guard {
     ) -> Result<u64, MemoryFault> {
         let mut previous = 0;
         // SAFETY: the caller's promise; `previous` is a live place.
-        result(unsafe { routines::compare_exchange(target, old, new, &raw mut previous) })?;
+        result(unsafe { exports::compare_exchange(target, old, new, &raw mut previous) })?;
         Ok(previous)
     }
 }

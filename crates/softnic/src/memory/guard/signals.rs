@@ -14,7 +14,7 @@ use core::mem;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::routines::way_out;
+use super::exports::way_out;
 use crate::fork::Nics;
 use crate::limits::FAULT_HANDLERS_MAX;
 

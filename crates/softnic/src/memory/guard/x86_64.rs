@@ -1,9 +1,8 @@
 //! The routines for x86-64.
 //!
-//! They are leaves that push nothing, so that the way out is the same from everywhere: `ret`. The
-//! lengths at which they change their ways are where the C library's `memcpy` does, which is no
-//! faster: few bytes by two loads that overlap, some by a loop of 32-byte registers, and many by the
-//! processor's own `rep movsb`.
+//! They are leaves that push nothing, so that the way out is the same from everywhere: `ret`. Few bytes
+//! are copied by two loads that overlap, some by a loop of 32-byte registers, and many by the processor's
+//! own `rep movsb`. The C library's `memcpy` changes methods at the same lengths, and is no faster.
 
 use core::arch::x86_64::__cpuid_count;
 
@@ -207,35 +206,14 @@ core::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    static ferroce_guard_begin: u8;
-    static ferroce_guard_end: u8;
-    static ferroce_guard_faulted: u8;
     fn ferroce_guard_copy_few(target: *mut u8, source: *const u8, length: usize) -> Outcome;
     fn ferroce_guard_copy_some(target: *mut u8, source: *const u8, length: usize) -> Outcome;
     fn ferroce_guard_copy_many(target: *mut u8, source: *const u8, length: usize) -> Outcome;
-    #[link_name = "ferroce_guard_copy_upwards"]
-    pub(super) fn copy_upwards(target: *mut u8, source: *const u8, length: usize) -> Outcome;
-    #[link_name = "ferroce_guard_store"]
-    pub(super) fn store(target: *mut u64, word: u64) -> Outcome;
-    #[link_name = "ferroce_guard_compare_exchange"]
-    pub(super) fn compare_exchange(
-        target: *mut u64,
-        old: u64,
-        new: u64,
-        previous: *mut u64,
-    ) -> Outcome;
 }
 
-/// Where to go on, if a fault happened in the routines.
-pub(super) fn way_out(context: &mut libc::ucontext_t) -> bool {
-    let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
-    let routines = (&raw const ferroce_guard_begin).addr()..(&raw const ferroce_guard_end).addr();
-    // A register is as wide as an address.
-    if !routines.contains(&(*at as usize)) {
-        return false;
-    }
-    *at = (&raw const ferroce_guard_faulted).addr() as libc::greg_t;
-    true
+/// Where the interrupted thread goes on. A register is as wide as an address.
+pub(super) fn program_counter(context: &mut libc::ucontext_t) -> &mut libc::greg_t {
+    &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
 }
 
 /// What the processor offers.
