@@ -4,10 +4,8 @@ use core::ffi::c_int;
 use core::mem;
 use core::net::IpAddr;
 use core::ptr;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::SocketAddr;
 
 /// The error of a call that returns -1.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
@@ -292,20 +290,6 @@ pub(crate) fn random() -> io::Result<u64> {
 pub(crate) fn user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() }
-}
-
-/// Bytes that the abstract name of a socket may have, behind its zero (unix(7)).
-const ABSTRACT_NAME_MAX: usize = 107;
-
-/// The abstract name of the socket that a NIC has for `purpose`: with the user, who alone is listened
-/// to, and the network namespace, in which slots are given out. A doorbell is rung by such a name, so
-/// making one takes no memory from the heap.
-pub(crate) fn abstract_name(purpose: &str, namespace: u64, slot: u16) -> io::Result<SocketAddr> {
-    let mut text = [0; ABSTRACT_NAME_MAX];
-    let mut rest = &mut text[..];
-    write!(rest, "{purpose}/{}/{namespace}/{slot}", user())?;
-    let length = ABSTRACT_NAME_MAX - rest.len();
-    SocketAddr::from_abstract_name(&text[..length])
 }
 
 /// What is done to a lock on a byte of a file.

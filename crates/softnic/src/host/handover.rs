@@ -4,25 +4,24 @@
 //!   magic u32 │ segment u16 │ source port u16 │ class u8 │ 0 x 7 │ source 16 │ destination 16 │ UDP
 //! ```
 //!
-//! Each NIC has a datagram socket with an abstract name made of user, network namespace and slot.
-//! A message is what arrived: one UDP payload, or a GSO batch of them. Anybody on the host can send to
-//! an abstract name, so messages of other users are refused: they could claim any source address.
+//! Each NIC has a [`Mailbox`] for them. A message is what arrived: one UDP payload, or a GSO batch of
+//! them. It is believed, because it is of the same user: another could claim any source address.
 
-use core::ffi::c_int;
-use core::mem;
 use core::net::IpAddr;
 use core::ops::Range;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 
 use rdma::Gid;
 
+use crate::host::mailbox::Mailbox;
 use crate::limits::{RECEIVE_BYTES, SOCKET_BUFFER_BYTES};
 use crate::packet::Received;
-use crate::sys::{self, set_option};
+use crate::sys::set_option;
 
+/// What the mailbox is for.
+const PURPOSE: &str = "ferroce";
 const MAGIC: [u8; 4] = *b"FRH\x01";
 const HEADER_LEN: usize = 48;
 /// The longest message.
@@ -31,21 +30,16 @@ pub(crate) const MESSAGE_MAX: usize = HEADER_LEN + RECEIVE_BYTES;
 /// The socket on which a NIC gets its lost packets, and sends those of others.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    socket: Arc<UnixDatagram>,
-    namespace: u64,
+    mailbox: Arc<Mailbox>,
     message: Vec<u8>,
 }
 
 impl Handover {
     /// The socket of `slot`'s owner.
     pub(crate) fn bind(namespace: u64, slot: u16) -> io::Result<Self> {
-        let socket = UnixDatagram::bind_addr(&name(namespace, slot)?)?;
-        socket.set_nonblocking(true)?;
-        let set =
-            |option, value: c_int| set_option(socket.as_fd(), libc::SOL_SOCKET, option, value);
-        set(libc::SO_PASSCRED, 1)?;
-        set(libc::SO_SNDBUF, SOCKET_BUFFER_BYTES)?;
-        Ok(Self { socket: Arc::new(socket), namespace, message: Vec::new() })
+        let mailbox = Mailbox::bind(PURPOSE, namespace, slot)?;
+        set_option(mailbox.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BUFFER_BYTES)?;
+        Ok(Self { mailbox: Arc::new(mailbox), message: Vec::new() })
     }
 
     /// Gives `bytes`, which arrived at `destination`, to the owner of `slot`. Returns whether there
@@ -70,8 +64,8 @@ impl Handover {
         self.message.extend(Gid::from(received.source).0);
         self.message.extend(Gid::from(destination).0);
         self.message.extend(bytes);
-        match self.socket.send_to_addr(&self.message, &name(self.namespace, slot)?) {
-            Ok(_) => Ok(true),
+        match self.mailbox.send(slot, &self.message, None) {
+            Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
             Err(error) => Err(error),
         }
@@ -79,64 +73,32 @@ impl Handover {
 
     /// Where it is received what others hand over.
     pub(crate) fn entrance(&self) -> Entrance {
-        Entrance(Arc::clone(&self.socket))
+        Entrance(Arc::clone(&self.mailbox))
     }
 }
 
 /// The end of a [`Handover`] that receives.
 #[derive(Debug)]
-pub(crate) struct Entrance(Arc<UnixDatagram>);
+pub(crate) struct Entrance(Arc<Mailbox>);
 
 impl Entrance {
     /// Takes the next message: what arrived, at which address, and where it lies in `buffer`.
     /// `None` if there is no more; messages that make no sense are skipped.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<(Received, IpAddr, Range<usize>)> {
         loop {
-            let length = self.receive_bytes(buffer)?;
-            if let Some(length) = length
-                && let Some((received, destination)) = parse(&buffer[..length])
+            if let Some(letter) = self.0.receive(buffer)?
+                && let Some((received, destination)) = parse(&buffer[..letter.length])
             {
-                return Some((received, destination, HEADER_LEN..length));
+                return Some((received, destination, HEADER_LEN..letter.length));
             }
         }
-    }
-
-    /// `None` if there is nothing, `Some(None)` for a message of another user.
-    fn receive_bytes(&self, buffer: &mut [u8]) -> Option<Option<usize>> {
-        // SAFETY: all zeros are a valid msghdr.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        // Room for the credentials and nothing else: a descriptor that somebody passes along is
-        // closed by the kernel.
-        let mut control = [0_u64; 4];
-        let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        header.msg_iov = &raw mut piece;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: every pointer in the header is to a live place of the length beside it.
-        let length = unsafe { sys::receive_message(self.0.as_fd(), &mut header, 0) }.ok()?;
-        // SAFETY: the kernel has filled the control messages; the data of SCM_CREDENTIALS is a
-        // ucred.
-        let user = unsafe {
-            let message = libc::CMSG_FIRSTHDR(&raw const header);
-            let is_credentials = !message.is_null()
-                && (*message).cmsg_level == libc::SOL_SOCKET
-                && (*message).cmsg_type == libc::SCM_CREDENTIALS;
-            is_credentials
-                .then(|| libc::CMSG_DATA(message).cast::<libc::ucred>().read_unaligned().uid)
-        };
-        Some((user == Some(sys::user())).then_some(length))
     }
 }
 
 impl AsFd for Handover {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.mailbox.as_fd()
     }
-}
-
-fn name(namespace: u64, slot: u16) -> io::Result<SocketAddr> {
-    sys::abstract_name("ferroce", namespace, slot)
 }
 
 fn parse(message: &[u8]) -> Option<(Received, IpAddr)> {
@@ -160,12 +122,14 @@ fn parse(message: &[u8]) -> Option<(Received, IpAddr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::mailbox::name;
+    use std::os::unix::net::UnixDatagram;
 
     /// A namespace that no other test has.
     const NAMESPACE: u64 = u64::MAX;
 
     #[test]
-    fn a_train_arrives_as_it_was_received() {
+    fn a_gso_batch_arrives_as_it_was_received() {
         let mut from = Handover::bind(NAMESPACE, 1).unwrap();
         let to = Handover::bind(NAMESPACE, 2).unwrap();
         let received = Received {
@@ -203,7 +167,7 @@ mod tests {
         let mut from = Handover::bind(NAMESPACE, 5).unwrap();
         let to = Handover::bind(NAMESPACE, 6).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
-        stranger.send_to_addr(b"hello", &name(NAMESPACE, 6).unwrap()).unwrap();
+        stranger.send_to_addr(b"hello", &name(PURPOSE, NAMESPACE, 6).unwrap()).unwrap();
         let received = Received {
             length: 3,
             segment: 3,

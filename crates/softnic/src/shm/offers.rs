@@ -4,23 +4,21 @@
 //!   magic u64 │ kind u32 │ slot u32 │ claim u32 │ receiver's claim u32 │ nonce u64   (an offer: + fd)
 //! ```
 //!
-//! The name is made of user, network namespace and slot; the slot is in every QPN of the device at
-//! that address. Only a NIC that takes rings has the name. The kernel says whose a message is, and
-//! those of other users are not looked at: whoever can send one is of this host, and this user.
+//! Only a NIC that takes rings has a [`Mailbox`] for them, under the slot that is in every QPN of the
+//! device. Messages of other users are not looked at: whoever can send one is of this host and user.
 //!
 //! A message is also how the doorbell is rung. An eventfd would be quicker by a microsecond, of the twenty
 //! that it takes to wake somebody; but both ends would share it, and a peer that fills it and makes it
 //! wait could stop whoever signals it. A message that is not to wait never waits.
 
-use core::mem;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::host::mailbox::Mailbox;
 use crate::host::steering::Member;
-use crate::sys::{self, set_option};
 
+/// What the mailbox is for.
+const PURPOSE: &str = "ferroce-ring";
 const MAGIC: [u8; 8] = *b"FRRING\0\x01";
 const MESSAGE_LEN: usize = 32;
 const OFFER: u32 = 1;
@@ -93,20 +91,14 @@ impl Message {
     }
 }
 
-/// The socket of one NIC.
+/// The mailbox of one NIC.
 #[derive(Debug)]
-pub(super) struct Offers {
-    socket: UnixDatagram,
-    namespace: u64,
-}
+pub(super) struct Offers(Mailbox);
 
 impl Offers {
     /// Takes the name of `slot`, which the caller owns.
     pub(super) fn bind(namespace: u64, slot: u16) -> io::Result<Self> {
-        let socket = UnixDatagram::bind_addr(&name(namespace, slot)?)?;
-        socket.set_nonblocking(true)?;
-        set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, 1)?;
-        Ok(Self { socket, namespace })
+        Mailbox::bind(PURPOSE, namespace, slot).map(Self)
     }
 
     /// Sends a message to the owner of `slot`, with a file if it is an offer.
@@ -119,106 +111,33 @@ impl Offers {
         message: Message,
         file: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        let name = name(self.namespace, slot)?;
-        let bytes = message.emit();
-        let Some(file) = file else {
-            return self.socket.send_to_addr(&bytes, &name).map(|_| ());
-        };
-        let text = name.as_abstract_name().ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: all zeros are valid for these plain C structures.
-        let (mut address, mut header): (libc::sockaddr_un, libc::msghdr) =
-            unsafe { (mem::zeroed(), mem::zeroed()) };
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        // An abstract name begins with a zero.
-        for (place, byte) in address.sun_path[1..].iter_mut().zip(text) {
-            *place = *byte as libc::c_char;
-        }
-        let length = mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + text.len();
-        let mut piece =
-            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        let mut control = [0_u64; 4];
-        header.msg_name = (&raw mut address).cast();
-        header.msg_namelen = length as libc::socklen_t;
-        header.msg_iov = &raw mut piece;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        // SAFETY: the room is as long as one message with one descriptor takes (24 bytes), aligned as
-        // a header is, and lives through the call; the kernel only reads what the header points to.
-        let sent = unsafe {
-            header.msg_controllen = libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as _;
-            let passed = libc::CMSG_FIRSTHDR(&raw const header);
-            (*passed).cmsg_level = libc::SOL_SOCKET;
-            (*passed).cmsg_type = libc::SCM_RIGHTS;
-            (*passed).cmsg_len = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as _;
-            libc::CMSG_DATA(passed).cast::<libc::c_int>().write_unaligned(file.as_raw_fd());
-            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            libc::sendmsg(self.socket.as_raw_fd(), &raw const header, flags)
-        };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        self.0.send(slot, &message.emit(), file)
     }
 
     /// Takes the next message; `None` if there is no more. What makes no sense, or is another
     /// user's, is `Some(None)`.
     pub(super) fn receive(&self) -> Option<Option<Arrived>> {
-        // SAFETY: all zeros are a valid msghdr.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        let mut bytes = [0_u8; MESSAGE_LEN + 1];
-        // Room for the credentials (32 bytes) and one or two descriptors. The kernel closes others.
-        let mut control = [0_u64; 7];
-        let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        header.msg_iov = &raw mut piece;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = size_of_val(&control) as _;
-        let (socket, flags) = (self.socket.as_fd(), libc::MSG_CMSG_CLOEXEC);
-        // SAFETY: every pointer in the header is to a live place of the length beside it.
-        let length = unsafe { sys::receive_message(socket, &mut header, flags) }.ok()?;
-        let mut user = None;
-        let mut files: Vec<OwnedFd> = Vec::new();
-        // SAFETY: the macros walk the control messages of a header that the kernel has filled. The
-        // data of SCM_CREDENTIALS is a ucred; that of SCM_RIGHTS are descriptors that are ours from
-        // now on, as many as fit into its length.
-        unsafe {
-            let mut part = libc::CMSG_FIRSTHDR(&raw const header);
-            while !part.is_null() {
-                let data = libc::CMSG_DATA(part);
-                match ((*part).cmsg_level, (*part).cmsg_type) {
-                    (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
-                        user = Some(data.cast::<libc::ucred>().read_unaligned().uid);
-                    }
-                    (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
-                        let space = (*part).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                        for at in 0..space / size_of::<libc::c_int>() {
-                            let fd = data.cast::<libc::c_int>().add(at).read_unaligned();
-                            files.push(OwnedFd::from_raw_fd(fd));
-                        }
-                    }
-                    _ => {}
-                }
-                part = libc::CMSG_NXTHDR(&raw const header, part);
-            }
-        }
-        let message = Message::parse(bytes.get(..length)?);
-        let file = files.pop().filter(|_| files.is_empty());
-        let is_ours = user == Some(sys::user());
-        Some(message.filter(|_| is_ours).map(|message| Arrived { message, file }))
+        let mut bytes = [0; MESSAGE_LEN + 1];
+        let letter = self.0.receive(&mut bytes)?;
+        Some(letter.and_then(|letter| {
+            let message = Message::parse(bytes.get(..letter.length)?)?;
+            Some(Arrived { message, file: letter.file })
+        }))
     }
 }
 
 impl AsFd for Offers {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.0.as_fd()
     }
-}
-
-fn name(namespace: u64, slot: u16) -> io::Result<SocketAddr> {
-    sys::abstract_name("ferroce-ring", namespace, slot)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::mailbox::name;
     use crate::memory::map;
+    use std::os::unix::net::UnixDatagram;
 
     /// A namespace that no other test has.
     const NAMESPACE: u64 = u64::MAX;
@@ -262,7 +181,7 @@ mod tests {
     fn what_makes_no_sense_is_skipped_and_its_files_closed() {
         let to = Offers::bind(NAMESPACE, 15).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
-        let address = name(NAMESPACE, 15).unwrap();
+        let address = name(PURPOSE, NAMESPACE, 15).unwrap();
         let mut unknown = message(Kind::Doorbell).emit();
         unknown[8] = 9;
         let mut long = message(Kind::Doorbell).emit().to_vec();
