@@ -36,7 +36,7 @@ fn exact_mode_sends_every_packet_by_itself() {
 }
 
 #[test]
-fn ipv6_carries_trains_too() {
+fn ipv6_carries_gso_batches_too() {
     const LENGTH: usize = 100_000;
     let (mut a, b) = (Host::open("::1", QpType::Rc, LENGTH), Host::open("::1", QpType::Rc, LENGTH));
     a.connect(&b);

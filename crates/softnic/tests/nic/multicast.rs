@@ -118,7 +118,7 @@ fn a_group_is_heard_while_the_application_sleeps_until_it_is_left() {
 }
 
 #[test]
-fn a_long_train_arrives_whole() {
+fn a_long_gso_batch_arrives_whole() {
     let (sender, member) = (host("127.0.52.6"), host("127.0.52.7"));
     let group = group(3);
     member.nic.attach_multicast(member.qpn, group).unwrap();

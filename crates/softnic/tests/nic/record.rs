@@ -10,16 +10,16 @@ use crate::support::pair_with;
 
 #[test]
 fn every_packet_is_a_frame_whose_icrc_verifies() {
-    assert!(trains_recorded(41, Link::Udp) > 200);
+    assert!(batches_recorded(41, Link::Udp) > 200);
 }
 
 #[test]
 fn packets_of_rings_are_recorded_as_they_would_be_on_the_wire() {
-    assert_eq!(trains_recorded(47, Link::SharedMemory), 0);
+    assert_eq!(batches_recorded(47, Link::SharedMemory), 0);
 }
 
 /// Records a long WRITE, and says how many packets were in a GSO batch, without the first of each.
-fn trains_recorded(third: u8, link: Link) -> u64 {
+fn batches_recorded(third: u8, link: Link) -> u64 {
     let path = format!("ferroce-record-{third}-{}", std::process::id());
     let path = std::env::temp_dir().join(path);
     let capture = Some(path.to_str().unwrap().to_owned());
@@ -34,7 +34,7 @@ fn trains_recorded(third: u8, link: Link) -> u64 {
     // The first NIC that opened has the plain name.
     let file = std::fs::read(&path).unwrap();
     let mut reader = Reader::new(&file).unwrap();
-    let (mut sent, mut received, mut trains) = (0, 0, 0);
+    let (mut sent, mut received, mut batched) = (0, 0, 0);
     while let Some(record) = reader.next_record() {
         let record = record.unwrap();
         match record.direction {
@@ -55,7 +55,7 @@ fn trains_recorded(third: u8, link: Link) -> u64 {
         };
         assert_eq!(icrc::compute(&datagram, covered), Ok(*icrc));
         roce::Repr::parse(covered).unwrap();
-        trains += u64::from(ip.id() > 0);
+        batched += u64::from(ip.id() > 0);
     }
     // A receiver without the processor for long has no room in the end.
     assert_eq!((sent, received), (counts.tx_packets + counts.tx_dropped, counts.rx_packets));
@@ -66,5 +66,5 @@ fn trains_recorded(third: u8, link: Link) -> u64 {
             std::fs::remove_file(other).unwrap();
         }
     }
-    trains
+    batched
 }

@@ -119,7 +119,7 @@ fn alone(address: &str, peer: u8, count: usize) -> (Host, Vec<Qpn>) {
 }
 
 #[test]
-fn requests_of_many_queue_pairs_leave_as_one_train() {
+fn requests_of_many_queue_pairs_leave_as_one_gso_batch() {
     let (host, qpns) = alone("127.0.34.11", 12, 8 * BATCH_REQUESTS);
     for &qpn in &qpns {
         host.post_on(qpn, 1, NOWHERE, host.sge(0, 8));

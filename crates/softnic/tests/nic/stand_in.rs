@@ -172,7 +172,7 @@ fn a_signal_ends_the_wait() {
         let waiter = scope.spawn(move || {
             // SAFETY: takes nothing and cannot fail.
             tell.send(unsafe { libc::pthread_self() }).unwrap();
-            a.nic.stand_in().until(events.bell(), || false)
+            a.nic.stand_in().until(events.doorbell(), || false)
         });
         let target = told.recv().unwrap();
         let started = Instant::now();
@@ -191,8 +191,8 @@ fn a_signal_ends_the_wait() {
 fn who_stands_in_does_not_keep_the_nic_open() {
     let (a, b) = pair(75, QpType::Rc, 4096);
     let stand_in = a.nic.stand_in();
-    let bell = a.events.clone();
-    let waiter = thread::spawn(move || stand_in.until(bell.bell(), || false));
+    let events = a.events.clone();
+    let waiter = thread::spawn(move || stand_in.until(events.doorbell(), || false));
     thread::sleep(Duration::from_millis(5));
     drop(a);
     waiter.join().unwrap().unwrap();

@@ -51,7 +51,7 @@ impl Events {
     }
 
     /// A descriptor that is readable once there is an event.
-    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+    pub(crate) fn doorbell(&self) -> BorrowedFd<'_> {
         let [_, far] = self.1.get_or_init(|| {
             let (near, far) = UnixStream::pair().unwrap();
             near.set_nonblocking(true).unwrap();
@@ -259,7 +259,7 @@ impl Host {
     /// Does the progress thread's work until there is an event; may return before if another thread does it.
     pub(crate) fn stand_in(&self) -> io::Result<()> {
         let event = Event::CompletionNotify(self.cq);
-        self.nic.stand_in().until(self.events.bell(), || self.events.contains(event))
+        self.nic.stand_in().until(self.events.doorbell(), || self.events.contains(event))
     }
 
     /// Asks for an event at the next completion.

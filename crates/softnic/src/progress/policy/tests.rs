@@ -59,7 +59,7 @@ fn flight(requests: usize, answer_due_since: Option<Time>) -> Flight {
 }
 
 #[test]
-fn a_post_waits_behind_many_until_there_is_a_train() {
+fn a_post_waits_behind_many_until_there_is_a_gso_batch() {
     let due = Pressure { own: flight(0, Some(NOW)), ..Pressure::default() };
     let behind = |requests| Pressure { own: flight(requests, Some(NOW)), ..due };
     let many = behind(BATCH_BEHIND + 1);

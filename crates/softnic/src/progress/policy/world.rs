@@ -93,7 +93,7 @@ struct World {
     is_left_behind: bool,
     /// Packets that nobody has taken, and whether they lie in a ring.
     unread: u64,
-    by_ring: bool,
+    has_rings: bool,
 }
 
 impl Worker {
@@ -141,7 +141,7 @@ impl World {
             timer: None,
             is_left_behind: false,
             unread: 0,
-            by_ring: false,
+            has_rings: false,
         }
     }
 
@@ -198,15 +198,15 @@ impl World {
     fn step(&mut self, step: Step) {
         match step {
             Step::Passes(us) => self.now += Span::from_us(us),
-            Step::Arrives(by_ring) => {
-                self.by_ring = by_ring;
+            Step::Arrives(has_rings) => {
+                self.has_rings = has_rings;
                 self.unread += 1;
             }
             Step::Polls(is_served) => {
                 let packets = if is_served { 0 } else { self.take() };
                 self.policy.took(packets);
                 let found = usize::from(packets > 0);
-                let yields = self.policy.polled(self.now, found, is_served, self.by_ring);
+                let yields = self.policy.polled(self.now, found, is_served, self.has_rings);
                 assert!(!(yields && found > 0));
                 self.finish();
             }
@@ -320,13 +320,13 @@ impl World {
     }
 
     fn thread_rests(&mut self, parking: &Parking) -> Sleep {
-        let (now, pending) = (self.now, self.pending(self.unread > 0 && self.by_ring));
+        let (now, pending) = (self.now, self.pending(self.unread > 0 && self.has_rings));
         let relieved = self.policy.relieves(now, || pending);
         relieved.unwrap_or_else(|| self.policy.sleeps(Thread, now, parking, pending))
     }
 
     fn stand_in_sleeps(&mut self) {
-        let pending = self.pending(self.unread > 0 && self.by_ring);
+        let pending = self.pending(self.unread > 0 && self.has_rings);
         let Some((_, worker)) = self.stand_ins.last_mut() else { return };
         let sleep = self.policy.sleeps(StandIn, self.now, &worker.parking, pending);
         worker.state = State::Asleep(sleep);
