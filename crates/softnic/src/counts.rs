@@ -116,6 +116,18 @@ counts! {
 }
 
 impl Counts {
+    /// Counts a packet of so many bytes that is in a ring now, or for which there was no room.
+    #[inline]
+    pub(crate) fn sent_by_ring(&mut self, is_in: bool, bytes: usize) {
+        if !is_in {
+            self.tx_dropped += 1;
+            return;
+        }
+        self.tx_packets += 1;
+        self.tx_ring_packets += 1;
+        self.tx_bytes += bytes as u64;
+    }
+
     /// Counts a malformed packet by its cause.
     pub(crate) fn malformed(&mut self, cause: wire::Error) {
         let counter = match cause {

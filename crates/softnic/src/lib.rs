@@ -162,7 +162,7 @@ pub use error::{OpenError, SettingError};
 pub use host::counters;
 pub use host::gid::GidEntry;
 pub use host::interfaces::Offloads;
-pub use host::ports::PortError;
+pub use host::ports::{PortChange, PortError};
 pub use memory::{Arrived, ProcessMemory};
 pub use nic::{GroupError, Nic};
 pub use options::{Link, Options};

@@ -78,8 +78,7 @@ pub(crate) const PAUSE_MAX: Span = Span::from_ms(200);
 pub(crate) const SYSFS_DAYS: u64 = 7;
 /// How long an acknowledgement may wait for a request to travel with.
 pub(crate) const ACK_DELAY: Span = Span::from_us(100);
-/// How often it is looked for more that has arrived before a timer is believed: as much as a full
-/// buffer holds.
+/// Looks before a timer is believed: they find as much as a full buffer holds.
 pub(crate) const LOOKS_BEFORE_TIMEOUT: u32 = 64;
 /// A poll that finds less than [`SHORT_BATCH_BYTES`] looks for more if so many before it found something.
 pub(crate) const FINDS_BEFORE_MORE: u32 = 2;
@@ -99,7 +98,7 @@ pub(crate) const SENDER_WAIT: core::time::Duration = core::time::Duration::from_
 pub(crate) const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 /// Bytes of a name in the file of counters.
 pub(crate) const COUNTER_NAME_BYTES: usize = 64;
-/// The kernel's order of the sockets is looked into at most this often.
+/// The kernel's order of the sockets is asked for at most this often.
 pub(crate) const STEERING_INTERVAL: Span = Span::from_ms(10);
 /// How the right to change a group is asked for in the data path.
 pub(crate) const CHANGE_RETRY: Retry = Retry { tries: 20, pause: Span::from_us(50) };
@@ -122,9 +121,9 @@ pub(crate) const UNCLAIMED_MAX: usize = 64;
 pub(crate) const HANDOVER_RETRY: Retry = Retry { tries: 10, pause: Span::from_us(100) };
 /// Ports of connection management that can be taken at one address, in all port spaces.
 pub(crate) const PORTS_MAX: usize = 1 << 16;
-/// Ports that are given to who names none, as Linux does it.
+/// Ports for callers that name none, as under Linux.
 pub(crate) const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 32_768..=60_999;
-/// Ports of an address that were given back and are kept from who names none.
+/// Ports of an address that rest: given back, and not for callers that name none.
 pub(crate) const RESTING_PORTS_MAX: usize = 256;
 /// How the right to change the ports is asked for.
 pub(crate) const PORT_RETRY: Retry = Retry { tries: 1_000, pause: Span::from_us(500) };
@@ -146,7 +145,7 @@ pub(crate) const RING_RELEASE: usize = 8;
 pub(crate) const OFFER_BATCH: usize = 16;
 /// How an offer is made to a NIC whose queue of messages is full.
 pub(crate) const OFFER_RETRY: Retry = Retry { tries: 10, pause: Span::from_us(100) };
-/// How often it is looked whether a NIC that takes nothing from its ring is still there.
+/// How often a NIC that takes nothing from its ring is asked about: whether it lives.
 pub(crate) const PEER_CHECK_INTERVAL: Span = Span::from_ms(5);
 /// How long what lies in the ring of a NIC that lives, and takes nothing from it, is not taken for lost:
 /// longer than a busy machine keeps a thread from a processor.

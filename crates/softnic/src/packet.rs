@@ -75,6 +75,17 @@ impl Flow {
     }
 }
 
+/// What became of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pushed {
+    /// Packets that were seen to. Those behind them are the engine's again.
+    pub(crate) packets: u32,
+    /// The payload of the last of them is not mapped any more.
+    pub(crate) is_faulted: bool,
+    /// Their destination has no room for another packet of any length.
+    pub(crate) is_full: bool,
+}
+
 /// Writes the ICRC to the last four bytes of `packet`.
 pub(crate) fn seal(packet: &mut [u8], prefix: &Prefix, id: u16) {
     let (covered, icrc) = packet.split_at_mut(packet.len() - ICRC_LEN);

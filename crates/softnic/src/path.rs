@@ -5,24 +5,26 @@
 //!                       └─ ring of the NIC there ─► its engine           room: in the ring
 //! ```
 //!
-//! Which path a NIC is reached by is decided before the first packet to it, and not changed while its
-//! ring works, so that nothing overtakes anything. A NIC of this host says how much room it has, by
-//! either path; where there is none, all sending pauses, for [`PAUSE_MAX`] at most.
+//! The path to a NIC is chosen before the first packet to it, and kept while its ring works, so that no
+//! packet overtakes another. A NIC of this host says how much room it has, by either path; where there is
+//! none, all sending pauses, for [`PAUSE_MAX`] at most.
 //!
-//! **Invariant:** no other module asks which path a packet takes, except one that has built the packet
-//! for one of them.
+//! **Invariant:** only this module knows both sockets and rings. Others ask it what they need of either.
+
+use std::os::fd::BorrowedFd;
 
 use rdma::{Gid, Qpn, Time};
 use transport::{Route, Run};
 
 use crate::attachment::membership::Membership;
 use crate::counts::Counts;
+use crate::engine::Engine;
 use crate::host::credits::Credits;
 use crate::host::registry::Registry;
 use crate::host::steering::{is_ownable, slot_of};
 use crate::limits::PAUSE_MAX;
-use crate::packet::{Flow, Path};
-use crate::shm::{Shm, Written};
+use crate::packet::{Flow, Path, Pushed};
+use crate::shm::{RingPacket, Shm};
 use crate::udp::outbox::Sockets;
 use crate::{Link, Options, ProcessMemory};
 
@@ -30,7 +32,7 @@ use crate::{Link, Options, ProcessMemory};
 #[derive(Debug)]
 pub(crate) struct Paths {
     /// Rings to and from NICs of this host.
-    pub(crate) shm: Shm,
+    shm: Shm,
     /// Room at the sockets of NICs of this host.
     credits: Option<Credits>,
     pause: Option<Pause>,
@@ -45,7 +47,7 @@ struct Pause {
     since: Time,
 }
 
-/// Where the packets of one queue pair go, which is looked up for the first of several.
+/// Where the packets of one queue pair go. It is found for the first of several.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     pub(crate) flow: Flow,
@@ -65,17 +67,6 @@ impl Lane {
             && (source, destination) == (route.source, route.destination)
             && (traffic_class, hop_limit) == (route.traffic_class, route.hop_limit)
     }
-}
-
-/// What became of a run.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pushed {
-    /// Packets that were seen to. Those behind them are the engine's again.
-    pub(crate) packets: u32,
-    /// The payload of the last of them is not mapped any more.
-    pub(crate) is_faulted: bool,
-    /// Their destination has no room for another packet of any length.
-    pub(crate) is_full: bool,
 }
 
 impl Paths {
@@ -101,11 +92,12 @@ impl Paths {
         now: Time,
         counts: &mut Counts,
     ) -> Option<Lane> {
-        let &Route { source, destination, traffic_class, hop_limit, .. } = route;
-        let port = membership.port_of(source, destination)?;
+        let mut flow = udp_flow(membership, route, slot)?;
+        let destination = flow.destination;
         let is_by_ring = self.shm.reaches(&membership.registry, destination, slot, now, counts);
-        let path = if is_by_ring { Path::Shm } else { Path::Udp };
-        let flow = Flow { path, port, source, destination, slot, traffic_class, hop_limit };
+        if is_by_ring {
+            flow.path = Path::Shm;
+        }
         let is_ours = || membership.sockets.iter().any(|socket| socket.gid() == destination);
         let is_local = is_by_ring || destination.ip().is_loopback() || is_ours();
         Some(Lane { flow, is_local: is_local && is_ownable(slot), is_last: false })
@@ -123,12 +115,8 @@ impl Paths {
         if flow.path == Path::Udp || self.seals_rings {
             return None;
         }
-        let written = self.shm.write(flow, run, memory, counts);
-        let Written { packets, bytes, is_dropped, is_faulted } = written;
-        pushed(packets.into(), bytes, counts);
-        counts.tx_dropped += u64::from(is_dropped);
-        let packets = packets + u32::from(is_dropped || is_faulted);
-        Some(Pushed { packets, is_faulted, is_full: self.shm.is_filled(flow.slot, counts) })
+        let pushed = self.shm.write(flow, run, memory, counts);
+        Some(Pushed { is_full: self.shm.is_filled(flow.slot, counts), ..pushed })
     }
 
     /// Pushes one packet, with its ICRC.
@@ -142,10 +130,8 @@ impl Paths {
         if flow.path == Path::Udp {
             self.send_credits();
             sockets.send_packet(flow, packet);
-        } else if self.shm.push(flow, packet, counts) {
-            pushed(1, packet.len() as u64, counts);
         } else {
-            counts.tx_dropped += 1;
+            self.shm.push(flow, packet, counts);
         }
     }
 
@@ -195,7 +181,7 @@ impl Paths {
     }
 
     /// What has been built is about to be sent by UDP.
-    pub(crate) fn send_credits(&mut self) {
+    fn send_credits(&mut self) {
         if let Some(credits) = &mut self.credits {
             credits.send();
         }
@@ -235,22 +221,98 @@ impl Paths {
         }
     }
 
-    /// In a forked child: what would tell others that the parent's NIC is gone is let go of.
+    /// All has been built for now: those who receive it are told.
+    pub(crate) fn tell_receivers(&mut self, registry: &Registry, counts: &mut Counts) {
+        self.send_credits();
+        self.shm.ring_doorbells(registry, counts);
+    }
+
+    /// Whether anything comes by rings.
+    #[inline]
+    pub(crate) fn has_rings(&self) -> bool {
+        self.shm.has_sources()
+    }
+
+    /// Whether there is something in a ring.
+    #[inline]
+    pub(crate) fn has_packets(&self) -> bool {
+        self.shm.has_packets()
+    }
+
+    /// Takes the messages about rings that have arrived.
+    pub(crate) fn receive_messages(&mut self, registry: &Registry, counts: &mut Counts) {
+        self.shm.receive_messages(registry, counts);
+    }
+
+    /// Has `handle` see what lies in rings, as [`Shm::receive`] does.
+    pub(crate) fn receive(
+        &mut self,
+        (buffer, most): (&mut [u8], usize),
+        membership: &Membership,
+        engine: &mut Engine<'_>,
+        handle: impl FnMut(&RingPacket<'_>, &mut Engine<'_>),
+    ) {
+        let is_ours = |address| membership.has_address(address);
+        self.shm.receive((buffer, most), &membership.registry, is_ours, engine, handle);
+    }
+
+    /// A descriptor that is readable when the doorbell was rung.
+    pub(crate) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        self.shm.doorbell()
+    }
+
+    /// Whether packets in rings are to wake whoever looks after the NIC. Returns whether there are some
+    /// already.
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.shm.set_asleep(asleep)
+    }
+
+    /// Looks whether NICs have died that there are rings with.
+    pub(crate) fn look_after(&mut self, registry: &Registry) {
+        self.shm.look_after(registry);
+    }
+
+    /// Whether somebody of this host may still take what was sent to him.
+    pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
+        self.shm.is_untaken(registry)
+    }
+
+    /// Tells those who send that nobody will look into rings any more.
+    pub(crate) fn stop_looking(&self) {
+        self.shm.leave();
+    }
+
+    /// Nothing comes or goes any more, and all who might wait for us are told.
+    pub(crate) fn leave(&mut self) {
+        self.stop_looking();
+        self.credits = None;
+        self.forget();
+    }
+
+    /// In a forked child: nothing comes or goes any more. Nobody is told, because the parent's NIC lives.
     pub(crate) fn forget(&mut self) {
         core::mem::forget(self.credits.take());
+        self.shm = Shm::none();
+        self.pause = None;
     }
 }
 
-/// Counts packets that are in a ring, of so many bytes together.
-fn pushed(packets: u64, bytes: u64, counts: &mut Counts) {
-    counts.tx_packets += packets;
-    counts.tx_ring_packets += packets;
-    counts.tx_bytes += bytes;
+/// Where packets of this route for this slot go by UDP, as all of connection management does. `None` if
+/// no socket has their source address.
+pub(crate) fn udp_flow(membership: &Membership, route: &Route, slot: u16) -> Option<Flow> {
+    let &Route { source, destination, traffic_class, hop_limit, .. } = route;
+    let port = membership.port_of(source, destination)?;
+    let path = Path::Udp;
+    Some(Flow { path, port, source, destination, slot, traffic_class, hop_limit })
 }
 
 #[cfg(test)]
 impl Paths {
     pub(crate) fn credits(&mut self) -> &mut Credits {
         self.credits.as_mut().unwrap()
+    }
+
+    pub(crate) fn take_rings(&mut self) -> Shm {
+        core::mem::replace(&mut self.shm, Shm::none())
     }
 }

@@ -29,8 +29,7 @@ pub(crate) fn open_by(address: &str, link: Link) -> Nic {
 
 /// Has the NIC send a packet to nobody.
 pub(crate) fn ask(nic: &Nic) {
-    let own: Gid =
-        nic.shared().lock().attachment.parts().unwrap().common.membership.sockets[0].gid();
+    let own: Gid = nic.shared().lock().attachment.common.membership.sockets[0].gid();
     let route = Route {
         destination: core::net::Ipv4Addr::new(127, 0, 135, 9).into(),
         source: own,
@@ -48,11 +47,11 @@ pub(crate) fn sent(nic: &Nic) -> u64 {
 
 /// Has sending wait for room at the second NIC, which does not look by itself.
 pub(crate) fn paused_for(nic: &Nic, full: &Nic) {
-    let mut core = full.shared().lock();
-    let slot = core.attachment.parts().unwrap().common.membership.registry.slot();
+    let core = full.shared().lock();
+    let slot = core.attachment.common.membership.registry.slot();
     drop(core);
     let mut core = nic.shared().lock();
-    let paths = &mut core.attachment.parts().unwrap().common.paths;
+    let paths = &mut core.attachment.common.paths;
     while !paths.credits().plan(slot, 4096) {}
     paths.pause(slot, clock::now());
 }

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use rdma::Gid;
-use softnic::PortError;
+use softnic::{PortChange, PortError};
 
 use super::abi::rdma_cm_id;
 use super::addresses;
@@ -91,12 +91,13 @@ fn take(inner: &mut Inner, places: &[(Arc<Context>, IpAddr)], port: u16) -> Resu
     let (space, shared) = (inner.space, inner.settings.reuse_address);
     let mut number = port;
     for (at, (context, address)) in places.iter().enumerate() {
-        match context.nic.bind_port(*address, space, number, shared) {
+        match context.nic.change_port(*address, (space, number), PortChange::Bind { shared }) {
             Ok(taken) => number = taken,
             Err(error) => {
                 for (context, address) in &places[..at] {
                     // What cannot be given back now is free when the process ends.
-                    let _ = context.nic.release_port(*address, space, number, false);
+                    let release = PortChange::Release { listens: false };
+                    let _ = context.nic.change_port(*address, (space, number), release);
                 }
                 return Err(error);
             }
@@ -127,19 +128,20 @@ pub(super) fn listen(id: &CmId, backlog: c_int) -> Result<(), Errno> {
     let mut result = Ok(());
     let mut done = 0;
     for (context, address) in &ports {
-        result =
-            context.nic.listen_port(*address, space, port, true).map_err(Errno::from).and_then(
-                |()| {
-                    let gid = Gid::from(*address);
-                    let listener = context.nic.with_manager(|manager, _| {
-                        let listener = manager.listen(service, Some(gid), backlog)?;
-                        context.events.connections.listen(listener, &id.mailbox);
-                        Ok::<_, Errno>(listener)
-                    })?;
-                    inner.listeners.push((Arc::clone(context), listener));
-                    Ok(())
-                },
-            );
+        result = context
+            .nic
+            .change_port(*address, (space, port), PortChange::Listen)
+            .map_err(Errno::from)
+            .and_then(|_| {
+                let gid = Gid::from(*address);
+                let listener = context.nic.with_manager(|manager, _| {
+                    let listener = manager.listen(service, Some(gid), backlog)?;
+                    context.events.connections.listen(listener, &id.mailbox);
+                    Ok::<_, Errno>(listener)
+                })?;
+                inner.listeners.push((Arc::clone(context), listener));
+                Ok(())
+            });
         if result.is_err() {
             break;
         }
@@ -155,7 +157,7 @@ pub(super) fn listen(id: &CmId, backlog: c_int) -> Result<(), Errno> {
         }
         for (context, address) in &ports[..done] {
             // The port itself stays bound.
-            let _ = context.nic.listen_port(*address, space, port, false);
+            let _ = context.nic.change_port(*address, (space, port), PortChange::Unlisten);
         }
     }
     result

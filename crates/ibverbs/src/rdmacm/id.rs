@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rdma::{Gid, Psn, Qpn};
+use softnic::PortChange;
 use transport::Route;
 use transport::cm::{CommId, ListenerId};
 use wire::cm::ip::{self, PortSpace};
@@ -276,7 +277,8 @@ impl CmId {
         let port = inner.local.map_or(0, |local| local.port());
         for (context, address) in core::mem::take(&mut inner.ports) {
             // A port that is not given back is free when the process ends.
-            let _ = context.nic.release_port(address, inner.space, port, listens);
+            let release = PortChange::Release { listens };
+            let _ = context.nic.change_port(address, (inner.space, port), release);
         }
         let conversation = inner.conversation.take();
         if let (Some(context), Some(conversation)) = (&inner.context, conversation) {

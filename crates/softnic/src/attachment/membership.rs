@@ -29,7 +29,8 @@ use crate::{DeviceInfo, OpenError, Options, sys};
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(crate) registry: Registry,
-    pub(crate) handover: Handover,
+    /// `None` if it has been left.
+    pub(crate) handover: Option<Handover>,
     /// One for each address.
     pub(crate) sockets: Vec<Arc<Socket>>,
     /// The multicast groups, each with its socket.
@@ -47,7 +48,7 @@ impl Membership {
             .map_err(|error| OpenError::Io { doing: "taking a range of QPNs", error })?;
         Ok(Self {
             registry,
-            handover,
+            handover: Some(handover),
             sockets: Vec::new(),
             groups: Groups::default(),
             layout: 0,
@@ -136,7 +137,6 @@ impl Membership {
     /// Leaves all groups, in order, so that the others' packets find them. Nobody else may have the
     /// sockets any more.
     pub(crate) fn leave(&mut self) {
-        self.groups.leave_all();
         for socket in self.sockets.drain(..) {
             let address = socket.address();
             let result = self.registry.change().and_then(|change| {
@@ -155,6 +155,15 @@ impl Membership {
                 tracing::debug!(%address, %error, "left without a word");
             }
         }
+        self.forget();
+    }
+
+    /// Lets go of the slot and the sockets, without a word to the others.
+    pub(crate) fn forget(&mut self) {
+        self.sockets.clear();
+        self.groups = Groups::default();
+        self.handover = None;
+        self.registry.leave();
     }
 
     /// Which socket sends from `source` to `destination`.
@@ -274,7 +283,8 @@ impl Membership {
         counts: &mut Counts,
     ) -> bool {
         let packets = bytes.len().div_ceil(received.segment) as u64;
-        let give = || self.handover.send(slot, received, destination, bytes);
+        let Some(handover) = &mut self.handover else { return false };
+        let give = || handover.send(slot, received, destination, bytes);
         let given = retry(times, would_block, give).inspect_err(|error| {
             tracing::debug!(slot, %error, "not handed over");
         });
@@ -366,7 +376,7 @@ fn ask(socket: &Socket, group: &Group) {
 mod tests {
     use super::*;
     use crate::ProcessMemory;
-    use crate::attachment::Parts;
+    use crate::attachment::Attachment;
     use crate::attachment::receiver::Turn;
     use crate::engine::Engine;
     use crate::limits::SLOT_SHIFT;
@@ -377,7 +387,7 @@ mod tests {
     use transport::{Config, Endpoint};
 
     /// Lets every NIC take what has arrived, a few times.
-    fn settle(nics: &mut [Parts], counts: &mut [Counts], now: Time) {
+    fn settle(nics: &mut [Attachment], counts: &mut [Counts], now: Time) {
         // SAFETY: nothing is registered, so the engine touches no memory.
         let mut memory = unsafe { ProcessMemory::new(&mut crate::fork::Nics::lock()) };
         let mut endpoint = Endpoint::new(Config::default());
@@ -387,7 +397,7 @@ mod tests {
             for ((nic, inbox), counts) in nics.iter_mut().zip(&mut inboxes).zip(&mut *counts) {
                 let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
                 let mut engine = Engine { now, endpoint, manager, memory, counts };
-                let Parts { receiver, common, .. } = nic;
+                let Attachment { receiver, common, .. } = nic;
                 let (reach, turn) = (Reach::All, Turn::Round);
                 let mut look = receiver.begin_look(inbox, reach, turn, common, &mut engine);
                 while let Some(found) = inbox.next(&mut look) {
@@ -415,11 +425,11 @@ mod tests {
     fn a_wrong_order_is_noticed_and_put_right() {
         let open = |address: Ipv4Addr| {
             let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-            Parts::open(&device, &Options::default()).unwrap()
+            Attachment::open(&device, &Options::default()).unwrap()
         };
         let address = Ipv4Addr::new(127, 0, 48, 2);
         let from = open(Ipv4Addr::new(127, 0, 48, 1));
-        let mut nics: Vec<Parts> = (0..5).map(|_| open(address)).collect();
+        let mut nics: Vec<Attachment> = (0..5).map(|_| open(address)).collect();
         let mut counts = vec![Counts::default(); 5];
         let truth =
             nics[0].common.membership.registry.change().unwrap().read(address.into()).unwrap();

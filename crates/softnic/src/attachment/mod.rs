@@ -7,9 +7,9 @@
 //!                             └── observers    record of packets, file of counters
 //! ```
 //!
-//! It is all that a forked child must not have, in one piece, so that it can be let go at once
-//! ([`crate::fork`]). The child's NIC is dead: its engine can be called, and reaches nobody. That is a
-//! state of the whole: here it is asked for, and nowhere else.
+//! It is all that a forked child must not have, and what is left when a NIC is closed. A NIC without it is
+//! dead: it has no sockets, no rings and nothing to show, so that its engine can be called and reaches
+//! nobody ([`crate::fork`]).
 
 pub(crate) mod common;
 pub(crate) mod membership;
@@ -29,114 +29,19 @@ use self::sender::Sender;
 use crate::engine::Engine;
 use crate::management::Management;
 use crate::path::Paths;
-use crate::shm::Shm;
 use crate::udp::inbox::Reach;
 use crate::{DeviceInfo, OpenError, Options};
 
-/// What attaches a NIC, until it is closed, or in a forked child.
+/// What attaches a NIC.
 #[derive(Debug)]
-pub(crate) struct Attachment(Option<Parts>);
-
-/// The parts of an attachment.
-#[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct Attachment {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) common: Common,
+    is_dead: bool,
 }
 
 impl Attachment {
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self(Some(parts))
-    }
-
-    /// The parts, if the NIC is not dead.
-    #[inline]
-    pub(crate) fn parts(&mut self) -> Option<&mut Parts> {
-        self.0.as_mut()
-    }
-
-    /// Whether there is nothing (any more) that attaches the NIC.
-    #[inline]
-    pub(crate) fn is_dead(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Nothing attaches the NIC any more. Returns what did.
-    pub(crate) fn end(&mut self) -> Option<Parts> {
-        self.0.take()
-    }
-
-    #[inline]
-    fn is(&self, is_so: impl FnOnce(&Parts) -> bool) -> bool {
-        self.0.as_ref().is_some_and(is_so)
-    }
-
-    /// Whether what has been given to it has left, and nothing is to be written down at `now`.
-    #[inline]
-    pub(crate) fn is_quiet(&self, now: Time) -> bool {
-        !self.is(|Parts { sender, common, .. }| {
-            !sender.is_quiet()
-                || common.paths.is_paused()
-                || common.management.deadline().is_some()
-                || !common.observers.is_quiet(now)
-        })
-    }
-
-    /// Whether nobody is sending.
-    #[inline]
-    pub(crate) fn is_whole(&self) -> bool {
-        !self.is(|parts| !parts.sender.is_whole())
-    }
-
-    /// Whether somebody waits until nobody is sending.
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.is(|parts| parts.sender.claims > 0)
-    }
-
-    /// Whether there may be something to send that nobody is about to.
-    #[inline]
-    pub(crate) fn is_left_behind(&self) -> bool {
-        self.is(|parts| parts.sender.is_left_behind())
-    }
-
-    /// Whether sending waits for room at a destination.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is(|parts| parts.common.paths.is_paused())
-    }
-
-    /// Whether anything comes by rings.
-    #[inline]
-    pub(crate) fn has_rings(&self) -> bool {
-        self.is(|parts| parts.common.paths.shm.has_sources())
-    }
-
-    /// When a request for a service that nobody offers is looked at again.
-    #[inline]
-    pub(crate) fn claim_deadline(&self) -> Option<Time> {
-        self.0.as_ref().and_then(|parts| parts.common.management.deadline())
-    }
-
-    /// When a packet leaves that an injected fault holds back.
-    pub(crate) fn faults_deadline(&self) -> Option<Time> {
-        self.0.as_ref().and_then(|parts| parts.sender.deadline())
-    }
-
-    /// Which sockets there are to wait for: another number, other sockets.
-    pub(crate) fn layout(&self) -> u32 {
-        self.0.as_ref().map_or(0, |parts| parts.common.membership.layout)
-    }
-
-    /// All that packets arrive by. The sockets come first, port by port.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().flat_map(|Parts { common: Common { membership, paths, .. }, .. }| {
-            let sockets = membership.all_sockets().map(|socket| socket.as_fd());
-            sockets.chain([membership.handover.as_fd()]).chain(paths.shm.doorbell())
-        })
-    }
-}
-
-impl Parts {
     /// Takes a slot, and joins the group of each of the device's addresses.
     pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Self, OpenError> {
         let mut membership = Membership::claim()?;
@@ -152,30 +57,59 @@ impl Parts {
         let paths = Paths::open(&membership, options, sees_packets);
         let management = Management::default();
         let common = Common { membership, paths, management, observers };
-        Ok(Self { sender, receiver: Receiver::new(), common })
+        Ok(Self { sender, receiver: Receiver::new(), common, is_dead: false })
     }
 
     /// Leaves all groups, in order, so that the others' packets find them. The inbox must have let go
     /// of the sockets.
     pub(crate) fn leave(&mut self) {
         let Common { membership, paths, observers, .. } = &mut self.common;
-        paths.shm.leave();
-        paths.shm = Shm::none();
-        // It has the sockets too, and they are to be closed.
-        self.sender.outbox = None;
+        paths.leave();
+        self.sender.end();
         membership.leave();
         observers.leave();
+        self.is_dead = true;
     }
 
     /// In a forked child: lets go of everything, without a word.
-    pub(crate) fn forget(mut self) {
-        self.common.paths.forget();
+    pub(crate) fn forget(&mut self) {
+        let Common { membership, paths, management, observers } = &mut self.common;
+        paths.forget();
+        self.sender.end();
+        membership.forget();
+        *management = Management::default();
+        *observers = Observers::default();
+        self.is_dead = true;
     }
 
-    /// How far is looked this time.
+    /// Whether it is that of a forked child, or of a NIC that was closed: nothing is begun any more.
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead
+    }
+
+    /// Whether what has been given to it has left, and nothing is to be written down at `now`.
+    #[inline]
+    pub(crate) fn is_quiet(&self, now: Time) -> bool {
+        let Common { paths, management, observers, .. } = &self.common;
+        self.sender.is_quiet()
+            && !paths.is_paused()
+            && management.deadline().is_none()
+            && observers.is_quiet(now)
+    }
+
+    /// All that packets arrive by. The sockets come first, port by port.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let Common { membership, paths, .. } = &self.common;
+        let sockets = membership.all_sockets().map(|socket| socket.as_fd());
+        let handover = membership.handover.as_ref().map(|handover| handover.as_fd());
+        sockets.chain(handover).chain(paths.doorbell())
+    }
+
+    /// Where the next look goes.
     #[inline]
     pub(crate) fn turn(&mut self, reach: Reach) -> Turn {
-        self.receiver.turn(reach, self.common.paths.shm.has_sources())
+        self.receiver.turn(reach, self.common.paths.has_rings())
     }
 
     /// Does what the time has come for.
@@ -199,7 +133,7 @@ impl Parts {
     /// Looks whether other NICs of this host have died.
     pub(crate) fn look_after(&mut self, engine: &mut Engine<'_>) {
         let Common { membership, paths, .. } = &mut self.common;
-        paths.shm.look_after(&membership.registry);
+        paths.look_after(&membership.registry);
         membership.look_after(engine.counts);
     }
 }

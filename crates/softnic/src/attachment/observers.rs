@@ -13,7 +13,7 @@ use crate::udp::gso::Batches;
 use crate::{DeviceInfo, OpenError, Options};
 
 /// What is shown of a NIC.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Observers {
     pub(crate) capture: Option<Capture>,
     pub(crate) publisher: Option<Publisher>,

@@ -7,10 +7,10 @@
 //!   ring ─────► whose slot? ─ ours ─────────────────┘            └─► malformed
 //! ```
 //!
-//! Here is decided what is looked at, and when a look is over. A look at a socket is a call of the kernel,
-//! and one at a ring is not: whoever polls looks where something was last, and now and then elsewhere.
+//! This module decides where a look goes, and when it is over. A look at a socket is a call of the kernel;
+//! a look at a ring is not. So a poll looks where something was last, and now and then elsewhere.
 //!
-//! **Invariants:** every packet that is found is counted, and once more under why it was of no use. A packet
+//! **Invariants:** every packet is counted, and one of no use once more, under its cause. A packet
 //! for another NIC of this host is handed over once. What lies in a ring can change while it is read, so
 //! its headers are read from a copy.
 
@@ -31,13 +31,12 @@ use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::steering::{PROBE, Probe, is_ownable, slot_of};
 use crate::limits::{
-    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_BATCH,
-    RING_COPIED, RING_RELEASE, Retry, SHORT_BATCH_BYTES,
+    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_COPIED, Retry,
+    SHORT_BATCH_BYTES,
 };
 use crate::management::GsiPacket;
-use crate::memory::map::Stretch;
 use crate::packet::Received;
-use crate::shm::{Next, RingPacket};
+use crate::shm::RingPacket;
 use crate::udp::inbox::{By, Found, Inbox, Look, Reach};
 
 /// What is looked at beside the rings.
@@ -74,10 +73,10 @@ impl Datagrams<'_> {
     }
 }
 
-/// Where it is looked for packets, and how they are read.
+/// Where the next look goes, and how packets are read.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    /// Where what is looked at of a packet in a ring is copied to.
+    /// Room for the part of a packet in a ring that is copied before it is read.
     buffer: Box<[u8]>,
     /// Reads the headers of packets.
     reader: roce::Reader,
@@ -85,9 +84,9 @@ pub(crate) struct Receiver {
     pub(crate) hot: usize,
     /// Whether it had something when it was last looked at.
     is_hot: bool,
-    /// How often it was looked for what has arrived.
+    /// Looks so far.
     polls: u32,
-    /// Where a round that is looked at in parts goes on.
+    /// The first port of the next part of a round.
     next_port: usize,
     /// How many looks in a row have found something, the socket not being empty after them.
     finds: u32,
@@ -106,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// How far is looked this time.
+    /// Where the next look goes.
     #[inline]
     pub(crate) fn turn(&mut self, reach: Reach, has_rings: bool) -> Turn {
         self.polls = self.polls.wrapping_add(1);
@@ -134,11 +133,11 @@ impl Receiver {
         let ports = if turn == Turn::Round {
             // The last is what is handed over.
             let ports = membership.sockets.len() + membership.groups.count() + 1;
-            let in_parts = reach == Reach::Hot && paths.shm.has_sources();
+            let in_parts = reach == Reach::Hot && paths.has_rings();
             let part = part(self.next_port, ports, if in_parts { PARTS_OF_ROUND } else { 1 });
             self.next_port = part.end;
             if part.start == 0 {
-                paths.shm.receive_messages(&membership.registry, engine.counts);
+                paths.receive_messages(&membership.registry, engine.counts);
             }
             part
         } else {
@@ -319,91 +318,63 @@ impl Receiver {
 
     /// Takes what lies in rings.
     pub(crate) fn receive_from_rings(&mut self, common: &mut Common, engine: &mut Engine<'_>) {
+        let Self { buffer, reader, .. } = self;
         let Common { membership, paths, observers, .. } = common;
-        let shm = &mut paths.shm;
         // A record has every byte.
         let most = if observers.capture.is_some() { PACKET_MAX } else { RING_COPIED };
-        let Membership { registry, .. } = &*membership;
-        let is_ours = |address| membership.has_address(address);
-        for source in 0..shm.sources() {
-            let mut taken = 0;
-            while taken < RING_BATCH {
-                match shm.next(source, &mut self.buffer, most, registry, is_ours, engine.counts) {
-                    Next::Nothing => break,
-                    Next::Other => {}
-                    Next::Packet(packet) => {
-                        let whole = shm.packet(source, &packet);
-                        self.ring_packet(&packet, whole, registry.slot(), observers, engine);
-                    }
-                }
-                taken += 1;
-                if taken.is_multiple_of(RING_RELEASE) {
-                    shm.release(source);
-                }
-            }
-            if !taken.is_multiple_of(RING_RELEASE) {
-                shm.release(source);
-            }
-        }
+        let own = membership.registry.slot();
+        paths.receive((buffer, most), membership, engine, |packet, engine| {
+            receive_from_ring(reader, packet, own, observers, engine);
+        });
     }
+}
 
-    /// Checks one packet of a ring and gives it to the engine. What was copied of it is at the beginning
-    /// of the buffer; `whole` is not to be believed. We own `slot`.
-    fn ring_packet(
-        &mut self,
-        packet: &RingPacket,
-        whole: Option<Stretch<'_>>,
-        slot: u16,
-        observers: &mut Observers,
-        engine: &mut Engine<'_>,
-    ) {
-        engine.counts.rx_packets += 1;
-        engine.counts.rx_ring_packets += 1;
-        engine.counts.rx_bytes += packet.length as u64;
-        let copied = &self.buffer[..packet.copied];
-        let datagram = || Datagram::between(packet.source.ip(), packet.destination.ip());
-        let arrival = Arrival {
-            source: packet.source,
-            destination: packet.destination,
-            traffic_class: packet.traffic_class,
-            hop_limit: HOP_LIMIT,
-        };
-        if observers.capture.is_some() {
-            let mut whole = copied.to_vec();
-            if !packet.with_icrc
-                && let Ok(icrc) = icrc::compute(&datagram(), copied)
-            {
-                whole.extend(icrc);
-            }
-            observers.record_received(engine.now, datagram(), &arrival, &whole);
+/// Checks one packet of a ring and gives it to the engine, if it is for our slot.
+fn receive_from_ring(
+    reader: &mut roce::Reader,
+    packet: &RingPacket<'_>,
+    own: u16,
+    observers: &mut Observers,
+    engine: &mut Engine<'_>,
+) {
+    let &RingPacket { source, destination, traffic_class, with_icrc, length, copied, whole } =
+        packet;
+    engine.counts.rx_packets += 1;
+    engine.counts.rx_ring_packets += 1;
+    engine.counts.rx_bytes += length as u64;
+    let datagram = || Datagram::between(source.ip(), destination.ip());
+    let arrival = Arrival { source, destination, traffic_class, hop_limit: HOP_LIMIT };
+    if observers.capture.is_some() {
+        let mut whole = copied.to_vec();
+        if !with_icrc && let Ok(icrc) = icrc::compute(&datagram(), copied) {
+            whole.extend(icrc);
         }
-        let covered = if packet.with_icrc {
-            let prefix = Prefix::new(&datagram(), copied.len().saturating_sub(ICRC_LEN));
-            check(copied, 0, &prefix).map(|checked| checked.covered)
-        } else {
-            Ok(copied)
-        };
-        match covered.and_then(|covered| self.reader.read(covered)) {
-            // Management and multicast go by UDP.
-            Ok((header, _)) if slot_of(header.bth.destination.value()) != slot => {
-                engine.counts.ring_rx_dropped += 1;
+        observers.record_received(engine.now, datagram(), &arrival, &whole);
+    }
+    let covered = if with_icrc {
+        let prefix = Prefix::new(&datagram(), copied.len().saturating_sub(ICRC_LEN));
+        check(copied, 0, &prefix).map(|checked| checked.covered)
+    } else {
+        Ok(copied)
+    };
+    match covered.and_then(|covered| reader.read(covered)) {
+        // Management and multicast go by UDP.
+        Ok((header, _)) if slot_of(header.bth.destination.value()) != own => {
+            engine.counts.ring_rx_dropped += 1;
+        }
+        Ok((header, payload)) => {
+            tracing::trace!(%header, "received");
+            // What was not copied is payload, up to the padding.
+            let rest = length - copied.len();
+            let length = payload.len() + rest;
+            match whole.part(header.header_len(), length).filter(|_| rest > 0) {
+                Some(whole) => engine.handle(&arrival, header, Arrived::in_ring(whole), length),
+                None => engine.handle(&arrival, header, payload.into(), payload.len()),
             }
-            Ok((header, payload)) => {
-                tracing::trace!(%header, "received");
-                // What was not copied is payload, up to the padding.
-                let start = header.header_len();
-                let length = payload.len() + (packet.length - packet.copied);
-                let rest = whole.and_then(|whole| whole.part(start, length));
-                match rest.filter(|_| packet.copied < packet.length) {
-                    Some(rest) => engine.handle(&arrival, header, Arrived::in_ring(rest), length),
-                    None => engine.handle(&arrival, header, payload.into(), payload.len()),
-                }
-            }
-            Err(cause) => {
-                let (source, length) = (packet.source.ip(), copied.len());
-                tracing::debug!(%source, length, %cause, "dropped");
-                engine.counts.malformed(cause);
-            }
+        }
+        Err(cause) => {
+            tracing::debug!(source = %source.ip(), length, %cause, "dropped");
+            engine.counts.malformed(cause);
         }
     }
 }

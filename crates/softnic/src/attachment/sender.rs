@@ -7,9 +7,9 @@
 //!                                                                           └► pushed one by one
 //! ```
 //!
-//! Packets come in runs, and a run has one path ([`crate::path`]). As long as there is room at its end they
-//! are written where they leave from; the others are the engine's again. Packets of rings are built like
-//! those for sockets where somebody wants to see or change them.
+//! Packets come in runs, and a run has one path ([`crate::path`]). Those that there is room for at its end
+//! are built where they leave from; the engine keeps the others. With a record, faults or ICRCs, packets
+//! for rings are built like those for sockets.
 //!
 //! **Invariants:** all of it happens under the engine's lock and with the outbox in its place: it is away
 //! while a thread sends, and only then. Where one destination of this host has no room, nothing more
@@ -31,19 +31,19 @@ use crate::faults::Faults;
 use crate::host::steering::slot_of;
 use crate::limits::GSO_SEGMENTS_MAX;
 use crate::management::Built;
-use crate::packet::{Flow, write_packet};
-use crate::path::{Lane, Pushed};
+use crate::packet::{Flow, Pushed, write_packet};
+use crate::path::Lane;
 use crate::udp::gso::Batches;
 use crate::udp::outbox::Outbox;
 use crate::udp::socket::Socket;
 
-/// Who sends, and what has to be sent.
+/// The sending half of an attachment.
 #[derive(Debug)]
 pub(crate) struct Sender {
     /// `None` while a thread sends what is in it, without the lock.
     pub(crate) outbox: Option<Box<Outbox>>,
-    /// Whether there may be something to send that was left to the thread that has the outbox, or
-    /// would have been but for a claim.
+    /// Whether there may be something to send: it was left to the thread that has the outbox, or not
+    /// begun because of a claim.
     is_left_behind: bool,
     /// Threads that wait for the outbox to be back. Nobody else takes it then.
     pub(crate) claims: u32,
@@ -81,6 +81,14 @@ impl Sender {
     /// When a packet that was held back is to leave.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.faults.as_ref().and_then(Faults::deadline)
+    }
+
+    /// Sends nothing any more, and lets go of the sockets.
+    pub(crate) fn end(&mut self) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.close();
+        }
+        (self.is_left_behind, self.faults) = (false, None);
     }
 
     /// Builds what the engine and the connection manager have ready, and pushes what goes by rings. If
@@ -256,7 +264,6 @@ impl Stages<'_> {
     fn end(&mut self, counts: &mut Counts) {
         let Self { now, faults, outbox, common } = self;
         let Common { membership, paths, observers, .. } = &mut **common;
-        paths.send_credits();
         if let Some(faults) = faults {
             for held in faults.after_time(*now) {
                 observers.record_sent(*now, &held.flow, 0, &held.packet);
@@ -265,7 +272,7 @@ impl Stages<'_> {
             outbox.unload(counts);
         }
         observers.record_batches(*now, &outbox.batches);
-        paths.shm.ring_doorbells(&membership.registry, counts);
+        paths.tell_receivers(&membership.registry, counts);
     }
 }
 
@@ -279,6 +286,6 @@ mod tests {
         paused_for(&nic, &full);
         ask(&nic);
         assert_eq!(sent(&nic), 1);
-        assert!(nic.shared().lock().attachment.is_paused());
+        assert!(nic.shared().lock().is_paused());
     }
 }

@@ -9,8 +9,8 @@
 //! whose a request is that arrives at QP1, which all processes of an address share.
 //!
 //! A process that has asked for a port by its number may come back for it: perftest's server listens
-//! twice. So such a port rests when it is given back. Anybody may have it who asks for it by its
-//! number; who names none gets another one, until the owner has ended.
+//! twice. So such a port rests when it is given back. It can be had by its number; a caller that names none
+//! gets another one, until the owner has ended.
 
 use std::io;
 
@@ -236,17 +236,23 @@ impl Ports {
     }
 }
 
-/// What is done to a port.
+/// What is done to a port of connection management ([`Nic::change_port`](crate::Nic::change_port)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PortChange {
-    /// It is taken; others may have it too if `shared`.
-    Bind { shared: bool },
-    /// Its owner waits for requests.
+pub enum PortChange {
+    /// It is taken.
+    Bind {
+        /// Others may have it too, of whom one listens.
+        shared: bool,
+    },
+    /// Requests for it are brought to its owner.
     Listen,
-    /// Its owner does so no more.
+    /// They are not any more.
     Unlisten,
     /// It is given back.
-    Release { listens: bool },
+    Release {
+        /// Which, where its owner has it more than once.
+        listens: bool,
+    },
 }
 
 /// Whose the conversation of that number is, if it can be anybody's.

@@ -13,7 +13,7 @@
 //! NIC has one slot on all its addresses; each address is a group of its own.
 //!
 //! **Invariants:** groups and ports are changed only under the lock for that. A changed file is a new one,
-//! which takes the name of the old: who only reads needs no lock, and is not held up by a process that was
+//! which takes the name of the old: a reader needs no lock, and does not wait for a process that was
 //! stopped in the middle of a change.
 
 use core::net::IpAddr;
@@ -45,10 +45,11 @@ fn claim_at(slot: u16) -> u64 {
     u64::from(slot) * 4
 }
 
-/// A slot of this host, held until it is dropped.
+/// A slot of this host, held until it is left, or dropped.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    file: File,
+    /// `None` if the slot has been left. Then nobody counts as alive, and nothing can be changed.
+    file: Option<File>,
     directory: PathBuf,
     namespace: u64,
     member: Member,
@@ -58,6 +59,7 @@ pub(crate) struct Registry {
 #[derive(Debug)]
 pub(crate) struct Change<'a> {
     registry: &'a Registry,
+    file: &'a File,
 }
 
 impl Registry {
@@ -70,25 +72,26 @@ impl Registry {
         let path = directory.join(format!("slots-{namespace}"));
         let file = open(&path)?;
         let member = Member { slot: 0, claim: sys::random()? as u32 };
-        let mut registry = Self { file, directory, namespace, member };
+        let mut registry = Self { file: None, directory, namespace, member };
         // At random, so that the QPNs of a process that has just died are not used again at once:
         // its peers may still be sending to them.
         let start = sys::random()? as u16;
         let slots = (0..SLOTS).map(|step| start.wrapping_add(step) % SLOTS);
         for slot in slots.filter(|slot| is_ownable(*slot)) {
-            if sys::lock(registry.file.as_fd(), slot.into(), Lock::Try).is_err() {
+            if sys::lock(file.as_fd(), slot.into(), Lock::Try).is_err() {
                 continue;
             }
             registry.member.slot = slot;
             match Handover::bind(namespace, registry.member.slot) {
                 Ok(handover) => {
                     let claim = member.claim.to_ne_bytes();
-                    registry.file.write_all_at(&claim, claim_at(registry.member.slot))?;
+                    file.write_all_at(&claim, claim_at(registry.member.slot))?;
+                    registry.file = Some(file);
                     return Ok((registry, handover));
                 }
                 // The name of the socket is taken, by whomever: the slot is of no use.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    sys::lock(registry.file.as_fd(), slot.into(), Lock::Release)?;
+                    sys::lock(file.as_fd(), slot.into(), Lock::Release)?;
                 }
                 Err(error) => return Err(error),
             }
@@ -97,6 +100,11 @@ impl Registry {
             io::ErrorKind::QuotaExceeded,
             format!("{} NICs of this user are open on this host", SLOTS - 2),
         ))
+    }
+
+    /// Gives the slot back.
+    pub(crate) fn leave(&mut self) {
+        self.file = None;
     }
 
     pub(crate) fn slot(&self) -> u16 {
@@ -127,8 +135,9 @@ impl Registry {
     }
 
     fn try_to_change(&self, times: Retry) -> Option<Change<'_>> {
-        let lock = || sys::lock(self.file.as_fd(), CHANGE, Lock::Try);
-        retry(times, |_| true, lock).ok().map(|()| Change { registry: self })
+        let file = self.file.as_ref()?;
+        let lock = || sys::lock(file.as_fd(), CHANGE, Lock::Try);
+        retry(times, |_| true, lock).ok().map(|()| Change { registry: self, file })
     }
 
     /// The network namespace that the slots are of.
@@ -185,11 +194,12 @@ impl Registry {
         if member.slot == self.member.slot {
             return member == self.member;
         }
+        let Some(file) = &self.file else { return false };
         let mut claim = [0; 4];
-        let read = self.file.read_exact_at(&mut claim, claim_at(member.slot));
+        let read = file.read_exact_at(&mut claim, claim_at(member.slot));
         // One that cannot be asked about is left in peace.
         (read.is_err() || u32::from_ne_bytes(claim) == member.claim)
-            && sys::is_locked(self.file.as_fd(), member.slot.into()).unwrap_or(true)
+            && sys::is_locked(file.as_fd(), member.slot.into()).unwrap_or(true)
     }
 }
 
@@ -217,7 +227,7 @@ impl Change<'_> {
 
     fn replace(&self, what: &str, address: IpAddr, bytes: &[u8]) -> io::Result<()> {
         let Registry { directory, namespace, .. } = self.registry;
-        // Who is killed in between leaves it to the next.
+        // A process that is killed in between leaves it to the next.
         let making = directory.join(format!("making-{namespace}"));
         open(&making).and_then(|file| {
             file.set_len(0)?;
@@ -230,7 +240,7 @@ impl Change<'_> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         // Giving a lock back can only fail for a descriptor that is not open.
-        let _ = sys::lock(self.registry.file.as_fd(), CHANGE, Lock::Release);
+        let _ = sys::lock(self.file.as_fd(), CHANGE, Lock::Release);
     }
 }
 
@@ -321,7 +331,7 @@ mod tests {
         let member = Member { slot: 1, claim: 1 };
         let registry = || {
             let (file, directory) = (open(&path).unwrap(), directory.clone());
-            Registry { file, directory, namespace: 0, member }
+            Registry { file: Some(file), directory, namespace: 0, member }
         };
         let (stopped, waiting) = (registry(), registry());
         let kept = stopped.change().unwrap();

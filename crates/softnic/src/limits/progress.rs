@@ -1,7 +1,7 @@
-//! The knobs of who looks after a NIC, and when: the rules stand in `progress/policy`.
+//! The knobs of `progress/policy`, which decides who looks after a NIC, and when.
 //!
-//! They were found by measurement. Who changes one measures latency and rate again, by UDP and by
-//! shared memory, on an idle machine and on a busy one.
+//! They were found by measurement. A change wants latency and rate measured again, by UDP and by shared
+//! memory, on an idle machine and on a busy one.
 
 use rdma::Span;
 
@@ -40,7 +40,7 @@ pub(crate) const POLL_LOOP: Span = Span::from_us(10);
 pub(crate) const SLEEP_MAX: Span = Span::from_ms(1_000);
 /// How much later than a deadline a sleep must end for the deadline to be worth a wake-up.
 pub(crate) const WAKE_SLACK: Span = Span::from_us(1_000);
-/// How soon it is looked whether a pause is over.
+/// How soon a sender looks whether a pause is over.
 pub(crate) const PAUSE_RETRY: Span = Span::from_us(50);
 /// The time slice that the progress thread asks for.
 pub(crate) const THREAD_SLICE: Span = Span::from_us(100);

@@ -10,8 +10,8 @@
 //! over as it does packets that the kernel has brought to the wrong NIC ([`crate::host::handover`]). A
 //! message that is for nobody is handled by the receiver's own manager, which refuses it.
 //!
-//! A request for a service that nobody offers waits for a moment. A client may connect before the
-//! server listens: with hardware, resolving the path takes longer than that.
+//! A request for a service that nobody offers waits for a moment, because a client may connect before the
+//! server listens: with hardware, the path takes so long to resolve that nobody notices.
 
 use core::net::IpAddr;
 use core::ops::Range;
@@ -28,8 +28,8 @@ use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::ports::slot_of_conversation;
 use crate::limits::{HANDOVER_RETRY, UNCLAIMED_GRACE, UNCLAIMED_MAX};
-use crate::packet::Received;
-use crate::packet::{Flow, Path};
+use crate::packet::{Flow, Received};
+use crate::path::udp_flow;
 
 /// What is remembered between messages.
 #[derive(Debug, Default)]
@@ -146,7 +146,10 @@ impl Management {
     ) -> Option<Built> {
         loop {
             let Outgoing { route, mad } = manager.poll_transmit()?;
-            let Some(port) = membership.port_of(route.source, route.destination) else {
+            // The kernel steers by what the packet is about.
+            let id = mad.message.remote_id();
+            let slot = id.and_then(|id| slot_of_conversation(CommId(id))).unwrap_or(0);
+            let Some(flow) = udp_flow(membership, &route, slot) else {
                 counts.tx_no_source += 1;
                 continue;
             };
@@ -156,19 +159,8 @@ impl Management {
                 ..roce::Repr::new(Opcode::UD_SEND_ONLY, Qpn::GSI, Psn::new(self.next_psn))
             };
             self.next_psn = self.next_psn.wrapping_add(1);
-            let id = mad.message.remote_id();
             let at = header.emit(room);
             room[at..at + mad::LEN].copy_from_slice(&mad.to_bytes());
-            let flow = Flow {
-                path: Path::Udp,
-                port,
-                source: route.source,
-                destination: route.destination,
-                // The kernel steers by what the packet is about.
-                slot: id.and_then(|id| slot_of_conversation(CommId(id))).unwrap_or(0),
-                traffic_class: route.traffic_class,
-                hop_limit: route.hop_limit,
-            };
             return Some(Built { flow, length: at + mad::LEN });
         }
     }

@@ -21,16 +21,17 @@ use rdma::{Completion, Key, Qpn, Time};
 use transport::cm::{CmConfig, Manager};
 use transport::{Config, CqId, Endpoint, PdId, RegionSpec, RegisterError};
 
-use crate::attachment::Parts;
+use crate::attachment::Attachment;
 use crate::attachment::membership::Membership;
 use crate::fork::Nics;
 use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, COMM_ID_SHIFT, FINAL_ACKNOWLEDGEMENTS, PACE_SLACK,
     REFILL_BYTES, SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
 };
+use crate::memory::device::DeviceMemory;
 use crate::memory::guard;
 use crate::progress::core::Core;
-use crate::progress::policy::{OnDuty, Posted};
+use crate::progress::policy::{OnDuty, Policy, Posted};
 use crate::progress::shared::{Busy, Looked, Shared};
 use crate::progress::stand_in::StandIn;
 use crate::progress::thread;
@@ -86,8 +87,8 @@ impl Nic {
         let (wake, wake_stand_in) = (eventfd()?, eventfd()?);
         let timer =
             sys::timer().map_err(|error| OpenError::Io { doing: "opening a timer", error })?;
-        let parts = Parts::open(device, options)?;
-        let membership = &parts.common.membership;
+        let attachment = Attachment::open(device, options)?;
+        let membership = &attachment.common.membership;
         let slot = u32::from(membership.registry.slot());
         if let Some(shortcomings) = device.shortcomings() {
             tracing::warn!("{shortcomings}");
@@ -118,7 +119,15 @@ impl Nic {
             seed: sys::random()
                 .map_err(|error| OpenError::Io { doing: "asking for a random number", error })?,
         });
-        let core = Core::new(Endpoint::new(config), manager, memory, parts);
+        let core = Core {
+            endpoint: Endpoint::new(config),
+            manager,
+            memory,
+            device_memory: DeviceMemory::default(),
+            counts: Counts::default(),
+            attachment,
+            policy: Policy::default(),
+        };
         let shared = Arc::new(Shared {
             core: Mutex::new(core),
             inbox: Mutex::new(Inbox::new()),
@@ -236,8 +245,10 @@ impl Nic {
         change: impl FnOnce(&mut Membership) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut core = self.shared.lock();
-        let parts = core.attachment.parts();
-        let result = parts.map_or(Ok(()), |parts| change(&mut parts.common.membership));
+        if core.attachment.is_dead() {
+            return Ok(());
+        }
+        let result = change(&mut core.attachment.common.membership);
         drop(core);
         // A socket that is gone is closed at once.
         self.shared.lock_inbox().forget();
@@ -277,8 +288,8 @@ impl Nic {
         core.policy.took(packets);
         let is_quiet = packets == 0 && core.is_quiet(now);
         let count = if is_quiet { 0 } else { take(&mut core) };
-        let has_rings = core.attachment.has_rings();
-        let is_served = is_served || !core.attachment.is_whole();
+        let has_rings = core.attachment.common.paths.has_rings();
+        let is_served = is_served || !core.attachment.sender.is_whole();
         let yields = core.policy.polled(now, count, is_served, has_rings);
         if is_quiet {
             drop(core);
@@ -354,10 +365,8 @@ impl Drop for Nic {
             let _ = thread.join();
         }
         // Nobody else is in any call of this NIC, but one that stands in may be sending or receiving.
-        let (mut core, inbox) = self.shared.lock_whole();
-        if let Some(parts) = core.attachment.parts() {
-            parts.common.paths.shm.leave();
-        }
+        let (core, inbox) = self.shared.lock_whole();
+        core.attachment.common.paths.stop_looking();
         drop(self.shared.settle_debts(core));
         drop(inbox);
         // Under the list's lock, so that no fork comes between leaving one group and the next.
@@ -365,9 +374,7 @@ impl Drop for Nic {
         nics.remove(&*self.shared);
         let (mut core, mut inbox) = self.shared.lock_whole();
         inbox.forget();
-        if let Some(mut parts) = core.attachment.end() {
-            parts.leave();
-        }
+        core.attachment.leave();
         drop(core);
         drop(inbox);
         // Who stands in finds nothing left to look after.

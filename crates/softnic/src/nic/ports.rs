@@ -21,70 +21,31 @@ impl Nic {
         self.answer_for_management()
     }
 
-    /// Takes port `number` of `space` at `address`, or a free one for 0, for as long as the process
-    /// lives or until it is released. With `shared`, others may have it too, of whom one listens.
+    /// Changes what is known of port `number` of `space` at `address`, and says which number it has. Where
+    /// it is bound to 0 it is given a free one. A port is its owner's for as long as the process lives, or
+    /// until it is released. Requests that are brought here meet the listeners of the manager.
     ///
     /// # Errors
-    /// See [`PortError`].
-    pub fn bind_port(
+    /// [`PortError::InUse`] if another has it, or listens there; see [`PortError`].
+    pub fn change_port(
         &self,
         address: IpAddr,
-        space: PortSpace,
-        number: u16,
-        shared: bool,
-    ) -> Result<u16, PortError> {
-        self.change_port(address, (space, number), PortChange::Bind { shared })
-    }
-
-    /// Has the requests for a port that this NIC has taken brought here, or not any more. What is
-    /// brought here meets the listeners of the manager.
-    ///
-    /// # Errors
-    /// [`PortError::InUse`] if another listens there; see [`PortError`].
-    pub fn listen_port(
-        &self,
-        address: IpAddr,
-        space: PortSpace,
-        number: u16,
-        listens: bool,
-    ) -> Result<(), PortError> {
-        let what = if listens { PortChange::Listen } else { PortChange::Unlisten };
-        self.change_port(address, (space, number), what).map(|_| ())
-    }
-
-    /// Gives a port back. `listens` says which, where this NIC has it more than once.
-    ///
-    /// # Errors
-    /// See [`PortError`].
-    pub fn release_port(
-        &self,
-        address: IpAddr,
-        space: PortSpace,
-        number: u16,
-        listens: bool,
-    ) -> Result<(), PortError> {
-        self.change_port(address, (space, number), PortChange::Release { listens }).map(|_| ())
-    }
-
-    fn change_port(
-        &self,
-        address: IpAddr,
-        port: (PortSpace, u16),
+        (space, number): (PortSpace, u16),
         what: PortChange,
     ) -> Result<u16, PortError> {
         let is_busy =
             |error: &PortError| matches!(error, PortError::Io(error) if would_block(error));
         // The lock is not held between two tries.
-        retry(PORT_RETRY, is_busy, || match self.shared().lock().attachment.parts() {
-            Some(parts) => parts.common.membership.change_port(address, port, what),
-            None => Err(PortError::Address),
+        retry(PORT_RETRY, is_busy, || {
+            self.shared().lock().attachment.common.membership.change_port(
+                address,
+                (space, number),
+                what,
+            )
         })
     }
 
     pub(crate) fn answer_for_management(&self) -> io::Result<()> {
-        match self.shared().lock().attachment.parts() {
-            Some(parts) => parts.common.membership.answer_for_qp1(),
-            None => Ok(()),
-        }
+        self.shared().lock().attachment.common.membership.answer_for_qp1()
     }
 }

@@ -10,7 +10,8 @@ use rdma::{Completion, Time};
 use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
 
-use crate::attachment::{Attachment, Parts};
+use crate::attachment::Attachment;
+use crate::attachment::common::Common;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::memory::device::DeviceMemory;
@@ -40,23 +41,6 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        endpoint: Endpoint,
-        manager: Manager,
-        memory: ProcessMemory,
-        parts: Parts,
-    ) -> Self {
-        Self {
-            endpoint,
-            manager,
-            memory,
-            device_memory: DeviceMemory::default(),
-            counts: Counts::default(),
-            attachment: Attachment::new(parts),
-            policy: Policy::default(),
-        }
-    }
-
     /// Whether at `now` something would be taken for lost.
     pub(crate) fn is_loss_due(&mut self, now: Time) -> bool {
         let earliest = self.endpoint.earliest_timeout();
@@ -66,16 +50,15 @@ impl Core {
     /// Whether [`Core::run_timers`] has anything to do at `now`.
     #[inline]
     pub(crate) fn is_time(&self, now: Time) -> bool {
-        let unclaimed = self.attachment.claim_deadline();
+        let unclaimed = self.attachment.common.management.deadline();
         let deadlines = [self.endpoint.earliest_timeout(), self.manager.poll_timeout(), unclaimed];
         deadlines.into_iter().flatten().any(|deadline| deadline <= now)
     }
 
     /// Does what the time has come for.
     pub(crate) fn run_timers(&mut self, now: Time) {
-        if let Some((parts, mut engine)) = self.attached(now) {
-            parts.run_timers(&mut engine);
-        }
+        let (attachment, mut engine) = self.parts(now);
+        attachment.run_timers(&mut engine);
     }
 
     /// Whether there is nothing to send at `now`, to tell, or to write down. A caller that has received
@@ -92,33 +75,38 @@ impl Core {
     /// Builds what is ready to be sent. See [`Sender::load`](crate::attachment::sender::Sender::load).
     pub(crate) fn load(&mut self, now: Time) -> Option<Box<Outbox>> {
         self.policy.sends(now);
-        let (parts, mut engine) = self.attached(now)?;
-        parts.sender.load(&mut parts.common, &mut engine)
+        if self.attachment.is_dead() {
+            return None;
+        }
+        let (Attachment { sender, common, .. }, mut engine) = self.parts(now);
+        sender.load(common, &mut engine)
     }
 
     /// Takes the outbox back. Returns whether there was more than it could hold.
     pub(crate) fn unload(&mut self, outbox: Box<Outbox>) -> bool {
         let Self { counts, attachment, .. } = self;
-        attachment.parts().is_some_and(|parts| parts.sender.unload(outbox, counts))
+        attachment.sender.unload(outbox, counts)
     }
 
     /// Whether there may be something to send that nobody is about to.
     pub(crate) fn is_left_behind(&self) -> bool {
-        self.attachment.is_left_behind()
+        self.attachment.sender.is_left_behind()
+    }
+
+    /// Whether sending waits for room at a destination.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.attachment.common.paths.is_paused()
     }
 
     /// Whether somebody of this host may still take what was sent to him.
     pub(crate) fn is_untaken(&mut self) -> bool {
-        self.attachment.parts().is_some_and(|Parts { common, .. }| {
-            common.paths.shm.is_untaken(&common.membership.registry)
-        })
+        let Common { membership, paths, .. } = &mut self.attachment.common;
+        paths.is_untaken(&membership.registry)
     }
 
     /// Delivers the events, and writes down what is to be written down.
     pub(crate) fn tell(&mut self, now: Time, events: &dyn EventSink) {
-        if let Some(parts) = self.attachment.parts() {
-            parts.common.observers.flush();
-        }
+        self.attachment.common.observers.flush();
         while let Some(event) = self.endpoint.poll_event() {
             if matches!(event, Event::CompletionNotify(_)) {
                 self.policy.told(now);
@@ -131,18 +119,9 @@ impl Core {
         self.publish(now, Publish::IfDue);
     }
 
-    /// Before the end: has the acknowledgements that would have waited sent, and leave taken of
-    /// every peer.
-    pub(crate) fn owe_nothing(&mut self, now: Time) {
-        if !self.attachment.is_dead() {
-            self.endpoint.release_acknowledgements();
-            self.manager.forget_all(now);
-        }
-    }
-
     /// Shows the counters to other programs.
     pub(crate) fn publish(&mut self, now: Time, when: Publish) {
-        let Some(Parts { common, .. }) = self.attachment.parts() else { return };
+        let common = &mut self.attachment.common;
         let is_due = common.observers.is_publishing_due(now);
         if is_due {
             self.counts.rx_buffer_overflow =
@@ -169,10 +148,11 @@ impl Core {
 
     /// The rules, and for them what is to be done even if nothing arrives.
     fn rules(&mut self) -> (&mut Policy, impl FnOnce() -> Pending) {
-        let (is_paused, is_left_behind) = (self.attachment.is_paused(), self.is_left_behind());
+        let (is_paused, is_left_behind) = (self.is_paused(), self.is_left_behind());
         let Self { policy, endpoint, manager, attachment, .. } = self;
         let pending = move || {
-            let (held, unclaimed) = (attachment.faults_deadline(), attachment.claim_deadline());
+            let held = attachment.sender.deadline();
+            let unclaimed = attachment.common.management.deadline();
             Pending {
                 engine: endpoint.poll_timeout(),
                 others: [manager.poll_timeout(), held, unclaimed].into_iter().flatten().min(),
@@ -216,24 +196,21 @@ impl Core {
     /// Whether packets in rings are to wake whoever looks after the NIC. Returns whether there are some
     /// already.
     fn set_asleep(&mut self, asleep: bool) -> bool {
-        self.attachment.parts().is_some_and(|parts| parts.common.paths.shm.set_asleep(asleep))
+        self.attachment.common.paths.set_asleep(asleep)
     }
 
     /// What the one on duty does besides: looks after members of its groups that have died.
     pub(crate) fn look_after(&mut self, now: Time) {
-        if !self.attachment.is_dead()
-            && self.policy.is_upkeep_due(now)
-            && let Some((parts, mut engine)) = self.attached(now)
-        {
-            parts.look_after(&mut engine);
+        if self.policy.is_upkeep_due(now) {
+            let (attachment, mut engine) = self.parts(now);
+            attachment.look_after(&mut engine);
         }
     }
 
-    /// The engine, and what attaches it, unless the NIC is dead.
+    /// The engine at `now`, and what attaches it.
     #[inline]
-    pub(crate) fn attached(&mut self, now: Time) -> Option<(&mut Parts, Engine<'_>)> {
+    pub(crate) fn parts(&mut self, now: Time) -> (&mut Attachment, Engine<'_>) {
         let Self { endpoint, manager, memory, counts, attachment, .. } = self;
-        let parts = attachment.parts()?;
-        Some((parts, Engine { now, endpoint, manager, memory, counts }))
+        (attachment, Engine { now, endpoint, manager, memory, counts })
     }
 }

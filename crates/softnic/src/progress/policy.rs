@@ -27,7 +27,7 @@
 //!
 //! Threads report each event with its time, and carry out what they are told.
 //!
-//! **Invariants:** who sleeps has said until when, and counts as awake once it is woken, so nobody is
+//! **Invariants:** a sleeper has said until when, and counts as awake once it is woken, so nobody is
 //! woken twice. When nobody watches the sockets somebody wakes within a nap; if a stand-in is lost,
 //! within the longest sleep and the grace.
 
@@ -136,7 +136,7 @@ pub(crate) enum Posted {
     /// It waits for more, to leave together.
     Waits,
     Leaves,
-    /// The program posts on and on: first it is looked what has arrived.
+    /// The program posts on and on: it looks for what has arrived first.
     LooksFirst,
 }
 
@@ -362,8 +362,8 @@ impl Policy {
         self.turn == turn
     }
 
-    /// Whether somebody stands in. Who is not heard of in time is taken for lost: a signal's handler may
-    /// jump out of the wait.
+    /// Whether somebody stands in. A stand-in that does not report in time is taken for lost: a signal's
+    /// handler may jump out of the wait.
     #[inline]
     pub(crate) fn is_held(&self, now: Time) -> bool {
         now < self.held_until

@@ -1,9 +1,8 @@
 //! A thread of the application that waits for an event, and does the progress thread's work meanwhile.
 //!
 //! Were it asleep until the progress thread tells it, each message would cost two wake-ups. So it
-//! sleeps where that thread would, does what wakes it, and goes as soon as its event is there. Who
-//! may stand in, and what happens when he leaves, is decided by the rules
-//! ([`crate::progress::policy`]).
+//! sleeps where that thread would, does what wakes it, and goes as soon as its event is there. The rules
+//! ([`crate::progress::policy`]) decide which thread may stand in, and what happens when it leaves.
 
 use core::mem;
 use core::sync::atomic::Ordering;
@@ -64,9 +63,11 @@ impl StandIn {
                 sys::reset(shared.wake_stand_in.as_fd());
             }
             core = shared.lock();
-            let Some(parts) = core.attachment.parts() else { return Ok(()) };
-            let is_woken_beside = descriptors.is_woken_beside(parts.receiver.hot);
-            let has_rings = parts.common.paths.shm.has_sources();
+            if core.attachment.is_dead() {
+                return Ok(());
+            }
+            let is_woken_beside = descriptors.is_woken_beside(core.attachment.receiver.hot);
+            let has_rings = core.attachment.common.paths.has_rings();
             let looks_everywhere = policy::looks_everywhere(is_woken_beside, has_rings);
             if core.policy.is_turn(turn) {
                 let reach = if looks_everywhere { Reach::All } else { Reach::Hot };
@@ -93,7 +94,7 @@ impl StandIn {
     }
 }
 
-/// One who stands in and sleeps. It goes if his thread is cancelled.
+/// A stand-in that sleeps. Dropped if its thread is cancelled.
 struct Asleep<'a>(&'a Shared, u64);
 
 impl Drop for Asleep<'_> {

@@ -53,7 +53,7 @@ fn run(shared: &Shared) {
     let mut parking = Parking::default();
     let mut busy_poll = BusyPoll::new(clock::now(), clock::of_other_threads());
     let mut core = shared.lock();
-    while !shared.stop.load(Ordering::Acquire) && !core.attachment.is_dead() {
+    while !shared.stop.load(Ordering::Acquire) {
         core.counts.thread_wakeups += 1;
         let sleep;
         (core, sleep) = work(shared, core, &mut parking, &mut busy_poll);
@@ -202,7 +202,7 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     /// Follows what sockets there are.
     pub(crate) fn renew(&mut self, core: &Core, own: [BorrowedFd<'_>; 2]) {
-        let layout = Some(core.attachment.layout());
+        let layout = Some(core.attachment.common.membership.layout);
         if mem::replace(&mut self.layout, layout) == layout {
             return;
         }

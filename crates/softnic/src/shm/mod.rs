@@ -35,19 +35,20 @@ use rdma::{Gid, Time};
 use transport::Run;
 
 use self::offers::{Arrived, Kind, Message, Offers};
+pub(crate) use self::peer::RingPacket;
 use self::peer::{Opened, Out, Peer};
-pub(crate) use self::peer::{RingPacket, Written};
 use self::ring::{Broken, Consumer, Consuming, Producer};
 use crate::ProcessMemory;
 use crate::clock::{retry, would_block};
 use crate::counts::Counts;
+use crate::engine::Engine;
 use crate::host::registry::Registry;
 use crate::host::steering::{Member, is_ownable};
 use crate::limits::{
-    CHOICES_MAX, OFFER_BATCH, OFFER_RETRY, PEER_CHECK_INTERVAL, RING_PEERS_MAX, SLOTS,
+    CHOICES_MAX, OFFER_BATCH, OFFER_RETRY, PEER_CHECK_INTERVAL, RING_BATCH, RING_PEERS_MAX,
+    RING_RELEASE, SLOTS,
 };
-use crate::memory::map::Stretch;
-use crate::packet::Flow;
+use crate::packet::{Flow, Pushed};
 use crate::sys;
 
 /// The rings of a NIC.
@@ -72,17 +73,6 @@ pub(crate) struct Shm {
 struct Choice {
     destination: Gid,
     is_by_ring: bool,
-}
-
-/// What was found in a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
-    /// Nothing.
-    Nothing,
-    /// Something that is of no use to the engine.
-    Other,
-    /// A packet.
-    Packet(RingPacket),
 }
 
 impl Shm {
@@ -298,8 +288,9 @@ impl Shm {
             return false;
         }
         let at = usize::from(slot);
-        let is_way = |choice: &Choice| choice.is_by_ring && choice.destination == destination;
-        if !self.choices[at].iter().any(is_way) {
+        let is_through_ring =
+            |choice: &Choice| choice.is_by_ring && choice.destination == destination;
+        if !self.choices[at].iter().any(is_through_ring) {
             return false;
         }
         self.peers[at].as_mut().is_some_and(|peer| peer.is_awaited(registry, now))
@@ -312,28 +303,9 @@ impl Shm {
         }
     }
 
-    /// Puts a packet into the ring of `flow`. Returns whether it is in.
-    pub(crate) fn push(&mut self, flow: &Flow, packet: &[u8], counts: &mut Counts) -> bool {
-        let slot = flow.slot;
-        let pushed = match &mut self.peers[usize::from(slot)] {
-            Some(peer) => peer.push(flow, packet),
-            None => Ok(false),
-        };
-        if pushed == Err(Broken) {
-            counts.rings_broken += 1;
-            self.close(slot, counts);
-        }
-        self.touch(slot);
-        pushed == Ok(true)
-    }
-
-    /// The doorbell of a peer may have to be rung.
-    fn touch(&mut self, slot: u16) {
-        if let Some(peer) = &mut self.peers[usize::from(slot)]
-            && !core::mem::replace(&mut peer.touched, true)
-        {
-            self.touched.push(slot);
-        }
+    /// Puts a packet into the ring of `flow`.
+    pub(crate) fn push(&mut self, flow: &Flow, packet: &[u8], counts: &mut Counts) {
+        self.send(flow.slot, counts, |peer, counts| peer.push(flow, packet, counts));
     }
 
     /// Writes packets to the ring of `flow`, from where their payload lies.
@@ -343,16 +315,34 @@ impl Shm {
         run: &Run<'_>,
         memory: &ProcessMemory,
         counts: &mut Counts,
-    ) -> Written {
-        let slot = flow.slot;
-        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Written::DROPPED };
-        let written = peer.write(flow, run, memory);
-        self.touch(slot);
-        written.unwrap_or_else(|Broken| {
+    ) -> Pushed {
+        let pushed =
+            self.send(flow.slot, counts, |peer, counts| peer.write(flow, run, memory, counts));
+        pushed.unwrap_or(Pushed { packets: 1, ..Pushed::default() })
+    }
+
+    /// Has `send` put packets into the ring to `slot`, whose doorbell may have to be rung then. `None`
+    /// if there is no ring (any more), and a packet was dropped.
+    fn send<T>(
+        &mut self,
+        slot: u16,
+        counts: &mut Counts,
+        send: impl FnOnce(&mut Peer, &mut Counts) -> Result<T, Broken>,
+    ) -> Option<T> {
+        let peer = self.peers[usize::from(slot)].as_deref_mut();
+        let sent = peer.map(|peer| {
+            if !core::mem::replace(&mut peer.touched, true) {
+                self.touched.push(slot);
+            }
+            send(peer, counts)
+        });
+        if let Some(Err(Broken)) = sent {
             counts.rings_broken += 1;
             self.close(slot, counts);
-            Written::DROPPED
-        })
+        }
+        let sent = sent.and_then(Result::ok);
+        counts.tx_dropped += u64::from(sent.is_none());
+        sent
     }
 
     /// Wakes those that sleep, after packets were pushed.
@@ -435,74 +425,65 @@ impl Shm {
         self.offers.as_ref().map(AsFd::as_fd)
     }
 
-    /// How many rings there are to be looked at.
-    pub(crate) fn sources(&self) -> usize {
-        self.sources.len()
-    }
-
     /// Whether anything comes by rings.
     #[inline]
     pub(crate) fn has_sources(&self) -> bool {
         !self.sources.is_empty()
     }
 
-    /// The ring that is looked at in its turn, unless there is none (any more).
+    /// The rings that are looked at.
     #[inline]
-    fn source(&self, source: usize) -> Option<&Consumer> {
-        self.peers[usize::from(self.sources[source])].as_deref()?.from()
+    fn rings(&self) -> impl Iterator<Item = &Consumer> {
+        let ring = |slot: &u16| self.peers[usize::from(*slot)].as_deref()?.from();
+        self.sources.iter().filter_map(ring)
     }
 
     /// Whether there is something in one of them.
     #[inline]
     pub(crate) fn has_packets(&self) -> bool {
-        let mut sources = (0..self.sources.len()).filter_map(|source| self.source(source));
-        sources.any(|ring| !ring.is_empty())
+        self.rings().any(|ring| !ring.is_empty())
     }
 
-    /// Takes what comes next in one of the rings that there are to be looked at, and copies its first
-    /// `most` bytes, or all, to the beginning of `buffer`. `is_ours` says whether an address is this NIC's.
-    pub(crate) fn next(
+    /// Takes what lies in the rings, some of each, and has `handle` see the packets. The first `most`
+    /// bytes of each, or all, are copied to the beginning of `buffer`. `is_ours` says whether an
+    /// address is this NIC's.
+    pub(crate) fn receive(
         &mut self,
-        source: usize,
-        buffer: &mut [u8],
-        most: usize,
+        (buffer, most): (&mut [u8], usize),
         registry: &Registry,
         is_ours: impl Fn(IpAddr) -> bool,
-        counts: &mut Counts,
-    ) -> Next {
-        let slot = self.sources[source];
-        let Some(peer) = &mut self.peers[usize::from(slot)] else { return Next::Nothing };
-        let member = peer.member;
-        let next = peer.next(buffer, most, |way| {
-            Ok(is_ours(way.destination.ip())
-                && registry.member_at(way.source.ip(), slot)? == Some(member))
-        });
-        match next {
-            Ok(Some(Opened::Packet(packet))) => Next::Packet(packet),
-            Ok(Some(Opened::Declaration)) => Next::Other,
-            Ok(Some(Opened::Untrue)) => {
-                counts.ring_rx_dropped += 1;
-                Next::Other
+        engine: &mut Engine<'_>,
+        mut handle: impl FnMut(&RingPacket<'_>, &mut Engine<'_>),
+    ) {
+        for &slot in &self.sources {
+            let Some(peer) = &mut self.peers[usize::from(slot)] else { continue };
+            let member = peer.member;
+            let mut taken = 0;
+            while taken < RING_BATCH {
+                let next = peer.next(buffer, most, |pair| {
+                    Ok(is_ours(pair.destination.ip())
+                        && registry.member_at(pair.source.ip(), slot)? == Some(member))
+                });
+                match next {
+                    Ok(None) => break,
+                    Ok(Some(Opened::Packet(packet))) => handle(&packet, engine),
+                    Ok(Some(Opened::Declaration)) => {}
+                    Ok(Some(Opened::Untrue)) => engine.counts.ring_rx_dropped += 1,
+                    Err(Broken) => {
+                        tracing::warn!(slot, "a NIC of this host has written nonsense to its ring");
+                        engine.counts.rings_broken += 1;
+                        peer.turn_away();
+                        break;
+                    }
+                }
+                taken += 1;
+                if taken.is_multiple_of(RING_RELEASE) {
+                    peer.release();
+                }
             }
-            Ok(None) => Next::Nothing,
-            Err(Broken) => {
-                tracing::warn!(slot, "a NIC of this host has written nonsense to its ring");
-                counts.rings_broken += 1;
-                peer.turn_away();
-                Next::Nothing
+            if !taken.is_multiple_of(RING_RELEASE) {
+                peer.release();
             }
-        }
-    }
-
-    /// All of a packet that was taken from a ring, until [`Shm::release`].
-    pub(crate) fn packet(&self, source: usize, packet: &RingPacket) -> Option<Stretch<'_>> {
-        self.source(source).map(|ring| ring.packet(packet.place, packet.length))
-    }
-
-    /// Ends a look at a ring from which something was taken.
-    pub(crate) fn release(&mut self, source: usize) {
-        if let Some(ring) = self.source(source) {
-            ring.release();
         }
     }
 
@@ -511,7 +492,7 @@ impl Shm {
     pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
         self.asleep = asleep;
         let mut is_work_left = false;
-        for ring in (0..self.sources.len()).filter_map(|source| self.source(source)) {
+        for ring in self.rings() {
             ring.set_asleep(asleep);
             is_work_left |= !ring.is_empty();
         }

@@ -19,10 +19,12 @@ use wire::roce::HEADERS_MAX;
 
 use super::ring::{Broken, Consumer, DECLARES_PAIR, Entry, Found, Producer, WITH_ICRC};
 use crate::ProcessMemory;
+use crate::counts::Counts;
 use crate::host::registry::Registry;
 use crate::host::steering::Member;
 use crate::limits::{AWAITED_MAX, RING_PAIRS_MAX};
-use crate::packet::{Begun, Flow};
+use crate::memory::map::Stretch;
+use crate::packet::{Begun, Flow, Pushed};
 
 /// A NIC of this host.
 #[derive(Debug)]
@@ -79,37 +81,18 @@ pub(super) struct Declared {
 }
 
 /// A packet of a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RingPacket {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingPacket<'a> {
     pub(crate) source: Gid,
     pub(crate) destination: Gid,
     pub(crate) traffic_class: u8,
     /// Whether its ICRC stands behind it.
     pub(crate) with_icrc: bool,
     pub(crate) length: usize,
-    /// How many of its bytes are in the buffer: all, or more than its headers.
-    pub(crate) copied: usize,
-    /// Where it lies in the ring.
-    pub(super) place: u64,
-}
-
-/// What became of a run of packets for a ring. Those behind the ones that are told of here were left
-/// alone, because there may be no room for them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Written {
-    /// Packets that are in.
-    pub(crate) packets: u32,
-    /// Their bytes.
-    pub(crate) bytes: u64,
-    /// There was no room for the one behind them.
-    pub(crate) is_dropped: bool,
-    /// The payload of the one behind them is not mapped any more.
-    pub(crate) is_faulted: bool,
-}
-
-impl Written {
-    pub(super) const DROPPED: Self =
-        Self { packets: 0, bytes: 0, is_dropped: true, is_faulted: false };
+    /// What was copied of it: all, or more than its headers.
+    pub(crate) copied: &'a [u8],
+    /// All of it, which is not to be believed.
+    pub(crate) whole: Stretch<'a>,
 }
 
 impl Peer {
@@ -176,16 +159,24 @@ impl Peer {
     /// Takes what comes next in the ring from it, if anything does, and copies its first `most` bytes,
     /// or all, to the beginning of `buffer`. `check` says whether a pair is between its address and ours.
     #[inline]
-    pub(super) fn next(
-        &mut self,
-        buffer: &mut [u8],
+    pub(super) fn next<'a>(
+        &'a mut self,
+        buffer: &'a mut [u8],
         most: usize,
         check: impl Fn(&Declared) -> io::Result<bool>,
-    ) -> Result<Option<Opened>, Broken> {
+    ) -> Result<Option<Opened<'a>>, Broken> {
         let From::Open(ring, pairs) = &mut self.from else { return Ok(None) };
         match ring.next(buffer, most)? {
-            Some(found) => open_entry(found, buffer, most, pairs, check).map(Some),
+            Some(found) => open_entry(found, ring, buffer, most, pairs, check).map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Gives the room of what was taken from its ring back to it.
+    #[inline]
+    pub(super) fn release(&self) {
+        if let Some(ring) = self.from() {
+            ring.release();
         }
     }
 
@@ -197,32 +188,48 @@ impl Peer {
         self.from = From::Broken;
     }
 
-    /// Puts a packet, with its ICRC, into the ring to it. Returns whether there was room.
-    pub(super) fn push(&mut self, flow: &Flow, packet: &[u8]) -> Result<bool, Broken> {
-        let Some(pair) = self.pair(flow)? else { return Ok(false) };
-        let Some(ring) = self.out() else { return Ok(false) };
-        ring.push(Entry { flags: WITH_ICRC, ..pair }, packet)
+    /// Puts a packet, with its ICRC, into the ring to it. Where there is no room it is dropped.
+    pub(super) fn push(
+        &mut self,
+        flow: &Flow,
+        packet: &[u8],
+        counts: &mut Counts,
+    ) -> Result<(), Broken> {
+        let pair = self.pair(flow)?;
+        let is_in = match (pair, &mut self.out) {
+            (Some(pair), Out::Open(ring)) => {
+                ring.push(Entry { flags: WITH_ICRC, ..pair }, packet)?
+            }
+            _ => false,
+        };
+        counts.sent_by_ring(is_in, packet.len());
+        Ok(())
     }
 
-    /// Writes packets to the ring to it, from where their payload lies, as long as there is room.
+    /// Writes packets to the ring to it, from where their payload lies, as long as there is room. Where
+    /// there is none for the first it is dropped.
     pub(super) fn write(
         &mut self,
         flow: &Flow,
         run: &Run<'_>,
         memory: &ProcessMemory,
-    ) -> Result<Written, Broken> {
-        let Some(pair) = self.pair(flow)? else { return Ok(Written::DROPPED) };
-        let Out::Open(ring) = &mut self.out else { return Ok(Written::DROPPED) };
+        counts: &mut Counts,
+    ) -> Result<Pushed, Broken> {
+        let mut pushed = Pushed::default();
+        let pair = self.pair(flow)?;
+        let (Some(pair), Out::Open(ring)) = (pair, &mut self.out) else {
+            counts.sent_by_ring(false, 0);
+            return Ok(Pushed { packets: 1, ..pushed });
+        };
         let mut headers = [0; HEADERS_MAX];
-        let mut written = Written::default();
         for (psn, payload) in run.packets() {
             // The first is tried in any case. If the ring is broken, the next use of it shows that.
-            if written.packets > 0 && ring.has_room() != Ok(true) {
+            if pushed.packets > 0 && ring.has_room() != Ok(true) {
                 break;
             }
             let packet = Begun::new(run.header(), psn, payload, &mut headers);
             let (end, length) = (packet.headers(), packet.len());
-            let pushed = ring.push_with(pair, length, |ring, guard| {
+            let is_in = ring.push_with(pair, length, |ring, guard| {
                 let part = |at, length| ring.part(at, length).ok_or(MemoryFault);
                 part(0, end)?.store(guard, &headers[..end])?;
                 packet.for_pieces(|place, piece| {
@@ -233,18 +240,17 @@ impl Peer {
                     }
                 })
             })?;
-            match pushed {
-                Some(Ok(())) => {
-                    written.packets += 1;
-                    written.bytes += length as u64;
-                    continue;
-                }
-                Some(Err(MemoryFault)) => written.is_faulted = true,
-                None => written.is_dropped = true,
+            pushed.packets += 1;
+            if is_in == Some(Err(MemoryFault)) {
+                pushed.is_faulted = true;
+                break;
             }
-            break;
+            counts.sent_by_ring(is_in.is_some(), length);
+            if is_in.is_none() {
+                break;
+            }
         }
-        Ok(written)
+        Ok(pushed)
     }
 
     /// What is said of packets of `pair`, which is declared if it is new. `None`: there is no room.
@@ -272,21 +278,22 @@ impl Peer {
 }
 
 /// What an entry of a ring is.
-pub(super) enum Opened {
-    Packet(RingPacket),
+pub(super) enum Opened<'a> {
+    Packet(RingPacket<'a>),
     Declaration,
     /// A packet between addresses that are not the peer's and ours.
     Untrue,
 }
 
 /// What an entry with `bytes` says.
-fn open_entry(
+fn open_entry<'a>(
     Found { entry, place }: Found,
-    bytes: &[u8],
+    ring: &'a Consumer,
+    bytes: &'a [u8],
     most: usize,
     pairs: &mut Vec<Declared>,
     check: impl Fn(&Declared) -> io::Result<bool>,
-) -> Result<Opened, Broken> {
+) -> Result<Opened<'a>, Broken> {
     if entry.flags == DECLARES_PAIR {
         let (source, rest) = bytes.split_first_chunk().ok_or(Broken)?;
         let destination = rest.first_chunk().ok_or(Broken)?;
@@ -308,14 +315,14 @@ fn open_entry(
     if pair.is_true != Some(true) {
         return Ok(Opened::Untrue);
     }
+    let (length, with_icrc) = (usize::from(entry.length), entry.flags & WITH_ICRC != 0);
     Ok(Opened::Packet(RingPacket {
         source: pair.source,
         destination: pair.destination,
         traffic_class: entry.traffic_class,
-        with_icrc: entry.flags & WITH_ICRC != 0,
-        length: entry.length.into(),
-        copied: if entry.flags & WITH_ICRC == 0 { most } else { usize::MAX }
-            .min(entry.length.into()),
-        place,
+        with_icrc,
+        length,
+        copied: if with_icrc { &bytes[..length] } else { &bytes[..length.min(most)] },
+        whole: ring.packet(place, length),
     }))
 }

@@ -102,12 +102,12 @@ fn lines(length: usize) -> u64 {
 
 /// Memory of a ring, as either side has it.
 #[derive(Debug)]
-struct Shared {
+struct RingMemory {
     map: Map,
     guard: Guard,
 }
 
-impl Shared {
+impl RingMemory {
     fn word(&self, place: u64) -> &core::sync::atomic::AtomicU64 {
         self.map.word(DATA_AT + (place % LINES) as usize * LINE)
     }
@@ -123,7 +123,7 @@ impl Shared {
 /// The side that sends.
 #[derive(Debug)]
 pub(super) struct Producer {
-    shared: Shared,
+    memory: RingMemory,
     /// Lines written so far.
     tail: u64,
     /// Lines of them that are known to have been taken.
@@ -147,8 +147,8 @@ impl Producer {
         let file = map::sealed_memory(MEMORY_BYTES)?;
         let map = map::map_sealed_memory(file.as_fd(), MEMORY_BYTES)?;
         map.word(NONCE_AT).store(nonce, Release);
-        let shared = Shared { map, guard: Guard::new() };
-        Ok((Self { shared, tail: 0, head: 0 }, file))
+        let memory = RingMemory { map, guard: Guard::new() };
+        Ok((Self { memory, tail: 0, head: 0 }, file))
     }
 
     /// Whether a packet of any length fits.
@@ -167,7 +167,7 @@ impl Producer {
 
     /// Whether there is something in it that somebody may still take.
     pub(super) fn is_untaken(&mut self) -> bool {
-        let state = self.shared.map.word(STATE_AT).load(Acquire);
+        let state = self.memory.map.word(STATE_AT).load(Acquire);
         self.is_empty() == Ok(false) && matches!(state, AWAKE | ASLEEP)
     }
 
@@ -208,11 +208,11 @@ impl Producer {
                 return Ok(None);
             }
         }
-        if let Err(fault) = fill(self.shared.stretch(self.tail, length), self.shared.guard) {
+        if let Err(fault) = fill(self.memory.stretch(self.tail, length), self.memory.guard) {
             return Ok(Some(Err(fault)));
         }
-        self.shared.word(self.tail + lines).store(0, Relaxed);
-        self.shared.word(self.tail).store(entry.word(self.tail), Release);
+        self.memory.word(self.tail + lines).store(0, Relaxed);
+        self.memory.word(self.tail).store(entry.word(self.tail), Release);
         self.tail += lines;
         Ok(Some(Ok(())))
     }
@@ -222,7 +222,7 @@ impl Producer {
     pub(super) fn consuming(&self) -> Consuming {
         // Either we see that it has gone to sleep, or it sees our packet when it looks once more.
         fence(SeqCst);
-        let state = self.shared.map.word(STATE_AT);
+        let state = self.memory.map.word(STATE_AT);
         match state.load(Relaxed) {
             AWAKE => Consuming::Awake,
             ASLEEP if state.compare_exchange(ASLEEP, AWAKE, AcqRel, Relaxed).is_ok() => {
@@ -239,7 +239,7 @@ impl Producer {
     }
 
     fn refresh(&mut self) -> Result<(), Broken> {
-        let head = self.shared.map.word(HEAD_AT).load(Acquire);
+        let head = self.memory.map.word(HEAD_AT).load(Acquire);
         if !(self.head..=self.tail).contains(&head) {
             return Err(Broken);
         }
@@ -251,7 +251,7 @@ impl Producer {
 /// The side that receives.
 #[derive(Debug)]
 pub(super) struct Consumer {
-    shared: Shared,
+    memory: RingMemory,
     /// Lines taken so far.
     head: u64,
 }
@@ -263,18 +263,18 @@ impl Consumer {
         if map.word(NONCE_AT).load(Acquire) != nonce {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Self { shared: Shared { map, guard: Guard::new() }, head: 0 })
+        Ok(Self { memory: RingMemory { map, guard: Guard::new() }, head: 0 })
     }
 
     /// Whether there is nothing to be taken.
     pub(super) fn is_empty(&self) -> bool {
-        self.shared.word(self.head).load(Acquire) == 0
+        self.memory.word(self.head).load(Acquire) == 0
     }
 
     /// Takes the next entry, and copies its first `most` bytes to the beginning of `buffer`, which
     /// has room for the longest. The whole of it stays where it is until [`Consumer::release`].
     pub(super) fn next(&mut self, buffer: &mut [u8], most: usize) -> Result<Option<Found>, Broken> {
-        let word = self.shared.word(self.head).load(Acquire);
+        let word = self.memory.word(self.head).load(Acquire);
         if word == 0 {
             return Ok(None);
         }
@@ -282,8 +282,8 @@ impl Consumer {
         // An ICRC is checked before anything is done.
         let most = if entry.flags & WITH_ICRC == 0 { most } else { PACKET_MAX };
         let bytes = buffer.get_mut(..most.min(entry.length.into())).ok_or(Broken)?;
-        let stretch = self.shared.stretch(self.head, bytes.len());
-        stretch.load(self.shared.guard, bytes).map_err(|_| Broken)?;
+        let stretch = self.memory.stretch(self.head, bytes.len());
+        stretch.load(self.memory.guard, bytes).map_err(|_| Broken)?;
         let place = self.head;
         self.head += entry.lines();
         Ok(Some(Found { entry, place }))
@@ -291,18 +291,18 @@ impl Consumer {
 
     /// The first `length` bytes of the packet that was taken from `place`.
     pub(super) fn packet(&self, place: u64, length: usize) -> Stretch<'_> {
-        self.shared.stretch(place, length)
+        self.memory.stretch(place, length)
     }
 
     /// Gives the room of what was taken back to the producer.
     pub(super) fn release(&self) {
-        self.shared.map.word(HEAD_AT).store(self.head, Release);
+        self.memory.map.word(HEAD_AT).store(self.head, Release);
     }
 
     /// Says whether the doorbell is to be rung for what is pushed from now on. After that,
     /// [`Consumer::is_empty`] must be asked once more before anybody sleeps.
     pub(super) fn set_asleep(&self, asleep: bool) {
-        let state = self.shared.map.word(STATE_AT);
+        let state = self.memory.map.word(STATE_AT);
         if state.load(Relaxed) == GONE {
             return;
         }
@@ -316,7 +316,7 @@ impl Consumer {
 
     /// Says that nobody will look again.
     pub(super) fn leave(&self) {
-        self.shared.map.word(STATE_AT).store(GONE, Release);
+        self.memory.map.word(STATE_AT).store(GONE, Release);
     }
 }
 
@@ -337,8 +337,8 @@ mod tests {
     }
 
     /// What an attacker has: the memory, to do with as it likes.
-    fn words(shared: &Shared) -> impl Fn(usize, u64) {
-        |at, word| shared.map.word(at).store(word, SeqCst)
+    fn words(memory: &RingMemory) -> impl Fn(usize, u64) {
+        |at, word| memory.map.word(at).store(word, SeqCst)
     }
 
     #[test]
@@ -510,7 +510,7 @@ mod tests {
     fn a_consumer_that_lies_about_what_it_has_taken_is_found_out() {
         for head in [1, LINES, u64::MAX, 1 << 63] {
             let (mut producer, consumer) = pair();
-            words(&consumer.shared)(HEAD_AT, head);
+            words(&consumer.memory)(HEAD_AT, head);
             assert_eq!(producer.has_room(), Ok(true), "it need not be asked");
             assert_eq!(producer.is_empty(), Err(Broken));
         }
@@ -520,9 +520,9 @@ mod tests {
         consumer.next(&mut buffer, PACKET_MAX).unwrap();
         consumer.release();
         assert_eq!(producer.is_empty(), Ok(true));
-        words(&consumer.shared)(HEAD_AT, 0);
+        words(&consumer.memory)(HEAD_AT, 0);
         assert_eq!(producer.is_empty(), Err(Broken), "what was taken stays taken");
-        words(&consumer.shared)(STATE_AT, 77);
+        words(&consumer.memory)(STATE_AT, 77);
         assert_eq!(producer.consuming(), Consuming::Gone);
     }
 
@@ -543,12 +543,12 @@ mod tests {
             Entry::default().word(0) | 1 << 56,
         ] {
             let (producer, mut consumer) = pair();
-            words(&producer.shared)(DATA_AT, word);
+            words(&producer.memory)(DATA_AT, word);
             assert_eq!(consumer.next(&mut buffer, PACKET_MAX), Err(Broken), "{word:#x}");
         }
         // One that says nothing false, but has nothing written behind it, is bytes like any other.
         let (producer, mut consumer) = pair();
-        words(&producer.shared)(DATA_AT, good.word(0));
+        words(&producer.memory)(DATA_AT, good.word(0));
         assert_eq!(
             consumer.next(&mut buffer, PACKET_MAX),
             Ok(Some(Found { entry: good, place: 0 }))
@@ -563,7 +563,7 @@ mod tests {
         let stop = std::sync::Arc::new(core::sync::atomic::AtomicBool::new(false));
         let is_over = std::sync::Arc::clone(&stop);
         let liar = std::thread::spawn(move || {
-            let (map, mut state) = (theirs.shared.map, 1_u64);
+            let (map, mut state) = (theirs.memory.map, 1_u64);
             while !is_over.load(Relaxed) {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let at = DATA_AT + (state >> 40) as usize % 64 * WORD;

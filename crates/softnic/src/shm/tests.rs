@@ -14,7 +14,7 @@ use wire::{Opcode, reth, roce};
 
 use super::ring::{DECLARES_PAIR, Entry, WITH_ICRC};
 use super::*;
-use crate::attachment::Parts;
+use crate::attachment::Attachment;
 use crate::limits::PACKET_MAX;
 use crate::memory::map;
 use crate::testing::open_by;
@@ -123,7 +123,7 @@ impl Honest {
 
 /// Somebody with a slot and an address, as a NIC has, who does with rings what it likes.
 struct Liar {
-    parts: Parts,
+    attachment: Attachment,
     link: Shm,
     /// The ring to the victim.
     ring: Producer,
@@ -144,9 +144,9 @@ impl Liar {
 
     fn without_ring(address: &str, victim: &Honest) -> Self {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-        let mut parts = Parts::open(&device, &Options::default()).unwrap();
-        let link = core::mem::replace(&mut parts.common.paths.shm, Shm::none());
-        let victim = parts
+        let mut attachment = Attachment::open(&device, &Options::default()).unwrap();
+        let link = attachment.common.paths.take_rings();
+        let victim = attachment
             .common
             .membership
             .registry
@@ -154,7 +154,7 @@ impl Liar {
             .unwrap()
             .unwrap();
         let (ring, _) = Producer::create(0).unwrap();
-        Self { parts, link, ring, victim }
+        Self { attachment, link, ring, victim }
     }
 
     fn offers(&self) -> &Offers {
@@ -162,7 +162,8 @@ impl Liar {
     }
 
     fn message(&self, kind: Kind, nonce: u64) -> Message {
-        let (from, to_claim) = (self.parts.common.membership.registry.member(), self.victim.claim);
+        let (from, to_claim) =
+            (self.attachment.common.membership.registry.member(), self.victim.claim);
         Message { kind, from, to_claim, nonce }
     }
 
@@ -173,12 +174,13 @@ impl Liar {
     }
 
     fn address(&self) -> Gid {
-        self.parts.common.membership.sockets[0].address().into()
+        self.attachment.common.membership.sockets[0].address().into()
     }
 
     fn qpn(&self) -> Qpn {
         Qpn::new(
-            u32::from(self.parts.common.membership.registry.slot()) << crate::limits::SLOT_SHIFT
+            u32::from(self.attachment.common.membership.registry.slot())
+                << crate::limits::SLOT_SHIFT
                 | 5,
         )
     }
@@ -281,7 +283,7 @@ fn a_slot_that_has_gone_to_another_leads_to_the_other() {
     let ours = victim.queue_pair(gid, |_| qpn);
     assert_eq!(victim.write(ours, (0, Key(0)), || {}), CompletionStatus::RetryExceeded);
     assert_eq!(victim.nic.counts().rings_made, 1);
-    liar.parts.leave();
+    liar.attachment.leave();
     drop(liar);
     let ours = victim.queue_pair(gid, |_| qpn);
     assert_eq!(victim.write(ours, (0, Key(0)), || {}), CompletionStatus::RetryExceeded);
@@ -308,8 +310,8 @@ fn offers_of_something_else_are_refused_and_leave_nothing() {
         Member { slot: 0, claim: 1 },
         Member { slot: u16::MAX, claim: 1 },
         Member {
-            claim: liar.parts.common.membership.registry.member().claim ^ 1,
-            ..liar.parts.common.membership.registry.member()
+            claim: liar.attachment.common.membership.registry.member().claim ^ 1,
+            ..liar.attachment.common.membership.registry.member()
         },
     ] {
         let message = Message { from, ..liar.message(Kind::Offer, 7) };
@@ -340,8 +342,14 @@ fn a_refusal_afterwards_leads_back_to_udp_and_loses_nothing() {
     let before = a.nic.counts();
     // As if `b` had not been able to take the ring.
     let liar = Liar::without_ring("127.0.48.31", &a);
-    let from =
-        liar.parts.common.membership.registry.member_at(b.gid().ip(), b.slot()).unwrap().unwrap();
+    let from = liar
+        .attachment
+        .common
+        .membership
+        .registry
+        .member_at(b.gid().ip(), b.slot())
+        .unwrap()
+        .unwrap();
     let refusal = Message { from, ..liar.message(Kind::Refusal, 0) };
     liar.offers().send(a.slot(), refusal, None).unwrap();
     a.nic.poll();
@@ -352,7 +360,7 @@ fn a_refusal_afterwards_leads_back_to_udp_and_loses_nothing() {
 }
 
 #[test]
-fn a_bell_is_left_for_the_thread_that_sleeps() {
+fn a_doorbell_is_left_for_the_thread_that_sleeps() {
     let other = Honest::open("127.0.48.36", Link::SharedMemory);
     let mut sleeper = Liar::without_ring("127.0.48.37", &other);
     let peer = Liar::without_ring("127.0.48.38", &other);
@@ -363,15 +371,15 @@ fn a_bell_is_left_for_the_thread_that_sleeps() {
         doorbell[0].revents != 0
     };
     let mut counts = Counts::default();
-    let to = sleeper.parts.common.membership.registry.member();
+    let to = sleeper.attachment.common.membership.registry.member();
     let doorbell = Message { to_claim: to.claim, ..peer.message(Kind::Doorbell, 0) };
     sleeper.link.set_asleep(true);
     peer.offers().send(to.slot, doorbell, None).unwrap();
     // The application polls meanwhile.
-    sleeper.link.receive_messages(&sleeper.parts.common.membership.registry, &mut counts);
+    sleeper.link.receive_messages(&sleeper.attachment.common.membership.registry, &mut counts);
     assert!(is_woken(&sleeper.link));
     sleeper.link.set_asleep(false);
-    sleeper.link.receive_messages(&sleeper.parts.common.membership.registry, &mut counts);
+    sleeper.link.receive_messages(&sleeper.attachment.common.membership.registry, &mut counts);
     assert!(!is_woken(&sleeper.link));
 }
 
@@ -437,7 +445,7 @@ fn entries_that_break_the_rules_end_the_ring_and_nothing_else() {
         liar.offer(Some(&file), number);
         victim.nic.poll();
         assert_eq!(victim.nic.counts().rings_taken, number + 1);
-        liar.parts.leave();
+        liar.attachment.leave();
     }
     other.reaches(&victim);
     assert_eq!(victim.nic.counts().rings_refused, 6);
@@ -551,7 +559,7 @@ fn what_a_peer_leaves_behind_is_taken() {
     liar.push_write(0, qpn, PSN, (victim.address(), victim.key));
     victim.nic.poll();
     liar.push_write(0, qpn, PSN.next(), (victim.address() + 8, victim.key));
-    liar.parts.leave();
+    liar.attachment.leave();
     drop(liar);
     victim.nic.poll();
     assert_eq!(victim.memory[..16], *b"I am notI am not");
@@ -748,7 +756,7 @@ fn whatever_a_peer_writes_into_rings_and_messages_only_its_queue_pair_suffers() 
             read += victim.nic.with(|endpoint, _, _| endpoint.stats().rx_read_requests);
         }
         written += u64::from(yard[BYTES / 4..2 * BYTES / 4].iter().any(|word| *word != 0));
-        lies.liar.parts.leave();
+        lies.liar.attachment.leave();
         let other = Honest::open("127.0.48.55", Link::SharedMemory);
         victim.reaches(&other);
         other.reaches(&victim);

@@ -62,10 +62,6 @@ impl Groups {
         is_last
     }
 
-    pub(crate) fn leave_all(&mut self) {
-        self.0.clear();
-    }
-
     /// Whether `group` has been joined.
     pub(crate) fn has(&self, group: IpAddr) -> bool {
         self.sockets().any(|socket| socket.address() == group)

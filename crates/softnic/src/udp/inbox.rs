@@ -5,8 +5,8 @@
 //!                     └──► engine ──► what is to be sent     under it
 //! ```
 //!
-//! One thread looks for all, and has the inbox meanwhile. Rings ([`crate::shm`]) are memory, and are looked
-//! at under the engine's lock.
+//! One thread looks for all, and has the inbox meanwhile. Rings are memory, and are read under the engine's
+//! lock ([`crate::path`]).
 //!
 //! **Invariant:** what a look finds is given to the engine before the inbox is given back, so packets are
 //! handled in the order in which the sockets gave them out.
@@ -16,12 +16,12 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use crate::attachment::membership::Membership;
-use crate::host::handover::{self, Entrance};
+use crate::host::handover::{self, Entrance, Handover};
 use crate::limits::RECEIVE_BATCH;
 use crate::packet::Received;
 use crate::udp::socket::Socket;
 
-/// How far is looked.
+/// How far a look goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reach {
     /// At the socket that had something last, and now and then at the others.
@@ -114,7 +114,7 @@ impl Inbox {
             self.sockets.clear();
             self.sockets.extend(membership.all_sockets().cloned());
             self.addresses = membership.sockets.len();
-            self.handover = Some(membership.handover.entrance());
+            self.handover = membership.handover.as_ref().map(Handover::entrance);
         }
     }
 

@@ -59,6 +59,11 @@ impl Outbox {
         Self { batches, is_full: false, sockets }
     }
 
+    /// Lets go of the sockets: nothing is sent any more.
+    pub(crate) fn close(&mut self) {
+        self.sockets.sockets.clear();
+    }
+
     /// Counts what was sent, and empties it.
     pub(crate) fn unload(&mut self, counts: &mut Counts) {
         let Sent { packets, bytes, batches, dropped, errors } = mem::take(&mut self.sockets.sent);
@@ -193,15 +198,15 @@ fn is_batch_refused(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::Parts;
+    use crate::attachment::Attachment;
     use crate::limits::{RECEIVE_BYTES, SLOT_SHIFT};
     use crate::packet::Path;
     use crate::{DeviceInfo, Options, sys};
     use wire::icrc;
 
-    fn open(address: &str) -> Parts {
+    fn open(address: &str) -> Attachment {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-        Parts::open(&device, &Options::default()).unwrap()
+        Attachment::open(&device, &Options::default()).unwrap()
     }
 
     #[test]

@@ -454,11 +454,11 @@ mod tests {
     }
 
     #[test]
-    fn a_train_arrives_as_one_buffer_of_segments() {
+    fn a_gso_batch_arrives_as_one_buffer_of_segments() {
         let (a, b) = pair(2);
         let bytes: Vec<u8> = (0..2500_u32).map(|at| (at % 251) as u8).collect();
-        let train = Message { segment: Some(1000), ..message(&bytes, &b) };
-        assert_eq!(a.send(&[train, message(b"end", &b)]).unwrap(), 2);
+        let batch = Message { segment: Some(1000), ..message(&bytes, &b) };
+        assert_eq!(a.send(&[batch, message(b"end", &b)]).unwrap(), 2);
         let mut buffer = vec![0; 65_536];
         let received = receive(&b, &mut buffer);
         assert_eq!((received.length, received.segment), (2500, 1000));

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rdma::{Gid, PKey, Psn, QKey, QpType, Qpn};
-use softnic::{DeviceInfo, EventSink, Nic, Options, PortError};
+use softnic::{DeviceInfo, EventSink, Nic, Options, PortChange, PortError};
 use transport::cm::{CmEvent, CommId};
 use transport::{Event, Route};
 use wire::cm::ip::PortSpace;
@@ -24,6 +24,7 @@ use crate::support::{self, PATIENCE};
 const ADDRESS: &str = "FERROCE_TEST_LISTENER";
 const PORT: u16 = 7174;
 const TCP: PortSpace = PortSpace::TCP;
+const BIND: PortChange = PortChange::Bind { shared: false };
 
 #[derive(Clone, Default)]
 struct Events(Arc<Mutex<VecDeque<CmEvent>>>);
@@ -53,12 +54,12 @@ impl Host {
     }
 
     fn bind(&self, number: u16) -> Result<u16, PortError> {
-        self.nic.bind_port(self.address, TCP, number, false)
+        self.nic.change_port(self.address, (TCP, number), BIND)
     }
 
     fn listen(&self, number: u16) {
         self.bind(number).unwrap();
-        self.nic.listen_port(self.address, TCP, number, true).unwrap();
+        self.nic.change_port(self.address, (TCP, number), PortChange::Listen).unwrap();
         let gid = Gid::from(self.address);
         let service = TCP.service(number);
         self.nic.with_manager(|manager, _| manager.listen(service, Some(gid), 8)).unwrap();
@@ -285,14 +286,14 @@ fn a_port_has_one_owner_among_the_nics_of_an_address() {
     // The port is free at another address, and after it was given back.
     let elsewhere = Host::open("127.0.36.5");
     elsewhere.listen(PORT);
-    one.nic.release_port(one.address, TCP, PORT, true).unwrap();
+    one.nic.change_port(one.address, (TCP, PORT), PortChange::Release { listens: true }).unwrap();
     other.listen(PORT);
     drop(other);
     one.bind(PORT).unwrap();
     let free = one.bind(0).unwrap();
     assert!(free >= 32_768);
     assert!(matches!(elsewhere.bind(free), Ok(port) if port == free));
-    let foreign = one.nic.bind_port(elsewhere.address, TCP, 9, false);
+    let foreign = one.nic.change_port(elsewhere.address, (TCP, 9), BIND);
     assert!(matches!(foreign, Err(PortError::Address)));
 }
 

@@ -22,21 +22,24 @@ use crate::udp::inbox::Inbox;
 
 impl Shared {
     /// Before the end: sends the acknowledgements that would have waited, and takes leave of every
-    /// peer. What waits for room at a destination may still get it, and what lies in rings is taken: who
-    /// looks there must find a NIC that is there. Who has the file of counters open keeps it, with what
-    /// was counted to the end.
+    /// peer. Then it waits until destinations have room for what is left, and have taken what lies in
+    /// rings, whose packets count only while their sender lives. The file of counters shows the last state
+    /// to programs that have it open.
     pub(crate) fn settle_debts<'a>(
         &'a self,
         mut core: MutexGuard<'a, Core>,
     ) -> MutexGuard<'a, Core> {
         let began = clock::now();
         let mut now = began;
-        core.owe_nothing(now);
+        if !core.attachment.is_dead() {
+            core.endpoint.release_acknowledgements();
+            core.manager.forget_all(now);
+        }
         loop {
             if let Some(outbox) = core.load(now) {
                 core = self.send(core, outbox, None);
             }
-            let is_waited_for = core.attachment.is_paused() || core.is_untaken();
+            let is_waited_for = core.is_paused() || core.is_untaken();
             if !is_waited_for || now.since(began) >= PAUSE_MAX {
                 break;
             }
@@ -94,9 +97,7 @@ impl Held for Whole {
     fn in_child(mut self: Box<Self>) {
         let Self { core, inbox, .. } = &mut *self;
         inbox.forget();
-        if let Some(parts) = core.attachment.end() {
-            parts.forget();
-        }
+        core.attachment.forget();
         core.policy = Policy::default();
     }
 }
@@ -124,12 +125,12 @@ mod tests {
     fn who_ends_waits_for_room_but_not_for_ever() {
         let (nic, full) = (open("127.0.135.5"), open("127.0.135.6"));
         let takes = || {
-            let mut core = full.shared().lock();
-            let paths = &core.attachment.parts().unwrap().common.paths;
+            let core = full.shared().lock();
+            let paths = &core.attachment.common.paths;
             paths.write_off(paths.sent_to_us());
         };
         let given_up = |core: &Core| {
-            assert!(!core.attachment.is_paused());
+            assert!(!core.is_paused());
             core.counts.tx_pauses_given_up
         };
         // The machine may have no processor for the other before the wait is over.
@@ -165,7 +166,7 @@ mod tests {
         // SAFETY: no place for the status is given.
         assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
         let mut core = nic.shared().lock();
-        let common = &mut core.attachment.parts().unwrap().common;
+        let common = &mut core.attachment.common;
         let (slot, credits) = (common.membership.registry.slot(), common.paths.credits());
         // A NIC that is there has room for something, and not for everything.
         assert!(!credits.is_full(slot) && credits.plan(slot, 1 << 30));

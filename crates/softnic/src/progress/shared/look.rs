@@ -1,29 +1,29 @@
-//! How a thread looks what has arrived, and what it does with the clock.
+//! How a thread looks for what has arrived, and runs the timers afterwards.
 //!
 //! A look at a socket is a call of the kernel, which takes as long as all else that is done for a
 //! short packet, and longer for a batch. Meanwhile other threads post, and poll for what is there
-//! already. One thread looks for all: who finds another looking does not wait for it, unless
-//! nobody else would do what he came for.
+//! already. So one thread looks for all. A thread that finds another one looking does not wait, unless
+//! its work would be left undone.
 //!
-//! **Invariants:** the inbox is locked before the engine; who holds the engine only ever tries. Only who
-//! has the inbox takes anything for lost, after it has looked.
+//! **Invariants:** the inbox is locked before the engine; a thread that holds the engine only tries. Only
+//! a thread that has the inbox takes anything for lost, and only after it has looked.
 
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 use rdma::Time;
 
 use super::Shared;
-use crate::attachment::Parts;
+use crate::attachment::Attachment;
 use crate::attachment::receiver::Turn;
 use crate::clock;
 use crate::limits::LOOKS_BEFORE_TIMEOUT;
 use crate::progress::core::Core;
 use crate::udp::inbox::{Inbox, Reach};
 
-/// What is done by who finds another thread looking.
+/// What a thread does that finds another one looking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Busy {
-    /// It leaves it to that one.
+    /// It leaves the work to that one.
     Leave,
     /// It waits until that one is back, and looks itself.
     Wait,
@@ -61,16 +61,14 @@ impl Shared {
         busy: Busy,
     ) -> (MutexGuard<'a, Core>, Looked) {
         core.policy.looks();
-        let Some(parts) = core.attachment.parts() else {
+        if core.attachment.is_dead() {
             return (core, Looked { now: clock::now(), packets: 0, is_served: false });
-        };
-        let turn = parts.turn(reach);
-        if turn == Turn::Rings && !parts.common.paths.shm.has_packets() {
+        }
+        let turn = core.attachment.turn(reach);
+        if turn == Turn::Rings && !core.attachment.common.paths.has_packets() {
             let now = clock::now();
             if !core.is_time(now) {
-                if let Some(parts) = core.attachment.parts() {
-                    parts.receiver.end_look(0);
-                }
+                core.attachment.receiver.end_look(0);
                 return (core, Looked { now, packets: 0, is_served: false });
             }
         }
@@ -101,12 +99,11 @@ impl Shared {
                 }
             }
             looked.now = now.unwrap_or_else(clock::now);
-            if let Some((parts, mut engine)) = core.attached(looked.now) {
-                let before = engine.counts.rx_packets;
-                parts.receiver.receive_from_rings(&mut parts.common, &mut engine);
-                packets += engine.counts.rx_packets - before;
-                parts.receiver.end_look(packets);
-            }
+            let (Attachment { receiver, common, .. }, mut engine) = core.parts(looked.now);
+            let before = engine.counts.rx_packets;
+            receiver.receive_from_rings(common, &mut engine);
+            packets += engine.counts.rx_packets - before;
+            receiver.end_look(packets);
             looked.packets += packets;
             let is_all = reach == Reach::All && packets == 0;
             if looked.is_served
@@ -153,20 +150,17 @@ impl Shared {
     ) -> (MutexGuard<'a, Core>, u64, Option<Time>) {
         let (mut packets, mut last) = (0, None);
         // A look begins at no particular time.
-        let Some((parts, mut engine)) = core.attached(Time::ZERO) else { return (core, 0, None) };
-        let mut look =
-            parts.receiver.begin_look(inbox, reach, turn, &mut parts.common, &mut engine);
+        let (Attachment { receiver, common, .. }, mut engine) = core.parts(Time::ZERO);
+        let mut look = receiver.begin_look(inbox, reach, turn, common, &mut engine);
         while !look.is_over() {
             drop(core);
             let found = inbox.next(&mut look);
             core = self.lock();
             let now = clock::now();
-            if let Some((parts, mut engine)) = core.attached(now) {
-                let before = engine.counts.rx_packets;
-                let Parts { receiver, common, .. } = parts;
-                receiver.receive(found.as_ref(), &mut look, common, &mut engine);
-                packets += engine.counts.rx_packets - before;
-            }
+            let (Attachment { receiver, common, .. }, mut engine) = core.parts(now);
+            let before = engine.counts.rx_packets;
+            receiver.receive(found.as_ref(), &mut look, common, &mut engine);
+            packets += engine.counts.rx_packets - before;
             last = Some(now);
         }
         (core, packets, last)
@@ -261,8 +255,8 @@ mod tests {
         nic.join_group(group).unwrap();
         nic.poll();
         let socket = {
-            let mut core = nic.shared().lock();
-            let groups = &core.attachment.parts().unwrap().common.membership.groups;
+            let core = nic.shared().lock();
+            let groups = &core.attachment.common.membership.groups;
             assert_eq!(groups.count(), 1);
             let socket = groups.sockets().next().unwrap();
             assert_eq!(Arc::strong_count(socket), 2, "the inbox has it as well");

@@ -10,10 +10,10 @@
 //! itself all do the same: they take what has arrived ([`Shared::look`]), and give what is ready
 //! ([`Shared::give`]).
 //!
-//! **Invariants:** the inbox is locked before the engine. Who has the outbox is the only one that sends;
-//! events are told before the lock is given up, so nobody hears of what another thread has just
-//! destroyed. Who has a claim ([`Shared::claim`]) gets the lock with the outbox in its place, and nobody
-//! else begins to send before.
+//! **Invariants:** the inbox is locked before the engine. Only the thread that has the outbox sends. Events
+//! are told before the lock is given up, so nobody hears of what another thread has just destroyed. A
+//! thread with a claim ([`Shared::claim`]) gets the lock with the outbox in its place, and no other begins
+//! to send before.
 
 mod ending;
 mod look;
@@ -103,7 +103,7 @@ impl Shared {
             outbox.send();
             core = self.lock();
             let is_full = core.unload(outbox);
-            if core.attachment.is_claimed() {
+            if core.attachment.sender.claims > 0 {
                 self.back.notify_all();
             }
             let for_others = core.is_left_behind();
@@ -129,16 +129,14 @@ impl Shared {
         mut core: MutexGuard<'a, Core>,
         patience: Duration,
     ) -> MutexGuard<'a, Core> {
-        let Some(parts) = core.attachment.parts().filter(|parts| !parts.sender.is_whole()) else {
+        if core.attachment.sender.is_whole() {
             return core;
-        };
-        parts.sender.claims += 1;
-        let waited =
-            self.back.wait_timeout_while(core, patience, |core| !core.attachment.is_whole());
-        let (mut core, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if let Some(parts) = core.attachment.parts() {
-            parts.sender.claims -= 1;
         }
+        core.attachment.sender.claims += 1;
+        let is_away = |core: &mut Core| !core.attachment.sender.is_whole();
+        let waited = self.back.wait_timeout_while(core, patience, is_away);
+        let (mut core, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        core.attachment.sender.claims -= 1;
         core
     }
 
@@ -146,7 +144,7 @@ impl Shared {
     pub(crate) fn lock_whole(&self) -> (MutexGuard<'_, Core>, MutexGuard<'_, Inbox>) {
         let inbox = self.lock_inbox();
         let mut core = self.lock();
-        while !core.attachment.is_whole() {
+        while !core.attachment.sender.is_whole() {
             core = self.claim(core, SENDER_WAIT);
         }
         (core, inbox)
@@ -193,7 +191,7 @@ mod tests {
     #[test]
     fn what_comes_up_while_somebody_sends_is_left_to_whoever_sends() {
         let nic = open("127.0.135.1");
-        let outbox = nic.shared().lock().attachment.parts().unwrap().sender.outbox.take().unwrap();
+        let outbox = nic.shared().lock().attachment.sender.outbox.take().unwrap();
         ask(&nic);
         let mut core = nic.shared().lock();
         assert_eq!(core.counts.tx_packets, 0);
@@ -212,10 +210,10 @@ mod tests {
     #[test]
     fn who_has_a_claim_is_waited_for_and_has_the_rest_sent() {
         let nic = open("127.0.135.2");
-        let outbox = nic.shared().lock().attachment.parts().unwrap().sender.outbox.take().unwrap();
+        let outbox = nic.shared().lock().attachment.sender.outbox.take().unwrap();
         std::thread::scope(|scope| {
             let counts = scope.spawn(|| nic.counts());
-            let claims = || nic.shared().lock().attachment.parts().unwrap().sender.claims;
+            let claims = || nic.shared().lock().attachment.sender.claims;
             while claims() == 0 {
                 std::thread::yield_now();
             }
