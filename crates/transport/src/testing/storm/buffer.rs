@@ -5,6 +5,7 @@ use std::vec::Vec;
 use rdma::{Access, Key, QpType, Sge};
 
 use super::ground::Ground;
+use super::link::WindowId;
 use super::plan::LinkPlan;
 use super::world::World;
 use crate::RegionSpec;
@@ -20,6 +21,20 @@ pub(super) struct Buffer {
     pub(super) sges: Vec<Sge>,
     /// The region that is the request's own.
     pub(super) own: Option<Key>,
+}
+
+/// Memory of the peer as a request names it.
+pub(super) struct Remote {
+    pub(super) address: u64,
+    pub(super) r_key: Key,
+    /// Where it is.
+    pub(super) real: u64,
+    /// The region that is the request's own.
+    pub(super) own: Option<Key>,
+    /// Whether nothing but this request is about it.
+    pub(super) is_ours: bool,
+    /// The window that it is reached through.
+    pub(super) through: Option<WindowId>,
 }
 
 impl World<'_> {

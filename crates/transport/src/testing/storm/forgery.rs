@@ -8,7 +8,7 @@ use wire::aeth::{self, NakCode, Syndrome};
 use wire::opcode::{Attach, Part, Service};
 use wire::{Opcode, deth, reth, roce};
 
-use super::oracle::Check;
+use super::check::Check;
 use super::tally::Seen;
 use super::world::{Q_KEY, World, place};
 use crate::{Arrival, Drop, QpQuery};

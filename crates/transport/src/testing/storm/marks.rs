@@ -8,7 +8,7 @@ use wire::Opcode;
 use wire::opcode::Operation;
 use wire::roce::Repr;
 
-use super::oracle::Check;
+use super::check::Check;
 use crate::Config;
 use crate::congestion::Congestion;
 

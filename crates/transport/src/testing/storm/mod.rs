@@ -17,8 +17,10 @@
 //! of congestion are drawn by lot; the `fabric` has them.
 
 mod buffer;
+mod check;
 mod forgery;
 mod ground;
+mod link;
 mod log;
 mod marks;
 mod network;
@@ -29,6 +31,7 @@ pub(crate) mod random;
 mod tally;
 mod text;
 mod trouble;
+mod verbs;
 mod windows;
 mod work;
 mod world;
@@ -42,7 +45,7 @@ use rdma::{QpType, Span};
 pub use log::Log;
 pub use tally::Tally;
 
-use oracle::Check;
+use check::Check;
 use plan::{AFTERMATH, CALM_OPERATIONS};
 use world::{Happening, World};
 

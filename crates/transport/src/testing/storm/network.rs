@@ -3,17 +3,17 @@
 use std::format;
 use std::vec::Vec;
 
-use rdma::{Gid, Qpn, Span, Time};
+use rdma::{Qpn, Span, Time};
 
 use wire::opcode::Service;
 use wire::{icrc, roce};
 
 use super::super::pair::emit;
+use super::check::Check;
 use super::marks::{CE, is_marked, may_mark};
-use super::oracle::Check;
 use super::plan::Faults;
 use super::tally::Seen;
-use super::world::{Happening, World, place};
+use super::world::{Happening, Packet, World, place};
 use crate::{Arrival, Route};
 
 /// Packets that wait for a node that stands still, or is slow; more are lost.
@@ -22,17 +22,6 @@ const HELD_MAX: usize = 64;
 const FAULTS_MAX: u32 = 10_000;
 /// The byte of the BTH that no ICRC covers.
 const MASKED_BYTE: usize = 4;
-
-/// A packet on its way.
-#[derive(Clone, Debug)]
-pub(super) struct Packet {
-    pub(super) link: usize,
-    pub(super) from: Gid,
-    pub(super) to: Gid,
-    /// DSCP and ECN bits.
-    pub(super) traffic_class: u8,
-    pub(super) bytes: Vec<u8>,
-}
 
 /// What a node sends at once.
 struct Taken {

@@ -6,11 +6,11 @@
 
 use std::format;
 
-use rdma::{Completion, CompletionStatus, QpState, Span};
+use rdma::{QpState, Span};
 
-use super::oracle::Check;
+use super::check::{Check, endpoint_result};
+use super::link::Link;
 use super::tally::Seen;
-use super::work::endpoint_result;
 use super::world::{Happening, World, place};
 use crate::{CqId, CreateError, Notify};
 
@@ -19,29 +19,6 @@ const OWN_CQ_MAX: u64 = 24;
 const CALM_CQ: u32 = 1 << 12;
 /// The least that the queue of a node is made.
 const NODE_CQ_MIN: u64 = 1 << 12;
-
-/// What the oracle knows of the queue of a node.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bell {
-    armed: Option<Notify>,
-    /// Events since it was armed.
-    rung: u32,
-    /// A queue pair was reset since the queue was looked at: its completions are gone.
-    pub(super) forgot: bool,
-}
-
-impl Bell {
-    /// Whether `completion` is to raise an event.
-    fn awaits(&self, completion: &Completion) -> bool {
-        match self.armed {
-            None => false,
-            Some(Notify::Next) => true,
-            Some(Notify::Solicited) => {
-                completion.solicited || completion.status != CompletionStatus::Success
-            }
-        }
-    }
-}
 
 impl World<'_> {
     /// A queue of the size that an end's own has.
@@ -54,30 +31,30 @@ impl World<'_> {
     /// Looks at all completion queues of a node that somebody is awake for.
     pub(super) fn poll(&mut self, index: usize) -> Check {
         let cq = self.nodes[index].cq;
-        let bell = self.nodes[index].bell;
+        let watch = self.nodes[index].watch;
         let mut awaited = 0;
         while let Some(completion) = self.nodes[index].endpoint.poll_cq(cq) {
-            awaited += u32::from(bell.awaits(&completion));
+            awaited += u32::from(watch.awaits(&completion));
             self.completed(index, &completion)?;
         }
-        let gone = bell.forgot && bell.rung == 1;
+        let gone = watch.forgot && watch.events == 1;
         let expected = awaited.min(1);
-        if bell.rung != expected && !gone {
-            let rung = bell.rung;
-            return Err(format!("node {index}: {rung} events, {awaited} completions to tell of"));
+        if watch.events != expected && !gone {
+            let events = watch.events;
+            return Err(format!("node {index}: {events} events, {awaited} completions to tell of"));
         }
-        let bell = &mut self.nodes[index].bell;
-        bell.forgot = false;
-        if bell.rung > 0 {
+        let watch = &mut self.nodes[index].watch;
+        watch.forgot = false;
+        if watch.events > 0 {
             self.tally.count(Seen::Notified);
-            (bell.armed, bell.rung) = (None, 0);
+            (watch.armed, watch.events) = (None, 0);
         }
         if self.random.chance(300) {
             let notify = self.random.pick(&[Notify::Next, Notify::Solicited]);
             self.tally.count(if notify == Notify::Next { Seen::Arm } else { Seen::ArmSolicited });
             let node = &mut self.nodes[index];
             // Who has asked for every completion is not asked for less.
-            node.bell.armed = match node.bell.armed {
+            node.watch.armed = match node.watch.armed {
                 Some(Notify::Next) => Some(Notify::Next),
                 _ => Some(notify),
             };
@@ -100,10 +77,10 @@ impl World<'_> {
     /// An event of the queue of a node, or of none that is armed.
     pub(super) fn notified(&mut self, index: usize, cq: CqId) -> Check {
         let node = &mut self.nodes[index];
-        if cq != node.cq || node.bell.armed.is_none() || node.bell.rung > 0 {
+        if cq != node.cq || node.watch.armed.is_none() || node.watch.events > 0 {
             return Err(format!("node {index}: an event of {cq:?}, which is not armed"));
         }
-        node.bell.rung += 1;
+        node.watch.events += 1;
         Ok(())
     }
 
@@ -112,7 +89,7 @@ impl World<'_> {
     pub(super) fn overrun(&mut self, index: usize, cq: CqId) -> Check {
         let ends =
             self.links.iter().enumerate().flat_map(|(at, link)| [(at, 0, link), (at, 1, link)]);
-        let of = |(_, side, link): &(usize, usize, &super::oracle::Link)| {
+        let of = |(_, side, link): &(usize, usize, &Link)| {
             link.ends[*side].node == index && link.ends[*side].own_cq == Some(cq)
         };
         let Some((link, side, _)) = ends.into_iter().find(of) else {

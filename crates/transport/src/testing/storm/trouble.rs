@@ -2,30 +2,18 @@
 //! free memory under requests.
 
 use std::format;
-use std::vec::Vec;
 
 use rdma::{Key, QpState, QpType, Span};
 
 use super::buffer::OWN_REGION_PERMILLE;
-use super::oracle::{Check, Drain};
+use super::check::{Check, endpoint_result};
+use super::link::Drain;
 use super::tally::Seen;
-use super::work::endpoint_result;
-use super::world::{Happening, World, place};
+use super::world::{Happening, Loss, World, place};
 use crate::QpChange;
 
 /// How much later the PSNs of a new connection begin: no late packet of the old one fits.
 const PSN_STEP: u32 = 0x40_0000;
-
-/// How a request loses its memory.
-#[derive(Clone, Debug)]
-pub(super) enum Loss {
-    /// Its region is deregistered.
-    Freed(Key),
-    /// Its region is registered anew, in another protection domain.
-    Changed(Key),
-    /// The application unmaps the pages, and leaves the region.
-    Unmapped(Vec<(u64, u32)>),
-}
 
 impl World<'_> {
     /// Takes the memory of a request away at some time, if the storm has that: `pieces`, or the
@@ -190,7 +178,7 @@ impl World<'_> {
         self.tally.count(if is_reset { Seen::BreakReset } else { Seen::BreakError });
         let modified = self.nodes[node].endpoint.modify_qp(qpn, &QpChange::to(to));
         endpoint_result(modified, "a change")?;
-        self.nodes[node].bell.forgot = true;
+        self.nodes[node].watch.forgot = true;
         if to == QpState::Reset {
             link.forget(side, &mut self.nodes[node].ground);
         }
@@ -217,7 +205,7 @@ impl World<'_> {
             let (node, qpn) = (end.node, end.qpn);
             let replaces = self.random.chance(300);
             self.log.note(self.now, &place(node), "mends", || format!("{qpn}"));
-            self.nodes[node].bell.forgot = true;
+            self.nodes[node].watch.forgot = true;
             // Completions that wait belong to the queue pair that was.
             self.links[index].forget(side, &mut self.nodes[node].ground);
             self.tally.count(if replaces { Seen::Replacement } else { Seen::Reset });

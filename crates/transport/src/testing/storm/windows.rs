@@ -9,81 +9,15 @@ use std::vec::Vec;
 
 use rdma::{Access, CompletionOpcode, Key, Operation, QpType, SendFlags, WorkRequest};
 
-use super::oracle::{Check, Sent};
+use super::buffer::Remote;
+use super::check::{Check, endpoint_result};
+use super::link::{MemoryWindow, Reach, Sent, State, Step, WindowId};
 use super::tally::Seen;
-use super::work::{Remote, endpoint_result};
 use super::world::{World, everything, place};
 use crate::{DestroyError, WindowKind};
 
 /// What a window covers at most.
 const WINDOW_MAX: u64 = 24 << 10;
-
-/// A window as its owner knows it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MemoryWindow {
-    pub(super) kind: WindowKind,
-    /// The key that it has, or had last.
-    pub(super) key: Key,
-    pub(super) state: State,
-    /// The key that it had before.
-    pub(super) old: Option<Key>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    /// It reaches nothing.
-    Void,
-    /// Request `.0`, which binds it, is not done.
-    Binding(u64, Reach),
-    Bound(Reach),
-    /// Something is posted, here or by the peer, that ends it.
-    Ending,
-}
-
-/// What a window reaches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Reach {
-    /// Where it begins: in memory, and as requests name it.
-    address: u64,
-    iova: u64,
-    length: u64,
-    access: Access,
-    /// Bytes at its beginning that requests have had.
-    used: u64,
-}
-
-/// Which window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct WindowId {
-    pub(super) link: usize,
-    pub(super) side: usize,
-    pub(super) index: usize,
-}
-
-/// What a request of the owner does to a window of his when it is done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
-    Bind(usize),
-    End(usize),
-}
-
-impl MemoryWindow {
-    /// Request `id` of the owner is done, which was to do `step`.
-    pub(super) fn stepped(&mut self, id: u64, step: Step) {
-        match (step, self.state) {
-            (Step::Bind(_), State::Binding(by, reach)) if by == id => {
-                self.state = State::Bound(reach);
-            }
-            (Step::End(_), State::Ending) => self.state = State::Void,
-            _ => {}
-        }
-    }
-
-    /// The key that it is to have next: the same index, another tag.
-    fn next_key(&self) -> Key {
-        Key::from_parts(self.key.index(), self.key.tag().wrapping_add(1))
-    }
-}
 
 impl World<'_> {
     /// Makes the windows of an end.

@@ -10,59 +10,18 @@ use rdma::{
     WorkRequest,
 };
 
+use super::buffer::Remote;
+use super::check::{Check, endpoint_result};
 use super::ground::{Atomic, Ground, Target, pattern};
-use super::oracle::{Check, Message, Sent};
-use super::plan::RDMA_MAX;
+use super::link::{Message, Sent};
 use super::tally::Seen;
-use super::windows::WindowId;
+use super::verbs::{Row, SEND_MAX, Verb, WORD};
 use super::world::{Happening, Q_KEY, World, everything, place};
 use crate::recovery::Strategy;
 use crate::{Recovery, RegionSpec};
 
-/// The longest SEND: every receive has room for it.
-const SEND_MAX: u64 = 16 << 10;
 /// Bytes before the message in the receive of a datagram.
 const GRH: u64 = 40;
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verb {
-    Send,
-    /// With the window of the peer that it invalidates, and its key.
-    SendInvalidate(Option<WindowId>, Key),
-    Write,
-    Read,
-    FetchAdd,
-    CompareSwap,
-    AtomicWrite,
-}
-
-impl Verb {
-    fn needed(self) -> Access {
-        match self {
-            Self::Send | Self::SendInvalidate(..) => Access::NONE,
-            Self::Write | Self::AtomicWrite => Access::REMOTE_WRITE,
-            Self::Read => Access::REMOTE_READ,
-            Self::FetchAdd | Self::CompareSwap => Access::REMOTE_ATOMIC,
-        }
-    }
-
-    fn is_atomic(self) -> bool {
-        matches!(self, Self::FetchAdd | Self::CompareSwap)
-    }
-}
-
-/// Memory of the peer as a request names it.
-pub(super) struct Remote {
-    pub(super) address: u64,
-    pub(super) r_key: Key,
-    /// Where it is.
-    pub(super) real: u64,
-    /// The region that is the request's own.
-    pub(super) own: Option<Key>,
-    /// Whether nothing but this request is about it.
-    pub(super) is_ours: bool,
-    /// The window that it is reached through.
-    pub(super) through: Option<WindowId>,
-}
 
 impl World<'_> {
     /// Posts a receive at an end, or to the shared queue that it takes from.
@@ -130,22 +89,17 @@ impl World<'_> {
             return Ok(());
         }
         let verb = self.verb(index, side);
+        let row = verb.row(plan.kind);
         let is_atomic = verb.is_atomic();
         let is_answered = is_atomic || verb == Verb::Read;
         let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate(..));
         let word = verb == Verb::AtomicWrite;
-        let length = match verb {
-            Verb::FetchAdd | Verb::CompareSwap | Verb::AtomicWrite => 8,
-            Verb::Send | Verb::SendInvalidate(..) => self.length(&plan, SEND_MAX),
-            _ => self.length(&plan, RDMA_MAX),
-        };
+        let length = if row.longest == WORD { WORD } else { self.length(&plan, row.longest) };
         self.count += 1;
         let id = self.count;
         let random = &mut self.random;
-        let immediate = match verb {
-            Verb::Send | Verb::Write if random.chance(400) => Some((id as u32).to_be_bytes()),
-            _ => None,
-        };
+        let has_immediate = row.with_immediate.is_some() && random.chance(400);
+        let immediate = has_immediate.then(|| (id as u32).to_be_bytes());
         let inline = length <= 256 && !is_answered && !word && random.chance(300);
         let signalled = random.chance(600);
         let (fenced, solicited) = (random.chance(200), random.chance(200));
@@ -204,7 +158,7 @@ impl World<'_> {
         let reused = seed != id;
         sent.unfit = self.is_unfit(index, side, verb, length);
         let arrives = !trespasses && !dead && !sent.unfit;
-        self.count_request(plan.kind, verb, immediate.is_some());
+        self.tally.count(row.with_immediate.filter(|_| has_immediate).unwrap_or(row.alone));
         let seen = [
             (inline && !reused, Seen::Inline),
             (fenced, Seen::Fenced),
@@ -218,7 +172,7 @@ impl World<'_> {
         let inline_bytes: Option<Vec<u8>> =
             (inline && !reused).then(|| pattern(id, 0, length as usize).collect());
 
-        let Some(remote) = self.remote((index, side), verb, length, trespasses) else {
+        let Some(remote) = self.remote((index, side), row, length, trespasses) else {
             return Ok(());
         };
         let (mut remote_address, mut r_key, real_address) =
@@ -421,10 +375,8 @@ impl World<'_> {
     /// What to post: anything that the transport has, and that makes sense now.
     fn verb(&mut self, index: usize, side: usize) -> Verb {
         let plan = self.links[index].plan;
-        match plan.kind {
-            QpType::Ud => return Verb::Send,
-            QpType::Uc => return self.random.pick(&[Verb::Send, Verb::Write]),
-            QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget => {}
+        if plan.kind != QpType::Rc {
+            return Verb::draw(plan.kind, &mut self.random);
         }
         let trespasses = self.stormy && self.random.chance(self.plan.faults.trespasses / 4);
         if plan.windows > 0 && trespasses {
@@ -443,17 +395,7 @@ impl World<'_> {
         {
             return Verb::SendInvalidate(Some(window), key);
         }
-        self.random.pick(&[
-            Verb::Send,
-            Verb::Send,
-            Verb::Write,
-            Verb::Write,
-            Verb::Read,
-            Verb::Read,
-            Verb::FetchAdd,
-            Verb::CompareSwap,
-            Verb::AtomicWrite,
-        ])
+        Verb::draw(plan.kind, &mut self.random)
     }
 
     /// Memory of the peer for a request of `length` bytes; for a trespasser, with an address, a key
@@ -461,16 +403,16 @@ impl World<'_> {
     fn remote(
         &mut self,
         at: (usize, usize),
-        verb: Verb,
+        row: &Row,
         length: u64,
         trespasses: bool,
     ) -> Option<Remote> {
         let (index, side) = at;
         let peer = self.links[index].ends[1 - side].node;
-        let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate(..));
+        let is_send = row.rights == Access::NONE;
         if !is_send
             && self.random.chance(500)
-            && let Some(remote) = self.through_window(at, length, verb.needed(), trespasses)
+            && let Some(remote) = self.through_window(at, length, row.rights, trespasses)
         {
             return Some(remote);
         }
@@ -484,27 +426,6 @@ impl World<'_> {
             (address, r_key) = self.trespass(peer, address, real, length);
         }
         Some(Remote { address, r_key, real, own: buffer.own, is_ours: true, through: None })
-    }
-
-    fn count_request(&mut self, kind: QpType, verb: Verb, has_immediate: bool) {
-        let seen = match (verb, kind, has_immediate) {
-            (Verb::Read, ..) => Seen::RcRead,
-            (Verb::CompareSwap, ..) => Seen::RcCompareSwap,
-            (Verb::FetchAdd, ..) => Seen::RcFetchAdd,
-            (Verb::Send, QpType::Ud, false) => Seen::UdSend,
-            (Verb::Send, QpType::Ud, true) => Seen::UdSendImmediate,
-            (Verb::Send, QpType::Uc, false) => Seen::UcSend,
-            (Verb::Send, QpType::Uc, true) => Seen::UcSendImmediate,
-            (Verb::Write, QpType::Uc, false) => Seen::UcWrite,
-            (Verb::Write, QpType::Uc, true) => Seen::UcWriteImmediate,
-            (Verb::SendInvalidate(..), ..) => Seen::RcSendInvalidate,
-            (Verb::AtomicWrite, ..) => Seen::RcAtomicWrite,
-            (Verb::Send, _, false) => Seen::RcSend,
-            (Verb::Send, _, true) => Seen::RcSendImmediate,
-            (Verb::Write, _, false) => Seen::RcWrite,
-            (Verb::Write, _, true) => Seen::RcWriteImmediate,
-        };
-        self.tally.count(seen);
     }
 
     /// An address and a key that do not go together, for what lies at `real`.
@@ -541,9 +462,4 @@ impl World<'_> {
         node.keys.push(key);
         (real, key)
     }
-}
-
-/// What the oracle posts, the engine must take.
-pub(super) fn endpoint_result<E: core::fmt::Display>(result: Result<(), E>, what: &str) -> Check {
-    result.map_err(|error| format!("{what} was refused: {error}"))
 }

@@ -8,22 +8,21 @@ use std::vec;
 use std::vec::Vec;
 
 use rdma::{
-    Access, CompletionOpcode, CompletionStatus, Gid, Key, Psn, QKey, QpState, Qpn, Span, Time,
+    Access, Completion, CompletionOpcode, CompletionStatus, Gid, Key, Psn, QKey, QpState, Qpn,
+    Span, Time,
 };
 
+use super::check::Check;
 use super::ground::Ground;
+use super::link::{End, Link, Weather};
 use super::log::Log;
 use super::marks::Marks;
-use super::network::Packet;
-use super::oracle::{Check, End, Link, Weather};
 use super::plan::{LinkPlan, Plan};
-use super::queues::Bell;
 use super::random::Random;
 use super::tally::{Seen, Tally};
-use super::trouble::Loss;
 use crate::{
-    AddressVector, BringUp, CqId, Endpoint, Event, PdId, QpCapacity, QpSpec, Recovery, RegionSpec,
-    SrqAttributes, SrqId,
+    AddressVector, BringUp, CqId, Endpoint, Event, Notify, PdId, QpCapacity, QpSpec, Recovery,
+    RegionSpec, SrqAttributes, SrqId,
 };
 
 /// Bytes of memory of a node.
@@ -132,6 +131,51 @@ pub(super) enum Happening {
     },
 }
 
+/// A packet on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    pub(super) link: usize,
+    pub(super) from: Gid,
+    pub(super) to: Gid,
+    /// DSCP and ECN bits.
+    pub(super) traffic_class: u8,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// How a request loses its memory.
+#[derive(Clone, Debug)]
+pub(super) enum Loss {
+    /// Its region is deregistered.
+    Freed(Key),
+    /// Its region is registered anew, in another protection domain.
+    Changed(Key),
+    /// The application unmaps the pages, and leaves the region.
+    Unmapped(Vec<(u64, u32)>),
+}
+
+/// What the oracle knows of the completion queue of a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CqWatch {
+    pub(super) armed: Option<Notify>,
+    /// Events since it was armed.
+    pub(super) events: u32,
+    /// A queue pair was reset since the queue was looked at: its completions are gone.
+    pub(super) forgot: bool,
+}
+
+impl CqWatch {
+    /// Whether `completion` is to raise an event.
+    pub(super) fn awaits(&self, completion: &Completion) -> bool {
+        match self.armed {
+            None => false,
+            Some(Notify::Next) => true,
+            Some(Notify::Solicited) => {
+                completion.solicited || completion.status != CompletionStatus::Success
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) endpoint: Endpoint,
@@ -150,7 +194,7 @@ pub(super) struct Node {
     /// Keys of windows that are gone.
     pub(super) stale: Vec<Key>,
     pub(super) gid: Gid,
-    pub(super) bell: Bell,
+    pub(super) watch: CqWatch,
     /// Whether its shared receive queue is to tell when it runs low.
     pub(super) limit_armed: bool,
     pub(super) stopped: Option<Time>,
@@ -223,7 +267,7 @@ impl<'l> World<'l> {
                 stale: Vec::new(),
                 ground: Ground::new(MEMORY),
                 gid: Ipv4Addr::new(10, 0, 0, index as u8 + 1).into(),
-                bell: Bell::default(),
+                watch: CqWatch::default(),
                 limit_armed: false,
                 stopped: None,
                 held: VecDeque::new(),
@@ -547,10 +591,10 @@ impl<'l> World<'l> {
         }
     }
 
-    pub(super) fn completed(&mut self, index: usize, completion: &rdma::Completion) -> Check {
+    pub(super) fn completed(&mut self, index: usize, completion: &Completion) -> Check {
         self.completions += 1;
         self.log.note(self.now, &place(index), "completes", || {
-            let rdma::Completion { id, status, opcode, qpn, .. } = completion;
+            let Completion { id, status, opcode, qpn, .. } = completion;
             format!("{id} {opcode:?} at {qpn}: {status}")
         });
         let Some((at, side)) = self.find(index, completion.qpn) else {
