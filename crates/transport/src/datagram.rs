@@ -8,7 +8,7 @@ use wire::{bth, ipv4, ipv6, roce, udp};
 
 use crate::Event;
 use crate::adapter::Adapter;
-use crate::endpoint::Arrival;
+use crate::arrival::Arrival;
 use crate::qp::Qp;
 use crate::recv::ScatterError;
 use crate::responder::Request;

@@ -1,5 +1,7 @@
-//! One NIC port: its objects, and what is posted to them. What its driver does is in `drive.rs`.
+//! One NIC port: its objects, and what is posted to them. Its driver's verbs are in `drive.rs`, and its
+//! driver's questions in `ask.rs`.
 
+mod ask;
 mod drive;
 mod multicast;
 mod run;
@@ -27,38 +29,16 @@ use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::transmit::Written;
 use crate::{
-    Blocked, BringUp, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PdId,
-    PostError, Pressure, QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, Stats,
-    WindowKind,
+    BringUp, Config, CqId, CreateError, DestroyError, Event, ModifyError, Notify, PdId, PostError,
+    QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, WindowKind,
 };
 
 pub use run::Run;
 
-/// What the headers below RoCE said of a packet that arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrival {
-    /// The address of the sender.
-    pub source: Gid,
-    /// The address that it was sent to.
-    pub destination: Gid,
-    /// DSCP and ECN bits.
-    pub traffic_class: u8,
-    /// TTL as received.
-    pub hop_limit: u8,
-}
-
-impl Arrival {
-    /// Whether the network has marked it: CE (RFC 3168).
-    pub(crate) fn is_marked(&self) -> bool {
-        const CE: u8 = 3;
-        self.traffic_class & CE == CE
-    }
-}
-
 /// The engine.
 ///
-/// A driver calls [`Endpoint::handle`] with what arrives and [`Endpoint::handle_timeout`] when the
-/// time has come, and after any call takes out packets ([`Endpoint::poll_transmit`]) and events
+/// A driver calls [`Endpoint::handle`] with what arrives and [`Endpoint::handle_timeout`] when a
+/// deadline has come. After any call it takes out packets ([`Endpoint::poll_transmit`]) and events
 /// ([`Endpoint::poll_event`]) until there are none.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -77,6 +57,8 @@ pub struct Endpoint {
     final_acknowledgements: VecDeque<(Qpn, Written)>,
     /// The headers of the packet that was taken out last.
     written: Written,
+    /// In debug builds: whether the driver has still to say what became of that packet's run.
+    is_run_open: bool,
     /// Who gets what is sent to a group, by the group.
     groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Packets that the front of `ready` has sent in its turn.
@@ -102,6 +84,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             final_acknowledgements: VecDeque::new(),
             written: Written::NOTHING,
+            is_run_open: false,
             groups: BTreeMap::new(),
             burst: 0,
             posted: (0, 0),
@@ -416,7 +399,8 @@ impl Endpoint {
         self.qp(qpn).map(Qp::query)
     }
 
-    /// Ends a queue pair and what is posted to it, without completions.
+    /// Ends a queue pair and what is posted to it, without completions. The acknowledgement that it
+    /// owes still leaves.
     ///
     /// # Errors
     /// [`DestroyError::NotFound`]; [`DestroyError::InUse`] while it is attached to a multicast group.
@@ -441,6 +425,15 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Before the driver ends: queues the acknowledgements that every queue pair owes, as
+    /// [`Endpoint::destroy_qp`] does for one.
+    pub fn release_acknowledgements(&mut self) {
+        let all: Vec<Qpn> = self.qps.iter().flatten().map(|qp| qp.qpn).collect();
+        for qpn in all {
+            self.acknowledge_finally(qpn);
+        }
+    }
+
     // ---- work
 
     /// Posts a send request.
@@ -459,20 +452,6 @@ impl Endpoint {
         self.count_posted(length);
         self.settle(qpn);
         Ok(())
-    }
-
-    /// What waits to be sent, and what `qpn`, if named, has in flight.
-    pub fn pressure(&self, qpn: Option<Qpn>) -> Pressure {
-        let flight = |qpn: Option<Qpn>| qpn.and_then(|qpn| self.qp(qpn)).map(Qp::flight);
-        let (waiting, waiting_bytes) = self.posted;
-        let (own, last) = (flight(qpn).unwrap_or_default(), flight(self.asked).unwrap_or_default());
-        Pressure { waiting, waiting_bytes, own, last }
-    }
-
-    /// The queue pairs from which the driver got nothing when it last came, though they have something
-    /// to send, and why.
-    pub fn blocked(&self) -> impl Iterator<Item = (Qpn, Blocked)> {
-        self.qps.iter().flatten().filter_map(|qp| Some((qp.qpn, qp.blocked?)))
     }
 
     /// Posts a receive request.
@@ -509,18 +488,6 @@ impl Endpoint {
         request: &RecvRequest<'_>,
     ) -> Result<(), PostError> {
         self.adapter.srqs.get_mut(srq.0).ok_or(PostError::NotFound)?.queue.post(request)
-    }
-
-    // ---- what can be asked
-
-    /// The settings.
-    pub fn config(&self) -> &Config {
-        &self.adapter.config
-    }
-
-    /// The counters.
-    pub fn stats(&self) -> &Stats {
-        &self.adapter.stats
     }
 
     // ---- inside

@@ -13,14 +13,18 @@
 //! - [`Endpoint`] is a NIC port. It owns protection domains, regions, completion queues, shared
 //!   receive queues and queue pairs; applications name them by handles ([`PdId`], [`CqId`],
 //!   [`rdma::Qpn`]) and post work requests to them ([`Endpoint::post_send`]).
-//! - Its driver passes in packets, the time and application memory (a [`rdma::Memory`]), and calls
-//!   five verbs: [`Endpoint::handle`] with what arrives, [`Endpoint::poll_transmit`] for what is to
-//!   leave, [`Endpoint::poll_timeout`] and [`Endpoint::handle_timeout`] for deadlines, and
+//! - Its driver passes in packets, the time and application memory (a [`rdma::Memory`]). Five verbs
+//!   are enough: [`Endpoint::handle`] for what arrives, [`Endpoint::poll_transmit`] for what leaves,
+//!   [`Endpoint::poll_timeout`] and [`Endpoint::handle_timeout`] for deadlines, and
 //!   [`Endpoint::poll_event`] for what happened beside completions.
-//! - What leaves is a [`Run`] of packets. It borrows the engine until the driver has said what became
-//!   of it, so nothing can be called in the wrong order.
-//! - A driver may ask more: what waits ([`Endpoint::pressure`]), why nothing leaves
-//!   ([`Endpoint::blocked`]), what has been counted ([`Endpoint::stats`]).
+//! - What leaves is a [`Run`] of packets. It borrows the engine until the driver says what became of
+//!   it, so nothing can be called in the wrong order.
+//! - Two verbs more are for drivers of special paths and for the end of one:
+//!   [`Endpoint::handle_timeout_but`] and [`Endpoint::release_acknowledgements`].
+//! - A driver that saves work may ask questions: whether a call would find anything
+//!   ([`Endpoint::is_idle`], [`Endpoint::earliest_timeout`], [`Endpoint::is_loss_due`]), what waits
+//!   ([`Endpoint::pressure`]), why nothing leaves ([`Endpoint::blocked`]), what was counted
+//!   ([`Endpoint::stats`]).
 //! - [`Config`] is what a device decides once: MTU, windows, [`Recovery`] after a loss, [`Congestion`]
 //!   control. Every bound has a name in [`limits`].
 //! - [`cm`] is another state machine beside the endpoint: how two queue pairs learn of each other.
@@ -174,6 +178,7 @@ extern crate alloc;
 extern crate std;
 
 mod adapter;
+mod arrival;
 pub mod attributes;
 mod blocked;
 mod bring_up;
@@ -207,13 +212,14 @@ mod tests;
 mod timer;
 mod transmit;
 
+pub use arrival::Arrival;
 pub use attributes::{AddressVector, QpAttributes, QpCapacity, QpChange, QpQuery, QpSpec};
 pub use blocked::Blocked;
 pub use bring_up::BringUp;
 pub use config::Config;
 pub use congestion::Congestion;
 pub use cq::Notify;
-pub use endpoint::{Arrival, Endpoint, Run};
+pub use endpoint::{Endpoint, Run};
 pub use error::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
 pub use event::Event;
 pub use handles::{CqId, PdId, SrqId, XrcdId};

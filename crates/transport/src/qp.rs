@@ -1,5 +1,7 @@
 //! Queue pairs: what the three roles share, and a queue pair's way through its states.
 
+mod congestion;
+
 use rdma::{
     Completion, CompletionOpcode, CompletionStatus, Psn, QpState, QpType, Qpn, Time, UdAddress,
     completion::{Attached, NetworkHeader},

@@ -569,6 +569,7 @@ impl<'h> Scene<'h> {
                 assert!(self.model.is_readable(address, length), "{:?}", run.header());
                 memory.load(address, &mut bytes[..length as usize]).unwrap();
             }
+            run.sent();
         }
         while endpoint.poll_event().is_some() {}
         while endpoint.poll_cq(self.host.cq).is_some() {}

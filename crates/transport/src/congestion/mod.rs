@@ -18,7 +18,6 @@
 mod dcqcn;
 mod fixed;
 mod none;
-mod qp;
 
 use alloc::boxed::Box;
 use core::fmt;

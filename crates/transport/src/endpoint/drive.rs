@@ -1,14 +1,14 @@
 //! The five verbs of a driver: what arrives, what leaves, deadlines and events.
 
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use rdma::{Gid, Memory, PKey, QpState, QpType, Qpn, Time};
 use wire::Opcode;
 use wire::opcode::{Facts, Part, Service};
 
-use super::{Arrival, Endpoint, Run};
+use super::{Endpoint, Run};
 use crate::Event;
+use crate::arrival::Arrival;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Qp};
 use crate::responder::Request;
@@ -100,12 +100,16 @@ impl Endpoint {
     ///
     /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
     /// passed in a batch, not after each.
+    ///
+    /// # Panics
+    /// In debug builds, if the run before was dropped: see [`Run`].
     pub fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Run<'_>> {
+        debug_assert!(!self.is_run_open, "a run was dropped, and nothing said what became of it");
         self.adapter.now = now;
         if let Some((qpn, packet)) = self.final_acknowledgements.pop_front() {
             self.adapter.stats.sent_pkts += 1;
             self.written = packet;
-            return Some(Run { endpoint: self, qpn, count: 1, body: Body::EMPTY });
+            return Some(Run::new(self, qpn, 1, Body::EMPTY));
         }
         let (qpn, outgoing, more) = loop {
             let Some(&qpn) = self.ready.front() else {
@@ -144,16 +148,7 @@ impl Endpoint {
         let body = qp.write(&outgoing, &mut self.written, &self.adapter).times(count);
         self.adapter.stats.sent_pkts += u64::from(count);
         self.adapter.stats.sent_bytes += u64::from(body.len());
-        Some(Run { endpoint: self, qpn, count, body })
-    }
-
-    /// For a driver that is about to end: what the queue pairs owe is sent, as if each were
-    /// destroyed.
-    pub fn release_acknowledgements(&mut self) {
-        let all: Vec<Qpn> = self.qps.iter().flatten().map(|qp| qp.qpn).collect();
-        for qpn in all {
-            self.acknowledge_finally(qpn);
-        }
+        Some(Run::new(self, qpn, count, body))
     }
 
     /// When to call [`Endpoint::handle_timeout`]. The answer may change after every other call but
@@ -179,42 +174,14 @@ impl Endpoint {
         None
     }
 
-    /// A time before which [`Endpoint::poll_timeout`] names none, for a driver that can call
-    /// [`Endpoint::handle_timeout`] sooner than it must: it costs nothing to ask.
-    #[inline]
-    pub fn earliest_timeout(&self) -> Option<Time> {
-        self.deadlines.peek().map(|&Reverse((at, _))| at)
-    }
-
-    /// Whether neither [`Endpoint::poll_transmit`] nor [`Endpoint::poll_event`] has anything: it costs
-    /// nothing to ask.
-    #[inline]
-    pub fn is_idle(&self) -> bool {
-        self.ready.is_empty()
-            && self.final_acknowledgements.is_empty()
-            && self.adapter.events.is_empty()
-            && self.adapter.overrun.is_empty()
-    }
-
-    /// Whether what is due first at `now` takes packets for lost. A driver that comes late, or takes
-    /// few packets at a time, then looks first whether their acknowledgement has arrived.
-    pub fn is_loss_due(&mut self, now: Time) -> bool {
-        if self.poll_timeout().is_none_or(|at| at > now) {
-            return false;
-        }
-        let first = self.deadlines.peek().map(|&Reverse((_, qpn))| Qpn::new(qpn));
-        let qp = first.and_then(|qpn| self.qp(qpn));
-        qp.is_some_and(|qp| qp.timers.is_due(Timer::Retransmit, now))
-    }
-
-    /// The time has come, or may have.
+    /// A deadline has come, or may have: a call that is early does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
         self.handle_timeout_but(now, |_, _| false);
     }
 
-    /// As [`Endpoint::handle_timeout`], but what was sent to a queue pair at an address is not taken
-    /// for lost while `is_on_its_way` says that it may still lie before its receiver: the timer starts
-    /// anew, and no retry is counted. A link that pauses rather than drops keeps packets so.
+    /// As [`Endpoint::handle_timeout`], for a path that pauses rather than drops. While
+    /// `is_on_its_way` says that packets to a queue pair at an address may still wait before their
+    /// receiver, they do not count as lost: the timer starts anew, and no retry is counted.
     pub fn handle_timeout_but(
         &mut self,
         now: Time,

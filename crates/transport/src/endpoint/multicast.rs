@@ -9,7 +9,8 @@
 
 use rdma::{Gid, Memory, QpType, Qpn};
 
-use super::{Arrival, Endpoint};
+use super::Endpoint;
+use crate::arrival::Arrival;
 use crate::limits::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
 use crate::responder::Request;
 use crate::stats::Drop;

@@ -8,19 +8,19 @@ use wire::roce;
 use super::Endpoint;
 use crate::transmit::{Body, Payload, Route};
 
-/// A packet, or several of one message that are alike but for PSN and place.
+/// A packet, or several of one message that differ only in PSN and place.
 ///
-/// It borrows the engine, so nothing else can happen to that before its driver has said what became
-/// of the packets: [`Run::sent`], [`Run::sent_only`] or [`Run::faulted`]. A run that is dropped
-/// counts as sent: packets that did not leave after all are lost, as on any network, and whoever
-/// waits for them sends them again.
+/// It borrows the engine until its driver says what became of the packets: [`Run::sent`],
+/// [`Run::sent_only`] or [`Run::faulted`]. A run that is dropped counts as sent, and its packets are
+/// lost, as on any network. That is a driver's mistake: in debug builds the next
+/// [`Endpoint::poll_transmit`] panics.
 #[must_use = "say what became of it: `sent`, `sent_only` or `faulted`"]
 pub struct Run<'a> {
-    pub(super) endpoint: &'a mut Endpoint,
-    pub(super) qpn: Qpn,
-    pub(super) count: u32,
+    endpoint: &'a mut Endpoint,
+    qpn: Qpn,
+    count: u32,
     /// Of all of its packets.
-    pub(super) body: Body,
+    body: Body,
 }
 
 impl fmt::Debug for Run<'_> {
@@ -31,21 +31,35 @@ impl fmt::Debug for Run<'_> {
     }
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    #[inline]
+    pub(super) fn new(endpoint: &'a mut Endpoint, qpn: Qpn, count: u32, body: Body) -> Self {
+        if cfg!(debug_assertions) {
+            endpoint.is_run_open = true;
+        }
+        Self { endpoint, qpn, count, body }
+    }
+
     /// All of it has left.
     #[inline]
-    pub fn sent(self) {}
+    pub fn sent(self) {
+        if cfg!(debug_assertions) {
+            self.endpoint.is_run_open = false;
+        }
+    }
 
     /// Its first `packets` have left, one at least, and there was no room for the others. Those are
     /// given out again, as if the run had ended before them.
     pub fn sent_only(self, packets: u32) {
         self.endpoint.put_back(self.qpn, self.count.saturating_sub(packets.max(1)));
+        self.sent();
     }
 
-    /// Its first `packets` have left, and the payload of the next could not be read: the address is
-    /// gone. What that one belongs to fails, and the packets behind it are not given out again.
+    /// Its first `packets` have left, and the payload of the next could not be read, because its
+    /// memory is gone. The next one's request fails, and the packets behind it are not given out again.
     pub fn faulted(self, packets: u32) {
         let Self { endpoint, qpn, count, .. } = self;
+        endpoint.is_run_open = false;
         let index = packets.min(count - 1);
         endpoint.put_back(qpn, count - index - 1);
         let header = &endpoint.written.header;

@@ -8,7 +8,7 @@ use wire::opcode::{Operation, Part, Service};
 
 use super::{Message, Request, Responder, Target};
 use crate::adapter::Adapter;
-use crate::endpoint::Arrival;
+use crate::arrival::Arrival;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::qp::Qp;
 use crate::timer::Timer;

@@ -8,7 +8,7 @@ use rdma::{
 use std::vec;
 use std::vec::Vec;
 
-use super::{only, statuses};
+use super::{only, statuses, take_one};
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::testing::{Pair, TestMemory, Verdict, Wire};
 use crate::{Config, Event, Flight, Notify, PostError, Pressure, QpChange};
@@ -636,7 +636,7 @@ fn pressure_is_of_all_queue_pairs_and_ends_when_all_is_taken_out() {
     for qpn in [first, second, idle].map(Some).into_iter().chain([None]) {
         assert_eq!(endpoint.pressure(qpn), posted);
     }
-    while endpoint.poll_transmit(now, 1).is_some() {}
+    while take_one(endpoint, now).is_some() {}
     let flight =
         |requests, answer_due_since| Flight { requests, answer_due_since, is_window_full: false };
     for (qpn, own) in [
@@ -673,7 +673,7 @@ fn what_may_still_be_on_its_way_is_not_taken_for_lost() {
     pair.post(0, 1, write, &[piece]);
     let (now, peer) = (pair.now, pair.nodes[1].qpn);
     let endpoint = &mut pair.nodes[0].endpoint;
-    while endpoint.poll_transmit(now, 1).is_some() {}
+    while take_one(endpoint, now).is_some() {}
     let timeout = endpoint.poll_timeout().unwrap();
     let mut asked = Vec::new();
     endpoint.handle_timeout_but(timeout, |_, qpn| {
@@ -687,7 +687,7 @@ fn what_may_still_be_on_its_way_is_not_taken_for_lost() {
     let again = endpoint.poll_timeout().unwrap();
     assert_eq!(again.since(timeout), timeout.since(now));
     endpoint.handle_timeout(again);
-    assert!(endpoint.poll_transmit(again, 1).is_some());
+    assert!(take_one(endpoint, again).is_some());
     assert_eq!(endpoint.stats().local_ack_timeout_err, 1);
 }
 
@@ -698,7 +698,7 @@ fn a_timeout_that_takes_packets_for_lost_says_so_before() {
     pair.post(0, 1, write, &[piece]);
     let now = pair.now;
     let endpoint = &mut pair.nodes[0].endpoint;
-    while endpoint.poll_transmit(now, 1).is_some() {}
+    while take_one(endpoint, now).is_some() {}
     assert!(!endpoint.is_loss_due(now));
     let timeout = endpoint.poll_timeout().unwrap();
     assert!(endpoint.is_loss_due(timeout));

@@ -3,7 +3,7 @@
 use rdma::{Access, CompletionStatus, Key, Operation, QpState, QpType, SendFlags, Sge};
 use std::vec;
 
-use super::{only, statuses};
+use super::{only, statuses, take_one};
 use crate::testing::{Pair, TestMemory};
 use crate::{Event, PostError, QpChange, RegionSpec};
 
@@ -246,7 +246,7 @@ fn who_hears_that_a_completion_queue_is_overrun_finds_its_queue_pairs_failed() {
     let (now, cq) = (pair.now, pair.nodes[0].cq);
     let endpoint = &mut pair.nodes[0].endpoint;
     for _ in 0..3 {
-        assert!(endpoint.poll_transmit(now, 1).is_some());
+        assert!(take_one(endpoint, now).is_some());
     }
     assert_eq!(endpoint.poll_event(), Some(Event::CqError(cq)));
     assert_eq!(endpoint.query_qp(qpn).map(|query| query.state), Some(QpState::Error));

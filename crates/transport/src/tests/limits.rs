@@ -7,6 +7,7 @@ use std::vec::Vec;
 use wire::aeth::{NakCode, Syndrome};
 use wire::{Opcode, atomic_eth, reth, roce};
 
+use super::take_one;
 use crate::limits::{
     CQE_MAX, CQS_MAX, EVENTS_MAX, INLINE_MAX, MESSAGE_BYTES_MAX, PDS_MAX, QPS_MAX, RD_ATOMIC_MAX,
     REPLIES_MAX, SGE_MAX, SRQ_WR_MAX, SRQS_MAX, WR_MAX, XRCDS_MAX,
@@ -190,7 +191,7 @@ impl Victim {
         let now = self.pair.now;
         let endpoint = &mut self.pair.nodes[1].endpoint;
         core::iter::from_fn(|| {
-            let header = *endpoint.poll_transmit(now, 1)?.header();
+            let header = take_one(endpoint, now)?;
             Some((header.aeth.map(|aeth| aeth.syndrome), header.atomic_ack))
         })
         .collect()

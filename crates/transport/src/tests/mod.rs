@@ -18,9 +18,11 @@ mod storm;
 mod windows;
 mod xrc;
 
-use rdma::{Completion, CompletionStatus};
+use rdma::{Completion, CompletionStatus, Time};
 use std::vec::Vec;
+use wire::roce;
 
+use crate::Endpoint;
 use crate::testing::Node;
 
 /// Identifier and status of every completion that waits.
@@ -33,4 +35,12 @@ fn only(node: &mut Node) -> Completion {
     let completions = node.completions();
     let [completion] = completions[..] else { panic!("not one completion: {completions:?}") };
     completion
+}
+
+/// Takes out one packet, which then counts as sent.
+fn take_one(endpoint: &mut Endpoint, now: Time) -> Option<roce::Repr> {
+    let run = endpoint.poll_transmit(now, 1)?;
+    let header = *run.header();
+    run.sent();
+    Some(header)
 }

@@ -4,7 +4,7 @@ use rdma::{CompletionStatus, Operation, QpType, Span, Time};
 use std::string::ToString;
 use std::vec::Vec;
 
-use super::{only, statuses};
+use super::{only, statuses, take_one};
 use crate::testing::{Pair, TestMemory, Verdict};
 use crate::{Arrival, Config, Recovery};
 
@@ -58,7 +58,7 @@ fn what_waits_to_be_sent_again_is_not_lost_a_second_time() {
     pair.post(0, 1, write, &[from]);
     let mut now = pair.now;
     let endpoint = &mut pair.nodes[0].endpoint;
-    assert!(endpoint.poll_transmit(now, 1).is_some(), "it is lost");
+    assert!(take_one(endpoint, now).is_some(), "it is lost");
     now = endpoint.poll_timeout().unwrap();
     endpoint.handle_timeout(now);
     // The driver has no room for it for many times as long as the peer has for an answer.
@@ -413,8 +413,8 @@ fn a_read_that_is_asked_for_again_while_it_is_answered_is_answered_before_what_f
     pair.inject(1, &arrival, write);
     let now = pair.now;
     let answer = |pair: &mut Pair| {
-        let run = pair.nodes[1].endpoint.poll_transmit(now, 1)?;
-        Some(run.header().bth.opcode.to_string())
+        let header = take_one(&mut pair.nodes[1].endpoint, now)?;
+        Some(header.bth.opcode.to_string())
     };
     assert_eq!(answer(&mut pair), Some("RC RDMA READ response First".into()));
     pair.inject(1, &arrival, read);

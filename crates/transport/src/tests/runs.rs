@@ -5,7 +5,7 @@ use std::vec::Vec;
 use rdma::{Access, CompletionStatus, Psn, QpType, Qpn};
 use wire::opcode::{Operation, Part};
 
-use super::statuses;
+use super::{statuses, take_one};
 use crate::testing::{Pair, TestMemory};
 use crate::{Config, Endpoint, RegionSpec, Segment, Stats};
 
@@ -17,7 +17,9 @@ type Run = (Qpn, Part, Psn, u32);
 fn take(endpoint: &mut Endpoint, pair_now: rdma::Time, most: u32) -> Option<Run> {
     let run = endpoint.poll_transmit(pair_now, most)?;
     let header = run.header();
-    Some((run.qpn(), header.facts().part, header.bth.psn, run.count()))
+    let taken = (run.qpn(), header.facts().part, header.bth.psn, run.count());
+    run.sent();
+    Some(taken)
 }
 
 fn counts(pair: &mut Pair, index: usize, most: u32) -> Vec<u32> {
@@ -61,6 +63,7 @@ fn the_middle_of_a_message_is_a_run() {
     assert_eq!(payloads.next().unwrap(), [(1_024, 476), (10_000, 100), (20_000, 448)]);
     assert_eq!(payloads.next().unwrap(), [(20_448, MTU)]);
     assert_eq!(payloads.last().unwrap(), [(20_448 + 6 * 1_024, MTU)]);
+    run.sent();
     let last = take(endpoint, now, 64).unwrap();
     assert_eq!((last.1, last.3), (Part::Last, 1));
     assert_eq!(endpoint.stats().sent_pkts, 10);
@@ -115,7 +118,7 @@ fn what_is_put_back_leaves_later_and_its_turn_goes_on() {
     let endpoint = &mut pair.nodes[0].endpoint;
     let start = take(endpoint, now, 64).unwrap().2;
     assert_eq!(take(endpoint, now, 64).unwrap(), (first, Part::Middle, start.plus(1), 15));
-    let header = *endpoint.poll_transmit(now, 1).unwrap().header();
+    let header = take_one(endpoint, now).unwrap();
     assert_eq!(header.facts().part, Part::First, "the other one's turn");
     let run = endpoint.poll_transmit(now, 64).unwrap();
     assert_eq!((run.qpn(), run.count()), (second, 15));
@@ -138,7 +141,7 @@ fn an_answer_leaves_in_runs_and_can_be_put_back() {
     pair.post(0, 1, read, &[sge]);
     pair.nodes[1].fill(0, 12 * MTU as usize, 3);
     let now = pair.now;
-    let header = *pair.nodes[0].endpoint.poll_transmit(now, 1).unwrap().header();
+    let header = take_one(&mut pair.nodes[0].endpoint, now).unwrap();
     let arrival = crate::Arrival {
         source: pair.nodes[0].gid,
         destination: pair.nodes[1].gid,
@@ -160,6 +163,7 @@ fn an_answer_leaves_in_runs_and_can_be_put_back() {
     run.sent_only(3);
     let again = endpoint.poll_transmit(now, 3).unwrap();
     assert_eq!((again.header().bth.psn, again.count()), (header.bth.psn.plus(3), 3));
+    again.sent();
     assert_eq!(take(endpoint, now, 64).unwrap().3, 4);
     assert_eq!(take(endpoint, now, 64).unwrap().1, Part::Last);
     assert_eq!(take(endpoint, now, 64), None);
@@ -202,7 +206,7 @@ fn memory_that_is_gone_in_the_middle_of_a_run_fails_its_request_in_turn() {
 }
 
 #[test]
-fn a_run_that_is_dropped_is_lost_and_sent_again() {
+fn a_run_that_never_arrives_is_sent_again() {
     let mut pair = connected(Config::default());
     let write = pair.write(1, 0);
     let sge = pair.nodes[0].sge(0, 12 * MTU);
@@ -211,7 +215,7 @@ fn a_run_that_is_dropped_is_lost_and_sent_again() {
     let now = pair.now;
     let endpoint = &mut pair.nodes[0].endpoint;
     while let Some(run) = endpoint.poll_transmit(now, 64) {
-        drop(run);
+        run.sent();
     }
     assert_eq!(endpoint.stats().sent_pkts, 12);
     pair.drive();
@@ -243,4 +247,18 @@ fn what_is_said_of_more_or_fewer_packets_than_a_run_has_is_said_of_those_it_has(
     assert_eq!(endpoint.stats().sent_pkts, 10);
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::LocalProtection)]);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "a run was dropped")]
+fn a_run_that_is_dropped_is_noticed_at_the_next() {
+    let mut pair = connected(Config::default());
+    let write = pair.write(1, 0);
+    let sge = pair.nodes[0].sge(0, 100);
+    pair.post(0, 1, write, &[sge]);
+    let now = pair.now;
+    let endpoint = &mut pair.nodes[0].endpoint;
+    assert!(endpoint.poll_transmit(now, 1).is_some());
+    let _ = endpoint.poll_transmit(now, 1);
 }

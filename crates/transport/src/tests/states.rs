@@ -2,7 +2,7 @@
 
 use rdma::{CompletionStatus, Gid, QpState, QpType, Qpn, RecvRequest, SendFlags, Span};
 
-use super::{only, statuses};
+use super::{only, statuses, take_one};
 use crate::testing::Pair;
 use crate::{
     Arrival, CreateError, DestroyError, Event, ModifyError, PostError, QpChange, SrqAttributes,
@@ -235,7 +235,7 @@ fn a_send_queue_of_uc_is_drained_when_what_is_begun_is_sent_though_more_waits() 
     pair.post(0, 2, pair.write(1, 8192), &[from]);
     let qpn = pair.nodes[0].qpn;
     let now = pair.now;
-    assert!(pair.nodes[0].endpoint.poll_transmit(now, 1).is_some());
+    assert!(take_one(&mut pair.nodes[0].endpoint, now).is_some());
     let change = QpChange { sqd_notify: Some(true), ..QpChange::to(QpState::Sqd) };
     pair.nodes[0].endpoint.modify_qp(qpn, &change).unwrap();
     pair.drive();
@@ -253,7 +253,7 @@ fn a_send_queue_that_failed_while_it_was_drained_begins_requests_when_it_is_set_
     let gone = rdma::Sge { l_key: rdma::Key(0x1234), ..from };
     let (qpn, now) = (pair.nodes[0].qpn, pair.now);
     pair.post(0, 1, pair.write(1, 0), &[from]);
-    assert!(pair.nodes[0].endpoint.poll_transmit(now, 1).is_some());
+    assert!(take_one(&mut pair.nodes[0].endpoint, now).is_some());
     pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Sqd)).unwrap();
     pair.nodes[0].endpoint.deregister(from.l_key).unwrap();
     pair.drive();
@@ -270,7 +270,7 @@ fn a_send_queue_that_fails_while_it_is_drained_is_not_said_to_be_drained() {
     let from = pair.nodes[0].sge(0, 3 * 1024);
     let (qpn, now) = (pair.nodes[0].qpn, pair.now);
     pair.post(0, 1, pair.write(1, 0), &[from]);
-    assert!(pair.nodes[0].endpoint.poll_transmit(now, 1).is_some());
+    assert!(take_one(&mut pair.nodes[0].endpoint, now).is_some());
     let change = QpChange { sqd_notify: Some(true), ..QpChange::to(QpState::Sqd) };
     pair.nodes[0].endpoint.modify_qp(qpn, &change).unwrap();
     pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Error)).unwrap();

@@ -4,10 +4,10 @@
 use rdma::{Psn, Span, Time};
 use wire::{Opcode, bth, cnp};
 
+use super::{Content, Outgoing, Qp};
 use crate::adapter::Adapter;
 use crate::limits::ack_timeout;
 use crate::mutation::{Mutation, mutated};
-use crate::qp::{Content, Outgoing, Qp};
 use crate::stats::Drop;
 use crate::timer::Timer;
 

@@ -1,0 +1,62 @@
+//! What a driver may ask beside its five verbs. No answer changes anything that a peer sees.
+
+use core::cmp::Reverse;
+
+use rdma::{Qpn, Time};
+
+use super::Endpoint;
+use crate::qp::Qp;
+use crate::timer::Timer;
+use crate::{Blocked, Config, Pressure, Stats};
+
+impl Endpoint {
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.adapter.config
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.adapter.stats
+    }
+
+    /// What waits to be sent, and what `qpn`, if named, has in flight.
+    pub fn pressure(&self, qpn: Option<Qpn>) -> Pressure {
+        let flight = |qpn: Option<Qpn>| qpn.and_then(|qpn| self.qp(qpn)).map(Qp::flight);
+        let (waiting, waiting_bytes) = self.posted;
+        let (own, last) = (flight(qpn).unwrap_or_default(), flight(self.asked).unwrap_or_default());
+        Pressure { waiting, waiting_bytes, own, last }
+    }
+
+    /// The queue pairs that had something to send and sent nothing when the driver last came, and why.
+    pub fn blocked(&self) -> impl Iterator<Item = (Qpn, Blocked)> {
+        self.qps.iter().flatten().filter_map(|qp| Some((qp.qpn, qp.blocked?)))
+    }
+
+    /// Whether [`Endpoint::poll_transmit`] and [`Endpoint::poll_event`] have nothing. Asking is cheap.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.ready.is_empty()
+            && self.final_acknowledgements.is_empty()
+            && self.adapter.events.is_empty()
+            && self.adapter.overrun.is_empty()
+    }
+
+    /// A lower bound of [`Endpoint::poll_timeout`], for a driver that may call
+    /// [`Endpoint::handle_timeout`] too early. Asking is cheap.
+    #[inline]
+    pub fn earliest_timeout(&self) -> Option<Time> {
+        self.deadlines.peek().map(|&Reverse((at, _))| at)
+    }
+
+    /// Whether the first deadline that is due at `now` takes packets for lost. A driver that comes
+    /// late, or takes few packets at a time, then first looks whether their acknowledgement is there.
+    pub fn is_loss_due(&mut self, now: Time) -> bool {
+        if self.poll_timeout().is_none_or(|at| at > now) {
+            return false;
+        }
+        let first = self.deadlines.peek().map(|&Reverse((_, qpn))| Qpn::new(qpn));
+        let qp = first.and_then(|qpn| self.qp(qpn));
+        qp.is_some_and(|qp| qp.timers.is_due(Timer::Retransmit, now))
+    }
+}
