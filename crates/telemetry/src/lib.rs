@@ -60,7 +60,9 @@
 
 mod limits;
 mod page;
+mod spelling;
 mod table;
 
 pub use page::{Block, Figure, LEVELS, Page, Replay, ReplayFrame, ReplayNode};
+pub use spelling::nearest;
 pub use table::{Cell, Column, Kind, Table};

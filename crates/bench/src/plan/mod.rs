@@ -9,6 +9,7 @@ mod sweep;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
+use telemetry::nearest;
 
 use crate::Failure;
 use crate::limits::{
@@ -399,34 +400,6 @@ pub(crate) fn unknown(key: &str, keys: &[Key]) -> Failure {
         Some(name) => failure.hint(format!("did you mean `{name}`?")),
         None => failure.hint(format!("the keys here are {}", names.join(", "))),
     }
-}
-
-/// The name that somebody who wrote `unknown` is likely to have meant.
-fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
-    let close = known.iter().map(|name| (distance(unknown, name), *name)).min();
-    let stem = |name: &&&str| {
-        unknown.len() > 1 && (name.starts_with(unknown) || unknown.starts_with(**name))
-    };
-    close
-        .filter(|(letters, _)| *letters <= 2 && *letters < unknown.len())
-        .map(|(_, name)| name)
-        .or_else(|| known.iter().find(stem).copied())
-}
-
-/// How many letters have to be changed, added or taken away (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, &other) in b.iter().enumerate() {
-            let change = diagonal + usize::from(letter != other);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 impl Plan {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use rdma::Span;
+use telemetry::nearest;
 
 use super::error::{Note, Notes, SonicError};
 use super::json::{Entry, Field};
 use super::tables::{self, PortWatchdog};
 use super::{Cable, ConfigDb, Port};
 use crate::pfc::PRIORITIES;
-use crate::scenario::error::nearest;
 use crate::switch::config::{
     GroupConfig, PortConfig, QueueConfig, SwitchConfig, Threshold, Trust, WatchdogConfig,
 };

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use telemetry::nearest;
+
 use super::error::{Notes, SonicError};
 use super::json::{Entry, Field, Table};
 use crate::pfc::PRIORITIES;
-use crate::scenario::error::nearest;
 use crate::switch::config::{EcnConfig, Schedule, Threshold, WatchdogAction, WatchdogRule};
 
 type Result<T> = core::result::Result<T, SonicError>;
