@@ -1,11 +1,11 @@
 //! A table as it is written: what stands under a key, where, and what is said of one that should not
 //! be there.
 
+use telemetry::nearest;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::ScenarioError;
-use super::error::nearest;
 use super::place::{Lines, Place};
 
 pub(super) type Result<T> = core::result::Result<T, ScenarioError>;
@@ -38,12 +38,12 @@ impl<'a> At<'a> {
 
     pub(super) fn place(&self, key: &str) -> Place {
         let at = self.written.get_key_value(key).map_or(self.start, |(key, _)| key.span().start);
-        Place { line: self.lines.line(at), key: self.path(key) }
+        Place { line: self.lines.line(at), byte: at, key: self.path(key) }
     }
 
     /// The table itself.
     pub(super) fn itself(&self) -> Place {
-        Place { line: self.lines.line(self.start), key: self.name.clone() }
+        Place { line: self.lines.line(self.start), byte: self.start, key: self.name.clone() }
     }
 
     /// The first of `keys` that is written.
@@ -65,7 +65,7 @@ impl<'a> At<'a> {
             Some(Kind { selector, tag, .. }) => {
                 self.wrong(key, format!("{selector} {tag:?} needs it"))
             }
-            None => ScenarioError::at_line(self.itself().line, format!("{key} is missing")),
+            None => ScenarioError::at_line(self.lines, self.start, format!("{key} is missing")),
         };
         error.hint(format!("add {key} to this table"))
     }
@@ -87,8 +87,8 @@ impl<'a> At<'a> {
                 .wrong(key, format!("{selector} {tag:?} does not have it"))
                 .hint(format!("its keys are {all}")),
             _ => {
-                let line = self.lines.line(first.span().start);
-                let error = ScenarioError::at_line(line, format!("unknown key `{key}`"));
+                let (place, message) = (first.span().start, format!("unknown key `{key}`"));
+                let error = ScenarioError::at_line(self.lines, place, message);
                 match nearest(key, names) {
                     Some(name) => error.hint(format!("did you mean `{name}`?")),
                     None => error.hint(format!("the keys here are {all}")),

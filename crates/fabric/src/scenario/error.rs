@@ -8,14 +8,16 @@ use super::place::{Lines, Place};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
     line: usize,
+    byte: usize,
     key: Option<String>,
     message: String,
     hint: Option<String>,
 }
 
 impl ScenarioError {
-    pub(super) fn at_line(line: usize, message: impl Into<String>) -> Self {
-        Self { line, key: None, message: message.into(), hint: None }
+    /// At a line, where the message names the key.
+    pub(super) fn at_line(lines: &Lines, byte: usize, message: impl Into<String>) -> Self {
+        Self { line: lines.line(byte), byte, key: None, message: message.into(), hint: None }
     }
 
     /// What the parser says of a text that is no TOML.
@@ -26,22 +28,46 @@ impl ScenarioError {
             let is_of_key =
                 |letter: &char| letter.is_ascii_alphanumeric() || "_-".contains(*letter);
             let key = text.get(place..).unwrap_or("").chars().take_while(is_of_key).collect();
-            let place = Place { line: lines.line(place), key };
+            let place = Place { line: lines.line(place), byte: place, key };
             return Self::at_place(&place, "the key is there twice").hint("remove one of them");
         }
-        Self::at_line(lines.line(place), message)
+        Self::at_line(lines, place, message)
             .hint("a scenario is TOML: [table], and under it key = value")
     }
 
     /// At a place that is known already.
     pub(super) fn at_place(place: &Place, message: impl Into<String>) -> Self {
         let key = Some(place.key.clone());
-        Self { line: place.line.max(1), key, message: message.into(), hint: None }
+        let (line, byte) = (place.line.max(1), place.byte);
+        Self { line, byte, key, message: message.into(), hint: None }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+/// The mistakes of a file, of which the first one is told.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes(Option<ScenarioError>);
+
+impl Mistakes {
+    /// What was read, if it was no mistake.
+    pub(super) fn note<T>(&mut self, read: Result<T, ScenarioError>) -> Option<T> {
+        let error = match read {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        if self.0.as_ref().is_none_or(|first| error.byte < first.byte) {
+            self.0 = Some(error);
+        }
+        None
+    }
+
+    /// The mistake that stands first in the file.
+    pub(super) fn first(self) -> Result<(), ScenarioError> {
+        self.0.map_or(Ok(()), Err)
     }
 }
 
@@ -79,35 +105,6 @@ pub(super) fn plain(number: f64) -> String {
     if number.abs() < 1e16 { format!("{number}") } else { format!("{number:e}") }
 }
 
-/// The name that somebody who wrote `unknown` is likely to have meant.
-pub(super) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
-    if unknown.is_empty() {
-        return None;
-    }
-    let close = known.iter().map(|name| (distance(unknown, name), *name)).min();
-    let within = |most: usize| {
-        close.filter(|(letters, _)| *letters <= most && *letters < unknown.len()).map(|at| at.1)
-    };
-    let stem = |name: &&&str| name.starts_with(unknown) || unknown.starts_with(**name);
-    within(1).or_else(|| known.iter().find(stem).copied()).or_else(|| within(2))
-}
-
-/// How many letters have to be changed, added or taken away (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, &other) in b.iter().enumerate() {
-            let change = diagonal + usize::from(letter != other);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: ", self.line)?;
@@ -123,17 +120,3 @@ impl fmt::Display for ScenarioError {
 }
 
 impl core::error::Error for ScenarioError {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn letters_are_counted() {
-        assert_eq!(distance("leafs", "leaves"), 2);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(nearest("leafs", &["spines", "leaves"]), Some("leaves"));
-        assert_eq!(nearest("rate", &["hosts", "rate_gbps"]), Some("rate_gbps"));
-        assert_eq!(nearest("colour", &["hosts", "rate_gbps"]), None);
-    }
-}

@@ -248,8 +248,8 @@ message_bytes = 100000
         );
         assert_eq!(
             wrong("node = \"s0\"\nsnap_bytes = 64"),
-            "line 22: capture.snap_bytes: 64 is not at least 90\n\
-             hint: fewer would cut through headers; leave it out for whole frames"
+            "line 22: capture.snap_bytes: 64 bytes would cut through headers\n\
+             hint: 90 bytes hold all headers; leave it out for whole frames"
         );
     }
 

@@ -41,6 +41,14 @@ impl<'a, T> Part<'a, T> {
         table.read(&self.at)
     }
 
+    /// Refuses what is wrong whatever it is about.
+    pub(super) fn look(&self) -> Result<()>
+    where
+        T: Table<'a>,
+    {
+        T::default().take(&self.at)
+    }
+
     pub(super) fn kind(&self) -> Result<T>
     where
         T: Kinds<'a>,

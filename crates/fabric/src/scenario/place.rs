@@ -4,6 +4,8 @@
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Place {
     pub(super) line: usize,
+    /// Where in the text, in bytes.
+    pub(super) byte: usize,
     pub(super) key: String,
 }
 

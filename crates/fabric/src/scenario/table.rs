@@ -14,6 +14,7 @@
 //! ([`TableText`]) all follow from that.
 
 use super::at::{At, Result};
+use super::error::Mistakes;
 use super::reference::{KeyText, TableText};
 use super::value::Value;
 
@@ -29,20 +30,34 @@ pub(super) trait Table<'a>: Default {
     const ABOUT: &'static str;
 
     /// Does with every key what is to be done, in the order of their declaration.
-    fn pass(&mut self, pass: &mut Pass<'a, '_>) -> Result<()>;
+    fn pass(&mut self, pass: &mut Pass<'a, '_>);
+
+    /// Refuses keys that contradict one another.
+    fn check(&self, _: &At<'a>) -> Result<()> {
+        Ok(())
+    }
 
     /// The keys.
     fn names() -> Vec<&'static str> {
         let mut names = Vec::new();
-        // Only reading can fail.
-        let _ = Self::default().pass(&mut Pass::Name(&mut names));
+        Self::default().pass(&mut Pass::Name(&mut names));
         names
     }
 
     /// Takes what is written in a table, which has no other keys.
     fn read(&mut self, at: &At<'a>) -> Result<()> {
-        at.only(&Self::names())?;
-        self.pass(&mut Pass::Read(at))
+        self.take(at)?;
+        self.check(at)
+    }
+
+    /// The same, each key by itself. Of several mistakes it tells the first; what is missing may be
+    /// misspelt, and comes last.
+    fn take(&mut self, at: &At<'a>) -> Result<()> {
+        let [mut wrong, mut missing] = [Mistakes::default(), Mistakes::default()];
+        wrong.note(at.only(&Self::names()));
+        self.pass(&mut Pass::Read { at, wrong: &mut wrong, missing: &mut missing });
+        wrong.first()?;
+        missing.first()
     }
 }
 
@@ -50,8 +65,7 @@ impl<'a, T: Table<'a>> Describe<'a> for T {
     fn describe(name: &str, about: &str, texts: &mut Vec<TableText>) {
         let (mut keys, mut others) = (Vec::new(), Vec::new());
         let mut pass = Pass::Describe { table: name, keys: &mut keys, others: &mut others };
-        // Only reading can fail.
-        let _ = Self::default().pass(&mut pass);
+        Self::default().pass(&mut pass);
         let about = if about.is_empty() { Self::ABOUT } else { about };
         texts.push(TableText::new(name, about, keys));
         texts.append(&mut others);
@@ -61,7 +75,7 @@ impl<'a, T: Table<'a>> Describe<'a> for T {
 /// What is to be done with every key of a table.
 pub(super) enum Pass<'a, 'p> {
     Name(&'p mut Vec<&'static str>),
-    Read(&'p At<'a>),
+    Read { at: &'p At<'a>, wrong: &'p mut Mistakes, missing: &'p mut Mistakes },
     Describe { table: &'p str, keys: &'p mut Vec<KeyText>, others: &'p mut Vec<TableText> },
 }
 
@@ -72,12 +86,12 @@ impl<'a> Pass<'a, '_> {
         about: &str,
         value: &Value<'a, T>,
         out: &mut T,
-    ) -> Result<()> {
+    ) {
         match self {
             Self::Name(names) => names.push(name),
-            Self::Read(at) => match at.entry(name) {
-                Some(entry) => value.read(&entry, out)?,
-                None if value.is_needed => return Err(at.lacks(name)),
+            Self::Read { at, wrong, missing } => match at.entry(name) {
+                Some(entry) => drop(wrong.note(value.read(&entry, out))),
+                None if value.is_needed => drop(missing.note::<()>(Err(at.lacks(name)))),
                 None => {}
             },
             Self::Describe { table, keys, others } => {
@@ -86,7 +100,6 @@ impl<'a> Pass<'a, '_> {
                 value.describe(&TableText::path(table, name), others);
             }
         }
-        Ok(())
     }
 }
 
@@ -140,16 +153,19 @@ macro_rules! table {
         impl<'a> $crate::scenario::table::Table<'a> for $target {
             const ABOUT: &'static str = concat!($($about),+);
 
-            fn pass(
-                &mut self,
-                pass: &mut $crate::scenario::table::Pass<'a, '_>,
-            ) -> $crate::scenario::at::Result<()> {
+            fn pass(&mut self, pass: &mut $crate::scenario::table::Pass<'a, '_>) {
                 $( pass.key(
-                    stringify!($key), concat!($($doc),+), &$value, &mut self.$($place).+)?; )*
-                $( $crate::scenario::table::Table::pass(&mut self.$part, pass)?; )*
-                $( if let $crate::scenario::table::Pass::Read(at) = pass {
-                    $check(self, at)?;
-                } )?
+                    stringify!($key), concat!($($doc),+), &$value, &mut self.$($place).+); )*
+                $( $crate::scenario::table::Table::pass(&mut self.$part, pass); )*
+            }
+
+            fn check(
+                &self,
+                at: &$crate::scenario::at::At<'a>,
+            ) -> $crate::scenario::at::Result<()> {
+                $( $crate::scenario::table::Table::check(&self.$part, at)?; )*
+                $( $check(self, at)?; )?
+                let _ = at;
                 Ok(())
             }
         }

@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 use toml::de::DeValue;
 
 use super::at::{Entry, Result};
-use super::error::{plain, unit_hint, unit_of};
+use super::error::{ScenarioError, plain, unit_hint, unit_of};
 use super::reference::TableText;
 use crate::limits::{RATE_GBPS_MAX, SECONDS_MAX};
 
@@ -97,22 +97,52 @@ macro_rules! numbers {
 
 numbers!(u8 u16 u32 u64);
 
-/// Any number that its type has.
-pub(super) fn whole<'a, N: Number>() -> Value<'a, N> {
-    bounded(N::LEAST, N::MOST, None)
+/// What is said of a number beyond its bounds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Beyond {
+    /// What is wrong with it, in the place of its bounds: "would cut through headers".
+    reason: Option<&'static str>,
+    hint: &'static str,
 }
 
-/// A number of at least `least`; `hint` is the remedy for any other.
-pub(super) fn at_least<'a, N: Number>(least: N, hint: &'static str) -> Value<'a, N> {
-    bounded(least, N::MOST, Some(hint))
+impl From<&'static str> for Beyond {
+    fn from(hint: &'static str) -> Self {
+        Self { reason: None, hint }
+    }
+}
+
+/// The reason, and the hint.
+impl From<(&'static str, &'static str)> for Beyond {
+    fn from((reason, hint): (&'static str, &'static str)) -> Self {
+        Self { reason: Some(reason), hint }
+    }
+}
+
+impl Beyond {
+    /// Refuses `number`, which is not `bounds`.
+    fn refuse(self, entry: &Entry<'_, '_>, number: &str, bounds: &str) -> ScenarioError {
+        let unit = unit_of(entry.key).map(|unit| format!(" {}", unit.name)).unwrap_or_default();
+        let wrong = match self.reason {
+            Some(reason) => entry.wrong(format!("{number}{unit} {reason}")),
+            None => entry.wrong(format!("{number}{unit} is not {bounds}")),
+        };
+        wrong.hint(if self.hint.is_empty() { unit_hint(entry.key) } else { self.hint })
+    }
+}
+
+/// Any number that its type has.
+pub(super) fn whole<'a, N: Number>() -> Value<'a, N> {
+    within(N::LEAST, N::MOST, "")
+}
+
+/// A number of at least `least`.
+pub(super) fn at_least<'a, N: Number>(least: N, beyond: impl Into<Beyond>) -> Value<'a, N> {
+    within(least, N::MOST, beyond)
 }
 
 /// A number between bounds, which are among it.
-pub(super) fn within<'a, N: Number>(least: N, most: N, hint: &'static str) -> Value<'a, N> {
-    bounded(least, most, Some(hint))
-}
-
-fn bounded<'a, N: Number>(least: N, most: N, hint: Option<&'static str>) -> Value<'a, N> {
+pub(super) fn within<'a, N: Number>(least: N, most: N, beyond: impl Into<Beyond>) -> Value<'a, N> {
+    let beyond = beyond.into();
     // The most of the widest type stands for no bound.
     let endless = |number: N| number == N::MOST && size_of::<N>() == size_of::<u64>();
     let [low, high] = [least, most].map(|number| number.to_string());
@@ -135,7 +165,7 @@ fn bounded<'a, N: Number>(least: N, most: N, hint: Option<&'static str>) -> Valu
         if number >= least && number <= most {
             return Ok(number);
         }
-        Err(entry.wrong(format!("{number} is not {bounds}")).hint(hint.unwrap_or(unit)))
+        Err(beyond.refuse(entry, &number.to_string(), &bounds))
     };
     let show = move |_: &str, out: &N| match endless(*out) {
         true => "no limit".to_owned(),
@@ -188,8 +218,9 @@ pub(super) fn time<'a>() -> Value<'a, Span> {
 /// The shortest time that there is.
 pub(super) const TICK: Span = Span::from_ps(1);
 
-/// The same, of at least `least`; `hint` is the remedy for a shorter one.
-pub(super) fn time_from<'a>(least: Span, hint: &'static str) -> Value<'a, Span> {
+/// The same, of at least `least`; `shorter` is said of a shorter one.
+pub(super) fn time_from<'a>(least: Span, shorter: impl Into<Beyond>) -> Value<'a, Span> {
+    let shorter = shorter.into();
     /// Picoseconds of the unit of a key.
     fn unit(key: &str) -> f64 {
         unit_of(key).and_then(|unit| unit.ps).unwrap_or(1.0)
@@ -204,11 +235,11 @@ pub(super) fn time_from<'a>(least: Span, hint: &'static str) -> Value<'a, Span> 
         }
         let most = plain(SECONDS_MAX * 1e12 / unit);
         let bounds = match least {
-            TICK => format!("above 0, of at most {most}"),
-            least => format!("from {} to {most}", plain(least.as_ps() as f64 / unit)),
+            TICK => format!("a time above 0, of at most {most}"),
+            least => format!("a time from {} to {most}", plain(least.as_ps() as f64 / unit)),
         };
-        let hint = if is_time { hint } else { unit_hint(entry.key) };
-        Err(entry.wrong(format!("{} is not a time {bounds}", plain(value))).hint(hint))
+        let beyond = if is_time { shorter } else { Beyond::default() };
+        Err(beyond.refuse(entry, &plain(value), &bounds))
     };
     let accepts = match least {
         Span::ZERO => "a number from 0".to_owned(),
@@ -227,8 +258,7 @@ pub(super) fn rate<'a>() -> Value<'a, Rate> {
         if gbps > 0.0 && gbps <= RATE_GBPS_MAX && gbps * 1e9 >= 1.0 {
             return Ok(Rate::from_bps((gbps * 1e9) as u64));
         }
-        let wrong = entry.wrong(format!("{} is not a rate {bounds} Gb/s", plain(gbps)));
-        Err(wrong.hint(unit_hint(entry.key)))
+        Err(Beyond::default().refuse(entry, &plain(gbps), &format!("a rate {bounds}")))
     };
     Value::new(accepts, read, |_, out| plain(out.as_bps() as f64 / 1e9))
 }

@@ -79,6 +79,68 @@ fn a_hostile_config_db_is_refused_with_line_table_key_and_remedy() {
     hold(CONFIG_DB, config_dbs::CASES, config_db);
 }
 
+/// What is said of a number beyond its bounds has its unit, and the reason where there is one.
+#[test]
+fn a_number_beyond_its_bounds_is_refused_with_unit_and_reason() {
+    let capture = "\n[[capture]]\nnode = \"s0\"\nsnap_bytes = 64";
+    let watchdog = "watchdog = { poll_ms = 0, detection_ms = 1, restoration_ms = 1 }";
+    let drop = "\n[[fault]]\nkind = \"drop\"\nfrom = \"h0\"\nto = \"s0\"\nevery = 0";
+    let after = "message_bytes = 100000";
+    for (key, text, expected) in [
+        (after, capture, "capture.snap_bytes: 64 bytes would cut through headers"),
+        ("cable_m = 2", "cable_m = 40_000_001", "40000001 m is more than once around the earth"),
+        ("alpha = \"1/16\"", watchdog, "poll_ms: 0 ms is less than a microsecond"),
+        (
+            "alpha = \"1/16\"",
+            "weights = [1, 1, 1, 0, 1, 1, 1, 1]",
+            "switch.weights: 0 is not a weight from 1 to 255",
+        ),
+        (
+            after,
+            "message_bytes = 2_147_483_649",
+            "2147483649 bytes is more than 2147483648, the longest message",
+        ),
+        (after, "interval_us = 0", "0 us would begin all messages at one time"),
+        (after, drop, "fault.every: 0 is not a number of packets"),
+        ("end_ms = 1", "sample_us = 0", "sample_us: 0 us is no distance between samples"),
+    ] {
+        let kept = if text.starts_with(&key[..4]) { "" } else { key };
+        let said = scenario(&SCENARIO.replacen(key, &format!("{kept}\n{text}"), 1)).unwrap_err();
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+/// Of several mistakes the first in the file is told, in whichever tables they are.
+#[test]
+fn the_first_mistake_is_told() {
+    let mistakes = [
+        ("rate_gbps = 40", "rate_gbps = 0", 8),
+        ("cable_m = 2", "cable = 2", 9),
+        ("alpha = \"1/16\"", "alpha = \"1/15\"", 12),
+        ("receiver = \"h0\"", "receiver = \"h9\"", 16),
+        ("senders = 2", "sender = 2", 17),
+        ("message_bytes = 100000", "message_bytes = -1", 18),
+        ("\n", "\nnothing = 0", 2),
+    ];
+    for (index, first) in mistakes.iter().enumerate() {
+        for second in &mistakes[index + 1..] {
+            let text = SCENARIO.replacen(first.0, first.1, 1).replacen(second.0, second.1, 1);
+            let said = scenario(&text).unwrap_err();
+            let both_in_table = (first.2, second.2) == (16, 17) || (first.2, second.2) == (16, 18);
+            let line = if both_in_table { second.2 } else { first.2.min(second.2) };
+            let line = if second.0 == "\n" { 2 } else { line };
+            assert!(said.starts_with(&format!("line {line}: ")), "{line}: {said}");
+        }
+    }
+    // Tables stand in any order.
+    let (network, workload) = SCENARIO.split_once("[[workload]]").unwrap();
+    let (head, network) = network.split_once("[topology]").unwrap();
+    let turned = format!("{head}[[workload]]{workload}[topology]{network}");
+    let text =
+        turned.replace("\"incast\"", "\"incats\"").replace("rate_gbps = 40", "rate_gbps = 0");
+    assert!(scenario(&text).unwrap_err().starts_with("line 6: "), "{text}");
+}
+
 /// Nobody is there to be asked, or to ask.
 const NO_HOSTS: &str = r#"
 end_ms = 1

@@ -11,17 +11,17 @@ colour = 3"#,
     (
         "end_ms = 1",
         "end_ms = nan",
-        "line 3: end_ms: NaN is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
+        "line 3: end_ms: NaN ms is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
     ),
     (
         "end_ms = 1",
         "end_ms = -5",
-        "line 3: end_ms: -5 is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
+        "line 3: end_ms: -5 ms is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
     ),
     (
         "end_ms = 1",
         "end_ms = 1e300",
-        "line 3: end_ms: 1e300 is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
+        "line 3: end_ms: 1e300 ms is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
     ),
     (
         "end_ms = 1",
@@ -33,7 +33,7 @@ hint: write it without quotes, and without a unit: the end of the key says that"
     (
         "end_ms = 1\n",
         "end_ms = 1\ndeadlock_check_us = inf\n",
-        "line 4: deadlock_check_us: inf is not a time from 0 to 1000000000000\nhint: the unit is microseconds",
+        "line 4: deadlock_check_us: inf us is not a time from 0 to 1000000000000\nhint: the unit is microseconds",
     ),
     (
         r#"shape = "single-switch""#,
@@ -95,22 +95,22 @@ k = 7"#,
     (
         "rate_gbps = 40",
         "rate_gbps = 0",
-        "line 8: topology.rate_gbps: 0 is not a rate above 0, of at most 100000 Gb/s\nhint: the unit is Gb/s: 100 for 100 GbE",
+        "line 8: topology.rate_gbps: 0 Gb/s is not a rate above 0, of at most 100000\nhint: the unit is Gb/s: 100 for 100 GbE",
     ),
     (
         "rate_gbps = 40",
         "rate_gbps = 40e9",
-        "line 8: topology.rate_gbps: 40000000000 is not a rate above 0, of at most 100000 Gb/s\nhint: the unit is Gb/s: 100 for 100 GbE",
+        "line 8: topology.rate_gbps: 40000000000 Gb/s is not a rate above 0, of at most 100000\nhint: the unit is Gb/s: 100 for 100 GbE",
     ),
     (
         "rate_gbps = 40",
         "rate_gbps = inf",
-        "line 8: topology.rate_gbps: inf is not a rate above 0, of at most 100000 Gb/s\nhint: the unit is Gb/s: 100 for 100 GbE",
+        "line 8: topology.rate_gbps: inf Gb/s is not a rate above 0, of at most 100000\nhint: the unit is Gb/s: 100 for 100 GbE",
     ),
     (
         "cable_m = 2",
         "cable_m = 4294967295",
-        "line 9: topology.cable_m: 4294967295 is not from 0 to 40000000\nhint: the unit is metres; 40000000 m are once around the earth",
+        "line 9: topology.cable_m: 4294967295 m is more than once around the earth\nhint: the unit is metres",
     ),
     (
         "cable_m = 2",
@@ -172,7 +172,7 @@ threshold_bytes = 5"#,
     (
         r#"alpha = "1/16""#,
         "weights = [1, 1, 1, 0, 1, 1, 1, 1]",
-        "line 12: switch.weights: 0 is not from 1 to 255\nhint: 1 for the least; strict_queues for those that go first",
+        "line 12: switch.weights: 0 is not a weight from 1 to 255\nhint: 1 for the least; strict_queues for those that go first",
     ),
     (
         r#"alpha = "1/16""#,
@@ -217,7 +217,7 @@ hint: name the file: config_db = "tor.json""#,
     (
         r#"alpha = "1/16""#,
         "watchdog = { poll_ms = 0, detection_ms = 1, restoration_ms = 1 }",
-        "line 12: switch.watchdog.poll_ms: 0 is not a time from 0.001 to 1000000000\nhint: SONiC looks every 200 ms",
+        "line 12: switch.watchdog.poll_ms: 0 ms is less than a microsecond\nhint: SONiC looks every 200 ms",
     ),
     (
         "[switch]\nalpha = \"1/16\"",
@@ -227,12 +227,12 @@ hint: name the file: config_db = "tor.json""#,
     (
         "[switch]\nalpha = \"1/16\"",
         "[nics.h1]\ntcp = { mtu_bytes = 100 }",
-        "line 12: nics.h1.tcp.mtu_bytes: 100 is not from 576 to 9216\nhint: an IP packet at most: 1_500, or 9_000 where frames may be long",
+        "line 12: nics.h1.tcp.mtu_bytes: 100 bytes is not from 576 to 9216\nhint: an IP packet at most: 1_500, or 9_000 where frames may be long",
     ),
     (
         "[switch]\nalpha = \"1/16\"",
         "[nic]\ntcp = { buffer_bytes = 100 }",
-        "line 12: nic.tcp.buffer_bytes: 100 is not from 2048 to 268435456\nhint: what a connection may have under way: 262_144, for instance",
+        "line 12: nic.tcp.buffer_bytes: 100 bytes is not from 2048 to 268435456\nhint: what a connection may have under way: 262_144, for instance",
     ),
     (
         r#"alpha = "1/16""#,
@@ -268,7 +268,7 @@ hint: one of go-back-0, go-back-n, selective-repeat"#,
     (
         "[switch]",
         "[nic]\nreceive_ns = -1\n[switch]",
-        "line 12: nic.receive_ns: -1 is not a time from 0 to 1000000000000000\nhint: the unit is nanoseconds",
+        "line 12: nic.receive_ns: -1 ns is not a time from 0 to 1000000000000000\nhint: the unit is nanoseconds",
     ),
     (
         "[switch]",
@@ -338,7 +338,7 @@ hint: its keys are receiver, senders, message_bytes, verb, messages, endless, de
     (
         "senders = 2",
         "senders = 2\nstart_us = nan",
-        "line 18: workload.start_us: NaN is not a time from 0 to 1000000000000\nhint: the unit is microseconds",
+        "line 18: workload.start_us: NaN us is not a time from 0 to 1000000000000\nhint: the unit is microseconds",
     ),
     (
         "senders = 2",
@@ -349,7 +349,7 @@ hint: verb = "send""#,
     (
         "message_bytes = 100000",
         "message_bytes = 4_000_000_000",
-        "line 18: workload.message_bytes: 4000000000 is not from 0 to 2147483648\nhint: a message has 2147483648 bytes at most: send several",
+        "line 18: workload.message_bytes: 4000000000 bytes is more than 2147483648, the longest message\nhint: send several messages",
     ),
     (
         "message_bytes = 100000",
@@ -450,7 +450,7 @@ hint: its keys are message_bytes, verb, messages, endless, depth, queue_pairs, s
     (
         "message_bytes = 100000",
         "message_bytes = 100000\ninterval_us = 0",
-        "line 19: workload.interval_us: 0 is not a time above 0, of at most 1000000000000\nhint: 10 for a message every 10 us; without it, messages follow each other",
+        "line 19: workload.interval_us: 0 us would begin all messages at one time\nhint: 10 for a message every 10 us; without it, messages follow each other",
     ),
     (
         "[[workload]]",
@@ -497,7 +497,7 @@ kind = "nic-stuck"
 host = "h0"
 at_us = 1e30
 [[workload]]"#,
-        "line 17: fault.at_us: 1e30 is not a time from 0 to 1000000000000\nhint: the unit is microseconds",
+        "line 17: fault.at_us: 1e30 us is not a time from 0 to 1000000000000\nhint: the unit is microseconds",
     ),
     (
         r#"shape = "single-switch"
@@ -643,7 +643,7 @@ buffer_bytes = 100_000"#,
     (
         "senders = 2",
         "senders = 2\nspread_bytes = 10",
-        "line 18: workload.spread_bytes: 10 is not from message_bytes to 1099511627776\nhint: it is the memory in which messages find a place",
+        "line 18: workload.spread_bytes: 10 bytes is not from message_bytes to 1099511627776\nhint: it is the memory in which messages find a place",
     ),
     (
         "senders = 2",

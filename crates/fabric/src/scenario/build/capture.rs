@@ -8,7 +8,8 @@ use crate::scenario::table::table;
 use crate::scenario::value::{at_least, needed, or, priorities, text};
 use crate::topology::{End, Topology};
 
-const TOO_FEW: &str = "fewer would cut through headers; leave it out for whole frames";
+const TOO_FEW: (&str, &str) =
+    ("would cut through headers", "90 bytes hold all headers; leave it out for whole frames");
 
 table! {
     /// Ports whose frames are kept, in `capture.pcapng`.

@@ -45,6 +45,8 @@ kinds! {
     }
 }
 
+const EVERY: &str = "1 for every packet, 100 for each hundredth";
+
 table! {
     /// See [`Fault`].
     struct Drop {
@@ -56,7 +58,7 @@ table! {
         probability = or("no such rule", chance()) => probability: Option<f64>;
         /// Every so many packets, one.
         every = or("no such rule",
-            at_least(1, "1 for every packet, 100 for each hundredth")) => every: Option<u64>;
+            at_least(1, ("is not a number of packets", EVERY))) => every: Option<u64>;
         /// Packets whose IP ID ends in this byte.
         ip_id_ends = or("no such rule", whole()) => ip_id_ends: Option<u8>;
         /// All that this host sends to destination.

@@ -12,6 +12,7 @@ mod workload;
 use rdma::{Span, Time};
 
 use super::at::{At, Result};
+use super::error::Mistakes;
 use super::origin::Origin;
 use super::part::{Part, by_name, part, parts};
 use super::place::Place;
@@ -72,7 +73,8 @@ table! {
     }
 }
 
-const SAMPLES: &str = "leave it out for as many as a report needs";
+const SAMPLES: (&str, &str) =
+    ("is no distance between samples", "leave it out for as many as a report needs");
 
 /// A network of which nothing is said.
 fn plain() -> NetworkConfig {
@@ -96,74 +98,163 @@ impl<'a> At<'a> {
     }
 }
 
+/// Of several mistakes the one that stands first in the file is told.
 pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Result<Scenario> {
-    let mut file = File::default();
-    file.read(at)?;
-    let Some(shape) = &file.topology else { return Err(at.lacks("topology")) };
-    let mut origin = Origin { topology: shape.at.place("shape"), ..Origin::default() };
-    let mut config = NetworkConfig::new(topology(shape)?);
-    config.seed = seed.or(file.seed).unwrap_or(config.seed);
-    config.paranoid = file.paranoid;
-    config.share_queue_pairs = file.share_queue_pairs;
+    let (mut file, mut mistakes) = (File::default(), Mistakes::default());
+    mistakes.note(file.read(at));
+    let shape = match &file.topology {
+        Some(shape) => mistakes.note(topology(shape)).map(|made| (shape, made)),
+        None => None,
+    };
+    let Some((shape, topology)) = shape else {
+        file.look(&mut mistakes);
+        mistakes.first()?;
+        return Err(at.lacks("topology"));
+    };
+    let mut made = Made {
+        config: NetworkConfig::new(topology),
+        origin: Origin { topology: shape.at.place("shape"), ..Origin::default() },
+        notes: Vec::new(),
+        mistakes,
+        files,
+    };
+    made.config.seed = seed.or(file.seed).unwrap_or(made.config.seed);
+    made.config.paranoid = file.paranoid;
+    made.config.share_queue_pairs = file.share_queue_pairs;
     if let Some(every) = file.deadlock_check {
-        config.deadlock_check = (every > Span::ZERO).then_some(every);
+        made.config.deadlock_check = (every > Span::ZERO).then_some(every);
     }
-    config.reroute = file.reroute;
-    let mut notes = Vec::new();
-    if let Some(table) = &file.switch {
-        let said = table.read()?;
-        origin.switch = Some(buffer_of(&table.at));
-        match said.config_db {
-            Some(_) => all_from_config_db(table, &said, &mut config, files, &mut notes)?,
-            None => config.switch = switch(table, &config.switch)?,
+    made.config.reroute = file.reroute;
+    made.switches(&file);
+    made.nics(&file);
+    let end = Time::ZERO + file.end;
+    made.happenings(&file, end);
+    let Made { mut config, origin, mut notes, mistakes, .. } = made;
+    mistakes.first()?;
+    lossless_of_racks(&mut config);
+    notes.sort();
+    notes.dedup();
+    notes.sort_by_key(|note: &Note| !note.warning);
+    let title = file.title.unwrap_or_else(|| "untitled".to_owned());
+    Ok(Scenario { title, network: config, end, notes, sample_interval: file.sample, origin })
+}
+
+impl File<'_> {
+    /// Notes what is wrong whatever the topology is.
+    fn look(&self, mistakes: &mut Mistakes) {
+        for table in self.switch.iter().chain(self.switches.iter().map(|(_, table)| table)) {
+            mistakes.note(table.look());
+        }
+        for table in self.nic.iter().chain(self.nics.iter().map(|(_, table)| table)) {
+            mistakes.note(table.look());
+        }
+        for table in &self.workloads {
+            mistakes.note(table.kind());
+        }
+        for table in &self.faults {
+            mistakes.note(table.kind());
+        }
+        for table in &self.captures {
+            mistakes.note(table.look());
         }
     }
-    for (name, table) in &file.switches {
+}
+
+/// What is made of a file.
+struct Made<'s> {
+    config: NetworkConfig,
+    origin: Origin,
+    notes: Vec<Note>,
+    mistakes: Mistakes,
+    files: &'s Files<'s>,
+}
+
+impl Made<'_> {
+    fn switches(&mut self, file: &File<'_>) {
+        if let Some(table) = &file.switch {
+            self.origin.switch = Some(buffer_of(&table.at));
+            let made = self.all_switches(table);
+            self.mistakes.note(made);
+        }
+        for (name, table) in &file.switches {
+            let made = self.switch(name, table);
+            self.mistakes.note(made);
+        }
+    }
+
+    fn all_switches(&mut self, table: &Part<'_, Switch>) -> Result<()> {
         let said = table.read()?;
+        match said.config_db {
+            Some(_) => {
+                all_from_config_db(table, &said, &mut self.config, self.files, &mut self.notes)?;
+            }
+            None => self.config.switch = switch(table, &self.config.switch)?,
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, name: &str, table: &Part<'_, Switch>) -> Result<()> {
+        let (said, config) = (table.read()?, &self.config);
         let Some(End::Switch(index)) = config.topology.find(name) else {
             return Err(missing(&table.at, "switch", name, |index| {
                 config.topology.switches.get(index).map(|switch| switch.name.as_str())
             }));
         };
         let own = match said.config_db {
-            Some(_) => one_from_config_db(table, &said, &config, index, files, &mut notes)?,
+            Some(_) => {
+                one_from_config_db(table, &said, config, index, self.files, &mut self.notes)?
+            }
             None => switch(table, config.switches.get(&index).unwrap_or(&config.switch))?,
         };
-        config.switches.insert(index, own);
-        origin.switches.insert(name.clone(), buffer_of(&table.at));
+        self.config.switches.insert(index, own);
+        self.origin.switches.insert(name.to_owned(), buffer_of(&table.at));
+        Ok(())
     }
-    if let Some(table) = &file.nic {
-        config.nic = nic(table, &config)?;
+
+    fn nics(&mut self, file: &File<'_>) {
+        let made = file.nic.as_ref().map(|table| nic(table, &self.config));
+        let is_wrong = matches!(made, Some(Err(_)));
+        if let Some(nic) = made.and_then(|made| self.mistakes.note(made)) {
+            self.config.nic = nic;
+        }
+        self.config.nic.lossless_priorities = lossless(&self.config.switch);
+        for (name, table) in &file.nics {
+            // What one NIC says stands beside what all say.
+            let made = if is_wrong { table.look() } else { self.nic(name, table) };
+            self.mistakes.note(made);
+        }
     }
-    config.nic.lossless_priorities = lossless(&config.switch);
-    for (name, table) in &file.nics {
+
+    fn nic(&mut self, name: &str, table: &Part<'_, NicConfig>) -> Result<()> {
+        let config = &mut self.config;
         let Some(End::Host(index)) = config.topology.find(name) else {
             return Err(missing(&table.at, "host", name, |index| {
                 config.topology.hosts.get(index).map(String::as_str)
             }));
         };
-        config.nics.insert(index, nic(table, &config)?);
+        let own = nic(table, config)?;
+        config.nics.insert(index, own);
+        Ok(())
     }
-    let end = Time::ZERO + file.end;
-    let mut random = Random::new(config.seed ^ 0x5eed);
-    for table in &file.workloads {
-        origin.workloads.push((config.flows.len(), table.at.place("kind")));
-        let scene = Scene { topology: &config.topology, end, files };
-        let flows = workload(table, &scene, &mut random)?;
-        config.flows.extend(flows);
+
+    /// What applications do, what goes wrong, and what is kept of it.
+    fn happenings(&mut self, file: &File<'_>, end: Time) {
+        let Self { config, origin, mistakes, files, .. } = self;
+        let mut random = Random::new(config.seed ^ 0x5eed);
+        for table in &file.workloads {
+            origin.workloads.push((config.flows.len(), table.at.place("kind")));
+            let scene = Scene { topology: &config.topology, end, files };
+            let flows = mistakes.note(workload(table, &scene, &mut random));
+            config.flows.extend(flows.into_iter().flatten());
+        }
+        for table in &file.faults {
+            let faults = mistakes.note(fault(table, &config.topology));
+            config.faults.extend(faults.into_iter().flatten());
+        }
+        for table in &file.captures {
+            config.captures.extend(mistakes.note(capture(table, &config.topology)));
+        }
     }
-    for table in &file.faults {
-        config.faults.extend(fault(table, &config.topology)?);
-    }
-    for table in &file.captures {
-        config.captures.push(capture(table, &config.topology)?);
-    }
-    let title = file.title.unwrap_or_else(|| "untitled".to_owned());
-    lossless_of_racks(&mut config);
-    notes.sort();
-    notes.dedup();
-    notes.sort_by_key(|note: &Note| !note.warning);
-    Ok(Scenario { title, network: config, end, notes, sample_interval: file.sample, origin })
 }
 
 /// The key to which a switch owes what its ports reserve.

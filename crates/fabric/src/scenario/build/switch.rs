@@ -175,6 +175,8 @@ fn marks_rise(ecn: &Ecn, at: &At<'_>) -> Result<()> {
     Err(wrong.hint("marks begin at min_bytes, and are certain above max_bytes"))
 }
 
+const POLL: (&str, &str) = ("is less than a microsecond", "SONiC looks every 200 ms");
+
 table! {
     /// A watchdog over ports whose other end pauses without end.
     impl WatchdogConfig {
@@ -183,7 +185,7 @@ table! {
         /// What it does about one.
         action = choice() => action;
         /// How often it looks.
-        poll_ms = needed(time_from(Span::from_us(1), "SONiC looks every 200 ms")) => poll;
+        poll_ms = needed(time_from(Span::from_us(1), POLL)) => poll;
         /// A storm has lasted so long.
         detection_ms = needed(time()) => detection;
         /// It is over when no pause has come for so long.
@@ -216,7 +218,8 @@ fn alpha<'a>() -> Value<'a, i8> {
 
 /// One for each queue.
 fn weights<'a>() -> Value<'a, [u8; PRIORITIES]> {
-    let one = within(1, u8::MAX, "1 for the least; strict_queues for those that go first");
+    let hint = "1 for the least; strict_queues for those that go first";
+    let one = within(1, u8::MAX, ("is not a weight from 1 to 255", hint));
     let accepts = format!("a list of {PRIORITIES}, each {}", one.accepts);
     let read = move |entry: &Entry<'a, '_>| {
         let weights: Vec<u8> =

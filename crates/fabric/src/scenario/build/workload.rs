@@ -45,11 +45,13 @@ kinds! {
 }
 
 fn message<'a>() -> Value<'a, u32> {
-    within(0, MESSAGE_BYTES_MAX, "a message has 2147483648 bytes at most: send several")
+    let longer = "is more than 2147483648, the longest message";
+    within(0, MESSAGE_BYTES_MAX, (longer, "send several messages"))
 }
 
 fn interval<'a>() -> Value<'a, Span> {
-    time_from(TICK, "10 for a message every 10 us; without it, messages follow each other")
+    let hint = "10 for a message every 10 us; without it, messages follow each other";
+    time_from(TICK, ("would begin all messages at one time", hint))
 }
 
 table! {
@@ -457,7 +459,7 @@ impl Posts {
     fn room(&self, at: &At<'_>, flows: f64, message_bytes: u32) -> Result<()> {
         if self.spread_bytes.is_some_and(|spread| spread < u64::from(message_bytes)) {
             let spread = self.spread_bytes.unwrap_or(0);
-            let message = format!("{spread} is not from message_bytes to {SPREAD_BYTES_MAX}");
+            let message = format!("{spread} bytes is not from message_bytes to {SPREAD_BYTES_MAX}");
             return Err(at.wrong("spread_bytes", message).hint(SPREAD));
         }
         room(at, flows * f64::from(self.queue_pairs.unwrap_or(1)))
