@@ -41,7 +41,7 @@ impl Stop {
         let mut sleepers = self.0.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         sleepers.push(ours);
         if self.is_over() {
-            ring(fd.as_fd());
+            wake(fd.as_fd());
         }
         Ok(fd)
     }
@@ -50,7 +50,7 @@ impl Stop {
     pub fn stop(&self) {
         let sleepers = self.0.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.stopped.store(true, Ordering::Release);
-        sleepers.iter().for_each(|sleeper| ring(sleeper.as_fd()));
+        sleepers.iter().for_each(|sleeper| wake(sleeper.as_fd()));
     }
 
     /// Whether it has been ended.
@@ -60,7 +60,7 @@ impl Stop {
 }
 
 /// Adds one to an eventfd. A full counter is as readable as any other.
-pub(super) fn ring(eventfd: BorrowedFd<'_>) {
+pub(super) fn wake(eventfd: BorrowedFd<'_>) {
     let _ = rustix::io::write(eventfd, &1_u64.to_ne_bytes());
 }
 

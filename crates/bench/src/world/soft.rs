@@ -1,9 +1,9 @@
 //! The soft world: applications on soft NICs of this process.
 //!
 //! ```text
-//!   Host ── Nic ── engine ─ events ─► Ears: which CQ's event goes to which Bell
+//!   Host ── Nic ── engine ─ events ─► Channels: which CQ's event goes to which Channel
 //!     ▲                                              │
-//!   Seat: memory, CQs, QPs of one application ◄── Bell: a flag a CQ, an eventfd
+//!   Seat: memory, CQs, QPs of one application ◄── Channel: a flag a CQ, an eventfd
 //! ```
 //!
 //! A poll polls the NIC and receives in this thread, as an unmodified program's `ibv_poll_cq` does. Who
@@ -34,7 +34,7 @@ use transport::{
 
 use super::meeting::{End, Reach, Service};
 use super::memory::Memory;
-use super::runner::{check, ring};
+use super::runner::{check, wake};
 use super::{Introduction, Peer, Seat, Stop};
 use crate::Failure;
 use crate::limits::STASH;
@@ -48,30 +48,30 @@ const HOP_LIMIT: u8 = 64;
 pub struct Host {
     nic: Nic,
     gid: GidEntry,
-    ears: Arc<Ears>,
+    channels: Arc<Channels>,
     /// How many applications sit here.
     seats: AtomicUsize,
 }
 
 /// Where the engine's events go.
 #[derive(Debug, Default)]
-struct Ears {
-    bells: Mutex<BTreeMap<CqId, (Arc<Bell>, usize)>>,
+struct Channels {
+    of_cq: Mutex<BTreeMap<CqId, (Arc<Channel>, usize)>>,
 }
 
-impl EventSink for Ears {
+impl EventSink for Channels {
     fn event(&self, event: Event) {
-        let bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_cq = self.of_cq.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::CompletionNotify(cq) => {
-                if let Some((bell, index)) = bells.get(&cq) {
-                    bell.ring(*index);
+                if let Some((channel, index)) = of_cq.get(&cq) {
+                    channel.signal(*index);
                 }
             }
             Event::CqError(cq) => {
-                if let Some((bell, index)) = bells.get(&cq) {
-                    bell.overrun.store(true, Ordering::Release);
-                    bell.ring(*index);
+                if let Some((channel, index)) = of_cq.get(&cq) {
+                    channel.overrun.store(true, Ordering::Release);
+                    channel.signal(*index);
                 }
             }
             // Completions say what has become of queue pairs.
@@ -82,35 +82,35 @@ impl EventSink for Ears {
 
 /// The completion channel of an application.
 #[derive(Debug)]
-struct Bell {
+struct Channel {
     /// Which CQs have had an event. The lock is held while the descriptor is written to or read, so
     /// that both say the same.
-    rung: Mutex<Vec<bool>>,
+    events: Mutex<Vec<bool>>,
     overrun: AtomicBool,
     /// Readable if there has been an event, or the world is over.
     fd: OwnedFd,
 }
 
-impl Bell {
-    fn ring(&self, cq: usize) {
-        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        rung[cq] = true;
-        ring(self.fd.as_fd());
+impl Channel {
+    fn signal(&self, cq: usize) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events[cq] = true;
+        wake(self.fd.as_fd());
     }
 
-    fn is_rung(&self, cq: usize) -> bool {
-        self.rung.lock().unwrap_or_else(PoisonError::into_inner)[cq]
+    fn has_event(&self, cq: usize) -> bool {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)[cq]
     }
 
     /// Takes the event of a CQ, if there is one.
     fn take(&self, cq: usize) -> bool {
-        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
-        core::mem::take(&mut rung[cq])
+        core::mem::take(&mut events[cq])
     }
 }
 
-/// Readable when a bell is, or a time has come.
+/// Readable when a channel is, or a time has come.
 #[derive(Debug)]
 struct Alarm {
     either: OwnedFd,
@@ -118,13 +118,13 @@ struct Alarm {
 }
 
 impl Alarm {
-    fn new(bell: &Bell) -> rustix::io::Result<Self> {
+    fn new(channel: &Channel) -> rustix::io::Result<Self> {
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )?;
         let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (fd, number) in [(bell.fd.as_fd(), 0), (timer.as_fd(), 1)] {
+        for (fd, number) in [(channel.fd.as_fd(), 0), (timer.as_fd(), 1)] {
             epoll::add(&either, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
         }
         Ok(Self { either, timer })
@@ -153,11 +153,11 @@ impl Host {
         let gid = *usable.ok_or_else(|| {
             Failure::new(format!("{} has no address that can be used", device.interface))
         })?;
-        let ears = Arc::new(Ears::default());
-        let sink = Box::new(Listener(Arc::clone(&ears)));
+        let channels = Arc::new(Channels::default());
+        let sink = Box::new(Listener(Arc::clone(&channels)));
         let nic =
             Nic::open_with(device, sink, options).map_err(|error| Failure::from_message(&error))?;
-        Ok(Arc::new(Self { nic, gid, ears, seats: AtomicUsize::new(0) }))
+        Ok(Arc::new(Self { nic, gid, channels, seats: AtomicUsize::new(0) }))
     }
 
     /// The NIC.
@@ -168,7 +168,7 @@ impl Host {
 
 /// The engine owns its sink; the host keeps a hand on it.
 #[derive(Debug)]
-struct Listener(Arc<Ears>);
+struct Listener(Arc<Channels>);
 
 impl EventSink for Listener {
     fn event(&self, event: Event) {
@@ -181,7 +181,7 @@ impl EventSink for Listener {
 pub struct SoftSeat {
     host: Arc<Host>,
     stop: Stop,
-    bell: Arc<Bell>,
+    channel: Arc<Channel>,
     alarm: OnceLock<Alarm>,
     pd: PdId,
     regions: Vec<(Memory, Key)>,
@@ -222,8 +222,8 @@ impl SoftSeat {
         seed: u64,
     ) -> Result<Self, Failure> {
         check(layout)?;
-        let bell = Arc::new(Bell {
-            rung: Mutex::new(vec![false; layout.cqs.len()]),
+        let channel = Arc::new(Channel {
+            events: Mutex::new(vec![false; layout.cqs.len()]),
             overrun: AtomicBool::new(false),
             fd: stop.descriptor()?,
         });
@@ -233,7 +233,7 @@ impl SoftSeat {
         let mut seat = Self {
             host: Arc::clone(host),
             stop: stop.clone(),
-            bell,
+            channel,
             alarm: OnceLock::new(),
             pd,
             regions: Vec::new(),
@@ -259,8 +259,8 @@ impl SoftSeat {
                 stash: [Completion::NOTHING; STASH],
                 left: 0..0,
             });
-            let mut bells = seat.host.ears.bells.lock().unwrap_or_else(PoisonError::into_inner);
-            bells.insert(id, (Arc::clone(&seat.bell), index));
+            let mut of_cq = seat.host.channels.of_cq.lock().unwrap_or_else(PoisonError::into_inner);
+            of_cq.insert(id, (Arc::clone(&seat.channel), index));
         }
         for (index, spec) in layout.qps.iter().enumerate() {
             let pair = seat.pair(index, spec)?;
@@ -303,9 +303,9 @@ impl SoftSeat {
 
     /// The processes' own descriptor to sleep on, which is readable at the deadline, too.
     fn ready(&self, until: Option<Time>) -> Result<BorrowedFd<'_>, Failure> {
-        let Some(until) = until else { return Ok(self.bell.fd.as_fd()) };
+        let Some(until) = until else { return Ok(self.channel.fd.as_fd()) };
         if self.alarm.get().is_none() {
-            let made = Alarm::new(&self.bell);
+            let made = Alarm::new(&self.channel);
             let made = made.map_err(|error| Failure::new(format!("opening a timer: {error}")))?;
             let _ = self.alarm.set(made);
         }
@@ -344,11 +344,11 @@ impl Drop for SoftSeat {
             }
             let _ = endpoint.dealloc_pd(self.pd);
         });
-        let mut bells = self.host.ears.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_cq = self.host.channels.of_cq.lock().unwrap_or_else(PoisonError::into_inner);
         for queue in &self.cqs {
-            bells.remove(&queue.id);
+            of_cq.remove(&queue.id);
         }
-        drop(bells);
+        drop(of_cq);
         self.host.seats.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -527,8 +527,8 @@ impl Seat for SoftSeat {
 
     fn sleep_for_event(&mut self, cq: Cq, until: Option<Time>) -> Result<bool, Failure> {
         let index = usize::from(cq.0);
-        let bell = Arc::clone(&self.bell);
-        if !self.cqs[index].armed && !bell.is_rung(index) {
+        let channel = Arc::clone(&self.channel);
+        if !self.cqs[index].armed && !channel.has_event(index) {
             return Err(Failure::new(format!(
                 "the application waits for an event of completion queue {index}, which it has not armed"
             )));
@@ -537,7 +537,7 @@ impl Seat for SoftSeat {
         let is_alone = self.host.seats.load(Ordering::Relaxed) == 1;
         let is_late = || until.is_some_and(|until| clock::now() >= until);
         loop {
-            if bell.take(index) {
+            if channel.take(index) {
                 self.cqs[index].armed = false;
                 return Ok(true);
             }
@@ -545,7 +545,7 @@ impl Seat for SoftSeat {
                 return Ok(false);
             }
             let ready = self.ready(until)?;
-            let is_there = || bell.is_rung(index) || self.stop.is_over() || is_late();
+            let is_there = || channel.has_event(index) || self.stop.is_over() || is_late();
             if is_alone {
                 match stand_in.until(ready, is_there) {
                     Err(error) if error.kind() != ErrorKind::Interrupted => {
@@ -570,11 +570,11 @@ impl Seat for SoftSeat {
             }
             let left = left.map(timespec);
             // An event that nobody waits for must not keep it awake.
-            let _ = rustix::io::read(&self.bell.fd, &mut [0; 8]);
+            let _ = rustix::io::read(&self.channel.fd, &mut [0; 8]);
             if self.stop.is_over() {
                 return;
             }
-            let _ = poll(&mut [PollFd::new(&self.bell.fd, PollFlags::IN)], left.as_ref());
+            let _ = poll(&mut [PollFd::new(&self.channel.fd, PollFlags::IN)], left.as_ref());
         }
     }
 
@@ -587,7 +587,7 @@ impl Seat for SoftSeat {
     }
 
     fn fault(&self) -> Option<Failure> {
-        self.bell.overrun.load(Ordering::Acquire).then(|| {
+        self.channel.overrun.load(Ordering::Acquire).then(|| {
             Failure::new("a completion queue was full, and its queue pairs have failed")
                 .hint("fewer requests outstanding, or a deeper queue")
         })
