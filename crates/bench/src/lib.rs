@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod isolation;
 pub mod limits;
 mod link;
 pub mod load;

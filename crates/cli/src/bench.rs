@@ -1,6 +1,8 @@
 //! `ferroce bench`: verbs workloads, measured.
 
 mod arguments;
+mod isolation;
+mod nics;
 mod watch;
 
 use std::fs::{self, File, OpenOptions};
@@ -8,16 +10,16 @@ use std::io::{BufWriter, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
 use bench::load::Tally;
 use bench::plan::{self, Flow, Plan, Sweep, Verb};
 use bench::report::{self, Report};
 use bench::session::{self, Ran, Settings};
-use softnic::{DeviceInfo, Link, Options};
+use telemetry::Table;
 
 pub(crate) use arguments::Bench;
-use arguments::{Action, Common, Compare, Serve};
+use arguments::{Action, Compare, Serve};
+use nics::{about, settings};
 
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
@@ -27,6 +29,7 @@ pub(crate) fn run(arguments: &Bench) -> Result<(), Failure> {
     match &arguments.action {
         Some(Action::Serve(arguments)) => serve(arguments),
         Some(Action::Compare(arguments)) => compare(arguments),
+        Some(Action::Isolation(arguments)) => isolation::run(arguments),
         None => measure(arguments),
     }
 }
@@ -143,62 +146,32 @@ fn planned(what: &str, arguments: &Bench) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-fn settings(common: &Common) -> Result<Settings, Failure> {
-    let mut options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
-    match common.link.as_deref() {
-        Some("udp") => options.link = Link::Udp,
-        Some("shm,icrc") => options.link = Link::SharedMemoryWithIcrc,
-        Some(_) => options.link = Link::SharedMemory,
-        None => {}
-    }
-    let devices: Result<Vec<DeviceInfo>, _> = match common.dev.as_slice() {
-        [] => softnic::devices(),
-        named => (0..).zip(named).map(|(index, name)| DeviceInfo::find(name, index)).collect(),
-    };
-    let devices = devices.map_err(|error| Failure::from_message(&error))?;
-    let near = devices.first().cloned().ok_or_else(|| {
-        Failure::new("there is no device").hint("name an interface with --dev, such as lo")
-    })?;
-    let far = devices.get(1).unwrap_or(&near).clone();
-    Ok(Settings { near, far, options })
-}
-
-/// What the world consists of.
-fn about(settings: &Settings, address: Option<&str>) -> String {
-    let Settings { near, far, options } = settings;
-    let by = match options.link {
-        _ if options.exact => "UDP, one packet a datagram",
-        Link::Udp => "UDP",
-        Link::SharedMemory => "shared memory where the host is the same, else UDP",
-        Link::SharedMemoryWithIcrc => {
-            "shared memory with ICRCs where the host is the same, else UDP"
-        }
-    };
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let where_to = match address {
-        Some(address) => format!("{} to the server at {address}", near.interface),
-        None if near == far => format!("{}, both ends in this process", near.interface),
-        None => format!("{} to {}, both ends in this process", near.interface, far.interface),
-    };
-    format!("soft NICs in real time, by {by}; {where_to}; {cores} cores")
-}
-
 fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
     let texts = [
         ("report.html", report::page(report)),
         ("results.json", report.to_json()),
         ("summary.txt", report.to_string()),
     ];
+    let about = [("world", report.world.as_str()), ("about", report.about.as_str())];
+    write_files(folder, &texts, &report::tables(report), &about)
+}
+
+/// Texts by name, and tables as Parquet that says what it is `about`.
+fn write_files(
+    folder: &Path,
+    texts: &[(&str, String)],
+    tables: &[Table],
+    about: &[(&str, &str)],
+) -> Result<(), Failure> {
     for (name, text) in texts {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
     }
-    for table in report::tables(report) {
+    for table in tables {
         let path = folder.join(format!("{}.parquet", table.name()));
         let file = File::create(&path).map_err(|error| cannot_write(&path, error))?;
         let mut file = BufWriter::new(file);
-        let about = [("world", report.world.as_str()), ("about", report.about.as_str())];
-        table.write_parquet(&mut file, &about).map_err(|error| cannot_write(&path, error))?;
+        table.write_parquet(&mut file, about).map_err(|error| cannot_write(&path, error))?;
         file.flush().map_err(|error| cannot_write(&path, error))?;
     }
     Ok(())

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use bench::plan::{self, Value};
 use clap::{Args, Subcommand};
 
+use super::isolation::Isolation;
+use super::nics::Common;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -105,24 +107,14 @@ enum World {
     Soft,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct Common {
-    /// Interfaces of those that ask and of those that serve, such as lo/127.0.0.1,lo/127.0.0.2;
-    /// otherwise those of FERROCE_DEV, or loopback
-    #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',')]
-    pub(super) dev: Vec<String>,
-
-    /// Which way packets take to NICs of the same host (FERROCE_LINK)
-    #[arg(long, value_parser = ["shm", "shm,icrc", "udp"])]
-    pub(super) link: Option<String>,
-}
-
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
     /// Serve clients of other processes or hosts, one after the other
     Serve(Serve),
     /// Hold the results of two runs against each other: ratios, with an interval each
     Compare(Compare),
+    /// What flows do to each other: every kind beside every other, as a heat map
+    Isolation(Isolation),
 }
 
 #[derive(Debug, Args)]

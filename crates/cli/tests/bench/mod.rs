@@ -33,8 +33,9 @@ Usage: ferroce bench [OPTIONS] [VERB|FILE]
        ferroce bench <COMMAND>
 
 Commands:
-  serve    Serve clients of other processes or hosts, one after the other
-  compare  Hold the results of two runs against each other: ratios, with an interval each
+  serve      Serve clients of other processes or hosts, one after the other
+  compare    Hold the results of two runs against each other: ratios, with an interval each
+  isolation  What flows do to each other: every kind beside every other, as a heat map
 
 Arguments:
   [VERB|FILE]
@@ -323,4 +324,60 @@ fn the_flow_file_that_comes_with_it_is_right() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("\nmouse     read      64  poll"), "{text}");
     assert!(text.contains("\nelephant  write  65536  poll"), "{text}");
+}
+
+/// The least matrix there is: one round of short draws.
+const ISOLATION: [&str; 7] = ["bench", "isolation", "--quick", "--rounds", "1", "--draw-ms", "20"];
+
+#[test]
+fn isolation_shows_maps_writes_every_draw_and_its_limits_are_a_gate() {
+    let folder = TempDir::new().unwrap();
+    let out = folder.path().join("out");
+    let output =
+        process(&ISOLATION).args(["--fairness-min", "1.1", "-o"]).arg(&out).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    // An index above 1 cannot be: every crowd misses it.
+    assert_eq!(output.status.code(), Some(1), "{text}{said}");
+    assert_eq!(text.matches("MISSED    ").count(), 6, "{text}");
+    assert!(said.contains("error: 6 limits were missed"), "{said}");
+    for map in [
+        "elephants: bandwidth of left over top; left event, top event",
+        "mice: p99 latency of left beside top over left alone",
+        "elephants beside mice: bandwidth of left beside top over left alone",
+    ] {
+        assert!(text.contains(&format!("\n{map}\n")), "{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80 || line.contains(": ")), "{text}");
+    let json = fs::read_to_string(out.join("results.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cells = json["cells"].as_array().unwrap();
+    assert!(cells.len() > 40);
+    for cell in cells {
+        let draws = cell["draws"].as_array().unwrap();
+        assert_eq!(draws.len(), 1, "{cell}");
+        assert_eq!(draws[0].as_array().unwrap().len(), cell["flows"].as_array().unwrap().len());
+    }
+    for name in ["report.html", "summary.txt", "pairs.parquet", "crowds.parquet"] {
+        assert!(out.join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn isolation_that_is_interrupted_says_that_it_is_partial() {
+    let child = process(&["bench", "isolation", "--rounds", "100"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(
+        text.contains("\nPARTIAL   ") && text.contains("\nmeasured  0 of 100 rounds"),
+        "{text}"
+    );
 }
