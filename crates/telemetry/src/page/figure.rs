@@ -4,9 +4,11 @@
 //! stays small; titles of axes come from the columns' names and units. A long series is thinned
 //! before that: see [`thin`].
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
-use crate::limits::{FIGURE_POINTS_MAX, SERIES_POINTS_MAX};
+use crate::limits::{FIGURE_POINTS_MAX, LETTERS_FLAT, SERIES_POINTS_MAX};
 use crate::{Cell, Column, Kind, Table};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -274,9 +276,9 @@ impl<'a> Figure<'a> {
     fn axis(&self, axis: usize, title: &str, kind: Kind, discrete: bool) -> Value {
         let field = ["x", "y"][axis];
         if discrete || kind == Kind::Text {
-            let angle = json!({"labelAngle": 0, "labelLimit": 260});
+            let angle = if axis == 0 && self.is_crowded() { -40 } else { 0 };
             return json!({"field": field, "type": "ordinal", "title": title, "sort": null,
-                          "axis": angle});
+                          "axis": {"labelAngle": angle, "labelLimit": 260}});
         }
         let mut value = json!({"field": field, "type": "quantitative", "title": title,
                                "axis": {"tickCount": 8}});
@@ -286,6 +288,17 @@ impl<'a> Figure<'a> {
             value["scale"] = json!({"zero": false});
         }
         value
+    }
+
+    /// Whether the names below the figure would run into each other if they lay flat.
+    fn is_crowded(&self) -> bool {
+        let names: BTreeSet<&str> = (0..self.table.len())
+            .filter_map(|row| match self.x.cell(row) {
+                Cell::Text(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        names.iter().map(|name| name.chars().count()).sum::<usize>() > LETTERS_FLAT
     }
 
     // ---- what is drawn
@@ -525,5 +538,18 @@ mod tests {
     #[should_panic(expected = "the table queue has no column time_ms")]
     fn a_column_that_is_not_there_is_named() {
         Figure::line(&series(1), "time_ms", "depth_bytes");
+    }
+
+    #[test]
+    fn names_that_would_run_into_each_other_are_turned() {
+        for (name, angle) in [("h", 0), ("a name that is rather long", -40)] {
+            let mut table = Table::new("t").texts("host").floats("value", "");
+            for host in 0..8 {
+                table.push([Cell::Text(&format!("{name} {host}")), Cell::Float(1.0)]);
+            }
+            let figure = Figure::bar(&table, "host", "value").to_vega_lite();
+            let axis = &figure["layer"][0]["encoding"]["x"]["axis"];
+            assert_eq!(axis["labelAngle"], angle, "{name}");
+        }
     }
 }
