@@ -10,7 +10,7 @@ pub fn tables(results: &Results) -> [Table; 2] {
     [pairs(results), crowds(results)]
 }
 
-/// What a pair is told by: of elephants the share, of others what they lose against being alone.
+/// What a pair is told by: of two elephants the share, of others what they lose against being alone.
 fn numbers(results: &Results, left: usize, top: usize) -> Vec<(&'static str, Option<Spread>)> {
     let kinds = &results.matrix.kinds;
     if is_mouse(&kinds[left]) {
@@ -20,15 +20,14 @@ fn numbers(results: &Results, left: usize, top: usize) -> Vec<(&'static str, Opt
             ("mouse: rate over alone", results.beside(left, top, Number::Rate)),
         ];
     }
-    let mut numbers =
-        vec![("elephant: bandwidth over alone", results.beside(left, top, Number::Bandwidth))];
-    if !is_mouse(&kinds[top]) {
-        numbers.push((SHARE, results.share(left, top)));
+    match is_mouse(&kinds[top]) {
+        true => {
+            let kept = results.beside(left, top, Number::Bandwidth);
+            vec![("elephant beside a mouse: bandwidth over alone", kept)]
+        }
+        false => vec![("elephants: bandwidth of left over top", results.share(left, top))],
     }
-    numbers
 }
-
-const SHARE: &str = "elephants: bandwidth of left over top";
 
 fn pairs(results: &Results) -> Table {
     let mut table = Table::new("pairs")
