@@ -17,14 +17,14 @@ use crate::{Config, CqId, Event, SrqId, Stats, XrcdId};
 #[derive(Debug)]
 pub(crate) struct Adapter {
     pub(crate) config: Config,
-    /// The time of the last call that told it.
+    /// The `now` of the latest call that had one.
     pub(crate) now: Time,
     pub(crate) regions: RegionTable,
     pub(crate) cqs: Slab<Cq>,
     pub(crate) srqs: Slab<Srq>,
     pub(crate) stats: Stats,
     pub(crate) events: VecDeque<Event>,
-    /// Completion queues that have just lost a completion: their queue pairs are to fail.
+    /// Completion queues that have just lost a completion. Their queue pairs are about to fail.
     pub(crate) overrun: Vec<CqId>,
 }
 
@@ -63,8 +63,8 @@ impl Adapter {
         }
     }
 
-    /// What the shared receive queue with this number says to the targets of its domain; `None` if
-    /// there is none in `domain`.
+    /// Where receives of the shared receive queue with this number complete; `None` if `domain` has
+    /// no such queue.
     pub(crate) fn xrc_place(&self, domain: XrcdId, number: Qpn) -> Option<Place> {
         let id = SrqId::of_number(number)?;
         let queue = self.srqs.get(id.0)?;

@@ -21,7 +21,7 @@ pub struct AddressVector {
     pub hop_limit: u8,
     /// Seeds the UDP source port if not zero.
     pub flow_label: u32,
-    /// Service level, 0 to 15 (kept, and otherwise the priority's business).
+    /// Service level, 0 to 15. It is kept and not used.
     pub service_level: u8,
 }
 
@@ -323,7 +323,7 @@ pub struct QpSpec {
 pub struct QpQuery {
     /// The state.
     pub state: QpState,
-    /// Whether the send queue is draining still (meaningful in SQD).
+    /// Whether the send queue is still draining (meaningful in SQD).
     pub draining: bool,
     /// The attributes.
     pub attributes: QpAttributes,
@@ -337,6 +337,6 @@ pub struct QpQuery {
     pub source_port: u16,
     /// Whether every send request is signalled.
     pub signal_all: bool,
-    /// Packets that wait for their turn, as responder and as requester, and bytes of their payload.
+    /// Packets kept out of order, as responder and as requester, and bytes of their payload.
     pub out_of_order: [(usize, usize); 2],
 }

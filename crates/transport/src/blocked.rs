@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-/// What keeps the next request of a queue pair, or the next answer with data, from leaving. Each time
-/// that one of these begins to it is counted, under `tx_blocked_*` in [`crate::Stats`].
+/// What keeps the next request of a queue pair, or its next READ response, from leaving. The
+/// counters `tx_blocked_*` of [`crate::Stats`] count how often each begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Blocked {
-    /// The peer had no receive posted: the delay that it has asked for is not over.
+    /// The peer had no receive posted, and the delay that it asked for is not over.
     Rnr,
     /// As much is in flight as may be.
     Window,

@@ -1,14 +1,14 @@
 //! From RESET to RTS in one go.
 //!
 //! A program brings its queue pairs up state by state, and gives each state the attributes that the
-//! specification asks for there (`state.rs`). Who drives an engine of his own, as a simulated host, a
-//! benchmark or a test does, knows all of them before he begins, and has them put into their places here.
+//! specification asks for there (`state.rs`). A simulated host, a benchmark or a test knows all
+//! attributes before it begins; here they are put into their places.
 
 use rdma::{Access, Mtu, Psn, QKey, QpState, QpType, Qpn};
 
 use crate::{AddressVector, QpChange};
 
-/// What a queue pair is brought up with. What its kind has not does not count.
+/// What a queue pair is brought up with. Fields that its kind does not have are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BringUp {
     /// Where the peer is.

@@ -1,4 +1,4 @@
-//! The completer: takes what the responder answers (IBTA vol 1, 9.7.5 and 9.7.7).
+//! The completer: takes the responder's answers (IBTA vol 1, 9.7.5 and 9.7.7).
 //!
 //! An acknowledgement covers every request before it, with one exception: a READ or an atomic is
 //! done only when its own response has come. An acknowledgement beyond a missing response shows
@@ -45,7 +45,7 @@ impl Qp {
         result
     }
 
-    /// Takes a response that is new, or has waited for its turn.
+    /// Takes a response that is new, or was kept until its turn.
     fn take_response<M: Memory>(
         &mut self,
         now: Time,
@@ -84,9 +84,9 @@ impl Qp {
         }
     }
 
-    /// Where to send from again when the oldest packet is lost. No answer is about anything older:
-    /// under go-back-0 a responder may ask for the beginning of a message of which it had
-    /// acknowledged a part.
+    /// Where sending resumes if the oldest packet is lost. No answer concerns anything older. Under
+    /// go-back-0 a responder may ask for the beginning of a message that it had acknowledged in
+    /// part.
     fn resume_at(&self, adapter: &Adapter) -> Psn {
         let unacked = self.requester.unacked;
         self.recovery(adapter).resume_at(self.message_start(adapter), unacked)
@@ -151,8 +151,8 @@ impl Qp {
         }
     }
 
-    /// Takes everything before `end` for done. Returns whether that is so: a READ or atomic whose
-    /// response is missing stands in the way, and is asked for again.
+    /// Acknowledges everything before `end`. Returns whether it could: a READ or atomic whose
+    /// response is missing prevents it, and is requested again.
     fn acknowledge_before(&mut self, now: Time, end: Psn, adapter: &mut Adapter) -> bool {
         let before = self.requester.unacked;
         while self.requester.unacked.is_before(end) {
@@ -201,8 +201,7 @@ impl Qp {
         }
     }
 
-    /// Sends again from what is missing, once for each loss. Returns whether this is the first
-    /// that is heard of it.
+    /// Resumes sending at the missing packet, once for each loss. Returns whether this loss is new.
     ///
     /// IBTA vol 1, 9.7.5.2.7: every such retry counts, and any progress begins the count anew.
     fn go_back(&mut self, now: Time, adapter: &mut Adapter) -> bool {
@@ -220,8 +219,8 @@ impl Qp {
             return;
         }
         if self.requester.cursor_psn() == self.requester.unacked {
-            // What was lost has not been sent again yet: others are before it, or the rate holds it
-            // back. When it is sent, the timer starts.
+            // The lost packet has not been sent again yet: others are before it, or pacing holds it
+            // back. The timer starts when it is sent.
             return;
         }
         adapter.stats.local_ack_timeout_err += 1;
@@ -231,7 +230,8 @@ impl Qp {
         self.requester.timed_out_for = Some(self.requester.unacked);
     }
 
-    /// Counts a retry of the oldest request, which fails if there are none left: then `false`.
+    /// Counts a retry of the oldest request. If none is left the request fails, and this is
+    /// `false`.
     fn take_retry(&mut self, adapter: &mut Adapter) -> bool {
         let is_left = self.requester.count_retry();
         if !is_left {

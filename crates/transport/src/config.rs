@@ -19,49 +19,48 @@ pub struct Config {
     pub active_mtu: Mtu,
     /// What is sent again after a loss.
     pub recovery: Recovery,
-    /// Selective repeat: packets, from the one that is missing on, that each role of a queue pair
-    /// keeps until their turn comes; at most [`crate::limits::OUT_OF_ORDER_PACKETS_MAX`].
+    /// Selective repeat: packets, counted from the missing one, that each role of a queue pair may
+    /// keep out of order; at most [`crate::limits::OUT_OF_ORDER_PACKETS_MAX`].
     pub out_of_order_packets: u32,
     /// Bytes of payload of those; at most [`crate::limits::OUT_OF_ORDER_BYTES_MAX`].
     pub out_of_order_bytes: usize,
     /// Bytes that one queue pair may have in flight, its packets' overhead included
-    /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). Sockets have receive buffers and no link-level
-    /// flow control: this keeps a peer's from overflowing. `u64::MAX` sends at once whatever is
-    /// posted, as most hardware does.
+    /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). A socket has a receive buffer and no link-level
+    /// flow control; this window keeps the peer's from overflowing. `u64::MAX` sends at once
+    /// whatever is posted, as most hardware does.
     pub window_bytes: u64,
-    /// A queue pair that has filled its window sends on when so many bytes of it are free, so that
-    /// what it then sends is worth a call of the driver's kernel. No more than half of the window is
-    /// waited for; zero sends whatever fits.
+    /// A queue pair whose window is full sends again once so many bytes of it are free, so that a
+    /// system call sends many packets. Half of the window is always enough; zero sends whatever
+    /// fits.
     pub refill_bytes: u64,
     /// The most that one READ request asks for: a longer READ is several requests on the wire, so
     /// that its responses respect the window as well. `u32::MAX` asks for everything at once; under
-    /// selective repeat, for a quarter of what may wait for its turn.
+    /// selective repeat, for a quarter of what may be kept.
     pub read_chunk_bytes: u32,
     /// Packets that one queue pair may send before the next has its turn.
     pub burst_packets: u32,
     /// An acknowledgement is asked for at least every so many packets.
     pub ack_interval_packets: u32,
-    /// Whether an acknowledgement that waits to be sent gives way to the next, which says more. NICs
-    /// that acknowledge every packet that asks, at once, do not.
+    /// Whether an acknowledgement that waits to be sent is replaced by the next. NICs that
+    /// acknowledge each request at once do not do so.
     pub coalesce_acks: bool,
     /// How long an acknowledgement may wait for a request to travel with, where the application
     /// has been seen to answer messages with messages. Zero sends each at once.
     pub ack_delay: Span,
-    /// How often a queue pair repeats its last acknowledgement when it is destroyed. A peer that
-    /// has lost it would otherwise ask a queue pair that is gone, and take the message for failed.
+    /// How often a queue pair repeats its last acknowledgement when it is destroyed. Otherwise a
+    /// peer that lost it would ask a queue pair that is gone, and its message would fail.
     pub final_acknowledgements: u8,
     /// How fast queue pairs may send.
     pub congestion: Congestion,
-    /// How senders are told that the network has marked their packets; `None` leaves them in the
-    /// dark.
+    /// How senders are told that the network has marked their packets; `None` does not tell them.
     pub notification: Option<Notification>,
-    /// A driver may come so late for a paced packet without loss of rate: what was due in the
-    /// meantime leaves at once. Zero if time jumps from event to event.
+    /// How late a driver may come for a paced packet without losing rate: packets that were due
+    /// meanwhile leave at once. Zero if time jumps from event to event.
     pub pace_slack: Span,
 }
 
 impl Config {
-    /// What selective repeat may keep until its turn comes.
+    /// How much selective repeat may keep out of order.
     pub(crate) fn out_of_order(&self) -> Bounds {
         Bounds {
             packets: self.out_of_order_packets.min(OUT_OF_ORDER_PACKETS_MAX),
@@ -69,9 +68,9 @@ impl Config {
         }
     }
 
-    /// The most responses of `mtu` bytes that one READ request asks for. Where they have to be kept
-    /// until their turn comes, several requests fit, so that the next is under way when the last
-    /// response to one is lost.
+    /// The most responses of `mtu` bytes that one READ request asks for. Under selective repeat
+    /// several requests fit into the bounds, so that the next one is under way when the last
+    /// response of one is lost.
     pub(crate) fn read_packets(&self, mtu: Mtu, kept: Option<Bounds>) -> u32 {
         let bytes = self.read_chunk_bytes / mtu.bytes();
         let packets = kept.map_or(bytes, |kept| {

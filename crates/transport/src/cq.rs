@@ -18,19 +18,19 @@ pub enum Notify {
 
 /// A completion queue and who is to be told of it.
 ///
-/// An event tells of every completion that is in the queue by then. One that was added while no
-/// event was asked for is untold, and the next request is answered with an event at once: hardware
-/// does so, and UCX relies on it (it asks, then sleeps, without another look into the queue).
+/// An event announces every completion in the queue. A completion that was added while the queue
+/// was not armed is unannounced, and the next arming raises an event at once. Hardware does so, and
+/// UCX relies on it: it arms, then sleeps, without another poll.
 ///
-/// **Invariant:** never more completions than `capacity`. One too many is lost, and said so: the
-/// queue is in overrun from then on (IBTA vol 1, 10.2.8.3).
+/// **Invariant:** never more completions than `capacity`. One too many is lost and reported, and
+/// the queue is in overrun from then on (IBTA vol 1, 10.2.8.3).
 #[derive(Debug)]
 pub(crate) struct Cq {
     /// Each with the time at which it was written.
     queue: VecDeque<(Completion, Time)>,
     capacity: u32,
     armed: Option<Notify>,
-    /// How many of the newest completions no event has told of.
+    /// How many of the newest completions are unannounced.
     untold: usize,
     overrun: bool,
     /// How many queues of queue pairs complete here.
@@ -78,13 +78,13 @@ impl Cq {
         completion
     }
 
-    /// Takes back what was not fetched of a queue pair that begins anew.
+    /// Removes the completions of a queue pair that was reset.
     pub(crate) fn forget(&mut self, qpn: Qpn) {
         self.queue.retain(|(completion, _)| completion.qpn != qpn);
         self.untold = self.untold.min(self.queue.len());
     }
 
-    /// Asks for an event. Returns it if there is something to tell already.
+    /// Arms the queue. Returns the event if a completion is unannounced.
     pub(crate) fn arm(&mut self, id: CqId, notify: Notify) -> Option<Event> {
         // Once asked for every completion, a later request for solicited ones only does not
         // weaken it (IBTA vol 1, 11.4.2.2).

@@ -70,7 +70,8 @@ impl Qp {
 }
 
 /// The 40 bytes before the message: the IPv6 header, or 20 bytes undefined (zeros here) and the
-/// IPv4 header (annex A17.4.5.2). They are made from what the engine knows of the packet.
+/// IPv4 header (annex A17.4.5.2). The engine makes them from the addresses and lengths of the
+/// packet.
 fn global_header(arrival: &Arrival, header: &roce::Repr, length: usize) -> [u8; GRH_LEN] {
     let mut bytes = [0; GRH_LEN];
     let roce_len = header.header_len() + length + usize::from(header.bth.pad) + roce::ICRC_LEN;

@@ -53,13 +53,14 @@ pub struct Endpoint {
     next_qp: u32,
     /// Queue pairs that may have something to send, in the order of their turns.
     ready: VecDeque<Qpn>,
-    /// Acknowledgements of queue pairs that have left their state, or are gone, since.
+    /// Final acknowledgements: those of queue pairs that have since been reset, failed or
+    /// destroyed.
     final_acknowledgements: VecDeque<(Qpn, Written)>,
     /// The headers of the packet that was taken out last.
     written: Written,
     /// In debug builds: whether the driver has still to say what became of that packet's run.
     is_run_open: bool,
-    /// Who gets what is sent to a group, by the group.
+    /// The members of each multicast group.
     groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Packets that the front of `ready` has sent in its turn.
     burst: u32,
@@ -68,7 +69,7 @@ pub struct Endpoint {
     posted: (usize, u64),
     /// The last queue pair that asked for an acknowledgement.
     asked: Option<Qpn>,
-    /// Deadlines; an entry counts only if it is the one that its queue pair knows of.
+    /// Deadlines. An entry counts only if its queue pair remembers it (`Qp::scheduled`).
     deadlines: BinaryHeap<Reverse<(Time, u32)>>,
 }
 
@@ -129,7 +130,7 @@ impl Endpoint {
         Ok(key)
     }
 
-    /// Forgets a region. Requests that need it from now on fail.
+    /// Deregisters a region. Requests that need it from now on fail.
     ///
     /// # Errors
     /// [`DestroyError::NotFound`]; [`DestroyError::InUse`] while a window is bound to it.
@@ -159,7 +160,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The protection domain of a region, and what it is.
+    /// A region's protection domain and its specification.
     pub fn query_region(&self, key: Key) -> Option<(PdId, RegionSpec)> {
         self.adapter.regions.query(key)
     }
@@ -232,14 +233,14 @@ impl Endpoint {
         self.poll_cq_timed(cq).map(|(completion, _)| completion)
     }
 
-    /// Takes the oldest completion, with the time at which it was written: that of the call in which
-    /// it happened, or of the last one before that told the time.
+    /// Takes the oldest completion, with the time at which it was written: the `now` of the latest
+    /// call that had one.
     pub fn poll_cq_timed(&mut self, cq: CqId) -> Option<(Completion, Time)> {
         self.adapter.cqs.get_mut(cq.0)?.pop()
     }
 
-    /// Arms the queue: its next (solicited) completion raises [`Event::CompletionNotify`] once. One
-    /// that came since the last event, and was not fetched, does so at once.
+    /// Arms the queue: its next (solicited) completion raises [`Event::CompletionNotify`] once. A
+    /// completion that came since the last event and was not fetched raises it at once.
     ///
     /// # Errors
     /// [`PostError::NotFound`].
@@ -387,8 +388,8 @@ impl Endpoint {
 
     /// Brings a queue pair from RESET to RTS.
     ///
-    /// # Errors
-    /// See [`ModifyError`]; the queue pair is then left where the refused change has found it.
+    /// # Errors See [`ModifyError`]; then the queue pair stays in the state before the refused
+    /// change.
     pub fn bring_up(&mut self, qpn: Qpn, with: &BringUp) -> Result<(), ModifyError> {
         let kind = self.qp(qpn).ok_or(ModifyError::NotFound)?.spec.kind;
         with.changes(kind).iter().try_for_each(|change| self.modify_qp(qpn, change))
@@ -598,8 +599,8 @@ impl Endpoint {
         }
     }
 
-    /// Each queue pair has one deadline. What an earlier one has taken the place of would stay until its
-    /// time: of a queue pair that paces its packets, one a packet.
+    /// Each queue pair has one deadline. An entry that an earlier one replaces would stay until its
+    /// time, and a queue pair that paces its packets would leave one for each.
     #[cold]
     fn forget_old_deadlines(&mut self) {
         self.deadlines.clear();

@@ -21,7 +21,7 @@ pub enum Event {
     CommunicationEstablished(Qpn),
     /// The send queue is drained.
     SqDrained(Qpn),
-    /// A queue pair with a shared receive queue failed and takes no further request from it.
+    /// A queue pair with a shared receive queue has failed and takes no more requests from it.
     LastWqeReached(Qpn),
     /// The shared receive queue holds fewer requests than its limit; the limit is disarmed.
     SrqLimitReached(SrqId),

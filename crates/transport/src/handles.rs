@@ -7,7 +7,7 @@ use rdma::Qpn;
 pub struct PdId(pub u32);
 
 impl PdId {
-    /// What an XRC target is in, and nothing else: what it may reach, the shared receive queues say.
+    /// The domain of an XRC target alone: its requests act in that of a shared receive queue.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 

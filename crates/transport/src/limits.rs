@@ -36,24 +36,25 @@ pub const RD_ATOMIC_MAX: u8 = 128;
 pub(crate) const REPLIES_MAX: usize = 4 * RD_ATOMIC_MAX as usize;
 /// Events that wait to be fetched; a driver fetches them after every call.
 pub(crate) const EVENTS_MAX: usize = 1 << 16;
-/// What a packet is taken to cost beyond its payload when bytes in flight are counted: headers,
-/// and the bookkeeping of a receiving kernel.
+/// What a packet counts beyond its payload in the bytes in flight: headers, and the bookkeeping of
+/// a receiving kernel.
 pub const PACKET_OVERHEAD_BYTES: u64 = 256;
 /// Packets of a message that an acknowledgement may wait for, to travel behind the last.
 pub(crate) const ACK_BEHIND_PACKETS: u32 = 64;
 /// The retry counts mean "for ever" at this value (`rnr_retry` only).
 pub(crate) const RNR_RETRY_INFINITE: u8 = 7;
 
-/// Selective repeat: packets, from the one that is missing on, that a role of a queue pair keeps
-/// until their turn comes. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.
+/// Selective repeat: packets, counted from the missing one, that a role of a queue pair may keep
+/// out of order. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.
 pub const OUT_OF_ORDER_PACKETS_MAX: u32 = 1024;
 /// Bytes of payload of those packets.
 pub const OUT_OF_ORDER_BYTES_MAX: usize = 1 << 20;
 /// Selective repeat: so many READ requests fit into those bounds.
 pub(crate) const READS_IN_WINDOW: u32 = 4;
 
-/// So many messages must have been answered with a message, within the delay of an
-/// acknowledgement, before one waits for the answer. One that waits in vain takes as many away.
+/// How many messages must have been answered with a message, within the delay of an
+/// acknowledgement, before an acknowledgement waits for the answer. One that waits in vain takes as
+/// many away.
 pub(crate) const ANSWERS_BEFORE_ACK_WAITS: u8 = 2;
 /// No more answers than this are remembered.
 pub(crate) const ANSWERS_MAX: u8 = 8;
@@ -66,7 +67,7 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
     }
 }
 
-/// Conversations of a connection manager, those that are only waited out included.
+/// Conversations of a connection manager, those in TIMEWAIT included.
 pub(crate) const CM_CONVERSATIONS_MAX: usize = 1 << 16;
 /// Listeners of a connection manager.
 pub(crate) const CM_LISTENERS_MAX: usize = 1 << 16;
@@ -77,18 +78,18 @@ pub(crate) const CM_BACKLOG_MAX: u32 = 1024;
 pub(crate) const CM_RESPONSE_TIMEOUT: u8 = 18;
 /// How often a connection manager repeats a message.
 pub(crate) const CM_RETRIES: u8 = 15;
-/// How long an application is said to need for an answer: 4.096 us x 2^24, a minute. The message
-/// is repeated afterwards, and excused again.
+/// How long an MRA says that an application needs for an answer: 4.096 us x 2^24, a minute. Then
+/// the peer repeats its message, and gets another MRA.
 pub(crate) const CM_SERVICE_TIMEOUT: u8 = 24;
 /// The longest time that a peer can ask a connection manager to wait: 4.096 us x 2^26.
 pub(crate) const CM_TIMEOUT_MAX: u8 = 26;
-/// Who is told that nobody offers a service asks again for so long, and so often: a server that
-/// takes its connections one by one listens anew for each.
+/// How long a refused client asks again for a service that nobody offers: a server that takes its
+/// connections one by one listens anew for each.
 pub(crate) const CM_UNCLAIMED_PATIENCE: Span = Span::from_ms(100);
-/// See [`CM_UNCLAIMED_PATIENCE`].
+/// How long it waits between two tries.
 pub(crate) const CM_UNCLAIMED_INTERVAL: Span = Span::from_ms(10);
 
-/// Deadlines of an endpoint that others have taken the place of, beyond one a queue pair.
+/// Replaced deadlines that an endpoint keeps, beyond one for each queue pair.
 pub(crate) const DEADLINES_SPARE: usize = 16;
 
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC

@@ -1,24 +1,23 @@
 //! What waits to be sent, for a driver that would rather send much at once.
 //!
-//! Sending is worth a call of the kernel, whether for one packet or sixty, of one queue pair or of
-//! many. Where packets are in flight and the last of them has asked for an acknowledgement, the
-//! engine is called again without any further call of the application: when that arrives, or when
-//! the timer that waits for it runs out. So what waits meanwhile may wait until then.
+//! A system call costs about the same for one packet as for sixty, of one queue pair or of many. If
+//! packets are in flight and the last of them requests an acknowledgement, the engine is called
+//! again without the application: when that arrives, or when its timer expires. Requests that wait
+//! may wait until then.
 
 use rdma::Time;
 
-/// What has been posted and not sent yet, and which answers will have the engine called again.
+/// What has been posted and not sent, and which acknowledgements are due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pressure {
-    /// Requests that have been posted, to any queue pair, since the driver last took out all that
-    /// there was to send.
+    /// Requests posted to any queue pair since the driver last took out all packets.
     pub waiting: usize,
     /// The bytes of their messages.
     pub waiting_bytes: u64,
     /// What the queue pair that was asked about has in flight.
     pub own: Flight,
-    /// What the queue pair has in flight that last asked for an acknowledgement. If the answer is
-    /// long due it may be lost, or the peer be gone: others should not wait for its timeout.
+    /// What is in flight at the queue pair that last requested an acknowledgement. If that is long
+    /// due it may be lost, or the peer gone: others should not wait for its timeout.
     pub last: Flight,
 }
 
@@ -27,9 +26,9 @@ pub struct Pressure {
 pub struct Flight {
     /// Requests that have been sent, and are neither acknowledged nor answered.
     pub requests: usize,
-    /// When an acknowledgement was asked for that covers all that was sent, if a timer waits for it.
+    /// When an acknowledgement of everything sent was requested, if its timer runs.
     pub answer_due_since: Option<Time>,
-    /// Whether there is more to send than the window takes. It goes on as soon as an acknowledgement
-    /// comes, without any further call of the application.
+    /// Whether there is more to send than the window takes. The next acknowledgement sets it going
+    /// again, without a call of the application.
     pub is_window_full: bool,
 }

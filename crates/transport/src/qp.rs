@@ -1,4 +1,4 @@
-//! Queue pairs: what the three roles share, and a queue pair's way through its states.
+//! A queue pair: what its three roles share, and how it changes its state.
 
 mod congestion;
 
@@ -41,13 +41,13 @@ pub(crate) enum Content {
     Request { serial: u64, packet: u32, count: u32, ack_request: bool },
     /// An acknowledgement, positive or negative.
     Acknowledgement { syndrome: Syndrome, msn: u32 },
-    /// What has arrived behind a gap.
+    /// A selective acknowledgement: what has arrived behind a gap.
     Selective { arrived: saeth::Repr, msn: u32 },
-    /// What a word of memory was before.
+    /// The answer to an atomic: what the word was before.
     Atomic { original: u64, msn: u32 },
-    /// A part of what was asked for, at an address of memory.
+    /// A READ response: bytes at an address of memory.
     Response { address: u64, length: u32, msn: u32 },
-    /// That marked packets arrive: a CNP, of this traffic class.
+    /// A CNP of this traffic class, because marked packets arrive.
     Notification { traffic_class: u8 },
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Qp {
     pub(crate) notification: NotificationPoint,
     /// Why the driver got no request, or no answer with data, when it last came.
     pub(crate) blocked: Option<Blocked>,
-    /// Whether it stands in the endpoint's list of those that may have something to send.
+    /// Whether it is in the endpoint's list of queue pairs that may have something to send.
     pub(crate) ready: bool,
     /// The nearest entry for it in the endpoint's heap of deadlines.
     pub(crate) scheduled: Option<Time>,
@@ -98,7 +98,7 @@ impl Qp {
         }
     }
 
-    /// Makes a transition (IBTA vol 1, 11.2.5.3), or nothing at all.
+    /// Makes a transition (IBTA vol 1, 11.2.5.3), or changes nothing.
     pub(crate) fn modify(
         &mut self,
         change: &QpChange,
@@ -131,8 +131,8 @@ impl Qp {
         match (from, to) {
             (_, QpState::Reset) => {
                 self.reset(&adapter.config);
-                // A queue pair that begins anew is not told of what it was before (libmlx5, too,
-                // cleans its completion queues then).
+                // After a reset no completion of the queue pair's earlier life appears (libmlx5
+                // also cleans its completion queues then).
                 for cq in [self.spec.send_cq, self.spec.recv_cq] {
                     if let Some(queue) = adapter.cqs.get_mut(cq.0) {
                         queue.forget(self.qpn);
@@ -157,7 +157,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Forgets everything but what it was made with (11.2.5.3: no completions are written).
+    /// Forgets everything but its specification (11.2.5.3: no completions are written).
     fn reset(&mut self, config: &Config) {
         self.attributes = QpAttributes::default();
         self.requester = Requester::default();
@@ -205,7 +205,7 @@ impl Qp {
         adapter.complete(cq, completion);
     }
 
-    /// A completion with nothing in it that depends on the operation.
+    /// A completion without the fields that depend on the operation.
     pub(crate) fn blank_completion(
         &self,
         id: u64,
@@ -226,10 +226,10 @@ impl Qp {
         }
     }
 
-    /// The next packet of any role: CNPs first, answers before requests, because a peer waits for
-    /// them; but an acknowledgement that waits for a request comes right behind its last packet, or
-    /// its first where there are many. The peer, who polls for the acknowledgement, then takes the
-    /// whole message meanwhile.
+    /// The next packet of any role. CNPs come first, then answers, for which a peer waits, then
+    /// requests. An acknowledgement that waits for a request follows the last packet of that
+    /// request, or the first if it has many. The peer, which polls for the acknowledgement,
+    /// meanwhile takes in the message.
     pub(crate) fn next_packet(&mut self, now: Time, adapter: &mut Adapter) -> Option<Outgoing> {
         if let Some(cnp) = self.next_cnp(now, adapter) {
             return Some(cnp);
@@ -261,7 +261,8 @@ impl Qp {
             return request;
         }
         let Some(request) = request else {
-            // In the middle of a message that goes on when there is room: not before that.
+            // The message stopped half-way for want of room: the acknowledgement leaves before the
+            // rest.
             return if self.requester.is_within_message() {
                 self.take_waiting_acknowledgement(adapter)
             } else {
@@ -278,7 +279,7 @@ impl Qp {
         Some(request)
     }
 
-    /// Nothing leaves now. A reason is counted when it begins to be one.
+    /// Nothing leaves now. A reason is counted once, when it begins to hold.
     fn block(&mut self, why: Option<Blocked>, adapter: &mut Adapter) {
         let before = core::mem::replace(&mut self.blocked, why);
         if let Some(why) = why.filter(|_| why != before) {
@@ -286,8 +287,8 @@ impl Qp {
         }
     }
 
-    /// The acknowledgement that waits for a request to travel with, if one does. It must not be lost
-    /// with the queue pair: what it acknowledges has been done.
+    /// The acknowledgement that waits for a request to travel with, if one does. It must leave even
+    /// if the queue pair ends, for what it acknowledges has been executed.
     pub(crate) fn take_waiting_acknowledgement(
         &mut self,
         adapter: &mut Adapter,
@@ -342,7 +343,7 @@ impl Qp {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time, adapter: &mut Adapter) {
-        // When these are over, sending simply goes on.
+        // After these, sending goes on by itself.
         for timer in [Timer::RnrRetry, Timer::Pace, Timer::Notify] {
             self.timers.expire(timer, now);
         }
@@ -354,7 +355,7 @@ impl Qp {
         }
     }
 
-    /// The nearest deadline, to be entered for it: none if an earlier one is.
+    /// The nearest deadline, if it is to be entered: not if an earlier one is.
     #[inline]
     pub(crate) fn next_deadline(&mut self) -> Option<Time> {
         if !self.timers.was_set() && self.scheduled.is_some() {
@@ -382,7 +383,7 @@ impl Qp {
         }
     }
 
-    /// What it does about losses.
+    /// How it recovers from losses.
     pub(crate) fn recovery(&self, adapter: &Adapter) -> Recovery {
         match adapter.config.recovery {
             Recovery::SelectiveRepeat if !self.attributes.selective_repeat => Recovery::GoBackN,

@@ -9,7 +9,7 @@ use crate::region::{self, Epoch, RegionTable, SgeList};
 use crate::{CqId, PdId, PostError, SrqId};
 
 /// Where the receives of a request come from and complete, and in which protection domain it acts.
-/// For XRC the shared receive queue says it that the request names; else the queue pair.
+/// For XRC the shared receive queue that the request names decides; for others, the queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) pd: PdId,
@@ -47,8 +47,8 @@ impl RecvWqe {
         }
     }
 
-    /// Stores `length` bytes at `offset` of the list: `put` is called with an address, where in
-    /// those bytes it stands, and how many go there.
+    /// Stores `length` bytes at `offset` of the list. `put` takes an address, an offset in those
+    /// bytes, and how many go there.
     fn scatter_with(
         &mut self,
         regions: &RegionTable,

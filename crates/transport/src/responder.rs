@@ -1,9 +1,9 @@
 //! The responder: executes the peer's requests (IBTA vol 1, 9.7.4 and 9.7.5).
 //!
 //! A request passes the column of checks (`checks.rs`) and is executed and acknowledged at its end.
-//! What fails a check becomes a [`Refusal`], and `refusal.rs` is the one place that says what a
-//! refusal does. The answers are in `replies.rs`. Packets that would pass every check for the same
-//! reasons as the one before them take a short cut (`middle.rs`). Here is what it remembers.
+//! A failed check is a [`Refusal`], and `refusal.rs` alone says what a refusal does. Answers are in
+//! `replies.rs`. Packets in the middle of a message take a short cut (`middle.rs`). This file has
+//! the responder's state.
 
 mod ahead;
 mod checks;
@@ -61,7 +61,7 @@ enum Refusal {
     Local(CompletionStatus),
 }
 
-/// A message of which the first packet has come, and the last has not.
+/// A message whose first packet has arrived and whose last has not.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     first_psn: Psn,
@@ -96,7 +96,7 @@ struct RemoteTarget {
     epoch: Epoch,
 }
 
-/// What is kept to answer a duplicate READ or atomic (9.7.5.1.5).
+/// What answers a duplicate READ or atomic (9.7.5.1.5).
 #[derive(Clone, Copy, Debug)]
 struct Resource {
     first_psn: Psn,
@@ -124,7 +124,8 @@ enum Reply {
         original: u64,
         msn: u32,
     },
-    /// That `psn` is missing, and what has arrived behind it when this is sent.
+    /// A selective acknowledgement: `psn` is missing. What has arrived behind it is looked up when
+    /// this leaves.
     Selective {
         psn: Psn,
         msn: u32,
@@ -149,18 +150,18 @@ pub(crate) struct Responder {
     message: Option<Message>,
     /// The receive request of the message.
     taken: Option<Taken>,
-    /// A NAK for `expected` is out: no other until it has come (9.7.5.1.3).
+    /// A NAK for `expected` is sent: no other until that packet arrives (9.7.5.1.3).
     nak_sent: bool,
-    /// What waits for its turn, if the peer repeats selectively.
+    /// Under selective repeat: requests that are kept until their turn.
     ahead: Option<Box<ReorderBuffer>>,
     /// Whether the first packet has come.
     established: bool,
     replies: VecDeque<Reply>,
     resources: VecDeque<Resource>,
-    /// When the last message ended that the application has not answered yet.
+    /// When the last message ended, unless the application has answered it.
     unanswered_since: Option<Time>,
-    /// How surely the application answers a message with one of its own at once: up with each that
-    /// it does, down with each that it does not.
+    /// How surely the application answers a message at once with one of its own: up with each
+    /// answer, down with each that did not come.
     answers: u8,
 }
 
@@ -196,14 +197,14 @@ impl Responder {
         }
     }
 
-    /// An acknowledgement waited for a request in vain, or would have.
+    /// The application's answer did not come in time.
     pub(crate) fn answer_did_not_come(&mut self) {
         self.answers = self.answers.saturating_sub(ANSWERS_BEFORE_ACK_WAITS);
         self.unanswered_since = None;
     }
 
-    /// Queues an acknowledgement. If they `coalesce`, or no more fit, one that directly follows
-    /// another takes its place.
+    /// Queues an acknowledgement. It replaces one that stands directly before it, if
+    /// acknowledgements `coalesce` or the queue is full.
     fn acknowledge(&mut self, psn: Psn, coalesce: bool) {
         let msn = self.msn;
         let reply = Reply::Acknowledge { psn, syndrome: Syndrome::ACK, msn };
@@ -229,14 +230,14 @@ impl Responder {
         self.push_reply(reply);
     }
 
-    /// A peer that asks without end, and a driver that never comes for the answers, fill no memory.
+    /// The bound holds against a peer that asks without end and a driver that never takes answers.
     fn push_reply(&mut self, reply: Reply) {
         if self.replies.len() < REPLIES_MAX {
             self.replies.push_back(reply);
         }
     }
 
-    /// Keeps what answers a duplicate, and forgets the oldest of more than `limit`.
+    /// Keeps what answers a duplicate, at most `limit`, and forgets the oldest.
     fn keep(&mut self, resource: Resource, limit: u8) {
         let limit = if mutated(Mutation::AnswersForgotten) { 1 } else { limit };
         while self.resources.len() >= usize::from(limit.max(1)) {
@@ -245,8 +246,8 @@ impl Responder {
         self.resources.push_back(resource);
     }
 
-    /// READs that have not been answered once. (A duplicate may come late, when the requester has
-    /// its answer and uses the resource for another.)
+    /// READs that are being answered for the first time. (A late duplicate does not count: the
+    /// requester may have its answer, and use the resource for another READ.)
     fn reads_in_progress(&self) -> usize {
         let is_first = |reply: &&Reply| matches!(reply, Reply::Read { again: false, .. });
         self.replies.iter().filter(is_first).count()

@@ -49,7 +49,8 @@ fn rtr_required(kind: QpType) -> Mask {
 fn rtr_optional(kind: QpType) -> Mask {
     match kind {
         QpType::Ud => Mask::PKEY_INDEX | Mask::QKEY,
-        // Programs (perftest) give both halves what RC takes. What a half has no use for is kept.
+        // Programs (perftest) give both halves the attributes of RC. Those that a half does not use
+        // are kept.
         QpType::XrcInitiator => {
             Mask::ALTERNATE_PATH
                 | Mask::ACCESS
@@ -172,7 +173,7 @@ pub(crate) fn check_transition(
     if !given.contains(required) {
         return Err(ModifyError::Missing);
     }
-    // Naming the current state is a statement about the caller, harmless in every transition.
+    // A caller may name the current state in every transition.
     if !(required | optional | Mask::STATE | Mask::CURRENT_STATE).contains(given) {
         return Err(ModifyError::NotAllowed);
     }

@@ -1,9 +1,9 @@
-//! What a packet consists of that wants to go out: where to, and where its payload lies.
+//! An outgoing packet: its route, its headers, and where its payload lies.
 
 use rdma::{Gid, Sge};
 use wire::roce;
 
-/// Where a packet goes and what its IP and UDP headers say of it.
+/// Where a packet goes, and the fields of its IP and UDP headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
     /// The destination address.
@@ -19,8 +19,8 @@ pub struct Route {
     pub source_port: u16,
 }
 
-/// The headers of the packet that the driver has taken last. They have one place, where they are
-/// written and read: to hand them on would cost more than to write them.
+/// The headers of the packet that the driver has taken last. They are written and read in one
+/// place, because passing them on would cost more than writing them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     pub(crate) route: Route,
@@ -41,8 +41,8 @@ impl Written {
     };
 }
 
-/// Where the bytes of a message are that follow the headers. Unlike a [`Payload`] it holds on to
-/// nothing, so it can be kept beside the engine.
+/// Where the bytes behind the headers are. Unlike a [`Payload`] it borrows nothing, so it can be
+/// kept beside the engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body {
     from: Origin,
@@ -82,7 +82,7 @@ impl Body {
         self.length
     }
 
-    /// The bytes of `count` packets that carry as much as this one each, which is the first of them.
+    /// The bytes of `count` packets: this one, and others that each carry as much.
     pub(crate) fn times(self, count: u32) -> Self {
         Self { length: self.length * count, ..self }
     }

@@ -1,4 +1,4 @@
-//! One conversation: its numbers, its state, and what to say again.
+//! One conversation: its numbers, its state, and the message to repeat.
 
 use rdma::{QKey, Qpn, Span, Time};
 use wire::cm::mra::About;
@@ -20,17 +20,17 @@ pub(super) struct Conversation {
     /// The peer's number; 0 until it is known.
     pub(super) remote_id: u32,
     pub(super) route: Route,
-    /// Who was asked, if it was not us who asked.
+    /// The listener, on the passive side.
     pub(super) listener: Option<ListenerId>,
     /// Whether it is about datagrams.
     pub(super) datagram: bool,
     /// The service that datagrams are asked for.
     pub(super) service: u64,
-    /// The transaction of the exchange that is going on, and that of the first.
+    /// The transaction of the current exchange, and that of the first.
     pub(super) transaction: u64,
     pub(super) first_transaction: u64,
     pub(super) timing: Timing,
-    /// What was said last: to be repeated until it is answered, or when it is asked for again.
+    /// The last message: repeated until it is answered, or when its request is repeated.
     pub(super) last: Option<Mad>,
     pub(super) retries_left: u8,
     pub(super) deadline: Option<Time>,
@@ -38,54 +38,54 @@ pub(super) struct Conversation {
     /// The peer's queue pair, and its adapter's GUID.
     pub(super) remote_qpn: Qpn,
     pub(super) remote_guid: u64,
-    /// Nobody wants to hear of it any more.
+    /// The application is done with it: no more events.
     pub(super) forgotten: bool,
 }
 
-/// What the REQ has said of time.
+/// What the REQ said about times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Timing {
     /// How long the peer's connection manager has for an answer.
     pub(super) response: Span,
     /// How often a message is repeated.
     pub(super) retries: u8,
-    /// How long late packets are waited for.
+    /// How long TIMEWAIT lasts.
     pub(super) time_wait: Span,
 }
 
-/// The time that a 5-bit code stands for; here 0 is the shortest, not "for ever". A peer is not
-/// waited for longer than the limit.
+/// The time that a 5-bit code stands for, bounded. Here 0 is the shortest, not "for ever".
 pub(super) fn span(code: u8) -> Span {
     ack_timeout(code.min(CM_TIMEOUT_MAX)).unwrap_or(Span::from_ns(4_096))
 }
 
 impl Conversation {
-    /// Moves on. `None` if `input` is of no consequence in this state.
+    /// Steps by `input`; `None` if that does nothing in this state.
     pub(super) fn step(&mut self, input: Input) -> Option<State> {
         self.state = self.state.after(input)?;
         Some(self.state)
     }
 
-    /// Begins to say `message`, until it is answered.
+    /// Begins to send a message, which is repeated until it is answered.
     pub(super) fn say(&mut self, now: Time, mad: Mad) {
         self.last = Some(mad);
         self.retries_left = self.timing.retries;
         self.deadline = Some(now + self.timing.response);
     }
 
-    /// Says `message` once; it is repeated if it is asked for again.
+    /// Sends a message once; it is repeated for a duplicate.
     pub(super) fn answer(&mut self, mad: Mad) {
         self.last = Some(mad);
         self.deadline = None;
     }
 
-    /// Says `message` as the last word, which is remembered for as long as the peer may ask again.
+    /// Sends the last message, which is kept for as long as the peer may repeat its own.
     pub(super) fn conclude(&mut self, now: Time, mad: Mad) {
         self.last = Some(mad);
         self.deadline = Some(now + self.timing.response * (u64::from(self.timing.retries) + 1));
     }
 
-    /// After the answer that nobody offers the service: asks again in a moment, if it is young.
+    /// After a refusal because nobody offers the service: asks again in a moment, if the
+    /// conversation is young.
     pub(super) fn asks_again(&mut self, now: Time) -> bool {
         let asks = matches!(self.state, State::ReqSent | State::SidrReqSent);
         let is_young = now.since(self.begun) < CM_UNCLAIMED_PATIENCE;
@@ -96,12 +96,12 @@ impl Conversation {
         asks && is_young
     }
 
-    /// Waits for late packets.
+    /// Begins TIMEWAIT.
     pub(super) fn begin_time_wait(&mut self, now: Time) {
         self.deadline = Some(now + self.timing.time_wait);
     }
 
-    /// The peer needs `service_timeout` more.
+    /// The peer's MRA says that it needs `service_timeout` more.
     pub(super) fn be_patient(&mut self, now: Time, service_timeout: u8) {
         self.deadline = Some(now + span(service_timeout) + self.timing.response);
     }
@@ -120,7 +120,7 @@ impl Conversation {
         self.mad(Message::Dreq(brief::Dreq { local_id: id, remote_id, remote_qpn, private }))
     }
 
-    /// The excuse of an application that takes its time with the answer to `about`.
+    /// An MRA: the application takes its time to answer `about`.
     pub(super) fn mra(&self, about: About) -> Mad {
         self.mad(Message::Mra(mra::Repr {
             local_id: self.id,
@@ -152,7 +152,7 @@ impl Conversation {
     }
 }
 
-/// A REJ by somebody who has no number for the conversation.
+/// A REJ that names no conversation of the sender's.
 pub(super) fn rej(about: About, reason: rej::Reason, remote_id: u32) -> rej::Repr {
     rej::Repr {
         local_id: 0,

@@ -28,12 +28,12 @@ impl Manager {
         };
         let key = (arrival.source, request.local_id, false);
         if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get(id)) {
-            // Its REJ may be its last word, so a late REQ finds that again and not a new listener.
+            // If it was rejected, a late REQ gets that REJ again and does not reach a new listener.
             if known.first_transaction == mad.transaction {
                 let answer = match known.state {
                     State::ReqReceived => Some(known.mra(About::Req)),
                     State::RepSent | State::RtuWait => known.last,
-                    // It has never had our REP, and is not to have it any more.
+                    // The peer never had our REP, and gets none now.
                     State::DreqSent => Some(refuse(rej::Reason::CONSUMER)),
                     State::TimeWait => known.last.or(Some(refuse(rej::Reason::CONSUMER))),
                     _ => None,
@@ -44,7 +44,7 @@ impl Manager {
                 }
                 return Err(Discard::Duplicate);
             }
-            // The peer has begun anew and forgotten the old one.
+            // The peer has begun anew and forgotten the old conversation.
             let id = known.id;
             self.lost(now, id);
         }
@@ -156,7 +156,7 @@ impl Manager {
         Ok(())
     }
 
-    /// A message of a conversation that there is, or has been.
+    /// A message of a conversation that exists or existed.
     pub(super) fn answered(
         &mut self,
         now: Time,
@@ -165,7 +165,7 @@ impl Manager {
     ) -> Result<(), Discard> {
         let Some(conversation) = self.meant(arrival, &mad.message) else {
             match &mad.message {
-                // So that the peer comes to its end.
+                // So that the peer's conversation ends.
                 Message::Dreq(brief::Dreq { local_id, remote_id, .. }) => {
                     self.send(back(arrival), drep(mad.transaction, *remote_id, *local_id));
                 }
@@ -194,7 +194,7 @@ impl Manager {
         }
     }
 
-    /// The conversation that a message is about, taken out.
+    /// Takes out the conversation that a message belongs to.
     fn meant(&mut self, arrival: &Arrival, message: &Message) -> Option<Conversation> {
         let (local, remote) = match message {
             Message::Mra(message) => (message.remote_id, Some(message.local_id)),
@@ -203,7 +203,7 @@ impl Manager {
             Message::Dreq(message) => (message.remote_id, Some(message.local_id)),
             Message::Drep(message) => (message.remote_id, Some(message.local_id)),
             Message::SidrRep(message) => (message.request_id, None),
-            // A peer that has given up may not have learned our number, or have no more of its own.
+            // A peer that gives up may not know our number, or have forgotten its own.
             Message::Rej(message) => {
                 let key = (arrival.source, message.local_id, false);
                 let by_peer = self.by_peer.get(&key).copied();
@@ -245,13 +245,13 @@ impl Manager {
         message: &rep::Repr,
     ) -> Result<(), Discard> {
         if conversation.step(Input::Rep).is_none() {
-            // Our RTU, or our REJ, was lost; or the application has not decided yet.
+            // Our RTU or REJ was lost, or the application has not decided yet.
             let again = match conversation.state {
                 State::RepReceived => Some(conversation.mra(About::Rep)),
                 State::Established | State::TimeWait => conversation.last,
                 _ => None,
             };
-            // Whoever was asked has no REP to expect.
+            // The passive side expects no REP.
             let again = again.filter(|_| conversation.listener.is_none());
             if let Some(again) = again {
                 self.send(conversation.route, again);
@@ -344,7 +344,7 @@ impl Manager {
         if moved { Ok(()) } else { Err(Discard::Duplicate) }
     }
 
-    /// The peer has taken leave, or heard ours: nothing is said again, and late messages are waited for.
+    /// The connection is released on both sides: nothing is repeated, and TIMEWAIT begins.
     fn disconnected(&mut self, now: Time, conversation: &mut Conversation) {
         conversation.last = None;
         conversation.begin_time_wait(now);
@@ -372,7 +372,7 @@ impl Manager {
     }
 }
 
-/// The way back to whoever has sent a datagram.
+/// The route back to the sender of a datagram.
 fn back(arrival: &Arrival) -> Route {
     Route {
         destination: arrival.source,

@@ -1,5 +1,5 @@
-//! The manager: who listens, which conversations there are, and what the application and time do to
-//! them. What messages do is in [`incoming`](incoming.rs).
+//! The manager: listeners, conversations, and what the application's calls and timers do. What
+//! messages do is in [`incoming`](incoming.rs).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,7 +15,7 @@ use crate::limits::{
 };
 use crate::{Arrival, Route};
 
-/// Who waits for requests.
+/// A listener.
 #[derive(Clone, Debug)]
 struct Listener {
     service: u64,
@@ -26,8 +26,8 @@ struct Listener {
     waiting: u32,
 }
 
-/// What a peer calls a conversation that it has begun: its address, its number, and whether that
-/// is about datagrams.
+/// How a peer names a conversation that it began: its address, its number, and whether it is about
+/// datagrams.
 type PeerKey = (Gid, u32, bool);
 
 /// The connection manager of a port.
@@ -76,7 +76,7 @@ impl Manager {
 
     // ---- what an application asks for
 
-    /// Waits for requests for `service`, sent to the address `local` or to any. Of two that wait
+    /// Listens for requests for `service`, sent to the address `local` or to any. Of two listeners
     /// for one service, the one that names an address is asked. `backlog` requests may wait to be
     /// accepted or rejected.
     ///
@@ -222,8 +222,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Confirms a reply: the queue pair is ready to send. On the side that has accepted, it says
-    /// that the connection is in use although no confirmation has come.
+    /// Confirms a reply: the queue pair is ready to send. On the accepting side it says that the
+    /// connection is in use though no RTU has come.
     ///
     /// # Errors
     /// [`CmError::NotFound`], [`CmError::State`].
@@ -245,8 +245,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Ends a connection. Its end is an event; so is the end of the time in which late packets are
-    /// to be expected.
+    /// Ends a connection. Its end is an event, and so is the end of TIMEWAIT.
     ///
     /// # Errors
     /// [`CmError::NotFound`], [`CmError::State`].
@@ -261,8 +260,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Nobody is interested in a conversation any more: it is brought to its end without another
-    /// event.
+    /// Brings a conversation to its end without another event: the application is done with it.
     pub fn forget(&mut self, now: Time, id: CommId) {
         self.events.retain(|event| event.conversation() != id);
         self.end(now, id.0);
@@ -273,7 +271,7 @@ impl Manager {
         conversation.forgotten = true;
         self.leave_backlog(&conversation);
         match conversation.state {
-            // A REP that has been on its way is answered by a REJ, as of no conversation.
+            // A late REP gets a REJ, as one that belongs to no conversation.
             State::ReqSent | State::RepWait => {
                 self.refuse_late(&conversation);
                 conversation.state = State::Closed;
@@ -307,7 +305,7 @@ impl Manager {
         self.keep(conversation);
     }
 
-    /// Says goodbye to every peer, before the end.
+    /// Ends every conversation, before the driver ends.
     pub fn forget_all(&mut self, now: Time) {
         let all: alloc::vec::Vec<u32> = self.conversations.keys().copied().collect();
         for id in all {
@@ -348,7 +346,7 @@ impl Manager {
         self.timers.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Does what the time has come for.
+    /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(&(deadline, id)) = self.timers.first() {
             if deadline > now {
@@ -386,7 +384,7 @@ impl Manager {
         &self.stats
     }
 
-    /// Whether somebody here waits for requests for `service` at the address `local`.
+    /// Whether there is a listener for `service` at the address `local`.
     pub fn listens(&self, service: u64, local: Gid) -> bool {
         self.listener(service, local).is_some()
     }
@@ -430,7 +428,7 @@ impl Manager {
         self.keep(conversation);
     }
 
-    /// Tells a peer that has not answered that its answer is not waited for any more.
+    /// Tells a peer that has not answered that it is too late.
     fn refuse_late(&mut self, conversation: &Conversation) {
         let about = match conversation.state {
             State::ReqSent | State::RepWait => About::Req,
@@ -460,8 +458,8 @@ impl Manager {
         self.keep(conversation);
     }
 
-    /// The peer has begun something else where `id` was: the application hears that it is over, and
-    /// the peer, in case that it still is there, as well.
+    /// The peer has begun something else in the place of `id`: ends that, and tells the
+    /// application, and the peer in case it still knows of it.
     pub(super) fn lost(&mut self, now: Time, id: u32) {
         let Some(conversation) = self.conversations.get(&id).cloned() else { return };
         match conversation.state {
@@ -489,7 +487,7 @@ impl Manager {
         }
     }
 
-    /// A conversation that has waited for the application does so no more.
+    /// A conversation that waited for the application leaves the listener's backlog.
     pub(super) fn leave_backlog(&mut self, conversation: &Conversation) {
         let waited = matches!(conversation.state, State::ReqReceived | State::SidrReqReceived);
         if let Some(listener) = conversation.listener.filter(|_| waited)
@@ -553,7 +551,7 @@ impl Manager {
         self.next_transaction
     }
 
-    /// Takes a conversation out, to be kept again.
+    /// Takes a conversation out of the tables, until [`Manager::keep`].
     pub(super) fn take(&mut self, id: u32) -> Option<Conversation> {
         let conversation = self.conversations.remove(&id)?;
         if let Some(deadline) = conversation.deadline {
@@ -563,7 +561,7 @@ impl Manager {
         Some(conversation)
     }
 
-    /// Takes out a conversation that an application moves on by `input`, to `expected`.
+    /// Takes out a conversation and steps it by the application's `input` to `expected`.
     fn stepped(
         &mut self,
         id: CommId,
@@ -599,7 +597,7 @@ impl Manager {
         }
         let in_use =
             matches!(conversation.state, State::RepSent | State::RtuWait | State::Established);
-        // Who connects no queue pair says 0.
+        // A peer that connects no queue pair says 0.
         if in_use && conversation.remote_qpn != Qpn::default() {
             let key = (conversation.remote_guid, conversation.remote_qpn);
             self.by_queue_pair.insert(key, id);

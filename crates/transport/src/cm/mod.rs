@@ -7,20 +7,19 @@
 //! ```
 //!
 //! [`Manager`] is a state machine beside [`crate::Endpoint`], driven by the same verbs: datagrams
-//! come in by [`Manager::handle`], time by `now`, and what is to be sent, when it is to be woken
-//! and what happened are asked for. It moves no queue pair: the application does that, with what
-//! the events say, as IBTA has it.
+//! come in by [`Manager::handle`], time by `now`, and the driver polls for messages, deadlines and
+//! events. It changes no queue pair: as in IBTA, the application does, from what the events say.
 //!
-//! Who asks for a service that nobody offers asks again for a tenth of a second. Servers such as
-//! perftest's listen anew for each connection, and a client of theirs, told by another way to go on,
-//! is refused if it comes in between; with hardware, to find the way takes longer than to listen.
+//! A client whose service nobody offers asks again for a tenth of a second. Servers such as
+//! perftest's listen anew for each connection, and a client that is told over TCP to go on may come
+//! in between. With hardware, address resolution takes longer than the gap.
 //!
-//! The vocabulary is that of [`wire::cm`]. A caller fills in what only it knows (queue pair, PSN,
-//! resources, private data); numbers, timeouts and the GUID are the manager's.
+//! Messages are those of [`wire::cm`]. A caller fills in what only it knows (queue pair, PSN,
+//! resources, private data); the manager fills in numbers, timeouts and the GUID.
 //!
-//! A message that is to be answered is repeated as often, and as long apart, as the REQ of the
-//! conversation says; a duplicate is answered again, from what was said before, and never shown to
-//! the application. An application that takes its time is excused by an MRA.
+//! A message that needs an answer is repeated as often, and at such intervals, as the REQ says. A
+//! duplicate gets the former answer again and never reaches the application. While an application
+//! takes its time, MRAs tell the peer to wait.
 //!
 //! **Invariants:** no datagram and no call can make it panic. A peer can make it hold no more
 //! conversations than [`crate::limits`] allows. Every conversation ends: what waits for a peer
@@ -50,11 +49,11 @@ pub use manager::Manager;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CommId(pub u32);
 
-/// Somebody who waits for requests.
+/// A listener: it waits for requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub u32);
 
-/// What a manager is told once.
+/// The settings of a manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmConfig {
     /// The numbers that its conversations may have. Managers that share an address have ranges
@@ -62,12 +61,12 @@ pub struct CmConfig {
     pub ids: Range<u32>,
     /// The GUID of the channel adapter.
     pub guid: u64,
-    /// Where numbers and transactions begin: at random, so that nobody mistakes them for those of
-    /// an earlier life.
+    /// Where numbers and transactions begin: random, so that they are not taken for those of an
+    /// earlier run.
     pub seed: u64,
 }
 
-/// A message that wants to go out, from QP1 to QP1.
+/// An outgoing message, from QP1 to QP1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing {
     /// Where to.

@@ -15,7 +15,7 @@
 pub(super) enum State {
     /// We have sent a REQ and wait for a REP.
     ReqSent,
-    /// The peer has sent an MRA: the REP will take its time.
+    /// The peer has sent an MRA: the REP comes later.
     RepWait,
     /// A REP has come, and the application is to confirm it.
     RepReceived,
@@ -23,19 +23,19 @@ pub(super) enum State {
     ReqReceived,
     /// We have sent a REP and wait for an RTU.
     RepSent,
-    /// The peer has sent an MRA: the RTU will take its time.
+    /// The peer has sent an MRA: the RTU comes later.
     RtuWait,
     /// Both sides may use the connection.
     Established,
     /// We have sent a DREQ and wait for a DREP.
     DreqSent,
-    /// It is over, and late packets and messages are waited for.
+    /// It is over; late packets and messages may still come.
     TimeWait,
     /// We have sent a SIDR_REQ and wait for a SIDR_REP.
     SidrReqSent,
     /// A SIDR_REQ has come, and the application is to answer it.
     SidrReqReceived,
-    /// Forgotten: its number may be used again.
+    /// It is forgotten, and its number may be used again.
     Closed,
 }
 
@@ -54,17 +54,17 @@ pub(super) enum Input {
     Accept,
     /// The application sends a REJ.
     Reject,
-    /// The application sends an RTU, or knows otherwise that the connection is used.
+    /// The application sends an RTU, or knows otherwise that the connection is in use.
     Confirm,
     /// The application sends a DREQ.
     Disconnect,
-    /// The last repetition was not answered.
+    /// The last repetition got no answer.
     GiveUp,
-    /// Late packets are not waited for any more.
+    /// TIMEWAIT is over.
     Over,
 }
 
-/// Every transition that there is. What is not here does not move the conversation on.
+/// Every transition. Any other input does nothing.
 const TRANSITIONS: &[(State, Input, State)] = {
     use Input as I;
     use State as S;
@@ -114,7 +114,7 @@ const TRANSITIONS: &[(State, Input, State)] = {
 };
 
 impl State {
-    /// The state after `input`, if it is of any consequence.
+    /// The state after `input`, if that does anything.
     pub(super) fn after(self, input: Input) -> Option<Self> {
         let row = TRANSITIONS.iter().find(|(from, on, _)| (*from, *on) == (self, input));
         row.map(|(_, _, to)| *to)

@@ -1,5 +1,5 @@
-//! Selective repeat: what a requester is told of packets behind a gap, and responses that come before
-//! their turn.
+//! Selective repeat: what a requester learns of packets behind a gap, and responses that arrive out
+//! of order.
 
 use rdma::{Memory, Psn, QpState, Time};
 use wire::{roce, saeth};
@@ -9,8 +9,8 @@ use crate::qp::Qp;
 use crate::stats::Drop;
 
 impl Qp {
-    /// Takes a selective acknowledgement: `missing` has not arrived, and what `arrived` says has.
-    /// One that speaks of packets that were never sent is no answer to anything.
+    /// Takes a selective acknowledgement: `missing` has not arrived, and the ranges of `arrived`
+    /// have. One that names packets that were never sent is dropped.
     pub(super) fn selectively_acknowledged(
         &mut self,
         now: Time,
@@ -33,8 +33,8 @@ impl Qp {
         Ok(())
     }
 
-    /// The answer to a READ or atomic has not come, and one that is after it, before `end`, has.
-    /// Returns whether this is the first that is heard of it.
+    /// The answer to a READ or atomic is missing, and a later one, before `end`, has arrived.
+    /// Returns whether this loss is new.
     pub(super) fn answer_is_missing(&mut self, now: Time, end: Psn, adapter: &mut Adapter) -> bool {
         let Some(scoreboard) = &mut self.requester.scoreboard else {
             return self.go_back(now, adapter);
@@ -43,9 +43,9 @@ impl Qp {
         self.send_gaps(now, adapter)
     }
 
-    /// Sends what is lost again, once for each loss. Returns whether this is the first that is
-    /// heard of it. As in go-back-N, each loss that holds back the oldest packet counts as a retry
-    /// once (IBTA vol 1, 9.7.5.2.7).
+    /// Sends lost packets again, once for each loss. Returns whether this loss is new. As in
+    /// go-back-N, each loss that holds back the oldest packet counts as a retry once (IBTA vol 1,
+    /// 9.7.5.2.7).
     fn send_gaps(&mut self, now: Time, adapter: &mut Adapter) -> bool {
         let requester = &mut self.requester;
         if requester.visit_gaps().is_none() || requester.gone_back_for == Some(requester.unacked) {
@@ -59,8 +59,8 @@ impl Qp {
         true
     }
 
-    /// A response that others are missing before is kept until its turn. Without selective repeat,
-    /// or room, it is asked for again.
+    /// Keeps a response until those before it arrive. Without selective repeat, or without room, it
+    /// is dropped and requested again.
     pub(super) fn keep_response<M: Memory>(
         &mut self,
         header: &roce::Repr,
@@ -72,8 +72,8 @@ impl Qp {
         Ok(())
     }
 
-    /// After the oldest packet may have been done: responses and acknowledgements that waited for
-    /// that.
+    /// After the oldest packet may have been answered: takes the responses and acknowledgements
+    /// that were kept until then.
     pub(super) fn take_kept_responses<M: Memory>(
         &mut self,
         now: Time,
@@ -86,7 +86,7 @@ impl Qp {
             let executed = scoreboard.executed_until();
             if let Some(kept) = scoreboard.responses.take() {
                 let payload = (kept.payload::<M>(), kept.length);
-                // It was counted when it came; in its turn it can only be refused as that.
+                // It was counted when it arrived, and a refusal now changes nothing.
                 let _ = self.take_response(now, &kept.header, payload, memory, adapter);
             } else if executed.is_after(unacked) {
                 self.acknowledge_before(now, executed, adapter);

@@ -16,9 +16,9 @@
 //! **Notification point** ("NP algorithm"). A marked packet is answered with a CNP at once, unless
 //! one was sent within the interval; then one follows at the end of the interval.
 //!
-//! Rates are whole bits per second and alpha is a 32-bit fraction, so a curve is the same everywhere.
-//! No timer runs: what would have expired since is caught up with at the next packet or CNP. The two
-//! are independent of each other until a cut, so the order does not matter.
+//! Rates are whole bits per second and alpha is a 32-bit fraction, so a curve is the same
+//! everywhere. No timer runs: the next packet or CNP catches up with what would have expired. The
+//! two timers are independent until a cut, so their order does not matter.
 
 use rdma::{Rate, Span, Time};
 
@@ -33,8 +33,7 @@ pub struct Dcqcn {
     /// What a flow never falls below. The paper has none; 100 Mb/s is that of its authors'
     /// simulator (ns3-rdma).
     pub minimum_rate: Rate,
-    /// 1 / g: alpha moves by so small a part of the way at a time. From 1 to
-    /// [`ALPHA_GAIN_DIVISOR_MAX`].
+    /// 1 / g: the part of the way that alpha moves at a time. From 1 to [`ALPHA_GAIN_DIVISOR_MAX`].
     pub alpha_gain_divisor: u32,
     /// Without a CNP for so long, alpha falls (K; longer than the interval of CNPs).
     pub alpha_timer: Span,
@@ -44,8 +43,8 @@ pub struct Dcqcn {
     pub byte_counter: u64,
     /// Steps of fast recovery (F).
     pub fast_recovery_steps: u32,
-    /// What the target rate gains by a step of additive increase (R_AI). A 2^-16th part of the line
-    /// rate at least.
+    /// What the target rate gains by a step of additive increase (R_AI), at least 2^-16 of the line
+    /// rate.
     pub additive_increase: Rate,
     /// What it gains by the first step of hyper increase, twice that by the second, and so on
     /// (R_HAI). The paper gives no value; 200 Mb/s is that of ns3-rdma.
@@ -144,7 +143,7 @@ impl ReactionPoint {
         ((self.alpha * 1_000_000) >> 32) as u32
     }
 
-    /// Lets the timers expire that have since the last call.
+    /// Catches up with timers that have expired since the last call.
     fn advance(&mut self, now: Time) {
         let divisor = u64::from(self.settings.alpha_gain_divisor);
         for _ in 0..periods(&mut self.alpha_since, now, self.settings.alpha_timer) {
@@ -223,7 +222,7 @@ impl Controller for ReactionPoint {
 fn periods(since: &mut Time, now: Time, period: Span) -> u64 {
     let passed = now.since(*since);
     if passed < period {
-        // Nearly always, and a division takes longer than all else that a packet asks for here.
+        // Nearly always so, and a division takes longer than the rest of this function.
         return 0;
     }
     let count = passed.as_ps() / period.as_ps();
@@ -236,8 +235,8 @@ fn periods(since: &mut Time, now: Time, period: Span) -> u64 {
 pub struct Notification {
     /// A queue pair sends at most one CNP in this time (N).
     pub interval: Span,
-    /// The DSCP of CNPs, so that a network can let them pass what they report. 48 (CS6) is what
-    /// NICs come with.
+    /// The DSCP of CNPs, so that a network can let them overtake the congestion. NICs use 48 (CS6)
+    /// by default.
     pub dscp: u8,
 }
 
@@ -250,9 +249,9 @@ impl Default for Notification {
 /// The receiver's side of one queue pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NotificationPoint {
-    /// When the CNP is to leave that is owed.
+    /// When the CNP that is owed leaves.
     due: Option<Time>,
-    /// None leaves before.
+    /// No CNP leaves before this.
     not_before: Time,
 }
 

@@ -8,12 +8,11 @@
 //!
 //! Each queue pair has a `Controller`, which says at what rate it may send, and a `Pacer`, which
 //! keeps to that: the next data packet leaves when the one before it has, at that rate, been sent.
-//! Data packets are requests and READ responses, for whoever sends the data is the one to slow down;
-//! acknowledgements and CNPs are neither paced nor counted.
+//! Requests and READ responses are data packets: the sender of data slows down. Acknowledgements
+//! and CNPs are neither paced nor counted.
 //!
-//! **Invariants:** integers alone, so that a rate is the same on every machine; a controller owns no
-//! timer, and catches up with `now` when it is asked, in bounded time however late that is; no rate
-//! is zero.
+//! **Invariants:** rates are integers, the same on every machine, and never zero. A controller owns
+//! no timer: when asked it catches up with `now`, in bounded time however late it is.
 
 mod dcqcn;
 mod fixed;
@@ -38,10 +37,10 @@ pub(crate) trait Controller: fmt::Debug + Send {
     /// `None` for no limit.
     fn on_sent(&mut self, now: Time, bytes: u64) -> Option<Rate>;
 
-    /// A CNP has come. Returns whether that means anything here.
+    /// A CNP has arrived. Returns whether the controller obeys it.
     fn on_cnp(&mut self, now: Time) -> bool;
 
-    /// Whether it listens to marks, so that data packets are to say ECT(0) (RFC 3168).
+    /// Whether it obeys marks, so that data packets carry ECT(0) (RFC 3168).
     fn is_ecn_capable(&self) -> bool;
 }
 
@@ -58,8 +57,8 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// A controller for one queue pair of `kind`. Datagrams have no connection that a CNP could
-    /// name, so DCQCN is nothing to them.
+    /// A controller for one queue pair of `kind`. A CNP names a connection, so datagrams have no
+    /// DCQCN.
     fn controller(&self, kind: QpType) -> Box<dyn Controller> {
         match self {
             Self::None => Box::new(Unlimited),
@@ -102,8 +101,8 @@ impl Pacer {
         (self.next > now).then_some(self.next)
     }
 
-    /// A data packet leaves, of `length` bytes from its BTH to the end of its payload. A driver that
-    /// came up to `slack` late for it may have the next one so much earlier.
+    /// A data packet leaves, of `length` bytes from its BTH to the end of its payload. If the
+    /// driver came up to `slack` late for it, the next one may leave that much earlier.
     pub(crate) fn sent(&mut self, now: Time, length: u64, slack: Span) {
         let bytes = length + LINK_HEADER_BYTES;
         if let Some(rate) = self.controller.on_sent(now, bytes) {

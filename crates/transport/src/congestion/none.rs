@@ -1,7 +1,7 @@
 //! No congestion control: what is posted is sent, as far as the window reaches.
 //!
-//! It is the default because an engine cannot know of a link's rate, and a lossless fabric (or
-//! loopback) has a backpressure of its own; whoever brings a fabric chooses a controller with it.
+//! It is the default: an engine cannot know a link's rate, and a lossless fabric (or loopback)
+//! pushes back by itself. A driver with another network chooses a controller.
 
 use rdma::{Rate, Time};
 

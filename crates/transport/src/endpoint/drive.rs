@@ -17,10 +17,10 @@ use crate::timer::Timer;
 use crate::transmit::Body;
 
 impl Endpoint {
-    /// A packet arrived, its ICRC checked and its headers parsed. `length` is that of `payload`.
+    /// A packet has arrived. Its ICRC is checked and its headers are parsed; `length` is that of
+    /// `payload`.
     ///
-    /// # Errors
-    /// Why it changed nothing; it is counted already.
+    /// # Errors Why the packet changed nothing. The drop is counted already.
     pub fn handle<M: Memory>(
         &mut self,
         now: Time,
@@ -52,7 +52,7 @@ impl Endpoint {
             && let Some((qp, adapter)) = self.qp_mut(qpn)
             && qp.continue_message(arrival, request, memory, adapter)
         {
-            // No deadline is nearer for it, and nothing has completed.
+            // This sets no nearer deadline and completes nothing.
             if !core::mem::replace(&mut qp.ready, true) {
                 self.ready.push_back(qpn);
             }
@@ -85,7 +85,7 @@ impl Endpoint {
                 if header.bth.opcode == Opcode::CNP {
                     self.adapter.stats.rp_cnp_ignored += 1;
                 }
-                // A response that is refused may still have moved something on.
+                // Even a refused response may have acknowledged something.
                 if self.qp(qpn).is_some() {
                     self.settle(qpn);
                 }
@@ -94,12 +94,12 @@ impl Endpoint {
         result
     }
 
-    /// The next packet to send, if any, and those behind it that are like it but for PSN and place in
-    /// the message: `most` at most, and those that would be given out one by one. The answer may
-    /// change after every other call.
+    /// The next packet to send, if any, with those that follow and differ only in PSN and place in
+    /// the message: at most `most`, the same packets that single calls would give out. The answer
+    /// may change after every other call.
     ///
-    /// Acknowledgements coalesce while they wait here, so a driver takes packets out after it has
-    /// passed in a batch, not after each.
+    /// Acknowledgements coalesce while they wait here, so a driver passes in a batch of packets
+    /// before it takes any out.
     ///
     /// # Panics
     /// In debug builds, if the run before was dropped: see [`Run`].
@@ -161,7 +161,7 @@ impl Endpoint {
                     if qp.timers.next() == Some(at) {
                         return Some(at);
                     }
-                    // The timer was stopped, or set anew for later, which enters no deadline.
+                    // The timer was stopped, or set anew for later, which makes no entry.
                     qp.scheduled = None;
                     self.deadlines.pop();
                     self.schedule(qpn);
@@ -206,14 +206,14 @@ impl Endpoint {
 
     /// The next event, if any. The answer may change after every other call.
     pub fn poll_event(&mut self) -> Option<Event> {
-        // Who hears of a completion queue that is overrun finds its queue pairs failed.
+        // A driver that learns of an overrun completion queue finds its queue pairs failed.
         self.fail_overrun();
         self.adapter.events.pop_front()
     }
 }
 
 impl Qp {
-    /// Whether a packet is for this queue pair at all (IBTA vol 1, 9.6.1).
+    /// Whether this queue pair takes such a packet at all (IBTA vol 1, 9.6.1).
     fn accept(
         &self,
         arrival: &Arrival,

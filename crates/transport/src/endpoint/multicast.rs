@@ -4,8 +4,8 @@
 //!   datagram to group G, QPN 0xffffff ──► each queue pair that is attached to G, one copy
 //! ```
 //!
-//! Each takes it as if it were alone: with its own Q_Key, receive and completion. How packets of a
-//! group reach this endpoint is the driver's affair.
+//! Each has its own Q_Key, receive and completion, as if it were alone. The driver sees to it that
+//! packets of a group reach this endpoint.
 
 use rdma::{Gid, Memory, QpType, Qpn};
 
@@ -17,7 +17,8 @@ use crate::stats::Drop;
 use crate::{CreateError, DestroyError};
 
 impl Endpoint {
-    /// Attaches a UD queue pair to a group, in whatever state it is. Returns whether that is news.
+    /// Attaches a UD queue pair to a group, in any state. Returns whether it was not attached
+    /// before.
     ///
     /// # Errors
     /// [`CreateError::NotFound`]; [`CreateError::Mismatch`] for a queue pair that is not UD, or a GID
@@ -66,7 +67,7 @@ impl Endpoint {
         self.groups_of(qpn).next().is_some()
     }
 
-    /// A packet for everybody of a group. It is of use if it is to one of them.
+    /// A packet for all members of a group. It succeeds if one of them takes it.
     pub(super) fn handle_multicast<M: Memory>(
         &mut self,
         arrival: &Arrival,

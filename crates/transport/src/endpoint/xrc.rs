@@ -5,9 +5,9 @@
 //!             ◄───────────── answers ─────────────────────────         └─► XRC queue 2 ─► its CQ
 //! ```
 //!
-//! A process that is asked by many has one target for each that asks, and any number of shared
-//! receive queues; domain, targets and queues belong together. A target has neither a protection
-//! domain nor a completion queue: those of the queue that a request names count.
+//! A process has one target for each initiator that sends to it, and any number of shared receive
+//! queues, all in one domain. A target has neither a protection domain nor a completion queue: a
+//! request names a queue, and that queue has both.
 
 use alloc::boxed::Box;
 
@@ -45,8 +45,8 @@ impl Endpoint {
         }
     }
 
-    /// Makes a shared receive queue for the targets of `xrcd`: what it receives is stored in memory
-    /// of `pd` and completes to `cq`.
+    /// Makes a shared receive queue for the targets of `xrcd`: messages are stored in memory of
+    /// `pd` and complete to `cq`.
     ///
     /// # Errors
     /// As [`Endpoint::create_srq`].
@@ -104,7 +104,7 @@ impl Endpoint {
         Ok(qpn)
     }
 
-    /// The domain of a target; `None` if the queue pair is none.
+    /// The domain of a target; `None` for any other queue pair.
     pub fn target_xrcd(&self, qpn: Qpn) -> Option<XrcdId> {
         self.qp(qpn)?.domain
     }

@@ -1,5 +1,5 @@
-//! What a queue pair does for congestion control: it holds data back, answers marks with CNPs, and
-//! obeys those that come.
+//! A queue pair's part in congestion control: it paces data, answers marks with CNPs, and obeys
+//! CNPs.
 
 use rdma::{Psn, Span, Time};
 use wire::{Opcode, bth, cnp};
@@ -30,8 +30,8 @@ impl Qp {
         }
     }
 
-    /// Whether the packet that has just been paced is to ask for an acknowledgement, because the one
-    /// after it would ask too late: the ACK timer is running, and a slow sender is no lost packet.
+    /// Whether the packet that was just paced must request an acknowledgement, because the next one
+    /// would be too late: the ACK timer runs, and a slow sender must not look like a loss.
     pub(crate) fn must_ask_early(&self) -> bool {
         let (Some(next), Some(timeout)) =
             (self.pacer.paces_until(), ack_timeout(self.attributes.timeout))
@@ -41,7 +41,7 @@ impl Qp {
         next.since(self.requester.asked_at) * 4 > timeout
     }
 
-    /// The traffic class of data packets, which say whether marks are listened to.
+    /// The traffic class of data packets. It says whether marks are obeyed.
     pub(crate) fn data_class(&self) -> u8 {
         self.pacer.data_class(self.route.traffic_class)
     }
@@ -69,7 +69,7 @@ impl Qp {
             return None;
         }
         adapter.stats.np_cnp_sent += 1;
-        // What reports congestion does not take part in it: not ECT.
+        // A CNP is not itself marked: not ECT.
         let content = Content::Notification { traffic_class: settings.dscp << 2 };
         Some(Outgoing { opcode: Opcode::CNP, psn: Psn::new(0), content })
     }

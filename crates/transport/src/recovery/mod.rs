@@ -9,10 +9,10 @@
 //!   selective repeat        3           keeps 1 2, and 4 5 6 until their turn comes
 //! ```
 //!
-//! A strategy only decides, and only when something is lost; no packet that arrives in its turn asks
-//! it anything. Going back is done by the completer, and what a gap in the sequence leads to by the
-//! responder. What selective repeat has to remember is here: [`ReorderBuffer`], the packets that wait for
-//! their turn, and [`Scoreboard`], what a requester knows of packets behind a gap.
+//! A strategy only decides, and only after a loss: packets in order never consult it. The completer
+//! goes back, and the responder answers a gap. The memory of selective repeat is here:
+//! [`ReorderBuffer`] keeps packets until their turn, and [`Scoreboard`] has what a requester knows
+//! of packets behind a gap.
 
 mod go_back_0;
 mod go_back_n;
@@ -35,11 +35,11 @@ pub(crate) trait Strategy {
     /// requester sends from there, the responder expects from there.
     fn resume_at(&self, message_start: Psn, lost: Psn) -> Psn;
 
-    /// How much of what arrives before its turn is kept until then, of what the device `offers`.
+    /// How much is kept out of order, if the device `offers` so much.
     fn bounds(&self, offers: Bounds) -> Option<Bounds>;
 }
 
-/// How much may wait for its turn, at one role of a queue pair.
+/// How much one role of a queue pair may keep out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds {
     /// From the packet that is missing to the last that is kept.
@@ -55,8 +55,8 @@ pub enum Recovery {
     #[default]
     GoBackN,
     /// The whole message that the lost packet belongs to: the requester begins it anew, and the
-    /// responder forgets what it had of it. Early RoCE NICs did this, and one packet lost in 256
-    /// is enough to deliver no message of 4 MB ever (guo16, 4.1).
+    /// responder forgets what it had of it. Early RoCE NICs did this. If one packet in 256 is lost,
+    /// no message of 4 MB ever arrives (guo16, 4.1).
     GoBack0,
     /// The lost packet alone, as in IRN (Mittal et al. 2018, "Revisiting Network Support for
     /// RDMA"). Only between queue pairs that have agreed on it

@@ -1,4 +1,4 @@
-//! The reorder buffer: packets that have arrived before their turn.
+//! The reorder buffer: packets that have arrived out of order.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::mutation::{Mutation, mutated};
 pub(crate) struct Kept {
     pub(crate) header: roce::Repr,
     payload: Vec<u8>,
-    /// Of the payload as it was; what is kept of it may be shorter.
+    /// The payload's length on arrival; fewer bytes may be kept.
     pub(crate) length: usize,
     /// PSNs that it stands for.
     packets: u32,
@@ -28,7 +28,7 @@ impl Kept {
     }
 }
 
-/// What waits for its turn, by distance from the packet that is missing.
+/// Kept packets, by their distance from the missing one.
 ///
 /// **Invariant:** it holds no more than its bounds allow, whatever a peer sends.
 #[derive(Debug)]
@@ -47,13 +47,13 @@ impl ReorderBuffer {
         Self { bounds, base, slots: VecDeque::new(), held: (0, 0), newest: base }
     }
 
-    /// How many packets wait, and how many bytes of payload they have.
+    /// How many packets are kept, and how many bytes of payload.
     pub(crate) fn held(&self) -> (usize, usize) {
         self.held
     }
 
-    /// Keeps a packet that is after the one that is missing and stands for `packets` PSNs. Returns
-    /// whether it is kept, now or already.
+    /// Keeps a packet behind the missing one that stands for `packets` PSNs. Returns whether it is
+    /// kept, now or since before.
     pub(crate) fn keep<M: Memory>(
         &mut self,
         header: &roce::Repr,
@@ -80,7 +80,7 @@ impl ReorderBuffer {
         true
     }
 
-    /// From now on `base` is the one that is missing. What is before it is forgotten.
+    /// Makes `base` the missing packet, and forgets what is before it.
     pub(crate) fn advance(&mut self, base: Psn) {
         let passed = base.distance_from(self.base) as usize;
         self.base = base;
@@ -119,8 +119,8 @@ impl ReorderBuffer {
         Some(kept)
     }
 
-    /// What is here, as a requester is told: the run with the newest packet, and those that are
-    /// furthest ahead.
+    /// What has arrived, for a selective acknowledgement: the range with the newest packet, and
+    /// those furthest ahead.
     pub(crate) fn arrived(&self) -> saeth::Repr {
         let newest = self.newest.distance_from(self.base);
         let mut ranges = [saeth::Arrived::default(); saeth::RANGES];
@@ -135,8 +135,8 @@ impl ReorderBuffer {
         saeth::Repr { ranges }
     }
 
-    /// What is here without a gap, nearest first. A READ request stands for PSNs that have no slots
-    /// of their own; beyond the bounds nobody asks about them.
+    /// Ranges of kept packets without a gap, nearest first. The further PSNs of a READ request have
+    /// no slots; beyond the bounds they are not looked for.
     fn runs(&self) -> impl Iterator<Item = saeth::Arrived> {
         let furthest = self.bounds.packets as usize;
         let mut index = 0;

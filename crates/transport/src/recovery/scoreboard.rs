@@ -7,14 +7,14 @@
 //!          │ again            │ and sent next     │ known yet        │ sent
 //! ```
 //!
-//! What arrives shows that all before it has arrived or is lost. A request has arrived if a
-//! selective acknowledgement says so, or if one behind it was executed; a READ or an atomic is done
-//! only when its responses are here, too.
+//! An arrival shows that each earlier packet has arrived or is lost. A request has arrived if a
+//! selective acknowledgement says so, or if a later one was executed. A READ or an atomic also
+//! needs its responses.
 //!
-//! What was sent again is lost once more if something arrives that was sent after it (RFC 8985, which
-//! does this for TCP, goes by the time of sending): a packet that was first sent then, or the response
-//! to a question that was asked again then. Each packet that was sent again has its own [`Place`], so
-//! that one which is lost twice is missed while others are under way.
+//! A packet that was sent again is lost once more if something arrives that was sent after it: a
+//! packet that was new then, or the response to a READ that was repeated then. (RFC 8985 does this
+//! for TCP by the time of sending.) Each packet that was sent again has its own [`Place`], so a
+//! second loss is noticed while others are under way.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -47,21 +47,21 @@ pub(crate) struct Scoreboard {
     resent: Vec<Option<Place>>,
     /// No `before` of those is less, if there are any.
     resent_before: Option<Psn>,
-    /// How often something was sent again since nothing that was is outstanding.
+    /// Numbers the repetitions; begins anew when none is outstanding.
     resends: u32,
 }
 
-/// Where a packet that was sent again stands among all that was sent.
+/// When a packet was sent again, in the order of sending.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// What was sent first after it.
+    /// The first new packet sent after it.
     before: Psn,
-    /// Its number among those that were sent again. Packets of one question share it.
+    /// Its number among the repetitions. The packets of one READ request share it.
     number: NonZeroU32,
 }
 
 impl Scoreboard {
-    /// Nothing before `psn` has been sent, and nothing from it on.
+    /// A scoreboard of a queue pair that begins at `psn`.
     pub(crate) fn new(bounds: Bounds, psn: Psn) -> Self {
         Self {
             bounds,
@@ -104,8 +104,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes nothing for granted that was said of packets behind the gap: all that was sent before
-    /// `top` is sent again.
+    /// Forgets what was said of packets behind the gap: all packets before `top` are sent again.
     pub(crate) fn forget(&mut self, top: Psn) {
         self.arrived = [0; WORDS];
         self.lost_until = top;
@@ -139,7 +138,7 @@ impl Scoreboard {
     /// Requests before `end` have been executed.
     pub(crate) fn executed(&mut self, end: Psn) {
         if end.is_after(self.executed_until) {
-            // A READ that is known to have arrived is missing from now on if its response is.
+            // From now on a READ counts as missing if its response is.
             if self.resent_until.is_after(self.executed_until) {
                 self.resent_until = self.executed_until;
             }
@@ -152,8 +151,8 @@ impl Scoreboard {
         self.executed_until
     }
 
-    /// Something before `end` has arrived that was sent once, so what is missing before that is lost;
-    /// and lost once more if it was sent again before.
+    /// A packet before `end` that was sent once has arrived. What is missing before it is lost, or
+    /// lost once more if it had been sent again earlier.
     fn seen(&mut self, end: Psn) {
         if self.resent_before.is_some_and(|before| end.is_after(before)) {
             self.lose_again(self.lost_until, |place| end.is_after(place.before));
@@ -166,15 +165,15 @@ impl Scoreboard {
         }
     }
 
-    /// The response `psn` has come to a question that was asked again. Those before it were asked for
-    /// later, or are lost: a responder answers in the order of PSNs what it is asked at one time.
+    /// The response `psn` to a repeated READ request has arrived. Earlier responses were requested
+    /// later or are lost, because a responder answers one request in the order of PSNs.
     pub(crate) fn answered_again(&mut self, psn: Psn) {
         if let Some(Place { number, .. }) = self.place_of(psn) {
             self.lose_again(psn, |place| place.number <= number);
         }
     }
 
-    /// Takes those of the packets before `end` for lost that were sent again at such a place.
+    /// Marks as lost those packets before `end` that were sent again at such a place.
     fn lose_again(&mut self, end: Psn, is_lost: impl Fn(Place) -> bool) {
         for psn in self.before(end) {
             if self.place_of(psn).is_some_and(&is_lost) {
@@ -227,7 +226,7 @@ impl Scoreboard {
         if self.resent.is_empty() {
             self.resent.resize(OUT_OF_ORDER_PACKETS_MAX as usize, None);
         }
-        // What is sent again later is sent before the same packet, or a later one.
+        // A later repetition comes before the same new packet or a later one.
         self.resent_before.get_or_insert(top);
         self.resends = self.resends.saturating_add(1);
         let number = NonZeroU32::MIN.saturating_add(self.resends);
@@ -253,7 +252,7 @@ impl Scoreboard {
         !(known && self.arrived[word] & bit != 0)
     }
 
-    /// Takes `psn`, which was sent last, for lost.
+    /// Marks `psn`, which was sent last, as lost.
     pub(crate) fn lose(&mut self, psn: Psn) {
         let (word, bit) = place(psn);
         self.arrived[word] &= !bit;

@@ -19,7 +19,7 @@ pub(crate) use window::{Bind, Holder};
 pub struct RegionSpec {
     /// Where the memory is: the address that [`rdma::Memory`] is called with.
     pub address: u64,
-    /// In bytes. An empty region can be registered, and nothing in it reached.
+    /// In bytes. An empty region can be registered; it reaches nothing.
     pub length: u64,
     /// The address by which requests name its first byte (the same as `address`, unless the
     /// application chose its own; 0 for a zero-based region).
@@ -118,8 +118,7 @@ impl RegionTable {
         self.insert(Entry::Region(Region { pd, spec, windows: 0 }))
     }
 
-    /// Changes what a region is, and keeps its key. Returns the protection domain that it belonged
-    /// to.
+    /// Changes a region and keeps its key. Returns its former protection domain.
     pub(crate) fn reregister(
         &mut self,
         key: Key,
@@ -138,12 +137,12 @@ impl RegionTable {
         Ok(before.pd)
     }
 
-    /// The protection domain of a region, and what it is.
+    /// A region's protection domain and its specification.
     pub(crate) fn query(&self, key: Key) -> Option<(PdId, RegionSpec)> {
         self.region(key).map(|region| (region.pd, region.spec))
     }
 
-    /// Forgets the region. Returns the protection domain that it belonged to.
+    /// Deregisters the region. Returns its protection domain.
     pub(crate) fn deregister(&mut self, key: Key) -> Result<PdId, DestroyError> {
         let region = self.region(key).ok_or(DestroyError::NotFound)?;
         let pd = region.pd;
@@ -216,8 +215,8 @@ impl RegionTable {
         }
     }
 
-    /// Changes whenever a translation made earlier may have become invalid. While it stays, a
-    /// translation need not be made again.
+    /// Changes whenever an earlier translation may have become invalid; until then translations
+    /// stay good.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -272,9 +271,9 @@ impl RegionTable {
 /// A scatter-gather list; most have one or two pieces.
 pub(crate) type SgeList = smallvec::SmallVec<[Sge; 2]>;
 
-/// Stores `length` bytes from byte `offset` of `list` on, whose addresses are those of memory:
-/// `put` is called with an address, where in those bytes it stands, and how many go there. What
-/// does not fit the list is not stored.
+/// Stores `length` bytes at byte `offset` of `list`, which holds addresses in memory. `put` takes
+/// an address, an offset in those bytes, and how many go there. Bytes beyond the list are not
+/// stored.
 pub(crate) fn scatter(
     list: &[Sge],
     offset: u64,

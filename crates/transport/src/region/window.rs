@@ -7,9 +7,9 @@
 //!                 ◄─ invalidate ─
 //! ```
 //!
-//! **Invariants:** a region outlives the windows that are bound to it, so what a window was bound to
-//! stays true for as long as it is bound. A window has no L_Key. When a queue pair goes, the type 2
-//! windows that are bound to it are free again: its number may be given out once more.
+//! **Invariants:** a region outlives the windows that are bound to it. A window has no L_Key. When
+//! a queue pair ends, the type 2 windows that are bound to it are free again, because its number
+//! may be given out once more.
 
 use rdma::{Access, Key, Qpn};
 
@@ -17,7 +17,7 @@ use super::{Entry, KeyViolation, Region, RegionTable};
 use crate::mutation::{Mutation, mutated};
 use crate::{DestroyError, PdId, RegisterError};
 
-/// Who may use a window, and who names its key.
+/// Who may use a window, and who chooses its key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowKind {
     /// Every queue pair of its protection domain; the device names the key.
@@ -57,7 +57,7 @@ struct Bound {
     region: u32,
     /// The queue pair, of type 2.
     qpn: Option<Qpn>,
-    /// Its first byte: in memory, and by the address that requests name it.
+    /// Its first byte: in memory, and as requests address it.
     address: u64,
     iova: u64,
     length: u64,
@@ -99,8 +99,8 @@ impl RegionTable {
 
     /// Ends a window, bound or not. Returns the protection domain that it belonged to.
     ///
-    /// Its index alone tells which: the application may know an older tag than the one that was
-    /// named when it was bound.
+    /// The index alone counts: the application may know an older tag than the one it was bound
+    /// with.
     pub(crate) fn dealloc_window(&mut self, key: Key) -> Result<PdId, DestroyError> {
         let window = self.window(key.index()).ok_or(DestroyError::NotFound)?;
         let pd = window.pd;
@@ -149,8 +149,8 @@ impl RegionTable {
     fn part(&self, holder: Holder, kind: WindowKind, bind: &Bind) -> Result<Bound, KeyViolation> {
         let Region { spec, .. } = self.region(bind.region).ok_or(KeyViolation)?;
         let Bind { address: iova, length, access, .. } = *bind;
-        // C10-73: the region allows windows. C10-74: what a peer may change, we may. A window is
-        // not bound to a region that counts from zero.
+        // C10-73: the region allows windows. C10-74: whoever lets a peer write may write. A window
+        // is not bound to a region that counts from zero.
         let remote_change = access.needs_local_write() && !spec.access.allows(Access::LOCAL_WRITE);
         let zero_based = spec.access.allows(Access::ZERO_BASED);
         let allows = spec.access.allows(Access::MW_BIND) || mutated(Mutation::BindRightIgnored);

@@ -72,22 +72,21 @@ impl Qp {
         }
     }
 
-    /// Stops beginning requests. If the last packets sent asked for no acknowledgement, because
-    /// more was to follow, the last one is sent again with the question.
+    /// Begins no more requests. See [`Qp::ask_again`]: more was to follow, and does not.
     pub(crate) fn begin_draining(&mut self, adapter: &mut Adapter) {
         self.ask_again();
         self.report_drained(adapter);
     }
 
-    /// What was to follow the last packet will not follow now. If that one asked for no
-    /// acknowledgement, it is sent again with the question.
+    /// Nothing follows the last packet any more. If it requested no acknowledgement because
+    /// something was to follow, it is sent again and requests one.
     pub(super) fn ask_again(&mut self) {
         let requester = &mut self.requester;
         let cursor = requester.cursor_psn();
         if !self.spec.kind.is_reliable()
             || requester.unasked == 0
             || cursor == requester.unacked
-            // Everything has been executed, and responses are on their way.
+            // Everything is executed, and responses are on their way.
             || requester.scoreboard.as_ref().is_some_and(|board| board.executed_until() == cursor)
             // The answer to a READ or atomic acknowledges all before it.
             || requester.rd_atomics.back().is_some_and(|last| last.next() == cursor)
@@ -106,7 +105,7 @@ impl Qp {
         }
     }
 
-    /// UC and UD: what has been handed out whole is done.
+    /// UC and UD: requests that have been sent whole are done.
     #[inline]
     pub(super) fn finish_unreliable(&mut self, adapter: &mut Adapter) {
         if self.spec.kind.is_reliable() {

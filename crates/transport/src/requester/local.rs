@@ -1,4 +1,4 @@
-//! Requests that are done at this end alone: binding a window, invalidating a key.
+//! Local operations: binding a window, invalidating a key.
 
 use rdma::{CompletionStatus, Operation};
 
@@ -8,10 +8,10 @@ use crate::qp::Qp;
 use crate::region::Bind;
 
 impl Qp {
-    /// Does the request at the cursor if it is one for this end alone. `false` if it is not.
+    /// Does the request at the cursor if it is a local operation, and says whether it is.
     ///
-    /// Such requests are done in their turn, and complete in their turn: when all before them
-    /// have. One that the cursor meets again, going over what was lost, is not done again.
+    /// Local operations are done in their turn, and complete when all before them have. A cursor
+    /// that goes back over one does not do it again.
     ///
     /// # Errors
     /// Why it has to wait, or that it fails; `None` if there is none.
@@ -53,7 +53,7 @@ impl Qp {
         Ok(true)
     }
 
-    /// Completes the requests at the front of the queue that are done at this end alone.
+    /// Completes the local operations at the front of the queue.
     pub(crate) fn complete_local(&mut self, adapter: &mut Adapter) {
         while let Some(wqe) = self.requester.queue.front() {
             if !wqe.operation.is_local() || wqe.begun.is_none() {

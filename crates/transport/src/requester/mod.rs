@@ -43,15 +43,15 @@ pub(crate) struct SendWqe {
     data: Data,
     /// Bytes of the message; 8 for atomics.
     pub(crate) length: u32,
-    /// PSNs that it takes: packets sent, or responses awaited. None for what is done at this end.
+    /// PSNs that it takes: packets sent, or responses awaited. Zero for a local operation.
     pub(crate) packets: u32,
     /// Its PSNs and its place in the count of bytes in flight, once it is begun.
     pub(crate) begun: Option<Begun>,
-    /// Its memory turned out to be gone.
+    /// Its memory could not be read when a packet was built.
     faulted: bool,
-    /// It cannot be sent, and fails when it is the oldest.
+    /// It cannot be sent, and fails once it is the oldest.
     stuck: bool,
-    /// It was done at this end alone, and ended so.
+    /// How a local operation failed.
     failure: Option<CompletionStatus>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Begun {
 
 #[derive(Debug)]
 enum Data {
-    /// Pieces as posted, and in addresses of memory with how old that is.
+    /// Pieces as posted, and their addresses in memory, valid for an epoch.
     Pieces { posted: SgeList, resolved: SgeList, epoch: Option<Epoch> },
     /// Taken at the post.
     Inline(SmallVec<[u8; 64]>),
@@ -100,7 +100,7 @@ impl SendWqe {
         self.begun.map(|begun| begun.first_psn.plus(self.packets))
     }
 
-    /// What its first `packets` packets count for in flight.
+    /// What its first `packets` packets count as in flight.
     fn cost(&self, packets: u32, mtu: Mtu) -> u64 {
         let payload = (u64::from(packets) * u64::from(mtu.bytes())).min(u64::from(self.length));
         u64::from(packets) * PACKET_OVERHEAD_BYTES + payload
@@ -166,22 +166,22 @@ pub(crate) struct Requester {
     started_bytes: u64,
     /// The last PSN of each READ request and atomic that is outstanding.
     pub(crate) rd_atomics: VecDeque<Psn>,
-    /// Packets sent since an acknowledgement was asked for.
+    /// Packets sent since an acknowledgement was requested.
     unasked: u32,
-    /// Whether the window was full when something was last to be sent.
+    /// Whether the window was full at the last attempt to send.
     filled: bool,
-    /// When one was last asked for.
+    /// When an acknowledgement was last requested.
     pub(crate) asked_at: Time,
     pub(crate) retries_left: u8,
     pub(crate) rnr_retries_left: u8,
     /// The `unacked` for which the cursor has been moved back already.
     pub(crate) gone_back_for: Option<Psn>,
-    /// The oldest packet when the timer last expired, until its loss is heard of.
+    /// The oldest packet when the timer last expired, until a NAK reports its loss.
     pub(crate) timed_out_for: Option<Psn>,
-    /// What it knows of packets behind a gap, if it repeats selectively.
+    /// Under selective repeat: what it knows of packets behind a gap.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
-    /// UC and UD: requests at the front that have been sent whole, and complete when the driver
-    /// comes for the next packet (until then it may be reading their payload).
+    /// UC and UD: requests at the front that have been sent whole. They complete when the driver
+    /// comes for the next packet, for until then it may be reading their payload.
     sent_whole: u32,
 }
 
@@ -205,7 +205,7 @@ impl Requester {
         self.queue.front().is_none_or(|wqe| wqe.begun.is_none())
     }
 
-    /// Whether a part of the next message has been sent.
+    /// Whether the message at the cursor has been sent in part.
     pub(crate) fn is_within_message(&self) -> bool {
         self.cursor.1 > 0
     }
@@ -228,8 +228,8 @@ impl Requester {
         self.queue.get_mut(usize::try_from(serial.checked_sub(self.first_serial)?).ok()?)
     }
 
-    /// Counts a retry of the oldest packet; `false` if there are none left. What is first heard of
-    /// a loss after a timeout is not counted again: the peer may have said it before.
+    /// Counts a retry of the oldest packet; `false` if there are none left. The first NAK after a
+    /// timeout is not counted again, as the peer may have sent it before.
     pub(crate) fn count_retry(&mut self) -> bool {
         if self.timed_out_for.take() == Some(self.unacked) {
             return true;
@@ -272,8 +272,8 @@ impl Requester {
         end.saturating_sub(start.unwrap_or(end))
     }
 
-    /// Where the packet `psn` is in the queue, which has begun all before it. A request without
-    /// packets that has failed comes before the packet that it keeps from being sent.
+    /// Where the packet `psn` is in the queue; all before it is begun. A local operation that
+    /// failed comes before the packet that it blocks.
     fn position(&self, psn: Psn) -> (u64, u32) {
         // Requests are in PSN order, and all begun ones lie within half the sequence space.
         let is_before = |wqe: &SendWqe| {
@@ -286,7 +286,7 @@ impl Requester {
     }
 
     /// Moves the cursor to `psn`, which lies in a begun request; READs and atomics from there on
-    /// will be asked again.
+    /// are requested again.
     pub(crate) fn move_cursor_to(&mut self, psn: Psn) {
         let position = self.position(psn);
         if self.wqe(position.0).is_none_or(|wqe| wqe.begun.is_none()) {
@@ -301,8 +301,8 @@ impl Requester {
         self.unasked = 0;
     }
 
-    /// Everything from `psn` on is sent again; of what is known to be behind the gap, nothing is
-    /// believed any more.
+    /// Everything from `psn` on is sent again, and what selective acknowledgements said is
+    /// forgotten.
     pub(crate) fn go_back_to(&mut self, psn: Psn) {
         self.move_cursor_to(psn);
         if let Some(scoreboard) = &mut self.scoreboard {

@@ -25,7 +25,7 @@ impl Qp {
             return Err(PostError::State);
         }
         check_operation(self.spec.kind, request)?;
-        // Every packet of XRC names a shared receive queue of the peer's, as a datagram its address.
+        // An XRC request names a shared receive queue of the peer, as a datagram names an address.
         let names_queue = self.spec.kind == QpType::XrcInitiator && !request.operation.is_local();
         if names_queue != srq.is_some() {
             return Err(PostError::Address);
@@ -46,7 +46,7 @@ impl Qp {
             }
             (Data::Inline(SmallVec::from_slice(bytes)), bytes.len() as u64)
         } else {
-            // What is done at this end alone has no data.
+            // A local operation has no data.
             let sges = if request.operation.is_local() { &[] } else { request.sges };
             if sges.len() > capacity.send_sge as usize {
                 return Err(PostError::TooManySges);

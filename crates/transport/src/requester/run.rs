@@ -1,16 +1,15 @@
-//! Runs: packets of one message that are given out at once.
+//! Runs: packets of one message that leave the engine together.
 //!
 //! ```text
 //!   first  middle middle middle middle? middle middle last?       ?: asks for an acknowledgement
 //!          └────── a run ─────┘         └── a run ───┘            the others are given out singly
 //! ```
 //!
-//! In the middle of a message one packet is like the one before it, but for its PSN and its place. The
-//! first of a run is decided on as every packet is ([`Qp::next_packet`]); the run goes on for as long as
-//! that would decide the same again and only count on. It ends before a packet that asks for an
-//! acknowledgement, because of the interval or because the one after it might not fit into the
-//! window, and before and behind one that was sent already. Where packets have a rate to keep to, each has a
-//! time of its own, and runs are of one packet.
+//! In the middle of a message packets differ only in PSN and place. The first packet of a run is
+//! chosen like any other ([`Qp::next_packet`]). The run goes on as long as the choice would be the
+//! same. It ends before a packet that requests an acknowledgement, because of the interval or
+//! because the next one might not fit into the window, and on both sides of a packet that is sent
+//! again. With pacing each packet has its own time, so a run is one packet.
 
 use rdma::Psn;
 use wire::opcode::Part;
@@ -22,19 +21,19 @@ use crate::qp::{Content, Outgoing, Qp};
 use crate::timer::Timer;
 
 impl Qp {
-    /// Takes those packets as well that follow `first`, which has just been taken, and are like it:
-    /// `most` at most. Returns how many.
+    /// After `first` was taken: takes up to `most` packets more that differ only in PSN and place.
+    /// Returns how many.
     pub(crate) fn prolong(&mut self, first: &Outgoing, most: u32, adapter: &Adapter) -> u32 {
         if most == 0 || self.pacer.is_limited() || first.opcode.facts().part != Part::Middle {
             return 0;
         }
         match first.content {
             Content::Request { serial, packet, ack_request: false, .. } => {
-                // An answer that waited for the first packet of a long message comes behind it.
+                // An acknowledgement that waited for the first packet of a long message follows it.
                 if self.responder.owes_anything() && !self.timers.is_running(Timer::AckDelay) {
                     return 0;
                 }
-                // One that was sent already, or lies behind some that arrived meanwhile, is looked at.
+                // A packet that is sent again, or behind some that arrived, is decided on singly.
                 let next = self.requester.cursor_psn();
                 if next != first.psn.next() || next != self.requester.top {
                     return 0;
@@ -49,8 +48,7 @@ impl Qp {
         }
     }
 
-    /// The last `unsent` packets of the run that was given out last were not sent: as if it had been
-    /// so much shorter. `is_request` says what it was of.
+    /// Takes back the last `unsent` packets of the last run, of requests or of responses.
     pub(crate) fn put_back(&mut self, unsent: u32, is_request: bool) {
         if is_request {
             self.requester.count_back(unsent, self.spec.kind.is_reliable());

@@ -1,4 +1,4 @@
-//! Selective repeat: the cursor visits the gaps, and leaves out what has arrived.
+//! Selective repeat: the cursor visits the gaps and skips what has arrived.
 
 use rdma::Psn;
 use wire::opcode::Part;
@@ -7,12 +7,12 @@ use super::Requester;
 use crate::recovery::Bounds;
 
 impl Requester {
-    /// Responses that wait for their turn, and bytes of their payload.
+    /// Out-of-order responses that are kept, and bytes of their payload.
     pub(crate) fn kept(&self) -> (usize, usize) {
         self.scoreboard.as_ref().map_or((0, 0), |scoreboard| scoreboard.responses.held())
     }
 
-    /// What may wait for its turn.
+    /// How much may be kept out of order.
     pub(super) fn bounds(&self) -> Option<Bounds> {
         self.scoreboard.as_ref().map(|scoreboard| scoreboard.bounds)
     }
@@ -48,9 +48,9 @@ impl Requester {
         Some(lost)
     }
 
-    /// Notes whether the response `psn` answers a question that was asked again. If it is another part
-    /// of its answer than it was of the first one, it does; if not, it may be late. Questions end at
-    /// multiples of `chunk` packets.
+    /// Notes whether the response `psn` belongs to a repeated READ request. It does if it is
+    /// another part (first, middle, last) than in the answer to the first request; otherwise it may
+    /// be late. Requests end at multiples of `chunk` packets.
     pub(crate) fn note_answer(&mut self, psn: Psn, part: Part, chunk: u32) {
         if !self.scoreboard.as_ref().is_some_and(|board| board.is_resent(psn)) {
             return;

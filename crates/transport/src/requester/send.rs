@@ -1,4 +1,4 @@
-//! What goes out next: the request at the cursor, if windows, fences and limits let it.
+//! What is sent next: the request at the cursor, if window, fence and limits allow it.
 
 use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, SendFlags, Time};
 use wire::opcode::Part;
@@ -50,7 +50,8 @@ impl Qp {
             let cursor = self.requester.cursor;
             match self.prepare(cursor.0, adapter) {
                 Ok(()) => break cursor,
-                // What cannot be sent may have moved the cursor back, to ask for what it waits for.
+                // A request that cannot be sent may have moved the cursor back, to request an
+                // acknowledgement.
                 Err(Some(_)) if self.requester.cursor != cursor => {}
                 Err(why) => return Err(why),
             }
@@ -63,7 +64,7 @@ impl Qp {
         let (mut count, mut cost) = self.extent(wqe, packet, mtu, adapter);
         let selective = self.requester.scoreboard.is_some();
         if selective && again {
-            // What is lost was in flight before; of a READ, some responses may have come.
+            // A lost packet was in flight before; of a READ some responses may have arrived.
             count = self.requester.lost_run(psn, count);
             cost = 0;
         }
@@ -137,15 +138,15 @@ impl Qp {
         })
     }
 
-    /// Whether the packet before the cursor asks for an acknowledgement: nothing else can follow it at
-    /// once, or so many before it have not asked. With it, `in_flight` bytes are.
+    /// Whether the packet before the cursor requests an acknowledgement: because nothing can follow
+    /// it at once, or because the interval is over. With it, `in_flight` bytes are in flight.
     #[inline]
     fn must_ask(&self, in_flight: u64, window: &SendWindow, adapter: &Adapter) -> bool {
         let requester = &self.requester;
         let mtu = self.mtu(adapter);
         let (serial, packet) = requester.cursor;
         let following = requester.wqe(serial);
-        // Whatever is no READ is one packet, and costs no more than the longest.
+        // Any other request has one packet next, and costs no more than the longest.
         let (count, cost) = match following {
             Some(wqe) if matches!(wqe.operation, Operation::Read { .. }) => {
                 self.extent(wqe, packet, mtu, adapter)
@@ -154,7 +155,7 @@ impl Qp {
         };
         let waits = following.is_none_or(|next| {
             let fenced = next.flags.contains(SendFlags::FENCE);
-            // What is done at this end is no packet, whether it was done before or not.
+            // A local operation is no packet, done or not.
             let alone = next.stuck || next.operation.is_local();
             alone || next.begun.is_none() && (self.state == QpState::Sqd || fenced)
         });
@@ -187,8 +188,8 @@ impl Qp {
             let left = u64::from(wqe.length).saturating_sub(before);
             return (1, PACKET_OVERHEAD_BYTES + left.min(mtu.bytes().into()));
         };
-        // READs are cut at multiples of the chunk, so that one that is asked again ends where it
-        // ended before: the responder answers a duplicate only within its bounds.
+        // READs are cut at multiples of the chunk, so that a repeated request ends where the first
+        // one did: the responder answers a duplicate only within its bounds.
         let chunk = self.read_chunk(adapter);
         let end = (packet / chunk).saturating_add(1).saturating_mul(chunk).min(wqe.packets);
         (end - packet, wqe.cost(end, mtu) - wqe.cost(packet, mtu))
@@ -199,8 +200,8 @@ impl Qp {
         adapter.config.read_packets(self.attributes.path_mtu, self.requester.bounds())
     }
 
-    /// Where the message that holds `unacked` began. A READ that is cut is as many messages to the
-    /// responder, which remembers no more of them than may be outstanding.
+    /// Where the message that holds `unacked` began. To the responder each chunk of a READ is a
+    /// message, and it remembers no more of them than may be outstanding.
     pub(crate) fn message_start(&self, adapter: &Adapter) -> Psn {
         let requester = &self.requester;
         let unacked = requester.unacked;
@@ -224,7 +225,8 @@ impl Qp {
         if self.is_datagram() { adapter.config.active_mtu } else { self.attributes.path_mtu }
     }
 
-    /// Begins the request `serial` if it is not, and makes sure that its memory is reachable.
+    /// Begins the request `serial` if it has not begun, and makes sure that its memory is
+    /// reachable.
     ///
     /// # Errors
     /// Why it has to wait, or that it fails; `None` if there is no such request.
@@ -280,14 +282,14 @@ impl Qp {
         Ok(())
     }
 
-    /// The payload of a request packet could not be read: its request fails as if its key had
-    /// been refused, once those before it are done.
+    /// The payload of a request packet could not be read: its request fails, as for a bad key, once
+    /// those before it are done.
     pub(crate) fn request_faulted(&mut self, psn: Psn, part: Part) {
         let requester = &mut self.requester;
         let serial = if self.spec.kind.is_reliable() {
             requester.repeat(psn);
-            // None of its packets is sent from now on. The question for an acknowledgement may have
-            // been in one of them, and is to be asked with the last packet before.
+            // None of its packets is sent any more. One of them may have requested an
+            // acknowledgement, so the last packet before it must.
             requester.cursor.1 = 0;
             requester.unasked = 1;
             requester.cursor.0

@@ -1,4 +1,4 @@
-//! Selective repeat: requests that arrive before their turn wait for it.
+//! Selective repeat: requests that arrive out of order are kept until their turn.
 
 use rdma::Memory;
 use wire::opcode::Operation;
@@ -11,17 +11,17 @@ use crate::qp::Qp;
 use crate::stats::Drop;
 
 impl Responder {
-    /// Whether anything waits for its turn.
+    /// Whether any request is kept.
     pub(super) fn keeps_some(&self) -> bool {
         self.ahead.as_ref().is_some_and(|ahead| ahead.held().0 > 0)
     }
 
-    /// Packets that wait for their turn, and bytes of their payload.
+    /// Requests that are kept, and bytes of their payload.
     pub(crate) fn kept(&self) -> (usize, usize) {
         self.ahead.as_ref().map_or((0, 0), |ahead| ahead.held())
     }
 
-    /// What waits will not have its turn: the peer sends it again.
+    /// Drops what is kept: the peer sends it again.
     pub(crate) fn forget_kept(&mut self) {
         if let Some(ahead) = &mut self.ahead {
             ahead.clear();
@@ -40,8 +40,8 @@ impl Qp {
         }
     }
 
-    /// A request that others are missing before: it is kept if there is room, and either way the
-    /// peer is told what is here.
+    /// A request behind a gap: it is kept if there is room, and in any case the peer is told what
+    /// has arrived.
     pub(super) fn keep_ahead<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
@@ -66,8 +66,8 @@ impl Qp {
         if kept { Ok(()) } else { Err(Drop::OutOfOrder) }
     }
 
-    /// After a request has been executed: those whose turn has come by that, which are acknowledged
-    /// at once, for the peer waits to know that the gap is filled.
+    /// After a request was executed: executes the kept ones whose turn it now is, and acknowledges
+    /// them at once, because the peer waits to learn that the gap is filled.
     pub(super) fn respond_to_kept<M: Memory>(
         &mut self,
         memory: &mut M,

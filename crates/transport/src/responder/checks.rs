@@ -36,7 +36,7 @@ impl Qp {
             self.responder.established = true;
             adapter.raise(Event::CommunicationEstablished(self.qpn));
         }
-        // Only the acknowledgement of what comes now may wait, and only while it is alone.
+        // Only the acknowledgement of this request may wait, and only while it is alone.
         self.timers.stop(Timer::AckDelay);
         match self.respond(request, memory, adapter) {
             Ok(()) if self.responder.keeps_some() => self.respond_to_kept(memory, adapter),
@@ -52,9 +52,9 @@ impl Qp {
         }
     }
 
-    /// Lets the acknowledgement of a message wait for the request that the application is likely
-    /// to answer with: the two then travel together, and the peer, who polls for the one, meets
-    /// the other. The specification lets a responder coalesce acknowledgements as it likes
+    /// Lets the acknowledgement of a message wait for the request with which the application is
+    /// likely to answer. The two then travel together, and the peer receives both without a
+    /// wake-up. The specification lets a responder coalesce acknowledgements as it likes
     /// (9.7.5.1.2); the wait is far below any timeout.
     fn await_answer<M: Memory>(
         &mut self,
@@ -113,7 +113,7 @@ impl Qp {
             return Ok(());
         }
         if self.spec.kind == QpType::Uc {
-            // 9.8.2.2.1: the message that misses a packet is lost; the next one may begin.
+            // 9.8.2.2.1: a message with a missing packet is lost; the next one may begin.
             self.responder.message = None;
             self.responder.expected = psn;
             if request.facts.part.begins() {
@@ -130,7 +130,7 @@ impl Qp {
         let restarts =
             |message: Message| message.first_psn == psn && recovery.resume_at(psn, expected) == psn;
         if self.responder.message.is_some_and(restarts) {
-            // The requester has begun the message anew, and so do we.
+            // The requester has begun the message anew, and so does the responder.
             self.responder.expected = psn;
             self.responder.message = None;
             return Ok(());
@@ -157,7 +157,7 @@ impl Qp {
             return Ok(());
         }
         if self.spec.kind == QpType::Uc {
-            // 9.8.2.2.2: what was begun is dropped; a message that begins here may still come.
+            // 9.8.2.2.2: the message in progress is dropped; one that begins here may still arrive.
             self.responder.message = None;
             return if facts.part.begins() {
                 Ok(())
@@ -207,7 +207,7 @@ impl Qp {
         Ok(place)
     }
 
-    /// 9.7.4.1.4: a receive is posted, a READ or atomic resource is free.
+    /// 9.7.4.1.4: a receive is posted, or a resource for a READ or atomic is free.
     fn check_resources<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
@@ -226,7 +226,7 @@ impl Qp {
                 false
             }
         };
-        // A UC message that was dropped half-way leaves its receive for the next one.
+        // A dropped UC message leaves its receive to the next one.
         if consumes && self.responder.taken.is_none() {
             let wqe = self.take_receive(place.srq, adapter).ok_or(Refusal::NotReady)?;
             self.responder.taken = Some(Taken { wqe, place: *place });
@@ -306,7 +306,7 @@ impl Qp {
     }
 
     /// 9.7.4.1.5: the R_Key reaches the whole of what the request names. The rest of a WRITE is
-    /// checked again when a region may have gone since its first packet.
+    /// checked again if a region may have been deregistered since its first packet.
     fn check_key<M: Memory>(
         &self,
         request: &Request<'_, '_, M>,
@@ -316,7 +316,7 @@ impl Qp {
         let header = request.header;
         let pd = place.pd;
         let holder = Holder { pd, qpn: self.qpn };
-        // 9.4.1.1.3: the key that a SEND invalidates is one that this queue pair's peer may.
+        // 9.4.1.1.3: the peer of this queue pair may invalidate the key.
         let invalidates = header.invalidate;
         if invalidates.is_some_and(|key| !adapter.regions.may_invalidate(key, holder)) {
             return Err(Refusal::Access);
@@ -355,7 +355,7 @@ impl Qp {
             .map_err(|_| Refusal::Access)
     }
 
-    /// Does what is asked.
+    /// Executes the request.
     fn execute<M: Memory>(
         &mut self,
         request: &Request<'_, '_, M>,
@@ -484,7 +484,7 @@ impl Qp {
         adapter.complete(place.cq, completion);
     }
 
-    /// The request is done: the next one is expected, and this one acknowledged if it asks.
+    /// After a request was executed: expects the next one, and acknowledges this one if it asks.
     fn advance<M: Memory>(&mut self, request: &Request<'_, '_, M>, adapter: &Adapter) {
         let facts = request.facts;
         let psn = request.header.bth.psn;

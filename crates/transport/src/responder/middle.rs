@@ -1,7 +1,7 @@
 //! The short way through the responder: the next packet in the middle of a long message.
 //!
-//! Of the sixty-four packets of a message sixty-two are such. What the column of checks would find
-//! out of one of them, the first packet of the message has shown already.
+//! Of the 64 packets of a message 62 are such. The message's first packet has passed the checks
+//! that would be made of each of them.
 
 use rdma::{Access, Memory, PKey, QpType};
 use wire::opcode::{Operation, Part, Service};
@@ -14,9 +14,9 @@ use crate::qp::Qp;
 use crate::timer::Timer;
 
 impl Qp {
-    /// Takes the packet if it is the next in the middle of the message in progress, and does with it
-    /// all that [`Qp::handle_request`] would. Returns whether it did. If not, nothing has changed,
-    /// but perhaps the bytes where the packet goes: then it is for the column of checks to say why.
+    /// Takes the packet if it is the next one in the middle of the message in progress, and does
+    /// all that [`Qp::handle_request`] would. Returns whether it did. If not, nothing has changed
+    /// except, perhaps, the bytes where the payload goes, and the column of checks says why.
     pub(crate) fn continue_message<M: Memory>(
         &mut self,
         arrival: &Arrival,
@@ -51,7 +51,7 @@ impl Qp {
         stored
     }
 
-    /// Whether a packet is the next one in the middle of the message in progress. It would then pass
+    /// Whether a packet is the next one in the middle of the message in progress. If so it passes
     /// every check:
     ///
     /// - The queue pair takes packets, and communication is established, since there is a message:
@@ -65,8 +65,8 @@ impl Qp {
     /// - `check_key`: the whole of a WRITE was found within its region, and none has gone since. The
     ///   list of a receive sees to that itself.
     ///
-    /// And nothing but storing it is to be done: it has no mark, asks for no acknowledgement and
-    /// frees none that waits, and nothing that came before its turn waits for it.
+    /// And it need only be stored: it has no mark, requests no acknowledgement, releases none that
+    /// waits, and no kept request follows it.
     fn continues<M: Memory>(
         &self,
         arrival: &Arrival,

@@ -1,4 +1,4 @@
-//! What a request that is refused leads to.
+//! What a refused request leads to.
 
 use rdma::CompletionStatus;
 use wire::aeth::{NakCode, Syndrome};
@@ -63,8 +63,8 @@ impl Qp {
                 self.fail_responder(NakCode::RemoteOperation, status, adapter);
                 Ok(())
             }
-            // UC: our own receive at fault is an error of the queue pair, the peer's mistakes are
-            // dropped in silence.
+            // UC: a fault of the queue pair's own receive is its error; the peer's mistakes are
+            // dropped silently.
             Refusal::Local(status) | Refusal::Invalid(status @ CompletionStatus::LocalLength) => {
                 if let Some(taken) = self.responder.abandon_message() {
                     self.complete_recv_error(&taken.wqe, taken.place.cq, status, adapter);
@@ -86,8 +86,8 @@ impl Qp {
         self.responder.expected = self.responder.expected.next();
     }
 
-    /// RC: refuses for good. The peer is told, the receive in progress fails with `status`, and
-    /// the queue pair with it.
+    /// RC: refuses with a fatal NAK. The receive in progress fails with `status`, and then the
+    /// queue pair.
     pub(super) fn fail_responder(
         &mut self,
         code: NakCode,

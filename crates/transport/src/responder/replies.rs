@@ -1,5 +1,5 @@
-//! What the responder answers: acknowledgements and responses as they leave, and duplicates that are
-//! answered once more.
+//! The responder's answers: acknowledgements and responses as they leave, and answers to
+//! duplicates.
 
 use rdma::{Access, CompletionStatus, Memory, Psn, QpState, QpType};
 use wire::Opcode;
@@ -25,12 +25,13 @@ impl Reply {
 }
 
 impl Responder {
-    /// Answers a READ anew: instead of an answer to it that is not sent whole, and in its place,
-    /// because what waits behind that one acknowledges what came after the READ. Sent first, it would
-    /// tell the requester that the answer is lost, who would ask once more, and so on.
+    /// Answers a READ anew. The new answer takes the place of an old one that is not yet sent
+    /// whole. What waits behind that place acknowledges later requests: if that left first, it
+    /// would tell the requester that the answer is lost, and the requester would repeat the READ
+    /// without end.
     ///
-    /// A requester that repeats selectively asks for some responses and waits for the others: only
-    /// an answer of which nothing else remains to be sent is replaced.
+    /// Under selective repeat a requester asks again for some responses and waits for the others,
+    /// so an old answer is replaced only if the new one covers all that is left of it.
     fn read_again(&mut self, resource: Resource, (psn, packets): (Psn, u32), reply: Reply) {
         let end = resource.first_psn.plus(resource.packets);
         let asked_end = psn.plus(packets);
@@ -48,7 +49,7 @@ impl Responder {
         if let Some(waiting) = self.replies.iter_mut().find(|reply| is_same(reply)) {
             *waiting = reply;
         } else if self.replies.len() < REPLIES_MAX {
-            // Before what is newer, which is of no use to the requester before this.
+            // Before newer answers, which are of no use to the requester without this one.
             let newer = self.replies.iter().position(|waiting| waiting.psn().is_after(psn));
             self.replies.insert(newer.unwrap_or(self.replies.len()), reply);
         }
@@ -66,8 +67,8 @@ impl Responder {
         matches!(self.replies.front(), Some(Reply::Read { .. }))
     }
 
-    /// A response from the middle of an answer has just been taken: takes those after it as well, but
-    /// for the last of the answer, and `most` at most. Returns how many.
+    /// After a response in the middle of an answer was taken: takes up to `most` more, but not the
+    /// last of the answer. Returns how many.
     pub(crate) fn prolong_answer(&mut self, most: u32) -> u32 {
         let Some(Reply::Read { packets, sent, .. }) = self.replies.front_mut() else { return 0 };
         let count = most.min((*packets - *sent).saturating_sub(1));
@@ -75,7 +76,7 @@ impl Responder {
         count
     }
 
-    /// The last `unsent` of the responses that were taken last are to be taken again.
+    /// Takes back the last `unsent` responses of the last run.
     pub(crate) fn shorten_answer(&mut self, unsent: u32) {
         if let Some(Reply::Read { sent, .. }) = self.replies.front_mut() {
             debug_assert!(*sent > unsent, "no more than the run but for its first packet");
@@ -144,7 +145,7 @@ impl Qp {
                 let address = match address {
                     Ok(address) => address,
                     Err(_) if reth.length == 0 => 0,
-                    // The region has gone since it was read for the first time.
+                    // The region was deregistered after the first answer.
                     Err(_) => return self.refuse_read(psn, adapter),
                 };
                 let remote = RemoteTarget {
@@ -164,8 +165,8 @@ impl Qp {
         }
     }
 
-    /// The acknowledgement of everything that has come, once more; none if an answer waits, which
-    /// would come first.
+    /// Repeats the acknowledgement of everything so far; `None` if an answer waits, which must
+    /// leave first.
     pub(crate) fn last_acknowledgement(&self) -> Option<Outgoing> {
         let responder = &self.responder;
         let alive = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
@@ -199,7 +200,7 @@ impl Qp {
                 self.responder.replies.pop_front();
                 let responder = &self.responder;
                 let arrived = responder.ahead.as_ref().map(|ahead| ahead.arrived());
-                // The gap may have been filled since, or an RNR NAK have said more.
+                // The gap may be filled by now, or an RNR NAK may have said more.
                 let (Some(arrived), true) =
                     (arrived, responder.expected == psn && !responder.nak_sent)
                 else {
@@ -240,7 +241,7 @@ impl Qp {
         if self.spec.kind == QpType::XrcTarget { Service::Xrc } else { Service::Rc }
     }
 
-    /// The remote target of a READ, checked again if a region may have gone since.
+    /// The remote target of a READ, checked again if a region may have been deregistered.
     fn revalidate(&self, mut remote: RemoteTarget, adapter: &Adapter) -> Option<RemoteTarget> {
         let epoch = adapter.regions.epoch();
         if remote.epoch != epoch && remote.length > 0 {
@@ -255,7 +256,8 @@ impl Qp {
         Some(remote)
     }
 
-    /// The memory of the READ response `psn` is gone: a remote access error, and nothing after it.
+    /// The memory of the READ response `psn` is gone: answers with a remote access error and
+    /// nothing more.
     pub(crate) fn refuse_read(&mut self, psn: Psn, adapter: &mut Adapter) {
         self.responder.forget_replies();
         self.responder.expected = psn;

@@ -1,9 +1,9 @@
 //! The body of the fuzz target `engine`: arbitrary packets into queue pairs in every state.
 //!
-//! The input is read as a little program. Packets come both as raw bytes and made from fields near
-//! what the engine expects, since few random ones would pass the first check. What must hold at the
-//! end of it is asserted: no panic, no byte written outside the region, completions only for what
-//! was posted, and no more of them than that.
+//! The input is a small program. Packets are raw bytes, or are made from fields near what the
+//! engine expects, since few random ones would pass the first check. What must hold at the end of
+//! it is asserted: no panic, no byte written outside the region, completions only for what was
+//! posted, and no more of them than that.
 
 mod manager;
 

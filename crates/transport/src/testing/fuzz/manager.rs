@@ -133,8 +133,8 @@ impl World {
         }
     }
 
-    /// What the application may do with a conversation, known or not. Whether it may is the manager's
-    /// to say.
+    /// Calls of the application for a conversation, known or not. The manager decides what is
+    /// allowed.
     fn call(&mut self, what: u8, id: CommId) {
         let now = self.now;
         match what {

@@ -1,4 +1,4 @@
-//! Packets that nobody sent: they change nothing, and are counted.
+//! Forged packets: they change nothing, and are counted.
 
 use core::net::Ipv4Addr;
 use std::format;

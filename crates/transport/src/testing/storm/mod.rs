@@ -49,7 +49,7 @@ use check::Check;
 use plan::{AFTERMATH, CALM_OPERATIONS};
 use world::{Happening, World};
 
-/// What a storm that went well has seen.
+/// What was counted in a storm without a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Packets sent.
@@ -58,12 +58,12 @@ pub struct Report {
     pub completions: u64,
     /// Packets sent a second time or more.
     pub retransmissions: u64,
-    /// What happened how often.
+    /// How often each fault and operation occurred.
     pub tally: Tally,
 }
 
 impl Report {
-    /// Takes over what another has seen.
+    /// Adds the counts of another.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
         self.completions += other.completions;
@@ -75,7 +75,7 @@ impl Report {
 /// A promise that the engine broke.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// What the storm was made from.
+    /// The storm's seed.
     pub seed: u64,
     /// What is wrong.
     pub text: String,
@@ -89,7 +89,7 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// The most that a node takes out of its engine at once: more than ever is its turn.
+/// Packets that a node takes out of its engine at once: more than any turn has.
 const RUN_PACKETS: u32 = 64;
 
 /// Runs the storm of `seed`.
@@ -160,7 +160,7 @@ fn phase(world: &mut World<'_>, name: &str) {
     world.log.note(world.now, "", name, String::new);
 }
 
-/// Decides when the applications do what, and when the great faults strike.
+/// Schedules the applications' requests and the large faults.
 fn storm(world: &mut World<'_>) {
     phase(world, "storm");
     for line in world.plan.lines() {
@@ -184,7 +184,7 @@ fn storm(world: &mut World<'_>) {
     let nodes = world.nodes.len() as u64;
     let links = world.links.len() as u64;
     for _ in 0..faults.partitions {
-        // One way only, between two nodes that have something to say to each other.
+        // One direction between two nodes that share a link.
         let link = world.random.below(links) as usize;
         let side = world.random.below(2) as usize;
         let [from, to] = [side, 1 - side].map(|side| world.links[link].plan.nodes[side]);
@@ -244,7 +244,7 @@ fn lull(world: &mut World<'_>) -> Check {
         node.slow = None;
     }
     world.enlarge_queues()?;
-    // What is broken stays so, and both sides must notice.
+    // A broken link stays broken, and both sides must notice.
     world.happenings.retain(|_, happening| !matches!(happening, Happening::Mend { .. }));
     let bound = AFTERMATH + world.plan.bound();
     finish(world, bound)
@@ -257,7 +257,7 @@ fn calm(world: &mut World<'_>) -> Check {
         let link = &mut world.links[index];
         let is_broken =
             link.ends.iter().any(|end| end.failed || end.fatal || end.reset || end.receive_gone);
-        // Somebody has noticed that the two ends take each other for what they are not.
+        // The two ends use different MTUs; now they agree.
         let is_mismatched = link.mtus[0] != link.mtus[1];
         link.mtus[1] = link.mtus[0];
         for side in [0, 1] {
@@ -290,7 +290,7 @@ fn finish(world: &mut World<'_>, bound: Span) -> Check {
     Err(format!("still busy {bound} after the last fault"))
 }
 
-/// Nothing is under way: every request must have ended, in an error if not well.
+/// Nothing is under way: every request must have ended, with success or an error.
 fn expect_end(world: &mut World<'_>) -> Check {
     for (index, link) in world.links.iter().enumerate() {
         let pair = link.ends.each_ref().map(|end| end.node);

@@ -1,4 +1,4 @@
-//! The network: it carries packets from node to node, and does its worst.
+//! The network: it carries packets from node to node, and injects the faults.
 
 use std::format;
 use std::vec::Vec;
@@ -204,7 +204,7 @@ impl World<'_> {
         }
     }
 
-    /// A packet has come to a node, which may have no time for it.
+    /// A packet has arrived at a node, which may be slow.
     pub(super) fn arrive(&mut self, to: usize, packet: Packet) {
         let node = &mut self.nodes[to];
         let is_slow = node.slow.is_some_and(|(until, _)| self.now < until);
@@ -239,7 +239,7 @@ impl World<'_> {
         self.links[packet.link].incidents += 1;
     }
 
-    /// Forgets packets of a link: they have been given the time to die out.
+    /// Removes the packets of a link, as if they had died out before it is used again.
     pub(super) fn clear_packets(&mut self, link: usize) {
         let is_of = |packet: &Packet| packet.link == link;
         self.happenings

@@ -16,10 +16,10 @@ use crate::{Config, Recovery};
 pub(super) const RDMA_MAX: u64 = 64 << 10;
 /// The longest that a node lets an acknowledgement wait.
 const ACK_DELAY_MAX: Span = Span::from_us(50);
-/// What a bit takes at the lowest rate, 5 Gb/s.
+/// The time of a bit at the lowest rate, 5 Gb/s.
 const PS_PER_BIT_MAX: u64 = 200;
-/// The longest that anything lasts which a fault began: a node that stands still, a send queue that
-/// is stopped, a receive that is late, the packets that a slow node has not taken.
+/// How long the effects of a fault may last: a stopped node or send queue, a late receive, the
+/// backlog of a slow node.
 pub(super) const AFTERMATH: Span = Span::from_ms(5);
 /// Requests that each side of each link posts when the storm is over.
 pub(super) const CALM_OPERATIONS: u64 = 6;
@@ -55,7 +55,7 @@ pub(super) struct Faults {
     pub(super) unmappings: u64,
     /// How many times a send queue is stopped and set going again.
     pub(super) drains: u64,
-    /// How many packets come from nobody, or from somebody else.
+    /// How many packets are forged.
     pub(super) forgeries: u64,
     /// Links whose ends have been told different MTUs.
     pub(super) mtu_mismatches: u64,
@@ -71,7 +71,7 @@ pub(super) struct Faults {
 
 impl Faults {
     fn new(random: &mut Random) -> Self {
-        // A perfect network and quick nodes show what the other faults do by themselves.
+        // A perfect network and quick nodes show what the other faults do alone.
         let is_rough = random.chance(750);
         let mut some = |most| if random.chance(300) { random.between(1, most) } else { 0 };
         let mut rough = |most| if is_rough { some(most) } else { 0 };
@@ -190,11 +190,10 @@ impl Plan {
 
     /// After the faults have stopped, everything ends within this.
     ///
-    /// What is wrong then is found out by waiting, once and not again, as nothing new goes wrong: a
-    /// lost packet waits for a timeout, a peer that has failed is given up after all retries and one
-    /// more timeout, and a receiver that was not ready is asked again after its delay. (Three of each:
-    /// the packet that asks again may be held up behind another that waits.) Then the packets of
-    /// everything that was posted take their time: see [`Plan::travel`].
+    /// Each fault that is left costs its timeouts once, as nothing new goes wrong: a lost packet
+    /// costs a timeout, a failed peer all retries and one more timeout, and a receiver that was not
+    /// ready its delay. (Three of each, because a repeated packet may wait behind another that
+    /// waits.) Then all packets need their time: see [`Plan::travel`].
     pub(super) fn bound(&self) -> Span {
         let waits = self.links.iter().map(|link| {
             let timeout = Span::from_ps(4_096_000 << link.timeout);
@@ -204,9 +203,9 @@ impl Plan {
         waits.max().unwrap_or(Span::ZERO) + self.travel()
     }
 
-    /// What all messages take that the applications post, at the longest, over a network that loses
-    /// none of their packets: a round trip for each window, one link after the other, and the time of
-    /// each packet on the link of a node and at the lowest rate.
+    /// The longest time of all messages that the applications post, over a network without losses:
+    /// a round trip for each window, one link after the other, and the time of each packet on its
+    /// node's link at the lowest rate.
     fn travel(&self) -> Span {
         let trip = (self.latency + self.grain) * 2 + ACK_DELAY_MAX;
         let link = |link: &LinkPlan| {
@@ -278,8 +277,8 @@ fn link(nodes: usize, faults: &Faults, random: &mut Random) -> LinkPlan {
         _ => 0xff_ffff - random.below(60) as u32,
     };
     let first_psns = [psn(random), psn(random)];
-    // A message that arrives twice takes two receives, unless the service knows it again: the
-    // others would miss one.
+    // A message that arrives twice takes two receives, unless the service detects duplicates; the
+    // other users of a shared queue would miss one.
     let may_share = kind == Rc || !faults.disorders();
     let mtu = random.pick(&Mtu::ALL);
     LinkPlan {

@@ -1,8 +1,8 @@
 //! Completion queues and shared receive queues: armed, resized, slept through, overrun.
 //!
-//! The queue of a node is looked at after every step, and armed now and then. Some ends have a small
-//! queue of their own, and an application that sleeps: what comes meanwhile may be more than fits,
-//! and then the queue pairs of that queue fail, and no other.
+//! The queue of a node is looked at after every step, and armed now and then. Some ends have a
+//! small queue of their own, and an application that sleeps: the queue may then overflow, and its
+//! queue pairs fail, and no others.
 
 use std::format;
 
@@ -28,7 +28,7 @@ impl World<'_> {
         self.nodes[node].endpoint.create_cq(capacity).expect("there is room")
     }
 
-    /// Looks at all completion queues of a node that somebody is awake for.
+    /// Polls all completion queues of a node whose application is awake.
     pub(super) fn poll(&mut self, index: usize) -> Check {
         let cq = self.nodes[index].cq;
         let watch = self.nodes[index].watch;
@@ -53,7 +53,7 @@ impl World<'_> {
             let notify = self.random.pick(&[Notify::Next, Notify::Solicited]);
             self.tally.count(if notify == Notify::Next { Seen::Arm } else { Seen::ArmSolicited });
             let node = &mut self.nodes[index];
-            // Who has asked for every completion is not asked for less.
+            // A queue that is armed for every completion stays so.
             node.watch.armed = match node.watch.armed {
                 Some(Notify::Next) => Some(Notify::Next),
                 _ => Some(notify),
@@ -107,7 +107,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Nobody looks at the queue of an end for a while.
+    /// The application does not poll the queue of an end for a while.
     pub(super) fn sleep(&mut self, link: usize, side: usize, span: Span) {
         let end = &mut self.links[link].ends[side];
         if end.own_cq.is_some() {
@@ -167,7 +167,7 @@ impl World<'_> {
         }
     }
 
-    /// A limit that is not armed any more has been told of.
+    /// Each limit that is no longer armed has raised its event.
     pub(super) fn check_limits(&self) -> Check {
         for (index, node) in self.nodes.iter().enumerate() {
             let limit = node.endpoint.query_srq(node.srq).map(|attributes| attributes.limit);

@@ -1,5 +1,5 @@
-//! What applications do to their own: they break connections, mend them, stop them for a while, and
-//! free memory under requests.
+//! Trouble that applications make: they break connections, mend them, drain them, and free memory
+//! under requests.
 
 use std::format;
 
@@ -16,8 +16,8 @@ use crate::QpChange;
 const PSN_STEP: u32 = 0x40_0000;
 
 impl World<'_> {
-    /// Takes the memory of a request away at some time, if the storm has that: `pieces`, or the
-    /// region `own` that is for it alone.
+    /// Lets a request lose its memory at some time, if the storm has that fault: its `pieces`, or
+    /// its region `own`.
     pub(super) fn lose_some_time(
         &mut self,
         (link, side): (usize, usize),
@@ -163,7 +163,7 @@ impl World<'_> {
         endpoint_result(node.endpoint.modify_qp(end.qpn, &change), "a recovery")
     }
 
-    /// The owner of an end has had enough of it, or its program ends.
+    /// The owner of an end moves it to ERROR or RESET.
     pub(super) fn break_end(&mut self, index: usize, side: usize) -> Check {
         let link = &mut self.links[index];
         if link.ends[side].reset || link.mending {

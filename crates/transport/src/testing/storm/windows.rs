@@ -33,8 +33,8 @@ impl World<'_> {
         }
     }
 
-    /// The owner may have something to do to a window of his instead of what he was about to post.
-    /// Returns whether he had.
+    /// Lets the owner bind or end one of its windows instead of posting something else. Returns
+    /// whether it did.
     pub(super) fn tend_windows(&mut self, index: usize, side: usize) -> Check<bool> {
         let end = &self.links[index].ends[side];
         if end.windows.is_empty() || end.failed || end.fatal || end.sqe {
@@ -172,7 +172,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Posts a request that is done at this end alone. Returns its number.
+    /// Posts a local operation. Returns its number.
     fn post_local(
         &mut self,
         index: usize,
@@ -222,8 +222,8 @@ impl World<'_> {
     /// The owner frees a window under whoever uses it, and makes another.
     pub(super) fn free_window(&mut self, link: usize, side: usize, index: usize) -> Check {
         let end = &self.links[link].ends[side];
-        // Nothing of his own may be about it: that would fail, and rightly. And what must fail
-        // because it is bound would not.
+        // Not while one of the owner's own requests names it: such a request would rightly fail, or
+        // fail to fail.
         let own = end.sends.iter().any(|sent| {
             let is_it = |(Step::Bind(of) | Step::End(of))| of == index;
             sent.misbinds || sent.step.is_some_and(is_it)
@@ -261,8 +261,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A part of a window of the peer, or of another queue pair of his node, that is `length`
-    /// bytes long and allows `needed`; or, for a trespasser, one that does not.
+    /// A part of a window of the peer, or of another queue pair of its node, that is `length` bytes
+    /// long and allows `needed`; for a trespasser, one that does not.
     pub(super) fn through_window(
         &mut self,
         (index, side): (usize, usize),

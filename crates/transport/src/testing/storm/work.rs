@@ -32,7 +32,7 @@ impl World<'_> {
             return Ok(());
         }
         let header = if plan.kind == QpType::Ud { GRH } else { 0 };
-        // Whoever shares the queue may need the room for the header.
+        // Another user of the shared queue may need room for the header.
         let room = SEND_MAX + if plan.shared[side] { GRH } else { header };
         let pieces = self.random.between(1, 4);
         let Some(buffer) = self.buffer(node, room, pieces, Access::LOCAL_WRITE) else {
@@ -46,7 +46,7 @@ impl World<'_> {
             seed: None,
             written: 0,
             in_order: true,
-            // Whoever takes it from a shared queue may be UC.
+            // A UC queue pair may take it from the shared queue.
             restarts: plan.kind != QpType::Rc || plan.shared[side] || self.restarts(),
             at_once: false,
         };
@@ -133,7 +133,7 @@ impl World<'_> {
             && !trespasses
             && let Some(read) = source
         {
-            // What the READ before it brings is what it sends: only the fence makes that work.
+            // It sends what the READ before it brings, which works only with the fence.
             let target = self.nodes[node].ground.target(read.id);
             if let Some(target) = target.filter(|target| target.seed.is_some()) {
                 let l_key = self.nodes[node].key;
@@ -318,7 +318,7 @@ impl World<'_> {
             };
             let length = sent.length;
             let message = Message { id, opcode, length, attached, solicited };
-            // What cannot arrive is not awaited.
+            // A message that cannot arrive is not expected.
             if arrives {
                 self.links[index].ends[1 - side].inbound.push_back(message);
             }
@@ -343,7 +343,7 @@ impl World<'_> {
             self.lose_some_time((index, side), id, node, local.own, &local.pieces);
         }
         if !is_send {
-            // The word that all use stays.
+            // The shared word keeps its memory.
             let is_own = real_address == at_address && remote.is_ours && length > 0;
             let piece = [(real_address, length.max(1) as u32)];
             let piece = if is_own { &piece[..] } else { &[] };
@@ -372,7 +372,7 @@ impl World<'_> {
         unfit
     }
 
-    /// What to post: anything that the transport has, and that makes sense now.
+    /// What to post: any verb of the service that makes sense now.
     fn verb(&mut self, index: usize, side: usize) -> Verb {
         let plan = self.links[index].plan;
         if plan.kind != QpType::Rc {

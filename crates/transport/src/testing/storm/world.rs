@@ -29,7 +29,7 @@ use crate::{
 const MEMORY: usize = 6 << 20;
 /// No storm takes more steps.
 const STEPS_MAX: u32 = 3_000_000;
-/// What standing still counts for: more than any retry count.
+/// How many incidents a stopped node counts as: more than any retry count.
 const STOP_INCIDENTS: u64 = 100;
 /// The key of all datagrams.
 pub(super) const Q_KEY: QKey = QKey(0x2222);
@@ -41,12 +41,12 @@ pub(super) enum Happening {
         to: usize,
         packet: Packet,
     },
-    /// A slow node takes a packet that arrived before.
+    /// A slow node takes a packet that arrived earlier.
     Take {
         to: usize,
         packet: Packet,
     },
-    /// It would have, and the packet is gone.
+    /// It would have taken a packet that was removed.
     Skip {
         node: usize,
     },
@@ -87,7 +87,7 @@ pub(super) enum Happening {
     Mend {
         link: usize,
     },
-    /// Nobody looks at the completion queue of an end.
+    /// The application of an end does not poll its completion queue.
     Sleep {
         link: usize,
         side: usize,
@@ -181,7 +181,7 @@ pub(super) struct Node {
     pub(super) endpoint: Endpoint,
     pub(super) ground: Ground,
     pub(super) pd: PdId,
-    /// Nothing but regions for trespassers is in it.
+    /// It holds regions for trespassers only.
     pub(super) other_pd: PdId,
     pub(super) cq: CqId,
     pub(super) srq: SrqId,
@@ -218,7 +218,7 @@ pub(super) struct World<'l> {
     pub(super) now: Time,
     /// Whether faults strike.
     pub(super) stormy: bool,
-    /// Whether no packet is under way that a fault has touched.
+    /// Whether no packet that a fault has touched is under way.
     pub(super) calm: bool,
     pub(super) happenings: BTreeMap<(Time, u64), Happening>,
     pub(super) nodes: Vec<Node>,
@@ -358,7 +358,7 @@ impl<'l> World<'l> {
     pub(super) fn connect(&mut self, index: usize) {
         let link = &mut self.links[index];
         let plan = link.plan;
-        // A node that stands still delays a new connection as it did the old one.
+        // A stopped or slow node delays a new connection, too.
         let is_late = |node: &Node| {
             let slow = node.slow.is_some_and(|(until, _)| self.now < until);
             slow || node.backlog > 0 || node.stopped.is_some()
@@ -506,7 +506,7 @@ impl<'l> World<'l> {
         Ok(())
     }
 
-    /// What a node stood still through, or was late with, may look like any number of lost packets.
+    /// To the links of a stopped or slow node, any number of packets may look lost.
     fn blame(&mut self, concerned: impl Fn(&Link) -> bool) {
         for link in self.links.iter_mut().filter(|link| concerned(link)) {
             link.incidents += STOP_INCIDENTS;
