@@ -15,7 +15,6 @@ use crate::adapter::Adapter;
 use crate::limits::RNR_RETRY_INFINITE;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
-use crate::recovery::Strategy;
 use crate::region;
 use crate::stats::Drop;
 use crate::timer::Timer;

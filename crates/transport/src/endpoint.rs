@@ -109,14 +109,7 @@ impl Endpoint {
     /// # Errors
     /// [`DestroyError::InUse`] while anything belongs to it.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DestroyError> {
-        match self.pds.get(pd.0) {
-            None => Err(DestroyError::NotFound),
-            Some(0) => {
-                self.pds.remove(pd.0);
-                Ok(())
-            }
-            Some(_) => Err(DestroyError::InUse),
-        }
+        self.pds.end(pd.0)
     }
 
     /// Registers memory. The key returned is L_Key and R_Key.
@@ -124,9 +117,9 @@ impl Endpoint {
     /// # Errors
     /// See [`RegisterError`].
     pub fn register(&mut self, pd: PdId, region: RegionSpec) -> Result<Key, RegisterError> {
-        let users = self.pds.get_mut(pd.0).ok_or(RegisterError::NotFound)?;
+        self.pds.get(pd.0).ok_or(RegisterError::NotFound)?;
         let key = self.adapter.regions.register(pd, region)?;
-        *users += 1;
+        self.pds.join(pd.0);
         Ok(key)
     }
 
@@ -136,7 +129,7 @@ impl Endpoint {
     /// [`DestroyError::NotFound`]; [`DestroyError::InUse`] while a window is bound to it.
     pub fn deregister(&mut self, key: Key) -> Result<(), DestroyError> {
         let pd = self.adapter.regions.deregister(key)?;
-        self.release_pd(pd);
+        self.pds.leave(pd.0);
         Ok(())
     }
 
@@ -153,10 +146,8 @@ impl Endpoint {
     ) -> Result<(), RegisterError> {
         self.pds.get(pd.0).ok_or(RegisterError::NotFound)?;
         let before = self.adapter.regions.reregister(key, pd, region)?;
-        if let Some(users) = self.pds.get_mut(pd.0) {
-            *users += 1;
-        }
-        self.release_pd(before);
+        self.pds.join(pd.0);
+        self.pds.leave(before.0);
         Ok(())
     }
 
@@ -171,9 +162,9 @@ impl Endpoint {
     /// # Errors
     /// See [`RegisterError`].
     pub fn alloc_window(&mut self, pd: PdId, kind: WindowKind) -> Result<Key, RegisterError> {
-        let users = self.pds.get_mut(pd.0).ok_or(RegisterError::NotFound)?;
+        self.pds.get(pd.0).ok_or(RegisterError::NotFound)?;
         let key = self.adapter.regions.alloc_window(pd, kind)?;
-        *users += 1;
+        self.pds.join(pd.0);
         Ok(key)
     }
 
@@ -183,7 +174,7 @@ impl Endpoint {
     /// [`DestroyError::NotFound`].
     pub fn dealloc_window(&mut self, key: Key) -> Result<(), DestroyError> {
         let pd = self.adapter.regions.dealloc_window(key)?;
-        self.release_pd(pd);
+        self.pds.leave(pd.0);
         Ok(())
     }
 
@@ -263,14 +254,14 @@ impl Endpoint {
         pd: PdId,
         attributes: SrqAttributes,
     ) -> Result<SrqId, CreateError> {
-        let users = self.pds.get_mut(pd.0).ok_or(CreateError::NotFound)?;
+        self.pds.get(pd.0).ok_or(CreateError::NotFound)?;
         let SrqAttributes { max_wr, max_sge, limit } = attributes;
         if !(1..=SRQ_WR_MAX).contains(&max_wr) || max_sge > SGE_MAX || limit > max_wr {
             return Err(CreateError::Limit);
         }
         let index = self.adapter.srqs.insert(Srq::new(pd, attributes), SRQS_MAX);
         let srq = index.map(SrqId).ok_or(CreateError::Exhausted)?;
-        *users += 1;
+        self.pds.join(pd.0);
         Ok(srq)
     }
 
@@ -310,9 +301,9 @@ impl Endpoint {
             return Err(DestroyError::InUse);
         }
         let gone = self.adapter.srqs.remove(srq.0).ok_or(DestroyError::NotFound)?;
-        self.release_pd(gone.pd);
+        self.pds.leave(gone.pd.0);
         if let Some((xrcd, cq)) = gone.xrc {
-            self.release_xrcd(Some(xrcd));
+            self.xrcds.leave(xrcd.0);
             self.release_cq(cq);
         }
         Ok(())
@@ -365,9 +356,7 @@ impl Endpoint {
                 queue.users += 1;
             }
         }
-        if let Some(users) = self.pds.get_mut(spec.pd.0) {
-            *users += 1;
-        }
+        self.pds.join(spec.pd.0);
         self.qps[index as usize] = Some(Box::new(Qp::new(qpn, spec, &self.adapter.config)));
         Ok(qpn)
     }
@@ -414,11 +403,13 @@ impl Endpoint {
         let qp = slot.and_then(Option::take).ok_or(DestroyError::NotFound)?;
         self.release_cq(qp.spec.send_cq);
         self.release_cq(qp.spec.recv_cq);
-        self.release_xrcd(qp.domain);
+        if let Some(xrcd) = qp.domain {
+            self.xrcds.leave(xrcd.0);
+        }
         if let Some(srq) = qp.spec.srq.and_then(|srq| self.adapter.srqs.get_mut(srq.0)) {
             srq.users -= 1;
         }
-        self.release_pd(qp.spec.pd);
+        self.pds.leave(qp.spec.pd.0);
         self.adapter.regions.release_windows(qpn);
         if qp.ready {
             self.ready.retain(|&ready| ready != qpn);
@@ -447,12 +438,7 @@ impl Endpoint {
         qpn: Qpn,
         request: &WorkRequest<'_>,
     ) -> Result<(), PostError> {
-        self.adapter.now = now;
-        let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
-        let length = qp.post_send(now, request, None, adapter)?;
-        self.count_posted(length);
-        self.settle(qpn);
-        Ok(())
+        self.post(now, qpn, request, None)
     }
 
     /// Posts a receive request.
@@ -552,20 +538,26 @@ impl Endpoint {
         Ok((index, Qpn::new(self.adapter.config.qpns.start + index)))
     }
 
-    fn count_posted(&mut self, length: u32) {
+    #[inline]
+    fn post(
+        &mut self,
+        now: Time,
+        qpn: Qpn,
+        request: &WorkRequest<'_>,
+        srq: Option<Qpn>,
+    ) -> Result<(), PostError> {
+        self.adapter.now = now;
+        let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
+        let length = qp.post_send(now, request, srq, adapter)?;
         self.posted.0 += 1;
         self.posted.1 += u64::from(length);
+        self.settle(qpn);
+        Ok(())
     }
 
     fn release_cq(&mut self, cq: CqId) {
         if let Some(queue) = self.adapter.cqs.get_mut(cq.0) {
             queue.users -= 1;
-        }
-    }
-
-    fn release_pd(&mut self, pd: PdId) {
-        if let Some(users) = self.pds.get_mut(pd.0) {
-            *users -= 1;
         }
     }
 

@@ -15,7 +15,7 @@ use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::congestion::{NotificationPoint, Pacer};
 use crate::limits::ACK_BEHIND_PACKETS;
-use crate::recovery::{Recovery, Strategy};
+use crate::recovery::Recovery;
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
 use crate::requester::Requester;

@@ -106,7 +106,7 @@ struct Resource {
 
 #[derive(Clone, Copy, Debug)]
 enum ResourceKind {
-    Read { pd: PdId, iova: u64, r_key: Key, length: u32 },
+    Read(RemoteTarget),
     Atomic { original: u64 },
     AtomicWrite,
 }

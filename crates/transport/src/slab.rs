@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::DestroyError;
+
 /// Objects by index; freed indices are used again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -43,6 +45,30 @@ impl<T> Slab<T> {
 
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.as_mut()
+    }
+}
+
+/// Domains, by how many objects belong to each.
+impl Slab<u32> {
+    /// One more object belongs to a domain; `None` if there is no such domain.
+    pub(crate) fn join(&mut self, index: u32) -> Option<()> {
+        self.get_mut(index).map(|users| *users += 1)
+    }
+
+    /// One object less does.
+    pub(crate) fn leave(&mut self, index: u32) {
+        if let Some(users) = self.get_mut(index) {
+            *users -= 1;
+        }
+    }
+
+    /// Ends a domain that nothing belongs to.
+    pub(crate) fn end(&mut self, index: u32) -> Result<(), DestroyError> {
+        match self.get(index) {
+            None => Err(DestroyError::NotFound),
+            Some(0) => self.remove(index).map(drop).ok_or(DestroyError::NotFound),
+            Some(_) => Err(DestroyError::InUse),
+        }
     }
 }
 

@@ -35,14 +35,7 @@ impl Endpoint {
     /// # Errors
     /// [`DestroyError::InUse`] while a target or a queue belongs to it.
     pub fn dealloc_xrcd(&mut self, xrcd: XrcdId) -> Result<(), DestroyError> {
-        match self.xrcds.get(xrcd.0) {
-            None => Err(DestroyError::NotFound),
-            Some(0) => {
-                self.xrcds.remove(xrcd.0);
-                Ok(())
-            }
-            Some(_) => Err(DestroyError::InUse),
-        }
+        self.xrcds.end(xrcd.0)
     }
 
     /// Makes a shared receive queue for the targets of `xrcd`: messages are stored in memory of
@@ -64,9 +57,7 @@ impl Endpoint {
         if let Some(srq) = self.adapter.srqs.get_mut(id.0) {
             srq.xrc = Some((xrcd, cq));
         }
-        if let Some(users) = self.xrcds.get_mut(xrcd.0) {
-            *users += 1;
-        }
+        self.xrcds.join(xrcd.0);
         if let Some(queue) = self.adapter.cqs.get_mut(cq.0) {
             queue.users += 1;
         }
@@ -87,9 +78,7 @@ impl Endpoint {
             return Err(CreateError::NotFound);
         }
         let (index, qpn) = self.free_qpn()?;
-        if let Some(users) = self.xrcds.get_mut(xrcd.0) {
-            *users += 1;
-        }
+        self.xrcds.join(xrcd.0);
         let spec = QpSpec {
             kind: QpType::XrcTarget,
             pd: PdId::NONE,
@@ -120,18 +109,6 @@ impl Endpoint {
         srq: Qpn,
         request: &WorkRequest<'_>,
     ) -> Result<(), PostError> {
-        self.adapter.now = now;
-        let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
-        let srq = Some(srq).filter(|_| !request.operation.is_local());
-        let length = qp.post_send(now, request, srq, adapter)?;
-        self.count_posted(length);
-        self.settle(qpn);
-        Ok(())
-    }
-
-    pub(super) fn release_xrcd(&mut self, xrcd: Option<XrcdId>) {
-        if let Some(users) = xrcd.and_then(|xrcd| self.xrcds.get_mut(xrcd.0)) {
-            *users -= 1;
-        }
+        self.post(now, qpn, request, Some(srq).filter(|_| !request.operation.is_local()))
     }
 }

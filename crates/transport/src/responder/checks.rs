@@ -16,7 +16,6 @@ use crate::adapter::Adapter;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, MESSAGE_BYTES_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
-use crate::recovery::Strategy;
 use crate::recv::{Place, RecvWqe, ScatterError};
 use crate::region::Holder;
 use crate::stats::Drop;
@@ -415,8 +414,7 @@ impl Qp {
             (Operation::ReadRequest, Some(remote)) => {
                 adapter.stats.rx_read_requests += 1;
                 let packets = self.attributes.path_mtu.packets(remote.length);
-                let RemoteTarget { pd, iova, r_key, length, .. } = remote;
-                let kind = ResourceKind::Read { pd, iova, r_key, length };
+                let kind = ResourceKind::Read(remote);
                 let resource = Resource { first_psn: psn, packets, kind };
                 self.responder.keep(resource, self.attributes.max_dest_rd_atomic);
                 let msn = self.responder.msn + 1;

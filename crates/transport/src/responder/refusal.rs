@@ -8,7 +8,6 @@ use crate::Event;
 use crate::adapter::Adapter;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
-use crate::recovery::Strategy;
 use crate::stats::Drop;
 
 impl Qp {

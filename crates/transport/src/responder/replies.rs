@@ -122,44 +122,23 @@ impl Qp {
             (ResourceKind::AtomicWrite, Some(_)) if operation == Operation::AtomicWrite => {
                 responder.answer_atomic_write(psn, msn, true);
             }
-            (ResourceKind::Read { pd, iova, r_key, length }, Some(reth))
-                if operation == Operation::ReadRequest =>
-            {
+            (ResourceKind::Read(before), Some(reth)) if operation == Operation::ReadRequest => {
                 let mtu = u64::from(self.attributes.path_mtu.bytes());
                 let skipped = u64::from(psn.distance_from(resource.first_psn)) * mtu;
-                let within = reth.address == iova.wrapping_add(skipped)
-                    && reth.r_key == r_key
-                    && skipped + u64::from(reth.length) <= u64::from(length);
+                let within = reth.address == before.iova.wrapping_add(skipped)
+                    && reth.r_key == before.r_key
+                    && skipped + u64::from(reth.length) <= u64::from(before.length);
                 if !within {
                     return;
                 }
-                let holder = Holder { pd, qpn: self.qpn };
-                let address = adapter.regions.resolve_remote(
-                    r_key,
-                    holder,
-                    reth.address,
-                    u64::from(reth.length),
-                    Access::REMOTE_READ,
-                );
-                let epoch = adapter.regions.epoch();
-                let address = match address {
-                    Ok(address) => address,
-                    Err(_) if reth.length == 0 => 0,
-                    // The region was deregistered after the first answer.
-                    Err(_) => return self.refuse_read(psn, adapter),
-                };
-                let remote = RemoteTarget {
-                    pd,
-                    iova: reth.address,
-                    r_key,
-                    length: reth.length,
-                    address,
-                    epoch,
+                let remote = RemoteTarget { iova: reth.address, length: reth.length, ..before };
+                let Some(remote) = self.resolved(remote, adapter) else {
+                    return self.refuse_read(psn, adapter);
                 };
                 let packets = self.attributes.path_mtu.packets(reth.length);
                 let (first_psn, again) = (psn, true);
                 let reply = Reply::Read { first_psn, packets, sent: 0, remote, msn, again };
-                responder.read_again(resource, (psn, packets), reply);
+                self.responder.read_again(resource, (psn, packets), reply);
             }
             _ => {}
         }
@@ -242,18 +221,21 @@ impl Qp {
     }
 
     /// The remote target of a READ, checked again if a region may have been deregistered.
-    fn revalidate(&self, mut remote: RemoteTarget, adapter: &Adapter) -> Option<RemoteTarget> {
-        let epoch = adapter.regions.epoch();
-        if remote.epoch != epoch && remote.length > 0 {
-            let RemoteTarget { pd, iova, r_key, length, .. } = remote;
-            let holder = Holder { pd, qpn: self.qpn };
-            remote.address = adapter
-                .regions
-                .resolve_remote(r_key, holder, iova, u64::from(length), Access::REMOTE_READ)
-                .ok()?;
+    fn revalidate(&self, remote: RemoteTarget, adapter: &Adapter) -> Option<RemoteTarget> {
+        if remote.epoch == adapter.regions.epoch() {
+            return Some(remote);
         }
-        remote.epoch = epoch;
-        Some(remote)
+        self.resolved(remote, adapter)
+    }
+
+    /// The remote target of a READ, with its address now; no bytes need no valid key (C9-88).
+    fn resolved(&self, remote: RemoteTarget, adapter: &Adapter) -> Option<RemoteTarget> {
+        let RemoteTarget { pd, iova, r_key, length, .. } = remote;
+        let holder = Holder { pd, qpn: self.qpn };
+        let (regions, length) = (&adapter.regions, u64::from(length));
+        let address = regions.resolve_remote(r_key, holder, iova, length, Access::REMOTE_READ).ok();
+        let address = address.or((length == 0).then_some(0))?;
+        Some(RemoteTarget { address, epoch: regions.epoch(), ..remote })
     }
 
     /// The memory of the READ response `psn` is gone: answers with a remote access error and

@@ -17,7 +17,6 @@ use super::link::{Message, Sent};
 use super::tally::Seen;
 use super::verbs::{Row, SEND_MAX, Verb, WORD};
 use super::world::{Happening, Q_KEY, World, everything, place};
-use crate::recovery::Strategy;
 use crate::{Recovery, RegionSpec};
 
 /// Bytes before the message in the receive of a datagram.
