@@ -335,6 +335,7 @@ spine0
 
 NICs
   settings   MTU 1024, go-back-N, DCQCN, lossless priorities 3-4
+  line rate  DCQCN at 400 Gb/s at every host
   flows      DSCP 3 -> priority 3
 
 "#]];

@@ -447,6 +447,10 @@ fn nics(config: &NetworkConfig) -> String {
     };
     let mut text = "\nNICs\n".to_owned();
     text += &line("settings", &format!("MTU {}, {recovery}, {control}, {pauses}", nic.mtu.bytes()));
+    let rates = line_rates(config);
+    if !rates.is_empty() {
+        text += &line("line rate", &rates.join("; "));
+    }
     let mut dscps: Vec<u8> = config.flows.iter().map(|flow| flow.dscp & 63).collect();
     dscps.sort_unstable();
     dscps.dedup();
@@ -461,4 +465,28 @@ fn nics(config: &NetworkConfig) -> String {
         text += &line("", &format!("{} of their own settings", count(config.nics.len(), "NIC")));
     }
     text
+}
+
+/// The rate up to which DCQCN speeds up, for each class of hosts.
+fn line_rates(config: &NetworkConfig) -> Vec<String> {
+    let mut classes: BTreeMap<Rate, Vec<u32>> = BTreeMap::new();
+    for (host, rate) in (0..).zip(config.topology.host_rates()) {
+        if matches!(config.nic_of(host).congestion, Congestion::Dcqcn(_)) {
+            classes.entry(rate).or_default().push(host);
+        }
+    }
+    let alone = classes.len() == 1;
+    let of = |(rate, hosts): (Rate, Vec<u32>)| {
+        let name = |host: Option<&u32>| {
+            host.and_then(|&host| config.topology.hosts.get(host as usize))
+                .map_or("?", String::as_str)
+        };
+        let which = match (alone, hosts.len()) {
+            (true, _) => "every host".to_owned(),
+            (false, 1) => name(hosts.first()).to_owned(),
+            (false, number) => format!("{number} hosts, such as {}", name(hosts.first())),
+        };
+        format!("DCQCN at {} Gb/s at {which}", gbps(rate))
+    };
+    classes.into_iter().map(of).collect()
 }

@@ -191,6 +191,7 @@ impl Wiring {
             racks: racks(&config.topology).into(),
         };
         let mut tables = route_tables(&config.topology, &[]);
+        let rates = config.topology.host_rates();
         let mut ports = self.ports.into_iter();
         let mut made = Vec::new();
         for partition in 0..count {
@@ -214,9 +215,9 @@ impl Wiring {
                     partition.add_switch(made);
                 }
                 for &host in &unit.hosts {
-                    let nic = config.nic_of(host);
                     let port = common.host_ports[host as usize];
-                    let mut made = Host::new(host, port, nic.clone());
+                    let nic = config.nic_of(host).clone().at_rate(rates[host as usize]);
+                    let mut made = Host::new(host, port, nic);
                     made.paranoid = config.paranoid;
                     partition.add_host(made);
                 }

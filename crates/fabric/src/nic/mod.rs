@@ -23,7 +23,7 @@
 mod cache;
 mod host_memory;
 
-use rdma::{Mtu, Span};
+use rdma::{Mtu, Rate, Span};
 use transport::Recovery;
 use transport::congestion::{Congestion, Notification};
 
@@ -54,7 +54,8 @@ pub struct NicConfig {
     pub dscp_to_priority: [u8; 64],
     /// A bit for each priority that this NIC pauses when its receive buffer fills.
     pub lossless_priorities: u8,
-    /// How fast queue pairs may send. Packets say that they may be marked if it listens to marks.
+    /// How fast queue pairs may send. Packets say that they may be marked if it listens to marks. The
+    /// line rate of DCQCN is that of the host's link, whatever it is here.
     pub congestion: Congestion,
     /// How senders are told of marks.
     pub notification: Option<Notification>,
@@ -85,6 +86,14 @@ pub struct NicConfig {
 }
 
 impl NicConfig {
+    /// The same for a host whose link has `rate`.
+    pub(crate) fn at_rate(mut self, rate: Rate) -> Self {
+        if let Congestion::Dcqcn(dcqcn) = &mut self.congestion {
+            dcqcn.line_rate = rate;
+        }
+        self
+    }
+
     /// The priority of a DSCP.
     pub(crate) fn priority_of(&self, dscp: u8) -> u8 {
         self.dscp_to_priority[usize::from(dscp & 63)] & 7

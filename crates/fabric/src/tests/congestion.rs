@@ -16,6 +16,8 @@
 use rdma::{Rate, Span, Time};
 use transport::congestion::{Congestion, Dcqcn};
 
+use crate::check::Check;
+use crate::scenario::Scenario;
 use crate::switch::config::{EcnConfig, EcnMark};
 use crate::topology::{Cables, End, single_switch};
 use crate::workload::FlowSpec;
@@ -158,4 +160,44 @@ fn the_equations_themselves_leave_their_fixed_point_with_ten_flows_and_a_delay()
     assert!((least / 122.6 - 1.0).abs() < 0.02 && (most / 122.6 - 1.0).abs() < 0.02);
     let (least, most) = equations(10.0, 30);
     assert!(least == 0.0 && most > 200.0, "{least} to {most}");
+}
+
+/// Beside a flow at 100 Gb/s: an idle host at 10 Gb/s, and an uplink at 40 Gb/s.
+const SLOW_LINKS: &str = r#"
+end_ms = 2
+
+[topology]
+shape = "links"
+rate_gbps = 100
+cable_m = 2
+switch = [{ name = "s0", tier = 0 }, { name = "s1", tier = 1 }]
+host = ["h0", "h1", "h2"]
+link = [
+    { from = "h0", to = "s0" },
+    { from = "h1", to = "s0" },
+    { from = "h2", to = "s0", rate_gbps = 10 },
+    { from = "s0", to = "s1", rate_gbps = 40 },
+]
+
+[nic]
+congestion = "dcqcn"
+
+[[workload]]
+kind = "flow"
+from = "h0"
+to = "h1"
+message_bytes = 100_000
+endless = true
+"#;
+
+#[test]
+fn the_line_rate_is_that_of_the_own_port_whatever_links_there_are_besides() {
+    let scenario = Scenario::parse(SLOW_LINKS, None).unwrap();
+    let check = Check::new(&scenario).to_string();
+    let rates = "line rate  DCQCN at 10 Gb/s at h2; DCQCN at 100 Gb/s at 2 hosts, such as h0\n";
+    assert!(check.contains(rates), "{check}");
+    let mut network = Network::new(scenario.network).unwrap();
+    network.run(scenario.end);
+    let gbps = network.flows()[0].bytes() as f64 * 8.0 / 2e-3 / 1e9;
+    assert!(gbps > 85.0, "{gbps}");
 }

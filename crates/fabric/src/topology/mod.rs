@@ -103,6 +103,21 @@ impl Topology {
         }
     }
 
+    /// The rate of the link of each host, by index.
+    pub(crate) fn host_rates(&self) -> Vec<Rate> {
+        let mut rates = vec![Rate::ZERO; self.hosts.len()];
+        for link in &self.links {
+            for end in link.ends {
+                if let End::Host(host) = end
+                    && let Some(rate) = rates.get_mut(host as usize)
+                {
+                    *rate = link.rate;
+                }
+            }
+        }
+        rates
+    }
+
     /// The node with that name.
     pub fn find(&self, name: &str) -> Option<End> {
         let host = self.hosts.iter().position(|host| host == name);

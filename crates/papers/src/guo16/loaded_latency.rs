@@ -99,8 +99,7 @@ fn measure(context: &Context<'_>, load: Load) -> Result<Run, Error> {
     let end = if context.options.quick { SETTLED + Span::from_ms(4) } else { scenario.end };
     config.deadlock_check = None;
     if load == Load::Dcqcn {
-        let line_rate = config.topology.links[0].rate;
-        config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::default() });
+        config.nic.congestion = Congestion::Dcqcn(Dcqcn::default());
         for queue in &mut config.switch.queues {
             queue.ecn =
                 Some(EcnConfig { min_bytes: 5_000, max_bytes: 200_000, max_probability: 0.01 });

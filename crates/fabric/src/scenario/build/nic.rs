@@ -47,7 +47,8 @@ table! {
         mtu_bytes = mtu() => mtu;
         /// What is sent again after a loss.
         recovery = recovery() => recovery;
-        /// How fast queue pairs may send; dcqcn is that of its paper, at the rate of the slowest link.
+        /// How fast queue pairs may send; dcqcn is that of its paper, and its line rate that of the
+        /// host's own link.
         congestion = congestion() => congestion;
         /// An acknowledgement is asked for every so many packets.
         ack_interval_packets = whole() => ack_interval_packets;
@@ -152,10 +153,6 @@ table! {
 pub(super) fn nic(table: &Part<'_, NicConfig>, config: &NetworkConfig) -> Result<NicConfig> {
     let mut nic = config.nic.clone();
     table.read_over(&mut nic)?;
-    if let Congestion::Dcqcn(dcqcn) = &mut nic.congestion {
-        let slowest = config.topology.links.iter().map(|link| link.rate).min();
-        dcqcn.line_rate = slowest.unwrap_or_default();
-    }
     nic.lossless_priorities = lossless(&config.switch);
     Ok(nic)
 }
