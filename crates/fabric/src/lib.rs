@@ -150,5 +150,5 @@ mod tests;
 pub mod topology;
 pub mod workload;
 
-pub use network::{BuildError, Cycle, Network, NetworkConfig, STEP, Verdict};
+pub use network::{BuildError, Cycle, Delivered, Network, NetworkConfig, STEP, Verdict};
 pub use speed::Speed;

@@ -10,6 +10,8 @@ use crate::nic::Contexts;
 pub(crate) struct Lengths<'a> {
     /// The caches of the NIC that stores, if it has any.
     pub(crate) contexts: Option<&'a mut Contexts>,
+    /// Bytes of messages that were stored.
+    pub(crate) stored: u32,
 }
 
 impl Lengths<'_> {
@@ -44,6 +46,7 @@ impl Memory for Lengths<'_> {
         length: usize,
     ) -> Result<(), MemoryFault> {
         self.touch(address, length as u64);
+        self.stored += length as u32;
         debug_assert!(offset + length <= payload as usize, "the engine stays within the payload");
         Ok(())
     }
@@ -65,6 +68,7 @@ impl Memory for Lengths<'_> {
         update: impl Fn(u64) -> u64,
     ) -> Result<u64, MemoryFault> {
         self.touch(address, 8);
+        self.stored += 8;
         update(0);
         Ok(0)
     }

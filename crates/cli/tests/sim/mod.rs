@@ -26,8 +26,9 @@ fn sim_tells_what_a_scenario_came_to() {
         [r#"
 Incast of 31 under a leaf-spine (simulated)
   finished at 2.679 ms
-  flows        31 (31 finished, 0 failed), 31 messages
-  goodput      92.541 Gb/s
+  flows        31 (31 finished, 0 failed)
+  completed    31 of 31 messages
+  goodput      92.541 Gb/s: 31000000 bytes in order, in the first 2.679 ms
   latency      p50 2.162 ms, p95 2.679 ms, p99 2.679 ms
   slowdown     p50 24.37, p95 30.19, p99 30.19
   drops        0
@@ -216,7 +217,8 @@ Deadlock by flooding, figure 4 (simulated)
     La port to T1, queue 3
     T1 port to Lb, queue 3
     Lb port to T0, queue 3
-  flows        5 (0 finished, 0 failed), 8 messages
+  flows        5 (0 finished, 0 failed)
+  completed    8 messages, of flows without an end
 ...
   note         deadlock: each of these ports is paused by the next, for ever:
                T0 -> La, La -> T1, T1 -> Lb, Lb -> T0, T0 -> La

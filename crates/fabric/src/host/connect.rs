@@ -5,6 +5,7 @@ use transport::{
     AddressVector, BringUp, Config, CreateError, Endpoint, QpCapacity, QpSpec, Recovery, RegionSpec,
 };
 
+use super::delivery::Delivery;
 use super::{ConnectError, ENGINE_SHIFT, Engine, FIRST_QPN, Host, Pair, PairId};
 use crate::address::{Tuple, address_of, hash_of};
 use crate::limits::{OUTSTANDING_MAX, RECEIVES};
@@ -58,6 +59,7 @@ impl Host {
             remote_key: Key::default(),
             address: None,
             received: 0,
+            delivery: Delivery::default(),
             backlog: std::collections::VecDeque::new(),
         });
         Ok(PairId { engine, qpn, key: at.key })

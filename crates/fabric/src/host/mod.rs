@@ -7,6 +7,7 @@
 
 mod apps;
 mod connect;
+mod delivery;
 mod receive;
 mod tcp;
 mod transmit;
@@ -17,6 +18,8 @@ use rdma::{Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, UdAddress, Wo
 use transport::{CqId, CreateError, Endpoint, ModifyError, PdId, PostError};
 
 use crate::memory::BASE;
+use delivery::Delivery;
+
 use crate::nic::{CacheCounters, Contexts, NicConfig, ReceiveBuffer};
 
 /// QPNs of one engine: its number stands above these bits.
@@ -37,6 +40,7 @@ struct Pair {
     address: Option<UdAddress>,
     /// Messages that came, and took a receive.
     received: u64,
+    delivery: Delivery,
     /// Flows that share it and found its queue full.
     backlog: std::collections::VecDeque<u32>,
 }
@@ -127,6 +131,19 @@ impl Host {
     /// How often its NIC had to fetch what it needs.
     pub(crate) fn cache_counters(&self) -> CacheCounters {
         self.contexts.as_ref().map_or_else(CacheCounters::default, |contexts| contexts.counters())
+    }
+
+    /// Its index in the topology.
+    pub(crate) const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The bytes that each of its queue pairs and connections has delivered here, in order, with its
+    /// flow.
+    pub(crate) fn delivered(&self) -> impl Iterator<Item = (u32, u64)> {
+        let pairs = self.engines.iter().flat_map(|engine| &engine.pairs);
+        let over_tcp = self.tcp.iter().flat_map(|tcp| tcp.delivered());
+        pairs.map(|pair| (pair.flow, pair.delivery.bytes)).chain(over_tcp)
     }
 
     /// The counters of all its engines.

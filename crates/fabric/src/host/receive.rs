@@ -123,12 +123,16 @@ impl Host {
         };
         let now = Time::from_ps(links.now());
         let length = u32::from(of.payload);
-        let mut memory = Lengths { contexts: self.contexts.as_deref_mut() };
+        let mut memory = Lengths { contexts: self.contexts.as_deref_mut(), stored: 0 };
         if let Some(contexts) = &mut memory.contexts {
             contexts.queue_pair(of.qpn().value());
         }
         let result =
             at.endpoint.handle(now, &arrival, &header, length, length as usize, &mut memory);
+        if memory.stored > 0 {
+            let index = at.index_of(of.qpn());
+            at.pairs[index].delivery.stored(&header, self.config.recovery, memory.stored);
+        }
         let waited = self.contexts.as_mut().map_or(0, |contexts| contexts.waited());
         match result {
             Ok(()) => links.delivered += 1,

@@ -67,6 +67,11 @@ impl Tcp {
         }
     }
 
+    /// See [`Host::delivered`].
+    pub(super) fn delivered(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.connections.iter().map(|at| (at.ends.flow, at.read()))
+    }
+
     /// The queue of packets that a pause of `priority` stops.
     fn queue(&mut self, priority: u8) -> &mut VecDeque<u32> {
         let found = self.ready.iter().position(|(other, _)| *other == priority);

@@ -15,6 +15,22 @@ use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
 use crate::workload::Flow;
 
+/// Bytes of a flow that applications have, in order, of messages whole or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Delivered {
+    /// At the destination.
+    pub there: u64,
+    /// At the source: answers, and what READs ask for.
+    pub back: u64,
+}
+
+impl Delivered {
+    /// In both directions.
+    pub const fn bytes(self) -> u64 {
+        self.there + self.back
+    }
+}
+
 impl Network {
     /// The present: the end of the last run, or when the last flow was over, or the deadlock found.
     pub fn now(&self) -> Time {
@@ -108,6 +124,23 @@ impl Network {
     /// How often the NIC of a host looked for translations and contexts, and how often in vain.
     pub fn host_caches(&self, host: u32) -> Option<CacheCounters> {
         Some(self.host(host)?.cache_counters())
+    }
+
+    /// Bytes that were delivered in order to the applications at both ends of each flow. What flows on
+    /// one queue pair have delivered counts for the first of them.
+    pub fn delivered(&self) -> Vec<Delivered> {
+        let mut flows = vec![Delivered::default(); self.flows.len()];
+        let hosts = self.partitions.iter().flat_map(|partition| &partition.hosts);
+        for (host, (flow, bytes)) in
+            hosts.flat_map(|host| host.delivered().map(|delivered| (host.index(), delivered)))
+        {
+            let delivered = &mut flows[flow as usize];
+            match self.flows[flow as usize].spec.destination == host {
+                true => delivered.there += bytes,
+                false => delivered.back += bytes,
+            }
+        }
+        flows
     }
 
     /// Messages of a flow that took a receive at its destination: SENDs, and WRITEs with immediate

@@ -42,6 +42,7 @@ use build::Wiring;
 use deadlock::Detector;
 use partition::Partition;
 
+pub use ask::Delivered;
 pub use deadlock::Cycle;
 pub use run::STEP;
 

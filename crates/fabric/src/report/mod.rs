@@ -23,7 +23,7 @@ pub use diagnosis::Note;
 
 use crate::record::Samples;
 use crate::workload::{Flow, Service, Verb};
-use crate::{Network, Verdict};
+use crate::{Delivered, Network, Verdict};
 use hops::{Hop, HopTotals, Layers};
 
 /// Columns of the terminal that notes are set for.
@@ -121,15 +121,10 @@ impl<'a> Report<'a> {
         let flows = network.flows();
         let over = flows.iter().filter(|flow| flow.is_over() && flow.failed == 0).count();
         let failed = flows.iter().filter(|flow| flow.failed > 0).count();
-        let messages: u64 = flows.iter().map(|flow| flow.completed).sum();
-        let bytes: u64 = flows.iter().map(Flow::bytes).sum();
-        let first = flows.iter().map(|flow| flow.spec.start).min().unwrap_or(Time::ZERO);
         let mut figures = vec![
-            (
-                "flows",
-                format!("{} ({over} finished, {failed} failed), {messages} messages", flows.len()),
-            ),
-            ("goodput", format!("{:.3} Gb/s", gbps(bytes, network.now().since(first)))),
+            ("flows", format!("{} ({over} finished, {failed} failed)", flows.len())),
+            ("completed", self.completion()),
+            ("goodput", self.goodput()),
         ];
         let mut latencies: Vec<u64> =
             flows.iter().flat_map(|flow| flow.latencies_ps.iter().copied()).collect();
@@ -168,6 +163,30 @@ impl<'a> Report<'a> {
             ("simulated", simulated),
         ]);
         figures.into_iter().map(|(figure, value)| (figure.to_owned(), value)).collect()
+    }
+
+    /// Messages that are done.
+    fn completion(&self) -> String {
+        let flows = self.network.flows();
+        let done: u64 = flows.iter().map(|flow| flow.completed).sum();
+        let asked: Option<u64> = flows.iter().map(|flow| flow.spec.messages).sum();
+        match asked {
+            Some(asked) => format!("{done} of {asked} messages"),
+            None => format!("{done} messages, of flows without an end"),
+        }
+    }
+
+    /// What applications were given, in order, by messages whole or not, in both directions.
+    fn goodput(&self) -> String {
+        let (flows, now) = (self.network.flows(), self.network.now());
+        let bytes: u64 = self.network.delivered().into_iter().map(Delivered::bytes).sum();
+        let first = flows.iter().map(|flow| flow.spec.start).min().unwrap_or(now).min(now);
+        let rate = gbps(bytes, now.since(first));
+        let window = match first {
+            Time::ZERO => format!("in the first {now}"),
+            first => format!("from {first} to {now}"),
+        };
+        format!("{rate:.3} Gb/s: {bytes} bytes in order, {window}")
     }
 
     fn write_drops(&self, text: &mut String) -> core::fmt::Result {
@@ -305,7 +324,10 @@ mod tests {
         let (network, verdict, _) = two_to_one();
         let summary = Report::new("two to one", &network, &verdict).summary();
         assert!(summary.starts_with("two to one (simulated)\n  finished at "), "{summary}");
-        assert!(summary.contains("flows        2 (2 finished, 0 failed), 2 messages"), "{summary}");
+        assert!(summary.contains("flows        2 (2 finished, 0 failed)\n"), "{summary}");
+        assert!(summary.contains("completed    2 of 2 messages\n"), "{summary}");
+        let delivered = "Gb/s: 2097152 bytes in order, in the first ";
+        assert!(summary.contains(delivered), "{summary}");
         assert!(summary.contains("slowdown     p50 1.9"), "{summary}");
         assert!(summary.contains("    hop            frames   ports "), "{summary}");
         assert!(summary.contains("    server -> ToR  "), "{summary}");

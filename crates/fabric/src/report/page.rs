@@ -41,7 +41,8 @@ impl Report<'_> {
         self.add_messages(&mut page);
         self.add_drops(&mut page);
         page.section("Where the rest is").add(&Block::Text(
-            "Beside this page: `flows.parquet`, a row a flow; `samples.parquet`, a row for each queue \
+            "Beside this page: `flows.parquet`, a row a flow, with what completed and what was \
+             delivered; `samples.parquet`, a row for each queue \
              and sample in which something changed; `counters.parquet`, under the names of SAI for \
              switches and of Linux for NICs. DuckDB, pandas and Spark read them: \
              `duckdb -c \"SELECT * FROM 'flows.parquet' ORDER BY slowdown DESC LIMIT 10\"`.",

@@ -11,7 +11,9 @@ use crate::topology::End;
 use crate::workload::{Flow, Service, Verb};
 
 impl Report<'_> {
-    /// Every flow, a row each. `slowdown` is how many times longer than alone in the network its
+    /// Every flow, a row each. `delivered_bytes` came to its destination in order, `delivered_back_bytes`
+    /// to its source: answers, and what READs ask for; flows that share a queue pair have them in the row
+    /// of the first. `slowdown` is how many times longer than alone in the network its
     /// messages took on average; only WRITEs over RC that are posted one at a time have it.
     pub fn flows(&self) -> Table {
         let mut table = Table::new("flows")
@@ -25,6 +27,8 @@ impl Report<'_> {
             .integers("posted", "")
             .integers("completed", "")
             .integers("failed", "")
+            .integers("delivered", "bytes")
+            .integers("delivered_back", "bytes")
             .integers("start", "ps")
             .integers("finished", "ps")
             .integers("latency_p50", "ps")
@@ -32,6 +36,7 @@ impl Report<'_> {
             .integers("latency_max", "ps")
             .floats("slowdown", "");
         let topology = self.network.topology();
+        let delivered = self.network.delivered();
         for (index, flow) in self.network.flows().iter().enumerate() {
             let spec = &flow.spec;
             let mut latencies = flow.latencies_ps.clone();
@@ -65,6 +70,8 @@ impl Report<'_> {
                 flow.posted.into(),
                 flow.completed.into(),
                 flow.failed.into(),
+                delivered[index].there.into(),
+                delivered[index].back.into(),
                 spec.start.as_ps().into(),
                 flow.finished_at.map(rdma::Time::as_ps).into(),
                 at(50).into(),

@@ -195,6 +195,11 @@ impl Connection {
         progress
     }
 
+    /// Bytes that the application has read.
+    pub(crate) fn read(&self) -> u64 {
+        self.read
+    }
+
     /// Whether the handshake is over.
     pub(crate) fn is_open(&self) -> bool {
         self.sockets.get::<Socket<'_>>(self.handle).state() == State::Established

@@ -52,6 +52,8 @@ fn go_back_0_delivers_nothing_and_fills_the_link() {
     for verb in VERBS {
         let (goodput, busy, network) = lossy_switch(Recovery::GoBack0, verb);
         assert_eq!(goodput, 0.0, "{verb:?}");
+        let delivered = network.delivered()[0].bytes();
+        assert!(delivered < 1 << 20, "the beginning of one message, once: {delivered} of {verb:?}");
         assert!(busy > 0.9, "{verb:?}: {busy}");
         assert!(network.drops().of(Drop::Rule) > 600, "{verb:?}");
     }

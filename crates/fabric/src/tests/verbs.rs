@@ -5,11 +5,12 @@ use rdma::{Rate, Span, Time};
 use super::{CABLES, finish, with_flows};
 use crate::fault::{DropRule, Fault, FaultKind};
 use crate::random::Random;
+use crate::report::Report;
 use crate::scenario::Scenario;
 use crate::switch::config::Threshold;
 use crate::topology::{Cables, End, leaf_spine, single_switch};
 use crate::workload::{FlowSpec, Interval, Queries, Service, Verb, probes, queries};
-use crate::{BuildError, Network, NetworkConfig};
+use crate::{BuildError, Delivered, Network, NetworkConfig};
 
 const SERVICES: [Service; 3] = [Service::Rc, Service::Uc, Service::Ud];
 const VERBS: [Verb; 6] =
@@ -40,6 +41,12 @@ fn every_verb_of_every_service_arrives() {
             assert_eq!(network.flows()[0].completed, 200, "{service:?} {verb:?}");
             let received = if verb.takes_receive() { 200 } else { 0 };
             assert_eq!(network.received(0), Some(received), "{service:?} {verb:?}");
+            let bytes = 200 * u64::from(bytes_of(verb, service));
+            let delivered = match verb {
+                Verb::Read => Delivered { there: 0, back: bytes },
+                _ => Delivered { there: bytes, back: 0 },
+            };
+            assert_eq!(network.delivered()[0], delivered, "{service:?} {verb:?}");
             assert_eq!(network.drops().total(), 0, "{service:?} {verb:?}");
             seen += 1;
         }
@@ -201,4 +208,47 @@ fn answers_to_a_chatty_server_meet_and_alpha_decides_whether_they_pause() {
     };
     let (large, small) = (pauses(-4), pauses(-6));
     assert!(small > 4 * large.max(1), "{small} of {large}");
+}
+
+#[test]
+fn goodput_is_what_applications_have_of_messages_that_are_not_done_too() {
+    for verb in [Verb::Read, Verb::Write, Verb::Send] {
+        let mut config = NetworkConfig::new(single_switch(2, CABLES));
+        config.flows = vec![FlowSpec { verb, ..FlowSpec::write(0, 1, 1 << 30) }];
+        let mut network = Network::new(config).unwrap();
+        let verdict = network.run(Time::ZERO + Span::from_ms(1));
+        assert_eq!(network.flows()[0].completed, 0);
+        let line = CABLES.rate.as_bps() as f64 / 8e3;
+        let part = network.delivered()[0].bytes() as f64 / line;
+        assert!((0.88..0.93).contains(&part), "{verb:?}: {part}");
+        let summary = Report::new("long", &network, &verdict).summary();
+        assert!(summary.contains("completed    0 of 1 messages\n"), "{summary}");
+        assert!(summary.contains(" bytes in order, in the first 1.000 ms\n"), "{summary}");
+    }
+}
+
+#[test]
+fn answers_are_goodput_over_every_service() {
+    for service in [Service::Rc, Service::Uc, Service::Ud, Service::Tcp] {
+        let flow = FlowSpec { service, verb: Verb::Send, ..FlowSpec::write(0, 1, 100) };
+        let flow = FlowSpec { messages: Some(50), reply_bytes: Some(1_000), ..flow };
+        let network = finish(with_flows(NetworkConfig::new(single_switch(3, CABLES)), vec![flow]));
+        let delivered = Delivered { there: 5_000, back: 50_000 };
+        assert_eq!(network.delivered()[0], delivered, "{service:?}");
+    }
+}
+
+#[test]
+fn bytes_of_an_unreliable_message_that_lacks_a_packet_are_no_goodput() {
+    let mut config = NetworkConfig::new(single_switch(2, CABLES));
+    let every = DropRule::Every(7);
+    let kind = FaultKind::LinkRule { from: End::Host(0), to: End::Switch(0), rule: every };
+    config.faults.push(Fault { at: Time::ZERO, kind });
+    let flow = FlowSpec { service: Service::Uc, verb: Verb::Send, ..FlowSpec::write(0, 1, 4_096) };
+    config.flows = vec![FlowSpec { messages: Some(100), ..flow }];
+    let mut network = Network::new(config).unwrap();
+    network.run(Time::ZERO + Span::from_ms(2));
+    let whole = network.received(0).unwrap();
+    assert!((1..100).contains(&whole), "{whole}");
+    assert_eq!(network.delivered()[0].there, whole * 4_096);
 }

@@ -58,7 +58,7 @@ fn measure(context: &Context<'_>, receive_ns: Option<u64>) -> Result<Row, Error>
     network.run(scenario.end);
     let seconds = scenario.end.since(Time::ZERO).as_ps() as f64 / 1e12;
     let pause = network.port_counters(0, End::Host(RECEIVER)).unwrap_or_default().pause;
-    let bytes: u64 = network.flows().iter().map(fabric::workload::Flow::bytes).sum();
+    let bytes: u64 = network.delivered().into_iter().map(fabric::Delivered::bytes).sum();
     Ok(Row {
         lost: 0.0,
         goodput: bytes as f64 * 8.0 / seconds / 1e9,

@@ -42,7 +42,7 @@ fn written(context: &Context<'_>, page_bytes: u64, megabytes: u64) -> Result<Wri
     let sent = |network: &Network| network.host_pauses(1).map_or(0, |pauses| pauses.sent[3]);
     network.run(WARM);
     let caches = network.host_caches(1).unwrap_or_default();
-    let (pauses, bytes) = (sent(&network), network.flows()[0].bytes());
+    let (pauses, bytes) = (sent(&network), network.delivered()[0].bytes());
     network.run(scenario.end);
     let seconds = scenario.end.since(WARM).as_ps() as f64 / 1e12;
     let after = network.host_caches(1).unwrap_or_default();
@@ -51,7 +51,7 @@ fn written(context: &Context<'_>, page_bytes: u64, megabytes: u64) -> Result<Wri
         missed: (after.mtt_misses - caches.mtt_misses) as f64
             / (after.mtt_lookups - caches.mtt_lookups) as f64
             * 100.0,
-        gbps: (network.flows()[0].bytes() - bytes) as f64 * 8.0 / seconds / 1e9,
+        gbps: (network.delivered()[0].bytes() - bytes) as f64 * 8.0 / seconds / 1e9,
         drops: network.drops().total(),
     })
 }
