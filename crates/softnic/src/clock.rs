@@ -34,6 +34,7 @@ pub(crate) fn of_other_threads() -> Time {
 
 /// Does nothing for a while.
 pub(crate) fn pause(span: Span) {
+    sys::assert_may_sleep();
     std::thread::sleep(Duration::from_nanos(span.as_ns_ceil()));
 }
 

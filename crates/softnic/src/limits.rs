@@ -15,11 +15,6 @@ pub(crate) struct Retry {
     pub(crate) pause: Span,
 }
 
-impl Retry {
-    /// One try.
-    pub(crate) const NONE: Self = Self { tries: 1, pause: Span::ZERO };
-}
-
 /// Entries of a port's GID table.
 pub(crate) const GIDS_MAX: usize = 16;
 /// Bits of a QPN that say whose it is.
@@ -100,9 +95,7 @@ pub(crate) const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 pub(crate) const COUNTER_NAME_BYTES: usize = 64;
 /// The kernel's order of the sockets is asked for at most this often.
 pub(crate) const STEERING_INTERVAL: Span = Span::from_ms(10);
-/// How the right to change a group is asked for in the data path.
-pub(crate) const CHANGE_RETRY: Retry = Retry { tries: 20, pause: Span::from_us(50) };
-/// How it is asked for when a NIC is opened or closed: for three seconds.
+/// How the right to change a group is asked for when a NIC is opened or closed: for three seconds.
 pub(crate) const OPEN_RETRY: Retry = Retry { tries: 3_000, pause: Span::from_ms(1) };
 /// One poll in so many looks at every socket; the others look only at the one that last had something.
 pub(crate) const POLLS_PER_ROUND: u32 = 16;
@@ -117,8 +110,13 @@ pub(crate) const COMM_ID_SHIFT: u32 = 32 - SLOT_BITS;
 pub(crate) const UNCLAIMED_GRACE: Span = Span::from_ms(100);
 /// Requests that wait so; more are refused at once.
 pub(crate) const UNCLAIMED_MAX: usize = 64;
-/// How a message is given to an owner who has no room.
-pub(crate) const HANDOVER_RETRY: Retry = Retry { tries: 10, pause: Span::from_us(100) };
+/// How often a message of connection management is offered again to a NIC whose mailbox was full.
+pub(crate) const HANDOVER_INTERVAL: Span = Span::from_us(500);
+/// How long it is offered. Then it is dropped, and its sender repeats it.
+pub(crate) const HANDOVER_PATIENCE: Span = Span::from_ms(20);
+/// Messages that wait so for one NIC, and for all of them.
+pub(crate) const HANDOVERS_PER_NIC_MAX: usize = 16;
+pub(crate) const HANDOVERS_MAX: usize = 64;
 /// Ports of connection management that can be taken at one address, in all port spaces.
 pub(crate) const PORTS_MAX: usize = 1 << 16;
 /// Ports for callers that name none, as under Linux.

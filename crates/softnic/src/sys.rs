@@ -1,5 +1,6 @@
 //! Thin safe covers over the system calls that the standard library does not have.
 
+use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem;
 use core::net::IpAddr;
@@ -165,6 +166,40 @@ pub(crate) fn wait(descriptors: &mut [libc::pollfd], timeout_ns: u64) -> bool {
     poll(descriptors, timeout_ns).unwrap_or(false)
 }
 
+/// While this lives, this thread handles what has arrived. Whoever sends to us waits for that, so it must not
+/// sleep, nor wait for another process: debug builds panic if it does.
+pub(crate) struct Receiving(());
+
+thread_local! {
+    /// How many of them this thread has.
+    static RECEIVING: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Receiving {
+    #[inline]
+    pub(crate) fn begin() -> Self {
+        if cfg!(debug_assertions) {
+            RECEIVING.set(RECEIVING.get() + 1);
+        }
+        Self(())
+    }
+}
+
+impl Drop for Receiving {
+    #[inline]
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            RECEIVING.set(RECEIVING.get() - 1);
+        }
+    }
+}
+
+/// Panics in debug builds if this thread handles what has arrived.
+#[inline]
+pub(crate) fn assert_may_sleep() {
+    debug_assert!(RECEIVING.get() == 0, "no path of reception sleeps");
+}
+
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     /// As the C library has it, which unwinds a thread that is cancelled here.
@@ -213,6 +248,7 @@ impl Drop for HeldCancellation {
 
 /// As [`wait`], but an interruption by a signal is an error.
 pub(crate) fn poll(descriptors: &mut [libc::pollfd], timeout_ns: u64) -> io::Result<bool> {
+    assert_may_sleep();
     let timeout = timespec(timeout_ns);
     // SAFETY: the pointer and the count are those of the slice; no signal mask is passed.
     let ready = unsafe {

@@ -13,13 +13,12 @@ use std::sync::Arc;
 use rdma::{Gid, Time};
 use wire::cm::ip::PortSpace;
 
-use crate::clock::{retry, would_block};
 use crate::counts::Counts;
 use crate::host::handover::Handover;
 use crate::host::ports::{PortChange, PortError};
 use crate::host::registry::Registry;
 use crate::host::steering::{Group, Probe};
-use crate::limits::{Retry, SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
+use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
 use crate::packet::Received;
 use crate::udp::groups::Groups;
 use crate::udp::socket::{Message, Socket};
@@ -238,7 +237,7 @@ impl Membership {
         }
         let owner = self.registry.member();
         let service = space.service(number);
-        let change = self.registry.change_soon()?;
+        let change = self.registry.change_now()?;
         let mut ports = change.read_ports(address)?;
         let mut taken = number;
         match what {
@@ -271,30 +270,28 @@ impl Membership {
         Ok(())
     }
 
-    /// Gives packets that arrived at `destination` to the owner of `slot`, whose queue may be full. Returns
-    /// whether there is one.
+    /// Gives packets that arrived at `destination` to the owner of `slot`. Returns whether there is one.
+    ///
+    /// # Errors
+    /// Its mailbox is full. The packets have not been counted yet.
     pub(crate) fn hand_over(
         &mut self,
         slot: u16,
         received: &Received,
         destination: IpAddr,
         bytes: &[u8],
-        times: Retry,
         counts: &mut Counts,
-    ) -> bool {
+    ) -> io::Result<bool> {
         let packets = bytes.len().div_ceil(received.segment) as u64;
-        let Some(handover) = &mut self.handover else { return false };
-        let give = || handover.send(slot, received, destination, bytes);
-        let given = retry(times, would_block, give).inspect_err(|error| {
+        let handover = self.handover.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let has_owner = handover.send(slot, received, destination, bytes).inspect_err(|error| {
             tracing::debug!(slot, %error, "not handed over");
-        });
-        *match given {
-            Ok(true) => &mut counts.rx_handed_over,
-            // Nobody's, at least nobody's of this host: a peer that has not noticed a death yet.
-            Ok(false) => &mut counts.rx_unknown_slot,
-            Err(_) => &mut counts.rx_handover_dropped,
-        } += packets;
-        !matches!(given, Ok(false))
+        })?;
+        // Nobody's, at least nobody's of this host: a peer that has not noticed a death yet.
+        let counter =
+            if has_owner { &mut counts.rx_handed_over } else { &mut counts.rx_unknown_slot };
+        *counter += packets;
+        Ok(has_owner)
     }
 
     /// Joins a multicast group, once more if it has been joined already.
@@ -324,10 +321,15 @@ impl Membership {
         &self,
         port: usize,
         counts: &mut Counts,
-        change_it: impl FnOnce(&mut Group, &Registry) -> After,
+        change_it: impl Fn(&mut Group, &Registry) -> After,
     ) -> io::Result<()> {
         let socket = &self.sockets[port];
-        let change = self.registry.change_soon()?;
+        // Mostly there is nothing to be changed, which is seen without the right to do so.
+        let mut group = self.registry.read_group(socket.address())?;
+        if change_it(&mut group, &self.registry) == After::Unchanged {
+            return Ok(());
+        }
+        let change = self.registry.change_now()?;
         let mut group = change.read(socket.address())?;
         let after = change_it(&mut group, &self.registry);
         if after == After::Unchanged {

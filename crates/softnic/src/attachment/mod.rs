@@ -29,6 +29,7 @@ use self::sender::Sender;
 use crate::engine::Engine;
 use crate::management::Management;
 use crate::path::Paths;
+use crate::sys::Receiving;
 use crate::udp::inbox::Reach;
 use crate::{DeviceInfo, OpenError, Options};
 
@@ -114,6 +115,7 @@ impl Attachment {
 
     /// Does what the time has come for.
     pub(crate) fn run_timers(&mut self, engine: &mut Engine<'_>) {
+        let _receiving = Receiving::begin();
         let Common { membership, paths, management, .. } = &mut self.common;
         let now = engine.now;
         if engine.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
@@ -124,7 +126,7 @@ impl Attachment {
                 may_lie
             });
         }
-        management.claim(membership, engine);
+        management.handle_timeout(membership, engine);
         if engine.manager.poll_timeout().is_some_and(|deadline| deadline <= now) {
             engine.manager.handle_timeout(now);
         }

@@ -31,12 +31,13 @@ use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::steering::{PROBE, Probe, is_ownable, slot_of};
 use crate::limits::{
-    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_COPIED, Retry,
+    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_COPIED,
     SHORT_BATCH_BYTES,
 };
 use crate::management::GsiPacket;
 use crate::packet::Received;
 use crate::shm::RingPacket;
+use crate::sys::Receiving;
 use crate::udp::inbox::{By, Found, Inbox, Look, Reach};
 
 /// What is looked at beside the rings.
@@ -128,6 +129,7 @@ impl Receiver {
         common: &mut Common,
         engine: &mut Engine<'_>,
     ) -> Look {
+        let _receiving = Receiving::begin();
         let Common { membership, paths, .. } = common;
         inbox.renew(membership);
         let ports = if turn == Turn::Round {
@@ -161,6 +163,7 @@ impl Receiver {
         common: &mut Common,
         engine: &mut Engine<'_>,
     ) {
+        let _receiving = Receiving::begin();
         if look.takes_empty() {
             self.finds = 0;
             common.paths.write_off(look.sent);
@@ -300,6 +303,8 @@ impl Receiver {
                 if datagrams.is_multicast && destination != Qpn::MULTICAST {
                     engine.counts.rx_group_dropped += 1;
                 } else if destination == Qpn::GSI {
+                    let start = header.header_len();
+                    let payload = start..start + payload.len();
                     let message = GsiPacket { received, arrival, bytes: packet, payload };
                     let Common { management, membership, .. } = common;
                     let is_handed_over = datagrams.is_handed_over;
@@ -318,6 +323,7 @@ impl Receiver {
 
     /// Takes what lies in rings.
     pub(crate) fn receive_from_rings(&mut self, common: &mut Common, engine: &mut Engine<'_>) {
+        let _receiving = Receiving::begin();
         let Self { buffer, reader, .. } = self;
         let Common { membership, paths, observers, .. } = common;
         // A record has every byte.
@@ -395,7 +401,11 @@ fn hand_over(
         counts.rx_handover_dropped += packets;
         return false;
     }
-    membership.hand_over(slot, received, datagrams.destination(), bytes, Retry::NONE, counts)
+    let given = membership.hand_over(slot, received, datagrams.destination(), bytes, counts);
+    given.unwrap_or_else(|_| {
+        counts.rx_handover_dropped += packets;
+        true
+    })
 }
 
 /// The next of so many `parts` of all ports: from `next` on, or from the first.

@@ -23,12 +23,14 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use rdma::Span;
+
 use crate::clock::retry;
 use crate::host::handover::Handover;
 use crate::host::ports::{self, Ports};
 use crate::host::runtime;
 use crate::host::steering::{Group, Member, is_ownable};
-use crate::limits::{CHANGE_RETRY, OPEN_RETRY, PORTS_MAX, Retry, SLOTS};
+use crate::limits::{OPEN_RETRY, PORTS_MAX, Retry, SLOTS};
 use crate::sys::{self, Lock};
 
 /// The byte whose lock is for changing groups.
@@ -127,10 +129,13 @@ impl Registry {
         })
     }
 
-    /// Asks for the right to change groups, for a short time only: its owner may be stopped, and
-    /// packets must not wait for that.
-    pub(crate) fn change_soon(&self) -> io::Result<Change<'_>> {
-        let change = self.try_to_change(CHANGE_RETRY);
+    /// Asks for the right to change groups once: its owner may be stopped, and packets must not wait for
+    /// that.
+    ///
+    /// # Errors
+    /// `WouldBlock` if somebody else has it.
+    pub(crate) fn change_now(&self) -> io::Result<Change<'_>> {
+        let change = self.try_to_change(Retry { tries: 1, pause: Span::ZERO });
         change.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
@@ -172,7 +177,8 @@ impl Registry {
         Ok(ports)
     }
 
-    fn read_group(&self, address: IpAddr) -> io::Result<Group> {
+    /// The group of an address, which needs no right to be read.
+    pub(crate) fn read_group(&self, address: IpAddr) -> io::Result<Group> {
         let file = File::open(self.path("group", address))?;
         let mut bytes = vec![0; HEADER_LEN + MEMBER_LEN * SLOTS as usize];
         let mut length = 0;
@@ -335,8 +341,8 @@ mod tests {
         };
         let (stopped, waiting) = (registry(), registry());
         let kept = stopped.change().unwrap();
-        assert!(waiting.try_to_change(Retry { tries: 3, ..CHANGE_RETRY }).is_none());
-        assert_eq!(waiting.change_soon().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(waiting.try_to_change(Retry { tries: 3, ..OPEN_RETRY }).is_none());
+        assert_eq!(waiting.change_now().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(waiting.change().unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(kept);
         assert!(waiting.change().is_ok());

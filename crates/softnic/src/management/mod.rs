@@ -16,6 +16,7 @@
 use core::net::IpAddr;
 use core::ops::Range;
 use std::collections::VecDeque;
+use std::io;
 
 use rdma::{Psn, QKey, Qpn, Time};
 use transport::Arrival;
@@ -27,7 +28,10 @@ use crate::attachment::membership::Membership;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::ports::slot_of_conversation;
-use crate::limits::{HANDOVER_RETRY, UNCLAIMED_GRACE, UNCLAIMED_MAX};
+use crate::limits::{
+    HANDOVER_INTERVAL, HANDOVER_PATIENCE, HANDOVERS_MAX, HANDOVERS_PER_NIC_MAX, UNCLAIMED_GRACE,
+    UNCLAIMED_MAX,
+};
 use crate::packet::{Flow, Received};
 use crate::path::udp_flow;
 
@@ -35,31 +39,53 @@ use crate::path::udp_flow;
 #[derive(Debug, Default)]
 pub(crate) struct Management {
     /// Requests for services that nobody offers (yet), the oldest first.
-    unclaimed: VecDeque<Unclaimed>,
+    unclaimed: VecDeque<Waiting>,
+    /// Messages for NICs whose mailboxes were full, by slot and the oldest first.
+    crowded: VecDeque<(u16, Waiting)>,
+    /// When those are offered again.
+    next_offer: Time,
     /// The PSN of the next packet from QP1.
     next_psn: u32,
 }
 
 /// A packet to QP1.
-#[derive(Clone, Copy)]
 pub(crate) struct GsiPacket<'a> {
     pub(crate) received: &'a Received,
     pub(crate) arrival: &'a Arrival,
     /// The whole packet.
     pub(crate) bytes: &'a [u8],
-    /// What is behind its headers.
-    pub(crate) payload: &'a [u8],
+    /// Where in it the payload is.
+    pub(crate) payload: Range<usize>,
 }
 
-/// A request that waits for somebody who offers its service.
+impl GsiPacket<'_> {
+    fn payload(&self) -> &[u8] {
+        self.bytes.get(self.payload.clone()).unwrap_or_default()
+    }
+}
+
+/// A message that waits for somebody.
 #[derive(Debug)]
-struct Unclaimed {
+struct Waiting {
     until: Time,
     received: Received,
     arrival: Arrival,
     bytes: Vec<u8>,
     /// Where the payload lies in it.
     payload: Range<usize>,
+}
+
+impl Waiting {
+    fn new(until: Time, packet: &GsiPacket<'_>) -> Self {
+        let GsiPacket { received, arrival, bytes, payload } = packet;
+        let (received, arrival, bytes) = (**received, **arrival, bytes.to_vec());
+        Self { until, received, arrival, bytes, payload: payload.clone() }
+    }
+
+    fn packet(&self) -> GsiPacket<'_> {
+        let Self { received, arrival, bytes, payload, .. } = self;
+        GsiPacket { received, arrival, bytes, payload: payload.clone() }
+    }
 }
 
 /// A message that has been built, which has so many bytes without its ICRC.
@@ -94,46 +120,91 @@ impl Management {
             engine.counts.rx_gsi_dropped += 1;
             return;
         }
-        let &GsiPacket { received, arrival, bytes, payload } = packet;
-        let destination = arrival.destination.ip();
+        let destination = packet.arrival.destination.ip();
         // What was handed over has been looked up already; but a listener may have gone since, and
         // another be about to come.
-        let owner = match Mad::parse(payload) {
+        let owner = match Mad::parse(packet.payload()) {
             Ok(mad) if !is_handed_over => owner(&mad, destination, membership, engine.manager),
             Ok(mad) if is_unclaimed(&mad, destination, engine.manager) => Owner::Nobody,
             _ => Owner::Ours,
         };
         if matches!(owner, Owner::Nobody) && self.unclaimed.len() < UNCLAIMED_MAX {
-            let until = engine.now + UNCLAIMED_GRACE;
-            let start = header.header_len();
-            let payload = start..start + payload.len();
-            let (received, arrival, bytes) = (*received, *arrival, bytes.to_vec());
-            self.unclaimed.push_back(Unclaimed { until, received, arrival, bytes, payload });
+            self.unclaimed.push_back(Waiting::new(engine.now + UNCLAIMED_GRACE, packet));
             return;
         }
-        bring(owner, packet, membership, engine);
+        self.bring(owner, packet, membership, engine);
     }
 
-    /// Looks again for who offers the services of requests that have waited long enough.
-    pub(crate) fn claim(&mut self, membership: &mut Membership, engine: &mut Engine<'_>) {
+    /// Looks again for who offers the services of requests that have waited long enough, and offers again
+    /// what mailboxes had no room for.
+    pub(crate) fn handle_timeout(&mut self, membership: &mut Membership, engine: &mut Engine<'_>) {
         while self.unclaimed.front().is_some_and(|waiting| waiting.until <= engine.now)
-            && let Some(Unclaimed { received, arrival, bytes, payload, .. }) =
-                self.unclaimed.pop_front()
+            && let Some(waiting) = self.unclaimed.pop_front()
         {
-            let payload = &bytes[payload];
-            let owner = match Mad::parse(payload) {
-                Ok(mad) => owner(&mad, arrival.destination.ip(), membership, engine.manager),
+            let packet = waiting.packet();
+            let owner = match Mad::parse(packet.payload()) {
+                Ok(mad) => owner(&mad, packet.arrival.destination.ip(), membership, engine.manager),
                 Err(_) => Owner::Ours,
             };
-            let (received, arrival, bytes) = (&received, &arrival, &bytes[..]);
-            bring(owner, &GsiPacket { received, arrival, bytes, payload }, membership, engine);
+            self.bring(owner, &packet, membership, engine);
+        }
+        if !self.crowded.is_empty() && self.next_offer <= engine.now {
+            self.next_offer = engine.now + HANDOVER_INTERVAL;
+            let mut full = Vec::new();
+            self.crowded.retain(|(slot, waiting)| {
+                let is_full = full.contains(slot)
+                    || hand_over(*slot, &waiting.packet(), membership, engine.counts).is_err();
+                if is_full {
+                    full.push(*slot);
+                }
+                let is_late = is_full && waiting.until <= engine.now;
+                engine.counts.rx_handover_dropped += u64::from(is_late);
+                is_full && !is_late
+            });
         }
     }
 
-    /// When [`Management::claim`] is to be called.
+    /// When [`Management::handle_timeout`] is to be called.
     #[inline]
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.unclaimed.front().map(|waiting| waiting.until)
+        let unclaimed = self.unclaimed.front().map(|waiting| waiting.until);
+        let crowded = (!self.crowded.is_empty()).then_some(self.next_offer);
+        unclaimed.into_iter().chain(crowded).min()
+    }
+
+    /// Brings a message to its owner.
+    fn bring(
+        &mut self,
+        owner: Owner,
+        packet: &GsiPacket<'_>,
+        membership: &mut Membership,
+        engine: &mut Engine<'_>,
+    ) {
+        let Engine { now, manager, counts, .. } = engine;
+        match owner {
+            Owner::Slot(slot) => {
+                // Its mailbox is small, and may be full for a moment. Nothing overtakes what waits.
+                let waiting = self.crowded.iter().filter(|(other, _)| *other == slot).count();
+                if waiting == 0 && hand_over(slot, packet, membership, counts).is_ok() {
+                    return;
+                }
+                if waiting >= HANDOVERS_PER_NIC_MAX || self.crowded.len() >= HANDOVERS_MAX {
+                    counts.rx_handover_dropped += 1;
+                    return;
+                }
+                if self.crowded.is_empty() {
+                    self.next_offer = *now + HANDOVER_INTERVAL;
+                }
+                self.crowded.push_back((slot, Waiting::new(*now + HANDOVER_PATIENCE, packet)));
+            }
+            Owner::Ours | Owner::Nobody => {
+                if let Err(cause) = manager.handle(*now, packet.arrival, packet.payload()) {
+                    let source = packet.received.source;
+                    tracing::debug!(%source, ?cause, "a message is of no use");
+                }
+            }
+            Owner::Unknown => counts.rx_handover_dropped += 1,
+        }
     }
 
     /// Builds the packet of what the manager has ready next, if anything, in `room`.
@@ -194,29 +265,20 @@ fn owner(mad: &Mad, destination: IpAddr, membership: &Membership, manager: &Mana
     }
 }
 
-/// Brings a message to its owner.
-fn bring(
-    owner: Owner,
+/// Gives a message to the owner of `slot`.
+///
+/// # Errors
+/// Its mailbox is full.
+fn hand_over(
+    slot: u16,
     packet: &GsiPacket<'_>,
     membership: &mut Membership,
-    engine: &mut Engine<'_>,
-) {
-    let GsiPacket { received, arrival, bytes, payload } = packet;
-    let Engine { now, manager, counts, .. } = engine;
-    match owner {
-        Owner::Slot(slot) => {
-            let single = Received { length: bytes.len(), segment: bytes.len(), ..**received };
-            // Its queue is short, and may be full for a moment.
-            let (destination, times) = (arrival.destination.ip(), HANDOVER_RETRY);
-            membership.hand_over(slot, &single, destination, bytes, times, counts);
-        }
-        Owner::Ours | Owner::Nobody => {
-            if let Err(cause) = manager.handle(*now, arrival, payload) {
-                tracing::debug!(source = %received.source, ?cause, "a message is of no use");
-            }
-        }
-        Owner::Unknown => counts.rx_handover_dropped += 1,
-    }
+    counts: &mut Counts,
+) -> io::Result<()> {
+    let &GsiPacket { received, arrival, bytes, .. } = packet;
+    let single = Received { length: bytes.len(), segment: bytes.len(), ..*received };
+    let destination = arrival.destination.ip();
+    membership.hand_over(slot, &single, destination, bytes, counts).map(|_| ())
 }
 
 #[cfg(test)]
@@ -225,7 +287,6 @@ mod tests {
     use crate::host::ports::{PortChange, PortError};
     use crate::{DeviceInfo, Options, ProcessMemory};
     use rdma::{Gid, Span};
-    use std::io;
     use transport::cm::{CmConfig, CmEvent};
     use transport::{Config, Endpoint};
     use wire::cm::ip::PortSpace;
@@ -309,7 +370,8 @@ mod tests {
                 source_port: wire::udp::ROCE_PORT,
                 traffic_class: 0,
             };
-            let (bytes, payload) = (&bytes[..], &payload[..]);
+            let payload = header.header_len()..bytes.len();
+            let bytes = &bytes[..];
             let packet = GsiPacket { received: &received, arrival: &arrival, bytes, payload };
             let (management, membership, mut engine) = self.parts();
             management.receive(&header, &packet, is_handed_over, membership, &mut engine);
@@ -323,7 +385,7 @@ mod tests {
 
         fn claim(&mut self) {
             let (management, membership, mut engine) = self.parts();
-            management.claim(membership, &mut engine);
+            management.handle_timeout(membership, &mut engine);
         }
 
         fn was_told(&mut self) -> bool {
@@ -393,5 +455,49 @@ mod tests {
         assert_eq!(host.answers(), None);
         host.is_asked(true);
         assert_eq!(host.answers(), Some(sidr::Status::UNSUPPORTED));
+    }
+
+    /// What arrives in the mailbox of `host`.
+    fn takes(host: &Host) -> usize {
+        let entrance = host.membership.handover.as_ref().unwrap().entrance();
+        let mut buffer = vec![0; crate::host::handover::MESSAGE_MAX];
+        core::iter::from_fn(|| entrance.receive(&mut buffer).map(|_| ())).count()
+    }
+
+    #[test]
+    fn a_listener_that_takes_nothing_is_not_waited_for() {
+        let (mut host, stopped) = (Host::open("127.0.50.5"), Host::open("127.0.50.5"));
+        stopped.announce();
+        let receiving = crate::sys::Receiving::begin();
+        for _ in 0..1_000 {
+            host.is_asked(false);
+        }
+        let Counts { rx_handed_over: taken, rx_handover_dropped: dropped, .. } = host.counts;
+        assert!(taken > 0, "its mailbox has room for some");
+        assert_eq!(taken + dropped + HANDOVERS_PER_NIC_MAX as u64, 1_000);
+        while host.management.deadline().is_some() {
+            host.wait();
+        }
+        assert_eq!(host.counts.rx_handed_over, taken);
+        assert_eq!(host.counts.rx_handover_dropped, 1_000 - taken);
+        drop(receiving);
+        assert_eq!(takes(&stopped) as u64, taken);
+    }
+
+    #[test]
+    fn a_message_that_finds_no_room_is_handed_over_when_there_is_some() {
+        let (mut host, busy) = (Host::open("127.0.50.6"), Host::open("127.0.50.6"));
+        busy.announce();
+        while host.management.deadline().is_none() {
+            host.is_asked(false);
+        }
+        let taken = host.counts.rx_handed_over;
+        // What comes now does not overtake it.
+        assert_eq!(takes(&busy) as u64, taken);
+        host.is_asked(false);
+        assert_eq!(takes(&busy), 0);
+        host.wait();
+        assert_eq!((takes(&busy), host.management.deadline()), (2, None));
+        assert_eq!((host.counts.rx_handed_over, host.counts.rx_handover_dropped), (taken + 2, 0));
     }
 }
