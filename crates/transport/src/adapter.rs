@@ -10,6 +10,7 @@ use crate::cq::Cq;
 use crate::limits::EVENTS_MAX;
 use crate::recv::{Place, RecvWqe};
 use crate::region::RegionTable;
+use crate::secret::Secret;
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::{Config, CqId, Event, SrqId, Stats, XrcdId};
@@ -31,14 +32,14 @@ pub(crate) struct Adapter {
 impl Adapter {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            config,
             now: Time::ZERO,
-            regions: RegionTable::default(),
+            regions: RegionTable::new(Secret::new(config.seed)),
             cqs: Slab::default(),
             srqs: Slab::default(),
             stats: Stats::default(),
             events: VecDeque::new(),
             overrun: Vec::new(),
+            config,
         }
     }
 

@@ -15,6 +15,9 @@ pub struct Config {
     /// The queue pair numbers that this endpoint may give out. Endpoints that share an address
     /// have ranges that do not meet.
     pub qpns: Range<u32>,
+    /// What queue pair numbers and the tags of keys are drawn from, so that a stranger does not guess
+    /// them: a random number of the system's. `None` gives them out in turn.
+    pub seed: Option<u64>,
     /// The largest path MTU that the port carries.
     pub active_mtu: Mtu,
     /// What is sent again after a loss.
@@ -85,6 +88,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             qpns: 2..1 << 14,
+            seed: None,
             active_mtu: Mtu::B4096,
             recovery: Recovery::GoBackN,
             out_of_order_packets: OUT_OF_ORDER_PACKETS_MAX,

@@ -25,6 +25,7 @@ use crate::limits::{
 };
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Outgoing, Qp};
+use crate::secret::Secret;
 use crate::slab::Slab;
 use crate::srq::Srq;
 use crate::transmit::Written;
@@ -522,10 +523,12 @@ impl Endpoint {
     fn free_qp_index(&mut self) -> Option<u32> {
         let range = &self.adapter.config.qpns;
         let count = range.end.saturating_sub(range.start).min(QPS_MAX);
-        let index = (0..count)
-            .map(|step| (self.next_qp + step) % count)
-            .find(|&index| self.qps.get(index as usize).is_none_or(Option::is_none))?;
-        self.next_qp = (index + 1) % count;
+        let secret = Secret::new(self.adapter.config.seed);
+        let turns = (0..count).map(|step| (self.next_qp + step) % count);
+        let (turn, index) = turns
+            .map(|turn| (turn, secret.shuffled(turn, count)))
+            .find(|&(_, index)| self.qps.get(index as usize).is_none_or(Option::is_none))?;
+        self.next_qp = (turn + 1) % count;
         if self.qps.len() <= index as usize {
             self.qps.resize_with(index as usize + 1, || None);
         }

@@ -201,6 +201,7 @@ mod recv;
 mod region;
 mod requester;
 mod responder;
+mod secret;
 mod slab;
 mod srq;
 mod state;

@@ -93,9 +93,14 @@ impl Nic {
         if let Some(shortcomings) = device.shortcomings() {
             tracing::warn!("{shortcomings}");
         }
+        let random = || {
+            let doing = "asking for a random number";
+            sys::random().map_err(|error| OpenError::Io { doing, error })
+        };
         let first = slot << SLOT_SHIFT;
         let config = Config {
             qpns: first..first + (1 << SLOT_SHIFT),
+            seed: Some(random()?),
             active_mtu: device.active_mtu,
             window_bytes: membership.window_bytes(WINDOW_BYTES),
             refill_bytes: REFILL_BYTES,
@@ -116,8 +121,7 @@ impl Nic {
         let manager = Manager::new(CmConfig {
             ids: first..first + (1 << COMM_ID_SHIFT),
             guid: device.guid,
-            seed: sys::random()
-                .map_err(|error| OpenError::Io { doing: "asking for a random number", error })?,
+            seed: random()?,
         });
         let core = Core {
             endpoint: Endpoint::new(config),

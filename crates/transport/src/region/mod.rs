@@ -8,6 +8,7 @@ use rdma::{Access, Key, MemoryFault, Sge};
 
 use crate::limits::REGIONS_MAX;
 use crate::mutation::{Mutation, mutated};
+use crate::secret::Secret;
 use crate::{DestroyError, PdId, RegisterError};
 
 use window::MemoryWindow;
@@ -93,6 +94,8 @@ pub(crate) struct RegionTable {
     /// The tag of each index, and what it names.
     entries: Vec<(u8, Option<Entry>)>,
     free: Vec<u32>,
+    /// How the tags go on.
+    secret: Secret,
     epoch: Epoch,
     /// How many windows are bound to a region.
     bound_windows: u32,
@@ -100,19 +103,18 @@ pub(crate) struct RegionTable {
     last: u32,
 }
 
-impl Default for RegionTable {
-    fn default() -> Self {
+impl RegionTable {
+    pub(crate) fn new(secret: Secret) -> Self {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
+            secret,
             epoch: Epoch::default(),
             bound_windows: 0,
             last: REGIONS_MAX,
         }
     }
-}
 
-impl RegionTable {
     pub(crate) fn register(&mut self, pd: PdId, spec: RegionSpec) -> Result<Key, RegisterError> {
         spec.check()?;
         self.insert(Entry::Region(Region { pd, spec, windows: 0 }))
@@ -171,7 +173,7 @@ impl RegionTable {
             }
         };
         let (tag, place) = &mut self.entries[index as usize];
-        *tag = tag.wrapping_add(1);
+        *tag = tag.wrapping_add(self.secret.step());
         *place = Some(entry);
         Ok(Key::from_parts(index, *tag))
     }
@@ -313,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_bounds_are_exact_and_translated() {
-        let mut table = RegionTable::default();
+        let mut table = RegionTable::new(Secret::default());
         let key = table.register(PD, spec(Access::NONE)).unwrap();
         let resolve = |iova, length| table.resolve(key, PD, iova, length, Access::NONE);
         assert_eq!(resolve(0x5000, 0x100), Ok(0x1000));
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_key_is_void_in_another_domain_without_the_right_and_after_deregistration() {
-        let mut table = RegionTable::default();
+        let mut table = RegionTable::new(Secret::default());
         let key = table.register(PD, spec(Access::REMOTE_READ)).unwrap();
         let check = |table: &RegionTable, pd, needed| table.resolve(key, pd, 0x5000, 1, needed);
         assert!(check(&table, PD, Access::REMOTE_READ).is_ok());
@@ -345,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_region_that_is_changed_keeps_its_key() {
-        let mut table = RegionTable::default();
+        let mut table = RegionTable::new(Secret::default());
         let key = table.register(PD, spec(Access::NONE)).unwrap();
         let epoch = table.epoch();
         let moved = RegionSpec { address: 0x9000, ..spec(Access::REMOTE_READ) };
@@ -361,7 +363,7 @@ mod tests {
 
     #[test]
     fn impossible_regions_are_refused() {
-        let mut table = RegionTable::default();
+        let mut table = RegionTable::new(Secret::default());
         assert_eq!(table.register(PD, spec(Access::REMOTE_WRITE)), Err(RegisterError::Access));
         let wrapping = RegionSpec { address: u64::MAX, length: 2, ..spec(Access::NONE) };
         assert_eq!(table.register(PD, wrapping), Err(RegisterError::Range));
@@ -371,9 +373,9 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_nothing_until_something_goes() {
-        assert_eq!(RegionTable::default().last, REGIONS_MAX);
+        assert_eq!(RegionTable::new(Secret::default()).last, REGIONS_MAX);
         assert!(Key::from_parts(REGIONS_MAX, 0xff).index() == REGIONS_MAX, "it fits a key");
-        let mut table = RegionTable { last: 100, ..RegionTable::default() };
+        let mut table = RegionTable { last: 100, ..RegionTable::new(Secret::default()) };
         let mut register = || table.register(PD, spec(Access::NONE));
         let keys: Vec<Key> = (0..100).map(|_| register().unwrap()).collect();
         assert_eq!(register(), Err(RegisterError::Exhausted));
@@ -385,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_zero_key_reaches_nothing() {
-        let mut table = RegionTable::default();
+        let mut table = RegionTable::new(Secret::default());
         table.register(PD, RegionSpec { iova: 0, ..spec(Access::NONE) }).unwrap();
         assert!(table.resolve(Key(0), PD, 0, 0, Access::NONE).is_err());
     }
