@@ -56,6 +56,10 @@ counts! {
     rx_gsi_dropped,
     /// Packets to a multicast group with the number of one queue pair.
     rx_group_dropped,
+    /// Packets from an address of this host that did not come from UDP port 4791, which its NIC sends from.
+    rx_local_port_dropped,
+    /// Packets by UDP from a NIC of this host that has a ring for them: it did not send them.
+    rx_beside_ring_dropped,
     /// Times that the kernel's order of the sockets was found to be another than known.
     steering_repairs,
     /// Packets that came through rings of shared memory, from NICs of this host.

@@ -14,7 +14,7 @@
 use std::os::fd::BorrowedFd;
 
 use rdma::{Gid, Qpn, Time};
-use transport::{Route, Run};
+use transport::{Arrival, Route, Run};
 
 use crate::attachment::membership::Membership;
 use crate::counts::Counts;
@@ -237,6 +237,18 @@ impl Paths {
     #[inline]
     pub(crate) fn has_packets(&self) -> bool {
         self.shm.has_packets()
+    }
+
+    /// Whether packets from the NIC with `slot` at the source of `arrival` come through a ring.
+    pub(crate) fn comes_by_ring(
+        &mut self,
+        registry: &Registry,
+        arrival: &Arrival,
+        slot: u16,
+        now: Time,
+    ) -> bool {
+        let &Arrival { source, destination, .. } = arrival;
+        self.shm.sends_between(registry, source, destination, slot, now)
     }
 
     /// Takes the messages about rings that have arrived.

@@ -104,6 +104,14 @@ pub(crate) fn option<T: Plain + Default>(
     Ok(value)
 }
 
+/// A UDP socket without an address, which does not wait.
+pub(crate) fn udp_socket(is_ipv4: bool) -> io::Result<OwnedFd> {
+    let family = if is_ipv4 { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
+    unsafe { Ok(OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?)) }
+}
+
 /// A counter to wake a sleeper by.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.

@@ -7,6 +7,7 @@
 //! **Invariant:** the layout changes whenever there are other sockets to wait for.
 
 use core::net::IpAddr;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::host::handover::Handover;
 use crate::host::ports::{PortChange, PortError};
 use crate::host::registry::Registry;
 use crate::host::steering::{Group, Probe};
-use crate::limits::{SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
+use crate::limits::{SOCKET_BUFFER_BYTES, SOURCE_KNOWN, SOURCES_MAX, STEERING_INTERVAL};
 use crate::packet::Received;
 use crate::udp::groups::Groups;
 use crate::udp::socket::{Message, Socket};
@@ -38,6 +39,9 @@ pub(crate) struct Membership {
     pub(crate) layout: u32,
     /// When the kernel's order of the sockets may be looked into again.
     next_repair: Time,
+    /// Addresses that packets came from, whether they are of this host, and until when that is believed.
+    /// The oldest come first.
+    sources: VecDeque<(IpAddr, bool, Time)>,
 }
 
 impl Membership {
@@ -52,6 +56,7 @@ impl Membership {
             groups: Groups::default(),
             layout: 0,
             next_repair: Time::ZERO,
+            sources: VecDeque::new(),
         })
     }
 
@@ -111,6 +116,24 @@ impl Membership {
     /// Whether it is an address of this NIC.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         self.sockets.iter().any(|socket| socket.address() == address)
+    }
+
+    /// Whether a packet that arrived at `port` claims to come `from` an address of this host. The kernel is
+    /// asked for each address once in a while.
+    pub(crate) fn is_of_this_host(&mut self, now: Time, from: IpAddr, port: usize) -> bool {
+        if from.is_loopback() {
+            return true;
+        }
+        self.sources.retain(|(.., until)| *until > now);
+        if let Some((_, is_local, _)) = self.sources.iter().find(|(known, ..)| *known == from) {
+            return *is_local;
+        }
+        let is_local = self.all_sockets().nth(port).is_none_or(|it| it.is_of_this_host(from));
+        if self.sources.len() == SOURCES_MAX {
+            self.sources.pop_front();
+        }
+        self.sources.push_back((from, is_local, now + SOURCE_KNOWN));
+        is_local
     }
 
     /// The smallest receive buffer of a socket. The kernel counts up to twice a packet's bytes against

@@ -22,6 +22,7 @@ use transport::Arrival;
 use wire::icrc::{self, Datagram, Prefix};
 use wire::roce;
 use wire::roce::ICRC_LEN;
+use wire::udp::ROCE_PORT;
 
 use crate::Arrived;
 use crate::attachment::common::Common;
@@ -189,6 +190,15 @@ impl Receiver {
                 return;
             }
         };
+        // Our NICs send from one port, and no other user can bind it at their addresses.
+        if received.source_port != ROCE_PORT
+            && common.membership.is_of_this_host(engine.now, received.source, port)
+        {
+            let packets = bytes.len().div_ceil(received.segment).max(1) as u64;
+            engine.counts.rx_packets += packets;
+            engine.counts.rx_local_port_dropped += packets;
+            return;
+        }
         self.hot = port;
         self.is_hot = true;
         if bytes.first() == Some(&PROBE)
@@ -309,6 +319,10 @@ impl Receiver {
                     let Common { management, membership, .. } = common;
                     let is_handed_over = datagrams.is_handed_over;
                     management.receive(header, &message, is_handed_over, membership, engine);
+                } else if common.paths.has_rings()
+                    && is_beside_ring(header, arrival, common, engine)
+                {
+                    engine.counts.rx_beside_ring_dropped += 1;
                 } else {
                     engine.handle(arrival, header, payload.into(), payload.len());
                 }
@@ -406,6 +420,21 @@ fn hand_over(
         counts.rx_handover_dropped += packets;
         true
     })
+}
+
+/// Whether a packet that came by UDP says that it is of a NIC whose packets come through a ring.
+fn is_beside_ring(
+    header: &roce::Repr,
+    arrival: &Arrival,
+    Common { membership, paths, .. }: &mut Common,
+    engine: &Engine<'_>,
+) -> bool {
+    let sender = match header.deth {
+        Some(deth) => Some(deth.source),
+        None => engine.endpoint.peer_of(header.bth.destination),
+    };
+    let slot = sender.map(|sender| slot_of(sender.value()));
+    slot.is_some_and(|slot| paths.comes_by_ring(&membership.registry, arrival, slot, engine.now))
 }
 
 /// The next of so many `parts` of all ports: from `next` on, or from the first.

@@ -5,7 +5,7 @@ use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::sys;
 
@@ -34,7 +34,8 @@ pub struct Offloads {
 
 /// All interfaces, in the kernel's order.
 pub(crate) fn all() -> io::Result<Vec<Interface>> {
-    let socket = unbound()?;
+    // It has no address: loopback's cannot be had while loopback is down, and on any other it would receive.
+    let socket = sys::udp_socket(true)?;
     let kernel = Offloads {
         segmentation: knows(&socket, libc::UDP_SEGMENT),
         coalescing: knows(&socket, libc::UDP_GRO),
@@ -78,16 +79,6 @@ pub(crate) fn all() -> io::Result<Vec<Interface>> {
     // SAFETY: `head` came from getifaddrs, and nothing refers to the list any more.
     unsafe { libc::freeifaddrs(head) };
     Ok(interfaces)
-}
-
-/// A UDP socket to ask the kernel through. It has no address: loopback's cannot be had while loopback is
-/// down, and on any other it would receive.
-fn unbound() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-    // SAFETY: the call takes no pointers.
-    let fd = sys::check(unsafe { libc::socket(libc::AF_INET, kind, 0) })?;
-    // SAFETY: the kernel has just made the descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Adds what one entry of the list says.

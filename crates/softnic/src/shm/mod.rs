@@ -225,9 +225,11 @@ impl Shm {
     /// No packets to a peer by its ring any more.
     fn close(&mut self, slot: u16, counts: &mut Counts) {
         if let Some(peer) = &mut self.peers[usize::from(slot)]
-            && matches!(peer.out, Out::Open(_))
+            && let Out::Open(ring) = &peer.out
         {
             tracing::debug!(slot, "the ring was closed");
+            // The other side takes what comes by UDP now.
+            ring.leave();
             counts.rings_refused += 1;
             peer.out = Out::Refused;
         }
@@ -436,6 +438,31 @@ impl Shm {
     fn rings(&self) -> impl Iterator<Item = &Consumer> {
         let ring = |slot: &u16| self.peers[usize::from(*slot)].as_deref()?.from();
         self.sources.iter().filter_map(ring)
+    }
+
+    /// Whether the NIC with `slot` lives and sends packets between these addresses through its ring. One
+    /// that has died since may have left its slot to another, which has no ring.
+    pub(crate) fn sends_between(
+        &mut self,
+        registry: &Registry,
+        source: Gid,
+        destination: Gid,
+        slot: u16,
+        now: Time,
+    ) -> bool {
+        let Some(peer) = &mut self.peers[usize::from(slot)] else { return false };
+        if !peer.sends_between(source, destination) {
+            return false;
+        }
+        if now < peer.next_refusal_check {
+            return true;
+        }
+        peer.next_refusal_check = now + PEER_CHECK_INTERVAL;
+        let is_alive = registry.is_alive(peer.member);
+        if !is_alive && peer.from().is_none_or(Consumer::is_empty) {
+            self.forget(slot);
+        }
+        is_alive
     }
 
     /// Whether there is something in one of them.

@@ -36,8 +36,10 @@ pub(super) struct Peer {
     from: From,
     /// Whether packets were built for it since the doorbells were last looked after.
     pub(super) touched: bool,
-    /// When it may be asked again whether it lives.
+    /// When it may be asked again whether it lives: before more is sent to it, or more is refused that came
+    /// by UDP.
     pub(super) next_check: Time,
+    pub(super) next_refusal_check: Time,
     /// It took nothing for a while: what it has no room for is dropped.
     pub(super) given_up: bool,
     /// Something that was sent to it is missed, and may still lie in its ring.
@@ -104,6 +106,7 @@ impl Peer {
             from: From::None,
             touched: false,
             next_check: Time::ZERO,
+            next_refusal_check: Time::ZERO,
             given_up: false,
             awaited: None,
         }
@@ -145,6 +148,13 @@ impl Peer {
             From::Open(ring, _) => Some(ring),
             From::None | From::Broken => None,
         }
+    }
+
+    /// Whether packets between these addresses come through the ring from it.
+    pub(super) fn sends_between(&self, source: Gid, destination: Gid) -> bool {
+        let From::Open(ring, pairs) = &self.from else { return false };
+        let is_it = |pair: &Declared| (pair.source, pair.destination) == (source, destination);
+        !ring.is_left() && pairs.iter().any(|pair| is_it(pair) && pair.is_true == Some(true))
     }
 
     /// Has its packets from this ring from now on. A peer has one ring in its life.

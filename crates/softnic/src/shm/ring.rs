@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!       0  nonce                                     of the offer that the memory came with
+//!       8  producer: there, left                     (what it sends from then on comes by UDP)
 //!      64  head      consumer: lines taken so far
 //!     128  state     consumer: awake, asleep, gone   (asleep: the doorbell is to be rung)
 //!    4096  lines of 64 bytes, each entry a few of them, around the end
@@ -31,6 +32,7 @@ use crate::memory::guard::Guard;
 use crate::memory::map::{self, Map, Stretch};
 
 const NONCE_AT: usize = 0;
+const PRODUCER_AT: usize = 8;
 const HEAD_AT: usize = 64;
 const STATE_AT: usize = 128;
 const DATA_AT: usize = 4096;
@@ -151,6 +153,11 @@ impl Producer {
         Ok((Self { memory, tail: 0, head: 0 }, file))
     }
 
+    /// Says that nothing more will be put in.
+    pub(super) fn leave(&self) {
+        self.memory.map.word(PRODUCER_AT).store(GONE, Release);
+    }
+
     /// Whether a packet of any length fits.
     pub(super) fn has_room(&mut self) -> Result<bool, Broken> {
         Ok(self.free() >= ENTRY_LINES_MAX || {
@@ -264,6 +271,11 @@ impl Consumer {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok(Self { memory: RingMemory { map, guard: Guard::new() }, head: 0 })
+    }
+
+    /// Whether the producer has said that nothing more will be put in.
+    pub(super) fn is_left(&self) -> bool {
+        self.memory.map.word(PRODUCER_AT).load(Acquire) != 0
     }
 
     /// Whether there is nothing to be taken.

@@ -12,7 +12,7 @@ use core::ffi::c_int;
 use core::mem::{self, MaybeUninit};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rdma::Gid;
 use wire::udp::ROCE_PORT;
@@ -79,10 +79,7 @@ impl Socket {
     }
 
     fn open(address: IpAddr, interface: u32, receive_buffer: c_int) -> io::Result<Self> {
-        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: takes no pointer; the descriptor that it returns is nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?) };
+        let fd = sys::udp_socket(address.is_ipv4())?;
         let socket = Self { fd, address, gid: address.into(), interface };
         socket.configure(receive_buffer)?;
         Ok(socket)
@@ -164,6 +161,17 @@ impl Socket {
             )
         })?;
         Ok(())
+    }
+
+    /// Whether `address` is of this host, as far as this socket's interface goes. If the kernel cannot be
+    /// asked, it is taken to be.
+    pub(crate) fn is_of_this_host(&self, address: IpAddr) -> bool {
+        let (name, length) = self.name(address, 0);
+        let bound = sys::udp_socket(self.address.is_ipv4()).and_then(|socket| {
+            // SAFETY: `name` is a socket address of `length` bytes.
+            check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })
+        });
+        bound.err().and_then(|error| error.raw_os_error()) != Some(libc::EADDRNOTAVAIL)
     }
 
     /// Takes the next datagram, or GSO batch; `None` if there is none.

@@ -2,54 +2,22 @@
 //! nothing, and each is counted under its cause.
 
 use core::net::Ipv4Addr;
-use std::net::UdpSocket;
 use std::time::Instant;
 
 use rdma::{Operation, PKey, Psn, QpState, QpType, Qpn};
-use softnic::Counts;
 use softnic::limits::SLOT_SHIFT;
+use softnic::{Counts, Link, Options};
 use transport::Stats;
 use wire::aeth::{self, NakCode, Syndrome};
-use wire::icrc::{self, Datagram};
 use wire::opcode::{Attach, Part, Service};
 use wire::udp::ROCE_PORT;
 use wire::{Opcode, reth, roce};
 
-use crate::support::{FIRST_PSN, Host, PATIENCE, SEND, pair};
+use crate::forger::Forger;
+use crate::support::{FIRST_PSN, Host, PATIENCE, SEND, pair_with};
 
 /// What is counted at the victim.
 type Counter = fn(&Counts, &Stats) -> u64;
-
-/// Sends from an address of its own, or from that of the peer.
-struct Forger(UdpSocket, Ipv4Addr);
-
-impl Forger {
-    fn new(source: Ipv4Addr) -> Self {
-        Self(UdpSocket::bind((source, 0)).unwrap(), source)
-    }
-
-    fn send(&self, to: Ipv4Addr, bytes: &[u8]) {
-        assert_eq!(self.0.send_to(bytes, (to, ROCE_PORT)).unwrap(), bytes.len());
-    }
-
-    /// Headers and payload with the ICRC that they need.
-    fn seal(&self, to: Ipv4Addr, header: &roce::Repr, payload: &[u8]) -> Vec<u8> {
-        let header = header.padded_for(payload.len() as u32);
-        let pad = usize::from(header.bth.pad);
-        let mut bytes = vec![0; header.header_len() + payload.len() + pad];
-        let start = header.emit(&mut bytes);
-        bytes[start..start + payload.len()].copy_from_slice(payload);
-        self.close(to, bytes)
-    }
-
-    /// Bytes with their ICRC.
-    fn close(&self, to: Ipv4Addr, mut bytes: Vec<u8>) -> Vec<u8> {
-        let source_port = self.0.local_addr().unwrap().port();
-        let datagram = Datagram { source_port, ..Datagram::between(self.1.into(), to.into()) };
-        bytes.extend(icrc::compute(&datagram, &bytes).unwrap());
-        bytes
-    }
-}
 
 fn read(host: &Host, counter: Counter) -> u64 {
     let stats = host.nic.with(|endpoint, _, _| *endpoint.stats());
@@ -58,9 +26,11 @@ fn read(host: &Host, counter: Counter) -> u64 {
 
 #[test]
 fn forged_packets_change_nothing_and_are_counted() {
-    let (a, b) = pair(73, QpType::Rc, 8192);
-    let [peer, victim, stranger] = [1, 2, 9].map(|last| Ipv4Addr::new(127, 0, 73, last));
-    let (peer, stranger) = (Forger::new(peer), Forger::new(stranger));
+    let options = Options { link: Link::Udp, ..Options::default() };
+    let (a, b) = pair_with(73, QpType::Rc, 8192, &options);
+    let [peer, victim, stranger, own] = [1, 2, 9, 10].map(|last| Ipv4Addr::new(127, 0, 73, last));
+    let stranger = Forger::new(stranger, ROCE_PORT, stranger);
+    let peer = Forger::new(own, ROCE_PORT, peer);
     let genuine = |a: &Host, b: &Host| {
         b.post_recv(7, b.sge(4096, 100));
         a.post(8, SEND, a.sge(0, 100));

@@ -160,7 +160,7 @@ fn a_packet_to_a_group_with_the_number_of_one_queue_pair_is_dropped() {
     let host = host("127.0.52.9");
     let (group, source) = (Ipv4Addr::new(239, 255, 52, 5), Ipv4Addr::new(127, 0, 52, 10));
     host.nic.attach_multicast(host.qpn, group.into()).unwrap();
-    let forger = UdpSocket::bind((source, 0)).unwrap();
+    let forger = UdpSocket::bind((source, ROCE_PORT)).unwrap();
     let by = libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) };
     // SAFETY: an option as long as it says, on a live socket.
     let set = unsafe {

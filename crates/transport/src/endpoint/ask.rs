@@ -20,6 +20,11 @@ impl Endpoint {
         &self.adapter.stats
     }
 
+    /// The queue pair that `qpn` is connected to, if there is such a one and it is for a connection.
+    pub fn peer_of(&self, qpn: Qpn) -> Option<Qpn> {
+        self.qp(qpn).filter(|qp| !qp.is_datagram()).map(|qp| qp.attributes.destination)
+    }
+
     /// What waits to be sent, and what `qpn`, if named, has in flight.
     pub fn pressure(&self, qpn: Option<Qpn>) -> Pressure {
         let flight = |qpn: Option<Qpn>| qpn.and_then(|qpn| self.qp(qpn)).map(Qp::flight);

@@ -1,0 +1,98 @@
+//! Other users of the host, who know everything that a packet of a connection says, and try to be the peer.
+//!
+//! Each is a process of the user `nobody`, where the tests may become one.
+
+use core::net::Ipv4Addr;
+use std::time::Instant;
+
+use rdma::{Access, QpType, Qpn};
+use softnic::limits::SLOT_SHIFT;
+use softnic::{Counts, Link, Options};
+use wire::opcode::{Part, Service};
+use wire::udp::ROCE_PORT;
+use wire::{Opcode, reth, roce};
+
+use crate::forger::Forger;
+use crate::fork::in_child;
+use crate::support::{FIRST_PSN, Host, PATIENCE, SEND, pair_with};
+
+const NOBODY: libc::uid_t = 65_534;
+
+/// Runs `stranger` in a process of another user, if we may make one.
+fn as_another_user(stranger: impl FnOnce()) {
+    assert!(in_child(|| {
+        // SAFETY: plain calls, in a process with one thread.
+        unsafe {
+            if libc::geteuid() == 0 {
+                assert_eq!((libc::setgid(NOBODY), libc::setuid(NOBODY)), (0, 0));
+            }
+        }
+        stranger();
+    }));
+}
+
+/// Somebody with `port` at `own` sends the very packet that the peer of `victim` would send next: a WRITE
+/// for which all is granted. It is counted by `counter`, and changes nothing.
+fn is_refused(
+    (a, b): &(Host, Host),
+    third: u8,
+    (own, port): (u8, u16),
+    counter: fn(&Counts) -> u64,
+) {
+    let [own, peer, victim] = [own, 1, 2].map(|last| Ipv4Addr::new(127, 0, third, last));
+    let genuine = || {
+        b.post_recv(7, b.sge(4096, 100));
+        a.post(8, SEND, a.sge(0, 100));
+        a.completions(1);
+        b.completions(1);
+    };
+    genuine();
+    let (qpn, address, key, before) = (b.qpn, b.address(), b.key, b.memory.to_vec());
+    as_another_user(|| {
+        let forger = Forger::new(own, port, peer);
+        let opcode = Opcode::write(Service::Rc, Part::Only, false);
+        let mut header = roce::Repr::new(opcode, qpn, FIRST_PSN.plus(1));
+        header.reth = Some(reth::Repr { address, r_key: key, length: 64 });
+        forger.send(victim, &forger.seal(victim, &header, &[0xbd; 64]));
+    });
+    let began = Instant::now();
+    while counter(&b.nic.counts()) == 0 {
+        assert!(began.elapsed() < PATIENCE, "not counted: {:?}", b.nic.counts());
+        b.nic.poll();
+    }
+    assert!(*b.memory == before);
+    genuine();
+}
+
+#[test]
+fn another_user_cannot_send_from_another_port_of_the_peers_address() {
+    let options = Options { link: Link::Udp, ..Options::default() };
+    let pair = pair_with(81, QpType::Rc, 8192, &options);
+    is_refused(&pair, 81, (1, 0), |counts| counts.rx_local_port_dropped);
+}
+
+#[test]
+fn another_user_cannot_send_by_udp_what_comes_through_a_ring() {
+    let options = Options { link: Link::SharedMemory, ..Options::default() };
+    let pair = pair_with(82, QpType::Rc, 8192, &options);
+    is_refused(&pair, 82, (99, ROCE_PORT), |counts| counts.rx_beside_ring_dropped);
+}
+
+#[test]
+fn queue_pair_numbers_and_keys_are_not_counted_up() {
+    let host = Host::open("127.0.83.1", QpType::Rc, 4096);
+    let qpns: Vec<Qpn> = (0..8).map(|_| host.create_qp(QpType::Rc)).collect();
+    let place = |qpn: &Qpn| qpn.value() & ((1 << SLOT_SHIFT) - 1);
+    let first = place(&host.qpn);
+    assert!(!qpns.iter().map(place).eq(first + 1..first + 9), "{first:#x} and {qpns:?}");
+    // Each drawn at random from 255.
+    let tags: Vec<u8> = (0..8)
+        .map(|_| {
+            let key = host.register(host.address(), 8, Access::NONE);
+            host.nic.with(|endpoint, _, _| endpoint.deregister(key)).unwrap();
+            key.0 as u8
+        })
+        .collect();
+    let steps = tags.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+    assert!(steps.clone().any(|step| step != 1) && steps.clone().all(|step| step != 0), "{tags:?}");
+}
