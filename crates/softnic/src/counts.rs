@@ -77,7 +77,7 @@ counts! {
     tx_errors,
     /// Packets dropped because the socket's buffer remained full.
     tx_dropped,
-    /// Times that sending paused because a receiver on this host had no room.
+    /// Times that sending to a receiver on this host paused because it had no room.
     tx_pauses,
     /// Pauses that were given up: the receiver took nothing.
     tx_pauses_given_up,

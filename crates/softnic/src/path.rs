@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The path to a NIC is chosen before the first packet to it, and kept while its ring works, so that no
-//! packet overtakes another. A NIC of this host says how much room it has, by either path; where there is
-//! none, all sending pauses, for [`PAUSE_MAX`] at most.
+//! packet overtakes another. A NIC of this host says how much room it has, by either path. Where there is
+//! none, sending to it pauses, for [`PAUSE_MAX`] at most; to all others it goes on.
 //!
 //! **Invariant:** only this module knows both sockets and rings. Others ask it what they need of either.
 
@@ -35,14 +35,15 @@ pub(crate) struct Paths {
     shm: Shm,
     /// Room at the sockets of NICs of this host.
     credits: Option<Credits>,
-    pause: Option<Pause>,
+    pauses: Vec<Pause>,
     /// Whether packets are built, sealed and looked at before they go into a ring.
     seals_rings: bool,
 }
 
-/// Nothing is sent, because a NIC of this host has no room.
+/// Nothing is sent to an address and slot, because the NIC there, of this host, has no room.
 #[derive(Clone, Copy, Debug)]
 struct Pause {
+    destination: Gid,
     slot: u16,
     since: Time,
 }
@@ -80,7 +81,7 @@ impl Paths {
         let takes_rings = options.link != Link::Udp && !options.exact;
         let shm = if takes_rings { Shm::open(registry) } else { Shm::none() };
         let seals_rings = options.link == Link::SharedMemoryWithIcrc || sees_packets;
-        Self { shm, credits, pause: None, seals_rings }
+        Self { shm, credits, pauses: Vec::new(), seals_rings }
     }
 
     /// Where packets of this route for this slot go, if they can be sent at all.
@@ -149,35 +150,45 @@ impl Paths {
         }
     }
 
-    /// Sending waits for room at `slot` from now on.
-    pub(crate) fn pause(&mut self, slot: u16, now: Time) {
-        self.pause = Some(Pause { slot, since: now });
+    /// Sending to `slot` at `destination` waits for room from now on.
+    pub(crate) fn pause(&mut self, destination: Gid, slot: u16, now: Time) {
+        if !self.is_paused_for(destination, slot) {
+            self.pauses.push(Pause { destination, slot, since: now });
+        }
     }
 
-    /// Whether sending waits for room. One that waits for too long does not wait any more, and what
-    /// there is no room for is dropped.
-    pub(crate) fn waits(&mut self, registry: &Registry, now: Time, counts: &mut Counts) -> bool {
-        let Some(Pause { slot, since }) = self.pause else { return false };
-        let ring = self.shm.is_full(registry, slot, now);
-        let socket = || self.credits.as_ref().is_some_and(|credits| credits.is_full(slot));
-        if ring.unwrap_or_else(socket) {
+    /// Whether sending to `slot` at `destination` waits for room.
+    pub(crate) fn is_paused_for(&self, destination: Gid, slot: u16) -> bool {
+        let is_it = |pause: &Pause| (pause.destination, pause.slot) == (destination, slot);
+        self.pauses.iter().any(is_it)
+    }
+
+    /// Ends the pauses of those who have room again. One that lasts for too long ends too, and what there
+    /// is no room for is dropped.
+    pub(crate) fn end_pauses(&mut self, registry: &Registry, now: Time, counts: &mut Counts) {
+        let Self { shm, credits, pauses, .. } = self;
+        pauses.retain(|&Pause { slot, since, .. }| {
+            let ring = shm.is_full(registry, slot, now);
+            let socket = || credits.as_ref().is_some_and(|credits| credits.is_full(slot));
+            if !ring.unwrap_or_else(socket) {
+                return false;
+            }
             if now.since(since) < PAUSE_MAX {
                 return true;
             }
             counts.tx_pauses_given_up += 1;
-            match &self.credits {
-                _ if ring.is_some() => self.shm.give_up(slot),
+            match credits {
+                _ if ring.is_some() => shm.give_up(slot),
                 Some(credits) => credits.give_up(slot),
                 None => {}
             }
-        }
-        self.pause = None;
-        false
+            false
+        });
     }
 
-    /// Whether sending waited for room when it was last tried.
+    /// Whether sending to anybody waited for room when it was last tried.
     pub(crate) fn is_paused(&self) -> bool {
-        self.pause.is_some()
+        !self.pauses.is_empty()
     }
 
     /// What has been built is about to be sent by UDP.
@@ -305,7 +316,7 @@ impl Paths {
     pub(crate) fn forget(&mut self) {
         core::mem::forget(self.credits.take());
         self.shm = Shm::none();
-        self.pause = None;
+        self.pauses.clear();
     }
 }
 

@@ -48,10 +48,11 @@ pub(crate) fn sent(nic: &Nic) -> u64 {
 /// Has sending wait for room at the second NIC, which does not look by itself.
 pub(crate) fn paused_for(nic: &Nic, full: &Nic) {
     let core = full.shared().lock();
-    let slot = core.attachment.common.membership.registry.slot();
+    let membership = &core.attachment.common.membership;
+    let (slot, destination) = (membership.registry.slot(), membership.sockets[0].gid());
     drop(core);
     let mut core = nic.shared().lock();
     let paths = &mut core.attachment.common.paths;
     while !paths.credits().plan(slot, 4096) {}
-    paths.pause(slot, clock::now());
+    paths.pause(destination, slot, clock::now());
 }

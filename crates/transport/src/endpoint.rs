@@ -54,6 +54,8 @@ pub struct Endpoint {
     next_qp: u32,
     /// Queue pairs that may have something to send, in the order of their turns.
     ready: VecDeque<Qpn>,
+    /// Queue pairs that are ready, but for room at their destinations.
+    paused: Vec<Qpn>,
     /// Final acknowledgements: those of queue pairs that have since been reset, failed or
     /// destroyed.
     final_acknowledgements: VecDeque<(Qpn, Written)>,
@@ -84,6 +86,7 @@ impl Endpoint {
             qps: Vec::new(),
             next_qp: 0,
             ready: VecDeque::new(),
+            paused: Vec::new(),
             final_acknowledgements: VecDeque::new(),
             written: Written::NOTHING,
             is_run_open: false,
@@ -414,6 +417,7 @@ impl Endpoint {
         self.adapter.regions.release_windows(qpn);
         if qp.ready {
             self.ready.retain(|&ready| ready != qpn);
+            self.paused.retain(|&paused| paused != qpn);
         }
         Ok(())
     }

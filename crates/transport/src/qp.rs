@@ -3,7 +3,8 @@
 mod congestion;
 
 use rdma::{
-    Completion, CompletionOpcode, CompletionStatus, Psn, QpState, QpType, Qpn, Time, UdAddress,
+    Completion, CompletionOpcode, CompletionStatus, Gid, Psn, QpState, QpType, Qpn, Time,
+    UdAddress,
     completion::{Attached, NetworkHeader},
 };
 
@@ -277,6 +278,13 @@ impl Qp {
             self.timers.stop(Timer::AckDelay);
         }
         Some(request)
+    }
+
+    /// Where the next packet goes: of datagrams, what is to be sent next.
+    pub(crate) fn next_destination(&self) -> (Gid, Qpn) {
+        let address = self.requester.next_address().filter(|_| self.is_datagram());
+        let connected = (self.attributes.path.gid, self.attributes.destination);
+        address.map_or(connected, |address| (address.gid, address.qpn))
     }
 
     /// Nothing leaves now. A reason is counted once, when it begins to hold.

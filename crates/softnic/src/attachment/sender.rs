@@ -12,12 +12,12 @@
 //! for rings are built like those for sockets.
 //!
 //! **Invariants:** all of it happens under the engine's lock and with the outbox in its place: it is away
-//! while a thread sends, and only then. Where one destination of this host has no room, nothing more
-//! leaves the engine, lest anything overtake; messages of connection management leave all the same.
+//! while a thread sends, and only then. Where one destination of this host has no room, no queue pair sends
+//! to it, and the others go on; messages of connection management leave all the same.
 
 use std::sync::Arc;
 
-use rdma::Time;
+use rdma::{Gid, Qpn, Time};
 use transport::Run;
 use transport::cm::Manager;
 use wire::roce::ICRC_LEN;
@@ -113,8 +113,11 @@ impl Sender {
         // a ring.
         stages.build_messages(manager, counts);
         let Common { membership, paths, .. } = &mut *stages.common;
-        let is_full = !paths.waits(&membership.registry, now, counts)
-            && stages.build_runs(endpoint, memory, counts);
+        if paths.is_paused() {
+            paths.end_pauses(&membership.registry, now, counts);
+            endpoint.resume();
+        }
+        let is_full = stages.build_runs(endpoint, memory, counts);
         stages.end(counts);
         if outbox.batches.all().is_empty() {
             self.outbox = Some(outbox);
@@ -167,7 +170,11 @@ impl Stages<'_> {
             if most == 0 {
                 return true;
             }
-            let Some(run) = endpoint.poll_transmit(self.now, most) else {
+            let paths = &self.common.paths;
+            let is_full = |gid, qpn: Qpn| paths.is_paused_for(gid, slot_of(qpn.value()));
+            let is_full: Option<&dyn Fn(Gid, Qpn) -> bool> =
+                if paths.is_paused() { Some(&is_full) } else { None };
+            let Some(run) = endpoint.poll_transmit_but(self.now, most, is_full) else {
                 if tracing::enabled!(tracing::Level::TRACE) {
                     for (qpn, why) in endpoint.blocked() {
                         tracing::trace!(%qpn, %why, "blocked");
@@ -177,6 +184,7 @@ impl Stages<'_> {
             };
             let Common { membership, paths, .. } = &mut *self.common;
             let slot = slot_of(run.header().bth.destination.value());
+            let destination = run.route().destination;
             if !lane.as_ref().is_some_and(|lane| lane.is_for(run.route(), slot)) {
                 lane = paths.lane(membership, run.route(), slot, self.now, counts);
             }
@@ -198,9 +206,8 @@ impl Stages<'_> {
                 run.sent_only(packets);
             }
             if is_full {
-                self.common.paths.pause(slot, self.now);
+                self.common.paths.pause(destination, slot, self.now);
                 counts.tx_pauses += 1;
-                return false;
             }
         }
     }

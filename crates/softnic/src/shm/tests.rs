@@ -17,7 +17,7 @@ use super::*;
 use crate::attachment::Attachment;
 use crate::limits::PACKET_MAX;
 use crate::memory::map;
-use crate::testing::open_by;
+use crate::testing::{open_by, paused_for};
 use crate::{DeviceInfo, Link, Nic, Options};
 
 const BYTES: usize = 4096;
@@ -89,14 +89,18 @@ impl Honest {
         qpn
     }
 
-    /// WRITEs eight bytes, does something else `meanwhile`, and says how the WRITE ended.
-    fn write(&self, qpn: Qpn, to: (u64, Key), mut meanwhile: impl FnMut()) -> CompletionStatus {
-        let sges = [Sge { address: self.address(), length: 8, l_key: self.key }];
-        let (remote_address, r_key) = to;
+    /// Posts a WRITE.
+    fn post(&self, qpn: Qpn, length: u32, (remote_address, r_key): (u64, Key)) {
+        let sges = [Sge { address: self.address(), length, l_key: self.key }];
         let operation = Operation::Write { remote_address, r_key, immediate: None };
         let flags = SendFlags::SIGNALED;
         let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
         self.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+    }
+
+    /// WRITEs eight bytes, does something else `meanwhile`, and says how the WRITE ended.
+    fn write(&self, qpn: Qpn, to: (u64, Key), mut meanwhile: impl FnMut()) -> CompletionStatus {
+        self.post(qpn, 8, to);
         let started = Instant::now();
         loop {
             if let Some((completion, _)) = self.nic.poll_cq_timed(self.cq) {
@@ -533,11 +537,7 @@ fn a_ring_that_nobody_empties_does_not_stop_the_others() {
     // The ring is full after so many retransmissions of what is never answered.
     let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
     for _ in 0..14 {
-        let sges = [Sge { address: victim.address(), length: BYTES as u32, l_key: victim.key }];
-        let operation = Operation::Write { remote_address: 0, r_key: Key(0), immediate: None };
-        let flags = SendFlags::SIGNALED;
-        let request = WorkRequest { id: 1, operation, flags, sges: &sges, inline: None };
-        victim.nic.with(|endpoint, _, now| endpoint.post_send(now, qpn, &request)).unwrap();
+        victim.post(qpn, BYTES as u32, (0, Key(0)));
     }
     let started = Instant::now();
     let mut failed = 0;
@@ -548,6 +548,36 @@ fn a_ring_that_nobody_empties_does_not_stop_the_others() {
     }
     victim.reaches(&other);
     other.reaches(&victim);
+}
+
+#[test]
+fn a_nic_that_takes_nothing_keeps_the_sender_from_nobody_else() {
+    for (link, third) in [(Link::SharedMemory, 56), (Link::Udp, 57)] {
+        let open = |last| Honest::open(&format!("127.0.{third}.{last}"), link);
+        let (sender, stopped, other) = (open(101), open(102), open(103));
+        let to_other =
+            sender.queue_pair(other.gid(), |ours| other.queue_pair(sender.gid(), |_| ours));
+        if link == Link::Udp {
+            paused_for(&sender.nic, &stopped.nic);
+        } else {
+            // More than a ring holds.
+            for _ in 0..8 {
+                let qpn = sender
+                    .queue_pair(stopped.gid(), |ours| stopped.queue_pair(sender.gid(), |_| ours));
+                for _ in 0..14 {
+                    sender.post(qpn, BYTES as u32, (stopped.address(), stopped.key));
+                }
+            }
+            assert!(sender.nic.counts().tx_pauses > 0);
+        }
+        for _ in 0..5 {
+            let status = sender.write(to_other, (other.address(), other.key), || other.nic.poll());
+            assert_eq!(status, CompletionStatus::Success);
+        }
+        let core = sender.nic.shared().lock();
+        assert!(core.is_paused(), "the one that takes nothing is still waited for");
+        assert_eq!(core.counts.tx_pauses_given_up, 0);
+    }
 }
 
 #[test]

@@ -104,6 +104,21 @@ impl Endpoint {
     /// # Panics
     /// In debug builds, if the run before was dropped: see [`Run`].
     pub fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Run<'_>> {
+        self.poll_transmit_but(now, most, None)
+    }
+
+    /// As [`Endpoint::poll_transmit`], for paths that pause rather than drop. A queue pair whose next
+    /// packet goes to an address and a queue pair for which `is_full` says so has no turn until
+    /// [`Endpoint::resume`].
+    ///
+    /// # Panics
+    /// As [`Endpoint::poll_transmit`].
+    pub fn poll_transmit_but(
+        &mut self,
+        now: Time,
+        most: u32,
+        is_full: Option<&dyn Fn(Gid, Qpn) -> bool>,
+    ) -> Option<Run<'_>> {
         debug_assert!(!self.is_run_open, "a run was dropped, and nothing said what became of it");
         self.adapter.now = now;
         if let Some((qpn, packet)) = self.final_acknowledgements.pop_front() {
@@ -116,6 +131,14 @@ impl Endpoint {
                 self.posted = (0, 0);
                 return None;
             };
+            if let (Some(is_full), Some(qp)) = (is_full, self.qp(qpn)) {
+                let (gid, peer) = qp.next_destination();
+                if is_full(gid, peer) {
+                    self.burst = 0;
+                    self.paused.extend(self.ready.pop_front());
+                    continue;
+                }
+            }
             let burst = self.burst + 1;
             let run = self.qp_mut(qpn).and_then(|(qp, adapter)| {
                 let first = qp.next_packet(now, adapter)?;
@@ -149,6 +172,11 @@ impl Endpoint {
         self.adapter.stats.sent_pkts += u64::from(count);
         self.adapter.stats.sent_bytes += u64::from(body.len());
         Some(Run::new(self, qpn, count, body))
+    }
+
+    /// Queue pairs that were left out by [`Endpoint::poll_transmit_but`] have their turn again.
+    pub fn resume(&mut self) {
+        self.ready.extend(self.paused.drain(..));
     }
 
     /// When to call [`Endpoint::handle_timeout`]. The answer may change after every other call but

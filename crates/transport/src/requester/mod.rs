@@ -21,6 +21,7 @@ use alloc::collections::VecDeque;
 
 use rdma::{
     Access, CompletionOpcode, CompletionStatus, Mtu, Operation, Psn, Qpn, SendFlags, Sge, Time,
+    UdAddress,
 };
 use smallvec::SmallVec;
 
@@ -203,6 +204,14 @@ impl Requester {
     /// Whether nothing that was begun is unfinished.
     pub(crate) fn is_drained(&self) -> bool {
         self.queue.front().is_none_or(|wqe| wqe.begun.is_none())
+    }
+
+    /// The address that the next request names, if it names one.
+    pub(crate) fn next_address(&self) -> Option<UdAddress> {
+        match self.wqe(self.cursor.0)?.operation {
+            Operation::Send { address, .. } => address,
+            _ => None,
+        }
     }
 
     /// Whether the message at the cursor has been sent in part.

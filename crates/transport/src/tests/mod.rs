@@ -10,6 +10,7 @@ mod fuzz;
 mod limits;
 mod livelock;
 mod multicast;
+mod pauses;
 mod recovery;
 mod runs;
 mod selective;
