@@ -23,7 +23,7 @@ const SYMBOLS: [(&str, &str); 2] =
     [("golden/symbols.txt", "IBVERBS_"), ("golden/symbols-rdmacm.txt", "RDMACM_")];
 /// The tables of sizes and offsets, which the crate's own tests use too, and their headers.
 const LAYOUTS: [(&str, &str); 2] = [
-    ("crates/ibverbs/src/abi/tests.rs", "infiniband/verbs.h"),
+    ("crates/abi/src/tests.rs", "infiniband/verbs.h"),
     ("crates/ibverbs/src/rdmacm/abi.rs", "rdma/rdma_cma.h"),
 ];
 

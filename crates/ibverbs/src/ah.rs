@@ -8,12 +8,12 @@ use std::sync::Arc;
 use rdma::{Gid, QKey, Qpn, UdAddress};
 use transport::AddressVector;
 
-use crate::abi::{self, Plain, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_grh, ibv_pd, ibv_wc};
 use crate::context::{Context, Owned};
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::pd::Pd;
 use crate::port::PORT;
 use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use abi::{self, Plain, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_grh, ibv_pd, ibv_wc};
 
 /// The VLAN that means "none".
 const NO_VLAN: u16 = 0xffff;

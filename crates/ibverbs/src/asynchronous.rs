@@ -3,13 +3,13 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use crate::abi::{self, ibv_async_event, ibv_async_event_element, ibv_context};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::errno::{Errno, minus_one};
 use crate::qp::Qp;
 use crate::registry;
 use crate::srq::Srq;
+use abi::{self, ibv_async_event, ibv_async_event_element, ibv_context};
 
 /// Takes the oldest event, and waits for one unless the descriptor is non-blocking.
 #[unsafe(no_mangle)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use softnic::StandIn;
 
-use crate::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::context::{Context, Owned};
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::event::EventQueue;
 use crate::registry::{self, Object, Shared, object};
 use crate::signals;
 use crate::sink::CompletionEvent;
+use abi::{ibv_comp_channel, ibv_context, ibv_cq};
 
 /// A channel: a queue of completion events with a descriptor.
 #[derive(Debug)]

@@ -10,15 +10,15 @@ use rdma::Time;
 use softnic::{GidEntry, Nic};
 use transport::limits;
 
-use crate::abi::{
-    self, Plain, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps,
-    ibv_query_device_ex_input, ibv_values_ex, verbs_context,
-};
 use crate::descriptor::{self, Identity};
 use crate::device::{Device, copy_text};
 use crate::errno::{Errno, status};
 use crate::registry::{self, Object, Shared, Table};
 use crate::sink::Events;
+use abi::{
+    self, Plain, ibv_context, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps,
+    ibv_query_device_ex_input, ibv_values_ex, verbs_context,
+};
 
 /// The vendor of software devices: kernel Soft-RoCE has it too, and no program takes it for a
 /// NIC that it knows (test suites refuse 0).

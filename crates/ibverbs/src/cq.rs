@@ -8,7 +8,6 @@ use rdma::completion::{Attached, NetworkHeader};
 use rdma::{Completion, Time};
 use transport::{CqId, Notify};
 
-use crate::abi::{self, Plain, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::channel::Channel;
 use crate::context::{Context, Owned};
 use crate::errno::{Errno, pointer, status};
@@ -16,6 +15,7 @@ use crate::event::Acks;
 use crate::registry::{self, Hot, Mark, Object, Shared, find_unless_null, object};
 use crate::sink::CqTarget;
 use crate::sync::Latch;
+use abi::{self, Plain, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 
 /// Completions that are taken from the engine at once.
 const BATCH: usize = 32;

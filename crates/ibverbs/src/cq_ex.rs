@@ -4,11 +4,11 @@ use core::ffi::{c_int, c_uint};
 
 use rdma::{Completion, Time};
 
-use crate::abi::{self, Plain, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
 use crate::context::ticks;
 use crate::cq::{self, Cq, Spec};
 use crate::errno::{Errno, pointer};
 use crate::registry::{self, find_unless_null};
+use abi::{self, Plain, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
 
 /// `ibv_create_cq_ex`.
 pub(crate) unsafe extern "C" fn create_cq_ex(

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use softnic::DeviceInfo;
 
-use crate::abi::{self, Plain, ibv_device, verbs_device};
 use crate::errno::{Errno, pointer};
 use crate::log;
 use crate::registry::{self, Object, Shared, object};
+use abi::{self, Plain, ibv_device, verbs_device};
 
 /// A device. It is never freed: programs keep the pointer after they have freed the list.
 #[derive(Debug)]

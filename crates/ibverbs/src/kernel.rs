@@ -1,7 +1,7 @@
 //! Structures of the kernel's user API, copied to and from those of verbs: librdmacm does it with
 //! what it reads from `/dev/infiniband/rdma_cm`.
 
-use crate::abi::{Plain, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_cap};
+use abi::{Plain, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_cap};
 
 /// `struct ib_uverbs_ah_attr`, 32 bytes.
 #[derive(Debug, Clone, Copy)]

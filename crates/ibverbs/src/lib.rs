@@ -19,10 +19,10 @@
 //!   sink   device                     whose the engine's events are; which devices there are
 //!   connections                       which id an event of the connection manager is for
 //!   event   registry   request        queues with a descriptor; what is alive; requests from C
-//!   errno   abi                       the only place where errors become numbers; C's structures
+//!   errno                             the only place where errors become numbers
 //! ```
 //!
-//! [`rdmacm`] stands on all of them and calls what returns a `Result`, never an entry point.
+//! C's structures are a crate of their own, [`abi`]. [`rdmacm`] stands on all of them and calls what returns a `Result`, never an entry point.
 //!
 //! **Invariants:** a handle that is not alive is refused with `EINVAL` by every call but those of
 //! the data path, which check for NULL and a mark only. No call waits with a lock held, except
@@ -38,7 +38,6 @@
     reason = "an entry point asks of its caller what its man page does: pointers to what it says"
 )]
 
-pub mod abi;
 pub mod ah;
 pub mod asynchronous;
 pub mod channel;

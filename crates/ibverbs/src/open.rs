@@ -8,7 +8,6 @@ use core::ptr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::abi::{Plain, ibv_context, ibv_context_ops, ibv_device, verbs_context};
 use crate::ah::Ah;
 use crate::channel::Channel;
 use crate::context::{self, Context, Owned};
@@ -27,6 +26,7 @@ use crate::registry;
 use crate::srq::Srq;
 use crate::xrcd::Xrcd;
 use crate::{cq, cq_ex, pd, port, srq, xrcd};
+use abi::{Plain, ibv_context, ibv_context_ops, ibv_device, verbs_context};
 
 /// A context's operations. NULL means "not offered": the header's functions then fail with `EOPNOTSUPP`,
 /// except those that call unchecked.

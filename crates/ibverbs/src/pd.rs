@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use transport::PdId;
 
-use crate::abi::{
-    self, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
-};
 use crate::context::{Context, Owned};
 use crate::errno::{Errno, pointer, status};
 use crate::registry::{self, Object, Shared, object};
+use abi::{self, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
 
 /// A protection domain, or a parent domain in front of one.
 #[derive(Debug)]
@@ -172,7 +170,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::Plain;
+    use abi::Plain;
 
     #[test]
     fn a_foreign_domain_is_refused() {

@@ -8,12 +8,12 @@ use rdma::{Gid, Mtu};
 use softnic::DeviceInfo;
 use transport::limits;
 
-use crate::abi::{
-    self, COMPAT_PORT_ATTR_BYTES, Plain, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
-};
 use crate::context::{Context, copy_sized};
 use crate::errno::{Errno, minus_one, status};
 use crate::registry;
+use abi::{
+    self, COMPAT_PORT_ATTR_BYTES, Plain, ibv_context, ibv_gid, ibv_gid_entry, ibv_port_attr,
+};
 
 /// The only port.
 pub(crate) const PORT: u8 = 1;

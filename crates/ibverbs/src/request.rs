@@ -6,8 +6,8 @@ use rdma::{Key, RecvRequest, Sge};
 use smallvec::SmallVec;
 use transport::{PostError, limits};
 
-use crate::abi::{ibv_recv_wr, ibv_sge};
 use crate::errno::Errno;
+use abi::{ibv_recv_wr, ibv_sge};
 
 /// The pieces of a request, as many as usual without an allocation.
 pub(crate) type Sges = SmallVec<[Sge; 4]>;
@@ -106,7 +106,7 @@ pub(crate) unsafe fn reject<T>(error: Errno, wr: *mut T, bad_wr: *mut *mut T) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::Plain;
+    use abi::Plain;
 
     #[test]
     fn inline_data_is_bounded() {

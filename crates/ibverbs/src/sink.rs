@@ -10,7 +10,6 @@ use softnic::EventSink;
 use transport::cm::CmEvent;
 use transport::{CqId, Event, SrqId};
 
-use crate::abi;
 use crate::connections::Connections;
 use crate::errno::Errno;
 use crate::event::{Acks, EventQueue};

@@ -5,10 +5,6 @@ use std::sync::Arc;
 
 use transport::{SrqAttributes, SrqId};
 
-use crate::abi::{
-    self, Plain, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
-    ibv_srq_init_attr_ex,
-};
 use crate::context::{Context, Owned};
 use crate::cq::Cq;
 use crate::errno::{Errno, pointer, status};
@@ -17,6 +13,10 @@ use crate::pd::Pd;
 use crate::registry::{self, Hot, Mark, Object, Shared, object};
 use crate::request::{each_recv, refuse};
 use crate::xrcd::Xrcd;
+use abi::{
+    self, Plain, ibv_context, ibv_pd, ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    ibv_srq_init_attr_ex,
+};
 
 /// A shared receive queue.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use softnic::Nic;
 use transport::XrcdId;
 
-use crate::abi::{self, ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 use crate::context::{Context, Owned};
 use crate::descriptor::Identity;
 use crate::errno::{Errno, pointer, status};
 use crate::registry::{self, Object, Shared, object};
+use abi::{self, ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 
 /// An open domain.
 #[derive(Debug)]

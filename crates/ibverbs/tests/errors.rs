@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use core::ptr;
 
-use ibverbs::abi::{
+use abi::{
     self, Plain, ibv_ah_attr, ibv_context, ibv_cq, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
     ibv_qp_cap, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
     verbs_context,

@@ -4,7 +4,7 @@
 
 use core::ptr;
 
-use ibverbs::abi::{self, Plain, ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
+use abi::{self, Plain, ibv_ah_attr, ibv_gid, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
 use ibverbs::ah::ibv_create_ah;
 use ibverbs::cq::ibv_create_cq;
 use ibverbs::device::ibv_get_device_list;

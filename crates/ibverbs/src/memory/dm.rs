@@ -8,13 +8,13 @@ use rdma::{Access, Memory};
 use softnic::limits;
 use transport::RegionSpec;
 
-use crate::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 use crate::context::{Context, Owned};
 use crate::errno::{Errno, pointer, status};
 use crate::memory::mr::{self, Mr};
 use crate::memory::piece::Piece;
 use crate::pd::Pd;
 use crate::registry::{self, Object, Shared, object};
+use abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 
 /// Offsets and lengths of copies are multiples of this, as on hardware, where a program maps the
 /// memory and copies word by word.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use rdma::{Access, Key};
 use transport::RegionSpec;
 
-use crate::abi::{self, ibv_mr, ibv_pd, ibv_sge};
 use crate::context::{Context, Owned};
 use crate::errno::{Errno, pointer, status};
 use crate::memory::piece::Piece;
@@ -14,6 +13,7 @@ use crate::pd::Pd;
 use crate::registry::{self, Hot, Mark, Object, Shared, object};
 use crate::request;
 use crate::sync::lock;
+use abi::{self, ibv_mr, ibv_pd, ibv_sge};
 
 /// A region.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rdma::{Access, Key, Operation};
 use transport::WindowKind;
 
-use crate::abi::{self, ibv_mw, ibv_mw_bind_info, ibv_pd};
 use crate::context::{Context, Owned};
 use crate::errno::{Errno, pointer, status};
 use crate::memory::mr::Mr;
 use crate::pd::Pd;
 use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use abi::{self, ibv_mw, ibv_mw_bind_info, ibv_pd};
 
 /// A window.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::Plain;
+    use abi::Plain;
 
     #[test]
     fn there_are_two_types_of_windows() {

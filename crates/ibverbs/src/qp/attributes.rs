@@ -3,10 +3,10 @@
 use rdma::{Access, Mtu, Psn, QKey, QpState, Qpn};
 use transport::{QpCapacity, QpChange, QpQuery};
 
-use crate::abi::{self, Plain, ibv_qp_attr, ibv_qp_cap, ibv_sge};
 use crate::ah;
 use crate::context::Context;
 use crate::errno::Errno;
+use abi::{self, Plain, ibv_qp_attr, ibv_qp_cap, ibv_sge};
 
 /// `enum ibv_qp_attr_mask`, bit by bit.
 pub(crate) mod mask {

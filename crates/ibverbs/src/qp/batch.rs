@@ -4,11 +4,11 @@ use core::ops::Range;
 
 use rdma::{Operation, Sge};
 
-use crate::abi::ibv_sge;
 use crate::errno::Errno;
 use crate::registry::Shared;
 use crate::request::{Inline, gather, translate};
 use crate::sync::Latch;
+use abi::ibv_sge;
 
 /// The batch of one queue pair.
 #[derive(Debug, Default)]

@@ -4,11 +4,11 @@ use core::ffi::c_int;
 
 use rdma::{Key, SendFlags, WorkRequest};
 
-use crate::abi::{self, ibv_mw, ibv_mw_bind, ibv_qp};
 use crate::errno::{Errno, status};
 use crate::memory::mw::{Mw, bind};
 use crate::qp::Qp;
 use crate::registry::{self, Object};
+use abi::{self, ibv_mw, ibv_mw_bind, ibv_qp};
 
 /// `ibv_bind_mw`, for windows of type 1: posts the request, and leaves the key that the window
 /// will have in it.

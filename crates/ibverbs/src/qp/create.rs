@@ -8,10 +8,6 @@ use std::sync::Arc;
 use rdma::{QpType, Qpn};
 use transport::QpSpec;
 
-use crate::abi::{
-    self, Plain, ibv_context, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_qp_open_attr,
-};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::errno::{Errno, pointer};
@@ -22,6 +18,10 @@ use crate::qp::{attributes, extended};
 use crate::registry::{self, Object};
 use crate::srq::Srq;
 use crate::xrcd::Xrcd;
+use abi::{
+    self, Plain, ibv_context, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_qp_open_attr,
+};
 
 fn kind(number: u32) -> Result<QpType, Errno> {
     match number {

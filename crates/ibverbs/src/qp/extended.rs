@@ -5,13 +5,13 @@ use core::ffi::{c_int, c_void};
 
 use rdma::{Key, Operation, QpType, Qpn, SendFlags, WorkRequest};
 
-use crate::abi::{self, Plain, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use crate::ah::Ah;
 use crate::errno::{Errno, status};
 use crate::memory::mw;
 use crate::qp::Qp;
 use crate::qp::batch::{Batch, Builder};
 use crate::{registry, request};
+use abi::{self, Plain, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 
 /// What `send_ops_flags` may ask for, by type of queue pair.
 const DATAGRAM_OPS: u64 = abi::IBV_QP_EX_WITH_SEND | abi::IBV_QP_EX_WITH_SEND_WITH_IMM;

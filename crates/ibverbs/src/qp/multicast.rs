@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rdma::Gid;
 
-use crate::abi::{ibv_gid, ibv_qp};
 use crate::errno::{Errno, status};
 use crate::qp::Qp;
 use crate::registry;
+use abi::{ibv_gid, ibv_qp};
 
 /// The queue pair, and the group that C names.
 ///

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use rdma::{QpState, QpType, Qpn};
 use transport::Recovery;
 
-use crate::abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr};
 use crate::context::{Context, Owned, VENDOR_ID};
 use crate::cq::Cq;
 use crate::errno::{Errno, status};
@@ -19,6 +18,7 @@ use crate::qp::ece::Ece;
 use crate::registry::{self, Hot, Mark, Object, Shared, object};
 use crate::srq::Srq;
 use crate::xrcd::Xrcd;
+use abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr};
 
 /// A queue pair.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use core::ffi::c_int;
 use rdma::{Key, Operation, QpType, Qpn, SendFlags, WorkRequest};
 use transport::PostError;
 
-use crate::abi::{self, ibv_qp, ibv_recv_wr, ibv_send_wr};
 use crate::ah::Ah;
 use crate::errno::Errno;
 use crate::memory::mw;
 use crate::qp::Qp;
 use crate::registry;
 use crate::request::{Inline, Sges, each_recv, gather, pieces, refuse, reject, translate};
+use abi::{self, ibv_qp, ibv_recv_wr, ibv_send_wr};
 
 /// What a request does.
 ///
@@ -165,7 +165,7 @@ pub(crate) unsafe extern "C" fn post_recv(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Plain, ibv_sge};
+    use abi::{Plain, ibv_sge};
 
     #[test]
     fn opcodes_become_operations() {

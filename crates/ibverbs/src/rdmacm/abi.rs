@@ -5,7 +5,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use crate::abi::{
+use abi::{
     Plain, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq,
 };
 

@@ -13,11 +13,11 @@ use super::conversation::confirm;
 use super::id::{CmId, Inner};
 use super::states::RETRIES;
 use super::{fetch, states};
-use crate::abi::{
-    IBV_EVENT_COMM_EST, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ece,
-};
 use crate::errno::{Errno, minus_one};
 use crate::registry;
+use abi::{
+    IBV_EVENT_COMM_EST, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ece,
+};
 
 /// The ACK timeout that a REQ proposes to the peer: that of the kernel.
 const PEER_ACK_TIMEOUT: u8 = 19;
@@ -417,7 +417,7 @@ pub unsafe extern "C" fn ferroce_rdma_get_remote_ece(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_init_qp_attr(
     id: *mut rdma_cm_id,
-    qp_attr: *mut crate::abi::ibv_qp_attr,
+    qp_attr: *mut abi::ibv_qp_attr,
     qp_attr_mask: *mut c_int,
 ) -> c_int {
     minus_one(registry::find::<CmId>(id).and_then(|id| {

@@ -14,11 +14,11 @@ use super::conversation::{confirm, forget};
 use super::id::{CmId, Inner, Peer};
 use super::told::{Detail, Told};
 use super::{create, membership, states};
-use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain};
 use crate::connections::{Mailbox, Raw, What, is_last};
 use crate::context::Context;
 use crate::errno::Errno;
 use crate::registry;
+use abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain};
 
 /// Turns a message into an event; `None` if it is none to the program.
 pub(super) fn tell(raw: Raw) -> Option<Arc<Told>> {

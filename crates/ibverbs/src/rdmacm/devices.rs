@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use softnic::DeviceInfo;
 
 use super::addresses;
-use crate::abi::{ibv_context, ibv_pd, ibv_xrcd};
 use crate::context::Context;
 use crate::device::{self, Device};
 use crate::errno::Errno;
 use crate::registry::{self, Object};
 use crate::sync::lock;
 use crate::{open, pd, xrcd};
+use abi::{ibv_context, ibv_pd, ibv_xrcd};
 
 /// The devices of one process.
 struct Opened {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::abi::{RAI_PASSIVE, event, rdma_addrinfo, rdma_cm_id};
 use super::id::{CmId, Template};
 use super::{addresses, bind, create, fetch, queue_pair, resolve, told};
-use crate::abi::{ibv_pd, ibv_qp_init_attr};
 use crate::errno::{Errno, minus_one};
 use crate::registry::{self, Object};
+use abi::{ibv_pd, ibv_qp_init_attr};
 
 /// Makes a synchronous id from the result of `rdma_getaddrinfo`: bound, or with a resolved route.
 #[unsafe(no_mangle)]

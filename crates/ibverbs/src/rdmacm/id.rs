@@ -15,7 +15,6 @@ use super::addresses;
 use super::channel::EventChannel;
 use super::conversation::forget;
 use super::devices;
-use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, Plain, ibv_qp_init_attr};
 use crate::connections::{Mailbox, What};
 use crate::context::Context;
 use crate::errno::Errno;
@@ -23,6 +22,7 @@ use crate::event::Acks;
 use crate::port::PORT;
 use crate::registry::{Object, Shared, object};
 use crate::sync::lock;
+use abi::{IBV_QPT_RC, IBV_QPT_UD, Plain, ibv_qp_init_attr};
 
 /// The local ACK timeout of queue pairs whose program names none.
 const LOCAL_ACK_TIMEOUT: u8 = 14;
@@ -155,7 +155,7 @@ pub(super) struct Settings {
 /// What `rdma_create_ep` was given for a listener.
 #[derive(Clone, Copy)]
 pub(super) struct Template {
-    pub(super) pd: *mut crate::abi::ibv_pd,
+    pub(super) pd: *mut abi::ibv_pd,
     pub(super) attr: ibv_qp_init_attr,
 }
 

@@ -7,8 +7,8 @@ use core::ptr;
 use wire::cm::ip::PortSpace;
 
 use super::abi::{RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, rdma_addrinfo};
-use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, Plain};
 use crate::errno::{Errno, minus_one};
+use abi::{IBV_QPT_RC, IBV_QPT_UD, Plain};
 
 /// Translates names to addresses, as `getaddrinfo` does. What the names resolve to is the source if
 /// `RAI_PASSIVE` is set, and else the destination.

@@ -7,9 +7,9 @@ use rdma::{Gid, Qpn};
 use super::abi::{RDMA_UDP_QKEY, event, rdma_ud_param};
 use super::id::{CmId, Inner, Membership};
 use super::states;
-use crate::abi::{Plain, ibv_ah_attr};
 use crate::connections::What;
 use crate::errno::Errno;
+use abi::{Plain, ibv_ah_attr};
 
 /// The event of a membership, unless the program has left meanwhile: event, status and path.
 pub(super) fn joined(id: &CmId, number: u64, status: c_int) -> Option<(u32, c_int, rdma_ud_param)> {

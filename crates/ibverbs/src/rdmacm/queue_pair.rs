@@ -7,10 +7,6 @@ use std::sync::Arc;
 use super::abi::rdma_cm_id;
 use super::id::CmId;
 use super::{devices, membership, states};
-use crate::abi::{
-    self, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_cq_ex, ibv_pd, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_srq_init_attr, ibv_srq_init_attr_ex,
-};
 use crate::context::Context;
 use crate::cq::{self, Spec};
 use crate::errno::{Errno, minus_one};
@@ -18,6 +14,10 @@ use crate::qp::create::create_extended as create_extended_qp;
 use crate::qp::{Qp, object};
 use crate::registry::{self, Object};
 use crate::{channel, srq};
+use abi::{
+    self, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_cq_ex, ibv_pd, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+};
 
 /// Makes the id's queue pair, and what completion queues it lacks.
 #[unsafe(no_mangle)]

@@ -13,10 +13,10 @@ use super::bind;
 use super::devices;
 use super::fetch;
 use super::id::{CmId, Inner};
-use crate::abi::ibv_context;
 use crate::connections::What;
 use crate::errno::{Errno, minus_one, pointer};
 use crate::registry;
+use abi::ibv_context;
 
 /// Finds the device, and our address, by which `dst_addr` is reached.
 #[unsafe(no_mangle)]

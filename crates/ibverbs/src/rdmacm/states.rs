@@ -6,9 +6,6 @@ use wire::aeth::rnr_delay;
 
 use super::abi::RDMA_UDP_QKEY;
 use super::id::{CmId, Inner};
-use crate::abi::{
-    IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ah_attr, ibv_qp_attr,
-};
 use crate::ah;
 use crate::context::Context;
 use crate::errno::Errno;
@@ -16,6 +13,9 @@ use crate::port::PORT;
 use crate::qp::Qp;
 use crate::qp::attributes::{mask, state_number as number};
 use crate::registry;
+use abi::{
+    IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ah_attr, ibv_qp_attr,
+};
 
 /// Retries where the program names none, and the most there can be. As a count of RNR retries it means
 /// for ever.

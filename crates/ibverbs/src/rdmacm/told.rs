@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::abi::{rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
 use super::id::CmId;
-use crate::abi::Plain;
 use crate::errno::minus_one;
 use crate::event::Acks;
 use crate::registry::{self, Object, Shared, object};
+use abi::Plain;
 
 /// An event that the program has fetched.
 #[derive(Debug)]

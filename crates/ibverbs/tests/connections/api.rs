@@ -4,7 +4,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use ibverbs::abi::{
+use abi::{
     self, Plain, ibv_ece, ibv_qp_attr, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use ibverbs::rdmacm::abi::{event, rdma_cm_id, rdma_conn_param};

@@ -6,7 +6,7 @@ use core::ptr;
 use core::time::Duration;
 use std::time::Instant;
 
-use ibverbs::abi::{
+use abi::{
     self, Plain, ibv_ah_attr, ibv_gid, ibv_mr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, ibv_wr_ud,
 };
 use ibverbs::ah::{ibv_create_ah, ibv_destroy_ah};

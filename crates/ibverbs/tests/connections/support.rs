@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 use core::ptr;
 use core::time::Duration;
 
-use ibverbs::abi::{self, Plain, ibv_qp_cap, ibv_qp_init_attr};
+use abi::{self, Plain, ibv_qp_cap, ibv_qp_init_attr};
 use ibverbs::rdmacm::abi::{event, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 use ibverbs::rdmacm::bind::{
     ferroce_rdma_bind_addr, ferroce_rdma_get_src_port, ferroce_rdma_listen,

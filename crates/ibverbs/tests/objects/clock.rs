@@ -3,7 +3,7 @@
 use core::ptr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ibverbs::abi::{
+use abi::{
     self, Plain, ibv_context, ibv_cq_init_attr_ex, ibv_device_attr_ex, ibv_qp_attr,
     ibv_qp_init_attr, ibv_send_wr, ibv_values_ex,
 };

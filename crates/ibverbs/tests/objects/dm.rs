@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use ibverbs::abi::{ibv_alloc_dm_attr, ibv_dm, ibv_mr};
+use abi::{ibv_alloc_dm_attr, ibv_dm, ibv_mr};
 use ibverbs::memory::mr::{ibv_dereg_mr, ibv_rereg_mr};
 
 use super::{Fixture, extended, refused};
@@ -88,7 +88,7 @@ fn a_region_over_device_memory_begins_at_zero_and_holds_it() {
         assert_eq!(((*mr).addr, (*mr).length), (ptr::null_mut(), 96));
         assert_eq!(free(&it, dm), libc::EBUSY);
         let moved = ibv_rereg_mr(mr, 1, ptr::null_mut(), (&raw mut byte).cast(), 1, 0);
-        assert_eq!(moved, ibverbs::abi::IBV_REREG_MR_ERR_INPUT);
+        assert_eq!(moved, abi::IBV_REREG_MR_ERR_INPUT);
         assert_eq!((ibv_dereg_mr(mr), ibv_dereg_mr(mr)), (0, libc::EINVAL));
     }
     assert_eq!(free(&it, dm), 0);

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use ibverbs::abi::{
+use abi::{
     self, Plain, ibv_comp_channel, ibv_cq, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr,
 };
 use ibverbs::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event};

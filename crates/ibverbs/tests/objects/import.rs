@@ -3,7 +3,7 @@
 use core::ptr;
 use std::os::fd::RawFd;
 
-use ibverbs::abi::{ibv_alloc_dm_attr, ibv_context};
+use abi::{ibv_alloc_dm_attr, ibv_context};
 use ibverbs::asynchronous::ibv_get_async_event;
 use ibverbs::cq::{ibv_create_cq, ibv_destroy_cq};
 use ibverbs::memory::dm::{ibv_import_dm, ibv_unimport_dm};
@@ -59,7 +59,7 @@ fn a_protection_domain_and_a_region_serve_in_both_contexts() {
         assert_eq!(((*same).lkey, (*same).rkey), ((*mr).lkey, (*mr).rkey));
         assert_eq!(((*same).addr, (*same).length, (*same).pd), (ptr::null_mut(), 64, pd));
         let changed = ibv_rereg_mr(same, 1 << 2, ptr::null_mut(), ptr::null_mut(), 0, 0);
-        assert_eq!(changed, ibverbs::abi::IBV_REREG_MR_ERR_INPUT);
+        assert_eq!(changed, abi::IBV_REREG_MR_ERR_INPUT);
         // Objects in the domain keep it, whichever context destroys it.
         assert_eq!((ibv_dealloc_pd(pd), errno()), (libc::EBUSY, libc::EBUSY));
         ibv_unimport_mr(same);

@@ -12,7 +12,7 @@ mod xrc;
 use core::ffi::c_int;
 use core::ptr;
 
-use ibverbs::abi::{ibv_context, ibv_cq, ibv_pd, verbs_context};
+use abi::{ibv_context, ibv_cq, ibv_pd, verbs_context};
 use ibverbs::cq::{ibv_create_cq, ibv_destroy_cq};
 use ibverbs::device::{ibv_free_device_list, ibv_get_device_list};
 use ibverbs::open::{ibv_close_device, ibv_open_device};

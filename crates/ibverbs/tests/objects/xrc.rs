@@ -3,7 +3,7 @@
 use core::ptr;
 use std::os::fd::AsRawFd;
 
-use ibverbs::abi::{
+use abi::{
     self, Plain, ibv_qp, ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_send_wr, ibv_srq,
     ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
 };

@@ -1,11 +1,13 @@
 //! The structures of `infiniband/verbs.h`, as the binaries lay them out.
 //!
+//! Our own `libibverbs.so.1` and the programs that load another one see the same memory through them.
 //! Names are those of the header, so that a man page is the documentation of each. The layout is
 //! fixed for ever on x86-64 and arm64 Linux; the tests below state the sizes and offsets, and
 //! `cargo xtask abi` compares them with the installed header.
 //!
 //! **Invariant:** every structure here is plain data that is valid when it is all zeroes.
 
+#![allow(unsafe_code, reason = "a structure of zeroes is made, and promised to be one")]
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 #![allow(missing_docs, reason = "fields are documented by the verbs man pages")]
 #![allow(missing_debug_implementations, reason = "plain C data, unions and pointers")]
