@@ -38,6 +38,11 @@ impl SendFlags {
         if bits & !0x1f != 0 { None } else { Some(Self(bits)) }
     }
 
+    /// The flags as bits, as `enum ibv_send_flags` has them.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Whether every flag in `flags` is set.
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
