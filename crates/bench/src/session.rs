@@ -1,10 +1,10 @@
-//! A run of a plan in the soft world: both ends in this process, or one here and one elsewhere.
+//! A run of a plan in real time: both ends in this process, or one here and one elsewhere.
 
 use core::time::Duration;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 
-use rdma::app::App;
+use rdma::app::{App, Layout};
 use rdma::{Span, Time};
 use rustix::time::{ClockId, clock_gettime};
 use softnic::{DeviceInfo, Options};
@@ -15,10 +15,45 @@ use crate::link::{Frame, Link, Remote, VERSION};
 use crate::load::{self, Found, Load, Record, Tally};
 pub use crate::outcome::{Served, Watcher};
 use crate::plan::Plan;
+use crate::world::nic::{Device, NicSeat};
 use crate::world::soft::{Host, SoftSeat};
-use crate::world::{self, Bystander, Ended, Outcome, Player, Stop};
+use crate::world::{self, Bystander, Ended, Outcome, Player, Seat, Stop};
 
-/// The NICs of a run.
+/// Gives the applications of a run their seats.
+pub trait Seats {
+    /// What they sit on.
+    type Nic;
+    /// What it gives.
+    type Seat: Seat;
+
+    /// The NIC of the next application of a side.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    fn nic(&self, side: Side) -> Result<Self::Nic, Failure>;
+
+    /// A seat on it.
+    ///
+    /// # Errors
+    /// It has no room for what `layout` asks for.
+    fn seat(
+        &self,
+        nic: &Self::Nic,
+        layout: &Layout<'_>,
+        stop: &Stop,
+    ) -> Result<Self::Seat, Failure>;
+}
+
+/// The two ends of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Those that ask, or all of a process that only serves.
+    Near,
+    /// Those that serve, if they are in the same process.
+    Far,
+}
+
+/// Soft NICs, one for each application.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Of those that ask.
@@ -27,6 +62,46 @@ pub struct Settings {
     pub far: DeviceInfo,
     /// How NICs send.
     pub options: Options,
+}
+
+impl Seats for Settings {
+    type Nic = Arc<Host>;
+    type Seat = SoftSeat;
+
+    fn nic(&self, side: Side) -> Result<Arc<Host>, Failure> {
+        Host::open(if side == Side::Near { &self.near } else { &self.far }, &self.options)
+    }
+
+    fn seat(&self, nic: &Arc<Host>, layout: &Layout<'_>, stop: &Stop) -> Result<SoftSeat, Failure> {
+        SoftSeat::new(nic, layout, stop, fastrand::u64(..))
+    }
+}
+
+/// Devices of the system, each shared by the applications of its side.
+#[derive(Clone, Debug)]
+pub struct Devices {
+    /// Of those that ask.
+    pub near: Arc<Device>,
+    /// Of those that serve, if they are in this process.
+    pub far: Arc<Device>,
+}
+
+impl Seats for Devices {
+    type Nic = Arc<Device>;
+    type Seat = NicSeat;
+
+    fn nic(&self, side: Side) -> Result<Arc<Device>, Failure> {
+        Ok(Arc::clone(if side == Side::Near { &self.near } else { &self.far }))
+    }
+
+    fn seat(
+        &self,
+        nic: &Arc<Device>,
+        layout: &Layout<'_>,
+        stop: &Stop,
+    ) -> Result<NicSeat, Failure> {
+        NicSeat::new(nic, layout, stop, fastrand::u64(..))
+    }
 }
 
 /// What was measured of a flow.
@@ -75,14 +150,14 @@ impl Bystander for Alone<'_> {
 /// It could not begin.
 pub fn run(
     plan: &Plan,
-    settings: &Settings,
+    at: &impl Seats,
     tallies: &[Arc<Tally>],
     watcher: &mut dyn Watcher,
 ) -> Result<Ran, Failure> {
     let [near, far] = load::applications(plan, tallies);
     let stop = Stop::default();
-    let mut players = seats(near, &settings.near, &settings.options, &stop, plan)?;
-    players.extend(seats(far, &settings.far, &settings.options, &stop, plan)?);
+    let mut players = seats(near, at, Side::Near, &stop, plan)?;
+    players.extend(seats(far, at, Side::Far, &stop, plan)?);
     let (outcomes, why, process_cores) = play(players, &stop, &mut Alone(watcher))?;
     let (near, far): (Vec<_>, Vec<_>) =
         outcomes.into_iter().partition(|outcome| !outcome.app.serves);
@@ -101,7 +176,7 @@ pub fn run(
 pub fn connect(
     plan: &Plan,
     address: &str,
-    settings: &Settings,
+    at: &impl Seats,
     tallies: &[Arc<Tally>],
     watcher: &mut dyn Watcher,
 ) -> Result<Ran, Failure> {
@@ -110,7 +185,7 @@ pub fn connect(
     link.send(&Frame::Hello { version: VERSION, plan: Box::new(plan.clone()) })?;
     let [near, _] = load::applications(plan, tallies);
     let stop = Stop::default();
-    let players = seats(near, &settings.near, &settings.options, &stop, plan)?;
+    let players = seats(near, at, Side::Near, &stop, plan)?;
     let mut remote = Remote { link: &mut link, watcher, is_client: true };
     let played = play(players, &stop, &mut remote);
     let (outcomes, why, process_cores) = match played {
@@ -153,7 +228,7 @@ fn reach(address: &str) -> Result<TcpStream, Failure> {
 /// The listener has failed.
 pub fn serve(
     listener: &TcpListener,
-    settings: &Settings,
+    at: &impl Seats,
     sessions: Option<u64>,
     watcher: &mut dyn Watcher,
     tell: &mut dyn FnMut(&str),
@@ -175,7 +250,7 @@ pub fn serve(
             Err(error) => return Err(cannot(error)),
         };
         left -= 1;
-        match session(stream, settings, watcher, &mut |text| tell(&format!("{peer}: {text}"))) {
+        match session(stream, at, watcher, &mut |text| tell(&format!("{peer}: {text}"))) {
             Ok(()) => tell(&format!("{peer}: done")),
             Err(failure) => tell(&format!("{peer}: {}", failure.to_string().replace('\n', "; "))),
         }
@@ -185,7 +260,7 @@ pub fn serve(
 
 fn session(
     stream: TcpStream,
-    settings: &Settings,
+    at: &impl Seats,
     watcher: &mut dyn Watcher,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), Failure> {
@@ -201,7 +276,7 @@ fn session(
     let stop = Stop::default();
     let prepared = plan.and_then(|plan| {
         let [_, far] = load::applications(&plan, &[]);
-        let players = seats(far, &settings.near, &settings.options, &stop, &plan)?;
+        let players = seats(far, at, Side::Near, &stop, &plan)?;
         Ok((plan, players))
     });
     let (plan, players) = match prepared {
@@ -239,22 +314,21 @@ fn session(
     error.map_or(Ok(()), |error| Err(Failure::new(error)))
 }
 
-/// Each application on a NIC of its own.
-fn seats(
+/// A seat for each application.
+fn seats<S: Seats>(
     apps: Vec<Load>,
-    device: &DeviceInfo,
-    options: &Options,
+    at: &S,
+    side: Side,
     stop: &Stop,
     plan: &Plan,
-) -> Result<Vec<Player<Load, SoftSeat>>, Failure> {
+) -> Result<Vec<Player<Load, S::Seat>>, Failure> {
     let mut threads = vec![0; plan.flows.len()];
     let one = |app: Load| {
         let flow = &plan.flows[app.flow];
         let thread = threads[app.flow];
         threads[app.flow] += 1;
-        let host = Host::open(device, options)?;
-        let seat = SoftSeat::new(&host, &app.layout(), stop, fastrand::u64(..))
-            .map_err(|failure| within(failure, &flow.name))?;
+        let seat = at.seat(&at.nic(side)?, &app.layout(), stop);
+        let seat = seat.map_err(|failure| within(failure, &flow.name))?;
         let core = flow.core.filter(|_| !app.serves).map(|core| core as usize + thread);
         Ok(Player { app, seat, core })
     };
@@ -273,7 +347,7 @@ fn within(failure: Failure, flow: &str) -> Failure {
 type Played = (Vec<Outcome<Load>>, Option<Failure>, f64);
 
 fn play(
-    players: Vec<Player<Load, SoftSeat>>,
+    players: Vec<Player<Load, impl Seat>>,
     stop: &Stop,
     bystander: &mut impl Bystander,
 ) -> Result<Played, Failure> {

@@ -39,7 +39,7 @@ fn run(plan: &Plan, settings: &Settings) -> Ran {
 }
 
 fn report(ran: &Ran) -> Report {
-    let mut report = Report::soft("a test");
+    let mut report = Report::measured("soft", "a test");
     let points = ran.plan.points(&[]).unwrap();
     report.add(&points[0], ran);
     report
@@ -340,7 +340,7 @@ fn ten_thousand_queue_pairs_work_and_more_than_a_nic_has_are_refused() {
 fn a_sweep_is_a_run_for_each_value() {
     let base = plan(vec![named("read", Verb::Read)]);
     let points = base.points(&[Sweep::parse("size=64,128").unwrap()]).unwrap();
-    let mut report = Report::soft("a test");
+    let mut report = Report::measured("soft", "a test");
     for point in &points {
         let ran =
             session::run(&point.plan, &settings(15, Link::SharedMemory), &[], &mut ()).unwrap();

@@ -14,12 +14,11 @@ use std::sync::Arc;
 use bench::load::Tally;
 use bench::plan::{self, Flow, Plan, Sweep, Verb};
 use bench::report::{self, Report};
-use bench::session::{self, Ran, Settings};
 use telemetry::Table;
 
 pub(crate) use arguments::Bench;
 use arguments::{Action, Compare, Serve};
-use nics::{about, settings};
+use nics::Nics;
 
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
@@ -56,20 +55,18 @@ fn measure(arguments: &Bench) -> Result<(), Failure> {
         opened
             .map_err(|error| cannot_write(path, error).hint("name a file in a folder of yours"))?;
     }
-    let settings = settings(&arguments.common)?;
-    let mut report = Report::soft(&about(&settings, arguments.connect.as_deref()));
+    let nics = Nics::open(&arguments.common)?;
+    let about = nics.about(arguments.connect.as_deref());
+    let mut report = Report::measured(arguments.common.world.name(), &about);
     let mut interrupted = false;
     let mut watch = Watch::new(points.len())?;
     for point in &points {
         let tallies: Vec<Arc<Tally>> = point.plan.flows.iter().map(|_| Arc::default()).collect();
         watch.begin(&point.plan, &point.label(), &tallies);
-        let ran: Result<Ran, _> = match &arguments.connect {
-            None => session::run(&point.plan, &settings, &tallies, &mut watch),
-            Some(address) => {
-                session::connect(&point.plan, address, &settings, &tallies, &mut watch)
-            }
+        let ran = match &arguments.connect {
+            None => nics.run(&point.plan, &tallies, &mut watch)?,
+            Some(address) => nics.connect(&point.plan, address, &tallies, &mut watch)?,
         };
-        let ran = ran.map_err(failure)?;
         report.add(point, &ran);
         interrupted = watch.is_interrupted();
         if ran.cut_short.is_some() {
@@ -178,21 +175,18 @@ fn write_files(
 }
 
 fn serve(arguments: &Serve) -> Result<(), Failure> {
-    let settings = settings(&arguments.common)?;
+    let nics = Nics::open(&arguments.common)?;
     let listener = TcpListener::bind(&arguments.listen).map_err(|error| {
         Failure::new(format!("cannot listen at {}: {error}", arguments.listen))
             .hint("give an address of this host and a free port, with --listen HOST:PORT")
     })?;
     let address = listener.local_addr().map_or(arguments.listen.clone(), |at| at.to_string());
-    print(&format!("serving at {address}; world soft: {}\n", about_server(&settings)))?;
+    let world = arguments.common.world.name();
+    print(&format!("serving at {address}; world {world}: {}\n", nics.server()))?;
     let mut watch = Watch::new(0)?;
     let sessions = arguments.once.then_some(1);
     let mut tell = |text: &str| drop(print(&format!("{text}\n")));
-    session::serve(&listener, &settings, sessions, &mut watch, &mut tell).map_err(failure)
-}
-
-fn about_server(settings: &Settings) -> String {
-    format!("soft NICs at {}", settings.near.interface)
+    nics.serve(&listener, sessions, &mut watch, &mut tell)
 }
 
 fn compare(arguments: &Compare) -> Result<(), Failure> {

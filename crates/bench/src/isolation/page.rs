@@ -84,7 +84,8 @@ fn crowds(results: &Results) -> Table {
 /// One HTML file with all of it.
 pub fn page(results: &Results, misses: &[String]) -> String {
     let [_, crowds] = tables(results);
-    let mut page = Page::measured("Isolation", &format!("world soft: {}", results.about));
+    let mut page =
+        Page::measured("Isolation", &format!("world {}: {}", results.world, results.about));
     page.section("What flows do to each other");
     if let Some(why) = &results.partial {
         page.add(&Block::Notice(&format!("Partial: {why}")));

@@ -56,6 +56,8 @@ pub struct Limits {
 pub struct Results {
     /// What was measured.
     pub matrix: Matrix,
+    /// Where the time passed.
+    pub world: &'static str,
     /// What the world consists of, in words.
     pub about: String,
     /// Why not all rounds were measured, if so.
@@ -137,9 +139,9 @@ impl fmt::Display for Spread {
 
 impl Results {
     /// Of nothing yet.
-    pub fn new(matrix: Matrix, about: &str) -> Self {
+    pub fn new(matrix: Matrix, world: &'static str, about: &str) -> Self {
         let draws = vec![Vec::new(); matrix.cells.len()];
-        Self { matrix, about: about.to_owned(), partial: None, draws }
+        Self { matrix, world, about: about.to_owned(), partial: None, draws }
     }
 
     /// A draw of the cell at `index`.
@@ -269,7 +271,7 @@ impl Results {
         });
         let document = json!({
             "format": FORMAT,
-            "world": "soft",
+            "world": self.world,
             "simulated": false,
             "about": self.about,
             "partial": self.partial,
@@ -295,7 +297,7 @@ mod tests {
         let mouse = matrix.kinds.iter().position(is_mouse).unwrap();
         let cells = [Cell::Pair(1, 0), Cell::Pair(mouse, 0), Cell::Alone(mouse)];
         matrix.cells = cells.to_vec();
-        let mut results = Results::new(matrix, "a test");
+        let mut results = Results::new(matrix, "soft", "a test");
         let pair: Vec<Vec<Seen>> = pair.iter().map(|flows| flows.to_vec()).collect();
         results.draws = vec![pair.clone(), pair, alone.iter().map(|seen| vec![*seen]).collect()];
         results

@@ -132,7 +132,7 @@ impl Results {
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let matrix = &self.matrix;
-        writeln!(f, "world     soft: {}", self.about)?;
+        writeln!(f, "world     {}: {}", self.world, self.about)?;
         if let Some(why) = &self.partial {
             writeln!(f, "PARTIAL   {why}")?;
         }

@@ -189,7 +189,7 @@ mod tests {
             together: Together::default(),
             misses: Vec::new(),
         };
-        Report { runs: vec![run], ..Report::soft("a test") }
+        Report { runs: vec![run], ..Report::measured("soft", "a test") }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const FORMAT: &str = "ferroce-bench/1";
 pub struct Report {
     /// [`FORMAT`].
     pub format: String,
-    /// Where the time passed: `soft`.
+    /// Where the time passed: `soft`, `nic`.
     pub world: String,
     /// Whether the numbers are a model's.
     pub simulated: bool,
@@ -139,11 +139,11 @@ pub fn jain(shares: &[f64]) -> f64 {
 }
 
 impl Report {
-    /// Without runs.
-    pub fn soft(about: &str) -> Self {
+    /// Of a real world, without runs.
+    pub fn measured(world: &str, about: &str) -> Self {
         Self {
             format: FORMAT.to_owned(),
-            world: "soft".to_owned(),
+            world: world.to_owned(),
             simulated: false,
             about: about.to_owned(),
             runs: Vec::new(),

@@ -3,7 +3,9 @@
 //! It is made of atomic words, so that application and NIC may look at it at the same time.
 //! The first byte is at the beginning of a page, as programs have it that ask for pages.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::Arc;
 
 use crate::Failure;
 use crate::limits::REGION_BYTES_MAX;
@@ -14,7 +16,7 @@ const PAGE: usize = 4096;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Memory {
-    words: Box<[AtomicU64]>,
+    words: Arc<Box<[AtomicU64]>>,
     /// The first word that counts.
     first: usize,
     length: usize,
@@ -34,7 +36,7 @@ impl Memory {
             Failure::new(format!("there is no memory for a region of {length} bytes"))
         })?;
         words.resize_with(count, || AtomicU64::new(0));
-        let words = words.into_boxed_slice();
+        let words = Arc::new(words.into_boxed_slice());
         let first = words.as_ptr().align_offset(PAGE).min(PAGE / WORD);
         Ok(Self { words, first, length })
     }
@@ -42,6 +44,11 @@ impl Memory {
     /// Of the first byte, for the NIC.
     pub(super) fn address(&self) -> u64 {
         self.words[self.first..].as_ptr().expose_provenance() as u64
+    }
+
+    /// The words, and which of them are its own: for a device that keeps them as long as it may write.
+    pub(super) fn words(&self) -> (&Arc<Box<[AtomicU64]>>, Range<usize>) {
+        (&self.words, self.first..self.first + self.length.div_ceil(WORD))
     }
 
     pub(super) fn length(&self) -> u64 {

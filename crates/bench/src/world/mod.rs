@@ -16,17 +16,30 @@
 
 pub mod meeting;
 mod memory;
+pub mod nic;
 mod runner;
 pub mod soft;
+mod stash;
 
+use core::time::Duration;
 use std::sync::Arc;
 
-use rdma::Time;
 use rdma::app::{Cq, RemoteRegion, Verbs};
+use rdma::{QKey, Span, Time};
+use rustix::event::Timespec;
 
 use crate::Failure;
 pub use meeting::{End, Introduction};
 pub use runner::{Bystander, Ended, Outcome, Player, Stop, drive, run};
+
+/// The key of all datagrams.
+const Q_KEY: QKey = QKey(0x00fe_44ce);
+const HOP_LIMIT: u8 = 64;
+
+fn timespec(span: Span) -> Timespec {
+    let whole = Duration::from_nanos(span.as_ns_ceil());
+    Timespec { tv_sec: whole.as_secs() as i64, tv_nsec: i64::from(whole.subsec_nanos()) }
+}
 
 /// What a seat is told of a peer of one of its queue pairs.
 #[derive(Clone, Debug)]

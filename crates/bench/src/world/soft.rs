@@ -11,7 +11,6 @@
 //! ([`softnic::StandIn`]), if it is alone on its NIC. Who watches memory receives between two looks.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,10 +19,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use fastrand::Rng;
 use rdma::app::{Cq, Layout, LocalRegion, Qp, Refusal, Refused, Region, RemoteRegion, Verbs};
 use rdma::{
-    Completion, Gid, Key, Mtu, Psn, QKey, QpType, Qpn, RecvRequest, Span, Time, UdAddress,
-    WorkRequest,
+    Completion, Gid, Key, Mtu, Psn, QpType, Qpn, RecvRequest, Span, Time, UdAddress, WorkRequest,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -35,13 +33,9 @@ use transport::{
 use super::meeting::{End, Reach, Service};
 use super::memory::Memory;
 use super::runner::{check, wake};
-use super::{Introduction, Peer, Seat, Stop};
+use super::stash::Stash;
+use super::{HOP_LIMIT, Introduction, Peer, Q_KEY, Seat, Stop, timespec};
 use crate::Failure;
-use crate::limits::STASH;
-
-/// The key of all datagrams.
-const Q_KEY: QKey = QKey(0x00fe_44ce);
-const HOP_LIMIT: u8 = 64;
 
 /// An open NIC.
 #[derive(Debug)]
@@ -138,11 +132,6 @@ impl Alarm {
     }
 }
 
-fn timespec(span: Span) -> Timespec {
-    let whole = Duration::from_nanos(span.as_ns_ceil());
-    Timespec { tv_sec: whole.as_secs() as i64, tv_nsec: i64::from(whole.subsec_nanos()) }
-}
-
 impl Host {
     /// Opens a NIC.
     ///
@@ -191,14 +180,12 @@ pub struct SoftSeat {
     random: Rng,
 }
 
-/// A completion queue, and what a wait has taken from it in advance.
+/// A completion queue.
 #[derive(Debug)]
 struct Queue {
     id: CqId,
     armed: bool,
-    stash: [Completion; STASH],
-    /// What of the stash is still to be polled.
-    left: core::ops::Range<usize>,
+    stash: Stash,
 }
 
 #[derive(Debug)]
@@ -253,12 +240,7 @@ impl SoftSeat {
         for (index, spec) in layout.cqs.iter().enumerate() {
             let made = seat.host.nic.with(|endpoint, _, _| endpoint.create_cq(spec.depth));
             let id = made.map_err(refused(&format!("completion queue {index}")))?;
-            seat.cqs.push(Queue {
-                id,
-                armed: false,
-                stash: [Completion::NOTHING; STASH],
-                left: 0..0,
-            });
+            seat.cqs.push(Queue { id, armed: false, stash: Stash::default() });
             let mut of_cq = seat.host.channels.of_cq.lock().unwrap_or_else(PoisonError::into_inner);
             of_cq.insert(id, (Arc::clone(&seat.channel), index));
         }
@@ -416,15 +398,8 @@ impl Verbs for SoftSeat {
     }
 
     fn poll(&mut self, cq: Cq, out: &mut [Completion]) -> usize {
-        let queue = &mut self.cqs[usize::from(cq.0)];
-        if queue.left.is_empty() {
-            return self.host.nic.poll_cq(queue.id, out);
-        }
-        let count = queue.left.len().min(out.len());
-        let from = queue.left.start;
-        out[..count].copy_from_slice(&queue.stash[from..from + count]);
-        queue.left.start += count;
-        count
+        let Queue { id, stash, .. } = &mut self.cqs[usize::from(cq.0)];
+        stash.poll(out, |out| self.host.nic.poll_cq(*id, out))
     }
 
     fn arm(&mut self, cq: Cq, solicited: bool) {
@@ -518,11 +493,8 @@ impl Seat for SoftSeat {
     }
 
     fn look(&mut self, cq: Cq) -> bool {
-        let queue = &mut self.cqs[usize::from(cq.0)];
-        if queue.left.is_empty() {
-            queue.left = 0..self.host.nic.poll_cq(queue.id, &mut queue.stash);
-        }
-        !queue.left.is_empty()
+        let Queue { id, stash, .. } = &mut self.cqs[usize::from(cq.0)];
+        stash.look(|out| self.host.nic.poll_cq(*id, out))
     }
 
     fn sleep_for_event(&mut self, cq: Cq, until: Option<Time>) -> Result<bool, Failure> {

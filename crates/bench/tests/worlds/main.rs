@@ -6,28 +6,58 @@
 //! in every world, and of the completions: those of a queue pair, by direction, in their order. How those
 //! of several queue pairs are mixed in a CQ is not.
 //!
-//! To add a world, add a row to `WORLDS`.
+//! To add a world, add a row to `worlds`.
 
 mod program;
 mod reference;
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
+use bench::world::nic::{Device, NicSeat};
 use bench::world::soft::{Host, SoftSeat};
-use bench::world::{self, Ended, Player, Stop};
+use bench::world::{self, Ended, Player, Seat, Stop};
 use program::{Program, Record};
 use rdma::app::App;
 use softnic::{DeviceInfo, Link, Options};
+use verbs::Library;
 
 /// Runs two applications to their end.
-type World = fn([Program; 2]) -> [Program; 2];
+type World = Box<dyn Fn([Program; 2]) -> [Program; 2]>;
 
-const WORLDS: [(&str, World); 4] = [
-    ("two engines and a pretended network", reference::run),
-    ("soft NICs over shared memory", |apps| soft(apps, Link::SharedMemory, false)),
-    ("soft NICs over UDP", |apps| soft(apps, Link::Udp, false)),
-    ("one soft NIC", |apps| soft(apps, Link::Udp, true)),
-];
+fn worlds() -> Vec<(&'static str, World)> {
+    let mut worlds: Vec<(&str, World)> = vec![
+        ("two engines and a pretended network", Box::new(reference::run)),
+        ("soft NICs over shared memory", Box::new(|apps| soft(apps, Link::SharedMemory, false))),
+        ("soft NICs over UDP", Box::new(|apps| soft(apps, Link::Udp, false))),
+        ("one soft NIC", Box::new(|apps| soft(apps, Link::Udp, true))),
+    ];
+    if let Some(library) = library() {
+        worlds.push(("libibverbs", Box::new(move |apps| nic(apps, &library))));
+    }
+    worlds
+}
+
+/// Ferroce's own library, loaded as any program loads one, if it was built.
+fn library() -> Option<Arc<Library>> {
+    let built =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/dist/lib/ferroce/libibverbs.so.1");
+    if !Path::new(built).exists() {
+        assert!(std::env::var_os("CI").is_none(), "there is no {built}");
+        eprintln!("not tested: the NIC world, as `cargo xtask dist` has not built {built}");
+        return None;
+    }
+    Some(Library::load(Some(Path::new(built))).unwrap())
+}
+
+fn nic(apps: [Program; 2], library: &Arc<Library>) -> [Program; 2] {
+    let device = Device::open(library, None, None).unwrap();
+    let stop = Stop::default();
+    let seat = |app: &Program| NicSeat::new(&device, &app.layout(), &stop, 1).unwrap();
+    let players = apps.map(|app| Player { seat: seat(&app), app, core: None });
+    run(players.into(), &stop)
+}
 
 fn soft(apps: [Program; 2], link: Link, shared: bool) -> [Program; 2] {
     let options = Options { link, ..Options::default() };
@@ -36,7 +66,7 @@ fn soft(apps: [Program; 2], link: Link, shared: bool) -> [Program; 2] {
         Host::open(&device, &options).unwrap()
     };
     let first = open(1);
-    let second = if shared { std::sync::Arc::clone(&first) } else { open(2) };
+    let second = if shared { Arc::clone(&first) } else { open(2) };
     let stop = Stop::default();
     let players = apps
         .into_iter()
@@ -46,7 +76,12 @@ fn soft(apps: [Program; 2], link: Link, shared: bool) -> [Program; 2] {
             Player { app, seat, core: None }
         })
         .collect();
-    let (outcomes, why) = world::run(players, &stop, &mut ()).unwrap();
+    run(players, &stop)
+}
+
+/// Runs two applications to their end.
+fn run<S: Seat>(players: Vec<Player<Program, S>>, stop: &Stop) -> [Program; 2] {
+    let (outcomes, why) = world::run(players, stop, &mut ()).unwrap();
     assert_eq!(why, None);
     let apps: Vec<Program> = outcomes
         .into_iter()
@@ -70,9 +105,10 @@ fn result(app: Program) -> Result {
 }
 
 fn check(seeds: core::ops::Range<u64>) {
+    let worlds = worlds();
     for seed in seeds {
         let mut expected: Option<[Result; 2]> = None;
-        for (name, world) in WORLDS {
+        for (name, world) in &worlds {
             let apps = world(Program::pair(seed));
             let results = apps.map(result);
             assert!(results.iter().all(|(_, completions)| !completions.is_empty()));

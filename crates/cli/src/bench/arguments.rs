@@ -81,10 +81,6 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(super) sweep: Vec<String>,
 
-    /// Where time passes
-    #[arg(long, value_enum, default_value_t = World::Soft)]
-    world: World,
-
     /// The address of a `ferroce bench serve`; otherwise both ends are in this process
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) connect: Option<String>,
@@ -99,12 +95,6 @@ pub(crate) struct Bench {
 
     #[command(flatten)]
     pub(super) common: Common,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum World {
-    /// Soft NICs of this machine, in real time
-    Soft,
 }
 
 #[derive(Debug, Subcommand)]
@@ -142,7 +132,6 @@ pub(super) struct Compare {
 impl Bench {
     /// What the flags set, by key.
     pub(super) fn settings(&self) -> Result<Vec<(String, Value)>, Failure> {
-        let World::Soft = self.world;
         let flags = [
             ("size_bytes", &self.size),
             ("window", &self.window),

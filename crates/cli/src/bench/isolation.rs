@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use bench::isolation::{self, DRAW_MS, Limits, Matrix, ROUNDS_MIN, Results};
 use bench::load::Tally;
-use bench::session;
 use clap::Args;
 
-use super::nics::{Common, about, settings};
+use super::nics::{Common, Nics};
 use super::watch::Watch;
-use super::{failure, write_files};
+use super::write_files;
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
 
@@ -72,21 +71,22 @@ fn ratio(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(arguments: &Isolation) -> Result<(), Failure> {
-    let settings = settings(&arguments.common)?;
+    let nics = Nics::open(&arguments.common)?;
     if let Some(folder) = &arguments.output {
         make_folder(folder)?;
     }
     let make = if arguments.quick { Matrix::quick } else { Matrix::full };
     let matrix = make(arguments.rounds, arguments.draw_ms.into());
     eprintln!("{} draws: about {:.0} s", matrix.draws(), matrix.seconds());
-    let mut results = Results::new(matrix.clone(), &about(&settings, None));
+    let mut results =
+        Results::new(matrix.clone(), arguments.common.world.name(), &nics.about(None));
     let mut watch = Watch::new(matrix.draws())?;
     'all: for _ in 0..matrix.rounds {
         for (index, cell) in matrix.cells.iter().enumerate() {
             let plan = matrix.plan(*cell);
             let tallies: Vec<Arc<Tally>> = plan.flows.iter().map(|_| Arc::default()).collect();
             watch.begin(&plan, &plan.title, &tallies);
-            let ran = session::run(&plan, &settings, &tallies, &mut watch).map_err(failure)?;
+            let ran = nics.run(&plan, &tallies, &mut watch)?;
             if let Some(why) = &ran.cut_short {
                 results.partial =
                     Some(format!("{}: {}", plan.title, why.to_string().replace('\n', "; ")));
@@ -131,5 +131,5 @@ fn tell(arguments: &Isolation, results: &Results, misses: &[String]) -> Result<(
         ("summary.txt", text),
     ];
     let tables = isolation::tables(results);
-    write_files(folder, &texts, &tables, &[("world", "soft"), ("about", &results.about)])
+    write_files(folder, &texts, &tables, &[("world", results.world), ("about", &results.about)])
 }

@@ -1,26 +1,164 @@
-//! The soft NICs of a run: which interfaces, and how packets get from one to the other.
+//! The NICs of a run: soft ones, or devices of the system's own library.
 
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 
-use bench::session::Settings;
+use bench::load::Tally;
+use bench::plan::Plan;
+use bench::session::{self, Devices, Ran, Settings, Watcher};
+use bench::world::nic::Device;
 use clap::Args;
 use softnic::{DeviceInfo, Link, Options};
+use verbs::Library;
 
+use super::failure;
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct Common {
-    /// Interfaces of those that ask and of those that serve, such as lo/127.0.0.1,lo/127.0.0.2;
-    /// otherwise those of FERROCE_DEV, or loopback
-    #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',')]
-    pub(super) dev: Vec<String>,
+    /// Where time passes
+    #[arg(long, value_enum, default_value_t = World::Soft)]
+    pub(super) world: World,
 
-    /// Which way packets take to NICs of the same host (FERROCE_LINK)
+    /// Interfaces of those that ask and of those that serve, such as lo/127.0.0.1,lo/127.0.0.2, otherwise
+    /// those of FERROCE_DEV, or loopback; in the world nic devices, such as mlx5_0, otherwise the first
+    #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',')]
+    dev: Vec<String>,
+
+    /// Which way packets take to soft NICs of the same host (FERROCE_LINK)
     #[arg(long, value_parser = ["shm", "shm,icrc", "udp"])]
-    pub(super) link: Option<String>,
+    link: Option<String>,
+
+    /// The libibverbs.so.1 of the world nic; otherwise the one that programs find
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+
+    /// The place of the address in the GID table, in the world nic; otherwise the first for RoCEv2
+    #[arg(long, value_name = "NUMBER")]
+    gid_index: Option<u8>,
 }
 
-pub(super) fn settings(common: &Common) -> Result<Settings, Failure> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum World {
+    /// Soft NICs of this machine, in real time
+    Soft,
+    /// RDMA devices of this machine, by its own libibverbs
+    Nic,
+}
+
+impl World {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Soft => "soft",
+            Self::Nic => "nic",
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Nics {
+    Soft(Box<Settings>),
+    Devices(Devices),
+}
+
+impl Nics {
+    pub(super) fn open(common: &Common) -> Result<Self, Failure> {
+        match common.world {
+            World::Soft => soft(common).map(|nics| Self::Soft(Box::new(nics))),
+            World::Nic => devices(common).map(Self::Devices),
+        }
+    }
+
+    pub(super) fn run(
+        &self,
+        plan: &Plan,
+        tallies: &[Arc<Tally>],
+        watcher: &mut dyn Watcher,
+    ) -> Result<Ran, Failure> {
+        let ran = match self {
+            Self::Soft(nics) => session::run(plan, &**nics, tallies, watcher),
+            Self::Devices(nics) => session::run(plan, nics, tallies, watcher),
+        };
+        ran.map_err(failure)
+    }
+
+    pub(super) fn connect(
+        &self,
+        plan: &Plan,
+        address: &str,
+        tallies: &[Arc<Tally>],
+        watcher: &mut dyn Watcher,
+    ) -> Result<Ran, Failure> {
+        let ran = match self {
+            Self::Soft(nics) => session::connect(plan, address, &**nics, tallies, watcher),
+            Self::Devices(nics) => session::connect(plan, address, nics, tallies, watcher),
+        };
+        ran.map_err(failure)
+    }
+
+    pub(super) fn serve(
+        &self,
+        listener: &TcpListener,
+        sessions: Option<u64>,
+        watcher: &mut dyn Watcher,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(), Failure> {
+        let served = match self {
+            Self::Soft(nics) => session::serve(listener, &**nics, sessions, watcher, tell),
+            Self::Devices(nics) => session::serve(listener, nics, sessions, watcher, tell),
+        };
+        served.map_err(failure)
+    }
+
+    /// What the world consists of, to the server at `address` if there is one.
+    pub(super) fn about(&self, address: Option<&str>) -> String {
+        let (what, near, far) = match self {
+            Self::Soft(nics) => {
+                let Settings { near, far, options } = &**nics;
+                let what = format!("soft NICs in real time, by {}", by(options));
+                (what, near.interface.clone(), far.interface.clone())
+            }
+            Self::Devices(Devices { near, far }) => {
+                ("RDMA devices by libibverbs".to_owned(), near.label(), far.label())
+            }
+        };
+        let where_to = match address {
+            Some(address) => format!("{near} to the server at {address}"),
+            None if near == far => format!("{near}, both ends in this process"),
+            None => format!("{near} to {far}, both ends in this process"),
+        };
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        format!("{what}; {where_to}; {cores} cores")
+    }
+
+    /// What serves.
+    pub(super) fn server(&self) -> String {
+        match self {
+            Self::Soft(nics) => format!("soft NICs at {}", nics.near.interface),
+            Self::Devices(nics) => nics.near.label(),
+        }
+    }
+}
+
+fn by(options: &Options) -> &'static str {
+    match options.link {
+        _ if options.exact => "UDP, one packet a datagram",
+        Link::Udp => "UDP",
+        Link::SharedMemory => "shared memory where the host is the same, else UDP",
+        Link::SharedMemoryWithIcrc => {
+            "shared memory with ICRCs where the host is the same, else UDP"
+        }
+    }
+}
+
+fn soft(common: &Common) -> Result<Settings, Failure> {
+    if common.library.is_some() || common.gid_index.is_some() {
+        return Err(Failure::new("--library and --gid-index are of the world nic")
+            .hint("add --world nic, or leave them out"));
+    }
     let mut options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
     match common.link.as_deref() {
         Some("udp") => options.link = Link::Udp,
@@ -40,22 +178,22 @@ pub(super) fn settings(common: &Common) -> Result<Settings, Failure> {
     Ok(Settings { near, far, options })
 }
 
-/// What the world consists of.
-pub(super) fn about(settings: &Settings, address: Option<&str>) -> String {
-    let Settings { near, far, options } = settings;
-    let by = match options.link {
-        _ if options.exact => "UDP, one packet a datagram",
-        Link::Udp => "UDP",
-        Link::SharedMemory => "shared memory where the host is the same, else UDP",
-        Link::SharedMemoryWithIcrc => {
-            "shared memory with ICRCs where the host is the same, else UDP"
-        }
+fn devices(common: &Common) -> Result<Devices, Failure> {
+    if common.link.is_some() {
+        return Err(Failure::new("--link is of soft NICs")
+            .hint("leave it out, or set FERROCE_LINK for Ferroce's own library"));
+    }
+    let library = Library::load(common.library.as_deref()).map_err(|error| {
+        Failure::new(error.to_string())
+            .hint("install libibverbs1, or name a libibverbs.so.1 with --library")
+    })?;
+    let open = |name: Option<&String>| {
+        Device::open(&library, name.map(String::as_str), common.gid_index).map_err(failure)
     };
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let where_to = match address {
-        Some(address) => format!("{} to the server at {address}", near.interface),
-        None if near == far => format!("{}, both ends in this process", near.interface),
-        None => format!("{} to {}, both ends in this process", near.interface, far.interface),
+    let near = open(common.dev.first())?;
+    let far = match common.dev.get(1) {
+        Some(name) => open(Some(name))?,
+        None => Arc::clone(&near),
     };
-    format!("soft NICs in real time, by {by}; {where_to}; {cores} cores")
+    Ok(Devices { near, far })
 }

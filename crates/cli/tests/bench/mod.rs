@@ -75,14 +75,6 @@ Options:
       --sweep <KEY=VALUE,...>
           Run once for each value, or for each combination of several sweeps
 
-      --world <WORLD>
-          Where time passes
-
-          Possible values:
-          - soft: Soft NICs of this machine, in real time
-          
-          [default: soft]
-
       --connect <HOST:PORT>
           The address of a `ferroce bench serve`; otherwise both ends are in this process
 
@@ -92,13 +84,28 @@ Options:
   -o, --output <FOLDER>
           A folder for report.html, results.json, the summary, and tables as Parquet
 
+      --world <WORLD>
+          Where time passes
+
+          Possible values:
+          - soft: Soft NICs of this machine, in real time
+          - nic:  RDMA devices of this machine, by its own libibverbs
+          
+          [default: soft]
+
       --dev <INTERFACE,...>
-          Interfaces of those that ask and of those that serve, such as lo/127.0.0.1,lo/127.0.0.2; otherwise those of FERROCE_DEV, or loopback
+          Interfaces of those that ask and of those that serve, such as lo/127.0.0.1,lo/127.0.0.2, otherwise those of FERROCE_DEV, or loopback; in the world nic devices, such as mlx5_0, otherwise the first
 
       --link <LINK>
-          Which way packets take to NICs of the same host (FERROCE_LINK)
+          Which way packets take to soft NICs of the same host (FERROCE_LINK)
           
           [possible values: shm, shm,icrc, udp]
+
+      --library <FILE>
+          The libibverbs.so.1 of the world nic; otherwise the one that programs find
+
+      --gid-index <NUMBER>
+          The place of the address in the GID table, in the world nic; otherwise the first for RoCEv2
 
   -h, --help
           Print help (see a summary with '-h')
@@ -324,6 +331,61 @@ fn the_flow_file_that_comes_with_it_is_right() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("\nmouse     read      64  poll"), "{text}");
     assert!(text.contains("\nelephant  write  65536  poll"), "{text}");
+}
+
+#[test]
+fn every_verb_runs_over_a_libibverbs_and_its_payloads_are_right() {
+    let library =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/dist/lib/ferroce/libibverbs.so.1");
+    if !std::path::Path::new(library).exists() {
+        assert!(std::env::var_os("CI").is_none(), "there is no {library}");
+        eprintln!("not tested: `cargo xtask dist` has not built {library}");
+        return;
+    }
+    for arguments in [
+        "read --set depends=3",
+        "write --wait event --window 8 --set post_list=4",
+        "write_imm --set inline=true",
+        "send --set transport=ud",
+        "send --set transport=uc --wait event",
+        "fetch_add --queue-pairs 4",
+        "compare_swap",
+        "write_send",
+        "send_send --wait event",
+        "write_write",
+    ] {
+        let output = process(&["bench"])
+            .args(arguments.split(' '))
+            .args(SHORT)
+            .args(["--verify", "--json", "-", "--world", "nic", "--library", library])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments}: {text}{said}");
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["world"], "nic");
+        let flow = &report["runs"][0]["flows"][0];
+        assert!(flow["checked"].as_u64().unwrap() > 0, "{arguments}: {flow}");
+        assert_eq!(flow["mismatches"], 0, "{arguments}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_library_or_its_devices_is_said() {
+    let said = |arguments: &[&str]| {
+        let output =
+            process(&["bench", "read", "--world", "nic"]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(125));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let missing = said(&["--library", "/nonexistent.so"]);
+    assert!(missing.starts_with("error: cannot load /nonexistent.so: "), "{missing}");
+    assert!(missing.contains("\nhint: install libibverbs1"), "{missing}");
+    let other = said(&["--library", "libc.so.6"]);
+    assert!(other.starts_with("error: libc.so.6: the library has no ibv_"), "{other}");
+    let link = said(&["--link", "udp"]);
+    assert!(link.starts_with("error: --link is of soft NICs"), "{link}");
 }
 
 /// The least matrix there is: one round of short draws.
