@@ -125,6 +125,37 @@ pub struct PauseCounters {
     pub paused_ps: [u64; PRIORITIES],
 }
 
+/// What the watchdog of a switch has found and done at one port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WatchdogCounters {
+    /// Storms found (`PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED` of SONiC).
+    pub detected: u64,
+    /// Storms found to be over (`PFC_WD_QUEUE_STATS_DEADLOCK_RESTORED`).
+    pub restored: u64,
+    /// Packets for the port that were dropped meanwhile (`PFC_WD_QUEUE_STATS_TX_DROPPED_PACKETS`).
+    pub tx_dropped: u64,
+    /// Packets that came in by it and were dropped (`PFC_WD_QUEUE_STATS_RX_DROPPED_PACKETS`).
+    pub rx_dropped: u64,
+}
+
+impl WatchdogCounters {
+    /// These and those.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            detected: self.detected + other.detected,
+            restored: self.restored + other.restored,
+            tx_dropped: self.tx_dropped + other.tx_dropped,
+            rx_dropped: self.rx_dropped + other.rx_dropped,
+        }
+    }
+
+    /// Packets dropped while there was a storm.
+    pub const fn dropped(&self) -> u64 {
+        self.tx_dropped + self.rx_dropped
+    }
+}
+
 /// What one port of a switch has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortCounters {
@@ -152,11 +183,13 @@ pub struct PortCounters {
     pub group_peak_headroom_bytes: [u64; PRIORITIES],
     /// Pauses.
     pub pause: PauseCounters,
+    /// The watchdog, if the port is watched.
+    pub watchdog: WatchdogCounters,
 }
 
 impl PortCounters {
     /// Every counter with the name that SAI gives it, in SAI's order of things: queues, priority
-    /// groups, PFC.
+    /// groups, PFC; and the watchdog's, under SONiC's names.
     pub fn named(&self) -> Vec<(String, u64)> {
         let families: [(&str, &[u64; PRIORITIES]); 10] = [
             ("SAI_QUEUE_STAT_PACKETS", &self.queue_packets),
@@ -189,6 +222,16 @@ impl PortCounters {
             put("ON2OFF_RX_PKTS", pause.transitions[priority]);
             put("RX_PAUSE_DURATION_US", pause.paused_ps[priority] / 1_000_000);
         }
+        let WatchdogCounters { detected, restored, tx_dropped, rx_dropped } = self.watchdog;
+        named.extend(
+            [
+                ("DEADLOCK_DETECTED", detected),
+                ("DEADLOCK_RESTORED", restored),
+                ("TX_DROPPED_PACKETS", tx_dropped),
+                ("RX_DROPPED_PACKETS", rx_dropped),
+            ]
+            .map(|(name, value)| (format!("PFC_WD_QUEUE_STATS_{name}"), value)),
+        );
         named
     }
 }

@@ -5,7 +5,7 @@ use rdma::{Span, Time};
 use super::Network;
 use super::partition::Partition;
 use crate::address::Tuple;
-use crate::counters::{Drops, PauseCounters, PortCounters};
+use crate::counters::{Drops, PauseCounters, PortCounters, WatchdogCounters};
 use crate::host::Host;
 use crate::links::Port;
 use crate::nic::CacheCounters;
@@ -160,9 +160,16 @@ impl Network {
         self.host(host).map_or_else(Vec::new, Host::stats)
     }
 
-    /// Storms that the watchdog of a switch has found, and ports that it has given back.
-    pub fn watchdog_counts(&self, switch: u32) -> Option<(u64, u64)> {
-        Some(self.switch(switch)?.1.watchdog_counts())
+    /// What the watchdog of a switch has found and done, at all its ports.
+    pub fn watchdog_counters(&self, switch: u32) -> Option<WatchdogCounters> {
+        let at = self.switch(switch)?.1;
+        let of_ports = (0..at.ports().len()).map(|local| at.watchdog_counters(local as u16));
+        Some(of_ports.fold(WatchdogCounters::default(), WatchdogCounters::plus))
+    }
+
+    /// How often the watchdog of a host's NIC has told it to pause no more.
+    pub fn nic_storms(&self, host: u32) -> Option<u64> {
+        Some(self.host(host)?.buffer.storms)
     }
 
     /// ARP requests that the CPU of a switch has made.

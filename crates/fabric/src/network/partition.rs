@@ -184,7 +184,7 @@ impl Partition {
         let host = &mut self.hosts[self.links.at(port).slot as usize];
         let port = self.links.port(port);
         if host.buffer.stuck && port.off != 0 {
-            host.buffer.muted = true;
+            host.buffer.storms += u64::from(!core::mem::replace(&mut host.buffer.muted, true));
             // The switch is not told: its pauses run out.
             (port.off, port.pending) = (0, 0);
         }

@@ -145,4 +145,6 @@ pub(crate) struct ReceiveBuffer {
     pub(crate) stuck: bool,
     /// The watchdog has forbidden pauses.
     pub(crate) muted: bool,
+    /// How often it has.
+    pub(crate) storms: u64,
 }

@@ -73,9 +73,15 @@ impl Report<'_> {
             Verdict::Stalled => {
                 let open = flows.iter().filter(|flow| !flow.is_over()).count();
                 let why = format!("{open} flows wait for something that will not happen");
-                Some(Note::new("stalled", why).change(
-                    "give nic.ack_timeout_code a value other than 0, so that what is lost is sent again",
-                ))
+                let mut hosts = 0..self.network.topology().hosts.len() as u32;
+                let waits = hosts.any(|host| {
+                    self.network.nic_config(host).is_some_and(|nic| nic.ack_timeout_code == 0)
+                });
+                Some(Note::new("stalled", why).change(if waits {
+                    "give nic.ack_timeout_code a value other than 0, so that what is lost is sent again"
+                } else {
+                    "see what was dropped: what is lost over UC or UD is not sent again"
+                }))
             }
             _ if failed > 0 => {
                 let why =
@@ -181,10 +187,18 @@ impl Report<'_> {
             1 => format!("{name} sent {sent} pause frames to its switch"),
             count => format!("{count} servers paused their switches, {name} most: {sent} frames"),
         };
-        Some(Note::new("pausing servers", why).change(
-            "see [nic] if packets are taken too slowly; against a storm, switch.watchdog and \
-             nic.watchdog_ms",
-        ))
+        let switches = 0..topology.switches.len() as u32;
+        let switch_watches = switches.clone().all(|switch| self.has_watchdog(switch));
+        let nic = self.network.nic_config(host);
+        let nic_watches = nic.is_some_and(|nic| nic.watchdog.is_some());
+        let against = match (switch_watches, nic_watches) {
+            (true, true) => "",
+            (true, false) => "; against a storm, nic.watchdog_ms too",
+            (false, true) => "; against a storm, switch.watchdog too",
+            (false, false) => "; against a storm, switch.watchdog and nic.watchdog_ms",
+        };
+        let change = format!("see [nic] if packets are taken too slowly{against}");
+        Some(Note::new("pausing servers", why).change(&change))
     }
 
     // ---- marks
@@ -220,12 +234,8 @@ impl Report<'_> {
                 }
             }
         }
-        let hosts = 0..network.topology().hosts.len() as u32;
-        let listens = hosts.clone().any(|host| {
-            let nic = network.nic_config(host);
-            nic.is_some_and(|nic| nic.congestion != transport::congestion::Congestion::None)
-        });
-        for host in hosts {
+        let listens = self.listens();
+        for host in 0..network.topology().hosts.len() as u32 {
             notified += network.host_stats(host).iter().map(|stats| stats.np_cnp_sent).sum::<u64>();
         }
         let about = "no ECN";
@@ -234,9 +244,10 @@ impl Report<'_> {
             return (notified == 0).then(|| Note::new("no CNPs", why));
         }
         if !configured {
-            return Some(Note::new(about, "no queue marks: there is no [switch.ecn]").change(
-                "give switch.ecn min_bytes, max_bytes and max_probability, and nic.congestion = \"dcqcn\"",
-            ));
+            let and_nic = if listens { "" } else { ", and nic.congestion = \"dcqcn\"" };
+            let ecn = "give switch.ecn min_bytes, max_bytes and max_probability";
+            let note = Note::new(about, "no queue marks: there is no [switch.ecn]");
+            return Some(note.change(&format!("{ecn}{and_nic}")));
         }
         if !listens {
             let why = "queues mark, but no packet may be marked: no NIC listens to marks";
@@ -273,9 +284,46 @@ impl Report<'_> {
             if let Some((_, place)) = place {
                 why += &format!("; most in {place}");
             }
-            Note { about: format!("dropped, {cause}"), why, change: Some(remedy(cause).to_owned()) }
+            Note { about: format!("dropped, {cause}"), why, change: Some(self.remedy(cause)) }
         };
         self.network.drops().iter().map(note).collect()
+    }
+
+    /// What to change so that packets are not dropped so; nothing that is so already.
+    fn remedy(&self, cause: Drop) -> String {
+        let switches = 0..self.network.topology().switches.len() as u32;
+        let mut configs = switches.filter_map(|switch| self.network.switch_config(switch));
+        match cause {
+            Drop::Headroom if !configs.any(|config| config.sets_headroom()) => {
+                "the headroom is computed, and senders went on for longer: see the cables, and \
+                 switch.pause_response_quanta"
+                    .to_owned()
+            }
+            Drop::Buffer | Drop::QueueLimit if !self.is_controlled() => {
+                format!("{}, or slow senders by switch.ecn and nic.congestion", remedy(cause))
+            }
+            _ => remedy(cause).to_owned(),
+        }
+    }
+
+    /// Whether any queue marks, and any NIC listens to marks.
+    fn is_controlled(&self) -> bool {
+        let network = self.network;
+        let mut switches = 0..network.topology().switches.len() as u32;
+        let marks = switches.any(|switch| {
+            let config = network.switch_config(switch);
+            config.is_some_and(|config| config.queues.iter().any(|queue| queue.ecn.is_some()))
+        });
+        marks && self.listens()
+    }
+
+    /// Whether any NIC listens to marks.
+    fn listens(&self) -> bool {
+        let mut hosts = 0..self.network.topology().hosts.len() as u32;
+        hosts.any(|host| {
+            let nic = self.network.nic_config(host);
+            nic.is_some_and(|nic| nic.congestion != transport::congestion::Congestion::None)
+        })
     }
 
     /// For lossless groups and for lossy ones, the group that dropped most.
@@ -376,9 +424,9 @@ fn remedy(cause: Drop) -> &'static str {
         }
         Drop::Buffer => {
             "make the class lossless (switch.lossless_priorities), raise switch.alpha or \
-             switch.buffer_bytes, or slow senders by switch.ecn and nic.congestion"
+             switch.buffer_bytes"
         }
-        Drop::QueueLimit => "raise switch.lossy_queue_bytes, or slow senders by switch.ecn",
+        Drop::QueueLimit => "raise switch.lossy_queue_bytes",
         Drop::HopLimit => "look for a circle among [[topology.route]]",
         Drop::NoRoute => "look for a missing link, or a [[topology.route]] without an exit",
         Drop::Damaged | Drop::Rule | Drop::LinkDown => "change the [[fault]], if it is not wanted",

@@ -21,6 +21,7 @@ use telemetry::Table;
 
 pub use diagnosis::Note;
 
+use crate::counters::WatchdogCounters;
 use crate::record::Samples;
 use crate::workload::{Flow, Service, Verb};
 use crate::{Delivered, Network, Verdict};
@@ -154,6 +155,7 @@ impl<'a> Report<'a> {
                 marked += counters.queue_marked.iter().sum::<u64>();
             }
         }
+        figures.extend(self.storms().map(|storms| ("watchdogs", storms)));
         let simulated = format!("{} link-hops, {} events", network.link_hops(), network.events());
         figures.extend([
             ("drops", network.drops().total().to_string()),
@@ -163,6 +165,37 @@ impl<'a> Report<'a> {
             ("simulated", simulated),
         ]);
         figures.into_iter().map(|(figure, value)| (figure.to_owned(), value)).collect()
+    }
+
+    /// What watchdogs have found, if there are any.
+    fn storms(&self) -> Option<String> {
+        let network = self.network;
+        let switches = 0..network.topology().switches.len() as u32;
+        let hosts = 0..network.topology().hosts.len() as u32;
+        let mut parts = Vec::new();
+        if switches.clone().any(|switch| self.has_watchdog(switch)) {
+            let all = switches.filter_map(|switch| network.watchdog_counters(switch));
+            let all = all.fold(WatchdogCounters::default(), WatchdogCounters::plus);
+            parts.push(format!(
+                "storms: {} detected, {} restored, {} packets dropped meanwhile",
+                all.detected,
+                all.restored,
+                all.dropped()
+            ));
+        }
+        let of_nic = |host| network.nic_config(host).is_some_and(|nic| nic.watchdog.is_some());
+        if hosts.clone().any(of_nic) {
+            let storms: u64 = hosts.filter_map(|host| network.nic_storms(host)).sum();
+            parts.push(format!("NICs that gave up pausing: {storms}"));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+
+    /// Whether a switch watches any of its ports.
+    fn has_watchdog(&self, switch: u32) -> bool {
+        self.network.switch_config(switch).is_some_and(|config| {
+            config.watchdog.is_some() || config.ports.values().any(|port| port.watchdog.is_some())
+        })
     }
 
     /// Messages that are done.

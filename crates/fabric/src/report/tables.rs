@@ -147,6 +147,9 @@ impl Report<'_> {
         if let Some(pauses) = self.network.host_pauses(host) {
             counters.extend(ethtool(&pauses));
         }
+        // What mlx5 calls it when its device stands in a pause storm and gives up pausing.
+        let storms = self.network.nic_storms(host).unwrap_or(0);
+        counters.push(("tx_pause_storm_error_events".to_owned(), storms));
         counters
     }
 }

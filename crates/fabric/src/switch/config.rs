@@ -295,6 +295,13 @@ impl SwitchConfig {
         self.ports.get(&local).map_or(&self.queues, |port| &port.queues)
     }
 
+    /// Whether it says how large the headroom of any group is.
+    pub(crate) fn sets_headroom(&self) -> bool {
+        let of_ports = self.ports.values().flat_map(|port| &port.groups);
+        let mut groups = self.groups.iter().chain(of_ports);
+        self.headroom_pool_bytes.is_some() || groups.any(|group| group.headroom_bytes.is_some())
+    }
+
     /// The watchdog of port `local`.
     pub(crate) fn watchdog_of(&self, local: u16) -> Option<&WatchdogConfig> {
         self.ports.get(&local).map_or(self.watchdog.as_ref(), |port| port.watchdog.as_ref())

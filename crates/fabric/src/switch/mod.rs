@@ -180,6 +180,7 @@ impl Switch {
         let (group, queue) = (usize::from(class & 7), usize::from(class >> 3));
         let lossless = self.ports[usize::from(ingress)].group(group).lossless;
         if lossless && stormed >> queue & 1 != 0 {
+            self.watchdog_drops(ingress, true);
             return links.drop_packet(packet, Drop::Watchdog);
         }
         let rack = links.common.racks[destination as usize];
@@ -246,6 +247,7 @@ impl Switch {
         if lossless {
             if links.at(self.first_port + u32::from(egress)).stormed >> queue & 1 != 0 {
                 self.ports[usize::from(egress)].queue(queue).dropped += 1;
+                self.watchdog_drops(egress, false);
                 return Err(Drop::Watchdog);
             }
             return Ok(());
@@ -462,8 +464,10 @@ impl Switch {
         last
     }
 
-    /// Drops what waits in those of `mask` that are lossless queues of a port. Called by the watchdog.
-    fn flush(&mut self, links: &mut Links, port: u32, mask: u8) {
+    /// Drops what waits in those of `mask` that are lossless queues of a port, and says how much.
+    /// Called by the watchdog.
+    fn flush(&mut self, links: &mut Links, port: u32, mask: u8) -> u64 {
+        let mut dropped = 0;
         let local = usize::from(links.port(port).local);
         for queue in (0..PRIORITIES).filter(|queue| mask >> queue & 1 != 0) {
             let waiting: Vec<u32> = self.ports[local].queue(queue).iter(&links.pool).collect();
@@ -474,6 +478,7 @@ impl Switch {
             if !waiting.iter().any(is_lossless) {
                 continue;
             }
+            dropped += waiting.len() as u64;
             for _ in 0..waiting.len() {
                 let packet = self.ports[local].queue(queue).discard(&mut links.pool);
                 let resumed = self.release(links, packet);
@@ -484,6 +489,7 @@ impl Switch {
             }
             links.port(port).occupied &= !(1 << queue);
         }
+        dropped
     }
 
     // ---- what can be asked
@@ -528,6 +534,7 @@ impl Switch {
             group_peak_bytes: group(|group| u64::from(group.peak_bytes)),
             group_peak_headroom_bytes: group(|group| u64::from(group.peak_headroom)),
             pause: links.pause_counters(port, now),
+            watchdog: self.watchdog_counters((port - self.first_port) as u16),
         }
     }
 

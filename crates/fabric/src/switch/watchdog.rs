@@ -9,7 +9,8 @@
 //! guo16's rule takes a whole port, SONiC's a queue. While a queue is stormed its pauses are ignored,
 //! and under [`WatchdogAction::Drop`] lossless packets for it, and those that come in by its port for
 //! a queue of that number, are dropped, what waits included. It looks every `poll`, so both times are
-//! met to within one of those.
+//! met to within one of those. The first look of each switch is at a moment of chance: processes of
+//! many switches do not begin together.
 //!
 //! SONiC's rules are those of its `pfc_detect_broadcom.lua`, `pfc_detect_mellanox.lua` and
 //! `pfc_restore.lua`: counters are compared with those of the last look, and the time between two
@@ -17,8 +18,10 @@
 //! seen at least twice. Priority i is queue i, as there.
 
 use super::{PortSpec, Switch};
+use crate::counters::WatchdogCounters;
 use crate::links::{EventKind, Links};
 use crate::pfc::PRIORITIES;
+use crate::random::{Random, split_mix};
 use crate::switch::config::{SwitchConfig, WatchdogAction, WatchdogConfig, WatchdogRule};
 
 /// What was counted at the last look.
@@ -50,6 +53,7 @@ struct Watched {
     /// Queues of lossless groups.
     queues: u8,
     state: [WatchedQueue; PRIORITIES],
+    counters: WatchdogCounters,
 }
 
 #[derive(Clone, Debug)]
@@ -57,8 +61,6 @@ pub(super) struct Watchdog {
     poll: u64,
     /// By local port; `None` for those that are not watched.
     ports: Vec<Option<Watched>>,
-    detected: u64,
-    restored: u64,
 }
 
 /// What becomes of a queue at a look.
@@ -82,12 +84,18 @@ impl Watchdog {
                 .filter(|(_, group)| group.lossless)
                 .map(|(group, _)| config.group_to_priority[group] & 7)
                 .fold(0, |mask, queue| mask | 1 << queue);
-            Some(Watched { config: watchdog, queues, state: Default::default() })
+            let (state, counters) = Default::default();
+            Some(Watched { config: watchdog, queues, state, counters })
         };
         let ports: Vec<Option<Watched>> = ports.iter().enumerate().map(watched).collect();
         let any = ports.iter().flatten().next()?;
         let poll = config.watchdog.unwrap_or(any.config).poll.as_ps().max(1);
-        Some(Self { poll, ports, detected: 0, restored: 0 })
+        Some(Self { poll, ports })
+    }
+
+    fn counters(&mut self, local: u16) -> Option<&mut WatchdogCounters> {
+        let watched = self.ports.get_mut(usize::from(local))?.as_mut()?;
+        Some(&mut watched.counters)
     }
 }
 
@@ -134,13 +142,25 @@ impl Switch {
     /// Schedules the first look, if there is a watchdog.
     pub(crate) fn start_watchdog(&self, links: &mut Links) {
         if let Some(watchdog) = &self.watchdog {
-            links.schedule(watchdog.poll, EventKind::Watchdog, self.first_port, 0);
+            let seed = links.common.seed ^ split_mix(u64::from(self.index) ^ 0xd06);
+            let first = 1 + Random::new(seed).below(watchdog.poll);
+            links.schedule(first, EventKind::Watchdog, self.first_port, 0);
         }
     }
 
-    /// Storms that the watchdog has found, and those that it has found over.
-    pub(crate) fn watchdog_counts(&self) -> (u64, u64) {
-        self.watchdog.as_ref().map_or((0, 0), |watchdog| (watchdog.detected, watchdog.restored))
+    /// What the watchdog has found and done at a port.
+    pub(crate) fn watchdog_counters(&self, local: u16) -> WatchdogCounters {
+        let watched =
+            self.watchdog.as_ref().and_then(|at| at.ports.get(usize::from(local))?.as_ref());
+        watched.map(|watched| watched.counters).unwrap_or_default()
+    }
+
+    /// A packet that came in by a port, or was to leave by it, is dropped because of a storm there.
+    pub(super) fn watchdog_drops(&mut self, local: u16, arrives: bool) {
+        if let Some(counters) = self.watchdog.as_mut().and_then(|at| at.counters(local)) {
+            counters.rx_dropped += u64::from(arrives);
+            counters.tx_dropped += u64::from(!arrives);
+        }
     }
 
     /// Looks at every port that is watched.
@@ -149,38 +169,36 @@ impl Switch {
         for local in 0..watchdog.ports.len() {
             let Some(watched) = &mut watchdog.ports[local] else { continue };
             let port = self.first_port + local as u32;
-            let (detected, restored) = match watched.config.rule {
+            match watched.config.rule {
                 WatchdogRule::Guo16 => self.watch_port(links, port, watched),
                 _ => self.watch_queues(links, port, watched, watchdog.poll),
-            };
-            watchdog.detected += detected;
-            watchdog.restored += restored;
+            }
         }
         links.schedule(watchdog.poll, EventKind::Watchdog, self.first_port, 0);
         self.watchdog = Some(watchdog);
     }
 
-    /// guo16's rule. Returns storms detected and restored.
-    fn watch_port(&mut self, links: &mut Links, port: u32, watched: &mut Watched) -> (u64, u64) {
+    /// guo16's rule.
+    fn watch_port(&mut self, links: &mut Links, port: u32, watched: &mut Watched) {
         if watched.state[0].stormed {
-            if !self.is_over(links, port, &watched.config) {
-                return (0, 0);
+            if self.is_over(links, port, &watched.config) {
+                watched.state = Default::default();
+                watched.counters.restored += 1;
+                let at = links.port(port);
+                (at.stormed, at.deaf) = (0, 0);
             }
-            watched.state = Default::default();
-            let at = links.port(port);
-            (at.stormed, at.deaf) = (0, 0);
-            return (0, 1);
+            return;
         }
         if !self.is_stuck(links, port, watched) {
-            return (0, 0);
+            return;
         }
         watched.state[0].stormed = true;
+        watched.counters.detected += 1;
         if watched.config.action != WatchdogAction::Alert {
             links.port(port).deaf = u8::MAX;
             links.forget_pauses(port);
-            self.mitigate(links, port, watched.config.action, u8::MAX);
+            self.mitigate(links, port, watched, u8::MAX);
         }
-        (1, 0)
     }
 
     fn is_stuck(&self, links: &mut Links, port: u32, watched: &mut Watched) -> bool {
@@ -206,19 +224,13 @@ impl Switch {
         links.now() - links.last_pause(port) >= config.restoration.as_ps()
     }
 
-    /// SONiC's rules. Returns storms detected and restored.
-    fn watch_queues(
-        &mut self,
-        links: &mut Links,
-        port: u32,
-        watched: &mut Watched,
-        poll: u64,
-    ) -> (u64, u64) {
+    /// SONiC's rules.
+    fn watch_queues(&mut self, links: &mut Links, port: u32, watched: &mut Watched, poll: u64) {
         let counters = links.pause_counters(port, links.now());
         let paused = links.paused(port);
         let local = (port - self.first_port) as u16;
-        let (mut detected, mut restored) = (0, 0);
-        for queue in (0..PRIORITIES).filter(|queue| watched.queues >> queue & 1 != 0) {
+        let queues = watched.queues;
+        for queue in (0..PRIORITIES).filter(|queue| queues >> queue & 1 != 0) {
             let sample = Sample {
                 pauses: counters.received[queue] + counters.received_resume[queue],
                 transitions: counters.transitions[queue],
@@ -234,28 +246,27 @@ impl Switch {
                 Turn::Stays => {}
                 Turn::Storm => {
                     state.stormed = true;
-                    detected += 1;
+                    watched.counters.detected += 1;
                     if watched.config.action != WatchdogAction::Alert {
                         links.obey_all_but(port, deaf | bit);
-                        self.mitigate(links, port, watched.config.action, bit);
+                        self.mitigate(links, port, watched, bit);
                     }
                 }
                 Turn::Over => {
                     *state = WatchedQueue::default();
-                    restored += 1;
+                    watched.counters.restored += 1;
                     links.port(port).stormed &= !bit;
                     links.obey_all_but(port, deaf & !bit);
                 }
             }
         }
-        (detected, restored)
     }
 
     /// Does to the queues of `mask`, whose pauses are ignored by now, what the action says.
-    fn mitigate(&mut self, links: &mut Links, port: u32, action: WatchdogAction, mask: u8) {
-        if action == WatchdogAction::Drop {
+    fn mitigate(&mut self, links: &mut Links, port: u32, watched: &mut Watched, mask: u8) {
+        if watched.config.action == WatchdogAction::Drop {
             links.port(port).stormed |= mask;
-            self.flush(links, port, mask);
+            watched.counters.tx_dropped += self.flush(links, port, mask);
         }
         self.kick(links, port);
     }

@@ -240,8 +240,9 @@ fn either_watchdog_ends_the_storm() {
     for (nic, switch) in [(true, false), (false, true), (true, true)] {
         let mut network = storm(nic, switch, None);
         assert_eq!(alive(&mut network, us(11_000), us(15_000)), 10, "{nic} {switch}");
-        let tor = network.watchdog_counts(0).unwrap();
-        assert_eq!(tor.0 > 0, switch && !nic, "{nic} {switch}: {tor:?}");
+        let tor = network.watchdog_counters(0).unwrap();
+        assert_eq!(tor.detected > 0, switch && !nic, "{nic} {switch}: {tor:?}");
+        assert_eq!(network.nic_storms(0), Some(u64::from(nic)));
     }
 }
 
@@ -249,12 +250,14 @@ fn either_watchdog_ends_the_storm() {
 fn a_repaired_server_gets_its_lossless_port_back() {
     let mut network = storm(false, true, Some(us(11_000)));
     network.run(us(10_900));
-    let (detected, restored) = network.watchdog_counts(0).unwrap();
-    assert_eq!((detected, restored), (1, 0));
+    let tor = network.watchdog_counters(0).unwrap();
+    assert_eq!((tor.detected, tor.restored), (1, 0));
     network.run(us(15_000));
-    assert_eq!(network.watchdog_counts(0), Some((1, 1)));
+    let tor = network.watchdog_counters(0).unwrap();
+    assert_eq!((tor.detected, tor.restored), (1, 1));
     let lost = network.drops().of(Drop::Watchdog);
     assert!(lost > 0);
+    assert_eq!(tor.dropped(), lost);
     network.run(us(18_000));
     assert_eq!(network.drops().of(Drop::Watchdog), lost, "lossless again");
 }

@@ -35,7 +35,7 @@ fn results(config: &NetworkConfig, end: Time, partitions: u32, threads: u32) -> 
     write!(text, "{counts:?} {:?}\n{:?}\n", network.drops(), network.flows()).unwrap();
     for switch in 0..network.topology().switches.len() as u32 {
         writeln!(text, "{:?}", network.switch_counters(switch)).unwrap();
-        writeln!(text, "{:?}", network.watchdog_counts(switch)).unwrap();
+        writeln!(text, "{:?}", network.watchdog_counters(switch)).unwrap();
     }
     for host in 0..network.topology().hosts.len() as u32 {
         writeln!(text, "{:?}", network.host_pauses(host)).unwrap();

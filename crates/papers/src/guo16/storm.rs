@@ -136,9 +136,9 @@ fn measure(
     run.rate = (host_pauses(&network, broken).0 - before) as f64 / seconds;
     run.lost_after_repair = network.drops().of(Drop::Watchdog) - lost_before;
     for host in 0..network.topology().switches.len() as u32 {
-        let (detected, restored) = network.watchdog_counts(host).unwrap_or((0, 0));
-        run.detected += detected;
-        run.restored += restored;
+        let of_switch = network.watchdog_counters(host).unwrap_or_default();
+        run.detected += of_switch.detected;
+        run.restored += of_switch.restored;
     }
     let healthy: Vec<&Flow> = network
         .flows()
