@@ -102,8 +102,8 @@ pub(crate) struct Sim {
 const SIM_ENDS: &str = "\
 Ctrl-C stops the run: what was simulated until then is told and written, and said to be partial.
 
-Exit status: 0 when the run ended; 125 when the network is deadlocked, the scenario is wrong, or a file
-cannot be written; 130 when it was interrupted.";
+Exit status: 0 when the run ended; 3 when the network is deadlocked; 125 when the scenario is wrong, or a
+file cannot be written; 130 when it was interrupted.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 pub(crate) enum Status {
     /// What was measured is not what it was to be.
     Missed = 1,
+    /// The simulated network is deadlocked.
+    Deadlock = 3,
     /// Ferroce itself could not do what was asked.
     Ours = 125,
     /// The program is there but cannot be run.

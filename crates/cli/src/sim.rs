@@ -19,7 +19,7 @@ use crate::args::Sim;
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
 use meter::Meter;
-use watch::Watch;
+use watch::{Building, Watch};
 
 pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     if let Some(table) = &arguments.keys {
@@ -34,14 +34,12 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
         )
     })?;
     let folder = path.parent().unwrap_or(Path::new("."));
+    let building = Building::start();
     let scenario = Scenario::parse_in(&text, folder, arguments.seed)
         .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
+    building.read(scenario.network.topology.hosts.len(), scenario.network.flows.len());
     if arguments.check {
-        print(&Check::new(&scenario).to_string())?;
-    } else {
-        for note in scenario.notes.iter().filter(|note| note.warning) {
-            eprintln!("warning: {}", note.text);
-        }
+        building.aside(|| print(&Check::new(&scenario).to_string()))?;
     }
     let mut network =
         Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network }).map_err(
@@ -50,8 +48,12 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
                 Failure::from_message(&format!("{}: {error}", path.display()))
             },
         )?;
+    drop(building);
     if arguments.check {
         return Ok(());
+    }
+    for note in scenario.notes.iter().filter(|note| note.warning) {
+        eprintln!("warning: {}", note.text);
     }
     if let Some(folder) = &arguments.output {
         make_folder(folder)?;
@@ -88,7 +90,9 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     written.transpose()?;
     match verdict {
         Verdict::Finished | Verdict::TimeOver | Verdict::Stalled => Ok(()),
-        Verdict::Deadlock(_) => Err(Failure::new("the network is deadlocked")),
+        Verdict::Deadlock(_) => {
+            Err(Failure::new("the network is deadlocked").status(Status::Deadlock))
+        }
         Verdict::Interrupted => {
             Err(Failure::new("interrupted: the results are partial").status(Status::Interrupted))
         }

@@ -38,6 +38,46 @@ pub(super) struct Watch {
     bar: ProgressBar,
 }
 
+/// Says on a terminal that something is being made, of which no part can be told.
+#[derive(Debug)]
+pub(super) struct Building(ProgressBar);
+
+impl Building {
+    pub(super) fn start() -> Self {
+        let bar = bar(None);
+        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_message("reading the scenario");
+        bar.enable_steady_tick(LONG);
+        Self(bar)
+    }
+
+    /// The scenario is read, and a network of so many hosts and flows is to be made of it.
+    pub(super) fn read(&self, hosts: usize, flows: usize) {
+        self.0.set_message(format!("building {hosts} hosts and {flows} flows"));
+    }
+
+    /// Says something else meanwhile.
+    pub(super) fn aside<T>(&self, say: impl FnOnce() -> T) -> T {
+        self.0.suspend(say)
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// A bar, hidden unless stderr is a terminal.
+fn bar(length: Option<u64>) -> ProgressBar {
+    match (io::stderr().is_terminal(), length) {
+        (true, Some(length)) => ProgressBar::new(length),
+        (true, None) => ProgressBar::new_spinner(),
+        (false, _) => ProgressBar::hidden(),
+    }
+}
+
 impl Watch {
     /// Watches a run that ends at `end` at the latest. From here on Ctrl-C stops the run; a second
     /// one ends the program as it always does.
@@ -49,11 +89,7 @@ impl Watch {
         // In this order: the first signal sets the flag that makes the second one final.
         flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
         flag::register(SIGINT, Arc::clone(&interrupted))?;
-        let bar = if io::stderr().is_terminal() {
-            ProgressBar::new(STEPS)
-        } else {
-            ProgressBar::hidden()
-        };
+        let bar = bar(Some(STEPS));
         let style = ProgressStyle::with_template("{bar:14} {percent:>3} %  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let now = Instant::now();

@@ -1,7 +1,9 @@
 //! What arrives: from the link to the receive buffer, and from there to the engines.
 
 use rdma::{Gid, Time};
-use transport::Arrival;
+use transport::{Arrival, Drop as Refused};
+use wire::opcode::Operation;
+use wire::roce;
 
 use super::{ENGINE_SHIFT, Host};
 use crate::address::address_of;
@@ -11,6 +13,11 @@ use crate::memory::Lengths;
 use crate::packet::Kind;
 use crate::paranoid;
 use crate::workload::Flows;
+
+/// Whether a packet says what has arrived, and nothing else.
+fn is_acknowledgement(header: &roce::Repr) -> bool {
+    matches!(header.facts().operation, Operation::Acknowledge | Operation::SelectiveAcknowledge)
+}
 
 impl Host {
     /// A packet has come out of the link.
@@ -136,6 +143,8 @@ impl Host {
         let waited = self.contexts.as_mut().map_or(0, |contexts| contexts.waited());
         match result {
             Ok(()) => links.delivered += 1,
+            // A later acknowledgement has overtaken it, and said the same: nothing is lost.
+            Err(Refused::UnexpectedResponse) if is_acknowledgement(&header) => links.delivered += 1,
             Err(_) => links.drops.add(Drop::Refused),
         }
         self.drain(links, flows, engine);

@@ -91,10 +91,18 @@ impl Layers {
         Hop { leg, place, from, to }
     }
 
+    /// Who pauses whom, where the packets of a hop have to wait: the pauses come from its far end.
+    pub(crate) fn pausing(&self, hop: Hop) -> String {
+        format!("{} pauses {}", self.layer_name(hop.to), self.layer_name(hop.from))
+    }
+
+    fn layer_name(&self, layer: u8) -> &str {
+        self.names.get(usize::from(layer)).map_or("?", String::as_str)
+    }
+
     /// A hop in words.
     pub(crate) fn name(&self, hop: Hop) -> String {
-        let name = |layer: u8| self.names.get(usize::from(layer)).map_or("?", String::as_str);
-        format!("{} -> {}", name(hop.from), name(hop.to))
+        format!("{} -> {}", self.layer_name(hop.from), self.layer_name(hop.to))
     }
 }
 

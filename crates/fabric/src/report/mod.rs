@@ -232,16 +232,17 @@ impl<'a> Report<'a> {
     fn write_hops(&self, text: &mut String) -> core::fmt::Result {
         let topology = self.network.topology();
         let layers = Layers::of(topology);
-        let mut rows = vec![["hop", "frames", "ports", "paused", "most", "at"].map(str::to_owned)];
+        let head = ["who pauses whom", "frames", "ports", "paused", "most", "which"];
+        let mut rows = vec![head.map(str::to_owned)];
         for (hop, totals) in self.hops(&layers) {
             let Some((longest, at, to)) = totals.longest else { continue };
             rows.push([
-                layers.name(hop),
+                layers.pausing(hop),
                 totals.frames.to_string(),
                 format!("{} of {}", totals.paused_ports, totals.ports),
                 Span::from_ps(totals.paused_ps).to_string(),
                 Span::from_ps(longest).to_string(),
-                format!("{} to {}", topology.name(at), topology.name(to)),
+                format!("{} by {}", topology.name(at), topology.name(to)),
             ]);
         }
         if rows.len() == 1 {
@@ -362,8 +363,8 @@ mod tests {
         let delivered = "Gb/s: 2097152 bytes in order, in the first ";
         assert!(summary.contains(delivered), "{summary}");
         assert!(summary.contains("slowdown     p50 1.9"), "{summary}");
-        assert!(summary.contains("    hop            frames   ports "), "{summary}");
-        assert!(summary.contains("    server -> ToR  "), "{summary}");
+        assert!(summary.contains("    who pauses whom    frames   ports "), "{summary}");
+        assert!(summary.contains("    ToR pauses server  "), "{summary}");
         assert!(summary.contains("  2 of 3  "), "{summary}");
         assert!(summary.contains("  note         no ECN: no queue marks"), "{summary}");
         assert!(summary.lines().all(|line| line.len() <= COLUMNS), "{summary}");
@@ -383,7 +384,7 @@ mod tests {
         let stopped = network.host_pauses(1).unwrap().sent;
         assert!(stopped.iter().filter(|&&sent| sent > 0).count() > 1, "{stopped:?}");
         assert!(summary.contains(&format!("h1 sent {frames} pause frames to its")), "{summary}");
-        let hop = summary.lines().find(|line| line.starts_with("    ToR -> server ")).unwrap();
+        let hop = summary.lines().find(|line| line.starts_with("    server pauses ToR ")).unwrap();
         assert_eq!(hop.split_whitespace().nth(3), Some(frames.to_string().as_str()), "{summary}");
     }
 
@@ -436,7 +437,7 @@ mod tests {
         let html = page();
         assert!(html == page());
         for part in
-            ["Pauses, spreading", "Throughput", "Slowdown of completion times", "server -&gt; ToR"]
+            ["Pauses, spreading", "Throughput", "Slowdown of completion times", "ToR pauses server"]
         {
             assert!(html.contains(part), "{part}");
         }

@@ -232,20 +232,20 @@ impl Report<'_> {
         if hops.values().all(|totals| totals.paused_ps == 0) {
             return;
         }
-        page.section("Pauses by hop");
+        page.section("Who paused whom");
         let topology = self.network.topology();
         let mut table = Table::new("hops")
-            .texts("hop")
+            .texts("who")
             .integers("frames", "")
             .integers("ports", "")
             .integers("ports_paused", "")
             .floats("paused", "us")
             .texts("longest");
         for (hop, totals) in &hops {
-            let name = layers.name(*hop);
+            let name = layers.pausing(*hop);
             let longest = totals.longest.map_or_else(String::new, |(paused, at, to)| {
                 let (at, to) = (topology.name(at), topology.name(to));
-                format!("{at} to {to}: {}", Span::from_ps(paused))
+                format!("{at} by {to}: {}", Span::from_ps(paused))
             });
             table.push([
                 (&name).into(),
@@ -256,9 +256,9 @@ impl Report<'_> {
                 (&longest).into(),
             ]);
         }
-        let figure = Figure::bar(&table, "paused_us", "hop")
+        let figure = Figure::bar(&table, "paused_us", "who")
             .height(30 * hops.len() as u32 + 20)
-            .x_title("time paused, all ports of the hop together (µs)")
+            .x_title("time paused, all paused ports together (µs)")
             .y_title("");
         page.add(&Block::Figure(&figure));
         page.add(&Block::Table(&table, ""));

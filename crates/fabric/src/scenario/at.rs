@@ -164,6 +164,17 @@ impl<'a, 'k> Entry<'a, 'k> {
         })
     }
 
+    /// Refuses one table where there may be several.
+    pub(super) fn is_many(&self) -> Result<()> {
+        let path = self.at.path(self.key);
+        match self.value() {
+            DeValue::Table(_) => Err(self
+                .wrong("there may be several of these, and each has two brackets")
+                .hint(format!("write [[{path}]] in the place of [{path}]"))),
+            _ => Ok(()),
+        }
+    }
+
     /// The members of a list.
     pub(super) fn list(&self) -> Result<impl ExactSizeIterator<Item = Self> + use<'a, 'k>> {
         let wrong = || self.expected("a list in brackets", "a list is [a, b]");
@@ -193,6 +204,10 @@ impl<'a, 'k> Entry<'a, 'k> {
             DeValue::Table(written) => {
                 let (lines, start) = (self.at.lines, value.span().start);
                 Ok(At { lines, written, start, name, kind: None })
+            }
+            DeValue::Array(list) if list.iter().all(|member| member.get_ref().is_table()) => {
+                let hint = format!("write [{name}] in the place of [[{name}]], and once");
+                Err(self.wrong("there is one of these at most").hint(hint))
             }
             _ => Err(self.expected("a table", "a table is [name], or { key = value }")),
         }

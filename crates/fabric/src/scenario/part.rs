@@ -69,6 +69,7 @@ pub(super) fn part<'a, T: Describe<'a> + 'a>() -> Value<'a, Option<Part<'a, T>>>
 /// Any number of tables, for later.
 pub(super) fn parts<'a, T: Describe<'a> + 'a>() -> Value<'a, Vec<Part<'a, T>>> {
     let read = |entry: &Entry<'a, '_>, out: &mut Vec<Part<'a, T>>| {
+        entry.is_many()?;
         let tables = entry.list()?.map(|member| member.table().map(Part::new));
         tables.collect::<Result<_>>().map(|tables| *out = tables)
     };

@@ -81,7 +81,9 @@ impl<'a, T: 'a> Value<'a, T> {
 }
 
 /// A number without a fraction.
-pub(super) trait Number: Copy + PartialOrd + fmt::Display + TryFrom<i128> + 'static {
+pub(super) trait Number:
+    Copy + PartialOrd + fmt::Display + TryFrom<i128> + Into<i128> + 'static
+{
     const LEAST: Self;
     const MOST: Self;
 }
@@ -154,18 +156,25 @@ pub(super) fn within<'a, N: Number>(least: N, most: N, beyond: impl Into<Beyond>
         true => format!("at least {low}"),
         false => format!("from {low} to {high}"),
     };
-    let expected = accepts.clone();
+    let (expected, all) = (accepts.clone(), format!("from {low} to {high}"));
     let read = move |entry: &Entry<'a, '_>| {
         let is_text = matches!(entry.value(), DeValue::String(_));
         let unit = unit_hint(entry.key);
         let wrong = || entry.expected(&expected, if is_text { QUOTED } else { unit });
         let number = entry.value().as_integer().ok_or_else(wrong)?;
-        let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
-        let number = number.and_then(|number| N::try_from(number).ok()).ok_or_else(wrong)?;
-        if number >= least && number <= most {
-            return Ok(number);
+        let number = i128::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong())?;
+        let fits = N::try_from(number).ok().filter(|fits| (least..=most).contains(fits));
+        let text = number.to_string();
+        match fits {
+            Some(fits) => Ok(fits),
+            None if number > most.into() => Err(beyond.refuse(entry, &text, &all)),
+            // Reason and hint of a number with an upper bound are about those above it.
+            None if number < 0 && (most != N::MOST || beyond.hint.is_empty()) => {
+                let hint = format!("write {least} or more");
+                Err(Beyond::default().refuse(entry, &text, &bounds).hint(hint))
+            }
+            None => Err(beyond.refuse(entry, &text, &bounds)),
         }
-        Err(beyond.refuse(entry, &number.to_string(), &bounds))
     };
     let show = move |_: &str, out: &N| match endless(*out) {
         true => "no limit".to_owned(),

@@ -141,6 +141,28 @@ fn the_first_mistake_is_told() {
     assert!(scenario(&text).unwrap_err().starts_with("line 6: "), "{text}");
 }
 
+#[test]
+fn what_never_happens_is_said() {
+    let warnings = |text: &str| -> Vec<String> {
+        let scenario = Scenario::parse(text, None).unwrap();
+        assert!(scenario.notes.iter().all(|note| note.warning));
+        scenario.notes.into_iter().map(|note| note.text).collect()
+    };
+    assert_eq!(warnings(SCENARIO), [""; 0]);
+    let (idle, _) = SCENARIO.split_once("[[workload]]").unwrap();
+    assert_eq!(warnings(idle), ["no application does anything: add a [[workload]]"]);
+    let fault = "[[fault]]\nkind = \"host-dies\"\nhost = \"h0\"\nat_us = 1_001\n";
+    assert_eq!(
+        warnings(&format!("{SCENARIO}{fault}")),
+        ["line 22: fault.at_us is after the end of the run, 1.000 ms: the fault never happens"]
+    );
+    let late = SCENARIO.replace("senders = 2", "senders = 2\nstart_us = 2_000");
+    assert_eq!(
+        warnings(&late),
+        ["line 18: workload.start_us is after the end of the run, 1.000 ms: nothing of it is sent"]
+    );
+}
+
 /// Nobody is there to be asked, or to ask.
 const NO_HOSTS: &str = r#"
 end_ms = 1

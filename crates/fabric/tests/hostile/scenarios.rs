@@ -50,12 +50,12 @@ hint: large networks are of layers: shape = "clos", for instance"#,
     (
         "hosts = 3",
         "hosts = 99999999999999999999",
-        "line 7: topology.hosts: expected a whole number from 1 to 65536, and found 99999999999999999999\nhint: write a number of that range",
+        "line 7: topology.hosts: 99999999999999999999 is not from 1 to 65536\nhint: large networks are of layers: shape = \"clos\", for instance",
     ),
     (
         "hosts = 3",
         "hosts = -1",
-        "line 7: topology.hosts: expected a whole number from 1 to 65536, and found -1\nhint: write a number of that range",
+        "line 7: topology.hosts: -1 is not from 1 to 65536\nhint: write 1 or more",
     ),
     (
         "hosts = 3",
@@ -115,7 +115,7 @@ k = 7"#,
     (
         "cable_m = 2",
         "cable_m = -2",
-        "line 9: topology.cable_m: expected a whole number from 0 to 40000000, and found -2\nhint: the unit is metres",
+        "line 9: topology.cable_m: -2 m is not from 0 to 40000000\nhint: write 0 or more",
     ),
     (
         "cable_m = 2",
@@ -147,7 +147,7 @@ threshold_bytes = 5"#,
     (
         r#"alpha = "1/16""#,
         "buffer_bytes = 99999999999",
-        "line 12: switch.buffer_bytes: expected a whole number from 0 to 4294967295, and found 99999999999\nhint: the unit is bytes",
+        "line 12: switch.buffer_bytes: 99999999999 bytes is not from 0 to 4294967295\nhint: the unit is bytes",
     ),
     (
         r#"alpha = "1/16""#,
@@ -662,5 +662,35 @@ hint: write it without quotes, and without a unit: the end of the key says that"
 verb = "put""#,
         r#"line 18: workload.verb: there is no "put"
 hint: one of write, write-immediate, send, read, compare-swap, fetch-add"#,
+    ),
+    (
+        "end_ms = 1",
+        "end_ms = 0",
+        "line 3: end_ms: 0 ms is no time to run for\nhint: the run ends at end_ms at the latest",
+    ),
+    (
+        "[[workload]]",
+        "[workload]",
+        "line 14: workload: there may be several of these, and each has two brackets\nhint: write [[workload]] in the place of [workload]",
+    ),
+    (
+        "[switch]",
+        "[[switch]]",
+        "line 11: switch: there is one of these at most\nhint: write [switch] in the place of [[switch]], and once",
+    ),
+    (
+        "senders = 2",
+        "senders = -2",
+        "line 17: workload.senders: -2 is not at least 0\nhint: write 0 or more",
+    ),
+    (
+        "senders = 2",
+        "senders = 2\nmessages = -1",
+        "line 18: workload.messages: -1 is not at least 1\nhint: endless = true for one that does not end",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = -5",
+        "line 18: workload.message_bytes: -5 bytes is not from 0 to 2147483648\nhint: write 0 or more",
     ),
 ];

@@ -40,7 +40,7 @@ table! {
         /// Of everything that is left to chance; --seed takes its place.
         seed = otherwise(plain().seed, whole()) => seed: Option<u64>;
         /// When the run ends at the latest.
-        end_ms = needed(time()) => end: Span;
+        end_ms = needed(time_from(TICK, NO_TIME)) => end: Span;
         /// How often deadlocks are looked for; 0 for never.
         deadlock_check_us =
             otherwise(plain().deadlock_check.unwrap_or_default(), time())
@@ -75,6 +75,8 @@ table! {
 
 const SAMPLES: (&str, &str) =
     ("is no distance between samples", "leave it out for as many as a report needs");
+
+const NO_TIME: (&str, &str) = ("is no time to run for", "the run ends at end_ms at the latest");
 
 /// A network of which nothing is said.
 fn plain() -> NetworkConfig {
@@ -239,22 +241,43 @@ impl Made<'_> {
 
     /// What applications do, what goes wrong, and what is kept of it.
     fn happenings(&mut self, file: &File<'_>, end: Time) {
-        let Self { config, origin, mistakes, files, .. } = self;
+        let Self { config, origin, mistakes, files, notes } = self;
         let mut random = Random::new(config.seed ^ 0x5eed);
         for table in &file.workloads {
             origin.workloads.push((config.flows.len(), table.at.place("kind")));
             let scene = Scene { topology: &config.topology, end, files };
-            let flows = mistakes.note(workload(table, &scene, &mut random));
-            config.flows.extend(flows.into_iter().flatten());
+            let flows = mistakes.note(workload(table, &scene, &mut random)).unwrap_or_default();
+            if !flows.is_empty() && flows.iter().all(|flow| flow.start > end) {
+                let Place { line, key, .. } = table.at.place("start_us");
+                notes.push(warning(format!(
+                    "line {line}: {key} is after the end of the run, {end}: nothing of it is sent"
+                )));
+            }
+            config.flows.extend(flows);
+        }
+        if config.flows.is_empty() {
+            let text = "no application does anything: add a [[workload]]".to_owned();
+            notes.push(warning(text));
         }
         for table in &file.faults {
-            let faults = mistakes.note(fault(table, &config.topology));
-            config.faults.extend(faults.into_iter().flatten());
+            let faults = mistakes.note(fault(table, &config.topology)).unwrap_or_default();
+            if faults.first().is_some_and(|fault| fault.at > end) {
+                let Place { line, key, .. } = table.at.place("at_us");
+                notes.push(warning(format!(
+                    "line {line}: {key} is after the end of the run, {end}: the fault never happens"
+                )));
+            }
+            config.faults.extend(faults);
         }
         for table in &file.captures {
             config.captures.extend(mistakes.note(capture(table, &config.topology)));
         }
     }
+}
+
+/// Something that is likely to be a mistake.
+fn warning(text: String) -> Note {
+    Note { warning: true, text }
 }
 
 /// The key to which a switch owes what its ports reserve.
