@@ -11,17 +11,17 @@ colour = 3"#,
     (
         "end_ms = 1",
         "end_ms = nan",
-        "line 3: end_ms: NaN ms is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
+        "line 3: end_ms: NaN ms is not a time above 0, of at most 1000000000\nhint: the unit is milliseconds",
     ),
     (
         "end_ms = 1",
         "end_ms = -5",
-        "line 3: end_ms: -5 ms is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
+        "line 3: end_ms: -5 ms is not a time above 0, of at most 1000000000\nhint: the unit is milliseconds",
     ),
     (
         "end_ms = 1",
         "end_ms = 1e300",
-        "line 3: end_ms: 1e300 ms is not a time from 0 to 1000000000\nhint: the unit is milliseconds",
+        "line 3: end_ms: 1e300 ms is not a time above 0, of at most 1000000000\nhint: the unit is milliseconds",
     ),
     (
         "end_ms = 1",
