@@ -15,6 +15,12 @@ pub(crate) const fn split_mix(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// What a network's seed adds to the number of a flow, a host or a switch, by which it draws: nothing if
+/// it is 1, which it is if nobody says so.
+pub(crate) const fn of_seed(seed: u64) -> u64 {
+    seed.wrapping_sub(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 impl Random {
     /// The generator of `seed`.
     pub fn new(seed: u64) -> Self {

@@ -24,7 +24,7 @@ impl Host {
         for _ in 0..flows.flow(flow).room() {
             let spec = *flows.spec(flow);
             let r_key = at.pairs[index].remote_key;
-            let remote_address = BASE + flows.flow(flow).place(flow);
+            let remote_address = BASE + flows.flow(flow).place(links.common.seed, flow);
             let operation = match spec.verb {
                 Verb::Write => Operation::Write { remote_address, r_key, immediate: None },
                 Verb::WriteImmediate => {

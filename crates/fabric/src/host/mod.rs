@@ -21,6 +21,7 @@ use crate::memory::BASE;
 use delivery::Delivery;
 
 use crate::nic::{CacheCounters, Contexts, NicConfig, ReceiveBuffer};
+use crate::random::{of_seed, split_mix};
 
 /// QPNs of one engine: its number stands above these bits.
 const ENGINE_SHIFT: u32 = 20;
@@ -81,6 +82,8 @@ pub(crate) struct Host {
     /// An [`EventKind::Ready`] is scheduled.
     waking: bool,
     pub(crate) paranoid: bool,
+    /// The network's.
+    seed: u64,
 }
 
 /// One end of a connection, as others name it.
@@ -108,7 +111,7 @@ pub(crate) enum ConnectError {
 }
 
 impl Host {
-    pub(crate) fn new(index: u32, port: u32, config: NicConfig) -> Self {
+    pub(crate) fn new(index: u32, port: u32, config: NicConfig, seed: u64) -> Self {
         let contexts = config.host_memory.map(|memory| Box::new(Contexts::new(memory)));
         Self {
             index,
@@ -117,7 +120,7 @@ impl Host {
             engines: Vec::new(),
             turn: 0,
             // Hosts begin at different numbers.
-            ip_id: crate::random::split_mix(u64::from(index)) as u16,
+            ip_id: split_mix(u64::from(index) ^ of_seed(seed)) as u16,
             timers: Vec::new(),
             tcp: None,
             buffer: ReceiveBuffer::default(),
@@ -125,6 +128,7 @@ impl Host {
             ready_at: 0,
             waking: false,
             paranoid: false,
+            seed,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::counters::Drop;
 use crate::limits::TCP_CONNECTIONS_MAX;
 use crate::links::{EventKind, Links};
 use crate::packet::Sent;
-use crate::random::{Random, split_mix};
+use crate::random::{Random, of_seed, split_mix};
 use crate::tcp::{Codec, Connection, Ends, Progress, Segment};
 use crate::workload::{FlowSpec, Flows};
 
@@ -54,14 +54,14 @@ const STEPS: [Step; 3] = [Step::Sends, Step::Receives, Step::Timer];
 const STEP_BITS: u32 = 2;
 
 impl Tcp {
-    fn new(host: u32) -> Self {
+    fn new(host: u32, seed: u64) -> Self {
         Self {
             connections: Vec::new(),
             clients: 0,
             servers: 0,
             by_peer: BTreeMap::new(),
             ready: Vec::new(),
-            random: Random::new(split_mix(u64::from(host) ^ 0x7c9)),
+            random: Random::new(split_mix(u64::from(host) ^ 0x7c9 ^ of_seed(seed))),
             codecs: Default::default(),
             outgoing: Vec::new(),
         }
@@ -85,8 +85,8 @@ impl Tcp {
 
 impl Host {
     fn tcp(&mut self) -> &mut Tcp {
-        let index = self.index;
-        self.tcp.get_or_insert_with(|| Box::new(Tcp::new(index)))
+        let (index, seed) = (self.index, self.seed);
+        self.tcp.get_or_insert_with(|| Box::new(Tcp::new(index, seed)))
     }
 
     /// A port that no connection of this host has yet, for a client or a server.

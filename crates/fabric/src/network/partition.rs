@@ -166,7 +166,7 @@ impl Partition {
     fn start(&mut self, port: u32, flow: u32) {
         let state = self.flows.flow(flow);
         if let Some(interval) = state.next_tick() {
-            let delay = interval.sample(flow, state.ticks);
+            let delay = interval.sample(self.links.common.seed, flow, state.ticks);
             self.links.schedule(delay, EventKind::Start, port, flow);
         }
         let at = self.links.at(port);

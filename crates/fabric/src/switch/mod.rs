@@ -44,7 +44,7 @@ use crate::address::Tuple;
 use crate::counters::{Drop, PortCounters};
 use crate::links::{Links, PortClass};
 use crate::pfc::PRIORITIES;
-use crate::random::{Random, split_mix};
+use crate::random::{Random, of_seed, split_mix};
 use crate::topology::routing::{NextHop, RouteTable};
 
 /// See the module.
@@ -142,7 +142,7 @@ impl Switch {
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
             routes: RouteTable::default(),
-            ecmp_seed: split_mix(config.ecmp_seed ^ split_mix(u64::from(index))),
+            ecmp_seed: split_mix(config.ecmp_seed ^ split_mix(u64::from(index)) ^ of_seed(seed)),
             balancer: Balancer::new(config.balance),
             random: Random::new(split_mix(!seed ^ split_mix(u64::from(index)))),
             tables: Tables::new(&config.tables, ports.len()),

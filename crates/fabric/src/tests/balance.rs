@@ -1,13 +1,13 @@
 //! Which of several paths packets take.
 
-use rdma::Span;
+use rdma::{Span, Time};
 use transport::Recovery;
 
 use super::{CABLES, finish, with_flows};
 use crate::NetworkConfig;
 use crate::switch::config::Balance;
 use crate::topology::{End, leaf_spine};
-use crate::workload::{FlowSpec, Verb};
+use crate::workload::{FlowSpec, Interval, Service, Verb};
 
 /// Data packets that the first leaf has sent to each of four spines.
 fn uplinks(balance: Balance, flow: FlowSpec) -> [u64; 4] {
@@ -62,4 +62,47 @@ fn acknowledgements_that_overtake_each_other_are_no_drops() {
         .sum();
     assert!(overtaken > 0);
     assert_eq!(network.drops().total(), 0);
+}
+
+/// Everything that a seed may change, without a change of the flows themselves.
+#[derive(PartialEq, Debug)]
+struct Drawn {
+    /// The paths of flows.
+    hashes: Vec<Vec<(u32, End)>>,
+    /// When a flow with intervals has finished.
+    intervals: u64,
+    /// Round trips over TCP.
+    kernels: Vec<u64>,
+}
+
+fn drawn(seed: u64) -> Drawn {
+    let mut config = NetworkConfig::new(leaf_spine(2, 4, 4, CABLES, CABLES));
+    config.seed = seed;
+    let every = Interval { mean: Span::from_us(20), exponential: true };
+    let asking = FlowSpec {
+        verb: Verb::Send,
+        messages: Some(20),
+        depth: 20,
+        reply_bytes: Some(100),
+        interval: Some(every),
+        ..FlowSpec::write(0, 4, 100)
+    };
+    let over_tcp = FlowSpec { service: Service::Tcp, interval: None, depth: 1, ..asking };
+    let many = (0..4).map(|host| FlowSpec::write(host, host + 4, 1_000));
+    let network = finish(with_flows(config, many.chain([asking, over_tcp]).collect()));
+    Drawn {
+        hashes: (0..4).map(|flow| network.flow_path(flow).unwrap()).collect(),
+        intervals: network.flows()[4].finished_at.map_or(0, Time::as_ps),
+        kernels: network.flows()[5].latencies_ps.clone(),
+    }
+}
+
+#[test]
+fn the_seed_draws_hashes_intervals_and_the_times_of_kernels() {
+    let first = drawn(1);
+    assert_eq!(first, drawn(1));
+    let others: Vec<Drawn> = (2..6).map(drawn).collect();
+    assert!(others.iter().any(|other| other.hashes != first.hashes));
+    assert!(others.iter().all(|other| other.intervals != first.intervals));
+    assert!(others.iter().all(|other| other.kernels != first.kernels));
 }

@@ -24,7 +24,7 @@ mod shapes;
 use rdma::{Span, Time};
 use serde::Deserialize;
 
-use crate::random::{Random, split_mix};
+use crate::random::{Random, of_seed, split_mix};
 
 pub(crate) use files::trace;
 pub use probes::{PROBE_BYTES, probes};
@@ -81,13 +81,13 @@ impl Interval {
         Self { mean, exponential: false }
     }
 
-    /// From message `number` of `flow` to the next, in picoseconds.
-    pub(crate) fn sample(&self, flow: u32, number: u64) -> u64 {
+    /// From message `number` of `flow` to the next, in picoseconds, in a network of `seed`.
+    pub(crate) fn sample(&self, seed: u64, flow: u32, number: u64) -> u64 {
         let mean = self.mean.as_ps();
         if !self.exponential {
             return mean.max(1);
         }
-        let mut random = Random::new(split_mix(u64::from(flow)) ^ number);
+        let mut random = Random::new(split_mix(u64::from(flow) ^ of_seed(seed)) ^ number);
         ((random.exponential() * mean as f64) as u64).max(1)
     }
 }
@@ -234,12 +234,12 @@ impl Flow {
         }
     }
 
-    /// Where in the destination's memory the next message of this flow, number `flow`, is. Places are
-    /// as far apart as messages are long.
-    pub(crate) fn place(&self, flow: u32) -> u64 {
+    /// Where in the destination's memory the next message of this flow, number `flow`, is, in a network
+    /// of `seed`. Places are as far apart as messages are long.
+    pub(crate) fn place(&self, seed: u64, flow: u32) -> u64 {
         let length = u64::from(self.spec.message_bytes.max(1));
         let places = self.spec.spread_bytes.unwrap_or(0) / length;
-        let chance = split_mix(self.posted ^ split_mix(u64::from(flow)));
+        let chance = split_mix(self.posted ^ split_mix(u64::from(flow) ^ of_seed(seed)));
         ((u128::from(chance) * u128::from(places)) >> 64) as u64 * length
     }
 

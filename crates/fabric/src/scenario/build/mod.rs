@@ -37,7 +37,7 @@ table! {
     struct File<'a> {
         /// What it is called.
         title = or("untitled", text("a text")) => title: Option<String>;
-        /// Of everything that is left to chance; --seed takes its place.
+        /// Of everything that is left to chance, ECMP's hashes too; --seed takes its place.
         seed = otherwise(plain().seed, whole()) => seed: Option<u64>;
         /// When the run ends at the latest.
         end_ms = needed(time_from(TICK, NO_TIME)) => end: Span;
