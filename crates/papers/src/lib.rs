@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod claims;
+mod draws;
 mod figure;
 pub mod guo16;
 mod outcome;

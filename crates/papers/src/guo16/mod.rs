@@ -128,7 +128,14 @@ impl Context<'_> {
 
     /// A scenario of `scenarios/guo16/`, which the program carries with it.
     fn scenario(&self, name: &'static str, text: &str) -> Result<Scenario, Error> {
-        Scenario::parse(text, Some(self.options.seed)).map_err(|error| Error::Scenario(name, error))
+        self.options.scenario(name, text)
+    }
+}
+
+impl Options {
+    /// The same for a draw, which has options and no more.
+    fn scenario(&self, name: &'static str, text: &str) -> Result<Scenario, Error> {
+        Scenario::parse(text, Some(self.seed)).map_err(|error| Error::Scenario(name, error))
     }
 }
 

@@ -1,15 +1,17 @@
 //! 4.4: a NIC that looks up addresses in its server's memory, and a switch that compensates for it.
 
 use fabric::Network;
+use fabric::random::Random;
 use fabric::switch::config::Threshold;
 use fabric::topology::End;
 use fabric::workload::FlowSpec;
 use rdma::{Span, Time};
 
 use super::{Context, run_through, scenario};
+use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
-use crate::{Check, Error, Outcome};
+use crate::{Check, Error, Options, Outcome};
 
 const MTT: &str = "guo16.slow-receiver.mtt";
 const BUFFERS: &str = "guo16.slow-receiver.dynamic-buffers";
@@ -103,21 +105,47 @@ fn mtt(context: &mut Context<'_>) -> Result<Outcome, Error> {
     })
 }
 
+/// What is measured from the beginning to the end of the scenario, in every row.
 struct Shared {
     /// Pauses of the slow server, of its ToR to the spine, and of the others to their servers.
     of_server: u64,
     upstream: u64,
     to_servers: u64,
-    /// What the flow beside the bursts gets, and how long the bursts take in all.
+    /// What the flow beside the bursts gets, in Gb/s.
     beside: f64,
+    /// How long a burst takes of a sender, in us, and how many are not over.
     bursts: f64,
+    unfinished: usize,
     drops: u64,
 }
 
-/// Bursts of eight servers to one that is slow, and a flow beside them to its neighbour.
-fn shared(context: &Context<'_>, threshold: Threshold) -> Result<Shared, Error> {
-    let mut scenario = scenario!(context, "slow-receiver-tor.toml")?;
+/// Senders of a burst, from the other rack.
+const SENDERS: u32 = 8;
+/// Messages of 1 KB of each sender in a burst: 480 KB to 1.3 MB in all.
+const MESSAGES: [u32; 6] = [60, 80, 100, 120, 140, 160];
+/// From one burst to the next, and how many there are.
+const BURSTS: (Span, u64) = (Span::from_ms(1), 30);
+/// Within which the senders of a burst begin.
+const JITTER: Span = Span::from_us(10);
+
+/// What a burst has of bytes, in KB.
+fn kilobytes(messages: u32) -> f64 {
+    f64::from(SENDERS * messages) * 1.024
+}
+
+/// Bursts of eight servers to one whose NIC has pages of `page_bytes`, and a flow beside them to its
+/// neighbour.
+fn shared(
+    options: Options,
+    threshold: Threshold,
+    messages: u32,
+    page_bytes: u64,
+) -> Result<Shared, Error> {
+    let mut scenario = scenario!(options, "slow-receiver-tor.toml")?;
     let config = &mut scenario.network;
+    if let Some(memory) = &mut config.nic.host_memory {
+        memory.page_bytes = page_bytes;
+    }
     let rack = config.topology.hosts.len() as u32 / 2;
     // Its own ToR alone, the first switch: the others share as they always do.
     let mut tor = config.switch.clone();
@@ -125,30 +153,34 @@ fn shared(context: &Context<'_>, threshold: Threshold) -> Result<Shared, Error> 
         group.threshold = threshold;
     }
     config.switches.insert(0, tor);
-    let bursts = 30;
-    for burst in 0..bursts {
-        for from in rack..rack + 8 {
+    let mut random = Random::new(options.seed);
+    for burst in 0..BURSTS.1 {
+        for from in rack..rack + SENDERS {
+            let jitter = Span::from_ps(random.below(JITTER.as_ps()));
             config.flows.push(FlowSpec {
-                messages: Some(60),
-                depth: 60,
-                start: Time::ZERO + Span::from_ms(1) * burst,
+                messages: Some(u64::from(messages)),
+                depth: messages,
+                start: Time::ZERO + BURSTS.0 * burst + jitter,
                 spread_bytes: Some(1 << 30),
                 ..FlowSpec::write(from, 0, 1_024)
             });
         }
     }
     let count = config.flows.len();
-    config.flows.push(FlowSpec::write(rack + 8, 1, 1 << 20).endless());
+    config.flows.push(FlowSpec::write(rack + SENDERS, 1, 1 << 20).endless());
+    // A flow that begins after the end keeps the clock running when the bursts are over.
+    let later = scenario.end + Span::from_ms(1);
+    config.flows.push(FlowSpec { start: later, ..FlowSpec::write(rack, 1, 1) });
     let mut network = Network::new(scenario.network)?;
     run_through(&mut network, scenario.end);
-    let time = network.now();
+    let window = network.now().since(Time::ZERO);
     let flows = network.flows();
     let took: Vec<f64> = flows[..count]
         .iter()
         .filter_map(|flow| Some(flow.completion_time()?.as_ps() as f64 / 1e6))
         .collect();
     let upstream = network.switch_counters(0);
-    let of_others: u64 = (rack..rack + 9)
+    let of_others: u64 = (rack..=rack + SENDERS)
         .map(|host| network.host_pauses(host).map_or(0, |pauses| pauses.received[3]))
         .sum();
     Ok(Shared {
@@ -159,65 +191,133 @@ fn shared(context: &Context<'_>, threshold: Threshold) -> Result<Shared, Error> 
             .map(|(_, of)| of.pause.sent[3])
             .sum(),
         to_servers: of_others,
-        beside: flows[count].bytes() as f64 * 8.0 / (time.as_ps() as f64 / 1e12) / 1e9,
+        beside: network.delivered()[count].bytes() as f64 * 8_000.0 / window.as_ps() as f64,
         bursts: crate::stats::mean(&took),
+        unfinished: count - took.len(),
         drops: network.drops().total(),
     })
+}
+
+/// A way to share the buffer, by the length of bursts.
+struct Row {
+    name: &'static str,
+    /// By [`MESSAGES`]: each draw.
+    runs: Vec<Vec<Shared>>,
+}
+
+impl Row {
+    fn measure(
+        context: &mut Context<'_>,
+        name: &'static str,
+        threshold: Threshold,
+        page_bytes: u64,
+    ) -> Result<Self, Error> {
+        let draws = seeds(context.options);
+        context.say(&format!("slow receiver: {name}, {} draws", draws.len()));
+        let of = |&messages: &u32| {
+            each(&draws, |options| shared(options, threshold, messages, page_bytes))
+        };
+        Ok(Self { name, runs: MESSAGES.iter().map(of).collect::<Result<_, _>>()? })
+    }
+
+    /// By the length of bursts.
+    fn spreads(&self, value: fn(&Shared) -> f64) -> Vec<Spread> {
+        self.runs.iter().map(|runs| Spread::of(runs, value)).collect()
+    }
+
+    /// The same in words.
+    fn text(&self, value: fn(&Shared) -> f64) -> String {
+        let spreads = self.spreads(value);
+        spreads.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The sum of the medians over all lengths of bursts.
+    fn sum(&self, value: fn(&Shared) -> f64) -> f64 {
+        self.spreads(value).iter().map(Spread::median).sum()
+    }
+
+    fn all(&self, so: fn(&Shared) -> bool) -> bool {
+        self.runs.iter().flatten().all(so)
+    }
 }
 
 fn buffers(context: &mut Context<'_>) -> Result<Outcome, Error> {
     // What each lossless group of a ToR of 24 servers and 4 uplinks gets if all get the same of what
     // 9 MB have beside headroom: about 9 MB less 28 x 2 x 23 KB, by 56.
     let fixed = Threshold::Static { bytes: 137_000 };
-    context.say("slow receiver: static buffers");
-    let fixed = shared(context, fixed)?;
-    context.say("slow receiver: dynamic buffers");
-    let dynamic = shared(context, Threshold::Dynamic { exponent: -4 })?;
+    let dynamic = Threshold::Dynamic { exponent: -4 };
+    let (slow, fast) = (PAGES[0].0, PAGES[1].0);
+    let control = Row::measure(context, "static, a fast server", fixed, fast)?;
+    let fixed = Row::measure(context, "static", fixed, slow)?;
+    let dynamic = Row::measure(context, "dynamic", dynamic, slow)?;
     let mut figure = Figure::new(
         "guo16-slow-receiver-buffers",
-        "A slow receiver under a ToR: pauses passed on, by how the buffer is shared",
-        Mark::Bar,
+        "A slow receiver under a ToR: pauses passed upstream, by burst and by how the buffer is shared",
+        Mark::Line,
     )
-    .axes(("pause_frames", ""), ("frames", ""));
-    for (name, run) in [("static", &fixed), ("dynamic", &dynamic)] {
-        figure.point(name, "by the slow server", run.of_server as f64);
-        figure.point(name, "by its ToR, upstream", run.upstream as f64);
-        figure.point(name, "to senders", run.to_servers as f64);
+    .axes(("burst", "kB"), ("pause_frames_upstream", ""))
+    .caption("The median of all draws.");
+    for row in [&fixed, &dynamic, &control] {
+        for (messages, spread) in MESSAGES.iter().zip(row.spreads(|run| run.upstream as f64)) {
+            figure.point(row.name, kilobytes(*messages), spread.median());
+        }
     }
+    let told = |row: &Row| {
+        format!(
+            "{}: the ToR pauses {} times upstream, senders get {}, the flow beside {} Gb/s, a burst \
+             takes {} us",
+            row.name,
+            row.text(|run| run.upstream as f64),
+            row.text(|run| run.to_servers as f64),
+            row.text(|run| run.beside),
+            row.text(|run| run.bursts),
+        )
+    };
+    let lengths: Vec<String> =
+        MESSAGES.iter().map(|&messages| format!("{:.0}", kilobytes(messages))).collect();
+    let drops: u64 = [&control, &fixed, &dynamic]
+        .iter()
+        .flat_map(|row| row.runs.iter().flatten())
+        .map(|run| run.drops)
+        .sum();
     Ok(Outcome {
         claim: context.claim(BUFFERS)?,
-        ran: "bursts of 480 KB a ms from eight servers to one with 4 KB pages, a flow beside them to \
-              its neighbour; each lossless group of the ToR has 137 KB, or alpha 1/16 of what is free"
-            .to_owned(),
+        ran: format!(
+            "bursts of {} KB a ms from eight servers to one with 4 KB pages, a flow beside them to its \
+             neighbour, 40 ms in every row; each lossless group of the ToR has 137 KB, or alpha \
+             1/16 of what is free; medians of {} draws of memory and moments, and between what",
+            lengths.join(", "),
+            seeds(context.options).len(),
+        ),
         scale: Some("two racks".to_owned()),
         measured: format!(
-            "static: the server pauses {} times, its ToR {} times upstream, senders get {}, the flow \
-             beside {} Gb/s, a burst takes {} us; dynamic: {}, {}, {}, {} Gb/s, {} us; {} packets \
-             dropped",
-            fixed.of_server,
-            fixed.upstream,
-            fixed.to_servers,
-            short(fixed.beside),
-            short(fixed.bursts),
-            dynamic.of_server,
-            dynamic.upstream,
-            dynamic.to_servers,
-            short(dynamic.beside),
-            short(dynamic.bursts),
-            fixed.drops + dynamic.drops,
+            "{}; {}; {}; {drops} packets dropped",
+            told(&fixed),
+            told(&dynamic),
+            told(&control)
         ),
         checks: vec![
-            Check::event("the server pauses its ToR in both", {
-                fixed.of_server > 0 && dynamic.of_server > 0
-            }),
+            Check::event(
+                "the slow server pauses its ToR in every run, and a fast one in none",
+                fixed.all(|run| run.of_server > 0)
+                    && dynamic.all(|run| run.of_server > 0)
+                    && control.all(|run| run.of_server == 0),
+            ),
+            Check::event(
+                "all bursts are over within the window",
+                fixed.all(|run| run.unfinished == 0) && dynamic.all(|run| run.unfinished == 0),
+            ),
             Check::order(
-                ("pauses upstream, dynamic", dynamic.upstream as f64),
-                ("static", fixed.upstream as f64),
+                (
+                    "pauses upstream over all lengths, dynamic",
+                    dynamic.sum(|run| run.upstream as f64),
+                ),
+                ("static", fixed.sum(|run| run.upstream as f64)),
                 "",
             ),
             Check::order(
-                ("the flow beside, static", fixed.beside),
-                ("dynamic", dynamic.beside),
+                ("the flow beside over all lengths, static", fixed.sum(|run| run.beside)),
+                ("dynamic", dynamic.sum(|run| run.beside)),
                 "Gb/s",
             ),
         ],

@@ -1,0 +1,100 @@
+//! Draws: what hangs on chance (a hash, a moment) is run with several seeds, on all cores.
+
+use core::fmt;
+use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::thread;
+
+use crate::outcome::short;
+use crate::stats::quantile;
+use crate::{Error, Options};
+
+/// Draws of which a verdict is made, at least.
+const DRAWS: u64 = 8;
+/// The same in quick runs.
+const QUICK_DRAWS: u64 = 2;
+
+/// The same options with the seed of each draw, from the options' own on.
+pub(crate) fn seeds(options: Options) -> Vec<Options> {
+    let draws = if options.quick { QUICK_DRAWS } else { DRAWS };
+    (0..draws).map(|draw| Options { seed: options.seed.wrapping_add(draw), ..options }).collect()
+}
+
+/// What `run` gives for each draw, in their order.
+pub(crate) fn each<T: Send>(
+    draws: &[Options],
+    run: impl Fn(Options) -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
+    let next = AtomicUsize::new(0);
+    let made: Mutex<Vec<(usize, Result<T, Error>)>> = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&options) = draws.get(index) else { return };
+            let result = run(options);
+            if let Ok(mut made) = made.lock() {
+                made.push((index, result));
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(draws.len());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let mut made = made.into_inner().unwrap_or_default();
+    made.sort_by_key(|(index, _)| *index);
+    made.into_iter().map(|(_, result)| result).collect()
+}
+
+/// What draws came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Spread(Vec<f64>);
+
+impl Spread {
+    pub(crate) fn of<T>(draws: &[T], value: impl Fn(&T) -> f64) -> Self {
+        Self(draws.iter().map(value).collect())
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        quantile(&mut self.0.clone(), 0.5)
+    }
+
+    pub(crate) fn least(&self) -> f64 {
+        quantile(&mut self.0.clone(), 0.0)
+    }
+
+    pub(crate) fn most(&self) -> f64 {
+        quantile(&mut self.0.clone(), 1.0)
+    }
+}
+
+impl fmt::Display for Spread {
+    /// The median, and between what.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (median, least, most) = (short(self.median()), short(self.least()), short(self.most()));
+        match least == most {
+            true => f.write_str(&median),
+            false => write!(f, "{median} ({least} to {most})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_in_order_and_their_spread_is_said() {
+        let draws = seeds(Options { quick: false, seed: 5 });
+        assert!(draws.len() as u64 >= 8);
+        let seeds = each(&draws, |options| Ok(options.seed)).unwrap();
+        assert_eq!(seeds, (5..13).collect::<Vec<u64>>());
+        assert_eq!(Spread::of(&seeds, |&seed| seed as f64).to_string(), "8.00 (5.00 to 12.0)");
+        assert_eq!(Spread::of(&[2.0, 2.0], |&value| value).to_string(), "2.00");
+        let failed = each(&draws, |_| Err::<(), _>(Error::Claims("none".to_owned())));
+        assert_eq!(failed.unwrap_err(), Error::Claims("none".to_owned()));
+    }
+}
