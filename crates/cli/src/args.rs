@@ -90,6 +90,16 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
+    /// Run it with so many seeds, from --seed or the scenario's on, on all cores: medians and intervals
+    /// in place of one draw
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(2..=100_000),
+        conflicts_with_all = ["check", "bench", "threads", "keys"]
+    )]
+    pub(crate) seeds: Option<u32>,
+
     /// On how many threads it runs; the results are the same
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: u32,

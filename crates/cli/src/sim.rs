@@ -1,6 +1,7 @@
 //! `ferroce sim`: runs a scenario in the simulator.
 
 mod meter;
+mod seeds;
 mod watch;
 
 use std::fs::{self, File};
@@ -34,6 +35,9 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
         )
     })?;
     let folder = path.parent().unwrap_or(Path::new("."));
+    if let Some(count) = arguments.seeds {
+        return seeds::run(arguments, path, &text, count);
+    }
     let building = Building::start();
     let scenario = Scenario::parse_in(&text, folder, arguments.seed)
         .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;

@@ -96,9 +96,27 @@ impl Watch {
         Ok(Self { end, stretch: FIRST, began: now, asked: now, interrupted, bar })
     }
 
+    /// Watches another run beside this one, and shows nothing of it.
+    pub(super) fn beside(&self) -> Self {
+        let now = Instant::now();
+        let interrupted = Arc::clone(&self.interrupted);
+        let bar = ProgressBar::hidden();
+        Self { end: self.end, stretch: FIRST, began: now, asked: now, interrupted, bar }
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// So much of all runs is done.
+    pub(super) fn show_part(&self, part: f64) {
+        self.bar.set_position((part * STEPS as f64) as u64);
+    }
+
     /// What to do after a stretch.
     pub(super) fn next(&mut self, network: &Network) -> Next {
-        if self.interrupted.load(Ordering::Relaxed) {
+        if self.is_interrupted() {
             return Next::Stop;
         }
         let now = Instant::now();

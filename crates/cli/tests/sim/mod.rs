@@ -207,6 +207,32 @@ fn sim_says_how_fast_it_was_and_does_the_same_on_two_threads() {
 }
 
 #[test]
+fn sim_with_many_seeds_says_medians_and_intervals() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("hashes.toml");
+    let scenario = MISFIT.split("[switch]").next().unwrap();
+    let flows = "[[workload]]\nkind = \"permutation\"\nmessage_bytes = 100_000\n";
+    fs::write(&path, format!("{}{flows}", scenario.replace("spines = 1", "spines = 2"))).unwrap();
+    let out = folder.path().join("out");
+    let run =
+        || ferroce().args(["sim", "--seeds", "9", "--seed", "3"]).arg(&path).arg("-o").arg(&out);
+    let assert = run().assert().success();
+    let told = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    assert!(
+        told.starts_with("Misfit (simulated, seeds 3 to 11)\n  ended        9 finished\n"),
+        "{told}"
+    );
+    assert!(told.contains("95 % interval") && told.contains("\n  goodput, gbps "), "{told}");
+    assert_eq!(fs::read_to_string(out.join("summary.txt")).unwrap(), told);
+    assert!(fs::read(out.join("seeds.parquet")).unwrap().starts_with(b"PAR1"));
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("Goodput over seeds"));
+    let again = run().output().unwrap().stdout;
+    assert_eq!(String::from_utf8_lossy(&again), told, "whichever thread ran which seed");
+    let deadlock = format!("{}/../../scenarios/deadlock.toml", env!("CARGO_MANIFEST_DIR"));
+    ferroce().args(["sim", "--seeds", "2", &deadlock]).assert().code(3);
+}
+
+#[test]
 fn sim_finds_the_deadlock_and_fails() {
     let command = ferroce().args(["sim", &scenario("deadlock")]);
     command.assert().code(3).stderr_eq("error: the network is deadlocked\n").stdout_eq(str![[r#"

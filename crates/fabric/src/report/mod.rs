@@ -10,6 +10,7 @@ mod diagnosis;
 mod hops;
 mod page;
 mod replay;
+mod seeds;
 mod tables;
 
 use core::cell::OnceCell;
@@ -20,6 +21,7 @@ use rdma::{Span, Time};
 use telemetry::Table;
 
 pub use diagnosis::Note;
+pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;
 use crate::record::Samples;
@@ -116,6 +118,57 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
+    /// What can be compared with other runs.
+    fn numbers(&self) -> Vec<seeds::Number> {
+        let network = self.network;
+        let flows = network.flows();
+        let [latencies, slowdowns] = [self.latencies(), self.all_slowdowns()];
+        let at =
+            |sorted: &[f64], percent| (!sorted.is_empty()).then(|| percentile(sorted, percent));
+        let (again, timeouts) = self.repeated();
+        let completed: u64 = flows.iter().map(|flow| flow.completed).sum();
+        let count = |value: u64| Some(value as f64);
+        vec![
+            ("ended_at", "us", Some(tables::micros(network.now().as_ps()))),
+            ("completed", "messages", count(completed)),
+            ("goodput", "gbps", Some(self.goodput_of().0)),
+            ("latency_p50", "us", at(&latencies, 50)),
+            ("latency_p99", "us", at(&latencies, 99)),
+            ("slowdown_p50", "", at(&slowdowns, 50)),
+            ("slowdown_p99", "", at(&slowdowns, 99)),
+            ("drops", "", count(network.drops().total())),
+            ("again", "packets", count(again)),
+            ("timeouts", "", count(timeouts)),
+            ("pauses", "frames", count(network.pause_frames())),
+        ]
+    }
+
+    /// From post to completion of every message, in us, in their order.
+    fn latencies(&self) -> Vec<f64> {
+        let flows = self.network.flows().iter();
+        let all = flows.flat_map(|flow| flow.latencies_ps.iter().map(|&ps| tables::micros(ps)));
+        let mut all: Vec<f64> = all.collect();
+        all.sort_unstable_by(f64::total_cmp);
+        all
+    }
+
+    /// The slowdowns of all flows, in their order.
+    fn all_slowdowns(&self) -> Vec<f64> {
+        let flows = 0..self.network.flows().len();
+        let mut all: Vec<f64> = flows.flat_map(|flow| self.slowdowns(flow)).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    }
+
+    /// Packets that were sent again, and timeouts.
+    fn repeated(&self) -> (u64, u64) {
+        let hosts = 0..self.network.topology().hosts.len() as u32;
+        let stats = hosts.flat_map(|host| self.network.host_stats(host));
+        stats.fold((0, 0), |(again, timeouts), of| {
+            (again + of.retransmitted_pkts, timeouts + of.local_ack_timeout_err)
+        })
+    }
+
     /// The figures that matter, each in a line.
     fn figures(&self) -> Vec<(String, String)> {
         let network = self.network;
@@ -134,19 +187,16 @@ impl<'a> Report<'a> {
             let at = |percent| Span::from_ps(percentile(&latencies, percent));
             figures.push(("latency", format!("p50 {}, p95 {}, p99 {}", at(50), at(95), at(99))));
         }
-        let mut slowdowns: Vec<f64> =
-            (0..flows.len()).flat_map(|flow| self.slowdowns(flow)).collect();
-        slowdowns.sort_by(f64::total_cmp);
+        let slowdowns = self.all_slowdowns();
         if !slowdowns.is_empty() {
             let at = |percent| percentile(&slowdowns, percent);
             let text = format!("p50 {:.2}, p95 {:.2}, p99 {:.2}", at(50), at(95), at(99));
             figures.push(("slowdown", text));
         }
-        let (mut again, mut timeouts, mut notified, mut marked) = (0, 0, 0, 0);
+        let (again, timeouts) = self.repeated();
+        let (mut notified, mut marked) = (0, 0);
         for host in 0..network.topology().hosts.len() as u32 {
             for stats in network.host_stats(host) {
-                again += stats.retransmitted_pkts;
-                timeouts += stats.local_ack_timeout_err;
                 notified += stats.np_cnp_sent;
             }
         }
@@ -198,6 +248,14 @@ impl<'a> Report<'a> {
         })
     }
 
+    /// Goodput in Gb/s, its bytes, and from when on.
+    fn goodput_of(&self) -> (f64, u64, Time) {
+        let (flows, now) = (self.network.flows(), self.network.now());
+        let bytes: u64 = self.network.delivered().into_iter().map(Delivered::bytes).sum();
+        let first = flows.iter().map(|flow| flow.spec.start).min().unwrap_or(now).min(now);
+        (gbps(bytes, now.since(first)), bytes, first)
+    }
+
     /// Messages that are done.
     fn completion(&self) -> String {
         let flows = self.network.flows();
@@ -211,10 +269,8 @@ impl<'a> Report<'a> {
 
     /// What applications were given, in order, by messages whole or not, in both directions.
     fn goodput(&self) -> String {
-        let (flows, now) = (self.network.flows(), self.network.now());
-        let bytes: u64 = self.network.delivered().into_iter().map(Delivered::bytes).sum();
-        let first = flows.iter().map(|flow| flow.spec.start).min().unwrap_or(now).min(now);
-        let rate = gbps(bytes, now.since(first));
+        let (rate, bytes, first) = self.goodput_of();
+        let now = self.network.now();
         let window = match first {
             Time::ZERO => format!("in the first {now}"),
             first => format!("from {first} to {now}"),

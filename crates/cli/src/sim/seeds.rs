@@ -1,0 +1,96 @@
+//! `ferroce sim --seeds`: one scenario with many seeds, on all cores.
+
+use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+
+use fabric::report::{Report, Seeds};
+use fabric::scenario::Scenario;
+use fabric::{Network, Verdict, record};
+
+use super::watch::Watch;
+use super::write_table;
+use crate::args::Sim;
+use crate::failure::{Failure, Status};
+use crate::output::{cannot_write, make_folder, print};
+
+/// Runs the scenario of `path`, whose text is `text`, with `count` seeds.
+pub(super) fn run(arguments: &Sim, path: &Path, text: &str, count: u32) -> Result<(), Failure> {
+    let wrong = |error: &dyn core::fmt::Display| {
+        Failure::from_message(&format!("{}: {error}", path.display()))
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let read = |seed| Scenario::parse_in(text, folder, seed).map_err(|error| wrong(&error));
+    let first = read(arguments.seed)?;
+    for note in first.notes.iter().filter(|note| note.warning) {
+        eprintln!("warning: {}", note.text);
+    }
+    if let Some(folder) = &arguments.output {
+        make_folder(folder)?;
+    }
+    let watch = Watch::new(first.end)
+        .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
+    let from = first.network.seed;
+    let next = AtomicU64::new(0);
+    let seeds = Mutex::new(Seeds::default());
+    let one = |seed: u64| -> Result<(), Failure> {
+        let scenario = read(Some(seed))?;
+        let mut network = Network::new(scenario.network)
+            .map_err(|error| wrong(&scenario.origin.explain(&error)))?;
+        let mut own = watch.beside();
+        let end = scenario.end;
+        let verdict = record::run(&mut network, end, None, |network| own.next(network));
+        // What was not run to its end is no draw like the others.
+        if verdict != Verdict::Interrupted
+            && let Ok(mut seeds) = seeds.lock()
+        {
+            seeds.add(seed, &Report::new(&scenario.title, &network, &verdict));
+            watch.show_part(seeds.len() as f64 / f64::from(count));
+        }
+        Ok(())
+    };
+    let work = || -> Result<(), Failure> {
+        loop {
+            let draw = next.fetch_add(1, Ordering::Relaxed);
+            if draw >= u64::from(count) || watch.is_interrupted() {
+                return Ok(());
+            }
+            one(from.wrapping_add(draw))?;
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(count as usize);
+    let done: Vec<Result<(), Failure>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.map(|ended| ended.unwrap_or_else(|_| Err(Failure::new("a run has failed")))).collect()
+    });
+    let interrupted = watch.is_interrupted();
+    watch.end();
+    done.into_iter().collect::<Result<(), _>>()?;
+    let seeds = seeds.into_inner().unwrap_or_default();
+    if !seeds.is_empty() {
+        print(&seeds.summary())?;
+        if let Some(folder) = &arguments.output {
+            write(folder, &seeds)?;
+        }
+    }
+    match seeds.deadlocks() {
+        _ if interrupted => {
+            Err(Failure::new("interrupted: not all seeds were run").status(Status::Interrupted))
+        }
+        0 => Ok(()),
+        number => Err(Failure::new(format!("the network is deadlocked with {number} seeds"))
+            .status(Status::Deadlock)),
+    }
+}
+
+fn write(folder: &Path, seeds: &Seeds) -> Result<(), Failure> {
+    for (name, text) in [("report.html", seeds.page()), ("summary.txt", seeds.summary())] {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
+    }
+    write_table(&folder.join("seeds.parquet"), &seeds.table(), &[("origin", "simulated")])
+}
