@@ -75,14 +75,14 @@ impl Kind {
 
     /// The class, group and queue of a DSCP at these switches, for packets that carry no tag if it is
     /// the tag that is trusted.
-    fn way(&self, dscp: u8) -> LocalEnd {
+    fn treatment(&self, dscp: u8) -> Treatment {
         let class = match self.config.trust {
             Trust::Dscp => self.config.dscp_to_class[usize::from(dscp & 63)],
             Trust::Pcp => self.config.pcp_to_class[0],
         } & 7;
         let group = self.config.class_to_group[usize::from(class)] & 7;
         let queue = self.config.class_to_queue[usize::from(class)] & 7;
-        LocalEnd {
+        Treatment {
             class,
             group,
             queue,
@@ -98,9 +98,9 @@ impl Kind {
     }
 }
 
-/// Which way packets of a DSCP take through a switch.
+/// What a switch makes of the packets of a DSCP.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct LocalEnd {
+struct Treatment {
     class: u8,
     group: u8,
     queue: u8,

@@ -104,11 +104,11 @@ fn headrooms(kind: &Kind, say: &mut impl FnMut(String)) {
 fn marks(config: &NetworkConfig, kind: &Kind, dscps: &BTreeSet<u8>, say: &mut impl FnMut(String)) {
     let mut queues = BTreeSet::new();
     for &dscp in dscps {
-        let way = kind.way(dscp);
-        if !kind.lossless(way.group).1 || !queues.insert(way.queue) {
+        let treated = kind.treatment(dscp);
+        if !kind.lossless(treated.group).1 || !queues.insert(treated.queue) {
             continue;
         }
-        let queue = usize::from(way.queue);
+        let queue = usize::from(treated.queue);
         let ecn = kind.config.queues_of(0)[queue].ecn;
         let controlled = nics(config).any(|nic| nic.congestion != Congestion::None);
         match ecn {
@@ -120,7 +120,7 @@ fn marks(config: &NetworkConfig, kind: &Kind, dscps: &BTreeSet<u8>, say: &mut im
                  marked"
             )),
             Some(ecn) => {
-                let threshold = kind.config.groups_of(0)[usize::from(way.group)].threshold;
+                let threshold = kind.config.groups_of(0)[usize::from(treated.group)].threshold;
                 let alone = kind.xoff(threshold, 1);
                 if u64::from(ecn.min_bytes) >= alone {
                     say(format!(
@@ -164,7 +164,7 @@ fn watchdog(kind: &Kind, say: &mut impl FnMut(String)) {
     }
 }
 
-/// A class whose way does not make sense within one switch.
+/// A class whose group, queue and priority do not fit together within one switch.
 fn classes(
     config: &NetworkConfig,
     kind: &Kind,
@@ -185,27 +185,27 @@ fn classes(
         return;
     }
     for &dscp in dscps {
-        let way = kind.way(dscp);
-        let (all, any) = kind.lossless(way.group);
+        let treated = kind.treatment(dscp);
+        let (all, any) = kind.lossless(treated.group);
         if any && !all {
-            say(format!("group {} of DSCP {dscp} is lossless at some ports only", way.group));
+            say(format!("group {} of DSCP {dscp} is lossless at some ports only", treated.group));
         }
-        let stopped = kind.config.priority_to_queue[usize::from(way.priority)] & 7;
-        if any && stopped != way.queue {
+        let stopped = kind.config.priority_to_queue[usize::from(treated.priority)] & 7;
+        if any && stopped != treated.queue {
             say(format!(
                 "DSCP {dscp} is in queue {}, and a pause of its priority {} stops queue {stopped}",
-                way.queue, way.priority
+                treated.queue, treated.priority
             ));
         }
         let shared = (0..64).find(|&other| {
-            let other_way = kind.way(other);
-            other_way.queue == way.queue && any && !kind.lossless(other_way.group).1
+            let other_treatment = kind.treatment(other);
+            other_treatment.queue == treated.queue && any && !kind.lossless(other_treatment.group).1
         });
         if let Some(other) = shared {
             say(format!(
                 "queue {} holds lossless packets of DSCP {dscp} and lossy ones of DSCP {other}: a pause \
                  stops both",
-                way.queue
+                treated.queue
             ));
         }
     }
@@ -253,16 +253,16 @@ fn first_hops(config: &NetworkConfig, kinds: &[Kind], kind_of: &[usize], say: &m
     for ((rack, dscp), all) in used {
         let switch = &kinds[rack];
         let name = names(config, switch);
-        let way = switch.way(dscp);
-        let lossless = switch.lossless(way.group).1;
+        let treated = switch.treatment(dscp);
+        let lossless = switch.lossless(treated.group).1;
         let alike = all.len() == 1;
         for (AtNic { priority, pauses, controlled }, hosts) in all {
             let who = if alike { "the NICs".to_owned() } else { nics_of(config, &hosts) };
-            if lossless && priority != way.priority {
+            if lossless && priority != treated.priority {
                 say.push(format!(
                     "{name}: DSCP {dscp} is priority {priority} at {who}, and the switch pauses \
                      priority {}: they go on sending",
-                    way.priority
+                    treated.priority
                 ));
             } else if !lossless && pauses {
                 say.push(format!("{name}: DSCP {dscp} is lossless at {who} and lossy here"));
@@ -309,20 +309,20 @@ fn hops(config: &NetworkConfig, kinds: &[Kind], dscps: &BTreeSet<u8>, warnings: 
         let receiver = &kinds[to];
         let name = names(config, receiver);
         for &dscp in dscps {
-            let way = receiver.way(dscp);
-            let lossless = receiver.lossless(way.group).1;
+            let treated = receiver.treatment(dscp);
+            let lossless = receiver.lossless(treated.group).1;
             let sender = &kinds[from];
-            let queue = sender.way(dscp).queue;
-            let stopped = sender.config.priority_to_queue[usize::from(way.priority)] & 7;
+            let queue = sender.treatment(dscp).queue;
+            let stopped = sender.config.priority_to_queue[usize::from(treated.priority)] & 7;
             let other = names(config, sender);
             if lossless && stopped != queue {
                 warnings.push(format!(
                     "{other}: DSCP {dscp} is in queue {queue}, and the pauses of {name}, of priority \
                      {}, stop queue {stopped}",
-                    way.priority
+                    treated.priority
                 ));
             }
-            if from < to && lossless != sender.lossless(sender.way(dscp).group).1 {
+            if from < to && lossless != sender.lossless(sender.treatment(dscp).group).1 {
                 let (yes, no) = if lossless { (&name, &other) } else { (&other, &name) };
                 warnings.push(format!("DSCP {dscp} is lossless at {yes} and lossy at {no}"));
             }

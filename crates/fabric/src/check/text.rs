@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use rdma::{Rate, Span};
 use transport::congestion::Congestion;
 
-use super::{Kind, LocalEnd, PortFacts, headroom, lossless_groups};
+use super::{Kind, PortFacts, Treatment, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
 use crate::switch::config::{Balance, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule};
 use crate::switch::sonic_headroom_bytes;
 
-/// A terminal that nobody has made wider.
+/// A usual terminal.
 const COLUMNS: usize = 80;
 
 /// With commas: 16,000,000.
@@ -218,18 +218,18 @@ fn classes(kind: &Kind) -> Vec<String> {
     if kind.config.trust == Trust::Pcp {
         return vec!["by the PCP of the VLAN tag; packets without one are of PCP 0".to_owned()];
     }
-    let mut ways: BTreeMap<LocalEnd, Vec<u8>> = BTreeMap::new();
+    let mut treatments: BTreeMap<Treatment, Vec<u8>> = BTreeMap::new();
     for dscp in 0..64 {
-        ways.entry(kind.way(dscp)).or_default().push(dscp);
+        treatments.entry(kind.treatment(dscp)).or_default().push(dscp);
     }
     let mut lines = Vec::new();
     let mut any_lossy = false;
-    for (way, dscps) in &ways {
-        if !kind.lossless(way.group).1 {
+    for (treated, dscps) in &treatments {
+        if !kind.lossless(treated.group).1 {
             any_lossy = true;
             continue;
         }
-        let LocalEnd { class, group, queue, priority } = way;
+        let Treatment { class, group, queue, priority } = treated;
         lines.push(format!(
             "DSCP {} -> TC {class} -> group {group} -> queue {queue}, lossless (priority {priority})",
             ranges(dscps)
@@ -339,10 +339,12 @@ fn marks(kind: &Kind) -> Vec<(u8, Vec<String>)> {
     let mut lines = Vec::new();
     for (queue, own) in kind.config.queues_of(0).iter().enumerate() {
         let Some(ecn) = own.ecn else { continue };
-        let way = (0..64).map(|dscp| kind.way(dscp)).find(|way| usize::from(way.queue) == queue);
-        let lossless = way.filter(|way| kind.lossless(way.group).1);
-        let beside = lossless.map_or("", |way| {
-            let threshold = kind.config.groups_of(0)[usize::from(way.group)].threshold;
+        let treated = (0..64)
+            .map(|dscp| kind.treatment(dscp))
+            .find(|treated| usize::from(treated.queue) == queue);
+        let lossless = treated.filter(|treated| kind.lossless(treated.group).1);
+        let beside = lossless.map_or("", |treated| {
+            let threshold = kind.config.groups_of(0)[usize::from(treated.group)].threshold;
             let min = u64::from(ecn.min_bytes);
             match (min < kind.xoff(threshold, 1), min < kind.xoff(threshold, kind.ports.len())) {
                 (_, true) => ", before pauses",

@@ -1,5 +1,5 @@
-//! Rings of events that share their delay and their kind, and so lie in the order in which they are due.
-//! Those of one time lie in no order: [`super::Events`] sorts them.
+//! Rings of events. Those of a ring share delay and kind, so they lie in the order in which they are due.
+//! Events of one time lie in no order: [`super::Events`] sorts them.
 //!
 //! ```text
 //!   lane: delay, kind │ entry: due (4 bytes), number (4 bytes) │ entry │ ...

@@ -4,8 +4,8 @@
 //!   enter, enter, enter, settle ─► │ taken │ due (4 bytes), number (4 bytes): sorted │
 //! ```
 //!
-//! Sorting them once, in one piece of memory that is then read from end to end, costs less than entering
-//! each in the wheel.
+//! To sort them once, in one piece of memory that is read from end to end, costs less than to enter each
+//! in the wheel.
 
 use prefetch_index::prefetch_index;
 

@@ -87,7 +87,7 @@ pub(crate) struct Events {
 /// How many places ahead [`Meaning`] is told of events: far enough that memory answers in time, near
 /// enough that caches have not forgotten.
 const AHEAD: usize = 3;
-/// The same for events of which only the number is known: their packet must be there sooner.
+/// The same for events that are known by number alone: their packet must be there sooner.
 const FAR: usize = 6;
 
 /// The bits that are flipped in the events of one time.

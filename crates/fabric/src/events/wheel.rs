@@ -6,9 +6,9 @@
 //!   bitmap ... │ 0 │ 0 │ 0 │ 1 │ 0 │ 1 │ ...
 //! ```
 //!
-//! A slot is opened, that is sorted, only when its beginning is the least head of the whole queue.
-//! So the time is not before the open slot, and nothing is entered before it; except where the end
-//! of a run came first, and then the slot is closed again.
+//! A slot is opened (sorted) when its beginning is the earliest time in the whole queue. Nothing is
+//! entered before an open slot, with one exception: a run may have ended before the slot's time. Then
+//! the slot is closed again.
 
 use super::Entry;
 

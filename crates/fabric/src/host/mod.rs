@@ -1,9 +1,8 @@
 //! A host: a NIC, the transport engines in it, and the applications that post to them.
 //!
-//! What arrives is handed to the engine of its queue pair; what completes is told to the flow that
-//! posted it, which may post the next; then the port is asked whether it is free for what the engine
-//! now wants to send. All of that happens at one moment: applications take no time here, NICs take
-//! the time that [`crate::nic`] says.
+//! A packet that arrives goes to the engine of its queue pair. A completion goes to the flow that posted
+//! the request, which may post the next. Then the engine's next packet is sent, if the port is free. All
+//! of that happens at one moment: applications take no time, NICs take the time that [`crate::nic`] says.
 
 mod apps;
 mod connect;

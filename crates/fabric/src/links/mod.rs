@@ -7,16 +7,15 @@
 //!     t + (8 + frame + 12) bytes: the port is free again
 //! ```
 //!
-//! A port that has nothing more to send schedules no event for the end of its frame: it remembers
-//! until when it is busy, and whoever brings it more work asks for an [`EventKind::Sent`] then. So an
-//! uncongested hop is one event.
+//! A port that has nothing more to send schedules no event for the end of its frame. It remembers until
+//! when it is busy; if more work comes sooner, an [`EventKind::Sent`] is scheduled then. So an uncongested
+//! hop is one event.
 //!
 //! Hosts and switches act on the network through [`Links`] alone: they read the time, schedule events, send
 //! packets, and drop them.
 //!
-//! Ports are numbered through the whole network. Those of one partition follow each other, and its [`Links`]
-//! have them all. What is sent to a port of another partition lies in a [`Mailbox`] until the partitions
-//! meet.
+//! Port numbers are unique in the whole network, and those of a partition follow each other. What is sent
+//! to a port of another partition waits in a [`Mailbox`] until the partitions meet.
 
 mod event;
 mod filter;

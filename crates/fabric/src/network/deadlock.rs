@@ -6,9 +6,9 @@
 //!   of which some are paused themselves: Q waits for each of those.
 //! ```
 //!
-//! A circle in that relation need not be a deadlock: a group may drain through another queue. One
-//! that is found at two looks in a row, while none of its queues has sent anything in between, is
-//! (guo16, 4.2, figure 4).
+//! A circle of waiting queues need not be a deadlock: a group may drain through another queue. It is one
+//! if two checks in a row find it, and none of its queues has sent anything in between (guo16, 4.2,
+//! figure 4).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A network: elements, made from a topology and settings, and the loop that lets them live.
+//! A network: hosts, switches and links, made from a topology and settings, and the loop that runs them.
 //!
 //! ```text
 //!   NetworkConfig ─► Network::new ─► run(until) ─► flows, counters, drops, deadlock

@@ -12,11 +12,10 @@
 //! they have sent each other.
 //!
 //! **The results do not depend on how a network is divided, or among how many threads.** Two things
-//! make it so. Events of one time happen in an order of their own ([`crate::events`]), not in that of
-//! their making, and every chance is taken from a generator of the switch or link that takes it; so a
-//! node lives through the same whoever its neighbours share a queue with. And what concerns several
-//! nodes at once happens between windows, at times that are the same in every division: faults, the
-//! search for deadlocks, and, every [`STEP`], the question whether all flows are over.
+//! make it so. First, the order of events of one time follows from the events ([`crate::events`]), not
+//! from when they were made, and each switch and link draws from a generator of its own. Second, what
+//! concerns several nodes at once happens between windows, at times that are the same in every division:
+//! faults, the search for deadlocks and, every [`STEP`], the question whether all flows are over.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};

@@ -4,9 +4,9 @@
 //!   run ─► the network lives until the next sample ─► Samples looks at every port ─► and on
 //! ```
 //!
-//! A network that runs in stretches does exactly what it does in one. Between two stretches it stands still
-//! and can be sampled, shown to somebody who waits, or stopped. So a run that is not recorded pays nothing,
-//! and one that is recorded has the same results.
+//! A network that runs in stretches does exactly what it does in one. Between two stretches it can be
+//! sampled, shown or stopped. A run that is not recorded pays nothing, and one that is recorded has the
+//! same results.
 //!
 //! Captures are made by taps at ports ([`crate::capture`]); `record/pcapng.rs` writes their file.
 

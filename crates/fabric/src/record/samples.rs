@@ -9,7 +9,7 @@
 //! counters see it). Sums are differences of counters, and miss nothing.
 //!
 //! **Invariant:** an entry is written if, and only if, a counter or the length of the queue differs
-//! from the entry before. Twice the distance, every second sample is forgotten, and that still holds.
+//! from the entry before. That still holds when the distance is doubled and every second sample goes.
 
 use rdma::{Span, Time};
 

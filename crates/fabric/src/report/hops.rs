@@ -4,8 +4,8 @@
 //!   server -> ToR -> Leaf -> Spine -> Leaf -> ToR -> server
 //! ```
 //!
-//! A hop is named for the direction of its packets. Its ports are those that send in that direction, so
-//! its pauses are the time for which they had to wait; the pause frames came in the other direction.
+//! A hop is named for the direction of its packets. Its ports are those that send in that direction. Its
+//! pauses are the time for which those ports had to wait; the pause frames came from the other end.
 
 use std::collections::BTreeMap;
 

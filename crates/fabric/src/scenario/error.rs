@@ -48,7 +48,7 @@ impl ScenarioError {
     }
 }
 
-/// The mistakes of a file, of which the first one is told.
+/// The mistakes of a file. Only the first is told.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes(Option<ScenarioError>);
 

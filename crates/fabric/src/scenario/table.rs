@@ -18,7 +18,7 @@ use super::error::Mistakes;
 use super::reference::{KeyText, TableText};
 use super::value::Value;
 
-/// A table, or one of several kinds, of which something can be said without a file.
+/// A table, or one of several kinds, that the reference can describe.
 pub(super) trait Describe<'a> {
     /// Adds its text, and those of the tables in it. `name` is as it is written.
     fn describe(name: &str, about: &str, texts: &mut Vec<TableText>);

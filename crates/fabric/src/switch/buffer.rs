@@ -14,8 +14,8 @@
 //!
 //! XOFF is due when a packet takes a group to its threshold or beyond. XON is due when a packet
 //! leaves, the headroom is empty, and the group is `xon_offset` below its threshold, or at most `xon`
-//! in shared memory. Headrooms are each group's own, or all of one pool, which is less than their sum
-//! in the hope that they are not needed at once.
+//! in shared memory. Each group has a headroom of its own, or all share a pool, which is smaller than
+//! their sum: they are not expected to be full at once.
 //!
 //! **Invariant:** what all groups hold is what all queues hold. A lossless packet is dropped only when
 //! its headroom is full, and counted as such.

@@ -7,9 +7,9 @@
 //!   ARP aged, dead      no ARP entry: dropped
 //! ```
 //!
-//! Both are refreshed in their own ways (guo16, 4.2): the MAC table by every packet that comes from
-//! the server, the ARP table by asking the server when its entry has aged. Their times are so far
-//! apart that a server which has died is in the one for hours and in the other for minutes.
+//! They are refreshed differently (guo16, 4.2): the MAC table by every packet from the server, the ARP
+//! table by a request when its entry has aged. ARP entries live for hours, MAC entries for minutes, so a
+//! dead server may be in the first and no longer in the second.
 //!
 //! ARP requests and answers are exchanged by the switch's CPU and are counted; they take no time here
 //! and are not on the wire.

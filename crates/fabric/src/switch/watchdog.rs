@@ -6,11 +6,10 @@
 //!   stormed  ── no pause frame came for `restoration` ────► lossless
 //! ```
 //!
-//! guo16's rule takes a whole port, SONiC's a queue. While a queue is stormed its pauses are ignored,
-//! and under [`WatchdogAction::Drop`] lossless packets for it, and those that come in by its port for
-//! a queue of that number, are dropped, what waits included. It looks every `poll`, so both times are
-//! met to within one of those. The first look of each switch is at a moment of chance: processes of
-//! many switches do not begin together.
+//! guo16's rule is about a whole port, SONiC's about a queue. The pauses of a stormed queue are ignored.
+//! Under [`WatchdogAction::Drop`] lossless packets for it are dropped, waiting ones too, as are those that
+//! come in by its port for a queue of that number. The watchdog polls, so both times are met to within one
+//! `poll`. The first poll of each switch is at a seeded moment: switches do not poll in phase.
 //!
 //! SONiC's rules are those of its `pfc_detect_broadcom.lua`, `pfc_detect_mellanox.lua` and
 //! `pfc_restore.lua`: counters are compared with those of the last look, and the time between two

@@ -62,7 +62,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Reads a file whose columns are among `known`, of which the first `needed` are there.
+    /// Reads a file whose columns are among `known`. The first `needed` of these must be there.
     fn read(
         text: &'a str,
         known: &[&str],

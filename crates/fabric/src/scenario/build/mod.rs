@@ -78,7 +78,7 @@ const SAMPLES: (&str, &str) =
 
 const NO_TIME: (&str, &str) = ("is no time to run for", "the run ends at end_ms at the latest");
 
-/// A network of which nothing is said.
+/// A network with nothing but defaults.
 fn plain() -> NetworkConfig {
     NetworkConfig::new(Topology::default())
 }

@@ -41,7 +41,7 @@ fn congestion<'a>() -> Value<'a, Congestion> {
 }
 
 table! {
-    /// The NICs. `[nics.NAME]` has the same keys, and is about that of one host.
+    /// The NICs. `[nics.NAME]` has the same keys, for the NIC of one host.
     impl NicConfig {
         /// Bytes of a message in a packet.
         mtu_bytes = mtu() => mtu;

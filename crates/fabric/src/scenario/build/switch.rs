@@ -54,7 +54,7 @@ fn balance<'a>() -> Value<'a, Balance> {
 }
 
 table! {
-    /// The switches. `[switches.NAME]` has the same keys, and is about one of them.
+    /// The switches. `[switches.NAME]` has the same keys, for one of them.
     impl Switch {
         /// A SONiC `config_db.json`, beside the scenario. Keys beside it count before what it says.
         config_db = or("none", text("a file")) => config_db;
@@ -94,8 +94,8 @@ table! {
         pause_response_quanta = whole() => config.pfc.response_quanta;
         /// How long a packet takes from its last bit to its queue.
         latency_ns = time() => config.latency;
-        /// Which of several next hops a packet takes: that of its flow, any, or that of its flow until
-        /// a gap.
+        /// Which of several next hops a packet takes: one for each flow, one for each packet, or one for
+        /// each flowlet.
         balance = otherwise(Balance::Flow, balance()) => balance;
         /// How long a gap is, for balance "flowlet".
         flowlet_gap_us = or("needed by it alone", time()) => flowlet_gap;
