@@ -9,9 +9,9 @@ use fabric::workload::Flow;
 use rdma::{Span, Time};
 
 use super::{Context, run_through, scenario};
+use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
-use crate::outcome::short;
-use crate::{Check, Error, Outcome};
+use crate::{Check, Error, Options, Outcome};
 
 const UNPROTECTED: &str = "guo16.storm.unprotected";
 const NIC: &str = "guo16.storm.nic-watchdog";
@@ -63,23 +63,22 @@ struct Run {
     to_repaired: u64,
 }
 
-fn measure(
-    context: &mut Context<'_>,
+/// Which watchdogs there are, with the times of the paper, and whether the server is repaired.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
     name: &'static str,
-    nic: bool,
-    switch: bool,
+    nic: Option<Span>,
+    switch: Option<WatchdogConfig>,
     repair: bool,
-) -> Result<Run, Error> {
-    context.say(&format!("storm: {name}"));
-    let mut scenario = scenario!(context, "storm.toml")?;
+}
+
+fn measure(options: Options, setting: Setting) -> Result<Run, Error> {
+    let Setting { name, nic, switch, repair } = setting;
+    let mut scenario = scenario!(options, "storm.toml")?;
     let config = &mut scenario.network;
-    let stopped = context.claim(NIC)?.value("stopped_ms");
-    let restored = context.claim(SWITCH)?.value("restored_ms");
-    config.nic.watchdog = nic.then(|| Span::from_ms(stopped as u64));
-    config.switch.watchdog = switch.then(|| WatchdogConfig {
-        restoration: Span::from_ms(restored as u64),
-        ..WatchdogConfig::default()
-    });
+    (config.nic.watchdog, config.switch.watchdog) = (nic, switch);
+    // Looks are some time apart.
+    let restored = switch.map_or(Span::ZERO, |watchdog| watchdog.restoration + watchdog.poll);
     let (mut broken, mut stuck_at) = (0, Time::ZERO);
     for fault in &config.faults {
         if let FaultKind::NicStuck { host } = fault.kind {
@@ -89,7 +88,7 @@ fn measure(
     if repair {
         config.faults.push(Fault { at: REPAIRED, kind: FaultKind::NicRepaired { host: broken } });
     }
-    let end = if repair || !context.options.quick { scenario.end } else { SHORT };
+    let end = if repair || !options.quick { scenario.end } else { SHORT };
     config.flows.retain(|flow| flow.start < end);
     let servers = config.topology.hosts.len();
     let mut network = Network::new(scenario.network)?;
@@ -128,7 +127,7 @@ fn measure(
             received = all;
             step_end = now + COARSE;
         }
-        if now <= REPAIRED + Span::from_ms(restored as u64 * 3 / 2) {
+        if now <= REPAIRED + restored {
             lost_before = network.drops().of(Drop::Watchdog);
         }
     }
@@ -221,13 +220,44 @@ fn note_first(network: &Network, first: &mut [Option<f64>; HOPS.len()], since: S
     }
 }
 
-pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
-    let none = measure(context, "none", false, false, false)?;
-    let nic = measure(context, "NIC watchdog", true, false, false)?;
-    let switch = measure(context, "switch watchdog", false, true, true)?;
-    let both = measure(context, "both", true, true, false)?;
+/// What all draws came to, of one setting.
+struct Draws(Vec<Run>);
 
-    let runs = [&none, &nic, &switch, &both];
+impl Draws {
+    fn measure(context: &mut Context<'_>, setting: Setting) -> Result<Self, Error> {
+        let draws = seeds(context.options);
+        context.say(&format!("storm: {}, {} seeds", setting.name, draws.len()));
+        Ok(Self(each(&draws, |options| measure(options, setting))?))
+    }
+
+    /// The run that figures show.
+    fn first(&self) -> &Run {
+        &self.0[0]
+    }
+
+    fn all(&self, so: impl Fn(&Run) -> bool) -> bool {
+        self.0.iter().all(so)
+    }
+
+    fn spread(&self, value: impl Fn(&Run) -> f64) -> Spread {
+        Spread::of(&self.0, value)
+    }
+
+    /// When the last server was hit, in ms after the standstill.
+    fn lasted(&self) -> Spread {
+        self.spread(|run| run.lasted.unwrap_or(0.0))
+    }
+
+    /// The damage ends within hundreds of milliseconds.
+    fn ends(&self) -> Check {
+        let text = format!("{}: the damage ends within hundreds of ms", self.first().name);
+        let ends = |run: &Run| run.at_end == 0 && run.lasted.is_some_and(|ms| ms < 1_000.0);
+        Check::event(text, self.all(ends))
+    }
+}
+
+/// Figures 9(a) and (b), of the first draw.
+fn over_time(runs: &[&Draws]) -> [Figure; 2] {
     let mut victims = Figure::new(
         "guo16-figure-9a",
         "Figure 9(a): servers that the storm of one NIC hits",
@@ -236,7 +266,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     .axes(("time", "ms"), ("servers_hit", ""))
     .caption(
         "A server is hit while one of its messages to a healthy server is late by 5 ms. With both \
-         watchdogs that of the NIC acts first: the two lines are one.",
+         watchdogs that of the NIC acts first: the two lines are one. One of the seeds.",
     );
     let mut pauses = Figure::new(
         "guo16-figure-9b",
@@ -244,7 +274,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         Mark::Line,
     )
     .axes(("time", "ms"), ("pause_frames_per_5_ms", ""));
-    for run in runs {
+    for run in runs.iter().map(|draws| draws.first()) {
         for &(at, hit) in &run.hit {
             victims.point(run.name, at, hit as f64);
         }
@@ -252,7 +282,27 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             pauses.point(run.name, at, count as f64);
         }
     }
-    let half = none.servers as f64 / 2.0;
+    [victims, pauses]
+}
+
+pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
+    let stopped = context.claim(NIC)?.value("stopped_ms");
+    let restored = context.claim(SWITCH)?.value("restored_ms");
+    let of_nic = Some(Span::from_ms(stopped as u64));
+    let of_switch = Some(WatchdogConfig {
+        restoration: Span::from_ms(restored as u64),
+        ..WatchdogConfig::default()
+    });
+    let mut measure =
+        |name, nic, switch, repair| Draws::measure(context, Setting { name, nic, switch, repair });
+    let none = measure("none", None, None, false)?;
+    let nic = measure("NIC watchdog", of_nic, None, false)?;
+    let switch = measure("switch watchdog", None, of_switch, true)?;
+    let both = measure("both", of_nic, of_switch, false)?;
+
+    let servers = none.first().servers;
+    let half = servers as f64 / 2.0;
+    let [mut victims, pauses] = over_time(&[&none, &nic, &switch, &both]);
     victims.reference("paper: half of the servers", half);
     let mut spread = Figure::new(
         "guo16-figure-5",
@@ -260,53 +310,51 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         Mark::Bar,
     )
     .axes(("hop", ""), ("after_the_standstill", "ms"));
-    for (hop, at) in HOPS.iter().zip(none.first) {
-        spread.point("first pause", *hop, at.unwrap_or(f64::NAN));
+    let (mut hops, mut medians) = (Vec::new(), Vec::new());
+    for (place, hop) in HOPS.iter().enumerate() {
+        let first = none.spread(|run| run.first[place].unwrap_or(f64::NAN));
+        spread.point("first pause", *hop, first.median());
+        medians.push(first.median());
+        hops.push(format!("{hop} {first}"));
     }
-    let hops: Vec<String> = HOPS
-        .iter()
-        .zip(none.first)
-        .map(|(hop, at)| format!("{hop} {}", at.map_or_else(|| "never".to_owned(), short)))
-        .collect();
-    let in_order = none.first.iter().all(Option::is_some) && none.first.is_sorted_by(|a, b| a <= b);
+    let in_order =
+        |run: &Run| run.first.iter().all(Option::is_some) && run.first.is_sorted_by(|a, b| a <= b);
     let shape = format!(
-        "three-tier Clos of {} servers, 350 Mb/s each, one NIC stands still at 20 ms",
-        none.servers
+        "three-tier Clos of {servers} servers, 350 Mb/s each, one NIC stands still at 20 ms; the \
+         median of {} seeds, and between what",
+        none.0.len()
     );
-    let scale = Some(format!("{} servers", none.servers));
+    let scale = Some(format!("{servers} servers"));
     let unprotected = context.claim(UNPROTECTED)?;
-    let most = none.most as f64;
+    let rate = none.spread(|run| run.rate);
     let first = Outcome {
         ran: shape.clone(),
         scale: scale.clone(),
         measured: format!(
-            "{} of {} servers hit, to the end; first pauses, ms after the standstill: {}; the NIC \
-             sends {} pauses a second",
-            none.at_end,
-            none.servers,
+            "{} of {servers} servers hit, to the end; first pauses, ms after the standstill: {}, in \
+             this order with {} of {} seeds; the NIC sends {rate} pauses a second",
+            none.spread(|run| run.at_end as f64),
             hops.join(", "),
-            short(none.rate)
+            none.0.iter().filter(|run| in_order(run)).count(),
+            none.0.len(),
         ),
         checks: vec![
-            Check::event("pauses spread in the order of figure 5", in_order),
+            Check::event(
+                "pauses spread in the order of figure 5, by the medians",
+                medians.iter().all(|at| at.is_finite()) && medians.is_sorted(),
+            ),
             Check::order(
                 ("pauses a second of the incident", unprotected.value("pauses_per_second")),
-                ("of the NIC", none.rate),
+                ("of the NIC, at least", rate.least()),
                 "frames",
             ),
-            Check::event("at least half of the servers are hit", most >= half),
-            Check::event("they stay so", none.at_end as f64 >= half),
+            Check::event("at least half of the servers are hit", {
+                none.all(|run| run.most as f64 >= half)
+            }),
+            Check::event("they stay so", none.all(|run| run.at_end as f64 >= half)),
         ],
         figures: vec![victims, pauses, spread],
         claim: unprotected,
-    };
-    let lasted = |run: &Run| run.lasted.map_or_else(|| "never".to_owned(), short);
-    let hundreds = |run: &Run| {
-        let lasted = run.lasted.unwrap_or(f64::NAN);
-        Check::event(
-            format!("{}: the damage ends within hundreds of ms", run.name),
-            run.at_end == 0 && lasted < 1_000.0,
-        )
     };
     let second = Outcome {
         claim: context.claim(NIC)?,
@@ -315,16 +363,17 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         measured: format!(
             "last victim {} ms after the standstill, {} at the end; {} messages to the broken \
              server complete",
-            lasted(&nic),
-            nic.at_end,
-            nic.to_broken
+            nic.lasted(),
+            nic.spread(|run| run.at_end as f64),
+            nic.spread(|run| run.to_broken as f64)
         ),
         checks: vec![
-            hundreds(&nic),
-            Check::event("the broken server stays unreachable", nic.to_broken == 0),
+            nic.ends(),
+            Check::event("the broken server stays unreachable", nic.all(|run| run.to_broken == 0)),
         ],
         figures: Vec::new(),
     };
+    let restores = |run: &Run| run.detected == 1 && run.restored == 1 && run.lost_after_repair == 0;
     let third = Outcome {
         claim: context.claim(SWITCH)?,
         ran: format!("{shape}; switch watchdog of 200 ms, the server repaired at 400 ms; and both"),
@@ -332,21 +381,18 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         measured: format!(
             "last victim {} ms after the standstill (with both {}); {} port lost its lossless mode \
              and {} got it back; then {} packets lost and {} messages to the server complete",
-            lasted(&switch),
-            lasted(&both),
-            switch.detected,
-            switch.restored,
-            switch.lost_after_repair,
-            switch.to_repaired
+            switch.lasted(),
+            both.lasted(),
+            switch.spread(|run| run.detected as f64),
+            switch.spread(|run| run.restored as f64),
+            switch.spread(|run| run.lost_after_repair as f64),
+            switch.spread(|run| run.to_repaired as f64)
         ),
         checks: vec![
-            hundreds(&switch),
-            Check::event(
-                "the port of the repaired server is lossless again",
-                switch.detected == 1 && switch.restored == 1 && switch.lost_after_repair == 0,
-            ),
-            Check::event("the repaired server is reached", switch.to_repaired > 0),
-            hundreds(&both),
+            switch.ends(),
+            Check::event("the port of the repaired server is lossless again", switch.all(restores)),
+            Check::event("the repaired server is reached", switch.all(|run| run.to_repaired > 0)),
+            both.ends(),
         ],
         figures: Vec::new(),
     };

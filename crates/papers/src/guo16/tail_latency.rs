@@ -12,9 +12,10 @@ use rdma::{Span, Time};
 
 use super::tail::Tail;
 use super::{Context, scenario};
+use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
-use crate::{Check, Error, Outcome};
+use crate::{Check, Error, Options, Outcome};
 
 const TAIL: &str = "guo16.fig6.tail-latency";
 pub(super) const CLAIMS: &[&str] = &[TAIL];
@@ -72,8 +73,8 @@ fn add(config: &mut NetworkConfig, flows: Vec<FlowSpec>) -> core::ops::Range<usi
     first..config.flows.len()
 }
 
-fn measure(context: &Context<'_>, setting: Setting, server_mbps: f64) -> Result<Run, Error> {
-    let mut scenario = scenario!(context, "tail-latency.toml")?;
+fn measure(options: Options, setting: Setting, server_mbps: f64) -> Result<Run, Error> {
+    let mut scenario = scenario!(options, "tail-latency.toml")?;
     let config = &mut scenario.network;
     config.deadlock_check = None;
     // Where RDMA's class pauses, TCP's drops.
@@ -104,8 +105,7 @@ fn measure(context: &Context<'_>, setting: Setting, server_mbps: f64) -> Result<
     });
     // Within an interval all have begun.
     let from = Time::ZERO + every.max(PROBE_EVERY);
-    let to =
-        if context.options.quick { from + every } else { from + scenario.end.since(Time::ZERO) };
+    let to = if options.quick { from + every } else { from + scenario.end.since(Time::ZERO) };
     let now = to + REST;
     let mut network = Network::new(scenario.network)?;
     network.run(now);
@@ -126,13 +126,32 @@ fn measure(context: &Context<'_>, setting: Setting, server_mbps: f64) -> Result<
     })
 }
 
+/// The draws of one setting.
+struct Draws(Vec<Run>);
+
+impl Draws {
+    fn measure(context: &Context<'_>, setting: Setting, mbps: f64) -> Result<Self, Error> {
+        let draws = seeds(context.options);
+        Ok(Self(each(&draws, |options| measure(options, setting, mbps))?))
+    }
+
+    /// Of the probes over RDMA (0) or TCP (1).
+    fn probes(&self, over: usize, value: impl Fn(&Tail) -> f64) -> Spread {
+        Spread::of(&self.0, |run| value(&run.probes[over]))
+    }
+
+    fn lost_by_tcp(&self) -> Spread {
+        Spread::of(&self.0, |run| run.tcp_drops as f64)
+    }
+}
+
 /// Bytes that come to a server at once, in KB.
 fn burst_kb(answer_bytes: u32) -> f64 {
     f64::from(FAN_OUT) * f64::from(answer_bytes) / 1e3
 }
 
 /// RDMA's tail and TCP's by how much comes to a server at once.
-fn bursts(runs: &[(u32, [Run; 2])]) -> Figure {
+fn bursts(runs: &[(u32, [Draws; 2])]) -> Figure {
     let mut figure = Figure::new(
         "guo16-figure-6-bursts",
         "Round trips of probes by what comes to a server at once, at the same load",
@@ -143,12 +162,12 @@ fn bursts(runs: &[(u32, [Run; 2])]) -> Figure {
     .logarithmic();
     for &(answer, [ref real, ref bare]) in runs {
         let burst = burst_kb(answer);
-        figure.point("RDMA p99", burst, real.probes[0].p99());
-        figure.point("RDMA p99.9", burst, real.probes[0].p999());
-        figure.point("TCP p99", burst, real.probes[1].p99());
-        figure.point("TCP p99.9", burst, real.probes[1].p999());
-        figure.point("TCP p99, no kernels", burst, bare.probes[1].p99());
-        figure.point("TCP p99.9, no kernels", burst, bare.probes[1].p999());
+        figure.point("RDMA p99", burst, real.probes(0, Tail::p99).median());
+        figure.point("RDMA p99.9", burst, real.probes(0, Tail::p999).median());
+        figure.point("TCP p99", burst, real.probes(1, Tail::p99).median());
+        figure.point("TCP p99.9", burst, real.probes(1, Tail::p999).median());
+        figure.point("TCP p99, no kernels", burst, bare.probes(1, Tail::p99).median());
+        figure.point("TCP p99.9, no kernels", burst, bare.probes(1, Tail::p999).median());
     }
     figure
 }
@@ -158,7 +177,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     let host_us = context.claim("guo16.fig8.latency-under-load")?.value("idle_rdma_p999_us");
     let mbps = claim.value("server_mbps");
     context.say("figure 6: servers that do not ask");
-    let idle = measure(context, Setting { answer_bytes: None, kernels: true }, mbps)?;
+    let idle = Draws::measure(context, Setting { answer_bytes: None, kernels: true }, mbps)?;
     let mut runs = Vec::new();
     for answer in ANSWERS {
         if context.options.quick && answer != COMPARED {
@@ -166,8 +185,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         }
         context.say(&format!("figure 6: answers of {answer} bytes"));
         let answer_bytes = Some(answer);
-        let real = measure(context, Setting { answer_bytes, kernels: true }, mbps)?;
-        let bare = measure(context, Setting { answer_bytes, kernels: false }, mbps)?;
+        let real = Draws::measure(context, Setting { answer_bytes, kernels: true }, mbps)?;
+        let bare = Draws::measure(context, Setting { answer_bytes, kernels: false }, mbps)?;
         runs.push((answer, [real, bare]));
     }
     let Some((_, [real, bare])) = runs.iter().find(|run| run.0 == COMPARED) else {
@@ -188,42 +207,42 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     )
     .logarithmic();
     for (name, rank) in RANKS {
-        figure.point("RDMA", name, real.probes[0].at(rank));
-        figure.point("TCP", name, real.probes[1].at(rank));
-        figure.point("TCP without load", name, idle.probes[1].at(rank));
-        figure.point("TCP without kernels", name, bare.probes[1].at(rank));
+        figure.point("RDMA", name, real.probes(0, |tail| tail.at(rank)).median());
+        figure.point("TCP", name, real.probes(1, |tail| tail.at(rank)).median());
+        figure.point("TCP without load", name, idle.probes(1, |tail| tail.at(rank)).median());
+        figure.point("TCP without kernels", name, bare.probes(1, |tail| tail.at(rank)).median());
     }
     figure.reference("paper: RDMA p99", claim.value("rdma_p99_us"));
     figure.reference("paper: RDMA p99.9", claim.value("rdma_p999_us"));
     figure.reference("paper: TCP p99", claim.value("tcp_p99_us"));
-    let [rdma, tcp] = &real.probes;
+    let (rdma, first) = (|value: fn(&Tail) -> f64| real.probes(0, value), &real.0[0]);
     let told: Vec<String> = runs
         .iter()
         .map(|&(answer, [ref real, ref bare])| {
-            let [rdma, tcp] = &real.probes;
-            let without = &bare.probes[1];
             format!(
                 "{} KB RDMA {} and {}, TCP {} and {} ({} lost), without kernels {} and {} ({})",
                 short(burst_kb(answer)),
-                short(rdma.p99()),
-                short(rdma.p999()),
-                short(tcp.p99()),
-                short(tcp.p999()),
-                real.tcp_drops,
-                short(without.p99()),
-                short(without.p999()),
-                bare.tcp_drops,
+                real.probes(0, Tail::p99),
+                real.probes(0, Tail::p999),
+                real.probes(1, Tail::p99),
+                real.probes(1, Tail::p999),
+                real.lost_by_tcp(),
+                bare.probes(1, Tail::p99),
+                bare.probes(1, Tail::p999),
+                bare.lost_by_tcp(),
             )
         })
         .collect();
     // Where the order is so although kernels take nothing.
     let found: Vec<String> = runs
         .iter()
-        .filter(|(_, [_, bare])| bare.probes[0].p999() < bare.probes[1].p99())
+        .filter(|(_, [_, bare])| {
+            bare.0.iter().all(|run| run.probes[0].p999() < run.probes[1].p99())
+        })
         .map(|&(answer, _)| format!("{} KB", short(burst_kb(answer))))
         .collect();
     let found = if found.is_empty() { "nowhere".to_owned() } else { found.join(", ") };
-    let all = || runs.iter().flat_map(|(_, pair)| pair);
+    let all = || runs.iter().flat_map(|(_, pair)| pair).flat_map(|draws| &draws.0);
     let hosts = "there is no time of hosts in a simulated probe over RDMA, of which the paper's idle \
                  servers take 50 us (p99) and 80 us (p99.9) in figure 8, and its network's part hangs \
                  on how much comes at once, which the paper does not say";
@@ -231,14 +250,16 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         ran: format!(
             "four ToRs of 24 servers and four Leafs at 40 Gb/s; every server asks {FAN_OUT} at once \
              over RDMA, and as many over TCP, and receives {} Mb/s; TCP is dropped where RDMA would \
-             pause, alpha 1/16; 512 bytes there and back as probes over both, {} of each",
-            short(real.server_mbps),
-            rdma.count(),
+             pause, alpha 1/16; 512 bytes there and back as probes over both, {} of each; \
+             the median of {} seeds, and between what",
+            short(first.server_mbps),
+            first.probes[0].count(),
+            real.0.len(),
         ),
         scale: Some(format!(
             "{} servers, {} ms, {FAN_OUT} asked at once",
-            real.servers,
-            short(real.milliseconds)
+            first.servers,
+            short(first.milliseconds)
         )),
         measured: format!(
             "p99 and p99.9 of probes in us, by what comes to a server at once (packets lost by TCP): \
@@ -246,22 +267,26 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
              TCP's p99 is not held against the paper's; without kernels RDMA's p99.9 is below TCP's \
              p99 at: {found}. {} RDMA packets dropped",
             told.join("; "),
-            short(idle.probes[1].p99()),
-            short(idle.probes[1].p999()),
+            idle.probes(1, Tail::p99),
+            idle.probes(1, Tail::p999),
             all().map(|run| run.rdma_drops).sum::<u64>(),
         ),
         checks: vec![
-            Check::number(&claim, "rdma_p99_us", rdma.p99()).because(hosts),
-            Check::number(&claim, "rdma_p999_us", rdma.p999()).because("the same"),
+            Check::number(&claim, "rdma_p99_us", rdma(Tail::p99).median()).because(hosts),
+            Check::number(&claim, "rdma_p999_us", rdma(Tail::p999).median()).because("the same"),
             Check::order(
-                ("RDMA's p99.9, with what idle servers of figure 8 take,", rdma.p999() + host_us),
-                ("TCP's p99", tcp.p99()),
+                (
+                    "RDMA's p99.9, with what idle servers of figure 8 take, at most",
+                    rdma(Tail::p999).most() + host_us,
+                ),
+                ("TCP's p99, at least", real.probes(1, Tail::p99).least()),
                 "us",
             ),
             Check::event(
                 "so it is whatever comes at once",
                 runs.iter()
-                    .all(|(_, [real, _])| real.probes[0].p999() + host_us < real.probes[1].p99()),
+                    .flat_map(|(_, [real, _])| &real.0)
+                    .all(|run| run.probes[0].p999() + host_us < run.probes[1].p99()),
             ),
             Check::event(
                 "no RDMA packet is dropped, and every probe over RDMA comes back",
