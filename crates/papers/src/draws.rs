@@ -74,7 +74,11 @@ impl Spread {
 impl fmt::Display for Spread {
     /// The median, and between what.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (median, least, most) = (short(self.median()), short(self.least()), short(self.most()));
+        let text = |value: f64| match value.fract() {
+            0.0 => value.to_string(),
+            _ => short(value),
+        };
+        let [median, least, most] = [self.median(), self.least(), self.most()].map(text);
         match least == most {
             true => f.write_str(&median),
             false => write!(f, "{median} ({least} to {most})"),
@@ -92,8 +96,8 @@ mod tests {
         assert!(draws.len() as u64 >= 8);
         let seeds = each(&draws, |options| Ok(options.seed)).unwrap();
         assert_eq!(seeds, (5..13).collect::<Vec<u64>>());
-        assert_eq!(Spread::of(&seeds, |&seed| seed as f64).to_string(), "8.00 (5.00 to 12.0)");
-        assert_eq!(Spread::of(&[2.0, 2.0], |&value| value).to_string(), "2.00");
+        assert_eq!(Spread::of(&seeds, |&seed| seed as f64).to_string(), "8 (5 to 12)");
+        assert_eq!(Spread::of(&[2.0, 2.0], |&value| value).to_string(), "2");
         let failed = each(&draws, |_| Err::<(), _>(Error::Claims("none".to_owned())));
         assert_eq!(failed.unwrap_err(), Error::Claims("none".to_owned()));
     }

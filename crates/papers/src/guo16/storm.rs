@@ -119,7 +119,7 @@ fn measure(options: Options, setting: Setting) -> Result<Run, Error> {
         now = if spreading { now + FINE.0 } else { now + COARSE };
         run_through(&mut network, now);
         if spreading {
-            note_first(&network, &mut run.first, now.since(stuck_at));
+            note_first(&network, broken, &mut run.first, now.since(stuck_at));
         }
         if now >= step_end {
             let all: u64 = (0..servers as u32).map(|host| host_pauses(&network, host).1).sum();
@@ -187,14 +187,19 @@ fn hit_at(flows: &[&Flow], at: Time, servers: usize) -> usize {
     hit.into_iter().filter(|hit| *hit).count()
 }
 
-/// Notes which hops have been crossed by a pause.
-fn note_first(network: &Network, first: &mut [Option<f64>; HOPS.len()], since: Span) {
+/// Notes which hops have been crossed by a pause. On the way down only the podset counts that the broken
+/// server is not in, as in figure 5: a Leaf of its own podset may pause other ToRs at once.
+fn note_first(network: &Network, broken: u32, first: &mut [Option<f64>; HOPS.len()], since: Span) {
     let topology = network.topology();
+    let podset = topology.hosts.len() as u32 / 2;
+    let is_far = |host: u32| host / podset != broken / podset;
     let mut note = |hop: usize| {
         first[hop].get_or_insert(since.as_ps() as f64 / 1e9);
     };
     for (index, switch) in topology.switches.iter().enumerate() {
-        for (neighbour, counters) in network.switch_counters(index as u32) {
+        let all = network.switch_counters(index as u32);
+        let far = all.iter().any(|(end, _)| matches!(end, End::Host(host) if is_far(*host)));
+        for (neighbour, counters) in all {
             // A port that has been paused was paused by its neighbour.
             if counters.pause.received[3] == 0 {
                 continue;
@@ -208,13 +213,13 @@ fn note_first(network: &Network, first: &mut [Option<f64>; HOPS.len()], since: S
                 (Some(0), _) => note(1),
                 (Some(1), 2) => note(2),
                 (Some(2), _) => note(3),
-                (Some(1), 0) => note(4),
+                (Some(1), 0) if far => note(4),
                 _ => {}
             }
         }
     }
     for host in 0..topology.hosts.len() as u32 {
-        if host_pauses(network, host).1 > 0 {
+        if is_far(host) && host_pauses(network, host).1 > 0 {
             note(5);
         }
     }
@@ -310,11 +315,10 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         Mark::Bar,
     )
     .axes(("hop", ""), ("after_the_standstill", "ms"));
-    let (mut hops, mut medians) = (Vec::new(), Vec::new());
+    let mut hops = Vec::new();
     for (place, hop) in HOPS.iter().enumerate() {
         let first = none.spread(|run| run.first[place].unwrap_or(f64::NAN));
         spread.point("first pause", *hop, first.median());
-        medians.push(first.median());
         hops.push(format!("{hop} {first}"));
     }
     let in_order =
@@ -339,10 +343,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             none.0.len(),
         ),
         checks: vec![
-            Check::event(
-                "pauses spread in the order of figure 5, by the medians",
-                medians.iter().all(|at| at.is_finite()) && medians.is_sorted(),
-            ),
+            Check::event("pauses spread in the order of figure 5", none.all(in_order)),
             Check::order(
                 ("pauses a second of the incident", unprotected.value("pauses_per_second")),
                 ("of the NIC, at least", rate.least()),
