@@ -9,7 +9,7 @@
 //!
 //! Numbers end with their unit. A key that is not known, a name that names nothing and a value that
 //! makes no sense are refused with the line, the key, what was expected, and a remedy where there is
-//! one; nothing misspelt falls back to a default.
+//! one; nothing misspelt falls back to a default. Of several mistakes the first in the file is told.
 
 mod at;
 mod build;

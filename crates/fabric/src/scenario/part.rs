@@ -46,7 +46,7 @@ impl<'a, T> Part<'a, T> {
     where
         T: Table<'a>,
     {
-        T::default().take(&self.at)
+        T::default().read_keys(&self.at)
     }
 
     pub(super) fn kind(&self) -> Result<T>

@@ -46,13 +46,13 @@ pub(super) trait Table<'a>: Default {
 
     /// Takes what is written in a table, which has no other keys.
     fn read(&mut self, at: &At<'a>) -> Result<()> {
-        self.take(at)?;
+        self.read_keys(at)?;
         self.check(at)
     }
 
     /// The same, each key by itself. Of several mistakes it tells the first; what is missing may be
     /// misspelt, and comes last.
-    fn take(&mut self, at: &At<'a>) -> Result<()> {
+    fn read_keys(&mut self, at: &At<'a>) -> Result<()> {
         let [mut wrong, mut missing] = [Mistakes::default(), Mistakes::default()];
         wrong.note(at.only(&Self::names()));
         self.pass(&mut Pass::Read { at, wrong: &mut wrong, missing: &mut missing });
