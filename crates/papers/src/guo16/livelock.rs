@@ -27,7 +27,9 @@ const VERBS: [(Verb, &str); 3] =
 struct Run {
     recovery: Recovery,
     verb: &'static str,
-    /// Bytes of completed messages and bytes sent, both over what the link carries in that time.
+    /// Bytes of completed messages, bytes delivered in order, and bytes sent, over what the link carries
+    /// in that time.
+    completed: f64,
     goodput: f64,
     busy: f64,
     dropped: u64,
@@ -73,7 +75,8 @@ fn measure(
     Ok(Run {
         recovery,
         verb: verb.1,
-        goodput: flow.bytes() as f64 / full,
+        completed: flow.bytes() as f64 / full,
+        goodput: network.delivered()[0].bytes() as f64 / full,
         busy: sent as f64 / full,
         dropped,
         wasted: sent.saturating_sub(flow.bytes()) as f64 / dropped as f64,
@@ -116,14 +119,16 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             .to_owned(),
         scale: None,
         measured: format!(
-            "goodput {} % of the link; sent {} % of it; {dropped} packets dropped",
+            "completed messages {} % of the link; goodput {} %, the beginning of a message, once; \
+             sent {} %; {dropped} packets dropped",
+            each(&first, |run| run.completed * 100.0),
             each(&first, |run| run.goodput * 100.0),
             each(&first, |run| run.busy * 100.0),
         ),
         checks: first
             .iter()
             .flat_map(|run| {
-                let none = run.goodput == zero.value("goodput_gbps");
+                let none = run.completed == zero.value("goodput_gbps");
                 [
                     Check::event(format!("{}: no message completes", run.verb), none),
                     Check::event(format!("{}: the link is full (95 %)", run.verb), run.busy > 0.95),
