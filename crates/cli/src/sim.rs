@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     let building = Building::start();
     let scenario = Scenario::parse_in(&text, folder, arguments.seed)
         .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
-    building.read(scenario.network.topology.hosts.len(), scenario.network.flows.len());
+    building.read(scenario.network.topology.hosts.len());
     if arguments.check {
         building.aside(|| print(&Check::new(&scenario).to_string()))?;
     }

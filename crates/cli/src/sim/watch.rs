@@ -52,9 +52,9 @@ impl Building {
         Self(bar)
     }
 
-    /// The scenario is read, and a network of so many hosts and flows is to be made of it.
-    pub(super) fn read(&self, hosts: usize, flows: usize) {
-        self.0.set_message(format!("building {hosts} hosts and {flows} flows"));
+    /// The scenario is read, and a network of so many hosts is to be made of it.
+    pub(super) fn read(&self, hosts: usize) {
+        self.0.set_message(format!("building a network of {hosts} hosts"));
     }
 
     /// Says something else meanwhile.

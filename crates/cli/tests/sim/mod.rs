@@ -10,6 +10,7 @@ use std::process::{Command as Process, Stdio};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use snapbox::{assert_data_eq, str};
 use tempfile::TempDir;
 
@@ -230,6 +231,49 @@ fn sim_with_many_seeds_says_medians_and_intervals() {
     assert_eq!(String::from_utf8_lossy(&again), told, "whichever thread ran which seed");
     let deadlock = format!("{}/../../scenarios/deadlock.toml", env!("CARGO_MANIFEST_DIR"));
     ferroce().args(["sim", "--seeds", "2", &deadlock]).assert().code(3);
+}
+
+/// 65,536 hosts, of which two talk.
+const LARGE: &str = r#"
+end_ms = 0.1
+
+[topology]
+shape = "leaf-spine"
+leaves = 512
+spines = 8
+hosts = 128
+rate_gbps = 100
+
+[[workload]]
+kind = "flow"
+from = "h0"
+to = "h65535"
+message_bytes = 1_000
+"#;
+
+#[test]
+fn sim_shows_on_a_terminal_that_it_builds() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("large.toml");
+    fs::write(&path, LARGE).unwrap();
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = File::options().read(true).write(true).open(name).unwrap();
+    let mut child = Process::new(env!("CARGO_BIN_EXE_ferroce"))
+        .arg("sim")
+        .arg(&path)
+        .stdout(Stdio::null())
+        .stderr(terminal)
+        .spawn()
+        .unwrap();
+    let mut shown = Vec::new();
+    // The end of a terminal that nobody has open any more is an error.
+    let _ = File::from(ours).read_to_end(&mut shown);
+    assert!(child.wait().unwrap().success());
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("building a network of 65536 hosts"), "{shown:?}");
 }
 
 #[test]
