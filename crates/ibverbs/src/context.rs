@@ -235,7 +235,7 @@ pub(crate) unsafe fn copy_sized<T: Plain>(source: &T, target: *mut c_void, size:
 
 /// The device's clock as programs see it: nanoseconds, see [`CLOCK_KHZ`].
 pub(crate) fn ticks(time: Time) -> u64 {
-    time.as_ps() / 1_000
+    time.as_ns()
 }
 
 /// `ibv_query_rt_values_ex`: the device's clock, by which completions are stamped. As with hardware,

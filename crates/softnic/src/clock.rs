@@ -21,8 +21,7 @@ fn origin() -> &'static (u64, SystemTime) {
 pub fn now() -> Time {
     let origin = origin().0;
     let elapsed = sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(origin);
-    // 2^64 ps are 213 days; a process that is older stands still in time rather than jumping back.
-    Time::from_ps(elapsed.saturating_mul(1_000))
+    Time::from_ns(elapsed)
 }
 
 /// The processor time that all threads of the process but this one have had, on a clock of its own.
@@ -60,7 +59,7 @@ pub(crate) fn would_block(error: &io::Error) -> bool {
 
 /// What the wall clock showed at `time`, as a span since 1970.
 pub fn wall(time: Time) -> Duration {
-    let since_origin = Duration::from_nanos(time.as_ps() / 1_000);
+    let since_origin = Duration::from_nanos(time.as_ns());
     (origin().1 + since_origin).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 

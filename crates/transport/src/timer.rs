@@ -26,7 +26,7 @@ pub(crate) struct TimerTable {
 }
 
 /// The deadline of a timer that does not run: after every other.
-const NEVER: Time = Time::from_ps(u64::MAX);
+const NEVER: Time = Time::MAX;
 
 impl Default for TimerTable {
     fn default() -> Self {

@@ -60,7 +60,7 @@ pub fn file_header() -> [u8; HEADER_LEN] {
 
 /// The header of a frame of `length` bytes seen at `at`; picoseconds are cut off.
 fn record_header(at: Time, length: u32) -> [u8; RECORD_HEADER_LEN] {
-    let nanoseconds = at.as_ps() / 1_000;
+    let nanoseconds = at.as_ns();
     // 2^64 ps are 213 days: neither part overflows.
     let (seconds, fraction) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
     let mut bytes = [0; RECORD_HEADER_LEN];

@@ -163,7 +163,7 @@ pub fn write_part(
     whole: u32,
 ) {
     let length = u32::try_from(frame.len()).expect("a frame is shorter than 4 GiB");
-    let nanoseconds = at.as_ps() / 1_000;
+    let nanoseconds = at.as_ns();
     let start = open(file, ENHANCED_PACKET);
     file.extend_from_slice(&interface.to_le_bytes());
     file.extend_from_slice(&((nanoseconds >> 32) as u32).to_le_bytes());

@@ -414,7 +414,7 @@ mod tests {
         for at in 0..100 {
             flow.on_cnp(us(at));
         }
-        let late = Time::from_ps(u64::MAX);
+        let late = Time::MAX;
         assert_eq!(flow.on_sent(late, 4_096), Some(Rate::from_gbps(400)));
         assert_eq!(flow.alpha_ppm(), 0);
         assert!(flow.on_cnp(late));

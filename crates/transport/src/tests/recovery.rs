@@ -454,3 +454,82 @@ fn a_request_whose_last_page_is_unmapped_does_not_keep_the_one_before_it_waiting
     );
     assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 0);
 }
+
+/// What a WRITE comes to whose first packet is lost, at this time.
+fn lossy_write(pair: &mut Pair, at: Time) -> Vec<(u64, CompletionStatus)> {
+    pair.now = at;
+    let mut is_first = true;
+    pair.rule(move |_| {
+        if core::mem::take(&mut is_first) { Verdict::Drop } else { Verdict::Deliver }
+    });
+    let (write, from) = (pair.write(1, 0), pair.nodes[0].sge(0, 8));
+    pair.post(0, 1, write, &[from]);
+    pair.drive();
+    let taken = pair.now.since(at);
+    assert!(taken > Span::from_ms(67) && taken < Span::from_ms(68), "{taken}");
+    statuses(&mut pair.nodes[0])
+}
+
+const DAY_NS: u64 = 24 * 3_600 * 1_000_000_000;
+
+#[test]
+fn timers_run_for_longer_than_any_process() {
+    let mut pair = Pair::connected(QpType::Rc);
+    for day in (0..290).step_by(10).chain([213, 214, 10 * 365]) {
+        let at = Time::from_ns(day * DAY_NS + 1).max(pair.now);
+        assert_eq!(lossy_write(&mut pair, at), [(1, CompletionStatus::Success)], "day {day}");
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_costs_a_timeout_and_no_timer() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let (write, from) = (pair.write(1, 0), pair.nodes[0].sge(0, 8));
+    pair.rule(|packet| if packet.index < 2 { Verdict::Drop } else { Verdict::Deliver });
+    pair.post(0, 1, write, &[from]);
+    // The timer runs, and the clock leaps over its time, and over the end of the picoseconds.
+    pair.drive_for(Span::from_ms(1));
+    pair.now = Time::from_ns(400 * DAY_NS);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 2);
+    let later = Time::from_ns(800 * DAY_NS);
+    assert_eq!(lossy_write(&mut pair, later), [(1, CompletionStatus::Success)]);
+}
+
+#[test]
+fn a_link_that_is_down_for_half_a_second_breaks_no_connection() {
+    // Timeout 14 and seven retries, as most programs set: 67.1 ms each at least, and four times that at
+    // most (IBTA vol 1, 9.7.6.1.3).
+    let mut pair = Pair::connected(QpType::Rc);
+    let down = Time::ZERO + Span::from_ms(600);
+    pair.record();
+    pair.rule(move |packet| if packet.at < down { Verdict::Drop } else { Verdict::Deliver });
+    let (write, from) = (pair.write(1, 0), pair.nodes[0].sge(0, 8));
+    pair.post(0, 1, write, &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    // Progress begins the count anew, and the intervals.
+    let at = pair.now;
+    assert_eq!(lossy_write(&mut pair, at), [(1, CompletionStatus::Success)]);
+    let (least, most) = (Span::from_ps(4_096_000 << 14), Span::from_ps(4 * 4_096_000 << 14));
+    let at: Vec<Time> = pair.sent.iter().filter(|sent| sent.from == 0).map(|sent| sent.at).collect();
+    for pair in at[..4].windows(2) {
+        let interval = pair[1].since(pair[0]);
+        assert!(interval >= least && interval <= most, "{interval}");
+    }
+}
+
+#[test]
+fn a_peer_that_never_answers_is_given_up_within_four_times_the_least() {
+    let mut pair = Pair::connected(QpType::Rc);
+    pair.rule(|_| Verdict::Drop);
+    let (write, from) = (pair.write(1, 0), pair.nodes[0].sge(0, 8));
+    pair.post(0, 1, write, &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::RetryExceeded)]);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 8);
+    // The first waits for the least, the second for twice, all others for four times that.
+    let units = pair.now.since(Time::ZERO).as_ps() / (4_096_000 << 14);
+    assert_eq!(units, 1 + 2 + 6 * 4);
+}
