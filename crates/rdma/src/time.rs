@@ -33,7 +33,11 @@ impl Time {
     /// The time `ps` picoseconds after the beginning.
     #[inline]
     pub const fn from_ps(ps: u64) -> Self {
-        if ps < FINE_TICKS { Self(ps) } else { Self(FINE_TICKS + (ps - FINE_TICKS).div_ceil(1_000)) }
+        if ps < FINE_TICKS {
+            Self(ps)
+        } else {
+            Self(FINE_TICKS + (ps - FINE_TICKS).div_ceil(1_000))
+        }
     }
 
     /// The time `ns` nanoseconds after the beginning.
@@ -59,13 +63,21 @@ impl Time {
     /// Whole nanoseconds since the beginning.
     #[inline]
     pub const fn as_ns(self) -> u64 {
-        if self.0 < FINE_TICKS { self.0 / 1_000 } else { FINE_TICKS / 1_000 + (self.0 - FINE_TICKS) }
+        if self.0 < FINE_TICKS {
+            self.0 / 1_000
+        } else {
+            FINE_TICKS / 1_000 + (self.0 - FINE_TICKS)
+        }
     }
 
     /// How long ago `earlier` was; zero if it is in the future, and [`Span::MAX`] at most.
     #[inline]
     pub const fn since(self, earlier: Self) -> Span {
-        if self.0 < FINE_TICKS { Span(self.0.saturating_sub(earlier.0)) } else { self.since_coarse(earlier) }
+        if self.0 < FINE_TICKS {
+            Span(self.0.saturating_sub(earlier.0))
+        } else {
+            self.since_coarse(earlier)
+        }
     }
 
     /// [`Time::since`], of a time in nanosecond ticks.
@@ -150,7 +162,11 @@ impl Sub<Span> for Time {
     type Output = Self;
     #[inline]
     fn sub(self, span: Span) -> Self {
-        if self.0 < FINE_TICKS { Self(self.0.saturating_sub(span.0)) } else { self.minus_coarse(span) }
+        if self.0 < FINE_TICKS {
+            Self(self.0.saturating_sub(span.0))
+        } else {
+            self.minus_coarse(span)
+        }
     }
 }
 

@@ -187,6 +187,7 @@ impl Qp {
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
         requester.gone_back_for = None;
+        requester.timeouts = 0;
         if requester.unacked == requester.top {
             self.timers.stop(Timer::Retransmit);
         } else {
@@ -225,6 +226,7 @@ impl Qp {
         adapter.stats.local_ack_timeout_err += 1;
         self.requester.gone_back_for = None;
         self.requester.timed_out_for = None;
+        self.requester.timeouts = self.requester.timeouts.saturating_add(1);
         self.retry(now, adapter);
         self.requester.timed_out_for = Some(self.requester.unacked);
     }

@@ -67,6 +67,10 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
     }
 }
 
+/// How often the local ACK timeout doubles while nothing arrives: to four times, the most that is
+/// allowed (IBTA vol 1, 9.7.6.1.3).
+pub const ACK_TIMEOUT_DOUBLINGS: u8 = 2;
+
 /// Conversations of a connection manager, those in TIMEWAIT included.
 pub(crate) const CM_CONVERSATIONS_MAX: usize = 1 << 16;
 /// Listeners of a connection manager.

@@ -177,6 +177,8 @@ pub(crate) struct Requester {
     pub(crate) rnr_retries_left: u8,
     /// The `unacked` for which the cursor has been moved back already.
     pub(crate) gone_back_for: Option<Psn>,
+    /// ACK timeouts in a row, without any progress between them.
+    pub(crate) timeouts: u8,
     /// The oldest packet when the timer last expired, until a NAK reports its loss.
     pub(crate) timed_out_for: Option<Psn>,
     /// Under selective repeat: what it knows of packets behind a gap.

@@ -6,7 +6,7 @@ use wire::opcode::Part;
 use super::{Begun, SendWqe};
 use crate::Blocked;
 use crate::adapter::Adapter;
-use crate::limits::{PACKET_OVERHEAD_BYTES, ack_timeout};
+use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, ack_timeout};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Outgoing, Qp};
 use crate::timer::Timer;
@@ -212,11 +212,14 @@ impl Qp {
         first_psn.plus(unacked.distance_from(first_psn) / chunk * chunk)
     }
 
-    /// Starts the local ACK timer anew.
+    /// Starts the local ACK timer anew. IBTA vol 1, 9.7.6.1.3 allows one to four times the timeout:
+    /// the first is the shortest, so that a loss is noticed early, and each after it is twice as long,
+    /// so that a path which is down for a while uses up no connection's retries.
     pub(crate) fn arm_ack_timer(&mut self, now: Time) {
         let timeout = ack_timeout(self.attributes.timeout);
+        let factor = 1 << self.requester.timeouts.min(ACK_TIMEOUT_DOUBLINGS);
         match timeout.filter(|_| !mutated(Mutation::AckTimerForgotten)) {
-            Some(timeout) => self.timers.set(Timer::Retransmit, now + timeout),
+            Some(timeout) => self.timers.set(Timer::Retransmit, now + timeout * factor),
             None => self.timers.stop(Timer::Retransmit),
         }
     }

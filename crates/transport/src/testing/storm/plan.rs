@@ -9,7 +9,7 @@ use rdma::{Mtu, QpType, Rate, Span};
 
 use super::random::Random;
 use crate::congestion::{Congestion, Dcqcn, Notification};
-use crate::limits::PACKET_OVERHEAD_BYTES;
+use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES};
 use crate::{Config, Recovery};
 
 /// The longest WRITE and READ.
@@ -196,7 +196,7 @@ impl Plan {
     /// waits.) Then all packets need their time: see [`Plan::travel`].
     pub(super) fn bound(&self) -> Span {
         let waits = self.links.iter().map(|link| {
-            let timeout = Span::from_ps(4_096_000 << link.timeout);
+            let timeout = Span::from_ps(4_096_000 << (link.timeout + ACK_TIMEOUT_DOUBLINGS));
             timeout * (u64::from(link.retry_count) + 3)
                 + wire::aeth::rnr_delay(link.min_rnr_timer) * 3
         });
