@@ -73,6 +73,14 @@ pub const ACK_TIMEOUT_DOUBLINGS: u8 = 2;
 
 /// Conversations of a connection manager, those in TIMEWAIT included.
 pub(crate) const CM_CONVERSATIONS_MAX: usize = 1 << 16;
+/// Conversations of one address that are not established: asked for, half open, or in TIMEWAIT. More
+/// REQs of that address are dropped, so that one host does not use up all conversations.
+pub(crate) const CM_PENDING_PER_SOURCE_MAX: u32 = 1024;
+/// The longest that a connection which is accepted waits for its RTU, whatever its REQ says, and that
+/// an answer is kept for a repeated REQ. Linux takes 69 s at most: 15 retries of 4.3 s.
+pub(crate) const CM_HALF_OPEN_MAX: Span = Span::from_ms(300_000);
+/// How often a message that comes again is answered again. Its sender repeats it 15 times at most.
+pub(crate) const CM_ANSWERS_MAX: u8 = 32;
 /// Listeners of a connection manager.
 pub(crate) const CM_LISTENERS_MAX: usize = 1 << 16;
 /// Requests that may wait for one listener's application.

@@ -4,11 +4,12 @@ use rdma::{QKey, Qpn, Span, Time};
 use wire::cm::mra::About;
 use wire::cm::{Mad, Message, brief, mra, rej, sidr};
 
-use super::ListenerId;
 use super::state::{Input, State};
+use super::{Discard, ListenerId};
 use crate::Route;
 use crate::limits::{
-    CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX, CM_UNCLAIMED_INTERVAL, CM_UNCLAIMED_PATIENCE, ack_timeout,
+    CM_ANSWERS_MAX, CM_HALF_OPEN_MAX, CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX, CM_UNCLAIMED_INTERVAL,
+    CM_UNCLAIMED_PATIENCE, ack_timeout,
 };
 
 /// A conversation with a peer.
@@ -16,6 +17,7 @@ use crate::limits::{
 pub(super) struct Conversation {
     pub(super) state: State,
     pub(super) id: u32,
+    /// When it was begun or, on the passive side, accepted.
     pub(super) begun: Time,
     /// The peer's number; 0 until it is known.
     pub(super) remote_id: u32,
@@ -33,6 +35,8 @@ pub(super) struct Conversation {
     /// The last message: repeated until it is answered, or when its request is repeated.
     pub(super) last: Option<Mad>,
     pub(super) retries_left: u8,
+    /// How often the peer's last message is still answered again.
+    pub(super) answers_left: u8,
     pub(super) deadline: Option<Time>,
     pub(super) local_qpn: Qpn,
     /// The peer's queue pair, and its adapter's GUID.
@@ -62,14 +66,44 @@ impl Conversation {
     /// Steps by `input`; `None` if that does nothing in this state.
     pub(super) fn step(&mut self, input: Input) -> Option<State> {
         self.state = self.state.after(input)?;
+        self.answers_left = CM_ANSWERS_MAX;
         Some(self.state)
+    }
+
+    /// Whether the peer has begun it, and it is not established.
+    pub(super) fn is_pending(&self) -> bool {
+        self.listener.is_some() && !matches!(self.state, State::Established | State::DreqSent)
+    }
+
+    /// Whether it is half open, and has been for as long as it may.
+    pub(super) fn is_overdue(&self, now: Time) -> bool {
+        self.is_half_open() && now.since(self.begun) >= CM_HALF_OPEN_MAX
+    }
+
+    fn is_half_open(&self) -> bool {
+        matches!(self.state, State::RepSent | State::RtuWait)
+    }
+
+    /// Sets the timer to `after`, or to the end of the time that a half-open connection has.
+    pub(super) fn wait(&mut self, now: Time, after: Span) {
+        let end = self.begun + CM_HALF_OPEN_MAX;
+        let deadline = now + after;
+        self.deadline = Some(if self.is_half_open() { deadline.min(end) } else { deadline });
+    }
+
+    /// `answer`, unless the peer has had it too often.
+    pub(super) fn again(&mut self, answer: Option<Mad>) -> Result<Option<Mad>, Discard> {
+        if answer.is_some() {
+            self.answers_left = self.answers_left.checked_sub(1).ok_or(Discard::Excess)?;
+        }
+        Ok(answer)
     }
 
     /// Begins to send a message, which is repeated until it is answered.
     pub(super) fn say(&mut self, now: Time, mad: Mad) {
         self.last = Some(mad);
         self.retries_left = self.timing.retries;
-        self.deadline = Some(now + self.timing.response);
+        self.wait(now, self.timing.response);
     }
 
     /// Sends a message once; it is repeated for a duplicate.
@@ -81,7 +115,8 @@ impl Conversation {
     /// Sends the last message, which is kept for as long as the peer may repeat its own.
     pub(super) fn conclude(&mut self, now: Time, mad: Mad) {
         self.last = Some(mad);
-        self.deadline = Some(now + self.timing.response * (u64::from(self.timing.retries) + 1));
+        let repeats = self.timing.response * (u64::from(self.timing.retries) + 1);
+        self.deadline = Some(now + repeats.min(CM_HALF_OPEN_MAX));
     }
 
     /// After a refusal because nobody offers the service: asks again in a moment, if the
@@ -103,7 +138,7 @@ impl Conversation {
 
     /// The peer's MRA says that it needs `service_timeout` more.
     pub(super) fn be_patient(&mut self, now: Time, service_timeout: u8) {
-        self.deadline = Some(now + span(service_timeout) + self.timing.response);
+        self.wait(now, span(service_timeout) + self.timing.response);
     }
 
     pub(super) fn mad(&self, message: Message) -> Mad {

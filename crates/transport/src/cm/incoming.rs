@@ -27,7 +27,7 @@ impl Manager {
             Mad::new(mad.transaction, Message::Rej(rejection))
         };
         let key = (arrival.source, request.local_id, false);
-        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get(id)) {
+        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get_mut(id)) {
             // If it was rejected, a late REQ gets that REJ again and does not reach a new listener.
             if known.first_transaction == mad.transaction {
                 let answer = match known.state {
@@ -39,7 +39,7 @@ impl Manager {
                     _ => None,
                 };
                 let route = known.route;
-                if let Some(answer) = answer {
+                if let Some(answer) = known.again(answer)? {
                     self.send(route, answer);
                 }
                 return Err(Discard::Duplicate);
@@ -49,7 +49,7 @@ impl Manager {
             self.lost(now, id);
         }
         let route = back(arrival);
-        let stale = (request.guid, request.qpn);
+        let stale = (arrival.source, request.guid, request.qpn);
         if let Some(id) = self.by_queue_pair.get(&stale).copied() {
             self.lost(now, id);
             self.send(route, refuse(rej::Reason::STALE));
@@ -60,6 +60,9 @@ impl Manager {
             self.send(route, refuse(rej::Reason::INVALID_SERVICE));
             return Ok(());
         };
+        if self.is_flooding(arrival.source) {
+            return Err(Discard::Excess);
+        }
         let is_offered = match request.transport {
             Transport::Rc | Transport::Uc => true,
             Transport::Extended => request.extended_transport == EXTENDED_XRC,
@@ -111,10 +114,10 @@ impl Manager {
         request: &sidr::Req,
     ) -> Result<(), Discard> {
         let key = (arrival.source, request.request_id, true);
-        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get(id)) {
+        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get_mut(id)) {
             if known.first_transaction == mad.transaction {
-                let (route, answer) = (known.route, known.last);
-                if let Some(answer) = answer {
+                let route = known.route;
+                if let Some(answer) = known.again(known.last)? {
                     self.send(route, answer);
                 }
                 return Err(Discard::Duplicate);
@@ -132,6 +135,9 @@ impl Manager {
             self.send(route, refuse(sidr::Status::UNSUPPORTED));
             return Ok(());
         };
+        if self.is_flooding(arrival.source) {
+            return Err(Discard::Excess);
+        }
         let response = span(CM_RESPONSE_TIMEOUT);
         let timing = Timing { response, retries: CM_RETRIES, time_wait: response };
         let begun = match self.has_room(listener) {
@@ -252,12 +258,12 @@ impl Manager {
                 _ => None,
             };
             // The passive side expects no REP.
-            let again = again.filter(|_| conversation.listener.is_none());
-            if let Some(again) = again {
-                self.send(conversation.route, again);
+            let again = conversation.again(again.filter(|_| conversation.listener.is_none()));
+            if let Ok(Some(answer)) = again {
+                self.send(conversation.route, answer);
             }
             self.keep(conversation);
-            return Err(Discard::Duplicate);
+            return again.and(Err(Discard::Duplicate));
         }
         conversation.remote_id = message.local_id;
         conversation.remote_qpn = message.qpn;
@@ -319,15 +325,17 @@ impl Manager {
             return Err(Discard::Stray);
         }
         let moved = conversation.step(Input::Dreq).is_some();
-        if moved || conversation.state == State::TimeWait {
-            let answer = drep(mad.transaction, conversation.id, conversation.remote_id);
+        let answers = moved || conversation.state == State::TimeWait;
+        let answer = drep(mad.transaction, conversation.id, conversation.remote_id);
+        let answer = conversation.again(answers.then_some(answer));
+        if let Ok(Some(answer)) = answer {
             self.send(conversation.route, answer);
         }
         if moved {
             self.disconnected(now, &mut conversation);
         }
         self.keep(conversation);
-        if moved { Ok(()) } else { Err(Discard::Duplicate) }
+        if moved { Ok(()) } else { answer.and(Err(Discard::Duplicate)) }
     }
 
     /// A DREP.

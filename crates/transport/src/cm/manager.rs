@@ -11,7 +11,8 @@ use super::conversation::{Conversation, Timing, refusal, span};
 use super::state::{Input, State};
 use super::{CmConfig, CmError, CmEvent, CmStats, CommId, Discard, ListenerId, Outgoing};
 use crate::limits::{
-    CM_BACKLOG_MAX, CM_CONVERSATIONS_MAX, CM_LISTENERS_MAX, CM_RESPONSE_TIMEOUT, CM_RETRIES,
+    CM_ANSWERS_MAX, CM_BACKLOG_MAX, CM_CONVERSATIONS_MAX, CM_LISTENERS_MAX,
+    CM_PENDING_PER_SOURCE_MAX, CM_RESPONSE_TIMEOUT, CM_RETRIES,
 };
 use crate::{Arrival, Route};
 
@@ -30,6 +31,9 @@ struct Listener {
 /// datagrams.
 type PeerKey = (Gid, u32, bool);
 
+/// A peer's queue pair: its address, its adapter's GUID, its number.
+type QueuePairKey = (Gid, u64, Qpn);
+
 /// The connection manager of a port.
 ///
 /// A driver passes in what arrives at QP1 ([`Manager::handle`]) and calls
@@ -45,8 +49,11 @@ pub struct Manager {
     services: BTreeMap<(u64, Option<Gid>), ListenerId>,
     pub(super) conversations: BTreeMap<u32, Conversation>,
     pub(super) by_peer: BTreeMap<PeerKey, u32>,
-    /// Connections in use, by the peer's adapter and queue pair.
-    pub(super) by_queue_pair: BTreeMap<(u64, Qpn), u32>,
+    /// Connections in use, by the peer's address, adapter and queue pair. What an adapter calls itself
+    /// is not trusted: the address counts too.
+    pub(super) by_queue_pair: BTreeMap<QueuePairKey, u32>,
+    /// How many conversations each address has that are not established.
+    pub(super) pending: BTreeMap<Gid, u32>,
     timers: BTreeSet<(Time, u32)>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<CmEvent>,
@@ -67,6 +74,7 @@ impl Manager {
             conversations: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             by_queue_pair: BTreeMap::new(),
+            pending: BTreeMap::new(),
             timers: BTreeSet::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
@@ -173,6 +181,7 @@ impl Manager {
     ) -> Result<(), CmError> {
         let mut conversation = self.stepped(id, Input::Accept, State::RepSent)?;
         conversation.local_qpn = reply.qpn;
+        conversation.begun = now;
         let message = Message::Rep(rep::Repr {
             local_id: conversation.id,
             remote_id: conversation.remote_id,
@@ -336,6 +345,7 @@ impl Manager {
             Err(Discard::Malformed(_)) => self.stats.cm_rx_malformed += 1,
             Err(Discard::Duplicate) => self.stats.cm_rx_duplicates += 1,
             Err(Discard::Stray) => self.stats.cm_rx_strays += 1,
+            Err(Discard::Excess) => self.stats.cm_rx_excess += 1,
         }
         result
     }
@@ -409,11 +419,13 @@ impl Manager {
             } else {
                 conversation.deadline = None;
             }
-        } else if let (Some(left), Some(last)) =
-            (conversation.retries_left.checked_sub(1), conversation.last)
-        {
+        } else if let (Some(left), Some(last), false) = (
+            conversation.retries_left.checked_sub(1),
+            conversation.last,
+            conversation.is_overdue(now),
+        ) {
             conversation.retries_left = left;
-            conversation.deadline = Some(now + conversation.timing.response);
+            conversation.wait(now, conversation.timing.response);
             self.stats.cm_tx_retries += 1;
             self.send(conversation.route, last);
         } else {
@@ -481,6 +493,11 @@ impl Manager {
         self.listeners.get(&listener).is_some_and(|listener| listener.waiting < listener.backlog)
     }
 
+    /// Whether an address has as many conversations that are not established as it may.
+    pub(super) fn is_flooding(&self, source: Gid) -> bool {
+        self.pending.get(&source).is_some_and(|count| *count >= CM_PENDING_PER_SOURCE_MAX)
+    }
+
     pub(super) fn await_application(&mut self, listener: ListenerId) {
         if let Some(listener) = self.listeners.get_mut(&listener) {
             listener.waiting += 1;
@@ -530,6 +547,7 @@ impl Manager {
             timing,
             last: None,
             retries_left: 0,
+            answers_left: CM_ANSWERS_MAX,
             deadline: None,
             local_qpn: Qpn::default(),
             remote_qpn: Qpn::default(),
@@ -557,7 +575,19 @@ impl Manager {
         if let Some(deadline) = conversation.deadline {
             self.timers.remove(&(deadline, id));
         }
-        self.by_queue_pair.remove(&(conversation.remote_guid, conversation.remote_qpn));
+        let source = conversation.route.destination;
+        let key = (source, conversation.remote_guid, conversation.remote_qpn);
+        if self.by_queue_pair.get(&key) == Some(&id) {
+            self.by_queue_pair.remove(&key);
+        }
+        if conversation.is_pending()
+            && let Some(count) = self.pending.get_mut(&source)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.pending.remove(&source);
+            }
+        }
         Some(conversation)
     }
 
@@ -599,8 +629,12 @@ impl Manager {
             matches!(conversation.state, State::RepSent | State::RtuWait | State::Established);
         // A peer that connects no queue pair says 0.
         if in_use && conversation.remote_qpn != Qpn::default() {
-            let key = (conversation.remote_guid, conversation.remote_qpn);
+            let source = conversation.route.destination;
+            let key = (source, conversation.remote_guid, conversation.remote_qpn);
             self.by_queue_pair.insert(key, id);
+        }
+        if conversation.is_pending() {
+            *self.pending.entry(conversation.route.destination).or_default() += 1;
         }
         self.conversations.insert(id, conversation);
         CommId(id)

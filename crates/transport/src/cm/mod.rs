@@ -22,12 +22,16 @@
 //! takes its time, MRAs tell the peer to wait.
 //!
 //! **Invariants:** no datagram and no call can make it panic. A peer can make it hold no more
-//! conversations than [`crate::limits`] allows. Every conversation ends: what waits for a peer
-//! has a timer ([`state`](state.rs)).
+//! conversations than [`crate::limits`] allows, and a host no more than its share. Every conversation
+//! ends: what waits for a peer has a timer ([`state`](state.rs)), and a connection that is accepted
+//! does not stay half open for longer than five minutes. A REQ ends an old connection of its queue
+//! pair only if it comes from the address of that connection.
 //!
 //! **Absent:** alternate paths (LAP, APR), reliable datagrams, redirection.
 
 mod conversation;
+#[cfg(test)]
+mod hostile;
 mod incoming;
 mod manager;
 mod state;
@@ -187,6 +191,8 @@ pub enum Discard {
     Duplicate,
     /// It answers nothing that we have said.
     Stray,
+    /// Its sender has asked for more than a host may, or has had its answer too often.
+    Excess,
 }
 
 macro_rules! counters {
@@ -216,6 +222,8 @@ counters! {
     cm_rx_malformed,
     /// Messages received that answer nothing.
     cm_rx_strays,
+    /// Requests dropped because their address has too many open, and messages that came again too often.
+    cm_rx_excess,
     /// Messages sent.
     cm_tx_msgs,
     /// Messages sent again, unasked.
