@@ -12,6 +12,7 @@ use super::super::pair::emit;
 use super::check::Check;
 use super::marks::{CE, is_marked, may_mark};
 use super::plan::Faults;
+use super::random::Random;
 use super::tally::Seen;
 use super::world::{Happening, Packet, World, place};
 use crate::{Arrival, Route};
@@ -196,9 +197,9 @@ impl World<'_> {
         } else if random.chance(faults.loss) {
             Some(Seen::Loss)
         } else if random.chance(faults.corruption) {
-            let bit = random.next();
-            assert!(is_noticed(packet, bit), "an ICRC covers every bit");
-            Some(Seen::Corruption)
+            let (bytes, damage) = damaged(&packet.bytes, random);
+            assert!(is_noticed(packet, &bytes), "an ICRC covers every bit: {damage:?}");
+            Some(damage)
         } else {
             None
         }
@@ -257,16 +258,45 @@ impl World<'_> {
     }
 }
 
-/// Whether a receiver sees that a bit of `packet` has been turned over on the way. The ICRC leaves
-/// out one byte of the BTH, which switches may change; that one is spared.
-fn is_noticed(packet: &Packet, bit: u64) -> bool {
+/// What the network makes of a packet that it corrupts: a bit turned over, a burst of 2 to 64 bits, or
+/// words that are others. The ICRC leaves out one byte of the BTH, which switches may change; that one
+/// is spared.
+fn damaged(packet: &[u8], random: &mut Random) -> (Vec<u8>, Seen) {
+    let mut bytes = packet.to_vec();
+    let bits = 8 * bytes.len() as u64;
+    let flip = |bytes: &mut [u8], bit: u64| bytes[(bit / 8) as usize] ^= 0x80 >> (bit % 8);
+    let damage = random.pick(&[Seen::CorruptBit, Seen::CorruptBurst, Seen::CorruptWords]);
+    match damage {
+        Seen::CorruptBurst => {
+            // Its first and last bits are wrong, and those between them as it happens.
+            let length = random.between(2, 64);
+            let first = random.below(bits - length + 1);
+            let between = random.next();
+            for bit in 0..length {
+                if bit == 0 || bit + 1 == length || between >> bit & 1 == 1 {
+                    flip(&mut bytes, first + bit);
+                }
+            }
+        }
+        Seen::CorruptWords => {
+            for _ in 0..random.between(1, 4) {
+                let word = 4 * random.below(bits / 32) as usize;
+                bytes[word..word + 4].copy_from_slice(&random.next().to_be_bytes()[..4]);
+            }
+        }
+        _ => flip(&mut bytes, random.below(bits)),
+    }
+    bytes[MASKED_BYTE] = packet[MASKED_BYTE];
+    if bytes == packet {
+        flip(&mut bytes, 0);
+    }
+    (bytes, damage)
+}
+
+/// Whether a receiver sees that what arrives is not what was sent.
+fn is_noticed(packet: &Packet, bytes: &[u8]) -> bool {
     let datagram = icrc::Datagram::between(packet.from.ip(), packet.to.ip());
-    let sent = icrc::compute(&datagram, &packet.bytes);
-    let mut bytes = packet.bytes.clone();
-    let at = (bit / 8 % bytes.len() as u64) as usize;
-    let at = if at == MASKED_BYTE { at + 1 } else { at };
-    bytes[at] ^= 1 << (bit % 8);
-    // Whoever parses before he checks must not fall over it either.
-    let _ = roce::Repr::parse(&bytes);
-    sent != icrc::compute(&datagram, &bytes)
+    // A receiver that parses before it checks must not fall over it either.
+    let _ = roce::Repr::parse(bytes);
+    icrc::compute(&datagram, &packet.bytes) != icrc::compute(&datagram, bytes)
 }

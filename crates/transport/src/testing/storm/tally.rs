@@ -17,7 +17,9 @@ macro_rules! counted {
 counted! {
     Loss => "lost",
     Burst => "lost in a burst",
-    Corruption => "corrupted, and refused for the ICRC",
+    CorruptBit => "corrupted in a bit, and refused for the ICRC",
+    CorruptBurst => "corrupted in a burst of bits, and refused for the ICRC",
+    CorruptWords => "corrupted in whole words, and refused for the ICRC",
     Duplication => "duplicated",
     Reordering => "held back by a reordering network",
     Overtaking => "overtaken",
