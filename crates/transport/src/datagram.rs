@@ -42,15 +42,22 @@ impl Qp {
         let stored = wqe
             .scatter_bytes(regions, pd, &grh, memory)
             .and_then(|()| wqe.scatter(regions, pd, GRH_LEN as u64, payload, memory));
-        if let Err(error) = stored {
-            let status = match error {
-                ScatterError::Length => CompletionStatus::LocalLength,
-                ScatterError::Protection => CompletionStatus::LocalProtection,
-            };
-            self.complete_recv_error(&wqe, self.spec.recv_cq, status, adapter);
-            adapter.raise(Event::QpFatal(self.qpn));
-            self.enter_error(false, adapter);
-            return Ok(());
+        match stored {
+            Ok(()) => {}
+            // The sender chose the length, and any sender with the Q_Key could stop the queue pair: the
+            // datagram alone is lost.
+            Err(ScatterError::Length) => {
+                let status = CompletionStatus::LocalLength;
+                self.complete_recv_error(&wqe, self.spec.recv_cq, status, adapter);
+                return Ok(());
+            }
+            Err(ScatterError::Protection) => {
+                let status = CompletionStatus::LocalProtection;
+                self.complete_recv_error(&wqe, self.spec.recv_cq, status, adapter);
+                adapter.raise(Event::QpFatal(self.qpn));
+                self.enter_error(false, adapter);
+                return Ok(());
+            }
         }
         let completion = Completion {
             // Below 2^16: the length of a datagram.

@@ -59,16 +59,34 @@ fn a_datagram_without_a_receive_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_receive_too_short_for_header_and_message_fails() {
+fn a_datagram_longer_than_its_receive_costs_that_receive_alone() {
     let mut pair = Pair::connected(QpType::Ud);
     let (from, to) = (pair.nodes[0].sge(0, 100), pair.nodes[1].sge(0, 139));
+    let fits = pair.nodes[0].sge(0, 99);
     pair.post_recv(1, 2, &[to]);
+    pair.post_recv(1, 3, &[to]);
+    pair.post(0, 1, pair.datagram(1, Q_KEY), &[from]);
+    pair.post(0, 2, pair.datagram(1, Q_KEY), &[fits]);
+    pair.drive();
+    assert_eq!(
+        statuses(&mut pair.nodes[1]),
+        [(2, CompletionStatus::LocalLength), (3, CompletionStatus::Success)]
+    );
+    assert_eq!(pair.nodes[1].events, []);
+}
+
+#[test]
+fn a_receive_without_memory_fails_its_queue_pair() {
+    let mut pair = Pair::connected(QpType::Ud);
+    let (from, to) = (pair.nodes[0].sge(0, 100), pair.nodes[1].sge(0, 200));
+    let nowhere = rdma::Sge { l_key: rdma::Key(to.l_key.0 ^ 0x55), ..to };
+    pair.post_recv(1, 2, &[nowhere]);
     pair.post_recv(1, 3, &[to]);
     pair.post(0, 1, pair.datagram(1, Q_KEY), &[from]);
     pair.drive();
     assert_eq!(
         statuses(&mut pair.nodes[1]),
-        [(2, CompletionStatus::LocalLength), (3, CompletionStatus::Flushed)]
+        [(2, CompletionStatus::LocalProtection), (3, CompletionStatus::Flushed)]
     );
     assert_eq!(pair.nodes[1].events, [Event::QpFatal(pair.nodes[1].qpn)]);
 }
