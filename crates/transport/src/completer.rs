@@ -7,7 +7,7 @@
 mod selective;
 
 use rdma::{CompletionStatus, Memory, Operation, Psn, QpState, Time};
-use wire::aeth::{NakCode, Syndrome, rnr_delay};
+use wire::aeth::{self, NakCode, Syndrome, rnr_delay};
 use wire::opcode::Operation as Response;
 use wire::roce;
 
@@ -74,8 +74,14 @@ impl Qp {
                 if !self.acknowledge_before(now, psn, adapter) {
                     return self.keep_response::<M>(header, payload);
                 }
+                // 9.7.5.1.3: an answer that carries data is positive.
+                let is_nak = |aeth: aeth::Repr| !matches!(aeth.syndrome, Syndrome::Ack { .. });
+                if header.aeth.is_some_and(is_nak) {
+                    self.fail_oldest(CompletionStatus::BadResponse, adapter);
+                    return Ok(());
+                }
                 match header.atomic_ack {
-                    None => self.read_response(now, psn, payload, memory, adapter),
+                    None => self.read_response(now, header, payload, memory, adapter),
                     Some(original) => self.atomic_response(now, psn, original, memory, adapter),
                 }
             }
@@ -279,11 +285,14 @@ impl Qp {
     fn read_response<M: Memory>(
         &mut self,
         now: Time,
-        psn: Psn,
+        header: &roce::Repr,
         payload: (M::Payload<'_>, usize),
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
+        let (psn, part) = (header.bth.psn, header.facts().part);
+        let chunk = self.read_chunk(adapter);
+        let is_selective = self.requester.scoreboard.is_some();
         let mtu = self.attributes.path_mtu;
         let pd = self.spec.pd;
         let wqe = self.requester.queue.front_mut();
@@ -301,7 +310,14 @@ impl Qp {
         let packet = psn.distance_from(first);
         let offset = u64::from(packet) * u64::from(mtu.bytes());
         let (payload, length) = payload;
-        if length as u64 != u64::from(wqe.length).saturating_sub(offset).min(mtu.bytes().into()) {
+        let whole = packet + 1 == wqe.packets;
+        // Each chunk is a request. One that is repeated may begin later; under selective repeat it may
+        // also end earlier.
+        let begins = packet.is_multiple_of(chunk);
+        let ends = whole || (packet + 1).is_multiple_of(chunk);
+        let fits = (part.begins() || !begins) && (part.ends() == ends || is_selective && !ends);
+        let due = u64::from(wqe.length).saturating_sub(offset).min(mtu.bytes().into());
+        if !fits || length as u64 != due {
             self.fail_oldest(CompletionStatus::BadResponse, adapter);
             return Ok(());
         }
@@ -314,7 +330,6 @@ impl Qp {
             self.fail_oldest(CompletionStatus::LocalProtection, adapter);
             return Ok(());
         }
-        let whole = packet + 1 == wqe.packets;
         self.answered(now, psn, whole, adapter);
         Ok(())
     }

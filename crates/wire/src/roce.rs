@@ -98,6 +98,10 @@ impl Repr {
             self.read_headers(facts.headers, headers)?;
             rest = payload;
         }
+        // 9.4.1: payload and padding are whole words.
+        if !rest.len().is_multiple_of(4) {
+            return Err(Error::Pad);
+        }
         let length = rest.len().checked_sub(usize::from(self.bth.pad)).ok_or(Error::Pad)?;
         // A CNP is followed by 16 reserved bytes (annex A17.9.3).
         if !facts.payload && length > 0 && self.bth.opcode != Opcode::CNP {
@@ -357,6 +361,20 @@ mod tests {
         assert_eq!(Repr::parse(&longer), Err(Error::UnexpectedPayload));
         bytes[1] |= 0x10;
         assert_eq!(Repr::parse(&bytes), Err(Error::Pad));
+    }
+
+    #[test]
+    fn a_payload_that_is_not_padded_to_words_is_refused() {
+        let repr = Repr::new(Opcode::UD_SEND_ONLY, Qpn::new(7), Psn::new(9));
+        let repr =
+            Repr { deth: Some(deth::Repr { q_key: rdma::QKey(1), source: Qpn::new(8) }), ..repr };
+        let mut bytes = vec![0; repr.header_len() + 5];
+        repr.emit(&mut bytes);
+        assert_eq!(Repr::parse(&bytes), Err(Error::Pad));
+        bytes.resize(repr.header_len() + 8, 0);
+        assert_eq!(Repr::parse(&bytes).map(|(_, payload)| payload.len()), Ok(8));
+        repr.padded_for(5).emit(&mut bytes);
+        assert_eq!(Repr::parse(&bytes).map(|(_, payload)| payload.len()), Ok(5));
     }
 
     #[test]

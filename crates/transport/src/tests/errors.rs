@@ -1,11 +1,15 @@
 //! Every error completion, and what comes with it.
 
-use rdma::{Access, CompletionStatus, Key, Operation, QpState, QpType, SendFlags, Sge};
+use rdma::{Access, CompletionStatus, Key, Operation, QpState, QpType, SendFlags, Sge, Span};
 use std::vec;
+use std::vec::Vec;
+use wire::aeth::{self, NakCode, Syndrome};
+use wire::opcode::Part;
+use wire::{Opcode, roce};
 
 use super::{only, statuses, take_one};
-use crate::testing::{Pair, TestMemory};
-use crate::{Event, PostError, QpChange, RegionSpec};
+use crate::testing::{Pair, TestMemory, Verdict};
+use crate::{Arrival, Event, PostError, QpChange, RegionSpec};
 
 fn state(pair: &Pair, index: usize) -> QpState {
     let node = &pair.nodes[index];
@@ -177,7 +181,7 @@ fn a_region_deregistered_in_flight_is_not_touched_any_more() {
     let from = pair.nodes[0].sge(0, 1 << 20);
     pair.nodes[0].fill(0, 1 << 20, 1);
     pair.post(0, 1, pair.write(1, 0), &[from]);
-    pair.drive_for(rdma::Span::from_us(2));
+    pair.drive_for(Span::from_us(2));
     let key = pair.nodes[1].key;
     pair.nodes[1].endpoint.deregister(key).unwrap();
     let before = pair.nodes[1].bytes(0, 1 << 20);
@@ -251,4 +255,47 @@ fn who_hears_that_a_completion_queue_is_overrun_finds_its_queue_pairs_failed() {
     assert_eq!(endpoint.poll_event(), Some(Event::CqError(cq)));
     assert_eq!(endpoint.query_qp(qpn).map(|query| query.state), Some(QpState::Error));
     assert_eq!(endpoint.poll_event(), Some(Event::QpFatal(qpn)));
+}
+
+/// How a READ of three packets ends whose first answer is `change`d on its way.
+fn read_with(change: impl Fn(&mut roce::Repr)) -> Vec<(u64, CompletionStatus)> {
+    const MTU: u32 = 1024;
+    let mut pair = Pair::connected(QpType::Rc);
+    let (read, to) = (pair.read(1, 0), pair.nodes[0].sge(0, 3 * MTU));
+    pair.post(0, 1, read, &[to]);
+    pair.record();
+    pair.rule(|packet| if packet.from == 1 { Verdict::Drop } else { Verdict::Deliver });
+    pair.drive_for(Span::from_ms(1));
+    let answers: Vec<_> = pair.sent.iter().filter(|sent| sent.from == 1).cloned().collect();
+    assert_eq!(answers.len(), 3);
+    let (source, destination) = (pair.nodes[1].gid, pair.nodes[0].gid);
+    let arrival = Arrival { source, destination, traffic_class: 0, hop_limit: 64 };
+    for (index, answer) in answers.iter().enumerate() {
+        let mut header = answer.header;
+        if index == 0 {
+            change(&mut header);
+        }
+        let payload = &answer.bytes[answer.header.header_len()..];
+        let mut bytes = std::vec![0; header.header_len()];
+        header.emit(&mut bytes);
+        bytes.extend_from_slice(payload);
+        pair.inject(0, &arrival, &bytes);
+    }
+    statuses(&mut pair.nodes[0])
+}
+
+#[test]
+fn an_answer_to_a_read_must_be_the_part_that_is_due_and_positive() {
+    let refused = [(1, CompletionStatus::BadResponse)];
+    assert_eq!(read_with(|_| {}), [(1, CompletionStatus::Success)]);
+    assert_eq!(read_with(|header| header.bth.opcode = Opcode::read_response(Part::Only)), refused);
+    let middle = |header: &mut roce::Repr| {
+        header.bth.opcode = Opcode::read_response(Part::Middle);
+        header.aeth = None;
+    };
+    assert_eq!(read_with(middle), refused);
+    for syndrome in [Syndrome::Nak(NakCode::RemoteAccess), Syndrome::RnrNak { timer: 1 }] {
+        let nak = |header: &mut roce::Repr| header.aeth = Some(aeth::Repr { syndrome, msn: 1 });
+        assert_eq!(read_with(nak), refused, "{syndrome:?}");
+    }
 }
