@@ -20,6 +20,7 @@ mod place;
 mod reference;
 pub mod sonic;
 mod table;
+mod testbed;
 mod value;
 
 use std::fs::{self, File};
@@ -36,6 +37,7 @@ pub use error::ScenarioError;
 pub use origin::Origin;
 pub use reference::{KeyText, TableText, page};
 pub use sonic::Note;
+pub use testbed::{Testbed, topology};
 
 use at::At;
 use place::Lines;
