@@ -1,12 +1,11 @@
-//! Benchmarks: verbs workloads, written as applications ([`rdma::app`]), and the worlds that they run in.
+//! Benchmarks: verbs workloads, written as applications ([`rdma::app`]), and the worlds in which time
+//! passes by itself.
 //!
 //! ```text
-//!   applications ─┬─► world: a thread each ─► Seat: soft NIC
-//!                 └─► world::sim: tasks on the cores of simulated hosts
+//!   applications ─► world: a thread each ─► Seat: soft NIC
 //! ```
 //!
-//! [`world`] runs any application on soft NICs, in one process or in two that a TCP connection joins, and on
-//! simulated hosts of a testbed.
+//! [`world`] runs any application on soft NICs, in one process or in two that a TCP connection joins.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +18,6 @@ mod outcome;
 pub mod plan;
 pub mod report;
 pub mod session;
-pub mod simulation;
 pub mod world;
 
 pub use error::Failure;

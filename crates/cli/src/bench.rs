@@ -14,12 +14,11 @@ use std::sync::Arc;
 use bench::load::Tally;
 use bench::plan::{self, Flow, Plan, Sweep, Verb};
 use bench::report::{self, Report};
-use bench::simulation::{self, Simulated, TESTBEDS};
 use telemetry::Table;
 
 pub(crate) use arguments::Bench;
 use arguments::{Action, Compare, Serve};
-use nics::{Nics, World};
+use nics::Nics;
 
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
@@ -44,7 +43,6 @@ fn measure(arguments: &Bench) -> Result<(), Failure> {
         Failure::new("there is nothing to measure")
             .hint(format!("name a verb ({}), or a flow file", verbs.join(", ")))
     })?;
-    arguments.check_world()?;
     let plan = planned(what, arguments)?;
     let sweeps: Result<Vec<Sweep>, _> =
         arguments.sweep.iter().map(|text| Sweep::parse(text)).collect();
@@ -57,27 +55,17 @@ fn measure(arguments: &Bench) -> Result<(), Failure> {
         opened
             .map_err(|error| cannot_write(path, error).hint("name a file in a folder of yours"))?;
     }
-    let place = place(arguments)?;
-    let mut report = match &place {
-        Place::Real(nics) => {
-            let about = nics.about(arguments.connect.as_deref());
-            Report::measured(arguments.common.world.name(), &about)
-        }
-        Place::Simulated(simulated) => Report::simulated(&simulated.about()),
-    };
+    let nics = Nics::open(&arguments.common)?;
+    let about = nics.about(arguments.connect.as_deref());
+    let mut report = Report::measured(arguments.common.world.name(), &about);
     let mut interrupted = false;
     let mut watch = Watch::new(points.len())?;
     for point in &points {
         let tallies: Vec<Arc<Tally>> = point.plan.flows.iter().map(|_| Arc::default()).collect();
         watch.begin(&point.plan, &point.label(), &tallies);
-        let ran = match (&place, &arguments.connect) {
-            (Place::Real(nics), None) => nics.run(&point.plan, &tallies, &mut watch)?,
-            (Place::Real(nics), Some(address)) => {
-                nics.connect(&point.plan, address, &tallies, &mut watch)?
-            }
-            (Place::Simulated(simulated), _) => {
-                simulation::run(&point.plan, simulated, &tallies, &mut watch).map_err(failure)?
-            }
+        let ran = match &arguments.connect {
+            None => nics.run(&point.plan, &tallies, &mut watch)?,
+            Some(address) => nics.connect(&point.plan, address, &tallies, &mut watch)?,
         };
         report.add(point, &ran);
         interrupted = watch.is_interrupted();
@@ -126,12 +114,7 @@ fn planned(what: &str, arguments: &Bench) -> Result<Plan, Failure> {
             if verb == Verb::WriteWrite {
                 flow.wait = plan::WaitMode::Memory;
             }
-            let mut plan = Plan { title: word, flows: vec![flow], ..Plan::default() };
-            if arguments.common.world == World::Sim {
-                // What is simulated needs no seconds to settle.
-                (plan.warmup_ms, plan.length_ms) = (1.0, 10.0);
-            }
-            plan
+            Plan { title: word, flows: vec![flow], ..Plan::default() }
         }
         None => {
             let text = fs::read_to_string(what).map_err(|error| {
@@ -158,41 +141,6 @@ fn planned(what: &str, arguments: &Bench) -> Result<Plan, Failure> {
     }
     plan.check().map_err(failure)?;
     Ok(plan)
-}
-
-/// Where a plan runs.
-#[derive(Debug)]
-enum Place {
-    Real(Nics),
-    Simulated(Box<Simulated>),
-}
-
-fn place(arguments: &Bench) -> Result<Place, Failure> {
-    if arguments.common.world != World::Sim {
-        return Nics::open(&arguments.common).map(Place::Real);
-    }
-    let names: Vec<&str> = TESTBEDS.iter().map(|(name, _)| *name).collect();
-    let name = arguments.testbed.as_deref().ok_or_else(|| {
-        Failure::new("world sim needs a testbed")
-            .hint(format!("--testbed {}, or a file", names.join(", ")))
-    })?;
-    let known = TESTBEDS.iter().find(|(known, _)| *known == name);
-    let text = match known {
-        Some((_, text)) => (*text).to_owned(),
-        None => fs::read_to_string(name).map_err(|error| {
-            Failure::new(format!("{name} is no testbed, and cannot be read as a file: {error}"))
-                .hint(format!("the testbeds are {}", names.join(", ")))
-        })?,
-    };
-    let seed = arguments.seed.unwrap_or(1);
-    let simulated = Simulated::new(&text, arguments.hosts.unwrap_or(2), seed);
-    let mut simulated = simulated.map_err(|error| failure(error.within(name)))?;
-    if let Some(path) = &arguments.topology {
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
-        simulated = simulated.on(&text).map_err(|error| failure(error.within(path.display())))?;
-    }
-    Ok(Place::Simulated(Box::new(simulated)))
 }
 
 fn write(folder: &Path, report: &Report) -> Result<(), Failure> {

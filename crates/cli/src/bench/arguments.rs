@@ -6,7 +6,7 @@ use bench::plan::{self, Value};
 use clap::{Args, Subcommand};
 
 use super::isolation::Isolation;
-use super::nics::{Common, World};
+use super::nics::Common;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -20,7 +20,6 @@ Examples:
   ferroce bench serve                                # on one host, or in one terminal
   ferroce bench send --connect 127.0.0.1:18516       # on another
   ferroce bench compare before.json after.json
-  ferroce bench read --world sim --testbed cx3-56g-xeon --size 64
 
 A flag sets the key of the same name in every flow; --set sets any key of a flow file (docs/book/bench.md).
 Ctrl-C ends the run: what was measured until then is told, and said to be partial.
@@ -81,23 +80,6 @@ pub(crate) struct Bench {
     /// Run once for each value, or for each combination of several sweeps
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(super) sweep: Vec<String>,
-
-    /// Simulated hosts: cx3-10g-arm, cx3-40g-xeon, cx3-56g-xeon, cx4-100g-power8, or a file like those of
-    /// studies/testbeds/
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(super) testbed: Option<String>,
-
-    /// How many simulated hosts there are under one switch: h0 serves, the others ask
-    #[arg(long, value_name = "NUMBER", conflicts_with = "topology")]
-    pub(super) hosts: Option<u32>,
-
-    /// A file with the [topology] of a scenario, for simulated hosts
-    #[arg(long, value_name = "FILE")]
-    pub(super) topology: Option<PathBuf>,
-
-    /// Of what is left to chance in a simulation
-    #[arg(long, value_name = "NUMBER")]
-    pub(super) seed: Option<u64>,
 
     /// The address of a `ferroce bench serve`; otherwise both ends are in this process
     #[arg(long, value_name = "HOST:PORT")]
@@ -171,35 +153,6 @@ impl Bench {
             settings.push(setting(text)?);
         }
         Ok(settings)
-    }
-
-    /// Refuses flags that mean nothing in the world.
-    pub(super) fn check_world(&self) -> Result<(), Failure> {
-        let of_sim = [
-            ("--testbed", self.testbed.is_some()),
-            ("--hosts", self.hosts.is_some()),
-            ("--topology", self.topology.is_some()),
-            ("--seed", self.seed.is_some()),
-        ];
-        let of_real = [
-            ("--connect", self.connect.is_some()),
-            ("--dev", !self.common.dev.is_empty()),
-            ("--link", self.common.link.is_some()),
-            ("--library", self.common.library.is_some()),
-            ("--gid-index", self.common.gid_index.is_some()),
-        ];
-        let world = self.common.world;
-        let (wrong, hint) = match world {
-            World::Soft | World::Nic => (&of_sim[..], "add --world sim, or leave it out"),
-            World::Sim => (&of_real[..], "leave it out: simulated hosts have their testbed"),
-        };
-        match wrong.iter().find(|(_, is_given)| *is_given) {
-            Some((flag, _)) => {
-                let what = format!("{flag} means nothing in world {}", world.name());
-                Err(Failure::new(what).hint(hint))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Whether `--set` sets `key`.

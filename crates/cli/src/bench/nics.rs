@@ -25,19 +25,19 @@ pub(super) struct Common {
     /// Interfaces of those that ask and of those that serve, such as lo/127.0.0.1,lo/127.0.0.2, otherwise
     /// those of FERROCE_DEV, or loopback; in the world nic devices, such as mlx5_0, otherwise the first
     #[arg(long, value_name = "INTERFACE,...", value_delimiter = ',')]
-    pub(super) dev: Vec<String>,
+    dev: Vec<String>,
 
     /// Which way packets take to soft NICs of the same host (FERROCE_LINK)
     #[arg(long, value_parser = ["shm", "shm,icrc", "udp"])]
-    pub(super) link: Option<String>,
+    link: Option<String>,
 
     /// The libibverbs.so.1 of the world nic; otherwise the one that programs find
     #[arg(long, value_name = "FILE")]
-    pub(super) library: Option<PathBuf>,
+    library: Option<PathBuf>,
 
     /// The place of the address in the GID table, in the world nic; otherwise the first for RoCEv2
     #[arg(long, value_name = "NUMBER")]
-    pub(super) gid_index: Option<u8>,
+    gid_index: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -46,8 +46,6 @@ pub(super) enum World {
     Soft,
     /// RDMA devices of this machine, by its own libibverbs
     Nic,
-    /// Simulated hosts of a testbed, in model time
-    Sim,
 }
 
 impl World {
@@ -55,7 +53,6 @@ impl World {
         match self {
             Self::Soft => "soft",
             Self::Nic => "nic",
-            Self::Sim => "sim",
         }
     }
 }
@@ -72,10 +69,6 @@ impl Nics {
         match common.world {
             World::Soft => soft(common).map(|nics| Self::Soft(Box::new(nics))),
             World::Nic => devices(common).map(Self::Devices),
-            World::Sim => {
-                Err(Failure::new("simulated hosts neither serve others nor have a matrix yet")
-                    .hint("use --world soft or nic; `ferroce bench VERB --world sim` measures"))
-            }
         }
     }
 

@@ -116,10 +116,6 @@ impl Host {
         if self.paranoid {
             paranoid::check(&of, &header, tuple);
         }
-        let bytes = match self.tenants {
-            Some(_) => links.pool.take_payload(packet),
-            None => Vec::new(),
-        };
         links.pool.free(packet);
         let engine = (of.qpn().value() >> ENGINE_SHIFT) as usize;
         let Some(at) = self.engines.get_mut(engine) else {
@@ -134,44 +130,16 @@ impl Host {
         };
         let now = Time::from_ps(links.now());
         let length = u32::from(of.payload);
-        if let Some(contexts) = &mut self.contexts {
+        let mut memory = Lengths { contexts: self.contexts.as_deref_mut(), stored: 0 };
+        if let Some(contexts) = &mut memory.contexts {
             contexts.queue_pair(of.qpn().value());
         }
-        let contexts = self.contexts.as_deref_mut();
-        let result = match &mut self.tenants {
-            None => {
-                let mut memory = Lengths { contexts, stored: 0 };
-                let result = at.endpoint.handle(
-                    now,
-                    &arrival,
-                    &header,
-                    length,
-                    length as usize,
-                    &mut memory,
-                );
-                if memory.stored > 0 {
-                    let index = at.index_of(of.qpn());
-                    at.pairs[index].delivery.stored(&header, self.config.recovery, memory.stored);
-                }
-                result
-            }
-            Some(tenants) => {
-                let (mut memory, length) = (tenants.memory(contexts), length as usize);
-                let result = at.endpoint.handle(
-                    now,
-                    &arrival,
-                    &header,
-                    bytes.as_slice(),
-                    length,
-                    &mut memory,
-                );
-                if memory.stored > 0 {
-                    let index = at.index_of(of.qpn());
-                    at.pairs[index].delivery.stored(&header, self.config.recovery, memory.stored);
-                }
-                result
-            }
-        };
+        let result =
+            at.endpoint.handle(now, &arrival, &header, length, length as usize, &mut memory);
+        if memory.stored > 0 {
+            let index = at.index_of(of.qpn());
+            at.pairs[index].delivery.stored(&header, self.config.recovery, memory.stored);
+        }
         let waited = self.contexts.as_mut().map_or(0, |contexts| contexts.waited());
         match result {
             Ok(()) => links.delivered += 1,
@@ -180,10 +148,6 @@ impl Host {
             Err(_) => links.drops.add(Drop::Refused),
         }
         self.drain(links, flows, engine);
-        if self.tenants.is_some() {
-            links.pool.put_back(bytes);
-            self.tell_tenants(links, engine, length);
-        }
         self.after(links, engine);
         self.kick(links);
         waited
@@ -195,9 +159,6 @@ impl Host {
         for engine in 0..self.engines.len() {
             self.engines[engine].endpoint.handle_timeout(Time::from_ps(links.now()));
             self.drain(links, flows, engine);
-            if self.tenants.is_some() {
-                self.tell_tenants(links, engine, 0);
-            }
             self.after(links, engine);
         }
         self.kick(links);

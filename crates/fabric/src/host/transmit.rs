@@ -12,9 +12,6 @@ use crate::packet::Draft;
 impl Host {
     /// Sends if the port is free; asks to be called again if not.
     pub(crate) fn kick(&mut self, links: &mut Links) {
-        if self.stages.is_some() {
-            self.prefetch(links);
-        }
         let now = links.now();
         let at = links.port(self.port);
         if at.armed || !at.alive {
@@ -36,9 +33,6 @@ impl Host {
             return;
         }
         let paused = at.paused;
-        if self.stages.is_some() {
-            return self.send_staged(links, paused);
-        }
         if self.ready_at > links.now() {
             return self.wake_when_ready(links);
         }
@@ -73,9 +67,6 @@ impl Host {
 
     /// The doorbell, when an application posts: an idle NIC reads the work request from memory, then the data.
     pub(super) fn doorbell(&mut self, links: &Links) {
-        if let Some(stages) = &mut self.stages {
-            return stages.doorbell(links.now());
-        }
         let Some(contexts) = &self.contexts else { return };
         let now = links.now();
         if self.ready_at <= now && links.at(self.port).free_at <= now {
@@ -92,11 +83,8 @@ impl Host {
     }
 
     /// The time of an [`EventKind::Ready`] has come.
-    pub(crate) fn awake(&mut self, now: u64) {
+    pub(crate) fn awake(&mut self) {
         self.waking = false;
-        if let Some(stages) = &mut self.stages {
-            stages.woken(now);
-        }
     }
 
     /// The tuple of what a flow sends.

@@ -217,8 +217,7 @@ impl Wiring {
                 for &host in &unit.hosts {
                     let port = common.host_ports[host as usize];
                     let nic = config.nic_of(host).clone().at_rate(rates[host as usize]);
-                    let model = config.host_of(host);
-                    let mut made = Host::new(host, port, nic, model, config.seed);
+                    let mut made = Host::new(host, port, nic, config.seed);
                     made.paranoid = config.paranoid;
                     partition.add_host(made);
                 }

@@ -20,7 +20,6 @@ mod place;
 mod reference;
 pub mod sonic;
 mod table;
-mod testbed;
 mod value;
 
 use std::fs::{self, File};
@@ -37,7 +36,6 @@ pub use error::ScenarioError;
 pub use origin::Origin;
 pub use reference::{KeyText, TableText, page};
 pub use sonic::Note;
-pub use testbed::{Testbed, topology};
 
 use at::At;
 use place::Lines;

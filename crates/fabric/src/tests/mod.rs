@@ -11,7 +11,6 @@ mod pauses;
 mod shares;
 mod slow_receiver;
 mod tcp;
-mod tenants;
 mod verbs;
 mod watchdog;
 
