@@ -2,12 +2,12 @@
 
 use core::cmp::Reverse;
 
-use rdma::{Qpn, Time};
+use rdma::{Qpn, Time, WorkRequest};
 
 use super::Endpoint;
 use crate::qp::Qp;
 use crate::timer::Timer;
-use crate::{Blocked, Config, Pressure, Stats};
+use crate::{Blocked, Config, PostError, Pressure, Stats};
 
 impl Endpoint {
     /// The settings.
@@ -23,6 +23,21 @@ impl Endpoint {
     /// The queue pair that `qpn` is connected to, if there is such a one and it is for a connection.
     pub fn peer_of(&self, qpn: Qpn) -> Option<Qpn> {
         self.qp(qpn).filter(|qp| !qp.is_datagram()).map(|qp| qp.attributes.destination)
+    }
+
+    /// Whether [`Endpoint::post_send`] would take a request, if `ahead` others were posted to the queue
+    /// pair before it: for a driver that hands requests over later.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn check_send(
+        &self,
+        qpn: Qpn,
+        request: &WorkRequest<'_>,
+        ahead: usize,
+    ) -> Result<(), PostError> {
+        let qp = self.qp(qpn).ok_or(PostError::NotFound)?;
+        qp.check_send(request, ahead, self.adapter.config.active_mtu)
     }
 
     /// What waits to be sent, and what `qpn`, if named, has in flight.

@@ -1,6 +1,6 @@
 //! What may be posted, and how it enters the queue.
 
-use rdma::{CompletionStatus, Operation, QpState, QpType, Qpn, Time, WorkRequest};
+use rdma::{CompletionStatus, Mtu, Operation, QpState, QpType, Qpn, Time, WorkRequest};
 use smallvec::SmallVec;
 
 use super::{Data, SendWqe};
@@ -19,6 +19,37 @@ impl Qp {
         srq: Option<Qpn>,
         adapter: &mut Adapter,
     ) -> Result<u32, PostError> {
+        let wqe = self.entry_of(request, srq, 0, adapter.config.active_mtu)?;
+        let length = wqe.length;
+        if matches!(self.state, QpState::Error | QpState::Sqe) {
+            self.complete_send(&wqe, CompletionStatus::Flushed, adapter);
+        } else {
+            self.requester.queue.push_back(wqe);
+            self.responder.note_answer(now, adapter.config.ack_delay);
+        }
+        Ok(length)
+    }
+
+    /// Whether [`Qp::post_send`] would take a request, if `ahead` others were posted before it.
+    pub(crate) fn check_send(
+        &self,
+        request: &WorkRequest<'_>,
+        ahead: usize,
+        active_mtu: Mtu,
+    ) -> Result<(), PostError> {
+        self.entry_of(request, None, ahead, active_mtu).map(|_| ())
+    }
+
+    /// The entry of a request, if it may be posted with `ahead` others before it.
+    // An entry is long, and not to be copied from here to the queue by way of the stack.
+    #[inline(always)]
+    fn entry_of(
+        &self,
+        request: &WorkRequest<'_>,
+        srq: Option<Qpn>,
+        ahead: usize,
+        active_mtu: Mtu,
+    ) -> Result<SendWqe, PostError> {
         // IBTA vol 1, 10.3.1: sends may be posted from RTS on, and in the error states, where they
         // are flushed.
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
@@ -31,7 +62,7 @@ impl Qp {
             return Err(PostError::Address);
         }
         let capacity = &self.spec.capacity;
-        if self.requester.queue.len() >= capacity.send_wr as usize {
+        if self.requester.queue.len() + ahead >= capacity.send_wr as usize {
             return Err(PostError::Full);
         }
         let given =
@@ -56,7 +87,7 @@ impl Qp {
             (Data::Pieces { posted, resolved: SgeList::new(), epoch: None }, length)
         };
         let longest = match self.spec.kind {
-            QpType::Ud => adapter.config.active_mtu.bytes(),
+            QpType::Ud => active_mtu.bytes(),
             _ => MESSAGE_BYTES_MAX,
         };
         let mut wqe = SendWqe {
@@ -82,14 +113,7 @@ impl Qp {
             _ if self.is_datagram() => {}
             _ => wqe.packets = self.attributes.path_mtu.packets(wqe.length),
         }
-        let length = wqe.length;
-        if matches!(self.state, QpState::Error | QpState::Sqe) {
-            self.complete_send(&wqe, CompletionStatus::Flushed, adapter);
-        } else {
-            self.requester.queue.push_back(wqe);
-            self.responder.note_answer(now, adapter.config.ack_delay);
-        }
-        Ok(length)
+        Ok(wqe)
     }
 }
 
