@@ -98,6 +98,7 @@
 //! | messages, their verbs and services, incast, permutation, Poisson arrivals | [`workload`] |
 //! | buffers, priorities, pauses, ECN, ECMP and watchdogs of a switch | [`switch::config`], [`pfc`] |
 //! | window, recovery, congestion control and the memory of a NIC; TCP beside it | [`nic`], [`tcp`] |
+//! | hosts that take time, and applications on them | [`model`], [`Network::with_tenants`] |
 //! | links that fail or lose packets, hosts that die, NICs that are stuck | [`fault`] |
 //! | frames of a port as a pcapng file | [`capture`] |
 //! | what is counted, and its names in SAI | [`counters`] |
@@ -115,8 +116,8 @@
 //!   bytes. Nothing on the path of a packet allocates or is called through a table of functions.
 //! - What is too large for the bounds of `limits.rs` is refused before it is made ([`BuildError::TooMany`]).
 //!
-//! **What is deliberately absent:** cut-through switching, the memory of applications (a payload is a
-//! length), and the network of the switches' CPUs (routing is computed, ARP takes no time).
+//! **What is deliberately absent:** cut-through switching, the memory of flows (a payload is a length;
+//! applications have bytes), and the network of the switches' CPUs (routing is computed, ARP takes no time).
 
 #![forbid(unsafe_code)]
 
@@ -150,5 +151,6 @@ mod tests;
 pub mod topology;
 pub mod workload;
 
+pub use host::{Placed, Tenant, TenantEnd, model};
 pub use network::{BuildError, Cycle, Delivered, Network, NetworkConfig, STEP, Verdict};
 pub use speed::Speed;

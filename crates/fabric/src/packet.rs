@@ -7,7 +7,8 @@
 //!
 //! What all packets of one direction of a queue pair share (addresses, source port) stands once, in a
 //! table of [`Tuple`](crate::address::Tuple)s. Headers that most packets lack (RETH, DETH, atomics,
-//! immediate data) stand in a table of the pool. The payload is a length.
+//! immediate data) stand in a table of the pool. The payload is a length; the bytes that applications
+//! send stand in the same table ([`Pool::carry`]).
 //!
 //! **Invariant:** a packet is in one place at a time: an event, a queue, or a receive buffer. Whoever
 //! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
@@ -176,6 +177,10 @@ pub(crate) struct Pool {
     in_use: usize,
     extended: Vec<roce::Repr>,
     extended_free: Vec<u32>,
+    /// By place in `extended`, as far as there are any: the bytes of payloads.
+    payloads: Vec<Vec<u8>>,
+    /// Buffers to be used again.
+    spare: Vec<Vec<u8>>,
 }
 
 /// A packet that is to be made of what an engine gave out.
@@ -208,6 +213,8 @@ impl Default for Pool {
             in_use: 0,
             extended: Vec::new(),
             extended_free: Vec::new(),
+            payloads: Vec::new(),
+            spare: Vec::new(),
         }
     }
 }
@@ -310,7 +317,12 @@ impl Pool {
     pub(crate) fn copy(&mut self, index: u32) -> u32 {
         let mut packet = *self.get(index);
         if packet.kind == Kind::Extended {
-            packet.word = self.keep(self.extended[packet.word as usize]);
+            let from = packet.word as usize;
+            packet.word = self.keep(self.extended[from]);
+            if let Some(bytes) = self.payloads.get(from).filter(|bytes| !bytes.is_empty()) {
+                let bytes = bytes.clone();
+                *self.payload_at(packet.word) = bytes;
+            }
         }
         self.insert(packet)
     }
@@ -320,9 +332,50 @@ impl Pool {
         self.insert(packet)
     }
 
-    /// Gives a packet of another pool its headers.
-    pub(crate) fn extend(&mut self, index: u32, header: roce::Repr) {
-        self.get_mut(index).word = self.keep(header);
+    /// Gives a packet of another pool its headers, and the bytes that it carries.
+    pub(crate) fn extend(&mut self, index: u32, header: roce::Repr, bytes: Vec<u8>) {
+        let word = self.keep(header);
+        self.get_mut(index).word = word;
+        if !bytes.is_empty() {
+            *self.payload_at(word) = bytes;
+        }
+    }
+
+    /// Gives a RoCE packet the bytes of its payload: `fill` writes them into an empty buffer.
+    pub(crate) fn carry(&mut self, index: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+        if self.get(index).kind == Kind::Roce {
+            let word = self.keep(self.header(index));
+            let packet = self.get_mut(index);
+            (packet.kind, packet.word) = (Kind::Extended, word);
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        fill(&mut bytes);
+        let word = self.get(index).word;
+        *self.payload_at(word) = bytes;
+    }
+
+    /// Takes the bytes of a packet; nothing if it carries none.
+    pub(crate) fn take_payload(&mut self, index: u32) -> Vec<u8> {
+        let packet = self.get(index);
+        let place = (packet.kind == Kind::Extended).then_some(packet.word as usize);
+        let bytes = place.and_then(|place| self.payloads.get_mut(place));
+        bytes.map(core::mem::take).unwrap_or_default()
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn put_back(&mut self, mut bytes: Vec<u8>) {
+        if bytes.capacity() > 0 {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    fn payload_at(&mut self, word: u32) -> &mut Vec<u8> {
+        let place = word as usize;
+        if self.payloads.len() <= place {
+            self.payloads.resize_with(place + 1, Vec::new);
+        }
+        &mut self.payloads[place]
     }
 
     /// The headers of a RoCE packet, as the engine that sent it gave them out.
@@ -380,9 +433,18 @@ impl Pool {
         packet.next = free;
         let (kind, word) = (packet.kind, packet.word);
         if kind == Kind::Extended {
-            self.extended_free.push(word);
+            self.free_extended(word);
         }
         self.in_use -= 1;
+    }
+
+    #[cold]
+    fn free_extended(&mut self, word: u32) {
+        self.extended_free.push(word);
+        if let Some(bytes) = self.payloads.get_mut(word as usize) {
+            let bytes = core::mem::take(bytes);
+            self.put_back(bytes);
+        }
     }
 
     /// How many packets there are.

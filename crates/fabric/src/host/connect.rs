@@ -132,7 +132,7 @@ impl Host {
     }
 
     /// The engine of a priority, made if there is none yet.
-    fn engine(&mut self, priority: u8) -> Result<usize, CreateError> {
+    pub(super) fn engine(&mut self, priority: u8) -> Result<usize, CreateError> {
         if let Some(index) = self.engines.iter().position(|engine| engine.priority == priority) {
             return Ok(index);
         }

@@ -2,16 +2,24 @@
 //!
 //! A packet that arrives goes to the engine of its queue pair. A completion goes to the flow that posted
 //! the request, which may post the next. Then the engine's next packet is sent, if the port is free. All
-//! of that happens at one moment: applications take no time, NICs take the time that [`crate::nic`] says.
+//! of that happens at one moment: flows take no time, NICs take the time that [`crate::nic`] says.
+//!
+//! A host with a [`model`] has a bus and stages of a NIC between engine and port (`stages.rs`), and may have
+//! tenants: applications of [`rdma::app`], on cores that take time (`tenants/`).
 
 mod apps;
 mod connect;
 mod delivery;
+pub mod model;
 mod receive;
+mod stages;
 mod tcp;
+mod tenants;
 mod transmit;
 
 pub(crate) use tcp::opening;
+pub(crate) use tenants::{Introduction, Peer};
+pub use tenants::{Placed, Tenant, TenantEnd};
 
 use rdma::{Key, Operation, Qpn, RecvRequest, SendFlags, Sge, Time, UdAddress, WorkRequest};
 use transport::{CqId, CreateError, Endpoint, ModifyError, PdId, PostError};
@@ -21,6 +29,9 @@ use delivery::Delivery;
 
 use crate::nic::{CacheCounters, Contexts, NicConfig, ReceiveBuffer};
 use crate::random::{of_seed, split_mix};
+use model::HostConfig;
+use stages::Stages;
+use tenants::Tenants;
 
 /// QPNs of one engine: its number stands above these bits.
 const ENGINE_SHIFT: u32 = 20;
@@ -43,6 +54,22 @@ struct Pair {
     delivery: Delivery,
     /// Flows that share it and found its queue full.
     backlog: std::collections::VecDeque<u32>,
+}
+
+impl Pair {
+    /// That of an application, which keeps its own accounts.
+    fn of_tenant(qpn: Qpn) -> Self {
+        Self {
+            qpn,
+            flow: u32::MAX,
+            tuple: u32::MAX,
+            remote_key: Key::default(),
+            address: None,
+            received: 0,
+            delivery: Delivery::default(),
+            backlog: std::collections::VecDeque::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -83,6 +110,10 @@ pub(crate) struct Host {
     pub(crate) paranoid: bool,
     /// The network's.
     seed: u64,
+    /// Its bus and the stages of its NIC, if they take time.
+    stages: Option<Box<Stages>>,
+    /// Its applications, if it has any that take time.
+    tenants: Option<Box<Tenants>>,
 }
 
 /// One end of a connection, as others name it.
@@ -110,7 +141,13 @@ pub(crate) enum ConnectError {
 }
 
 impl Host {
-    pub(crate) fn new(index: u32, port: u32, config: NicConfig, seed: u64) -> Self {
+    pub(crate) fn new(
+        index: u32,
+        port: u32,
+        config: NicConfig,
+        seed: u64,
+        model: Option<&HostConfig>,
+    ) -> Self {
         let contexts = config.host_memory.map(|memory| Box::new(Contexts::new(memory)));
         Self {
             index,
@@ -128,6 +165,8 @@ impl Host {
             waking: false,
             paranoid: false,
             seed,
+            stages: model.map(|model| Box::new(Stages::new(&model.nic))),
+            tenants: None,
         }
     }
 

@@ -104,7 +104,28 @@ impl Host {
 
     /// Hands a packet to its engine. Returns how long it waits for what the NIC has to fetch, in
     /// picoseconds.
+    #[inline]
     fn deliver(&mut self, links: &mut Links, flows: &mut Flows, packet: u32) -> u64 {
+        match self.tenants.is_some() {
+            false => self.hand_over::<false>(links, flows, packet),
+            true => self.deliver_bytes(links, flows, packet),
+        }
+    }
+
+    /// The same where there are applications, out of the way of hosts that have none.
+    #[cold]
+    #[inline(never)]
+    fn deliver_bytes(&mut self, links: &mut Links, flows: &mut Flows, packet: u32) -> u64 {
+        self.hand_over::<true>(links, flows, packet)
+    }
+
+    #[inline(always)]
+    fn hand_over<const TO_TENANTS: bool>(
+        &mut self,
+        links: &mut Links,
+        flows: &mut Flows,
+        packet: u32,
+    ) -> u64 {
         let of = *links.pool.get(packet);
         if of.kind == Kind::Tcp {
             self.deliver_tcp(links, flows, packet);
@@ -116,6 +137,7 @@ impl Host {
         if self.paranoid {
             paranoid::check(&of, &header, tuple);
         }
+        let bytes = if TO_TENANTS { links.pool.take_payload(packet) } else { Vec::new() };
         links.pool.free(packet);
         let engine = (of.qpn().value() >> ENGINE_SHIFT) as usize;
         let Some(at) = self.engines.get_mut(engine) else {
@@ -129,16 +151,29 @@ impl Host {
             hop_limit: of.ttl,
         };
         let now = Time::from_ps(links.now());
-        let length = u32::from(of.payload);
-        let mut memory = Lengths { contexts: self.contexts.as_deref_mut(), stored: 0 };
-        if let Some(contexts) = &mut memory.contexts {
+        let payload = u32::from(of.payload);
+        let length = payload as usize;
+        if let Some(contexts) = &mut self.contexts {
             contexts.queue_pair(of.qpn().value());
         }
-        let result =
-            at.endpoint.handle(now, &arrival, &header, length, length as usize, &mut memory);
-        if memory.stored > 0 {
+        let contexts = self.contexts.as_deref_mut();
+        let endpoint = &mut at.endpoint;
+        let (result, stored) = match &mut self.tenants {
+            Some(tenants) if TO_TENANTS => {
+                let mut memory = tenants.memory(contexts);
+                let bytes = bytes.as_slice();
+                let result = endpoint.handle(now, &arrival, &header, bytes, length, &mut memory);
+                (result, memory.stored)
+            }
+            _ => {
+                let mut memory = Lengths { contexts, stored: 0 };
+                let result = endpoint.handle(now, &arrival, &header, payload, length, &mut memory);
+                (result, memory.stored)
+            }
+        };
+        if stored > 0 {
             let index = at.index_of(of.qpn());
-            at.pairs[index].delivery.stored(&header, self.config.recovery, memory.stored);
+            at.pairs[index].delivery.stored(&header, self.config.recovery, stored);
         }
         let waited = self.contexts.as_mut().map_or(0, |contexts| contexts.waited());
         match result {
@@ -148,6 +183,10 @@ impl Host {
             Err(_) => links.drops.add(Drop::Refused),
         }
         self.drain(links, flows, engine);
+        if TO_TENANTS {
+            links.pool.put_back(bytes);
+            self.tell_tenants(links, engine, payload);
+        }
         self.after(links, engine);
         self.kick(links);
         waited
@@ -159,6 +198,9 @@ impl Host {
         for engine in 0..self.engines.len() {
             self.engines[engine].endpoint.handle_timeout(Time::from_ps(links.now()));
             self.drain(links, flows, engine);
+            if self.tenants.is_some() {
+                self.tell_tenants(links, engine, 0);
+            }
             self.after(links, engine);
         }
         self.kick(links);

@@ -12,6 +12,9 @@ use crate::packet::Draft;
 impl Host {
     /// Sends if the port is free; asks to be called again if not.
     pub(crate) fn kick(&mut self, links: &mut Links) {
+        if self.stages.is_some() {
+            self.prefetch(links);
+        }
         let now = links.now();
         let at = links.port(self.port);
         if at.armed || !at.alive {
@@ -33,6 +36,9 @@ impl Host {
             return;
         }
         let paused = at.paused;
+        if self.stages.is_some() {
+            return self.send_staged(links, paused);
+        }
         if self.ready_at > links.now() {
             return self.wake_when_ready(links);
         }
@@ -67,6 +73,9 @@ impl Host {
 
     /// The doorbell, when an application posts: an idle NIC reads the work request from memory, then the data.
     pub(super) fn doorbell(&mut self, links: &Links) {
+        if let Some(stages) = &mut self.stages {
+            return stages.doorbell(links.now());
+        }
         let Some(contexts) = &self.contexts else { return };
         let now = links.now();
         if self.ready_at <= now && links.at(self.port).free_at <= now {
@@ -83,8 +92,11 @@ impl Host {
     }
 
     /// The time of an [`EventKind::Ready`] has come.
-    pub(crate) fn awake(&mut self) {
+    pub(crate) fn awake(&mut self, now: u64) {
         self.waking = false;
+        if let Some(stages) = &mut self.stages {
+            stages.woken(now);
+        }
     }
 
     /// The tuple of what a flow sends.
@@ -98,8 +110,8 @@ impl Host {
         }
     }
 
-    /// The next packet of an engine.
-    fn take(&mut self, links: &mut Links, engine: usize) -> Option<u32> {
+    /// The next packet of an engine; stages have it until it can leave.
+    pub(super) fn take(&mut self, links: &mut Links, engine: usize) -> Option<u32> {
         if core::mem::take(&mut self.engines[engine].unsettled) {
             self.call_at(links, links.now());
         }
@@ -107,10 +119,11 @@ impl Host {
         let now = links.now();
         let run = at.endpoint.poll_transmit(Time::from_ps(now), 1)?;
         at.unsettled = at.unreliable;
-        self.ready_at = now + time_to_make(&self.config, self.contexts.as_deref_mut(), &run);
-        let index = (run.qpn().value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN;
-        let tuple = at.pairs[index as usize].tuple;
-        let Route { source_port, traffic_class, hop_limit, .. } = *run.route();
+        let index = ((run.qpn().value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN) as usize;
+        let Route { source_port, traffic_class, hop_limit, destination, .. } = *run.route();
+        let tenants = self.tenants.as_deref();
+        let to_peer = tenants.and_then(|tenants| tenants.tuple_towards(engine, index, destination));
+        let tuple = to_peer.unwrap_or(at.pairs[index].tuple);
         debug_assert_eq!(source_port, links.common.tuples[tuple as usize].source_port);
         self.ip_id = self.ip_id.wrapping_add(1);
         let priority = at.priority;
@@ -125,6 +138,16 @@ impl Host {
         };
         links.created += 1;
         let packet = links.pool.roce(&draft);
+        let contexts = self.contexts.as_deref_mut();
+        match &mut self.stages {
+            None => self.ready_at = now + time_to_make(&self.config, contexts, &run),
+            Some(stages) => {
+                if let Some(tenants) = tenants.filter(|_| !run.payload().is_empty()) {
+                    links.pool.carry(packet, |bytes| tenants.gather(run.payload(), bytes));
+                }
+                stages.begin(links, &self.config, contexts, (engine, packet), &run);
+            }
+        }
         run.sent();
         Some(packet)
     }

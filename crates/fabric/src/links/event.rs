@@ -34,9 +34,13 @@ pub(crate) enum EventKind {
     NicWatchdog,
     /// A switch's watchdog looks; the port is the switch's first.
     Watchdog,
+    /// Something is due on a core of the host; the argument is the core.
+    Core,
+    /// A doorbell has rung at the host's NIC, or what it asked for has been read; the argument says which.
+    Doorbell,
 }
 
-const KINDS: [EventKind; 13] = [
+const KINDS: [EventKind; 15] = [
     EventKind::Arrive,
     EventKind::ArrivePause,
     EventKind::Obey,
@@ -50,6 +54,8 @@ const KINDS: [EventKind; 13] = [
     EventKind::Start,
     EventKind::NicWatchdog,
     EventKind::Watchdog,
+    EventKind::Core,
+    EventKind::Doorbell,
 ];
 
 /// An event in eight bytes: kind, port and argument, from the upper bits down.

@@ -18,8 +18,8 @@ pub(crate) struct Mailbox {
     packets: Vec<Packet>,
     /// When each arrives, in picoseconds.
     times: Vec<u64>,
-    /// The headers of those that are [`Kind::Extended`], in their order.
-    headers: Vec<roce::Repr>,
+    /// The headers of those that are [`Kind::Extended`], in their order, and the bytes that they carry.
+    headers: Vec<(roce::Repr, Vec<u8>)>,
 }
 
 impl Mailbox {
@@ -35,7 +35,8 @@ impl Links {
         let of = *self.pool.get(packet);
         let mailbox = &mut self.outbox[partition];
         if of.kind == Kind::Extended {
-            mailbox.headers.push(self.pool.header(packet));
+            let bytes = self.pool.take_payload(packet);
+            mailbox.headers.push((self.pool.header(packet), bytes));
         }
         self.pfc_in_flight -= usize::from(of.kind == Kind::Pfc);
         self.pool.free(packet);
@@ -53,9 +54,9 @@ impl Links {
             for (packet, at) in mailbox.packets.drain(..).zip(mailbox.times.drain(..)) {
                 let index = self.pool.adopt(packet);
                 if packet.kind == Kind::Extended
-                    && let Some(header) = headers.next()
+                    && let Some((header, bytes)) = headers.next()
                 {
-                    self.pool.extend(index, header);
+                    self.pool.extend(index, header, bytes);
                 }
                 if packet.kind == Kind::Pfc {
                     self.pfc_in_flight += 1;

@@ -217,7 +217,8 @@ impl Wiring {
                 for &host in &unit.hosts {
                     let port = common.host_ports[host as usize];
                     let nic = config.nic_of(host).clone().at_rate(rates[host as usize]);
-                    let mut made = Host::new(host, port, nic, config.seed);
+                    let model = config.host_of(host);
+                    let mut made = Host::new(host, port, nic, config.seed, model);
                     made.paranoid = config.paranoid;
                     partition.add_host(made);
                 }

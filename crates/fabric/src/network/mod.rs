@@ -17,6 +17,7 @@ mod deadlock;
 mod faults;
 mod partition;
 mod run;
+mod tenants;
 mod view;
 
 pub(crate) use build::longest_frame;
@@ -34,6 +35,7 @@ use crate::fault::Fault;
 use crate::host::{LocalEnd, PairId, opening};
 use crate::limits::SPREAD_BYTES_MAX;
 use crate::links::{Common, EventKind};
+use crate::model::HostConfig;
 use crate::nic::NicConfig;
 use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
@@ -59,6 +61,10 @@ pub struct NetworkConfig {
     pub nic: NicConfig,
     /// The settings of the NICs of single hosts, by index.
     pub nics: BTreeMap<u32, NicConfig>,
+    /// What every host costs that has no settings of its own; `None` for nothing.
+    pub host: Option<HostConfig>,
+    /// What single hosts cost.
+    pub hosts: BTreeMap<u32, HostConfig>,
     /// What the applications do.
     pub flows: Vec<FlowSpec>,
     /// Flows of single messages between the same two hosts, of one DSCP, share a queue pair.
@@ -92,6 +98,8 @@ impl NetworkConfig {
             switches: BTreeMap::new(),
             nic: NicConfig::default(),
             nics: BTreeMap::new(),
+            host: None,
+            hosts: BTreeMap::new(),
             flows: Vec::new(),
             share_queue_pairs: false,
             faults: Vec::new(),
@@ -113,6 +121,11 @@ impl NetworkConfig {
     /// The settings of the NIC of a host.
     pub(crate) fn nic_of(&self, host: u32) -> &NicConfig {
         self.nics.get(&host).unwrap_or(&self.nic)
+    }
+
+    /// What a host costs.
+    pub(crate) fn host_of(&self, host: u32) -> Option<&HostConfig> {
+        self.hosts.get(&host).or(self.host.as_ref())
     }
 }
 
@@ -153,6 +166,13 @@ pub enum BuildError {
         /// What reserves and headrooms take.
         reserved_bytes: u64,
     },
+    /// An application that could not be set up.
+    Tenant {
+        /// Its place in the list.
+        index: usize,
+        /// What is wrong.
+        reason: String,
+    },
     /// A flow that no application could run.
     Flow {
         /// Its place in the list.
@@ -179,6 +199,7 @@ impl fmt::Display for BuildError {
                 "switch {switch} has a buffer of {buffer_bytes} bytes, and its ports reserve \
                  {reserved_bytes}: make the buffer larger, or headroom, reserves or cables smaller"
             ),
+            Self::Tenant { index, reason } => write!(f, "application {index}: {reason}"),
             Self::Flow { index, reason } => write!(f, "flow {index}: {reason}"),
         }
     }
@@ -212,8 +233,10 @@ pub struct Network {
     topology: Topology,
     /// While it does not run. While it runs, each is in its partition.
     flows: Vec<Flow>,
-    /// A flow has an end.
+    /// A flow has an end, or an application.
     finite: bool,
+    /// Applications: their host, in their order.
+    tenants: Vec<u32>,
     /// In the order of their times.
     faults: Vec<Fault>,
     faults_done: usize,
@@ -264,6 +287,7 @@ impl Network {
             topology: config.topology,
             flows: Vec::new(),
             finite: config.flows.iter().any(|flow| flow.messages.is_some()),
+            tenants: Vec::new(),
             faults: Vec::new(),
             faults_done: 0,
             captures: config.captures,

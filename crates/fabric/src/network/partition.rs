@@ -96,7 +96,8 @@ impl Partition {
             EventKind::Ready => {
                 let at = self.links.at(port);
                 let (slot, alive) = (at.slot as usize, at.alive);
-                self.hosts[slot].awake();
+                let now = self.links.now();
+                self.hosts[slot].awake(now);
                 if alive {
                     self.hosts[slot].kick(&mut self.links);
                 }
@@ -110,6 +111,14 @@ impl Partition {
             EventKind::Watchdog => {
                 let slot = self.links.at(port).slot as usize;
                 self.switches[slot].watch(&mut self.links);
+            }
+            EventKind::Core => {
+                let host = &mut self.hosts[self.links.at(port).slot as usize];
+                host.core_is_due(&mut self.links, &mut self.flows, event.argument());
+            }
+            EventKind::Doorbell => {
+                let host = &mut self.hosts[self.links.at(port).slot as usize];
+                host.doorbell_rings(&mut self.links, event.argument());
             }
         }
     }

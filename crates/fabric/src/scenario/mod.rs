@@ -20,6 +20,7 @@ mod place;
 mod reference;
 pub mod sonic;
 mod table;
+mod testbed;
 mod value;
 
 use std::fs::{self, File};
@@ -32,10 +33,12 @@ use toml::de::DeTable;
 use crate::NetworkConfig;
 use crate::limits::FILE_BYTES_MAX;
 
+pub use build::Testbed;
 pub use error::ScenarioError;
 pub use origin::Origin;
 pub use reference::{KeyText, TableText, page};
 pub use sonic::Note;
+pub use testbed::topology;
 
 use at::At;
 use place::Lines;

@@ -42,6 +42,7 @@ impl Origin {
             BuildError::NoSuchNode(_)
             | BuildError::TooMany(..)
             | BuildError::HostLinks { .. }
+            | BuildError::Tenant { .. }
             | BuildError::NoRate { .. } => {
                 (&self.topology, whole(), "the network is made of what this table says")
             }

@@ -11,6 +11,7 @@ mod pauses;
 mod shares;
 mod slow_receiver;
 mod tcp;
+mod tenants;
 mod verbs;
 mod watchdog;
 

@@ -6,7 +6,7 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
         r#"title = "small""#,
         r#"title = "small"
 colour = 3"#,
-        "line 3: unknown key `colour`\nhint: the keys here are title, seed, end_ms, deadlock_check_us, sample_us, paranoid, share_queue_pairs, reroute_us, topology, switch, switches, nic, nics, workload, fault, capture",
+        "line 3: unknown key `colour`\nhint: the keys here are title, seed, end_ms, deadlock_check_us, sample_us, paranoid, share_queue_pairs, reroute_us, topology, switch, switches, nic, nics, host, hosts, workload, fault, capture",
     ),
     (
         "end_ms = 1",
@@ -251,6 +251,17 @@ hint: names are s0"#,
         "[nics.h9]\n[switch]",
         r#"line 11: nics.h9: there is no host "h9"
 hint: names are h0, h1, h2"#,
+    ),
+    (
+        "[switch]",
+        "[hosts.h9]\n[switch]",
+        r#"line 11: hosts.h9: there is no host "h9"
+hint: names are h0, h1, h2"#,
+    ),
+    (
+        "[switch]",
+        "[host]\nhogs = [8]\n[switch]",
+        "line 12: host.hogs: there is no core 8\nhint: cores are 0 to 7",
     ),
     (
         "[switch]",

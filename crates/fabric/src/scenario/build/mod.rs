@@ -4,8 +4,10 @@
 mod capture;
 mod fault;
 mod files;
+mod host;
 mod nic;
 mod switch;
+mod testbed;
 mod topology;
 mod workload;
 
@@ -20,6 +22,7 @@ use super::table::{Describe as _, Table as _, table};
 use super::value::{TICK, flag, needed, or, otherwise, text, time, time_from, whole};
 use super::{Files, Note, Scenario, ScenarioError, TableText};
 use crate::NetworkConfig;
+use crate::model::HostConfig;
 use crate::nic::NicConfig;
 use crate::random::Random;
 use crate::topology::{End, Topology};
@@ -29,6 +32,8 @@ use fault::{Fault, fault};
 use files::{all_from_config_db, one_from_config_db};
 use nic::nic;
 use switch::{Switch, lossless, switch};
+pub use testbed::Testbed;
+pub(super) use testbed::{bare_topology, testbed};
 use topology::{Shape, topology};
 use workload::{Scene, Workload, workload};
 
@@ -64,6 +69,10 @@ table! {
         nic = part() => nic: Option<Part<'a, NicConfig>>;
         /// The NICs of single hosts.
         nics = by_name() => nics: Vec<(String, Part<'a, NicConfig>)>;
+        /// What the hosts cost.
+        host = part() => host: Option<Part<'a, HostConfig>>;
+        /// What single hosts cost.
+        hosts = by_name() => hosts: Vec<(String, Part<'a, HostConfig>)>;
         /// What the applications do.
         workload = parts() => workloads: Vec<Part<'a, Workload>>;
         /// What goes wrong.
@@ -129,6 +138,7 @@ pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Res
     made.config.reroute = file.reroute;
     made.switches(&file);
     made.nics(&file);
+    made.hosts(&file);
     let end = Time::ZERO + file.end;
     made.happenings(&file, end);
     let Made { mut config, origin, mut notes, mistakes, .. } = made;
@@ -148,6 +158,9 @@ impl File<'_> {
             mistakes.note(table.look());
         }
         for table in self.nic.iter().chain(self.nics.iter().map(|(_, table)| table)) {
+            mistakes.note(table.look());
+        }
+        for table in self.host.iter().chain(self.hosts.iter().map(|(_, table)| table)) {
             mistakes.note(table.look());
         }
         for table in &self.workloads {
@@ -229,13 +242,30 @@ impl Made<'_> {
 
     fn nic(&mut self, name: &str, table: &Part<'_, NicConfig>) -> Result<()> {
         let config = &mut self.config;
-        let Some(End::Host(index)) = config.topology.find(name) else {
-            return Err(missing(&table.at, "host", name, |index| {
-                config.topology.hosts.get(index).map(String::as_str)
-            }));
-        };
+        let index = named_host(&table.at, &config.topology, name)?;
         let own = nic(table, config)?;
         config.nics.insert(index, own);
+        Ok(())
+    }
+
+    fn hosts(&mut self, file: &File<'_>) {
+        let made = file.host.as_ref().map(Part::read);
+        let is_wrong = matches!(made, Some(Err(_)));
+        if let Some(made) = made {
+            self.config.host = self.mistakes.note(made);
+        }
+        for (name, table) in &file.hosts {
+            // What one host says stands beside what all say.
+            let made = if is_wrong { table.look() } else { self.host(name, table) };
+            self.mistakes.note(made);
+        }
+    }
+
+    fn host(&mut self, name: &str, table: &Part<'_, HostConfig>) -> Result<()> {
+        let index = named_host(&table.at, &self.config.topology, name)?;
+        let mut own = self.config.host.clone().unwrap_or_default();
+        table.read_over(&mut own)?;
+        self.config.hosts.insert(index, own);
         Ok(())
     }
 
@@ -305,6 +335,14 @@ fn lossless_of_racks(config: &mut NetworkConfig) {
             let nic = NicConfig { lossless_priorities: mask, ..nic.clone() };
             config.nics.insert(host, nic);
         }
+    }
+}
+
+/// The host that a table is about.
+fn named_host(at: &At<'_>, topology: &Topology, name: &str) -> Result<u32> {
+    match topology.find(name) {
+        Some(End::Host(index)) => Ok(index),
+        _ => Err(missing(at, "host", name, |index| topology.hosts.get(index).map(String::as_str))),
     }
 }
 

@@ -23,7 +23,7 @@ fn size<'a>() -> Value<'a, u32> {
 }
 
 /// The length of a cable.
-fn metres<'a>() -> Value<'a, u32> {
+pub(super) fn metres<'a>() -> Value<'a, u32> {
     within(0, CABLE_M_MAX, ("is more than once around the earth", "the unit is metres"))
 }
 

@@ -1,0 +1,305 @@
+//! The objects of applications: made, and connected, before the first event.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rdma::app::{Channel, Layout, RemoteRegion, Wait};
+use rdma::{Gid, Mtu, QKey, QpType, Qpn, UdAddress};
+use transport::{AddressVector, BringUp, QpCapacity, QpSpec, Recovery, RegionSpec};
+
+use super::cores::Core;
+use super::memory::Regions;
+use super::queue::Queue;
+use super::task::{Known, OwnPair, Task};
+use super::{Owner, Tenant, Tenants};
+use crate::address::{Tuple, address_of, hash_of};
+use crate::host::model::CpuConfig;
+use crate::host::{Host, Pair};
+use crate::links::Links;
+use crate::random::{Random, split_mix};
+use crate::workload::Flows;
+
+/// The key of all datagrams.
+const Q_KEY: QKey = QKey(0x1111_1111);
+
+/// A queue pair, as others know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) channel: Channel,
+    pub(crate) kind: QpType,
+    qpn: Qpn,
+    reads: u8,
+}
+
+/// What others must know of an application.
+#[derive(Clone, Debug)]
+pub(crate) struct Introduction {
+    pub(crate) host: u32,
+    mtu: Mtu,
+    regions: Arc<[RemoteRegion]>,
+    /// Its queue pairs.
+    pub(crate) ends: Vec<End>,
+}
+
+/// A peer of a queue pair: an application, and which of its ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer<'a> {
+    pub(crate) of: &'a Introduction,
+    pub(crate) end: usize,
+}
+
+impl Host {
+    /// Makes room for applications that send in these priorities. Engines are all made before any
+    /// region, so that a region has the same key in each.
+    pub(crate) fn open_to_tenants(
+        &mut self,
+        config: &CpuConfig,
+        priorities: &[u8],
+    ) -> Result<(), String> {
+        for &priority in priorities {
+            self.engine(priority).map_err(|error| format!("no engine was made: {error}"))?;
+        }
+        let mut cores: Vec<Core> = (0..config.cores).map(|_| Core::new(config)).collect();
+        for &hog in &config.hogs {
+            if let Some(core) = cores.get_mut(hog as usize) {
+                let place = core.add(None);
+                core.queue.wake(0, place);
+            }
+        }
+        let mut cqs = Vec::new();
+        for engine in &mut self.engines {
+            let made = engine.endpoint.create_cq(transport::limits::CQE_MAX);
+            cqs.push(made.map_err(|error| format!("no completion queue was made: {error}"))?);
+        }
+        self.tenants = Some(Box::new(Tenants {
+            config: config.clone(),
+            regions: Regions::default(),
+            region_tasks: Vec::new(),
+            tasks: Vec::new(),
+            cores,
+            owners: cqs.iter().map(|_| Vec::new()).collect(),
+            cqs,
+            posts: Vec::new(),
+            free_posts: Vec::new(),
+        }));
+        Ok(())
+    }
+
+    /// The priority of a traffic class.
+    pub(crate) fn priority_of(&self, traffic_class: u8) -> u8 {
+        self.config.priority_of(traffic_class >> 2)
+    }
+
+    /// Makes the objects of an application.
+    pub(crate) fn admit(
+        &mut self,
+        app: Box<dyn Tenant>,
+        core: u32,
+        seed: u64,
+    ) -> Result<Introduction, String> {
+        let layout = app.layout();
+        let Some(tenants) = &mut self.tenants else {
+            return Err("its host has no model: give it a [host]".to_owned());
+        };
+        let number = tenants.tasks.len();
+        let Some(at) = tenants.cores.get_mut(core as usize) else {
+            return Err(format!("its host has {} cores, from 0 on", tenants.cores.len()));
+        };
+        let place = at.add(Some(number));
+        let (mut regions, mut reached) = (Vec::new(), Vec::new());
+        for (index, spec) in layout.regions.iter().enumerate() {
+            let made = tenants.regions.add(spec.length);
+            let (region, address) =
+                made.ok_or_else(|| format!("no memory for the bytes of region {index}"))?;
+            tenants.region_tasks.push(number);
+            let (length, access) = (spec.length, spec.access);
+            let mut keys = Vec::new();
+            for engine in &mut self.engines {
+                let spec = RegionSpec { address, length, iova: address, access };
+                let key = engine.endpoint.register(engine.pd, spec);
+                keys.push(key.map_err(|error| format!("region {index}: {error}"))?);
+            }
+            let key = keys.first().copied().unwrap_or_default();
+            debug_assert!(keys.iter().all(|other| *other == key), "engines count alike");
+            regions.push((region, key));
+            reached.push(RemoteRegion { address, length, r_key: key });
+        }
+        let (pairs, ends) = self.make_pairs(number, &layout)?;
+        let queues = layout.cqs.iter().map(|spec| Queue::new(spec.depth)).collect();
+        let serves = layout.serves;
+        let Some(tenants) = &mut self.tenants else { return Err(String::new()) };
+        tenants.tasks.push(Task {
+            app: Some(app),
+            core: core as usize,
+            place,
+            serves,
+            begins_at: None,
+            wait: Wait::turn(),
+            is_asleep: true,
+            found: None,
+            is_over: false,
+            failure: None,
+            began_at: 0,
+            over_at: 0,
+            queues,
+            regions,
+            pairs,
+            random: Random::new(seed),
+        });
+        let (host, mtu) = (self.index, self.config.mtu);
+        Ok(Introduction { host, mtu, regions: reached.into(), ends })
+    }
+
+    fn make_pairs(
+        &mut self,
+        task: usize,
+        layout: &Layout<'_>,
+    ) -> Result<(Vec<OwnPair>, Vec<End>), String> {
+        let (mut pairs, mut ends) = (Vec::new(), Vec::new());
+        for (qp, spec) in layout.qps.iter().enumerate() {
+            let (send_cq, recv_cq) = (usize::from(spec.send_cq.0), usize::from(spec.recv_cq.0));
+            if send_cq.max(recv_cq) >= layout.cqs.len() {
+                return Err(format!("queue pair {qp} completes to a queue that is not there"));
+            }
+            let priority = self.priority_of(spec.traffic_class);
+            let engine =
+                self.engine(priority).map_err(|error| format!("queue pair {qp}: {error}"))?;
+            let Some(tenants) = &mut self.tenants else { return Err(String::new()) };
+            let cq = tenants.cqs[engine];
+            let at = &mut self.engines[engine];
+            let made = QpSpec {
+                kind: spec.kind,
+                pd: at.pd,
+                send_cq: cq,
+                recv_cq: cq,
+                srq: None,
+                capacity: QpCapacity {
+                    send_wr: spec.send_depth,
+                    recv_wr: spec.recv_depth,
+                    send_sge: spec.sges,
+                    recv_sge: spec.sges,
+                    inline: spec.inline_bytes,
+                },
+                signal_all: false,
+            };
+            let qpn = at.endpoint.create_qp(made);
+            let qpn = qpn.map_err(|error| format!("queue pair {qp}: {error}"))?;
+            at.unreliable |= spec.kind != QpType::Rc;
+            at.pairs.push(Pair::of_tenant(qpn));
+            let owners = &mut tenants.owners[engine];
+            owners.resize(at.pairs.len(), None);
+            owners[at.index_of(qpn)] = Some(Owner { task, qp });
+            pairs.push(OwnPair {
+                engine,
+                qpn,
+                kind: spec.kind,
+                traffic_class: spec.traffic_class,
+                send_cq,
+                recv_cq,
+                peers: Vec::new(),
+                receives: 0,
+                held: VecDeque::new(),
+                held_requests: 0,
+            });
+            ends.push(End { channel: spec.channel, kind: spec.kind, qpn, reads: spec.reads });
+        }
+        Ok((pairs, ends))
+    }
+
+    /// Connects queue pair `qp` of application `task` to its peers.
+    pub(crate) fn connect_tenant(
+        &mut self,
+        (task, qp): (usize, usize),
+        own: &Introduction,
+        peers: &[Peer<'_>],
+        tuples: &mut Vec<Tuple>,
+    ) -> Result<(), String> {
+        let index = self.index;
+        let Some(tenants) = &mut self.tenants else { return Err(String::new()) };
+        let pair = &mut tenants.tasks[task].pairs[qp];
+        let at = &mut self.engines[pair.engine];
+        let label = |peer: u64| {
+            let mix = split_mix(u64::from(index) << 32 | u64::from(pair.qpn.value()));
+            split_mix(mix ^ peer) as u32 & 0xf_ffff | 1
+        };
+        let path = |peer: &Peer<'_>| AddressVector {
+            gid: Gid::from(address_of(peer.of.host)),
+            source_gid: Gid::from(address_of(index)),
+            traffic_class: pair.traffic_class,
+            flow_label: label(peer.of.host.into()),
+            ..AddressVector::default()
+        };
+        let Some(first) = peers.first() else { return Err("it has no peer".to_owned()) };
+        let (other, mine) = (&first.of.ends[first.end], &own.ends[qp]);
+        let up = BringUp {
+            q_key: Q_KEY,
+            timeout: self.config.ack_timeout_code,
+            retry_count: self.config.retry_count,
+            rd_atomics: mine.reads.min(other.reads),
+            selective_repeat: Some(self.config.recovery == Recovery::SelectiveRepeat),
+            ..BringUp::new(path(first), own.mtu.min(first.of.mtu), other.qpn)
+        };
+        let brought = at.endpoint.bring_up(pair.qpn, &up);
+        brought.map_err(|error| format!("queue pair {qp} could not be connected: {error}"))?;
+        let is_datagram = pair.kind == QpType::Ud;
+        let mut known = Vec::new();
+        for peer in peers {
+            let path = path(peer);
+            let source_port = match is_datagram {
+                true => transport::source_port(path.flow_label),
+                false => at.endpoint.query_qp(pair.qpn).map_or(0, |pair| pair.source_port),
+            };
+            let (source, destination) = (index, peer.of.host);
+            let hash = hash_of(source, destination, source_port);
+            let tuple = tuples.len() as u32;
+            tuples.push(Tuple { source, destination, source_port, hash });
+            let place = at.index_of(pair.qpn);
+            at.pairs[place].tuple = tuple;
+            let address = UdAddress {
+                gid: path.gid,
+                source_gid: path.source_gid,
+                traffic_class: path.traffic_class,
+                hop_limit: path.hop_limit,
+                flow_label: path.flow_label,
+                qpn: peer.of.ends[peer.end].qpn,
+                q_key: Q_KEY,
+            };
+            known.push(Known {
+                gid: path.gid,
+                regions: Arc::clone(&peer.of.regions),
+                datagram: is_datagram.then_some((address, tuple)),
+            });
+        }
+        pair.peers = known;
+        Ok(())
+    }
+
+    /// An application that serves has its first step, before anything else happens. Returns when it is over.
+    pub(crate) fn serve(&mut self, links: &mut Links, flows: &mut Flows, task: usize) -> u64 {
+        let Some(tenants) = &mut self.tenants else { return 0 };
+        let of = &mut tenants.tasks[task];
+        let (core, place) = (of.core, of.place);
+        of.begins_at = Some(0);
+        of.wake(0);
+        let at = &mut tenants.cores[core];
+        let now = at.busy_until;
+        at.queue.seize(now, place);
+        self.step(links, flows, task, now);
+        self.tenants.as_ref().map_or(0, |tenants| tenants.cores[core].busy_until)
+    }
+
+    /// An application has its first step at `at`, in picoseconds.
+    pub(crate) fn begin_tenant(&mut self, links: &mut Links, task: usize, at: u64) {
+        let Some(tenants) = &mut self.tenants else { return };
+        tenants.tasks[task].begins_at = Some(at);
+        tenants.plan(links, self.port, tenants.tasks[task].core);
+    }
+
+    /// Schedules what is due on all cores.
+    pub(crate) fn plan_tenants(&mut self, links: &mut Links) {
+        let Some(tenants) = &mut self.tenants else { return };
+        for core in 0..tenants.cores.len() {
+            tenants.plan(links, self.port, core);
+        }
+    }
+}
