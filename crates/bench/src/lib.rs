@@ -1,11 +1,12 @@
-//! Benchmarks: verbs workloads, written as applications ([`rdma::app`]), and the worlds in which time
-//! passes by itself.
+//! Benchmarks: verbs workloads, written as applications ([`rdma::app`]), and the worlds that they run in.
 //!
 //! ```text
-//!   applications ─► world: a thread each ─► Seat: soft NIC
+//!   applications ─┬─► world: a thread each ─► Seat: soft NIC
+//!                 └─► world::sim: tasks on the cores of simulated hosts
 //! ```
 //!
-//! [`world`] runs any application on soft NICs, in one process or in two that a TCP connection joins.
+//! [`world`] runs any application on soft NICs, in one process or in two that a TCP connection joins, and on
+//! simulated hosts of a testbed.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod outcome;
 pub mod plan;
 pub mod report;
 pub mod session;
+pub mod simulation;
 pub mod world;
 
 pub use error::Failure;

@@ -363,7 +363,7 @@ fn process_cpu() -> Time {
     Time::from_ns(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
-fn share(cpu: Span, wall: Span) -> f64 {
+pub(crate) fn share(cpu: Span, wall: Span) -> f64 {
     cpu.as_ps() as f64 / wall.as_ps().max(1) as f64
 }
 
@@ -378,7 +378,7 @@ fn unpack(outcome: Outcome<Load>) -> (Found, f64, Option<String>) {
     (found, cores, error)
 }
 
-fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
+pub(crate) fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
     let mut all = vec![Served::default(); plan.flows.len()];
     for outcome in outcomes {
         let served = &mut all[outcome.app.flow];
@@ -392,7 +392,7 @@ fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
     all
 }
 
-fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ran {
+pub(crate) fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ran {
     let mut all: Vec<Option<Measured>> = vec![None; plan.flows.len()];
     let mut cut_short = why;
     for outcome in outcomes {

@@ -27,7 +27,7 @@ pub const FORMAT: &str = "ferroce-bench/1";
 pub struct Report {
     /// [`FORMAT`].
     pub format: String,
-    /// Where the time passed: `soft`, `nic`.
+    /// Where the time passed: `soft`, `nic` or `sim`.
     pub world: String,
     /// Whether the numbers are a model's.
     pub simulated: bool,
@@ -125,7 +125,7 @@ pub struct Together {
     pub rate_per_s: f64,
     /// Jain's index of the flows' bandwidths: 1 if all have the same, 1/n if one has all.
     pub fairness: f64,
-    /// Processor time of this process, the NICs' threads included, in cores.
+    /// Processor time of this process, the NICs' threads included, in cores; of applications, if simulated.
     pub process_cores: f64,
     /// Of each flow to the first: bandwidth.
     pub ratios: Vec<f64>,
@@ -148,6 +148,11 @@ impl Report {
             about: about.to_owned(),
             runs: Vec::new(),
         }
+    }
+
+    /// Of simulated hosts, without runs.
+    pub fn simulated(about: &str) -> Self {
+        Self { simulated: true, ..Self::measured("sim", about) }
     }
 
     /// Adds what became of a point.

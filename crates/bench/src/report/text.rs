@@ -10,16 +10,19 @@ type Column<'a> = (&'static str, Box<dyn Fn(&FlowResult, usize) -> String + 'a>)
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "world     {}: {}", self.world, self.about)?;
-        for run in &self.runs {
-            run.fmt(f)?;
-        }
-        Ok(())
+        let simulated = if self.simulated { " (simulated)" } else { "" };
+        writeln!(f, "world     {}{simulated}: {}", self.world, self.about)?;
+        let cores = match self.simulated {
+            true => "of the simulated hosts",
+            false => "for the whole process",
+        };
+        self.runs.iter().try_for_each(|run| run.write(f, cores))
     }
 }
 
-impl fmt::Display for Run {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Run {
+    /// `cores` says whose those are that it has used.
+    fn write(&self, f: &mut fmt::Formatter<'_>, cores: &str) -> fmt::Result {
         if !self.at.is_empty() {
             writeln!(f, "\nat        {}", self.label())?;
         }
@@ -56,7 +59,7 @@ impl fmt::Display for Run {
                 writeln!(f, "ratios    {} of bandwidth, to the first", ratios.join(" : "))?;
             }
         }
-        writeln!(f, "cpu       {:.2} cores for the whole process", together.process_cores)?;
+        writeln!(f, "cpu       {:.2} cores {cores}", together.process_cores)?;
         if plan.verify {
             let checked: u64 = self.flows.iter().map(|flow| flow.checked).sum();
             let wrong: u64 = self.flows.iter().map(|flow| flow.mismatches).sum();

@@ -1,4 +1,5 @@
-//! Worlds in which time passes by itself: each application is a thread on a NIC.
+//! Worlds. In [`sim`] time is a model's; in the others it passes by itself, and each application is a
+//! thread on a NIC:
 //!
 //! ```text
 //!   App ─ layout ─► Seat ─ introduction ─► meeting ─► connect ─► a thread that drives the App
@@ -18,6 +19,7 @@ pub mod meeting;
 mod memory;
 pub mod nic;
 mod runner;
+pub mod sim;
 pub mod soft;
 mod stash;
 

@@ -15,11 +15,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use bench::simulation::TESTBEDS;
 use bench::world::nic::{Device, NicSeat};
+use bench::world::sim::{self, Seated};
 use bench::world::soft::{Host, SoftSeat};
-use bench::world::{self, Ended, Player, Seat, Stop};
+use bench::world::{self, Ended, Outcome, Player, Seat, Stop};
+use fabric::scenario::Testbed;
 use program::{Program, Record};
 use rdma::app::App;
+use rdma::{Span, Time};
 use softnic::{DeviceInfo, Link, Options};
 use verbs::Library;
 
@@ -32,6 +36,8 @@ fn worlds() -> Vec<(&'static str, World)> {
         ("soft NICs over shared memory", Box::new(|apps| soft(apps, Link::SharedMemory, false))),
         ("soft NICs over UDP", Box::new(|apps| soft(apps, Link::Udp, false))),
         ("one soft NIC", Box::new(|apps| soft(apps, Link::Udp, true))),
+        ("simulated hosts, in order", Box::new(|apps| simulated(apps, "cx3-56g-xeon"))),
+        ("simulated hosts, by readiness", Box::new(|apps| simulated(apps, "cx4-100g-power8"))),
     ];
     if let Some(library) = library() {
         worlds.push(("libibverbs", Box::new(move |apps| nic(apps, &library))));
@@ -57,6 +63,21 @@ fn nic(apps: [Program; 2], library: &Arc<Library>) -> [Program; 2] {
     let seat = |app: &Program| NicSeat::new(&device, &app.layout(), &stop, 1).unwrap();
     let players = apps.map(|app| Player { seat: seat(&app), app, core: None });
     run(players.into(), &stop)
+}
+
+fn simulated(apps: [Program; 2], testbed: &str) -> [Program; 2] {
+    let (_, text) = TESTBEDS.into_iter().find(|(name, _)| *name == testbed).unwrap();
+    let config = Testbed::parse(text).unwrap().network(2);
+    let seated = (0..).zip(apps).map(|(host, app)| Seated { app, host, core: 3 }).collect();
+    let end = Time::ZERO + Span::from_ms(1_000);
+    let (outcomes, why) = sim::run(config, seated, end, &mut ()).unwrap();
+    assert_eq!(why, None);
+    let ended = |outcome: Outcome<Program>| {
+        assert_eq!(outcome.ended, Ended::Done);
+        outcome.app
+    };
+    let apps: Vec<Program> = outcomes.into_iter().map(ended).collect();
+    apps.try_into().unwrap()
 }
 
 fn soft(apps: [Program; 2], link: Link, shared: bool) -> [Program; 2] {

@@ -1,0 +1,153 @@
+//! A run of a plan on simulated hosts of a testbed.
+//!
+//! ```text
+//!   those that ask, in turn ─► h1, h2, ... ─┐
+//!                                           ├─ one switch of the testbed, or a topology of one's own
+//!   those that serve ────────► h0 ──────────┘
+//! ```
+//!
+//! Each application has a core of its own as long as there are some: from the flow's `core` on, or from
+//! 0 on.
+
+use std::sync::Arc;
+
+use fabric::NetworkConfig;
+use fabric::scenario::{self, Testbed};
+use fabric::topology::Topology;
+use rdma::{Span, Time};
+
+use crate::Failure;
+use crate::limits::DRAIN;
+use crate::load::{self, Load, Tally};
+use crate::outcome::Watcher;
+use crate::plan::Plan;
+use crate::session::{Ran, asking, serving, share};
+use crate::world::sim::{self, Seated};
+
+macro_rules! testbeds {
+    ($($name:literal)+) => {
+        [$( ($name, include_str!(concat!("../../../studies/testbeds/", $name, ".toml"))) ),+]
+    };
+}
+
+/// Testbeds that can be named without a file, and their files.
+pub const TESTBEDS: [(&str, &str); 4] =
+    testbeds!["cx3-10g-arm" "cx3-40g-xeon" "cx3-56g-xeon" "cx4-100g-power8"];
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    testbed: Testbed,
+    topology: Option<Topology>,
+    hosts: u32,
+    seed: u64,
+}
+
+impl Simulated {
+    /// So many hosts of a testbed, under one switch.
+    ///
+    /// # Errors
+    /// The text is no testbed, and says where; or there are less than two hosts.
+    pub fn new(testbed: &str, hosts: u32, seed: u64) -> Result<Self, Failure> {
+        let testbed = Testbed::parse(testbed).map_err(|error| Failure::from_message(&error))?;
+        let made = Self { testbed, topology: None, hosts, seed };
+        made.has_both_ends()
+    }
+
+    /// The same on a topology, the `[topology]` of a file.
+    ///
+    /// # Errors
+    /// The text is no topology, and says where; or it has less than two hosts.
+    pub fn on(self, topology: &str) -> Result<Self, Failure> {
+        let read = scenario::topology(topology).map_err(|error| Failure::from_message(&error))?;
+        let hosts = read.hosts.len() as u32;
+        Self { topology: Some(read), hosts, ..self }.has_both_ends()
+    }
+
+    fn has_both_ends(self) -> Result<Self, Failure> {
+        match self.hosts {
+            0 | 1 => Err(Failure::new(format!("{} hosts are too few", self.hosts))
+                .hint("h0 serves, and the others ask: at least two hosts")),
+            _ => Ok(self),
+        }
+    }
+
+    /// What the world consists of.
+    pub fn about(&self) -> String {
+        let Testbed { title, about, .. } = &self.testbed;
+        let net = if self.topology.is_some() { "a topology of its own" } else { "one switch" };
+        let (hosts, seed) = (self.hosts, self.seed);
+        format!("testbed {title} ({about}), {hosts} hosts, {net}, seed {seed}; model time")
+    }
+
+    fn network(&self) -> NetworkConfig {
+        let mut config = match &self.topology {
+            Some(topology) => self.testbed.on(topology.clone()),
+            None => self.testbed.network(self.hosts),
+        };
+        config.seed = self.seed;
+        config
+    }
+}
+
+/// Runs a plan on simulated hosts.
+///
+/// # Errors
+/// It could not begin.
+pub fn run(
+    plan: &Plan,
+    simulated: &Simulated,
+    tallies: &[Arc<Tally>],
+    watcher: &mut dyn Watcher,
+) -> Result<Ran, Failure> {
+    let [near, far] = load::applications(plan, tallies);
+    let config = simulated.network();
+    let cores = config.host.as_ref().map_or(1, |host| host.cpu.cores);
+    let mut used = vec![0; simulated.hosts as usize];
+    let mut seat = |app: Load, host: u32| {
+        let taken = &mut used[host as usize];
+        let first = plan.flows[app.flow].core.filter(|_| !app.serves).unwrap_or(0);
+        let core = (first + *taken) % cores;
+        *taken += 1;
+        Seated { app, host, core }
+    };
+    let askers = simulated.hosts - 1;
+    let mut seated: Vec<Seated<Load>> =
+        (0..).zip(near).map(|(index, app)| seat(app, 1 + index % askers)).collect();
+    seated.extend(far.into_iter().map(|app| seat(app, 0)));
+    let length = Span::from_ps(((plan.warmup_ms + plan.length_ms) * 1e9) as u64);
+    let end = Time::ZERO + length + DRAIN + DRAIN;
+    let (outcomes, why) = sim::run(config, seated, end, watcher)?;
+    let process_cores = outcomes.iter().map(|outcome| share(outcome.cpu, outcome.wall)).sum();
+    let (near, far): (Vec<_>, Vec<_>) =
+        outcomes.into_iter().partition(|outcome| !outcome.app.serves);
+    let served = serving(plan, far);
+    let mut ran = asking(plan, near, why);
+    for (flow, served) in ran.flows.iter_mut().zip(served) {
+        flow.served = Some(served);
+    }
+    Ok(Ran { process_cores, is_alone: true, ..ran })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_testbed_can_be_named() {
+        for (name, text) in TESTBEDS {
+            let about = Simulated::new(text, 2, 1).unwrap().about();
+            assert!(about.starts_with(&format!("testbed {name} (")), "{about}");
+        }
+    }
+
+    #[test]
+    fn one_host_is_too_few() {
+        let (_, text) = TESTBEDS[0];
+        let said = Simulated::new(text, 1, 1).unwrap_err().to_string();
+        assert!(said.starts_with("1 hosts are too few\nhint: "), "{said}");
+        let back = "[topology]\nshape = \"back-to-back\"\nrate_gbps = 10\n";
+        let on = Simulated::new(text, 2, 1).unwrap().on(back).unwrap();
+        assert!(on.about().contains("2 hosts, a topology of its own"), "{}", on.about());
+    }
+}
