@@ -3,6 +3,7 @@
 mod arguments;
 mod isolation;
 mod nics;
+mod simulated;
 mod watch;
 
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +19,8 @@ use telemetry::Table;
 
 pub(crate) use arguments::Bench;
 use arguments::{Action, Compare, Serve};
-use nics::Nics;
+use nics::{Nics, World};
+use simulated::Place;
 
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
@@ -55,18 +57,15 @@ fn measure(arguments: &Bench) -> Result<(), Failure> {
         opened
             .map_err(|error| cannot_write(path, error).hint("name a file in a folder of yours"))?;
     }
-    let nics = Nics::open(&arguments.common)?;
-    let about = nics.about(arguments.connect.as_deref());
-    let mut report = Report::measured(arguments.common.world.name(), &about);
+    let address = arguments.connect.as_deref();
+    let place = Place::open(&arguments.common, &arguments.simulated, address)?;
+    let mut report = place.report(arguments.common.world, address);
     let mut interrupted = false;
     let mut watch = Watch::new(points.len())?;
     for point in &points {
         let tallies: Vec<Arc<Tally>> = point.plan.flows.iter().map(|_| Arc::default()).collect();
         watch.begin(&point.plan, &point.label(), &tallies);
-        let ran = match &arguments.connect {
-            None => nics.run(&point.plan, &tallies, &mut watch)?,
-            Some(address) => nics.connect(&point.plan, address, &tallies, &mut watch)?,
-        };
+        let ran = place.run(&point.plan, address, &tallies, &mut watch)?;
         report.add(point, &ran);
         interrupted = watch.is_interrupted();
         if ran.cut_short.is_some() {
@@ -114,7 +113,12 @@ fn planned(what: &str, arguments: &Bench) -> Result<Plan, Failure> {
             if verb == Verb::WriteWrite {
                 flow.wait = plan::WaitMode::Memory;
             }
-            Plan { title: word, flows: vec![flow], ..Plan::default() }
+            let mut plan = Plan { title: word, flows: vec![flow], ..Plan::default() };
+            if arguments.common.world == World::Sim {
+                // What is simulated needs no seconds to settle.
+                (plan.warmup_ms, plan.length_ms) = (1.0, 10.0);
+            }
+            plan
         }
         None => {
             let text = fs::read_to_string(what).map_err(|error| {

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::isolation::Isolation;
 use super::nics::Common;
+use super::simulated::SimulatedHosts;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -20,6 +21,7 @@ Examples:
   ferroce bench serve                                # on one host, or in one terminal
   ferroce bench send --connect 127.0.0.1:18516       # on another
   ferroce bench compare before.json after.json
+  ferroce bench read --world sim --testbed cx3-56g-xeon --size 64
 
 A flag sets the key of the same name in every flow; --set sets any key of a flow file (docs/book/bench.md).
 Ctrl-C ends the run: what was measured until then is told, and said to be partial.
@@ -80,6 +82,9 @@ pub(crate) struct Bench {
     /// Run once for each value, or for each combination of several sweeps
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(super) sweep: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) simulated: SimulatedHosts,
 
     /// The address of a `ferroce bench serve`; otherwise both ends are in this process
     #[arg(long, value_name = "HOST:PORT")]

@@ -46,6 +46,8 @@ pub(super) enum World {
     Soft,
     /// RDMA devices of this machine, by its own libibverbs
     Nic,
+    /// Simulated hosts of a testbed, in model time
+    Sim,
 }
 
 impl World {
@@ -53,7 +55,21 @@ impl World {
         match self {
             Self::Soft => "soft",
             Self::Nic => "nic",
+            Self::Sim => "sim",
         }
+    }
+}
+
+impl Common {
+    /// A flag that means nothing to simulated hosts.
+    pub(super) fn first(&self) -> Option<&'static str> {
+        let flags = [
+            ("--dev", !self.dev.is_empty()),
+            ("--link", self.link.is_some()),
+            ("--library", self.library.is_some()),
+            ("--gid-index", self.gid_index.is_some()),
+        ];
+        flags.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
     }
 }
 
@@ -69,6 +85,8 @@ impl Nics {
         match common.world {
             World::Soft => soft(common).map(|nics| Self::Soft(Box::new(nics))),
             World::Nic => devices(common).map(Self::Devices),
+            World::Sim => Err(Failure::new("simulated hosts are no NICs of this machine")
+                .hint("measure them: ferroce bench VERB --world sim --testbed NAME")),
         }
     }
 

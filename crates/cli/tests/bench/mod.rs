@@ -75,6 +75,18 @@ Options:
       --sweep <KEY=VALUE,...>
           Run once for each value, or for each combination of several sweeps
 
+      --testbed <NAME|FILE>
+          Simulated hosts: cx3-10g-arm, cx3-40g-xeon, cx3-56g-xeon, cx4-100g-power8, or a file like those of studies/testbeds/
+
+      --hosts <NUMBER>
+          How many simulated hosts there are under one switch: h0 serves, the others ask
+
+      --topology <FILE>
+          A file with the table of a scenario's topology, for simulated hosts
+
+      --seed <NUMBER>
+          Of what is left to chance in a simulation
+
       --connect <HOST:PORT>
           The address of a `ferroce bench serve`; otherwise both ends are in this process
 
@@ -90,6 +102,7 @@ Options:
           Possible values:
           - soft: Soft NICs of this machine, in real time
           - nic:  RDMA devices of this machine, by its own libibverbs
+          - sim:  Simulated hosts of a testbed, in model time
           
           [default: soft]
 
@@ -120,6 +133,7 @@ Examples:
   ferroce bench serve                                # on one host, or in one terminal
   ferroce bench send --connect 127.0.0.1:18516       # on another
   ferroce bench compare before.json after.json
+  ferroce bench read --world sim --testbed cx3-56g-xeon --size 64
 
 A flag sets the key of the same name in every flow; --set sets any key of a flow file (docs/book/bench.md).
 Ctrl-C ends the run: what was measured until then is told, and said to be partial.
@@ -442,4 +456,53 @@ fn isolation_that_is_interrupted_says_that_it_is_partial() {
         text.contains("\nPARTIAL   ") && text.contains("\nmeasured  0 of 100 rounds"),
         "{text}"
     );
+}
+
+#[test]
+fn a_simulated_run_says_so_everywhere_and_is_the_same_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, seed: &str| {
+        let path = folder.path().join(name);
+        let words =
+            ["bench", "read", "--world", "sim", "--testbed", "cx3-56g-xeon", "--size", "64"];
+        let more =
+            ["--length-ms", "1", "--hosts", "3", "--threads", "2", "--verify", "--seed", seed];
+        let output = ferroce().args(words).args(more).arg("-o").arg(&path).assert().success();
+        let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
+        let page = fs::read_to_string(path.join("report.html")).unwrap();
+        let json = fs::read_to_string(path.join("results.json")).unwrap();
+        (text, page, json)
+    };
+    let (text, page, json) = run("a", "1");
+    assert!(
+        text.starts_with("world     sim (simulated): testbed cx3-56g-xeon (ConnectX-3"),
+        "{text}"
+    );
+    assert!(text.contains(" 0 wrong") && text.contains("cores of the simulated hosts"), "{text}");
+    assert!(page.contains("imulated") && page.contains("cx3-56g-xeon"));
+    let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&parsed["world"], &parsed["simulated"]), (&"sim".into(), &true.into()));
+    assert!(json == run("b", "1").2 && json != run("c", "2").2);
+}
+
+#[test]
+fn what_a_world_has_not_is_refused() {
+    let refused = |words: &[&str]| {
+        let assert = ferroce().args(["bench", "read"]).args(words).assert().code(125);
+        String::from_utf8(assert.get_output().stderr.clone()).unwrap()
+    };
+    let said = refused(&["--world", "sim"]);
+    assert!(
+        said.contains("the world sim needs a testbed\nhint: --testbed cx3-10g-arm, "),
+        "{said}"
+    );
+    let said = refused(&["--world", "sim", "--testbed", "cx5"]);
+    assert!(said.contains("cx5 is no testbed, and cannot be read as a file"), "{said}");
+    let said = refused(&["--testbed", "cx3-10g-arm"]);
+    assert!(
+        said.contains("--testbed means nothing in the world soft\nhint: add --world sim"),
+        "{said}"
+    );
+    let said = refused(&["--world", "sim", "--testbed", "cx3-10g-arm", "--dev", "lo"]);
+    assert!(said.contains("--dev means nothing in the world sim"), "{said}");
 }
