@@ -242,6 +242,7 @@ impl Endpoint {
 
 impl Qp {
     /// Whether this queue pair takes such a packet at all (IBTA vol 1, 9.6.1).
+    #[inline(always)]
     fn accept(
         &self,
         arrival: &Arrival,
