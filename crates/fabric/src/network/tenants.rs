@@ -5,7 +5,7 @@
 //!          ─► those that serve have their first step ─► all others begin at one time
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rdma::QpType;
 use rdma::app::Channel;
@@ -118,6 +118,11 @@ impl Network {
             let slot = partition.links.at(port).slot as usize;
             let (host, links) = (&mut partition.hosts[slot], &mut partition.links);
             ready = ready.max(host.serve(links, &mut partition.flows, task));
+        }
+        let all: BTreeSet<u32> = tasks.iter().map(|task| task.0).collect();
+        for host in all {
+            let seed = self.common.seed;
+            self.host_mut(host).draw_slices(seed);
         }
         for (&(host, task), serves) in tasks.iter().zip(serving) {
             let port = self.host_port(host);

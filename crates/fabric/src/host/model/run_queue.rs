@@ -46,6 +46,8 @@ pub(crate) struct RunQueue {
     counted: u64,
     /// Since when it runs.
     since: u64,
+    /// What it had of its slice before that.
+    had: u64,
     /// No task that waits or runs is behind it.
     least: u64,
     waiting: usize,
@@ -62,6 +64,7 @@ impl RunQueue {
             running: None,
             counted: 0,
             since: 0,
+            had: 0,
             least: 0,
             waiting: 0,
         }
@@ -75,6 +78,14 @@ impl RunQueue {
 
     pub(crate) fn running(&self) -> Option<TaskId> {
         self.running
+    }
+
+    /// The running task has had `ran` more than its time says, of its slice too.
+    pub(crate) fn has_run(&mut self, ran: u64) {
+        if let Some(running) = self.running {
+            self.tasks[running].runtime += ran;
+            self.had = ran;
+        }
     }
 
     /// What a task has run until `now`.
@@ -132,7 +143,8 @@ impl RunQueue {
     pub(crate) fn slice_end(&self) -> Option<u64> {
         (self.waiting > 0 && self.running.is_some()).then(|| {
             let tasks = 1 + self.waiting as u64;
-            self.since + (self.latency / tasks).max(self.slice_min)
+            let slice = (self.latency / tasks).max(self.slice_min);
+            self.since + slice.saturating_sub(self.had)
         })
     }
 
@@ -162,7 +174,7 @@ impl RunQueue {
             self.waiting -= 1;
         }
         self.tasks[task].state = State::Runs;
-        (self.since, self.counted) = (now, now);
+        (self.since, self.counted, self.had) = (now, now, 0);
     }
 
     /// Counts what the running task has run.
@@ -220,6 +232,14 @@ mod tests {
                 (0..tasks).map(|task| queue.cpu(task, queue.counted) / MS).collect();
             assert!(shares.iter().all(|share| share.abs_diff(shares[0]) <= slice), "{shares:?}");
         }
+    }
+
+    #[test]
+    fn who_has_had_a_part_of_a_slice_has_the_rest() {
+        let mut queue = queue(2);
+        queue.has_run(5 * MS);
+        let ran = live(&mut queue, 50 * MS);
+        assert_eq!(ran, [(0, 7 * MS), (1, 12 * MS), (0, 12 * MS), (1, 12 * MS)]);
     }
 
     #[test]

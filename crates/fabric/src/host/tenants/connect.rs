@@ -64,6 +64,8 @@ impl Host {
             if let Some(core) = cores.get_mut(hog as usize) {
                 let place = core.add(None);
                 core.queue.wake(0, place);
+                // It has run for long.
+                core.queue.has_run(config.latency.as_ps());
             }
         }
         let mut cqs = Vec::new();
@@ -286,6 +288,18 @@ impl Host {
         at.queue.seize(now, place);
         self.step(links, flows, task, now);
         self.tenants.as_ref().map_or(0, |tenants| tenants.cores[core].busy_until)
+    }
+
+    /// Whoever runs beside a hog is somewhere in its slice, as chance has it.
+    pub(crate) fn draw_slices(&mut self, seed: u64) {
+        let Some(tenants) = &mut self.tenants else { return };
+        let mut random = Random::new(split_mix(seed ^ u64::from(self.index)));
+        let slice = tenants.config.latency.as_ps() / 2;
+        for &hog in &tenants.config.hogs {
+            if let Some(core) = tenants.cores.get_mut(hog as usize) {
+                core.queue.has_run(random.below(slice.max(1)));
+            }
+        }
     }
 
     /// An application has its first step at `at`, in picoseconds.
