@@ -30,13 +30,9 @@
 //! **Absent:** alternate paths (LAP, APR), reliable datagrams, redirection.
 
 mod conversation;
-#[cfg(test)]
-mod hostile;
 mod incoming;
 mod manager;
 mod state;
-#[cfg(test)]
-mod storm;
 #[cfg(test)]
 mod tests;
 

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use rdma::{Qpn, Span, Time};
 use wire::cm::{Mad, Message, brief, req};
 
-use super::tests::{SERVICE, arrival, manager, reply, request};
-use super::{CmEvent, CommId, Discard, Manager};
+use super::{SERVICE, arrival, manager, reply, request};
+use crate::cm::{CmEvent, CommId, Discard, Manager};
 use crate::limits::{CM_ANSWERS_MAX, CM_HALF_OPEN_MAX, CM_PENDING_PER_SOURCE_MAX};
 
 const NOW: Time = Time::from_ns(1_000_000);

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use rdma::{Span, Time};
 use wire::cm::{brief, rej};
 
-use super::tests::{SERVICE, arrival, gid, manager, reply, request, route};
-use super::{CmEvent, CommId, Manager, Outgoing};
+use super::{SERVICE, arrival, gid, manager, reply, request, route};
+use crate::cm::{CmEvent, CommId, Manager, Outgoing};
 
 /// A small generator: the same numbers for the same seed everywhere (Steele's SplitMix64).
 struct Random(u64);

@@ -1,5 +1,8 @@
 //! Two managers and what they say to each other.
 
+mod hostile;
+mod storm;
+
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,18 +18,18 @@ use crate::limits::{
 };
 use crate::{Arrival, Route};
 
-pub(super) const SERVICE: u64 = 0x0106_1c06;
+const SERVICE: u64 = 0x0106_1c06;
 
-pub(super) fn gid(host: usize) -> Gid {
+fn gid(host: usize) -> Gid {
     Ipv4Addr::new(10, 0, 0, host as u8 + 1).into()
 }
 
-pub(super) fn manager(host: usize, seed: u64) -> Manager {
+fn manager(host: usize, seed: u64) -> Manager {
     let first = (host as u32 + 1) << 22;
     Manager::new(CmConfig { ids: first..first + (1 << 22), guid: host as u64 + 1, seed })
 }
 
-pub(super) fn route(from: usize, to: usize) -> Route {
+fn route(from: usize, to: usize) -> Route {
     Route {
         destination: gid(to),
         source: gid(from),
@@ -36,7 +39,7 @@ pub(super) fn route(from: usize, to: usize) -> Route {
     }
 }
 
-pub(super) fn request(qpn: u32) -> req::Repr {
+fn request(qpn: u32) -> req::Repr {
     req::Repr {
         local_id: 0,
         vendor: 0,
@@ -75,7 +78,7 @@ pub(super) fn request(qpn: u32) -> req::Repr {
     }
 }
 
-pub(super) fn reply(qpn: u32) -> rep::Repr {
+fn reply(qpn: u32) -> rep::Repr {
     rep::Repr {
         local_id: 0,
         remote_id: 0,
@@ -236,7 +239,7 @@ impl Hosts {
     }
 }
 
-pub(super) fn arrival(from: usize, to: usize) -> Arrival {
+fn arrival(from: usize, to: usize) -> Arrival {
     Arrival { source: gid(from), destination: gid(to), traffic_class: 0, hop_limit: 64 }
 }
 
