@@ -12,6 +12,21 @@
 #![allow(missing_docs, reason = "fields are documented by the verbs man pages")]
 #![allow(missing_debug_implementations, reason = "plain C data, unions and pointers")]
 
+/// Declares structures and unions of C: each is laid out as C does it, is copied, and is [`Plain`].
+macro_rules! structures {
+    ($($(#[$meta:meta])* pub $kind:ident $name:ident { $($fields:tt)* })*) => {
+        $(
+            $(#[$meta])*
+            #[derive(Clone, Copy)]
+            #[repr(C)]
+            pub $kind $name { $($fields)* }
+
+            // SAFETY: integers, raw pointers, optional functions and C's own pthread types.
+            unsafe impl crate::Plain for $name {}
+        )*
+    };
+}
+
 mod context;
 mod device;
 mod handles;
@@ -36,24 +51,6 @@ pub unsafe trait Plain: Sized {
         // SAFETY: the implementor promises that zero bytes are a value.
         unsafe { core::mem::zeroed() }
     }
-}
-
-macro_rules! plain {
-    ($($name:ident),* $(,)?) => {
-        $(
-            // SAFETY: integers, raw pointers, optional functions and C's own pthread types.
-            unsafe impl Plain for $name {}
-        )*
-    };
-}
-
-plain! {
-    ibv_device, verbs_device, ibv_device_attr, ibv_device_attr_ex, ibv_port_attr, ibv_gid_entry,
-    ibv_context, verbs_context, ibv_pd, ibv_td, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_ah, ibv_comp_channel, ibv_cq,
-    ibv_cq_ex, ibv_qp, ibv_qp_ex, ibv_srq, ibv_ah_attr, ibv_qp_attr, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_srq_attr, ibv_srq_init_attr, ibv_async_event, ibv_wc, ibv_send_wr,
-    ibv_recv_wr, ibv_sge, ibv_cq_init_attr_ex, ibv_grh, ibv_xrcd, ibv_xrcd_init_attr,
-    ibv_qp_open_attr, ibv_srq_init_attr_ex, ibv_alloc_dm_attr, ibv_dm,
 }
 
 #[cfg(test)]

@@ -34,95 +34,76 @@ pub const IBV_XRCD_INIT_ATTR_OFLAGS: u32 = 1 << 1;
 pub const IBV_PARENT_DOMAIN_INIT_ATTR_KNOWN: u32 = 0b11;
 pub const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1;
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_td_init_attr {
-    pub comp_mask: u32,
-}
+structures! {
+    pub struct ibv_td_init_attr {
+        pub comp_mask: u32,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_parent_domain_init_attr {
-    pub pd: *mut ibv_pd,
-    pub td: *mut ibv_td,
-    pub comp_mask: u32,
-    pub alloc: *mut c_void,
-    pub free: *mut c_void,
-    pub pd_context: *mut c_void,
-}
+    pub struct ibv_parent_domain_init_attr {
+        pub pd: *mut ibv_pd,
+        pub td: *mut ibv_td,
+        pub comp_mask: u32,
+        pub alloc: *mut c_void,
+        pub free: *mut c_void,
+        pub pd_context: *mut c_void,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_xrcd_init_attr {
-    pub comp_mask: u32,
-    pub fd: c_int,
-    pub oflags: c_int,
-}
+    pub struct ibv_xrcd_init_attr {
+        pub comp_mask: u32,
+        pub fd: c_int,
+        pub oflags: c_int,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_alloc_dm_attr {
-    pub length: usize,
-    pub log_align_req: u32,
-    pub comp_mask: u32,
-}
+    pub struct ibv_alloc_dm_attr {
+        pub length: usize,
+        pub log_align_req: u32,
+        pub comp_mask: u32,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_global_route {
-    pub dgid: ibv_gid,
-    pub flow_label: u32,
-    pub sgid_index: u8,
-    pub hop_limit: u8,
-    pub traffic_class: u8,
-}
+    pub struct ibv_global_route {
+        pub dgid: ibv_gid,
+        pub flow_label: u32,
+        pub sgid_index: u8,
+        pub hop_limit: u8,
+        pub traffic_class: u8,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_ah_attr {
-    pub grh: ibv_global_route,
-    pub dlid: u16,
-    pub sl: u8,
-    pub src_path_bits: u8,
-    pub static_rate: u8,
-    pub is_global: u8,
-    pub port_num: u8,
-}
+    pub struct ibv_ah_attr {
+        pub grh: ibv_global_route,
+        pub dlid: u16,
+        pub sl: u8,
+        pub src_path_bits: u8,
+        pub static_rate: u8,
+        pub is_global: u8,
+        pub port_num: u8,
+    }
 
-/// The 40 bytes before a datagram: an IPv6 header, or an IPv4 header in the last 20.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-pub struct ibv_grh {
-    pub raw: [u8; 40],
-}
+    /// The 40 bytes before a datagram: an IPv6 header, or an IPv4 header in the last 20.
+    #[repr(align(8))]
+    pub struct ibv_grh {
+        pub raw: [u8; 40],
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union ibv_async_event_element {
-    pub cq: *mut ibv_cq,
-    pub qp: *mut ibv_qp,
-    pub srq: *mut ibv_srq,
-    pub port_num: c_int,
-}
+    pub union ibv_async_event_element {
+        pub cq: *mut ibv_cq,
+        pub qp: *mut ibv_qp,
+        pub srq: *mut ibv_srq,
+        pub port_num: c_int,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_async_event {
-    pub element: ibv_async_event_element,
-    pub event_type: u32,
-}
+    pub struct ibv_async_event {
+        pub element: ibv_async_event_element,
+        pub event_type: u32,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_values_ex {
-    pub comp_mask: u32,
-    pub raw_clock: libc::timespec,
-}
+    pub struct ibv_values_ex {
+        pub comp_mask: u32,
+        pub raw_clock: libc::timespec,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ibv_ece {
-    pub vendor_id: u32,
-    pub options: u32,
-    pub comp_mask: u32,
+    pub struct ibv_ece {
+        pub vendor_id: u32,
+        pub options: u32,
+        pub comp_mask: u32,
+    }
 }
