@@ -105,39 +105,31 @@ pub struct PathRecord {
     preference: u8,
 }
 
+/// A structure with what `$source` has under the same names and of the same types, and what is given.
+macro_rules! copied {
+    ($source:ident, [$($same:ident)*], $($given:tt)*) => {
+        Self { $($same: $source.$same,)* $($given)* }
+    };
+}
+
 impl From<&KernelAhAttr> for ibv_ah_attr {
     fn from(source: &KernelAhAttr) -> Self {
-        Self {
-            grh: ibv_global_route {
-                dgid: ibv_gid { raw: source.dgid },
-                flow_label: source.flow_label,
-                sgid_index: source.sgid_index,
-                hop_limit: source.hop_limit,
-                traffic_class: source.traffic_class,
-            },
-            dlid: source.dlid,
-            sl: source.sl,
-            src_path_bits: source.src_path_bits,
-            static_rate: source.static_rate,
-            is_global: source.is_global,
-            port_num: source.port_num,
-        }
+        let dgid = ibv_gid { raw: source.dgid };
+        let KernelAhAttr { flow_label, sgid_index, hop_limit, traffic_class, .. } = *source;
+        let grh = ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class };
+        copied!(source, [dlid sl src_path_bits static_rate is_global port_num], grh)
     }
 }
 
 impl From<&KernelQpAttr> for ibv_qp_attr {
     fn from(source: &KernelQpAttr) -> Self {
         let [max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data] = source.cap;
-        Self {
-            qp_state: source.qp_state,
-            cur_qp_state: source.cur_qp_state,
-            path_mtu: source.path_mtu,
-            path_mig_state: source.path_mig_state,
-            qkey: source.qkey,
-            rq_psn: source.rq_psn,
-            sq_psn: source.sq_psn,
-            dest_qp_num: source.dest_qp_num,
-            qp_access_flags: source.qp_access_flags,
+        copied! {
+            source,
+            [qp_state cur_qp_state path_mtu path_mig_state qkey rq_psn sq_psn dest_qp_num
+                qp_access_flags pkey_index alt_pkey_index en_sqd_async_notify sq_draining
+                max_rd_atomic max_dest_rd_atomic min_rnr_timer port_num timeout retry_cnt
+                rnr_retry alt_port_num alt_timeout],
             cap: ibv_qp_cap {
                 max_send_wr,
                 max_recv_wr,
@@ -147,33 +139,20 @@ impl From<&KernelQpAttr> for ibv_qp_attr {
             },
             ah_attr: (&source.ah_attr).into(),
             alt_ah_attr: (&source.alt_ah_attr).into(),
-            pkey_index: source.pkey_index,
-            alt_pkey_index: source.alt_pkey_index,
-            en_sqd_async_notify: source.en_sqd_async_notify,
-            sq_draining: source.sq_draining,
-            max_rd_atomic: source.max_rd_atomic,
-            max_dest_rd_atomic: source.max_dest_rd_atomic,
-            min_rnr_timer: source.min_rnr_timer,
-            port_num: source.port_num,
-            timeout: source.timeout,
-            retry_cnt: source.retry_cnt,
-            rnr_retry: source.rnr_retry,
-            alt_port_num: source.alt_port_num,
-            alt_timeout: source.alt_timeout,
             ..Self::zeroed()
         }
     }
 }
 
-/// Copies the fields of a path record that have the same type on both sides: all but `mtu`.
+/// A path record of the one kind as one of the other: they differ in the type of `mtu`.
 macro_rules! path_record {
-    ($source:ident, $mtu:expr, $($field:ident)*) => { Self { mtu: $mtu, $($field: $source.$field),* } };
     ($source:ident, $mtu:expr) => {
-        path_record! {
-            $source, $mtu,
-            dgid sgid dlid slid raw_traffic flow_label reversible pkey hop_limit traffic_class
-            numb_path sl mtu_selector rate_selector rate packet_life_time_selector
-            packet_life_time preference
+        copied! {
+            $source,
+            [dgid sgid dlid slid raw_traffic flow_label reversible pkey hop_limit traffic_class
+                numb_path sl mtu_selector rate_selector rate packet_life_time_selector
+                packet_life_time preference],
+            mtu: $mtu
         }
     };
 }
