@@ -8,11 +8,11 @@ use std::sync::Arc;
 use rdma::{Gid, QKey, Qpn, UdAddress};
 use transport::AddressVector;
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::pd::Pd;
 use crate::port::PORT;
-use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use crate::registry::{self, Hot, Mark, Object, Shared};
 use abi::{self, Plain, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_grh, ibv_pd, ibv_wc};
 
 /// The VLAN that means "none".
@@ -28,22 +28,7 @@ pub(crate) struct Ah {
     path: AddressVector,
 }
 
-object!(Ah, ibv_ah);
-
-impl Owned for Ah {
-    fn context(&self) -> &Arc<Context> {
-        &self.pd.context
-    }
-}
-
-// SAFETY: `repr(C)`, and it begins with the `ibv_ah`.
-unsafe impl Hot for Ah {
-    const KIND: u32 = u32::from_be_bytes(*b"fcAH");
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+owned!(pd.context, Ah, ibv_ah, b"fcAH");
 
 impl Ah {
     /// The address of queue pair `qpn` behind this handle.
@@ -122,7 +107,7 @@ fn create(pd: Arc<Pd>, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
 /// Destroys an address handle. Requests that were posted with it go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    status(registry::find::<Ah>(ah).map(|ah| registry::remove(&*ah)))
+    status(registry::forget::<Ah>(ah))
 }
 
 /// The addresses and fields of the 40 bytes before a datagram.

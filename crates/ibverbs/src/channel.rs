@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use softnic::StandIn;
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::event::EventQueue;
-use crate::registry::{self, Object, Shared, object};
+use crate::registry::{self, Object, Shared};
 use crate::signals;
 use crate::sink::CompletionEvent;
 use abi::{ibv_comp_channel, ibv_context, ibv_cq};
@@ -25,13 +25,7 @@ pub(crate) struct Channel {
     pub(crate) queue: Arc<EventQueue<CompletionEvent>>,
 }
 
-object!(Channel, ibv_comp_channel);
-
-impl Owned for Channel {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-}
+owned!(context, Channel, ibv_comp_channel);
 
 impl Drop for Channel {
     fn drop(&mut self) {

@@ -105,10 +105,21 @@ impl Context {
 pub(crate) trait Owned: Object {
     /// Whose it is.
     fn context(&self) -> &Arc<Context>;
-
-    /// Ends the engine's object, because its device is closed. Another context of the same NIC may go on.
-    fn end(&self) {}
 }
+
+/// Makes a type whose context is in the field `$context` an [`Object`] that is [`Owned`].
+macro_rules! owned {
+    ($($context:ident).+, $object:ident $($of_object:tt)*) => {
+        $crate::registry::object!($object $($of_object)*);
+
+        impl $crate::context::Owned for $object {
+            fn context(&self) -> &Arc<Context> {
+                &self.$($context).+
+            }
+        }
+    };
+}
+pub(crate) use owned;
 
 /// Writes the device's limits, to at most as much of the structure as the caller has.
 fn attributes(context: &Context) -> ibv_device_attr {

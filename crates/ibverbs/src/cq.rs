@@ -9,10 +9,10 @@ use rdma::{Completion, Time};
 use transport::{CqId, Notify};
 
 use crate::channel::Channel;
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::errno::{Errno, pointer, status};
 use crate::event::Acks;
-use crate::registry::{self, Hot, Mark, Object, Shared, find_unless_null, object};
+use crate::registry::{self, Hot, Mark, Object, Shared, find_unless_null};
 use crate::sink::CqTarget;
 use crate::sync::Latch;
 use abi::{self, Plain, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
@@ -39,29 +39,15 @@ pub(crate) struct Cq {
     pub(crate) poll: Poll,
 }
 
-object!(Cq, ibv_cq);
+owned!(context, Cq, ibv_cq, b"fcCQ");
 
-impl Owned for Cq {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    fn end(&self) {
+impl Cq {
+    /// Ends the engine's object: the device is closed.
+    pub(crate) fn end(&self) {
         // It fails if the engine's object is gone already.
         let _ = self.destroy();
     }
-}
 
-// SAFETY: `repr(C)`, and `ibv_cq_ex` begins with an `ibv_cq`.
-unsafe impl Hot for Cq {
-    const KIND: u32 = u32::from_be_bytes(*b"fcCQ");
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
-
-impl Cq {
     fn destroy(&self) -> Result<(), Errno> {
         self.context.nic.with(|endpoint, _, _| {
             endpoint.destroy_cq(self.id)?;

@@ -102,24 +102,25 @@ pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status(registry::find::<Context>(context).map(|context| {
         registry::remove(&*context);
-        end_all::<Qp>(&context);
-        end_all::<Srq>(&context);
-        end_all::<Xrcd>(&context);
-        end_all::<Cq>(&context);
-        end_all::<Channel>(&context);
-        end_all::<Mw>(&context);
-        end_all::<Mr>(&context);
-        end_all::<Dm>(&context);
-        end_all::<Ah>(&context);
-        end_all::<Pd>(&context);
-        end_all::<Td>(&context);
+        end_all(&context, Qp::end);
+        end_all(&context, Srq::end);
+        end_all::<Xrcd>(&context, |_| {});
+        end_all(&context, Cq::end);
+        end_all::<Channel>(&context, |_| {});
+        end_all(&context, Mw::end);
+        end_all(&context, Mr::end);
+        end_all::<Dm>(&context, |_| {});
+        end_all::<Ah>(&context, |_| {});
+        end_all(&context, Pd::end);
+        end_all::<Td>(&context, |_| {});
     }))
 }
 
-/// Forgets every object of a kind that belongs to `context`, and ends it.
-fn end_all<T: Owned>(context: &Arc<Context>) {
+/// Forgets every object of a kind that belongs to `context`, and ends it by `end`. Another context of the
+/// same NIC may go on.
+fn end_all<T: Owned>(context: &Arc<Context>, end: impl Fn(&T)) {
     let gone = registry::remove_all(|object: &T| Arc::ptr_eq(object.context(), context));
-    gone.iter().for_each(|object| object.end());
+    gone.iter().for_each(|object| end(object));
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use transport::PdId;
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::errno::{Errno, pointer, status};
-use crate::registry::{self, Object, Shared, object};
+use crate::registry::{self, Object, Shared};
 use abi::{self, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
 
 /// A protection domain, or a parent domain in front of one.
@@ -25,20 +25,7 @@ pub(crate) struct Pd {
     imported: bool,
 }
 
-object!(Pd, ibv_pd);
-
-impl Owned for Pd {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    fn end(&self) {
-        if self.protection_domain.is_none() && !self.imported {
-            // It fails if the engine's object is gone already.
-            let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_pd(self.id));
-        }
-    }
-}
+owned!(context, Pd, ibv_pd);
 
 /// A thread domain.
 #[derive(Debug)]
@@ -48,15 +35,17 @@ pub(crate) struct Td {
     context: Arc<Context>,
 }
 
-object!(Td, ibv_td);
-
-impl Owned for Td {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-}
+owned!(context, Td, ibv_td);
 
 impl Pd {
+    /// Ends the engine's object: the device is closed.
+    pub(crate) fn end(&self) {
+        if self.protection_domain.is_none() && !self.imported {
+            // It fails if the engine's object is gone already.
+            let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_pd(self.id));
+        }
+    }
+
     fn new(
         context: Arc<Context>,
         id: PdId,
@@ -116,9 +105,7 @@ pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32
 /// Forgets a handle. The protection domain stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
-    if let Ok(pd) = registry::find::<Pd>(pd) {
-        registry::remove(&*pd);
-    }
+    let _gone = registry::forget::<Pd>(pd);
 }
 
 /// `ibv_alloc_parent_domain`. Its allocators are for buffers that hardware shares with programs:

@@ -47,8 +47,23 @@ pub(crate) trait Object: Send + Sync + Sized + 'static {
 }
 
 /// Makes a type with a field `c: Shared<_>`, whose structure is a `$c` or begins with one, an
-/// [`Object`] with a table of its own.
+/// [`Object`] with a table of its own; with a mark, and a field `mark` for it, a [`Hot`] one.
 macro_rules! object {
+    ($object:ident, $c:ty, $mark:literal) => {
+        $crate::registry::object!($object, $c);
+
+        // SAFETY: `c` comes first, and is or begins with a `$c`.
+        unsafe impl $crate::registry::Hot for $object {
+            const KIND: u32 = {
+                assert!(core::mem::offset_of!($object, c) == 0);
+                u32::from_be_bytes(*$mark)
+            };
+
+            fn mark(&self) -> &$crate::registry::Mark {
+                &self.mark
+            }
+        }
+    };
     ($object:ident, $c:ty) => {
         impl $crate::registry::Object for $object {
             type C = $c;
@@ -108,6 +123,11 @@ pub(crate) fn search<T: Object, R>(f: impl FnMut(&Arc<T>) -> Option<R>) -> Optio
 pub(crate) fn remove<T: Object>(object: &T) {
     // The last reference is dropped after the lock is released.
     let _removed = T::table().with(|live| live.remove(&object.c().addr()));
+}
+
+/// Forgets the object behind `handle`.
+pub(crate) fn forget<T: Object>(handle: *const T::C) -> Result<(), Errno> {
+    find::<T>(handle).map(|object| remove(&*object))
 }
 
 /// Forgets the objects for which `goes` holds, and returns them.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use transport::{SrqAttributes, SrqId};
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::cq::Cq;
 use crate::errno::{Errno, pointer, status};
 use crate::event::Acks;
 use crate::pd::Pd;
-use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use crate::registry::{self, Hot, Mark, Object, Shared};
 use crate::request::{each_recv, refuse};
 use crate::xrcd::Xrcd;
 use abi::{
@@ -38,29 +38,15 @@ struct Xrc {
     cq: Arc<Cq>,
 }
 
-object!(Srq, ibv_srq);
+owned!(context, Srq, ibv_srq, b"fcSR");
 
-impl Owned for Srq {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    fn end(&self) {
+impl Srq {
+    /// Ends the engine's object: the device is closed.
+    pub(crate) fn end(&self) {
         // It fails if the engine's object is gone already.
         let _ = self.destroy();
     }
-}
 
-// SAFETY: `repr(C)`, and it begins with the `ibv_srq`.
-unsafe impl Hot for Srq {
-    const KIND: u32 = u32::from_be_bytes(*b"fcSR");
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
-
-impl Srq {
     fn destroy(&self) -> Result<(), Errno> {
         self.context.nic.with(|endpoint, _, _| {
             endpoint.destroy_srq(self.id)?;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use softnic::Nic;
 use transport::XrcdId;
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::descriptor::Identity;
 use crate::errno::{Errno, pointer, status};
-use crate::registry::{self, Object, Shared, object};
+use crate::registry::{self, Object, Shared};
 use abi::{self, ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
 
 /// An open domain.
@@ -41,13 +41,7 @@ impl Drop for Domain {
     }
 }
 
-object!(Xrcd, ibv_xrcd);
-
-impl Owned for Xrcd {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-}
+owned!(context, Xrcd, ibv_xrcd);
 
 impl Xrcd {
     pub(crate) fn id(&self) -> XrcdId {

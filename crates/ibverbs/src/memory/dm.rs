@@ -8,12 +8,12 @@ use rdma::{Access, Memory};
 use softnic::limits;
 use transport::RegionSpec;
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::errno::{Errno, pointer, status};
 use crate::memory::mr::{self, Mr};
 use crate::memory::piece::Piece;
 use crate::pd::Pd;
-use crate::registry::{self, Object, Shared, object};
+use crate::registry::{self, Object, Shared};
 use abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 
 /// Offsets and lengths of copies are multiples of this, as on hardware, where a program maps the
@@ -29,13 +29,7 @@ pub(crate) struct Dm {
     piece: Arc<Piece>,
 }
 
-object!(Dm, ibv_dm);
-
-impl Owned for Dm {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-}
+owned!(context, Dm, ibv_dm);
 
 impl Dm {
     fn new(context: Arc<Context>, piece: Arc<Piece>) -> Arc<Self> {
@@ -98,9 +92,7 @@ pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_handle: u32
 /// Forgets a handle. The memory stays as long as there is another, or a region.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
-    if let Ok(dm) = registry::find::<Dm>(dm) {
-        registry::remove(&*dm);
-    }
+    let _gone = registry::forget::<Dm>(dm);
 }
 
 /// `ibv_reg_dm_mr`: requests name it by offsets from its beginning.

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use rdma::{Access, Key};
 use transport::RegionSpec;
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::errno::{Errno, pointer, status};
 use crate::memory::piece::Piece;
 use crate::pd::Pd;
-use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use crate::registry::{self, Hot, Mark, Object, Shared};
 use crate::request;
 use crate::sync::lock;
 use abi::{self, ibv_mr, ibv_pd, ibv_sge};
@@ -31,31 +31,17 @@ pub(crate) struct Mr {
     imported: bool,
 }
 
-object!(Mr, ibv_mr);
+owned!(context, Mr, ibv_mr, b"fcMR");
 
-impl Owned for Mr {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    fn end(&self) {
+impl Mr {
+    /// Ends the engine's object: the device is closed.
+    pub(crate) fn end(&self) {
         if !self.imported {
             // It fails if the engine's object is gone already.
             let _ = self.context.nic.with(|endpoint, _, _| endpoint.deregister(self.key));
         }
     }
-}
 
-// SAFETY: `repr(C)`, and the C structure comes first.
-unsafe impl Hot for Mr {
-    const KIND: u32 = u32::from_be_bytes(*b"fcMR");
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
-
-impl Mr {
     /// Whether the region is in that device memory.
     pub(crate) fn lies_in(&self, piece: &Arc<Piece>) -> bool {
         self.piece.as_ref().is_some_and(|other| Arc::ptr_eq(other, piece))
@@ -221,9 +207,7 @@ pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut 
 /// Forgets a handle. The region stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
-    if let Ok(mr) = registry::find::<Mr>(mr) {
-        registry::remove(&*mr);
-    }
+    let _gone = registry::forget::<Mr>(mr);
 }
 
 /// Ends a region: its keys reach nothing any more.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use rdma::{Access, Key, Operation};
 use transport::WindowKind;
 
-use crate::context::{Context, Owned};
+use crate::context::{Context, owned};
 use crate::errno::{Errno, pointer, status};
 use crate::memory::mr::Mr;
 use crate::pd::Pd;
-use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use crate::registry::{self, Hot, Mark, Object, Shared};
 use abi::{self, ibv_mw, ibv_mw_bind_info, ibv_pd};
 
 /// A window.
@@ -25,25 +25,13 @@ pub(crate) struct Mw {
     _pd: Arc<Pd>,
 }
 
-object!(Mw, ibv_mw);
+owned!(context, Mw, ibv_mw, b"fcMW");
 
-impl Owned for Mw {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    fn end(&self) {
+impl Mw {
+    /// Ends the engine's object: the device is closed.
+    pub(crate) fn end(&self) {
         // It fails if the engine's object is gone already.
         let _ = self.context.nic.with(|endpoint, _, _| endpoint.dealloc_window(self.key));
-    }
-}
-
-// SAFETY: `repr(C)`, and the C structure comes first.
-unsafe impl Hot for Mw {
-    const KIND: u32 = u32::from_be_bytes(*b"fcMW");
-
-    fn mark(&self) -> &Mark {
-        &self.mark
     }
 }
 

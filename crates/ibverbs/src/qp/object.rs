@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rdma::{QpState, QpType, Qpn};
 use transport::Recovery;
 
-use crate::context::{Context, Owned, VENDOR_ID};
+use crate::context::{Context, VENDOR_ID, owned};
 use crate::cq::Cq;
 use crate::errno::{Errno, status};
 use crate::event::Acks;
@@ -15,7 +15,7 @@ use crate::pd::Pd;
 use crate::qp::attributes::{self, state_number};
 use crate::qp::batch::Builder;
 use crate::qp::ece::Ece;
-use crate::registry::{self, Hot, Mark, Object, Shared, object};
+use crate::registry::{self, Hot, Mark, Object, Shared};
 use crate::srq::Srq;
 use crate::xrcd::Xrcd;
 use abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr};
@@ -47,28 +47,7 @@ pub(super) enum Uses {
     Other { _pd: Arc<Pd>, _send_cq: Arc<Cq>, _recv_cq: Arc<Cq>, _srq: Option<Arc<Srq>> },
 }
 
-object!(Qp, ibv_qp);
-
-impl Owned for Qp {
-    fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
-    fn end(&self) {
-        self.context.nic.detach_all_multicast(self.qpn);
-        // It fails if the engine's object is gone already.
-        let _ = self.destroy();
-    }
-}
-
-// SAFETY: `repr(C)`, and `ibv_qp_ex` begins with an `ibv_qp`.
-unsafe impl Hot for Qp {
-    const KIND: u32 = u32::from_be_bytes(*b"fcQP");
-
-    fn mark(&self) -> &Mark {
-        &self.mark
-    }
-}
+owned!(context, Qp, ibv_qp, b"fcQP");
 
 /// Changes attributes and state.
 #[unsafe(no_mangle)]
@@ -85,6 +64,13 @@ pub unsafe extern "C" fn ibv_modify_qp(
 }
 
 impl Qp {
+    /// Ends the engine's object: the device is closed.
+    pub(crate) fn end(&self) {
+        self.context.nic.detach_all_multicast(self.qpn);
+        // It fails if the engine's object is gone already.
+        let _ = self.destroy();
+    }
+
     /// A handle of the queue pair `qpn` in RESET. Of `qp_base`, the caller fills in what C has given. From
     /// now on the events of the queue pair are for this handle, too.
     pub(super) fn new(
