@@ -27,7 +27,7 @@ pub struct AddressVector {
 
 /// A set of attributes, bit for bit `enum ibv_qp_attr_mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Mask(pub(crate) u32);
+pub struct Mask(pub u32);
 
 impl Mask {
     /// No attribute.

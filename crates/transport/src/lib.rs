@@ -214,7 +214,7 @@ mod timer;
 mod transmit;
 
 pub use arrival::Arrival;
-pub use attributes::{AddressVector, QpAttributes, QpCapacity, QpChange, QpQuery, QpSpec};
+pub use attributes::{AddressVector, Mask, QpAttributes, QpCapacity, QpChange, QpQuery, QpSpec};
 pub use blocked::Blocked;
 pub use bring_up::BringUp;
 pub use config::Config;

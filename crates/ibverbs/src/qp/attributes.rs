@@ -1,39 +1,15 @@
 //! Queue pair attributes between C and the engine.
 
 use rdma::{Access, Mtu, Psn, QKey, QpState, Qpn};
-use transport::{QpCapacity, QpChange, QpQuery};
+use transport::{Mask, QpCapacity, QpChange, QpQuery};
 
 use crate::ah;
 use crate::context::Context;
 use crate::errno::Errno;
 use abi::{self, Plain, ibv_qp_attr, ibv_qp_cap, ibv_sge};
 
-/// `enum ibv_qp_attr_mask`, bit by bit.
-pub(crate) mod mask {
-    pub(crate) const STATE: u32 = 1;
-    pub(crate) const CUR_STATE: u32 = 1 << 1;
-    pub(crate) const EN_SQD_ASYNC_NOTIFY: u32 = 1 << 2;
-    pub(crate) const ACCESS_FLAGS: u32 = 1 << 3;
-    pub(crate) const PKEY_INDEX: u32 = 1 << 4;
-    pub(crate) const PORT: u32 = 1 << 5;
-    pub(crate) const QKEY: u32 = 1 << 6;
-    pub(crate) const AV: u32 = 1 << 7;
-    pub(crate) const PATH_MTU: u32 = 1 << 8;
-    pub(crate) const TIMEOUT: u32 = 1 << 9;
-    pub(crate) const RETRY_CNT: u32 = 1 << 10;
-    pub(crate) const RNR_RETRY: u32 = 1 << 11;
-    pub(crate) const RQ_PSN: u32 = 1 << 12;
-    pub(crate) const MAX_QP_RD_ATOMIC: u32 = 1 << 13;
-    pub(crate) const ALT_PATH: u32 = 1 << 14;
-    pub(crate) const MIN_RNR_TIMER: u32 = 1 << 15;
-    pub(crate) const SQ_PSN: u32 = 1 << 16;
-    pub(crate) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
-    pub(crate) const PATH_MIG_STATE: u32 = 1 << 18;
-    pub(crate) const CAP: u32 = 1 << 19;
-    pub(crate) const DEST_QPN: u32 = 1 << 20;
-    /// What exists, with the four bits that libibverbs once used for itself.
-    pub(crate) const KNOWN: u32 = (1 << 25) - 1;
-}
+/// Bits of a mask that exist, with the four that libibverbs once used for itself.
+const KNOWN: u32 = (1 << 25) - 1;
 
 const STATES: [QpState; 7] = [
     QpState::Reset,
@@ -54,52 +30,48 @@ fn state(number: u32) -> Result<QpState, Errno> {
     STATES.get(number as usize).copied().ok_or(Errno::INVALID)
 }
 
-/// What `attr` and `attr_mask` ask for.
-pub(crate) fn change(
-    context: &Context,
-    attr: &ibv_qp_attr,
-    attr_mask: u32,
-) -> Result<QpChange, Errno> {
-    if attr_mask & abi::IBV_QP_RATE_LIMIT != 0 {
+/// What `attr` and its `mask` ask for.
+pub(crate) fn change(context: &Context, attr: &ibv_qp_attr, mask: Mask) -> Result<QpChange, Errno> {
+    if mask.0 & abi::IBV_QP_RATE_LIMIT != 0 {
         return Err(Errno::UNSUPPORTED);
     }
-    if attr_mask & !mask::KNOWN != 0 {
+    if mask.0 & !KNOWN != 0 {
         return Err(Errno::INVALID);
     }
-    let has = |bit: u32| attr_mask & bit != 0;
-    let byte = |bit: u32, value: u8| has(bit).then_some(value);
+    let has = |attribute| mask.contains(attribute);
+    let byte = |attribute, value: u8| has(attribute).then_some(value);
     let mut change = QpChange {
-        sqd_notify: has(mask::EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
-        pkey_index: has(mask::PKEY_INDEX).then_some(attr.pkey_index),
-        port: byte(mask::PORT, attr.port_num),
-        q_key: has(mask::QKEY).then_some(QKey(attr.qkey)),
-        timeout: byte(mask::TIMEOUT, attr.timeout),
-        retry_count: byte(mask::RETRY_CNT, attr.retry_cnt),
-        rnr_retry: byte(mask::RNR_RETRY, attr.rnr_retry),
-        rq_psn: has(mask::RQ_PSN).then(|| Psn::new(attr.rq_psn)),
-        max_rd_atomic: byte(mask::MAX_QP_RD_ATOMIC, attr.max_rd_atomic),
-        max_dest_rd_atomic: byte(mask::MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic),
-        min_rnr_timer: byte(mask::MIN_RNR_TIMER, attr.min_rnr_timer),
-        sq_psn: has(mask::SQ_PSN).then(|| Psn::new(attr.sq_psn)),
-        destination: has(mask::DEST_QPN).then(|| Qpn::new(attr.dest_qp_num)),
-        alternate_path: has(mask::ALT_PATH),
-        path_migration: has(mask::PATH_MIG_STATE),
-        capacity: has(mask::CAP),
+        sqd_notify: has(Mask::SQD_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
+        pkey_index: has(Mask::PKEY_INDEX).then_some(attr.pkey_index),
+        port: byte(Mask::PORT, attr.port_num),
+        q_key: has(Mask::QKEY).then_some(QKey(attr.qkey)),
+        timeout: byte(Mask::TIMEOUT, attr.timeout),
+        retry_count: byte(Mask::RETRY_COUNT, attr.retry_cnt),
+        rnr_retry: byte(Mask::RNR_RETRY, attr.rnr_retry),
+        rq_psn: has(Mask::RQ_PSN).then(|| Psn::new(attr.rq_psn)),
+        max_rd_atomic: byte(Mask::MAX_RD_ATOMIC, attr.max_rd_atomic),
+        max_dest_rd_atomic: byte(Mask::MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic),
+        min_rnr_timer: byte(Mask::MIN_RNR_TIMER, attr.min_rnr_timer),
+        sq_psn: has(Mask::SQ_PSN).then(|| Psn::new(attr.sq_psn)),
+        destination: has(Mask::DESTINATION).then(|| Qpn::new(attr.dest_qp_num)),
+        alternate_path: has(Mask::ALTERNATE_PATH),
+        path_migration: has(Mask::PATH_MIGRATION),
+        capacity: has(Mask::CAPACITY),
         ..QpChange::default()
     };
-    if has(mask::STATE) {
+    if has(Mask::STATE) {
         change.state = Some(state(attr.qp_state)?);
     }
-    if has(mask::CUR_STATE) {
+    if has(Mask::CURRENT_STATE) {
         change.current_state = Some(state(attr.cur_qp_state)?);
     }
-    if has(mask::ACCESS_FLAGS) {
+    if has(Mask::ACCESS) {
         change.access = Some(Access::from_bits(attr.qp_access_flags).ok_or(Errno::INVALID)?);
     }
-    if has(mask::AV) {
+    if has(Mask::PATH) {
         change.path = Some(ah::path(context, &attr.ah_attr)?);
     }
-    if has(mask::PATH_MTU) {
+    if has(Mask::PATH_MTU) {
         let mtu = u8::try_from(attr.path_mtu).ok().and_then(Mtu::from_code);
         change.path_mtu = Some(mtu.ok_or(Errno::INVALID)?);
     }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use rdma::{QpState, QpType, Qpn};
-use transport::Recovery;
+use transport::{Mask, Recovery};
 
 use crate::context::{Context, VENDOR_ID, owned};
 use crate::cq::Cq;
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn ibv_modify_qp(
     status(registry::find::<Qp>(qp).and_then(|qp| {
         // SAFETY: C passes a readable structure.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
-        qp.modify(attr, attr_mask.cast_unsigned())
+        qp.modify(attr, Mask(attr_mask.cast_unsigned()))
     }))
 }
 
@@ -100,9 +100,9 @@ impl Qp {
         qp
     }
 
-    /// Changes attributes and state: `attr_mask` says which of `attr`.
-    pub(crate) fn modify(&self, attr: &ibv_qp_attr, attr_mask: u32) -> Result<(), Errno> {
-        let mut change = attributes::change(&self.context, attr, attr_mask)?;
+    /// Changes attributes and state: `mask` says which of `attr`.
+    pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: Mask) -> Result<(), Errno> {
+        let mut change = attributes::change(&self.context, attr, mask)?;
         self.ece.complete(&mut change);
         self.context.nic.with(|endpoint, _, _| endpoint.modify_qp(self.qpn, &change))?;
         if let Some(state) = change.state {

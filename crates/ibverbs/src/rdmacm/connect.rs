@@ -426,7 +426,7 @@ pub unsafe extern "C" fn ferroce_rdma_init_qp_attr(
         let (Some(attr), Some(mask)) = (attr, mask) else { return Err(Errno::INVALID) };
         let (filled, bits) = states::attributes(&id, &id.lock(), attr.qp_state)?;
         *attr = filled;
-        *mask = bits.cast_signed();
+        *mask = bits.0.cast_signed();
         Ok(())
     }))
 }

@@ -1,7 +1,7 @@
 //! The states of the id's queue pair during a connection, and the attributes to enter them.
 
 use rdma::{Gid, QpState};
-use transport::AddressVector;
+use transport::{AddressVector, Mask};
 use wire::aeth::rnr_delay;
 
 use super::abi::RDMA_UDP_QKEY;
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::errno::Errno;
 use crate::port::PORT;
 use crate::qp::Qp;
-use crate::qp::attributes::{mask, state_number as number};
+use crate::qp::attributes::state_number as number;
 use crate::registry;
 use abi::{
     IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, Plain, ibv_ah_attr, ibv_qp_attr,
@@ -32,7 +32,7 @@ pub(super) fn attributes(
     id: &CmId,
     inner: &Inner,
     state: u32,
-) -> Result<(ibv_qp_attr, u32), Errno> {
+) -> Result<(ibv_qp_attr, Mask), Errno> {
     use QpState::{Init, Rtr, Rts};
     let context = inner.context.as_ref().ok_or(Errno::INVALID)?;
     let mut attr = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::zeroed() };
@@ -44,15 +44,15 @@ pub(super) fn attributes(
         attr.port_num = PORT;
         if datagram {
             attr.qkey = RDMA_UDP_QKEY;
-            mask::PKEY_INDEX | mask::PORT | mask::QKEY
+            Mask::PKEY_INDEX | Mask::PORT | Mask::QKEY
         } else {
             attr.qp_access_flags = REMOTE_RIGHTS;
-            mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS
+            Mask::PKEY_INDEX | Mask::PORT | Mask::ACCESS
         }
     } else if state == number(Rtr) && datagram {
-        0
+        Mask::NONE
     } else if state == number(Rts) && datagram {
-        mask::SQ_PSN
+        Mask::SQ_PSN
     } else if state == number(Rtr) {
         let peer = inner.peer.ok_or(Errno::INVALID)?;
         attr.ah_attr = path(context, inner)?;
@@ -62,8 +62,8 @@ pub(super) fn attributes(
         attr.rq_psn = inner.psn.value();
         attr.max_dest_rd_atomic = peer.responder_resources;
         attr.min_rnr_timer = min_rnr_timer(peer.rnr_retry);
-        let all = mask::AV | mask::PATH_MTU | mask::DEST_QPN | mask::RQ_PSN;
-        if answers { all | mask::MAX_DEST_RD_ATOMIC | mask::MIN_RNR_TIMER } else { all }
+        let all = Mask::PATH | Mask::PATH_MTU | Mask::DESTINATION | Mask::RQ_PSN;
+        if answers { all | Mask::MAX_DEST_RD_ATOMIC | Mask::MIN_RNR_TIMER } else { all }
     } else if state == number(Rts) {
         let peer = inner.peer.ok_or(Errno::INVALID)?;
         attr.sq_psn = peer.psn.value();
@@ -71,16 +71,16 @@ pub(super) fn attributes(
         attr.retry_cnt = peer.retry_count;
         attr.rnr_retry = peer.rnr_retry;
         attr.max_rd_atomic = peer.initiator_depth;
-        let asking = mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_QP_RD_ATOMIC;
+        let asking = Mask::RETRY_COUNT | Mask::RNR_RETRY | Mask::MAX_RD_ATOMIC;
         match (answers, asks) {
-            (_, true) => mask::SQ_PSN | mask::TIMEOUT | asking,
-            (true, false) => mask::SQ_PSN | mask::TIMEOUT,
-            (false, false) => mask::SQ_PSN,
+            (_, true) => Mask::SQ_PSN | Mask::TIMEOUT | asking,
+            (true, false) => Mask::SQ_PSN | Mask::TIMEOUT,
+            (false, false) => Mask::SQ_PSN,
         }
     } else {
         return Err(Errno::INVALID);
     };
-    Ok((attr, bits | mask::STATE))
+    Ok((attr, bits | Mask::STATE))
 }
 
 /// The code of the RNR timer that the peer waits for before each of its `retries`; 7 retries mean for
@@ -155,7 +155,7 @@ pub(super) fn end(id: &CmId) -> Result<(), Errno> {
         return Ok(());
     }
     let attr = ibv_qp_attr { qp_state: number(QpState::Error), ..ibv_qp_attr::zeroed() };
-    registry::find::<Qp>(qp)?.modify(&attr, mask::STATE)
+    registry::find::<Qp>(qp)?.modify(&attr, Mask::STATE)
 }
 
 #[cfg(test)]
