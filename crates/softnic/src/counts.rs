@@ -87,12 +87,12 @@ counts! {
     tx_faulted,
     /// Packets that were put into rings of shared memory, for NICs of this host.
     tx_ring_packets,
-    /// Rings that were made, each to a NIC of this host.
+    /// Rings that NICs of this host have taken.
     rings_made,
     /// Rings that were taken from NICs of this host.
     rings_taken,
-    /// NICs of this host that are reached by UDP because they, or we, could not or would not have a
-    /// ring.
+    /// Offers of rings, to or from NICs of this host, that came to nothing, and rings that were closed: these
+    /// NICs are reached by UDP.
     rings_refused,
     /// Rings that were given up because the other side wrote nonsense.
     rings_broken,

@@ -134,8 +134,8 @@ pub(crate) const PORT_RETRY: Retry = Retry { tries: 1_000, pause: Span::from_us(
 pub(crate) const RING_BYTES: usize = 256 << 10;
 /// Pairs of addresses between which the packets of a ring go.
 pub(crate) const RING_PAIRS_MAX: usize = GIDS_MAX * GIDS_MAX;
-/// NICs of this host that one NIC shares rings with; further ones are reached by UDP.
-pub(crate) const RING_PEERS_MAX: usize = 256;
+/// Rings that a NIC makes, and as many that it takes: 17 MB each. Further NICs are reached by UDP.
+pub(crate) const RINGS_MAX: usize = 64;
 /// Packets that are taken from one ring before the engine answers.
 pub(crate) const RING_BATCH: usize = 64;
 /// Bytes of a packet in a ring that are copied out before they are looked at: all headers, and the
@@ -145,8 +145,17 @@ pub(crate) const RING_COPIED: usize = 256;
 pub(crate) const RING_RELEASE: usize = 8;
 /// Messages about rings that are taken before the engine goes on.
 pub(crate) const OFFER_BATCH: usize = 16;
-/// How an offer is made to a NIC whose queue of messages is full.
-pub(crate) const OFFER_RETRY: Retry = Retry { tries: 10, pause: Span::from_us(100) };
+/// Runs of packets that go to a NIC by UDP before it is offered a ring: by then they have cost as much as it
+/// takes to make one, and many processes that say little to each other need none.
+pub(crate) const RUNS_BEFORE_OFFER: u32 = 16;
+/// A NIC offers a ring at most this often: making one takes some 20 us, and a queue of messages is short.
+pub(crate) const OFFER_INTERVAL: Span = Span::from_us(500);
+/// How long an offer stands. Packets go by UDP meanwhile.
+pub(crate) const OFFER_PATIENCE: Span = Span::from_ms(1_000);
+/// How long after an offer that came to nothing the next is made, and how often that is doubled: to ten
+/// seconds.
+pub(crate) const OFFER_PAUSE: Span = Span::from_ms(10);
+pub(crate) const OFFER_DOUBLINGS_MAX: u32 = 10;
 /// How often a NIC that takes nothing from its ring is asked about: whether it lives.
 pub(crate) const PEER_CHECK_INTERVAL: Span = Span::from_ms(5);
 /// How long what lies in the ring of a NIC that lives, and takes nothing from it, is not taken for lost:

@@ -5,8 +5,8 @@
 //!                       └─ ring of the NIC there ─► its engine           room: in the ring
 //! ```
 //!
-//! The path to a NIC is chosen before the first packet to it, and kept while its ring works, so that no
-//! packet overtakes another. A NIC of this host says how much room it has, by either path. Where there is
+//! Packets to a NIC of this host go by UDP until it has taken a ring, and through the ring while that works.
+//! The change loses nothing, and no packet overtakes another. A NIC of this host says how much room it has, by either path. Where there is
 //! none, sending to it pauses, for [`PAUSE_MAX`] at most; to all others it goes on.
 //!
 //! **Invariant:** only this module knows both sockets and rings. Others ask it what they need of either.
@@ -24,7 +24,7 @@ use crate::host::registry::Registry;
 use crate::host::steering::{is_ownable, slot_of};
 use crate::limits::PAUSE_MAX;
 use crate::packet::{Flow, Path, Pushed};
-use crate::shm::{RingPacket, Shm};
+use crate::shm::{Reached, RingPacket, Shm};
 use crate::udp::outbox::Sockets;
 use crate::{Link, Options, ProcessMemory};
 
@@ -95,12 +95,16 @@ impl Paths {
     ) -> Option<Lane> {
         let mut flow = udp_flow(membership, route, slot)?;
         let destination = flow.destination;
-        let is_by_ring = self.shm.reaches(&membership.registry, destination, slot, now, counts);
-        if is_by_ring {
-            flow.path = Path::Shm;
-        }
         let is_ours = || membership.sockets.iter().any(|socket| socket.gid() == destination);
-        let is_local = is_by_ring || destination.ip().is_loopback() || is_ours();
+        let is_local = match self.shm.reaches(&membership.registry, destination, slot, now, counts)
+        {
+            Reached::ByRing => {
+                flow.path = Path::Shm;
+                true
+            }
+            Reached::ByUdp => true,
+            Reached::Elsewhere => destination.ip().is_loopback() || is_ours(),
+        };
         Some(Lane { flow, is_local: is_local && is_ownable(slot), is_last: false })
     }
 
@@ -248,6 +252,22 @@ impl Paths {
     #[inline]
     pub(crate) fn has_packets(&self) -> bool {
         self.shm.has_packets()
+    }
+
+    /// Whether something lies in a ring that is not read before all sockets have been looked at.
+    #[inline]
+    pub(crate) fn awaits_sockets(&self) -> bool {
+        self.shm.awaits_sockets()
+    }
+
+    /// A look at all sockets begins.
+    pub(crate) fn begin_look(&mut self) {
+        self.shm.begin_look();
+    }
+
+    /// A look at all sockets is over, and has found all of them empty or not.
+    pub(crate) fn end_look(&mut self, is_empty: bool) {
+        self.shm.end_look(is_empty);
     }
 
     /// Whether packets from the NIC with `slot` at the source of `arrival` come through a ring.

@@ -133,11 +133,11 @@ impl Receiver {
         let _receiving = Receiving::begin();
         let Common { membership, paths, .. } = common;
         inbox.renew(membership);
+        // The last is what is handed over.
+        let all = membership.sockets.len() + membership.groups.count() + 1;
         let ports = if turn == Turn::Round {
-            // The last is what is handed over.
-            let ports = membership.sockets.len() + membership.groups.count() + 1;
-            let in_parts = reach == Reach::Hot && paths.has_rings();
-            let part = part(self.next_port, ports, if in_parts { PARTS_OF_ROUND } else { 1 });
+            let in_parts = reach == Reach::Hot && paths.has_rings() && !paths.awaits_sockets();
+            let part = part(self.next_port, all, if in_parts { PARTS_OF_ROUND } else { 1 });
             self.next_port = part.end;
             if part.start == 0 {
                 paths.receive_messages(&membership.registry, engine.counts);
@@ -147,7 +147,19 @@ impl Receiver {
             self.hot..self.hot + 1
         };
         self.is_hot &= !ports.contains(&self.hot);
-        Look::new(reach, ports, paths.sent_to_us())
+        let is_whole = ports == (0..all);
+        if is_whole {
+            paths.begin_look();
+        }
+        Look::new(reach, ports, is_whole, paths.sent_to_us())
+    }
+
+    /// A look at sockets is over.
+    #[inline]
+    pub(crate) fn end_look_at_sockets(look: &Look, common: &mut Common) {
+        if look.is_whole {
+            common.paths.end_look(look.emptied == common.membership.sockets.len());
+        }
     }
 
     /// A look has found so many packets.

@@ -8,9 +8,9 @@
 //! The packets are the same as by UDP, headers and all, and every rule of the transport holds. They have no
 //! ICRC unless somebody wants to see one: memory does not corrupt them.
 //!
-//! Each direction has a ring of its own ([`ring`](ring.rs)). The sender makes it, and offers it
-//! ([`offers`](offers.rs)) before its first packet, which is in it already: no packet overtakes another.
-//! A ring that fails is left for UDP. What was in it counts as lost.
+//! Each direction has a ring of its own ([`ring`](ring.rs)). The sender makes it and offers it
+//! ([`offers`](offers.rs)); until it is taken, and if it never is, packets go by UDP ([`peer`](peer.rs)). So
+//! an offer makes nobody wait. A ring that fails is left for UDP. What was in it counts as lost.
 //!
 //! Which addresses are of this host is known from the list of NICs ([`crate::host::registry`]), which only
 //! this user can write: the NIC with the slot must stand there, and be alive. The receiver asks the same of
@@ -36,17 +36,16 @@ use transport::Run;
 
 use self::offers::{Arrived, Kind, Message, Offers};
 pub(crate) use self::peer::RingPacket;
-use self::peer::{Opened, Out, Peer};
+use self::peer::{Next, Opened, Out, Peer};
 use self::ring::{Broken, Consumer, Consuming, Producer};
 use crate::ProcessMemory;
-use crate::clock::{retry, would_block};
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::registry::Registry;
 use crate::host::steering::{Member, is_ownable};
 use crate::limits::{
-    CHOICES_MAX, OFFER_BATCH, OFFER_RETRY, PEER_CHECK_INTERVAL, RING_BATCH, RING_PEERS_MAX,
-    RING_RELEASE, SLOTS,
+    CHOICES_MAX, OFFER_BATCH, OFFER_INTERVAL, PEER_CHECK_INTERVAL, RING_BATCH, RING_RELEASE,
+    RINGS_MAX, SLOTS,
 };
 use crate::packet::{Flow, Pushed};
 use crate::sys;
@@ -58,9 +57,13 @@ pub(crate) struct Shm {
     offers: Option<Offers>,
     /// By slot.
     peers: Box<[Option<Box<Peer>>]>,
-    /// The slots of peers whose rings are looked at.
+    /// The slots of peers whose rings are read.
     sources: Vec<u16>,
-    /// How addresses are reached, by the slot that the packet is for.
+    /// Those whose rings have been taken, and are read as soon as it is their turn.
+    newcomers: Vec<u16>,
+    /// When a ring may be offered again.
+    next_offer: Time,
+    /// Where addresses are, by the slot that the packet is for.
     choices: Box<[Vec<Choice>]>,
     /// The slots of the peers that are touched.
     touched: Vec<u16>,
@@ -68,11 +71,23 @@ pub(crate) struct Shm {
     asleep: bool,
 }
 
-/// How an address is reached.
+/// Where an address is.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     destination: Gid,
-    is_by_ring: bool,
+    /// At a NIC of this host and user.
+    is_here: bool,
+}
+
+/// How a NIC is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reached {
+    /// It is of this host and user, and has a ring.
+    ByRing,
+    /// It is of this host and user.
+    ByUdp,
+    /// Nothing is known of it.
+    Elsewhere,
 }
 
 impl Shm {
@@ -93,14 +108,16 @@ impl Shm {
             offers: None,
             peers: (0..SLOTS).map(|_| None).collect(),
             sources: Vec::new(),
+            newcomers: Vec::new(),
+            next_offer: Time::ZERO,
             choices: (0..SLOTS).map(|_| Vec::new()).collect(),
             touched: Vec::new(),
             asleep: false,
         }
     }
 
-    /// Whether packets to `slot` at `destination` go through a ring. If it is not known yet, it is
-    /// found out, and the ring is made.
+    /// How packets to `slot` at `destination` go that are built at `now`. A ring is offered where there
+    /// may be one.
     pub(crate) fn reaches(
         &mut self,
         registry: &Registry,
@@ -108,23 +125,33 @@ impl Shm {
         slot: u16,
         now: Time,
         counts: &mut Counts,
-    ) -> bool {
+    ) -> Reached {
         if self.offers.is_none() || !is_ownable(slot) || slot == registry.slot() {
-            return false;
+            return Reached::Elsewhere;
         }
         let choices = &self.choices[usize::from(slot)];
         let known = choices.iter().find(|choice| choice.destination == destination);
-        match known.map(|choice| choice.is_by_ring) {
+        let is_here = match known.map(|choice| choice.is_here) {
             Some(false) => false,
             Some(true) if self.is_there(registry, slot, now) => true,
-            _ => self.choose(registry, destination, slot, counts),
+            _ => self.choose(registry, destination, slot),
+        };
+        let peer = self.peers[usize::from(slot)].as_mut().filter(|_| is_here);
+        match peer.map(|peer| peer.next_path(now, counts)) {
+            Some(Next::Ring) => Reached::ByRing,
+            Some(Next::Udp) => Reached::ByUdp,
+            Some(Next::Offer) => {
+                self.offer(registry, slot, now, counts);
+                Reached::ByUdp
+            }
+            None => Reached::Elsewhere,
         }
     }
 
     /// Looks whether a peer that leaves packets in its ring is dead.
     fn is_there(&mut self, registry: &Registry, slot: u16, now: Time) -> bool {
         let Some(peer) = &mut self.peers[usize::from(slot)] else { return false };
-        let Out::Open(ring) = &mut peer.out else { return false };
+        let Out::Open(ring) = &mut peer.out else { return true };
         if now < peer.next_check {
             return true;
         }
@@ -136,83 +163,74 @@ impl Shm {
         false
     }
 
-    fn choose(
-        &mut self,
-        registry: &Registry,
-        destination: Gid,
-        slot: u16,
-        counts: &mut Counts,
-    ) -> bool {
+    /// Finds out whether a NIC of this host and user has `slot` at `destination`.
+    fn choose(&mut self, registry: &Registry, destination: Gid, slot: u16) -> bool {
         let address = destination.ip();
-        let is_by_ring = match registry.member_at(address, slot) {
-            Ok(Some(member)) => self.offer(registry, member, counts),
+        let is_here = match registry.member_at(address, slot) {
+            Ok(Some(member)) => {
+                self.peer(member);
+                true
+            }
             // Nobody can get what is sent there now, so it may be decided again.
             Ok(None) => return false,
             Err(error) if error.kind() == io::ErrorKind::NotFound && address.is_loopback() => {
                 return false;
             }
-            // An address of another host.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            // An address of another host, or nobody can say.
             Err(error) => {
                 tracing::debug!(%address, slot, %error, "by UDP");
-                counts.rings_refused += 1;
                 false
             }
         };
         let choices = &mut self.choices[usize::from(slot)];
         choices.retain(|choice| choice.destination != destination);
         if choices.len() == CHOICES_MAX {
-            // What is found out again is the same: a ring that is there, or an address elsewhere.
+            // What is found out again is the same: a NIC that is there, or an address elsewhere.
             choices.remove(0);
         }
-        choices.push(Choice { destination, is_by_ring });
-        is_by_ring
+        choices.push(Choice { destination, is_here });
+        is_here
     }
 
-    /// Makes a ring to `member` if there is none. Returns whether there is one now.
-    fn offer(&mut self, registry: &Registry, member: Member, counts: &mut Counts) -> bool {
-        match self.peer(member).map(|peer| &peer.out) {
-            Some(Out::Open(_)) => return true,
-            None | Some(Out::Refused) => return false,
-            Some(Out::Untried) => {}
+    /// Makes a ring to the peer at `slot`, and offers it. Nobody is waited for.
+    fn offer(&mut self, registry: &Registry, slot: u16, now: Time, counts: &mut Counts) {
+        if now < self.next_offer {
+            return;
         }
-        let Some(offers) = &self.offers else { return false };
-        let made = sys::random().and_then(|nonce| {
+        self.next_offer = now + OFFER_INTERVAL;
+        let rings = self.peers.iter().flatten().filter(|peer| peer.has_ring()).count();
+        let (Some(peer), Some(offers)) = (&mut self.peers[usize::from(slot)], &self.offers) else {
+            return;
+        };
+        if !registry.is_alive(peer.member) {
+            self.forget(slot);
+            return;
+        }
+        let may_be = if rings < RINGS_MAX { Ok(()) } else { Err(io::ErrorKind::QuotaExceeded) };
+        let made = may_be.map_err(io::Error::from).and_then(|()| {
+            let nonce = sys::random()?;
             let (ring, file) = Producer::create(nonce)?;
-            let from = registry.member();
-            let message = Message { kind: Kind::Offer, from, to_claim: member.claim, nonce };
-            send_patiently(offers, member.slot, message, Some(file.as_fd()))?;
+            let (from, to_claim) = (registry.member(), peer.member.claim);
+            let message = Message { kind: Kind::Offer, from, to_claim, nonce };
+            offers.send(slot, message, Some(file.as_fd()))?;
             Ok(ring)
         });
-        let out = match made {
-            Ok(ring) => {
-                tracing::debug!(slot = member.slot, "a ring was made");
-                counts.rings_made += 1;
-                Out::Open(ring)
-            }
+        match made {
+            Ok(ring) => peer.offer(ring, now),
             Err(error) => {
-                tracing::debug!(slot = member.slot, %error, "no ring, so by UDP");
-                counts.rings_refused += 1;
-                Out::Refused
+                tracing::debug!(slot, %error, "no ring, so by UDP");
+                peer.offer_failed(now, counts);
             }
-        };
-        let is_open = matches!(out, Out::Open(_));
-        if let Some(peer) = self.peer(member) {
-            peer.out = out;
         }
-        is_open
     }
 
-    /// The peer that `member` is. `None` if there are too many.
-    fn peer(&mut self, member: Member) -> Option<&mut Peer> {
+    /// The peer that `member` is.
+    fn peer(&mut self, member: Member) -> &mut Peer {
         let at = usize::from(member.slot);
         if self.peers[at].as_ref().is_some_and(|peer| peer.member != member) {
             self.forget(member.slot);
         }
-        if self.peers[at].is_none() && self.peers.iter().flatten().count() == RING_PEERS_MAX {
-            return None;
-        }
-        Some(self.peers[at].get_or_insert_with(|| Box::new(Peer::new(member))))
+        self.peers[at].get_or_insert_with(|| Box::new(Peer::new(member)))
     }
 
     /// Forgets a peer that is dead.
@@ -220,6 +238,7 @@ impl Shm {
         self.peers[usize::from(slot)] = None;
         self.choices[usize::from(slot)].clear();
         self.sources.retain(|source| *source != slot);
+        self.newcomers.retain(|newcomer| *newcomer != slot);
     }
 
     /// No packets to a peer by its ring any more.
@@ -231,10 +250,7 @@ impl Shm {
             // The other side takes what comes by UDP now.
             ring.leave();
             counts.rings_refused += 1;
-            peer.out = Out::Refused;
-        }
-        for choice in &mut self.choices[usize::from(slot)] {
-            choice.is_by_ring = false;
+            peer.out = Out::Closed;
         }
     }
 
@@ -290,8 +306,7 @@ impl Shm {
             return false;
         }
         let at = usize::from(slot);
-        let is_through_ring =
-            |choice: &Choice| choice.is_by_ring && choice.destination == destination;
+        let is_through_ring = |choice: &Choice| choice.is_here && choice.destination == destination;
         if !self.choices[at].iter().any(is_through_ring) {
             return false;
         }
@@ -384,12 +399,6 @@ impl Shm {
             }
             match kind {
                 Kind::Doorbell => {}
-                Kind::Refusal => {
-                    let peer = self.peers.get(usize::from(from.slot)).and_then(Option::as_ref);
-                    if peer.is_some_and(|peer| peer.member == from) {
-                        self.close(from.slot, counts);
-                    }
-                }
                 Kind::Offer => {
                     let ring = file
                         .ok_or_else(|| io::ErrorKind::InvalidInput.into())
@@ -397,12 +406,6 @@ impl Shm {
                     if let Err(error) = ring.and_then(|ring| self.accept(registry, from, ring)) {
                         tracing::debug!(slot = from.slot, %error, "an offer is refused");
                         counts.rings_refused += 1;
-                        let (from, to) = (registry.member(), from);
-                        let refusal =
-                            Message { kind: Kind::Refusal, from, to_claim: to.claim, nonce };
-                        if let Some(offers) = &self.offers {
-                            let _ = offers.send(to.slot, refusal, None);
-                        }
                     } else {
                         counts.rings_taken += 1;
                     }
@@ -413,12 +416,18 @@ impl Shm {
 
     fn accept(&mut self, registry: &Registry, from: Member, ring: Consumer) -> io::Result<()> {
         let is_nic = is_ownable(from.slot) && from.slot != registry.slot();
-        if !is_nic || !registry.is_alive(from) {
-            return Err(io::ErrorKind::NotConnected.into());
+        let taken = self.sources.len() + self.newcomers.len();
+        let refused = match is_nic && registry.is_alive(from) {
+            false => Some(io::ErrorKind::NotConnected),
+            true if taken >= RINGS_MAX => Some(io::ErrorKind::QuotaExceeded),
+            true => None,
+        };
+        if let Some(kind) = refused {
+            ring.leave();
+            return Err(kind.into());
         }
-        let peer = self.peer(from).ok_or(io::ErrorKind::QuotaExceeded)?;
-        peer.accept(ring)?;
-        self.sources.push(from.slot);
+        self.peer(from).accept(ring)?;
+        self.newcomers.push(from.slot);
         Ok(())
     }
 
@@ -433,11 +442,40 @@ impl Shm {
         !self.sources.is_empty()
     }
 
-    /// The rings that are looked at.
+    /// The rings of `slots`.
     #[inline]
-    fn rings(&self) -> impl Iterator<Item = &Consumer> {
+    fn rings<'a>(&'a self, slots: &'a [u16]) -> impl Iterator<Item = &'a Consumer> {
         let ring = |slot: &u16| self.peers[usize::from(*slot)].as_deref()?.from();
-        self.sources.iter().filter_map(ring)
+        slots.iter().filter_map(ring)
+    }
+
+    /// Whether something lies in a ring that is not read before all sockets have been looked at.
+    #[inline]
+    pub(crate) fn awaits_sockets(&self) -> bool {
+        self.rings(&self.newcomers).any(|ring| !ring.is_empty())
+    }
+
+    /// A look at all sockets begins.
+    pub(crate) fn begin_look(&mut self) {
+        for slot in &self.newcomers {
+            if let Some(peer) = &mut self.peers[usize::from(*slot)] {
+                peer.begin_look();
+            }
+        }
+    }
+
+    /// A look at all sockets is over, and has found all of them empty or not. Rings whose turn it is are
+    /// read from now on.
+    pub(crate) fn end_look(&mut self, is_empty: bool) {
+        let Self { peers, sources, newcomers, .. } = self;
+        newcomers.retain(|slot| {
+            let peer = peers[usize::from(*slot)].as_mut();
+            let is_in_turn = peer.is_some_and(|peer| peer.is_in_turn(is_empty));
+            if is_in_turn {
+                sources.push(*slot);
+            }
+            !is_in_turn
+        });
     }
 
     /// Whether the NIC with `slot` lives and sends packets between these addresses through its ring. One
@@ -465,10 +503,10 @@ impl Shm {
         is_alive
     }
 
-    /// Whether there is something in one of them.
+    /// Whether there is something in one that is read.
     #[inline]
     pub(crate) fn has_packets(&self) -> bool {
-        self.rings().any(|ring| !ring.is_empty())
+        self.rings(&self.sources).any(|ring| !ring.is_empty())
     }
 
     /// Takes what lies in the rings, some of each, and has `handle` see the packets. The first `most`
@@ -519,7 +557,7 @@ impl Shm {
     pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
         self.asleep = asleep;
         let mut is_work_left = false;
-        for ring in self.rings() {
+        for ring in self.rings(&self.sources).chain(self.rings(&self.newcomers)) {
             ring.set_asleep(asleep);
             is_work_left |= !ring.is_empty();
         }
@@ -543,14 +581,4 @@ impl Shm {
             ring.leave();
         }
     }
-}
-
-/// Sends an offer, whose receiver has a short queue that may be full for a moment.
-fn send_patiently(
-    offers: &Offers,
-    slot: u16,
-    message: Message,
-    file: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    retry(OFFER_RETRY, would_block, || offers.send(slot, message, file))
 }

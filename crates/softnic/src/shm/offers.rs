@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Only a NIC that takes rings has a [`Mailbox`] for them, under the slot that is in every QPN of the
-//! device. Messages of other users are not looked at: whoever can send one is of this host and user.
+//! device. An offer is answered in the ring ([`ring`](super::ring)). Messages of other users are not looked at: whoever can send one is of this host and user.
 //!
 //! A message is also how the doorbell is rung. An eventfd would be quicker by a microsecond, of the twenty
 //! that it takes to wake somebody; but both ends would share it, and a peer that fills it and makes it
@@ -19,19 +19,16 @@ use crate::host::steering::Member;
 
 /// What the mailbox is for.
 const PURPOSE: &str = "ferroce-ring";
-const MAGIC: [u8; 8] = *b"FRRING\0\x01";
+const MAGIC: [u8; 8] = *b"FRRING\0\x02";
 const MESSAGE_LEN: usize = 32;
 const OFFER: u32 = 1;
-const REFUSAL: u32 = 2;
-const DOORBELL: u32 = 3;
+const DOORBELL: u32 = 2;
 
 /// What NICs tell each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A ring from the sender to the receiver. The file comes along.
     Offer,
-    /// The sender takes no ring from the receiver.
-    Refusal,
     /// There is something in a ring.
     Doorbell,
 }
@@ -57,7 +54,6 @@ impl Message {
     fn emit(self) -> [u8; MESSAGE_LEN] {
         let kind = match self.kind {
             Kind::Offer => OFFER,
-            Kind::Refusal => REFUSAL,
             Kind::Doorbell => DOORBELL,
         };
         let mut bytes = [0; MESSAGE_LEN];
@@ -76,7 +72,6 @@ impl Message {
         let word = |at: usize| u32::from_ne_bytes(words[at]);
         let kind = match word(2) {
             OFFER => Kind::Offer,
-            REFUSAL => Kind::Refusal,
             DOORBELL => Kind::Doorbell,
             _ => return None,
         };
@@ -154,16 +149,13 @@ mod tests {
         assert!(to.receive().is_none());
         let file = map::sealed_memory(4096).unwrap();
         from.send(12, message(Kind::Offer), Some(file.as_fd())).unwrap();
-        from.send(12, message(Kind::Refusal), None).unwrap();
         from.send(12, message(Kind::Doorbell), None).unwrap();
         let arrived = to.receive().unwrap().unwrap();
         assert_eq!(arrived.message, message(Kind::Offer));
         map::map_sealed_memory(arrived.file.unwrap().as_fd(), 4096).unwrap();
-        for kind in [Kind::Refusal, Kind::Doorbell] {
-            let arrived = to.receive().unwrap().unwrap();
-            assert_eq!(arrived.message, message(kind));
-            assert!(arrived.file.is_none());
-        }
+        let arrived = to.receive().unwrap().unwrap();
+        assert_eq!(arrived.message, message(Kind::Doorbell));
+        assert!(arrived.file.is_none());
         assert!(to.receive().is_none());
     }
 

@@ -1,15 +1,20 @@
 //! A NIC of this host, as another sees it: the ring to it, and the ring from it.
 //!
 //! ```text
-//!   out:    Untried ─► Open ─► Refused    what it does not take, or what breaks: by UDP from then on
-//!   from:   None ─► Open ─► Broken        by nonsense in it
+//!   out:    None ─► Offered ─► Open ─► Closed    what breaks: by UDP for as long as it lives
+//!            └───────◄┘ refused, or not taken in time; later it is offered another
+//!   from:   None ─► Open ─► Broken               by nonsense in it
 //! ```
+//!
+//! Packets go by UDP until a ring has been taken. They leave together, so what is said of an offer counts
+//! only when none of them can still be on its way to the kernel. The receiver reads a ring after it has seen
+//! the first packet there and then found its sockets empty. So no packet overtakes another.
 //!
 //! The addresses that packets go between are said once a ring: the first packet between two comes
 //! behind a declaration of the pair, and each names its pair by number.
 //!
-//! **Invariant:** neither goes back. What is not what it should be in a ring ends that ring alone; its
-//! packets count as lost.
+//! **Invariants:** a ring that nobody has taken is empty. One that is open or closed is the last to or from
+//! this NIC. What is not what it should be in a ring ends that ring alone; its packets count as lost.
 
 use std::io;
 
@@ -17,12 +22,15 @@ use rdma::{Gid, MemoryFault, Time};
 use transport::{Run, Segment};
 use wire::roce::HEADERS_MAX;
 
-use super::ring::{Broken, Consumer, DECLARES_PAIR, Entry, Found, Producer, WITH_ICRC};
+use super::ring::{Answer, Broken, Consumer, DECLARES_PAIR, Entry, Found, Producer, WITH_ICRC};
 use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::host::registry::Registry;
 use crate::host::steering::Member;
-use crate::limits::{AWAITED_MAX, RING_PAIRS_MAX};
+use crate::limits::{
+    AWAITED_MAX, LOOKS_BEFORE_TIMEOUT, OFFER_DOUBLINGS_MAX, OFFER_PATIENCE, OFFER_PAUSE,
+    RING_PAIRS_MAX, RUNS_BEFORE_OFFER,
+};
 use crate::memory::map::Stretch;
 use crate::packet::{Begun, Flow, Pushed};
 
@@ -31,9 +39,15 @@ use crate::packet::{Begun, Flow, Pushed};
 pub(super) struct Peer {
     pub(super) member: Member,
     pub(super) out: Out,
+    /// How often packets have gone to it by UDP, up to where a ring may be offered.
+    runs_by_udp: u32,
+    /// Offers in a row that came to nothing.
+    offers_failed: u32,
     /// What has been declared in the ring to it: source and destination of each pair.
     pairs: Vec<(Gid, Gid)>,
     from: From,
+    /// Looks at all sockets since the first packet in the ring from it was seen.
+    looks: Option<u32>,
     /// Whether packets were built for it since the doorbells were last looked after.
     pub(super) touched: bool,
     /// When it may be asked again whether it lives: before more is sent to it, or more is refused that came
@@ -59,10 +73,31 @@ struct Awaited {
 /// The ring to a peer.
 #[derive(Debug)]
 pub(super) enum Out {
-    Untried,
+    /// There is none, and none is offered before this.
+    None(Time),
+    Offered(Offered),
     Open(Producer),
     /// By UDP for as long as it lives.
-    Refused,
+    Closed,
+}
+
+/// A ring that may be taken.
+#[derive(Debug)]
+pub(super) struct Offered {
+    ring: Producer,
+    /// When it is taken back.
+    until: Time,
+    /// When a packet was last built that goes by UDP.
+    last_by_udp: Time,
+}
+
+/// How the next packets go to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    Ring,
+    Udp,
+    /// By UDP, and a ring may be offered.
+    Offer,
 }
 
 /// The ring from a peer.
@@ -101,15 +136,77 @@ impl Peer {
     pub(super) fn new(member: Member) -> Self {
         Self {
             member,
-            out: Out::Untried,
+            out: Out::None(Time::ZERO),
+            runs_by_udp: 0,
+            offers_failed: 0,
             pairs: Vec::new(),
             from: From::None,
+            looks: None,
             touched: false,
             next_check: Time::ZERO,
             next_refusal_check: Time::ZERO,
             given_up: false,
             awaited: None,
         }
+    }
+
+    /// How packets that are built at `now` go to it.
+    #[inline]
+    pub(super) fn next_path(&mut self, now: Time, counts: &mut Counts) -> Next {
+        match &self.out {
+            Out::Open(_) => Next::Ring,
+            Out::Closed => Next::Udp,
+            Out::None(next) if now < *next => Next::Udp,
+            Out::None(_) if self.runs_by_udp < RUNS_BEFORE_OFFER => {
+                self.runs_by_udp += 1;
+                Next::Udp
+            }
+            Out::None(_) => Next::Offer,
+            Out::Offered(_) => self.hear(now, counts),
+        }
+    }
+
+    /// Hears what it says to an offer.
+    fn hear(&mut self, now: Time, counts: &mut Counts) -> Next {
+        let Out::Offered(offered) = &mut self.out else { return Next::Udp };
+        if now >= offered.until {
+            // If it has been taken by now, it stays.
+            offered.ring.withdraw();
+        }
+        // What was built at another time has been sent.
+        let has_left = core::mem::replace(&mut offered.last_by_udp, now) < now;
+        match offered.ring.answer() {
+            Answer::Refused => self.offer_failed(now, counts),
+            Answer::Taken if has_left => {
+                if let Out::Offered(offered) = core::mem::replace(&mut self.out, Out::Closed) {
+                    tracing::debug!(slot = self.member.slot, "a ring was taken");
+                    counts.rings_made += 1;
+                    self.out = Out::Open(offered.ring);
+                    return Next::Ring;
+                }
+            }
+            Answer::None | Answer::Taken => {}
+        }
+        Next::Udp
+    }
+
+    /// A ring has been offered to it at `now`.
+    pub(super) fn offer(&mut self, ring: Producer, now: Time) {
+        let until = now + OFFER_PATIENCE;
+        self.out = Out::Offered(Offered { ring, until, last_by_udp: now });
+    }
+
+    /// It takes no ring now. The next is offered later, and later each time.
+    pub(super) fn offer_failed(&mut self, now: Time, counts: &mut Counts) {
+        let pause = OFFER_PAUSE * (1 << self.offers_failed.min(OFFER_DOUBLINGS_MAX));
+        self.offers_failed += 1;
+        self.out = Out::None(now + pause);
+        counts.rings_refused += 1;
+    }
+
+    /// Whether there is a ring to it that it has, or may take.
+    pub(super) fn has_ring(&self) -> bool {
+        matches!(self.out, Out::Offered(_) | Out::Open(_))
     }
 
     /// Whether what was sent to it, and is missed at `now`, may still be in its ring: it lives and has not
@@ -137,7 +234,7 @@ impl Peer {
     pub(super) fn out(&mut self) -> Option<&mut Producer> {
         match &mut self.out {
             Out::Open(ring) => Some(ring),
-            Out::Untried | Out::Refused => None,
+            Out::None(_) | Out::Offered(_) | Out::Closed => None,
         }
     }
 
@@ -160,10 +257,29 @@ impl Peer {
     /// Has its packets from this ring from now on. A peer has one ring in its life.
     pub(super) fn accept(&mut self, ring: Consumer) -> io::Result<()> {
         if !matches!(self.from, From::None) {
+            ring.leave();
             return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if !ring.take() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
         self.from = From::Open(ring, Vec::new());
         Ok(())
+    }
+
+    /// A look at all sockets begins.
+    pub(super) fn begin_look(&mut self) {
+        if self.from().is_some_and(|ring| !ring.is_empty()) {
+            self.looks.get_or_insert(0);
+        }
+    }
+
+    /// A look at all sockets is over, and has found all of them empty or not. Returns whether the ring from
+    /// it is to be read: what was sent by UDP before the first packet in it has been taken.
+    pub(super) fn is_in_turn(&mut self, is_empty: bool) -> bool {
+        let Some(looks) = &mut self.looks else { return false };
+        *looks += 1;
+        is_empty || *looks == LOOKS_BEFORE_TIMEOUT
     }
 
     /// Takes what comes next in the ring from it, if anything does, and copies its first `most` bytes,

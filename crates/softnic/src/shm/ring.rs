@@ -4,7 +4,7 @@
 //!       0  nonce                                     of the offer that the memory came with
 //!       8  producer: there, left                     (what it sends from then on comes by UDP)
 //!      64  head      consumer: lines taken so far
-//!     128  state     consumer: awake, asleep, gone   (asleep: the doorbell is to be rung)
+//!     128  state     offered, then the consumer's: awake, asleep (the doorbell is to be rung), gone
 //!    4096  lines of 64 bytes, each entry a few of them, around the end
 //!
 //!   entry:  │ sequence u24 │ length u16 │ pair u8 │ class u8 │ flags u8 │ packet ... │
@@ -15,6 +15,9 @@
 //! the round before may be anything, payload of applications included: so the producer sets the
 //! word behind an entry to zero before it shows the entry, and the word before it is what the
 //! consumer waits for: one line goes from processor to processor for a short packet.
+//!
+//! Whether a ring is used is decided by one word: the consumer turns *offered* into *awake*, or the producer
+//! turns it into *gone*, and whoever comes second finds that out. So nothing is put in before it is taken.
 //!
 //! **Invariants:** each side believes nothing that the other can change. What is read is copied out
 //! first and checked after; the consumer never reads its own head, nor the producer an entry. A
@@ -47,9 +50,10 @@ const ENTRY_LINES_MAX: u64 = ((WORD + PACKET_MAX).div_ceil(LINE)) as u64;
 
 const _: () = assert!(LINES.is_power_of_two() && LINES > 2 * ENTRY_LINES_MAX && LINES <= 1 << 23);
 
-const AWAKE: u64 = 0;
-const ASLEEP: u64 = 1;
-const GONE: u64 = 2;
+const OFFERED: u64 = 0;
+const AWAKE: u64 = 1;
+const ASLEEP: u64 = 2;
+const GONE: u64 = 3;
 
 /// The packet ends with its ICRC.
 pub(super) const WITH_ICRC: u8 = 1;
@@ -132,6 +136,15 @@ pub(super) struct Producer {
     head: u64,
 }
 
+/// What became of an offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    /// Nothing yet.
+    None,
+    Taken,
+    Refused,
+}
+
 /// What the consumer does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Consuming {
@@ -151,6 +164,21 @@ impl Producer {
         map.word(NONCE_AT).store(nonce, Release);
         let memory = RingMemory { map, guard: Guard::new() };
         Ok((Self { memory, tail: 0, head: 0 }, file))
+    }
+
+    /// Whether the ring has been taken.
+    pub(super) fn answer(&self) -> Answer {
+        match self.memory.map.word(STATE_AT).load(Acquire) {
+            OFFERED => Answer::None,
+            AWAKE | ASLEEP => Answer::Taken,
+            _ => Answer::Refused,
+        }
+    }
+
+    /// Takes the offer back, if the ring has not been taken.
+    pub(super) fn withdraw(&self) {
+        let state = self.memory.map.word(STATE_AT);
+        let _ = state.compare_exchange(OFFERED, GONE, AcqRel, Relaxed);
     }
 
     /// Says that nothing more will be put in.
@@ -273,6 +301,12 @@ impl Consumer {
         Ok(Self { memory: RingMemory { map, guard: Guard::new() }, head: 0 })
     }
 
+    /// Accepts the ring. Returns whether it is still offered.
+    pub(super) fn take(&self) -> bool {
+        let state = self.memory.map.word(STATE_AT);
+        state.compare_exchange(OFFERED, AWAKE, AcqRel, Relaxed).is_ok()
+    }
+
     /// Whether the producer has said that nothing more will be put in.
     pub(super) fn is_left(&self) -> bool {
         self.memory.map.word(PRODUCER_AT).load(Acquire) != 0
@@ -341,6 +375,7 @@ mod tests {
     fn pair() -> (Producer, Consumer) {
         let (producer, file) = Producer::create(NONCE).unwrap();
         let consumer = Consumer::open(file.as_fd(), NONCE).unwrap();
+        assert!(consumer.take());
         (producer, consumer)
     }
 

@@ -53,6 +53,10 @@ pub(crate) struct Look {
     batch: usize,
     /// Whether the socket of an address was found empty, and it was not yet said.
     was_empty: bool,
+    /// How many sockets of addresses were found empty.
+    pub(crate) emptied: usize,
+    /// Whether it goes to all ports.
+    pub(crate) is_whole: bool,
     /// What had been sent to us before, as [`crate::host::credits`] has it.
     pub(crate) sent: Option<u64>,
 }
@@ -78,10 +82,15 @@ pub(crate) enum By {
 }
 
 impl Look {
-    /// At `ports`, after so much had been `sent`.
-    pub(crate) fn new(reach: Reach, ports: Range<usize>, sent: Option<u64>) -> Self {
+    /// At `ports`, which may be all, after so much had been `sent`.
+    pub(crate) fn new(
+        reach: Reach,
+        ports: Range<usize>,
+        is_whole: bool,
+        sent: Option<u64>,
+    ) -> Self {
         let Range { start: port, end } = ports;
-        Self { reach, port, end, batch: 0, was_empty: false, sent }
+        Self { reach, port, end, batch: 0, was_empty: false, emptied: 0, is_whole, sent }
     }
 
     /// Enough of this port.
@@ -145,7 +154,10 @@ impl Inbox {
                     }
                     (None, None) => None,
                 };
-                look.was_empty |= is_address && found.is_none();
+                if is_address && found.is_none() {
+                    look.was_empty = true;
+                    look.emptied += 1;
+                }
             }
             if let Some((received, destination, by, place)) = found {
                 look.batch += 1;

@@ -26,8 +26,14 @@ fn batches_recorded(third: u8, link: Link) -> u64 {
     let options = Options { capture, link, ..Options::default() };
     let (a, b) = pair_with(third, QpType::Rc, 1 << 20, &options);
     let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };
-    a.post(1, write, a.sge(0, 1 << 20));
-    a.completions(1);
+    let write_bytes = |bytes| {
+        a.post(1, write, a.sge(0, bytes));
+        a.completions(1);
+    };
+    if link == Link::SharedMemory {
+        a.until_by_ring(|| write_bytes(8));
+    }
+    write_bytes(1 << 20);
     let counts = a.nic.counts();
     drop((a, b));
 

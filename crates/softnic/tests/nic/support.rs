@@ -251,6 +251,15 @@ impl Host {
         self.nic.with(|endpoint, _, _| endpoint.query_qp(qpn)).unwrap().state
     }
 
+    /// Does `what` until packets go through a ring.
+    pub(crate) fn until_by_ring(&self, mut what: impl FnMut()) {
+        let (before, began) = (self.nic.counts().tx_ring_packets, Instant::now());
+        while self.nic.counts().tx_ring_packets == before {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.nic.counts());
+            what();
+        }
+    }
+
     /// Whether an event was raised.
     pub(crate) fn was_told(&self, event: Event) -> bool {
         self.events.contains(event)

@@ -14,7 +14,7 @@ use rdma::Time;
 
 use super::Shared;
 use crate::attachment::Attachment;
-use crate::attachment::receiver::Turn;
+use crate::attachment::receiver::{Receiver, Turn};
 use crate::clock;
 use crate::limits::LOOKS_BEFORE_TIMEOUT;
 use crate::progress::core::Core;
@@ -163,6 +163,7 @@ impl Shared {
             packets += engine.counts.rx_packets - before;
             last = Some(now);
         }
+        Receiver::end_look_at_sockets(&look, &mut core.attachment.common);
         (core, packets, last)
     }
 }
