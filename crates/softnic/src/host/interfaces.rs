@@ -205,9 +205,12 @@ mod tests {
             return;
         }
         let this = "host::interfaces::tests::interfaces_are_listed_where_loopback_is_down";
+        // The kernel notices in its own time that there is a carrier.
         let script = format!(
             "ip link add eth0 type veth peer name eth1 && ip link set eth1 up && \
-             ip link set eth0 up && ip address add 10.0.0.1/24 dev eth0 && exec \"$0\" --exact {this}"
+             ip link set eth0 up && ip address add 10.0.0.1/24 dev eth0 && \
+             for _ in $(seq 500); do ip link show eth0 | grep -q 'state UP' && break; sleep 0.01; done; \
+             exec \"$0\" --exact {this}"
         );
         let mut inside = namespace();
         inside.args(["sh", "-c", &script]).arg(env::current_exe().unwrap()).env(INSIDE, "1");
