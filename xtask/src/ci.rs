@@ -10,7 +10,7 @@ use pico_args::Arguments;
 
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
-use crate::{abi, dist, interop, programs, pyverbs, speed, storm, terminal, tidy};
+use crate::{abi, crowd, dist, interop, programs, pyverbs, speed, storm, terminal, tidy};
 
 /// How many storms run over the engine: about a minute.
 const STORMS: &str = "20000";
@@ -60,6 +60,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("storm over both links", || {
         ["shm", "udp"].into_iter().try_for_each(|link| storm::over(link, "0", LINK_STORMS))
     })?;
+    stage("crowd", || crowd::run(&crowd::Choice::default()))?;
     stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
     stage("pyverbs over UDP", || judged(tally, pyverbs::run(&pyverbs::Choice::over("udp"))))?;
     stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;

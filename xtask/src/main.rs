@@ -3,6 +3,7 @@
 mod abi;
 mod bench;
 mod ci;
+mod crowd;
 mod demo;
 mod dist;
 mod interop;
@@ -45,6 +46,8 @@ cargo xtask <command>
         [--jobs J]              on so many threads
         [--trace] [--pcap FILE] every event and packet of seed S
         --link LINK [--seeds N] [--seed S]  NICs of this machine over shm, shm,icrc or udp
+  crowd [--processes N] [--seed S]  processes all connected to each other, of which some stop or end
+        [--link LINK]           over shm, shm,icrc or udp only
   speed                         count the simulator's and the NIC's instructions, against the committed numbers
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
@@ -111,6 +114,11 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         }
         "speed" => finish(arguments).and_then(|()| speed::run()),
         "storm" => storm::run(arguments),
+        "crowd" => {
+            let choice = crowd::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            crowd::run(&choice)
+        }
         "abi" => finish(arguments).and_then(|()| abi::run()),
         other => bail!("no such command: {other}\n\n{USAGE}"),
     }

@@ -6,6 +6,7 @@ mod allocations;
 mod conditions;
 mod congestion;
 mod connections;
+mod crowd;
 mod faulty;
 mod forged;
 mod forger;
