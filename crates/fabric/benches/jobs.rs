@@ -138,7 +138,7 @@ fn network(job: &str, packets: Option<u32>) -> Result<(NetworkConfig, Time), Str
         config = NetworkConfig::new(fat_tree(k, Cables::new(rate, 200)));
         let bytes = packets.unwrap_or(all) * 1_024;
         config.flows = permutation(k * k * k / 4, bytes, &mut Random::new(1));
-        config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate: rate, ..Dcqcn::default() });
+        config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate: rate, ..Dcqcn::paper() });
         config.switch.buffer_bytes = 32_000_000;
     }
     for queue in &mut config.switch.queues {

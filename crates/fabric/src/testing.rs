@@ -27,7 +27,7 @@ pub fn read_anything(bytes: &[u8]) -> bool {
             .and_then(|db| db.switch(&[link; 2], None, None, &SwitchConfig::default()));
         return made.map_or_else(|error| refused(text, &error.to_string()), |_| true);
     }
-    let scenario = match Scenario::parse_with(text, &|_| Ok(file.to_owned()), None) {
+    let scenario = match Scenario::parse_with(text, &|_| Ok(Some(file.to_owned())), None) {
         Ok(scenario) => scenario,
         Err(error) => return refused(text, &error.to_string()),
     };

@@ -1,33 +1,28 @@
 //! Congestion control, as the user chooses it.
 //!
 //! `FERROCE_CC` names a controller, then settings of it, separated by commas: `none`,
-//! `fixed,rate_mbps=1000`, `dcqcn`, `dcqcn,line_mbps=10000,cnp_dscp=46`. With DCQCN, data leaves
+//! `fixed,rate_mbps=1000`, `dcqcn`, `dcqcn,preset=connectx,rpg_ai_rate=50`. With DCQCN, data leaves
 //! markable (ECT) and CNPs are obeyed; marks are answered with CNPs whatever the controller.
 //!
 //! | setting | of | meaning, and default |
 //! |---|---|---|
 //! | `rate_mbps` | `fixed` | the rate; must be given |
-//! | `line_mbps` | `dcqcn` | where flows begin, and their highest rate; 40000 |
-//! | `min_mbps` | `dcqcn` | their lowest rate; 100 |
-//! | `alpha_gain_divisor` | `dcqcn` | 1 / g; 256 |
-//! | `alpha_timer_us` | `dcqcn` | without a CNP for so long, alpha falls; 55 |
-//! | `rate_timer_us` | `dcqcn` | the rate climbs a step each time; 55 |
-//! | `byte_counter_bytes` | `dcqcn` | and each time that so much was sent; 10000000 |
-//! | `fast_recovery_steps` | `dcqcn` | steps before the rate grows beyond that of before the cut; 5 |
-//! | `additive_mbps` | `dcqcn` | gain of a step after those; 40 |
-//! | `hyper_mbps` | `dcqcn` | gain of a step once timer and counter have both made more; 200 |
+//! | `line_mbps` | `dcqcn` | where flows begin; the speed of the interface, 40000 if it has none |
+//! | `preset` | `dcqcn` | `scaled` to the line rate, `paper-40g` or `connectx`; `scaled` |
+//! | `folder` | `dcqcn` | files as in `/sys/class/net/eth0/ecn`, which count before the preset |
+//! | those of [`PARAMETERS`], by either name | `dcqcn` | what the preset has |
 //! | `cnp_interval_us` | all | a queue pair sends at most one CNP in this time; 50 |
 //! | `cnp_dscp` | all | the DSCP of CNPs; 48 |
-//!
-//! The defaults are those of [`Dcqcn`] and [`Notification`], which say where they come from.
 
 use core::ops::RangeInclusive;
 use core::str::FromStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
-use rdma::{Rate, Span};
+use rdma::Rate;
 use transport::Congestion;
-use transport::congestion::{Dcqcn, Notification};
-use transport::limits::ALPHA_GAIN_DIVISOR_MAX;
+use transport::congestion::{FolderError, Notification, PARAMETERS, Settings, read_folder};
 
 use crate::SettingError;
 
@@ -38,75 +33,127 @@ pub struct CongestionSettings {
     pub congestion: Congestion,
     /// How senders are told of marks.
     pub notification: Notification,
+    /// Whether the line rate is the interface's.
+    follows_interface: bool,
 }
 
-/// One setting: what it is of (nothing for all), its range, and where it goes.
-struct Setting {
-    name: &'static str,
-    of: Option<&'static str>,
-    range: RangeInclusive<u64>,
-    set: fn(&mut Draft, u64),
-}
-
-impl Setting {
-    const fn new(
-        name: &'static str,
-        of: Option<&'static str>,
-        range: RangeInclusive<u64>,
-        set: fn(&mut Draft, u64),
-    ) -> Self {
-        Self { name, of, range, set }
-    }
-
-    fn is_of(&self, controller: &str) -> bool {
-        self.of.is_none_or(|of| of == controller)
+impl CongestionSettings {
+    /// The same at an interface, whose speed counts unless a line rate was said.
+    pub(crate) fn at(mut self, interface: &str) -> Self {
+        if let (Congestion::Dcqcn(dcqcn), true) = (&mut self.congestion, self.follows_interface) {
+            dcqcn.line_rate = speed(interface).unwrap_or(dcqcn.line_rate);
+        }
+        self
     }
 }
 
-/// What has been read so far.
-#[derive(Default)]
-struct Draft {
-    rate: Option<Rate>,
-    dcqcn: Dcqcn,
-    notification: Notification,
+/// What the kernel says of an interface; loopback and virtual interfaces may have none.
+fn speed(interface: &str) -> Option<Rate> {
+    let text = fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let mbps = text.trim().parse().ok().filter(|mbps| MBPS.contains(mbps))?;
+    Some(Rate::from_mbps(mbps))
 }
 
-const FIXED: Option<&str> = Some("fixed");
-const DCQCN: Option<&str> = Some("dcqcn");
+const CONTROLLERS: [&str; 3] = ["none", "fixed", "dcqcn"];
 /// Up to ten terabits per second.
 const MBPS: RangeInclusive<u64> = 1..=10_000_000;
-/// Up to a minute.
-const US: RangeInclusive<u64> = 1..=60_000_000;
+/// Settings that controllers other than DCQCN have, too: those of the receiver.
+const OF_ALL: [&str; 2] = ["cnp_interval_us", "cnp_dscp"];
 
-// The ranges keep every value within its type.
-static SETTINGS: [Setting; 12] = [
-    Setting::new("rate_mbps", FIXED, MBPS, |it, value| it.rate = Some(Rate::from_mbps(value))),
-    Setting::new("line_mbps", DCQCN, MBPS, |it, value| it.dcqcn.line_rate = Rate::from_mbps(value)),
-    Setting::new("min_mbps", DCQCN, MBPS, |it, value| {
-        it.dcqcn.minimum_rate = Rate::from_mbps(value);
-    }),
-    Setting::new("alpha_gain_divisor", DCQCN, 1..=ALPHA_GAIN_DIVISOR_MAX as u64, |it, value| {
-        it.dcqcn.alpha_gain_divisor = value as u32;
-    }),
-    Setting::new("alpha_timer_us", DCQCN, US, |it, us| it.dcqcn.alpha_timer = Span::from_us(us)),
-    Setting::new("rate_timer_us", DCQCN, US, |it, us| it.dcqcn.rate_timer = Span::from_us(us)),
-    Setting::new("byte_counter_bytes", DCQCN, 1..=u64::MAX, |it, bytes| {
-        it.dcqcn.byte_counter = bytes;
-    }),
-    Setting::new("fast_recovery_steps", DCQCN, 0..=1_000, |it, steps| {
-        it.dcqcn.fast_recovery_steps = steps as u32;
-    }),
-    Setting::new("additive_mbps", DCQCN, MBPS, |it, value| {
-        it.dcqcn.additive_increase = Rate::from_mbps(value);
-    }),
-    Setting::new("hyper_mbps", DCQCN, MBPS, |it, value| {
-        it.dcqcn.hyper_increase = Rate::from_mbps(value);
-    }),
-    Setting::new("cnp_interval_us", None, 0..=60_000_000, |it, us| {
-        it.notification.interval = Span::from_us(us);
-    }),
-    Setting::new("cnp_dscp", None, 0..=63, |it, dscp| it.notification.dscp = dscp as u8),
-];
+/// What has been read so far.
+struct Draft<'t> {
+    controller: &'t str,
+    rate: Option<Rate>,
+    line_rate: Option<Rate>,
+    settings: Settings,
+}
+
+fn error(element: &str, problem: &str, hint: &str) -> SettingError {
+    SettingError::new("FERROCE_CC", format!("`{element}` {problem}"), hint)
+}
+
+/// The number of `element`, `key=value`.
+fn number(element: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64, SettingError> {
+    let (first, last) = range.clone().into_inner();
+    let hint = format!("use a whole number from {first} to {last}");
+    let value = value.parse().ok().filter(|value| range.contains(value));
+    value.ok_or_else(|| error(element, "is out of range", &hint))
+}
+
+/// The settings of DCQCN that a folder has files for.
+fn folder(element: &str, name: &str, settings: &mut Settings) -> Result<(), SettingError> {
+    let read = |file: &str| match fs::read_to_string(Path::new(name).join(file)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    };
+    read_folder(settings, &read).map_err(|FolderError { file, problem, hint }| {
+        let file = file.map_or(String::new(), |file| format!("{file}: "));
+        error(element, &format!("cannot be used: {file}{problem}"), &hint)
+    })
+}
+
+impl Draft<'_> {
+    /// The names of what the controller has.
+    fn names(&self) -> Vec<&'static str> {
+        match self.controller {
+            "dcqcn" => {
+                let names = PARAMETERS.iter().flat_map(|parameter| [parameter.key, parameter.mlx5]);
+                let mut names: Vec<&str> =
+                    ["line_mbps", "preset", "folder"].into_iter().chain(names).collect();
+                names.dedup();
+                names
+            }
+            "fixed" => [&["rate_mbps"], &OF_ALL[..]].concat(),
+            _ => OF_ALL.to_vec(),
+        }
+    }
+
+    /// Takes `element`, `key=value`.
+    fn take(&mut self, element: &str) -> Result<(), SettingError> {
+        let Some((key, value)) = element.split_once('=') else {
+            let hint = "write settings as in dcqcn,line_mbps=10000";
+            return Err(error(element, "has no value", hint));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        if !self.names().contains(&key) {
+            let problem = format!("is not a setting of {}", self.controller);
+            return Err(error(element, &problem, &format!("it has {}", self.names().join(", "))));
+        }
+        match key {
+            "rate_mbps" => self.rate = Some(Rate::from_mbps(number(element, value, MBPS)?)),
+            "line_mbps" => self.line_rate = Some(Rate::from_mbps(number(element, value, MBPS)?)),
+            "preset" => {
+                let names = Settings::PRESETS.map(|(name, _)| name).join(", ");
+                let problem = || error(element, "is no preset", &format!("there are {names}"));
+                self.settings = Settings::preset(value).ok_or_else(problem)?;
+            }
+            "folder" => folder(element, value, &mut self.settings)?,
+            _ => {
+                let known =
+                    |name: &str| PARAMETERS.iter().find(|it| it.key == name || it.mlx5 == name);
+                let Some(parameter) = known(key) else { return Ok(()) };
+                if parameter.key == key {
+                    let value = number(element, value, parameter.range.clone())?;
+                    parameter.set(&mut self.settings, value);
+                } else {
+                    let value = number(element, value, parameter.mlx5_range())?;
+                    parameter.set(&mut self.settings, parameter.other(value));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What counts first is read first: the preset, then the folder.
+fn order(element: &str) -> u8 {
+    match element.split('=').next().map(str::trim) {
+        Some("preset") => 0,
+        Some("folder") => 1,
+        _ => 2,
+    }
+}
 
 impl FromStr for CongestionSettings {
     type Err = SettingError;
@@ -115,55 +162,39 @@ impl FromStr for CongestionSettings {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let error = |element: &str, problem: &str, hint: &str| {
-            Err(SettingError::new("FERROCE_CC", format!("`{element}` {problem}"), hint))
-        };
         let mut elements = text.split(',').map(str::trim);
         let name = elements.next().unwrap_or_default();
-        let Some(controller) = ["none", "fixed", "dcqcn"].into_iter().find(|known| *known == name)
-        else {
+        let Some(controller) = CONTROLLERS.into_iter().find(|known| *known == name) else {
             let hint = "use none, dcqcn, or fixed with its rate, as in fixed,rate_mbps=1000";
-            return error(name, "is not a controller", hint);
+            return Err(error(name, "is not a controller", hint));
         };
-        let mut draft = Draft::default();
-        for element in elements.filter(|element| !element.is_empty()) {
-            let Some((key, value)) = element.split_once('=') else {
-                return error(
-                    element,
-                    "has no value",
-                    "write settings as in dcqcn,line_mbps=10000",
-                );
-            };
-            let mut settings = SETTINGS.iter().filter(|setting| setting.is_of(controller));
-            let names: Vec<&str> = settings.clone().map(|setting| setting.name).collect();
-            let Some(setting) = settings.find(|setting| setting.name == key.trim()) else {
-                let problem = format!("is not a setting of {controller}");
-                return error(element, &problem, &format!("it has {}", names.join(", ")));
-            };
-            match value.trim().parse() {
-                Ok(value) if setting.range.contains(&value) => (setting.set)(&mut draft, value),
-                _ => {
-                    let (first, last) = setting.range.clone().into_inner();
-                    let hint = format!("use a whole number from {first} to {last}");
-                    return error(element, "is out of range", &hint);
-                }
-            }
+        let settings = Settings::default();
+        let mut draft = Draft { controller, rate: None, line_rate: None, settings };
+        let mut elements: Vec<&str> = elements.filter(|element| !element.is_empty()).collect();
+        elements.sort_by_key(|element| order(element));
+        for element in elements {
+            draft.take(element)?;
         }
+        let Settings { mut reaction, notification } = draft.settings;
+        reaction.line_rate = draft.line_rate.unwrap_or(reaction.line_rate);
         let congestion = match (controller, draft.rate) {
-            ("dcqcn", _) => Congestion::Dcqcn(draft.dcqcn),
+            ("dcqcn", _) => Congestion::Dcqcn(reaction),
             ("fixed", Some(rate)) => Congestion::Fixed(rate),
             ("fixed", None) => {
-                return error(name, "has no rate", "give it one, as in fixed,rate_mbps=1000");
+                return Err(error(name, "has no rate", "give it one, as in fixed,rate_mbps=1000"));
             }
             _ => Congestion::None,
         };
-        Ok(Self { congestion, notification: draft.notification })
+        let follows_interface = draft.line_rate.is_none();
+        Ok(Self { congestion, notification, follows_interface })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rdma::Span;
+    use transport::congestion::{Dcqcn, Share};
 
     fn read(text: &str) -> CongestionSettings {
         text.parse().unwrap()
@@ -177,24 +208,53 @@ mod tests {
         let fixed = read("fixed, rate_mbps=2500,cnp_dscp=46");
         assert_eq!(fixed.congestion, Congestion::Fixed(Rate::from_mbps(2_500)));
         assert_eq!(fixed.notification, Notification { dscp: 46, ..Notification::default() });
-        let all = read(
-            "dcqcn,line_mbps=1,min_mbps=2,alpha_gain_divisor=3,alpha_timer_us=4,rate_timer_us=5,\
-             byte_counter_bytes=6,fast_recovery_steps=7,additive_mbps=8,hyper_mbps=9,\
-             cnp_interval_us=10",
-        );
+        let named = read("dcqcn,line_mbps=1000,additive_mbps=7,dce_tcp_g=1000,preset=connectx");
         let dcqcn = Dcqcn {
-            line_rate: Rate::from_mbps(1),
-            minimum_rate: Rate::from_mbps(2),
-            alpha_gain_divisor: 3,
-            alpha_timer: Span::from_us(4),
-            rate_timer: Span::from_us(5),
-            byte_counter: 6,
-            fast_recovery_steps: 7,
-            additive_increase: Rate::from_mbps(8),
-            hyper_increase: Rate::from_mbps(9),
+            line_rate: Rate::from_mbps(1_000),
+            additive_increase: Share::Fixed(Rate::from_mbps(7)),
+            alpha_gain: 24,
+            ..Dcqcn::connectx()
         };
-        assert_eq!(all.congestion, Congestion::Dcqcn(dcqcn));
-        assert_eq!(all.notification.interval, Span::from_us(10));
+        assert_eq!(named.congestion, Congestion::Dcqcn(dcqcn));
+        assert_eq!(named.notification.interval, Span::from_us(4));
+        assert_eq!(named.at("lo"), named);
+    }
+
+    #[test]
+    fn every_setting_is_read_by_both_names() {
+        for parameter in &PARAMETERS {
+            let said = [parameter.range.start(), parameter.range.end()].map(|value| {
+                let ours = read(&format!("dcqcn,{}={value}", parameter.key));
+                let theirs = read(&format!("dcqcn,{}={}", parameter.mlx5, parameter.other(*value)));
+                assert_eq!(ours, theirs, "{}", parameter.key);
+                ours
+            });
+            assert_ne!(said[0], said[1], "{}", parameter.key);
+        }
+    }
+
+    #[test]
+    fn a_folder_is_read_after_the_preset_and_before_the_other_settings() {
+        let folder = std::env::temp_dir().join(format!("ferroce-ecn-{}", std::process::id()));
+        fs::create_dir_all(folder.join("roce_rp")).unwrap();
+        fs::write(folder.join("roce_rp/rpg_ai_rate"), "9\n").unwrap();
+        fs::write(folder.join("roce_rp/rpg_hai_rate"), "90\n").unwrap();
+        let name = folder.to_str().unwrap();
+        let said = read(&format!("dcqcn,hyper_mbps=91,folder={name},preset=paper-40g"));
+        fs::write(folder.join("roce_rp/rpg_gd"), "fast").unwrap();
+        let wrong = format!("dcqcn,folder={name}").parse::<CongestionSettings>().unwrap_err();
+        fs::remove_dir_all(&folder).unwrap();
+        let dcqcn = Dcqcn {
+            additive_increase: Share::Fixed(Rate::from_mbps(9)),
+            hyper_increase: Share::Fixed(Rate::from_mbps(91)),
+            ..Dcqcn::paper()
+        };
+        assert_eq!(said.congestion, Congestion::Dcqcn(dcqcn));
+        let expected = format!(
+            "FERROCE_CC: `folder={name}` cannot be used: roce_rp/rpg_gd: \"fast\" is no such number\n\
+             hint: it holds a whole number from 10 to 20"
+        );
+        assert_eq!(wrong.to_string(), expected);
     }
 
     #[test]
@@ -208,6 +268,11 @@ mod tests {
                 "`rate_mbps=5` is not a setting of dcqcn\nhint: it has line_mbps",
             ),
             ("none,x=5", "`x=5` is not a setting of none\nhint: it has cnp_interval_us, cnp_dscp"),
+            (
+                "dcqcn,preset=cx5",
+                "`preset=cx5` is no preset\nhint: there are scaled, paper-40g, connectx",
+            ),
+            ("dcqcn,folder=/nowhere", "`folder=/nowhere` cannot be used: it has no file such as"),
             (
                 "dcqcn,cnp_dscp=64",
                 "`cnp_dscp=64` is out of range\nhint: use a whole number from 0 to 63",

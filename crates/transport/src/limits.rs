@@ -107,7 +107,5 @@ pub(crate) const DEADLINES_SPARE: usize = 16;
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
 /// and FCS. A rate limit counts these bytes too.
 pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;
-/// 1 / g of DCQCN at most, so that alpha falls to nothing in a bounded number of steps.
-pub const ALPHA_GAIN_DIVISOR_MAX: u32 = 1 << 12;
 /// Additive increase of DCQCN leads from nothing to the line rate in 2 to this many steps at most.
-pub(crate) const ADDITIVE_STEPS_LOG2: u32 = 16;
+pub(crate) const ADDITIVE_STEPS_LOG2: u32 = 18;

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use rdma::{Rate, Span};
-use transport::congestion::Congestion;
+use transport::congestion::{Congestion, PARAMETERS, Parameter, Settings};
 
 use super::{Kind, PortFacts, Treatment, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
-use crate::switch::config::{Balance, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule};
+use crate::switch::config::{
+    Balance, EcnConfig, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule,
+};
 use crate::switch::sonic_headroom_bytes;
 
 /// A usual terminal.
@@ -338,28 +340,44 @@ fn headroom_words(config: &NetworkConfig, kind: &Kind, group: usize, ports: &[us
 fn marks(kind: &Kind) -> Vec<(u8, Vec<String>)> {
     let mut lines = Vec::new();
     for (queue, own) in kind.config.queues_of(0).iter().enumerate() {
-        let Some(ecn) = own.ecn else { continue };
+        if own.ecn.is_none() {
+            continue;
+        }
         let treated = (0..64)
             .map(|dscp| kind.treatment(dscp))
             .find(|treated| usize::from(treated.queue) == queue);
         let lossless = treated.filter(|treated| kind.lossless(treated.group).1);
-        let beside = lossless.map_or("", |treated| {
-            let threshold = kind.config.groups_of(0)[usize::from(treated.group)].threshold;
-            let min = u64::from(ecn.min_bytes);
-            match (min < kind.xoff(threshold, 1), min < kind.xoff(threshold, kind.ports.len())) {
-                (_, true) => ", before pauses",
-                (true, false) => {
-                    ", before one sender is paused, but after it when all ports are congested"
-                }
-                (false, false) => ", after pauses",
+        let mut said: Vec<(EcnConfig, Rate)> = Vec::new();
+        for (local, port) in (0..).zip(&kind.ports) {
+            let Some(ecn) = kind.config.queues_of(local)[queue].ecn else { continue };
+            if said.iter().all(|(other, _)| *other != ecn) {
+                said.push((ecn, port.rate));
             }
-        });
-        let words = format!(
-            "from {} bytes, up to {} % at {}{beside}",
-            bytes(u64::from(ecn.min_bytes)),
-            ecn.max_probability * 100.0,
-            bytes(u64::from(ecn.max_bytes))
-        );
+        }
+        let alone = said.len() == 1;
+        let of = |(ecn, rate): (EcnConfig, Rate)| {
+            let beside = lossless.map_or("", |treated| {
+                let threshold = kind.config.groups_of(0)[usize::from(treated.group)].threshold;
+                let min = u64::from(ecn.min_bytes);
+                match (min < kind.xoff(threshold, 1), min < kind.xoff(threshold, kind.ports.len()))
+                {
+                    (_, true) => ", before pauses",
+                    (true, false) => {
+                        ", before one sender is paused, but after it when all ports are congested"
+                    }
+                    (false, false) => ", after pauses",
+                }
+            });
+            let at = if alone { String::new() } else { format!("at {} Gb/s ", gbps(rate)) };
+            format!(
+                "{at}from {} bytes, up to {} % at {}{beside}",
+                bytes(u64::from(ecn.min_bytes)),
+                ecn.max_probability * 100.0,
+                bytes(u64::from(ecn.max_bytes))
+            )
+        };
+        let words: Vec<String> = said.into_iter().map(of).collect();
+        let words = words.join("; ");
         lines.push((queue as u8, vec![words]));
     }
     lines
@@ -449,10 +467,7 @@ fn nics(config: &NetworkConfig) -> String {
     };
     let mut text = "\nNICs\n".to_owned();
     text += &line("settings", &format!("MTU {}, {recovery}, {control}, {pauses}", nic.mtu.bytes()));
-    let rates = line_rates(config);
-    if !rates.is_empty() {
-        text += &line("line rate", &rates.join("; "));
-    }
+    text += &controls(config);
     let mut dscps: Vec<u8> = config.flows.iter().map(|flow| flow.dscp & 63).collect();
     dscps.sort_unstable();
     dscps.dedup();
@@ -469,26 +484,46 @@ fn nics(config: &NetworkConfig) -> String {
     text
 }
 
-/// The rate up to which DCQCN speeds up, for each class of hosts.
-fn line_rates(config: &NetworkConfig) -> Vec<String> {
-    let mut classes: BTreeMap<Rate, Vec<u32>> = BTreeMap::new();
+/// What DCQCN is set to, and how long it takes to be at line rate again, for each class of hosts.
+fn controls(config: &NetworkConfig) -> String {
+    let mut classes: Vec<(Settings, Vec<u32>)> = Vec::new();
     for (host, rate) in (0..).zip(config.topology.host_rates()) {
-        if matches!(config.nic_of(host).congestion, Congestion::Dcqcn(_)) {
-            classes.entry(rate).or_default().push(host);
+        let nic = config.nic_of(host).clone().at_rate(rate);
+        let Congestion::Dcqcn(reaction) = nic.congestion else { continue };
+        let settings = Settings { reaction, notification: nic.notification.unwrap_or_default() };
+        match classes.iter_mut().find(|(other, _)| *other == settings) {
+            Some((_, hosts)) => hosts.push(host),
+            None => classes.push((settings, vec![host])),
         }
     }
+    classes.sort_by_key(|(settings, _)| settings.reaction.line_rate);
     let alone = classes.len() == 1;
-    let of = |(rate, hosts): (Rate, Vec<u32>)| {
-        let name = |host: Option<&u32>| {
-            host.and_then(|&host| config.topology.hosts.get(host as usize))
-                .map_or("?", String::as_str)
-        };
+    let mut text = String::new();
+    for (settings, hosts) in &classes {
+        let name = hosts
+            .first()
+            .and_then(|&host| config.topology.hosts.get(host as usize))
+            .map_or("?", String::as_str);
         let which = match (alone, hosts.len()) {
             (true, _) => "every host".to_owned(),
-            (false, 1) => name(hosts.first()).to_owned(),
-            (false, number) => format!("{number} hosts, such as {}", name(hosts.first())),
+            (false, 1) => name.to_owned(),
+            (false, number) => format!("{number} hosts, such as {name}"),
         };
-        format!("DCQCN at {} Gb/s at {which}", gbps(rate))
-    };
-    classes.into_iter().map(of).collect()
+        let said =
+            |parameter: &Parameter| format!("{} {}", parameter.key, bytes(parameter.get(settings)));
+        let said: Vec<String> = PARAMETERS.iter().map(said).collect();
+        let line_rate = gbps(settings.reaction.line_rate);
+        text += &line("DCQCN", &format!("at {line_rate} Gb/s at {which}: {}", said.join(", ")));
+        let recovery = |cnps| match settings.reaction.recovery_time(cnps) {
+            Some(time) => format!("{:.1} ms", time.as_ps() as f64 / 1e9),
+            None => "more than 10 s".to_owned(),
+        };
+        let words = format!(
+            "to 99 % of {line_rate} Gb/s in {} after two CNPs in a row, {} after sixteen",
+            recovery(2),
+            recovery(16)
+        );
+        text += &line("recovery", &words);
+    }
+    text
 }

@@ -81,8 +81,9 @@ pub(super) struct Unit {
     pub(super) ps: Option<f64>,
 }
 
-const UNITS: [Unit; 6] = [
+const UNITS: [Unit; 7] = [
     Unit { end: "_bytes", name: "bytes", hint: "the unit is bytes", ps: None },
+    Unit { end: "_mbps", name: "Mb/s", hint: "the unit is Mb/s: 40 for 40 Mb/s", ps: None },
     Unit { end: "_gbps", name: "Gb/s", hint: "the unit is Gb/s: 100 for 100 GbE", ps: None },
     Unit { end: "_ns", name: "ns", hint: "the unit is nanoseconds", ps: Some(1e3) },
     Unit { end: "_us", name: "us", hint: "the unit is microseconds", ps: Some(1e6) },

@@ -24,7 +24,7 @@ mod testbed;
 mod value;
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use rdma::{Span, Time};
@@ -43,8 +43,8 @@ pub use testbed::topology;
 use at::At;
 use place::Lines;
 
-/// Reads a file that a scenario names. Errors are a few words.
-pub(crate) type Files<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+/// Reads a file that a scenario names, if it is there. Errors are a few words.
+pub(crate) type Files<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 
 /// A scenario that is ready to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -99,10 +99,14 @@ pub fn reference() -> Vec<TableText> {
 }
 
 /// The text of a file, which is one, and not too long.
-fn read(path: &Path) -> Result<String, String> {
+fn read(path: &Path) -> Result<Option<String>, String> {
     let why = |error: std::io::Error| error.to_string();
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        metadata => metadata.map_err(why)?,
+    };
     // A pipe or a device may never end, and not even open.
-    if !fs::metadata(path).map_err(why)?.is_file() {
+    if !metadata.is_file() {
         return Err("it is no file".to_owned());
     }
     let file = File::open(path).map_err(why)?;
@@ -111,12 +115,14 @@ fn read(path: &Path) -> Result<String, String> {
     if bytes as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {} MiB", FILE_BYTES_MAX >> 20));
     }
-    Ok(text)
+    Ok(Some(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rdma::Rate;
+    use transport::congestion::{Congestion, Dcqcn, Share};
 
     const SMALL: &str = r#"
 title = "two"
@@ -193,9 +199,9 @@ message_bytes = 100000
     #[test]
     fn sizes_and_traces_come_from_files_beside_the_scenario() {
         let files = |name: &str| match name {
-            "sizes.csv" => Ok("bytes,cumulative\n1000,0.5\n3000,1\n".to_owned()),
-            "trace.csv" => Ok("start_us,source,destination,bytes\n7,h2,h0,300\n".to_owned()),
-            _ => Err("it is not there".to_owned()),
+            "sizes.csv" => Ok(Some("bytes,cumulative\n1000,0.5\n3000,1\n".to_owned())),
+            "trace.csv" => Ok(Some("start_us,source,destination,bytes\n7,h2,h0,300\n".to_owned())),
+            _ => Ok(None),
         };
         let flows = |workload: &str| {
             let head = SMALL.split("kind").next().unwrap();
@@ -227,6 +233,51 @@ message_bytes = 100000
             "line 18: workload.trace_file: cannot read \"race.csv\": it is not there\n\
              hint: the path is relative to the scenario"
         );
+    }
+
+    #[test]
+    fn dcqcn_is_what_preset_folder_and_keys_say_in_that_order() {
+        let files = |name: &str| match name {
+            "ecn/roce_rp/rpg_hai_rate" => Ok(Some("77\n".to_owned())),
+            "ecn/roce_np/min_time_between_cnps" => Ok(Some("9\n".to_owned())),
+            "bad/rpg_gd" => Ok(Some("much".to_owned())),
+            _ => Ok(None),
+        };
+        let read = |table: &str| {
+            let text = format!("{SMALL}\n[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\n{table}\n");
+            Scenario::parse_with(&text, &files, None)
+        };
+        let nic = |table: &str| read(table).unwrap().network.nic;
+        let said = nic("rpg_ai_rate = 6\nfolder = \"ecn\"\npreset = \"connectx\"");
+        let reaction = Dcqcn {
+            additive_increase: Share::Fixed(Rate::from_mbps(6)),
+            hyper_increase: Share::Fixed(Rate::from_mbps(77)),
+            ..Dcqcn::connectx()
+        };
+        assert_eq!(said.congestion, Congestion::Dcqcn(reaction));
+        assert_eq!(said.notification.unwrap().interval, Span::from_us(9));
+        assert_eq!(nic("").congestion, Congestion::Dcqcn(Dcqcn::scaled()));
+        assert_eq!(
+            read("folder = \"bad\"").unwrap_err().to_string(),
+            "line 23: nic.dcqcn.folder: bad/rpg_gd: \"much\" is no such number\n\
+             hint: it holds a whole number from 10 to 20"
+        );
+    }
+
+    #[test]
+    fn marks_are_in_proportion_to_the_rate_of_each_port_unless_they_are_said() {
+        let marks = |ecn: &str| {
+            let text = "end_ms = 1\n[topology]\nshape = \"leaf-spine\"\nleaves = 2\nspines = 1\n\
+                        hosts = 1\nrate_gbps = 50\nuplink_rate_gbps = 200\ncable_m = 1\n\
+                        uplink_cable_m = 1\n";
+            let text = format!("{text}[switch]\necn = {{ {ecn} }}\n");
+            let network = Scenario::parse(&text, None).unwrap().network;
+            let leaf = (0..2).map(|local| network.switch_of(0).queues_of(local)[3].ecn.unwrap());
+            leaf.map(|ecn| (ecn.min_bytes, ecn.max_bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(marks(""), [(200_000, 800_000), (800_000, 3_200_000)]);
+        assert_eq!(marks("min_bytes = 5, max_bytes = 10"), [(5, 10); 2]);
+        assert_eq!(marks("min_bytes = 5, max_bytes = 10, at_gbps = 100"), [(2, 5), (10, 20)]);
     }
 
     #[test]

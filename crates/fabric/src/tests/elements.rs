@@ -186,7 +186,7 @@ fn a_flow_suffers_from_pauses_that_it_has_no_part_in_and_dcqcn_spares_it() {
     let pauses = [0, 2, 4].map(|others| victim(others, Congestion::None));
     assert!(pauses[1] < pauses[0] * 0.9 && pauses[2] < pauses[0] * 0.75, "{pauses:?}");
     let line_rate = Rate::from_gbps(40);
-    let dcqcn = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::default() });
+    let dcqcn = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::paper() });
     let spared = [0, 4].map(|others| victim(others, dcqcn));
     assert!(spared[1] > pauses[2] * 1.5 && spared[1] > spared[0] * 0.8, "{spared:?} {pauses:?}");
 }

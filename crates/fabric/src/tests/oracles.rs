@@ -116,7 +116,7 @@ fn digest(network: &Network) -> u64 {
 fn a_network_in_trouble_does_to_the_picosecond_what_it_did() {
     // Pauses, marks and CNPs, paces and retransmissions, of WRITEs, SENDs and READs.
     let mut config = NetworkConfig::new(leaf_spine(4, 3, 8, CABLES, CABLES));
-    config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate: CABLES.rate, ..Dcqcn::default() });
+    config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate: CABLES.rate, ..Dcqcn::paper() });
     config.nic.ack_interval_packets = 4;
     config.switch.buffer_bytes = 6_000_000;
     config.switch.queues[3].ecn =

@@ -88,7 +88,7 @@ fn agreed(config: &NetworkConfig, end: Time) -> String {
 fn marks_and_pauses() -> NetworkConfig {
     let mut config = NetworkConfig::new(fat_tree(4, CABLES));
     let line_rate = Rate::from_gbps(100);
-    config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::default() });
+    config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::paper() });
     config.switch.buffer_bytes = 2_000_000;
     for queue in &mut config.switch.queues {
         queue.ecn = Some(EcnConfig { min_bytes: 10_000, max_bytes: 80_000, max_probability: 0.2 });

@@ -119,7 +119,7 @@ fn a_victim_has_what_is_left_if_the_others_slow_down_by_themselves() {
     for more in [false, true] {
         let mut config = victim(more);
         let line_rate = CABLES.rate;
-        config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::default() });
+        config.nic.congestion = Congestion::Dcqcn(Dcqcn { line_rate, ..Dcqcn::paper() });
         config.switch.queues[3].ecn =
             Some(EcnConfig { min_bytes: 5_000, max_bytes: 200_000, max_probability: 0.01 });
         let rates = rates(config, 10, 40);

@@ -181,6 +181,36 @@ threshold_bytes = 5"#,
 hint: add flowlet_gap_us to this table"#,
     ),
     (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nrpg_ai_rate = 0\n[[workload]]",
+        "line 17: nic.dcqcn.rpg_ai_rate: 0 is not from 1 to 10000000\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nadditive_mbps = 1\nrpg_ai_rate = 1\n[[workload]]",
+        "line 18: nic.dcqcn.rpg_ai_rate: it is additive_mbps too\nhint: remove one of them",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nrpg_ia_rate = 1\n[[workload]]",
+        "line 17: unknown key `rpg_ia_rate`\nhint: did you mean `rpg_ai_rate`?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\npreset = \"connect\"\n[[workload]]",
+        "line 17: nic.dcqcn.preset: there is no \"connect\"\nhint: did you mean \"connectx\"?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nfolder = \"nowhere\"\n[[workload]]",
+        "line 17: nic.dcqcn.folder: nowhere: it has no file such as roce_rp/rpg_ai_rate\nhint: name the folder that holds roce_rp and roce_np: /sys/class/net/eth0/ecn",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\n[nic.dcqcn]\nrpg_ai_rate = 5\n[[workload]]",
+        "line 15: nic.dcqcn: nothing obeys these settings\nhint: add congestion = \"dcqcn\" to the table that it is in",
+    ),
+    (
         r#"alpha = "1/16""#,
         "flowlet_gap_us = 5",
         r#"line 12: switch.flowlet_gap_us: only flowlets have a gap
@@ -189,7 +219,7 @@ hint: balance = "flowlet""#,
     (
         r#"alpha = "1/16""#,
         r#"config_db = "nowhere.json""#,
-        r#"line 12: switch.config_db: cannot read "nowhere.json": No such file or directory (os error 2)
+        r#"line 12: switch.config_db: cannot read "nowhere.json": it is not there
 hint: the path is relative to the scenario"#,
     ),
     (
@@ -208,6 +238,16 @@ hint: name the file: config_db = "tor.json""#,
         r#"alpha = "1/16""#,
         "ecn = { min_bytes = 9, max_bytes = 3, max_probability = 0.1 }",
         "line 12: switch.ecn.max_bytes: 3 is not above min_bytes, 9\nhint: marks begin at min_bytes, and are certain above max_bytes",
+    ),
+    (
+        r#"alpha = "1/16""#,
+        "ecn = { min_bytes = 9 }",
+        "line 12: max_bytes is missing\nhint: add max_bytes to this table",
+    ),
+    (
+        r#"alpha = "1/16""#,
+        "ecn = { at_gbps = 100 }",
+        "line 12: switch.ecn.at_gbps: min_bytes and max_bytes are not there\nhint: leave it out: without them, marks are in proportion to each port's rate",
     ),
     (
         r#"alpha = "1/16""#,
@@ -434,7 +474,7 @@ senders = 2
 message_bytes = 100000"#,
         r#"kind = "trace"
 trace_file = "nowhere.csv""#,
-        r#"line 16: workload.trace_file: cannot read "nowhere.csv": No such file or directory (os error 2)
+        r#"line 16: workload.trace_file: cannot read "nowhere.csv": it is not there
 hint: the path is relative to the scenario"#,
     ),
     (

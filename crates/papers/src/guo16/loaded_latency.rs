@@ -100,7 +100,7 @@ fn measure(options: Options, load: Load) -> Result<Run, Error> {
     let end = if options.quick { SETTLED + Span::from_ms(4) } else { scenario.end };
     config.deadlock_check = None;
     if load == Load::Dcqcn {
-        config.nic.congestion = Congestion::Dcqcn(Dcqcn::default());
+        config.nic.congestion = Congestion::Dcqcn(Dcqcn::paper());
         for queue in &mut config.switch.queues {
             queue.ecn =
                 Some(EcnConfig { min_bytes: 5_000, max_bytes: 200_000, max_probability: 0.01 });

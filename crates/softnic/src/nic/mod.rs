@@ -23,6 +23,7 @@ use transport::{Config, CqId, Endpoint, PdId, RegionSpec, RegisterError};
 
 use crate::attachment::Attachment;
 use crate::attachment::membership::Membership;
+use crate::congestion::CongestionSettings;
 use crate::fork::Nics;
 use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, COMM_ID_SHIFT, FINAL_ACKNOWLEDGEMENTS, PACE_SLACK,
@@ -98,6 +99,8 @@ impl Nic {
             sys::random().map_err(|error| OpenError::Io { doing, error })
         };
         let first = slot << SLOT_SHIFT;
+        let CongestionSettings { congestion, notification, .. } =
+            options.congestion.at(&device.interface);
         let config = Config {
             qpns: first..first + (1 << SLOT_SHIFT),
             seed: Some(random()?),
@@ -108,8 +111,8 @@ impl Nic {
             ack_delay: ACK_DELAY,
             final_acknowledgements: FINAL_ACKNOWLEDGEMENTS,
             recovery: options.recovery,
-            congestion: options.congestion.congestion,
-            notification: Some(options.congestion.notification),
+            congestion,
+            notification: Some(notification),
             pace_slack: PACE_SLACK,
             ..Config::default()
         };

@@ -23,72 +23,81 @@
 use rdma::{Rate, Span, Time};
 
 use super::Controller;
-use crate::limits::{ADDITIVE_STEPS_LOG2, ALPHA_GAIN_DIVISOR_MAX};
+use super::settings::Dcqcn;
+use crate::limits::ADDITIVE_STEPS_LOG2;
 
-/// What a reaction point is set to. The default is what the paper deploys, where it gives a value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Dcqcn {
-    /// Where a flow begins, and what it never exceeds: the rate of the port.
-    pub line_rate: Rate,
-    /// What a flow never falls below. The paper has none; 100 Mb/s is that of its authors'
-    /// simulator (ns3-rdma).
-    pub minimum_rate: Rate,
-    /// 1 / g: the part of the way that alpha moves at a time. From 1 to [`ALPHA_GAIN_DIVISOR_MAX`].
-    pub alpha_gain_divisor: u32,
-    /// Without a CNP for so long, alpha falls (K; longer than the interval of CNPs).
-    pub alpha_timer: Span,
-    /// The rate climbs a step each time that so much time has passed (T).
-    pub rate_timer: Span,
-    /// And each time that so many bytes have been sent (B).
-    pub byte_counter: u64,
-    /// Steps of fast recovery (F).
-    pub fast_recovery_steps: u32,
-    /// What the target rate gains by a step of additive increase (R_AI), at least 2^-16 of the line
-    /// rate.
-    pub additive_increase: Rate,
-    /// What it gains by the first step of hyper increase, twice that by the second, and so on
-    /// (R_HAI). The paper gives no value; 200 Mb/s is that of ns3-rdma.
-    pub hyper_increase: Rate,
+/// Alpha of 1.
+const ONE: u64 = 1 << 32;
+
+/// Settings at a line rate: no rate is zero, no timer endless work.
+#[derive(Clone, Debug)]
+struct Numbers {
+    line: u64,
+    minimum: u64,
+    first: Option<u64>,
+    byte_counter: u64,
+    additive: u64,
+    hyper: u64,
+    /// In 2^-10.
+    alpha_gain: u64,
+    alpha_timer: Span,
+    rate_timer: Span,
 }
 
-impl Default for Dcqcn {
-    fn default() -> Self {
+impl Numbers {
+    /// The nearest settings that make sense.
+    fn of(settings: &Dcqcn) -> Self {
+        let port = settings.line_rate;
+        let minimum = settings.minimum_rate.at(port).as_bps().max(1);
+        let maximum = settings.maximum_rate.unwrap_or(port).min(port);
+        let line = maximum.as_bps().max(minimum);
+        let additive = settings.additive_increase.at(port).as_bps();
         Self {
-            line_rate: Rate::from_gbps(40),
-            minimum_rate: Rate::from_mbps(100),
-            alpha_gain_divisor: 256,
-            alpha_timer: Span::from_us(55),
-            rate_timer: Span::from_us(55),
-            byte_counter: 10_000_000,
-            fast_recovery_steps: 5,
-            additive_increase: Rate::from_mbps(40),
-            hyper_increase: Rate::from_mbps(200),
+            line,
+            minimum,
+            first: settings.first_rate.map(|rate| rate.as_bps().clamp(minimum, line)),
+            byte_counter: settings.byte_counter.at(port).max(1),
+            additive: additive.max(line >> ADDITIVE_STEPS_LOG2).max(1),
+            hyper: settings.hyper_increase.at(port).as_bps(),
+            alpha_gain: u64::from(settings.alpha_gain).clamp(1, 1 << 10),
+            alpha_timer: settings.alpha_timer.max(Span::from_ns(1)),
+            rate_timer: settings.rate_timer.max(Span::from_ns(1)),
         }
     }
 }
 
 impl Dcqcn {
-    /// The nearest settings that make sense: no rate is zero, no timer endless work.
-    fn sane(mut self) -> Self {
-        self.minimum_rate = self.minimum_rate.max(Rate::from_bps(1));
-        self.line_rate = self.line_rate.max(self.minimum_rate);
-        self.alpha_gain_divisor = self.alpha_gain_divisor.clamp(1, ALPHA_GAIN_DIVISOR_MAX);
-        self.alpha_timer = self.alpha_timer.max(Span::from_ns(1));
-        self.rate_timer = self.rate_timer.max(Span::from_ns(1));
-        self.byte_counter = self.byte_counter.max(1);
-        let least = Rate::from_bps(self.line_rate.as_bps() >> ADDITIVE_STEPS_LOG2);
-        self.additive_increase = self.additive_increase.max(least).max(Rate::from_bps(1));
-        self
+    /// How long a flow that always sends takes, after `cnps` CNPs in a row, to be at 99 % of what it
+    /// may reach; `None` for more than ten seconds.
+    pub fn recovery_time(&self, cnps: u32) -> Option<Span> {
+        const PATIENCE: Span = Span::from_ms(10_000);
+        let mut flow = ReactionPoint::new(self);
+        // With time to climb in between they would not be in a row.
+        let between = self.cut_interval.max(Span::from_ns(1));
+        let mut now = Time::ZERO;
+        for _ in 0..cnps {
+            now += between;
+            flow.on_cnp(now);
+        }
+        let (cut, step) = (now, flow.numbers.rate_timer.max(Span::from_us(8)).as_ps() / 8);
+        let enough = flow.numbers.line - flow.numbers.line / 100;
+        while flow.current < enough {
+            now += Span::from_ps(step);
+            if now.since(cut) > PATIENCE {
+                return None;
+            }
+            let bits = u128::from(flow.current) * u128::from(step) / 1_000_000_000_000;
+            flow.on_sent(now, u64::try_from(bits / 8).unwrap_or(u64::MAX));
+        }
+        Some(now.since(cut))
     }
 }
-
-/// Alpha of 1.
-const ONE: u64 = 1 << 32;
 
 /// The controller of a sender.
 #[derive(Clone, Debug)]
 pub(crate) struct ReactionPoint {
     settings: Dcqcn,
+    numbers: Numbers,
     /// R_C, in bits per second.
     current: u64,
     /// R_T.
@@ -105,23 +114,26 @@ pub(crate) struct ReactionPoint {
     bytes: u64,
     /// Steps that it has made since the cut.
     byte_steps: u32,
+    /// When the rate was last cut; `None` before the first CNP.
+    cut_at: Option<Time>,
 }
 
 impl ReactionPoint {
-    /// At line rate, and alpha 1. Settings that make no sense are moved to the nearest that do.
+    /// At line rate. Settings that make no sense are moved to the nearest that do.
     pub(crate) fn new(settings: &Dcqcn) -> Self {
-        let settings = settings.sane();
-        let line = settings.line_rate.as_bps();
+        let numbers = Numbers::of(settings);
         Self {
-            settings,
-            current: line,
-            target: line,
+            settings: *settings,
+            current: numbers.line,
+            target: numbers.line,
+            numbers,
             alpha: ONE,
             alpha_since: Time::ZERO,
             rate_since: Time::ZERO,
             timer_steps: 0,
             bytes: 0,
             byte_steps: 0,
+            cut_at: None,
         }
     }
 
@@ -145,14 +157,14 @@ impl ReactionPoint {
 
     /// Catches up with timers that have expired since the last call.
     fn advance(&mut self, now: Time) {
-        let divisor = u64::from(self.settings.alpha_gain_divisor);
-        for _ in 0..periods(&mut self.alpha_since, now, self.settings.alpha_timer) {
+        let gain = self.numbers.alpha_gain;
+        for _ in 0..periods(&mut self.alpha_since, now, self.numbers.alpha_timer) {
             if self.alpha == 0 {
                 break;
             }
-            self.alpha -= self.alpha.div_ceil(divisor);
+            self.alpha -= (self.alpha * gain).div_ceil(1 << 10);
         }
-        for _ in 0..periods(&mut self.rate_since, now, self.settings.rate_timer) {
+        for _ in 0..periods(&mut self.rate_since, now, self.numbers.rate_timer) {
             if !self.is_limited() {
                 break;
             }
@@ -163,36 +175,57 @@ impl ReactionPoint {
 
     /// Whether it is still below what it may reach.
     fn is_limited(&self) -> bool {
-        self.current < self.settings.line_rate.as_bps()
+        self.current < self.numbers.line
     }
 
     /// One step up.
     fn climb(&mut self) {
-        let Dcqcn { fast_recovery_steps, line_rate, .. } = self.settings;
+        let fast_recovery_steps = self.settings.fast_recovery_steps;
         let fewer = self.timer_steps.min(self.byte_steps);
         let gain = if let beyond @ 1.. = fewer.saturating_sub(fast_recovery_steps) {
-            self.settings.hyper_increase.as_bps().saturating_mul(beyond.into())
+            self.numbers.hyper.saturating_mul(beyond.into())
         } else if self.timer_steps.max(self.byte_steps) > fast_recovery_steps {
-            self.settings.additive_increase.as_bps()
+            self.numbers.additive
         } else {
             0
         };
-        self.target = self.target.saturating_add(gain).min(line_rate.as_bps());
+        self.target = self.target.saturating_add(gain).min(self.numbers.line);
         // Rounded up, so that it arrives.
         self.current += (self.target - self.current).div_ceil(2);
+    }
+
+    /// Cuts the rate by the alpha of before this CNP.
+    fn cut(&mut self, now: Time) {
+        let Dcqcn { clamp_target, clamp_target_after_timer, cut_log2, .. } = self.settings;
+        let is_first = self.cut_at.is_none();
+        let has_climbed = self.byte_steps > 0 || clamp_target_after_timer && self.timer_steps > 0;
+        if clamp_target || has_climbed || is_first {
+            self.target = self.current;
+        }
+        let shift = 22 + u32::from(cut_log2);
+        let cut = (u128::from(self.current) * u128::from(self.alpha)).unbounded_shr(shift);
+        let percent = u128::from(self.settings.cut_floor_percent.min(100));
+        let floor = (u128::from(self.current) * percent / 100) as u64;
+        let left = self.current.saturating_sub(u64::try_from(cut).unwrap_or(u64::MAX));
+        self.current = left.max(floor).max(self.numbers.minimum);
+        if let Some(first) = self.numbers.first.filter(|_| is_first) {
+            (self.current, self.target) = (first, first);
+        }
+        (self.cut_at, self.rate_since) = (Some(now), now);
+        (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
     }
 }
 
 impl Controller for ReactionPoint {
     fn on_sent(&mut self, now: Time, bytes: u64) -> Option<Rate> {
         self.advance(now);
-        self.bytes += bytes;
-        while self.bytes >= self.settings.byte_counter {
+        self.bytes = self.bytes.saturating_add(bytes);
+        while self.bytes >= self.numbers.byte_counter {
             if !self.is_limited() {
                 self.bytes = 0;
                 break;
             }
-            self.bytes -= self.settings.byte_counter;
+            self.bytes -= self.numbers.byte_counter;
             self.byte_steps = self.byte_steps.saturating_add(1);
             self.climb();
         }
@@ -201,15 +234,16 @@ impl Controller for ReactionPoint {
 
     fn on_cnp(&mut self, now: Time) -> bool {
         self.advance(now);
-        // The cut is by the alpha of before.
-        self.target = self.current;
-        // Below `current`, as alpha is 1 at most.
-        let cut = ((u128::from(self.current) * u128::from(self.alpha)) >> 33) as u64;
-        self.current = (self.current - cut).max(self.settings.minimum_rate.as_bps());
-        let divisor = u64::from(self.settings.alpha_gain_divisor);
-        self.alpha += ONE / divisor - self.alpha / divisor;
-        (self.alpha_since, self.rate_since) = (now, now);
-        (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
+        if let (None, Some(alpha)) = (self.cut_at, self.settings.initial_alpha) {
+            self.alpha = u64::from(alpha.min(1 << 10)) << 22;
+        }
+        let interval = self.settings.cut_interval;
+        if self.cut_at.is_none_or(|cut| now.since(cut) >= interval) {
+            self.cut(now);
+        }
+        let gain = self.numbers.alpha_gain;
+        self.alpha += ((ONE * gain) >> 10) - ((self.alpha * gain) >> 10);
+        self.alpha_since = now;
         true
     }
 
@@ -228,22 +262,6 @@ fn periods(since: &mut Time, now: Time, period: Span) -> u64 {
     let count = passed.as_ps() / period.as_ps();
     *since += period * count;
     count
-}
-
-/// How a receiver tells senders of marks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Notification {
-    /// A queue pair sends at most one CNP in this time (N).
-    pub interval: Span,
-    /// The DSCP of CNPs, so that a network can let them overtake the congestion. NICs use 48 (CS6)
-    /// by default.
-    pub dscp: u8,
-}
-
-impl Default for Notification {
-    fn default() -> Self {
-        Self { interval: Span::from_us(50), dscp: 48 }
-    }
 }
 
 /// The receiver's side of one queue pair.
@@ -282,6 +300,7 @@ impl NotificationPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::{Share, Volume};
     use core::fmt::Write;
     use std::string::String;
     use std::vec::Vec;
@@ -337,7 +356,7 @@ mod tests {
 
     #[test]
     fn cnps_without_end_lead_down_to_the_minimum_and_no_further() {
-        let settings = Dcqcn { line_rate: Rate::from_gbps(10), ..Dcqcn::default() };
+        let settings = Dcqcn { line_rate: Rate::from_gbps(10), ..Dcqcn::paper() };
         let cnps: Vec<u64> = (1..20).map(|count| 50 * count).collect();
         let curve = curve(&settings, &cnps, 100, 12);
         let expected = "\
@@ -359,8 +378,11 @@ mod tests {
 
     #[test]
     fn the_byte_counter_climbs_as_the_timer_does_and_both_together_faster() {
-        let settings =
-            Dcqcn { byte_counter: 50_000, rate_timer: Span::from_us(100), ..Dcqcn::default() };
+        let settings = Dcqcn {
+            byte_counter: Volume::Fixed(50_000),
+            rate_timer: Span::from_us(100),
+            ..Dcqcn::default()
+        };
         let curve = curve(&settings, &[5, 60, 115], 100, 12);
         let expected = "\
             us R_C R_T alpha_ppm\n\
@@ -377,6 +399,66 @@ mod tests {
             1000 39.999 Gb/s 40.000 Gb/s 932016\n\
             1100 40.000 Gb/s 40.000 Gb/s 928376\n";
         assert_eq!(curve, expected);
+    }
+
+    #[test]
+    fn steps_of_another_rate_take_long_and_those_of_the_port_as_long_at_each() {
+        let us = |settings: Dcqcn, gbps| {
+            let settings = Dcqcn { line_rate: Rate::from_gbps(gbps), ..settings };
+            [2, 16]
+                .map(|cnps| settings.recovery_time(cnps).map_or(0, |time| time.as_ps() / 1_000_000))
+        };
+        let at = |settings| [10, 40, 100, 400].map(|gbps| us(settings, gbps));
+        let of = [Dcqcn::scaled(), Dcqcn::paper(), Dcqcn::connectx()].map(at);
+        let expected = [
+            [[19_910, 39_490]; 4],
+            [[7_095, 13_805], [19_910, 39_490], [13_695, 44_254], [7_865, 50_311]],
+            [[300, 525], [112, 375], [75, 337], [37, 337]],
+        ];
+        assert_eq!(of, expected);
+    }
+
+    #[test]
+    fn cnps_in_a_row_have_one_target_unless_it_is_clamped() {
+        let after = |settings: Dcqcn, cnps_us: &[u64]| {
+            let mut flow = ReactionPoint::new(&settings);
+            for &at in cnps_us {
+                flow.on_cnp(us(at));
+            }
+            (flow.current_rate(), flow.target_rate())
+        };
+        let loose = Dcqcn { clamp_target: false, ..Dcqcn::default() };
+        let by_bytes = Dcqcn { clamp_target_after_timer: false, ..loose };
+        let gbps = |current, target| (Rate::from_gbps(current), Rate::from_gbps(target));
+        assert_eq!(after(Dcqcn::default(), &[1, 2, 3]), gbps(5, 10));
+        assert_eq!(after(loose, &[1, 2, 3]), gbps(5, 40));
+        // The timer has made a step in between: from 20 to 30 Gb/s.
+        assert_eq!(after(loose, &[1, 60]).1, Rate::from_gbps(30));
+        assert_eq!(after(by_bytes, &[1, 60]).1, Rate::from_gbps(40));
+    }
+
+    #[test]
+    fn a_cut_is_as_deep_and_as_frequent_as_it_is_set() {
+        let after = |settings: Dcqcn, cnps_us: &[u64]| {
+            let mut flow = ReactionPoint::new(&settings);
+            for &at in cnps_us {
+                flow.on_cnp(us(at));
+            }
+            flow.current_rate()
+        };
+        let plain = Dcqcn::default();
+        assert_eq!(after(Dcqcn { cut_log2: 12, ..plain }, &[1]), Rate::from_gbps(30));
+        assert_eq!(after(Dcqcn { cut_floor_percent: 80, ..plain }, &[1]), Rate::from_gbps(32));
+        assert_eq!(after(Dcqcn { initial_alpha: Some(256), ..plain }, &[1]), Rate::from_gbps(35));
+        assert_eq!(
+            after(Dcqcn { cut_interval: Span::from_us(4), ..plain }, &[1, 2, 4]),
+            Rate::from_gbps(20)
+        );
+        let first = Dcqcn { first_rate: Some(Rate::from_gbps(8)), ..plain };
+        assert_eq!(after(first, &[1]), Rate::from_gbps(8));
+        assert_eq!(after(first, &[1, 2]), Rate::from_gbps(4));
+        let most = Dcqcn { maximum_rate: Some(Rate::from_gbps(10)), ..plain };
+        assert_eq!(after(most, &[]), Rate::from_gbps(10));
     }
 
     #[test]
@@ -403,11 +485,11 @@ mod tests {
     fn half_a_year_of_rest_is_caught_up_with_at_once() {
         let slow = Dcqcn {
             line_rate: Rate::from_gbps(400),
-            alpha_gain_divisor: u32::MAX,
+            alpha_gain: 1,
             alpha_timer: Span::ZERO,
             rate_timer: Span::ZERO,
-            byte_counter: 0,
-            additive_increase: Rate::ZERO,
+            byte_counter: Volume::Fixed(0),
+            additive_increase: Share::Fixed(Rate::ZERO),
             ..Dcqcn::default()
         };
         let mut flow = ReactionPoint::new(&slow);
@@ -424,22 +506,36 @@ mod tests {
     fn no_setting_leads_to_a_rate_of_nothing() {
         let nothing = Dcqcn {
             line_rate: Rate::ZERO,
-            minimum_rate: Rate::ZERO,
-            alpha_gain_divisor: 0,
+            maximum_rate: Some(Rate::ZERO),
+            minimum_rate: Share::Fixed(Rate::ZERO),
+            first_rate: Some(Rate::ZERO),
+            initial_alpha: Some(0),
+            alpha_gain: 0,
             alpha_timer: Span::ZERO,
+            cut_log2: 0,
+            cut_floor_percent: 0,
+            cut_interval: Span::ZERO,
+            clamp_target: false,
+            clamp_target_after_timer: false,
             rate_timer: Span::ZERO,
-            byte_counter: 0,
+            byte_counter: Volume::Fixed(0),
             fast_recovery_steps: 0,
-            additive_increase: Rate::ZERO,
-            hyper_increase: Rate::ZERO,
+            additive_increase: Share::Fixed(Rate::ZERO),
+            hyper_increase: Share::Fixed(Rate::ZERO),
         };
+        let most = Rate::from_bps(u64::MAX);
         let huge = Dcqcn {
-            line_rate: Rate::from_bps(u64::MAX),
-            minimum_rate: Rate::from_bps(u64::MAX / 2),
-            additive_increase: Rate::from_bps(u64::MAX),
-            hyper_increase: Rate::from_bps(u64::MAX),
-            byte_counter: 1,
-            fast_recovery_steps: 0,
+            line_rate: most,
+            maximum_rate: Some(most),
+            minimum_rate: Share::Fixed(Rate::from_bps(u64::MAX / 2)),
+            first_rate: Some(most),
+            initial_alpha: Some(u16::MAX),
+            alpha_gain: u16::MAX,
+            cut_log2: u8::MAX,
+            cut_floor_percent: u8::MAX,
+            additive_increase: Share::Fixed(most),
+            hyper_increase: Share::Fixed(most),
+            byte_counter: Volume::Fixed(1),
             ..nothing
         };
         for settings in [nothing, huge] {
@@ -447,7 +543,8 @@ mod tests {
             for at in 0..1_000 {
                 flow.on_cnp(us(at));
                 flow.on_cnp(us(at));
-                assert!(flow.on_sent(us(at), 4_096).unwrap() >= settings.minimum_rate);
+                let least = settings.minimum_rate.at(settings.line_rate);
+                assert!(flow.on_sent(us(at), 4_096).unwrap() >= least);
                 assert!(flow.current_rate() > Rate::ZERO);
             }
         }

@@ -17,16 +17,19 @@
 mod dcqcn;
 mod fixed;
 mod none;
+mod parameters;
+mod settings;
 
 use alloc::boxed::Box;
 use core::fmt;
 
 use rdma::{QpType, Rate, Span, Time};
 
-pub use dcqcn::{Dcqcn, Notification};
 pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
 use fixed::Fixed;
 use none::Unlimited;
+pub use parameters::{FolderError, PARAMETERS, Parameter, read_folder};
+pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
 
 use crate::limits::LINK_HEADER_BYTES;
 use crate::mutation::{Mutation, mutated};

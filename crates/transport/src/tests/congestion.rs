@@ -7,7 +7,7 @@ use wire::opcode::Operation;
 use wire::{Opcode, cnp, roce};
 
 use super::{only, statuses};
-use crate::congestion::{Congestion, Dcqcn, Notification};
+use crate::congestion::{Congestion, Dcqcn, Notification, Share};
 use crate::limits::{DEADLINES_SPARE, LINK_HEADER_BYTES};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{Arrival, Config, Drop};
@@ -361,7 +361,7 @@ fn a_marked_datagram_is_counted_and_not_answered() {
 #[test]
 fn a_flood_of_notifications_leads_to_the_minimum_rate_and_no_further() {
     let minimum_rate = Rate::from_mbps(250);
-    let settings = Dcqcn { minimum_rate, ..Dcqcn::default() };
+    let settings = Dcqcn { minimum_rate: Share::Fixed(minimum_rate), ..Dcqcn::default() };
     let mut pair = connected(QpType::Rc, config(Congestion::Dcqcn(settings)));
     for _ in 0..10_000 {
         inject(&mut pair, |_, _| {});

@@ -65,7 +65,7 @@ struct Outcome {
 
 /// Flows that always have something to send, packet by packet, without delay between the parts.
 fn run(flows: usize, link: &Link) -> Outcome {
-    let settings = Dcqcn { line_rate: link.rate, ..Dcqcn::default() };
+    let settings = Dcqcn { line_rate: link.rate, ..Dcqcn::paper() };
     let flow = |index| Flow {
         reaction: ReactionPoint::new(&settings),
         notification: NotificationPoint::default(),
@@ -117,13 +117,13 @@ fn run(flows: usize, link: &Link) -> Outcome {
 /// The marking probability at which equations 5 to 11 of the paper stand still, in packets and
 /// seconds.
 fn fixed_point(flows: usize, link: &Link) -> f64 {
-    let Dcqcn { alpha_timer, rate_timer, byte_counter, fast_recovery_steps, .. } = Dcqcn::default();
+    let Dcqcn { alpha_timer, rate_timer, byte_counter, fast_recovery_steps, .. } = Dcqcn::paper();
     let seconds = |span: Span| span.as_ps() as f64 / 1e12;
     let per_second = |rate: Rate| rate.as_bps() as f64 / 8.0 / PACKET_BYTES as f64;
     let rate = per_second(link.rate) / flows as f64;
-    let additive = per_second(Dcqcn::default().additive_increase);
+    let additive = per_second(Dcqcn::paper().additive_increase.at(link.rate));
     let interval = seconds(Notification::default().interval);
-    let counter = byte_counter as f64 / PACKET_BYTES as f64;
+    let counter = byte_counter.at(link.rate) as f64 / PACKET_BYTES as f64;
     let timer = seconds(rate_timer) * rate;
     let steps = f64::from(fast_recovery_steps);
     // What cuts, less what climbs.

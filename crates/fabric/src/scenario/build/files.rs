@@ -1,5 +1,7 @@
 //! Switches whose settings are a SONiC `config_db.json`, and the keys beside it.
 
+use rdma::Rate;
+
 use super::switch::{Switch, switch};
 use super::{Files, Note, Part, Result};
 use crate::NetworkConfig;
@@ -16,6 +18,15 @@ pub(super) fn all_from_config_db(
     notes: &mut Vec<Note>,
 ) -> Result<()> {
     let db = load(table, said, files)?;
+    let base = config.switch.clone();
+    by_cables(config, |links| settings_of(table, said, &db, links, &base, notes))
+}
+
+/// Gives every switch what `settings_of` says of one with its links.
+pub(super) fn by_cables(
+    config: &mut NetworkConfig,
+    mut settings_of: impl FnMut(&[Cable]) -> Result<SwitchConfig>,
+) -> Result<()> {
     let cables = cables(&config.topology);
     // Switches with the same links have the same settings.
     let mut made: Vec<(&[Cable], SwitchConfig)> = Vec::new();
@@ -25,7 +36,7 @@ pub(super) fn all_from_config_db(
         let own = match known {
             Some((_, own)) => own.clone(),
             None => {
-                let own = settings_of(table, said, &db, links, &config.switch, notes)?;
+                let own = settings_of(links)?;
                 made.push((links, own.clone()));
                 own
             }
@@ -83,11 +94,12 @@ fn settings_of(
     })?;
     let named = |note: Note| Note { text: format!("{name}: {}", note.text), ..note };
     notes.extend(told.into_iter().map(named));
-    switch(table, &own)
+    let rates: Vec<Rate> = links.iter().map(|link| link.rate).collect();
+    switch(table, &own, &rates)
 }
 
 /// The links of every switch, in their order.
-fn cables(topology: &Topology) -> Vec<Vec<Cable>> {
+pub(super) fn cables(topology: &Topology) -> Vec<Vec<Cable>> {
     let mut cables = vec![Vec::new(); topology.switches.len()];
     for link in &topology.links {
         for end in link.ends {

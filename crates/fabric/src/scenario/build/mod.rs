@@ -2,6 +2,7 @@
 //! group of tables.
 
 mod capture;
+mod dcqcn;
 mod fault;
 mod files;
 mod host;
@@ -11,13 +12,14 @@ mod testbed;
 mod topology;
 mod workload;
 
-use rdma::{Span, Time};
+use rdma::{Rate, Span, Time};
 
 use super::at::{At, Result};
 use super::error::Mistakes;
 use super::origin::Origin;
 use super::part::{Part, by_name, part, parts};
 use super::place::Place;
+use super::sonic::Cable;
 use super::table::{Describe as _, Table as _, table};
 use super::value::{TICK, flag, needed, or, otherwise, text, time, time_from, whole};
 use super::{Files, Note, Scenario, ScenarioError, TableText};
@@ -29,8 +31,8 @@ use crate::topology::{End, Topology};
 
 use capture::{Capture, capture};
 use fault::{Fault, fault};
-use files::{all_from_config_db, one_from_config_db};
-use nic::nic;
+use files::{all_from_config_db, by_cables, cables, one_from_config_db};
+use nic::{Nic, nic};
 use switch::{Switch, lossless, switch};
 pub use testbed::Testbed;
 pub(super) use testbed::{bare_topology, testbed};
@@ -66,9 +68,9 @@ table! {
         /// Single switches.
         switches = by_name() => switches: Vec<(String, Part<'a, Switch>)>;
         /// The NICs.
-        nic = part() => nic: Option<Part<'a, NicConfig>>;
+        nic = part() => nic: Option<Part<'a, Nic<'a>>>;
         /// The NICs of single hosts.
-        nics = by_name() => nics: Vec<(String, Part<'a, NicConfig>)>;
+        nics = by_name() => nics: Vec<(String, Part<'a, Nic<'a>>)>;
         /// What the hosts cost.
         host = part() => host: Option<Part<'a, HostConfig>>;
         /// What single hosts cost.
@@ -87,6 +89,8 @@ const SAMPLES: (&str, &str) =
 
 const NO_TIME: (&str, &str) = ("is no time to run for", "the run ends at end_ms at the latest");
 
+const NOT_THERE: &str = "it is not there";
+
 /// A network with nothing but defaults.
 fn plain() -> NetworkConfig {
     NetworkConfig::new(Topology::default())
@@ -102,7 +106,8 @@ pub(super) fn reference() -> Vec<TableText> {
 impl<'a> At<'a> {
     /// The text of a file that the table names.
     fn open(&self, key: &str, name: &str, files: &Files<'_>) -> Result<String> {
-        files(name).map_err(|error| {
+        let text = files(name).and_then(|text| text.ok_or_else(|| NOT_THERE.to_owned()));
+        text.map_err(|error| {
             self.wrong(key, format!("cannot read {name:?}: {error}"))
                 .hint("the path is relative to the scenario")
         })
@@ -203,7 +208,10 @@ impl Made<'_> {
             Some(_) => {
                 all_from_config_db(table, &said, &mut self.config, self.files, &mut self.notes)?;
             }
-            None => self.config.switch = switch(table, &self.config.switch)?,
+            None => {
+                let base = self.config.switch.clone();
+                by_cables(&mut self.config, |links| switch(table, &base, &rates_of(links)))?;
+            }
         }
         Ok(())
     }
@@ -219,7 +227,11 @@ impl Made<'_> {
             Some(_) => {
                 one_from_config_db(table, &said, config, index, self.files, &mut self.notes)?
             }
-            None => switch(table, config.switches.get(&index).unwrap_or(&config.switch))?,
+            None => {
+                let base = config.switches.get(&index).unwrap_or(&config.switch);
+                let cables = cables(&config.topology);
+                switch(table, base, &cables.get(index as usize).map_or(vec![], rates_of))?
+            }
         };
         self.config.switches.insert(index, own);
         self.origin.switches.insert(name.to_owned(), buffer_of(&table.at));
@@ -227,7 +239,7 @@ impl Made<'_> {
     }
 
     fn nics(&mut self, file: &File<'_>) {
-        let made = file.nic.as_ref().map(|table| nic(table, &self.config));
+        let made = file.nic.as_ref().map(|table| nic(table, &self.config, self.files));
         let is_wrong = matches!(made, Some(Err(_)));
         if let Some(nic) = made.and_then(|made| self.mistakes.note(made)) {
             self.config.nic = nic;
@@ -240,10 +252,10 @@ impl Made<'_> {
         }
     }
 
-    fn nic(&mut self, name: &str, table: &Part<'_, NicConfig>) -> Result<()> {
-        let config = &mut self.config;
+    fn nic(&mut self, name: &str, table: &Part<'_, Nic<'_>>) -> Result<()> {
+        let (config, files) = (&mut self.config, self.files);
         let index = named_host(&table.at, &config.topology, name)?;
-        let own = nic(table, config)?;
+        let own = nic(table, config, files)?;
         config.nics.insert(index, own);
         Ok(())
     }
@@ -303,6 +315,10 @@ impl Made<'_> {
             config.captures.extend(mistakes.note(capture(table, &config.topology)));
         }
     }
+}
+
+fn rates_of(links: &(impl AsRef<[Cable]> + ?Sized)) -> Vec<Rate> {
+    links.as_ref().iter().map(|link| link.rate).collect()
 }
 
 /// Something that is likely to be a mistake.

@@ -4,12 +4,14 @@ use rdma::Mtu;
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
+use super::Files;
+use super::dcqcn::DcqcnTable;
 use super::switch::lossless;
 use crate::NetworkConfig;
 use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
 use crate::nic::{HostMemory, NicConfig};
 use crate::scenario::at::{At, Entry, Result};
-use crate::scenario::part::{Part, inner};
+use crate::scenario::part::{Part, inner, part};
 use crate::scenario::table::table;
 use crate::scenario::value::{Value, choice, flag, named, or, rate, time, whole, within};
 use crate::tcp::TcpConfig;
@@ -40,15 +42,30 @@ fn congestion<'a>() -> Value<'a, Congestion> {
     named([("none", Congestion::None), ("dcqcn", Congestion::Dcqcn(Dcqcn::default()))])
 }
 
+/// What a table says of a NIC.
+#[derive(Debug, Default)]
+pub(super) struct Nic<'a> {
+    config: NicConfig,
+    dcqcn: Option<Part<'a, DcqcnTable>>,
+}
+
 table! {
     /// The NICs. `[nics.NAME]` has the same keys, for the NIC of one host.
+    impl Nic<'a> {
+        /// What DCQCN is set to, for congestion "dcqcn".
+        dcqcn = part() => dcqcn;
+        ..config;
+    }
+}
+
+table! {
+    /// The NICs.
     impl NicConfig {
         /// Bytes of a message in a packet.
         mtu_bytes = mtu() => mtu;
         /// What is sent again after a loss.
         recovery = recovery() => recovery;
-        /// How fast queue pairs may send; dcqcn is that of its paper, and its line rate that of the
-        /// host's own link.
+        /// How fast queue pairs may send; the line rate of dcqcn is that of the host's own link.
         congestion = congestion() => congestion;
         /// An acknowledgement is asked for every so many packets.
         ack_interval_packets = whole() => ack_interval_packets;
@@ -150,9 +167,17 @@ table! {
 }
 
 /// What a table says over the settings of all NICs.
-pub(super) fn nic(table: &Part<'_, NicConfig>, config: &NetworkConfig) -> Result<NicConfig> {
-    let mut nic = config.nic.clone();
-    table.read_over(&mut nic)?;
+pub(super) fn nic(
+    table: &Part<'_, Nic<'_>>,
+    config: &NetworkConfig,
+    files: &Files<'_>,
+) -> Result<NicConfig> {
+    let mut said = Nic { config: config.nic.clone(), dcqcn: None };
+    table.read_over(&mut said)?;
+    let Nic { config: mut nic, dcqcn } = said;
+    if let Some(dcqcn) = dcqcn {
+        dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
+    }
     nic.lossless_priorities = lossless(&config.switch);
     Ok(nic)
 }

@@ -1,17 +1,18 @@
 //! `[switch]` and `[switches.NAME]`.
 
-use rdma::Span;
+use rdma::{Rate, Span};
 
 use crate::pfc::PRIORITIES;
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::part::{Part, inner};
 use crate::scenario::table::table;
 use crate::scenario::value::{
-    Value, choice, list, named, needed, or, otherwise, priorities, probability, text, time,
+    Value, choice, list, named, needed, or, otherwise, priorities, probability, rate, text, time,
     time_from, whole, within,
 };
 use crate::switch::config::{
-    Balance, EcnConfig, GroupConfig, QueueConfig, Schedule, SwitchConfig, Threshold, WatchdogConfig,
+    Balance, EcnConfig, GroupConfig, PortConfig, QueueConfig, Schedule, SwitchConfig, Threshold,
+    WatchdogConfig,
 };
 
 /// What a table says of a switch. What concerns priority groups and queues concerns those of all ports,
@@ -138,28 +139,33 @@ fn no_contradiction(switch: &Switch, at: &At<'_>) -> Result<()> {
 }
 
 /// When packets are marked, and of which queues.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Ecn {
-    config: EcnConfig,
+    min_bytes: Option<u32>,
+    max_bytes: Option<u32>,
+    max_probability: Option<f64>,
+    at: Option<Rate>,
     queues: Option<u8>,
 }
 
-impl Default for Ecn {
-    fn default() -> Self {
-        let config = EcnConfig { min_bytes: 0, max_bytes: 0, max_probability: 0.0 };
-        Self { config, queues: None }
-    }
-}
+/// Li et al., "HPCC", SIGCOMM 2019, 5.1, for DCQCN: 100 KB and 400 KB at 25 Gb/s, in proportion at
+/// other rates; the probability is that of their simulator's files.
+const HPCC: EcnConfig = EcnConfig { min_bytes: 100_000, max_bytes: 400_000, max_probability: 0.2 };
+const HPCC_RATE: Rate = Rate::from_gbps(25);
+const BY_RATE: &str = "100000 and 400000 at 25 Gb/s, in proportion (HPCC, 5.1)";
 
 table! {
     /// WRED on the length of a queue, for packets that may be marked.
     impl Ecn {
         /// Nothing is marked up to here.
-        min_bytes = needed(whole()) => config.min_bytes;
+        min_bytes = or(BY_RATE, whole()) => min_bytes;
         /// Everything is marked from here on.
-        max_bytes = needed(whole()) => config.max_bytes;
+        max_bytes = or(BY_RATE, whole()) => max_bytes;
         /// The probability just before that.
-        max_probability = needed(probability("0.1 for 10 %")) => config.max_probability;
+        max_probability = otherwise(HPCC.max_probability, probability("0.1 for 10 %"))
+            => max_probability;
+        /// min_bytes and max_bytes are those of ports of this rate; others have them in proportion.
+        at_gbps = or("every port has the same", rate()) => at;
         /// Which queues mark.
         queues = or("all", some()) => queues;
     }
@@ -167,12 +173,50 @@ table! {
 }
 
 fn marks_rise(ecn: &Ecn, at: &At<'_>) -> Result<()> {
-    let EcnConfig { min_bytes, max_bytes, .. } = ecn.config;
-    if min_bytes < max_bytes {
-        return Ok(());
+    match (ecn.min_bytes, ecn.max_bytes) {
+        (Some(min), Some(max)) if min < max => Ok(()),
+        (Some(min), Some(max)) => {
+            let wrong = at.wrong("max_bytes", format!("{max} is not above min_bytes, {min}"));
+            Err(wrong.hint("marks begin at min_bytes, and are certain above max_bytes"))
+        }
+        (Some(_), None) => Err(at.lacks("max_bytes")),
+        (None, Some(_)) => Err(at.lacks("min_bytes")),
+        (None, None) if ecn.at.is_some() => {
+            let wrong = at.wrong("at_gbps", "min_bytes and max_bytes are not there");
+            Err(wrong
+                .hint("leave it out: without them, marks are in proportion to each port's rate"))
+        }
+        (None, None) => Ok(()),
     }
-    let wrong = at.wrong("max_bytes", format!("{max_bytes} is not above min_bytes, {min_bytes}"));
-    Err(wrong.hint("marks begin at min_bytes, and are certain above max_bytes"))
+}
+
+impl Ecn {
+    /// The rate of ports in proportion to which others mark, if they do not mark alike.
+    fn reference(&self) -> Option<Rate> {
+        self.at.or(self.min_bytes.is_none().then_some(HPCC_RATE))
+    }
+
+    /// What is said, of ports of the reference rate.
+    fn said(&self) -> EcnConfig {
+        EcnConfig {
+            min_bytes: self.min_bytes.unwrap_or(HPCC.min_bytes),
+            max_bytes: self.max_bytes.unwrap_or(HPCC.max_bytes),
+            max_probability: self.max_probability.unwrap_or(HPCC.max_probability),
+        }
+    }
+
+    /// What a port of `rate` does.
+    fn at(&self, rate: Rate) -> EcnConfig {
+        let said = self.said();
+        let Some(reference) = self.reference() else { return said };
+        let scaled = |bytes: u32| {
+            let bytes = u128::from(bytes) * u128::from(rate.as_bps());
+            u32::try_from(bytes / u128::from(reference.as_bps().max(1))).unwrap_or(u32::MAX)
+        };
+        let min_bytes = scaled(said.min_bytes).min(u32::MAX - 1);
+        let max_bytes = scaled(said.max_bytes).max(min_bytes + 1);
+        EcnConfig { min_bytes, max_bytes, ..said }
+    }
 }
 
 const POLL: (&str, &str) = ("is less than a microsecond", "SONiC looks every 200 ms");
@@ -233,11 +277,42 @@ fn weights<'a>() -> Value<'a, [u8; PRIORITIES]> {
     Value::new(accepts, read, |_, weights| format!("{weights:?}"))
 }
 
-/// What a table says beside `base`.
-pub(super) fn switch(table: &Part<'_, Switch>, base: &SwitchConfig) -> Result<SwitchConfig> {
+/// What a table says beside `base`, of a switch whose ports have `rates`.
+pub(super) fn switch(
+    table: &Part<'_, Switch>,
+    base: &SwitchConfig,
+    rates: &[Rate],
+) -> Result<SwitchConfig> {
     let mut said = Switch { config: base.clone(), ..Switch::default() };
     table.read_over(&mut said)?;
-    Ok(said.over())
+    let ecn = said.ecn;
+    let mut config = said.over();
+    if let Some(ecn) = ecn {
+        mark_by_rate(&mut config, &ecn, rates);
+    }
+    Ok(config)
+}
+
+/// Gives each port the thresholds of its rate.
+fn mark_by_rate(config: &mut SwitchConfig, ecn: &Ecn, rates: &[Rate]) {
+    let Some(reference) = ecn.reference() else { return };
+    let set = |queues: &mut [QueueConfig; PRIORITIES], rate| {
+        let marking = queues.iter_mut().enumerate();
+        for (_, queue) in marking.filter(|(index, _)| has(ecn.queues.unwrap_or(u8::MAX), *index)) {
+            queue.ecn = Some(ecn.at(rate));
+        }
+    };
+    let first = rates.first().copied().unwrap_or(reference);
+    set(&mut config.queues, first);
+    for (local, &rate) in (0..).zip(rates) {
+        let is_own = config.ports.contains_key(&local);
+        if rate == first && !is_own {
+            continue;
+        }
+        let SwitchConfig { groups, queues, watchdog, .. } = config;
+        let all = PortConfig { groups: *groups, queues: *queues, watchdog: *watchdog };
+        set(&mut config.ports.entry(local).or_insert(all).queues, rate);
+    }
 }
 
 fn set<T>(target: &mut T, value: Option<T>) {
@@ -309,7 +384,7 @@ impl Switch {
                 queue.schedule = Schedule::Strict;
             }
             if let Some(ecn) = self.ecn.filter(|ecn| has(ecn.queues.unwrap_or(u8::MAX), index)) {
-                queue.ecn = Some(ecn.config);
+                queue.ecn = Some(ecn.said());
             }
         }
     }

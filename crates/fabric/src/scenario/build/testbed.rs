@@ -2,12 +2,11 @@
 
 use rdma::Rate;
 
-use super::nic::nic;
+use super::nic::{Nic, nic};
 use super::switch::{Switch, lossless, switch};
 use super::topology::{Shape, metres, topology};
 use crate::NetworkConfig;
 use crate::model::HostConfig;
-use crate::nic::NicConfig;
 use crate::scenario::at::{At, Result};
 use crate::scenario::part::{Part, part};
 use crate::scenario::table::{Table as _, table};
@@ -28,7 +27,7 @@ table! {
         /// Its switches.
         switch = part() => switch: Option<Part<'a, Switch>>;
         /// Its NICs.
-        nic = part() => nic: Option<Part<'a, NicConfig>>;
+        nic = part() => nic: Option<Part<'a, Nic<'a>>>;
         /// Its hosts.
         host = needed(part()) => host: Option<Part<'a, HostConfig>>;
     }
@@ -58,6 +57,8 @@ impl Testbed {
     }
 }
 
+const NO_FILES: &str = "a testbed names no other file";
+
 pub(in crate::scenario) fn testbed(at: &At<'_>) -> Result<Testbed> {
     let mut file = File::default();
     file.read(at)?;
@@ -67,13 +68,13 @@ pub(in crate::scenario) fn testbed(at: &At<'_>) -> Result<Testbed> {
         let said = table.read()?;
         if said.config_db.is_some() {
             let hint = "say here what it says: buffer_bytes, lossless_priorities, ...";
-            let error = table.at.wrong("config_db", "a testbed names no other file");
+            let error = table.at.wrong("config_db", NO_FILES);
             return Err(error.hint(hint));
         }
-        config.switch = switch(table, &config.switch)?;
+        config.switch = switch(table, &config.switch, &[file.rate])?;
     }
     if let Some(table) = &file.nic {
-        config.nic = nic(table, &config)?;
+        config.nic = nic(table, &config, &|_| Err(NO_FILES.to_owned()))?;
     }
     config.nic.lossless_priorities = lossless(&config.switch);
     let mut host = HostConfig::default();

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use rdma::{Mtu, QpType, Rate, Span};
 
 use super::random::Random;
-use crate::congestion::{Congestion, Dcqcn, Notification};
+use crate::congestion::{Congestion, Dcqcn, Notification, Share, Volume};
 use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES};
 use crate::{Config, Recovery};
 
@@ -247,9 +247,9 @@ fn config(recovery: Recovery, random: &mut Random) -> Config {
 fn congestion(random: &mut Random) -> Congestion {
     let rate = Rate::from_gbps(random.pick(&[5, 10, 40]));
     let settings = Dcqcn {
-        minimum_rate: rate,
-        alpha_gain_divisor: random.pick(&[1, 16, 256]),
-        byte_counter: random.pick(&[5_000, 10_000_000]),
+        minimum_rate: Share::Fixed(rate),
+        alpha_gain: random.pick(&[1_024, 64, 4]),
+        byte_counter: Volume::Fixed(random.pick(&[5_000, 10_000_000])),
         rate_timer: Span::from_us(random.pick(&[2, 55])),
         ..Dcqcn::default()
     };

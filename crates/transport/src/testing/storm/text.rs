@@ -108,16 +108,12 @@ fn config(node: usize, config: &Config) -> String {
     let congestion = match config.congestion {
         Congestion::None => "no congestion control".into(),
         Congestion::Fixed(rate) => format!("fixed rate {rate}"),
-        Congestion::Dcqcn(Dcqcn {
-            minimum_rate,
-            alpha_gain_divisor,
-            byte_counter,
-            rate_timer,
-            ..
-        }) => format!(
-            "DCQCN (minimum rate {minimum_rate}, alpha gain 1/{alpha_gain_divisor}, byte counter \
-             {byte_counter}, rate timer {rate_timer})"
-        ),
+        Congestion::Dcqcn(Dcqcn { minimum_rate, alpha_gain, byte_counter, rate_timer, .. }) => {
+            format!(
+                "DCQCN (minimum rate {minimum_rate:?}, alpha gain {alpha_gain}/1024, byte counter \
+             {byte_counter:?}, rate timer {rate_timer})"
+            )
+        }
     };
     let notification = match config.notification {
         None => "no CNPs".into(),

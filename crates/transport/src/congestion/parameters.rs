@@ -1,0 +1,379 @@
+//! The settings of DCQCN by name: as the paper has them, and as mlx5 does.
+//!
+//! Whatever reads settings, be it a scenario, the environment or a folder such as
+//! `/sys/class/net/eth0/ecn`, reads them by this table.
+
+use alloc::format;
+use alloc::string::String;
+use core::ops::RangeInclusive;
+
+use rdma::{Rate, Span};
+
+use super::settings::{Settings, Share, Volume};
+
+/// One setting.
+#[derive(Debug)]
+pub struct Parameter {
+    /// What we call it; its end is its unit.
+    pub key: &'static str,
+    /// What mlx5 calls it, in the same unit.
+    pub mlx5: &'static str,
+    /// What it is, and its symbol in the paper.
+    pub about: &'static str,
+    /// What it may be.
+    pub range: RangeInclusive<u64>,
+    get: fn(&Settings) -> u64,
+    set: fn(&mut Settings, u64),
+    /// mlx5 says 1024 less this.
+    is_rest: bool,
+}
+
+/// Up to ten terabits per second.
+const MBPS: RangeInclusive<u64> = 1..=10_000_000;
+/// The same, or nothing.
+const MBPS_OR_NONE: RangeInclusive<u64> = 0..=10_000_000;
+/// Up to a minute.
+const US: RangeInclusive<u64> = 1..=60_000_000;
+const US_OR_NONE: RangeInclusive<u64> = 0..=60_000_000;
+const FLAG: RangeInclusive<u64> = 0..=1;
+/// 2^10, in which alpha is said.
+const WHOLE: u64 = 1_024;
+
+/// In Mb/s, rounded down.
+fn mbps(rate: Rate) -> u64 {
+    rate.as_bps() / 1_000_000
+}
+
+fn us(span: Span) -> u64 {
+    span.as_ps() / 1_000_000
+}
+
+/// A rate that is there, or 0.
+fn some_mbps(rate: Option<Rate>) -> u64 {
+    rate.map_or(0, mbps)
+}
+
+fn some_rate(mbps: u64) -> Option<Rate> {
+    (mbps > 0).then(|| Rate::from_mbps(mbps))
+}
+
+/// A setting of the reaction point whose type holds its range.
+macro_rules! parameter {
+    ($key:literal, $mlx5:literal, $range:expr, $about:literal, $get:expr, $set:expr) => {
+        Parameter {
+            key: $key,
+            mlx5: $mlx5,
+            about: $about,
+            range: $range,
+            get: $get,
+            set: $set,
+            is_rest: false,
+        }
+    };
+}
+
+/// Every setting of DCQCN but the line rate, which is the port's.
+pub static PARAMETERS: [Parameter; 18] = [
+    parameter!(
+        "additive_mbps",
+        "rpg_ai_rate",
+        MBPS,
+        "Gain of a step of additive increase (R_AI).",
+        |it| mbps(it.reaction.additive_increase.at(it.reaction.line_rate)),
+        |it, value| it.reaction.additive_increase = Share::Fixed(Rate::from_mbps(value))
+    ),
+    parameter!(
+        "hyper_mbps",
+        "rpg_hai_rate",
+        MBPS,
+        "Gain of the first step of hyper increase, of which the others are multiples (R_HAI).",
+        |it| mbps(it.reaction.hyper_increase.at(it.reaction.line_rate)),
+        |it, value| it.reaction.hyper_increase = Share::Fixed(Rate::from_mbps(value))
+    ),
+    parameter!(
+        "rate_timer_us",
+        "rpg_time_reset",
+        US,
+        "The rate climbs a step each time that so much time has passed (T).",
+        |it| us(it.reaction.rate_timer),
+        |it, value| it.reaction.rate_timer = Span::from_us(value)
+    ),
+    parameter!(
+        "byte_counter_bytes",
+        "rpg_byte_reset",
+        1..=u64::MAX,
+        "It also climbs a step each time that so much was sent (B).",
+        |it| it.reaction.byte_counter.at(it.reaction.line_rate),
+        |it, value| it.reaction.byte_counter = Volume::Fixed(value)
+    ),
+    parameter!(
+        "fast_recovery_steps",
+        "rpg_threshold",
+        0..=1_000,
+        "Steps that halve the way back to the target, before the target grows (F).",
+        |it| it.reaction.fast_recovery_steps.into(),
+        |it, value| it.reaction.fast_recovery_steps = value as u32
+    ),
+    parameter!(
+        "min_mbps",
+        "rpg_min_rate",
+        MBPS,
+        "What a flow never falls below; the paper has none.",
+        |it| mbps(it.reaction.minimum_rate.at(it.reaction.line_rate)),
+        |it, value| it.reaction.minimum_rate = Share::Fixed(Rate::from_mbps(value))
+    ),
+    parameter!(
+        "max_mbps",
+        "rpg_max_rate",
+        MBPS_OR_NONE,
+        "What a flow never exceeds; 0 is the rate of the port.",
+        |it| some_mbps(it.reaction.maximum_rate),
+        |it, value| it.reaction.maximum_rate = some_rate(value)
+    ),
+    parameter!(
+        "first_mbps",
+        "rate_to_set_on_first_cnp",
+        MBPS_OR_NONE,
+        "What the first CNP of a flow sets its rate to; 0 for a cut like any other.",
+        |it| some_mbps(it.reaction.first_rate),
+        |it, value| it.reaction.first_rate = some_rate(value)
+    ),
+    parameter!(
+        "initial_alpha_1024ths",
+        "initial_alpha_value",
+        0..=WHOLE,
+        "Alpha at the first CNP of a flow; if not said, what is left of 1 since the flow began.",
+        |it| it.reaction.initial_alpha.map_or(WHOLE, u64::from),
+        |it, value| it.reaction.initial_alpha = Some(value as u16)
+    ),
+    Parameter {
+        is_rest: true,
+        ..parameter!(
+            "alpha_gain_1024ths",
+            "dce_tcp_g",
+            1..=WHOLE,
+            "What of alpha is new at each step (g); mlx5 says what is kept, 1024 less this.",
+            |it| it.reaction.alpha_gain.into(),
+            |it, value| it.reaction.alpha_gain = value as u16
+        )
+    },
+    parameter!(
+        "alpha_timer_us",
+        "dce_tcp_rtt",
+        US,
+        "Alpha falls a step each time that no CNP came for so long (K).",
+        |it| us(it.reaction.alpha_timer),
+        |it, value| it.reaction.alpha_timer = Span::from_us(value)
+    ),
+    parameter!(
+        "cut_log2",
+        "rpg_gd",
+        10..=20,
+        "A CNP cuts the rate by alpha x 2^10 / 2^this: 11 is the paper's half of alpha.",
+        |it| it.reaction.cut_log2.into(),
+        |it, value| it.reaction.cut_log2 = value as u8
+    ),
+    parameter!(
+        "cut_floor_percent",
+        "rpg_min_dec_fac",
+        0..=100,
+        "The least that a cut leaves of the rate.",
+        |it| it.reaction.cut_floor_percent.into(),
+        |it, value| it.reaction.cut_floor_percent = value as u8
+    ),
+    parameter!(
+        "cut_interval_us",
+        "rate_reduce_monitor_period",
+        US_OR_NONE,
+        "CNPs that come sooner after a cut do not cut.",
+        |it| us(it.reaction.cut_interval),
+        |it, value| it.reaction.cut_interval = Span::from_us(value)
+    ),
+    parameter!(
+        "clamp_target",
+        "clamp_tgt_rate",
+        FLAG,
+        "Whether each cut makes the rate before it the target (R_T); 0 is the first after a step up.",
+        |it| it.reaction.clamp_target.into(),
+        |it, value| it.reaction.clamp_target = value == 1
+    ),
+    parameter!(
+        "clamp_target_after_timer",
+        "clamp_tgt_rate_after_time_inc",
+        FLAG,
+        "Whether that is also after a step of the timer, and not of the byte counter alone.",
+        |it| it.reaction.clamp_target_after_timer.into(),
+        |it, value| it.reaction.clamp_target_after_timer = value == 1
+    ),
+    parameter!(
+        "cnp_interval_us",
+        "min_time_between_cnps",
+        US_OR_NONE,
+        "A queue pair sends at most one CNP in this time (N).",
+        |it| us(it.notification.interval),
+        |it, value| it.notification.interval = Span::from_us(value)
+    ),
+    parameter!(
+        "cnp_dscp",
+        "cnp_dscp",
+        0..=63,
+        "The DSCP of CNPs.",
+        |it| it.notification.dscp.into(),
+        |it, value| it.notification.dscp = value as u8
+    ),
+];
+
+impl Parameter {
+    /// What settings have for it, in its unit, rounded down. Needs their line rate.
+    pub fn get(&self, settings: &Settings) -> u64 {
+        (self.get)(settings)
+    }
+
+    /// Sets it, to a value of its range.
+    pub fn set(&self, settings: &mut Settings, value: u64) {
+        (self.set)(settings, value);
+    }
+
+    /// The value of our name for the `value` of mlx5's, and of that for ours.
+    pub fn other(&self, value: u64) -> u64 {
+        if self.is_rest { WHOLE.saturating_sub(value) } else { value }
+    }
+
+    /// What may be written for mlx5's name.
+    pub fn mlx5_range(&self) -> RangeInclusive<u64> {
+        if self.is_rest {
+            self.other(*self.range.end())..=self.other(*self.range.start())
+        } else {
+            self.range.clone()
+        }
+    }
+}
+
+/// Why a file of a folder is refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FolderError {
+    /// The file; none if the folder has nothing that is known.
+    pub file: Option<String>,
+    /// What is wrong with it.
+    pub problem: String,
+    /// What would be right.
+    pub hint: String,
+}
+
+/// The folders of a port's `ecn`: of the reaction point, and of the notification point. Files may
+/// also lie side by side.
+const FOLDERS: [&str; 3] = ["roce_rp/", "roce_np/", ""];
+
+/// Takes the settings that a folder has files for, by mlx5's names; `read` has the text of a file, or
+/// nothing if it is not there. `rpg_max_rate` and `rate_to_set_on_first_cnp` of 0 are the port's rate
+/// and none.
+///
+/// # Errors
+/// A file that cannot be read or says no number of its range, or no file at all.
+pub fn read_folder(
+    settings: &mut Settings,
+    read: &dyn Fn(&str) -> Result<Option<String>, String>,
+) -> Result<(), FolderError> {
+    let mut found = 0;
+    for parameter in &PARAMETERS {
+        for folder in FOLDERS {
+            let file = format!("{folder}{}", parameter.mlx5);
+            let (first, last) = parameter.mlx5_range().into_inner();
+            let error = |problem| {
+                let hint = format!("it holds a whole number from {first} to {last}");
+                FolderError { file: Some(file.clone()), problem, hint }
+            };
+            let Some(text) = read(&file).map_err(error)? else { continue };
+            let value = text.trim().parse().ok().filter(|value| (first..=last).contains(value));
+            let Some(value) = value else {
+                let start: String = text.trim().chars().take(20).collect();
+                return Err(error(format!("{start:?} is no such number")));
+            };
+            parameter.set(settings, parameter.other(value));
+            found += 1;
+        }
+    }
+    if found > 0 {
+        return Ok(());
+    }
+    Err(FolderError {
+        file: None,
+        problem: "it has no file such as roce_rp/rpg_ai_rate".into(),
+        hint: "name the folder that holds roce_rp and roce_np: /sys/class/net/eth0/ecn".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::Dcqcn;
+    use std::string::ToString;
+
+    #[test]
+    fn each_setting_is_its_own_and_comes_back_as_it_was_set() {
+        for parameter in &PARAMETERS {
+            let (first, last) = parameter.range.clone().into_inner();
+            for value in [first, last, first.midpoint(last)] {
+                let mut settings = Settings::default();
+                parameter.set(&mut settings, value);
+                assert_eq!(parameter.get(&settings), value, "{}", parameter.key);
+                let other = |it: &&Parameter| it.key != parameter.key;
+                for other in PARAMETERS.iter().filter(other) {
+                    let before = other.get(&Settings::default());
+                    assert_eq!(other.get(&settings), before, "{} by {}", other.key, parameter.key);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_preset_of_a_connectx_is_what_its_folder_holds() {
+        // `mlxconfig query`, and the device's own interval of CNPs.
+        let files = |name: &str| {
+            let value = match name.strip_prefix("roce_rp/").or(name.strip_prefix("roce_np/"))? {
+                "clamp_tgt_rate" | "rpg_max_rate" | "rate_to_set_on_first_cnp" => 0,
+                "clamp_tgt_rate_after_time_inc" | "rpg_threshold" => 1,
+                "rpg_min_rate" | "dce_tcp_rtt" => 1,
+                "rpg_time_reset" => 300,
+                "rpg_byte_reset" => 32_767,
+                "rpg_ai_rate" => 5,
+                "rpg_hai_rate" | "rpg_min_dec_fac" => 50,
+                "rpg_gd" => 11,
+                "dce_tcp_g" => 1_019,
+                "rate_reduce_monitor_period" | "min_time_between_cnps" => 4,
+                "initial_alpha_value" => 1_023,
+                "cnp_dscp" => 48,
+                _ => return None,
+            };
+            Some(format!("{value}\n"))
+        };
+        let mut settings = Settings { reaction: Dcqcn::paper(), ..Settings::default() };
+        read_folder(&mut settings, &|name| Ok(files(name))).unwrap();
+        assert_eq!(Some(settings), Settings::preset("connectx"));
+    }
+
+    #[test]
+    fn a_folder_with_a_mistake_names_its_file() {
+        let refused = |file: &'static str, text: &'static str| {
+            let read = move |name: &str| Ok((name == file).then(|| text.to_string()));
+            read_folder(&mut Settings::default(), &read)
+                .map_err(|error| (error.file.unwrap_or_default(), error.problem, error.hint))
+        };
+        assert_eq!(refused("dce_tcp_g", "1023"), Ok(()));
+        for (file, text, problem, hint) in [
+            ("dce_tcp_g", "1024", "\"1024\" is no such number", "from 0 to 1023"),
+            ("roce_rp/rpg_gd", "9", "\"9\" is no such number", "from 10 to 20"),
+            ("roce_np/cnp_dscp", "cs6", "\"cs6\" is no such number", "from 0 to 63"),
+            ("roce_rp/rpg_ai_rate", "", "\"\" is no such number", "from 1 to 10000000"),
+        ] {
+            let (named, said, remedy) = refused(file, text).unwrap_err();
+            assert_eq!((named.as_str(), said.as_str()), (file, problem));
+            assert!(remedy.ends_with(hint), "{remedy}");
+        }
+        let (named, said, _) = refused("README", "1").unwrap_err();
+        assert_eq!(
+            (named.as_str(), said.as_str()),
+            ("", "it has no file such as roce_rp/rpg_ai_rate")
+        );
+    }
+}
