@@ -13,6 +13,7 @@
 #![allow(missing_debug_implementations, reason = "plain C data, unions and pointers")]
 
 /// Declares structures and unions of C: each is laid out as C does it, is copied, and is [`Plain`].
+#[macro_export]
 macro_rules! structures {
     ($($(#[$meta:meta])* pub $kind:ident $name:ident { $($fields:tt)* })*) => {
         $(
@@ -22,7 +23,7 @@ macro_rules! structures {
             pub $kind $name { $($fields)* }
 
             // SAFETY: integers, raw pointers, optional functions and C's own pthread types.
-            unsafe impl crate::Plain for $name {}
+            unsafe impl $crate::Plain for $name {}
         )*
     };
 }

@@ -5,28 +5,43 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use abi::{
-    Plain, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq,
-};
+use abi::{ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq};
 
-/// `enum rdma_cm_event_type`.
-pub mod event {
-    pub const ADDR_RESOLVED: u32 = 0;
-    pub const ADDR_ERROR: u32 = 1;
-    pub const ROUTE_RESOLVED: u32 = 2;
-    pub const ROUTE_ERROR: u32 = 3;
-    pub const CONNECT_REQUEST: u32 = 4;
-    pub const CONNECT_RESPONSE: u32 = 5;
-    pub const CONNECT_ERROR: u32 = 6;
-    pub const UNREACHABLE: u32 = 7;
-    pub const REJECTED: u32 = 8;
-    pub const ESTABLISHED: u32 = 9;
-    pub const DISCONNECTED: u32 = 10;
-    pub const DEVICE_REMOVAL: u32 = 11;
-    pub const MULTICAST_JOIN: u32 = 12;
-    pub const MULTICAST_ERROR: u32 = 13;
-    pub const ADDR_CHANGE: u32 = 14;
-    pub const TIMEWAIT_EXIT: u32 = 15;
+/// Declares the kinds of events, each with its number, and what they are called.
+macro_rules! events {
+    ($($name:ident = $number:literal)*) => {
+        /// `enum rdma_cm_event_type`.
+        pub mod event {
+            $(pub const $name: u32 = $number;)*
+        }
+
+        /// The name of an event, which ends with a NUL.
+        pub(super) const fn event_name(event: u32) -> &'static str {
+            match event {
+                $(event::$name => concat!("RDMA_CM_EVENT_", stringify!($name), "\0"),)*
+                _ => "UNKNOWN EVENT\0",
+            }
+        }
+    };
+}
+
+events! {
+    ADDR_RESOLVED = 0
+    ADDR_ERROR = 1
+    ROUTE_RESOLVED = 2
+    ROUTE_ERROR = 3
+    CONNECT_REQUEST = 4
+    CONNECT_RESPONSE = 5
+    CONNECT_ERROR = 6
+    UNREACHABLE = 7
+    REJECTED = 8
+    ESTABLISHED = 9
+    DISCONNECTED = 10
+    DEVICE_REMOVAL = 11
+    MULTICAST_JOIN = 12
+    MULTICAST_ERROR = 13
+    ADDR_CHANGE = 14
+    TIMEWAIT_EXIT = 15
 }
 
 /// `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`: as many as the device has.
@@ -43,135 +58,104 @@ pub const RAI_PASSIVE: c_int = 1;
 pub const RAI_NUMERICHOST: c_int = 2;
 pub const RAI_FAMILY: c_int = 8;
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_ib_addr {
-    pub sgid: ibv_gid,
-    pub dgid: ibv_gid,
-    pub pkey: u16,
-}
+abi::structures! {
+    pub struct rdma_ib_addr {
+        pub sgid: ibv_gid,
+        pub dgid: ibv_gid,
+        pub pkey: u16,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_addr {
-    pub src_addr: libc::sockaddr_storage,
-    pub dst_addr: libc::sockaddr_storage,
-    pub addr: rdma_ib_addr,
-}
+    pub struct rdma_addr {
+        pub src_addr: libc::sockaddr_storage,
+        pub dst_addr: libc::sockaddr_storage,
+        pub addr: rdma_ib_addr,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_route {
-    pub addr: rdma_addr,
-    pub path_rec: *mut c_void,
-    pub num_paths: c_int,
-}
+    pub struct rdma_route {
+        pub addr: rdma_addr,
+        pub path_rec: *mut c_void,
+        pub num_paths: c_int,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_event_channel {
-    pub fd: c_int,
-}
+    pub struct rdma_event_channel {
+        pub fd: c_int,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_cm_id {
-    pub verbs: *mut ibv_context,
-    pub channel: *mut rdma_event_channel,
-    pub context: *mut c_void,
-    pub qp: *mut ibv_qp,
-    pub route: rdma_route,
-    pub ps: u32,
-    pub port_num: u8,
-    pub event: *mut rdma_cm_event,
-    pub send_cq_channel: *mut ibv_comp_channel,
-    pub send_cq: *mut ibv_cq,
-    pub recv_cq_channel: *mut ibv_comp_channel,
-    pub recv_cq: *mut ibv_cq,
-    pub srq: *mut ibv_srq,
-    pub pd: *mut ibv_pd,
-    pub qp_type: u32,
-}
+    pub struct rdma_cm_id {
+        pub verbs: *mut ibv_context,
+        pub channel: *mut rdma_event_channel,
+        pub context: *mut c_void,
+        pub qp: *mut ibv_qp,
+        pub route: rdma_route,
+        pub ps: u32,
+        pub port_num: u8,
+        pub event: *mut rdma_cm_event,
+        pub send_cq_channel: *mut ibv_comp_channel,
+        pub send_cq: *mut ibv_cq,
+        pub recv_cq_channel: *mut ibv_comp_channel,
+        pub recv_cq: *mut ibv_cq,
+        pub srq: *mut ibv_srq,
+        pub pd: *mut ibv_pd,
+        pub qp_type: u32,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_conn_param {
-    pub private_data: *const c_void,
-    pub private_data_len: u8,
-    pub responder_resources: u8,
-    pub initiator_depth: u8,
-    pub flow_control: u8,
-    pub retry_count: u8,
-    pub rnr_retry_count: u8,
-    pub srq: u8,
-    pub qp_num: u32,
-}
+    pub struct rdma_conn_param {
+        pub private_data: *const c_void,
+        pub private_data_len: u8,
+        pub responder_resources: u8,
+        pub initiator_depth: u8,
+        pub flow_control: u8,
+        pub retry_count: u8,
+        pub rnr_retry_count: u8,
+        pub srq: u8,
+        pub qp_num: u32,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_ud_param {
-    pub private_data: *const c_void,
-    pub private_data_len: u8,
-    pub ah_attr: ibv_ah_attr,
-    pub qp_num: u32,
-    pub qkey: u32,
-}
+    pub struct rdma_ud_param {
+        pub private_data: *const c_void,
+        pub private_data_len: u8,
+        pub ah_attr: ibv_ah_attr,
+        pub qp_num: u32,
+        pub qkey: u32,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union rdma_event_param {
-    pub conn: rdma_conn_param,
-    pub ud: rdma_ud_param,
-}
+    pub union rdma_event_param {
+        pub conn: rdma_conn_param,
+        pub ud: rdma_ud_param,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_cm_event {
-    pub id: *mut rdma_cm_id,
-    pub listen_id: *mut rdma_cm_id,
-    pub event: u32,
-    pub status: c_int,
-    pub param: rdma_event_param,
-}
+    pub struct rdma_cm_event {
+        pub id: *mut rdma_cm_id,
+        pub listen_id: *mut rdma_cm_id,
+        pub event: u32,
+        pub status: c_int,
+        pub param: rdma_event_param,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_cm_join_mc_attr_ex {
-    pub comp_mask: u32,
-    pub join_flags: u32,
-    pub addr: *mut libc::sockaddr,
-}
+    pub struct rdma_cm_join_mc_attr_ex {
+        pub comp_mask: u32,
+        pub join_flags: u32,
+        pub addr: *mut libc::sockaddr,
+    }
 
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct rdma_addrinfo {
-    pub ai_flags: c_int,
-    pub ai_family: c_int,
-    pub ai_qp_type: c_int,
-    pub ai_port_space: c_int,
-    pub ai_src_len: libc::socklen_t,
-    pub ai_dst_len: libc::socklen_t,
-    pub ai_src_addr: *mut libc::sockaddr,
-    pub ai_dst_addr: *mut libc::sockaddr,
-    pub ai_src_canonname: *mut c_char,
-    pub ai_dst_canonname: *mut c_char,
-    pub ai_route_len: usize,
-    pub ai_route: *mut c_void,
-    pub ai_connect_len: usize,
-    pub ai_connect: *mut c_void,
-    pub ai_next: *mut rdma_addrinfo,
+    pub struct rdma_addrinfo {
+        pub ai_flags: c_int,
+        pub ai_family: c_int,
+        pub ai_qp_type: c_int,
+        pub ai_port_space: c_int,
+        pub ai_src_len: libc::socklen_t,
+        pub ai_dst_len: libc::socklen_t,
+        pub ai_src_addr: *mut libc::sockaddr,
+        pub ai_dst_addr: *mut libc::sockaddr,
+        pub ai_src_canonname: *mut c_char,
+        pub ai_dst_canonname: *mut c_char,
+        pub ai_route_len: usize,
+        pub ai_route: *mut c_void,
+        pub ai_connect_len: usize,
+        pub ai_connect: *mut c_void,
+        pub ai_next: *mut rdma_addrinfo,
+    }
 }
-
-// SAFETY: integers, raw pointers, and structures of them.
-unsafe impl Plain for rdma_cm_id {}
-// SAFETY: as above.
-unsafe impl Plain for rdma_cm_event {}
-// SAFETY: as above.
-unsafe impl Plain for rdma_conn_param {}
-// SAFETY: as above.
-unsafe impl Plain for rdma_ud_param {}
-// SAFETY: as above.
-unsafe impl Plain for rdma_addrinfo {}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use core::ffi::c_char;
 use std::sync::Arc;
 
-use super::abi::{event, rdma_event_channel};
+use super::abi::{event_name, rdma_event_channel};
 use crate::connections::Queue;
 use crate::errno::{Errno, pointer};
 use crate::registry::{self, Object, Shared, object};
@@ -38,32 +38,11 @@ pub unsafe extern "C" fn ferroce_rdma_create_event_channel() -> *mut rdma_event_
 /// Destroys a channel. Its ids are to be destroyed, or moved to others, before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    if let Ok(channel) = registry::find::<EventChannel>(channel) {
-        registry::remove(&*channel);
-    }
+    let _gone = registry::forget::<EventChannel>(channel);
 }
 
 /// The name of an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_event_str(event: u32) -> *const c_char {
-    let name = match event {
-        event::ADDR_RESOLVED => c"RDMA_CM_EVENT_ADDR_RESOLVED",
-        event::ADDR_ERROR => c"RDMA_CM_EVENT_ADDR_ERROR",
-        event::ROUTE_RESOLVED => c"RDMA_CM_EVENT_ROUTE_RESOLVED",
-        event::ROUTE_ERROR => c"RDMA_CM_EVENT_ROUTE_ERROR",
-        event::CONNECT_REQUEST => c"RDMA_CM_EVENT_CONNECT_REQUEST",
-        event::CONNECT_RESPONSE => c"RDMA_CM_EVENT_CONNECT_RESPONSE",
-        event::CONNECT_ERROR => c"RDMA_CM_EVENT_CONNECT_ERROR",
-        event::UNREACHABLE => c"RDMA_CM_EVENT_UNREACHABLE",
-        event::REJECTED => c"RDMA_CM_EVENT_REJECTED",
-        event::ESTABLISHED => c"RDMA_CM_EVENT_ESTABLISHED",
-        event::DISCONNECTED => c"RDMA_CM_EVENT_DISCONNECTED",
-        event::DEVICE_REMOVAL => c"RDMA_CM_EVENT_DEVICE_REMOVAL",
-        event::MULTICAST_JOIN => c"RDMA_CM_EVENT_MULTICAST_JOIN",
-        event::MULTICAST_ERROR => c"RDMA_CM_EVENT_MULTICAST_ERROR",
-        event::ADDR_CHANGE => c"RDMA_CM_EVENT_ADDR_CHANGE",
-        event::TIMEWAIT_EXIT => c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
-        _ => c"UNKNOWN EVENT",
-    };
-    name.as_ptr()
+    event_name(event).as_ptr().cast()
 }
