@@ -14,7 +14,7 @@ use crate::errno::Errno;
 use crate::registry::{self, Object};
 use crate::sync::lock;
 use crate::{open, pd, xrcd};
-use abi::{ibv_context, ibv_pd, ibv_xrcd};
+use abi::{ibv_pd, ibv_xrcd};
 
 /// The devices of one process.
 struct Opened {
@@ -151,29 +151,26 @@ fn is_beside(info: &DeviceInfo, address: IpAddr) -> bool {
 
 /// The protection domain of ids that are given none.
 pub(super) fn default_pd(context: &Arc<Context>) -> Result<*mut ibv_pd, Errno> {
-    let mut opened = opened();
-    let device = context.c();
-    if let Some((_, pd)) = opened.pds.iter().find(|(known, _)| *known == device.addr()) {
-        return Ok(core::ptr::with_exposed_provenance_mut(*pd));
-    }
-    let pd = pd::alloc(Arc::clone(context))?;
-    opened.pds.push((device.addr(), pd.expose_provenance()));
-    Ok(pd)
+    kept(context, |opened| &mut opened.pds, || pd::alloc(Arc::clone(context)))
 }
 
 /// The XRC domain of ids that are given none.
 pub(super) fn default_xrcd(context: &Arc<Context>) -> Result<*mut ibv_xrcd, Errno> {
-    let mut opened = opened();
-    let device = context.c();
-    if let Some((_, xrcd)) = opened.xrcds.iter().find(|(known, _)| *known == device.addr()) {
-        return Ok(core::ptr::with_exposed_provenance_mut(*xrcd));
-    }
-    let xrcd = xrcd::open(context, None, libc::O_CREAT)?;
-    opened.xrcds.push((device.addr(), xrcd.expose_provenance()));
-    Ok(xrcd)
+    kept(context, |opened| &mut opened.xrcds, || xrcd::open(context, None, libc::O_CREAT))
 }
 
-/// The handle of a device.
-pub(super) fn handle(context: &Context) -> *mut ibv_context {
-    context.c()
+/// The object that is kept for a device among `objects`, made when it is first asked for.
+fn kept<T>(
+    context: &Context,
+    objects: impl FnOnce(&mut Opened) -> &mut Vec<(usize, usize)>,
+    make: impl FnOnce() -> Result<*mut T, Errno>,
+) -> Result<*mut T, Errno> {
+    let mut opened = opened();
+    let (objects, device) = (objects(&mut opened), context.c().addr());
+    if let Some((_, object)) = objects.iter().find(|(known, _)| *known == device) {
+        return Ok(core::ptr::with_exposed_provenance_mut(*object));
+    }
+    let object = make()?;
+    objects.push((device, object.expose_provenance()));
+    Ok(object)
 }

@@ -86,34 +86,30 @@ pub(super) struct Membership {
 impl Inner {
     /// The device and the conversation.
     pub(super) fn connection(&self) -> Result<(Arc<Context>, CommId), Errno> {
-        match (&self.context, self.conversation) {
-            (Some(context), Some(id)) => Ok((Arc::clone(context), id)),
-            _ => Err(Errno::INVALID),
-        }
+        self.context.clone().zip(self.conversation).ok_or(Errno::INVALID)
+    }
+
+    /// Our address, and the peer's.
+    fn ends(&self) -> Result<(SocketAddr, SocketAddr), Errno> {
+        self.local.zip(self.remote).ok_or(Errno::INVALID)
     }
 
     /// The path of messages to the peer.
     pub(super) fn route(&self) -> Result<Route, Errno> {
-        match (self.local, self.remote) {
-            (Some(local), Some(remote)) => Ok(Route {
-                source: local.ip().into(),
-                destination: remote.ip().into(),
-                traffic_class: self.settings.traffic_class,
-                hop_limit: 64,
-                source_port: 0,
-            }),
-            _ => Err(Errno::INVALID),
-        }
+        let (local, remote) = self.ends()?;
+        Ok(Route {
+            source: local.ip().into(),
+            destination: remote.ip().into(),
+            traffic_class: self.settings.traffic_class,
+            hop_limit: 64,
+            source_port: 0,
+        })
     }
 
     /// The header in front of the private data of a request.
     pub(super) fn addresses(&self) -> Result<ip::Repr, Errno> {
-        match (self.local, self.remote) {
-            (Some(local), Some(remote)) => {
-                Ok(ip::Repr { port: local.port(), source: local.ip(), destination: remote.ip() })
-            }
-            _ => Err(Errno::INVALID),
-        }
+        let (local, remote) = self.ends()?;
+        Ok(ip::Repr { port: local.port(), source: local.ip(), destination: remote.ip() })
     }
 
     /// The GID of our end.
@@ -238,7 +234,7 @@ impl CmId {
         inner.context = Some(Arc::clone(context));
         self.show(|c| {
             c.pd = pd;
-            c.verbs = devices::handle(context);
+            c.verbs = context.c();
             c.port_num = PORT;
         });
         self.show_addresses(inner);
