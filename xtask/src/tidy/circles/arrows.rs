@@ -7,7 +7,9 @@ use syn::{
     TraitItem, Variant, Visibility,
 };
 
-use super::modules::{ModuleId, Modules, Target, attributes, for_tests_only, imports, word};
+use super::modules::{
+    ModuleId, Modules, Target, attributes, attributes_of, for_tests_only, imports, word,
+};
 
 /// A path in one file that names an item of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ struct ImportsInside<'m> {
 
 impl<'ast> Visit<'ast> for ImportsInside<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        if !for_tests_only(attributes(item)) {
+        if !for_tests_only(attributes_of(item)) {
             visit::visit_item(self, item);
         }
     }
@@ -182,7 +184,7 @@ impl Paths<'_> {
 
 impl<'ast> Visit<'ast> for Paths<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        if !for_tests_only(attributes(item)) {
+        if !for_tests_only(attributes_of(item)) {
             visit::visit_item(self, item);
         }
     }
@@ -206,27 +208,13 @@ impl<'ast> Visit<'ast> for Paths<'_> {
     }
 
     fn visit_impl_item(&mut self, item: &'ast ImplItem) {
-        let attributes = match item {
-            ImplItem::Const(item) => &item.attrs,
-            ImplItem::Fn(item) => &item.attrs,
-            ImplItem::Type(item) => &item.attrs,
-            ImplItem::Macro(item) => &item.attrs,
-            _ => return,
-        };
-        if !for_tests_only(attributes) {
+        if !for_tests_only(attributes!(item, ImplItem: Const Fn Type Macro)) {
             visit::visit_impl_item(self, item);
         }
     }
 
     fn visit_trait_item(&mut self, item: &'ast TraitItem) {
-        let attributes = match item {
-            TraitItem::Const(item) => &item.attrs,
-            TraitItem::Fn(item) => &item.attrs,
-            TraitItem::Type(item) => &item.attrs,
-            TraitItem::Macro(item) => &item.attrs,
-            _ => return,
-        };
-        if !for_tests_only(attributes) {
+        if !for_tests_only(attributes!(item, TraitItem: Const Fn Type Macro)) {
             visit::visit_trait_item(self, item);
         }
     }

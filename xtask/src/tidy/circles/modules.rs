@@ -180,7 +180,7 @@ impl Modules {
         folder: &str,
         items: &[Item],
     ) -> Result<()> {
-        for item in items.iter().filter(|item| !for_tests_only(attributes(item))) {
+        for item in items.iter().filter(|item| !for_tests_only(attributes_of(item))) {
             match item {
                 Item::Mod(item) => self.read_module(tree, module, folder, item)?,
                 Item::Use(item) if item.leading_colon.is_none() => {
@@ -476,25 +476,22 @@ fn path_attribute(attribute: &Attribute) -> Option<String> {
     }
 }
 
+/// The attributes of a node that is one of these variants; of any other it has none.
+macro_rules! attributes {
+    ($node:expr, $of:ident: $($variant:ident)*) => {
+        match $node {
+            $($of::$variant(node) => &node.attrs,)*
+            _ => &[][..],
+        }
+    };
+}
+pub(super) use attributes;
+
 /// The attributes of an item.
-pub(super) fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::ExternCrate(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::ForeignMod(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::TraitAlias(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Union(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
+pub(super) fn attributes_of(item: &Item) -> &[Attribute] {
+    attributes! {
+        item, Item: Const Enum ExternCrate Fn ForeignMod Impl Macro Mod Static Struct Trait TraitAlias
+            Type Union Use
     }
 }
 
