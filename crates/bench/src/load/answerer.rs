@@ -2,16 +2,15 @@
 
 use std::collections::VecDeque;
 
-use rdma::app::{Verbs, Wait, Woke, Words, poll_or_arm};
+use rdma::app::{Verbs, Wait, Woke, Words};
 use rdma::{Completion, CompletionStatus, Operation, RecvRequest, SendFlags, Span, WorkRequest};
 
 use super::caller::Sent;
-use super::{CQ, DATA, Found, REQUESTS, Shape, Task, failed, fill, qp};
+use super::{
+    CQ, DATA, Found, RECEIVE, REQUESTS, Shape, Task, failed, fill, lane_and_slot, qp, take_batch,
+};
 use crate::limits::{POLL_BATCH, REQUEST_BYTES};
 use crate::plan::{Verb, WaitMode};
-
-/// In the number of a receive.
-const RECEIVE: u64 = 1 << 63;
 
 /// A request that is not answered yet.
 #[derive(Clone, Copy, Debug)]
@@ -127,13 +126,9 @@ impl Answerer {
     fn drain(&mut self, verbs: &mut dyn Verbs, asleep: bool) {
         let mut some = [Completion::NOTHING; POLL_BATCH];
         loop {
-            let count = match asleep {
-                true => poll_or_arm(verbs, CQ, &mut some),
-                false => verbs.poll(CQ, &mut some),
-            };
+            let (count, is_more) = take_batch(verbs, asleep, &mut some);
             for completion in &some[..count] {
-                let lane = completion.id >> 40 & 0x3f_ffff;
-                let low = completion.id & 0xff_ffff_ffff;
+                let (lane, low) = lane_and_slot(completion.id);
                 if completion.status != CompletionStatus::Success {
                     let what = failed(&self.task, lane, completion.status);
                     self.found.error.get_or_insert(what);
@@ -151,7 +146,7 @@ impl Answerer {
                 }
             }
             self.answer(verbs);
-            if count == 0 || (!asleep && count < some.len()) || self.found.error.is_some() {
+            if !is_more || self.found.error.is_some() {
                 return;
             }
         }

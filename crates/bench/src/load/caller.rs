@@ -4,16 +4,16 @@
 //!   slot: free ─ request ─► asked ─ answer: a receive that names the slot, or its last word ─► free
 //! ```
 
-use rdma::app::{Verbs, Wait, Woke, Words, poll_or_arm};
+use rdma::app::{Verbs, Wait, Woke, Words};
 use rdma::completion::Attached;
 use rdma::{Completion, CompletionStatus, Operation, RecvRequest, SendFlags, Time, WorkRequest};
 
-use super::{CQ, DATA, Found, Pace, REQUESTS, Record, Shape, Task, Times, failed, is_filled, qp};
+use super::{
+    CQ, DATA, Found, Pace, RECEIVE, REQUESTS, Record, Shape, Task, Times, failed, is_filled,
+    lane_and_slot, qp, take_batch,
+};
 use crate::limits::{DRAIN, POLL_BATCH, REQUEST_BYTES};
 use crate::plan::{Verb, WaitMode};
-
-/// In the number of a receive.
-const RECEIVE: u64 = 1 << 63;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -190,13 +190,9 @@ impl Caller {
     fn drain(&mut self, verbs: &mut dyn Verbs, asleep: bool) {
         let mut some = [Completion::NOTHING; POLL_BATCH];
         loop {
-            let count = match asleep {
-                true => poll_or_arm(verbs, CQ, &mut some),
-                false => verbs.poll(CQ, &mut some),
-            };
+            let (count, is_more) = take_batch(verbs, asleep, &mut some);
             for completion in &some[..count] {
-                let lane = completion.id >> 40 & 0x3f_ffff;
-                let low = completion.id & 0xff_ffff_ffff;
+                let (lane, low) = lane_and_slot(completion.id);
                 if completion.status != CompletionStatus::Success {
                     let what = failed(&self.task, lane, completion.status);
                     self.found.error.get_or_insert(what);
@@ -211,7 +207,7 @@ impl Caller {
                     self.receive(verbs, lane, low);
                 }
             }
-            if count == 0 || (!asleep && count < some.len()) {
+            if !is_more {
                 return;
             }
         }

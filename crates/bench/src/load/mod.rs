@@ -23,8 +23,9 @@ use std::sync::Arc;
 
 use rdma::app::{
     App, Channel, Cq, CqSpec, Layout, Qp, QpSpec, Region, RegionSpec, Verbs, Wait, Woke,
+    poll_or_arm,
 };
-use rdma::{Access, CompletionStatus, QpType, Span, Time};
+use rdma::{Access, Completion, CompletionStatus, QpType, Span, Time};
 
 use crate::limits::{CYCLE_BYTES, RECEIVES_MAX, REQUEST_BYTES};
 use crate::plan::{Flow, Plan, Verb, WaitMode};
@@ -391,6 +392,21 @@ impl Times {
         let end = task.flow.length_ms.map_or(last, |length| (begin + ms(length)).min(last));
         Self { begin, end, measured: now + task.warmup }
     }
+}
+
+/// Takes completions; says how many, and whether there may be more. Before a sleep, a queue that has none is
+/// armed.
+fn take_batch(verbs: &mut dyn Verbs, asleep: bool, batch: &mut [Completion]) -> (usize, bool) {
+    let count = if asleep { poll_or_arm(verbs, CQ, batch) } else { verbs.poll(CQ, batch) };
+    (count, count > 0 && (asleep || count == batch.len()))
+}
+
+/// In the id of a request, the queue pair is above 40 bits, and this bit says that it is a receive.
+const RECEIVE: u64 = 1 << 63;
+
+/// The queue pair and the lower bits of an id.
+fn lane_and_slot(id: u64) -> (u64, u64) {
+    ((id & !RECEIVE) >> 40, id & ((1 << 40) - 1))
 }
 
 /// What is said of a request that has failed.

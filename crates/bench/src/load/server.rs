@@ -1,11 +1,11 @@
 //! Who serves without an answer: by its memory alone, or by receiving.
 
-use rdma::app::{On, Verbs, Wait, Woke, poll_or_arm};
+use rdma::app::{On, Verbs, Wait, Woke};
 use rdma::completion::Attached;
 use rdma::{Completion, CompletionStatus, RecvRequest, Sge, Span};
 use smallvec::SmallVec;
 
-use super::{CQ, DATA, Found, GRH_BYTES, Shape, Task, failed, fill, is_filled, qp};
+use super::{CQ, DATA, Found, GRH_BYTES, Shape, Task, failed, fill, is_filled, qp, take_batch};
 use crate::limits::POLL_BATCH;
 use crate::plan::{Verb, WaitMode};
 use crate::world::meeting::Service;
@@ -71,10 +71,7 @@ impl Receiver {
         let asleep = self.task.flow.wait == WaitMode::Event;
         let mut some = [Completion::NOTHING; POLL_BATCH];
         loop {
-            let count = match asleep {
-                true => poll_or_arm(verbs, CQ, &mut some),
-                false => verbs.poll(CQ, &mut some),
-            };
+            let (count, is_more) = take_batch(verbs, asleep, &mut some);
             // Those of one queue pair that follow each other are posted as one list.
             let mut again: SmallVec<[u64; POLL_BATCH]> = SmallVec::new();
             let mut of = 0;
@@ -92,7 +89,7 @@ impl Receiver {
             if self.found.error.is_some() {
                 return Wait::done();
             }
-            if count == 0 || (!asleep && count < some.len()) {
+            if !is_more {
                 break;
             }
         }
