@@ -149,6 +149,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 pub mod topology;
+mod words;
 pub mod workload;
 
 pub use host::{Placed, Tenant, TenantEnd, model};

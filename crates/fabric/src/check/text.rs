@@ -13,9 +13,7 @@ use crate::switch::config::{
     Balance, EcnConfig, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule,
 };
 use crate::switch::sonic_headroom_bytes;
-
-/// A usual terminal.
-const COLUMNS: usize = 80;
+use crate::words::{COLUMNS, wrapped};
 
 /// With commas: 16,000,000.
 pub(super) fn bytes(number: u64) -> String {
@@ -88,7 +86,7 @@ pub(super) fn explain(scenario: &Scenario, kinds: &[Kind], warnings: &[String]) 
         number => format!("{}\n", count(number, "warning")),
     };
     for warning in warnings {
-        text += &wrapped("  ! ", warning);
+        text += &wrapped("  ! ", warning, COLUMNS);
     }
     for kind in kinds {
         let number = kind.switches.len();
@@ -101,33 +99,14 @@ pub(super) fn explain(scenario: &Scenario, kinds: &[Kind], warnings: &[String]) 
     if !infos.is_empty() {
         text += "\nnotes\n";
         for note in infos {
-            text += &wrapped("  - ", &note.text);
+            text += &wrapped("  - ", &note.text, COLUMNS);
         }
     }
     text
 }
 
-/// A paragraph of at most 80 columns behind `mark`.
-fn wrapped(mark: &str, words: &str) -> String {
-    let mut text = mark.to_owned();
-    let mut width = mark.len();
-    for (index, word) in words.split(' ').enumerate() {
-        if index > 0 && width + 1 + word.len() > COLUMNS {
-            text += "\n";
-            text += &" ".repeat(mark.len());
-            width = mark.len();
-        } else if index > 0 {
-            text.push(' ');
-            width += 1;
-        }
-        text += word;
-        width += word.len();
-    }
-    text + "\n"
-}
-
 fn line(label: &str, words: &str) -> String {
-    wrapped(&format!("  {label:<10} "), words)
+    wrapped(&format!("  {label:<10} "), words, COLUMNS)
 }
 
 fn switch(config: &NetworkConfig, kind: &Kind) -> String {

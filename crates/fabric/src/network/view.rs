@@ -7,9 +7,10 @@ use wire::ethernet::Address;
 use super::{BuildError, Network};
 use crate::address::{mac_of_host, mac_of_port};
 use crate::capture::{Capture, Tap, room_of};
-use crate::counters::PauseCounters;
+use crate::counters::{PauseCounters, PortCounters};
 use crate::nic::NicConfig;
 use crate::pfc::PRIORITIES;
+use crate::switch::config::SwitchConfig;
 use crate::topology::End;
 
 /// One end of a link, as it stands now.
@@ -147,6 +148,32 @@ impl Network {
     /// Settings of a host's NIC, as they are in force.
     pub(crate) fn nic_config(&self, host: u32) -> Option<&NicConfig> {
         Some(&self.host(host)?.config)
+    }
+
+    /// The settings of every switch.
+    pub(crate) fn switch_configs(&self) -> impl Iterator<Item = (u32, &SwitchConfig)> {
+        let switches = 0..self.topology.switches.len() as u32;
+        switches.filter_map(|switch| Some((switch, self.switch_config(switch)?)))
+    }
+
+    /// The settings of every NIC.
+    pub(crate) fn nic_configs(&self) -> impl Iterator<Item = (u32, &NicConfig)> {
+        let hosts = 0..self.topology.hosts.len() as u32;
+        hosts.filter_map(|host| Some((host, self.nic_config(host)?)))
+    }
+
+    /// The counters of every port of every switch: the switch, its neighbour there, and they.
+    pub(crate) fn all_switch_counters(&self) -> impl Iterator<Item = (u32, End, PortCounters)> {
+        let switches = 0..self.topology.switches.len() as u32;
+        switches.flat_map(|switch| {
+            let counters = self.switch_counters(switch).into_iter();
+            counters.map(move |(neighbour, counters)| (switch, neighbour, counters))
+        })
+    }
+
+    /// The counters of every engine of every host.
+    pub(crate) fn all_host_stats(&self) -> impl Iterator<Item = transport::Stats> {
+        (0..self.topology.hosts.len() as u32).flat_map(|host| self.host_stats(host))
     }
 
     /// The least that was ever free of the memory that the groups of `switch` share.

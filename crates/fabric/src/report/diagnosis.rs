@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use transport::congestion::Congestion;
+
 use super::Report;
 use crate::Verdict;
 use crate::counters::Drop;
-use crate::pfc::PRIORITIES;
 use crate::switch::config::Threshold;
 use crate::topology::End;
 
@@ -73,10 +74,7 @@ impl Report<'_> {
             Verdict::Stalled => {
                 let open = flows.iter().filter(|flow| !flow.is_over()).count();
                 let why = format!("{open} flows wait for something that will not happen");
-                let mut hosts = 0..self.network.topology().hosts.len() as u32;
-                let waits = hosts.any(|host| {
-                    self.network.nic_config(host).is_some_and(|nic| nic.ack_timeout_code == 0)
-                });
+                let waits = self.network.nic_configs().any(|(_, nic)| nic.ack_timeout_code == 0);
                 Some(Note::new("stalled", why).change(if waits {
                     "give nic.ack_timeout_code a value other than 0, so that what is lost is sent again"
                 } else {
@@ -111,38 +109,31 @@ impl Report<'_> {
             return None;
         }
         let about = "no PFC";
-        let switches = 0..network.topology().switches.len() as u32;
-        let lossless = |switch: u32, group: usize| {
-            network.switch_config(switch).is_some_and(|config| config.groups[group].lossless)
-        };
-        let any = |switch| (0..PRIORITIES).any(|group| lossless(switch, group));
-        if !switches.clone().any(any) {
+        let mut configs = network.switch_configs();
+        if !configs.any(|(_, config)| config.groups.iter().any(|group| group.lossless)) {
             return Some(Note::new(about, "no switch has a lossless priority").change(
                 "give switch.lossless_priorities the priorities that are to be paused, not dropped",
             ));
         }
         // The group that came nearest to its threshold.
         let mut nearest: Option<(f64, String)> = None;
-        for switch in switches {
-            for (neighbour, counters) in network.switch_counters(switch) {
-                for group in (0..PRIORITIES).filter(|&group| lossless(switch, group)) {
-                    let peak = counters.group_peak_bytes[group];
-                    if counters.group_packets[group] == 0 {
-                        continue;
-                    }
-                    let lowest = self.lowest_threshold(switch, group);
-                    let part = peak as f64 / lowest.max(1) as f64;
-                    if nearest.as_ref().is_none_or(|(most, _)| part > *most) {
-                        let name = network.topology().name(End::Switch(switch));
-                        let from = network.topology().name(neighbour);
-                        nearest = Some((
-                            part,
-                            format!(
-                                "no group reached XOFF: the nearest, group {group} of {name} from \
-                                 {from}, held {peak} of {lowest} bytes at most"
-                            ),
-                        ));
-                    }
+        for (switch, neighbour, counters) in network.all_switch_counters() {
+            let Some(config) = network.switch_config(switch) else { continue };
+            for (group, _) in config.groups.iter().enumerate().filter(|(_, own)| own.lossless) {
+                let peak = counters.group_peak_bytes[group];
+                if counters.group_packets[group] == 0 {
+                    continue;
+                }
+                let lowest = self.lowest_threshold(switch, group);
+                let part = peak as f64 / lowest.max(1) as f64;
+                if nearest.as_ref().is_none_or(|(most, _)| part > *most) {
+                    let name = network.topology().name(End::Switch(switch));
+                    let from = network.topology().name(neighbour);
+                    let why = format!(
+                        "no group reached XOFF: the nearest, group {group} of {name} from {from}, \
+                         held {peak} of {lowest} bytes at most"
+                    );
+                    nearest = Some((part, why));
                 }
             }
         }
@@ -173,13 +164,10 @@ impl Report<'_> {
     /// Servers that paused their switch: a slow receiver, or a storm.
     fn who_paused(&self) -> Option<Note> {
         let topology = self.network.topology();
-        let mut senders: Vec<(u64, u32)> = (0..topology.hosts.len() as u32)
-            .filter_map(|host| {
-                let pauses = self.network.host_pauses(host)?;
-                Some((pauses.sent_frames, host))
-            })
-            .filter(|&(sent, _)| sent > 0)
-            .collect();
+        let sent = |host: u32| Some((self.network.host_pauses(host)?.sent_frames, host));
+        let hosts = 0..topology.hosts.len() as u32;
+        let mut senders: Vec<(u64, u32)> =
+            hosts.filter_map(sent).filter(|&(sent, _)| sent > 0).collect();
         senders.sort_by_key(|&(sent, host)| (core::cmp::Reverse(sent), host));
         let &(sent, host) = senders.first()?;
         let name = topology.name(End::Host(host));
@@ -187,8 +175,7 @@ impl Report<'_> {
             1 => format!("{name} sent {sent} pause frames to its switch"),
             count => format!("{count} servers paused their switches, {name} most: {sent} frames"),
         };
-        let switches = 0..topology.switches.len() as u32;
-        let switch_watches = switches.clone().all(|switch| self.has_watchdog(switch));
+        let switch_watches = self.network.switch_configs().all(|(_, own)| own.has_watchdog());
         let nic = self.network.nic_config(host);
         let nic_watches = nic.is_some_and(|nic| nic.watchdog.is_some());
         let against = match (switch_watches, nic_watches) {
@@ -210,34 +197,27 @@ impl Report<'_> {
         }
         let mut configured = false;
         let mut nearest: Option<(f64, String)> = None;
-        let (mut marked, mut notified) = (0, 0);
-        for switch in 0..network.topology().switches.len() as u32 {
+        for (switch, neighbour, counters) in network.all_switch_counters() {
             let Some(config) = network.switch_config(switch) else { continue };
-            for (neighbour, counters) in network.switch_counters(switch) {
-                marked += counters.queue_marked.iter().sum::<u64>();
-                for (queue, settings) in config.queues.iter().enumerate() {
-                    let Some(ecn) = settings.ecn else { continue };
-                    configured = true;
-                    let peak = counters.queue_peak_bytes[queue];
-                    let part = peak as f64 / f64::from(ecn.min_bytes.max(1));
-                    if peak > 0 && nearest.as_ref().is_none_or(|(most, _)| part > *most) {
-                        let name = network.topology().name(End::Switch(switch));
-                        let to = network.topology().name(neighbour);
-                        let least = ecn.min_bytes;
-                        nearest = Some((
-                            part,
-                            format!(
-                                "queue {queue} of {name} to {to} held {peak} bytes at most, and marks begin at {least}"
-                            ),
-                        ));
-                    }
+            for (queue, settings) in config.queues.iter().enumerate() {
+                let Some(ecn) = settings.ecn else { continue };
+                configured = true;
+                let peak = counters.queue_peak_bytes[queue];
+                let part = peak as f64 / f64::from(ecn.min_bytes.max(1));
+                if peak > 0 && nearest.as_ref().is_none_or(|(most, _)| part > *most) {
+                    let name = network.topology().name(End::Switch(switch));
+                    let to = network.topology().name(neighbour);
+                    let least = ecn.min_bytes;
+                    let why = format!(
+                        "queue {queue} of {name} to {to} held {peak} bytes at most, and marks begin \
+                         at {least}"
+                    );
+                    nearest = Some((part, why));
                 }
             }
         }
         let listens = self.listens();
-        for host in 0..network.topology().hosts.len() as u32 {
-            notified += network.host_stats(host).iter().map(|stats| stats.np_cnp_sent).sum::<u64>();
-        }
+        let (marked, notified) = self.marks();
         let about = "no ECN";
         if marked > 0 {
             let why = format!("{marked} packets were marked, and nobody sent a CNP");
@@ -291,10 +271,9 @@ impl Report<'_> {
 
     /// What to change so that packets are not dropped so; nothing that is so already.
     fn remedy(&self, cause: Drop) -> String {
-        let switches = 0..self.network.topology().switches.len() as u32;
-        let mut configs = switches.filter_map(|switch| self.network.switch_config(switch));
+        let mut configs = self.network.switch_configs();
         match cause {
-            Drop::Headroom if !configs.any(|config| config.sets_headroom()) => {
+            Drop::Headroom if !configs.any(|(_, config)| config.sets_headroom()) => {
                 "the headroom is computed, and senders went on for longer: see the cables, and \
                  switch.pause_response_quanta"
                     .to_owned()
@@ -308,49 +287,36 @@ impl Report<'_> {
 
     /// Whether any queue marks, and any NIC listens to marks.
     fn is_controlled(&self) -> bool {
-        let network = self.network;
-        let mut switches = 0..network.topology().switches.len() as u32;
-        let marks = switches.any(|switch| {
-            let config = network.switch_config(switch);
-            config.is_some_and(|config| config.queues.iter().any(|queue| queue.ecn.is_some()))
-        });
-        marks && self.listens()
+        let mut configs = self.network.switch_configs();
+        configs.any(|(_, own)| own.queues.iter().any(|queue| queue.ecn.is_some())) && self.listens()
     }
 
     /// Whether any NIC listens to marks.
     fn listens(&self) -> bool {
-        let mut hosts = 0..self.network.topology().hosts.len() as u32;
-        hosts.any(|host| {
-            let nic = self.network.nic_config(host);
-            nic.is_some_and(|nic| nic.congestion != transport::congestion::Congestion::None)
-        })
+        self.network.nic_configs().any(|(_, nic)| nic.congestion != Congestion::None)
     }
 
     /// For lossless groups and for lossy ones, the group that dropped most.
     fn places_of_drops(&self) -> BTreeMap<bool, (u64, String)> {
         let network = self.network;
         let mut places: BTreeMap<bool, (u64, String)> = BTreeMap::new();
-        for switch in 0..network.topology().switches.len() as u32 {
+        for (switch, neighbour, counters) in network.all_switch_counters() {
             let Some(config) = network.switch_config(switch) else { continue };
-            for (neighbour, counters) in network.switch_counters(switch) {
-                for (group, &dropped) in counters.group_dropped.iter().enumerate() {
-                    let lossless = config.groups[group].lossless;
-                    if dropped == 0
-                        || places.get(&lossless).is_some_and(|(most, _)| *most >= dropped)
-                    {
-                        continue;
-                    }
-                    let name = network.topology().name(End::Switch(switch));
-                    let from = network.topology().name(neighbour);
-                    let room = counters.group_peak_headroom_bytes[group];
-                    let full = if lossless {
-                        format!(", whose headroom held {room} bytes")
-                    } else {
-                        format!(", which held {} bytes", counters.group_peak_bytes[group])
-                    };
-                    let place = format!("group {group} of {name} from {from}: {dropped}{full}");
-                    places.insert(lossless, (dropped, place));
+            for (group, &dropped) in counters.group_dropped.iter().enumerate() {
+                let lossless = config.groups[group].lossless;
+                if dropped == 0 || places.get(&lossless).is_some_and(|(most, _)| *most >= dropped) {
+                    continue;
                 }
+                let name = network.topology().name(End::Switch(switch));
+                let from = network.topology().name(neighbour);
+                let full = if lossless {
+                    let room = counters.group_peak_headroom_bytes[group];
+                    format!(", whose headroom held {room} bytes")
+                } else {
+                    format!(", which held {} bytes", counters.group_peak_bytes[group])
+                };
+                let place = format!("group {group} of {name} from {from}: {dropped}{full}");
+                places.insert(lossless, (dropped, place));
             }
         }
         places
@@ -368,18 +334,14 @@ impl Report<'_> {
 
     fn why_again(&self) -> Option<Note> {
         let network = self.network;
-        let mut timeouts = 0;
-        let mut code = None;
-        for host in 0..network.topology().hosts.len() as u32 {
-            let stats = network.host_stats(host);
-            let of_host: u64 = stats.iter().map(|stats| stats.local_ack_timeout_err).sum();
-            if of_host > 0 && code.is_none() {
-                code = network.nic_config(host).map(|nic| nic.ack_timeout_code);
-            }
-            timeouts += of_host;
+        let (_, timeouts) = self.repeated();
+        let has_timeouts =
+            |host| network.host_stats(host).iter().any(|stats| stats.local_ack_timeout_err > 0);
+        let (_, nic) = network.nic_configs().find(|&(host, _)| has_timeouts(host))?;
+        if network.drops().total() > 0 {
+            return None;
         }
-        let code = code.filter(|_| network.drops().total() == 0)?;
-        let timeout = transport::limits::ack_timeout(code)?;
+        let timeout = transport::limits::ack_timeout(nic.ack_timeout_code)?;
         let why = format!(
             "{timeouts} timeouts, and nothing was lost: packets were under way or paused for longer \
              than {timeout}"
@@ -559,7 +521,7 @@ lossless_priorities = [3]
         let short = notes(|config| {
             marks(config, 50_000_000);
             let dcqcn = transport::congestion::Dcqcn::default();
-            config.nic.congestion = transport::congestion::Congestion::Dcqcn(dcqcn);
+            config.nic.congestion = Congestion::Dcqcn(dcqcn);
         });
         let why = note(&short, "no ECN").why;
         assert!(

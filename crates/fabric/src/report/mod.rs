@@ -25,14 +25,13 @@ pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;
 use crate::record::Samples;
+use crate::words::wrapped;
 use crate::workload::{Flow, Service, Verb};
 use crate::{Delivered, Network, Verdict};
 use hops::{Hop, HopTotals, Layers};
 
 /// Columns of the terminal that notes are set for.
 const COLUMNS: usize = 79;
-/// Where the text of a summary's line begins.
-const INDENT: usize = 15;
 
 /// A network that has run, how that ended, and what was sampled.
 #[derive(Debug)]
@@ -113,7 +112,7 @@ impl<'a> Report<'a> {
             }
         }
         for note in self.notes() {
-            write_note(text, &note)?;
+            write_note(text, &note);
         }
         Ok(())
     }
@@ -162,11 +161,16 @@ impl<'a> Report<'a> {
 
     /// Packets that were sent again, and timeouts.
     fn repeated(&self) -> (u64, u64) {
-        let hosts = 0..self.network.topology().hosts.len() as u32;
-        let stats = hosts.flat_map(|host| self.network.host_stats(host));
-        stats.fold((0, 0), |(again, timeouts), of| {
+        self.network.all_host_stats().fold((0, 0), |(again, timeouts), of| {
             (again + of.retransmitted_pkts, timeouts + of.local_ack_timeout_err)
         })
+    }
+
+    /// Packets that were marked, and CNPs.
+    fn marks(&self) -> (u64, u64) {
+        let counters = self.network.all_switch_counters();
+        let marked = counters.map(|(.., port)| port.queue_marked.iter().sum::<u64>()).sum();
+        (marked, self.network.all_host_stats().map(|stats| stats.np_cnp_sent).sum())
     }
 
     /// The figures that matter, each in a line.
@@ -194,17 +198,7 @@ impl<'a> Report<'a> {
             figures.push(("slowdown", text));
         }
         let (again, timeouts) = self.repeated();
-        let (mut notified, mut marked) = (0, 0);
-        for host in 0..network.topology().hosts.len() as u32 {
-            for stats in network.host_stats(host) {
-                notified += stats.np_cnp_sent;
-            }
-        }
-        for switch in 0..network.topology().switches.len() as u32 {
-            for (_, counters) in network.switch_counters(switch) {
-                marked += counters.queue_marked.iter().sum::<u64>();
-            }
-        }
+        let (marked, notified) = self.marks();
         figures.extend(self.storms().map(|storms| ("watchdogs", storms)));
         let simulated = format!("{} link-hops, {} events", network.link_hops(), network.events());
         figures.extend([
@@ -220,11 +214,10 @@ impl<'a> Report<'a> {
     /// What watchdogs have found, if there are any.
     fn storms(&self) -> Option<String> {
         let network = self.network;
-        let switches = 0..network.topology().switches.len() as u32;
-        let hosts = 0..network.topology().hosts.len() as u32;
         let mut parts = Vec::new();
-        if switches.clone().any(|switch| self.has_watchdog(switch)) {
-            let all = switches.filter_map(|switch| network.watchdog_counters(switch));
+        if network.switch_configs().any(|(_, own)| own.has_watchdog()) {
+            let all = network.switch_configs();
+            let all = all.filter_map(|(switch, _)| network.watchdog_counters(switch));
             let all = all.fold(WatchdogCounters::default(), WatchdogCounters::plus);
             parts.push(format!(
                 "storms: {} detected, {} restored, {} packets dropped meanwhile",
@@ -233,19 +226,12 @@ impl<'a> Report<'a> {
                 all.dropped()
             ));
         }
-        let of_nic = |host| network.nic_config(host).is_some_and(|nic| nic.watchdog.is_some());
-        if hosts.clone().any(of_nic) {
-            let storms: u64 = hosts.filter_map(|host| network.nic_storms(host)).sum();
+        if network.nic_configs().any(|(_, nic)| nic.watchdog.is_some()) {
+            let hosts = network.nic_configs();
+            let storms: u64 = hosts.filter_map(|(host, _)| network.nic_storms(host)).sum();
             parts.push(format!("NICs that gave up pausing: {storms}"));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
-    }
-
-    /// Whether a switch watches any of its ports.
-    fn has_watchdog(&self, switch: u32) -> bool {
-        self.network.switch_config(switch).is_some_and(|config| {
-            config.watchdog.is_some() || config.ports.values().any(|port| port.watchdog.is_some())
-        })
     }
 
     /// Goodput in Gb/s, its bytes, and from when on.
@@ -342,31 +328,11 @@ impl<'a> Report<'a> {
     }
 }
 
-fn write_note(text: &mut String, note: &Note) -> core::fmt::Result {
-    let mut lines = wrapped(&format!("{}: {}", note.about, note.why));
+fn write_note(text: &mut String, note: &Note) {
+    *text += &wrapped("  note         ", &format!("{}: {}", note.about, note.why), COLUMNS);
     if let Some(change) = &note.change {
-        lines.extend(wrapped(&format!("change: {change}")));
+        *text += &wrapped("               ", &format!("change: {change}"), COLUMNS);
     }
-    for (index, line) in lines.iter().enumerate() {
-        let mark = if index == 0 { "note" } else { "" };
-        writeln!(text, "  {mark:<12} {line}")?;
-    }
-    Ok(())
-}
-
-/// Text in lines that fit beside the names of a summary.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if INDENT + line.len() + 1 + word.len() <= COLUMNS => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// The smallest of `sorted`, which is not empty, that at least `percent` of it do not exceed.

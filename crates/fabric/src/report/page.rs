@@ -1,6 +1,6 @@
 //! `report.html`: what happened, for somebody who was not there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rdma::Span;
 use telemetry::{Block, Cell, Figure, Page, Table};
@@ -211,18 +211,11 @@ impl Report<'_> {
 
     /// Lengths at which queues begin to be marked, if the switches agree.
     fn marking_begins(&self) -> Option<(f64, String)> {
-        let switches = 0..self.network.topology().switches.len() as u32;
-        let mut lengths: Vec<u32> = switches
-            .filter_map(|switch| self.network.switch_config(switch))
-            .flat_map(|config| config.queues.iter().filter_map(|queue| queue.ecn))
-            .map(|ecn| ecn.min_bytes)
-            .collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        match lengths.as_slice() {
-            [one] => Some((f64::from(*one), "marks begin".to_owned())),
-            _ => None,
-        }
+        let queues = self.network.switch_configs().flat_map(|(_, config)| &config.queues);
+        let lengths = queues.filter_map(|queue| Some(queue.ecn?.min_bytes));
+        let lengths: BTreeSet<u32> = lengths.collect();
+        let one = lengths.first().filter(|_| lengths.len() == 1)?;
+        Some((f64::from(*one), "marks begin".to_owned()))
     }
 
     // ---- in all

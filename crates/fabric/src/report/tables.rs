@@ -7,6 +7,7 @@ use super::hops::Layers;
 use crate::counters::PauseCounters;
 use crate::pfc::PRIORITIES;
 use crate::record::Samples;
+use crate::scenario::variants;
 use crate::topology::End;
 use crate::workload::{Flow, Service, Verb};
 
@@ -45,26 +46,12 @@ impl Report<'_> {
                 |percent| (!latencies.is_empty()).then(|| super::percentile(&latencies, percent));
             let slowdowns = self.slowdowns(index);
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
-            let verb = match spec.verb {
-                Verb::Write => "write",
-                Verb::WriteImmediate => "write-immediate",
-                Verb::Send => "send",
-                Verb::Read => "read",
-                Verb::CompareSwap => "compare-swap",
-                Verb::FetchAdd => "fetch-add",
-            };
-            let service = match spec.service {
-                Service::Rc => "rc",
-                Service::Uc => "uc",
-                Service::Ud => "ud",
-                Service::Tcp => "tcp",
-            };
             table.push([
                 index.into(),
                 topology.name(End::Host(spec.source)).into(),
                 topology.name(End::Host(spec.destination)).into(),
-                service.into(),
-                verb.into(),
+                variants::<Service>()[spec.service as usize].into(),
+                variants::<Verb>()[spec.verb as usize].into(),
                 u32::from(spec.dscp).into(),
                 spec.message_bytes.into(),
                 flow.posted.into(),
@@ -108,19 +95,10 @@ impl Report<'_> {
             .texts("counter")
             .integers("value", "");
         let topology = self.network.topology();
-        for switch in 0..topology.switches.len() as u32 {
-            let name = topology.name(End::Switch(switch));
-            for (neighbour, counters) in self.network.switch_counters(switch) {
-                let to = topology.name(neighbour);
-                for (counter, value) in counters.named().iter().filter(|(_, value)| *value > 0) {
-                    table.push([
-                        "switch".into(),
-                        name.into(),
-                        to.into(),
-                        counter.into(),
-                        (*value).into(),
-                    ]);
-                }
+        for (switch, neighbour, counters) in self.network.all_switch_counters() {
+            let [name, to] = [End::Switch(switch), neighbour].map(|end| topology.name(end).into());
+            for (counter, value) in counters.named().iter().filter(|(_, value)| *value > 0) {
+                table.push(["switch".into(), name, to, counter.into(), (*value).into()]);
             }
         }
         for host in 0..topology.hosts.len() as u32 {

@@ -39,6 +39,7 @@ pub use origin::Origin;
 pub use reference::{KeyText, TableText, page};
 pub use sonic::Note;
 pub use testbed::topology;
+pub(crate) use value::variants;
 
 use at::At;
 use place::Lines;

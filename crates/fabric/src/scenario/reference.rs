@@ -5,9 +5,7 @@
 use core::fmt;
 
 use super::error::unit_of;
-
-/// How wide a terminal is.
-const COLUMNS: usize = 80;
+use crate::words::{COLUMNS, wrapped};
 
 /// A table: what can be written in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,7 +75,7 @@ impl fmt::Display for TableText {
         if !self.name.is_empty() {
             writeln!(f, "{}", self.name)?;
         }
-        paragraph(f, "", &self.about)?;
+        f.write_str(&wrapped("", &self.about, COLUMNS))?;
         let width = self.keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
         for key in &self.keys {
             let unit = key.unit.map(|unit| format!(", in {unit}")).unwrap_or_default();
@@ -87,29 +85,12 @@ impl fmt::Display for TableText {
             };
             f.write_str("\n")?;
             let name = format!("  {:width$}  ", key.name);
-            paragraph(f, &name, &format!("{}{unit}; {default}", key.accepts))?;
-            paragraph(f, &" ".repeat(name.len()), &key.about)?;
+            let accepts = format!("{}{unit}; {default}", key.accepts);
+            f.write_str(&wrapped(&name, &accepts, COLUMNS))?;
+            f.write_str(&wrapped(&" ".repeat(name.len()), &key.about, COLUMNS))?;
         }
         Ok(())
     }
-}
-
-/// A paragraph behind `mark`.
-fn paragraph(f: &mut fmt::Formatter<'_>, mark: &str, words: &str) -> fmt::Result {
-    let mut width = mark.len();
-    f.write_str(mark)?;
-    for (index, word) in words.split(' ').enumerate() {
-        if index > 0 && width + 1 + word.len() > COLUMNS {
-            write!(f, "\n{:1$}", "", mark.len())?;
-            width = mark.len();
-        } else if index > 0 {
-            f.write_str(" ")?;
-            width += 1;
-        }
-        f.write_str(word)?;
-        width += word.len();
-    }
-    f.write_str("\n")
 }
 
 /// The page of the book, in Markdown.

@@ -298,8 +298,8 @@ pub(super) fn choice<'a, T: DeserializeOwned + Clone + PartialEq + 'static>() ->
     named(variants::<T>().iter().filter_map(value).collect::<Vec<_>>())
 }
 
-/// The names of the variants of an enum that derives `Deserialize`.
-fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
+/// The names of the variants of an enum that derives `Deserialize`, in their order.
+pub(crate) fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
     struct Probe<'p>(&'p mut &'static [&'static str]);
 
     impl<'de> serde::Deserializer<'de> for Probe<'_> {

@@ -162,7 +162,7 @@ pub enum Schedule {
 }
 
 /// WRED on the length of a queue, for packets that may be marked.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct EcnConfig {
     /// Nothing is marked up to here.
     pub min_bytes: u32,
@@ -300,6 +300,11 @@ impl SwitchConfig {
         let of_ports = self.ports.values().flat_map(|port| &port.groups);
         let mut groups = self.groups.iter().chain(of_ports);
         self.headroom_pool_bytes.is_some() || groups.any(|group| group.headroom_bytes.is_some())
+    }
+
+    /// Whether any port is watched.
+    pub(crate) fn has_watchdog(&self) -> bool {
+        self.watchdog.is_some() || self.ports.values().any(|port| port.watchdog.is_some())
     }
 
     /// The watchdog of port `local`.
