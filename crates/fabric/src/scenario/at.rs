@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::ScenarioError;
+use super::error::suggestion;
 use super::place::{Lines, Place};
 
 pub(super) type Result<T> = core::result::Result<T, ScenarioError>;
@@ -157,11 +158,8 @@ impl<'a, 'k> Entry<'a, 'k> {
         if let Some(name) = names.iter().find(|name| **name == text) {
             return Ok(name);
         }
-        let error = self.wrong(format!("there is no {text:?}"));
-        Err(match nearest(text, names) {
-            Some(name) => error.hint(format!("did you mean {name:?}?")),
-            None => error.hint(format!("one of {}", names.join(", "))),
-        })
+        let hint = suggestion(text, names, format!("one of {}", names.join(", ")));
+        Err(self.wrong(format!("there is no {text:?}")).hint(hint))
     }
 
     /// Refuses one table where there may be several.

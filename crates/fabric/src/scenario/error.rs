@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use telemetry::nearest;
+
 use super::place::{Lines, Place};
 
 /// See the module.
@@ -99,6 +101,11 @@ pub(super) fn unit_of(key: &str) -> Option<&'static Unit> {
 /// The remedy for a number that is wrong.
 pub(super) fn unit_hint(key: &str) -> &'static str {
     unit_of(key).map_or("write a number of that range", |unit| unit.hint)
+}
+
+/// The remedy for a name that is none of `known`; `otherwise` if it is like none of them, either.
+pub(super) fn suggestion(name: &str, known: &[&str], otherwise: impl Into<String>) -> String {
+    nearest(name, known).map_or(otherwise.into(), |name| format!("did you mean {name:?}?"))
 }
 
 /// A number as people write it: 0.5, 1000000000, 1e300.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use rdma::Span;
-use telemetry::nearest;
 
 use super::error::{Note, Notes, SonicError};
 use super::json::{Entry, Field};
 use super::tables::{self, PortWatchdog};
 use super::{Cable, ConfigDb, Port};
 use crate::pfc::PRIORITIES;
+use crate::scenario::error::suggestion;
 use crate::switch::config::{
     GroupConfig, PortConfig, QueueConfig, SwitchConfig, Threshold, Trust, WatchdogConfig,
 };
@@ -129,11 +129,8 @@ fn chosen<'a>(db: &'a ConfigDb, links: usize, names: Option<&[String]>) -> Resul
         let found = db.ports.iter().find(|port| port.name == *name);
         let known: Vec<&str> = db.ports().collect();
         found.ok_or_else(|| {
-            let error = SonicError::new(line, "PORT", format!("there is no port {name:?}"));
-            match nearest(name, &known) {
-                Some(name) => error.hint(format!("did you mean {name:?}?")),
-                None => error.hint("config_db_ports names ports of this table"),
-            }
+            let hint = suggestion(name, &known, "config_db_ports names ports of this table");
+            SonicError::new(line, "PORT", format!("there is no port {name:?}")).hint(hint)
         })
     };
     names.iter().take(links).map(find).collect()
@@ -141,11 +138,8 @@ fn chosen<'a>(db: &'a ConfigDb, links: usize, names: Option<&[String]>) -> Resul
 
 fn no_port(db: &ConfigDb, entry: &Entry, port: &str) -> SonicError {
     let known: Vec<&str> = db.ports().collect();
-    let error = entry.wrong(format!("there is no port {port:?} in PORT"));
-    match nearest(port, &known) {
-        Some(name) => error.hint(format!("did you mean {name:?}?")),
-        None => error.hint("add it to PORT, or remove the key"),
-    }
+    let hint = suggestion(port, &known, "add it to PORT, or remove the key");
+    entry.wrong(format!("there is no port {port:?} in PORT")).hint(hint)
 }
 
 /// Says where the topology is of other rates or lengths than the file.
@@ -211,26 +205,22 @@ impl Settings<'_> {
     }
 
     /// The map that a field of `PORT_QOS_MAP` refers to; `None` if there is no such field.
-    fn map<const N: usize>(
-        &self,
-        port: &str,
-        name: &str,
-        table: &str,
-    ) -> Result<Option<[Option<u8>; N]>> {
+    fn map<const N: usize>(&self, port: &str, name: &str) -> Result<Option<[Option<u8>; N]>> {
+        let Some((_, table)) = MAPS.into_iter().find(|(of, _)| *of == name) else {
+            return Ok(None);
+        };
         let Some((entry, field)) = self.qos_field(port, name) else { return Ok(None) };
         let maps = tables::maps::<N>(&self.db.tables, table)?;
         find(entry, field, table, &maps).map(|map| Some(*map))
     }
 
     fn maps_of(&mut self, port: &str) -> Result<Maps> {
-        let dscp = self.map::<64>(port, "dscp_to_tc_map", "DSCP_TO_TC_MAP")?;
-        let pcp = self.map::<PRIORITIES>(port, "dot1p_to_tc_map", "DOT1P_TO_TC_MAP")?;
-        let group = self.map::<PRIORITIES>(port, "tc_to_pg_map", "TC_TO_PRIORITY_GROUP_MAP")?;
-        let queue = self.map::<PRIORITIES>(port, "tc_to_queue_map", "TC_TO_QUEUE_MAP")?;
-        let pfc_queue =
-            self.map::<PRIORITIES>(port, "pfc_to_queue_map", "MAP_PFC_PRIORITY_TO_QUEUE")?;
-        let pfc_group =
-            self.map::<PRIORITIES>(port, "pfc_to_pg_map", "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP")?;
+        let dscp = self.map::<64>(port, "dscp_to_tc_map")?;
+        let pcp = self.map(port, "dot1p_to_tc_map")?;
+        let group = self.map(port, "tc_to_pg_map")?;
+        let queue = self.map(port, "tc_to_queue_map")?;
+        let pfc_queue = self.map(port, "pfc_to_queue_map")?;
+        let pfc_group = self.map(port, "pfc_to_pg_map")?;
         let trust = if dscp.is_none() && pcp.is_some() { Trust::Pcp } else { Trust::Dscp };
         if dscp.is_none() && pcp.is_none() {
             self.notes
@@ -242,12 +232,10 @@ impl Settings<'_> {
                 self.notes.info(format!("DSCPs without a class, which are of class 0: {silent}"));
             }
         }
-        for (map, name) in [(&group, "tc_to_pg_map"), (&queue, "tc_to_queue_map")] {
-            if map.is_none() {
-                let what = if name == "tc_to_pg_map" { "group" } else { "queue" };
-                let text = format!("PORT_QOS_MAP has no {name}: every class goes to {what} 0");
-                self.notes.warn_port(port, text);
-            }
+        let silent = [(group, "tc_to_pg_map", "group"), (queue, "tc_to_queue_map", "queue")];
+        for (_, name, what) in silent.into_iter().filter(|(map, ..)| map.is_none()) {
+            let text = format!("PORT_QOS_MAP has no {name}: every class goes to {what} 0");
+            self.notes.warn_port(port, text);
         }
         let or_zero = |map: Option<[Option<u8>; PRIORITIES]>| {
             map.unwrap_or_default().map(Option::unwrap_or_default)

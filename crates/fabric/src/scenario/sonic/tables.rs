@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use telemetry::nearest;
-
 use super::error::{Notes, SonicError};
 use super::json::{Entry, Field, Table};
 use crate::pfc::PRIORITIES;
+use crate::scenario::error::suggestion;
 use crate::switch::config::{EcnConfig, Schedule, Threshold, WatchdogAction, WatchdogRule};
 
 type Result<T> = core::result::Result<T, SonicError>;
@@ -32,11 +31,9 @@ impl Entry {
         else {
             return Ok(());
         };
-        let error = self.wrong_field(field, "there is no such field");
-        Err(match nearest(&field.name, known) {
-            Some(name) => error.hint(format!("did you mean {name:?}?")),
-            None => error.hint(format!("the fields here are {}", known.join(", "))),
-        })
+        let all = format!("the fields here are {}", known.join(", "));
+        let wrong = self.wrong_field(field, "there is no such field");
+        Err(wrong.hint(suggestion(&field.name, known, all)))
     }
 
     pub(super) fn field(&self, name: &str) -> Option<&Field> {
@@ -213,12 +210,12 @@ pub(super) fn missing(
     name: &str,
     names: &[&str],
 ) -> SonicError {
-    let error = entry.wrong_field(field, format!("there is no {table} {name:?}"));
-    match nearest(name, names) {
-        Some(name) => error.hint(format!("did you mean {name:?}?")),
-        None if names.is_empty() => error.hint(format!("the file has no {table} at all: add it")),
-        None => error.hint(format!("{table} has {}", names.join(", "))),
-    }
+    let otherwise = match names {
+        [] => format!("the file has no {table} at all: add it"),
+        names => format!("{table} has {}", names.join(", ")),
+    };
+    let wrong = entry.wrong_field(field, format!("there is no {table} {name:?}"));
+    wrong.hint(suggestion(name, names, otherwise))
 }
 
 /// The maps of one table by name. What a map does not say is `None`.
