@@ -108,16 +108,16 @@ pub(super) trait Kinds<'a>: Sized {
     fn read(at: &At<'a>) -> Result<Self>;
 }
 
-/// Declares the keys of a table. See the module. A `struct` has a field for each of them, and is
-/// declared here; an `impl` is about settings that are declared elsewhere. `..part` are the keys of
-/// another table, too.
+/// Declares the keys of a table. See the module. An `impl` is about settings that are declared elsewhere. A
+/// `struct` is declared here: it has a field for each key with a type, and the other keys are about the
+/// settings that it is `with`. `..part` are the keys of another table, too.
 macro_rules! table {
     (
         $(#[doc = $about:literal])+
-        struct $name:ident $(<$life:lifetime>)? {
+        struct $name:ident $(<$life:lifetime>)? $(with $base:ident: $settings:ty)? {
             $(
                 $(#[doc = $doc:literal])+
-                $key:ident = $value:expr => $field:ident: $type:ty;
+                $key:ident = $value:expr => $vis:vis $field:ident $(.$inner:ident)* $(: $type:ty)?;
             )*
             $( ..$part:ident: $common:ty; )*
         }
@@ -126,14 +126,15 @@ macro_rules! table {
         $(#[doc = $about])+
         #[derive(Debug, Default)]
         pub(super) struct $name $(<$life>)? {
-            $( $(#[doc = $doc])+ $field: $type, )*
+            $( $base: $settings, )?
+            $( $( $vis $field: $type, )? )*
             $( $part: $common, )*
         }
 
         $crate::scenario::table::table! {
             $(#[doc = $about])+
             impl $name $(<$life>)? {
-                $( $(#[doc = $doc])+ $key = $value => $field; )*
+                $( $(#[doc = $doc])+ $key = $value => $field $(.$inner)*; )*
                 $( ..$part; )*
             }
             $( check $check; )?

@@ -15,31 +15,6 @@ use crate::switch::config::{
     WatchdogConfig,
 };
 
-/// What a table says of a switch. What concerns priority groups and queues concerns those of all ports,
-/// of ports with settings of their own, too.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Switch {
-    /// What it says at once.
-    config: SwitchConfig,
-    pub(super) config_db: Option<String>,
-    pub(super) config_db_ports: Option<Vec<String>>,
-    pub(super) buffer_bytes: Option<u32>,
-    lossless: Option<u8>,
-    exponent: Option<i8>,
-    threshold_bytes: Option<u32>,
-    reserve_bytes: Option<u32>,
-    headroom_bytes: Option<u32>,
-    xon_offset_bytes: Option<u32>,
-    xon_bytes: Option<u32>,
-    lossy_queue_bytes: Option<u32>,
-    weights: Option<[u8; PRIORITIES]>,
-    strict: Option<u8>,
-    balance: Option<Balance>,
-    flowlet_gap: Option<Span>,
-    ecn: Option<Ecn>,
-    watchdog: Option<WatchdogConfig>,
-}
-
 const LOSSLESS: GroupConfig = GroupConfig::LOSSLESS;
 
 fn some<'a>() -> Value<'a, u8> {
@@ -56,39 +31,47 @@ fn balance<'a>() -> Value<'a, Balance> {
 
 table! {
     /// The switches. `[switches.NAME]` has the same keys, for one of them.
-    impl Switch {
+    struct Switch with config: SwitchConfig {
         /// A SONiC `config_db.json`, beside the scenario. Keys beside it count before what it says.
-        config_db = or("none", text("a file")) => config_db;
+        config_db = or("none", text("a file")) => pub(super) config_db: Option<String>;
         /// Its port that each link of the switch is at, in the order of the links.
-        config_db_ports = or("its first", list(text("a port"))) => config_db_ports;
+        config_db_ports =
+            or("its first", list(text("a port")))
+            => pub(super) config_db_ports: Option<Vec<String>>;
         /// Which field says a packet's class.
         trust = choice() => config.trust;
         /// Whether packets leave with a VLAN tag towards servers.
         server_ports = choice() => config.server_ports;
         /// The shared packet buffer, reserves and headroom included.
-        buffer_bytes = otherwise(SwitchConfig::default().buffer_bytes, whole()) => buffer_bytes;
+        buffer_bytes =
+            otherwise(SwitchConfig::default().buffer_bytes, whole())
+            => pub(super) buffer_bytes: Option<u32>;
         /// The priorities that are paused, and not dropped.
-        lossless_priorities = otherwise(lossless(&SwitchConfig::default()), some()) => lossless;
+        lossless_priorities =
+            otherwise(lossless(&SwitchConfig::default()), some()) => lossless: Option<u8>;
         /// A lossless priority group may take so many times what is still free of the buffer.
-        alpha = otherwise(-4, alpha()) => exponent;
+        alpha = otherwise(-4, alpha()) => exponent: Option<i8>;
         /// The same in bytes, in the place of alpha.
-        threshold_bytes = or("alpha counts", whole()) => threshold_bytes;
+        threshold_bytes = or("alpha counts", whole()) => threshold_bytes: Option<u32>;
         /// Bytes that a lossless priority group has for itself.
-        reserve_bytes = otherwise(LOSSLESS.reserve_bytes, whole()) => reserve_bytes;
+        reserve_bytes = otherwise(LOSSLESS.reserve_bytes, whole()) => reserve_bytes: Option<u32>;
         /// Bytes for what arrives at a lossless priority group after XOFF.
-        headroom_bytes = or("of rate, cable and MTU of each port", whole()) => headroom_bytes;
+        headroom_bytes =
+            or("of rate, cable and MTU of each port", whole()) => headroom_bytes: Option<u32>;
         /// The part of the buffer that all headrooms share.
         headroom_pool_bytes = or("each has its own", whole()) => config.headroom_pool_bytes;
         /// XON is sent when a group is so far below its threshold, or empty.
-        xon_offset_bytes = otherwise(LOSSLESS.xon_offset_bytes, whole()) => xon_offset_bytes;
+        xon_offset_bytes =
+            otherwise(LOSSLESS.xon_offset_bytes, whole()) => xon_offset_bytes: Option<u32>;
         /// XON is sent as well when a group takes no more than so much of shared memory.
-        xon_bytes = otherwise(LOSSLESS.xon_bytes, whole()) => xon_bytes;
+        xon_bytes = otherwise(LOSSLESS.xon_bytes, whole()) => xon_bytes: Option<u32>;
         /// How long a queue may grow, for packets of lossy groups alone.
-        lossy_queue_bytes = or("the buffer is the limit", whole()) => lossy_queue_bytes;
+        lossy_queue_bytes =
+            or("the buffer is the limit", whole()) => lossy_queue_bytes: Option<u32>;
         /// The shares of the queues in deficit round robin.
-        weights = otherwise([1; PRIORITIES], weights()) => weights;
+        weights = otherwise([1; PRIORITIES], weights()) => weights: Option<[u8; PRIORITIES]>;
         /// Queues that go before all that are not in the list.
-        strict_queues = or("none", some()) => strict;
+        strict_queues = or("none", some()) => strict: Option<u8>;
         /// How long a pause lasts unless it is renewed, in times of 512 bits.
         pause_quanta = whole() => config.pfc.quanta;
         /// How long this end takes to obey a pause, in the same unit.
@@ -97,9 +80,9 @@ table! {
         latency_ns = time() => config.latency;
         /// Which of several next hops a packet takes: one for each flow, one for each packet, or one for
         /// each flowlet.
-        balance = otherwise(Balance::Flow, balance()) => balance;
+        balance = otherwise(Balance::Flow, balance()) => balance: Option<Balance>;
         /// How long a gap is, for balance "flowlet".
-        flowlet_gap_us = or("needed by it alone", time()) => flowlet_gap;
+        flowlet_gap_us = or("needed by it alone", time()) => flowlet_gap: Option<Span>;
         /// Makes the ECMP choices of this switch differ from those of others.
         ecmp_seed = whole() => config.ecmp_seed;
         /// What becomes of a lossless packet whose MAC address is known and whose port is not.
@@ -111,9 +94,9 @@ table! {
         /// Whether a queue's length at a packet's departure decides on its mark, or that at its arrival.
         ecn_mark = choice() => config.ecn_mark;
         /// When packets are marked.
-        ecn = or("never", inner()) => ecn;
+        ecn = or("never", inner()) => ecn: Option<Ecn>;
         /// Against servers that pause without end.
-        watchdog = or("none", inner()) => watchdog;
+        watchdog = or("none", inner()) => watchdog: Option<WatchdogConfig>;
     }
     check no_contradiction;
 }
@@ -138,16 +121,6 @@ fn no_contradiction(switch: &Switch, at: &At<'_>) -> Result<()> {
     }
 }
 
-/// When packets are marked, and of which queues.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ecn {
-    min_bytes: Option<u32>,
-    max_bytes: Option<u32>,
-    max_probability: Option<f64>,
-    at: Option<Rate>,
-    queues: Option<u8>,
-}
-
 /// Li et al., "HPCC", SIGCOMM 2019, 5.1, for DCQCN: 100 KB and 400 KB at 25 Gb/s, in proportion at
 /// other rates; the probability is that of their simulator's files.
 const HPCC: EcnConfig = EcnConfig { min_bytes: 100_000, max_bytes: 400_000, max_probability: 0.2 };
@@ -156,18 +129,18 @@ const BY_RATE: &str = "100000 and 400000 at 25 Gb/s, in proportion (HPCC, 5.1)";
 
 table! {
     /// WRED on the length of a queue, for packets that may be marked.
-    impl Ecn {
+    struct Ecn {
         /// Nothing is marked up to here.
-        min_bytes = or(BY_RATE, whole()) => min_bytes;
+        min_bytes = or(BY_RATE, whole()) => min_bytes: Option<u32>;
         /// Everything is marked from here on.
-        max_bytes = or(BY_RATE, whole()) => max_bytes;
+        max_bytes = or(BY_RATE, whole()) => max_bytes: Option<u32>;
         /// The probability just before that.
         max_probability = otherwise(HPCC.max_probability, probability("0.1 for 10 %"))
-            => max_probability;
+            => max_probability: Option<f64>;
         /// min_bytes and max_bytes are those of ports of this rate; others have them in proportion.
-        at_gbps = or("every port has the same", rate()) => at;
+        at_gbps = or("every port has the same", rate()) => at: Option<Rate>;
         /// Which queues mark.
-        queues = or("all", some()) => queues;
+        queues = or("all", some()) => queues: Option<u8>;
     }
     check marks_rise;
 }
@@ -191,6 +164,10 @@ fn marks_rise(ecn: &Ecn, at: &At<'_>) -> Result<()> {
 }
 
 impl Ecn {
+    fn marks(&self, queue: usize) -> bool {
+        has(self.queues.unwrap_or(u8::MAX), queue)
+    }
+
     /// The rate of ports in proportion to which others mark, if they do not mark alike.
     fn reference(&self) -> Option<Rate> {
         self.at.or(self.min_bytes.is_none().then_some(HPCC_RATE))
@@ -285,10 +262,9 @@ pub(super) fn switch(
 ) -> Result<SwitchConfig> {
     let mut said = Switch { config: base.clone(), ..Switch::default() };
     table.read_over(&mut said)?;
-    let ecn = said.ecn;
     let mut config = said.over();
-    if let Some(ecn) = ecn {
-        mark_by_rate(&mut config, &ecn, rates);
+    if let Some(ecn) = &said.ecn {
+        mark_by_rate(&mut config, ecn, rates);
     }
     Ok(config)
 }
@@ -298,7 +274,7 @@ fn mark_by_rate(config: &mut SwitchConfig, ecn: &Ecn, rates: &[Rate]) {
     let Some(reference) = ecn.reference() else { return };
     let set = |queues: &mut [QueueConfig; PRIORITIES], rate| {
         let marking = queues.iter_mut().enumerate();
-        for (_, queue) in marking.filter(|(index, _)| has(ecn.queues.unwrap_or(u8::MAX), *index)) {
+        for (_, queue) in marking.filter(|(index, _)| ecn.marks(*index)) {
             queue.ecn = Some(ecn.at(rate));
         }
     };
@@ -326,9 +302,11 @@ fn has(set: u8, index: usize) -> bool {
     set >> index & 1 == 1
 }
 
+/// What concerns priority groups and queues concerns those of all ports, and of ports with settings of
+/// their own, too.
 impl Switch {
     /// The settings, with what is said of groups, queues and ports.
-    fn over(self) -> SwitchConfig {
+    fn over(&self) -> SwitchConfig {
         let mut config = self.config.clone();
         // The pool of a file has room for headrooms beside it, which this was the size of.
         if self.config_db.is_none() {
@@ -383,7 +361,7 @@ impl Switch {
             if self.strict.is_some_and(|set| has(set, index)) {
                 queue.schedule = Schedule::Strict;
             }
-            if let Some(ecn) = self.ecn.filter(|ecn| has(ecn.queues.unwrap_or(u8::MAX), index)) {
+            if let Some(ecn) = self.ecn.as_ref().filter(|ecn| ecn.marks(index)) {
                 queue.ecn = Some(ecn.said());
             }
         }
