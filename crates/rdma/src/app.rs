@@ -263,7 +263,7 @@ pub trait Verbs {
     /// The world's time, from an origin of its own. In a step it advances by what the step costs.
     fn now(&mut self) -> Time;
 
-    /// A number of chance, from a generator that the world has seeded for this application.
+    /// A random number, from a generator that the world has seeded for this application.
     fn random(&mut self) -> u64;
 
     /// What requests name as local memory.
@@ -307,14 +307,14 @@ pub trait Verbs {
     /// Copies `bytes` into the application's own memory.
     fn store(&mut self, region: Region, offset: u64, bytes: &[u8]);
 
-    /// Reads bytes of the application's own memory, as one does that uses them: a model charges for
-    /// memory that the NIC has written, a real world reads it.
+    /// Reads bytes of the application's own memory, as a program does that uses them. A model charges for
+    /// memory that the NIC has written; a real world reads it.
     fn touch(&mut self, region: Region, offset: u64, length: u64);
 
     /// Works for so long: a model charges for it, a real world spends it on the processor.
     fn compute(&mut self, span: Span);
 
-    /// The word at `offset`, a multiple of eight; what a peer wrote before it is there too.
+    /// The word at `offset`, a multiple of eight. All that a peer wrote before the word is there, too.
     fn word(&mut self, region: Region, offset: u64) -> u64 {
         let mut word = [0; 8];
         self.load(region, offset, &mut word);
@@ -359,7 +359,7 @@ pub enum On {
 pub struct Wait {
     /// What for.
     pub on: On,
-    /// Until when at most. One that has passed ends the wait at once, if nothing else does.
+    /// Until when, at most. A time that has passed ends the wait at once, if nothing else does.
     pub until: Option<Time>,
 }
 
@@ -414,7 +414,7 @@ pub enum Woke {
     Word(u32),
     /// The deadline has come, and nothing else has.
     Deadline,
-    /// It has had a turn of others, if they wanted one.
+    /// Others have had their turn, if they wanted one.
     Turn,
 }
 
@@ -439,7 +439,7 @@ impl<A: App + ?Sized> App for &mut A {
 }
 
 /// Polls `cq`; if there is nothing, arms it and polls once more, as the man page of
-/// `ibv_req_notify_cq` demands. If there is nothing still, [`Wait::event`] is right.
+/// `ibv_req_notify_cq` demands. If there is still nothing, [`Wait::event`] is right.
 pub fn poll_or_arm(verbs: &mut dyn Verbs, cq: Cq, out: &mut [Completion]) -> usize {
     match verbs.poll(cq, out) {
         0 => {

@@ -32,7 +32,7 @@ impl Rate {
         self.0
     }
 
-    /// How long `bytes` take, rounded up; as long as can be said at [`Rate::ZERO`].
+    /// How long `bytes` take, rounded up; the longest span at [`Rate::ZERO`].
     pub const fn time_of(self, bytes: u64) -> Span {
         const PS_PER_SECOND: u128 = 1_000_000_000_000;
         if self.0 == 0 {

@@ -8,10 +8,10 @@
 //! an engine on a socket begins at the BTH and leaves the rest to the kernel.
 //!
 //! [`Frame::parse`] checks every length, the IPv4 checksum and the ICRC. It does not check the UDP
-//! checksum: devices send zero over both families, and a capture on the sending host sees an
-//! offloaded one half done. [`Frame::emit`] writes all of them. It gives the bytes back that were
-//! parsed, except what receivers ignore: reserved bits and pad bytes, both sent as zero, that UDP
-//! checksum, and Ethernet padding, which is left to the link.
+//! checksum: devices send zero over both families, and in a capture of the sending host an offloaded
+//! checksum is only half computed. [`Frame::emit`] writes all of them. It gives back the bytes that
+//! were parsed, except for what receivers ignore: reserved bits and pad bytes (both are sent as zero),
+//! the UDP checksum, and Ethernet padding, which is left to the link.
 
 use alloc::vec;
 use alloc::vec::Vec;

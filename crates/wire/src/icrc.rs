@@ -103,7 +103,7 @@ impl Prefix {
         Self { crc: crc32fast::hash(&bytes[..at]), has_id }
     }
 
-    /// Whether there is an identification, which IPv6 has not.
+    /// Whether there is an identification, which IPv6 does not have.
     pub fn has_id(&self) -> bool {
         self.has_id
     }

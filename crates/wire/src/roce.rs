@@ -9,7 +9,7 @@ use crate::{Error, Opcode, aeth, atomic_eth, be24, be32, be64, bth, deth, reth, 
 
 /// Bytes of the ICRC at the end of a packet.
 pub const ICRC_LEN: usize = 4;
-/// The longest headers: UD, XRC and RETH never come together, so compare and swap of XRC it is.
+/// The longest headers: those of compare and swap over XRC.
 pub const HEADERS_MAX: usize = bth::LEN + atomic_eth::LEN + 4;
 
 /// BTH and extended headers. Those present are the ones in the opcode's row of the table.
@@ -86,8 +86,8 @@ impl Repr {
         Ok((repr, payload))
     }
 
-    /// Reads what follows the BTH, which has been read. Those extended headers that its opcode has
-    /// not are `None` already.
+    /// Reads what follows the BTH, which has been read. The extended headers that its opcode does not
+    /// have are already `None`.
     #[inline]
     fn read_extended<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Error> {
         let facts = self.bth.opcode.facts();
@@ -110,7 +110,7 @@ impl Repr {
         Ok(&rest[..length])
     }
 
-    /// Reads `headers` from `bytes`, which are as many as they are long.
+    /// Reads `headers` from `bytes`, which have their length.
     fn read_headers(&mut self, headers: Headers, bytes: &[u8]) -> Result<(), Error> {
         let mut rest = bytes;
         let mut take = |header: Headers, length: usize| {
@@ -215,8 +215,8 @@ fn put<H>(room: Option<&mut [u8]>, header: &Option<H>, emit: impl Fn(&H, &mut [u
     }
 }
 
-/// Reads the headers of one packet after another. They are two hundred bytes and have one place; and
-/// of packets that follow one another, most have the BTH of the one before but for the PSN.
+/// Reads the headers of one packet after another. They take two hundred bytes, and are kept in one place.
+/// Most packets have the BTH of the packet before, but for the PSN.
 #[derive(Clone, Debug)]
 pub struct Reader {
     header: Repr,

@@ -7,7 +7,7 @@
 //!
 //! The source port is entropy for the routers' hash, one per flow; the destination port is
 //! [`ROCE_PORT`] (IBTA annex A17.4.2). The checksum is carried and not checked here: on RoCE it is
-//! zero, or an offloaded sum that a capture sees half done, and the ICRC does its work.
+//! zero, or in a capture an offloaded sum that is only half computed. The ICRC does its work.
 
 use core::fmt;
 use core::net::Ipv6Addr;

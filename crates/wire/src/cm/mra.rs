@@ -28,7 +28,7 @@ pub enum About {
     Req,
     /// A REP.
     Rep,
-    /// A REJ: no message at all. An MRA: a request for another path.
+    /// In a REJ no message at all, in an MRA a request for another path.
     Other,
     /// Reserved.
     Reserved,
