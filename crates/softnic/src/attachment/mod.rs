@@ -12,6 +12,7 @@
 //! nobody ([`crate::fork`]).
 
 pub(crate) mod common;
+mod identification;
 pub(crate) mod membership;
 pub(crate) mod observers;
 pub(crate) mod receiver;

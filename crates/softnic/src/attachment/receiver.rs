@@ -26,6 +26,7 @@ use wire::udp::ROCE_PORT;
 
 use crate::Arrived;
 use crate::attachment::common::Common;
+use crate::attachment::identification::{Habits, check, check_exactly};
 use crate::attachment::membership::Membership;
 use crate::attachment::observers::Observers;
 use crate::counts::Counts;
@@ -82,6 +83,8 @@ pub(crate) struct Receiver {
     buffer: Box<[u8]>,
     /// Reads the headers of packets.
     reader: roce::Reader,
+    /// Which identifications senders use.
+    habits: Habits,
     /// The socket that had something last.
     pub(crate) hot: usize,
     /// Whether it had something when it was last looked at.
@@ -99,6 +102,7 @@ impl Receiver {
         Self {
             buffer: vec![0; PACKET_MAX].into_boxed_slice(),
             reader: roce::Reader::default(),
+            habits: Habits::new(),
             hot: 0,
             is_hot: false,
             polls: 0,
@@ -250,7 +254,7 @@ impl Receiver {
             engine.counts.malformed(wire::Error::Truncated);
         }
         let mut is_misled = false;
-        let mut id = 0;
+        let mut id = self.habits.of(received.source).expected();
         let mut at = 0;
         let (mut packets, mut packet_bytes) = (0, 0);
         // All packets but the last are as long as the first.
@@ -307,7 +311,7 @@ impl Receiver {
         let Datagrams { received, arrival, .. } = datagrams;
         engine.counts.rx_packets += 1;
         engine.counts.rx_bytes += packet.len() as u64;
-        let checked = check(packet, id, prefix);
+        let checked = check(packet, id, prefix, self.habits.of(received.source));
         let id = checked.as_ref().map_or(id, |checked| checked.id);
         if common.observers.capture.is_some() {
             let datagram = Datagram { id, ..datagrams.datagram() };
@@ -385,7 +389,7 @@ fn receive_from_ring(
     }
     let covered = if with_icrc {
         let prefix = Prefix::new(&datagram(), copied.len().saturating_sub(ICRC_LEN));
-        check(copied, 0, &prefix).map(|checked| checked.covered)
+        check_exactly(copied, &prefix)
     } else {
         Ok(copied)
     };
@@ -461,90 +465,10 @@ fn destination_slot(packet: &[u8]) -> Option<u16> {
     Some(slot_of(u32::from_be_bytes(*word)))
 }
 
-/// A packet whose ICRC is right.
-struct Checked<'a> {
-    /// Everything but the ICRC.
-    covered: &'a [u8],
-    /// The IP identification that it was sent with.
-    id: u16,
-    /// Whether that had to be found out.
-    recovered: bool,
-}
-
-/// Checks the ICRC, of a packet that probably has IP identification `id`.
-fn check<'a>(packet: &'a [u8], id: u16, prefix: &Prefix) -> Result<Checked<'a>, wire::Error> {
-    let (covered, icrc) = packet.split_last_chunk().ok_or(wire::Error::Truncated)?;
-    let expected = prefix.icrc(id, covered)?;
-    if *icrc == expected {
-        return Ok(Checked { covered, id, recovered: false });
-    }
-    if !prefix.has_id() {
-        return Err(wire::Error::Icrc);
-    }
-    let with_zero = if id == 0 { expected } else { prefix.icrc(0, covered)? };
-    let found = icrc::recover_id(*icrc, with_zero, covered.len()).ok_or(wire::Error::Icrc)?;
-    // Identification 0 in the middle of a batch is a packet that the kernel has joined to others.
-    Ok(Checked { covered, id: found, recovered: found != 0 })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::SLOT_SHIFT;
-    use core::net::Ipv4Addr;
-
-    fn datagram(id: u16) -> Datagram {
-        let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last).into());
-        Datagram { id, ..Datagram::between(source, destination) }
-    }
-
-    fn packet(id: u16) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..100).collect();
-        bytes.extend(icrc::compute(&datagram(id), &bytes).unwrap());
-        bytes
-    }
-
-    fn prefix() -> Prefix {
-        Prefix::new(&datagram(0), 100)
-    }
-
-    #[test]
-    fn an_expected_identification_is_taken_as_it_is() {
-        for id in [0, 5] {
-            let packet = packet(id);
-            let checked = check(&packet, id, &prefix()).unwrap();
-            assert_eq!(
-                (checked.covered, checked.id, checked.recovered),
-                (&packet[..100], id, false)
-            );
-        }
-    }
-
-    #[test]
-    fn another_identification_is_found_out() {
-        let packet = packet(0xbeef);
-        let checked = check(&packet, 3, &prefix()).unwrap();
-        assert_eq!((checked.id, checked.recovered), (0xbeef, true));
-    }
-
-    #[test]
-    fn a_corrupt_or_short_packet_is_refused() {
-        let mut corrupt = packet(0);
-        corrupt[50] ^= 4;
-        assert_eq!(check(&corrupt, 0, &prefix()).err(), Some(wire::Error::Icrc));
-        assert_eq!(check(&corrupt[..15], 0, &prefix()).err(), Some(wire::Error::Truncated));
-        assert_eq!(check(&[], 0, &prefix()).err(), Some(wire::Error::Truncated));
-    }
-
-    #[test]
-    fn ipv6_has_no_identification_to_find_out() {
-        let address = core::net::Ipv6Addr::LOCALHOST.into();
-        let v6 = Datagram::between(address, address);
-        assert_eq!(
-            check(&packet(0xbeef), 0, &Prefix::new(&v6, 100)).err(),
-            Some(wire::Error::Icrc)
-        );
-    }
 
     #[test]
     fn one_that_polls_comes_round_to_every_port() {
