@@ -189,6 +189,7 @@ impl Qp {
         if requester.unacked == before {
             return;
         }
+        self.pacer.on_progress(now);
         requester.catch_up();
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
@@ -253,6 +254,7 @@ impl Qp {
         if !self.take_retry(adapter) {
             return;
         }
+        self.pacer.on_loss(now);
         let requester = &mut self.requester;
         requester.unacked = resume;
         let less = u32::from(mutated(Mutation::GoBackTooShort));

@@ -107,5 +107,7 @@ pub(crate) const DEADLINES_SPARE: usize = 16;
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
 /// and FCS. A rate limit counts these bytes too.
 pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;
+/// After a loss a step of DCQCN is at most the rate over this: it doubles in 45 steps, 2.5 ms.
+pub(crate) const LOSS_GAIN_DIVISOR: u64 = 64;
 /// Additive increase of DCQCN leads from nothing to the line rate in 2 to this many steps at most.
 pub(crate) const ADDITIVE_STEPS_LOG2: u32 = 18;

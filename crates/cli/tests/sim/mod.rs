@@ -410,8 +410,8 @@ NICs
              fast_recovery_steps 5, min_mbps 1,000, max_mbps 0, first_mbps 0,
              initial_alpha_1024ths 1,024, alpha_gain_1024ths 4, alpha_timer_us
              55, cut_log2 11, cut_floor_percent 0, cut_interval_us 0,
-             clamp_target 1, clamp_target_after_timer 1, cnp_interval_us 50,
-             cnp_dscp 48
+             clamp_target 1, clamp_target_after_timer 1, cut_on_loss 1,
+             cnp_interval_us 50, cnp_dscp 48
   recovery   to 99 % of 400 Gb/s in 19.9 ms after two CNPs in a row, 39.5 ms
              after sixteen
   flows      DSCP 3 -> priority 3

@@ -54,6 +54,7 @@ impl Qp {
         if !self.take_retry(adapter) {
             return false;
         }
+        self.pacer.on_loss(now);
         self.requester.gone_back_for = Some(self.requester.unacked);
         self.arm_ack_timer(now);
         true

@@ -24,7 +24,7 @@ use rdma::{Rate, Span, Time};
 
 use super::Controller;
 use super::settings::Dcqcn;
-use crate::limits::ADDITIVE_STEPS_LOG2;
+use crate::limits::{ADDITIVE_STEPS_LOG2, LOSS_GAIN_DIVISOR};
 
 /// Alpha of 1.
 const ONE: u64 = 1 << 32;
@@ -93,6 +93,18 @@ impl Dcqcn {
     }
 }
 
+/// How a flow climbs after a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum AfterLoss {
+    /// There was none, or CNPs came after it.
+    No,
+    /// Not at all: what was lost has not arrived, and time says nothing of the network.
+    Stands,
+    /// By a part of the rate that is left: whatever dropped the packets is slower than the port, whose
+    /// steps may be all that it has.
+    Slowly,
+}
+
 /// The controller of a sender.
 #[derive(Clone, Debug)]
 pub(crate) struct ReactionPoint {
@@ -114,8 +126,12 @@ pub(crate) struct ReactionPoint {
     bytes: u64,
     /// Steps that it has made since the cut.
     byte_steps: u32,
-    /// When the rate was last cut; `None` before the first CNP.
+    /// When the rate was last cut.
     cut_at: Option<Time>,
+    /// Whether there was a CNP.
+    has_heard: bool,
+    /// What a loss has led to.
+    after_loss: AfterLoss,
 }
 
 impl ReactionPoint {
@@ -134,6 +150,8 @@ impl ReactionPoint {
             bytes: 0,
             byte_steps: 0,
             cut_at: None,
+            has_heard: false,
+            after_loss: AfterLoss::No,
         }
     }
 
@@ -165,7 +183,7 @@ impl ReactionPoint {
             self.alpha -= (self.alpha * gain).div_ceil(1 << 10);
         }
         for _ in 0..periods(&mut self.rate_since, now, self.numbers.rate_timer) {
-            if !self.is_limited() {
+            if !self.is_limited() || self.after_loss == AfterLoss::Stands {
                 break;
             }
             self.timer_steps = self.timer_steps.saturating_add(1);
@@ -189,28 +207,36 @@ impl ReactionPoint {
         } else {
             0
         };
+        let gain = match self.after_loss {
+            AfterLoss::Slowly => gain.min(self.current / LOSS_GAIN_DIVISOR + 1),
+            _ => gain,
+        };
         self.target = self.target.saturating_add(gain).min(self.numbers.line);
         // Rounded up, so that it arrives.
         self.current += (self.target - self.current).div_ceil(2);
     }
 
     /// Cuts the rate by the alpha of before this CNP.
-    fn cut(&mut self, now: Time) {
-        let Dcqcn { clamp_target, clamp_target_after_timer, cut_log2, .. } = self.settings;
-        let is_first = self.cut_at.is_none();
+    fn cut(&mut self, now: Time, is_first: bool) {
+        let Dcqcn { clamp_target, clamp_target_after_timer, .. } = self.settings;
         let has_climbed = self.byte_steps > 0 || clamp_target_after_timer && self.timer_steps > 0;
         if clamp_target || has_climbed || is_first {
             self.target = self.current;
         }
-        let shift = 22 + u32::from(cut_log2);
-        let cut = (u128::from(self.current) * u128::from(self.alpha)).unbounded_shr(shift);
+        self.fall(now, self.alpha);
+        if let Some(first) = self.numbers.first.filter(|_| is_first) {
+            (self.current, self.target) = (first, first);
+        }
+    }
+
+    /// Lowers the rate by `alpha`; steps up are counted anew.
+    fn fall(&mut self, now: Time, alpha: u64) {
+        let shift = 22 + u32::from(self.settings.cut_log2);
+        let cut = (u128::from(self.current) * u128::from(alpha)).unbounded_shr(shift);
         let percent = u128::from(self.settings.cut_floor_percent.min(100));
         let floor = (u128::from(self.current) * percent / 100) as u64;
         let left = self.current.saturating_sub(u64::try_from(cut).unwrap_or(u64::MAX));
         self.current = left.max(floor).max(self.numbers.minimum);
-        if let Some(first) = self.numbers.first.filter(|_| is_first) {
-            (self.current, self.target) = (first, first);
-        }
         (self.cut_at, self.rate_since) = (Some(now), now);
         (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
     }
@@ -221,7 +247,7 @@ impl Controller for ReactionPoint {
         self.advance(now);
         self.bytes = self.bytes.saturating_add(bytes);
         while self.bytes >= self.numbers.byte_counter {
-            if !self.is_limited() {
+            if !self.is_limited() || self.after_loss == AfterLoss::Stands {
                 self.bytes = 0;
                 break;
             }
@@ -234,17 +260,41 @@ impl Controller for ReactionPoint {
 
     fn on_cnp(&mut self, now: Time) -> bool {
         self.advance(now);
-        if let (None, Some(alpha)) = (self.cut_at, self.settings.initial_alpha) {
+        let is_first = !core::mem::replace(&mut self.has_heard, true);
+        if let Some(alpha) = self.settings.initial_alpha.filter(|_| is_first) {
             self.alpha = u64::from(alpha.min(1 << 10)) << 22;
         }
         let interval = self.settings.cut_interval;
         if self.cut_at.is_none_or(|cut| now.since(cut) >= interval) {
-            self.cut(now);
+            self.cut(now, is_first);
+            self.after_loss = AfterLoss::No;
         }
         let gain = self.numbers.alpha_gain;
         self.alpha += ((ONE * gain) >> 10) - ((self.alpha * gain) >> 10);
         self.alpha_since = now;
         true
+    }
+
+    /// As a CNP at an alpha of 1, and the target falls too: what is above the rate did not fit. Losses
+    /// that come within a step of the timer are of what was sent before the cut.
+    fn on_loss(&mut self, now: Time) {
+        let interval = self.settings.cut_interval.max(self.numbers.rate_timer);
+        if !self.settings.cut_on_loss {
+            return;
+        }
+        self.advance(now);
+        if self.cut_at.is_none_or(|cut| now.since(cut) >= interval) {
+            self.fall(now, ONE);
+            self.target = self.current;
+        }
+        self.after_loss = AfterLoss::Stands;
+    }
+
+    fn on_progress(&mut self, now: Time) {
+        if self.after_loss == AfterLoss::Stands {
+            self.advance(now);
+            (self.after_loss, self.rate_since) = (AfterLoss::Slowly, now);
+        }
     }
 
     fn is_ecn_capable(&self) -> bool {
@@ -462,6 +512,22 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_halves_rate_and_target_once_in_a_step_of_the_timer() {
+        let after = |settings: Dcqcn, losses_us: &[u64]| {
+            let mut flow = ReactionPoint::new(&settings);
+            for &at in losses_us {
+                flow.on_loss(us(at));
+            }
+            (flow.current_rate(), flow.target_rate())
+        };
+        let both = |gbps| (Rate::from_gbps(gbps), Rate::from_gbps(gbps));
+        assert_eq!(after(Dcqcn::scaled(), &[1]), both(20));
+        assert_eq!(after(Dcqcn::scaled(), &[1, 2, 55]), both(20));
+        assert_eq!(after(Dcqcn::scaled(), &[1, 56]), both(10));
+        assert_eq!(after(Dcqcn::paper(), &[1]), both(40));
+    }
+
+    #[test]
     fn a_flow_that_rests_finds_what_its_timers_would_have_done() {
         let flow = || {
             let mut flow = ReactionPoint::new(&Dcqcn::default());
@@ -517,6 +583,7 @@ mod tests {
             cut_interval: Span::ZERO,
             clamp_target: false,
             clamp_target_after_timer: false,
+            cut_on_loss: true,
             rate_timer: Span::ZERO,
             byte_counter: Volume::Fixed(0),
             fast_recovery_steps: 0,
@@ -543,6 +610,7 @@ mod tests {
             for at in 0..1_000 {
                 flow.on_cnp(us(at));
                 flow.on_cnp(us(at));
+                flow.on_loss(us(at));
                 let least = settings.minimum_rate.at(settings.line_rate);
                 assert!(flow.on_sent(us(at), 4_096).unwrap() >= least);
                 assert!(flow.current_rate() > Rate::ZERO);

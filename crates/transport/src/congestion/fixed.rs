@@ -27,6 +27,10 @@ impl Controller for Fixed {
         false
     }
 
+    fn on_loss(&mut self, _: Time) {}
+
+    fn on_progress(&mut self, _: Time) {}
+
     fn is_ecn_capable(&self) -> bool {
         false
     }

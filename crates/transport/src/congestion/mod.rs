@@ -43,6 +43,12 @@ pub(crate) trait Controller: fmt::Debug + Send {
     /// A CNP has arrived. Returns whether the controller obeys it.
     fn on_cnp(&mut self, now: Time) -> bool;
 
+    /// A loss has been noticed. It is called once for each, however many packets are sent again.
+    fn on_loss(&mut self, now: Time);
+
+    /// Something that was not acknowledged before is.
+    fn on_progress(&mut self, now: Time);
+
     /// Whether it obeys marks, so that data packets carry ECT(0) (RFC 3168).
     fn is_ecn_capable(&self) -> bool;
 }
@@ -115,6 +121,17 @@ impl Pacer {
 
     pub(crate) fn on_cnp(&mut self, now: Time) -> bool {
         self.controller.on_cnp(now)
+    }
+
+    pub(crate) fn on_loss(&mut self, now: Time) {
+        self.controller.on_loss(now);
+    }
+
+    #[inline]
+    pub(crate) fn on_progress(&mut self, now: Time) {
+        if self.is_limited {
+            self.controller.on_progress(now);
+        }
     }
 
     /// The traffic class of a data packet of a queue pair that has `class`.

@@ -20,6 +20,10 @@ impl Controller for Unlimited {
         false
     }
 
+    fn on_loss(&mut self, _: Time) {}
+
+    fn on_progress(&mut self, _: Time) {}
+
     fn is_ecn_capable(&self) -> bool {
         false
     }

@@ -73,7 +73,7 @@ macro_rules! parameter {
 }
 
 /// Every setting of DCQCN but the line rate, which is the port's.
-pub static PARAMETERS: [Parameter; 18] = [
+pub static PARAMETERS: [Parameter; 19] = [
     parameter!(
         "additive_mbps",
         "rpg_ai_rate",
@@ -206,6 +206,14 @@ pub static PARAMETERS: [Parameter; 18] = [
         |it, value| it.reaction.clamp_target_after_timer = value == 1
     ),
     parameter!(
+        "cut_on_loss",
+        "cut_on_loss",
+        FLAG,
+        "Whether a loss halves rate and target, once in a step of the timer. mlx5 has no such file.",
+        |it| it.reaction.cut_on_loss.into(),
+        |it, value| it.reaction.cut_on_loss = value == 1
+    ),
+    parameter!(
         "cnp_interval_us",
         "min_time_between_cnps",
         US_OR_NONE,
@@ -306,7 +314,6 @@ pub fn read_folder(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::Dcqcn;
     use std::string::ToString;
 
     #[test]
@@ -347,7 +354,7 @@ mod tests {
             };
             Some(format!("{value}\n"))
         };
-        let mut settings = Settings { reaction: Dcqcn::paper(), ..Settings::default() };
+        let mut settings = Settings::default();
         read_folder(&mut settings, &|name| Ok(files(name))).unwrap();
         assert_eq!(Some(settings), Settings::preset("connectx"));
     }

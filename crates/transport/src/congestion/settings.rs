@@ -86,6 +86,9 @@ pub struct Dcqcn {
     /// Whether the steps up that the target is moved after are those of the rate timer too, and not
     /// of the byte counter alone.
     pub clamp_target_after_timer: bool,
+    /// Whether a loss halves the rate, and the target with it. The paper's network has none; a ConnectX
+    /// slows down after one, too (`roce_slow_restart` of its register ROCE_ACCL). How, is ours.
+    pub cut_on_loss: bool,
     /// The rate climbs a step each time that so much time has passed (T).
     pub rate_timer: Span,
     /// And each time that so many bytes have been sent (B).
@@ -107,13 +110,15 @@ impl Default for Dcqcn {
 }
 
 impl Dcqcn {
-    /// The paper's constants in proportion to the line rate; at 40 Gb/s they are [`Self::paper`].
+    /// The paper's constants in proportion to the line rate, at 40 Gb/s those of [`Self::paper`], for
+    /// networks with losses.
     pub const fn scaled() -> Self {
         Self {
             minimum_rate: Share::OfLine(400),
             byte_counter: Volume::OfLine(Span::from_ms(2)),
             additive_increase: Share::OfLine(1_000),
             hyper_increase: Share::OfLine(200),
+            cut_on_loss: true,
             ..Self::paper()
         }
     }
@@ -133,6 +138,7 @@ impl Dcqcn {
             cut_interval: Span::ZERO,
             clamp_target: true,
             clamp_target_after_timer: true,
+            cut_on_loss: false,
             rate_timer: Span::from_us(55),
             byte_counter: Volume::Fixed(10_000_000),
             fast_recovery_steps: 5,
@@ -158,6 +164,7 @@ impl Dcqcn {
             cut_interval: Span::from_us(4),
             clamp_target: false,
             clamp_target_after_timer: true,
+            cut_on_loss: true,
             rate_timer: Span::from_us(300),
             byte_counter: Volume::Fixed(32_767),
             fast_recovery_steps: 1,

@@ -9,6 +9,7 @@ mod fluid;
 mod fuzz;
 mod limits;
 mod livelock;
+mod loss;
 mod multicast;
 mod pauses;
 mod recovery;
