@@ -162,7 +162,8 @@ fn attributes(context: &Context) -> ibv_device_attr {
         max_mcast_grp: groups,
         max_mcast_qp_attach: group_qps,
         max_total_mcast_qp_attach: groups * group_qps,
-        max_ah: int(limits::QPS_MAX),
+        // An address handle is memory of the program, and as many as it has room for can be made.
+        max_ah: c_int::MAX,
         max_srq: int(limits::SRQS_MAX),
         max_srq_wr: int(limits::SRQ_WR_MAX),
         max_srq_sge: int(limits::SGE_MAX),

@@ -53,6 +53,10 @@ impl From<&OpenError> for Errno {
             OpenError::Io { error, .. } if error.kind() == io::ErrorKind::TimedOut => {
                 Self(libc::ETIMEDOUT)
             }
+            // Every slot of the user is taken.
+            OpenError::Io { error, .. } if error.kind() == io::ErrorKind::QuotaExceeded => {
+                Self(libc::EUSERS)
+            }
             OpenError::Io { error, .. } | OpenError::Capture { error, .. } => {
                 error.raw_os_error().map_or(Self::IO, Self)
             }
@@ -186,6 +190,13 @@ mod tests {
         assert_eq!(Errno::from(PostError::State), Errno::INVALID);
         assert_eq!(Errno::from(DestroyError::InUse), Errno::BUSY);
         assert_eq!(Errno::from(ModifyError::Unsupported), Errno::UNSUPPORTED);
+    }
+
+    #[test]
+    fn a_host_that_is_full_of_nics_is_no_broken_one() {
+        let error = io::Error::new(io::ErrorKind::QuotaExceeded, "1022 NICs are open");
+        let full = OpenError::Io { doing: "joining the NICs of this host", error };
+        assert_eq!(Errno::from(&full).0, libc::EUSERS);
     }
 
     #[test]

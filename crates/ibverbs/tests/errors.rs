@@ -105,6 +105,35 @@ impl Drop for Fixture {
 }
 
 #[test]
+fn memory_that_cannot_be_written_is_registered_for_reading_alone() {
+    const PAGE: usize = 4096;
+    let it = Fixture::new();
+    // SAFETY: calls as a C program makes them, on pages of our own.
+    unsafe {
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let pages = libc::mmap(ptr::null_mut(), 3 * PAGE, libc::PROT_READ, private, -1, 0);
+        assert_ne!(pages, libc::MAP_FAILED);
+        let writable = |index: usize| {
+            let page = pages.byte_add(index * PAGE);
+            assert_eq!(libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE), 0);
+        };
+        let register = |access| {
+            let mr = ibv_reg_mr(it.pd, pages, 3 * PAGE, access);
+            let errno = errno();
+            if mr.is_null() { errno } else { ibv_dereg_mr(mr) }
+        };
+        // LOCAL_WRITE is 1, and REMOTE_READ 4.
+        assert_eq!([0, 4, 1].map(register), [0, 0, libc::EFAULT]);
+        writable(0);
+        assert_eq!(register(1), libc::EFAULT, "the last page");
+        writable(2);
+        writable(1);
+        assert_eq!(register(1), 0);
+        assert_eq!(libc::munmap(pages, 3 * PAGE), 0);
+    }
+}
+
+#[test]
 fn what_is_in_use_is_busy_and_what_is_gone_is_invalid() {
     let it = Fixture::new();
     let qp = it.qp();

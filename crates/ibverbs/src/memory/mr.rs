@@ -74,14 +74,51 @@ fn spec(address: *mut c_void, length: usize, iova: u64, bits: u32) -> Result<Reg
         return Err(Errno::INVALID);
     }
     check_mapped(address, length)?;
+    if access.allows(Access::LOCAL_WRITE) {
+        check_writable(address, length)?;
+    }
     Ok(RegionSpec { address: start, length: length as u64, iova, access })
+}
+
+fn page_bytes() -> usize {
+    // SAFETY: a plain system call.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Fails as the kernel's pinning would if the first page of the range, or the last, is read-only. A page
+/// between them that is so is noticed when it is written.
+fn check_writable(address: *mut c_void, length: usize) -> Result<(), Errno> {
+    let page = page_bytes();
+    let last = address.addr().saturating_add(length - 1);
+    for at in [address.addr(), last].map(|at| at / page * page) {
+        let start = address.with_addr(at);
+        // SAFETY: it makes a page of the mapping present, and changes no byte of it.
+        let result = unsafe { libc::madvise(start, page, libc::MADV_POPULATE_WRITE) };
+        // It fails for other reasons, too: on old kernels, and for memory of devices.
+        if result != 0 && is_read_only(at) {
+            return Err(Errno::FAULT);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the process may not write at an address that is mapped.
+fn is_read_only(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().any(|line| {
+        let Some((range, rest)) = line.split_once(' ') else { return false };
+        let Some((start, end)) = range.split_once('-') else { return false };
+        let bound = |text| usize::from_str_radix(text, 16).ok();
+        let is_there = bound(start).is_some_and(|start| start <= address)
+            && bound(end).is_some_and(|end| address < end);
+        is_there && rest.as_bytes().get(1) == Some(&b'-')
+    })
 }
 
 /// Fails as the kernel's pinning would if a page of the range is not mapped.
 fn check_mapped(address: *mut c_void, length: usize) -> Result<(), Errno> {
     const PAGES: usize = 4096;
-    // SAFETY: a plain system call.
-    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let page = page_bytes();
     let mut resident = [0_u8; PAGES];
     let first = address.addr() / page * page;
     let end = address.addr().saturating_add(length);
