@@ -307,9 +307,15 @@ impl Membership {
     ) -> io::Result<bool> {
         let packets = bytes.len().div_ceil(received.segment) as u64;
         let handover = self.handover.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let has_owner = handover.send(slot, received, destination, bytes).inspect_err(|error| {
-            tracing::debug!(slot, %error, "not handed over");
-        })?;
+        // One that was never owned has no claim.
+        let Ok(owner) = self.registry.owner(slot) else {
+            counts.rx_unknown_slot += packets;
+            return Ok(false);
+        };
+        let has_owner =
+            handover.send(owner, received, destination, bytes).inspect_err(|error| {
+                tracing::debug!(slot, %error, "not handed over");
+            })?;
         // Nobody's, at least nobody's of this host: a peer that has not noticed a death yet.
         let counter =
             if has_owner { &mut counts.rx_handed_over } else { &mut counts.rx_unknown_slot };

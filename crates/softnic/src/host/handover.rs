@@ -16,6 +16,7 @@ use std::sync::Arc;
 use rdma::Gid;
 
 use crate::host::mailbox::Mailbox;
+use crate::host::steering::Member;
 use crate::limits::{RECEIVE_BYTES, SOCKET_BUFFER_BYTES};
 use crate::packet::Received;
 use crate::sys::set_option;
@@ -35,21 +36,20 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// The socket of `slot`'s owner.
-    pub(crate) fn bind(namespace: u64, slot: u16) -> io::Result<Self> {
-        let mailbox = Mailbox::bind(PURPOSE, namespace, slot)?;
+    /// The socket of `owner`.
+    pub(crate) fn bind(namespace: u64, owner: Member) -> io::Result<Self> {
+        let mailbox = Mailbox::bind(PURPOSE, namespace, owner)?;
         set_option(mailbox.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BUFFER_BYTES)?;
         Ok(Self { mailbox: Arc::new(mailbox), message: Vec::new() })
     }
 
-    /// Gives `bytes`, which arrived at `destination`, to the owner of `slot`. Returns whether there
-    /// is one: `Ok(false)` says that the slot is nobody's.
+    /// Gives `bytes`, which arrived at `destination`, to `owner`. Returns whether it is there.
     ///
     /// # Errors
     /// Its queue is full.
     pub(crate) fn send(
         &mut self,
-        slot: u16,
+        owner: Member,
         received: &Received,
         destination: IpAddr,
         bytes: &[u8],
@@ -64,7 +64,7 @@ impl Handover {
         self.message.extend(Gid::from(received.source).0);
         self.message.extend(Gid::from(destination).0);
         self.message.extend(bytes);
-        match self.mailbox.send(slot, &self.message, None) {
+        match self.mailbox.send(owner, &self.message, None) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
             Err(error) => Err(error),
@@ -128,10 +128,14 @@ mod tests {
     /// A namespace that no other test has.
     const NAMESPACE: u64 = u64::MAX;
 
+    fn owner(slot: u16) -> Member {
+        Member { slot, claim: 7 }
+    }
+
     #[test]
     fn a_gso_batch_arrives_as_it_was_received() {
-        let mut from = Handover::bind(NAMESPACE, 1).unwrap();
-        let to = Handover::bind(NAMESPACE, 2).unwrap();
+        let mut from = Handover::bind(NAMESPACE, owner(1)).unwrap();
+        let to = Handover::bind(NAMESPACE, owner(2)).unwrap();
         let received = Received {
             length: 2500,
             segment: 1000,
@@ -141,7 +145,7 @@ mod tests {
         };
         let destination = IpAddr::from([127, 0, 0, 8]);
         let bytes: Vec<u8> = (0..2500_u32).map(|at| at as u8).collect();
-        assert!(from.send(2, &received, destination, &bytes).unwrap());
+        assert!(from.send(owner(2), &received, destination, &bytes).unwrap());
         let mut buffer = vec![0; MESSAGE_MAX];
         let to = to.entrance();
         let (arrived, at, place) = to.receive(&mut buffer).unwrap();
@@ -151,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_slot_without_owner_takes_nothing() {
-        let mut from = Handover::bind(NAMESPACE, 3).unwrap();
+        let mut from = Handover::bind(NAMESPACE, owner(3)).unwrap();
         let received = Received {
             length: 1,
             segment: 1,
@@ -159,15 +163,15 @@ mod tests {
             source_port: 1,
             traffic_class: 0,
         };
-        assert!(!from.send(4, &received, received.source, b"x").unwrap());
+        assert!(!from.send(owner(4), &received, received.source, b"x").unwrap());
     }
 
     #[test]
     fn a_message_that_makes_no_sense_is_skipped() {
-        let mut from = Handover::bind(NAMESPACE, 5).unwrap();
-        let to = Handover::bind(NAMESPACE, 6).unwrap();
+        let mut from = Handover::bind(NAMESPACE, owner(5)).unwrap();
+        let to = Handover::bind(NAMESPACE, owner(6)).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
-        stranger.send_to_addr(b"hello", &name(PURPOSE, NAMESPACE, 6).unwrap()).unwrap();
+        stranger.send_to_addr(b"hello", &name(PURPOSE, NAMESPACE, owner(6)).unwrap()).unwrap();
         let received = Received {
             length: 3,
             segment: 3,
@@ -175,7 +179,7 @@ mod tests {
             source_port: 1,
             traffic_class: 0,
         };
-        from.send(6, &received, received.source, b"yes").unwrap();
+        from.send(owner(6), &received, received.source, b"yes").unwrap();
         let mut buffer = vec![0; MESSAGE_MAX];
         let (_, _, place) = to.entrance().receive(&mut buffer).unwrap();
         assert_eq!(&buffer[place], b"yes");

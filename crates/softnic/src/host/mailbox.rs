@@ -1,8 +1,9 @@
 //! A socket by which NICs of one user and host find each other: it has an abstract name.
 //!
-//! The name is made of a purpose, the user, the network namespace and the slot. Anybody on the host can
-//! send to an abstract name. The kernel says whose a message is, and those of other users are not
-//! looked at.
+//! The name is made of a purpose, the user, the network namespace, the slot and the claim, a random number of
+//! the slot's owner. Who takes names cannot take this one before it is made, and a process that is being
+//! killed does not hold the name of the next owner. Anybody on the host can send to an abstract name. The
+//! kernel says whose a message is, and those of other users are not looked at.
 
 use core::ffi::c_int;
 use core::mem;
@@ -11,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use crate::host::steering::Member;
 use crate::sys::{self, check, set_option};
 
 /// Bytes that an abstract name may have, behind its zero (unix(7)).
@@ -34,25 +36,25 @@ pub(crate) struct Letter {
 }
 
 impl Mailbox {
-    /// Takes the name of `slot`, which the caller owns.
-    pub(crate) fn bind(purpose: &'static str, namespace: u64, slot: u16) -> io::Result<Self> {
-        let socket = UnixDatagram::bind_addr(&name(purpose, namespace, slot)?)?;
+    /// Takes the name of `owner`, which is the caller.
+    pub(crate) fn bind(purpose: &'static str, namespace: u64, owner: Member) -> io::Result<Self> {
+        let socket = UnixDatagram::bind_addr(&name(purpose, namespace, owner)?)?;
         socket.set_nonblocking(true)?;
         set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, 1)?;
         Ok(Self { socket, purpose, namespace })
     }
 
-    /// Sends a message to the owner of `slot`, without waiting.
+    /// Sends a message to `to`, without waiting.
     ///
     /// # Errors
-    /// `ConnectionRefused` if nobody there has such a mailbox, `WouldBlock` if too many messages wait.
+    /// `ConnectionRefused` if it does not have such a mailbox, `WouldBlock` if too many messages wait.
     pub(crate) fn send(
         &self,
-        slot: u16,
+        to: Member,
         bytes: &[u8],
         file: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        let name = name(self.purpose, self.namespace, slot)?;
+        let name = name(self.purpose, self.namespace, to)?;
         let Some(file) = file else {
             return self.socket.send_to_addr(bytes, &name).map(|_| ());
         };
@@ -140,10 +142,11 @@ impl AsFd for Mailbox {
 }
 
 /// Making one takes no memory from the heap: a doorbell is rung by it.
-pub(crate) fn name(purpose: &str, namespace: u64, slot: u16) -> io::Result<SocketAddr> {
+pub(crate) fn name(purpose: &str, namespace: u64, owner: Member) -> io::Result<SocketAddr> {
     let mut text = [0; NAME_MAX];
     let mut rest = &mut text[..];
-    write!(rest, "{purpose}/{}/{namespace}/{slot}", sys::user())?;
+    let Member { slot, claim } = owner;
+    write!(rest, "{purpose}/{}/{namespace}/{slot}/{claim:08x}", sys::user())?;
     let length = NAME_MAX - rest.len();
     SocketAddr::from_abstract_name(&text[..length])
 }

@@ -73,8 +73,7 @@ impl Registry {
     fn claim_in(directory: PathBuf, namespace: u64) -> io::Result<(Self, Handover)> {
         let path = directory.join(format!("slots-{namespace}"));
         let file = open(&path)?;
-        let member = Member { slot: 0, claim: sys::random()? as u32 };
-        let mut registry = Self { file: None, directory, namespace, member };
+        let claim = sys::random()? as u32;
         // At random, so that the QPNs of a process that has just died are not used again at once:
         // its peers may still be sending to them.
         let start = sys::random()? as u16;
@@ -83,20 +82,10 @@ impl Registry {
             if sys::lock(file.as_fd(), slot.into(), Lock::Try).is_err() {
                 continue;
             }
-            registry.member.slot = slot;
-            match Handover::bind(namespace, registry.member.slot) {
-                Ok(handover) => {
-                    let claim = member.claim.to_ne_bytes();
-                    file.write_all_at(&claim, claim_at(registry.member.slot))?;
-                    registry.file = Some(file);
-                    return Ok((registry, handover));
-                }
-                // The name of the socket is taken, by whomever: the slot is of no use.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    sys::lock(file.as_fd(), slot.into(), Lock::Release)?;
-                }
-                Err(error) => return Err(error),
-            }
+            file.write_all_at(&claim.to_ne_bytes(), claim_at(slot))?;
+            let member = Member { slot, claim };
+            let handover = Handover::bind(namespace, member)?;
+            return Ok((Self { file: Some(file), directory, namespace, member }, handover));
         }
         Err(io::Error::new(
             io::ErrorKind::QuotaExceeded,
@@ -195,16 +184,22 @@ impl Registry {
         self.directory.join(format!("{what}-{}-{address}", self.namespace))
     }
 
+    /// Who has `slot`, or had it last.
+    pub(crate) fn owner(&self, slot: u16) -> io::Result<Member> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let mut claim = [0; 4];
+        file.read_exact_at(&mut claim, claim_at(slot))?;
+        Ok(Member { slot, claim: u32::from_ne_bytes(claim) })
+    }
+
     /// Whether a member is still there.
     pub(crate) fn is_alive(&self, member: Member) -> bool {
         if member.slot == self.member.slot {
             return member == self.member;
         }
         let Some(file) = &self.file else { return false };
-        let mut claim = [0; 4];
-        let read = file.read_exact_at(&mut claim, claim_at(member.slot));
         // One that cannot be asked about is left in peace.
-        (read.is_err() || u32::from_ne_bytes(claim) == member.claim)
+        self.owner(member.slot).map_or(true, |owner| owner == member)
             && sys::is_locked(file.as_fd(), member.slot.into()).unwrap_or(true)
     }
 }
@@ -326,6 +321,27 @@ mod tests {
         sys::lock(others.as_fd(), free, Lock::Release).unwrap();
         let (second, _handover) = claim().unwrap();
         assert_eq!(i64::from(second.slot()), free);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_name_that_somebody_else_has_taken_first_is_not_needed() {
+        const NAMESPACE: u64 = u64::MAX - 2;
+        let directory = std::env::temp_dir().join(format!("ferroce-names-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let others = open(&directory.join(format!("slots-{NAMESPACE}"))).unwrap();
+        // One slot is left.
+        for slot in (0..SLOTS).filter(|slot| is_ownable(*slot) && *slot != 77) {
+            sys::lock(others.as_fd(), slot.into(), Lock::Try).unwrap();
+        }
+        let claim = || Registry::claim_in(directory.clone(), NAMESPACE).unwrap();
+        let (first, handover) = claim();
+        let seen = first.member();
+        drop((first, handover));
+        let _stranger = Handover::bind(NAMESPACE, seen).unwrap();
+        let (second, _handover) = claim();
+        assert_eq!(second.slot(), 77);
+        assert_ne!(second.member(), seen);
         fs::remove_dir_all(&directory).unwrap();
     }
 

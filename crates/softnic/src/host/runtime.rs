@@ -73,6 +73,18 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_another_user_is_not_trusted() {
+        let path = env::temp_dir().join(format!("ferroce-others-{}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        is_ours(&path).unwrap();
+        if sys::user() == 0 {
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            assert_eq!(is_ours(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+        fs::remove_dir(&path).unwrap();
+    }
+
+    #[test]
     fn a_link_is_not_trusted() {
         let link = env::temp_dir().join(format!("ferroce-link-{}", std::process::id()));
         std::os::unix::fs::symlink(directory().unwrap(), &link).unwrap();

@@ -96,7 +96,7 @@ impl Shm {
         let offers = Producer::create(0).and_then(|(_ring, file)| {
             // Who could not make one could not take one either.
             Consumer::open(file.as_fd(), 0)?;
-            Offers::bind(registry.namespace(), registry.slot())
+            Offers::bind(registry.namespace(), registry.member())
         });
         let offers = offers.inspect_err(|error| tracing::debug!(%error, "no rings"));
         Self { offers: offers.ok(), ..Self::none() }
@@ -210,9 +210,8 @@ impl Shm {
         let made = may_be.map_err(io::Error::from).and_then(|()| {
             let nonce = sys::random()?;
             let (ring, file) = Producer::create(nonce)?;
-            let (from, to_claim) = (registry.member(), peer.member.claim);
-            let message = Message { kind: Kind::Offer, from, to_claim, nonce };
-            offers.send(slot, message, Some(file.as_fd()))?;
+            let message = Message { kind: Kind::Offer, from: registry.member(), nonce };
+            offers.send(peer.member, message, Some(file.as_fd()))?;
             Ok(ring)
         });
         match made {
@@ -372,11 +371,11 @@ impl Shm {
                 Consuming::Awake => {}
                 Consuming::Asleep => {
                     counts.ring_bells += 1;
-                    let (from, to_claim) = (registry.member(), peer.member.claim);
-                    let doorbell = Message { kind: Kind::Doorbell, from, to_claim, nonce: 0 };
+                    let doorbell =
+                        Message { kind: Kind::Doorbell, from: registry.member(), nonce: 0 };
                     // A queue that is full of messages wakes it as well.
                     if let Some(offers) = &self.offers {
-                        let _ = offers.send(slot, doorbell, None);
+                        let _ = offers.send(peer.member, doorbell, None);
                     }
                 }
                 Consuming::Gone => self.close(slot, counts),
@@ -393,10 +392,7 @@ impl Shm {
         for _ in 0..OFFER_BATCH {
             let Some(arrived) = self.offers.as_ref().and_then(Offers::receive) else { return };
             let Some(Arrived { message, file }) = arrived else { continue };
-            let Message { kind, from, to_claim, nonce } = message;
-            if to_claim != registry.member().claim {
-                continue;
-            }
+            let Message { kind, from, nonce } = message;
             match kind {
                 Kind::Doorbell => {}
                 Kind::Offer => {

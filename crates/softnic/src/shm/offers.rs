@@ -1,11 +1,10 @@
 //! How two NICs of a host come to share rings: messages between sockets that have abstract names.
 //!
 //! ```text
-//!   magic u64 │ kind u32 │ slot u32 │ claim u32 │ receiver's claim u32 │ nonce u64   (an offer: + fd)
+//!   magic u64 │ kind u32 │ slot u32 │ claim u32 │ 0 u32 │ nonce u64   (an offer: + fd)
 //! ```
 //!
-//! Only a NIC that takes rings has a [`Mailbox`] for them, under the slot that is in every QPN of the
-//! device. An offer is answered in the ring ([`ring`](super::ring)). Messages of other users are not looked at: whoever can send one is of this host and user.
+//! Only a NIC that takes rings has a [`Mailbox`] for them. An offer is answered in the ring ([`ring`](super::ring)). Messages of other users are not looked at: whoever can send one is of this host and user.
 //!
 //! A message is also how the doorbell is rung. An eventfd would be quicker by a microsecond, of the twenty
 //! that it takes to wake somebody; but both ends would share it, and a peer that fills it and makes it
@@ -19,7 +18,7 @@ use crate::host::steering::Member;
 
 /// What the mailbox is for.
 const PURPOSE: &str = "ferroce-ring";
-const MAGIC: [u8; 8] = *b"FRRING\0\x02";
+const MAGIC: [u8; 8] = *b"FRRING\0\x03";
 const MESSAGE_LEN: usize = 32;
 const OFFER: u32 = 1;
 const DOORBELL: u32 = 2;
@@ -38,8 +37,6 @@ pub(super) enum Kind {
 pub(super) struct Message {
     pub(super) kind: Kind,
     pub(super) from: Member,
-    /// The claim of the one that it is meant for: the slot may have gone to another.
-    pub(super) to_claim: u32,
     pub(super) nonce: u64,
 }
 
@@ -61,7 +58,6 @@ impl Message {
         bytes[8..12].copy_from_slice(&kind.to_ne_bytes());
         bytes[12..16].copy_from_slice(&u32::from(self.from.slot).to_ne_bytes());
         bytes[16..20].copy_from_slice(&self.from.claim.to_ne_bytes());
-        bytes[20..24].copy_from_slice(&self.to_claim.to_ne_bytes());
         bytes[24..].copy_from_slice(&self.nonce.to_ne_bytes());
         bytes
     }
@@ -79,7 +75,6 @@ impl Message {
         Some(Self {
             kind,
             from: Member { slot: u16::try_from(word(3)).ok()?, claim: word(4) },
-            to_claim: word(5),
             nonce: u64::from_ne_bytes(*nonce),
         })
         .filter(|_| bytes.starts_with(&MAGIC))
@@ -91,22 +86,22 @@ impl Message {
 pub(super) struct Offers(Mailbox);
 
 impl Offers {
-    /// Takes the name of `slot`, which the caller owns.
-    pub(super) fn bind(namespace: u64, slot: u16) -> io::Result<Self> {
-        Mailbox::bind(PURPOSE, namespace, slot).map(Self)
+    /// Takes the name of `owner`, which is the caller.
+    pub(super) fn bind(namespace: u64, owner: Member) -> io::Result<Self> {
+        Mailbox::bind(PURPOSE, namespace, owner).map(Self)
     }
 
-    /// Sends a message to the owner of `slot`, with a file if it is an offer.
+    /// Sends a message to `to`, with a file if it is an offer.
     ///
     /// # Errors
-    /// `ConnectionRefused` if nobody there takes rings, `WouldBlock` if too many messages wait.
+    /// `ConnectionRefused` if it takes no rings, `WouldBlock` if too many messages wait.
     pub(super) fn send(
         &self,
-        slot: u16,
+        to: Member,
         message: Message,
         file: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        self.0.send(slot, &message.emit(), file)
+        self.0.send(to, &message.emit(), file)
     }
 
     /// Takes the next message; `None` if there is no more. What makes no sense, or is another
@@ -137,19 +132,23 @@ mod tests {
     /// A namespace that no other test has.
     const NAMESPACE: u64 = u64::MAX;
 
+    fn owner(slot: u16) -> Member {
+        Member { slot, claim: 7 }
+    }
+
     fn message(kind: Kind) -> Message {
         let from = Member { slot: 1021, claim: 0x8765_4321 };
-        Message { kind, from, to_claim: 0xfedc_ba98, nonce: 0x0123_4567_89ab_cdef }
+        Message { kind, from, nonce: 0x0123_4567_89ab_cdef }
     }
 
     #[test]
     fn every_message_arrives_as_it_was_sent_and_an_offer_with_its_file() {
-        let from = Offers::bind(NAMESPACE, 11).unwrap();
-        let to = Offers::bind(NAMESPACE, 12).unwrap();
+        let from = Offers::bind(NAMESPACE, owner(11)).unwrap();
+        let to = Offers::bind(NAMESPACE, owner(12)).unwrap();
         assert!(to.receive().is_none());
         let file = map::sealed_memory(4096).unwrap();
-        from.send(12, message(Kind::Offer), Some(file.as_fd())).unwrap();
-        from.send(12, message(Kind::Doorbell), None).unwrap();
+        from.send(owner(12), message(Kind::Offer), Some(file.as_fd())).unwrap();
+        from.send(owner(12), message(Kind::Doorbell), None).unwrap();
         let arrived = to.receive().unwrap().unwrap();
         assert_eq!(arrived.message, message(Kind::Offer));
         map::map_sealed_memory(arrived.file.unwrap().as_fd(), 4096).unwrap();
@@ -161,19 +160,19 @@ mod tests {
 
     #[test]
     fn who_is_not_there_refuses() {
-        let from = Offers::bind(NAMESPACE, 13).unwrap();
+        let from = Offers::bind(NAMESPACE, owner(13)).unwrap();
         let file = map::sealed_memory(4096).unwrap();
         for file in [None, Some(file.as_fd())] {
-            let error = from.send(14, message(Kind::Doorbell), file).unwrap_err();
+            let error = from.send(owner(14), message(Kind::Doorbell), file).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         }
     }
 
     #[test]
     fn what_makes_no_sense_is_skipped_and_its_files_closed() {
-        let to = Offers::bind(NAMESPACE, 15).unwrap();
+        let to = Offers::bind(NAMESPACE, owner(15)).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
-        let address = name(PURPOSE, NAMESPACE, 15).unwrap();
+        let address = name(PURPOSE, NAMESPACE, owner(15)).unwrap();
         let mut unknown = message(Kind::Doorbell).emit();
         unknown[8] = 9;
         let mut long = message(Kind::Doorbell).emit().to_vec();

@@ -4,6 +4,8 @@
 
 use core::cell::Cell;
 use core::net::Ipv4Addr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Instant;
 
 use rdma::{Access, QpType, Qpn};
@@ -76,6 +78,83 @@ fn another_user_cannot_send_from_another_port_of_the_peers_address() {
 #[test]
 fn another_user_cannot_send_by_udp_what_comes_through_a_ring() {
     is_refused(Link::SharedMemory, 82, (99, ROCE_PORT), |counts| counts.rx_beside_ring_dropped);
+}
+
+/// Whether this process may become another user.
+fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        eprintln!("skipped: only root can become another user");
+    }
+    is_root
+}
+
+/// The names of a NIC's mailboxes, as everybody can read them.
+fn mailboxes(host: &Host) -> Vec<String> {
+    let slot = (host.qpn.value() >> SLOT_SHIFT).to_string();
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let names =
+        sockets.lines().filter_map(|line| line.split_whitespace().nth(7)?.strip_prefix('@'));
+    let is_its = |name: &&str| name.starts_with("ferroce") && name.split('/').nth(3) == Some(&slot);
+    names.filter(is_its).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_another_user_says_to_mailboxes_is_not_looked_at() {
+    let options = Options { link: Link::SharedMemory, ..Options::default() };
+    let (a, b) = pair_with(84, QpType::Rc, 8192, &options);
+    if !is_root() {
+        return;
+    }
+    let all = [&a, &b].map(mailboxes);
+    assert!(all.iter().all(|names| names.len() == 2), "{all:?}");
+    as_another_user(|| {
+        let socket = UnixDatagram::unbound().unwrap();
+        for name in all.iter().flatten() {
+            let address = SocketAddr::from_abstract_name(name).unwrap();
+            // Offers of rings that are no rings, and packets that are none; as many as there is room for.
+            for message in [&b"FRRING\0\x03\x01\0\0\0"[..], b"FRH\x01"] {
+                let message = [message, &[0; 64]].concat();
+                for length in [32, 64] {
+                    let _ = socket.send_to_addr(&message[..length], &address);
+                }
+            }
+        }
+    });
+    let round = || {
+        b.post_recv(7, b.sge(4096, 100));
+        a.post(8, SEND, a.sge(0, 100));
+        a.completions(1);
+        b.completions(1);
+    };
+    a.until_by_ring(round);
+    for host in [&a, &b] {
+        let counts = host.nic.counts();
+        assert_eq!((counts.rings_refused, counts.rx_taken_over), (0, 0), "{counts:?}");
+        assert!(counts.rings_taken <= 1 && counts.rx_handover_dropped == 0, "{counts:?}");
+    }
+}
+
+#[test]
+fn another_user_does_not_get_at_what_nics_share() {
+    let _host = Host::open("127.0.85.1", QpType::Rc, 4096);
+    if !is_root() {
+        return;
+    }
+    let folder = "/dev/shm/ferroce-0";
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    assert!(files.iter().any(|path| path.to_str().unwrap().contains("/slots-")), "{files:?}");
+    as_another_user(|| {
+        let denied = Some(std::io::ErrorKind::PermissionDenied);
+        assert_eq!(std::fs::read_dir(folder).err().map(|error| error.kind()), denied);
+        for path in &files {
+            assert_eq!(std::fs::File::open(path).err().map(|error| error.kind()), denied);
+        }
+        assert_eq!(std::fs::rename(folder, "/dev/shm/mine").err().map(|it| it.kind()), denied);
+        let port = std::net::UdpSocket::bind((Ipv4Addr::new(127, 0, 85, 1), ROCE_PORT));
+        assert_eq!(port.err().map(|error| error.kind()), Some(std::io::ErrorKind::AddrInUse));
+    });
 }
 
 #[test]

@@ -58,10 +58,9 @@ fn no_packet_overtakes_another_when_a_ring_begins() {
 #[test]
 fn an_offer_that_nobody_takes_keeps_nothing_from_getting_there() {
     let a = Honest::open("127.0.48.63", Link::SharedMemory);
-    // It takes no rings, and somebody else has the mailbox of its slot: as where a process that is being
-    // killed has given its slot back, and its mailbox not yet.
+    // It takes no rings, and somebody else has its mailbox for them.
     let b = Honest::open("127.0.48.64", Link::Udp);
-    let _other = Offers::bind(crate::host::runtime::network_namespace(), b.slot()).unwrap();
+    let _other = Offers::bind(crate::host::runtime::network_namespace(), b.member()).unwrap();
     a.reaches_often(&b);
     a.reaches(&b);
     b.reaches(&a);
@@ -75,7 +74,7 @@ fn an_offer_is_made_again_when_the_mailbox_has_room() {
     let (a, b) = (open("127.0.48.65"), open("127.0.48.66"));
     let liar = Liar::without_ring("127.0.48.67", &b);
     a.reaches_often(&b);
-    while liar.offers().send(b.slot(), liar.message(Kind::Doorbell, 0), None).is_ok() {}
+    while liar.offers().send(b.member(), liar.message(Kind::Doorbell, 0), None).is_ok() {}
     let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
     a.post(ours, 8, (b.address(), b.key));
     let counts = a.nic.counts();
@@ -157,16 +156,15 @@ fn offers_of_something_else_are_refused_and_leave_nothing() {
     ] {
         let (of_nobody, file) = Producer::create(7).unwrap();
         let message = Message { from, ..liar.message(Kind::Offer, 7) };
-        liar.offers().send(victim.slot(), message, Some(file.as_fd())).unwrap();
+        liar.offers().send(liar.victim, message, Some(file.as_fd())).unwrap();
         victim.nic.poll();
         assert_eq!(of_nobody.answer(), Answer::Refused);
     }
     assert_eq!(victim.nic.counts().rings_refused, 7);
-    // For the owner of the slot before it: not for us to answer.
-    let message = Message { to_claim: liar.victim.claim ^ 1, ..liar.message(Kind::Offer, 7) };
-    liar.offers().send(victim.slot(), message, Some(ring.as_fd())).unwrap();
-    victim.nic.poll();
-    assert_eq!(victim.nic.counts().rings_refused, 7);
+    // The owner of the slot before it has had another mailbox.
+    let earlier = Member { claim: liar.victim.claim ^ 1, ..liar.victim };
+    let lost = liar.offers().send(earlier, liar.message(Kind::Offer, 7), Some(ring.as_fd()));
+    assert_eq!(lost.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     // One that was taken back, a good one at last, and a second, which is one too many.
     let (withdrawn, file) = Producer::create(7).unwrap();
     withdrawn.withdraw();
