@@ -10,7 +10,9 @@ use pico_args::Arguments;
 
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
-use crate::{abi, crowd, dist, interop, programs, pyverbs, speed, storm, terminal, tidy};
+use crate::{
+    abi, crowd, dist, interop, programs, pyverbs, speed, storm, strangers, terminal, tidy,
+};
 
 /// How many storms run over the engine: about a minute.
 const STORMS: &str = "20000";
@@ -68,17 +70,25 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("programs under faults", || {
         judged(tally, programs::run(&programs::Choice::under(FAULTS)))
     })?;
+    let mut not_run = Vec::new();
+    stage("strangers", || {
+        if strangers::can_run() {
+            return judged(tally, strangers::run());
+        }
+        println!("not run: only root can become another user");
+        not_run.push("strangers was not run");
+        Ok(())
+    })?;
     let peer = interop::Choice::default();
-    let mut not_run = None;
     stage("interop", || match interop::prepare(&peer) {
         Ok(()) => judged(tally, interop::run(&peer)),
         Err(why) => {
             println!("not run: {why:#}");
-            not_run = Some("interop was not run".to_owned());
+            not_run.push("interop was not run");
             Ok(())
         }
     })?;
-    Ok(not_run)
+    Ok((!not_run.is_empty()).then(|| not_run.join("; ")))
 }
 
 fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {

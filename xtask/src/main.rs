@@ -12,6 +12,7 @@ mod programs;
 mod pyverbs;
 mod speed;
 mod storm;
+mod strangers;
 mod tally;
 mod terminal;
 mod tidy;
@@ -48,6 +49,7 @@ cargo xtask <command>
         --link LINK [--seeds N] [--seed S]  NICs of this machine over shm, shm,icrc or udp
   crowd [--processes N] [--seed S]  processes all connected to each other, of which some stop or end
         [--link LINK]           over shm, shm,icrc or udp only
+  strangers                     what another user of the host tries, as root
   speed                         count the simulator's and the NIC's instructions, against the committed numbers
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
@@ -114,6 +116,13 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         }
         "speed" => finish(arguments).and_then(|()| speed::run()),
         "storm" => storm::run(arguments),
+        "strangers" => {
+            finish(arguments)?;
+            if !strangers::can_run() {
+                bail!("only root can become another user");
+            }
+            tally::require_all_passed(strangers::run()?)
+        }
         "crowd" => {
             let choice = crowd::Choice::parse(&mut arguments)?;
             finish(arguments)?;
