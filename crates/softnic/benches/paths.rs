@@ -20,7 +20,8 @@
 //! are none.
 
 use core::hint::black_box;
-use std::process::{Command, ExitCode};
+use std::process::{self, Command, ExitCode};
+use std::{env, fs};
 
 use rdma::{Access, Completion, Key, Mtu, Operation, QpType, Qpn, SendFlags, Sge, WorkRequest};
 use softnic::{DeviceInfo, EventSink, GidEntry, Link, Nic, Options};
@@ -58,9 +59,9 @@ const PATHS: [Path; 9] = [
 ];
 /// Tolerance for changes of the compiler.
 const TOLERANCE_PERCENT: u64 = 5;
-/// How often a path is counted that has become longer. Counters are published every few milliseconds, so a
-/// run that waits for a processor takes more instructions; the least is what the path takes.
-const TRIES: usize = 3;
+/// What is not counted: to show the counters, which happens every few milliseconds, and so more often in a
+/// run that waits for a processor.
+const UNCOUNTED: &str = ":softnic::progress::core::Core::publish ";
 /// Rounds that are counted.
 const ROUNDS: u64 = 2_000;
 /// Rounds before those, in which rings are made and agreed on.
@@ -260,37 +261,39 @@ fn run_alone() {
 
 /// Instructions of one path, of a round, for each that it does.
 fn count(path: &Path) -> Result<u64, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+    let run = |command: &mut Command| {
+        let output = command.output().map_err(|error| {
+            format!("{command:?}: {error}\nhint: `scripts/setup test` installs valgrind")
+        })?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        output.status.success().then_some(text).ok_or_else(|| format!("{command:?}:\n{errors}"))
+    };
+    let profile = env::temp_dir().join(format!("ferroce-path-{}", process::id()));
+    let counted = run(Command::new("valgrind")
+        .arg("--tool=callgrind")
+        .arg(format!("--callgrind-out-file={}", profile.display()))
         .arg(format!("--toggle-collect=paths::counted_{}", path.name))
-        .arg(program)
-        .arg(ALONE)
-        .output()
-        .map_err(|error| format!("valgrind: {error}\nhint: `scripts/setup test` installs it"))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let collected = text.lines().find_map(|line| line.split_once("Collected : "));
-    let number = collected.and_then(|(_, number)| number.trim().parse::<u64>().ok());
-    number
-        .filter(|_| output.status.success())
-        .map(|number| number / ROUNDS / path.each)
-        .ok_or_else(|| format!("no number of instructions in:\n{text}"))
-}
-
-/// The least of several counts, if the first is too many.
-fn least(path: &Path) -> Result<u64, String> {
-    let mut least = count(path)?;
-    for _ in 1..TRIES {
-        if !path.is_longer(least) {
-            break;
-        }
-        least = least.min(count(path)?);
-    }
-    Ok(least)
+        .arg(env::current_exe().map_err(|error| error.to_string())?)
+        .arg(ALONE))
+    .and_then(|_| {
+        run(Command::new("callgrind_annotate")
+            .args(["--inclusive=yes", "--threshold=100", "--auto=no"])
+            .arg(&profile))
+    });
+    let _ = fs::remove_file(profile);
+    let table = counted?;
+    let of = |what| {
+        let line = table.lines().find(|line| line.contains(what))?;
+        line.trim_start().split(' ').next()?.replace(',', "").parse::<u64>().ok()
+    };
+    let all =
+        of("PROGRAM TOTALS").ok_or_else(|| format!("no number of instructions in:\n{table}"))?;
+    Ok((all - of(UNCOUNTED).unwrap_or(0)) / ROUNDS / path.each)
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = env::args().skip(1).collect();
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     if has(ALONE) {
         run_alone();
@@ -299,7 +302,7 @@ fn main() -> ExitCode {
     let mut is_more = false;
     for path in &PATHS {
         let Path { name, instructions: before, .. } = *path;
-        match least(path) {
+        match count(path) {
             Ok(now) => {
                 println!("{name}: {now} instructions; at most {before} and {TOLERANCE_PERCENT} %");
                 is_more |= path.is_longer(now);

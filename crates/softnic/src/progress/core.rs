@@ -19,15 +19,6 @@ use crate::progress::policy::{OnDuty, Parking, Pending, Policy, Sleep};
 use crate::udp::outbox::Outbox;
 use crate::{EventSink, ProcessMemory, clock};
 
-/// When counters are shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Publish {
-    /// If they have not been for a while.
-    IfDue,
-    /// Before nothing happens for a while.
-    Now,
-}
-
 /// The engine, and what it is driven by.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -116,20 +107,22 @@ impl Core {
         while let Some(event) = self.manager.poll_event() {
             events.connection(event);
         }
-        self.publish(now, Publish::IfDue);
+        if self.attachment.common.observers.is_publishing_due(now) {
+            self.publish(now);
+        }
     }
 
-    /// Shows the counters to other programs.
-    pub(crate) fn publish(&mut self, now: Time, when: Publish) {
+    /// Shows the counters to other programs. `cargo xtask speed` leaves this function out: how often it is
+    /// called depends on the clock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn publish(&mut self, now: Time) {
         let common = &mut self.attachment.common;
-        let is_due = common.observers.is_publishing_due(now);
-        if is_due {
+        if common.observers.is_publishing_due(now) {
             self.counts.rx_buffer_overflow =
                 common.membership.all_sockets().map(|socket| socket.overflows()).sum();
         }
-        if let Some(publisher) = &mut common.observers.publisher
-            && (is_due || when == Publish::Now)
-        {
+        if let Some(publisher) = &mut common.observers.publisher {
             publisher.publish(now, self.endpoint.stats(), self.manager.stats(), &self.counts);
         }
     }
@@ -181,7 +174,7 @@ impl Core {
     /// One on duty goes to sleep, but for a look whether a packet came after the last.
     pub(crate) fn sleeps(&mut self, who: OnDuty, parking: &Parking) -> Sleep {
         let now = clock::now();
-        self.publish(now, Publish::Now);
+        self.publish(now);
         let has_arrived = self.set_asleep(!parking.is_parked());
         let (policy, pending) = self.rules();
         policy.sleeps(who, now, parking, Pending { has_arrived, ..pending() })

@@ -16,7 +16,7 @@ use super::Shared;
 use crate::clock;
 use crate::fork::{Forks, Held};
 use crate::limits::{EXIT_WAIT, PAUSE_MAX, PAUSE_RETRY, SENDER_WAIT};
-use crate::progress::core::{Core, Publish};
+use crate::progress::core::Core;
 use crate::progress::policy::{OnDuty, Policy};
 use crate::udp::inbox::Inbox;
 
@@ -48,7 +48,7 @@ impl Shared {
             core = self.lock();
             now = clock::now();
         }
-        core.publish(now, Publish::Now);
+        core.publish(now);
         core
     }
 }
