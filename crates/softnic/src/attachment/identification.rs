@@ -34,20 +34,27 @@ impl Habits {
         Self { senders: vec![Habit::default(); HABITS].into_boxed_slice() }
     }
 
-    /// That of the sender at `source`.
+    /// Where that of the sender at `source` is, which is new if it had no place.
     #[inline]
-    pub(crate) fn of(&mut self, source: IpAddr) -> &mut Habit {
+    pub(crate) fn place_of(&mut self, source: IpAddr) -> usize {
         let hash = match source {
             IpAddr::V4(address) => u32::from(address),
             // Nothing is to be found out.
             IpAddr::V6(_) => 0,
         };
         let index = hash.wrapping_mul(0x9e37_79b1) as usize >> (32 - HABITS.ilog2());
-        let habit = &mut self.senders[index % HABITS];
+        let index = index % HABITS;
+        let habit = &mut self.senders[index];
         if habit.source != source {
             *habit = Habit { source, ..Habit::default() };
         }
-        habit
+        index
+    }
+
+    /// The habit at a place.
+    #[inline]
+    pub(crate) fn at(&mut self, place: usize) -> &mut Habit {
+        &mut self.senders[place % HABITS]
     }
 }
 
@@ -107,7 +114,7 @@ impl Habit {
         }
     }
 
-    /// A packet had `id`.
+    /// The last packet of a batch, or the only one, had `id`.
     #[inline]
     pub(crate) fn note(&mut self, id: u16) {
         self.small = if is_small(id) { self.small.saturating_add(1) } else { 0 };
@@ -130,7 +137,6 @@ impl Habit {
         let mut held = habits.into_iter().flatten().peekable();
         let fits = held.peek().is_none() || held.any(|fits| fits);
         if fits {
-            self.note(id);
             return true;
         }
         // Two in a row are a sender that has gone on elsewhere.
@@ -167,7 +173,6 @@ pub(crate) fn check<'a>(
     let (covered, icrc) = packet.split_last_chunk().ok_or(wire::Error::Truncated)?;
     let expected = prefix.icrc(id, covered)?;
     if *icrc == expected {
-        habit.note(id);
         return Ok(Checked { covered, id, recovered: false });
     }
     if !prefix.has_id() {
@@ -213,7 +218,12 @@ mod tests {
 
     /// Of packets with these identifications, in single datagrams: which are lost.
     fn lost(habit: &mut Habit, ids: impl IntoIterator<Item = u16>) -> usize {
-        let is_lost = |id: &u16| check(&packet(*id), habit.expected(), &prefix(), habit).is_err();
+        let is_lost = |id: &u16| {
+            let packet = packet(*id);
+            let checked = check(&packet, habit.expected(), &prefix(), habit);
+            let seen = checked.as_ref().ok().map(|checked| checked.id);
+            seen.inspect(|id| habit.note(*id)).is_none()
+        };
         ids.into_iter().filter(is_lost).count()
     }
 
@@ -303,9 +313,10 @@ mod tests {
     fn each_sender_has_its_own_habit() {
         let mut habits = Habits::new();
         let addresses = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
-        assert_eq!(lost(habits.of(addresses[0]), 300..400), 0);
-        assert_eq!(habits.of(addresses[1]).expected(), 0);
-        assert_eq!(habits.of(addresses[0]).expected(), 400);
+        let places = addresses.map(|address| habits.place_of(address));
+        assert_eq!(lost(habits.at(places[0]), 300..400), 0);
+        assert_eq!(habits.at(places[1]).expected(), 0);
+        assert_eq!(habits.at(places[0]).expected(), 400);
     }
 
     #[test]

@@ -85,6 +85,10 @@ pub(crate) struct Receiver {
     reader: roce::Reader,
     /// Which identifications senders use.
     habits: Habits,
+    /// The place of the sender of the present datagrams.
+    habit: usize,
+    /// The identification of the last of them that was right.
+    seen: Option<u16>,
     /// The socket that had something last.
     pub(crate) hot: usize,
     /// Whether it had something when it was last looked at.
@@ -103,6 +107,8 @@ impl Receiver {
             buffer: vec![0; PACKET_MAX].into_boxed_slice(),
             reader: roce::Reader::default(),
             habits: Habits::new(),
+            habit: 0,
+            seen: None,
             hot: 0,
             is_hot: false,
             polls: 0,
@@ -254,7 +260,9 @@ impl Receiver {
             engine.counts.malformed(wire::Error::Truncated);
         }
         let mut is_misled = false;
-        let mut id = self.habits.of(received.source).expected();
+        self.habit = self.habits.place_of(received.source);
+        self.seen = None;
+        let mut id = self.habits.at(self.habit).expected();
         let mut at = 0;
         let (mut packets, mut packet_bytes) = (0, 0);
         // All packets but the last are as long as the first.
@@ -291,6 +299,9 @@ impl Receiver {
                 }
             }
         }
+        if let Some(id) = self.seen {
+            self.habits.at(self.habit).note(id);
+        }
         if !datagrams.is_multicast && packets > 0 {
             common.paths.arrived(packets, packet_bytes);
         }
@@ -311,8 +322,10 @@ impl Receiver {
         let Datagrams { received, arrival, .. } = datagrams;
         engine.counts.rx_packets += 1;
         engine.counts.rx_bytes += packet.len() as u64;
-        let checked = check(packet, id, prefix, self.habits.of(received.source));
-        let id = checked.as_ref().map_or(id, |checked| checked.id);
+        let checked = check(packet, id, prefix, self.habits.at(self.habit));
+        let seen = checked.as_ref().ok().map(|checked| checked.id);
+        self.seen = seen.or(self.seen);
+        let id = seen.unwrap_or(id);
         if common.observers.capture.is_some() {
             let datagram = Datagram { id, ..datagrams.datagram() };
             common.observers.record_received(engine.now, datagram, arrival, packet);
