@@ -132,6 +132,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Flow, Verb, WaitMode};
 
     #[test]
     fn every_testbed_can_be_named() {
@@ -139,6 +140,52 @@ mod tests {
             let about = Simulated::new(text, 2, 1).unwrap().about();
             assert!(about.starts_with(&format!("testbed {name} (")), "{about}");
         }
+    }
+
+    /// Median latency, and operations, of a flow.
+    fn seen(flow: Flow, testbed: &str) -> (f64, u64) {
+        let flows = vec![flow];
+        let plan =
+            Plan { warmup_ms: 0.0, length_ms: 2.0, window_ms: 2.0, flows, ..Plan::default() };
+        let simulated = Simulated::new(testbed, 3, 1).unwrap();
+        let ran = run(&plan, &simulated, &[], &mut ()).unwrap();
+        assert_eq!(ran.cut_short, None);
+        let record = &ran.flows[0].record;
+        (record.latency.value_at_quantile(0.5) as f64 / 1e3, record.windows[0].operations)
+    }
+
+    #[test]
+    fn who_looks_at_a_payload_pays_for_each_byte() {
+        let testbed = TESTBEDS[0].1;
+        assert!(testbed.contains("touch_byte_ns = 2.5"));
+        let flow = Flow { wait: WaitMode::Memory, size_bytes: 4_000, ..Flow::new(Verb::Read) };
+        let (plain, _) = seen(flow.clone(), testbed);
+        let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);
+        assert!((touched - plain - 10.0).abs() < 0.1, "{plain} {touched}");
+        // The server looks, too.
+        let flow = Flow { size_bytes: 4_000, ..Flow::new(Verb::WriteSend) };
+        let (plain, _) = seen(flow.clone(), testbed);
+        let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);
+        assert!((touched - plain - 20.0).abs() < 0.3, "{plain} {touched}");
+    }
+
+    #[test]
+    fn a_server_that_two_share_serves_each_half_as_often() {
+        // It works for 20 us a message.
+        let flow = Flow { threads: 2, service_us: 20.0, window: 4, ..Flow::new(Verb::SendSend) };
+        let flow = Flow { size_bytes: 64, ..flow };
+        let (_, apart) = seen(flow.clone(), TESTBEDS[0].1);
+        let (_, shared) = seen(Flow { servers: Some(1), ..flow }, TESTBEDS[0].1);
+        let ratio = apart as f64 / shared as f64;
+        assert!((ratio - 2.0).abs() < 0.1, "{apart} {shared}");
+    }
+
+    #[test]
+    fn threads_begin_within_their_time_and_not_together() {
+        let flow = Flow { threads: 2, size_bytes: 64, ..Flow::new(Verb::Read) };
+        let (_, all) = seen(flow.clone(), TESTBEDS[0].1);
+        let (_, late) = seen(Flow { start_within_ms: 1.9, ..flow }, TESTBEDS[0].1);
+        assert!(late < all * 9 / 10 && late > all / 20, "{late} {all}");
     }
 
     #[test]

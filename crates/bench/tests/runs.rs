@@ -111,6 +111,20 @@ fn lists_inline_data_dependent_reads_and_rare_signals_are_what_they_say() {
     }
 }
 
+#[test]
+fn threads_that_share_servers_get_their_own_bytes() {
+    for verb in [Verb::Read, Verb::WriteImm, Verb::Send, Verb::WriteSend, Verb::WriteWrite] {
+        let wait = if verb == Verb::WriteWrite { WaitMode::Memory } else { WaitMode::Poll };
+        let shared = Flow { threads: 4, servers: Some(2), queue_pairs: 2, ..Flow::new(verb) };
+        let flow = Flow { wait, window: 3, size_bytes: 200, touch: true, ..shared };
+        let ran = run(&plan(vec![flow]), &settings(13, Link::SharedMemory));
+        assert_right(&ran, &format!("{verb:?}"));
+    }
+    let plan = plan(vec![Flow { threads: 4, servers: Some(3), ..Flow::new(Verb::Read) }]);
+    let said = plan.check().unwrap_err().to_string();
+    assert!(said.contains("servers: 3 cannot share 4 threads\nhint: "), "{said}");
+}
+
 fn named(name: &str, verb: Verb) -> Flow {
     Flow { name: name.to_owned(), ..Flow::new(verb) }
 }

@@ -162,6 +162,10 @@ impl Answerer {
             if self.service > Span::ZERO {
                 verbs.compute(self.service);
             }
+            if self.task.flow.touch {
+                let at = self.shape.far_at(request.lane, request.slot);
+                verbs.touch(DATA, at, self.task.flow.size_bytes.into());
+            }
             self.send(verbs, &request, id, is_signaled);
             if self.found.error.is_some() {
                 return;
@@ -186,7 +190,8 @@ impl Answerer {
                         .get_or_insert("the peer has not the memory of this flow".to_owned());
                     return;
                 };
-                let place = (lane * self.window + slot) * self.shape.stride;
+                let near_lane = lane % u64::from(self.task.flow.queue_pairs);
+                let place = (near_lane * self.window + slot) * self.shape.stride;
                 let remote_address = there.address + place;
                 Operation::Write { remote_address, r_key: there.r_key, immediate: None }
             }

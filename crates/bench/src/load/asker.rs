@@ -123,7 +123,7 @@ impl Asker {
     }
 
     fn start(&mut self, verbs: &mut dyn Verbs) -> Wait {
-        let times = Times::new(&self.task, verbs.now());
+        let times = Times::new(&self.task, verbs);
         self.pace = Pace::new(&self.task.flow, times.begin);
         self.record = Some(Record::new(&self.task, times.measured));
         self.times = Some(times);
@@ -139,7 +139,7 @@ impl Asker {
         for part in self.inline.chunks_mut(payload.len()) {
             part.copy_from_slice(&payload);
         }
-        if self.task.flow.start_ms > 0.0 { Wait::at(times.begin) } else { Wait::turn() }
+        if times.begin > verbs.now() { Wait::at(times.begin) } else { Wait::turn() }
     }
 
     fn wait(&self, verbs: &mut dyn Verbs, times: &Times) -> Wait {
@@ -316,7 +316,8 @@ impl Asker {
     fn operation(&self, verbs: &dyn Verbs, request: &Request) -> Option<Operation> {
         let Request { lane, sequence, stage, .. } = *request;
         let there = verbs.remote(qp(lane), 0, DATA)?;
-        let remote_address = there.address + self.shape.far_at(lane, sequence);
+        let far_lane = self.task.first_lane + lane;
+        let remote_address = there.address + self.shape.far_at(far_lane, sequence);
         let r_key = there.r_key;
         let immediate = Some((sequence as u32).to_be_bytes());
         Some(match self.task.flow.verb {
@@ -326,7 +327,7 @@ impl Asker {
             Verb::WriteImm => Operation::Write { remote_address, r_key, immediate },
             Verb::FetchAdd | Verb::CompareSwap => {
                 // A word of each queue pair.
-                let remote_address = there.address + self.shape.far_at(lane, 0);
+                let remote_address = there.address + self.shape.far_at(far_lane, 0);
                 match self.task.flow.verb {
                     Verb::FetchAdd => Operation::FetchAdd { remote_address, r_key, add: 1 },
                     _ => Operation::CompareSwap {
@@ -360,6 +361,12 @@ impl Asker {
             let _ = self.send(verbs, lane, &[request]);
             return;
         }
+        let mut now = now;
+        if self.task.flow.touch && self.task.flow.verb == Verb::Read {
+            let at = self.shape.near_at(lane, sequence);
+            verbs.touch(DATA, at, self.task.flow.size_bytes.into());
+            now = verbs.now();
+        }
         if self.task.verify {
             self.check(verbs, lane, sequence);
         }
@@ -380,7 +387,7 @@ impl Asker {
                 verbs.load(DATA, at, &mut self.scratch);
                 // Else what is there next could be what was there before.
                 verbs.store(DATA, at, &[0; 8]);
-                is_filled(&self.scratch, lane)
+                is_filled(&self.scratch, self.task.first_lane + lane)
             }
             Verb::Write => {
                 let behind = self.shape.lanes * self.shape.near * self.shape.stride;

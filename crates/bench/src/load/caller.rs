@@ -138,7 +138,7 @@ impl Caller {
     }
 
     fn start(&mut self, verbs: &mut dyn Verbs) -> Wait {
-        let times = Times::new(&self.task, verbs.now());
+        let times = Times::new(&self.task, verbs);
         self.pace = Pace::new(&self.task.flow, times.begin);
         self.record = Some(Record::new(&self.task, times.measured));
         self.times = Some(times);
@@ -149,7 +149,7 @@ impl Caller {
                 }
             }
         }
-        if self.task.flow.start_ms > 0.0 { Wait::at(times.begin) } else { Wait::turn() }
+        if times.begin > verbs.now() { Wait::at(times.begin) } else { Wait::turn() }
     }
 
     fn wait(&self, verbs: &mut dyn Verbs, times: &Times) -> Wait {
@@ -215,6 +215,10 @@ impl Caller {
 
     /// The request of a slot is answered, by the payload in another.
     fn answered(&mut self, verbs: &mut dyn Verbs, index: u64, landed: u64) {
+        if self.task.flow.touch {
+            let bytes = self.task.flow.size_bytes.into();
+            verbs.touch(DATA, landed * self.shape.stride, bytes);
+        }
         let now = verbs.now();
         let Some(slot) = self.slots.get_mut(index as usize) else { return };
         let Some(due) = slot.asked.take() else { return };
@@ -222,7 +226,7 @@ impl Caller {
         self.asked -= 1;
         if self.task.verify {
             verbs.load(DATA, landed * self.shape.stride, &mut self.scratch);
-            let lane = index / self.window;
+            let lane = self.task.first_lane + index / self.window;
             let seed = if self.task.flow.verb == Verb::Read { lane } else { sequence };
             self.found.checked += 1;
             self.found.mismatches += u64::from(!is_filled(&self.scratch, seed));
@@ -279,12 +283,14 @@ impl Caller {
         };
         let operation = match self.task.flow.verb {
             Verb::Read => Operation::Read {
-                remote_address: there.address + self.shape.far_at(lane, slot),
+                remote_address: there.address
+                    + self.shape.far_at(self.task.first_lane + lane, slot),
                 r_key: there.r_key,
             },
             Verb::SendSend => Operation::Send { immediate: None, address: None },
             _ => Operation::Write {
-                remote_address: there.address + index * REQUEST_BYTES,
+                remote_address: there.address
+                    + (self.task.first_lane * self.window + index) * REQUEST_BYTES,
                 r_key: there.r_key,
                 immediate: None,
             },

@@ -64,6 +64,10 @@ pub(crate) struct Task {
     pub(crate) window: Span,
     pub(crate) windows: usize,
     pub(crate) channel: u32,
+    /// Queue pairs of this application.
+    pub(crate) lanes: u32,
+    /// Where they stand among those of the application that serves them.
+    pub(crate) first_lane: u64,
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -115,6 +119,7 @@ pub fn applications(plan: &Plan, tallies: &[Arc<Tally>]) -> [Vec<Load>; 2] {
     let mut channel = 0;
     let span = |ms: f64| Span::from_ps((ms * 1e9) as u64);
     for (index, flow) in plan.flows.iter().enumerate() {
+        let each = flow.threads / flow.servers();
         for thread in 0..flow.threads {
             let task = Task {
                 flow: flow.clone(),
@@ -124,13 +129,16 @@ pub fn applications(plan: &Plan, tallies: &[Arc<Tally>]) -> [Vec<Load>; 2] {
                 window: span(plan.window_ms),
                 windows: plan.windows(),
                 channel,
+                lanes: flow.queue_pairs,
+                first_lane: u64::from(thread % each * flow.queue_pairs),
                 tally: tallies.get(index).cloned().unwrap_or_default(),
             };
             channel += flow.queue_pairs;
-            let shape = Shape::of(&task);
-            let _ = thread;
-            both[0].push(Load::asks(index, task.clone(), shape));
-            both[1].push(Load::serves(index, task, shape));
+            if thread % each == 0 {
+                let all = Task { lanes: each * flow.queue_pairs, ..task.clone() };
+                both[1].push(Load::serves(index, all));
+            }
+            both[0].push(Load::asks(index, task));
         }
     }
     both
@@ -184,15 +192,7 @@ impl Shape {
             Verb::WriteImm => 0,
             _ => receives,
         };
-        Self {
-            lanes: flow.queue_pairs.into(),
-            stride,
-            near,
-            far,
-            receives,
-            landing,
-            landing_stride,
-        }
+        Self { lanes: task.lanes.into(), stride, near, far, receives, landing, landing_stride }
     }
 
     fn near_at(&self, lane: u64, slot: u64) -> u64 {
@@ -214,7 +214,8 @@ fn send_depth(flow: &Flow) -> u32 {
 }
 
 impl Load {
-    fn asks(index: usize, task: Task, shape: Shape) -> Self {
+    fn asks(index: usize, task: Task) -> Self {
+        let shape = Shape::of(&task);
         let flow = &task.flow;
         let by_slot = flow.verb.is_compound() || flow.wait == WaitMode::Memory;
         let receives = match flow.verb {
@@ -236,7 +237,8 @@ impl Load {
         Self { flow: index, serves: false, kind, layout }
     }
 
-    fn serves(index: usize, task: Task, shape: Shape) -> Self {
+    fn serves(index: usize, task: Task) -> Self {
+        let shape = Shape::of(&task);
         let flow = &task.flow;
         let all = Access::LOCAL_WRITE
             | Access::REMOTE_WRITE
@@ -295,8 +297,8 @@ impl Objects {
         };
         Self {
             regions,
-            cqs: vec![CqSpec { depth: (depth * u64::from(flow.queue_pairs)) as u32 }],
-            qps: (0..flow.queue_pairs).map(pair).collect(),
+            cqs: vec![CqSpec { depth: (depth * u64::from(task.lanes)) as u32 }],
+            qps: (0..task.lanes).map(pair).collect(),
         }
     }
 }
@@ -385,9 +387,14 @@ struct Times {
 
 impl Times {
     /// The world begins now.
-    fn new(task: &Task, now: Time) -> Self {
+    fn new(task: &Task, verbs: &mut dyn Verbs) -> Self {
+        let now = verbs.now();
         let ms = |ms: f64| Span::from_ps((ms * 1e9) as u64);
-        let begin = now + ms(task.flow.start_ms);
+        let later = match task.flow.start_within_ms {
+            0.0 => 0.0,
+            most => most * (verbs.random() >> 11) as f64 / (1u64 << 53) as f64,
+        };
+        let begin = now + ms(task.flow.start_ms + later);
         let last = now + task.warmup + task.length;
         let end = task.flow.length_ms.map_or(last, |length| (begin + ms(length)).min(last));
         Self { begin, end, measured: now + task.warmup }

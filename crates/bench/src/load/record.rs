@@ -119,6 +119,8 @@ mod tests {
             window: Span::from_ms(10),
             windows: 4,
             channel: 0,
+            lanes: 1,
+            first_lane: 0,
             tally: Arc::default(),
         }
     }

@@ -106,6 +106,13 @@ impl Receiver {
         if self.service > Span::ZERO {
             verbs.compute(self.service);
         }
+        if self.task.flow.touch {
+            let at = match self.task.flow.verb {
+                Verb::WriteImm => self.shape.far_at(lane, slot),
+                _ => self.shape.landing_at(lane, slot) + self.header(),
+            };
+            verbs.touch(DATA, at, self.task.flow.size_bytes.into());
+        }
         if !self.task.verify {
             return;
         }
@@ -119,7 +126,8 @@ impl Receiver {
         let mut first = [0; 8];
         first.copy_from_slice(&self.scratch[..8]);
         let seed = u64::from_ne_bytes(first).wrapping_sub(1);
-        let is_right = is_filled(&self.scratch, seed) && seed >> 40 == lane;
+        let near_lane = lane % u64::from(self.task.flow.queue_pairs);
+        let is_right = is_filled(&self.scratch, seed) && seed >> 40 == near_lane;
         self.found.checked += 1;
         self.found.mismatches += u64::from(!is_right);
     }

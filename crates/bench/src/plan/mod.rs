@@ -97,16 +97,22 @@ pub struct Flow {
     pub depends: u32,
     /// Work of the server for each message that it receives, in microseconds.
     pub service_us: f64,
+    /// Whether who has a payload, to send it or because it has come, looks at every byte of it.
+    pub touch: bool,
     /// Queue pairs of each thread.
     pub queue_pairs: u32,
     /// Threads, each with a NIC of its own, as processes have it.
     pub threads: u32,
+    /// Threads that serve them, each as many; without it as many as there are threads.
+    pub servers: Option<u32>,
     /// Requests that are posted by one call.
     pub post_list: u32,
     /// Operations a second of the whole flow; without it the next is posted when one ends.
     pub rate_per_s: Option<f64>,
     /// When it begins, in milliseconds after the others.
     pub start_ms: f64,
+    /// Each of its threads begins so much later at most, as chance has it.
+    pub start_within_ms: f64,
     /// How long it lasts; without it to the end.
     pub length_ms: Option<f64>,
     /// The transport service.
@@ -183,7 +189,7 @@ pub const PLAN_KEYS: [Key; 6] = [
 ];
 
 /// The keys of a flow.
-pub const FLOW_KEYS: [Key; 25] = [
+pub const FLOW_KEYS: [Key; 28] = [
     ("name", "a text"),
     (
         "verb",
@@ -196,11 +202,14 @@ pub const FLOW_KEYS: [Key; 25] = [
     ("signal_every", "one of so many requests has a completion"),
     ("depends", "READs one after the other that make one operation"),
     ("service_us", "work of the server for each message"),
+    ("touch", "true or false: whoever has a payload looks at every byte"),
     ("queue_pairs", "of each thread"),
     ("threads", "each with a NIC of its own"),
+    ("servers", "threads that serve, each as many"),
     ("post_list", "requests posted by one call"),
     ("rate_per_s", "operations a second of the whole flow"),
     ("start_ms", "when it begins"),
+    ("start_within_ms", "by how much later each of its threads does, at most"),
     ("length_ms", "how long it lasts"),
     ("transport", "rc, uc or ud"),
     ("traffic_class", "DSCP and ECN bits, from 0 to 255"),
@@ -241,11 +250,14 @@ impl Flow {
             signal_every: 1,
             depends: 1,
             service_us: 0.0,
+            touch: false,
             queue_pairs: 1,
             threads: 1,
+            servers: None,
             post_list: 1,
             rate_per_s: None,
             start_ms: 0.0,
+            start_within_ms: 0.0,
             length_ms: None,
             transport: Service::Rc,
             traffic_class: 0,
@@ -501,11 +513,14 @@ impl Flow {
             "signal_every" => self.signal_every = whole(key, value, 1, WINDOW_MAX)?,
             "depends" => self.depends = whole(key, value, 1, 64)?,
             "service_us" => self.service_us = real(key, value, 0.0, 1e6)?,
+            "touch" => self.touch = truth(key, value)?,
+            "servers" => self.servers = Some(whole(key, value, 1, THREADS_MAX)?),
             "queue_pairs" => self.queue_pairs = whole(key, value, 1, QUEUE_PAIRS_MAX)?,
             "threads" => self.threads = whole(key, value, 1, THREADS_MAX)?,
             "post_list" => self.post_list = whole(key, value, 1, WINDOW_MAX)?,
             "rate_per_s" => self.rate_per_s = Some(real(key, value, 0.001, 1e9)?),
             "start_ms" => self.start_ms = real(key, value, 0.0, LENGTH_MS_MAX)?,
+            "start_within_ms" => self.start_within_ms = real(key, value, 0.0, LENGTH_MS_MAX)?,
             "length_ms" => self.length_ms = Some(real(key, value, 1.0, LENGTH_MS_MAX)?),
             "transport" => {
                 let all = [Service::Rc, Service::Uc, Service::Ud];
@@ -535,6 +550,7 @@ impl Flow {
             number("window", self.window.into()),
             text("wait", self.wait.name()),
             ("inline", Value::Truth(self.inline)),
+            ("touch", Value::Truth(self.touch)),
             number("signal_every", self.signal_every.into()),
             number("depends", self.depends.into()),
             number("service_us", self.service_us),
@@ -542,9 +558,11 @@ impl Flow {
             number("threads", self.threads.into()),
             number("post_list", self.post_list.into()),
             number("start_ms", self.start_ms),
+            number("start_within_ms", self.start_within_ms),
             text("transport", self.transport.name()),
             number("traffic_class", self.traffic_class.into()),
         ];
+        values.extend(self.servers.map(|servers| number("servers", servers.into())));
         values.extend(self.rate_per_s.map(|rate| number("rate_per_s", rate)));
         values.extend(self.length_ms.map(|length| number("length_ms", length)));
         values.extend(self.core.map(|core| number("core", core.into())));
@@ -554,6 +572,11 @@ impl Flow {
     /// Operations outstanding of all queue pairs and threads.
     pub fn outstanding(&self) -> u64 {
         u64::from(self.window) * u64::from(self.queue_pairs) * u64::from(self.threads)
+    }
+
+    /// Threads that serve.
+    pub fn servers(&self) -> u32 {
+        self.servers.unwrap_or(self.threads)
     }
 
     /// Bytes that an operation moves.
@@ -628,6 +651,12 @@ impl Flow {
                 "use a verb that is received",
             );
         }
+        if !self.threads.is_multiple_of(self.servers()) {
+            return wrong(
+                format!("servers: {} cannot share {} threads", self.servers(), self.threads),
+                "make threads a multiple of servers",
+            );
+        }
         let offered = match self.transport {
             Service::Rc => true,
             Service::Uc => matches!(self.verb, Verb::Write | Verb::WriteImm | Verb::Send),
@@ -661,13 +690,17 @@ impl Flow {
             );
         }
         let end = plan.warmup_ms + plan.length_ms;
-        if self.start_ms >= end {
+        if self.start_ms + self.start_within_ms >= end {
             return wrong(
-                format!("start_ms: {} is after the end of the run, at {end}", self.start_ms),
+                format!(
+                    "start_ms: {} is after the end of the run, at {end}",
+                    self.start_ms + self.start_within_ms
+                ),
                 "let it start earlier, or make length_ms of the plan longer",
             );
         }
-        let depth = u64::from(self.window) * 2 * u64::from(self.queue_pairs);
+        let lanes = u64::from(self.queue_pairs) * u64::from(self.threads / self.servers());
+        let depth = u64::from(self.window) * 2 * lanes;
         if depth > u64::from(transport::limits::CQE_MAX) / 2 {
             return wrong(
                 format!(
