@@ -21,6 +21,7 @@ pub mod guo16;
 mod outcome;
 mod page;
 mod stats;
+mod study;
 mod table;
 
 use core::fmt;

@@ -7,11 +7,12 @@ use fabric::topology::End;
 use fabric::workload::{FlowSpec, Verb};
 use rdma::{Span, Time};
 
-use super::{Context, scenario};
+use super::scenario;
 use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
 use crate::stats::quantile;
+use crate::study::Context;
 use crate::{Check, Error, Options, Outcome};
 
 const ALPHA: &str = "guo16.buffer.alpha";

@@ -5,10 +5,11 @@ use fabric::fault::{Fault, FaultKind};
 use fabric::topology::End;
 use rdma::{Span, Time};
 
-use super::{Context, scenario};
+use super::scenario;
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
 use crate::stats::agreement;
+use crate::study::Context;
 use crate::{Check, Error, Outcome};
 
 const COUNTERS: &str = "guo16.counters";

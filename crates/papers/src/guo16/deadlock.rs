@@ -8,8 +8,9 @@ use fabric::workload::FlowSpec;
 use fabric::{Cycle, Network, Verdict};
 use rdma::{Span, Time};
 
-use super::{Context, run_through, scenario};
+use super::{run_through, scenario};
 use crate::figure::{Figure, Mark};
+use crate::study::Context;
 use crate::{Check, Error, Outcome};
 
 const FLOODING: &str = "guo16.deadlock.flooding";

@@ -8,8 +8,9 @@ use fabric::switch::config::{PortMode, Trust};
 use fabric::topology::End;
 use fabric::workload::FlowSpec;
 
-use super::{Context, scenario};
+use super::scenario;
 use crate::figure::{Figure, Mark};
+use crate::study::Context;
 use crate::{Check, Error, Outcome};
 
 const DSCP: &str = "guo16.dscp.pfc";

@@ -15,10 +15,11 @@ use fabric::topology::{ClosShape, End, clos};
 use fabric::workload::FlowSpec;
 use rdma::{Span, Time};
 
-use super::{Context, scenario};
+use super::scenario;
 use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
+use crate::study::Context;
 use crate::{Check, Error, Options, Outcome};
 
 const ECMP: &str = "guo16.fig7.ecmp-throughput";

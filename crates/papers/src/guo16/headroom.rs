@@ -7,8 +7,9 @@ use fabric::topology::{End, LinkSpec, propagation};
 use fabric::{BuildError, Network};
 use rdma::{Rate, Span};
 
-use super::{Context, scenario};
+use super::scenario;
 use crate::figure::{Figure, Mark};
+use crate::study::Context;
 use crate::{Check, Error, Outcome};
 
 const HEADROOM: &str = "guo16.headroom";

@@ -6,9 +6,10 @@ use fabric::workload::Verb;
 use rdma::Time;
 use transport::Recovery;
 
-use super::{Context, scenario};
+use super::scenario;
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
+use crate::study::Context;
 use crate::{Check, Error, Outcome};
 
 const GO_BACK_0: &str = "guo16.livelock.go-back-0";

@@ -11,12 +11,13 @@ use fabric::{Network, NetworkConfig};
 use rdma::{Span, Time};
 use transport::congestion::{Congestion, Dcqcn};
 
+use super::scenario;
 use super::tail::Tail;
-use super::{Context, scenario};
 use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
 use crate::stats::quantile;
+use crate::study::Context;
 use crate::{Check, Error, Options, Outcome};
 
 const LOADED: &str = "guo16.fig8.latency-under-load";

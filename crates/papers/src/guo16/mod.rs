@@ -31,23 +31,10 @@ use fabric::scenario::Scenario;
 use fabric::{Network, Verdict as Ended};
 use rdma::Time;
 
-use crate::claims::{Claim, of_paper};
-use crate::{Error, Options, Outcome, Study};
+use crate::study::{self, Context, Experiment};
+use crate::{Error, Options, Study};
 
-/// What an experiment is given.
-pub(crate) struct Context<'a> {
-    claims: &'a [Claim],
-    options: Options,
-    progress: &'a mut dyn FnMut(&str),
-}
-
-/// An experiment: the claims that it is about, and how it is run.
-struct Experiment {
-    claims: &'static [&'static str],
-    run: fn(&mut Context<'_>) -> Result<Vec<Outcome>, Error>,
-}
-
-const EXPERIMENTS: &[Experiment] = &[
+pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment { claims: livelock::CLAIMS, run: livelock::run },
     Experiment { claims: deadlock::CLAIMS, run: deadlock::run },
     Experiment { claims: storm::CLAIMS, run: storm::run },
@@ -72,60 +59,10 @@ pub fn run(
     options: Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Study, Error> {
-    let claims = of_paper("guo16").map_err(|error| Error::Claims(error.to_string()))?;
-    let wanted = |claim: &Claim| only.is_none_or(|name| is_meant(claim, name));
-    if !claims.iter().any(wanted) {
-        let names = claims.iter().filter_map(|claim| claim.id.strip_prefix("guo16."));
-        let mut names: Vec<String> = names.map(str::to_owned).collect();
-        names.extend(claims.iter().flat_map(figures).map(|number| format!("figure-{number}")));
-        return Err(Error::NoSuchClaim(only.unwrap_or("").to_owned(), names));
-    }
-    let mut context = Context { claims: &claims, options, progress };
-    let mut outcomes = Vec::new();
-    for experiment in EXPERIMENTS {
-        let about = |claim: &Claim| experiment.claims.contains(&claim.id.as_str());
-        if claims.iter().any(|claim| about(claim) && wanted(claim)) {
-            outcomes.extend((experiment.run)(&mut context)?);
-        }
-    }
-    outcomes.retain(|outcome| wanted(&outcome.claim));
-    let place = |id: &str| claims.iter().position(|claim| claim.id == id);
-    outcomes.sort_by_key(|outcome| place(&outcome.claim.id));
-    let later = |claim: &&Claim| {
-        wanted(claim) && !outcomes.iter().any(|outcome| outcome.claim.id == claim.id)
-    };
-    let later = claims.iter().filter(later).cloned().collect();
-    Ok(Study { outcomes, later })
-}
-
-/// Whether `name` means `claim`.
-fn is_meant(claim: &Claim, name: &str) -> bool {
-    let name = name.strip_prefix("guo16.").unwrap_or(name);
-    let id = claim.id.strip_prefix("guo16.").unwrap_or(&claim.id);
-    let begins = id
-        .strip_prefix(name)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']) && !name.is_empty());
-    let number = name.strip_prefix("figure-").or_else(|| name.strip_prefix("fig"));
-    begins || figures(claim).any(|figure| Some(figure) == number)
-}
-
-/// The numbers of the figures that `claim` is about.
-fn figures(claim: &Claim) -> impl Iterator<Item = &str> {
-    claim.place.split([',', ';']).filter_map(|part| part.trim().strip_prefix("figure "))
+    study::run("guo16", EXPERIMENTS, only, options, progress)
 }
 
 impl Context<'_> {
-    /// The claim `id`. Experiments name those of the file, as a test checks.
-    fn claim(&self, id: &str) -> Result<Claim, Error> {
-        let found = self.claims.iter().find(|claim| claim.id == id);
-        found.cloned().ok_or_else(|| Error::Claims(format!("there is no claim {id}")))
-    }
-
-    /// Says what is being run.
-    fn say(&mut self, text: &str) {
-        (self.progress)(text);
-    }
-
     /// A scenario of `scenarios/guo16/`, which the program carries with it.
     fn scenario(&self, name: &'static str, text: &str) -> Result<Scenario, Error> {
         self.options.scenario(name, text)
@@ -157,44 +94,5 @@ fn run_through(network: &mut Network, until: Time) {
         if !matches!(verdict, Ended::Deadlock(_)) {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn experiments_are_about_claims_that_there_are_and_no_two_about_one() {
-        let claims = of_paper("guo16").unwrap();
-        let mut named: Vec<&str> =
-            EXPERIMENTS.iter().flat_map(|experiment| experiment.claims).copied().collect();
-        assert!(named.iter().all(|id| claims.iter().any(|claim| claim.id == *id)), "{named:?}");
-        let count = named.len();
-        named.sort_unstable();
-        named.dedup();
-        assert_eq!(named.len(), count);
-    }
-
-    #[test]
-    fn claims_are_meant_by_id_by_its_beginning_and_by_figure() {
-        let claims = of_paper("guo16").unwrap();
-        let meant = |name: &str| -> Vec<&str> {
-            claims
-                .iter()
-                .filter(|claim| is_meant(claim, name))
-                .map(|claim| &claim.id[6..])
-                .collect()
-        };
-        assert_eq!(meant("storm").len(), 3);
-        assert_eq!(meant("guo16.storm.nic-watchdog"), ["storm.nic-watchdog"]);
-        assert_eq!(meant("figure-4"), ["deadlock.flooding"]);
-        assert_eq!(meant("fig7"), ["fig7.ecmp-throughput"]);
-        assert_eq!(meant("figure-9"), ["storm.unprotected"]);
-        assert_eq!(meant("deadlock.drop"), ["deadlock.drop-incomplete-arp"]);
-        assert_eq!(meant("sto"), [""; 0]);
-        assert_eq!(meant(""), [""; 0]);
-        let error = run(Some("nothing"), Options::default(), &mut |_| {}).unwrap_err().to_string();
-        assert!(error.contains("livelock.go-back-0") && error.contains(", figure-4, "), "{error}");
     }
 }

@@ -7,10 +7,11 @@ use fabric::topology::End;
 use fabric::workload::FlowSpec;
 use rdma::{Span, Time};
 
-use super::{Context, run_through, scenario};
+use super::{run_through, scenario};
 use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
+use crate::study::Context;
 use crate::{Check, Error, Options, Outcome};
 
 const MTT: &str = "guo16.slow-receiver.mtt";

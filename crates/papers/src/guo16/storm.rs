@@ -8,9 +8,10 @@ use fabric::topology::End;
 use fabric::workload::Flow;
 use rdma::{Span, Time};
 
-use super::{Context, run_through, scenario};
+use super::{run_through, scenario};
 use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
+use crate::study::Context;
 use crate::{Check, Error, Options, Outcome};
 
 const UNPROTECTED: &str = "guo16.storm.unprotected";

@@ -10,11 +10,12 @@ use fabric::workload::{FlowSpec, Queries, Service, probes, queries};
 use fabric::{Network, NetworkConfig};
 use rdma::{Span, Time};
 
+use super::scenario;
 use super::tail::Tail;
-use super::{Context, scenario};
 use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
+use crate::study::Context;
 use crate::{Check, Error, Options, Outcome};
 
 const TAIL: &str = "guo16.fig6.tail-latency";

@@ -1,0 +1,142 @@
+//! What runs the experiments of a paper, and finds those that somebody asks for.
+
+use crate::claims::{Claim, of_paper};
+use crate::{Error, Options, Outcome, Study};
+
+/// What an experiment is given.
+pub(crate) struct Context<'a> {
+    claims: &'a [Claim],
+    pub(crate) options: Options,
+    progress: &'a mut dyn FnMut(&str),
+}
+
+/// An experiment: the claims that it is about, and how it is run.
+pub(crate) struct Experiment {
+    pub(crate) claims: &'static [&'static str],
+    pub(crate) run: fn(&mut Context<'_>) -> Result<Vec<Outcome>, Error>,
+}
+
+/// Runs every experiment of a paper, or those about the claim or figure `only`: the id of a claim or the
+/// beginning of one ("storm", "guo16.storm.unprotected"), a figure or a table ("figure-7", "fig7",
+/// "table-3"). `progress` is told what is being run.
+pub(crate) fn run(
+    paper: &str,
+    experiments: &[Experiment],
+    only: Option<&str>,
+    options: Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Study, Error> {
+    let claims = of_paper(paper).map_err(|error| Error::Claims(error.to_string()))?;
+    let wanted = |claim: &Claim| only.is_none_or(|name| is_meant(claim, name));
+    if !claims.iter().any(wanted) {
+        let names = claims.iter().map(|claim| in_paper(&claim.id));
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.extend(claims.iter().flat_map(exhibits));
+        return Err(Error::NoSuchClaim(only.unwrap_or("").to_owned(), names));
+    }
+    let mut context = Context { claims: &claims, options, progress };
+    let mut outcomes = Vec::new();
+    for experiment in experiments {
+        let about = |claim: &Claim| experiment.claims.contains(&claim.id.as_str());
+        if claims.iter().any(|claim| about(claim) && wanted(claim)) {
+            outcomes.extend((experiment.run)(&mut context)?);
+        }
+    }
+    outcomes.retain(|outcome| wanted(&outcome.claim));
+    let place = |id: &str| claims.iter().position(|claim| claim.id == id);
+    outcomes.sort_by_key(|outcome| place(&outcome.claim.id));
+    let later = |claim: &&Claim| {
+        wanted(claim) && !outcomes.iter().any(|outcome| outcome.claim.id == claim.id)
+    };
+    let later = claims.iter().filter(later).cloned().collect();
+    Ok(Study { outcomes, later })
+}
+
+/// An id without its paper.
+fn in_paper(id: &str) -> &str {
+    id.split_once('.').map_or(id, |(_, rest)| rest)
+}
+
+/// Whether `name` means `claim`.
+fn is_meant(claim: &Claim, name: &str) -> bool {
+    let paper = claim.id.split('.').next().unwrap_or("");
+    let rest = name.strip_prefix(paper).and_then(|rest| rest.strip_prefix('.'));
+    let name = rest.unwrap_or(name);
+    let id = in_paper(&claim.id);
+    let begins = id
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']) && !name.is_empty());
+    let long = match name.strip_prefix("fig") {
+        Some(number) if !number.starts_with("ure") => format!("figure-{number}"),
+        _ => name.to_owned(),
+    };
+    begins || exhibits(claim).any(|exhibit| exhibit == long)
+}
+
+/// The figures and tables that `claim` is about: "figure-7".
+fn exhibits(claim: &Claim) -> impl Iterator<Item = String> {
+    claim.place.split([',', ';']).flat_map(|part| {
+        let (kind, numbers) = part.trim().split_once(' ').unwrap_or_default();
+        let kind = kind.strip_suffix('s').unwrap_or(kind).to_owned();
+        let is_one = matches!(kind.as_str(), "figure" | "table");
+        let numbers = numbers.split(" and ").filter(move |_| is_one);
+        numbers.map(move |number| format!("{kind}-{number}")).collect::<Vec<_>>()
+    })
+}
+
+impl Context<'_> {
+    /// The claim `id`. Experiments name those of the file, as a test checks.
+    pub(crate) fn claim(&self, id: &str) -> Result<Claim, Error> {
+        let found = self.claims.iter().find(|claim| claim.id == id);
+        found.cloned().ok_or_else(|| Error::Claims(format!("there is no claim {id}")))
+    }
+
+    /// Says what is being run.
+    pub(crate) fn say(&mut self, text: &str) {
+        (self.progress)(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guo16;
+
+    const PAPERS: [(&str, &[Experiment]); 1] = [("guo16", guo16::EXPERIMENTS)];
+
+    #[test]
+    fn experiments_are_about_claims_that_there_are_and_no_two_about_one() {
+        for (paper, experiments) in PAPERS {
+            let claims = of_paper(paper).unwrap();
+            let mut named: Vec<&str> =
+                experiments.iter().flat_map(|experiment| experiment.claims).copied().collect();
+            assert!(named.iter().all(|id| claims.iter().any(|claim| claim.id == *id)), "{named:?}");
+            let count = named.len();
+            named.sort_unstable();
+            named.dedup();
+            assert_eq!(named.len(), count);
+        }
+    }
+
+    #[test]
+    fn claims_are_meant_by_id_by_its_beginning_and_by_figure() {
+        let meant = |paper: &str, name: &str| -> Vec<String> {
+            let claims = of_paper(paper).unwrap();
+            let meant = claims.iter().filter(|claim| is_meant(claim, name));
+            meant.map(|claim| in_paper(&claim.id).to_owned()).collect()
+        };
+        assert_eq!(meant("guo16", "storm").len(), 3);
+        assert_eq!(meant("guo16", "guo16.storm.nic-watchdog"), ["storm.nic-watchdog"]);
+        assert_eq!(meant("guo16", "figure-4"), ["deadlock.flooding"]);
+        assert_eq!(meant("guo16", "fig7"), ["fig7.ecmp-throughput"]);
+        assert_eq!(meant("guo16", "figure-9"), ["storm.unprotected"]);
+        assert_eq!(meant("guo16", "deadlock.drop"), ["deadlock.drop-incomplete-arp"]);
+        assert_eq!(meant("guo16", "sto"), [""; 0]);
+        assert_eq!(meant("guo16", ""), [""; 0]);
+        assert_eq!(meant("zhang17", "figure-6"), ["mouse-mouse"]);
+        assert_eq!(meant("zhang17", "table-3"), ["table3"]);
+        let error = guo16::run(Some("nothing"), Options::default(), &mut |_| {}).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("livelock.go-back-0") && error.contains(", figure-4, "), "{error}");
+    }
+}
