@@ -59,6 +59,8 @@ pub(crate) struct Papers {
 pub(crate) enum Paper {
     /// RDMA over Commodity Ethernet at Scale (SIGCOMM 2016)
     Guo16,
+    /// Performance Isolation Anomalies in RDMA (KBNets 2017), on modelled hosts
+    Zhang17,
 }
 
 #[derive(Debug, Args)]

@@ -15,10 +15,10 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
         make_folder(folder)?;
     }
     let mut progress = |text: &str| eprintln!("running {text}");
+    let only = arguments.claim.as_deref();
     let (name, study) = match arguments.paper {
-        Paper::Guo16 => {
-            ("guo16", papers::guo16::run(arguments.claim.as_deref(), options, &mut progress))
-        }
+        Paper::Guo16 => ("guo16", papers::guo16::run(only, options, &mut progress)),
+        Paper::Zhang17 => ("zhang17", papers::zhang17::run(only, options, &mut progress)),
     };
     let study = study.map_err(|error| Failure::from_message(&error))?;
     print(&study.table())?;

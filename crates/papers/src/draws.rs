@@ -58,6 +58,11 @@ impl Spread {
         Self(draws.iter().map(value).collect())
     }
 
+    /// In the order of the seeds.
+    pub(crate) fn draws(&self) -> &[f64] {
+        &self.0
+    }
+
     pub(crate) fn median(&self) -> f64 {
         quantile(&mut self.0.clone(), 0.5)
     }

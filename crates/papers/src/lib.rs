@@ -17,12 +17,15 @@
 pub mod claims;
 mod draws;
 mod figure;
+mod fitted;
 pub mod guo16;
+mod hosts;
 mod outcome;
 mod page;
 mod stats;
 mod study;
 mod table;
+pub mod zhang17;
 
 use core::fmt;
 
@@ -68,6 +71,8 @@ pub enum Error {
     Scenario(&'static str, ScenarioError),
     /// A network cannot be made.
     Network(BuildError),
+    /// Flows between the hosts of a testbed could not be run to their end.
+    Hosts(&'static str, String),
 }
 
 impl fmt::Display for Error {
@@ -79,6 +84,7 @@ impl fmt::Display for Error {
             Self::Claims(error) => write!(f, "studies/claims.toml: {error}"),
             Self::Scenario(name, error) => write!(f, "scenarios/{name}: {error}"),
             Self::Network(error) => error.fmt(f),
+            Self::Hosts(testbed, why) => write!(f, "studies/testbeds/{testbed}.toml: {why}"),
         }
     }
 }

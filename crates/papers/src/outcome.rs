@@ -8,6 +8,7 @@
 
 use crate::claims::Claim;
 use crate::figure::Figure;
+use crate::fitted::fitted;
 
 /// Whether a claim is met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,20 @@ impl Check {
         Self { text, holds: (1.0 / band..=band).contains(&factor), reason: None }
     }
 
+    /// A value is to lie between two of the paper's, within the claim's band on either side.
+    pub fn between(claim: &Claim, what: &str, measured: f64, names: [&str; 2]) -> Self {
+        let ([least, most], band) =
+            (names.map(|name| claim.value(name)), claim.band.unwrap_or(1.0));
+        let text = format!(
+            "{what}: {} where the paper has {} to {}, within a factor of {band}",
+            short(measured),
+            short(least),
+            short(most)
+        );
+        let holds = (least / band..=most * band).contains(&measured);
+        Self { text, holds, reason: None }
+    }
+
     /// What is known of the reason, if it does not hold.
     #[must_use]
     pub fn because(mut self, reason: impl Into<String>) -> Self {
@@ -135,7 +150,17 @@ impl Outcome {
                 text += &format!(" ({reason})");
             }
         }
+        let fitted = self.fitted();
+        if !fitted.is_empty() {
+            text += &format!("; no confirmation, as it was fitted: {}", fitted.join(", "));
+        }
         text
+    }
+
+    /// The numbers of testbeds that were fitted on the claim. If there are any it says nothing of the
+    /// model that it holds.
+    pub fn fitted(&self) -> Vec<String> {
+        fitted(&self.claim.id)
     }
 }
 
@@ -157,6 +182,10 @@ mod tests {
 
     #[test]
     fn one_check_that_fails_is_a_claim_that_does_not_hold_with_its_reason() {
+        let mut of_fitted = outcome(vec![Check::event("it moves", true)], None);
+        of_fitted.claim = of_paper("zhang17").unwrap().remove(3);
+        let text = of_fitted.verdict_text();
+        assert!(text.starts_with("holds; no confirmation, as it was fitted: exit_us of"), "{text}");
         let good = Check::event("it moves", true).because("never said");
         let bad = Check::order(("a", 3.0), ("b", 2.0), "us").because("b is broken");
         assert_eq!(outcome(vec![good.clone()], None).verdict(), Verdict::Holds);

@@ -48,6 +48,11 @@ fn add(page: &mut Page, outcome: &Outcome) {
     let smaller = scale.as_ref().map_or_else(String::new, |scale| format!(" Scale: {scale}."));
     page.add(&Block::Text(&format!("Run: {ran}.{smaller}")));
     page.add(&Block::Text(&format!("Measured: {measured}.")));
+    let fitted = outcome.fitted();
+    if !fitted.is_empty() {
+        let text = format!("No confirmation, as numbers were fitted on it: {}.", fitted.join(", "));
+        page.add(&Block::Text(&text));
+    }
     let mut table = Table::new("checks").texts("check").texts("holds").texts("why_not");
     for check in checks {
         table.push([

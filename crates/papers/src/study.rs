@@ -100,9 +100,10 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guo16;
+    use crate::{guo16, zhang17};
 
-    const PAPERS: [(&str, &[Experiment]); 1] = [("guo16", guo16::EXPERIMENTS)];
+    const PAPERS: [(&str, &[Experiment]); 2] =
+        [("guo16", guo16::EXPERIMENTS), ("zhang17", zhang17::EXPERIMENTS)];
 
     #[test]
     fn experiments_are_about_claims_that_there_are_and_no_two_about_one() {

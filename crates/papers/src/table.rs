@@ -29,7 +29,7 @@ impl Study {
             several => format!("{several} claims"),
         };
         let count = |verdict| self.outcomes.iter().filter(|of| of.verdict() == verdict).count();
-        let _ = writeln!(
+        let _ = write!(
             text,
             "\n{claims}: {} hold, {} hold at another scale, {} do not hold; {} come later",
             count(Verdict::Holds),
@@ -37,6 +37,13 @@ impl Study {
             count(Verdict::DoesNotHold),
             self.later.len()
         );
+        let holds = self.outcomes.iter().filter(|of| of.verdict() != Verdict::DoesNotHold);
+        match holds.filter(|of| !of.fitted().is_empty()).count() {
+            0 => text.push('\n'),
+            fitted => {
+                let _ = writeln!(text, "\nof those that hold numbers were fitted on {fitted}");
+            }
+        }
         text
     }
 }

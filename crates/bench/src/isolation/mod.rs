@@ -65,7 +65,7 @@ pub fn is_mouse(flow: &Flow) -> bool {
 }
 
 /// One message at a time, as in the paper (3.1).
-fn kind(verb: Verb, size_bytes: u32, wait: WaitMode) -> Flow {
+pub fn kind(verb: Verb, size_bytes: u32, wait: WaitMode) -> Flow {
     let inline = verb != Verb::Read && size_bytes <= INLINE_BYTES_MAX;
     let name = format!("{} {} {}", short(verb), bytes(size_bytes), wait.name());
     Flow { name, size_bytes, wait, inline, ..Flow::new(verb) }

@@ -1,0 +1,181 @@
+//! Flows between modelled hosts: `ferroce bench`'s workloads on a testbed.
+//!
+//! ```text
+//!   a testbed of studies/testbeds/ ─┐
+//!   flows of bench ─────────────────┼─► bench::simulation ─► Seen, one a flow
+//!   a seed: when flows begin, ... ──┘
+//! ```
+//!
+//! What a testbed was fitted on stands in its file, behind each number: see `fitted.rs`.
+
+use bench::plan::{Flow, Plan};
+use bench::session::Measured;
+use bench::simulation::{self, Simulated, TESTBEDS};
+use fabric::NetworkConfig;
+use fabric::random::Random;
+use fabric::scenario::Testbed;
+
+use crate::draws::{Spread, each, seeds};
+use crate::{Error, Options};
+
+/// Flows begin within so many microseconds of each other.
+const PHASE_US: u64 = 100;
+
+/// Hosts of a testbed, and the flows between them.
+#[derive(Clone, Debug)]
+pub(crate) struct Hosts {
+    testbed: &'static str,
+    text: String,
+    hosts: u32,
+    warmup_ms: f64,
+    length_ms: f64,
+}
+
+impl Hosts {
+    /// A host that serves and one that asks.
+    pub(crate) fn pair(testbed: &'static str) -> Self {
+        let known = TESTBEDS.iter().find(|(name, _)| *name == testbed);
+        let text = known.map_or("", |(_, text)| text).to_owned();
+        Self { testbed, text, hosts: 2, warmup_ms: 0.0, length_ms: 1.0 }
+    }
+
+    /// What is measured, in milliseconds.
+    pub(crate) fn for_ms(self, length_ms: f64) -> Self {
+        Self { length_ms, ..self }
+    }
+
+    /// The same with another value of a key: what would be if the testbed were otherwise. Of several
+    /// lines with the key, the last.
+    pub(crate) fn but(mut self, key: &str, value: &str) -> Self {
+        let begin = format!("\n{key} = ");
+        let at = self.text.rfind(&begin);
+        debug_assert!(at.is_some(), "{} says nothing of {key}", self.testbed);
+        if let Some(at) = at {
+            let from = at + begin.len();
+            let to = self.text[from..].find(['\n', '#']).map_or(self.text.len(), |end| from + end);
+            self.text.replace_range(from..to, &format!("{value} "));
+        }
+        self
+    }
+
+    /// The network of a draw.
+    pub(crate) fn network(&self, options: Options) -> Result<NetworkConfig, Error> {
+        let testbed = Testbed::parse(&self.text);
+        let testbed = testbed.map_err(|error| Error::Hosts(self.testbed, error.to_string()))?;
+        Ok(NetworkConfig { seed: options.seed, ..testbed.network(self.hosts) })
+    }
+
+    /// What becomes of flows that run at once, with one draw.
+    pub(crate) fn run(&self, options: Options, flows: &[Flow]) -> Result<Vec<Seen>, Error> {
+        let mut random = Random::new(options.seed);
+        let flows = (0..).zip(flows).map(|(index, flow)| Flow {
+            name: format!("{index}"),
+            start_ms: random.below(PHASE_US * 1_000) as f64 / 1e6,
+            ..flow.clone()
+        });
+        let plan = Plan {
+            title: self.testbed.to_owned(),
+            warmup_ms: self.warmup_ms,
+            length_ms: self.length_ms,
+            window_ms: self.length_ms,
+            flows: flows.collect(),
+            ..Plan::default()
+        };
+        let wrong = |failure: bench::Failure| Error::Hosts(self.testbed, failure.to_string());
+        plan.check().map_err(wrong)?;
+        let simulated = Simulated::new(&self.text, self.hosts, options.seed).map_err(wrong)?;
+        let ran = simulation::run(&plan, &simulated, &[], &mut ()).map_err(wrong)?;
+        match ran.cut_short {
+            Some(failure) => Err(wrong(failure)),
+            None => {
+                let seen = |(flow, measured)| Seen::of(&plan, flow, measured);
+                Ok(plan.flows.iter().zip(&ran.flows).map(seen).collect())
+            }
+        }
+    }
+}
+
+/// What was seen of a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// Payload from its begin to the end of its last message.
+    pub(crate) gbps: f64,
+    /// Messages a second in that time.
+    pub(crate) rate: f64,
+    /// Latencies: the 50th and the 99th percentile.
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    /// Processor time of who asks, in cores.
+    pub(crate) cores: f64,
+}
+
+impl Seen {
+    fn of(plan: &Plan, flow: &Flow, measured: &Measured) -> Self {
+        let record = &measured.record;
+        let begun = (flow.start_ms - plan.warmup_ms).max(0.0) / 1e3;
+        let seconds = record.measured.as_ps() as f64 / 1e12 - begun;
+        let sum = |of: fn(&bench::load::WindowRecord) -> u64| {
+            record.windows.iter().map(of).sum::<u64>() as f64
+        };
+        let us = |rank: f64| record.latency.value_at_quantile(rank) as f64 / 1e3;
+        Self {
+            gbps: sum(|window| window.bytes) * 8.0 / seconds / 1e9,
+            rate: sum(|window| window.operations) / seconds,
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            cores: measured.cores,
+        }
+    }
+}
+
+/// What was seen of flows that run at once, with each draw.
+#[derive(Clone, Debug)]
+pub(crate) struct Runs(Vec<Vec<Seen>>);
+
+impl Runs {
+    /// Runs them with all seeds.
+    pub(crate) fn of(options: Options, hosts: &Hosts, flows: &[Flow]) -> Result<Self, Error> {
+        Ok(Self(each(&seeds(options), |options| hosts.run(options, flows))?))
+    }
+
+    /// A value of a flow.
+    pub(crate) fn spread(&self, flow: usize, value: impl Fn(&Seen) -> f64) -> Spread {
+        Spread::of(&self.0, |seen| seen.get(flow).map_or(f64::NAN, &value))
+    }
+
+    /// That of the first flow over that of the second, draw by draw.
+    pub(crate) fn ratio(&self, value: impl Fn(&Seen) -> f64) -> Spread {
+        Spread::of(&self.0, |seen| match &seen[..] {
+            [first, second, ..] => value(first) / value(second),
+            _ => f64::NAN,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bench::plan::{Verb, WaitMode};
+
+    use super::*;
+
+    #[test]
+    fn a_flow_is_seen_as_fast_as_its_bus_and_another_bus_shows() {
+        let flow = Flow { size_bytes: 1_000_000, ..Flow::new(Verb::Write) };
+        let run = |hosts: Hosts| {
+            hosts.run(Options::default(), core::slice::from_ref(&flow)).unwrap().remove(0)
+        };
+        let hosts = Hosts::pair("cx3-56g-xeon").for_ms(4.0);
+        let (seen, slow) = (run(hosts.clone()), run(hosts.but("bus_gbps", "20")));
+        assert!((44.0..48.8).contains(&seen.gbps), "{seen:?}");
+        assert!((18.0..20.0).contains(&slow.gbps), "{slow:?}");
+        assert!((seen.rate * 8e6 / seen.gbps / 1e9 - 1.0).abs() < 1e-9);
+        assert!(seen.p50_us > 164.0 && seen.cores > 0.95, "{seen:?}");
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_names_its_testbed() {
+        let flow = Flow { wait: WaitMode::Memory, ..Flow::new(Verb::Write) };
+        let said = Hosts::pair("cx3-56g-xeon").run(Options::default(), &[flow]).unwrap_err();
+        assert!(said.to_string().starts_with("studies/testbeds/cx3-56g-xeon"), "{said}");
+    }
+}

@@ -1,0 +1,207 @@
+//! 3.4 and 3.5: mice beside mice, and beside elephants.
+
+use bench::plan::Verb;
+
+use super::{FIRST, LARGE, MICE, SCALE, SMALL, bytes, elephants, mice, polls, sleeps};
+use crate::draws::Spread;
+use crate::figure::{Figure, Mark};
+use crate::hosts::{Hosts, Runs};
+use crate::outcome::short;
+use crate::study::Context;
+use crate::{Check, Error, Outcome};
+
+const MICE_ALONE: &str = "zhang17.mouse-mouse";
+const BESIDE: &str = "zhang17.elephant-mouse";
+pub(super) const CLAIMS: &[&str] = &[MICE_ALONE, BESIDE];
+
+/// A median that is kept changes by no more than this part; flows that share predictably differ by no
+/// more, over draws: ours.
+const KEPT: f64 = 0.1;
+/// What an elephant that does not notice keeps of its bandwidth: ours.
+const UNNOTICED: f64 = 0.95;
+/// What hurts slightly more does so by no more than this: ours.
+const SLIGHTLY: f64 = 1.25;
+
+fn mouse(bytes: u32) -> bench::plan::Flow {
+    polls(Verb::Write, bytes)
+}
+
+/// What a mouse has of a value beside another, over what it has alone: of medians of draws.
+fn grown(runs: &Runs, alone: &Runs, value: fn(&crate::hosts::Seen) -> f64) -> f64 {
+    runs.spread(0, value).median() / alone.spread(0, value).median()
+}
+
+fn mice_alone(context: &mut Context<'_>) -> Result<Outcome, Error> {
+    let claim = context.claim(MICE_ALONE)?;
+    let hosts = Hosts::pair(FIRST);
+    context.say("figures 5 and 6");
+    let mut ratios = Figure::new(
+        "zhang17-figure-5",
+        "Figure 5: median latency of one mouse over that of another beside it",
+        Mark::Point,
+    )
+    .axes(("pair", ""), ("latency_ratio", ""))
+    .caption("A point for each draw.");
+    let mut tails = Figure::new(
+        "zhang17-figure-6",
+        "Figure 6: latency of WRITEs of 10 B beside another mouse",
+        Mark::Bar,
+    )
+    .axes(("beside", ""), ("latency", "us"));
+    let (mut checks, mut said) = (Vec::new(), Vec::new());
+    let mut equal: Vec<(u32, Spread)> = Vec::new();
+    for (index, &first) in MICE.iter().enumerate() {
+        for &second in &MICE[index..] {
+            let runs = mice(context, hosts.clone(), &[mouse(first), mouse(second)])?;
+            let ratio = runs.ratio(|seen| seen.p50_us);
+            let name = format!("{}, {}", bytes(first), bytes(second));
+            for draw in ratio.draws() {
+                ratios.point("first over second", name.as_str(), *draw);
+            }
+            said.push(format!("{name}: {ratio}"));
+            if first == second {
+                equal.push((first, ratio));
+            } else {
+                let rates = runs.ratio(|seen| seen.rate);
+                checks.push(Check::order(
+                    (&format!("{name}: the largest ratio of medians"), ratio.most()),
+                    ("1", 1.0),
+                    "",
+                ));
+                checks.push(Check::order(
+                    (&format!("{name}: 1"), 1.0),
+                    ("the least ratio of rates", rates.least()),
+                    "",
+                ));
+            }
+        }
+    }
+    let base = mice(context, hosts.clone(), &[mouse(MICE[0])])?;
+    let control = mice(context, hosts.clone(), &[mouse(MICE[0])])?;
+    let mut rows = vec![("alone".to_owned(), base.clone())];
+    for size in MICE {
+        let runs = mice(context, hosts.clone(), &[mouse(MICE[0]), mouse(size)])?;
+        rows.push((bytes(size), runs));
+    }
+    for (name, runs) in &rows {
+        tails.point("p50", name.as_str(), runs.spread(0, |seen| seen.p50_us).median());
+        tails.point("p99", name.as_str(), runs.spread(0, |seen| seen.p99_us).median());
+    }
+    let last = &rows[rows.len() - 1].1;
+    let median = grown(last, &base, |seen| seen.p50_us);
+    let tail = grown(last, &base, |seen| seen.p99_us);
+    let first = grown(&rows[1].1, &base, |seen| seen.p99_us);
+    let most = claim.value("tail_growth_max");
+    checks.push(Check::event(
+        format!("beside 1 KB, 10 B keeps its median within {} %: {}", KEPT * 100.0, short(median)),
+        (median - 1.0).abs() <= KEPT,
+    ));
+    checks.push(Check::order(
+        ("p99 of 10 B beside 10 B, over alone", first),
+        ("beside 1 KB", tail),
+        "",
+    ));
+    checks.push(Check::event(
+        format!("its p99 grows, and no more than {most} times: {}", short(tail)),
+        tail > 1.0 + KEPT && tail <= most * (1.0 + KEPT),
+    ));
+    for (size, ratio) in &equal {
+        let apart = ratio.most() / ratio.least();
+        checks.push(
+            Check::order(
+                ("within a tenth, over draws", 1.0 + KEPT),
+                (&format!("{0} beside {0}: the largest ratio over the least", bytes(*size)), apart),
+                "",
+            )
+            .because(
+                "two equal loops that poll share equally in the model: what made the paper's \
+                 differ is not in its mechanisms, and a lottery of places would be an input",
+            ),
+        );
+    }
+    Ok(Outcome {
+        ran: "two flows of WRITEs of 10 B, 100 B and 1 KB, busy polling, each on a core; medians of draws of when they begin"
+            .to_owned(),
+        scale: Some("10 ms instead of 10 million messages".to_owned()),
+        measured: format!(
+            "ratios of medians {}; 10 B alone p99 {} us (again {}), beside 10 B, 100 B and 1 KB {}, {} and {}",
+            said.join("; "),
+            base.spread(0, |seen| seen.p99_us),
+            control.spread(0, |seen| seen.p99_us),
+            rows[1].1.spread(0, |seen| seen.p99_us),
+            rows[2].1.spread(0, |seen| seen.p99_us),
+            rows[3].1.spread(0, |seen| seen.p99_us),
+        ),
+        checks,
+        figures: vec![ratios, tails],
+        claim,
+    })
+}
+
+fn beside(context: &mut Context<'_>) -> Result<Outcome, Error> {
+    let claim = context.claim(BESIDE)?;
+    let hosts = Hosts::pair(FIRST);
+    let mut figure = Figure::new(
+        "zhang17-figure-7",
+        "Figure 7: median latency of a mouse, alone and beside an elephant",
+        Mark::Bar,
+    )
+    .axes(("mouse", ""), ("latency", "us"));
+    let (mut checks, mut said) = (Vec::new(), Vec::new());
+    for size in MICE {
+        context.say(&format!("figure 7: {}", bytes(size)));
+        let alone = mice(context, hosts.clone(), &[mouse(size)])?;
+        let name = bytes(size);
+        figure.point("alone", name.as_str(), alone.spread(0, |seen| seen.p50_us).median());
+        let mut medians = Vec::new();
+        for large in [SMALL, LARGE] {
+            let elephant = sleeps(Verb::Write, large);
+            let runs = elephants(context, hosts.clone(), &[mouse(size), elephant.clone()])?;
+            let [median, rate] =
+                [grown(&runs, &alone, |seen| seen.p50_us), grown(&runs, &alone, |seen| seen.rate)];
+            let row = format!("beside {}", bytes(large));
+            figure.point(row.as_str(), name.as_str(), runs.spread(0, |seen| seen.p50_us).median());
+            let unhurt = elephants(context, hosts.clone(), &[elephant])?;
+            let [with, without] =
+                [runs.spread(1, |seen| seen.gbps), unhurt.spread(0, |seen| seen.gbps)];
+            said.push(format!(
+                "{name} {row}: median x{}, rate x{}, the elephant {with} Gb/s, alone {without}",
+                short(median),
+                short(rate)
+            ));
+            for (what, measured, value) in
+                [("median", median, "median_growth"), ("rate", rate, "rate_left")]
+            {
+                let what = format!("{name} {row}: {what} over alone");
+                checks.push(Check::between(&claim, &what, measured, [value, value]));
+            }
+            checks.push(Check::order(
+                (
+                    &format!("beside {name}: 95 % of the elephant's {} alone", bytes(large)),
+                    UNNOTICED * without.median(),
+                ),
+                ("with it", with.median()),
+                "Gb/s",
+            ));
+            medians.push(median);
+        }
+        let more = medians[1] / medians[0];
+        checks.push(Check::event(
+            format!("{name}: 20 MB hurts slightly more than 1 MB: {} times", short(more)),
+            more > 1.0 && more <= SLIGHTLY,
+        ));
+    }
+    Ok(Outcome {
+        ran: "a mouse of WRITEs, busy polling, alone and beside an event-triggered elephant of WRITEs"
+            .to_owned(),
+        scale: Some(SCALE.to_owned()),
+        measured: said.join("; "),
+        checks,
+        figures: vec![figure],
+        claim,
+    })
+}
+
+pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
+    Ok(vec![mice_alone(context)?, beside(context)?])
+}
