@@ -51,8 +51,9 @@ impl Check {
 
     /// `small` is to be below `large`.
     pub fn order(small: (&str, f64), large: (&str, f64), unit: &str) -> Self {
+        let space = if unit.is_empty() { "" } else { " " };
         let text = format!(
-            "{} {} {unit} < {} {} {unit}",
+            "{} {}{space}{unit} < {} {}{space}{unit}",
             small.0,
             short(small.1),
             large.0,
