@@ -126,7 +126,7 @@ fn sizes(context: &mut Context<'_>) -> Result<Outcome, Error> {
         for &times in multiples {
             let flows = [base * times, base].map(|mb| sleeps(Verb::Write, mb * SMALL));
             let spread = ratio(context, Hosts::pair(FIRST), flows)?;
-            figure.point(format!("{base} MB"), f64::from(times), spread.median());
+            figure.point(format!("{base} MB"), format!("x{times}").as_str(), spread.median());
             rows.push((base, f64::from(times), spread));
         }
     }
