@@ -61,6 +61,8 @@ pub(crate) enum Paper {
     Guo16,
     /// Performance Isolation Anomalies in RDMA (KBNets 2017), on modelled hosts
     Zhang17,
+    /// On the Impact of Cluster Configuration on RoCE Application Design (APNet 2019), on modelled hosts
+    Le19,
 }
 
 #[derive(Debug, Args)]

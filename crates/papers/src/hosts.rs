@@ -39,23 +39,44 @@ impl Hosts {
         Self { testbed, text, hosts: 2, warmup_ms: 0.0, length_ms: 1.0 }
     }
 
+    /// So many hosts: one that serves, and others that ask.
+    pub(crate) fn of(testbed: &'static str, hosts: u32) -> Self {
+        Self { hosts, ..Self::pair(testbed) }
+    }
+
     /// What is measured, in milliseconds.
     pub(crate) fn for_ms(self, length_ms: f64) -> Self {
         Self { length_ms, ..self }
     }
 
+    /// What happens before that.
+    pub(crate) fn after_ms(self, warmup_ms: f64) -> Self {
+        Self { warmup_ms, ..self }
+    }
+
     /// The same with another value of a key: what would be if the testbed were otherwise. Of several
-    /// lines with the key, the last.
+    /// lines with the key, the last; of none, one more of the host.
     pub(crate) fn but(mut self, key: &str, value: &str) -> Self {
+        const HOST: &str = "\n[host]\n";
         let begin = format!("\n{key} = ");
-        let at = self.text.rfind(&begin);
-        debug_assert!(at.is_some(), "{} says nothing of {key}", self.testbed);
-        if let Some(at) = at {
-            let from = at + begin.len();
-            let to = self.text[from..].find(['\n', '#']).map_or(self.text.len(), |end| from + end);
-            self.text.replace_range(from..to, &format!("{value} "));
+        match self.text.rfind(&begin) {
+            Some(at) => {
+                let from = at + begin.len();
+                let end = self.text[from..].find(['\n', '#']);
+                let to = end.map_or(self.text.len(), |end| from + end);
+                self.text.replace_range(from..to, &format!("{value} "));
+            }
+            None => {
+                let line = format!("{HOST}{key} = {value}\n");
+                self.text = self.text.replacen(HOST, &line, 1);
+            }
         }
         self
+    }
+
+    /// A task that never waits on each of so many cores of every host.
+    pub(crate) fn with_hogs(self, cores: u32) -> Self {
+        self.but("hogs", &format!("{:?}", (0..cores).collect::<Vec<_>>()))
     }
 
     /// The network of a draw.
@@ -102,8 +123,10 @@ pub(crate) struct Seen {
     pub(crate) gbps: f64,
     /// Messages a second in that time.
     pub(crate) rate: f64,
-    /// Latencies: the 50th and the 99th percentile.
+    /// Latencies: the mean, and the 50th, 90th and 99th percentile.
+    pub(crate) mean_us: f64,
     pub(crate) p50_us: f64,
+    pub(crate) p90_us: f64,
     pub(crate) p99_us: f64,
     /// Processor time of who asks, in cores.
     pub(crate) cores: f64,
@@ -121,7 +144,9 @@ impl Seen {
         Self {
             gbps: sum(|window| window.bytes) * 8.0 / seconds / 1e9,
             rate: sum(|window| window.operations) / seconds,
+            mean_us: record.latency.mean() / 1e3,
             p50_us: us(0.5),
+            p90_us: us(0.9),
             p99_us: us(0.99),
             cores: measured.cores,
         }

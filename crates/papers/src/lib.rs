@@ -20,6 +20,7 @@ mod figure;
 mod fitted;
 pub mod guo16;
 mod hosts;
+pub mod le19;
 mod outcome;
 mod page;
 mod stats;

@@ -100,10 +100,13 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{guo16, zhang17};
+    use crate::{guo16, le19, zhang17};
 
-    const PAPERS: [(&str, &[Experiment]); 2] =
-        [("guo16", guo16::EXPERIMENTS), ("zhang17", zhang17::EXPERIMENTS)];
+    const PAPERS: [(&str, &[Experiment]); 3] = [
+        ("guo16", guo16::EXPERIMENTS),
+        ("zhang17", zhang17::EXPERIMENTS),
+        ("le19", le19::EXPERIMENTS),
+    ];
 
     #[test]
     fn experiments_are_about_claims_that_there_are_and_no_two_about_one() {

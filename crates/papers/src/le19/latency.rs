@@ -1,0 +1,175 @@
+//! Figures 1 and 3: one access at a time between two servers, with idle cores and with busy ones.
+
+use super::{ABOUT, Method, bytes, one};
+use crate::draws::Spread;
+use crate::figure::{Figure, Mark};
+use crate::outcome::short;
+use crate::study::Context;
+use crate::{Check, Error, Outcome};
+
+const READ_POLL: &str = "le19.fig1.read-poll";
+const WRITE_SEND: &str = "le19.fig1.write-send";
+const SEND_SEND: &str = "le19.fig1.send-send";
+const LARGE: &str = "le19.fig1.large";
+const CONTENDED: &str = "le19.fig3.contention-latency";
+pub(super) const CLAIMS: &[&str] = &[READ_POLL, WRITE_SEND, SEND_SEND, LARGE, CONTENDED];
+
+const METHODS: [Method; 4] =
+    [Method::ReadIntr(1), Method::ReadPoll, Method::WriteSendPoll, Method::SendSendIntr];
+const SIZES: [u32; 5] = [8, 64, 256, 1_024, 4_096];
+/// Payloads that are small, those that are not large yet, and those that are inlined.
+const SMALL: [u32; 2] = [8, 64];
+const NOT_LARGE: [u32; 4] = [8, 64, 256, 1_024];
+const INLINED: [u32; 3] = [8, 64, 256];
+/// Halves are from 0.4 to 0.6: ours.
+const HALF: [f64; 2] = [0.4, 0.6];
+
+/// Average latencies of all methods and sizes, in microseconds.
+struct Latencies(Vec<(Method, u32, Spread)>);
+
+impl Latencies {
+    fn measure(context: &mut Context<'_>, is_contended: bool) -> Result<Self, Error> {
+        let mut all = Vec::new();
+        for method in METHODS {
+            let figure = if is_contended { 3 } else { 1 };
+            context.say(&format!("figure {figure}: {}", method.name()));
+            for size in SIZES {
+                let runs = one(context, method.flow(size), is_contended)?;
+                all.push((method, size, runs.spread(0, |seen| seen.mean_us)));
+            }
+        }
+        Ok(Self(all))
+    }
+
+    fn of(&self, method: Method, size: u32) -> f64 {
+        let row = self.0.iter().find(|row| (row.0, row.1) == (method, size));
+        row.map_or(f64::NAN, |row| row.2.median())
+    }
+
+    fn ratio(&self, over: Method, under: Method, size: u32) -> f64 {
+        self.of(over, size) / self.of(under, size)
+    }
+
+    fn told(&self) -> String {
+        let one = |method: Method| {
+            let rows = self.0.iter().filter(|row| row.0 == method);
+            let sizes = rows.map(|row| row.2.to_string()).collect::<Vec<_>>().join(", ");
+            format!("{} {sizes}", method.name())
+        };
+        format!("us at 8, 64, 256, 1,024 and 4,096 B: {}", METHODS.map(one).join("; "))
+    }
+
+    fn figure(&self, name: &'static str, title: &str) -> Figure {
+        let axes = (("payload", ""), ("latency", "us"));
+        let mut figure = Figure::new(name, title, Mark::Line).axes(axes.0, axes.1).logarithmic();
+        for (method, size, spread) in &self.0 {
+            figure.point(method.name(), bytes(*size).as_str(), spread.median());
+        }
+        figure
+    }
+
+    /// The ratio of two methods is within a range at every size of some.
+    fn within(&self, [over, under]: [Method; 2], sizes: &[u32], [least, most]: [f64; 2]) -> Check {
+        let ratios: Vec<f64> = sizes.iter().map(|&size| self.ratio(over, under, size)).collect();
+        let said = ratios.iter().map(|ratio| short(*ratio)).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "{} over {} is {} to {} at {sizes:?} B: {said}",
+            over.name(),
+            under.name(),
+            short(least),
+            short(most)
+        );
+        Check::event(text, ratios.iter().all(|ratio| (least..=most).contains(ratio)))
+    }
+}
+
+const RAN: &str = "one access at a time between two servers, average latency";
+
+fn idle(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
+    let all = Latencies::measure(context, false)?;
+    let [intr, poll, write, send] = METHODS;
+    let outcome = |context: &Context<'_>, id, checks, figures| {
+        let claim = context.claim(id)?;
+        let (ran, measured) = (format!("{RAN}, idle cores"), all.told());
+        Ok::<_, Error>(Outcome { claim, ran, scale: None, measured, checks, figures })
+    };
+    let halves = [intr, write].into_iter().flat_map(|other| SMALL.map(|size| (other, size)));
+    let halves = halves.map(|(other, size)| {
+        Check::order(
+            (&format!("READ-Poll at {size} B"), all.of(poll, size)),
+            (&format!("half of {}", other.name()), all.of(other, size) / 2.0),
+            "us",
+        )
+    });
+    let wire = context.claim(LARGE)?.value("wire_us");
+    let growth = |method| all.of(method, 4_096) - all.of(method, 8);
+    let grows = |method: Method| {
+        let (what, limit) =
+            (format!("{} grows from 8 to 4,096 B by", method.name()), "1.3 times the wire's time");
+        match method {
+            Method::ReadIntr(_) => {
+                Check::order((&what, growth(method)), (limit, ABOUT * wire), "us")
+            }
+            _ => Check::order((limit, ABOUT * wire), (&what, growth(method)), "us"),
+        }
+    };
+    let figure =
+        all.figure("le19-figure-1", "Figure 1: latency of one access at a time, idle cores");
+    Ok(vec![
+        outcome(context, READ_POLL, halves.collect(), vec![figure])?,
+        outcome(
+            context,
+            WRITE_SEND,
+            vec![all.within([write, intr], &INLINED, [1.0 / ABOUT, ABOUT])],
+            Vec::new(),
+        )?,
+        outcome(
+            context,
+            SEND_SEND,
+            vec![all.within([send, write], &NOT_LARGE, [2.0 / ABOUT, 2.0 * ABOUT])],
+            Vec::new(),
+        )?,
+        outcome(context, LARGE, METHODS.map(grows).into(), Vec::new())?,
+    ])
+}
+
+fn contended(context: &mut Context<'_>) -> Result<Outcome, Error> {
+    let all = Latencies::measure(context, true)?;
+    let [intr, poll, write, send] = METHODS;
+    let about = [1.0 / ABOUT, ABOUT];
+    let slices = "both processes must have their cores: with slices that do not know of each other that \
+                  is a quarter of the time, and half of it with one process";
+    let large = |method| all.of(method, 4_096);
+    let lowest = [poll, write, send].map(|other| {
+        Check::order(("READ-Intr at 4,096 B", large(intr)), (other.name(), large(other)), "us")
+    });
+    let mut checks = vec![
+        all.within([poll, intr], &SMALL, about),
+        all.within([write, send], &SMALL, about).because(slices),
+        all.within([intr, send], &SMALL, HALF),
+        all.within([poll, write], &SMALL, HALF).because(slices),
+    ];
+    checks.extend(lowest);
+    checks.push(all.within([send, intr], &[4_096], [4.0 / ABOUT, 4.0 * ABOUT]));
+    checks.push(Check::order(
+        ("SEND/SEND-Intr at 4,096 B", large(send)),
+        ("WRITE/SEND-Poll", large(write)),
+        "us",
+    ));
+    Ok(Outcome {
+        claim: context.claim(CONTENDED)?,
+        ran: format!("{RAN}, a task that never waits on every core; 0.7 s"),
+        scale: Some("0.7 s instead of 10".to_owned()),
+        measured: all.told(),
+        checks,
+        figures: vec![
+            all.figure("le19-figure-3", "Figure 3: latency of one access at a time, busy cores"),
+        ],
+    })
+}
+
+pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
+    let mut outcomes = idle(context)?;
+    outcomes.push(contended(context)?);
+    Ok(outcomes)
+}
