@@ -63,6 +63,8 @@ pub(crate) enum Paper {
     Zhang17,
     /// On the Impact of Cluster Configuration on RoCE Application Design (APNet 2019), on modelled hosts
     Le19,
+    /// Exploring Low-latency Interconnect for Scaling Out Software Routers, its RoCE on modelled hosts
+    Ma16,
 }
 
 #[derive(Debug, Args)]

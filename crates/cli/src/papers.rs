@@ -19,6 +19,7 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
     let (name, study) = match arguments.paper {
         Paper::Guo16 => ("guo16", papers::guo16::run(only, options, &mut progress)),
         Paper::Le19 => ("le19", papers::le19::run(only, options, &mut progress)),
+        Paper::Ma16 => ("ma16", papers::ma16::run(only, options, &mut progress)),
         Paper::Zhang17 => ("zhang17", papers::zhang17::run(only, options, &mut progress)),
     };
     let study = study.map_err(|error| Failure::from_message(&error))?;

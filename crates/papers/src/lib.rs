@@ -21,6 +21,7 @@ mod fitted;
 pub mod guo16;
 mod hosts;
 pub mod le19;
+pub mod ma16;
 mod outcome;
 mod page;
 mod stats;

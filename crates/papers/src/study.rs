@@ -100,12 +100,13 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{guo16, le19, zhang17};
+    use crate::{guo16, le19, ma16, zhang17};
 
-    const PAPERS: [(&str, &[Experiment]); 3] = [
+    const PAPERS: [(&str, &[Experiment]); 4] = [
         ("guo16", guo16::EXPERIMENTS),
         ("zhang17", zhang17::EXPERIMENTS),
         ("le19", le19::EXPERIMENTS),
+        ("ma16", ma16::EXPERIMENTS),
     ];
 
     #[test]
