@@ -168,8 +168,8 @@ pub(crate) const OFFER_PAUSE: Span = Span::from_ms(10);
 pub(crate) const OFFER_DOUBLINGS_MAX: u32 = 10;
 /// How often a NIC that takes nothing from its ring is asked about: whether it lives.
 pub(crate) const PEER_CHECK_INTERVAL: Span = Span::from_ms(5);
-/// How long what lies in the ring of a NIC that lives, and takes nothing from it, is not taken for lost:
-/// longer than a busy machine keeps a thread from a processor.
+/// How long what lies in the ring of a NIC that lives, and takes nothing from it, is not taken for lost, and
+/// how long a full one is waited for: longer than a busy machine keeps a thread from a processor.
 pub(crate) const AWAITED_MAX: Span = Span::from_ms(1_000);
 /// Addresses for which it is remembered, by slot, how they are reached.
 pub(crate) const CHOICES_MAX: usize = 2 * GIDS_MAX;

@@ -7,7 +7,8 @@
 //!
 //! Packets to a NIC of this host go by UDP until it has taken a ring, and through the ring while that works.
 //! The change loses nothing, and no packet overtakes another. A NIC of this host says how much room it has, by either path. Where there is
-//! none, sending to it pauses, for [`PAUSE_MAX`] at most; to all others it goes on.
+//! none, sending to it pauses, for [`PAUSE_MAX`] at most, or [`AWAITED_MAX`] for a ring, in which nothing is
+//! lost; to all others it goes on.
 //!
 //! **Invariant:** only this module knows both sockets and rings. Others ask it what they need of either.
 
@@ -22,7 +23,7 @@ use crate::engine::Engine;
 use crate::host::credits::Credits;
 use crate::host::registry::Registry;
 use crate::host::steering::{is_ownable, slot_of};
-use crate::limits::PAUSE_MAX;
+use crate::limits::{AWAITED_MAX, PAUSE_MAX};
 use crate::packet::{Flow, Path, Pushed};
 use crate::shm::{Reached, RingPacket, Shm};
 use crate::udp::outbox::Sockets;
@@ -177,7 +178,8 @@ impl Paths {
             if !ring.unwrap_or_else(socket) {
                 return false;
             }
-            if now.since(since) < PAUSE_MAX {
+            let most = if ring.is_some() { AWAITED_MAX } else { PAUSE_MAX };
+            if now.since(since) < most {
                 return true;
             }
             counts.tx_pauses_given_up += 1;

@@ -65,8 +65,9 @@ pub(crate) struct Shm {
     next_offer: Time,
     /// Where addresses are, by the slot that the packet is for.
     choices: Box<[Vec<Choice>]>,
-    /// The slots of the peers that are touched.
+    /// The slots of the peers that are touched, and of those that are owed answers.
     touched: Vec<u16>,
+    owed: Vec<u16>,
     /// Whether whoever watches sleeps, and is to be woken by packets.
     asleep: bool,
 }
@@ -112,6 +113,7 @@ impl Shm {
             next_offer: Time::ZERO,
             choices: (0..SLOTS).map(|_| Vec::new()).collect(),
             touched: Vec::new(),
+            owed: Vec::new(),
             asleep: false,
         }
     }
@@ -292,8 +294,9 @@ impl Shm {
         })
     }
 
-    /// Whether a packet to `slot` at `destination` that is missed at `now` may still be in its ring: the
-    /// NIC there lives and has not taken all that was in when something was first missed.
+    /// Whether a packet to `slot` at `destination` that is missed at `now` may still be in its ring, or its
+    /// answer be to come: the NIC there lives and has not answered all that was in when something was first
+    /// missed.
     pub(crate) fn may_still_lie(
         &mut self,
         registry: &Registry,
@@ -361,8 +364,13 @@ impl Shm {
         sent
     }
 
-    /// Wakes those that sleep, after packets were pushed.
+    /// What was taken so far has been answered. Wakes those that sleep, after packets were pushed.
     pub(crate) fn ring_doorbells(&mut self, registry: &Registry, counts: &mut Counts) {
+        while let Some(slot) = self.owed.pop() {
+            if let Some(peer) = &mut self.peers[usize::from(slot)] {
+                peer.answer();
+            }
+        }
         while let Some(slot) = self.touched.pop() {
             let Some(peer) = &mut self.peers[usize::from(slot)] else { continue };
             peer.touched = false;
@@ -544,6 +552,9 @@ impl Shm {
             }
             if !taken.is_multiple_of(RING_RELEASE) {
                 peer.release();
+            }
+            if taken > 0 && !core::mem::replace(&mut peer.is_owed, true) {
+                self.owed.push(slot);
             }
         }
     }

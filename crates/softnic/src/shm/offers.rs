@@ -18,7 +18,7 @@ use crate::host::steering::Member;
 
 /// What the mailbox is for.
 const PURPOSE: &str = "ferroce-ring";
-const MAGIC: [u8; 8] = *b"FRRING\0\x03";
+const MAGIC: [u8; 8] = *b"FRRING\0\x04";
 const MESSAGE_LEN: usize = 32;
 const OFFER: u32 = 1;
 const DOORBELL: u32 = 2;

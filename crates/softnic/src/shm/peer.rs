@@ -50,6 +50,8 @@ pub(super) struct Peer {
     looks: Option<u32>,
     /// Whether packets were built for it since the doorbells were last looked after.
     pub(super) touched: bool,
+    /// Whether packets were taken from its ring since then.
+    pub(super) is_owed: bool,
     /// When it may be asked again whether it lives: before more is sent to it, or more is refused that came
     /// by UDP.
     pub(super) next_check: Time,
@@ -60,13 +62,13 @@ pub(super) struct Peer {
     awaited: Option<Awaited>,
 }
 
-/// What is waited for before a packet is taken for lost that may be in a ring.
+/// What is waited for before a packet is taken for lost that has been put into a ring.
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
-    /// All up to here is to be taken.
+    /// All up to here is to be answered.
     place: u64,
-    /// What had been taken when that last changed, and when it was seen to.
-    taken: u64,
+    /// What had been taken and answered when that last changed, and when it was seen to.
+    reached: (u64, u64),
     since: Time,
 }
 
@@ -143,6 +145,7 @@ impl Peer {
             from: From::None,
             looks: None,
             touched: false,
+            is_owed: false,
             next_check: Time::ZERO,
             next_refusal_check: Time::ZERO,
             given_up: false,
@@ -209,18 +212,19 @@ impl Peer {
         matches!(self.out, Out::Offered(_) | Out::Open(_))
     }
 
-    /// Whether what was sent to it, and is missed at `now`, may still be in its ring: it lives and has not
-    /// taken all that was in when something was first missed.
+    /// Whether what was sent to it, and is missed at `now`, may still be in its ring, or its answer still be
+    /// to come: it lives and has not answered all that was in when something was first missed.
     pub(super) fn is_awaited(&mut self, registry: &Registry, now: Time) -> bool {
         let Out::Open(ring) = &mut self.out else { return false };
-        if !ring.is_untaken() || self.awaited.is_some_and(|awaited| awaited.place <= ring.taken()) {
+        let (place, reached) = (ring.end(), (ring.taken(), ring.answered()));
+        let is_over = |awaited: Awaited| awaited.place <= reached.1;
+        if !ring.is_unanswered() || self.awaited.is_some_and(is_over) {
             self.awaited = None;
             return false;
         }
-        let (place, taken) = (ring.end(), ring.taken());
-        let awaited = self.awaited.get_or_insert(Awaited { place, taken, since: now });
-        if awaited.taken != taken {
-            (awaited.taken, awaited.since) = (taken, now);
+        let awaited = self.awaited.get_or_insert(Awaited { place, reached, since: now });
+        if awaited.reached != reached {
+            (awaited.reached, awaited.since) = (reached, now);
         }
         now.since(awaited.since) < AWAITED_MAX && registry.is_alive(self.member)
     }
@@ -295,6 +299,15 @@ impl Peer {
         match ring.next(buffer, most)? {
             Some(found) => open_entry(found, ring, buffer, most, pairs, check).map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Says that what was taken from its ring has been answered.
+    #[inline]
+    pub(super) fn answer(&mut self) {
+        self.is_owed = false;
+        if let Some(ring) = self.from() {
+            ring.answer();
         }
     }
 

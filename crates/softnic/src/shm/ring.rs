@@ -4,6 +4,7 @@
 //!       0  nonce                                     of the offer that the memory came with
 //!       8  producer: there, left                     (what it sends from then on comes by UDP)
 //!      64  head      consumer: lines taken so far
+//!      72  answered  consumer: lines whose answers have been sent
 //!     128  state     offered, then the consumer's: awake, asleep (the doorbell is to be rung), gone
 //!    4096  lines of 64 bytes, each entry a few of them, around the end
 //!
@@ -37,6 +38,7 @@ use crate::memory::map::{self, Map, Stretch};
 const NONCE_AT: usize = 0;
 const PRODUCER_AT: usize = 8;
 const HEAD_AT: usize = 64;
+const ANSWERED_AT: usize = 72;
 const STATE_AT: usize = 128;
 const DATA_AT: usize = 4096;
 const MEMORY_BYTES: usize = DATA_AT + RING_BYTES;
@@ -206,13 +208,26 @@ impl Producer {
         self.is_empty() == Ok(false) && matches!(state, AWAKE | ASLEEP)
     }
 
+    /// Whether there is something in it whose answer somebody may still send. What a consumer says who lies
+    /// costs it the wait.
+    pub(super) fn is_unanswered(&mut self) -> bool {
+        let state = self.memory.map.word(STATE_AT).load(Acquire);
+        matches!(state, AWAKE | ASLEEP) && self.answered() < self.tail
+    }
+
+    /// Up to which place answers have been sent.
+    pub(super) fn answered(&self) -> u64 {
+        self.memory.map.word(ANSWERED_AT).load(Acquire)
+    }
+
     /// The place of what is put in next.
     pub(super) fn end(&self) -> u64 {
         self.tail
     }
 
-    /// Up to which place it had been taken when that was last looked after.
-    pub(super) fn taken(&self) -> u64 {
+    /// Up to which place it has been taken.
+    pub(super) fn taken(&mut self) -> u64 {
+        let _ = self.refresh();
         self.head
     }
 
@@ -343,6 +358,11 @@ impl Consumer {
     /// Gives the room of what was taken back to the producer.
     pub(super) fn release(&self) {
         self.memory.map.word(HEAD_AT).store(self.head, Release);
+    }
+
+    /// Says that what was taken so far has been answered, where there is an answer.
+    pub(super) fn answer(&self) {
+        self.memory.map.word(ANSWERED_AT).store(self.head, Release);
     }
 
     /// Says whether the doorbell is to be rung for what is pushed from now on. After that,

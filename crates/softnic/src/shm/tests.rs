@@ -17,7 +17,7 @@ use wire::{Opcode, reth, roce};
 use super::ring::{Answer, DECLARES_PAIR, Entry, WITH_ICRC};
 use super::*;
 use crate::attachment::Attachment;
-use crate::limits::{PACKET_MAX, RUNS_BEFORE_OFFER};
+use crate::limits::{PACKET_MAX, PAUSE_MAX, RUNS_BEFORE_OFFER};
 use crate::memory::map;
 use crate::testing::{open_by, paused_for};
 use crate::{DeviceInfo, Link, Nic, Options};
@@ -47,7 +47,7 @@ impl Honest {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let (pd, cq, key) = nic.with(|endpoint, _, _| {
             let pd = endpoint.alloc_pd().unwrap();
-            let cq = endpoint.create_cq(64).unwrap();
+            let cq = endpoint.create_cq(256).unwrap();
             let length = BYTES as u64;
             let region = RegionSpec { address, length, iova: address, access };
             (pd, cq, endpoint.register(pd, region).unwrap())
@@ -301,6 +301,67 @@ fn what_a_nic_has_not_looked_at_is_not_lost() {
     let counts = a.nic.counts();
     assert!(counts.ring_timeouts_put_off > 0, "{counts:?}");
     assert_eq!(counts.tx_packets, before + 1);
+}
+
+#[test]
+fn what_a_nic_has_taken_and_not_answered_is_not_lost() {
+    let open = |address| Honest::open(address, Link::SharedMemory);
+    let (a, b) = (open("127.0.48.71"), open("127.0.48.72"));
+    a.shares_rings_with(&b);
+    let before = a.nic.counts();
+    let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
+    a.post(ours, 8, (b.address(), b.key));
+    // It is stopped between the two.
+    b.looks_at_rings();
+    assert_eq!(b.nic.shared().lock().counts.rx_ring_packets, before.tx_ring_packets + 1);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(100) {
+        a.nic.poll();
+    }
+    let completion = a.nic.poll_cq_timed(a.cq);
+    assert!(completion.is_none(), "{completion:?}");
+    while a.nic.poll_cq_timed(a.cq).is_none() {
+        b.nic.poll();
+        a.nic.poll();
+        assert!(began.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", a.nic.counts());
+    }
+    let counts = a.nic.counts();
+    assert_eq!(counts.tx_packets, before.tx_packets + 1);
+    assert!(counts.ring_timeouts_put_off > before.ring_timeouts_put_off, "{counts:?}");
+}
+
+#[test]
+fn what_waits_for_room_in_a_ring_is_not_dropped_while_a_busy_machine_may_be_the_cause() {
+    let open = |address| Honest::open(address, Link::SharedMemory);
+    let (a, b) = (open("127.0.48.73"), open("127.0.48.74"));
+    a.shares_rings_with(&b);
+    // More than a ring holds.
+    let mut posted = 0;
+    for _ in 0..8 {
+        let qpn = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
+        for _ in 0..14 {
+            a.post(qpn, BYTES as u32, (b.address(), b.key));
+            posted += 1;
+        }
+    }
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_nanos(2 * PAUSE_MAX.as_ns_ceil()) {
+        a.nic.poll();
+    }
+    while posted > 0 {
+        if let Some((completion, _)) = a.nic.poll_cq_timed(a.cq) {
+            assert_eq!(completion.status, CompletionStatus::Success);
+            posted -= 1;
+        }
+        b.nic.poll();
+        a.nic.poll();
+        assert!(began.elapsed().as_secs() < PATIENCE_SECONDS, "{posted}: {:?}", a.nic.counts());
+    }
+    let counts = a.nic.counts();
+    assert_eq!((counts.tx_dropped, counts.tx_pauses_given_up), (0, 0));
+    assert!(counts.tx_pauses > 0, "{counts:?}");
+    let stats = a.nic.with(|endpoint, _, _| *endpoint.stats());
+    assert_eq!((stats.retransmitted_pkts, stats.rcvd_seq_err), (0, 0), "{stats}");
 }
 
 #[test]

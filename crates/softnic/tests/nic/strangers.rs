@@ -114,7 +114,7 @@ fn what_another_user_says_to_mailboxes_is_not_looked_at() {
         for name in all.iter().flatten() {
             let address = SocketAddr::from_abstract_name(name).unwrap();
             // Offers of rings that are no rings, and packets that are none; as many as there is room for.
-            for message in [&b"FRRING\0\x03\x01\0\0\0"[..], b"FRH\x01"] {
+            for message in [&b"FRRING\0\x04\x01\0\0\0"[..], b"FRH\x01"] {
                 let message = [message, &[0; 64]].concat();
                 for length in [32, 64] {
                     let _ = socket.send_to_addr(&message[..length], &address);
