@@ -190,6 +190,7 @@ impl Qp {
             return;
         }
         self.pacer.on_progress(now);
+        requester.train.on_progress(requester.unacked.distance_from(before));
         requester.catch_up();
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
@@ -255,6 +256,7 @@ impl Qp {
             return;
         }
         self.pacer.on_loss(now);
+        self.requester.train.on_loss();
         let requester = &mut self.requester;
         requester.unacked = resume;
         let less = u32::from(mutated(Mutation::GoBackTooShort));

@@ -107,6 +107,14 @@ pub(crate) const DEADLINES_SPARE: usize = 16;
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
 /// and FCS. A rate limit counts these bytes too.
 pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;
+/// Packets that travel as one at most, where nothing was lost.
+pub(crate) const TRAIN_PACKETS_MAX: u32 = 64;
+/// A loss leaves this part of them.
+pub(crate) const TRAIN_LOSS_DIVISOR: u32 = 8;
+/// And no fewer than these: a call of the kernel for each packet costs more than losses do.
+pub(crate) const TRAIN_PACKETS_MIN: u32 = 8;
+/// So many trains that arrive make the next ones a packet longer.
+pub(crate) const TRAIN_GROWTH_PACKETS: u32 = 16;
 /// After a loss a step of DCQCN is at most the rate over this: it doubles in 45 steps, 2.5 ms.
 pub(crate) const LOSS_GAIN_DIVISOR: u64 = 64;
 /// Additive increase of DCQCN leads from nothing to the line rate in 2 to this many steps at most.

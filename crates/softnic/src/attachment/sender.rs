@@ -151,7 +151,7 @@ impl Stages<'_> {
             let room = self.outbox.batches.room();
             let Some(built) = management.build(manager, membership, room, counts) else { break };
             let Built { flow, length } = built;
-            self.pass(&flow, false, length, counts);
+            self.pass(&flow, (false, usize::MAX), length, counts);
         }
     }
 
@@ -221,6 +221,7 @@ impl Stages<'_> {
         counts: &mut Counts,
     ) -> Pushed {
         let mut pushed = Pushed::default();
+        let most = run.train_packets() as usize;
         for (psn, payload) in run.packets() {
             pushed.packets += 1;
             let room = self.outbox.batches.room();
@@ -229,7 +230,7 @@ impl Stages<'_> {
                 break;
             };
             let is_behind = core::mem::replace(&mut lane.is_last, true);
-            self.pass(&lane.flow, is_behind, length, counts);
+            self.pass(&lane.flow, (is_behind, most), length, counts);
             if self.common.paths.is_filled_by(lane, length + ICRC_LEN, counts) {
                 pushed.is_full = true;
                 break;
@@ -239,15 +240,21 @@ impl Stages<'_> {
     }
 
     /// Passes on the packet of `length` bytes that was built. `is_behind` says that the one before it
-    /// has the same flow.
+    /// has the same flow, and `most` how many may travel as one.
     #[inline]
-    fn pass(&mut self, flow: &Flow, is_behind: bool, length: usize, counts: &mut Counts) {
+    fn pass(
+        &mut self,
+        flow: &Flow,
+        (is_behind, most): (bool, usize),
+        length: usize,
+        counts: &mut Counts,
+    ) {
         if self.faults.is_some() || !flow.is_batched() {
             self.pass_singly(flow, length, counts);
         } else if is_behind {
-            self.outbox.batches.add_behind(length);
+            self.outbox.batches.add_behind(length, most);
         } else {
-            self.outbox.batches.add(flow, length);
+            self.outbox.batches.add(flow, length, most);
         }
     }
 

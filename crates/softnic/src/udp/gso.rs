@@ -90,19 +90,21 @@ impl Batches {
 
     /// Takes the packet of `length` bytes, without its ICRC, that was built in [`Batches::room`]:
     /// gives it its ICRC and its place in a batch.
-    pub(crate) fn add(&mut self, flow: &Flow, length: usize) {
+    ///
+    /// The batch has `most` packets at most.
+    pub(crate) fn add(&mut self, flow: &Flow, length: usize, most: usize) {
         if self.batches.last().is_some_and(|batch| batch.flow == *flow) {
-            self.add_behind(length);
+            self.add_behind(length, most);
         } else {
             self.begin(*flow, length);
         }
     }
 
     /// As [`Batches::add`], for a packet of the same flow as the one before it.
-    pub(crate) fn add_behind(&mut self, length: usize) {
+    pub(crate) fn add_behind(&mut self, length: usize, most: usize) {
         let Some(batch) = self.batches.last_mut() else { return };
         let (start, size) = (self.used, length + ICRC_LEN);
-        let fits = batch.count < self.segments_max
+        let fits = batch.count < self.segments_max.min(most)
             && size <= batch.segment
             // Only the last packet of a batch may be shorter.
             && batch.bytes.len() == batch.count * batch.segment
@@ -179,7 +181,7 @@ mod tests {
         let mut batches = Batches::new(segments_max);
         for (index, &(flow, length)) in packets.iter().enumerate() {
             batches.room()[..length].fill(index as u8 + 1);
-            batches.add(&flow, length);
+            batches.add(&flow, length, usize::MAX);
         }
         for batch in batches.all() {
             assert_eq!(batch.packets().count(), batch.count);
@@ -227,11 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_has_no_more_packets_than_the_network_should_see_as_one() {
+        let mut batches = Batches::new(64);
+        for most in [3, 3, 3, 3, 1, 64, 64] {
+            batches.add(&flow(2), 50, most);
+        }
+        let counts: Vec<usize> = batches.all().iter().map(|batch| batch.count).collect();
+        assert_eq!(counts, [3, 1, 3]);
+    }
+
+    #[test]
     fn packets_sent_singly_have_identification_zero() {
         let mut batches = Batches::new(64);
         for _ in 0..3 {
             batches.room()[..50].fill(9);
-            batches.add(&flow(2), 50);
+            batches.add(&flow(2), 50, usize::MAX);
         }
         batches.seal_singly(0);
         let icrcs: Vec<_> = batches.all()[0]
@@ -247,7 +259,7 @@ mod tests {
         let mut batches = Batches::new(64);
         let mut packets = 0;
         while batches.has_room() {
-            batches.add(&flow(2), 4096 + 32);
+            batches.add(&flow(2), 4096 + 32, usize::MAX);
             packets += 1;
         }
         assert_eq!(packets, ARENA_BYTES / (4096 + 36));

@@ -237,7 +237,7 @@ mod tests {
                 // Steering looks at the QPN.
                 let qpn = u32::from(to.common.membership.registry.slot()) << SLOT_SHIFT;
                 outbox.batches.room()[4..8].copy_from_slice(&qpn.to_be_bytes());
-                outbox.batches.add(&flow, 40);
+                outbox.batches.add(&flow, 40, usize::MAX);
             }
             assert!(!outbox.batches.all().is_empty());
             outbox.send();
@@ -273,7 +273,7 @@ mod tests {
         let mut counts = Counts::default();
         for _ in 0..3 {
             outbox.batches.room()[..40].fill(1);
-            outbox.batches.add(&flow, 40);
+            outbox.batches.add(&flow, 40, usize::MAX);
         }
         outbox.send();
         outbox.unload(&mut counts);

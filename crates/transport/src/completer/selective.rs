@@ -55,6 +55,7 @@ impl Qp {
             return false;
         }
         self.pacer.on_loss(now);
+        self.requester.train.on_loss();
         self.requester.gone_back_for = Some(self.requester.unacked);
         self.arm_ack_timer(now);
         true

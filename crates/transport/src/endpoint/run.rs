@@ -6,6 +6,7 @@ use rdma::{Psn, Qpn};
 use wire::roce;
 
 use super::Endpoint;
+use crate::limits::TRAIN_PACKETS_MAX;
 use crate::transmit::{Body, Payload, Route};
 
 /// A packet, or several of one message that differ only in PSN and place.
@@ -96,6 +97,14 @@ impl<'a> Run<'a> {
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// How many packets, of this run and its neighbours, the network should see as one at most: it may
+    /// drop them as one.
+    #[inline]
+    pub fn train_packets(&self) -> u32 {
+        let paced = self.endpoint.qp(self.qpn).filter(|qp| qp.pacer.is_limited());
+        paced.map_or(TRAIN_PACKETS_MAX, |qp| qp.requester.train.packets())
     }
 
     /// What follows the headers of all of them; each carries an equal share.

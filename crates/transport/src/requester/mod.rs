@@ -15,6 +15,7 @@ mod post;
 mod run;
 mod selective;
 mod send;
+mod train;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,6 +25,7 @@ use rdma::{
     UdAddress,
 };
 use smallvec::SmallVec;
+use train::Train;
 
 use crate::PdId;
 use crate::attributes::QpAttributes;
@@ -181,6 +183,8 @@ pub(crate) struct Requester {
     pub(crate) timeouts: u8,
     /// The oldest packet when the timer last expired, until a NAK reports its loss.
     pub(crate) timed_out_for: Option<Psn>,
+    /// How many packets may travel as one.
+    pub(crate) train: Train,
     /// Under selective repeat: what it knows of packets behind a gap.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
     /// UC and UD: requests at the front that have been sent whole. They complete when the driver
