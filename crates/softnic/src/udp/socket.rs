@@ -95,14 +95,16 @@ impl Socket {
     fn configure(&self, receive_buffer: c_int) -> io::Result<()> {
         let fd = self.fd.as_fd();
         let set = |level, name, value: c_int| set_option(fd, level, name, value);
+        // Never in fragments, and never shorter because an ICMP message says so: anybody could send it, and
+        // the path MTU of a connection is what its ends have agreed on.
         if self.address.is_ipv4() {
-            set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+            set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
             set(libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
             set(libc::IPPROTO_IP, libc::IP_TTL, HOP_LIMIT.into())?;
             set(libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, HOP_LIMIT.into())?;
         } else {
             set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
-            set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+            set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, HOP_LIMIT.into())?;
             set(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, HOP_LIMIT.into())?;

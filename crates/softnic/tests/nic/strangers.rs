@@ -4,6 +4,7 @@
 
 use core::cell::Cell;
 use core::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Instant;
@@ -155,6 +156,64 @@ fn another_user_does_not_get_at_what_nics_share() {
         let port = std::net::UdpSocket::bind((Ipv4Addr::new(127, 0, 85, 1), ROCE_PORT));
         assert_eq!(port.err().map(|error| error.kind()), Some(std::io::ErrorKind::AddrInUse));
     });
+}
+
+/// An ICMP message to `to`, whose datagram from ROCE_PORT to `beyond` would not fit: RFC 1191, section 4. Returns
+/// whether this process may send one.
+fn says_that_the_path_is_narrow(to: Ipv4Addr, beyond: Ipv4Addr) -> bool {
+    // SAFETY: plain numbers; the descriptor is owned by nobody else.
+    let socket = unsafe {
+        let fd =
+            libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP);
+        if fd < 0 {
+            return false;
+        }
+        std::net::UdpSocket::from_raw_fd(fd)
+    };
+    const NARROW: u16 = 552;
+    let mut message = vec![3, 4, 0, 0, 0, 0];
+    message.extend(NARROW.to_be_bytes());
+    // The header of the datagram in question, and its ports.
+    message.extend([0x45, 0, 16, 28, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    message.extend(to.octets().into_iter().chain(beyond.octets()));
+    message.extend([ROCE_PORT.to_be_bytes(), ROCE_PORT.to_be_bytes(), [16, 8], [0; 2]].concat());
+    let words = message.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let sum = !(((sum >> 16) + (sum & 0xffff)) as u16);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    socket.send_to(&message, (to, 0)).unwrap();
+    true
+}
+
+#[test]
+fn who_says_that_a_path_is_narrow_ends_no_connection() {
+    let options = Options { link: Link::Udp, ..Options::default() };
+    let (a, b) = pair_with(86, QpType::Rc, 8192, &options);
+    let [near, far] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 86, last));
+    let round = || {
+        b.post_recv(7, b.sge(4096, 4000));
+        a.post(8, SEND, a.sge(0, 4000));
+        a.completions(1);
+        b.completions(1);
+    };
+    round();
+    if !says_that_the_path_is_narrow(near, far) {
+        eprintln!("skipped: only root can send ICMP messages");
+        return;
+    }
+    // The kernel has believed it, and holds others to it, which ask for that.
+    let other = std::net::UdpSocket::bind((near, 0)).unwrap();
+    let (level, name, strictly) = (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
+    // SAFETY: the option is an integer.
+    let set = unsafe {
+        let length = size_of_val(&strictly) as libc::socklen_t;
+        libc::setsockopt(other.as_raw_fd(), level, name, (&raw const strictly).cast(), length)
+    };
+    assert_eq!(set, 0);
+    let refused = other.send_to(&[0; 4000], (far, 9)).err().and_then(|error| error.raw_os_error());
+    assert_eq!(refused, Some(libc::EMSGSIZE));
+    round();
+    assert_eq!(a.nic.counts().tx_errors, 0, "{:?}", a.nic.counts());
 }
 
 #[test]
