@@ -27,14 +27,10 @@ pub(crate) const SLOTS: u16 = 1 << SLOT_BITS;
 pub(crate) const GSO_SEGMENTS_MAX: usize = 64;
 /// Senders whose habits are remembered: a power of two.
 pub(crate) const HABITS: usize = 256;
-/// So many packets in a row show which IP identifications a sender uses.
-pub(crate) const HABIT_PACKETS: u32 = 16;
-/// The same of a sender whose habits were given up again and again.
-pub(crate) const HABIT_PACKETS_MAX: u32 = 1 << 20;
-/// Packets of a sender that are looked at together.
-pub(crate) const HABIT_PERIOD_PACKETS: u32 = 4096;
-/// So many of them that do not fit its habit are no accidents.
-pub(crate) const STRANGE_PACKETS_MAX: u32 = 16;
+/// So many batches in a row that begin with IP identification 0 show a Ferroce NIC.
+pub(crate) const HABIT_BATCHES: u32 = 16;
+/// The same of a sender that was taken for one again and again.
+pub(crate) const HABIT_BATCHES_MAX: u32 = 1 << 20;
 /// Bytes of one GSO batch: a UDP datagram over IPv4.
 pub(crate) const GSO_BYTES_MAX: usize = 65_507;
 /// Packets of the largest MTU that a GSO batch holds.

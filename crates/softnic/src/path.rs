@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Packets to a NIC of this host go by UDP until it has taken a ring, and through the ring while that works.
-//! The change loses nothing, and no packet overtakes another. A NIC of this host says how much room it has, by either path. Where there is
-//! none, sending to it pauses, for [`PAUSE_MAX`] at most, or [`AWAITED_MAX`] for a ring, in which nothing is
-//! lost; to all others it goes on.
+//! At the change no packet overtakes another; what the kernel has then not delivered by UDP counts as lost. A
+//! NIC of this host says how much room it has, by either path. Where there is none, sending to it pauses, for
+//! [`PAUSE_MAX`] at most, or [`AWAITED_MAX`] for a ring, in which nothing is lost; to all others it goes on.
 //!
 //! **Invariant:** only this module knows both sockets and rings. Others ask it what they need of either.
 

@@ -87,7 +87,7 @@ pub(crate) struct Receiver {
     habits: Habits,
     /// The place of the sender of the present datagrams.
     habit: usize,
-    /// The identification of the last of them that was right.
+    /// The identification of the first of them that was right.
     seen: Option<u16>,
     /// The socket that had something last.
     pub(crate) hot: usize,
@@ -262,7 +262,7 @@ impl Receiver {
         let mut is_misled = false;
         self.habit = self.habits.place_of(received.source);
         self.seen = None;
-        let mut id = self.habits.at(self.habit).expected();
+        let mut id = 0;
         let mut at = 0;
         let (mut packets, mut packet_bytes) = (0, 0);
         // All packets but the last are as long as the first.
@@ -324,7 +324,7 @@ impl Receiver {
         engine.counts.rx_bytes += packet.len() as u64;
         let checked = check(packet, id, prefix, self.habits.at(self.habit));
         let seen = checked.as_ref().ok().map(|checked| checked.id);
-        self.seen = seen.or(self.seen);
+        self.seen = self.seen.or(seen);
         let id = seen.unwrap_or(id);
         if common.observers.capture.is_some() {
             let datagram = Datagram { id, ..datagrams.datagram() };

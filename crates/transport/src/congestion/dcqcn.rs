@@ -225,18 +225,24 @@ impl ReactionPoint {
         }
         self.fall(now, self.alpha);
         if let Some(first) = self.numbers.first.filter(|_| is_first) {
-            (self.current, self.target) = (first, first);
+            self.current = first.min(self.target);
+            self.target = self.current;
         }
     }
 
-    /// Lowers the rate by `alpha`; steps up are counted anew.
+    /// Lowers the rate by `alpha`.
     fn fall(&mut self, now: Time, alpha: u64) {
         let shift = 22 + u32::from(self.settings.cut_log2);
         let cut = (u128::from(self.current) * u128::from(alpha)).unbounded_shr(shift);
         let percent = u128::from(self.settings.cut_floor_percent.min(100));
         let floor = (u128::from(self.current) * percent / 100) as u64;
         let left = self.current.saturating_sub(u64::try_from(cut).unwrap_or(u64::MAX));
-        self.current = left.max(floor).max(self.numbers.minimum);
+        self.lower(now, left.max(floor));
+    }
+
+    /// Lowers the rate to `left`, if that is not too low; steps up are counted anew.
+    fn lower(&mut self, now: Time, left: u64) {
+        self.current = left.max(self.numbers.minimum);
         (self.cut_at, self.rate_since) = (Some(now), now);
         (self.timer_steps, self.byte_steps, self.bytes) = (0, 0, 0);
     }
@@ -275,7 +281,7 @@ impl Controller for ReactionPoint {
         true
     }
 
-    /// As a CNP at an alpha of 1, and the target falls too: what is above the rate did not fit. Losses
+    /// Halves the rate, and the target falls too: what is above the rate did not fit. Losses
     /// that come within a step of the timer are of what was sent before the cut.
     fn on_loss(&mut self, now: Time) {
         let interval = self.settings.cut_interval.max(self.numbers.rate_timer);
@@ -284,7 +290,7 @@ impl Controller for ReactionPoint {
         }
         self.advance(now);
         if self.cut_at.is_none_or(|cut| now.since(cut) >= interval) {
-            self.fall(now, ONE);
+            self.lower(now, self.current / 2);
             self.target = self.current;
         }
         self.after_loss = AfterLoss::Stands;

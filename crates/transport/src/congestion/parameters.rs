@@ -297,8 +297,11 @@ pub fn read_folder(
                 let start: String = text.trim().chars().take(20).collect();
                 return Err(error(format!("{start:?} is no such number")));
             };
-            parameter.set(settings, parameter.other(value));
             found += 1;
+            // A NIC shows 0 for an interval of its own choice: what was set before stays.
+            if (parameter.key, value) != ("cnp_interval_us", 0) {
+                parameter.set(settings, parameter.other(value));
+            }
         }
     }
     if found > 0 {
@@ -357,6 +360,16 @@ mod tests {
         let mut settings = Settings::default();
         read_folder(&mut settings, &|name| Ok(files(name))).unwrap();
         assert_eq!(Some(settings), Settings::preset("connectx"));
+    }
+
+    #[test]
+    fn an_interval_of_the_nics_own_choice_changes_nothing() {
+        let mut settings = Settings::default();
+        read_folder(&mut settings, &|name| {
+            Ok((name == "roce_np/min_time_between_cnps").then(|| "0".into()))
+        })
+        .unwrap();
+        assert_eq!(settings, Settings::default());
     }
 
     #[test]
