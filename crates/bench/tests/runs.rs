@@ -145,18 +145,26 @@ fn flows_run_at_once_and_begin_and_end_when_they_should() {
     assert!(late.windows[2].operations > 0 && short.windows[0].operations > 0);
 }
 
-/// An application that spoils its own memory after its first step, if it serves.
-struct Spoiler(Load);
+/// An application that spoils its own memory, if it serves.
+struct Spoiler {
+    app: Load,
+    /// Before each step, when the answers of the last have arrived; otherwise after.
+    before: bool,
+}
 
 impl App for Spoiler {
     fn layout(&self) -> Layout<'_> {
-        self.0.layout()
+        self.app.layout()
     }
 
     fn step(&mut self, verbs: &mut dyn Verbs, woke: Woke) -> Wait {
-        let wait = self.0.step(verbs, woke);
-        if self.0.serves {
-            verbs.store(Region(0), 16, &[0xee]);
+        let spoil = |verbs: &mut dyn Verbs| verbs.store(Region(0), 16, &[0xee]);
+        if self.app.serves && self.before {
+            spoil(verbs);
+        }
+        let wait = self.app.step(verbs, woke);
+        if self.app.serves && !self.before {
+            spoil(verbs);
         }
         wait
     }
@@ -175,11 +183,12 @@ fn a_payload_that_is_wrong_is_seen() {
             .map(|app| {
                 let host = Host::open(&settings.near, &settings.options).unwrap();
                 let seat = SoftSeat::new(&host, &app.layout(), &stop, 1).unwrap();
-                Player { app: Spoiler(app), seat, core: None }
+                let app = Spoiler { app, before: verb == Verb::SendSend };
+                Player { app, seat, core: None }
             })
             .collect();
         let (outcomes, _) = world::run(players, &stop, &mut ()).unwrap();
-        let found: Vec<_> = outcomes.into_iter().map(|outcome| outcome.app.0.found()).collect();
+        let found: Vec<_> = outcomes.into_iter().map(|outcome| outcome.app.app.found()).collect();
         let wrong: u64 = found.iter().map(|found| found.mismatches).sum();
         // An answer is written anew each time; what is only read stays spoilt.
         assert_eq!(wrong > 0, verb == Verb::Read, "{found:?}");
