@@ -50,6 +50,8 @@ pub struct Claim {
     pub finding: String,
     /// For [`Kind::Number`]: a measurement may be off by this factor on either side.
     pub band: Option<f64>,
+    /// Why no experiment is about it, if none can be.
+    pub unmeasured: Option<String>,
     /// Numbers of setup and finding, by name and unit.
     #[serde(default)]
     values: BTreeMap<String, f64>,

@@ -25,7 +25,8 @@ impl Study {
         }
         for claim in &self.later {
             let (id, place) = (Cell::Text(&claim.id), Cell::Text(&claim.place));
-            table.push([id, place, Cell::Text("not measured here"), Cell::Text("later")]);
+            let why = claim.unmeasured.as_deref().unwrap_or("later");
+            table.push([id, place, Cell::Text("not measured here"), Cell::Text(why)]);
         }
         page.add(&Block::Table(&table, ""));
         for outcome in &self.outcomes {

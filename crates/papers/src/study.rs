@@ -120,6 +120,9 @@ mod tests {
             named.sort_unstable();
             named.dedup();
             assert_eq!(named.len(), count);
+            for claim in claims.iter().filter(|claim| claim.unmeasured.is_some()) {
+                assert!(!named.contains(&claim.id.as_str()), "{}", claim.id);
+            }
         }
     }
 

@@ -22,7 +22,9 @@ impl Study {
         }
         for claim in &self.later {
             let id = format!("{} ({})", claim.id, claim.place);
-            text += &row([&id, &claim.finding, "later", "not measured here"]);
+            let why = claim.unmeasured.as_deref().unwrap_or("later");
+            text += &row([&id, &claim.finding, "", &format!("not measured here: {why}")]);
+            text += &row(["", "", "", ""]);
         }
         let claims = match self.outcomes.len() + self.later.len() {
             1 => "1 claim".to_owned(),
@@ -31,11 +33,11 @@ impl Study {
         let count = |verdict| self.outcomes.iter().filter(|of| of.verdict() == verdict).count();
         let _ = write!(
             text,
-            "\n{claims}: {} hold, {} hold at another scale, {} do not hold; {} come later",
-            count(Verdict::Holds),
-            count(Verdict::HoldsAtAnotherScale),
-            count(Verdict::DoesNotHold),
-            self.later.len()
+            "\n{claims}: {}, {} at another scale, {}; {} not measured",
+            number(count(Verdict::Holds), "holds", "hold"),
+            number(count(Verdict::HoldsAtAnotherScale), "holds", "hold"),
+            number(count(Verdict::DoesNotHold), "does not hold", "do not hold"),
+            number(self.later.len(), "is", "are")
         );
         let holds = self.outcomes.iter().filter(|of| of.verdict() != Verdict::DoesNotHold);
         match holds.filter(|of| !of.fitted().is_empty()).count() {
@@ -46,6 +48,11 @@ impl Study {
         }
         text
     }
+}
+
+/// A number and its verb.
+fn number(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 /// A row of four cells, each wrapped to its width.
@@ -107,6 +114,7 @@ mod tests {
             ["guo16.slow-", "receiver.mtt", "(4.4)"]
         );
         assert_eq!(wrap("", 5), [""]);
+        assert_eq!([0, 1, 2].map(|n| number(n, "holds", "hold")), ["0 hold", "1 holds", "2 hold"]);
         let text = row(["a", "b", &"long ".repeat(20), "d"]);
         assert_eq!(text.lines().count(), 3);
         assert!(text.lines().all(|line| line.len() <= 150));

@@ -483,7 +483,7 @@ fn papers_holds_a_claim_against_what_was_measured_and_writes_what_there_is_to_se
         table.contains("guo16.dscp.pfc (3,      PCP is lost at the subnet boundary"),
         "{table}"
     );
-    let last = "1 claim: 1 hold, 0 hold at another scale, 0 do not hold; 0 come later\n";
+    let last = "1 claim: 1 holds, 0 hold at another scale, 0 do not hold; 0 are not measured\n";
     assert!(table.ends_with(last), "{table}");
     let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
     assert_eq!(read("guo16.txt"), table.as_bytes());
