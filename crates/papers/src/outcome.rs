@@ -145,9 +145,12 @@ impl Outcome {
         if let (Verdict::HoldsAtAnotherScale, Some(scale)) = (self.verdict(), &self.scale) {
             text += &format!(": {scale}");
         }
-        for check in self.checks.iter().filter(|check| !check.holds) {
+        let mut failed = self.checks.iter().filter(|check| !check.holds).peekable();
+        while let Some(check) = failed.next() {
             text += &format!("; not so: {}", check.text);
-            if let Some(reason) = &check.reason {
+            // A reason that several have is said behind the last.
+            let is_said_again = failed.peek().is_some_and(|next| next.reason == check.reason);
+            if let (Some(reason), false) = (&check.reason, is_said_again) {
                 text += &format!(" ({reason})");
             }
         }
@@ -197,6 +200,11 @@ mod tests {
         assert_eq!(
             outcome(vec![good, bad], Some("8 servers")).verdict_text(),
             "does not hold; not so: a 3.00 us < b 2.00 us (b is broken)"
+        );
+        let twice = ["c", "d"].map(|text| Check::event(text, false).because("e"));
+        assert_eq!(
+            outcome(twice.into(), None).verdict_text(),
+            "does not hold; not so: c; not so: d (e)"
         );
         assert_eq!(outcome(Vec::new(), None).verdict(), Verdict::DoesNotHold);
     }
