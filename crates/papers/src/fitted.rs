@@ -43,6 +43,11 @@ mod tests {
         let said: usize = numbers.map(|line| line.matches(" fitted on ").count()).sum();
         assert_eq!(all, said + BESIDE.len());
         assert_eq!(fitted("zhang17.table3"), ["exit_us of cx3-56g-xeon"]);
-        assert!(fitted("zhang17.fig4a").is_empty());
+        assert_eq!(
+            fitted("zhang17.fig4b"),
+            ["package_factor of cx3-56g-xeon", "exit_us of cx3-56g-xeon"]
+        );
+        assert_eq!(fitted("ma16.fig7.latency"), ["blueflame of cx3-40g-xeon"]);
+        assert!(fitted("zhang17.fig3.cpu").is_empty());
     }
 }
