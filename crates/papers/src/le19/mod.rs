@@ -27,6 +27,8 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 const TESTBED: &str = "cx3-10g-arm";
+/// What the testbed does not have, and the experiments do.
+const FRAMES: &str = "RDMA MTU 4,096";
 /// Servers have as many processes as cores, and there are so many clients with so much outstanding.
 const CORES: u32 = 8;
 const CLIENTS: u32 = 16;
@@ -107,7 +109,7 @@ pub fn run(
     study::run("le19", EXPERIMENTS, only, options, progress)
 }
 
-/// Hosts whose frames take every payload of the figures.
+/// Hosts whose frames take every payload of the figures: [`FRAMES`].
 fn hosts(count: u32) -> Hosts {
     Hosts::of(TESTBED, count).but("mtu_bytes", "4_096")
 }

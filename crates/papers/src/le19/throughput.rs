@@ -1,6 +1,6 @@
 //! Figures 2 and 4: sixteen clients and one server, as fast as they can.
 
-use super::{ABOUT, CLIENTS, Method, WINDOW, all, bytes};
+use super::{ABOUT, CLIENTS, FRAMES, Method, WINDOW, all, bytes};
 use crate::draws::Spread;
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
@@ -30,6 +30,9 @@ const CONTENDED_SIZES: [u32; 5] = [8, 64, 256, 1_024, 4_096];
 /// Who is bound by the link has this part of its rate in payload: ours.
 const LINE: f64 = 0.9;
 const LINK_GBPS: f64 = 10.0;
+/// What a READ's answer has on the wire beside its payload: Ethernet with preamble, FCS and gap, IPv4, UDP,
+/// BTH, AETH and ICRC.
+const HEADER_BYTES: u32 = 86;
 /// At the link's rate none is ahead of another: what beats others there has this part of theirs, ours.
 const LEVEL: f64 = 0.98;
 
@@ -127,6 +130,11 @@ impl Throughput {
     }
 }
 
+/// Millions of payloads that the wire carries in a second.
+fn on_wire(size: u32) -> f64 {
+    LINK_GBPS * 1e3 / (f64::from(size + HEADER_BYTES) * 8.0)
+}
+
 fn those(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> Vec<u32> {
     sizes.iter().copied().filter(|size| wanted(*size)).collect()
 }
@@ -137,19 +145,26 @@ fn ops_bound(found: &Throughput) -> Vec<Check> {
     let large = those(&sizes, |size| size > 256);
     let longest = small.last().copied().unwrap_or(8);
     let gbps = |size| found.at(READ, size).map_or(f64::NAN, |row| row.gbps.median());
-    let line = LINE * LINK_GBPS;
-    let mut checks = vec![
-        Check::order(
-            (&format!("READ-Intr at {longest} B"), gbps(longest)),
-            ("nine tenths of the link", line),
-            "Gb/s",
-        ),
-        Check::order(
-            ("nine tenths of the link", line),
-            ("READ-Intr at 4,096 B", gbps(4_096)),
-            "Gb/s",
-        ),
-    ];
+    let mut checks = vec![Check::order(
+        ("nine tenths of the link", LINE * LINK_GBPS),
+        ("READ-Intr at 4,096 B", gbps(4_096)),
+        "Gb/s",
+    )];
+    let on_wire = on_wire(longest);
+    for method in METHODS {
+        let rate = found.rate(method, longest);
+        let ratio = rate / found.rate(method, 8);
+        let name = method.name();
+        let text = format!("{name} at {longest} B over 8 B is about 1: {}", short(ratio));
+        let check = Check::event(text, (1.0 / ABOUT..=ABOUT).contains(&ratio));
+        checks.push(match rate > LEVEL * on_wire {
+            true => check.because(format!(
+                "in the model the wire is the bound there: with {HEADER_BYTES} B of headers it carries {} M/s",
+                short(on_wire)
+            )),
+            false => check,
+        });
+    }
     for &size in &sizes {
         let ratio = found.rate(READ_POLL, size) / found.rate(READ, size);
         let text = format!("at {size} B READ-Poll over READ-Intr is about 1: {}", short(ratio));
@@ -179,8 +194,9 @@ fn dependent(found: &Throughput) -> Vec<Check> {
 fn isolated(context: &mut Context<'_>) -> Result<(Vec<Outcome>, Throughput), Error> {
     let sizes: &[u32] = if context.options.quick { &QUICK_SIZES } else { &SIZES };
     let found = Throughput::measure(context, &METHODS, sizes, false)?;
-    let ran =
-        format!("{CLIENTS} clients, {WINDOW} outstanding each, to a server of eight processes");
+    let ran = format!(
+        "{CLIENTS} clients, {WINDOW} outstanding each, to a server of eight processes; {FRAMES}"
+    );
     let rates = found.told(&METHODS, "million a second", |row| &row.rate);
     let outcome = |claim, measured: String, checks, figures| {
         let (ran, scale) = (ran.clone(), Some("4 ms instead of 10 s".to_owned()));
@@ -219,9 +235,10 @@ fn isolated(context: &mut Context<'_>) -> Result<(Vec<Outcome>, Throughput), Err
     let number = |name: &str, method, size| {
         Check::number(&tails, name, found.p90_us(method, size)).because(excluded)
     };
+    let small = if context.options.quick { 128 } else { 256 };
     let checks = vec![
-        number("read_64_us", READ, 64),
-        number("write_send_small_us", WRITE_SEND, if context.options.quick { 128 } else { 256 }),
+        Check::number(&tails, "read_64_us", found.p90_us(READ, 64)),
+        Check::number(&tails, "write_send_small_us", found.p90_us(WRITE_SEND, small)),
         number("read_1k_us", READ, 1_024),
         number("read_4k_us", READ, 4_096),
         Check::number(&tails, "read_4k_us", found.p90_us(READ_POLL, 4_096)),
@@ -285,7 +302,7 @@ fn contended(context: &mut Context<'_>, isolated: &Throughput) -> Result<Outcome
         claim: context.claim(CONTENDED)?,
         ran: format!(
             "{CLIENTS} clients, {WINDOW} outstanding each, to a server of eight processes; a task that \
-             never waits on every core, each somewhere in its slice"
+             never waits on every core, each somewhere in its slice; {FRAMES}"
         ),
         scale: Some("0.1 s instead of 10".to_owned()),
         measured: format!(
