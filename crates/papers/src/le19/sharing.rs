@@ -2,7 +2,7 @@
 
 use bench::plan::{Flow, Verb, WaitMode};
 
-use super::{CLIENTS, CORES, Method, TESTBED, bytes, hosts};
+use super::{CLIENTS, CORES, FRAMES, Method, TESTBED, bytes, hosts};
 use crate::draws::Spread;
 use crate::figure::{Figure, Mark};
 use crate::hosts::{Hosts, Runs};
@@ -19,7 +19,7 @@ const METHODS: [Method; 4] =
 const SIZES: [u32; 3] = [8, 64, 256];
 const LARGE: u32 = 4 << 20;
 /// Large flows, and what each has outstanding.
-const BESIDE: [(u32, u32); 4] = [(0, 1), (1, 1), (16, 1), (16, 4)];
+const BESIDE: [(u32, u32); 6] = [(0, 1), (1, 1), (1, 16), (4, 4), (16, 1), (16, 4)];
 /// What falls sharply loses half at least; what does not set the share changes it by less than this: ours.
 const SHARPLY: f64 = 0.5;
 const ALIKE: f64 = 1.3;
@@ -84,7 +84,7 @@ fn nic(context: &mut Context<'_>) -> Result<Outcome, Error> {
     let mut said: Vec<String> = Vec::new();
     let mut checks = Vec::new();
     for of in rows.chunks(BESIDE.len()) {
-        let [alone, one, many, deep] = of else { continue };
+        let [alone, one, single, some, many, deep] = of else { continue };
         for row in of {
             figure.point(name(row), beside(row.beside).as_str(), row.rate.median());
         }
@@ -105,6 +105,16 @@ fn nic(context: &mut Context<'_>) -> Result<Outcome, Error> {
             ),
             (1.0 / ALIKE..=ALIKE).contains(&change),
         ));
+        let equal = [single, some, many].map(|row| row.rate.median());
+        let [least, most] = [f64::min, f64::max].map(|of| equal.into_iter().fold(equal[0], of));
+        checks.push(Check::event(
+            format!(
+                "{}: 16 large requests on 1, 4 or 16 queue pairs change it by less than {ALIKE} times: {}",
+                name(many),
+                short(most / least)
+            ),
+            most / least < ALIKE,
+        ));
         // It has half of the queue pairs, and more than half of the requests.
         let share = many.gbps.median() / alone.gbps.median().max(1e-9);
         checks.push(Check::order(
@@ -115,12 +125,13 @@ fn nic(context: &mut Context<'_>) -> Result<Outcome, Error> {
     }
     Ok(Outcome {
         claim: context.claim(NIC)?,
-        ran: "16 clients with 16 outstanding beside none, one and 16 clients that READ 4 MB from the same \
-              server, one or four at a time each"
-            .to_owned(),
+        ran: format!(
+            "16 clients with 16 outstanding beside 0 to 16 clients that READ 4 MB from the same server, 1 \
+             to 16 at a time each; {FRAMES}"
+        ),
         scale: Some("8 ms instead of 10 s".to_owned()),
         measured: format!(
-            "million a second beside none, 1 x 1, 16 x 1 and 16 x 4: {}",
+            "million a second beside none, 1 x 1, 1 x 16, 4 x 4, 16 x 1 and 16 x 4: {}",
             said.join("; ")
         ),
         checks,
