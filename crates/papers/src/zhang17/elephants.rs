@@ -17,7 +17,7 @@ pub(super) const CLAIMS: &[&str] = &[TABLE, SIZES, WAITS];
 
 /// What the second flow gets is no more than this over what the first does, if that is mild: ours.
 const MILD: f64 = 1.15;
-/// A ratio that grows no more has this part of its largest: ours.
+/// A ratio that grows no more has this part of its largest excess over one: ours.
 const FLAT: f64 = 0.9;
 
 fn gbps(seen: &Seen) -> f64 {
@@ -145,9 +145,10 @@ fn sizes(context: &mut Context<'_>) -> Result<Outcome, Error> {
         .collect();
     let last = least.last().map_or(f64::NAN, |row| row.2.median());
     let there = least.iter().find(|row| row.1 == saturates);
+    let there = there.map_or(f64::NAN, |row| row.2.median());
     checks.push(Check::order(
-        ("base 1 MB: nine tenths of the ratio at the largest size", FLAT * last),
-        (&format!("at {saturates} times"), there.map_or(f64::NAN, |row| row.2.median())),
+        ("base 1 MB: nine tenths of what the largest size has over 1", FLAT * (last - 1.0)),
+        (&format!("what {saturates} times has"), there - 1.0),
         "",
     ));
     let mild = rows.iter().filter(|row| row.0 >= 5).map(|row| row.2.median()).fold(0.0, f64::max);
