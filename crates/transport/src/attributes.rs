@@ -318,6 +318,20 @@ pub struct QpSpec {
     pub signal_all: bool,
 }
 
+impl QpSpec {
+    /// What an application asks for, in `pd`, with the queues that its sends and its receives complete to.
+    pub fn for_app(spec: &rdma::app::QpSpec, pd: PdId, [send_cq, recv_cq]: [CqId; 2]) -> Self {
+        let capacity = QpCapacity {
+            send_wr: spec.send_depth,
+            recv_wr: spec.recv_depth,
+            send_sge: spec.sges,
+            recv_sge: spec.sges,
+            inline: spec.inline_bytes,
+        };
+        Self { kind: spec.kind, pd, send_cq, recv_cq, srq: None, capacity, signal_all: false }
+    }
+}
+
 /// What a query returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpQuery {

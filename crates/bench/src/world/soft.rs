@@ -26,9 +26,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options, clock};
-use transport::{
-    AddressVector, BringUp, CqId, Event, Notify, PdId, PostError, QpCapacity, QpSpec, RegionSpec,
-};
+use transport::{AddressVector, BringUp, CqId, Event, Notify, PdId, PostError, QpSpec, RegionSpec};
 
 use super::meeting::{End, Reach, Service};
 use super::memory::Memory;
@@ -255,21 +253,8 @@ impl SoftSeat {
         let service = Service::of(spec.kind).ok_or_else(|| {
             Failure::new(format!("queue pair {index}: an application has RC, UC or UD"))
         })?;
-        let made = QpSpec {
-            kind: spec.kind,
-            pd: self.pd,
-            send_cq: self.cqs[usize::from(spec.send_cq.0)].id,
-            recv_cq: self.cqs[usize::from(spec.recv_cq.0)].id,
-            srq: None,
-            capacity: QpCapacity {
-                send_wr: spec.send_depth,
-                recv_wr: spec.recv_depth,
-                send_sge: spec.sges,
-                recv_sge: spec.sges,
-                inline: spec.inline_bytes,
-            },
-            signal_all: false,
-        };
+        let cqs = [spec.send_cq, spec.recv_cq].map(|cq| self.cqs[usize::from(cq.0)].id);
+        let made = QpSpec::for_app(spec, self.pd, cqs);
         let qpn = self.host.nic.with(|endpoint, _, _| endpoint.create_qp(made));
         let qpn = qpn.map_err(refused(&format!("queue pair {index}")))?;
         let end = End {

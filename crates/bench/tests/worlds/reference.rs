@@ -11,7 +11,7 @@ use rdma::{
 };
 use transport::testing::{Pair, TestMemory};
 use transport::{
-    AddressVector, BringUp, Config, CqId, Event, Notify, PostError, QpCapacity, QpSpec, RegionSpec,
+    AddressVector, BringUp, Config, CqId, Event, Notify, PostError, QpSpec, RegionSpec,
 };
 
 use crate::program::Program;
@@ -186,21 +186,8 @@ fn set_up(pair: &mut Pair, side: usize, app: &Program) -> Objects {
         .qps
         .iter()
         .map(|spec| {
-            let made = QpSpec {
-                kind: spec.kind,
-                pd: node.pd,
-                send_cq: cqs[usize::from(spec.send_cq.0)].0,
-                recv_cq: cqs[usize::from(spec.recv_cq.0)].0,
-                srq: None,
-                capacity: QpCapacity {
-                    send_wr: spec.send_depth,
-                    recv_wr: spec.recv_depth,
-                    send_sge: spec.sges,
-                    recv_sge: spec.sges,
-                    inline: spec.inline_bytes,
-                },
-                signal_all: false,
-            };
+            let at = [spec.send_cq, spec.recv_cq].map(|cq| cqs[usize::from(cq.0)].0);
+            let made = QpSpec::for_app(spec, node.pd, at);
             (node.endpoint.create_qp(made).unwrap(), spec.kind)
         })
         .collect();

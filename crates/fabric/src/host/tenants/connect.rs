@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rdma::app::{Channel, Layout, RemoteRegion, Wait};
 use rdma::{Gid, Mtu, QKey, QpType, Qpn, UdAddress};
-use transport::{AddressVector, BringUp, QpCapacity, QpSpec, Recovery, RegionSpec};
+use transport::{AddressVector, BringUp, QpSpec, Recovery, RegionSpec};
 
 use super::cores::Core;
 use super::memory::Regions;
@@ -169,21 +169,7 @@ impl Host {
             let Some(tenants) = &mut self.tenants else { return Err(String::new()) };
             let cq = tenants.cqs[engine];
             let at = &mut self.engines[engine];
-            let made = QpSpec {
-                kind: spec.kind,
-                pd: at.pd,
-                send_cq: cq,
-                recv_cq: cq,
-                srq: None,
-                capacity: QpCapacity {
-                    send_wr: spec.send_depth,
-                    recv_wr: spec.recv_depth,
-                    send_sge: spec.sges,
-                    recv_sge: spec.sges,
-                    inline: spec.inline_bytes,
-                },
-                signal_all: false,
-            };
+            let made = QpSpec::for_app(spec, at.pd, [cq; 2]);
             let qpn = at.endpoint.create_qp(made);
             let qpn = qpn.map_err(|error| format!("queue pair {qp}: {error}"))?;
             at.unreliable |= spec.kind != QpType::Rc;
