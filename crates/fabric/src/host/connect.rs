@@ -1,11 +1,10 @@
 //! Connections: queue pairs are made, and led to RTS, before the first event.
 
-use rdma::{Access, Gid, Key, QKey, QpType, UdAddress};
+use rdma::{Access, Gid, QKey, QpType, UdAddress};
 use transport::{
     AddressVector, BringUp, Config, CreateError, Endpoint, QpCapacity, QpSpec, Recovery, RegionSpec,
 };
 
-use super::delivery::Delivery;
 use super::{ConnectError, ENGINE_SHIFT, Engine, FIRST_QPN, Host, Pair, PairId};
 use crate::address::{Tuple, address_of, hash_of};
 use crate::limits::{OUTSTANDING_MAX, RECEIVES};
@@ -52,16 +51,7 @@ impl Host {
         };
         let qpn = at.endpoint.create_qp(spec).map_err(ConnectError::Create)?;
         at.unreliable |= spec.kind != QpType::Rc;
-        at.pairs.push(Pair {
-            qpn,
-            flow,
-            tuple: u32::MAX,
-            remote_key: Key::default(),
-            address: None,
-            received: 0,
-            delivery: Delivery::default(),
-            backlog: std::collections::VecDeque::new(),
-        });
+        at.pairs.push(Pair::new(qpn, flow));
         Ok(PairId { engine, qpn, key: at.key })
     }
 

@@ -57,11 +57,11 @@ struct Pair {
 }
 
 impl Pair {
-    /// That of an application, which keeps its own accounts.
-    fn of_tenant(qpn: Qpn) -> Self {
+    /// One that is not connected yet.
+    fn new(qpn: Qpn, flow: u32) -> Self {
         Self {
             qpn,
-            flow: u32::MAX,
+            flow,
             tuple: u32::MAX,
             remote_key: Key::default(),
             address: None,
@@ -69,6 +69,11 @@ impl Pair {
             delivery: Delivery::default(),
             backlog: std::collections::VecDeque::new(),
         }
+    }
+
+    /// That of an application, which keeps its own accounts.
+    fn of_tenant(qpn: Qpn) -> Self {
+        Self::new(qpn, u32::MAX)
     }
 }
 
