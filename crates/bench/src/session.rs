@@ -159,14 +159,7 @@ pub fn run(
     let mut players = seats(near, at, Side::Near, &stop, plan)?;
     players.extend(seats(far, at, Side::Far, &stop, plan)?);
     let (outcomes, why, process_cores) = play(players, &stop, &mut Alone(watcher))?;
-    let (near, far): (Vec<_>, Vec<_>) =
-        outcomes.into_iter().partition(|outcome| !outcome.app.serves);
-    let served = serving(plan, far);
-    let mut ran = asking(plan, near, why);
-    for (flow, served) in ran.flows.iter_mut().zip(served) {
-        flow.served = Some(served);
-    }
-    Ok(Ran { process_cores, is_alone: true, ..ran })
+    Ok(Ran { process_cores, ..both(plan, outcomes, why) })
 }
 
 /// Runs a plan against a server at `address`.
@@ -378,7 +371,17 @@ fn unpack(outcome: Outcome<Load>) -> (Found, f64, Option<String>) {
     (found, cores, error)
 }
 
-pub(crate) fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
+/// What the applications at both ends say.
+pub(crate) fn both(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ran {
+    let (near, far) = outcomes.into_iter().partition(|outcome| !outcome.app.serves);
+    let mut ran = asking(plan, near, why);
+    for (flow, served) in ran.flows.iter_mut().zip(serving(plan, far)) {
+        flow.served = Some(served);
+    }
+    Ran { is_alone: true, ..ran }
+}
+
+fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
     let mut all = vec![Served::default(); plan.flows.len()];
     for outcome in outcomes {
         let served = &mut all[outcome.app.flow];
@@ -392,7 +395,7 @@ pub(crate) fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> 
     all
 }
 
-pub(crate) fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ran {
+fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ran {
     let mut all: Vec<Option<Measured>> = vec![None; plan.flows.len()];
     let mut cut_short = why;
     for outcome in outcomes {

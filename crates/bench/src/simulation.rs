@@ -21,7 +21,7 @@ use crate::limits::DRAIN;
 use crate::load::{self, Load, Tally};
 use crate::outcome::Watcher;
 use crate::plan::Plan;
-use crate::session::{Ran, asking, serving, share};
+use crate::session::{Ran, both, share};
 use crate::world::sim::{self, Seated};
 
 macro_rules! testbeds {
@@ -119,14 +119,7 @@ pub fn run(
     let end = Time::ZERO + length + DRAIN + DRAIN;
     let (outcomes, why) = sim::run(config, seated, end, watcher)?;
     let process_cores = outcomes.iter().map(|outcome| share(outcome.cpu, outcome.wall)).sum();
-    let (near, far): (Vec<_>, Vec<_>) =
-        outcomes.into_iter().partition(|outcome| !outcome.app.serves);
-    let served = serving(plan, far);
-    let mut ran = asking(plan, near, why);
-    for (flow, served) in ran.flows.iter_mut().zip(served) {
-        flow.served = Some(served);
-    }
-    Ok(Ran { process_cores, is_alone: true, ..ran })
+    Ok(Ran { process_cores, ..both(plan, outcomes, why) })
 }
 
 #[cfg(test)]
