@@ -151,8 +151,8 @@ pub(crate) const RING_COPIED: usize = 256;
 pub(crate) const RING_RELEASE: usize = 8;
 /// Messages about rings that are taken before the engine goes on.
 pub(crate) const OFFER_BATCH: usize = 16;
-/// Runs of packets that go to a NIC by UDP before it is offered a ring: by then they have cost as much as it
-/// takes to make one, and many processes that say little to each other need none.
+/// Runs of packets that go to a NIC by UDP before anybody asks whether it is of this host, to offer it a ring:
+/// by then they have cost as much as both take, and many processes that say little to each other need neither.
 pub(crate) const RUNS_BEFORE_OFFER: u32 = 16;
 /// A NIC offers a ring at most this often: making one takes some 20 us, and a queue of messages is short.
 pub(crate) const OFFER_INTERVAL: Span = Span::from_us(500);

@@ -357,6 +357,10 @@ impl Paths {
         self.credits.as_mut().unwrap()
     }
 
+    pub(crate) fn rings(&self) -> &Shm {
+        &self.shm
+    }
+
     pub(crate) fn take_rings(&mut self) -> Shm {
         core::mem::replace(&mut self.shm, Shm::none())
     }

@@ -44,8 +44,8 @@ use crate::engine::Engine;
 use crate::host::registry::Registry;
 use crate::host::steering::{Member, is_ownable};
 use crate::limits::{
-    CHOICES_MAX, OFFER_BATCH, OFFER_INTERVAL, PEER_CHECK_INTERVAL, RING_BATCH, RING_RELEASE,
-    RINGS_MAX, SLOTS,
+    CHOICES_MAX, OFFER_BATCH, OFFER_INTERVAL, OFFER_PAUSE, PEER_CHECK_INTERVAL, RING_BATCH,
+    RING_RELEASE, RINGS_MAX, RUNS_BEFORE_OFFER, SLOTS,
 };
 use crate::packet::{Flow, Pushed};
 use crate::sys;
@@ -76,8 +76,18 @@ pub(crate) struct Shm {
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     destination: Gid,
+    place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// Nobody has looked, or there was nobody. So many runs of packets have gone there by UDP since.
+    Unknown {
+        runs: u32,
+    },
     /// At a NIC of this host and user.
-    is_here: bool,
+    Here,
+    Elsewhere,
 }
 
 /// How a NIC is reached.
@@ -131,12 +141,16 @@ impl Shm {
         if self.offers.is_none() || !is_ownable(slot) || slot == registry.slot() {
             return Reached::Elsewhere;
         }
-        let choices = &self.choices[usize::from(slot)];
-        let known = choices.iter().find(|choice| choice.destination == destination);
-        let is_here = match known.map(|choice| choice.is_here) {
-            Some(false) => false,
-            Some(true) if self.is_there(registry, slot, now) => true,
-            _ => self.choose(registry, destination, slot),
+        let is_here = match &mut self.choice(destination, slot).place {
+            Place::Elsewhere => false,
+            Place::Here => self.is_there(registry, slot, now),
+            Place::Unknown { runs } if *runs < RUNS_BEFORE_OFFER => {
+                *runs += 1;
+                false
+            }
+            Place::Unknown { .. } => {
+                self.may_offer(now, counts) && self.find(registry, destination, slot)
+            }
         };
         let peer = self.peers[usize::from(slot)].as_mut().filter(|_| is_here);
         match peer.map(|peer| peer.next_path(now, counts)) {
@@ -165,42 +179,68 @@ impl Shm {
         false
     }
 
-    /// Finds out whether a NIC of this host and user has `slot` at `destination`.
-    fn choose(&mut self, registry: &Registry, destination: Gid, slot: u16) -> bool {
+    /// What is known of `slot` at `destination`, among the choices of the slot.
+    #[inline]
+    fn choice(&mut self, destination: Gid, slot: u16) -> &mut Choice {
+        let choices = &mut self.choices[usize::from(slot)];
+        let known = choices.iter().position(|choice| choice.destination == destination);
+        let at = known.unwrap_or_else(|| {
+            if choices.len() == CHOICES_MAX {
+                // What is found out again is the same: a NIC that is there, or an address elsewhere.
+                choices.remove(0);
+            }
+            choices.push(Choice { destination, place: Place::Unknown { runs: 0 } });
+            choices.len() - 1
+        });
+        &mut choices[at]
+    }
+
+    /// Looks whether a NIC of this host and user has `slot` at `destination`: files are opened and read, and a
+    /// lock is asked about.
+    #[cold]
+    fn find(&mut self, registry: &Registry, destination: Gid, slot: u16) -> bool {
         let address = destination.ip();
-        let is_here = match registry.member_at(address, slot) {
+        let place = match registry.member_at(address, slot) {
             Ok(Some(member)) => {
                 self.peer(member);
-                true
+                Place::Here
             }
             // Nobody can get what is sent there now, so it may be decided again.
-            Ok(None) => return false,
+            Ok(None) => Place::Unknown { runs: 0 },
             Err(error) if error.kind() == io::ErrorKind::NotFound && address.is_loopback() => {
-                return false;
+                Place::Unknown { runs: 0 }
             }
             // An address of another host, or nobody can say.
             Err(error) => {
                 tracing::debug!(%address, slot, %error, "by UDP");
-                false
+                Place::Elsewhere
             }
         };
-        let choices = &mut self.choices[usize::from(slot)];
-        choices.retain(|choice| choice.destination != destination);
-        if choices.len() == CHOICES_MAX {
-            // What is found out again is the same: a NIC that is there, or an address elsewhere.
-            choices.remove(0);
+        self.choice(destination, slot).place = place;
+        place == Place::Here
+    }
+
+    /// Whether a ring may be offered to anybody at `now`: not at once after another, nor while there are as many
+    /// as there may be.
+    fn may_offer(&mut self, now: Time, counts: &mut Counts) -> bool {
+        if now < self.next_offer {
+            return false;
         }
-        choices.push(Choice { destination, is_here });
-        is_here
+        let rings = self.peers.iter().flatten().filter(|peer| peer.has_ring()).count();
+        if rings >= RINGS_MAX {
+            self.next_offer = now + OFFER_PAUSE;
+            counts.rings_refused += 1;
+            return false;
+        }
+        true
     }
 
     /// Makes a ring to the peer at `slot`, and offers it. Nobody is waited for.
     fn offer(&mut self, registry: &Registry, slot: u16, now: Time, counts: &mut Counts) {
-        if now < self.next_offer {
+        if !self.may_offer(now, counts) {
             return;
         }
         self.next_offer = now + OFFER_INTERVAL;
-        let rings = self.peers.iter().flatten().filter(|peer| peer.has_ring()).count();
         let (Some(peer), Some(offers)) = (&mut self.peers[usize::from(slot)], &self.offers) else {
             return;
         };
@@ -208,9 +248,7 @@ impl Shm {
             self.forget(slot);
             return;
         }
-        let may_be = if rings < RINGS_MAX { Ok(()) } else { Err(io::ErrorKind::QuotaExceeded) };
-        let made = may_be.map_err(io::Error::from).and_then(|()| {
-            let nonce = sys::random()?;
+        let made = sys::random().and_then(|nonce| {
             let (ring, file) = Producer::create(nonce)?;
             let message = Message { kind: Kind::Offer, from: registry.member(), nonce };
             offers.send(peer.member, message, Some(file.as_fd()))?;
@@ -308,8 +346,9 @@ impl Shm {
             return false;
         }
         let at = usize::from(slot);
-        let is_through_ring = |choice: &Choice| choice.is_here && choice.destination == destination;
-        if !self.choices[at].iter().any(is_through_ring) {
+        let is_it = |choice: &Choice| choice.destination == destination;
+        let known = self.choices[at].iter().find(|choice| is_it(choice));
+        if known.is_none_or(|choice| choice.place != Place::Here) {
             return false;
         }
         self.peers[at].as_mut().is_some_and(|peer| peer.is_awaited(registry, now))

@@ -29,7 +29,7 @@ use crate::host::registry::Registry;
 use crate::host::steering::Member;
 use crate::limits::{
     AWAITED_MAX, LOOKS_BEFORE_TIMEOUT, OFFER_DOUBLINGS_MAX, OFFER_PATIENCE, OFFER_PAUSE,
-    RING_PAIRS_MAX, RUNS_BEFORE_OFFER,
+    RING_PAIRS_MAX,
 };
 use crate::memory::map::Stretch;
 use crate::packet::{Begun, Flow, Pushed};
@@ -39,8 +39,6 @@ use crate::packet::{Begun, Flow, Pushed};
 pub(super) struct Peer {
     pub(super) member: Member,
     pub(super) out: Out,
-    /// How often packets have gone to it by UDP, up to where a ring may be offered.
-    runs_by_udp: u32,
     /// Offers in a row that came to nothing.
     offers_failed: u32,
     /// What has been declared in the ring to it: source and destination of each pair.
@@ -139,7 +137,6 @@ impl Peer {
         Self {
             member,
             out: Out::None(Time::ZERO),
-            runs_by_udp: 0,
             offers_failed: 0,
             pairs: Vec::new(),
             from: From::None,
@@ -160,10 +157,6 @@ impl Peer {
             Out::Open(_) => Next::Ring,
             Out::Closed => Next::Udp,
             Out::None(next) if now < *next => Next::Udp,
-            Out::None(_) if self.runs_by_udp < RUNS_BEFORE_OFFER => {
-                self.runs_by_udp += 1;
-                Next::Udp
-            }
             Out::None(_) => Next::Offer,
             Out::Offered(_) => self.hear(now, counts),
         }

@@ -30,8 +30,9 @@ const MEMBER: &str = "FERROCE_CROWD_MEMBER";
 const BOARD: &str = "FERROCE_CROWD_BOARD";
 
 const PROCESSES_BY_DEFAULT: usize = 8;
-/// Messages that each sends to each other before the phases.
-const ROUNDS: usize = 5;
+/// Messages that each sends to each other before the phases, if not the usual number.
+const ROUNDS: &str = "FERROCE_CROWD_ROUNDS";
+const ROUNDS_BY_DEFAULT: usize = 5;
 /// Between two timed writes of a member, for each member: together they leave the machine half idle.
 const INTERVAL: Duration = Duration::from_micros(400);
 /// A write is late after this.
@@ -269,10 +270,10 @@ impl Member {
     }
 
     /// Writes to all others, and again when all of that has ended.
-    fn talk(&mut self) -> u64 {
+    fn talk(&mut self, rounds: usize) -> u64 {
         let others: Vec<usize> = (0..self.qpns.len()).filter(|other| *other != self.own).collect();
         let mut failed = 0;
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             others.iter().for_each(|other| self.post(*other, 8));
             failed += self.wait_for(&others);
         }
@@ -324,7 +325,7 @@ fn member() {
     let mut member = Member::connected(Board::open(&file, processes), own);
     member.board.come(1);
     member.board.wait_for(1, processes);
-    let failed = member.talk();
+    let failed = member.talk(number(ROUNDS));
     member.board.failed(own).fetch_add(failed, SeqCst);
     member.board.come(2);
     member.board.wait_for(2, processes);
@@ -344,11 +345,12 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn start(path: &str, processes: usize, seed: u64) -> Self {
+    fn start(path: &str, processes: usize, rounds: usize, seed: u64) -> Self {
         let start = |own: usize| {
             Command::new(env::current_exe().unwrap())
                 .args(["crowd::member", "--exact", "--ignored", "--nocapture"])
                 .env(PROCESSES, processes.to_string())
+                .env(ROUNDS, rounds.to_string())
                 .env(SEED, seed.to_string())
                 .env(MEMBER, own.to_string())
                 .env(BOARD, path)
@@ -410,6 +412,7 @@ fn what_processes_send_each_other_does_not_wait_for_those_that_stop() {
     let number = |name: &str| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let alone = number(PROCESSES);
     let processes = alone.map_or(PROCESSES_BY_DEFAULT, |number| number as usize);
+    let rounds = number(ROUNDS).map_or(ROUNDS_BY_DEFAULT, |number| number as usize);
     let seed = number(SEED).unwrap_or_else(|| fastrand::u64(..1 << 32));
     let span = Duration::from_secs(if alone.is_some() { 5 } else { 1 });
     let path = env::temp_dir().join(format!("ferroce-crowd-{}", std::process::id()));
@@ -419,7 +422,7 @@ fn what_processes_send_each_other_does_not_wait_for_those_that_stop() {
     let board = Board::open(&file, processes);
 
     let began = Instant::now();
-    let mut crowd = Crowd::start(path, processes, seed);
+    let mut crowd = Crowd::start(path, processes, rounds, seed);
     board.wait_for(0, processes);
     std::fs::remove_file(path).unwrap();
     board.wait_for(1, processes);
@@ -437,7 +440,7 @@ fn what_processes_send_each_other_does_not_wait_for_those_that_stop() {
     let failed: u64 = (0..processes).map(|process| board.failed(process).load(SeqCst)).sum();
     let [calm, disturbed] = [CALM, DISTURBED].map(|phase| board.latencies(&crowd.roles, phase));
     println!(
-        "crowd: {processes} processes, seed {seed}, {:?}: connected in {connected:.1?}, {ROUNDS} rounds \
+        "crowd: {processes} processes, seed {seed}, {:?}: connected in {connected:.1?}, {rounds} rounds \
          in {talked:.1?}, {failed} writes failed\ncrowd: calm:      {calm}\ncrowd: disturbed: {disturbed}",
         options().link
     );
