@@ -485,7 +485,11 @@ impl Endpoint {
     // ---- inside
 
     fn index(&self, qpn: Qpn) -> Option<usize> {
-        let offset = qpn.value().checked_sub(self.adapter.config.qpns.start)?;
+        let first = self.adapter.config.qpns.start;
+        if mutated(Mutation::OwnerBitsIgnored) {
+            return Some(qpn.value() as usize & 0x3fff);
+        }
+        let offset = qpn.value().checked_sub(first)?;
         usize::try_from(offset).ok()
     }
 

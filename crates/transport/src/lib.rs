@@ -167,6 +167,9 @@
 //! No socket, clock, thread, random number or application memory in here. No packet and no call can
 //! make it panic. Nothing a peer sends makes it hold more than [`limits`] allows.
 //!
+//! `now` need not grow from call to call. Where it goes back by a span, what waits for its time waits for
+//! that much longer, as if the driver had stood still; nothing else changes.
+//!
 //! Files follow the roles of IBTA vol 1, chapter 9: [`requester`](requester/mod.rs),
 //! [`completer`](completer.rs), [`responder`](responder.rs).
 

@@ -117,6 +117,10 @@ mutations! {
     NotificationsUnlimited,
     /// Data allows marks although nothing listens to them.
     MarksAllowedAlways,
+    /// A queue pair is found by the lower bits of its number, whosever the upper ones are.
+    OwnerBitsIgnored,
+    /// What was earlier is taken to be so for ever: times are subtracted without a look.
+    TimeNeverGoesBack,
 }
 
 /// Whether `mutation` is on.

@@ -189,6 +189,7 @@ impl Responder {
     /// The application posts a send: an answer, if a message came just before.
     pub(crate) fn note_answer(&mut self, now: Time, delay: Span) {
         if let Some(since) = self.unanswered_since.take() {
+            assert!(now >= since || !mutated(Mutation::TimeNeverGoesBack), "a time below zero");
             if now.since(since) < delay {
                 self.answers = (self.answers + 1).min(ANSWERS_MAX);
             } else {

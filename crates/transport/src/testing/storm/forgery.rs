@@ -43,9 +43,10 @@ impl World<'_> {
         let payload: &[u8] = &[];
         let arrival =
             Arrival { source, destination: self.nodes[to].gid, traffic_class: 0, hop_limit: 64 };
+        let now = self.time_of_call(to);
         let node = &mut self.nodes[to];
         let (stats, changes) = (*node.endpoint.stats(), node.ground.changes);
-        let (now, ground) = (self.now, &mut node.ground);
+        let ground = &mut node.ground;
         let result = node.endpoint.handle(now, &arrival, &header, payload, 0, ground);
         self.log.note(self.now, &place(to), "is fooled", || format!("{header}: {result:?}"));
         let node = &self.nodes[to];

@@ -202,6 +202,13 @@ fn storm(world: &mut World<'_>) {
         let each = Span::from_ns(world.random.between(500, 40_000));
         world.schedule(after, Happening::Slow { node, span, each });
     }
+    for _ in 0..faults.setbacks {
+        let node = world.random.below(nodes) as usize;
+        // All of them together are no longer than what a fault leaves behind.
+        let most = AFTERMATH.as_ns_ceil() / faults.setbacks;
+        let (after, span) = (at(world), Span::from_ns(world.random.between(10, most)));
+        world.schedule(after, Happening::SetBack { node, span });
+    }
     for _ in 0..faults.window_frees {
         let link = world.random.below(links) as usize;
         let (side, index) = (world.random.below(2) as usize, world.random.below(4) as usize);

@@ -15,7 +15,7 @@ use super::plan::Faults;
 use super::random::Random;
 use super::tally::Seen;
 use super::world::{Happening, Packet, World, place};
-use crate::{Arrival, Route};
+use crate::{Arrival, Drop, Route, Stats};
 
 /// Packets that wait for a node that stands still, or is slow; more are lost.
 const HELD_MAX: usize = 64;
@@ -33,23 +33,30 @@ struct Taken {
     unreadable: Option<roce::Repr>,
 }
 
+impl Packet {
+    fn arrival(&self) -> Arrival {
+        Arrival {
+            source: self.from,
+            destination: self.to,
+            traffic_class: self.traffic_class,
+            hop_limit: 64,
+        }
+    }
+}
+
 impl World<'_> {
     pub(super) fn deliver(&mut self, to: usize, packet: &Packet) {
-        let arrival = Arrival {
-            source: packet.from,
-            destination: packet.to,
-            traffic_class: packet.traffic_class,
-            hop_limit: 64,
-        };
+        let arrival = packet.arrival();
         let (header, payload) =
             roce::Repr::parse(&packet.bytes).expect("what is emitted can be parsed");
         if is_marked(packet.traffic_class) {
             self.marks.arrived(to, header.bth.destination);
         }
+        let now = self.time_of_call(to);
         let node = &mut self.nodes[to];
         let length = payload.len();
         let result =
-            node.endpoint.handle(self.now, &arrival, &header, payload, length, &mut node.ground);
+            node.endpoint.handle(now, &arrival, &header, payload, length, &mut node.ground);
         self.log.note(self.now, &place(to), "receives", || {
             format!("{header}{}", result.map_or_else(|drop| format!(" [{drop:?}]"), |()| "".into()))
         });
@@ -81,8 +88,9 @@ impl World<'_> {
     /// Takes out what can be sent now: one packet where there is a gap between two, a run where there
     /// is none. What is not sent is put back.
     fn take_run(&mut self, from: usize) -> Option<Taken> {
+        let now = self.clock(from);
         let node = &mut self.nodes[from];
-        let run = node.endpoint.poll_transmit(self.now, self.run_packets)?;
+        let run = node.endpoint.poll_transmit(now, self.run_packets)?;
         let wanted = if self.plan.gap > Span::ZERO { 1 } else { run.count() };
         let (qpn, route) = (run.qpn(), *run.route());
         let mut taken = Taken { qpn, route, packets: Vec::new(), unreadable: None };
@@ -131,7 +139,7 @@ impl World<'_> {
             let traffic_class = route.traffic_class;
             let sender = (from, qpn, self.links[link].plan.kind);
             let config = &self.plan.configs[from];
-            if self.marks.left(self.now, sender, config, header, traffic_class)? {
+            if self.marks.left(self.clock(from), sender, config, header, traffic_class)? {
                 self.tally.count(Seen::Notification);
             }
             let (from_gid, to_gid) = (route.source, route.destination);
@@ -153,6 +161,9 @@ impl World<'_> {
         if may_mark(packet.traffic_class) && self.random.chance(faults.marks) {
             self.tally.count(Seen::Mark);
             packet.traffic_class |= CE;
+        }
+        if faults.misdeliveries > 0 && self.random.chance(faults.misdeliveries) {
+            return self.lead_astray(to, packet);
         }
         let copies = 1 + u64::from(self.random.chance(faults.duplication));
         if copies > 1 {
@@ -178,6 +189,54 @@ impl World<'_> {
             let packet = packet.clone();
             self.schedule(at.since(self.now), Happening::Arrive { to, packet });
         }
+    }
+
+    /// A driver gives a packet to an engine that it is not for. Whoever finds it there hands it on, late,
+    /// or does not.
+    fn lead_astray(&mut self, to: usize, packet: Packet) {
+        let others = self.nodes.len() as u64 - 1;
+        let other = (to + 1 + self.random.below(others) as usize) % self.nodes.len();
+        self.links[packet.link].incidents += 1;
+        let latency = self.plan.latency;
+        let astray = packet.clone();
+        self.schedule(latency, Happening::Misdeliver { to: other, packet: astray });
+        if self.random.chance(300) {
+            self.tally.count(Seen::MisdeliveryLoss);
+        } else {
+            self.tally.count(Seen::Misdelivery);
+            let late = latency + Span::from_ns(self.random.between(1, 1_000_000));
+            self.schedule(late, Happening::Arrive { to, packet });
+        }
+    }
+
+    /// An engine gets a packet that is for another. It drops it, and nothing else happens.
+    pub(super) fn misdeliver(&mut self, to: usize, packet: &Packet) -> Check {
+        if self.nodes[to].stopped.is_some() {
+            return Ok(());
+        }
+        let (now, arrival) = (self.time_of_call(to), packet.arrival());
+        let (header, payload) =
+            roce::Repr::parse(&packet.bytes).expect("what is emitted can be parsed");
+        let node = &mut self.nodes[to];
+        let (stats, changes) = (*node.endpoint.stats(), node.ground.changes);
+        let (endpoint, ground) = (&mut node.endpoint, &mut node.ground);
+        let result = endpoint.handle(now, &arrival, &header, payload, payload.len(), ground);
+        self.log.note(self.now, &place(to), "is given", || format!("{header}: {result:?}"));
+        // What arrived is counted, whatever it was.
+        let beside = |stats: Stats| Stats {
+            rcvd_pkts: 0,
+            rcvd_bytes: 0,
+            rp_cnp_ignored: 0,
+            drop_unknown_qpn: 0,
+            ..stats
+        };
+        let is_untouched = beside(*node.endpoint.stats()) == beside(stats);
+        if result != Err(Drop::UnknownQpn) || !is_untouched || ground.changes != changes {
+            return Err(format!(
+                "node {to} does something with {header}, which is for another: {result:?}"
+            ));
+        }
+        Ok(())
     }
 
     /// Why a packet is lost, if it is.

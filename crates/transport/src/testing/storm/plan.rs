@@ -14,6 +14,8 @@ use crate::{Config, Recovery};
 
 /// The longest WRITE and READ.
 pub(super) const RDMA_MAX: u64 = 64 << 10;
+/// Bits of a queue pair number below those that say whose it is.
+const NODE_SHIFT: u32 = 14;
 /// The longest that a node lets an acknowledgement wait.
 const ACK_DELAY_MAX: Span = Span::from_us(50);
 /// The time of a bit at the lowest rate, 5 Gb/s.
@@ -67,6 +69,12 @@ pub(super) struct Faults {
     pub(super) window_frees: u64,
     /// Requests that ask for what they must not get.
     pub(super) trespasses: u64,
+    /// How many times the clock of a node is turned back.
+    pub(super) setbacks: u64,
+    /// Calls of an engine with the time of an earlier moment: who called had to wait for it.
+    pub(super) waits: u64,
+    /// Packets that a driver gives to another engine, and late or never to the one that they are for.
+    pub(super) misdeliveries: u64,
 }
 
 impl Faults {
@@ -98,12 +106,16 @@ impl Faults {
             mtu_mismatches: some(300) * some(1),
             window_frees: some(6),
             trespasses: some(25),
+            setbacks: some(3),
+            waits: some(200),
+            misdeliveries: some(30),
         }
     }
 
     /// Whether packets may arrive twice, or not in the order in which they were sent.
     pub(super) fn disorders(&self) -> bool {
-        self.duplication > 0 || self.reordering > 0 || self.jitter > Span::ZERO
+        let is_late = self.jitter > Span::ZERO || self.misdeliveries > 0;
+        self.duplication > 0 || self.reordering > 0 || is_late
     }
 }
 
@@ -157,7 +169,7 @@ impl Plan {
             100..450 => Recovery::SelectiveRepeat,
             _ => Recovery::GoBackN,
         };
-        let configs: Vec<Config> = (0..count).map(|_| config(recovery, random)).collect();
+        let configs: Vec<Config> = (0..count).map(|node| config(node, recovery, random)).collect();
         let links = random.between(1, 4);
         let links = (0..links).map(|_| link(count as usize, &faults, random)).collect();
         Self {
@@ -224,9 +236,11 @@ impl Plan {
     }
 }
 
-fn config(recovery: Recovery, random: &mut Random) -> Config {
+fn config(node: u64, recovery: Recovery, random: &mut Random) -> Config {
+    let first = (1 + node as u32) << NODE_SHIFT;
     let selective = recovery == Recovery::SelectiveRepeat;
     Config {
+        qpns: first..first + (1 << NODE_SHIFT),
         recovery,
         out_of_order_packets: if selective { random.pick(&[1, 2, 9, 60, 1024]) } else { 0 },
         out_of_order_bytes: if selective { random.pick(&[0, 5_000, 40_000, 1 << 20]) } else { 0 },

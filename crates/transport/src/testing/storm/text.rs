@@ -52,6 +52,9 @@ impl Faults {
             resizes,
             window_frees,
             trespasses,
+            setbacks,
+            waits,
+            misdeliveries,
         } = *self;
         let rates = [
             (loss, "packets lost"),
@@ -66,12 +69,15 @@ impl Faults {
             (unmappings, "buffers unmapped under a request"),
             (mtu_mismatches, "links with two MTUs"),
             (trespasses, "requests for what they must not get"),
+            (waits, "calls with the time of an earlier moment"),
+            (misdeliveries, "packets given to another engine"),
         ];
         let counts = [
             (partitions, "one-way partitions"),
             (stops, "stopped nodes"),
             (slows, "slow nodes"),
             (breaks, "queue pairs broken by their owner"),
+            (setbacks, "clocks turned back"),
             (drains, "drained send queues"),
             (forgeries, "forged packets"),
             (sleeps, "completion queues left alone"),

@@ -3,7 +3,7 @@
 
 use std::format;
 
-use rdma::{Key, QpState, QpType, Span};
+use rdma::{Key, QpState, QpType, Span, Time};
 
 use super::buffer::OWN_REGION_PERMILLE;
 use super::check::{Check, endpoint_result};
@@ -92,6 +92,17 @@ impl World<'_> {
             sent.local_gone |= here && is_unmapped && sent.borrows == Some(id);
         }
         Ok(())
+    }
+
+    /// The clock of a node is turned back. What it waits for comes that much later, as if it had stood still.
+    pub(super) fn set_back(&mut self, node: usize, span: Span) {
+        if self.clock(node) <= Time::ZERO + span {
+            return;
+        }
+        self.log.note(self.now, &place(node), "turns its clock back", || format!("{span}"));
+        self.tally.count(Seen::Setback);
+        self.nodes[node].behind = self.nodes[node].behind + span;
+        self.blame(|link| link.plan.nodes.contains(&node));
     }
 
     /// A send queue stops for a while. What is begun is finished, nothing is begun.

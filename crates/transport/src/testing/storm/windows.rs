@@ -205,7 +205,8 @@ impl World<'_> {
         let sent = Sent { id, visible, opcode: Some(opcode), step, misbinds, ..Sent::default() };
         self.links[index].ends[side].sends.push_back(sent);
         let request = WorkRequest { id, operation, flags, sges: &[], inline: None };
-        let posted = self.nodes[node].endpoint.post_send(self.now, qpn, &request);
+        let now = self.time_of_call(node);
+        let posted = self.nodes[node].endpoint.post_send(now, qpn, &request);
         endpoint_result(posted, "a bind or invalidation")?;
         Ok(id)
     }

@@ -336,7 +336,8 @@ impl World<'_> {
         let sges: &[Sge] = if inline_bytes.is_some() || word { &[] } else { &local.sges };
         let request = WorkRequest { id, operation, flags, sges, inline: inline_bytes.as_deref() };
         self.links[index].ends[side].sends.push_back(sent);
-        let posted = self.nodes[node].endpoint.post_send(self.now, qpn, &request);
+        let now = self.time_of_call(node);
+        let posted = self.nodes[node].endpoint.post_send(now, qpn, &request);
         endpoint_result(posted, "a send")?;
         if !reused {
             self.lose_some_time((index, side), id, node, local.own, &local.pieces);

@@ -29,6 +29,8 @@ use crate::{
 const MEMORY: usize = 6 << 20;
 /// No storm takes more steps.
 const STEPS_MAX: u32 = 3_000_000;
+/// The longest that a thread waits with the time before it calls an engine.
+const WAIT_MAX_NS: u64 = 20_000;
 /// How many incidents a stopped node counts as: more than any retry count.
 const STOP_INCIDENTS: u64 = 100;
 /// The key of all datagrams.
@@ -69,6 +71,16 @@ pub(super) enum Happening {
         from: usize,
         to: usize,
         span: Span,
+    },
+    /// The clock of a node is turned back.
+    SetBack {
+        node: usize,
+        span: Span,
+    },
+    /// A driver gives a packet to an engine that it is not for.
+    Misdeliver {
+        to: usize,
+        packet: Packet,
     },
     Post {
         link: usize,
@@ -207,6 +219,8 @@ pub(super) struct Node {
     pub(super) free_at: Time,
     /// When it may send again.
     pub(super) next_turn: Time,
+    /// How much its clock has been turned back.
+    pub(super) behind: Span,
 }
 
 /// Everything.
@@ -275,6 +289,7 @@ impl<'l> World<'l> {
                 backlog: 0,
                 free_at: Time::ZERO,
                 next_turn: Time::ZERO,
+                behind: Span::ZERO,
                 endpoint,
             }
         });
@@ -420,7 +435,7 @@ impl<'l> World<'l> {
         loop {
             let arrival = self.happenings.keys().next().map(|&(at, _)| at);
             let timeouts = self.nodes.iter_mut().filter_map(|node| {
-                let at = node.endpoint.poll_timeout()?;
+                let at = node.endpoint.poll_timeout()? + node.behind;
                 Some(node.stopped.map_or(at, |until| until.max(at)))
             });
             let Some(next) = timeouts.chain(arrival).min() else { return Ok(true) };
@@ -481,6 +496,8 @@ impl<'l> World<'l> {
                 self.log.note(self.now, &place(from), "partition", || format!("to {to}, {span}"));
                 self.dead.push((from, to, self.now + span));
             }
+            Happening::SetBack { node, span } => self.set_back(node, span),
+            Happening::Misdeliver { to, packet } => self.misdeliver(to, &packet)?,
             Happening::Post { link, side } => self.post(link, side)?,
             Happening::Receive { link, side, psn } => {
                 // The message may have taken a receive of the shared queue that is another's.
@@ -506,8 +523,22 @@ impl<'l> World<'l> {
         Ok(())
     }
 
+    /// The time by the clock of a node.
+    pub(super) fn clock(&self, node: usize) -> Time {
+        self.now - self.nodes[node].behind
+    }
+
+    /// The time with which a node's engine is called: it may be that of an earlier moment.
+    pub(super) fn time_of_call(&mut self, node: usize) -> Time {
+        if !self.stormy || !self.random.chance(self.plan.faults.waits) {
+            return self.clock(node);
+        }
+        self.tally.count(Seen::Wait);
+        self.clock(node) - Span::from_ns(self.random.below(WAIT_MAX_NS))
+    }
+
     /// To the links of a stopped or slow node, any number of packets may look lost.
-    fn blame(&mut self, concerned: impl Fn(&Link) -> bool) {
+    pub(super) fn blame(&mut self, concerned: impl Fn(&Link) -> bool) {
         for link in self.links.iter_mut().filter(|link| concerned(link)) {
             link.incidents += STOP_INCIDENTS;
         }
@@ -516,10 +547,11 @@ impl<'l> World<'l> {
     /// After anything may have happened to a node: its timers, packets, events and completions.
     fn settle(&mut self, index: usize) -> Check {
         if self.nodes[index].stopped.is_none() {
+            let now = self.clock(index);
             let endpoint = &mut self.nodes[index].endpoint;
-            if endpoint.poll_timeout().is_some_and(|at| at <= self.now) {
-                endpoint.handle_timeout(self.now);
-                if endpoint.poll_timeout().is_some_and(|at| at <= self.now) {
+            if endpoint.poll_timeout().is_some_and(|at| at <= now) {
+                endpoint.handle_timeout(now);
+                if endpoint.poll_timeout().is_some_and(|at| at <= now) {
                     return Err(format!("a deadline of node {index} is in the past"));
                 }
             }
@@ -644,7 +676,6 @@ impl<'l> World<'l> {
     /// Destroys everything, in the order in which it depends on each other.
     pub(super) fn destroy(&mut self) -> Check {
         self.check_limits()?;
-        let now = self.now;
         for link in &self.links {
             for end in &link.ends {
                 let destroyed = self.nodes[end.node].endpoint.destroy_qp(end.qpn);
@@ -657,6 +688,7 @@ impl<'l> World<'l> {
         }
         for index in 0..self.nodes.len() {
             self.destroy_windows(index)?;
+            let now = self.clock(index);
             let node = &mut self.nodes[index];
             let endpoint = &mut node.endpoint;
             let mut results = vec![endpoint.destroy_cq(node.cq), endpoint.destroy_srq(node.srq)];
