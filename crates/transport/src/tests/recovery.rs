@@ -502,6 +502,27 @@ fn a_clock_that_jumps_costs_a_timeout_and_no_timer() {
 }
 
 #[test]
+fn a_clock_that_is_turned_back_makes_what_waits_wait_for_that_much_longer() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let back = Span::from_ms(500);
+    pair.now = Time::ZERO + Span::from_ms(1_000);
+    pair.rule(|packet| if packet.index < 1 { Verdict::Drop } else { Verdict::Deliver });
+    let (write, from) = (pair.write(1, 0), pair.nodes[0].sge(0, 8));
+    pair.post(0, 1, write, &[from]);
+    pair.drive_for(Span::from_ms(1));
+    let began = pair.now - back;
+    pair.now = began;
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[0].endpoint.stats().local_ack_timeout_err, 1);
+    let taken = pair.now.since(began);
+    assert!(taken > back + Span::from_ms(66) && taken < back + Span::from_ms(67), "{taken}");
+    // Once the clock is where it was, nothing is left of it.
+    let at = pair.now;
+    assert_eq!(lossy_write(&mut pair, at), [(1, CompletionStatus::Success)]);
+}
+
+#[test]
 fn a_link_that_is_down_for_half_a_second_breaks_no_connection() {
     // Timeout 14 and seven retries, as most programs set: 67.1 ms each at least, and four times that at
     // most (IBTA vol 1, 9.7.6.1.3).
