@@ -174,38 +174,38 @@ pub(crate) fn wait(descriptors: &mut [libc::pollfd], timeout_ns: u64) -> bool {
     poll(descriptors, timeout_ns).unwrap_or(false)
 }
 
-/// While this lives, this thread handles what has arrived. Whoever sends to us waits for that, so it must not
-/// sleep, nor wait for another process: debug builds panic if it does.
-pub(crate) struct Receiving(());
+/// While this lives, this thread handles what has arrived, or builds what is to be sent. Whoever talks to us
+/// waits for that, so it must not sleep, nor wait for another process: debug builds panic if it does.
+pub(crate) struct Sleepless(());
 
 thread_local! {
     /// How many of them this thread has.
-    static RECEIVING: Cell<u32> = const { Cell::new(0) };
+    static SLEEPLESS: Cell<u32> = const { Cell::new(0) };
 }
 
-impl Receiving {
+impl Sleepless {
     #[inline]
     pub(crate) fn begin() -> Self {
         if cfg!(debug_assertions) {
-            RECEIVING.set(RECEIVING.get() + 1);
+            SLEEPLESS.set(SLEEPLESS.get() + 1);
         }
         Self(())
     }
 }
 
-impl Drop for Receiving {
+impl Drop for Sleepless {
     #[inline]
     fn drop(&mut self) {
         if cfg!(debug_assertions) {
-            RECEIVING.set(RECEIVING.get() - 1);
+            SLEEPLESS.set(SLEEPLESS.get() - 1);
         }
     }
 }
 
-/// Panics in debug builds if this thread handles what has arrived.
+/// Panics in debug builds if others wait for what this thread does.
 #[inline]
 pub(crate) fn assert_may_sleep() {
-    debug_assert!(RECEIVING.get() == 0, "no path of reception sleeps");
+    debug_assert!(SLEEPLESS.get() == 0, "a path of reception or sending sleeps");
 }
 
 unsafe extern "C-unwind" {
@@ -272,6 +272,7 @@ pub(crate) fn poll(descriptors: &mut [libc::pollfd], timeout_ns: u64) -> io::Res
 
 /// Waits until `socket` takes more data, for `timeout_ms` at most.
 pub(crate) fn wait_writable(socket: BorrowedFd<'_>, timeout_ms: i32) -> bool {
+    assert_may_sleep();
     let mut descriptor =
         [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 }];
     wait(&mut descriptor, u64::from(timeout_ms.unsigned_abs()) * 1_000_000)
@@ -380,6 +381,24 @@ fn flock(byte: i64, kind: c_int) -> libc::flock {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn who_is_waited_for_and_sleeps_is_found_out() {
+        let (event, span) = (eventfd().unwrap(), rdma::Span::from_ns(1));
+        let wait_to_write = || {
+            wait_writable(event.as_fd(), 1);
+        };
+        let sleeps: [&dyn Fn(); 3] =
+            [&|| crate::clock::pause(span), &|| assert!(!wait(&mut [], 1)), &wait_to_write];
+        let is_found_out = |sleep: &dyn Fn()| {
+            std::panic::catch_unwind(core::panic::AssertUnwindSafe(sleep)).is_err()
+        };
+        let sleepless = Sleepless::begin();
+        assert!(sleeps.into_iter().all(is_found_out));
+        drop(sleepless);
+        assert!(!sleeps.into_iter().any(is_found_out));
+    }
 
     #[test]
     fn a_lock_of_another_opening_is_seen_and_ends_with_it() {

@@ -30,7 +30,7 @@ use self::sender::Sender;
 use crate::engine::Engine;
 use crate::management::Management;
 use crate::path::Paths;
-use crate::sys::Receiving;
+use crate::sys::Sleepless;
 use crate::udp::inbox::Reach;
 use crate::{DeviceInfo, OpenError, Options};
 
@@ -116,7 +116,7 @@ impl Attachment {
 
     /// Does what the time has come for.
     pub(crate) fn run_timers(&mut self, engine: &mut Engine<'_>) {
-        let _receiving = Receiving::begin();
+        let _sleepless = Sleepless::begin();
         let Common { membership, paths, management, .. } = &mut self.common;
         let now = engine.now;
         if engine.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {

@@ -39,7 +39,7 @@ use crate::limits::{
 use crate::management::GsiPacket;
 use crate::packet::Received;
 use crate::shm::RingPacket;
-use crate::sys::Receiving;
+use crate::sys::Sleepless;
 use crate::udp::inbox::{By, Found, Inbox, Look, Reach};
 
 /// What is looked at beside the rings.
@@ -140,7 +140,7 @@ impl Receiver {
         common: &mut Common,
         engine: &mut Engine<'_>,
     ) -> Look {
-        let _receiving = Receiving::begin();
+        let _sleepless = Sleepless::begin();
         let Common { membership, paths, .. } = common;
         inbox.renew(membership);
         // The last is what is handed over.
@@ -186,7 +186,7 @@ impl Receiver {
         common: &mut Common,
         engine: &mut Engine<'_>,
     ) {
-        let _receiving = Receiving::begin();
+        let _sleepless = Sleepless::begin();
         if look.takes_empty() {
             self.finds = 0;
             common.paths.write_off(look.sent);
@@ -366,7 +366,7 @@ impl Receiver {
 
     /// Takes what lies in rings.
     pub(crate) fn receive_from_rings(&mut self, common: &mut Common, engine: &mut Engine<'_>) {
-        let _receiving = Receiving::begin();
+        let _sleepless = Sleepless::begin();
         let Self { buffer, reader, .. } = self;
         let Common { membership, paths, observers, .. } = common;
         // A record has every byte.

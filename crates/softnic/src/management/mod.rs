@@ -468,7 +468,7 @@ mod tests {
     fn a_listener_that_takes_nothing_is_not_waited_for() {
         let (mut host, stopped) = (Host::open("127.0.50.5"), Host::open("127.0.50.5"));
         stopped.announce();
-        let receiving = crate::sys::Receiving::begin();
+        let sleepless = crate::sys::Sleepless::begin();
         for _ in 0..1_000 {
             host.is_asked(false);
         }
@@ -480,7 +480,7 @@ mod tests {
         }
         assert_eq!(host.counts.rx_handed_over, taken);
         assert_eq!(host.counts.rx_handover_dropped, 1_000 - taken);
-        drop(receiving);
+        drop(sleepless);
         assert_eq!(takes(&stopped) as u64, taken);
     }
 

@@ -16,6 +16,7 @@ use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::memory::device::DeviceMemory;
 use crate::progress::policy::{OnDuty, Parking, Pending, Policy, Sleep};
+use crate::sys::Sleepless;
 use crate::udp::outbox::Outbox;
 use crate::{EventSink, ProcessMemory, clock};
 
@@ -69,6 +70,7 @@ impl Core {
         if self.attachment.is_dead() {
             return None;
         }
+        let _sleepless = Sleepless::begin();
         let (Attachment { sender, common, .. }, mut engine) = self.parts(now);
         sender.load(common, &mut engine)
     }
