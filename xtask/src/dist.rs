@@ -9,8 +9,9 @@
 //! dist/lib/ferroce/libferroce-paths.so  shows programs the files of the devices
 //! ```
 //!
-//! The library is a Rust static library, linked once more with a version script: rustc's own
-//! script would remove the version nodes, which `dlvsym` looks for.
+//! The library is a Rust static library, linked once more with a version script, and with the names
+//! that are in several version nodes: rustc's own script would remove the nodes, which `dlvsym` and
+//! the loader look for.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -96,6 +97,7 @@ fn link(library: &Path) -> Result<()> {
             .arg("-Wl,--whole-archive")
             .arg(target_dir().join("release/libibverbs.a"))
             .arg("-Wl,--no-whole-archive")
+            .arg(root().join("crates/ibverbs/providers/private.S"))
             .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]),
     )?;
     fs::rename(&fresh, library).with_context(|| format!("cannot write {}", library.display()))

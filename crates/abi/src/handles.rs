@@ -47,6 +47,11 @@ structures! {
         pub context: *mut ibv_context,
     }
 
+    /// What the library allocated: opaque to programs.
+    pub struct ibv_buf {
+        pub context: *mut ibv_context,
+    }
+
     pub struct ibv_xrcd {
         pub context: *mut ibv_context,
     }

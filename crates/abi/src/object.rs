@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::{ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq, ibv_td};
+use super::{ibv_buf, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq, ibv_td};
 
 pub const IBV_EVENT_CQ_ERR: u32 = 0;
 pub const IBV_EVENT_QP_FATAL: u32 = 1;
@@ -28,6 +28,10 @@ pub const IBV_REREG_MR_CHANGE_ACCESS: c_int = 1 << 2;
 pub const IBV_REREG_MR_ERR_INPUT: c_int = -1;
 pub const IBV_REREG_MR_ERR_CMD: c_int = -4;
 
+pub const IBV_REG_MR_MASK_IOVA: u64 = 1;
+pub const IBV_REG_MR_MASK_ADDR: u64 = 1 << 1;
+pub const IBV_REG_MR_MASK_BUF: u64 = 1 << 5;
+
 pub const IBV_XRCD_INIT_ATTR_FD: u32 = 1;
 pub const IBV_XRCD_INIT_ATTR_OFLAGS: u32 = 1 << 1;
 
@@ -46,6 +50,19 @@ structures! {
         pub alloc: *mut c_void,
         pub free: *mut c_void,
         pub pd_context: *mut c_void,
+    }
+
+    /// `buf` is there from release 64 on: it may be read only where `comp_mask` says that it is set.
+    pub struct ibv_mr_init_attr {
+        pub length: usize,
+        pub access: c_int,
+        pub comp_mask: u64,
+        pub iova: u64,
+        pub addr: *mut c_void,
+        pub fd: c_int,
+        pub fd_offset: u64,
+        pub dmah: *mut c_void,
+        pub buf: *mut ibv_buf,
     }
 
     pub struct ibv_xrcd_init_attr {

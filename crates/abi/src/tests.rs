@@ -237,6 +237,11 @@ fn structures_lie_as_the_binaries_expect() {
             device @ 0, ops @ 8, cmd_fd @ 264, async_fd @ 268, num_comp_vectors @ 272,
             mutex @ 280, abi_compat @ 320
         }
+        // Release 44 has none; release 59 ends before `buf`.
+        ibv_mr_init_attr[72] {
+            length @ 0, access @ 8, comp_mask @ 16, iova @ 24, addr @ 32, fd @ 40, fd_offset @ 48,
+            dmah @ 56, buf @ 64
+        }
         // Release 44 has 648 bytes; six operations were added at the front since.
         verbs_context[696] { query_port @ 48, advise_mr @ 56, alloc_null_mr @ 64, create_qp_ex @ 312, query_device_ex @ 264, create_cq_ex @ 248, create_srq_ex @ 328, private @ 256, sz @ 360, context @ 368, query_rt_values @ 240, ibv_create_flow @ 288, open_xrcd @ 336, abi_placeholder1 @ 296, abi_placeholder2 @ 280, create_counters @ 88, reg_dm_mr @ 104 }
     }

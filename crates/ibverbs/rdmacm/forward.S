@@ -68,6 +68,12 @@
 
     FORWARD(rpoll)
     FORWARD(rselect)
+    FORWARD(repoll_create)
+    FORWARD(repoll_ctl)
+    FORWARD(repoll_wait)
+    FORWARD(rdma_write_cm_event)
+    FORWARD_TO(rdma_query_addrinfo, ferroce_rdma_addrinfo_absent)
+    FORWARD_TO(rdma_resolve_addrinfo, ferroce_rdma_addrinfo_absent)
 
     // rsockets: see crates/ibverbs/src/rdmacm/rsocket.rs.
     ABSENT(raccept)

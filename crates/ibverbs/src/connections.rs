@@ -32,6 +32,8 @@ pub(crate) struct Raw {
 pub(crate) enum What {
     /// An event without a peer: its number, and an error number or 0.
     Local(u32, i32),
+    /// The program's own event, with its status and its word.
+    User(i32, u64),
     /// A multicast group was joined, by the number of the membership; or an error number.
     Joined(u64, i32),
     /// A request to a listener; the mailbox is that of the id to come.

@@ -29,8 +29,9 @@
 //! for the NIC's own, which is always taken last; an event sink, which runs under that one, takes
 //! only locks that nobody holds while calling the NIC. Nothing panics on what C passes in.
 //!
-//! **Absent:** providers. The exports of `IBVERBS_PRIVATE_34` are there so that the stock mlx5 and
-//! EFA libraries load, and refuse everything ([`private`]).
+//! **Absent:** providers. The exports of the `IBVERBS_PRIVATE_*` nodes are there so that the stock
+//! mlx5 and EFA libraries load, and refuse everything ([`private`]); so are those for what no soft
+//! NIC has ([`absent`]).
 
 #![allow(unsafe_code, reason = "this is a C ABI")]
 #![allow(
@@ -38,6 +39,7 @@
     reason = "an entry point asks of its caller what its man page does: pointers to what it says"
 )]
 
+pub mod absent;
 pub mod ah;
 pub mod asynchronous;
 pub mod channel;

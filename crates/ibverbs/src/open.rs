@@ -15,6 +15,7 @@ use crate::cq::Cq;
 use crate::descriptor::Identity;
 use crate::device::Device;
 use crate::errno::{Errno, pointer, status};
+use crate::memory::buf::Buf;
 use crate::memory::dm::Dm;
 use crate::memory::mr::Mr;
 use crate::memory::mw::Mw;
@@ -110,6 +111,7 @@ pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
         end_all(&context, Mw::end);
         end_all(&context, Mr::end);
         end_all::<Dm>(&context, |_| {});
+        end_all::<Buf>(&context, |_| {});
         end_all::<Ah>(&context, |_| {});
         end_all(&context, Pd::end);
         end_all::<Td>(&context, |_| {});

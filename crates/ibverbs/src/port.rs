@@ -39,6 +39,9 @@ const SPEEDS: [(u32, u8, u8); 8] = [
     (0, 1, 1),
 ];
 
+/// What the last of them stands for: one lane of SDR.
+const LEAST_MBPS: u32 = 2_500;
+
 fn find(context: *mut ibv_context, port: u32) -> Result<Arc<Context>, Errno> {
     let context = registry::find::<Context>(context)?;
     if port == u32::from(PORT) { Ok(context) } else { Err(Errno::INVALID) }
@@ -54,11 +57,18 @@ fn gid_count(device: &DeviceInfo) -> u32 {
     used.unwrap_or(0).max(GID_TABLE_LENGTH)
 }
 
-/// Width and speed codes of the interface. Loopback, which has no speed, is shown as 100 Gb/s.
-fn width_and_speed(device: &DeviceInfo) -> (u8, u8) {
+/// The interface's speed in Mb/s, 0 if it says none. Loopback, which has none, is shown as 100 Gb/s.
+fn speed_mbps(device: &DeviceInfo) -> u32 {
+    if device.interface == "lo" {
+        return 100_000;
+    }
     let path = format!("/sys/class/net/{}/speed", device.interface);
-    let told = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u32>().ok());
-    let mbps = if device.interface == "lo" { 100_000 } else { told.unwrap_or(0) };
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Width and speed codes of the interface.
+fn width_and_speed(device: &DeviceInfo) -> (u8, u8) {
+    let mbps = speed_mbps(device);
     SPEEDS
         .iter()
         .find(|(least, ..)| mbps >= *least)
@@ -213,9 +223,25 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
     }
 }
 
-/// The type of an entry by the numbers of sysfs: RoCE v2 is 1.
+/// The port's speed in units of 100 Mb/s: what its width and speed codes say.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(
+pub unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port_num: u32,
+    port_speed: *mut u64,
+) -> c_int {
+    status(find(context, port_num).and_then(|context| {
+        // SAFETY: C passes a writable number.
+        let port_speed = unsafe { port_speed.as_mut() }.ok_or(Errno::INVALID)?;
+        *port_speed = u64::from(speed_mbps(context.nic.device()).max(LEAST_MBPS) / 100);
+        Ok(())
+    }))
+}
+
+/// The type of an entry by the numbers of sysfs: RoCE v2 is 1.
+/// `ibv_query_gid_type`, to which `providers/private.S` gives its name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_query_gid_type(
     context: *mut ibv_context,
     port_num: u8,
     index: u32,

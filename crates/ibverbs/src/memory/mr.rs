@@ -165,6 +165,17 @@ pub(crate) fn register(
     Ok(registry::insert(Arc::new(mr)))
 }
 
+/// Registers memory of the program; requests name it by addresses from `iova` on.
+pub(super) fn register_at(
+    pd: &Arc<Pd>,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: u32,
+) -> Result<*mut ibv_mr, Errno> {
+    register(pd, spec(addr, length, iova, access)?, addr, None)
+}
+
 /// Registers memory; requests name it by its own addresses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_reg_mr(
@@ -199,23 +210,7 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
-        let spec = spec(addr, length, iova, access)?;
-        register(&pd, spec, addr, None)
-    }))
-}
-
-/// Buffers of other devices cannot be reached.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
-    _: *mut ibv_pd,
-    _: u64,
-    _: usize,
-    _: u64,
-    _: c_int,
-    _: c_int,
-) -> *mut ibv_mr {
-    pointer(Err(Errno::UNSUPPORTED))
+    pointer(registry::find::<Pd>(pd).and_then(|pd| register_at(&pd, addr, length, iova, access)))
 }
 
 /// Makes a handle, beside `pd`, of the region that has the number `mr_handle` in another context of

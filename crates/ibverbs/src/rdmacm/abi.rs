@@ -42,6 +42,9 @@ events! {
     MULTICAST_ERROR = 13
     ADDR_CHANGE = 14
     TIMEWAIT_EXIT = 15
+    ADDRINFO_RESOLVED = 16
+    ADDRINFO_ERROR = 17
+    USER = 18
 }
 
 /// `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`: as many as the device has.
@@ -122,6 +125,7 @@ abi::structures! {
     pub union rdma_event_param {
         pub conn: rdma_conn_param,
         pub ud: rdma_ud_param,
+        pub arg: u64,
     }
 
     pub struct rdma_cm_event {

@@ -29,6 +29,9 @@ pub(super) fn tell(raw: Raw) -> Option<Arc<Told>> {
     let id = find(&raw.mailbox)?;
     match raw.what {
         What::Local(kind, status) => Some(Told::new(&id, None, kind, status, Detail::Nothing)),
+        What::User(status, arg) => {
+            Some(Told::new(&id, None, event::USER, status, Detail::Argument(arg)))
+        }
         What::Joined(number, status) => {
             let (kind, status, param) = membership::joined(&id, number, status)?;
             Some(Told::new(&id, None, kind, status, Detail::Datagram(param, Box::default())))

@@ -11,6 +11,44 @@ pub unsafe extern "C" fn ferroce_rsocket_absent() -> isize {
     minus_one(Err(Errno::UNSUPPORTED)) as isize
 }
 
+/// `rdma_resolve_addrinfo` and `rdma_query_addrinfo`, which resolve names by the subnet administrator
+/// too: `rdma_getaddrinfo` does what RoCE can.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_addrinfo_absent() -> c_int {
+    minus_one(Err(Errno::UNSUPPORTED))
+}
+
+/// `repoll_create`: `epoll_create1`, as every descriptor is an ordinary one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_repoll_create(flags: c_int) -> c_int {
+    // SAFETY: a plain system call.
+    unsafe { libc::epoll_create1(flags) }
+}
+
+/// `repoll_ctl`: `epoll_ctl`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_repoll_ctl(
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut libc::epoll_event,
+) -> c_int {
+    // SAFETY: C passes what it would pass to epoll_ctl.
+    unsafe { libc::epoll_ctl(epfd, op, fd, event) }
+}
+
+/// `repoll_wait`: `epoll_wait`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_repoll_wait(
+    epfd: c_int,
+    events: *mut libc::epoll_event,
+    maxevents: c_int,
+    timeout: c_int,
+) -> c_int {
+    // SAFETY: C passes what it would pass to epoll_wait.
+    unsafe { libc::epoll_wait(epfd, events, maxevents, timeout) }
+}
+
 /// `rpoll`: `poll`, as every descriptor is an ordinary one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rpoll(

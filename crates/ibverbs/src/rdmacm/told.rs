@@ -1,12 +1,16 @@
-//! Events that the program has fetched and not yet acknowledged: `rdma_ack_cm_event`.
+//! Events as C sees them: those that the program has fetched and not yet acknowledged
+//! (`rdma_ack_cm_event`), and its own (`rdma_write_cm_event`).
 
 use core::ffi::c_int;
 use core::ptr;
 use std::sync::Arc;
 
-use super::abi::{rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
+use super::abi::{
+    event, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_param, rdma_ud_param,
+};
 use super::id::CmId;
-use crate::errno::minus_one;
+use crate::connections::What;
+use crate::errno::{Errno, minus_one};
 use crate::event::Acks;
 use crate::registry::{self, Object, Shared, object};
 use abi::Plain;
@@ -29,6 +33,7 @@ pub(super) enum Detail {
     Nothing,
     Connection(rdma_conn_param, Box<[u8]>),
     Datagram(rdma_ud_param, Box<[u8]>),
+    Argument(u64),
 }
 
 impl Told {
@@ -50,6 +55,11 @@ impl Told {
                 (param, private)
             }
             Detail::Datagram(ud, private) => (rdma_event_param { ud }, private),
+            Detail::Argument(arg) => {
+                let mut param = rdma_event_param { ud: rdma_ud_param::zeroed() };
+                param.arg = arg;
+                (param, Box::default())
+            }
         };
         if !private.is_empty() {
             // Both kinds begin with the same two fields.
@@ -65,6 +75,23 @@ impl Told {
         };
         Arc::new(Self { c: Shared::new(c), _private: private, acks })
     }
+}
+
+/// Puts an event of the program's own into the channel of an id, to wake who waits there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_write_cm_event(
+    id: *mut rdma_cm_id,
+    kind: u32,
+    status: c_int,
+    arg: u64,
+) -> c_int {
+    minus_one(registry::find::<CmId>(id).and_then(|id| {
+        if kind != event::USER {
+            return Err(Errno::INVALID);
+        }
+        id.mailbox.post(What::User(status, arg));
+        Ok(())
+    }))
 }
 
 /// Acknowledges an event, which is gone then.

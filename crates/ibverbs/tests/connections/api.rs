@@ -20,7 +20,7 @@ use ibverbs::rdmacm::queue_pair::{
     ferroce_rdma_destroy_srq,
 };
 use ibverbs::rdmacm::resolve::{ferroce_rdma_free_devices, ferroce_rdma_get_devices};
-use ibverbs::rdmacm::told::ferroce_rdma_ack_cm_event;
+use ibverbs::rdmacm::told::{ferroce_rdma_ack_cm_event, ferroce_rdma_write_cm_event};
 
 use crate::support::*;
 
@@ -44,6 +44,26 @@ fn set<T>(id: *mut rdma_cm_id, option: c_int, mut value: T) -> Result<(), c_int>
     match unsafe { ferroce_rdma_set_option(id, 0, option, place, size_of::<T>()) } {
         0 => Ok(()),
         _ => Err(errno()),
+    }
+}
+
+#[test]
+fn a_program_wakes_its_own_channel() {
+    let side = Side::new(TCP);
+    // SAFETY: a live id, then one that is looked up; the event is read before it is acknowledged.
+    unsafe {
+        let none = ptr::null_mut();
+        assert_eq!(ferroce_rdma_write_cm_event(side.id, event::USER, -7, u64::MAX - 1), 0);
+        let told = side.fetch();
+        assert_eq!(((*told).event, (*told).status, (*told).id), (event::USER, -7, side.id));
+        assert_eq!((*told).param.arg, u64::MAX - 1);
+        assert_eq!(ferroce_rdma_ack_cm_event(told), 0);
+        let others = ferroce_rdma_write_cm_event(side.id, event::ESTABLISHED, 0, 0);
+        assert_eq!((others, errno()), (-1, libc::EINVAL), "only the library tells of peers");
+        assert_eq!(
+            (ferroce_rdma_write_cm_event(none, event::USER, 0, 0), errno()),
+            (-1, libc::EINVAL)
+        );
     }
 }
 

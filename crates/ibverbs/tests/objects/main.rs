@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "a C ABI is called")]
 
+mod buf;
 mod clock;
 mod dm;
 mod events;
