@@ -11,7 +11,8 @@ use pico_args::Arguments;
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{
-    abi, crowd, dist, interop, programs, pyverbs, speed, storm, strangers, terminal, tidy,
+    abi, crowd, dist, distributions, interop, programs, pyverbs, speed, storm, strangers, terminal,
+    tidy,
 };
 
 /// How many storms run over the engine: about a minute.
@@ -78,6 +79,15 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         println!("not run: only root can become another user");
         not_run.push("strangers was not run");
         Ok(())
+    })?;
+    let others = distributions::Choice::default();
+    stage("distributions", || match distributions::prepare(&others) {
+        Ok(()) => judged(tally, distributions::run(&others)),
+        Err(why) => {
+            println!("not run: {why:#}");
+            not_run.push("distributions was not run");
+            Ok(())
+        }
     })?;
     let peer = interop::Choice::default();
     stage("interop", || match interop::prepare(&peer) {

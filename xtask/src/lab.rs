@@ -35,6 +35,8 @@ pub(crate) struct Lab {
     as_nobody: bool,
     /// Flags that go before those of each run.
     flags: Vec<String>,
+    /// Another distribution's root folder, if the programs are that one's.
+    root: Option<PathBuf>,
 }
 
 /// A program that was started; dropping it ends it and whatever it started.
@@ -70,7 +72,12 @@ impl Lab {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
             chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
         }
-        Ok(Self { folder, dist, as_nobody, flags: Vec::new() })
+        Ok(Self { folder, dist, as_nobody, flags: Vec::new(), root: None })
+    }
+
+    /// The same lab, for the programs below another root folder.
+    pub(crate) fn below(self, root: Option<PathBuf>) -> Self {
+        Self { root, ..self }
     }
 
     /// As [`Lab::open`], with the device on a loopback address that is unlikely to be in use: so it does not
@@ -131,10 +138,16 @@ impl Lab {
 
     /// A program as it is.
     pub(crate) fn plain(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = match &self.root {
+            None => Command::new(program),
+            Some(root) => enter(root, program),
+        };
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         if self.as_nobody {
-            command.uid(NOBODY).gid(NOBODY).env("HOME", self.folder.path());
+            if self.root.is_none() {
+                command.uid(NOBODY).gid(NOBODY);
+            }
+            command.env("HOME", self.folder.path());
             // The runtime folder of root is closed to others.
             command.env_remove("XDG_RUNTIME_DIR");
         }
@@ -165,6 +178,17 @@ impl Lab {
     pub(crate) fn finish(&self, name: &str, command: Command, deadline: Instant) -> Result<Ended> {
         self.start(name, command)?.finish(deadline)
     }
+}
+
+/// A program below another root folder, as `nobody`. Devices, shared memory and scratch folders are
+/// the host's, mounted for this process alone; its ID is the program's.
+fn enter(root: &Path, program: &str) -> Command {
+    const ENTER: &str = r#"root=$1; shift
+for folder in proc sys dev tmp; do mount --rbind "/$folder" "$root/$folder"; done
+exec chroot --userspec=65534:65534 "$root" sh -c 'cd "$HOME"; exec "$@"' sh "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", ENTER, "sh"]).arg(root).arg(program);
+    command
 }
 
 impl Running {

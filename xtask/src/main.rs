@@ -6,6 +6,7 @@ mod ci;
 mod crowd;
 mod demo;
 mod dist;
+mod distributions;
 mod interop;
 mod lab;
 mod programs;
@@ -43,6 +44,9 @@ cargo xtask <command>
            -k PATTERN           the tests whose names match
            --link LINK          over shm (as if not given), shm,icrc or udp
            --bless              write the list anew
+  distributions                 the programs of other distributions, over our libraries, as root
+           --full               every quick row of `programs`, not only some of each program
+           --suite NAME         another one of Debian's
   storm [--seeds N] [--seed S]  engines on a network that does its worst, checked at each step
         [--jobs J]              on so many threads
         [--trace] [--pcap FILE] every event and packet of seed S
@@ -100,6 +104,13 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             tally::require_all_passed(pyverbs::run(&choice)?)
+        }
+        "distributions" => {
+            let choice = distributions::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            dist::run()?;
+            distributions::prepare(&choice)?;
+            tally::require_all_passed(distributions::run(&choice)?)
         }
         "interop" => {
             let choice = interop::Choice::parse(&mut arguments)?;

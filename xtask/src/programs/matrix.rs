@@ -341,6 +341,33 @@ pub(super) const QUICK: &[&str] = &[
     "ib_atomic_lat -c RC -A CMP_AND_SWAP",
 ];
 
+/// What every distribution's own programs must do: one or two rows of each.
+pub(super) const OF_DISTRIBUTIONS: &[&str] = &[
+    "integrity",
+    "ibv_devices",
+    "ibv_devinfo -v",
+    "ibv_asyncwatch",
+    "ibv_rc_pingpong",
+    "ibv_rc_pingpong -e -c",
+    "ibv_uc_pingpong -c",
+    "ibv_ud_pingpong -c",
+    "ibv_srq_pingpong -c",
+    "ibv_xsrq_pingpong",
+    "rping -v -C 10",
+    "ucmatose",
+    "udaddy",
+    "mckey",
+    "rdma_server",
+    "rdma_xserver -c x",
+    "ib_send_bw -R -F",
+    "ib_write_lat -R -F",
+    "ib_send_bw -c RC -e",
+    "ib_send_lat -c RC -e",
+    "ib_write_bw -c RC -m 1024",
+    "ib_read_bw -c XRC",
+    "ib_atomic_bw -c RC -q 16",
+];
+
 /// Every row but those of the middleware.
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![

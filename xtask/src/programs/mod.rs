@@ -12,6 +12,7 @@ mod packages;
 
 use core::time::Duration;
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Instant;
@@ -21,7 +22,7 @@ use pico_args::Arguments;
 
 use crate::lab::{Ended, Lab, free_port};
 use crate::tally::Tally;
-use matrix::{GROUP, Kind, QUICK, Row};
+use matrix::{GROUP, Kind, OF_DISTRIBUTIONS, QUICK, Row};
 
 /// What was asked for on the command line.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Choice {
     link: Option<String>,
     /// In the namespace, for rows whose programs ignore loopback.
     inside: bool,
+    /// Another distribution's root folder, whose programs are run.
+    root: Option<PathBuf>,
 }
 
 /// How long a row may take; those that run every size, or repeat what was lost, get more.
@@ -56,6 +59,7 @@ impl Choice {
             faults: arguments.opt_value_from_str("--faults")?,
             link: arguments.opt_value_from_str("--link")?,
             inside: arguments.contains(elsewhere::INSIDE),
+            root: None,
         })
     }
 
@@ -85,9 +89,25 @@ impl Choice {
         Self { link: Some(link.to_owned()), ..Self::default() }
     }
 
+    /// Rows of another distribution's own programs: the quick ones, or one of each program.
+    pub(crate) fn of_distribution(root: PathBuf, full: bool) -> Self {
+        Self { root: Some(root), full, ..Self::default() }
+    }
+
+    /// Whether a row is to run below another root folder: it has the program, and the programs of ours
+    /// are compiled here.
+    fn is_there(&self, root: &Path, row: &Row) -> bool {
+        let name = row.name();
+        let is_wanted = if self.full { QUICK } else { OF_DISTRIBUTIONS }.contains(&name.as_str());
+        is_wanted && (row.example().is_some() || root.join("usr/bin").join(row.words[0]).exists())
+    }
+
     fn rows(&self) -> Vec<Row> {
         let wanted = |row: &Row| {
             let name = row.name();
+            if let Some(root) = &self.root {
+                return self.is_there(root, row);
+            }
             match &self.filter {
                 Some(filter) => name.contains(filter.as_str()),
                 None => self.full || middleware::is_ours(row) || QUICK.contains(&name.as_str()),
@@ -136,7 +156,7 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
     }
     let mut tally = Tally::default();
     if !here.is_empty() {
-        tally = run_rows(&Lab::open_apart()?, choice, &here)?;
+        tally = run_rows(&Lab::open_apart()?.below(choice.root.clone()), choice, &here)?;
     }
     if elsewhere.is_empty() {
         return Ok(tally);

@@ -1,0 +1,111 @@
+//! `cargo xtask distributions`: other distributions' own programs over our libraries.
+//!
+//! Each distribution is a folder that debootstrap has filled, kept in `target/distributions`. Its programs
+//! run there as an ordinary user, over `target/dist` as it was built here, against the oldest C library.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use pico_args::Arguments;
+use rustix::process::geteuid;
+
+use crate::programs;
+use crate::tally::Tally;
+use crate::workspace;
+
+const MIRROR: &str = "http://deb.debian.org/debian";
+/// Debian 12 is where the programs of `cargo xtask programs` are from.
+const SUITES: [&str; 2] = ["trixie", "sid"];
+/// What is installed in each.
+const PACKAGES: &str = "rdma-core,ibverbs-utils,ibverbs-providers,rdmacm-utils,perftest";
+
+/// What was asked for on the command line.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    full: bool,
+    suite: Option<String>,
+}
+
+impl Choice {
+    pub(crate) fn parse(arguments: &mut Arguments) -> Result<Self> {
+        let full = arguments.contains("--full");
+        Ok(Self { full, suite: arguments.opt_value_from_str("--suite")? })
+    }
+
+    fn suites(&self) -> Vec<&str> {
+        self.suite.as_deref().map_or(SUITES.to_vec(), |suite| vec![suite])
+    }
+}
+
+/// Fills the folders of the distributions that were chosen.
+///
+/// # Errors
+/// Why they cannot be: no root, no debootstrap, no network.
+pub(crate) fn prepare(choice: &Choice) -> Result<()> {
+    if !geteuid().is_root() {
+        bail!("only root can enter another root folder");
+    }
+    workspace::run(Command::new(workspace::root().join("scripts/setup")).arg("distributions"))?;
+    choice.suites().into_iter().try_for_each(fill)
+}
+
+/// Runs the programs of each distribution.
+pub(crate) fn run(choice: &Choice) -> Result<Tally> {
+    let mut sum = Tally::default();
+    for suite in choice.suites() {
+        let root = root_of(suite);
+        println!("{suite}: {}", versions(&root)?);
+        let one = programs::run(&programs::Choice::of_distribution(root, choice.full))?;
+        sum.passed += one.passed;
+        sum.failed += one.failed;
+    }
+    Ok(sum)
+}
+
+fn root_of(suite: &str) -> PathBuf {
+    workspace::target_dir().join("distributions").join(suite)
+}
+
+fn fill(suite: &str) -> Result<()> {
+    let root = root_of(suite);
+    if root.is_dir() {
+        return Ok(());
+    }
+    println!("filling {}", root.display());
+    // Under its name only when it is complete.
+    let fresh = root.with_extension("new");
+    if fresh.exists() {
+        remove(&fresh)?;
+    }
+    fs::create_dir_all(&fresh)?;
+    let include = format!("--include={PACKAGES}");
+    let words = ["--variant=minbase", &include, suite].map(OsString::from);
+    workspace::output(Command::new("debootstrap").args(words).arg(&fresh).arg(MIRROR))
+        .with_context(|| format!("debootstrap cannot fill {}", fresh.display()))?;
+    fs::rename(&fresh, &root)?;
+    Ok(())
+}
+
+/// Removes what an interrupted debootstrap has left, but nothing behind a mount.
+fn remove(folder: &Path) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").context("cannot read the mounts")?;
+    let inside = format!("{}/", folder.display());
+    if let Some(mount) = mounts.split_whitespace().find(|word| word.starts_with(&inside)) {
+        bail!("{mount} is still mounted\n hint: umount {mount}");
+    }
+    fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+/// The versions of what a distribution has, as its package manager says them.
+fn versions(root: &Path) -> Result<String> {
+    let admin = format!("--admindir={}", root.join("var/lib/dpkg").display());
+    let format = "--showformat=${Package} ${Version}, ";
+    let packages = ["rdma-core", "perftest", "libc6"];
+    let said = workspace::output(
+        Command::new("dpkg-query").args([admin.as_str(), "--show", format]).args(packages),
+    )?;
+    Ok(said.trim_end_matches(", ").to_owned())
+}
