@@ -85,10 +85,20 @@ pub(crate) fn check_preload(path: &Path) -> Result<(), Failure> {
             .hint("let it start ferroce, as in `sudo ferroce run -- PROGRAM`")
             .status(Status::CannotRun));
     }
-    if is_static(path) {
+    let shown = path.display();
+    match loader(path) {
         // Not an error: it may start other programs, which inherit the environment.
-        let path = path.display();
-        eprintln!("warning: {path} is statically linked: only programs that it starts see Ferroce");
+        Some(None) => eprintln!(
+            "warning: {shown} is statically linked: only programs that it starts see Ferroce"
+        ),
+        Some(Some(loader)) if loader.contains("ld-musl") => {
+            let message =
+                format!("{shown} is loaded by musl's {loader}, and our libraries need glibc");
+            return Err(Failure::new(message)
+                .hint("build it on a distribution with glibc, or run one in a container")
+                .status(Status::CannotRun));
+        }
+        _ => {}
     }
     Ok(())
 }
@@ -104,25 +114,66 @@ fn gains_privileges(metadata: &Metadata) -> bool {
     user_changes || group_changes
 }
 
-/// Whether the file is a 64-bit little-endian ELF executable that names no loader.
+/// The loader that a 64-bit little-endian ELF executable names; `Some(None)` if it is statically linked.
 /// Anything else is left to the kernel to judge.
-fn is_static(path: &Path) -> bool {
+fn loader(path: &Path) -> Option<Option<String>> {
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(4096).read_to_end(&mut head).ok()?;
+    loader_of(&head)
+}
+
+/// As [`loader`], of the first bytes of the file.
+fn loader_of(head: &[u8]) -> Option<Option<String>> {
     const PT_DYNAMIC: u32 = 2;
     const PT_INTERP: u32 = 3;
-    let mut head = Vec::new();
-    let Ok(file) = File::open(path) else { return false };
-    if file.take(4096).read_to_end(&mut head).is_err() || !head.starts_with(b"\x7fELF\x02\x01") {
-        return false;
+    if !head.starts_with(b"\x7fELF\x02\x01") {
+        return None;
     }
-    let half =
-        |at: usize| head.get(at..at + 2).map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])));
-    let word =
-        |at: usize| head.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    let (Some(table), Some(entry_bytes), Some(entries)) = (word(0x20), half(0x36), half(0x38))
-    else {
-        return false;
+    let half = |at: usize| Some(u16::from_le_bytes(*head.get(at..)?.first_chunk()?));
+    let word = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
+    let (table, entry_bytes, entries) = (word(0x20)?, half(0x36)?, half(0x38)?);
+    let headers = (0..usize::from(entries))
+        .filter_map(|entry| (table as usize).checked_add(entry * usize::from(entry_bytes)))
+        .filter_map(|at| Some((word(at)?, at)))
+        .collect::<Vec<_>>();
+    let of_kind = |kind| headers.iter().find(|(found, _)| *found == kind);
+    let Some((_, at)) = of_kind(PT_INTERP) else {
+        return of_kind(PT_DYNAMIC).is_none().then_some(None);
     };
-    let kinds = (0..entries).map(|entry| word(table as usize + entry * entry_bytes));
-    let mut known = kinds.flatten();
-    !known.any(|kind| kind == PT_INTERP || kind == PT_DYNAMIC)
+    let (offset, bytes) = (word(at + 8)? as usize, word(at + 32)? as usize);
+    let name = head.get(offset..offset.checked_add(bytes)?)?;
+    Some(Some(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head of an executable with one program header, of `kind`, which names `loader`.
+    fn executable(kind: u32, loader: &str) -> Vec<u8> {
+        let mut head = vec![0; 0x40 + 56];
+        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        head[0x20] = 0x40;
+        head[0x36] = 56;
+        head[0x38] = 1;
+        head[0x40..0x44].copy_from_slice(&kind.to_le_bytes());
+        head[0x48] = 0x40 + 56;
+        head[0x60] = loader.len() as u8 + 1;
+        head.extend(loader.as_bytes());
+        head.push(0);
+        head
+    }
+
+    #[test]
+    fn an_executable_says_who_loads_it() {
+        let musl = "/lib/ld-musl-x86_64.so.1";
+        assert_eq!(loader_of(&executable(3, musl)), Some(Some(musl.to_owned())));
+        assert_eq!(loader_of(&executable(1, "")), Some(None), "nobody: it is static");
+        assert_eq!(loader_of(&executable(2, "")), None, "a loader itself");
+        assert_eq!(loader_of(b"#!/bin/sh\n"), None);
+        let whole = executable(3, musl);
+        for end in 0..whole.len() {
+            assert_ne!(loader_of(&whole[..end]), Some(Some(musl.to_owned())), "{end} bytes");
+        }
+    }
 }

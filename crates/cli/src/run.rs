@@ -12,11 +12,28 @@ use std::process::Command;
 
 use rdma::Mtu;
 use softnic::{DeviceInfo, Options, sysfs};
+use telemetry::nearest;
 
 use crate::args::Run;
 use crate::failure::{Failure, Status};
 use crate::library::{self, LIBRARIES};
 use crate::program;
+
+/// Every variable that Ferroce reads.
+const VARIABLES: [&str; 12] = [
+    "FERROCE_CC",
+    "FERROCE_DEV",
+    "FERROCE_FAULTS",
+    "FERROCE_LIBDIR",
+    "FERROCE_LINK",
+    "FERROCE_LOG",
+    "FERROCE_MTU",
+    "FERROCE_PCAP",
+    "FERROCE_RCVBUF_BYTES",
+    "FERROCE_RECOVERY",
+    "FERROCE_SYSFS",
+    "FERROCE_WIRE",
+];
 
 pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let library = library::directory()?;
@@ -24,6 +41,11 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     check_mtu(arguments, &devices)?;
     let mut variables = variables(arguments)?;
     check_options(&variables)?;
+    for (name, _) in env::vars_os() {
+        if let Some(doubt) = doubt(&name.to_string_lossy()) {
+            eprintln!("warning: {doubt}");
+        }
+    }
     let [name, rest @ ..] = arguments.program.as_slice() else {
         return Err(Failure::new("no program was named"));
     };
@@ -51,6 +73,18 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         .exec();
     let message = format!("cannot run {}: {error}", path.display());
     Err(Failure::new(message).status(Status::CannotRun))
+}
+
+/// What is wrong with a variable that is called as ours are, and that nobody reads.
+fn doubt(name: &str) -> Option<String> {
+    if !name.starts_with("FERROCE_") || VARIABLES.contains(&name) {
+        return None;
+    }
+    let meant = match nearest(name, &VARIABLES) {
+        Some(meant) => format!("you may have meant {meant}"),
+        None => format!("there are {}", VARIABLES.join(", ")),
+    };
+    Some(format!("nothing reads {name}: {meant}"))
 }
 
 /// `first`, then what the variable already holds.
@@ -140,5 +174,29 @@ fn capture(file: &Path) -> Result<PathBuf, Failure> {
             Err(Failure::new(message).hint(format!("there is no folder {}", folder.display())))
         }
         _ => Ok(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_nobody_reads_is_told_with_the_one_that_was_meant() {
+        assert_eq!(doubt("FERROCE_LINK"), None);
+        assert_eq!(doubt("XDG_RUNTIME_DIR"), None);
+        let meant = doubt("FERROCE_LNK").unwrap();
+        assert_eq!(meant, "nothing reads FERROCE_LNK: you may have meant FERROCE_LINK");
+        assert!(doubt("FERROCE_COLOUR_OF_TABLES").unwrap().contains("FERROCE_CC, FERROCE_DEV"));
+    }
+
+    #[test]
+    fn every_variable_of_the_readme_is_read() {
+        let readme = include_str!("../../../README.md");
+        let letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
+        let words = readme.split(|c| !letter(c));
+        let named: Vec<&str> = words.filter(|word| word.starts_with("FERROCE_")).collect();
+        assert!(named.len() > 5);
+        assert!(named.iter().all(|name| VARIABLES.contains(name)), "{named:?}");
     }
 }
