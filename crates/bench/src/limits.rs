@@ -12,6 +12,10 @@ pub const LOOKS_BEFORE_YIELD: u32 = 64;
 pub const GLANCE: Duration = Duration::from_millis(20);
 /// The longest region that an application may ask for, in bytes.
 pub const REGION_BYTES_MAX: u64 = 1 << 34;
+/// Cores of a host that have a hog.
+pub const HOGS_MAX: u32 = 256;
+/// Queens of a hog's board: a tenth of a millisecond, between two looks whether it is to end.
+pub const QUEENS: u32 = 9;
 /// Flows of a plan.
 pub const FLOWS_MAX: usize = 1024;
 /// Threads of a flow, at each end.

@@ -30,7 +30,7 @@ use crate::plan::Plan;
 use crate::world::{Bystander, Introduction};
 
 /// Both ends must be of the same version.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Between two looks at a socket that has nothing.
 const NAP: Duration = Duration::from_millis(1);
 

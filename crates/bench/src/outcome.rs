@@ -16,6 +16,31 @@ impl Watcher for () {
     }
 }
 
+/// What a device has counted since it was opened, under its own names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceCounts {
+    /// Payload bytes sent, again and again included.
+    pub sent_bytes: u64,
+    /// Payload bytes received by a queue pair.
+    pub rcvd_bytes: u64,
+    /// Atomic requests executed.
+    pub rx_atomic_requests: u64,
+    /// Packets sent a second time or more.
+    pub retransmitted_pkts: u64,
+    /// Requests received again, or ahead of their turn.
+    pub disordered: u64,
+}
+
+impl core::ops::AddAssign for DeviceCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.rcvd_bytes += other.rcvd_bytes;
+        self.rx_atomic_requests += other.rx_atomic_requests;
+        self.retransmitted_pkts += other.retransmitted_pkts;
+        self.disordered += other.disordered;
+    }
+}
+
 /// What the serving end of a flow has to say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Served {
@@ -27,6 +52,8 @@ pub struct Served {
     pub mismatches: u64,
     /// Processor time of its threads, in cores.
     pub cores: f64,
+    /// What its devices have counted, if they say.
+    pub device: Option<DeviceCounts>,
     /// What went wrong.
     pub errors: Vec<String>,
 }

@@ -13,11 +13,11 @@ use crate::Failure;
 use crate::limits::HELLO_PATIENCE;
 use crate::link::{Frame, Link, Remote, VERSION};
 use crate::load::{self, Found, Load, Record, Tally};
-pub use crate::outcome::{Served, Watcher};
+pub use crate::outcome::{DeviceCounts, Served, Watcher};
 use crate::plan::Plan;
 use crate::world::nic::{Device, NicSeat};
 use crate::world::soft::{Host, SoftSeat};
-use crate::world::{self, Bystander, Ended, Outcome, Player, Seat, Stop};
+use crate::world::{self, Bystander, Ended, Hogs, Outcome, Player, Seat, Stop};
 
 /// Gives the applications of a run their seats.
 pub trait Seats {
@@ -62,6 +62,43 @@ pub struct Settings {
     pub far: DeviceInfo,
     /// How NICs send.
     pub options: Options,
+}
+
+impl Settings {
+    /// The NICs that the environment names (`FERROCE_DEV` and others), loopback without it.
+    ///
+    /// # Errors
+    /// There are none, or a variable makes no sense.
+    pub fn of_environment() -> Result<Self, Failure> {
+        let options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
+        let devices = softnic::devices().map_err(|error| Failure::from_message(&error))?;
+        Self::of(devices, options)
+    }
+
+    /// The first of some devices asks, and the second serves; one does both.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn of(devices: Vec<DeviceInfo>, options: Options) -> Result<Self, Failure> {
+        let mut devices = devices.into_iter();
+        let near = devices.next().ok_or_else(|| {
+            Failure::new("there is no device").hint("name an interface with --dev, such as lo")
+        })?;
+        let far = devices.next().unwrap_or_else(|| near.clone());
+        Ok(Self { near, far, options })
+    }
+
+    /// How packets go, in words.
+    pub fn path(&self) -> &'static str {
+        match self.options.link {
+            _ if self.options.exact => "UDP, one packet a datagram",
+            softnic::Link::Udp => "UDP",
+            softnic::Link::SharedMemory => "shared memory where the host is the same, else UDP",
+            softnic::Link::SharedMemoryWithIcrc => {
+                "shared memory with ICRCs where the host is the same, else UDP"
+            }
+        }
+    }
 }
 
 impl Seats for Settings {
@@ -109,6 +146,12 @@ impl Seats for Devices {
 pub struct Measured {
     /// Operations and latencies.
     pub record: Record,
+    /// Operations begun in the whole run.
+    pub begun: u64,
+    /// Those of them that are known to have ended.
+    pub ended: u64,
+    /// What the devices of who asks have counted, if they say.
+    pub device: Option<DeviceCounts>,
     /// Payloads checked at this end.
     pub checked: u64,
     /// Those that were wrong.
@@ -130,10 +173,28 @@ pub struct Ran {
     pub flows: Vec<Measured>,
     /// Why it ended before its time: its results are partial.
     pub cut_short: Option<Failure>,
-    /// Processor time of this process while it ran, in cores: the NICs' own threads included.
+    /// Processor time of this process while it ran, in cores: the NICs' own threads included, hogs not.
     pub process_cores: f64,
+    /// Processor time of the hogs of this process, in cores.
+    pub hog_cores: f64,
     /// Whether the serving end was in this process.
     pub is_alone: bool,
+}
+
+impl Measured {
+    fn nothing(plan: &Plan) -> Self {
+        Self {
+            record: Record::empty(plan),
+            begun: 0,
+            ended: 0,
+            device: None,
+            checked: 0,
+            mismatches: 0,
+            cores: 0.0,
+            errors: Vec::new(),
+            served: None,
+        }
+    }
 }
 
 struct Alone<'a>(&'a mut dyn Watcher);
@@ -158,8 +219,9 @@ pub fn run(
     let stop = Stop::default();
     let mut players = seats(near, at, Side::Near, &stop, plan)?;
     players.extend(seats(far, at, Side::Far, &stop, plan)?);
-    let (outcomes, why, process_cores) = play(players, &stop, &mut Alone(watcher))?;
-    Ok(Ran { process_cores, ..both(plan, outcomes, why) })
+    let played = play(players, &stop, &mut Alone(watcher), plan.hogs)?;
+    let Played { outcomes, why, process_cores, hog_cores } = played;
+    Ok(Ran { process_cores, hog_cores, ..both(plan, outcomes, why) })
 }
 
 /// Runs a plan against a server at `address`.
@@ -180,8 +242,8 @@ pub fn connect(
     let stop = Stop::default();
     let players = seats(near, at, Side::Near, &stop, plan)?;
     let mut remote = Remote { link: &mut link, watcher, is_client: true };
-    let played = play(players, &stop, &mut remote);
-    let (outcomes, why, process_cores) = match played {
+    let played = play(players, &stop, &mut remote, plan.hogs);
+    let Played { outcomes, why, process_cores, hog_cores } = match played {
         Ok(played) => played,
         Err(failure) => {
             // It may be gone itself.
@@ -202,7 +264,7 @@ pub fn connect(
     for (flow, served) in ran.flows.iter_mut().zip(served.into_iter().flatten()) {
         flow.served = Some(served);
     }
-    Ok(Ran { process_cores, is_alone: false, ..ran })
+    Ok(Ran { process_cores, hog_cores, is_alone: false, ..ran })
 }
 
 fn reach(address: &str) -> Result<TcpStream, Failure> {
@@ -282,7 +344,7 @@ fn session(
     let names: Vec<String> = plan.flows.iter().map(|flow| format!("{:?}", flow.name)).collect();
     tell(&format!("flows {}", names.join(", ")));
     let mut remote = Remote { link: &mut link, watcher, is_client: false };
-    let (outcomes, why, _) = match play(players, &stop, &mut remote) {
+    let Played { outcomes, why, .. } = match play(players, &stop, &mut remote, plan.hogs) {
         Ok(played) => played,
         Err(failure) => {
             let _ = link.send(&Frame::Stopped { why: failure.to_string() });
@@ -337,18 +399,29 @@ fn within(failure: Failure, flow: &str) -> Failure {
         .hint("fewer queue_pairs, a smaller window or size_bytes, or more threads, each with a NIC")
 }
 
-type Played = (Vec<Outcome<Load>>, Option<Failure>, f64);
+/// What became of the applications of this process.
+struct Played {
+    outcomes: Vec<Outcome<Load>>,
+    why: Option<Failure>,
+    process_cores: f64,
+    hog_cores: f64,
+}
 
 fn play(
     players: Vec<Player<Load, impl Seat>>,
     stop: &Stop,
     bystander: &mut impl Bystander,
+    hogs: u32,
 ) -> Result<Played, Failure> {
     let before = process_cpu();
+    let hogs = Hogs::start(hogs)?;
     let (outcomes, why) = world::run(players, stop, bystander)?;
+    let of_hogs = hogs.end();
     let wall = outcomes.iter().map(|outcome| outcome.wall).max().unwrap_or(Span::ZERO);
-    let process_cores = share(process_cpu().since(before), wall);
-    Ok((outcomes, why, process_cores))
+    let cores = |cpu| share(cpu, wall);
+    let all = process_cpu().since(before);
+    let process_cores = (cores(all) - cores(of_hogs)).max(0.0);
+    Ok(Played { outcomes, why, process_cores, hog_cores: cores(of_hogs) })
 }
 
 fn process_cpu() -> Time {
@@ -358,6 +431,13 @@ fn process_cpu() -> Time {
 
 pub(crate) fn share(cpu: Span, wall: Span) -> f64 {
     cpu.as_ps() as f64 / wall.as_ps().max(1) as f64
+}
+
+/// Adds what another device has counted.
+fn add(sum: &mut Option<DeviceCounts>, device: Option<DeviceCounts>) {
+    if let Some(device) = device {
+        *sum.get_or_insert_default() += device;
+    }
 }
 
 /// What an outcome has found, and what went wrong.
@@ -385,6 +465,7 @@ fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
     let mut all = vec![Served::default(); plan.flows.len()];
     for outcome in outcomes {
         let served = &mut all[outcome.app.flow];
+        add(&mut served.device, outcome.device);
         let (found, cores, error) = unpack(outcome);
         served.received += found.received;
         served.checked += found.checked;
@@ -396,11 +477,13 @@ fn serving(plan: &Plan, outcomes: Vec<Outcome<Load>>) -> Vec<Served> {
 }
 
 fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ran {
-    let mut all: Vec<Option<Measured>> = vec![None; plan.flows.len()];
+    let mut flows = vec![Measured::nothing(plan); plan.flows.len()];
     let mut cut_short = why;
     for outcome in outcomes {
         let flow = outcome.app.flow;
         let is_whole = outcome.ended == Ended::Done;
+        let measured = &mut flows[flow];
+        add(&mut measured.device, outcome.device);
         let (found, cores, error) = unpack(outcome);
         if let Some(error) = &error {
             cut_short
@@ -408,27 +491,16 @@ fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ra
         } else if !is_whole {
             cut_short.get_or_insert(Failure::new("the run was stopped"));
         }
-        let record = found.record.unwrap_or_else(|| Record::empty(plan));
-        match &mut all[flow] {
-            None => {
-                all[flow] = Some(Measured {
-                    record,
-                    checked: found.checked,
-                    mismatches: found.mismatches,
-                    cores,
-                    errors: error.into_iter().collect(),
-                    served: None,
-                });
-            }
-            Some(measured) => {
-                measured.record.add(&record);
-                measured.checked += found.checked;
-                measured.mismatches += found.mismatches;
-                measured.cores += cores;
-                measured.errors.extend(error);
-            }
+        if let Some(record) = &found.record {
+            measured.record.add(record);
         }
+        measured.begun += found.begun;
+        measured.ended += found.ended;
+        measured.checked += found.checked;
+        measured.mismatches += found.mismatches;
+        measured.cores += cores;
+        measured.errors.extend(error);
     }
-    let flows = all.into_iter().flatten().collect();
-    Ran { plan: plan.clone(), flows, cut_short, process_cores: 0.0, is_alone: true }
+    let plan = plan.clone();
+    Ran { plan, flows, cut_short, process_cores: 0.0, hog_cores: 0.0, is_alone: true }
 }

@@ -101,7 +101,16 @@ pub fn run(
     watcher: &mut dyn Watcher,
 ) -> Result<Ran, Failure> {
     let [near, far] = load::applications(plan, tallies);
-    let config = simulated.network();
+    let mut config = simulated.network();
+    if let Some(host) = config.host.as_mut().filter(|_| plan.hogs > 0) {
+        if plan.hogs > host.cpu.cores {
+            return Err(Failure::new(format!("hogs: a host has no {} cores", plan.hogs))
+                .hint(format!("this testbed's hosts have {}", host.cpu.cores)));
+        }
+        // Those that the testbed has on later cores stay.
+        host.cpu.hogs.retain(|core| *core >= plan.hogs);
+        host.cpu.hogs.splice(0..0, 0..plan.hogs);
+    }
     let cores = config.host.as_ref().map_or(1, |host| host.cpu.cores);
     let mut used = vec![0; simulated.hosts as usize];
     let mut seat = |app: Load, host: u32| {
@@ -179,6 +188,26 @@ mod tests {
         let (_, all) = seen(flow.clone(), TESTBEDS[0].1);
         let (_, late) = seen(Flow { start_within_ms: 1.9, ..flow }, TESTBEDS[0].1);
         assert!(late < all * 9 / 10 && late > all / 20, "{late} {all}");
+    }
+
+    #[test]
+    fn hogs_of_a_plan_are_those_of_a_testbed() {
+        let flows = vec![Flow { size_bytes: 64, ..Flow::new(Verb::Read) }];
+        let plan =
+            Plan { warmup_ms: 0.0, length_ms: 48.0, window_ms: 48.0, flows, ..Plan::default() };
+        let (_, text) = TESTBEDS[0];
+        let operations = |plan: &Plan, text: &str| {
+            let simulated = Simulated::new(text, 2, 1).unwrap();
+            run(plan, &simulated, &[], &mut ()).unwrap().flows[0].record.windows[0].operations
+        };
+        let hogged = text.replacen("\n[host]\n", "\n[host]\nhogs = [0, 1]\n", 1);
+        let (alone, of_testbed) = (operations(&plan, text), operations(&plan, &hogged));
+        assert!(of_testbed < alone * 3 / 4, "{of_testbed} {alone}");
+        let with = Plan { hogs: 2, ..plan };
+        assert_eq!(operations(&with, text), of_testbed);
+        let simulated = Simulated::new(text, 2, 1).unwrap();
+        let said = run(&Plan { hogs: 9, ..with }, &simulated, &[], &mut ()).unwrap_err();
+        assert!(said.to_string().starts_with("hogs: a host has no 9 cores\nhint: "), "{said}");
     }
 
     #[test]

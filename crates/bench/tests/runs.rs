@@ -55,6 +55,8 @@ fn assert_right(ran: &Ran, what: &str) {
         assert!(flow.operations > 0, "{what}: {} did nothing", flow.name);
         assert!(flow.checked > 0, "{what}: nothing of {} was checked", flow.name);
         assert_eq!(flow.mismatches, 0, "{what}: {} of {}", flow.name, flow.checked);
+        // That all agree is no threshold missed, below.
+        assert!(flow.counted_bytes.is_some(), "{what}: the devices of {} say nothing", flow.name);
         let counted: u64 = flow.histogram_ns.iter().map(|(_, count)| count).sum();
         assert!(counted > 0 && counted <= flow.operations, "{what}");
         assert!(flow.latency_us.p50 > 0.0 && flow.latency_us.p50 <= flow.latency_us.p9999);
@@ -123,6 +125,30 @@ fn threads_that_share_servers_get_their_own_bytes() {
     let plan = plan(vec![Flow { threads: 4, servers: Some(3), ..Flow::new(Verb::Read) }]);
     let said = plan.check().unwrap_err().to_string();
     assert!(said.contains("servers: 3 cannot share 4 threads\nhint: "), "{said}");
+}
+
+#[test]
+fn a_device_that_has_counted_otherwise_than_the_applications_is_a_miss() {
+    let mut ran = run(&plan(vec![Flow::new(Verb::Send)]), &settings(17, Link::SharedMemory));
+    assert_right(&ran, "as it was");
+    ran.flows[0].begun += 1;
+    ran.flows[0].ended += 1;
+    let said: Vec<String> = report(&ran).misses().map(str::to_owned).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("send: the device that asks has counted "), "{said:?}");
+    assert!(report(&ran).to_string().contains(" by the devices, not as the applications did\n"));
+}
+
+#[test]
+fn hogs_have_their_cores_beside_the_flows() {
+    let with = Plan { hogs: 1, ..plan(vec![Flow { core: Some(0), ..Flow::new(Verb::Read) }]) };
+    let ran = run(&with, &settings(19, Link::SharedMemory));
+    assert_right(&ran, "hogs");
+    assert!(ran.hog_cores > 0.05, "{}", ran.hog_cores);
+    assert!(report(&ran).to_string().contains("\nhogs      1, which had "));
+    let none = Plan { hogs: 256, ..with };
+    let failure = session::run(&none, &settings(19, Link::SharedMemory), &[], &mut ()).unwrap_err();
+    assert!(failure.to_string().starts_with("hogs: core "), "{failure}");
 }
 
 fn named(name: &str, verb: Verb) -> Flow {
@@ -345,7 +371,8 @@ fn ten_thousand_queue_pairs_work_and_more_than_a_nic_has_are_refused() {
     let wide = Plan { length_ms: 2_000.0, window_ms: 500.0, verify: false, ..plan(vec![many]) };
     let ran = run(&wide, &settings(14, Link::SharedMemory));
     assert_eq!(ran.cut_short, None);
-    assert!(report(&ran).runs[0].flows[0].operations >= 10_000);
+    let operations = report(&ran).runs[0].flows[0].operations;
+    assert!(operations >= 10_000, "{operations}");
     let mut more = wide.flows[0].clone();
     let said = more.set("queue_pairs", &Value::Number(16_385.0)).unwrap_err().to_string();
     let expected = "queue_pairs: expected a whole number from 1 to 16384, and found 16385\nhint: ";

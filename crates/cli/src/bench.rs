@@ -130,8 +130,7 @@ fn planned(what: &str, arguments: &Bench) -> Result<Plan, Failure> {
         }
     };
     for (key, value) in arguments.settings()? {
-        let of_plan = ["warmup_ms", "length_ms", "window_ms", "verify", "fairness_min"];
-        if of_plan.contains(&key.as_str()) {
+        if plan::PLAN_KEYS.iter().any(|(name, _)| *name == key) {
             plan.set(&key, &value).map_err(failure)?;
             continue;
         }

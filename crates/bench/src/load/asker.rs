@@ -61,6 +61,8 @@ impl Asker {
 
     pub(super) fn found(mut self) -> Found {
         self.found.record = self.record;
+        self.found.begun = self.lanes.iter().map(|lane| lane.begun).sum();
+        self.found.ended = self.lanes.iter().map(|lane| lane.ended).sum();
         self.found
     }
 

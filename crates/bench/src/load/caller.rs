@@ -95,6 +95,7 @@ impl Caller {
 
     pub(super) fn found(mut self) -> Found {
         self.found.record = self.record;
+        (self.found.begun, self.found.ended) = (self.begun, self.begun - self.asked);
         self.found
     }
 

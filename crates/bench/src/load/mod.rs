@@ -103,6 +103,10 @@ struct Objects {
 pub struct Found {
     /// What was measured; of those that ask.
     pub record: Option<Record>,
+    /// Operations begun, before and after the measured time, too; of those that ask.
+    pub begun: u64,
+    /// Those of them that are known to have ended.
+    pub ended: u64,
     /// Messages received, in all; of those that serve.
     pub received: u64,
     /// Payloads that were not what they should have been.

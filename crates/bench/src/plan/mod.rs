@@ -13,8 +13,8 @@ use telemetry::nearest;
 
 use crate::Failure;
 use crate::limits::{
-    FLOWS_MAX, LENGTH_MS_MAX, MESSAGE_BYTES_MAX, QUEUE_PAIRS_MAX, REQUEST_BYTES, THREADS_MAX,
-    WINDOW_MAX, WINDOWS_MAX,
+    FLOWS_MAX, HOGS_MAX, LENGTH_MS_MAX, MESSAGE_BYTES_MAX, QUEUE_PAIRS_MAX, REQUEST_BYTES,
+    THREADS_MAX, WINDOW_MAX, WINDOWS_MAX,
 };
 use crate::world::meeting::Service;
 
@@ -36,6 +36,9 @@ pub struct Plan {
     pub verify: bool,
     /// Jain's index of the flows' bandwidths at least.
     pub fairness_min: Option<f64>,
+    /// So many cores, from core 0 on, have a task that never waits.
+    #[serde(default)]
+    pub hogs: u32,
     /// All run at once.
     pub flows: Vec<Flow>,
 }
@@ -179,13 +182,14 @@ impl fmt::Display for Value {
 type Key = (&'static str, &'static str);
 
 /// The keys of a plan that stand before its flows.
-pub const PLAN_KEYS: [Key; 6] = [
+pub const PLAN_KEYS: [Key; 7] = [
     ("title", "a text"),
     ("warmup_ms", "milliseconds that are not measured, at the beginning"),
     ("length_ms", "milliseconds that are measured"),
     ("window_ms", "milliseconds of a window"),
     ("verify", "true or false: payloads are checked"),
     ("fairness_min", "Jain's index of the flows' bandwidths at least, from 0 to 1"),
+    ("hogs", "cores, from core 0 on, that have a task which never waits"),
 ];
 
 /// The keys of a flow.
@@ -232,6 +236,7 @@ impl Default for Plan {
             window_ms: 250.0,
             verify: false,
             fairness_min: None,
+            hogs: 0,
             flows: Vec::new(),
         }
     }
@@ -427,6 +432,7 @@ impl Plan {
             "window_ms" => self.window_ms = real(key, value, 1.0, LENGTH_MS_MAX)?,
             "verify" => self.verify = truth(key, value)?,
             "fairness_min" => self.fairness_min = Some(real(key, value, 0.0, 1.0)?),
+            "hogs" => self.hogs = whole(key, value, 0, HOGS_MAX)?,
             _ => return Err(unknown(key, &PLAN_KEYS)),
         }
         Ok(())
@@ -448,6 +454,7 @@ impl Plan {
         plan.set("length_ms", &Value::Number(self.length_ms))?;
         plan.set("window_ms", &Value::Number(self.window_ms))?;
         plan.set("verify", &Value::Truth(self.verify))?;
+        plan.set("hogs", &Value::Number(self.hogs.into()))?;
         for from in &self.flows {
             let mut flow = Flow { at_least: from.at_least, ..Flow::new(from.verb) };
             for (key, value) in from.values() {

@@ -176,6 +176,8 @@ mod tests {
             histogram_ns: Vec::new(),
             windows,
             cores: 0.0,
+            counted_bytes: None,
+            miscounts: Vec::new(),
             checked: 0,
             mismatches: 0,
             errors: Vec::new(),

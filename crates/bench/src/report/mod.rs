@@ -4,6 +4,7 @@
 //! it, so that what was written yesterday can be compared with what is measured today ([`compare`]).
 
 mod compare;
+mod counted;
 mod page;
 mod text;
 
@@ -17,6 +18,7 @@ use crate::plan::{Flow, Plan, Point};
 use crate::session::{Measured, Ran, Served};
 
 pub use compare::{Comparison, compare};
+use counted::Counted;
 pub use page::{page, tables};
 
 /// What the file is, for whoever reads it.
@@ -79,6 +81,12 @@ pub struct FlowResult {
     pub windows: Vec<WindowResult>,
     /// Processor time of the threads that ask, in cores.
     pub cores: f64,
+    /// Payload bytes that its devices have counted, both ways; nothing if they do not say.
+    #[serde(default)]
+    pub counted_bytes: Option<u64>,
+    /// Counts of its devices that do not agree with what its applications did.
+    #[serde(default)]
+    pub miscounts: Vec<String>,
     /// Payloads checked at either end.
     pub checked: u64,
     /// Those that were wrong.
@@ -127,6 +135,9 @@ pub struct Together {
     pub fairness: f64,
     /// Processor time of this process, the NICs' threads included, in cores; of applications, if simulated.
     pub process_cores: f64,
+    /// Processor time of the hogs of this process, in cores.
+    #[serde(default)]
+    pub hog_cores: f64,
     /// Of each flow to the first: bandwidth.
     pub ratios: Vec<f64>,
 }
@@ -197,7 +208,7 @@ impl Report {
 
 impl Run {
     fn new(at: BTreeMap<String, String>, ran: &Ran) -> Self {
-        let Ran { plan, cut_short, process_cores, .. } = ran;
+        let Ran { plan, cut_short, process_cores, hog_cores, .. } = ran;
         let is_partial = cut_short.is_some();
         let flows: Vec<FlowResult> = plan
             .flows
@@ -212,6 +223,7 @@ impl Run {
             rate_per_s: flows.iter().map(|flow| flow.rate_per_s).sum(),
             fairness: jain(&shares),
             process_cores: *process_cores,
+            hog_cores: *hog_cores,
             ratios: first
                 .map_or_else(Vec::new, |first| shares.iter().map(|share| share / first).collect()),
         };
@@ -269,6 +281,7 @@ impl FlowResult {
             .collect();
         let whole = window_results.iter().enumerate().filter(|(index, _)| is_whole(*index));
         let worst = whole.map(|(_, window)| window.bandwidth_gbps).fold(f64::INFINITY, f64::min);
+        let counted = if is_partial { None } else { Counted::of(plan.verify, flow, measured) };
         let served = measured.served.clone();
         let theirs = served.clone().unwrap_or_default();
         let latency_us = match latency.is_empty() {
@@ -299,6 +312,8 @@ impl FlowResult {
                 .collect(),
             windows: window_results,
             cores: measured.cores,
+            counted_bytes: counted.as_ref().map(Counted::bytes),
+            miscounts: counted.map_or_else(Vec::new, |counted| counted.miscounts()),
             checked: measured.checked + theirs.checked,
             mismatches: measured.mismatches + theirs.mismatches,
             errors: measured.errors.clone(),
@@ -331,6 +346,7 @@ impl FlowResult {
                 misses.push(format!("{name}: {what} {value:.3} is above {bound}"));
             }
         }
+        misses.extend(self.miscounts.iter().map(|miscount| format!("{name}: {miscount}")));
         if self.mismatches > 0 {
             misses.push(format!(
                 "{name}: {} of {} payloads were wrong",

@@ -60,6 +60,22 @@ impl Run {
             }
         }
         writeln!(f, "cpu       {:.2} cores {cores}", together.process_cores)?;
+        if plan.hogs > 0 {
+            write!(f, "hogs      {}", plan.hogs)?;
+            match together.hog_cores > 0.0 {
+                true => writeln!(f, ", which had {:.2} cores in all", together.hog_cores)?,
+                false => writeln!(f, " on each host")?,
+            }
+        }
+        let counted: Vec<u64> = self.flows.iter().filter_map(|flow| flow.counted_bytes).collect();
+        if !counted.is_empty() {
+            let bytes = grouped(counted.iter().sum::<u64>() as f64);
+            let agree = match self.flows.iter().all(|flow| flow.miscounts.is_empty()) {
+                true => "as the applications did",
+                false => "not as the applications did",
+            };
+            writeln!(f, "counted   {bytes} bytes of payload by the devices, {agree}")?;
+        }
         if plan.verify {
             let checked: u64 = self.flows.iter().map(|flow| flow.checked).sum();
             let wrong: u64 = self.flows.iter().map(|flow| flow.mismatches).sum();

@@ -15,6 +15,7 @@
 //! before all that serve have had their first step, on either side. A world ends:
 //! when all but those that serve are done, when somebody stops it, or when a peer is gone.
 
+mod hog;
 pub mod meeting;
 mod memory;
 pub mod nic;
@@ -31,6 +32,8 @@ use rdma::{QKey, Span, Time};
 use rustix::event::Timespec;
 
 use crate::Failure;
+use crate::outcome::DeviceCounts;
+pub use hog::Hogs;
 pub use meeting::{End, Introduction};
 pub use runner::{Bystander, Ended, Outcome, Player, Stop, drive, run};
 
@@ -95,4 +98,9 @@ pub trait Seat: Verbs + Send {
 
     /// Why the application cannot go on, if it cannot.
     fn fault(&self) -> Option<Failure>;
+
+    /// What its device has counted, if it has one of its own that says.
+    fn device_counts(&self) -> Option<DeviceCounts> {
+        None
+    }
 }

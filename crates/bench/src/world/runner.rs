@@ -17,6 +17,7 @@ use super::meeting::meet;
 use super::{Introduction, Seat};
 use crate::Failure;
 use crate::limits::{GLANCE, LOOKS_BEFORE_YIELD};
+use crate::outcome::DeviceCounts;
 
 /// That a world is over, and what wakes its applications then. Clones are of the same world.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +98,8 @@ pub struct Outcome<A> {
     pub cpu: Span,
     /// From its first step to its last.
     pub wall: Span,
+    /// What its device has counted, if no other application has had it.
+    pub device: Option<DeviceCounts>,
 }
 
 /// Who looks on while a world runs, and may end it.
@@ -285,7 +288,8 @@ pub fn run<A: App + Send, S: Seat>(
         threads.into_iter().map(result).collect()
     });
     let outcome = |(player, (ended, cpu, wall)): (Player<A, S>, (Ended, Span, Span))| {
-        let outcome = Outcome { app: player.app, ended, cpu, wall };
+        let device = player.seat.device_counts();
+        let outcome = Outcome { app: player.app, ended, cpu, wall, device };
         (player.seat, outcome)
     };
     let (seats, outcomes): (Vec<S>, Vec<Outcome<A>>) =
@@ -398,17 +402,18 @@ fn attend(
     }
 }
 
-/// Binds this thread to a core, if there is one of that number.
-fn bind(core: usize) {
+/// Binds this thread to a core. Whether there is one of that number.
+pub(super) fn bind(core: usize) -> bool {
     let mut set = CpuSet::new();
-    if core < CpuSet::MAX_CPU {
-        set.set(core);
-        let _ = sched_setaffinity(None, &set);
+    if core >= CpuSet::MAX_CPU {
+        return false;
     }
+    set.set(core);
+    sched_setaffinity(None, &set).is_ok()
 }
 
 /// The processor time of this thread, on a clock of its own.
-fn thread_cpu() -> Time {
+pub(super) fn thread_cpu() -> Time {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let span = Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32);
     Time::from_ns(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 1_000))

@@ -78,7 +78,7 @@ pub fn run<A: App + Send + 'static>(
         };
         let app: Box<dyn Any> = tenant.app;
         let app = app.downcast::<A>().expect("every application is of the type that was given");
-        Outcome { app: *app, ended, cpu: tenant.cpu, wall: tenant.wall }
+        Outcome { app: *app, ended, cpu: tenant.cpu, wall: tenant.wall, device: None }
     });
     Ok((outcomes.collect(), why))
 }

@@ -34,6 +34,12 @@ use super::runner::{check, wake};
 use super::stash::Stash;
 use super::{HOP_LIMIT, Introduction, Peer, Q_KEY, Seat, Stop, timespec};
 use crate::Failure;
+use crate::outcome::DeviceCounts;
+
+/// The time of this world.
+pub fn now() -> Time {
+    clock::now()
+}
 
 /// An open NIC.
 #[derive(Debug)]
@@ -541,6 +547,20 @@ impl Seat for SoftSeat {
 
     fn stop(&self) -> &Stop {
         &self.stop
+    }
+
+    fn device_counts(&self) -> Option<DeviceCounts> {
+        if self.host.seats.load(Ordering::Relaxed) != 1 {
+            return None;
+        }
+        let stats = self.host.nic.with(|endpoint, _, _| *endpoint.stats());
+        Some(DeviceCounts {
+            sent_bytes: stats.sent_bytes,
+            rcvd_bytes: stats.rcvd_bytes,
+            rx_atomic_requests: stats.rx_atomic_requests,
+            retransmitted_pkts: stats.retransmitted_pkts,
+            disordered: stats.duplicate_request + stats.out_of_seq_request,
+        })
     }
 
     fn fault(&self) -> Option<Failure> {

@@ -71,6 +71,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "MILLISECONDS")]
     warmup_ms: Option<String>,
 
+    /// So many cores, from core 0 on, have a task that never waits: a solver of queens on a chessboard
+    #[arg(long, value_name = "CORES")]
+    hogs: Option<String>,
+
     /// Check every payload
     #[arg(long)]
     verify: bool,
@@ -146,6 +150,7 @@ impl Bench {
             ("rate_per_s", &self.rate),
             ("length_ms", &self.length_ms),
             ("warmup_ms", &self.warmup_ms),
+            ("hogs", &self.hogs),
         ];
         let mut settings: Vec<(String, Value)> = flags
             .into_iter()

@@ -135,8 +135,8 @@ impl Nics {
     pub(super) fn about(&self, address: Option<&str>) -> String {
         let (what, near, far) = match self {
             Self::Soft(nics) => {
-                let Settings { near, far, options } = &**nics;
-                let what = format!("soft NICs in real time, by {}", by(options));
+                let Settings { near, far, .. } = &**nics;
+                let what = format!("soft NICs in real time, by {}", nics.path());
                 (what, near.interface.clone(), far.interface.clone())
             }
             Self::Devices(Devices { near, far }) => {
@@ -161,17 +161,6 @@ impl Nics {
     }
 }
 
-fn by(options: &Options) -> &'static str {
-    match options.link {
-        _ if options.exact => "UDP, one packet a datagram",
-        Link::Udp => "UDP",
-        Link::SharedMemory => "shared memory where the host is the same, else UDP",
-        Link::SharedMemoryWithIcrc => {
-            "shared memory with ICRCs where the host is the same, else UDP"
-        }
-    }
-}
-
 fn soft(common: &Common) -> Result<Settings, Failure> {
     if common.library.is_some() || common.gid_index.is_some() {
         return Err(Failure::new("--library and --gid-index are of the world nic")
@@ -189,11 +178,7 @@ fn soft(common: &Common) -> Result<Settings, Failure> {
         named => (0..).zip(named).map(|(index, name)| DeviceInfo::find(name, index)).collect(),
     };
     let devices = devices.map_err(|error| Failure::from_message(&error))?;
-    let near = devices.first().cloned().ok_or_else(|| {
-        Failure::new("there is no device").hint("name an interface with --dev, such as lo")
-    })?;
-    let far = devices.get(1).unwrap_or(&near).clone();
-    Ok(Settings { near, far, options })
+    Settings::of(devices, options).map_err(failure)
 }
 
 fn devices(common: &Common) -> Result<Devices, Failure> {

@@ -66,6 +66,9 @@ Options:
       --warmup-ms <MILLISECONDS>
           How long is run before that
 
+      --hogs <CORES>
+          So many cores, from core 0 on, have a task that never waits: a solver of queens on a chessboard
+
       --verify
           Check every payload
 
