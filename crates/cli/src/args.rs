@@ -50,12 +50,16 @@ pub(crate) struct Papers {
     #[arg(long)]
     pub(crate) quick: bool,
 
+    /// Afterwards run the same on soft NICs of this machine, where it can be: minutes more, in real time
+    #[arg(long)]
+    pub(crate) soft: bool,
+
     /// The seed of everything that is left to chance
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Paper {
     /// RDMA over Commodity Ethernet at Scale (SIGCOMM 2016)
     Guo16,

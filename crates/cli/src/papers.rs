@@ -3,14 +3,19 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use papers::{Options, Study};
+use papers::{Options, Outcome, Study};
 
 use crate::args::{Paper, Papers};
 use crate::failure::Failure;
 use crate::output::{cannot_write, make_folder, print};
 
 pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
-    let options = Options { quick: arguments.quick, seed: arguments.seed.unwrap_or(1) };
+    let Papers { quick, soft, .. } = *arguments;
+    let options = Options { quick, soft, seed: arguments.seed.unwrap_or(1) };
+    if soft && arguments.paper == Paper::Guo16 {
+        return Err(Failure::new("--soft: guo16 is about networks, and soft NICs have none")
+            .hint("leave it out, or repeat zhang17, le19 or ma16"));
+    }
     if let Some(folder) = &arguments.output {
         make_folder(folder)?;
     }
@@ -30,12 +35,16 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
 fn write(folder: &Path, name: &str, study: &Study, seed: u64) -> Result<(), Failure> {
     let mut files =
         vec![(format!("{name}.txt"), study.table()), (format!("{name}.html"), study.page(name))];
-    for figure in study.outcomes.iter().flat_map(|outcome| &outcome.figures) {
+    let on_soft = study.soft.iter().flat_map(|soft| &soft.outcomes);
+    let figures = |outcome: &'_ Outcome| outcome.figures.clone();
+    let simulated = study.outcomes.iter().flat_map(figures).map(|figure| (figure, "true"));
+    let measured = on_soft.flat_map(figures).map(|figure| (figure, "false"));
+    for (figure, is_simulated) in simulated.chain(measured) {
         let table = figure.table();
         files.push((format!("{}.csv", table.name()), table.to_csv()));
         let path = folder.join(format!("{}.parquet", table.name()));
         let file = File::create(&path).map_err(|error| cannot_write(&path, error))?;
-        let about = [("paper", name), ("seed", &seed.to_string()), ("simulated", "true")];
+        let about = [("paper", name), ("seed", &seed.to_string()), ("simulated", is_simulated)];
         table.write_parquet(file, &about).map_err(|error| cannot_write(&path, error))?;
     }
     for (name, text) in files {

@@ -54,6 +54,10 @@ pub(crate) fn each<T: Send>(
 pub(crate) struct Spread(Vec<f64>);
 
 impl Spread {
+    pub(crate) fn from(values: Vec<f64>) -> Self {
+        Self(values)
+    }
+
     pub(crate) fn of<T>(draws: &[T], value: impl Fn(&T) -> f64) -> Self {
         Self(draws.iter().map(value).collect())
     }
@@ -97,7 +101,7 @@ mod tests {
 
     #[test]
     fn draws_are_in_order_and_their_spread_is_said() {
-        let draws = seeds(Options { quick: false, seed: 5 });
+        let draws = seeds(Options { seed: 5, ..Options::default() });
         assert!(draws.len() as u64 >= 8);
         let seeds = each(&draws, |options| Ok(options.seed)).unwrap();
         assert_eq!(seeds, (5..13).collect::<Vec<u64>>());

@@ -42,7 +42,7 @@ type Axis = (&'static str, &'static str);
 /// A picture of an experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figure {
-    name: &'static str,
+    name: String,
     title: String,
     caption: String,
     x: Axis,
@@ -55,9 +55,9 @@ pub struct Figure {
 
 impl Figure {
     /// A figure without points. Its files are called `name`.
-    pub(crate) fn new(name: &'static str, title: impl Into<String>, mark: Mark) -> Self {
+    pub(crate) fn new(name: impl Into<String>, title: impl Into<String>, mark: Mark) -> Self {
         Self {
-            name,
+            name: name.into(),
             title: title.into(),
             caption: String::new(),
             x: ("x", ""),
@@ -87,6 +87,12 @@ impl Figure {
         self
     }
 
+    /// The same, measured on soft NICs: with a name and a title that say so.
+    pub(crate) fn on_soft(self) -> Self {
+        let (name, title) = (format!("{}-soft", self.name), self.title);
+        Self { name, title: format!("{title} (soft NICs on this machine)"), ..self }
+    }
+
     /// Adds a point.
     pub(crate) fn point(&mut self, series: impl Into<String>, x: impl Into<At>, y: f64) {
         self.points.push((series.into(), x.into(), y));
@@ -100,7 +106,7 @@ impl Figure {
     /// Its data, a row a point.
     pub fn table(&self) -> Table {
         let named = self.points.iter().any(|(_, x, _)| matches!(x, At::Name(_)));
-        let table = Table::new(self.name).texts("series");
+        let table = Table::new(&self.name).texts("series");
         let table = if named { table.texts(self.x.0) } else { table.floats(self.x.0, self.x.1) };
         let mut table = table.floats(self.y.0, self.y.1);
         for (series, x, y) in &self.points {

@@ -9,13 +9,13 @@
 //! What a testbed was fitted on stands in its file, behind each number: see `fitted.rs`.
 
 use bench::plan::{Flow, Plan};
-use bench::session::Measured;
+use bench::session::{Measured, Ran};
 use bench::simulation::{self, Simulated, TESTBEDS};
 use fabric::NetworkConfig;
 use fabric::random::Random;
 use fabric::scenario::Testbed;
 
-use crate::draws::{Spread, each, seeds};
+use crate::draws::Spread;
 use crate::{Error, Options};
 
 /// Flows begin within so many microseconds of each other.
@@ -27,6 +27,7 @@ pub(crate) struct Hosts {
     testbed: &'static str,
     text: String,
     hosts: u32,
+    hogs: u32,
     warmup_ms: f64,
     length_ms: f64,
 }
@@ -36,7 +37,7 @@ impl Hosts {
     pub(crate) fn pair(testbed: &'static str) -> Self {
         let known = TESTBEDS.iter().find(|(name, _)| *name == testbed);
         let text = known.map_or("", |(_, text)| text).to_owned();
-        Self { testbed, text, hosts: 2, warmup_ms: 0.0, length_ms: 1.0 }
+        Self { testbed, text, hosts: 2, hogs: 0, warmup_ms: 0.0, length_ms: 1.0 }
     }
 
     /// So many hosts: one that serves, and others that ask.
@@ -76,7 +77,12 @@ impl Hosts {
 
     /// A task that never waits on each of so many cores of every host.
     pub(crate) fn with_hogs(self, cores: u32) -> Self {
-        self.but("hogs", &format!("{:?}", (0..cores).collect::<Vec<_>>()))
+        Self { hogs: cores, ..self }
+    }
+
+    /// Whether there is such a task.
+    pub(crate) fn has_hogs(&self) -> bool {
+        self.hogs > 0
     }
 
     /// The network of a draw.
@@ -88,32 +94,47 @@ impl Hosts {
 
     /// What becomes of flows that run at once, with one draw.
     pub(crate) fn run(&self, options: Options, flows: &[Flow]) -> Result<Vec<Seen>, Error> {
-        let mut random = Random::new(options.seed);
-        let flows = (0..).zip(flows).map(|(index, flow)| Flow {
-            name: format!("{index}"),
-            start_ms: random.below(PHASE_US * 1_000) as f64 / 1e6,
-            ..flow.clone()
-        });
-        let plan = Plan {
-            title: self.testbed.to_owned(),
-            warmup_ms: self.warmup_ms,
-            length_ms: self.length_ms,
-            window_ms: self.length_ms,
-            flows: flows.collect(),
-            ..Plan::default()
-        };
         let wrong = |failure: bench::Failure| Error::Hosts(self.testbed, failure.to_string());
-        plan.check().map_err(wrong)?;
+        let times = Times { warmup_ms: self.warmup_ms, length_ms: self.length_ms };
+        let plan = plan(self.testbed, times, options, flows, self.hogs).map_err(wrong)?;
         let simulated = Simulated::new(&self.text, self.hosts, options.seed).map_err(wrong)?;
         let ran = simulation::run(&plan, &simulated, &[], &mut ()).map_err(wrong)?;
-        match ran.cut_short {
-            Some(failure) => Err(wrong(failure)),
-            None => {
-                let seen = |(flow, measured)| Seen::of(&plan, flow, measured);
-                Ok(plan.flows.iter().zip(&ran.flows).map(seen).collect())
-            }
-        }
+        Seen::of(&ran).map_err(wrong)
     }
+}
+
+/// How long flows run, in milliseconds: before anything is measured, and then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) warmup_ms: f64,
+    pub(crate) length_ms: f64,
+}
+
+/// Flows that run at once, as they begin in one draw.
+pub(crate) fn plan(
+    title: &str,
+    times: Times,
+    options: Options,
+    flows: &[Flow],
+    hogs: u32,
+) -> Result<Plan, bench::Failure> {
+    let mut random = Random::new(options.seed);
+    let flows = (0..).zip(flows).map(|(index, flow)| Flow {
+        name: format!("{index}"),
+        start_ms: random.below(PHASE_US * 1_000) as f64 / 1e6,
+        ..flow.clone()
+    });
+    let plan = Plan {
+        title: title.to_owned(),
+        warmup_ms: times.warmup_ms,
+        length_ms: times.length_ms,
+        window_ms: times.length_ms,
+        hogs,
+        flows: flows.collect(),
+        ..Plan::default()
+    };
+    plan.check()?;
+    Ok(plan)
 }
 
 /// What was seen of a flow.
@@ -133,7 +154,29 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn of(plan: &Plan, flow: &Flow, measured: &Measured) -> Self {
+    /// Of an application that says nothing.
+    pub(crate) const NOTHING: Self = Self {
+        gbps: f64::NAN,
+        rate: f64::NAN,
+        mean_us: f64::NAN,
+        p50_us: f64::NAN,
+        p90_us: f64::NAN,
+        p99_us: f64::NAN,
+        cores: f64::NAN,
+    };
+
+    /// Of each flow of a run that was not cut short.
+    pub(crate) fn of(ran: &Ran) -> Result<Vec<Self>, bench::Failure> {
+        match &ran.cut_short {
+            Some(failure) => Err(failure.clone()),
+            None => {
+                let flows = ran.plan.flows.iter().zip(&ran.flows);
+                Ok(flows.map(|(flow, measured)| Self::of_one(&ran.plan, flow, measured)).collect())
+            }
+        }
+    }
+
+    fn of_one(plan: &Plan, flow: &Flow, measured: &Measured) -> Self {
         let record = &measured.record;
         let begun = (flow.start_ms - plan.warmup_ms).max(0.0) / 1e3;
         let seconds = record.measured.as_ps() as f64 / 1e12 - begun;
@@ -158,9 +201,9 @@ impl Seen {
 pub(crate) struct Runs(Vec<Vec<Seen>>);
 
 impl Runs {
-    /// Runs them with all seeds.
-    pub(crate) fn of(options: Options, hosts: &Hosts, flows: &[Flow]) -> Result<Self, Error> {
-        Ok(Self(each(&seeds(options), |options| hosts.run(options, flows))?))
+    /// Of draws, in their order.
+    pub(crate) fn from(draws: Vec<Vec<Seen>>) -> Self {
+        Self(draws)
     }
 
     /// A value of a flow.

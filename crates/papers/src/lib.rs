@@ -10,7 +10,8 @@
 //! paper's numbers come from its claim, never from code. If a claim does not hold, the report says so,
 //! with what is known of the reason.
 //!
-//! Everything is deterministic: the same seed gives the same figures on every machine.
+//! All of that is deterministic: the same seed gives the same figures on every machine. Experiments that are
+//! about hosts also run on soft NICs of the machine at hand, in real time, by the same code.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod le19;
 pub mod ma16;
 mod outcome;
 mod page;
+mod soft;
 mod stats;
 mod study;
 mod table;
@@ -37,6 +39,7 @@ use fabric::scenario::ScenarioError;
 pub use claims::Claim;
 pub use figure::Figure;
 pub use outcome::{Check, Outcome, Verdict};
+pub use soft::OnSoft;
 
 /// How experiments are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,11 +48,13 @@ pub struct Options {
     pub quick: bool,
     /// The seed of all random choices.
     pub seed: u64,
+    /// Whether the same is run on soft NICs of this machine afterwards, where that can be.
+    pub soft: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { quick: false, seed: 1 }
+        Self { quick: false, seed: 1, soft: false }
     }
 }
 
@@ -60,6 +65,8 @@ pub struct Study {
     pub outcomes: Vec<Outcome>,
     /// Claims without an experiment so far.
     pub later: Vec<Claim>,
+    /// What the same experiments came to on soft NICs, if they were run there.
+    pub soft: Option<OnSoft>,
 }
 
 /// Why a study cannot be made.
@@ -75,6 +82,8 @@ pub enum Error {
     Network(BuildError),
     /// Flows between the hosts of a testbed could not be run to their end.
     Hosts(&'static str, String),
+    /// There are no soft NICs on this machine.
+    Soft(String),
 }
 
 impl fmt::Display for Error {
@@ -86,6 +95,7 @@ impl fmt::Display for Error {
             Self::Claims(error) => write!(f, "studies/claims.toml: {error}"),
             Self::Scenario(name, error) => write!(f, "scenarios/{name}: {error}"),
             Self::Network(error) => error.fmt(f),
+            Self::Soft(why) => f.write_str(why),
             Self::Hosts(testbed, why) => write!(f, "studies/testbeds/{testbed}.toml: {why}"),
         }
     }

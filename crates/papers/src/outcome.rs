@@ -41,12 +41,14 @@ pub struct Check {
     pub holds: bool,
     /// What is known of the reason, if they do not.
     pub reason: Option<String>,
+    /// Whether it is about the rates and times of the paper's machines, which others need not have.
+    pub is_of_machine: bool,
 }
 
 impl Check {
     /// Something that the paper says happens, or does not.
     pub fn event(text: impl Into<String>, so: bool) -> Self {
-        Self { text: text.into(), holds: so, reason: None }
+        Self { text: text.into(), holds: so, reason: None, is_of_machine: false }
     }
 
     /// `small` is to be below `large`.
@@ -59,7 +61,7 @@ impl Check {
             large.0,
             short(large.1)
         );
-        Self { text, holds: small.1 < large.1, reason: None }
+        Self { text, holds: small.1 < large.1, reason: None, is_of_machine: false }
     }
 
     /// The claim's value `name` is to be met within the claim's band.
@@ -72,7 +74,12 @@ impl Check {
             short(paper),
             short(factor)
         );
-        Self { text, holds: (1.0 / band..=band).contains(&factor), reason: None }
+        Self {
+            text,
+            holds: (1.0 / band..=band).contains(&factor),
+            reason: None,
+            is_of_machine: false,
+        }
     }
 
     /// A value is to lie between two of the paper's, within the claim's band on either side.
@@ -86,7 +93,13 @@ impl Check {
             short(most)
         );
         let holds = (least / band..=most * band).contains(&measured);
-        Self { text, holds, reason: None }
+        Self { text, holds, reason: None, is_of_machine: false }
+    }
+
+    /// It is about the rates and times of the paper's machines.
+    #[must_use]
+    pub fn of_machine(self) -> Self {
+        Self { is_of_machine: true, ..self }
     }
 
     /// What is known of the reason, if it does not hold.
@@ -159,6 +172,20 @@ impl Outcome {
             text += &format!("; no confirmation, as it was fitted: {}", fitted.join(", "));
         }
         text
+    }
+
+    /// What of the claim is so on soft NICs, whose verdict says nothing of the paper.
+    pub fn likeness(&self) -> String {
+        let so = self.checks.iter().filter(|check| check.holds).count();
+        match self.checks.len() {
+            0 => "it is about rates and times of the paper's machines".to_owned(),
+            all if so == all => format!("yes, all {all} checks"),
+            all => {
+                let failed = self.checks.iter().filter(|check| !check.holds);
+                let failed: Vec<&str> = failed.map(|check| check.text.as_str()).collect();
+                format!("{so} of {all} checks; not so: {}", failed.join("; not so: "))
+            }
+        }
     }
 
     /// The numbers of testbeds that were fitted on the claim. If there are any it says nothing of the

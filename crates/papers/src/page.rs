@@ -2,7 +2,7 @@
 
 use telemetry::{Block, Cell, Page, Table};
 
-use crate::{Outcome, Study, Verdict};
+use crate::{Check, Figure, OnSoft, Outcome, Study, Verdict};
 
 /// What stands under the title, behind "Simulated".
 const MODEL: &str = "packet by packet, with the transport engine of the soft NIC in every server. \
@@ -31,6 +31,11 @@ impl Study {
         page.add(&Block::Table(&table, ""));
         for outcome in &self.outcomes {
             add(&mut page, outcome);
+            let same = |of: &&Outcome| of.claim.id == outcome.claim.id;
+            let soft = self.soft.iter().flat_map(|soft| &soft.outcomes);
+            if let (Some(on_soft), Some(soft)) = (soft.clone().find(same), &self.soft) {
+                add_soft(&mut page, on_soft, soft);
+            }
         }
         page.to_html()
     }
@@ -54,6 +59,29 @@ fn add(page: &mut Page, outcome: &Outcome) {
         let text = format!("No confirmation, as numbers were fitted on it: {}.", fitted.join(", "));
         page.add(&Block::Text(&text));
     }
+    add_checks(page, checks);
+    if outcome.verdict() == Verdict::DoesNotHold {
+        page.add(&Block::Notice(&outcome.verdict_text()));
+    }
+    add_figures(page, figures);
+}
+
+/// The same on soft NICs.
+fn add_soft(page: &mut Page, outcome: &Outcome, soft: &OnSoft) {
+    page.add(&Block::Text(&format!(
+        "The same experiment, measured on {}: {}. As in the paper? {}.",
+        soft.about,
+        outcome.measured,
+        outcome.likeness()
+    )));
+    add_checks(page, &outcome.checks);
+    add_figures(page, &outcome.figures);
+}
+
+fn add_checks(page: &mut Page, checks: &[Check]) {
+    if checks.is_empty() {
+        return;
+    }
     let mut table = Table::new("checks").texts("check").texts("holds").texts("why_not");
     for check in checks {
         table.push([
@@ -63,9 +91,9 @@ fn add(page: &mut Page, outcome: &Outcome) {
         ]);
     }
     page.add(&Block::Table(&table, ""));
-    if outcome.verdict() == Verdict::DoesNotHold {
-        page.add(&Block::Notice(&outcome.verdict_text()));
-    }
+}
+
+fn add_figures(page: &mut Page, figures: &[Figure]) {
     for figure in figures {
         let table = figure.table();
         page.add(&Block::Figure(&figure.draw(&table)));
@@ -76,8 +104,8 @@ fn add(page: &mut Page, outcome: &Outcome) {
 mod tests {
     use super::*;
     use crate::claims::of_paper;
-    use crate::figure::{Figure, Mark};
-    use crate::outcome::Check;
+    use crate::draws::Spread;
+    use crate::figure::Mark;
 
     #[test]
     fn a_page_says_what_the_paper_says_and_what_does_not_hold() {
@@ -92,8 +120,21 @@ mod tests {
             checks: vec![Check::event("it moves", false).because("it is broken")],
             figures: vec![figure],
         };
-        let study = Study { outcomes: vec![outcome], later: claims };
+        let on_soft = Outcome { measured: "a soft one".to_owned(), ..outcome.clone() };
+        let soft = OnSoft {
+            about: "soft NICs of a test".to_owned(),
+            outcomes: vec![on_soft],
+            again: vec![("guo16.first".to_owned(), Spread::from(vec![1.5]))],
+            failed: Vec::new(),
+        };
+        let study = Study { outcomes: vec![outcome], later: claims, soft: Some(soft) };
+        let table = study.table();
+        for text in ["soft NICs of a test", "0 of 1 checks", "guo16.first again, over itself: 1.50"]
+        {
+            assert!(table.contains(text), "{text} in {table}");
+        }
         let page = study.page("guo16");
+        assert!(page.contains("measured on soft NICs of a test: a soft one"));
         for text in ["goodput is zero while", "a &lt;b&gt;", "it is broken", "a picture", "later"] {
             assert!(page.contains(text), "{text}");
         }

@@ -1,12 +1,19 @@
 //! What runs the experiments of a paper, and finds those that somebody asks for.
 
+use bench::session::Settings;
+
 use crate::claims::{Claim, of_paper};
+use crate::draws::{each, seeds};
+use crate::hosts::{Hosts, Runs, Seen};
+use crate::soft::{self, OnSoft, Rounds, Row};
 use crate::{Error, Options, Outcome, Study};
 
 /// What an experiment is given.
 pub(crate) struct Context<'a> {
     claims: &'a [Claim],
     pub(crate) options: Options,
+    /// The rounds of the experiment that runs on soft NICs, if one does.
+    pub(crate) soft: Option<Rounds>,
     progress: &'a mut dyn FnMut(&str),
 }
 
@@ -18,10 +25,12 @@ pub(crate) struct Experiment {
 
 /// Runs every experiment of a paper, or those about the claim or figure `only`: the id of a claim or the
 /// beginning of one ("storm", "guo16.storm.unprotected"), a figure or a table ("figure-7", "fig7",
-/// "table-3"). `progress` is told what is being run.
+/// "table-3"). `progress` is told what is being run. Those of `on_soft` run on soft NICs, too, if the
+/// options say so.
 pub(crate) fn run(
     paper: &str,
     experiments: &[Experiment],
+    on_soft: &[Experiment],
     only: Option<&str>,
     options: Options,
     progress: &mut dyn FnMut(&str),
@@ -34,22 +43,59 @@ pub(crate) fn run(
         names.extend(claims.iter().flat_map(exhibits));
         return Err(Error::NoSuchClaim(only.unwrap_or("").to_owned(), names));
     }
-    let mut context = Context { claims: &claims, options, progress };
-    let mut outcomes = Vec::new();
-    for experiment in experiments {
+    let mut context = Context { claims: &claims, options, soft: None, progress };
+    let is_meant = |experiment: &&Experiment| {
         let about = |claim: &Claim| experiment.claims.contains(&claim.id.as_str());
-        if claims.iter().any(|claim| about(claim) && wanted(claim)) {
-            outcomes.extend((experiment.run)(&mut context)?);
-        }
+        claims.iter().any(|claim| about(claim) && wanted(claim))
+    };
+    let mut outcomes = Vec::new();
+    for experiment in experiments.iter().filter(is_meant) {
+        outcomes.extend((experiment.run)(&mut context)?);
     }
-    outcomes.retain(|outcome| wanted(&outcome.claim));
     let place = |id: &str| claims.iter().position(|claim| claim.id == id);
-    outcomes.sort_by_key(|outcome| place(&outcome.claim.id));
+    let put_in_order = |outcomes: &mut Vec<Outcome>| {
+        outcomes.retain(|outcome| wanted(&outcome.claim));
+        outcomes.sort_by_key(|outcome| place(&outcome.claim.id));
+    };
+    put_in_order(&mut outcomes);
+    let on_soft: Vec<&Experiment> = on_soft.iter().filter(is_meant).collect();
+    let mut soft = None;
+    if options.soft && !on_soft.is_empty() {
+        let mut made = on_soft_nics(&on_soft, &mut context)?;
+        put_in_order(&mut made.outcomes);
+        soft = Some(made);
+    }
     let later = |claim: &&Claim| {
         wanted(claim) && !outcomes.iter().any(|outcome| outcome.claim.id == claim.id)
     };
     let later = claims.iter().filter(later).cloned().collect();
-    Ok(Study { outcomes, later })
+    Ok(Study { outcomes, later, soft })
+}
+
+/// Runs experiments in rounds of real time.
+fn on_soft_nics(experiments: &[&Experiment], context: &mut Context<'_>) -> Result<OnSoft, Error> {
+    let settings = Settings::of_environment();
+    let settings = settings.map_err(|failure| Error::Soft(failure.to_string()))?;
+    let mut made = OnSoft::new(&settings);
+    let draws = seeds(context.options);
+    for experiment in experiments {
+        context.soft = Some(Rounds::new(&settings, context.options));
+        let mut outcomes = Vec::new();
+        for (round, options) in (1..).zip(&draws) {
+            context.say(&format!("round {round} of {} on soft NICs", draws.len()));
+            if let Some(rounds) = &mut context.soft {
+                rounds.options = *options;
+            }
+            outcomes = (experiment.run)(context)?;
+            if let Some(rounds) = &mut context.soft {
+                rounds.end_round();
+            }
+        }
+        if let Some(rounds) = context.soft.take() {
+            made.add(experiment.claims.first().copied().unwrap_or_default(), rounds, outcomes);
+        }
+    }
+    Ok(made)
 }
 
 /// An id without its paper.
@@ -89,6 +135,37 @@ impl Context<'_> {
     pub(crate) fn claim(&self, id: &str) -> Result<Claim, Error> {
         let found = self.claims.iter().find(|claim| claim.id == id);
         found.cloned().ok_or_else(|| Error::Claims(format!("there is no claim {id}")))
+    }
+
+    /// Whether what runs is simulated.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.soft.is_none()
+    }
+
+    /// Soft NICs of this machine, if the experiment runs there.
+    pub(crate) fn settings(&self) -> Option<&Settings> {
+        self.soft.as_ref().map(|rounds| &rounds.settings)
+    }
+
+    /// What becomes of flows that run at once: all draws on simulated hosts, or those so far on soft NICs.
+    pub(crate) fn runs(
+        &mut self,
+        hosts: &Hosts,
+        flows: &[bench::plan::Flow],
+    ) -> Result<Runs, Error> {
+        self.draws(|options| hosts.run(options, flows), soft::flows(hosts, flows))
+    }
+
+    /// The same of anything that is simulated once for each draw, or a row on soft NICs.
+    pub(crate) fn draws(
+        &mut self,
+        simulated: impl Fn(Options) -> Result<Vec<Seen>, Error> + Sync,
+        on_soft: Row,
+    ) -> Result<Runs, Error> {
+        match &mut self.soft {
+            Some(rounds) => Ok(rounds.draw(on_soft)),
+            None => Ok(Runs::from(each(&seeds(self.options), simulated)?)),
+        }
     }
 
     /// Says what is being run.

@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use crate::{Outcome, Study, Verdict};
+use crate::{OnSoft, Outcome, Study, Verdict};
 
 /// Widths of the columns.
 const WIDTHS: [usize; 4] = [22, 34, 44, 40];
@@ -46,6 +46,35 @@ impl Study {
                 let _ = writeln!(text, "\nof those that hold numbers were fitted on {fitted}");
             }
         }
+        if let Some(soft) = &self.soft {
+            text += &soft.table();
+        }
+        text
+    }
+}
+
+impl OnSoft {
+    /// Every claim, what was measured on soft NICs, and what of it is as in the paper.
+    fn table(&self) -> String {
+        let mut text = format!("\n\nThe same experiments on {}\n\n", self.about);
+        text +=
+            &row(["claim", "paper", "measured (soft NICs on this machine)", "as in the paper?"]);
+        let rule = WIDTHS.map(|width| "-".repeat(width));
+        text += &row([&rule[0], &rule[1], &rule[2], &rule[3]]);
+        for outcome in &self.outcomes {
+            let id = format!("{} ({})", outcome.claim.id, outcome.claim.place);
+            text += &row([&id, &outcome.claim.finding, &outcome.measured, &outcome.likeness()]);
+            text += &row(["", "", "", ""]);
+        }
+        for (claim, again) in &self.again {
+            let _ = writeln!(text, "control: the first row of {claim} again, over itself: {again}");
+        }
+        let _ = match self.failed.as_slice() {
+            [] => writeln!(text, "all draws could be made"),
+            [first, ..] => {
+                writeln!(text, "{} draws failed, the first: {first}", self.failed.len())
+            }
+        };
         text
     }
 }

@@ -53,7 +53,7 @@ fn verdicts_about_throughput_are_those_of_the_book() {
 #[test]
 fn the_same_seed_gives_the_same_figures() {
     let run = || {
-        let options = Options { quick: true, seed: 7 };
+        let options = Options { quick: true, seed: 7, soft: false };
         let study = guo16::run(Some("counters"), options, &mut |_| {}).unwrap();
         study.page("guo16")
     };

@@ -59,7 +59,7 @@ pub fn run(
     options: Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Study, Error> {
-    study::run("guo16", EXPERIMENTS, only, options, progress)
+    study::run("guo16", EXPERIMENTS, &[], only, options, progress)
 }
 
 impl Context<'_> {

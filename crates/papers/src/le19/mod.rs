@@ -26,6 +26,9 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment { claims: sharing::CLAIMS, run: sharing::run },
 ];
 
+/// The same on soft NICs: with fewer clients.
+const ON_SOFT: &[Experiment] = EXPERIMENTS;
+
 const TESTBED: &str = "cx3-10g-arm";
 /// What the testbed does not have, and the experiments do.
 const FRAMES: &str = "RDMA MTU 4,096";
@@ -91,8 +94,24 @@ impl Method {
     }
 
     /// The same of all clients at once.
-    fn clients(self, bytes: u32) -> Flow {
-        Flow { threads: CLIENTS, servers: Some(CORES), window: WINDOW, ..self.flow(bytes) }
+    fn clients(self, crowd: Crowd, bytes: u32) -> Flow {
+        let Crowd { clients, servers } = crowd;
+        Flow { threads: clients, servers: Some(servers), window: WINDOW, ..self.flow(bytes) }
+    }
+}
+
+/// How many clients there are, and processes of their server.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    clients: u32,
+    servers: u32,
+}
+
+impl Crowd {
+    /// The paper's; on soft NICs, whose clients and server share the cores of one machine, a quarter of it.
+    fn of(context: &Context<'_>) -> Self {
+        let of = if context.is_simulated() { 1 } else { 4 };
+        Self { clients: CLIENTS / of, servers: CORES / of }
     }
 }
 
@@ -106,7 +125,7 @@ pub fn run(
     options: Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Study, Error> {
-    study::run("le19", EXPERIMENTS, only, options, progress)
+    study::run("le19", EXPERIMENTS, ON_SOFT, only, options, progress)
 }
 
 /// Hosts whose frames take every payload of the figures: [`FRAMES`].
@@ -115,25 +134,25 @@ fn hosts(count: u32) -> Hosts {
 }
 
 /// One access at a time, with or without a solver on every core.
-fn one(context: &Context<'_>, flow: Flow, is_contended: bool) -> Result<Runs, Error> {
+fn one(context: &mut Context<'_>, flow: Flow, is_contended: bool) -> Result<Runs, Error> {
     if !is_contended {
-        return Runs::of(context.options, &hosts(2).for_ms(4.0), &[flow]);
+        return context.runs(&hosts(2).for_ms(4.0), &[flow]);
     }
     let length_ms = if context.options.quick { 10.0 } else { 30.0 } * TURN_MS;
     let hosts = hosts(2).with_hogs(CORES).after_ms(2.0 * TURN_MS).for_ms(length_ms);
-    Runs::of(context.options, &hosts, &[Flow { start_within_ms: TURN_MS, ..flow }])
+    context.runs(&hosts, &[Flow { start_within_ms: TURN_MS, ..flow }])
 }
 
 /// All clients at once, the same.
-fn all(context: &Context<'_>, flow: Flow, is_contended: bool) -> Result<Runs, Error> {
+fn all(context: &mut Context<'_>, flow: Flow, is_contended: bool) -> Result<Runs, Error> {
     let hosts = hosts(CLIENTS + 1);
     if !is_contended {
         let hosts = hosts.after_ms(1.0).for_ms(if context.options.quick { 2.0 } else { 4.0 });
-        return Runs::of(context.options, &hosts, &[flow]);
+        return context.runs(&hosts, &[flow]);
     }
     let turns = if context.options.quick { 2.0 } else { 4.0 };
     let hosts = hosts.with_hogs(CORES).after_ms(2.0 * TURN_MS).for_ms(turns * TURN_MS);
-    Runs::of(context.options, &hosts, &[Flow { start_within_ms: TURN_MS, ..flow }])
+    context.runs(&hosts, &[Flow { start_within_ms: TURN_MS, ..flow }])
 }
 
 /// A size in words.

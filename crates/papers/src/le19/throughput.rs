@@ -1,6 +1,6 @@
 //! Figures 2 and 4: sixteen clients and one server, as fast as they can.
 
-use super::{ABOUT, CLIENTS, FRAMES, Method, WINDOW, all, bytes};
+use super::{ABOUT, CLIENTS, Crowd, FRAMES, Method, WINDOW, all, bytes};
 use crate::draws::Spread;
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
@@ -56,12 +56,13 @@ impl Throughput {
         sizes: &[u32],
         is_contended: bool,
     ) -> Result<Self, Error> {
+        let crowd = Crowd::of(context);
         let mut rows = Vec::new();
         for &method in methods {
             let figure = if is_contended { 4 } else { 2 };
             context.say(&format!("figure {figure}: {}", method.name()));
             for &size in sizes {
-                let runs = all(context, method.clients(size), is_contended)?;
+                let runs = all(context, method.clients(crowd, size), is_contended)?;
                 rows.push(Reached {
                     method,
                     size,
@@ -145,11 +146,14 @@ fn ops_bound(found: &Throughput) -> Vec<Check> {
     let large = those(&sizes, |size| size > 256);
     let longest = small.last().copied().unwrap_or(8);
     let gbps = |size| found.at(READ, size).map_or(f64::NAN, |row| row.gbps.median());
-    let mut checks = vec![Check::order(
-        ("nine tenths of the link", LINE * LINK_GBPS),
-        ("READ-Intr at 4,096 B", gbps(4_096)),
-        "Gb/s",
-    )];
+    let mut checks = vec![
+        Check::order(
+            ("nine tenths of the link", LINE * LINK_GBPS),
+            ("READ-Intr at 4,096 B", gbps(4_096)),
+            "Gb/s",
+        )
+        .of_machine(),
+    ];
     let on_wire = on_wire(longest);
     for method in METHODS {
         let rate = found.rate(method, longest);
@@ -227,7 +231,8 @@ fn isolated(context: &mut Context<'_>) -> Result<(Vec<Outcome>, Throughput), Err
     .because(
         "a cap in bits a second at every size is no cost of a message and none of a byte: nothing \
              in the model makes one, and the paper gives no reason",
-    );
+    )
+    .of_machine();
     let by_size = found.told(&[Method::SendSendPoll], "Gb/s", |row| &row.gbps);
     let tails = context.claim(TAIL)?;
     let excluded = "with the throughput of figure 2a Little's law gives this and no more, unless \
@@ -247,6 +252,7 @@ fn isolated(context: &mut Context<'_>) -> Result<(Vec<Outcome>, Throughput), Err
         Check::number(&tails, "send_send_4k_ms", found.p90_us(SEND_SEND, 4_096) / 1e3)
             .because(excluded),
     ];
+    let checks = checks.into_iter().map(Check::of_machine).collect();
     let told = found.told(&METHODS[..6], "us", |row| &row.p90_us);
     let outcomes = vec![
         outcome(context.claim(OPS)?, rates.clone(), ops_bound(&found), vec![throughput]),

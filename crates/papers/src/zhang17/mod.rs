@@ -32,6 +32,14 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment { claims: machines::CLAIMS, run: machines::run },
 ];
 
+/// Those that need no other testbed.
+const ON_SOFT: &[Experiment] = &[
+    Experiment { claims: offers::CLAIMS, run: offers::run },
+    Experiment { claims: alone::CLAIMS, run: alone::run },
+    Experiment { claims: elephants::CLAIMS, run: elephants::run },
+    Experiment { claims: mice::CLAIMS, run: mice::run },
+];
+
 /// The testbeds of the paper.
 const FIRST: &str = "cx3-56g-xeon";
 const SECOND: &str = "cx4-100g-power8";
@@ -58,7 +66,7 @@ pub fn run(
     options: Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Study, Error> {
-    study::run("zhang17", EXPERIMENTS, only, options, progress)
+    study::run("zhang17", EXPERIMENTS, ON_SOFT, only, options, progress)
 }
 
 fn polls(verb: Verb, bytes: u32) -> Flow {
@@ -77,23 +85,23 @@ fn length_ms(options: Options, largest: u32) -> f64 {
 }
 
 /// Elephants that run at once on a testbed.
-fn elephants(context: &Context<'_>, hosts: Hosts, flows: &[Flow]) -> Result<Runs, Error> {
+fn elephants(context: &mut Context<'_>, hosts: Hosts, flows: &[Flow]) -> Result<Runs, Error> {
     let largest = flows.iter().map(|flow| flow.size_bytes).max().unwrap_or(0);
-    Runs::of(context.options, &hosts.for_ms(length_ms(context.options, largest)), flows)
+    context.runs(&hosts.for_ms(length_ms(context.options, largest)), flows)
 }
 
 /// Mice and elephants, alone or together, on a testbed: a window of ten messages of the largest elephant,
 /// after as many with their sleeps.
-fn together(context: &Context<'_>, hosts: Hosts, flows: &[Flow]) -> Result<Runs, Error> {
+fn together(context: &mut Context<'_>, hosts: Hosts, flows: &[Flow]) -> Result<Runs, Error> {
     let messages = if context.options.quick { 3.0 } else { 10.0 };
     let ms = messages * TURN_MS;
-    Runs::of(context.options, &hosts.after_ms(ms).for_ms(ms), flows)
+    context.runs(&hosts.after_ms(ms).for_ms(ms), flows)
 }
 
 /// Mice, alone or beside others, on a testbed.
-fn mice(context: &Context<'_>, hosts: Hosts, flows: &[Flow]) -> Result<Runs, Error> {
+fn mice(context: &mut Context<'_>, hosts: Hosts, flows: &[Flow]) -> Result<Runs, Error> {
     let length_ms = if context.options.quick { 2.0 } else { 10.0 };
-    Runs::of(context.options, &hosts.for_ms(length_ms), flows)
+    context.runs(&hosts.for_ms(length_ms), flows)
 }
 
 /// A size in words.

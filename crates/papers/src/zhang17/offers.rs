@@ -8,6 +8,7 @@ use rdma::{Access, Operation, QpType, RecvRequest, SendFlags, Span, Time, WorkRe
 
 use super::FIRST;
 use crate::hosts::Hosts;
+use crate::soft;
 use crate::study::Context;
 use crate::{Check, Error, Outcome};
 
@@ -103,14 +104,19 @@ impl App for Poster {
 pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     context.say("table 1");
     let wrong = |why: String| Error::Hosts(FIRST, why);
-    let config = Hosts::pair(FIRST).network(context.options)?;
-    let seat = |host| Seated { app: Poster::new(host == 0), host, core: 0 };
-    let end = Time::ZERO + Span::from_ms(10);
-    let (outcomes, why) = sim::run(config, vec![seat(0), seat(1)], end, &mut ())
-        .map_err(|failure| wrong(failure.to_string()))?;
-    if let Some(failure) = why {
-        return Err(wrong(failure.to_string()));
-    }
+    let posters = [true, false].map(Poster::new);
+    let ended = match context.settings() {
+        Some(settings) => soft::pair(settings, posters),
+        None => {
+            let config = Hosts::pair(FIRST).network(context.options)?;
+            let seat = |(app, host)| Seated { app, host, core: 0 };
+            let end = Time::ZERO + Span::from_ms(10);
+            let seated = posters.into_iter().zip(0..).map(seat).collect();
+            sim::run(config, seated, end, &mut ())
+                .and_then(|(outcomes, why)| why.map_or(Ok(outcomes), Err))
+        }
+    };
+    let outcomes = ended.map_err(|failure| wrong(failure.to_string()))?;
     let taken = outcomes.into_iter().map(|outcome| outcome.app).find(|app| !app.serves);
     let taken = taken.map_or_else(Vec::new, |app| app.taken);
     let services = |taken: &[bool; 3]| {
