@@ -94,6 +94,11 @@ impl Lab {
         Ok(Self { flags: vec!["--dev".to_owned(), device], ..Self::open()? })
     }
 
+    /// What `ferroce` is told of the programs' device.
+    pub(crate) fn flags(&self) -> &[String] {
+        &self.flags
+    }
+
     /// The address of the programs' device.
     pub(crate) fn address(&self) -> &str {
         let named = self.flags.iter().find_map(|flag| flag.split_once('/'));
@@ -154,10 +159,14 @@ impl Lab {
         command
     }
 
+    /// The command, as users get it.
+    pub(crate) fn command(&self) -> PathBuf {
+        self.dist.join("bin/ferroce")
+    }
+
     /// `ferroce run FLAGS -- WORDS`.
     pub(crate) fn run<W: AsRef<OsStr>>(&self, flags: &[String], words: &[W]) -> Command {
-        let ferroce = self.dist.join("bin/ferroce");
-        let mut command = self.plain(&ferroce.to_string_lossy());
+        let mut command = self.plain(&self.command().to_string_lossy());
         command.arg("run").args(&self.flags).args(flags).arg("--").args(words);
         command
     }

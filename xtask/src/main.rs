@@ -60,6 +60,7 @@ cargo xtask <command>
            --cmtime COUNT       only the time of connections within the kernel
   bench datapath [--rounds N]   our figures beside those of other programs, interleaved
         ucx [--rounds N]        UCX over Ferroce beside UCX over TCP, interleaved
+        verbs [--rounds N]      `ferroce bench` beside perftest over Ferroce, interleaved
         connections [--rounds N]  what many connections and queue pairs cost
 ";
 

@@ -33,6 +33,8 @@ pub(super) enum Tool {
     /// Two processes of perftest over Ferroce, and the column of what the client prints last, times
     /// a factor.
     Perftest { link: Link, words: &'static [&'static str], column: usize, factor: f64 },
+    /// `ferroce bench` on soft NICs, a server and a client: Gb/s.
+    Ferroce { link: Link, words: &'static [&'static str] },
     /// Two processes of `ucx_perftest` over transports of UCX's own, and a column as for perftest.
     Ucx {
         transports: &'static str,
@@ -120,6 +122,12 @@ const fn printed(
 /// The bandwidth of perftest, in Gb/s. Columns: bytes, iterations, peak, average.
 const fn bandwidth(name: &'static str, link: Link, words: &'static [&'static str]) -> Figure {
     figure(name, Tool::Perftest { link, words, column: 3, factor: 1.0 })
+}
+
+/// The bandwidth of `ferroce bench`, in Gb/s, with what perftest has if nothing is said: 128 messages of
+/// 64 KiB outstanding, one in a hundred of them with a completion.
+const fn benched(name: &'static str, link: Link, words: &'static [&'static str]) -> Figure {
+    figure(name, Tool::Ferroce { link, words })
 }
 
 /// Its rate of messages, in millions a second.
@@ -235,6 +243,18 @@ pub(super) const WRITE_64K: Figure = bandwidth(
     Link::Udp,
     &["ib_write_bw", "-s", "65536", "-n", "20000"],
 );
+pub(super) const SEND_64K: Figure =
+    bandwidth("ib_send_bw 64 KiB, Gb/s", Link::Udp, &["ib_send_bw", "-s", "65536", "-n", "20000"]);
+pub(super) const READ_64K: Figure =
+    bandwidth("ib_read_bw 64 KiB, Gb/s", Link::Udp, &["ib_read_bw", "-s", "65536", "-n", "20000"]);
+pub(super) const BENCH_WRITE_64K: Figure =
+    benched("ferroce bench write 64 KiB, Gb/s", Link::Udp, &["write"]);
+pub(super) const BENCH_SEND_64K: Figure =
+    benched("ferroce bench send 64 KiB, Gb/s", Link::Udp, &["send"]);
+pub(super) const BENCH_READ_64K: Figure =
+    benched("ferroce bench read 64 KiB, Gb/s", Link::Udp, &["read"]);
+pub(super) const BENCH_HOST_64K: Figure =
+    benched("same host: ferroce bench write 64 KiB, Gb/s", Link::SameHost, &["write"]);
 pub(super) const WRITE_64K_MTU_1024: Figure = bandwidth(
     "ib_write_bw -m 1024 64 KiB, Gb/s",
     Link::Udp,

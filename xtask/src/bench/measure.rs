@@ -20,6 +20,7 @@ impl Figure {
     pub(super) fn needs(&self) -> Option<(&'static str, &'static str)> {
         match self.tool {
             Tool::CacheLine | Tool::Datagram { .. } | Tool::Icrc { .. } => None,
+            Tool::Ferroce { .. } => None,
             Tool::Perftest { words, .. } => Some(("perftest", words[0])),
             Tool::Ucx { .. } | Tool::UcxOverFerroce { .. } => Some(("ucx-utils", "ucx_perftest")),
             Tool::FiPingpong { .. } => Some(("libfabric-bin", "fi_pingpong")),
@@ -37,6 +38,7 @@ impl Figure {
             Tool::Perftest { link, words, column, factor } => {
                 Ok(perftest(lab, link, words, column)? * factor)
             }
+            Tool::Ferroce { link, words } => ferroce(lab, link, words),
             Tool::Ucx { transports, test, bytes, iterations, column, factor } => {
                 let side = |words: &[&str]| {
                     let mut command = lab.plain(words[0]);
@@ -90,6 +92,39 @@ fn perftest(lab: &Lab, link: Link, words: &[&str], column: usize) -> Result<f64>
     };
     let printed = pair(lab, port, side("0", &[]), side("1", &[ADDRESS]))?;
     last_row(&printed, column)
+}
+
+/// The bandwidth that a client of `ferroce bench` has at a server of it.
+fn ferroce(lab: &Lab, link: Link, words: &[&str]) -> Result<f64> {
+    let port = free_port()?;
+    let address = format!("{ADDRESS}:{port}");
+    let command = lab.command().to_string_lossy().into_owned();
+    let side = |core, words: &[&str]| {
+        let mut side = lab.plain("taskset");
+        side.args(["-c", core, &command, "bench"]).args(words).args(lab.flags());
+        linked(side, link)
+    };
+    let server = side("0", &["serve", "--once", "--listen", &address]);
+    let flags = [
+        "--size",
+        "65536",
+        "--window",
+        "128",
+        "--set",
+        "signal_every=100",
+        "--warmup-ms",
+        "200",
+        "--length-ms",
+        "1500",
+        "--json",
+        "-",
+        "--connect",
+        &address,
+    ];
+    let printed = pair(lab, port, server, side("1", &[words, &flags].concat()))?;
+    let report: Value = serde_json::from_str(&printed).context("the client prints no JSON")?;
+    let bandwidth = &report["runs"][0]["flows"][0]["bandwidth_gbps"];
+    bandwidth.as_f64().context("there is no bandwidth in the client's report")
 }
 
 fn linked(mut command: Command, link: Link) -> Command {

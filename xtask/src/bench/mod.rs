@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: our figures beside those of other programs (`datapath`, `ucx`), and what many
-//! connections cost (`connections`).
+//! `cargo xtask bench`: our figures beside those of other programs (`datapath`, `ucx`), those of `ferroce
+//! bench` beside perftest's (`verbs`), and what many connections cost (`connections`).
 //!
 //! Ours and the peers' alternate in every round, because the machine changes from minute to
 //! minute; a ratio is the median of the ratios of the rounds. All pairs are pinned to cores 0
@@ -28,6 +28,8 @@ const ROUNDS: usize = 5;
 enum Bar {
     AtMost(f64),
     AtLeast(f64),
+    /// Off from 1 by no more than this.
+    Near(f64),
     /// Reported only.
     None,
 }
@@ -50,9 +52,10 @@ pub(crate) struct Set {
     targets: &'static [Target],
 }
 
-const SETS: [Set; 3] = [
+const SETS: [Set; 4] = [
     Set { name: "datapath", targets: DATAPATH },
     Set { name: "ucx", targets: UCX },
+    Set { name: "verbs", targets: VERBS },
     Set { name: "connections", targets: CONNECTIONS },
 ];
 
@@ -93,6 +96,14 @@ const DATAPATH: &[Target] = &[
     target("scale", f::THREADS_2, Some(f::THREADS_1), AtLeast(1.0)),
     target("scale", f::THREADS_4, Some(f::THREADS_1), AtLeast(1.0)),
     target("scale", f::QP_MEMORY, None, AtMost(64.0)),
+];
+
+/// `ferroce bench` against perftest on the same path.
+const VERBS: &[Target] = &[
+    target("udp", f::BENCH_WRITE_64K, Some(f::WRITE_64K), Bar::Near(0.1)),
+    target("udp", f::BENCH_SEND_64K, Some(f::SEND_64K), Bar::Near(0.1)),
+    target("udp", f::BENCH_READ_64K, Some(f::READ_64K), Bar::Near(0.1)),
+    target("host", f::BENCH_HOST_64K, Some(f::HOST_64K), Bar::Near(0.1)),
 ];
 
 /// UCX's tag matching over Ferroce, and over its own TCP.
@@ -149,6 +160,7 @@ impl fmt::Display for Bar {
         match self {
             Self::AtMost(most) => write!(f, "<= {most}"),
             Self::AtLeast(least) => write!(f, ">= {least}"),
+            Self::Near(off) => write!(f, "1 +- {off}"),
             Self::None => write!(f, "-"),
         }
     }
@@ -160,7 +172,8 @@ impl Bar {
             Self::None => String::new(),
             Self::AtMost(most) if value <= most => terminal::green("met"),
             Self::AtLeast(least) if value >= least => terminal::green("met"),
-            Self::AtMost(_) | Self::AtLeast(_) => terminal::red("missed"),
+            Self::Near(off) if (value - 1.0).abs() <= off => terminal::green("met"),
+            Self::AtMost(_) | Self::AtLeast(_) | Self::Near(_) => terminal::red("missed"),
         }
     }
 }
