@@ -51,3 +51,6 @@ pub(crate) const TCP_BUFFER_BYTES_MAX: u32 = 1 << 28;
 pub(crate) const TCP_CONNECTIONS_MAX: u32 = 32_256;
 /// How often one fault of a scenario lets a link flap.
 pub(crate) const FLAPS_MAX: u32 = 1 << 16;
+
+/// The longest cell of a switch's buffer, in bytes: longer than any frame.
+pub(crate) const CELL_BYTES_MAX: u32 = 1 << 14;

@@ -21,7 +21,7 @@ use crate::network::longest_frame;
 use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
 use crate::switch::config::{SwitchConfig, Threshold, Trust};
-use crate::switch::{PortSpec, headroom_bytes, headroom_of, reserved_bytes};
+use crate::switch::{Frames, PortSpec, ample_headroom_bytes, headroom_of, reserved_bytes};
 use crate::topology::{End, PS_PER_METRE};
 
 /// A port of a switch, as far as buffers are concerned.
@@ -144,7 +144,7 @@ impl fmt::Display for Check {
 
 /// The ports of every switch, in the order of the links.
 fn ports(config: &NetworkConfig) -> Vec<Vec<PortFacts>> {
-    let frame = longest_frame(config);
+    let longest_bytes = longest_frame(config);
     let mut ports = vec![Vec::new(); config.topology.switches.len()];
     for link in &config.topology.links {
         for (end, peer) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
@@ -154,13 +154,14 @@ fn ports(config: &NetworkConfig) -> Vec<Vec<PortFacts>> {
                 End::Switch(peer) => config.switch_of(peer).pfc,
                 End::Host(host) => config.nic_of(host).pfc,
             };
-            let latency = config.switch_of(index).latency;
-            let least = headroom_bytes(link.rate, link.propagation, latency, frame, &pfc);
+            let own = config.switch_of(index);
+            let frames = Frames { longest_bytes, cell: own.cell };
+            let (rate, cable) = (link.rate, link.propagation);
             list.push(PortFacts {
                 rate: link.rate,
                 propagation: link.propagation,
                 serves: matches!(peer, End::Host(_)),
-                needed: least + 2 * frame,
+                needed: ample_headroom_bytes(rate, cable, own.latency, frames, &pfc),
             });
         }
     }

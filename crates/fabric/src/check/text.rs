@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 use crate::switch::config::{
     Balance, EcnConfig, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule,
 };
-use crate::switch::sonic_headroom_bytes;
+use crate::switch::{Cell, sonic_headroom_bytes};
 use crate::words::{COLUMNS, wrapped};
 
 /// With commas: 16,000,000.
@@ -120,11 +120,15 @@ fn switch(config: &NetworkConfig, kind: &Kind) -> String {
             .map(|(group, ports)| u64::from(headroom(kind, ports[0], *group)) * ports.len() as u64)
             .sum(),
     };
+    let cells = match own.cell {
+        Cell::BYTE => String::new(),
+        cell => format!(", in cells of {cell} bytes"),
+    };
     let pooled = if own.headroom_pool_bytes.is_some() { ", in one pool" } else { "" };
     text += &line(
         "buffer",
         &format!(
-            "{} bytes: {} shared, {} reserved, {} headroom{pooled}",
+            "{} bytes{cells}: {} shared, {} reserved, {} headroom{pooled}",
             bytes(total),
             bytes(kind.shared()),
             bytes(kind.reserved.saturating_sub(headrooms)),

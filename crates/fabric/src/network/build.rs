@@ -10,7 +10,7 @@ use crate::links::{Common, Links, Port};
 use crate::nic::NicConfig;
 use crate::packet::{ETHERNET_BYTES, LOWER_BYTES};
 use crate::pfc::PfcConfig;
-use crate::switch::{PortSpec, Switch, classify, headroom_bytes};
+use crate::switch::{Frames, PortSpec, Switch, ample_headroom_bytes, classify};
 use crate::topology::End;
 use crate::topology::routing::{racks, route_tables};
 use crate::topology::units::{Unit, units};
@@ -148,19 +148,21 @@ impl Wiring {
         switch: usize,
         ends: &[Vec<usize>],
     ) -> Vec<PortSpec> {
-        let frame_bytes = longest_frame(config);
-        let latency = config.switch_of(switch as u32).latency;
+        let own = config.switch_of(switch as u32);
+        let frames = Frames { longest_bytes: longest_frame(config), cell: own.cell };
         let of = |(local, &index): (usize, &usize)| {
             let port = &self.ports[self.first_ports[switch] as usize + local];
             let peer = &self.ports[port.peer as usize];
             let link = &config.topology.links[index];
             let pfc: PfcConfig = peer.pauses.pfc;
-            // Two frames beyond the least: shorter frames leave no part of one unused, and a dynamic
-            // threshold may have sunk below what a group holds when its next packet comes, which is
-            // then in the headroom itself.
-            let least = headroom_bytes(link.rate, link.propagation, latency, frame_bytes, &pfc);
             PortSpec {
-                headroom: least + 2 * frame_bytes,
+                headroom: ample_headroom_bytes(
+                    link.rate,
+                    link.propagation,
+                    own.latency,
+                    frames,
+                    &pfc,
+                ),
                 serves: matches!(peer.node, End::Host(_)),
             }
         };

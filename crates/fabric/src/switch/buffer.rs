@@ -6,6 +6,9 @@
 //!                                                         XOFF▲
 //! ```
 //!
+//! Memory is given out in cells: a packet takes whole ones ([`Cell`]), and all occupancies and limits are
+//! in bytes of cells. Counters of traffic are in bytes of frames.
+//!
 //! A packet is accounted to the priority group of the port that it came in by until it leaves the
 //! switch. (The memory of a real one is freed cell by cell while it is sent; here it is freed when
 //! its first bit leaves.) As in guo16, 6.2, a group may take shared memory as long as
@@ -20,6 +23,7 @@
 //! **Invariant:** what all groups hold is what all queues hold. A lossless packet is dropped only when
 //! its headroom is full, and counted as such.
 
+use super::cell::Cell;
 use super::config::{GroupConfig, Threshold};
 
 /// A priority group of a port, with its limits: one cache line.
@@ -80,6 +84,7 @@ impl Group {
 /// The memory that all groups of a switch share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shared {
+    pub(crate) cell: Cell,
     pub(crate) size: u32,
     pub(crate) used: u32,
     pub(crate) peak: u32,
@@ -123,20 +128,21 @@ pub(crate) enum Admission {
 /// Accounts a packet of `bytes` to `group`.
 #[inline]
 pub(crate) fn admit(shared: &mut Shared, group: &mut Group, bytes: u32) -> Admission {
+    let cells = shared.cell.taken_by(bytes);
     let limit = shared.limit(group.threshold);
     let taken = group.shared();
-    let after = (group.bytes + bytes).saturating_sub(group.reserve);
+    let after = (group.bytes + cells).saturating_sub(group.reserve);
     let fits = after == 0 || limit > taken && shared.used + (after - taken) <= shared.size;
     if fits {
         shared.used += after - taken;
         shared.peak = shared.peak.max(shared.used);
-        group.bytes += bytes;
+        group.bytes += cells;
         group.peak_bytes = group.peak_bytes.max(group.bytes);
-    } else if group.headroom + bytes <= group.headroom_limit
-        && shared.headroom_used + bytes <= shared.headroom_size
+    } else if group.headroom + cells <= group.headroom_limit
+        && shared.headroom_used + cells <= shared.headroom_size
     {
-        group.headroom += bytes;
-        shared.headroom_used += bytes;
+        group.headroom += cells;
+        shared.headroom_used += cells;
         group.peak_headroom = group.peak_headroom.max(group.headroom);
     } else {
         group.dropped += 1;
@@ -153,7 +159,7 @@ pub(crate) fn admit(shared: &mut Shared, group: &mut Group, bytes: u32) -> Admis
 /// returns `false`.
 #[inline]
 pub(crate) fn pass(shared: &mut Shared, group: &mut Group, bytes: u32) -> bool {
-    let held = group.bytes + bytes;
+    let held = group.bytes + shared.cell.taken_by(bytes);
     let after = held.saturating_sub(group.reserve);
     let used = shared.used + (after - group.shared());
     // What is below its threshold with the packet was below it without.
@@ -172,11 +178,12 @@ pub(crate) fn pass(shared: &mut Shared, group: &mut Group, bytes: u32) -> bool {
 #[inline]
 pub(crate) fn release(shared: &mut Shared, group: &mut Group, bytes: u32) -> bool {
     // What came last, into the headroom, is given back first: the room for the next pause.
-    let of_headroom = bytes.min(group.headroom);
+    let cells = shared.cell.taken_by(bytes);
+    let of_headroom = cells.min(group.headroom);
     group.headroom -= of_headroom;
     shared.headroom_used -= of_headroom;
     let before = group.shared();
-    group.bytes -= bytes - of_headroom;
+    group.bytes -= cells - of_headroom;
     shared.used -= before - group.shared();
     group.off && group.headroom == 0 && {
         let limit = shared.limit(group.threshold);
@@ -192,7 +199,8 @@ mod tests {
     use super::*;
 
     fn shared(size: u32) -> Shared {
-        Shared { size, used: 0, peak: 0, headroom_size: u32::MAX, headroom_used: 0 }
+        let cell = Cell::BYTE;
+        Shared { cell, size, used: 0, peak: 0, headroom_size: u32::MAX, headroom_used: 0 }
     }
 
     fn group(exponent: i8, headroom: u32) -> Group {
@@ -271,6 +279,28 @@ mod tests {
         first.off = true;
         assert_eq!((first.bytes, first.headroom), (0, 1_000));
         assert!(release(&mut shared, &mut first, 1_000));
+    }
+
+    #[test]
+    fn a_packet_takes_whole_cells_and_counts_as_what_it_is() {
+        let mut shared = Shared { cell: Cell::new(208).unwrap(), ..shared(4_160) };
+        let mut group = group(7, 416);
+        // Twenty cells, and two of headroom.
+        for _ in 0..18 {
+            assert_eq!(admit(&mut shared, &mut group, 66), Admission::Accepted);
+        }
+        assert!(pass(&mut shared, &mut group, 64));
+        assert_eq!(admit(&mut shared, &mut group, 66), Admission::Accepted);
+        assert_eq!(admit(&mut shared, &mut group, 66), Admission::AcceptedXoff);
+        group.off = true;
+        assert_eq!(admit(&mut shared, &mut group, 208), Admission::Accepted);
+        assert_eq!(admit(&mut shared, &mut group, 209), Admission::Refused);
+        assert_eq!((shared.used, group.held(), group.peak_headroom), (4_160, 4_368, 208));
+        assert_eq!((group.received_packets, group.received_bytes), (22, 20 * 66 + 64 + 208));
+        for bytes in [208, 66, 66] {
+            release(&mut shared, &mut group, bytes);
+        }
+        assert_eq!((shared.used, shared.headroom_used, group.held()), (3_744, 0, 3_744));
     }
 
     #[test]

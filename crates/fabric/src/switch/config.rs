@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use rdma::Span;
 use serde::Deserialize;
 
+use super::cell::Cell;
 use crate::pfc::{PRIORITIES, PfcConfig, default_dscp_map};
 
 /// The settings of one switch.
@@ -35,6 +36,8 @@ pub struct SwitchConfig {
     pub group_to_priority: [u8; PRIORITIES],
     /// The shared packet buffer in bytes, reserves and headroom included.
     pub buffer_bytes: u32,
+    /// The unit in which it is given out. Limits and occupancies are in bytes of cells.
+    pub cell: Cell,
     /// The part of it that all headrooms share (`xoff` of a `BUFFER_POOL`); `None` gives each its own.
     pub headroom_pool_bytes: Option<u32>,
     /// By priority group, of every port that has no settings of its own.
@@ -268,6 +271,7 @@ impl Default for SwitchConfig {
             priority_to_queue: identity,
             group_to_priority: identity,
             buffer_bytes: 12_000_000,
+            cell: Cell::BYTE,
             headroom_pool_bytes: None,
             groups,
             queues: [QueueConfig::default(); PRIORITIES],

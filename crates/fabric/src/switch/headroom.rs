@@ -10,35 +10,92 @@
 //! the cable's time, and is obeyed after the response time of the other end, where a frame may just
 //! have begun as well; what is on the cable still comes (guo16, 2; SONiC's headroom calculation has
 //! the same terms).
+//!
+//! What comes in that time is bytes on a link; what it takes of the buffer depends on how it is cut into
+//! frames. To the byte, long frames take most, as they leave least room to preambles and gaps. In cells
+//! the shortest do: 64 bytes take one of 208, two and a half times what they are on the link.
 
 use rdma::{Rate, Span};
 
+use super::cell::Cell;
 use crate::packet::{GAP_BYTES, PFC_BYTES, PREAMBLE_BYTES};
 use crate::pfc::PfcConfig;
 use crate::rate::bytes_in;
 
-/// The headroom of a port at `rate`, `propagation` away from its neighbour, for frames of up to
-/// `frame_bytes`; `pfc` says how fast the neighbour obeys. `latency` is from a packet's arrival to
-/// its being counted.
+/// The shortest frame of Ethernet, FCS included (IEEE 802.3).
+const SHORTEST_BYTES: u32 = 64;
+
+/// What frames there are, and what they take of the buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frames {
+    /// The longest. Shorter ones matter where there are cells.
+    pub longest_bytes: u32,
+    /// Of the buffer.
+    pub cell: Cell,
+}
+
+impl Frames {
+    /// Those of one length, in a buffer that counts bytes.
+    pub const fn of(bytes: u32) -> Self {
+        Self { longest_bytes: bytes, cell: Cell::BYTE }
+    }
+
+    /// The lengths of which one takes most: the longest and, of those that begin the same cell, the
+    /// shortest.
+    fn worst(self) -> impl Iterator<Item = u32> {
+        let cells = match self.cell {
+            Cell::BYTE => 0,
+            _ => self.longest_bytes.div_ceil(self.cell.bytes()),
+        };
+        let begins = (0..cells).map(move |cell| (cell * self.cell.bytes() + 1).max(SHORTEST_BYTES));
+        begins.filter(move |&bytes| bytes < self.longest_bytes).chain([self.longest_bytes])
+    }
+
+    /// The most that whole frames of one length take of the buffer, which came in the time of so many
+    /// bytes.
+    fn taken_within(self, bytes: u64) -> u64 {
+        let taken = |frame: u32| {
+            let spacing = PREAMBLE_BYTES + u64::from(frame) + GAP_BYTES;
+            bytes / spacing * u64::from(self.cell.taken_by(frame))
+        };
+        self.worst().map(taken).max().unwrap_or(0)
+    }
+}
+
+/// The headroom of a port at `rate`, `propagation` away from its neighbour, for such frames; `pfc` says
+/// how fast the neighbour obeys. `latency` is from a packet's arrival to its being counted.
 ///
-/// The least with which nothing is lost, if all frames are that long: every frame that the neighbour
-/// has begun between the one that was one too many, and obeying.
+/// The least with which nothing is lost, if all frames that come have the worst length: every frame
+/// that the neighbour has begun between the one that was one too many, and obeying.
 pub fn headroom_bytes(
     rate: Rate,
     propagation: Span,
     latency: Span,
-    frame_bytes: u32,
+    frames: Frames,
     pfc: &PfcConfig,
 ) -> u32 {
-    let frame = u64::from(frame_bytes);
-    let spacing = PREAMBLE_BYTES + frame + GAP_BYTES;
-    let waiting = spacing;
+    let longest = u64::from(frames.longest_bytes);
+    let waiting = PREAMBLE_BYTES + longest + GAP_BYTES;
     let pause = PREAMBLE_BYTES + u64::from(PFC_BYTES);
     let cable = bytes_in(rate, propagation) + 1;
     let response = u64::from(pfc.response_quanta) * wire::pause::QUANTUM_BITS / 8;
-    let begun = PREAMBLE_BYTES + frame;
+    let begun = PREAMBLE_BYTES + longest;
     let bytes = waiting + pause + 2 * cable + bytes_in(rate, latency) + response + begun;
-    (bytes / spacing * frame).min(u64::from(u32::MAX)) as u32
+    frames.taken_within(bytes).min(u64::from(u32::MAX)) as u32
+}
+
+/// What a group is given that has not been told: [`headroom_bytes`], and two frames. Shorter ones leave
+/// no part of one unused, and a dynamic threshold may have sunk below what a group holds when its next
+/// packet comes, which is then in the headroom itself.
+pub(crate) fn ample_headroom_bytes(
+    rate: Rate,
+    propagation: Span,
+    latency: Span,
+    frames: Frames,
+    pfc: &PfcConfig,
+) -> u32 {
+    let least = headroom_bytes(rate, propagation, latency, frames, pfc);
+    least.saturating_add(2 * frames.cell.taken_by(frames.longest_bytes))
 }
 
 /// By rate in Gb/s: how long a neighbour takes to obey, in quanta, as SONiC assumes.
@@ -75,10 +132,17 @@ mod tests {
     #[test]
     fn three_hundred_metres_at_40_gigabits_need_about_what_the_paper_reserves() {
         let pfc = PfcConfig::default();
-        let bytes = headroom_bytes(Rate::from_gbps(40), propagation(300), Span::ZERO, 1_518, &pfc);
+        let of = |metres, frames| {
+            headroom_bytes(Rate::from_gbps(40), propagation(metres), Span::ZERO, frames, &pfc)
+        };
+        let bytes = of(300, Frames::of(1_518));
         // Zhu 15 reserves 22.4 KB.
         assert!((20_000..24_000).contains(&bytes), "{bytes}");
-        let short = headroom_bytes(Rate::from_gbps(40), propagation(2), Span::ZERO, 1_518, &pfc);
+        let short = of(2, Frames::of(1_518));
         assert!(short < bytes / 2, "{short}");
+        // In cells, frames of 64 bytes take 208 of every 84 on the link.
+        let cells = of(300, Frames { longest_bytes: 1_518, cell: Cell::new(208).unwrap() });
+        assert!((2.4..2.7).contains(&(f64::from(cells) / f64::from(bytes))), "{cells}");
+        assert_eq!(cells % 208, 0);
     }
 }

@@ -18,6 +18,7 @@
 //! drops it: the address is not its own.
 
 pub(crate) mod buffer;
+mod cell;
 pub mod config;
 mod ecmp;
 mod ecn;
@@ -38,7 +39,9 @@ use queue::{Queue, pick};
 use tables::{Lookup, Tables};
 use watchdog::Watchdog;
 
-pub use headroom::{headroom_bytes, sonic_headroom_bytes};
+pub use cell::Cell;
+pub(crate) use headroom::ample_headroom_bytes;
+pub use headroom::{Frames, headroom_bytes, sonic_headroom_bytes};
 
 use crate::address::Tuple;
 use crate::counters::{Drop, PortCounters};
@@ -137,7 +140,14 @@ impl Switch {
         Ok(Self {
             index,
             first_port,
-            shared: Shared { size, used: 0, peak: 0, headroom_size, headroom_used: 0 },
+            shared: Shared {
+                cell: config.cell,
+                size,
+                used: 0,
+                peak: 0,
+                headroom_size,
+                headroom_used: 0,
+            },
             ports: (0..).zip(ports).map(|(local, spec)| Port::new(&config, local, spec)).collect(),
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
@@ -255,7 +265,7 @@ impl Switch {
         let bytes = u32::from(links.pool.get(packet).bytes);
         let queue = self.ports[usize::from(egress)].queue(queue);
         let Some(limit) = queue.limit else { return Ok(()) };
-        if queue.bytes + bytes > self.shared.limit(limit) {
+        if queue.bytes + self.shared.cell.taken_by(bytes) > self.shared.limit(limit) {
             queue.dropped += 1;
             return Err(Drop::QueueLimit);
         }
@@ -292,7 +302,7 @@ impl Switch {
         let bytes = u32::from(of.bytes);
         // A packet that alone is enough for a mark takes the longer way.
         let ecn = self.ports[usize::from(egress)].queue(queue).ecn.as_ref();
-        if ecn.is_some_and(|ecn| bytes > ecn.min_bytes) {
+        if ecn.is_some_and(|ecn| self.shared.cell.taken_by(bytes) > ecn.min_bytes) {
             return false;
         }
         let group = of.group();

@@ -23,7 +23,7 @@ impl Port {
         let queues = config.queues_of(local);
         Self {
             groups: groups.each_ref().map(|group| Group::new(group, headroom_of(group, spec))),
-            queues: queues.each_ref().map(Queue::new),
+            queues: queues.each_ref().map(|queue| Queue::new(queue, config.cell)),
             turn: 0,
         }
     }

@@ -6,9 +6,10 @@
 //!             │   else ─► deficit round robin over the others: each gets weight x 1,600 bytes a round
 //! ```
 //!
-//! A queue is a list through the packets themselves. [`super::buffer`] has decided before what it may hold,
-//! so nothing is dropped here.
+//! A queue is a list through the packets themselves. Like the buffer it counts what waits in cells.
+//! [`super::buffer`] has decided before what it may hold, so nothing is dropped here.
 
+use super::cell::Cell;
 use super::config::{EcnConfig, QueueConfig, Schedule, Threshold};
 use crate::packet::{NIL, Pool};
 use crate::pfc::PRIORITIES;
@@ -21,7 +22,8 @@ const QUANTUM_BYTES: i32 = 1_600;
 pub(crate) struct Queue {
     head: u32,
     tail: u32,
-    /// What waits.
+    cell: Cell,
+    /// What waits, in bytes of cells.
     pub(crate) bytes: u32,
     pub(crate) packets: u32,
     /// What it may still send in this round.
@@ -38,7 +40,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(config: &QueueConfig) -> Self {
+    pub(crate) fn new(config: &QueueConfig, cell: Cell) -> Self {
         let weight = match config.schedule {
             Schedule::Strict => 1,
             Schedule::Weighted(weight) => i32::from(weight.max(1)),
@@ -46,6 +48,7 @@ impl Queue {
         Self {
             head: NIL,
             tail: NIL,
+            cell,
             bytes: 0,
             packets: 0,
             deficit: 0,
@@ -70,7 +73,7 @@ impl Queue {
             pool.get_mut(self.tail).next = packet;
         }
         self.tail = packet;
-        self.bytes += bytes;
+        self.bytes += self.cell.taken_by(bytes);
         self.packets += 1;
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
@@ -84,7 +87,7 @@ impl Queue {
     /// Counts a packet of `bytes` that finds it empty and need not wait.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: u32) {
-        self.peak_bytes = self.peak_bytes.max(bytes);
+        self.peak_bytes = self.peak_bytes.max(self.cell.taken_by(bytes));
         self.deficit = 0;
         self.sent_packets += 1;
         self.sent_bytes += u64::from(bytes);
@@ -111,7 +114,7 @@ impl Queue {
         let front = pool.get_mut(packet);
         let bytes = u32::from(front.bytes);
         self.head = front.next;
-        self.bytes -= bytes;
+        self.bytes -= self.cell.taken_by(bytes);
         self.packets -= 1;
         (packet, bytes)
     }
@@ -176,10 +179,9 @@ mod tests {
 
     fn queues(weights: [u8; 8]) -> [Queue; PRIORITIES] {
         let of = |&weight: &u8| {
-            Queue::new(&QueueConfig {
-                schedule: Schedule::Weighted(weight),
-                ..QueueConfig::default()
-            })
+            let config =
+                QueueConfig { schedule: Schedule::Weighted(weight), ..QueueConfig::default() };
+            Queue::new(&config, Cell::BYTE)
         };
         weights.each_ref().map(of)
     }

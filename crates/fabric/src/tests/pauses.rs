@@ -6,14 +6,23 @@ use super::CABLES;
 use crate::counters::Drop;
 use crate::fault::{Fault, FaultKind};
 use crate::switch::config::{GroupConfig, SwitchConfig, Threshold};
-use crate::switch::headroom_bytes;
+use crate::switch::{Cell, Frames, headroom_bytes};
 use crate::topology::{Cables, End, propagation, single_switch};
-use crate::workload::FlowSpec;
+use crate::workload::{FlowSpec, Verb};
 use crate::{Network, NetworkConfig};
 
 /// Host 0 sends to host 2, whose NIC stops and pauses at 150 us and `offset`; from then on all that
 /// comes stays in the switch. Host 1 keeps the way back to host 0 busy, where pauses have to go.
 fn blocked(metres: u32, headroom: u32, offset: Span) -> Network {
+    blocked_but(metres, headroom, offset, |_| {})
+}
+
+fn blocked_but(
+    metres: u32,
+    headroom: u32,
+    offset: Span,
+    vary: impl FnOnce(&mut NetworkConfig),
+) -> Network {
     let cables = Cables::new(Rate::from_gbps(40), metres);
     let mut config = NetworkConfig::new(single_switch(3, cables));
     config.switch.groups[3] = GroupConfig {
@@ -31,17 +40,49 @@ fn blocked(metres: u32, headroom: u32, offset: Span) -> Network {
     ];
     let at = Time::ZERO + Span::from_us(150) + offset;
     config.faults.push(Fault { at, kind: FaultKind::NicStuck { host: 2 } });
+    vary(&mut config);
     let mut network = Network::new(config).unwrap();
     network.run(at + Span::from_us(250));
     network
 }
 
 #[test]
+fn in_cells_short_frames_need_the_headroom_that_counts_cells() {
+    let cells = Cell::new(208).unwrap();
+    let of = |cell| {
+        let frames = Frames { longest_bytes: 1_086, cell };
+        let pfc = SwitchConfig::default().pfc;
+        headroom_bytes(Rate::from_gbps(40), propagation(300), Span::ZERO, frames, &pfc)
+    };
+    // What was lost, and the most that was used, of frames of 66 bytes.
+    let run = |cell, headroom| {
+        let each = (0..20).map(|step| {
+            let network = blocked_but(300, headroom, Span::from_ns(317) * step, |config| {
+                config.switch.cell = cell;
+                let short = FlowSpec { verb: Verb::Send, message_bytes: 4, ..config.flows[0] };
+                config.flows[0] = FlowSpec { depth: 4_000, ..short };
+            });
+            let counters = network.port_counters(0, End::Host(0)).unwrap();
+            (network.drops().of(Drop::Headroom), counters.group_peak_headroom_bytes[3])
+        });
+        each.fold((0, 0), |sum, run| (sum.0 + run.0, sum.1.max(run.1)))
+    };
+    let (lost, used) = run(cells, of(cells));
+    assert_eq!((lost, used % 208), (0, 0));
+    assert!(used * 10 > u64::from(of(cells)) * 8, "{used} of {}", of(cells));
+    let (lost, _) = run(cells, of(Cell::BYTE));
+    assert!(lost > 0);
+    let (lost, used) = run(Cell::BYTE, of(Cell::BYTE));
+    assert_eq!(lost, 0);
+    assert!(used < u64::from(of(Cell::BYTE)));
+}
+
+#[test]
 fn nothing_is_lost_if_and_only_if_the_headroom_is_what_the_formula_says() {
     for metres in [2, 50, 300, 1_000, 5_000] {
         let pfc = SwitchConfig::default().pfc;
-        let enough =
-            headroom_bytes(Rate::from_gbps(40), propagation(metres), Span::ZERO, 1_086, &pfc);
+        let (rate, frames) = (Rate::from_gbps(40), Frames::of(1_086));
+        let enough = headroom_bytes(rate, propagation(metres), Span::ZERO, frames, &pfc);
         // How much is needed depends on which frames have just begun when XOFF is due.
         let mut most = (0, Span::ZERO);
         for step in 0..60 {

@@ -2,7 +2,7 @@
 
 use fabric::counters::Drop;
 use fabric::switch::config::{GroupConfig, PortConfig};
-use fabric::switch::{headroom_bytes, sonic_headroom_bytes};
+use fabric::switch::{Frames, headroom_bytes, sonic_headroom_bytes};
 use fabric::topology::{End, LinkSpec, propagation};
 use fabric::{BuildError, Network};
 use rdma::{Rate, Span};
@@ -123,9 +123,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     let response = fabric::switch::config::SwitchConfig::default().pfc;
     for metres in [2, 20, 100, 200, longest] {
         context.say(&format!("headroom: cables of {metres} m"));
-        let cable = propagation(metres);
-        let formula =
-            headroom_bytes(Rate::from_gbps(40), cable, Span::ZERO, FRAME_BYTES, &response);
+        let (cable, frames) = (propagation(metres), Frames::of(FRAME_BYTES));
+        let formula = headroom_bytes(Rate::from_gbps(40), cable, Span::ZERO, frames, &response);
         let (lost, used) = blocked(context, metres, formula)?;
         lossless &= lost == 0;
         lengths.point("reserved by the formula", f64::from(metres), f64::from(formula));

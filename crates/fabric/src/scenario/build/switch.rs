@@ -2,6 +2,7 @@
 
 use rdma::{Rate, Span};
 
+use crate::limits::CELL_BYTES_MAX;
 use crate::pfc::PRIORITIES;
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::part::{Part, inner};
@@ -10,6 +11,7 @@ use crate::scenario::value::{
     Value, choice, list, named, needed, or, otherwise, priorities, probability, rate, text, time,
     time_from, whole, within,
 };
+use crate::switch::Cell;
 use crate::switch::config::{
     Balance, EcnConfig, GroupConfig, PortConfig, QueueConfig, Schedule, SwitchConfig, Threshold,
     WatchdogConfig,
@@ -46,6 +48,9 @@ table! {
         buffer_bytes =
             otherwise(SwitchConfig::default().buffer_bytes, whole())
             => pub(super) buffer_bytes: Option<u32>;
+        /// The buffer is given out in cells of so many bytes, 208 in guo16's switches; a frame takes whole
+        /// ones, and limits count them. 1: to the byte.
+        cell_bytes = cell() => config.cell;
         /// The priorities that are paused, and not dropped.
         lossless_priorities =
             otherwise(lossless(&SwitchConfig::default()), some()) => lossless: Option<u8>;
@@ -212,6 +217,17 @@ table! {
         /// It is over when no pause has come for so long.
         restoration_ms = needed(time()) => restoration;
     }
+}
+
+/// A number of bytes.
+fn cell<'a>() -> Value<'a, Cell> {
+    let bytes = within(1, CELL_BYTES_MAX, "208 in Trident 2; 1 counts bytes");
+    let accepts = bytes.accepts.clone();
+    let read = move |entry: &Entry<'a, '_>| {
+        let bytes = bytes.get(entry)?;
+        Cell::new(bytes).ok_or_else(|| entry.wrong("a cell has bytes"))
+    };
+    Value::new(accepts, read, |_, cell| cell.to_string())
 }
 
 /// "1/16" is -4, "8" is 3.
