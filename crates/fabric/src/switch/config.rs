@@ -54,6 +54,9 @@ pub struct SwitchConfig {
     pub balance: Balance,
     /// Makes the ECMP choices of this switch differ from those of others.
     pub ecmp_seed: u64,
+    /// Whether it chooses as every other polarised switch does: what one has divided, the next does not
+    /// divide again.
+    pub polarised: bool,
     /// ARP and MAC addresses of the servers below.
     pub tables: TableConfig,
     /// When packets are marked.
@@ -280,6 +283,7 @@ impl Default for SwitchConfig {
             latency: Span::ZERO,
             balance: Balance::default(),
             ecmp_seed: 0,
+            polarised: false,
             tables: TableConfig::default(),
             ecn_mark: EcnMark::default(),
             watchdog: None,

@@ -136,6 +136,7 @@ impl Switch {
             let class = usize::from(class & 7);
             config.class_to_group[class] & 7 | (config.class_to_queue[class] & 7) << 3
         };
+        let own = if config.polarised { 0 } else { split_mix(u64::from(index)) };
         let headroom_size = config.headroom_pool_bytes.unwrap_or(u32::MAX);
         Ok(Self {
             index,
@@ -152,7 +153,7 @@ impl Switch {
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
             routes: RouteTable::default(),
-            ecmp_seed: split_mix(config.ecmp_seed ^ split_mix(u64::from(index)) ^ of_seed(seed)),
+            ecmp_seed: split_mix(config.ecmp_seed ^ own ^ of_seed(seed)),
             balancer: Balancer::new(config.balance),
             random: Random::new(split_mix(!seed ^ split_mix(u64::from(index)))),
             tables: Tables::new(&config.tables, ports.len()),

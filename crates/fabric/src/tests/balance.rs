@@ -1,13 +1,15 @@
 //! Which of several paths packets take.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rdma::{Span, Time};
 use transport::Recovery;
 
 use super::{CABLES, finish, with_flows};
-use crate::NetworkConfig;
 use crate::switch::config::Balance;
-use crate::topology::{End, leaf_spine};
+use crate::topology::{End, fat_tree, leaf_spine};
 use crate::workload::{FlowSpec, Interval, Service, Verb};
+use crate::{Network, NetworkConfig};
 
 /// Data packets that the first leaf has sent to each of four spines.
 fn uplinks(balance: Balance, flow: FlowSpec) -> [u64; 4] {
@@ -30,6 +32,25 @@ fn a_flow_stays_on_one_path_and_a_sprayed_one_uses_all_alike() {
     let all = uplinks(Balance::Packet, flow);
     assert!(all.iter().all(|packets| (900..1_150).contains(packets)), "{all:?}");
     assert_eq!(all.iter().sum::<u64>(), 4_096);
+}
+
+#[test]
+fn polarised_switches_do_not_divide_again_what_one_has_divided() {
+    // By the first switch above the rack: the second ones that flows of one host take.
+    let second = |polarised: bool| {
+        let mut config = NetworkConfig::new(fat_tree(8, CABLES));
+        config.switch.polarised = polarised;
+        config.flows = vec![FlowSpec::write(0, 127, 1); 200];
+        let network = Network::new(config).unwrap();
+        let mut seen: BTreeMap<End, BTreeSet<End>> = BTreeMap::new();
+        for flow in 0..200 {
+            let path = network.flow_path(flow).unwrap();
+            seen.entry(path[0].1).or_default().insert(path[1].1);
+        }
+        seen.values().map(BTreeSet::len).collect::<Vec<_>>()
+    };
+    assert_eq!(second(false), [4; 4]);
+    assert_eq!(second(true), [1; 4]);
 }
 
 #[test]

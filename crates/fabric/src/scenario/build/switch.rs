@@ -8,8 +8,8 @@ use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::part::{Part, inner};
 use crate::scenario::table::table;
 use crate::scenario::value::{
-    Value, choice, list, named, needed, or, otherwise, priorities, probability, rate, text, time,
-    time_from, whole, within,
+    Value, choice, flag, list, named, needed, or, otherwise, priorities, probability, rate, text,
+    time, time_from, whole, within,
 };
 use crate::switch::Cell;
 use crate::switch::config::{
@@ -90,6 +90,9 @@ table! {
         flowlet_gap_us = or("needed by it alone", time()) => flowlet_gap: Option<Span>;
         /// Makes the ECMP choices of this switch differ from those of others.
         ecmp_seed = whole() => config.ecmp_seed;
+        /// Whether all switches choose alike, as if nobody had set their hashes: what one has divided, the
+        /// next does not divide again.
+        polarised = flag() => config.polarised;
         /// What becomes of a lossless packet whose MAC address is known and whose port is not.
         incomplete_arp = choice() => config.tables.incomplete;
         /// How long the MAC address of a server that answers no ARP request stays known.
