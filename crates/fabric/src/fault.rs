@@ -60,6 +60,14 @@ pub enum FaultKind {
         /// Which.
         host: u32,
     },
+    /// From now on the lossless priority groups of a switch have another alpha, as after a change of its
+    /// configuration (guo16, 6.2). It counts from the next packet on.
+    AlphaChanges {
+        /// Which.
+        switch: u32,
+        /// Of two: -4 is 1/16.
+        exponent: i8,
+    },
     /// The NIC's receive pipeline stands still, and the NIC pauses its switch (guo16, 4.3).
     NicStuck {
         /// Of which host.

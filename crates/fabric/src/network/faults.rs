@@ -24,6 +24,9 @@ impl Network {
                 | FaultKind::HostReturns { host }
                 | FaultKind::NicStuck { host }
                 | FaultKind::NicRepaired { host } => (host as usize) < self.topology.hosts.len(),
+                FaultKind::AlphaChanges { switch, .. } => {
+                    (switch as usize) < self.topology.switches.len()
+                }
                 FaultKind::RoutesFollow => true,
             };
             if !known {
@@ -88,6 +91,10 @@ impl Network {
                     partition.switches[at.slot as usize].server_returned(at.local);
                 }
                 partition.kick(port);
+            }
+            FaultKind::AlphaChanges { switch, exponent } => {
+                let (partition, slot) = self.switches[switch as usize];
+                self.partitions[partition].switches[slot].set_alpha(exponent);
             }
             FaultKind::NicStuck { host } => {
                 let port = self.host_port(host);

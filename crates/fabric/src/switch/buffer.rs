@@ -38,7 +38,7 @@ pub(crate) struct Group {
     pub(crate) headroom_limit: u32,
     xon_offset: u32,
     xon: u32,
-    threshold: Threshold,
+    pub(crate) threshold: Threshold,
     pub(crate) lossless: bool,
     /// XOFF was the last that was said.
     pub(crate) off: bool,

@@ -30,7 +30,9 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
-use config::{EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Trust};
+use config::{
+    EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Threshold, Trust,
+};
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
 use ecmp::Balancer;
@@ -608,6 +610,14 @@ impl Switch {
     /// Lets the MAC entry of the server at `port` age at once.
     pub(crate) fn age_mac(&mut self, local: u16) {
         self.tables.age_mac(local);
+    }
+
+    /// Gives the lossless groups of all ports a dynamic threshold.
+    pub(crate) fn set_alpha(&mut self, exponent: i8) {
+        let groups = self.ports.iter_mut().flat_map(Port::groups_mut);
+        for group in groups.filter(|group| group.lossless) {
+            group.threshold = Threshold::Dynamic { exponent };
+        }
     }
 
     /// The server at `port` has returned.

@@ -32,6 +32,10 @@ impl Port {
         &self.groups
     }
 
+    pub(super) fn groups_mut(&mut self) -> &mut [Group; PRIORITIES] {
+        &mut self.groups
+    }
+
     pub(super) fn queues(&self) -> &[Queue; PRIORITIES] {
         &self.queues
     }

@@ -203,3 +203,24 @@ fn the_watchdog_of_a_nic_looks_after_the_time_it_is_given() {
         assert!((sent / (expected * rate) - 1.0).abs() < 0.05, "{watchdog:?}: {sent}");
     }
 }
+
+#[test]
+fn an_alpha_that_changes_counts_from_then_on() {
+    // Two send to a third, which takes half: the switch holds them at its threshold.
+    let held = |at: Option<u64>, end: u64| {
+        let mut config = with_flows(
+            NetworkConfig::new(single_switch(3, CABLES)),
+            [0, 1].map(|from| FlowSpec::write(from, 2, 1 << 20).endless()).into(),
+        );
+        let change =
+            |at| Fault { at: us(at), kind: FaultKind::AlphaChanges { switch: 0, exponent: -6 } };
+        config.faults = at.map(change).into_iter().collect();
+        let mut network = Network::new(config).unwrap();
+        network.run(us(end));
+        f64::from(network.group_bytes(0, End::Host(0), 3).unwrap())
+    };
+    let (wide, narrow, changed) = (held(None, 1_000), held(Some(0), 1_000), held(Some(900), 1_000));
+    assert!((2.5..6.0).contains(&(wide / narrow)), "{wide} {narrow}");
+    assert!((changed / narrow - 1.0).abs() < 0.2, "{changed} {narrow}");
+    assert_eq!(held(Some(900), 900), held(None, 900));
+}

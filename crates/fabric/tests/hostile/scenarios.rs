@@ -542,6 +542,24 @@ every = 3
         "line 17: fault.every: kind \"host-dies\" does not have it\nhint: its keys are host, mac_aged, at_us",
     ),
     (
+        "[[workload]]",
+        r#"[[fault]]
+kind = "alpha"
+switch = "h0"
+alpha = "1/64"
+[[workload]]"#,
+        "line 16: fault.switch: there is no switch \"h0\"\nhint: name one that the topology has",
+    ),
+    (
+        "[[workload]]",
+        r#"[[fault]]
+kind = "alpha"
+switch = "s0"
+alpha = "1/60"
+[[workload]]"#,
+        "line 17: fault.alpha: \"1/60\" is no power of two from 1/256 to 128\nhint: write \"1/16\", \"1\" or \"8\", for instance",
+    ),
+    (
         "[switch]",
         "[switch]\ncell_bytes = 0",
         "line 12: switch.cell_bytes: 0 bytes is not from 1 to 16384\nhint: 208 in Trident 2; 1 counts bytes",

@@ -3,6 +3,7 @@
 use rdma::{Span, Time};
 
 use super::host;
+use super::switch::alpha;
 use crate::fault::{DropRule, Fault as Happening, FaultKind};
 use crate::limits::FLAPS_MAX;
 use crate::scenario::at::{At, Result};
@@ -38,6 +39,8 @@ kinds! {
         "host-dies" => HostDies(HostDies);
         /// The host is as it was.
         "host-returns" => HostReturns(Host);
+        /// The lossless priority groups of a switch have another alpha (guo16, 6.2).
+        "alpha" => Alpha(Alpha);
         /// The receive pipeline of a NIC stands still, and the NIC pauses its switch (guo16, 4.3).
         "nic-stuck" => NicStuck(Host);
         /// The host was rebooted, and its NIC receives again.
@@ -141,6 +144,17 @@ table! {
 }
 
 table! {
+    /// See [`Fault`].
+    struct Alpha {
+        /// Which.
+        switch = needed(text("a switch")) => switch: String;
+        /// From then on.
+        alpha = needed(alpha()) => exponent: i8;
+        ..when: When;
+    }
+}
+
+table! {
     /// When a fault happens.
     struct When {
         /// When; at 0 it is so from before the first packet.
@@ -177,10 +191,25 @@ pub(super) fn fault(table: &Part<'_, Fault>, topology: &Topology) -> Result<Vec<
             (when, FaultKind::HostDies { host: host(&name)?, mac_aged })
         }
         Fault::HostReturns(of) => (of.when, FaultKind::HostReturns { host: host(&of.host)? }),
+        Fault::Alpha(of) => {
+            let switch = switch(at, topology, &of.switch)?;
+            (of.when, FaultKind::AlphaChanges { switch, exponent: of.exponent })
+        }
         Fault::NicStuck(of) => (of.when, FaultKind::NicStuck { host: host(&of.host)? }),
         Fault::NicRepaired(of) => (of.when, FaultKind::NicRepaired { host: host(&of.host)? }),
     };
     Ok(vec![Happening { at: Time::ZERO + when.after, kind }])
+}
+
+/// A switch that is there.
+fn switch(at: &At<'_>, topology: &Topology, name: &str) -> Result<u32> {
+    match topology.find(name) {
+        Some(End::Switch(switch)) => Ok(switch),
+        _ => {
+            let wrong = at.wrong("switch", format!("there is no switch {name:?}"));
+            Err(wrong.hint("name one that the topology has"))
+        }
+    }
 }
 
 /// Both ends of a link that is there.

@@ -234,7 +234,7 @@ fn cell<'a>() -> Value<'a, Cell> {
 }
 
 /// "1/16" is -4, "8" is 3.
-fn alpha<'a>() -> Value<'a, i8> {
+pub(super) fn alpha<'a>() -> Value<'a, i8> {
     let read = |entry: &Entry<'a, '_>| {
         let alpha = text("").get(entry)?;
         let (above, below) = alpha.split_once('/').unwrap_or((&alpha, "1"));
