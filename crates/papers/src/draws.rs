@@ -17,7 +17,12 @@ const QUICK_DRAWS: u64 = 2;
 
 /// The same options with the seed of each draw, from the options' own on.
 pub(crate) fn seeds(options: Options) -> Vec<Options> {
-    let draws = if options.quick { QUICK_DRAWS } else { DRAWS };
+    some(options, DRAWS)
+}
+
+/// The same, of so many draws; of fewer in quick runs.
+pub(crate) fn some(options: Options, draws: u64) -> Vec<Options> {
+    let draws = if options.quick { QUICK_DRAWS } else { draws };
     (0..draws).map(|draw| Options { seed: options.seed.wrapping_add(draw), ..options }).collect()
 }
 
