@@ -27,9 +27,10 @@ mod storm;
 mod tail;
 mod tail_latency;
 
+use fabric::random::Random;
 use fabric::scenario::Scenario;
-use fabric::{Network, Verdict as Ended};
-use rdma::Time;
+use fabric::{Network, NetworkConfig, Verdict as Ended};
+use rdma::{Span, Time};
 
 use crate::study::{self, Context, Experiment};
 use crate::{Error, Options, Study};
@@ -86,6 +87,14 @@ macro_rules! scenario {
     };
 }
 pub(crate) use scenario;
+
+/// Lets flows begin up to `within` later, each at a moment of its own.
+fn jitter(config: &mut NetworkConfig, within: Span) {
+    let mut random = Random::new(config.seed);
+    for flow in &mut config.flows {
+        flow.start += Span::from_ps(random.below(within.as_ps()));
+    }
+}
 
 /// Runs until `until`, deadlocked or not.
 fn run_through(network: &mut Network, until: Time) {
