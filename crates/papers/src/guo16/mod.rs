@@ -22,6 +22,7 @@ mod ecmp;
 mod headroom;
 mod livelock;
 mod loaded_latency;
+mod pingmesh;
 mod slow_receiver;
 mod storm;
 mod tail;
