@@ -5,12 +5,12 @@ use fabric::fault::{Fault, FaultKind};
 use fabric::topology::End;
 use rdma::{Span, Time};
 
-use super::scenario;
+use super::{jitter, scenario};
+use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
-use crate::outcome::short;
 use crate::stats::agreement;
 use crate::study::Context;
-use crate::{Check, Error, Outcome};
+use crate::{Check, Error, Options, Outcome};
 
 const COUNTERS: &str = "guo16.counters";
 pub(super) const CLAIMS: &[&str] = &[COUNTERS];
@@ -41,9 +41,13 @@ struct Row {
     drops: u64,
 }
 
-fn measure(context: &Context<'_>, receive_ns: Option<u64>) -> Result<Row, Error> {
-    let mut scenario = scenario!(context, "counters.toml")?;
+/// Within what the senders begin.
+const JITTER: Span = Span::from_us(100);
+
+fn measure(options: Options, receive_ns: Option<u64>) -> Result<Row, Error> {
+    let mut scenario = scenario!(options, "counters.toml")?;
     let config = &mut scenario.network;
+    jitter(config, JITTER);
     match receive_ns {
         Some(time) => config.nic.receive = Span::from_ns(time),
         None => {
@@ -69,52 +73,83 @@ fn measure(context: &Context<'_>, receive_ns: Option<u64>) -> Result<Row, Error>
     })
 }
 
+/// The rows of a draw.
+struct Draw {
+    rows: Vec<Row>,
+    /// How pause time and pause frames agree with lost goodput.
+    by_time: f64,
+    by_count: f64,
+    /// Pause frames a second, at most and of a NIC that stands still.
+    most: f64,
+    last: f64,
+}
+
+impl Draw {
+    fn measure(options: Options) -> Result<Self, Error> {
+        let rows = RECEIVE_NS.into_iter().map(|receive_ns| measure(options, receive_ns));
+        let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
+        let best = rows.iter().map(|row| row.goodput).fold(0.0, f64::max);
+        for row in &mut rows {
+            row.lost = (1.0 - row.goodput / best) * 100.0;
+        }
+        let pairs = |value: fn(&Row) -> f64| -> Vec<(f64, f64)> {
+            rows.iter().map(|row| (row.lost, value(row))).collect()
+        };
+        Ok(Self {
+            by_time: agreement(&pairs(|row| row.paused)),
+            by_count: agreement(&pairs(|row| row.frames)),
+            most: rows.iter().map(|row| row.frames).fold(0.0, f64::max),
+            last: rows.last().map_or(f64::NAN, |row| row.frames),
+            rows,
+        })
+    }
+}
+
 pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
-    let mut rows: Vec<Row> = Vec::new();
-    for receive_ns in RECEIVE_NS {
-        context.say("counters: a receiver that is too slow");
-        rows.push(measure(context, receive_ns)?);
-    }
-    let best = rows.iter().map(|row| row.goodput).fold(0.0, f64::max);
-    for row in &mut rows {
-        row.lost = (1.0 - row.goodput / best) * 100.0;
-    }
-    let frames: Vec<(f64, f64)> = rows.iter().map(|row| (row.lost, row.frames)).collect();
-    let paused: Vec<(f64, f64)> = rows.iter().map(|row| (row.lost, row.paused)).collect();
-    let most = frames.iter().map(|of| of.1).fold(0.0, f64::max);
+    context.say("counters: receivers that are too slow");
+    let draws = each(&seeds(context.options), Draw::measure)?;
     let mut figure = Figure::new(
         "guo16-counters",
         "Pause frames and pause time, by how much of the goodput is lost",
         Mark::Line,
     )
-    .axes(("goodput_lost", "percent"), ("part", "percent"));
-    for &(lost, value) in &paused {
-        figure.point("time paused", lost, value);
+    .axes(("goodput_lost", "percent"), ("part", "percent"))
+    .caption("The first draw.");
+    for row in &draws[0].rows {
+        figure.point("time paused", row.lost, row.paused);
     }
-    for &(lost, value) in &frames {
-        figure.point("pause frames", lost, value / most * 100.0);
+    for row in &draws[0].rows {
+        figure.point("pause frames", row.lost, row.frames / draws[0].most * 100.0);
     }
-    let drops: u64 = rows.iter().map(|row| row.drops).sum();
-    let (by_time, by_count) = (agreement(&paused), agreement(&frames));
-    let last = rows.last().map_or(f64::NAN, |row| row.frames);
+    let drops: u64 = draws.iter().flat_map(|draw| &draw.rows).map(|row| row.drops).sum();
+    let of = |value: fn(&Draw) -> f64| Spread::of(&draws, value);
+    let (by_time, by_count) = (of(|draw| draw.by_time), of(|draw| draw.by_count));
+    let (most, last) = (of(|draw| draw.most), of(|draw| draw.last));
     Ok(vec![Outcome {
         claim: context.claim(COUNTERS)?,
-        ran: "three servers send to one whose NIC takes 0.1 to 12 us a packet, or stands still"
-            .to_owned(),
+        ran: format!(
+            "three servers send to one whose NIC takes 0.1 to 12 us a packet, or stands still; the \
+             median of {} draws of when they begin, and between what",
+            draws.len()
+        ),
         scale: None,
         measured: format!(
-            "agreement with lost goodput (Kendall's tau): pause time {}, pause frames {}; the most \
-             frames are {} a second, and a NIC that stands still sends {}; {drops} RDMA packets \
-             dropped",
-            short(by_time),
-            short(by_count),
-            short(most),
-            short(last),
+            "agreement with lost goodput (Kendall's tau): pause time {by_time}, pause frames {by_count}; \
+             the most frames are {most} a second, and a NIC that stands still sends {last}; {drops} RDMA \
+             packets dropped",
         ),
         checks: vec![
             Check::event("no RDMA packet is dropped", drops == 0),
-            Check::order(("agreement of frames", by_count), ("agreement of time", by_time), ""),
-            Check::order(("frames at a standstill", last), ("frames at most", most), "a second"),
+            Check::order(
+                ("agreement of frames, at most", by_count.most()),
+                ("agreement of time, at least", by_time.least()),
+                "",
+            ),
+            Check::order(
+                ("frames at a standstill, at most", last.most()),
+                ("frames of the worst, at least", most.least()),
+                "a second",
+            ),
         ],
         figures: vec![figure],
     }])

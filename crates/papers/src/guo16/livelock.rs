@@ -1,4 +1,7 @@
 //! 4.1: one packet in 256 is lost, and messages have four thousand.
+//!
+//! The IP ID that a host begins with is chance, and so which packets are lost. Beside go-back-0 stands what
+//! it does if nothing is lost, and if messages are shorter than what lies between two losses.
 
 use fabric::Network;
 use fabric::counters::Drop;
@@ -7,10 +10,10 @@ use rdma::Time;
 use transport::Recovery;
 
 use super::scenario;
+use crate::draws::{Spread, each, seeds};
 use crate::figure::{Figure, Mark};
-use crate::outcome::short;
 use crate::study::Context;
-use crate::{Check, Error, Outcome};
+use crate::{Check, Error, Options, Outcome};
 
 const GO_BACK_0: &str = "guo16.livelock.go-back-0";
 const GO_BACK_N: &str = "guo16.livelock.go-back-n";
@@ -24,10 +27,19 @@ const RECOVERIES: [(Recovery, &str); 3] = [
 const VERBS: [(Verb, &str); 3] =
     [(Verb::Send, "SEND"), (Verb::Write, "WRITE"), (Verb::Read, "READ")];
 
-/// The use of the link's rate with one recovery and verb.
+/// A message that fits between two losses: 128 packets.
+const SHORT_BYTES: u32 = 128 << 10;
+
+/// What is otherwise than in the paper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum But {
+    Nothing,
+    NoLoss,
+    ShortMessages,
+}
+
+/// The use of the link's rate, in one draw.
 struct Run {
-    recovery: Recovery,
-    verb: &'static str,
     /// Bytes of completed messages, bytes delivered in order, and bytes sent, over what the link carries
     /// in that time.
     completed: f64,
@@ -42,22 +54,26 @@ struct Run {
     round_trip: f64,
 }
 
-fn measure(
-    context: &Context<'_>,
-    recovery: Recovery,
-    verb: (Verb, &'static str),
-) -> Result<Run, Error> {
-    let mut scenario = scenario!(context, "livelock.toml")?;
+fn measure(options: Options, recovery: Recovery, verb: Verb, but: But) -> Result<Run, Error> {
+    let mut scenario = scenario!(options, "livelock.toml")?;
     let config = &mut scenario.network;
     config.nic.recovery = recovery;
+    if but == But::NoLoss {
+        config.faults.clear();
+    }
     let flow = &mut config.flows[0];
-    flow.verb = verb.0;
-    if verb.0 == Verb::Read {
+    flow.verb = verb;
+    if but == But::ShortMessages {
+        let count = flow.message_bytes / SHORT_BYTES;
+        flow.message_bytes = SHORT_BYTES;
+        flow.messages = flow.messages.map(|messages| messages * u64::from(count));
+    }
+    if verb == Verb::Read {
         // READs fetch what WRITEs push: the data goes the same way.
         (flow.source, flow.destination) = (flow.destination, flow.source);
     }
-    if context.options.quick {
-        flow.messages = Some(8);
+    if options.quick {
+        flow.messages = flow.messages.map(|messages| messages / 5);
     }
     let (mtu, rate) = (config.nic.mtu.bytes(), config.topology.links[0].rate);
     let mut network = Network::new(scenario.network)?;
@@ -74,8 +90,6 @@ fn measure(
         .unloaded(0, 1, mtu)
         .map_or(f64::NAN, |span| span.as_ps() as f64 / 1e12 * rate.as_bps() as f64 / 8.0);
     Ok(Run {
-        recovery,
-        verb: verb.1,
         completed: flow.bytes() as f64 / full,
         goodput: network.delivered()[0].bytes() as f64 / full,
         busy: sent as f64 / full,
@@ -86,82 +100,121 @@ fn measure(
     })
 }
 
-pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
-    let mut runs = Vec::new();
-    for (recovery, name) in RECOVERIES {
-        for verb in VERBS {
-            context.say(&format!("livelock: {name}, {}", verb.1));
-            runs.push(measure(context, recovery, verb)?);
-        }
+/// The draws with one recovery and verb.
+struct Row {
+    verb: &'static str,
+    runs: Vec<Run>,
+}
+
+impl Row {
+    fn of(&self, value: impl Fn(&Run) -> f64) -> Spread {
+        Spread::of(&self.runs, value)
     }
+}
+
+/// A row for each verb.
+fn rows(
+    context: &mut Context<'_>,
+    recovery: Recovery,
+    name: &str,
+    but: But,
+) -> Result<Vec<Row>, Error> {
+    let draws = seeds(context.options);
+    let row = |(verb, said): (Verb, &'static str)| {
+        context.say(&format!("livelock: {name}, {said}, {} draws", draws.len()));
+        let runs = each(&draws, |options| measure(options, recovery, verb, but))?;
+        Ok(Row { verb: said, runs })
+    };
+    VERBS.into_iter().map(row).collect()
+}
+
+/// A value of all rows in words.
+fn told(rows: &[Row], value: impl Fn(&Run) -> f64 + Copy) -> String {
+    let values = rows.iter().map(|row| format!("{} {}", row.verb, row.of(value)));
+    values.collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
+    let mut recovered = Vec::new();
+    for (recovery, name) in RECOVERIES {
+        recovered.push(rows(context, recovery, name, But::Nothing)?);
+    }
+    let [first, second, third] = &recovered[..] else { return Ok(Vec::new()) };
+    let no_loss = rows(context, Recovery::GoBack0, "go-back-0 without loss", But::NoLoss)?;
+    let short = rows(context, Recovery::GoBack0, "go-back-0, 128 KB", But::ShortMessages)?;
     let mut figure = Figure::new(
         "guo16-livelock",
         "One packet in 256 is dropped: goodput by loss recovery and verb",
         Mark::Bar,
     )
-    .axes(("loss_recovery", ""), ("goodput", "percent"));
-    for run in &runs {
-        let name = RECOVERIES.iter().find(|of| of.0 == run.recovery).map_or("", |of| of.1);
-        figure.point(run.verb, name, run.goodput * 100.0);
+    .axes(("loss_recovery", ""), ("goodput", "percent"))
+    .caption("The median of all draws.");
+    for (rows, (_, name)) in recovered.iter().zip(RECOVERIES) {
+        for row in rows {
+            figure.point(row.verb, name, row.of(|run| run.goodput * 100.0).median());
+        }
     }
-    let of = |recovery: Recovery| -> Vec<&Run> {
-        runs.iter().filter(|run| run.recovery == recovery).collect()
-    };
-    let each = |runs: &[&Run], value: fn(&Run) -> f64| {
-        let values = runs.iter().map(|run| format!("{} {}", run.verb, short(value(run))));
-        values.collect::<Vec<_>>().join(", ")
-    };
     let zero = context.claim(GO_BACK_0)?;
-    let first = of(Recovery::GoBack0);
     figure.reference("paper, go-back-0", zero.value("goodput_gbps"));
-    let dropped: u64 = first.iter().map(|run| run.dropped).sum();
+    let dropped: u64 = first.iter().flat_map(|row| &row.runs).map(|run| run.dropped).sum();
+    let draws = first[0].runs.len();
+    let none = zero.value("goodput_gbps");
+    let all =
+        |rows: &[Row], so: &dyn Fn(&Run) -> bool| rows.iter().flat_map(|row| &row.runs).all(so);
     let livelock = Outcome {
-        ran: "two servers, one switch, 40 Gb/s, messages of 4 MB for 40 ms with each verb"
-            .to_owned(),
+        ran: format!(
+            "two servers, one switch, 40 Gb/s, messages of 4 MB for 40 ms with each verb; the median of \
+             {draws} draws of the first IP ID, and between what"
+        ),
         scale: None,
         measured: format!(
             "completed messages {} % of the link; goodput {} %, the beginning of a message, once; \
-             sent {} %; {dropped} packets dropped",
-            each(&first, |run| run.completed * 100.0),
-            each(&first, |run| run.goodput * 100.0),
-            each(&first, |run| run.busy * 100.0),
+             sent {} %; {dropped} packets dropped. Goodput without loss {} %; of messages of 128 KB, \
+             shorter than what lies between two losses, {} %",
+            told(first, |run| run.completed * 100.0),
+            told(first, |run| run.goodput * 100.0),
+            told(first, |run| run.busy * 100.0),
+            told(&no_loss, |run| run.goodput * 100.0),
+            told(&short, |run| run.goodput * 100.0),
         ),
-        checks: first
-            .iter()
-            .flat_map(|run| {
-                let none = run.completed == zero.value("goodput_gbps");
-                [
-                    Check::event(format!("{}: no message completes", run.verb), none),
-                    Check::event(format!("{}: the link is full (95 %)", run.verb), run.busy > 0.95),
-                ]
-            })
-            .collect(),
+        checks: vec![
+            Check::event(
+                "no message completes, with any verb in any draw",
+                all(first, &|run| run.completed == none),
+            ),
+            Check::event("the link is full (95 %)", all(first, &|run| run.busy > 0.95)),
+            Check::event("without loss all complete", all(&no_loss, &|run| run.finished)),
+            Check::event("short messages complete", all(&short, &|run| run.completed > none)),
+        ],
         figures: vec![figure],
         claim: zero,
     };
-    let (second, third) = (of(Recovery::GoBackN), of(Recovery::SelectiveRepeat));
     // The packet that is lost, and one that has just begun, are beyond the round trip.
     let bound = |run: &Run| run.round_trip + 2.0 * 1_106.0;
     let recovered = Outcome {
         claim: context.claim(GO_BACK_N)?,
-        ran: "the same, until 40 messages are there".to_owned(),
+        ran: format!("the same, until 40 messages are there; {draws} draws"),
         scale: None,
         measured: format!(
             "goodput {} % of the link; bytes wasted for each drop {}, where RTT x C is {}; selective \
              repeat would give {} %",
-            each(&second, |run| run.goodput * 100.0),
-            each(&second, |run| run.wasted),
-            second.first().map_or_else(String::new, |run| short(run.round_trip)),
-            each(&third, |run| run.goodput * 100.0),
+            told(second, |run| run.goodput * 100.0),
+            told(second, |run| run.wasted),
+            second[0].of(|run| run.round_trip),
+            told(third, |run| run.goodput * 100.0),
         ),
         checks: second
             .iter()
-            .flat_map(|run| {
+            .flat_map(|row| {
+                let complete = row.runs.iter().all(|run| run.finished);
                 [
-                    Check::event(format!("{}: messages complete", run.verb), run.finished),
+                    Check::event(
+                        format!("{}: messages complete in every draw", row.verb),
+                        complete,
+                    ),
                     Check::order(
-                        ("wasted for each drop", run.wasted),
-                        ("RTT x C and two packets", bound(run)),
+                        ("wasted for each drop, at most", row.of(|run| run.wasted).most()),
+                        ("RTT x C and two packets", row.of(bound).least()),
                         "bytes",
                     ),
                 ]
