@@ -34,23 +34,27 @@ pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
 use crate::limits::LINK_HEADER_BYTES;
 use crate::mutation::{Mutation, mutated};
 
-/// Decides how fast one queue pair may send.
+/// Decides how fast one queue pair may send. One that says no more than a rate ignores the network.
 pub(crate) trait Controller: fmt::Debug + Send {
     /// A data packet of `bytes` on the wire leaves. Returns at what rate it is to be counted, or
     /// `None` for no limit.
     fn on_sent(&mut self, now: Time, bytes: u64) -> Option<Rate>;
 
     /// A CNP has arrived. Returns whether the controller obeys it.
-    fn on_cnp(&mut self, now: Time) -> bool;
+    fn on_cnp(&mut self, _now: Time) -> bool {
+        false
+    }
 
     /// A loss has been noticed. It is called once for each, however many packets are sent again.
-    fn on_loss(&mut self, now: Time);
+    fn on_loss(&mut self, _now: Time) {}
 
     /// Something that was not acknowledged before is.
-    fn on_progress(&mut self, now: Time);
+    fn on_progress(&mut self, _now: Time) {}
 
     /// Whether it obeys marks, so that data packets carry ECT(0) (RFC 3168).
-    fn is_ecn_capable(&self) -> bool;
+    fn is_ecn_capable(&self) -> bool {
+        false
+    }
 }
 
 /// Which controller the queue pairs of a device have.

@@ -15,18 +15,6 @@ impl Controller for Unlimited {
     fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
         None
     }
-
-    fn on_cnp(&mut self, _: Time) -> bool {
-        false
-    }
-
-    fn on_loss(&mut self, _: Time) {}
-
-    fn on_progress(&mut self, _: Time) {}
-
-    fn is_ecn_capable(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]

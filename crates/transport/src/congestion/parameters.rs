@@ -24,212 +24,135 @@ pub struct Parameter {
     pub range: RangeInclusive<u64>,
     get: fn(&Settings) -> u64,
     set: fn(&mut Settings, u64),
-    /// mlx5 says 1024 less this.
-    is_rest: bool,
+    theirs: Theirs,
+}
+
+/// How mlx5's number for a setting is to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Theirs {
+    /// It is the same as ours.
+    Same,
+    /// It is 1024 less ours.
+    Rest,
+    /// It is the same as ours, but a NIC that chooses for itself shows 0.
+    OwnChoice,
 }
 
 /// Up to ten terabits per second.
 const MBPS: RangeInclusive<u64> = 1..=10_000_000;
+
 /// The same, or nothing.
 const MBPS_OR_NONE: RangeInclusive<u64> = 0..=10_000_000;
+
 /// Up to a minute.
 const US: RangeInclusive<u64> = 1..=60_000_000;
+
 const US_OR_NONE: RangeInclusive<u64> = 0..=60_000_000;
+
 const FLAG: RangeInclusive<u64> = 0..=1;
+
 /// 2^10, in which alpha is said.
 const WHOLE: u64 = 1_024;
 
-/// In Mb/s, rounded down.
-fn mbps(rate: Rate) -> u64 {
-    rate.as_bps() / 1_000_000
+/// A field of the settings as the number that is written for it.
+trait Field {
+    fn of(number: u64) -> Self;
+
+    /// The number, rounded down, at a port of rate `line`.
+    fn number(self, line: Rate) -> u64;
 }
 
-fn us(span: Span) -> u64 {
-    span.as_ps() / 1_000_000
+macro_rules! fields {
+    ($($field:ty: |$number:ident| $of:expr, |$it:ident, $line:tt| $shown:expr;)+) => { $(
+        impl Field for $field {
+            fn of($number: u64) -> Self {
+                $of
+            }
+
+            fn number(self, $line: Rate) -> u64 {
+                let $it = self;
+                $shown
+            }
+        }
+    )+ };
 }
 
-/// A rate that is there, or 0.
-fn some_mbps(rate: Option<Rate>) -> u64 {
-    rate.map_or(0, mbps)
+const PER_MBPS: u64 = 1_000_000;
+
+// Numbers are of ranges that their types hold.
+fields! {
+    Share: |mbps| Self::Fixed(Rate::from_mbps(mbps)), |it, line| it.at(line).as_bps() / PER_MBPS;
+    // 0 is none.
+    Option<Rate>: |mbps| (mbps > 0).then(|| Rate::from_mbps(mbps)),
+        |it, _| it.map_or(0, |rate| rate.as_bps() / PER_MBPS);
+    Volume: |bytes| Self::Fixed(bytes), |it, line| it.at(line);
+    Span: |us| Self::from_us(us), |it, _| it.as_ps() / 1_000_000;
+    // None is the whole.
+    Option<u16>: |part| Some(part as u16), |it, _| it.map_or(WHOLE, u64::from);
+    bool: |flag| flag == 1, |it, _| it.into();
+    u8: |number| number as Self, |it, _| it.into();
+    u16: |number| number as Self, |it, _| it.into();
+    u32: |number| number as Self, |it, _| it.into();
 }
 
-fn some_rate(mbps: u64) -> Option<Rate> {
-    (mbps > 0).then(|| Rate::from_mbps(mbps))
-}
-
-/// A setting of the reaction point whose type holds its range.
-macro_rules! parameter {
-    ($key:literal, $mlx5:literal, $range:expr, $about:literal, $get:expr, $set:expr) => {
-        Parameter {
+/// Rows of the table: field, our name, mlx5's, range, and what it is.
+macro_rules! parameters {
+    ($($end:ident.$field:ident: $key:literal, $theirs:ident $mlx5:literal, $range:expr,
+        $about:literal;)*) => {
+        [$(Parameter {
             key: $key,
             mlx5: $mlx5,
             about: $about,
             range: $range,
-            get: $get,
-            set: $set,
-            is_rest: false,
-        }
+            get: |it| it.$end.$field.number(it.reaction.line_rate),
+            set: |it, number| it.$end.$field = Field::of(number),
+            theirs: Theirs::$theirs,
+        }),*]
     };
 }
 
 /// Every setting of DCQCN but the line rate, which is the port's.
-pub static PARAMETERS: [Parameter; 19] = [
-    parameter!(
-        "additive_mbps",
-        "rpg_ai_rate",
-        MBPS,
-        "Gain of a step of additive increase (R_AI).",
-        |it| mbps(it.reaction.additive_increase.at(it.reaction.line_rate)),
-        |it, value| it.reaction.additive_increase = Share::Fixed(Rate::from_mbps(value))
-    ),
-    parameter!(
-        "hyper_mbps",
-        "rpg_hai_rate",
-        MBPS,
-        "Gain of the first step of hyper increase, of which the others are multiples (R_HAI).",
-        |it| mbps(it.reaction.hyper_increase.at(it.reaction.line_rate)),
-        |it, value| it.reaction.hyper_increase = Share::Fixed(Rate::from_mbps(value))
-    ),
-    parameter!(
-        "rate_timer_us",
-        "rpg_time_reset",
-        US,
-        "The rate climbs a step each time that so much time has passed (T).",
-        |it| us(it.reaction.rate_timer),
-        |it, value| it.reaction.rate_timer = Span::from_us(value)
-    ),
-    parameter!(
-        "byte_counter_bytes",
-        "rpg_byte_reset",
-        1..=u64::MAX,
-        "It also climbs a step each time that so much was sent (B).",
-        |it| it.reaction.byte_counter.at(it.reaction.line_rate),
-        |it, value| it.reaction.byte_counter = Volume::Fixed(value)
-    ),
-    parameter!(
-        "fast_recovery_steps",
-        "rpg_threshold",
-        0..=1_000,
-        "Steps that halve the way back to the target, before the target grows (F).",
-        |it| it.reaction.fast_recovery_steps.into(),
-        |it, value| it.reaction.fast_recovery_steps = value as u32
-    ),
-    parameter!(
-        "min_mbps",
-        "rpg_min_rate",
-        MBPS,
-        "What a flow never falls below; the paper has none.",
-        |it| mbps(it.reaction.minimum_rate.at(it.reaction.line_rate)),
-        |it, value| it.reaction.minimum_rate = Share::Fixed(Rate::from_mbps(value))
-    ),
-    parameter!(
-        "max_mbps",
-        "rpg_max_rate",
-        MBPS_OR_NONE,
-        "What a flow never exceeds; 0 is the rate of the port.",
-        |it| some_mbps(it.reaction.maximum_rate),
-        |it, value| it.reaction.maximum_rate = some_rate(value)
-    ),
-    parameter!(
-        "first_mbps",
-        "rate_to_set_on_first_cnp",
-        MBPS_OR_NONE,
-        "What the first CNP of a flow sets its rate to; 0 for a cut like any other.",
-        |it| some_mbps(it.reaction.first_rate),
-        |it, value| it.reaction.first_rate = some_rate(value)
-    ),
-    parameter!(
-        "initial_alpha_1024ths",
-        "initial_alpha_value",
-        0..=WHOLE,
-        "Alpha at the first CNP of a flow; if not said, what is left of 1 since the flow began.",
-        |it| it.reaction.initial_alpha.map_or(WHOLE, u64::from),
-        |it, value| it.reaction.initial_alpha = Some(value as u16)
-    ),
-    Parameter {
-        is_rest: true,
-        ..parameter!(
-            "alpha_gain_1024ths",
-            "dce_tcp_g",
-            1..=WHOLE,
-            "What of alpha is new at each step (g); mlx5 says what is kept, 1024 less this.",
-            |it| it.reaction.alpha_gain.into(),
-            |it, value| it.reaction.alpha_gain = value as u16
-        )
-    },
-    parameter!(
-        "alpha_timer_us",
-        "dce_tcp_rtt",
-        US,
-        "Alpha falls a step each time that no CNP came for so long (K).",
-        |it| us(it.reaction.alpha_timer),
-        |it, value| it.reaction.alpha_timer = Span::from_us(value)
-    ),
-    parameter!(
-        "cut_log2",
-        "rpg_gd",
-        10..=20,
-        "A CNP cuts the rate by alpha x 2^10 / 2^this: 11 is the paper's half of alpha.",
-        |it| it.reaction.cut_log2.into(),
-        |it, value| it.reaction.cut_log2 = value as u8
-    ),
-    parameter!(
-        "cut_floor_percent",
-        "rpg_min_dec_fac",
-        0..=100,
-        "The least that a cut leaves of the rate.",
-        |it| it.reaction.cut_floor_percent.into(),
-        |it, value| it.reaction.cut_floor_percent = value as u8
-    ),
-    parameter!(
-        "cut_interval_us",
-        "rate_reduce_monitor_period",
-        US_OR_NONE,
-        "CNPs that come sooner after a cut do not cut.",
-        |it| us(it.reaction.cut_interval),
-        |it, value| it.reaction.cut_interval = Span::from_us(value)
-    ),
-    parameter!(
-        "clamp_target",
-        "clamp_tgt_rate",
-        FLAG,
-        "Whether each cut makes the rate before it the target (R_T); 0 is the first after a step up.",
-        |it| it.reaction.clamp_target.into(),
-        |it, value| it.reaction.clamp_target = value == 1
-    ),
-    parameter!(
-        "clamp_target_after_timer",
-        "clamp_tgt_rate_after_time_inc",
-        FLAG,
-        "Whether that is also after a step of the timer, and not of the byte counter alone.",
-        |it| it.reaction.clamp_target_after_timer.into(),
-        |it, value| it.reaction.clamp_target_after_timer = value == 1
-    ),
-    parameter!(
-        "cut_on_loss",
-        "cut_on_loss",
-        FLAG,
-        "Whether a loss halves rate and target, once in a step of the timer. mlx5 has no such file.",
-        |it| it.reaction.cut_on_loss.into(),
-        |it, value| it.reaction.cut_on_loss = value == 1
-    ),
-    parameter!(
-        "cnp_interval_us",
-        "min_time_between_cnps",
-        US_OR_NONE,
-        "A queue pair sends at most one CNP in this time (N).",
-        |it| us(it.notification.interval),
-        |it, value| it.notification.interval = Span::from_us(value)
-    ),
-    parameter!(
-        "cnp_dscp",
-        "cnp_dscp",
-        0..=63,
-        "The DSCP of CNPs.",
-        |it| it.notification.dscp.into(),
-        |it, value| it.notification.dscp = value as u8
-    ),
-];
+pub static PARAMETERS: [Parameter; 19] = parameters! {
+    reaction.additive_increase: "additive_mbps", Same "rpg_ai_rate", MBPS,
+        "Gain of a step of additive increase (R_AI).";
+    reaction.hyper_increase: "hyper_mbps", Same "rpg_hai_rate", MBPS,
+        "Gain of the first step of hyper increase, of which the others are multiples (R_HAI).";
+    reaction.rate_timer: "rate_timer_us", Same "rpg_time_reset", US,
+        "The rate climbs a step each time that so much time has passed (T).";
+    reaction.byte_counter: "byte_counter_bytes", Same "rpg_byte_reset", 1..=u64::MAX,
+        "It also climbs a step each time that so much was sent (B).";
+    reaction.fast_recovery_steps: "fast_recovery_steps", Same "rpg_threshold", 0..=1_000,
+        "Steps that halve the way back to the target, before the target grows (F).";
+    reaction.minimum_rate: "min_mbps", Same "rpg_min_rate", MBPS,
+        "What a flow never falls below; the paper has none.";
+    reaction.maximum_rate: "max_mbps", Same "rpg_max_rate", MBPS_OR_NONE,
+        "What a flow never exceeds; 0 is the rate of the port.";
+    reaction.first_rate: "first_mbps", Same "rate_to_set_on_first_cnp", MBPS_OR_NONE,
+        "What the first CNP of a flow sets its rate to; 0 for a cut like any other.";
+    reaction.initial_alpha: "initial_alpha_1024ths", Same "initial_alpha_value", 0..=WHOLE,
+        "Alpha at the first CNP of a flow; if not said, what is left of 1 since the flow began.";
+    reaction.alpha_gain: "alpha_gain_1024ths", Rest "dce_tcp_g", 1..=WHOLE,
+        "What of alpha is new at each step (g); mlx5 says what is kept, 1024 less this.";
+    reaction.alpha_timer: "alpha_timer_us", Same "dce_tcp_rtt", US,
+        "Alpha falls a step each time that no CNP came for so long (K).";
+    reaction.cut_log2: "cut_log2", Same "rpg_gd", 10..=20,
+        "A CNP cuts the rate by alpha x 2^10 / 2^this: 11 is the paper's half of alpha.";
+    reaction.cut_floor_percent: "cut_floor_percent", Same "rpg_min_dec_fac", 0..=100,
+        "The least that a cut leaves of the rate.";
+    reaction.cut_interval: "cut_interval_us", Same "rate_reduce_monitor_period", US_OR_NONE,
+        "CNPs that come sooner after a cut do not cut.";
+    reaction.clamp_target: "clamp_target", Same "clamp_tgt_rate", FLAG,
+        "Whether each cut makes the rate before it the target (R_T); 0 is the first after a step up.";
+    reaction.clamp_target_after_timer: "clamp_target_after_timer", Same
+        "clamp_tgt_rate_after_time_inc", FLAG,
+        "Whether that is also after a step of the timer, and not of the byte counter alone.";
+    reaction.cut_on_loss: "cut_on_loss", Same "cut_on_loss", FLAG,
+        "Whether a loss halves rate and target, once in a step of the timer. mlx5 has no such file.";
+    notification.interval: "cnp_interval_us", OwnChoice "min_time_between_cnps", US_OR_NONE,
+        "A queue pair sends at most one CNP in this time (N).";
+    notification.dscp: "cnp_dscp", Same "cnp_dscp", 0..=63,
+        "The DSCP of CNPs.";
+};
 
 impl Parameter {
     /// What settings have for it, in its unit, rounded down. Needs their line rate.
@@ -244,12 +167,12 @@ impl Parameter {
 
     /// The value of our name for the `value` of mlx5's, and of that for ours.
     pub fn other(&self, value: u64) -> u64 {
-        if self.is_rest { WHOLE.saturating_sub(value) } else { value }
+        if self.theirs == Theirs::Rest { WHOLE.saturating_sub(value) } else { value }
     }
 
     /// What may be written for mlx5's name.
     pub fn mlx5_range(&self) -> RangeInclusive<u64> {
-        if self.is_rest {
+        if self.theirs == Theirs::Rest {
             self.other(*self.range.end())..=self.other(*self.range.start())
         } else {
             self.range.clone()
@@ -298,8 +221,8 @@ pub fn read_folder(
                 return Err(error(format!("{start:?} is no such number")));
             };
             found += 1;
-            // A NIC shows 0 for an interval of its own choice: what was set before stays.
-            if (parameter.key, value) != ("cnp_interval_us", 0) {
+            // Where a NIC chooses for itself, what was set before stays.
+            if parameter.theirs != Theirs::OwnChoice || value > 0 {
                 parameter.set(settings, parameter.other(value));
             }
         }
