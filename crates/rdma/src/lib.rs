@@ -48,6 +48,7 @@ extern crate std;
 
 pub mod app;
 pub mod completion;
+mod counters;
 pub mod gid;
 pub mod id;
 pub mod memory;

@@ -4,113 +4,98 @@ use core::fmt;
 
 use crate::Blocked;
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What an endpoint has counted since it was made.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
-
-        impl Stats {
-            /// The names, in the order of [`Stats::values`].
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
-
-            /// The values, in the order of [`Stats::NAMES`].
-            pub fn values(&self) -> [u64; Self::NAMES.len()] {
-                [$(self.$name,)*]
-            }
-        }
-    };
-}
-
-counters! {
-    /// RoCE packets sent.
-    sent_pkts,
-    /// Payload bytes sent.
-    sent_bytes,
-    /// RoCE packets received by a queue pair.
-    rcvd_pkts,
-    /// Payload bytes received by a queue pair.
-    rcvd_bytes,
-    /// Requests received again.
-    duplicate_request,
-    /// Requests that arrived ahead of the expected PSN.
-    out_of_seq_request,
-    /// RNR NAKs sent.
-    send_rnr_err,
-    /// RNR NAKs received.
-    rcvd_rnr_err,
-    /// Sequence-error NAKs sent.
-    send_seq_err,
-    /// Sequence-error NAKs received.
-    rcvd_seq_err,
-    /// READ responses or acknowledgements that showed an earlier response to be lost.
-    implied_nak_seq_err,
-    /// Times that `retry_cnt` was exceeded.
-    retry_exceeded_err,
-    /// Times that `rnr_retry` was exceeded.
-    retry_rnr_exceeded_err,
-    /// Local ACK timeouts.
-    local_ack_timeout_err,
-    /// Packets sent a second time or more.
-    retransmitted_pkts,
-    /// Acknowledgements sent.
-    acks_sent,
-    /// RDMA WRITE requests executed.
-    rx_write_requests,
-    /// RDMA READ requests executed.
-    rx_read_requests,
-    /// Atomic requests executed.
-    rx_atomic_requests,
-    /// Error completions of receives and responders.
-    resp_cqe_error,
-    /// Error completions of sends.
-    req_cqe_error,
-    /// Completions flushed, sends and receives.
-    cqe_flush_error,
-    /// Requests refused with a remote access error.
-    resp_remote_access_errors,
-    /// Packets received with a mark of congestion (CE).
-    np_ecn_marked_roce_packets,
-    /// CNPs sent.
-    np_cnp_sent,
-    /// CNPs received and obeyed.
-    rp_cnp_handled,
-    /// CNPs received that nothing obeys: without a controller that listens, or dropped.
-    rp_cnp_ignored,
-    /// Times that sending stopped: a peer had no receive posted.
-    tx_blocked_rnr,
-    /// Times that sending stopped: the window was full.
-    tx_blocked_window,
-    /// Times that sending stopped: as many READs and atomics were outstanding as the peer answers.
-    tx_blocked_read_limit,
-    /// Times that sending stopped: the rate held a packet back.
-    tx_blocked_pace,
-    /// Times that sending stopped: a fenced request waited for READs and atomics.
-    tx_blocked_fence,
-    /// Times that sending stopped: the send queue was being drained.
-    tx_blocked_drain,
-    /// Times that sending stopped: a request could not be sent, and waited to fail.
-    tx_blocked_failure,
-    /// Packets dropped: the destination QPN names no queue pair.
-    drop_unknown_qpn,
-    /// Packets dropped: the queue pair was not in a state to take them.
-    drop_qp_state,
-    /// Packets dropped: of a transport service other than the queue pair's.
-    drop_wrong_transport,
-    /// Packets dropped: not from the address that the queue pair is connected to.
-    drop_wrong_source,
-    /// Packets dropped: of another partition.
-    drop_pkey,
-    /// Packets dropped: datagrams with another Q_Key.
-    drop_qkey,
-    /// Packets dropped: datagrams without a receive posted.
-    drop_no_receive,
-    /// Packets dropped: responses that nothing waits for.
-    drop_unexpected_response,
-    /// Packets dropped: out of order or unfit for an unreliable connection, or after a NAK.
-    drop_out_of_order,
-    /// Packets dropped: payload of a length that the opcode does not allow.
-    drop_bad_length,
+rdma::counters! {
+    /// What an endpoint has counted since it was made.
+    pub struct Stats {
+        /// RoCE packets sent.
+        sent_pkts,
+        /// Payload bytes sent.
+        sent_bytes,
+        /// RoCE packets received by a queue pair.
+        rcvd_pkts,
+        /// Payload bytes received by a queue pair.
+        rcvd_bytes,
+        /// Requests received again.
+        duplicate_request,
+        /// Requests that arrived ahead of the expected PSN.
+        out_of_seq_request,
+        /// RNR NAKs sent.
+        send_rnr_err,
+        /// RNR NAKs received.
+        rcvd_rnr_err,
+        /// Sequence-error NAKs sent.
+        send_seq_err,
+        /// Sequence-error NAKs received.
+        rcvd_seq_err,
+        /// READ responses or acknowledgements that showed an earlier response to be lost.
+        implied_nak_seq_err,
+        /// Times that `retry_cnt` was exceeded.
+        retry_exceeded_err,
+        /// Times that `rnr_retry` was exceeded.
+        retry_rnr_exceeded_err,
+        /// Local ACK timeouts.
+        local_ack_timeout_err,
+        /// Packets sent a second time or more.
+        retransmitted_pkts,
+        /// Acknowledgements sent.
+        acks_sent,
+        /// RDMA WRITE requests executed.
+        rx_write_requests,
+        /// RDMA READ requests executed.
+        rx_read_requests,
+        /// Atomic requests executed.
+        rx_atomic_requests,
+        /// Error completions of receives and responders.
+        resp_cqe_error,
+        /// Error completions of sends.
+        req_cqe_error,
+        /// Completions flushed, sends and receives.
+        cqe_flush_error,
+        /// Requests refused with a remote access error.
+        resp_remote_access_errors,
+        /// Packets received with a mark of congestion (CE).
+        np_ecn_marked_roce_packets,
+        /// CNPs sent.
+        np_cnp_sent,
+        /// CNPs received and obeyed.
+        rp_cnp_handled,
+        /// CNPs received that nothing obeys: without a controller that listens, or dropped.
+        rp_cnp_ignored,
+        /// Times that sending stopped: a peer had no receive posted.
+        tx_blocked_rnr,
+        /// Times that sending stopped: the window was full.
+        tx_blocked_window,
+        /// Times that sending stopped: as many READs and atomics were outstanding as the peer answers.
+        tx_blocked_read_limit,
+        /// Times that sending stopped: the rate held a packet back.
+        tx_blocked_pace,
+        /// Times that sending stopped: a fenced request waited for READs and atomics.
+        tx_blocked_fence,
+        /// Times that sending stopped: the send queue was being drained.
+        tx_blocked_drain,
+        /// Times that sending stopped: a request could not be sent, and waited to fail.
+        tx_blocked_failure,
+        /// Packets dropped: the destination QPN names no queue pair.
+        drop_unknown_qpn,
+        /// Packets dropped: the queue pair was not in a state to take them.
+        drop_qp_state,
+        /// Packets dropped: of a transport service other than the queue pair's.
+        drop_wrong_transport,
+        /// Packets dropped: not from the address that the queue pair is connected to.
+        drop_wrong_source,
+        /// Packets dropped: of another partition.
+        drop_pkey,
+        /// Packets dropped: datagrams with another Q_Key.
+        drop_qkey,
+        /// Packets dropped: datagrams without a receive posted.
+        drop_no_receive,
+        /// Packets dropped: responses that nothing waits for.
+        drop_unexpected_response,
+        /// Packets dropped: out of order or unfit for an unreliable connection, or after a NAK.
+        drop_out_of_order,
+        /// Packets dropped: payload of a length that the opcode does not allow.
+        drop_bad_length,
+    }
 }
 
 /// Why a packet changed nothing.

@@ -191,39 +191,24 @@ pub enum Discard {
     Excess,
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a manager has counted, under the names of Linux where it has them.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct CmStats { $($(#[$doc])* pub $name: u64,)* }
-
-        impl CmStats {
-            /// The names, in the order of [`CmStats::values`].
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
-
-            /// The values, in the order of [`CmStats::NAMES`].
-            pub fn values(&self) -> [u64; Self::NAMES.len()] {
-                [$(self.$name,)*]
-            }
-        }
-    };
-}
-
-counters! {
-    /// Connection management messages received.
-    cm_rx_msgs,
-    /// Messages received again.
-    cm_rx_duplicates,
-    /// Datagrams received that are no such message.
-    cm_rx_malformed,
-    /// Messages received that answer nothing.
-    cm_rx_strays,
-    /// Requests dropped because their address has too many open, and messages that came again too often.
-    cm_rx_excess,
-    /// Messages sent.
-    cm_tx_msgs,
-    /// Messages sent again, unasked.
-    cm_tx_retries,
-    /// Requests refused because nobody offers the service.
-    cm_unknown_services,
+rdma::counters! {
+    /// What a manager has counted, under the names of Linux where it has them.
+    pub struct CmStats {
+        /// Connection management messages received.
+        cm_rx_msgs,
+        /// Messages received again.
+        cm_rx_duplicates,
+        /// Datagrams received that are no such message.
+        cm_rx_malformed,
+        /// Messages received that answer nothing.
+        cm_rx_strays,
+        /// Requests dropped because their address has too many open, and messages that came again too often.
+        cm_rx_excess,
+        /// Messages sent.
+        cm_tx_msgs,
+        /// Messages sent again, unasked.
+        cm_tx_retries,
+        /// Requests refused because nobody offers the service.
+        cm_unknown_services,
+    }
 }
