@@ -169,7 +169,7 @@ impl Manager {
         arrival: &Arrival,
         mad: &Mad,
     ) -> Result<(), Discard> {
-        let Some(conversation) = self.meant(arrival, &mad.message) else {
+        let Some(mut conversation) = self.meant(arrival, &mad.message) else {
             match &mad.message {
                 // So that the peer's conversation ends.
                 Message::Dreq(brief::Dreq { local_id, remote_id, .. }) => {
@@ -185,19 +185,19 @@ impl Manager {
             }
             return Err(Discard::Stray);
         };
-        match &mad.message {
-            Message::Mra(message) => self.excused(now, conversation, message),
-            Message::Rep(message) => self.replied(conversation, mad, message),
-            Message::Rtu(_) => self.confirmed(conversation),
-            Message::Rej(message) => self.rejected(now, conversation, message),
-            Message::Dreq(message) => self.released(now, conversation, mad, message),
-            Message::Drep(_) => self.release_confirmed(now, conversation),
-            Message::SidrRep(message) => self.told(now, conversation, message),
-            Message::Req(_) | Message::SidrReq(_) => {
-                self.keep(conversation);
-                Err(Discard::Stray)
-            }
-        }
+        let known = &mut conversation;
+        let result = match &mad.message {
+            Message::Mra(message) => self.excused(now, known, message),
+            Message::Rep(message) => self.replied(known, mad, message),
+            Message::Rtu(_) => self.confirmed(known),
+            Message::Rej(message) => self.rejected(now, known, message),
+            Message::Dreq(message) => self.released(now, known, mad, message),
+            Message::Drep(_) => self.release_confirmed(now, known),
+            Message::SidrRep(message) => self.told(now, known, message),
+            Message::Req(_) | Message::SidrReq(_) => Err(Discard::Stray),
+        };
+        self.keep(conversation);
+        result
     }
 
     /// Takes out the conversation that a message belongs to.
@@ -229,7 +229,7 @@ impl Manager {
     fn excused(
         &mut self,
         now: Time,
-        mut conversation: Conversation,
+        conversation: &mut Conversation,
         message: &mra::Repr,
     ) -> Result<(), Discard> {
         let expected = match conversation.state {
@@ -240,13 +240,12 @@ impl Manager {
         if moved {
             conversation.be_patient(now, message.service_timeout);
         }
-        self.keep(conversation);
         if moved { Ok(()) } else { Err(Discard::Stray) }
     }
 
     fn replied(
         &mut self,
-        mut conversation: Conversation,
+        conversation: &mut Conversation,
         mad: &Mad,
         message: &rep::Repr,
     ) -> Result<(), Discard> {
@@ -262,7 +261,6 @@ impl Manager {
             if let Ok(Some(answer)) = again {
                 self.send(conversation.route, answer);
             }
-            self.keep(conversation);
             return again.and(Err(Discard::Duplicate));
         }
         conversation.remote_id = message.local_id;
@@ -271,44 +269,40 @@ impl Manager {
         conversation.last = None;
         conversation.deadline = None;
         let (id, reply) = (CommId(conversation.id), Box::new(*message));
-        self.tell(&conversation, CmEvent::Reply { id, reply, options: mad.modifier });
-        self.keep(conversation);
+        self.tell(conversation, CmEvent::Reply { id, reply, options: mad.modifier });
         Ok(())
     }
 
-    fn confirmed(&mut self, mut conversation: Conversation) -> Result<(), Discard> {
+    fn confirmed(&mut self, conversation: &mut Conversation) -> Result<(), Discard> {
         let moved = conversation.step(Input::Rtu).is_some();
         if moved {
             conversation.last = None;
             conversation.deadline = None;
-            self.tell(&conversation, CmEvent::Established(CommId(conversation.id)));
+            self.tell(conversation, CmEvent::Established(CommId(conversation.id)));
         }
-        self.keep(conversation);
         if moved { Ok(()) } else { Err(Discard::Duplicate) }
     }
 
     fn rejected(
         &mut self,
         now: Time,
-        mut conversation: Conversation,
+        conversation: &mut Conversation,
         message: &rej::Repr,
     ) -> Result<(), Discard> {
         let id = CommId(conversation.id);
         if message.reason == rej::Reason::INVALID_SERVICE && conversation.asks_again(now) {
-            self.keep(conversation);
             return Ok(());
         }
-        self.leave_backlog(&conversation);
+        self.leave_backlog(conversation);
         let moved = conversation.step(Input::Rej);
         match moved {
             Some(State::Closed) => {
                 let rejection = Box::new(*message);
-                self.tell(&conversation, CmEvent::Rejected { id, rejection });
+                self.tell(conversation, CmEvent::Rejected { id, rejection });
             }
-            Some(_) => self.disconnected(now, &mut conversation),
+            Some(_) => self.disconnected(now, conversation),
             None => {}
         }
-        self.keep(conversation);
         if moved.is_some() { Ok(()) } else { Err(Discard::Stray) }
     }
 
@@ -316,12 +310,11 @@ impl Manager {
     fn released(
         &mut self,
         now: Time,
-        mut conversation: Conversation,
+        conversation: &mut Conversation,
         mad: &Mad,
         message: &brief::Dreq,
     ) -> Result<(), Discard> {
         if message.remote_qpn != conversation.local_qpn {
-            self.keep(conversation);
             return Err(Discard::Stray);
         }
         let moved = conversation.step(Input::Dreq).is_some();
@@ -332,9 +325,8 @@ impl Manager {
             self.send(conversation.route, answer);
         }
         if moved {
-            self.disconnected(now, &mut conversation);
+            self.disconnected(now, conversation);
         }
-        self.keep(conversation);
         if moved { Ok(()) } else { answer.and(Err(Discard::Duplicate)) }
     }
 
@@ -342,13 +334,12 @@ impl Manager {
     fn release_confirmed(
         &mut self,
         now: Time,
-        mut conversation: Conversation,
+        conversation: &mut Conversation,
     ) -> Result<(), Discard> {
         let moved = conversation.step(Input::Drep).is_some();
         if moved {
-            self.disconnected(now, &mut conversation);
+            self.disconnected(now, conversation);
         }
-        self.keep(conversation);
         if moved { Ok(()) } else { Err(Discard::Duplicate) }
     }
 
@@ -363,19 +354,17 @@ impl Manager {
     fn told(
         &mut self,
         now: Time,
-        mut conversation: Conversation,
+        conversation: &mut Conversation,
         message: &sidr::Rep,
     ) -> Result<(), Discard> {
         if message.status == sidr::Status::UNSUPPORTED && conversation.asks_again(now) {
-            self.keep(conversation);
             return Ok(());
         }
         let moved = conversation.step(Input::SidrRep).is_some();
         if moved {
             let (id, reply) = (CommId(conversation.id), Box::new(*message));
-            self.tell(&conversation, CmEvent::DatagramReply { id, reply });
+            self.tell(conversation, CmEvent::DatagramReply { id, reply });
         }
-        self.keep(conversation);
         if moved { Ok(()) } else { Err(Discard::Stray) }
     }
 }

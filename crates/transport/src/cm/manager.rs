@@ -147,9 +147,7 @@ impl Manager {
             ..request
         });
         let mad = Mad { modifier: options, ..conversation.mad(message) };
-        conversation.say(now, mad);
-        self.send(conversation.route, mad);
-        Ok(self.keep(conversation))
+        Ok(self.say(now, conversation, mad))
     }
 
     /// Asks for the queue pair of a datagram service. The number of `request` is filled in.
@@ -159,12 +157,10 @@ impl Manager {
     pub fn ask(&mut self, now: Time, route: Route, request: sidr::Req) -> Result<CommId, CmError> {
         let response = span(CM_RESPONSE_TIMEOUT);
         let timing = Timing { response, retries: CM_RETRIES, time_wait: response };
-        let mut conversation = self.begin(now, State::SidrReqSent, route, timing)?;
+        let conversation = self.begin(now, State::SidrReqSent, route, timing)?;
         let request = sidr::Req { request_id: conversation.id, ..request };
         let mad = conversation.mad(Message::SidrReq(request));
-        conversation.say(now, mad);
-        self.send(conversation.route, mad);
-        Ok(self.keep(conversation))
+        Ok(self.say(now, conversation, mad))
     }
 
     /// Accepts a request. Numbers and the GUID of `reply` are filled in. The queue pair is to be
@@ -189,9 +185,7 @@ impl Manager {
             ..reply
         });
         let mad = Mad { modifier: options, ..conversation.mad(message) };
-        conversation.say(now, mad);
-        self.send(conversation.route, mad);
-        self.keep(conversation);
+        self.say(now, conversation, mad);
         Ok(())
     }
 
@@ -201,13 +195,11 @@ impl Manager {
     /// # Errors
     /// [`CmError::NotFound`], [`CmError::State`].
     pub fn answer(&mut self, now: Time, id: CommId, reply: sidr::Rep) -> Result<(), CmError> {
-        let mut conversation = self.stepped(id, Input::Accept, State::TimeWait)?;
+        let conversation = self.stepped(id, Input::Accept, State::TimeWait)?;
         let service = conversation.service;
         let reply = sidr::Rep { request_id: conversation.remote_id, service, ..reply };
         let mad = conversation.mad(Message::SidrRep(reply));
-        conversation.conclude(now, mad);
-        self.send(conversation.route, mad);
-        self.keep(conversation);
+        self.conclude(now, conversation, mad);
         Ok(())
     }
 
@@ -223,11 +215,9 @@ impl Manager {
         private: [u8; rej::PRIVATE_LEN],
     ) -> Result<(), CmError> {
         let about = self.conversations.get(&id.0).ok_or(CmError::NotFound)?.rejects();
-        let mut conversation = self.stepped(id, Input::Reject, State::TimeWait)?;
+        let conversation = self.stepped(id, Input::Reject, State::TimeWait)?;
         let mad = conversation.rej(about, reason, private);
-        conversation.conclude(now, mad);
-        self.send(conversation.route, mad);
-        self.keep(conversation);
+        self.conclude(now, conversation, mad);
         Ok(())
     }
 
@@ -290,18 +280,14 @@ impl Manager {
                 let about = conversation.rejects();
                 conversation.state = State::TimeWait;
                 let mad = conversation.rej(about, rej::Reason::CONSUMER, private);
-                conversation.conclude(now, mad);
-                self.send(conversation.route, mad);
+                return self.conclude(now, conversation, mad);
             }
             State::SidrReqReceived => {
                 conversation.state = State::TimeWait;
-                let mad = conversation.mad(Message::SidrRep(refusal(
-                    conversation.remote_id,
-                    conversation.service,
-                    sidr::Status::REJECTED,
-                )));
-                conversation.conclude(now, mad);
-                self.send(conversation.route, mad);
+                let Conversation { remote_id, service, .. } = conversation;
+                let reply = refusal(remote_id, service, sidr::Status::REJECTED);
+                let mad = conversation.mad(Message::SidrRep(reply));
+                return self.conclude(now, conversation, mad);
             }
             // The peer may use the connection already, so it must hear of the end.
             State::RepSent | State::RtuWait | State::Established => {
@@ -465,7 +451,19 @@ impl Manager {
     ) {
         conversation.transaction = self.transaction();
         let mad = conversation.dreq(private);
+        self.say(now, conversation, mad);
+    }
+
+    /// Begins to send a message of a conversation, which is repeated until it is answered.
+    fn say(&mut self, now: Time, mut conversation: Conversation, mad: Mad) -> CommId {
         conversation.say(now, mad);
+        self.send(conversation.route, mad);
+        self.keep(conversation)
+    }
+
+    /// Sends the last message of a conversation.
+    fn conclude(&mut self, now: Time, mut conversation: Conversation, mad: Mad) {
+        conversation.conclude(now, mad);
         self.send(conversation.route, mad);
         self.keep(conversation);
     }
