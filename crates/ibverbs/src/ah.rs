@@ -33,15 +33,7 @@ owned!(pd.context, Ah, ibv_ah, b"fcAH");
 impl Ah {
     /// The address of queue pair `qpn` behind this handle.
     pub(crate) fn address(&self, qpn: u32, q_key: u32) -> UdAddress {
-        UdAddress {
-            gid: self.path.gid,
-            source_gid: self.path.source_gid,
-            traffic_class: self.path.traffic_class,
-            hop_limit: self.path.hop_limit,
-            flow_label: self.path.flow_label,
-            qpn: Qpn::new(qpn),
-            q_key: QKey(q_key),
-        }
+        self.path.datagram(Qpn::new(qpn), QKey(q_key))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::ops::BitOr;
 
-use rdma::{Access, Gid, Mtu, Psn, QKey, QpState, QpType, Qpn};
+use rdma::{Access, Gid, Mtu, Psn, QKey, QpState, QpType, Qpn, UdAddress};
 
 use crate::{CqId, ModifyError, PdId, SrqId};
 
@@ -23,6 +23,14 @@ pub struct AddressVector {
     pub flow_label: u32,
     /// Service level, 0 to 15. It is kept and not used.
     pub service_level: u8,
+}
+
+impl AddressVector {
+    /// The address of a datagram that goes this way to queue pair `qpn`.
+    pub fn datagram(&self, qpn: Qpn, q_key: QKey) -> UdAddress {
+        let &Self { gid, source_gid, traffic_class, hop_limit, flow_label, .. } = self;
+        UdAddress { gid, source_gid, traffic_class, hop_limit, flow_label, qpn, q_key }
+    }
 }
 
 /// A set of attributes, bit for bit `enum ibv_qp_attr_mask`.
