@@ -10,30 +10,27 @@
 //! NIC of this host says how much room it has, by either path. Where there is none, sending to it pauses, for
 //! [`PAUSE_MAX`] at most, or [`AWAITED_MAX`] for a ring, in which nothing is lost; to all others it goes on.
 //!
-//! **Invariant:** only this module knows both sockets and rings. Others ask it what they need of either.
+//! **Invariant:** only this module chooses between sockets and rings, and waits for room at the ends of both.
 
-use std::os::fd::BorrowedFd;
-
-use rdma::{Gid, Qpn, Time};
-use transport::{Arrival, Route, Run};
+use rdma::{Gid, Time};
+use transport::{Route, Run};
 
 use crate::attachment::membership::Membership;
 use crate::counts::Counts;
-use crate::engine::Engine;
 use crate::host::credits::Credits;
 use crate::host::registry::Registry;
-use crate::host::steering::{is_ownable, slot_of};
+use crate::host::steering::is_ownable;
 use crate::limits::{AWAITED_MAX, PAUSE_MAX};
 use crate::packet::{Flow, Path, Pushed};
-use crate::shm::{Reached, RingPacket, Shm};
+use crate::shm::{Reached, Shm};
 use crate::udp::outbox::Sockets;
 use crate::{Link, Options, ProcessMemory};
 
 /// Both paths, and what sending waits for.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// Rings to and from NICs of this host.
-    shm: Shm,
+    /// Rings to and from NICs of this host. What concerns them alone is asked of them.
+    pub(crate) shm: Shm,
     /// Room at the sockets of NICs of this host.
     credits: Option<Credits>,
     pauses: Vec<Pause>,
@@ -204,18 +201,6 @@ impl Paths {
         }
     }
 
-    /// Whether a packet to `qpn` at `destination` that is missed at `now` may still be where a NIC of
-    /// this host will find it. By UDP nobody knows.
-    pub(crate) fn may_still_lie(
-        &mut self,
-        registry: &Registry,
-        destination: Gid,
-        qpn: Qpn,
-        now: Time,
-    ) -> bool {
-        self.shm.may_still_lie(registry, destination, slot_of(qpn.value()), now)
-    }
-
     /// What NICs of this host have sent to our sockets up to now, to be written off if it is not there
     /// ([`Paths::write_off`]).
     #[inline]
@@ -244,92 +229,9 @@ impl Paths {
         self.shm.ring_doorbells(registry, counts);
     }
 
-    /// Whether anything comes by rings.
-    #[inline]
-    pub(crate) fn has_rings(&self) -> bool {
-        self.shm.has_sources()
-    }
-
-    /// Whether there is something in a ring.
-    #[inline]
-    pub(crate) fn has_packets(&self) -> bool {
-        self.shm.has_packets()
-    }
-
-    /// Whether something lies in a ring that is not read before all sockets have been looked at.
-    #[inline]
-    pub(crate) fn awaits_sockets(&self) -> bool {
-        self.shm.awaits_sockets()
-    }
-
-    /// A look at all sockets begins.
-    pub(crate) fn begin_look(&mut self) {
-        self.shm.begin_look();
-    }
-
-    /// A look at all sockets is over, and has found all of them empty or not.
-    pub(crate) fn end_look(&mut self, is_empty: bool) {
-        self.shm.end_look(is_empty);
-    }
-
-    /// Whether packets from the NIC with `slot` at the source of `arrival` come through a ring.
-    pub(crate) fn comes_by_ring(
-        &mut self,
-        registry: &Registry,
-        arrival: &Arrival,
-        slot: u16,
-        now: Time,
-    ) -> bool {
-        let &Arrival { source, destination, .. } = arrival;
-        self.shm.sends_between(registry, source, destination, slot, now)
-    }
-
-    /// Takes the messages about rings that have arrived.
-    pub(crate) fn receive_messages(&mut self, registry: &Registry, counts: &mut Counts) {
-        self.shm.receive_messages(registry, counts);
-    }
-
-    /// Has `handle` see what lies in rings, as [`Shm::receive`] does.
-    pub(crate) fn receive(
-        &mut self,
-        (buffer, most): (&mut [u8], usize),
-        membership: &Membership,
-        engine: &mut Engine<'_>,
-        handle: impl FnMut(&RingPacket<'_>, &mut Engine<'_>),
-    ) {
-        let is_ours = |address| membership.has_address(address);
-        self.shm.receive((buffer, most), &membership.registry, is_ours, engine, handle);
-    }
-
-    /// A descriptor that is readable when the doorbell was rung.
-    pub(crate) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.shm.doorbell()
-    }
-
-    /// Whether packets in rings are to wake whoever looks after the NIC. Returns whether there are some
-    /// already.
-    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
-        self.shm.set_asleep(asleep)
-    }
-
-    /// Looks whether NICs have died that there are rings with.
-    pub(crate) fn look_after(&mut self, registry: &Registry) {
-        self.shm.look_after(registry);
-    }
-
-    /// Whether somebody of this host may still take what was sent to him.
-    pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
-        self.shm.is_untaken(registry)
-    }
-
-    /// Tells those who send that nobody will look into rings any more.
-    pub(crate) fn stop_looking(&self) {
-        self.shm.leave();
-    }
-
     /// Nothing comes or goes any more, and all who might wait for us are told.
     pub(crate) fn leave(&mut self) {
-        self.stop_looking();
+        self.shm.leave();
         self.credits = None;
         self.forget();
     }

@@ -28,6 +28,7 @@ use self::observers::Observers;
 use self::receiver::{Receiver, Turn};
 use self::sender::Sender;
 use crate::engine::Engine;
+use crate::host::steering::slot_of;
 use crate::management::Management;
 use crate::path::Paths;
 use crate::sys::Sleepless;
@@ -105,13 +106,13 @@ impl Attachment {
         let Common { membership, paths, .. } = &self.common;
         let sockets = membership.all_sockets().map(|socket| socket.as_fd());
         let handover = membership.handover.as_ref().map(|handover| handover.as_fd());
-        sockets.chain(handover).chain(paths.doorbell())
+        sockets.chain(handover).chain(paths.shm.doorbell())
     }
 
     /// Where the next look goes.
     #[inline]
     pub(crate) fn turn(&mut self, reach: Reach) -> Turn {
-        self.receiver.turn(reach, self.common.paths.has_rings())
+        self.receiver.turn(reach, self.common.paths.shm.has_sources())
     }
 
     /// Does what the time has come for.
@@ -122,7 +123,8 @@ impl Attachment {
         if engine.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
             let Engine { endpoint, counts, .. } = engine;
             endpoint.handle_timeout_but(now, |gid: Gid, qpn: Qpn| {
-                let may_lie = paths.may_still_lie(&membership.registry, gid, qpn, now);
+                let may_lie =
+                    paths.shm.may_still_lie(&membership.registry, gid, slot_of(qpn.value()), now);
                 counts.ring_timeouts_put_off += u64::from(may_lie);
                 may_lie
             });
@@ -136,7 +138,7 @@ impl Attachment {
     /// Looks whether other NICs of this host have died.
     pub(crate) fn look_after(&mut self, engine: &mut Engine<'_>) {
         let Common { membership, paths, .. } = &mut self.common;
-        paths.look_after(&membership.registry);
+        paths.shm.look_after(&membership.registry);
         membership.look_after(engine.counts);
     }
 }

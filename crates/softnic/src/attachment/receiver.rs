@@ -146,11 +146,12 @@ impl Receiver {
         // The last is what is handed over.
         let all = membership.sockets.len() + membership.groups.count() + 1;
         let ports = if turn == Turn::Round {
-            let in_parts = reach == Reach::Hot && paths.has_rings() && !paths.awaits_sockets();
+            let in_parts =
+                reach == Reach::Hot && paths.shm.has_sources() && !paths.shm.awaits_sockets();
             let part = part(self.next_port, all, if in_parts { PARTS_OF_ROUND } else { 1 });
             self.next_port = part.end;
             if part.start == 0 {
-                paths.receive_messages(&membership.registry, engine.counts);
+                paths.shm.receive_messages(&membership.registry, engine.counts);
             }
             part
         } else {
@@ -159,7 +160,7 @@ impl Receiver {
         self.is_hot &= !ports.contains(&self.hot);
         let is_whole = ports == (0..all);
         if is_whole {
-            paths.begin_look();
+            paths.shm.begin_look();
         }
         Look::new(reach, ports, is_whole, paths.sent_to_us())
     }
@@ -168,7 +169,7 @@ impl Receiver {
     #[inline]
     pub(crate) fn end_look_at_sockets(look: &Look, common: &mut Common) {
         if look.is_whole {
-            common.paths.end_look(look.emptied == common.membership.sockets.len());
+            common.paths.shm.end_look(look.emptied == common.membership.sockets.len());
         }
     }
 
@@ -348,7 +349,7 @@ impl Receiver {
                     let Common { management, membership, .. } = common;
                     let is_handed_over = datagrams.is_handed_over;
                     management.receive(header, &message, is_handed_over, membership, engine);
-                } else if common.paths.has_rings()
+                } else if common.paths.shm.has_sources()
                     && is_beside_ring(header, arrival, common, engine)
                 {
                     engine.counts.rx_beside_ring_dropped += 1;
@@ -372,7 +373,9 @@ impl Receiver {
         // A record has every byte.
         let most = if observers.capture.is_some() { PACKET_MAX } else { RING_COPIED };
         let own = membership.registry.slot();
-        paths.receive((buffer, most), membership, engine, |packet, engine| {
+        let is_ours = |address| membership.has_address(address);
+        let (place, registry) = ((&mut **buffer, most), &membership.registry);
+        paths.shm.receive(place, registry, is_ours, engine, |packet, engine| {
             receive_from_ring(reader, packet, own, observers, engine);
         });
     }
@@ -463,7 +466,10 @@ fn is_beside_ring(
         None => engine.endpoint.peer_of(header.bth.destination),
     };
     let slot = sender.map(|sender| slot_of(sender.value()));
-    slot.is_some_and(|slot| paths.comes_by_ring(&membership.registry, arrival, slot, engine.now))
+    let (from, to) = (arrival.source, arrival.destination);
+    slot.is_some_and(|slot| {
+        paths.shm.sends_between(&membership.registry, from, to, slot, engine.now)
+    })
 }
 
 /// The next of so many `parts` of all ports: from `next` on, or from the first.

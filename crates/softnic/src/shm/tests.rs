@@ -155,7 +155,7 @@ impl Honest {
     fn takes_offers(&self) {
         let mut core = self.nic.shared().lock();
         let (Attachment { common, .. }, engine) = core.parts(crate::clock::now());
-        common.paths.receive_messages(&common.membership.registry, engine.counts);
+        common.paths.shm.receive_messages(&common.membership.registry, engine.counts);
     }
 
     /// Looks at rings alone.

@@ -65,7 +65,7 @@ impl Shared {
             return (core, Looked { now: clock::now(), packets: 0, is_served: false });
         }
         let turn = core.attachment.turn(reach);
-        if turn == Turn::Rings && !core.attachment.common.paths.has_packets() {
+        if turn == Turn::Rings && !core.attachment.common.paths.shm.has_packets() {
             let now = clock::now();
             if !core.is_time(now) {
                 core.attachment.receiver.end_look(0);
