@@ -17,11 +17,11 @@ use core::fmt;
 use rdma::{Rate, Span};
 
 use crate::NetworkConfig;
-use crate::network::longest_frame;
+use crate::network::{longest_frame, port_spec};
 use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
 use crate::switch::config::{SwitchConfig, Threshold, Trust};
-use crate::switch::{Frames, PortSpec, ample_headroom_bytes, headroom_of, reserved_bytes};
+use crate::switch::{PortSpec, headroom_of, reserved_bytes};
 use crate::topology::{End, PS_PER_METRE};
 
 /// A port of a switch, as far as buffers are concerned.
@@ -29,19 +29,12 @@ use crate::topology::{End, PS_PER_METRE};
 struct PortFacts {
     rate: Rate,
     propagation: Span,
-    /// A host is at the other end.
-    serves: bool,
-    /// The headroom that its lossless groups need, and two frames.
-    needed: u32,
+    spec: PortSpec,
 }
 
 impl PortFacts {
     fn metres(&self) -> u64 {
         self.propagation.as_ps() / PS_PER_METRE
-    }
-
-    fn spec(&self) -> PortSpec {
-        PortSpec { headroom: self.needed, serves: self.serves }
     }
 }
 
@@ -150,73 +143,55 @@ fn ports(config: &NetworkConfig) -> Vec<Vec<PortFacts>> {
         for (end, peer) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
             let End::Switch(index) = end else { continue };
             let Some(list) = ports.get_mut(index as usize) else { continue };
-            let pfc = match peer {
-                End::Switch(peer) => config.switch_of(peer).pfc,
-                End::Host(host) => config.nic_of(host).pfc,
-            };
-            let own = config.switch_of(index);
-            let frames = Frames { longest_bytes, cell: own.cell };
-            let (rate, cable) = (link.rate, link.propagation);
-            list.push(PortFacts {
-                rate: link.rate,
-                propagation: link.propagation,
-                serves: matches!(peer, End::Host(_)),
-                needed: ample_headroom_bytes(rate, cable, own.latency, frames, &pfc),
-            });
+            let spec = port_spec(config, link, index, peer, longest_bytes);
+            list.push(PortFacts { rate: link.rate, propagation: link.propagation, spec });
         }
     }
     ports
 }
 
-fn kinds(config: &NetworkConfig) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
-    for (index, ports) in ports(config).into_iter().enumerate() {
-        let own = config.switch_of(index as u32);
-        // The seed of ECMP differs for a reason, and makes no other kind of switch.
-        let alike = |kind: &&mut Kind| {
-            let same = SwitchConfig { ecmp_seed: own.ecmp_seed, ..kind.config.clone() };
-            kind.ports == ports && same == *own
-        };
-        if let Some(kind) = kinds.iter_mut().find(alike) {
-            kind.switches.push(index as u32);
-            continue;
+/// Gathers what is alike, each with all of whom it is said, in the order in which it comes.
+fn alike<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
+    let mut gathered: Vec<(K, Vec<T>)> = Vec::new();
+    for (said, of) in all {
+        match gathered.iter_mut().find(|(other, _)| *other == said) {
+            Some((_, others)) => others.push(of),
+            None => gathered.push((said, vec![of])),
         }
-        let specs: Vec<PortSpec> = ports.iter().map(PortFacts::spec).collect();
-        let reserved = reserved_bytes(own, &specs);
-        let switches = vec![index as u32];
-        kinds.push(Kind { switches, config: own.clone(), ports, reserved });
     }
-    kinds
+    gathered
+}
+
+fn kinds(config: &NetworkConfig) -> Vec<Kind> {
+    let of = |(index, ports)| {
+        // The seed of ECMP differs for a reason, and makes no other kind of switch.
+        let own = SwitchConfig { ecmp_seed: 0, ..config.switch_of(index).clone() };
+        ((own, ports), index)
+    };
+    let kinds = alike((0..).zip(ports(config)).map(of)).into_iter();
+    let kind = |((config, ports), switches): ((SwitchConfig, Vec<PortFacts>), Vec<u32>)| {
+        let specs: Vec<PortSpec> = ports.iter().map(|port| port.spec).collect();
+        let reserved = reserved_bytes(&config, &specs);
+        Kind { switches, config, ports, reserved }
+    };
+    kinds.map(kind).collect()
 }
 
 /// Lossless groups of a kind, each with the ports that have the same settings for it.
 fn lossless_groups(kind: &Kind) -> Vec<(usize, Vec<usize>)> {
-    let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
-    for group in 0..PRIORITIES {
-        for (local, port) in kind.ports.iter().enumerate() {
+    let ports = |group: usize| {
+        let of = move |(local, port): (usize, &PortFacts)| {
             let own = kind.config.groups_of(local as u16)[group];
-            if !own.lossless {
-                continue;
-            }
-            let alike = |(other, ports): &&mut (usize, Vec<usize>)| {
-                *other == group && {
-                    let first = ports[0];
-                    let of_first = &kind.ports[first];
-                    kind.config.groups_of(first as u16)[group] == own
-                        && (of_first.rate, of_first.propagation, of_first.needed)
-                            == (port.rate, port.propagation, port.needed)
-                }
-            };
-            match groups.iter_mut().find(alike) {
-                Some((_, ports)) => ports.push(local),
-                None => groups.push((group, vec![local])),
-            }
-        }
-    }
-    groups
+            let settings = (own, port.rate, port.propagation, port.spec.headroom);
+            own.lossless.then_some((settings, local))
+        };
+        let alike = alike(kind.ports.iter().enumerate().filter_map(of)).into_iter();
+        alike.map(move |(_, ports)| (group, ports))
+    };
+    (0..PRIORITIES).flat_map(ports).collect()
 }
 
 /// The headroom of a group at a port, as configured or computed.
 fn headroom(kind: &Kind, local: usize, group: usize) -> u32 {
-    headroom_of(&kind.config.groups_of(local as u16)[group], &kind.ports[local].spec())
+    headroom_of(&kind.config.groups_of(local as u16)[group], &kind.ports[local].spec)
 }

@@ -6,7 +6,7 @@ use transport::Recovery;
 use transport::congestion::Congestion;
 
 use super::text::{self, bytes, gbps, names, ranges};
-use super::{Kind, headroom, lossless_groups};
+use super::{Kind, alike, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::fault::{Fault, FaultKind};
 use crate::nic::NicConfig;
@@ -57,7 +57,9 @@ fn buffer(kind: &Kind, say: &mut impl FnMut(String)) {
     if let Some(pool) = kind.config.headroom_pool_bytes {
         let largest = lossless_groups(kind)
             .into_iter()
-            .map(|(group, ports)| kind.ports[ports[0]].needed.min(headroom(kind, ports[0], group)))
+            .map(|(group, ports)| {
+                kind.ports[ports[0]].spec.headroom.min(headroom(kind, ports[0], group))
+            })
             .max();
         if largest.is_some_and(|largest| largest > pool) && pool > 0 {
             say(format!(
@@ -70,29 +72,22 @@ fn buffer(kind: &Kind, say: &mut impl FnMut(String)) {
 
 /// Headroom below what rate and cable need: lossless packets are lost.
 fn headrooms(kind: &Kind, say: &mut impl FnMut(String)) {
-    let mut said: Vec<(String, Vec<u8>)> = Vec::new();
-    for (group, ports) in lossless_groups(kind) {
+    let said = |(group, ports): (usize, Vec<usize>)| {
         let port = &kind.ports[ports[0]];
-        let own = headroom(kind, ports[0], group);
-        if own >= port.needed {
-            continue;
-        }
+        let (own, needed) = (headroom(kind, ports[0], group), port.spec.headroom);
         let words = format!(
             "{} bytes of headroom at {} {}, and {} are needed for {} Gb/s over {} m: lossless packets \
              can be lost",
             bytes(u64::from(own)),
             ports.len(),
             if ports.len() == 1 { "port" } else { "ports" },
-            bytes(u64::from(port.needed)),
+            bytes(u64::from(needed)),
             gbps(port.rate),
             port.metres()
         );
-        match said.iter_mut().find(|(other, _)| *other == words) {
-            Some((_, groups)) => groups.push(group as u8),
-            None => said.push((words, vec![group as u8])),
-        }
-    }
-    for (words, groups) in said {
+        (own < needed).then_some((words, group as u8))
+    };
+    for (words, groups) in alike(lossless_groups(kind).into_iter().filter_map(said)) {
         match groups.as_slice() {
             [one] => say(format!("group {one} has {words}")),
             several => say(format!("groups {} have {words}", ranges(several))),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rdma::{Rate, Span};
 use transport::congestion::{Congestion, PARAMETERS, Parameter, Settings};
 
-use super::{Kind, PortFacts, Treatment, headroom, lossless_groups};
+use super::{Kind, PortFacts, Treatment, alike, headroom, lossless_groups};
 use crate::NetworkConfig;
 use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
@@ -163,18 +163,11 @@ fn switch(config: &NetworkConfig, kind: &Kind) -> String {
 }
 
 fn port_list(ports: &[PortFacts]) -> String {
-    let mut alike: Vec<(&PortFacts, usize)> = Vec::new();
-    for port in ports {
-        match alike.iter_mut().find(|(other, _)| *other == port) {
-            Some((_, number)) => *number += 1,
-            None => alike.push((port, 1)),
-        }
-    }
-    let of = |(port, number): (&PortFacts, usize)| {
-        let to = if port.serves { "host" } else { "switch" };
-        format!("{} at {} Gb/s over {} m", count(number, to), gbps(port.rate), port.metres())
+    let of = |(port, all): (&PortFacts, Vec<()>)| {
+        let to = if port.spec.serves { "host" } else { "switch" };
+        format!("{} at {} Gb/s over {} m", count(all.len(), to), gbps(port.rate), port.metres())
     };
-    alike.into_iter().map(of).collect::<Vec<_>>().join("; ")
+    alike(ports.iter().map(|port| (port, ()))).into_iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
 /// "0-2, 8" of a list in order.
@@ -255,19 +248,13 @@ fn groups(config: &NetworkConfig, kind: &Kind) -> Vec<(u8, Vec<String>)> {
 
 /// What is said of several numbers alike is said once: "groups 3-4".
 fn together(what: &str, said: Vec<(u8, Vec<String>)>) -> Vec<(String, Vec<String>)> {
-    let mut alike: Vec<(Vec<u8>, Vec<String>)> = Vec::new();
-    for (number, words) in said {
-        match alike.iter_mut().find(|(_, other)| *other == words) {
-            Some((numbers, _)) => numbers.push(number),
-            None => alike.push((vec![number], words)),
-        }
-    }
     let label = |numbers: &[u8]| match numbers.len() {
         1 => format!("{what} {}", ranges(numbers)),
         PRIORITIES => format!("every {what}"),
         _ => format!("{what}s {}", ranges(numbers)),
     };
-    alike.into_iter().map(|(numbers, words)| (label(&numbers), words)).collect()
+    let said = alike(said.into_iter().map(|(number, words)| (words, number))).into_iter();
+    said.map(|(words, numbers)| (label(&numbers), words)).collect()
 }
 
 fn thresholds(kind: &Kind, group: usize, local: usize) -> String {
@@ -306,10 +293,10 @@ fn headroom_words(config: &NetworkConfig, kind: &Kind, group: usize, ports: &[us
     let sonic = sonic_headroom_bytes(port.rate, port.propagation, mtu);
     let sonic = sonic.map_or(String::new(), |by| format!(", {} by SONiC's formula", bytes(by)));
     let needed = match configured {
-        true => format!("{} needed", bytes(u64::from(port.needed))),
+        true => format!("{} needed", bytes(u64::from(port.spec.headroom))),
         false => "computed".to_owned(),
     };
-    let verdict = if own < port.needed { ", TOO LITTLE" } else { "" };
+    let verdict = if own < port.spec.headroom { ", TOO LITTLE" } else { "" };
     format!(
         "headroom {} at {} of {} Gb/s and {} m: {needed}{sonic}{verdict}",
         bytes(u64::from(own)),
@@ -414,7 +401,7 @@ fn watchdog(kind: &Kind) -> String {
         WatchdogAction::Alert => "only alerts",
     };
     let watched = match first.rule {
-        WatchdogRule::Guo16 => kind.ports.iter().filter(|port| port.serves).count(),
+        WatchdogRule::Guo16 => kind.ports.iter().filter(|port| port.spec.serves).count(),
         _ => number,
     };
     let alike = found.all(|other| other == first);
@@ -469,16 +456,14 @@ fn nics(config: &NetworkConfig) -> String {
 
 /// What DCQCN is set to, and how long it takes to be at line rate again, for each class of hosts.
 fn controls(config: &NetworkConfig) -> String {
-    let mut classes: Vec<(Settings, Vec<u32>)> = Vec::new();
-    for (host, rate) in (0..).zip(config.topology.host_rates()) {
+    let of = |(host, rate)| {
         let nic = config.nic_of(host).clone().at_rate(rate);
-        let Congestion::Dcqcn(reaction) = nic.congestion else { continue };
-        let settings = Settings { reaction, notification: nic.notification.unwrap_or_default() };
-        match classes.iter_mut().find(|(other, _)| *other == settings) {
-            Some((_, hosts)) => hosts.push(host),
-            None => classes.push((settings, vec![host])),
-        }
-    }
+        let Congestion::Dcqcn(reaction) = nic.congestion else { return None };
+        let notification = nic.notification.unwrap_or_default();
+        Some((Settings { reaction, notification }, host))
+    };
+    let rates = config.topology.host_rates();
+    let mut classes = alike((0..).zip(rates).filter_map(of));
     classes.sort_by_key(|(settings, _)| settings.reaction.line_rate);
     let alone = classes.len() == 1;
     let mut text = String::new();

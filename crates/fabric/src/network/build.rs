@@ -9,11 +9,10 @@ use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX
 use crate::links::{Common, Links, Port};
 use crate::nic::NicConfig;
 use crate::packet::{ETHERNET_BYTES, LOWER_BYTES};
-use crate::pfc::PfcConfig;
 use crate::switch::{Frames, PortSpec, Switch, ample_headroom_bytes, classify};
-use crate::topology::End;
 use crate::topology::routing::{racks, route_tables};
 use crate::topology::units::{Unit, units};
+use crate::topology::{End, LinkSpec};
 use crate::workload::Service;
 
 /// Above so many hosts a network is divided by default, because its state does not fit the caches.
@@ -148,23 +147,11 @@ impl Wiring {
         switch: usize,
         ends: &[Vec<usize>],
     ) -> Vec<PortSpec> {
-        let own = config.switch_of(switch as u32);
-        let frames = Frames { longest_bytes: longest_frame(config), cell: own.cell };
+        let longest_bytes = longest_frame(config);
         let of = |(local, &index): (usize, &usize)| {
             let port = &self.ports[self.first_ports[switch] as usize + local];
-            let peer = &self.ports[port.peer as usize];
-            let link = &config.topology.links[index];
-            let pfc: PfcConfig = peer.pauses.pfc;
-            PortSpec {
-                headroom: ample_headroom_bytes(
-                    link.rate,
-                    link.propagation,
-                    own.latency,
-                    frames,
-                    &pfc,
-                ),
-                serves: matches!(peer.node, End::Host(_)),
-            }
+            let peer = self.ports[port.peer as usize].node;
+            port_spec(config, &config.topology.links[index], switch as u32, peer, longest_bytes)
         };
         ends[switch].iter().enumerate().map(of).collect()
     }
@@ -247,6 +234,24 @@ impl Wiring {
         let lookahead = between.map(|(_, at)| at.lookahead()).min().unwrap_or(0);
         if lookahead < LOOKAHEAD_LEAST { 1 } else { wanted }
     }
+}
+
+/// The port of `switch` at the end of a link to `peer`, for frames of up to `longest_bytes`.
+pub(crate) fn port_spec(
+    config: &NetworkConfig,
+    link: &LinkSpec,
+    switch: u32,
+    peer: End,
+    longest_bytes: u32,
+) -> PortSpec {
+    let (pfc, serves) = match peer {
+        End::Switch(peer) => (config.switch_of(peer).pfc, false),
+        End::Host(host) => (config.nic_of(host).pfc, true),
+    };
+    let own = config.switch_of(switch);
+    let frames = Frames { longest_bytes, cell: own.cell };
+    let headroom = ample_headroom_bytes(link.rate, link.propagation, own.latency, frames, &pfc);
+    PortSpec { headroom, serves }
 }
 
 /// The longest frame that any NIC sends: its MTU, and the longest headers; or that of TCP, if a flow

@@ -20,7 +20,7 @@ mod run;
 mod tenants;
 mod view;
 
-pub(crate) use build::longest_frame;
+pub(crate) use build::{longest_frame, port_spec};
 pub(crate) use view::{PortTap, PortView};
 
 use core::fmt;

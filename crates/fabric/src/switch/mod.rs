@@ -81,7 +81,7 @@ pub(crate) struct Switch {
 }
 
 /// A port of a switch that is being built.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PortSpec {
     /// Headroom of each of its lossless groups.
     pub(crate) headroom: u32,
