@@ -142,6 +142,7 @@ pub mod record;
 pub mod report;
 pub mod scenario;
 mod speed;
+mod slots;
 pub mod switch;
 pub mod tcp;
 #[cfg(any(test, feature = "testing"))]

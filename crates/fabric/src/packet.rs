@@ -13,6 +13,7 @@
 //! **Invariant:** a packet is in one place at a time: an event, a queue, or a receive buffer. Whoever
 //! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
 
+use crate::slots::Slots;
 use crate::tcp::Segment;
 use prefetch_index::prefetch_index;
 use rdma::{Psn, Qpn};
@@ -175,8 +176,7 @@ pub(crate) struct Pool {
     /// The list whose turn it is to give one.
     turn: usize,
     in_use: usize,
-    extended: Vec<roce::Repr>,
-    extended_free: Vec<u32>,
+    extended: Slots<roce::Repr>,
     /// By place in `extended`, as far as there are any: the bytes of payloads.
     payloads: Vec<Vec<u8>>,
     /// Buffers to be used again.
@@ -211,8 +211,7 @@ impl Default for Pool {
             free: [NIL; FREE_LISTS],
             turn: 0,
             in_use: 0,
-            extended: Vec::new(),
-            extended_free: Vec::new(),
+            extended: Slots::default(),
             payloads: Vec::new(),
             spare: Vec::new(),
         }
@@ -236,7 +235,7 @@ impl Pool {
                 .map_or(0, |aeth| u32::from(aeth.syndrome.bits()) << 24 | aeth.msn & 0x00ff_ffff);
             (Kind::Roce, word)
         } else {
-            (Kind::Extended, self.keep(*header))
+            (Kind::Extended, self.extended.insert(*header))
         };
         let mut packet = Packet {
             next: NIL,
@@ -318,7 +317,7 @@ impl Pool {
         let mut packet = *self.get(index);
         if packet.kind == Kind::Extended {
             let from = packet.word as usize;
-            packet.word = self.keep(self.extended[from]);
+            packet.word = self.extended.insert(*self.extended.get(packet.word));
             if let Some(bytes) = self.payloads.get(from).filter(|bytes| !bytes.is_empty()) {
                 let bytes = bytes.clone();
                 *self.payload_at(packet.word) = bytes;
@@ -334,7 +333,7 @@ impl Pool {
 
     /// Gives a packet of another pool its headers, and the bytes that it carries.
     pub(crate) fn extend(&mut self, index: u32, header: roce::Repr, bytes: Vec<u8>) {
-        let word = self.keep(header);
+        let word = self.extended.insert(header);
         self.get_mut(index).word = word;
         if !bytes.is_empty() {
             *self.payload_at(word) = bytes;
@@ -344,7 +343,7 @@ impl Pool {
     /// Gives a RoCE packet the bytes of its payload: `fill` writes them into an empty buffer.
     pub(crate) fn carry(&mut self, index: u32, fill: impl FnOnce(&mut Vec<u8>)) {
         if self.get(index).kind == Kind::Roce {
-            let word = self.keep(self.header(index));
+            let word = self.extended.insert(self.header(index));
             let packet = self.get_mut(index);
             (packet.kind, packet.word) = (Kind::Extended, word);
         }
@@ -382,7 +381,7 @@ impl Pool {
     pub(crate) fn header(&self, index: u32) -> roce::Repr {
         let packet = self.get(index);
         if packet.kind == Kind::Extended {
-            return self.extended[packet.word as usize];
+            return *self.extended.get(packet.word);
         }
         let opcode = packet.opcode();
         let mut header = roce::Repr::new(opcode, packet.qpn(), Psn::new(packet.psn));
@@ -440,7 +439,7 @@ impl Pool {
 
     #[cold]
     fn free_extended(&mut self, word: u32) {
-        self.extended_free.push(word);
+        self.extended.free(word);
         if let Some(bytes) = self.payloads.get_mut(word as usize) {
             let bytes = core::mem::take(bytes);
             self.put_back(bytes);
@@ -482,19 +481,6 @@ impl Pool {
     fn grow(&mut self, packet: Packet) {
         let chunk: Box<[Packet]> = vec![packet; CHUNK].into();
         self.chunks.extend(chunk.try_into());
-    }
-
-    fn keep(&mut self, header: roce::Repr) -> u32 {
-        match self.extended_free.pop() {
-            Some(index) => {
-                self.extended[index as usize] = header;
-                index
-            }
-            None => {
-                self.extended.push(header);
-                (self.extended.len() - 1) as u32
-            }
-        }
     }
 }
 

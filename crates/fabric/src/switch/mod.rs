@@ -50,6 +50,7 @@ use crate::counters::{Drop, PortCounters};
 use crate::links::{Links, PortClass};
 use crate::pfc::PRIORITIES;
 use crate::random::{Random, of_seed, split_mix};
+use crate::slots::Slots;
 use crate::topology::routing::{NextHop, RouteTable};
 
 /// See the module.
@@ -70,9 +71,8 @@ pub(crate) struct Switch {
     /// Decides which packets are marked.
     random: Random,
     tables: Tables,
-    /// References to flooded packets, and free entries among them.
-    floods: Vec<u32>,
-    floods_free: Vec<u32>,
+    /// References to flooded packets.
+    floods: Slots<u32>,
     /// By flooded packet: its entry there.
     flooded: BTreeMap<u32, u32>,
     watchdog: Option<Watchdog>,
@@ -159,8 +159,7 @@ impl Switch {
             balancer: Balancer::new(config.balance),
             random: Random::new(split_mix(!seed ^ split_mix(u64::from(index)))),
             tables: Tables::new(&config.tables, ports.len()),
-            floods: Vec::new(),
-            floods_free: Vec::new(),
+            floods: Slots::default(),
             flooded: BTreeMap::new(),
             watchdog: Watchdog::new(&config, ports),
             config: Box::new(config),
@@ -351,15 +350,11 @@ impl Switch {
             let cause = if lossless { Drop::Headroom } else { Drop::Buffer };
             return links.drop_packet(packet, cause);
         }
-        let flood = self.floods_free.pop().unwrap_or_else(|| {
-            self.floods.push(0);
-            (self.floods.len() - 1) as u32
-        });
         let of = links.pool.get_mut(packet);
         of.set_flooded();
         let all = 0..self.ports.len() as u16;
         let ports: Vec<u16> = all.filter(|&port| port != ingress).collect();
-        self.floods[flood as usize] = ports.len() as u32;
+        let flood = self.floods.insert(ports.len() as u32);
         if ports.is_empty() {
             self.flooded.insert(packet, flood);
             self.release(links, packet);
@@ -468,11 +463,11 @@ impl Switch {
     #[cold]
     fn is_last_copy(&mut self, packet: u32) -> bool {
         let Some(flood) = self.flooded.remove(&packet) else { return true };
-        let references = &mut self.floods[flood as usize];
+        let references = self.floods.get_mut(flood);
         *references = references.saturating_sub(1);
         let last = *references == 0;
         if last {
-            self.floods_free.push(flood);
+            self.floods.free(flood);
         }
         last
     }
@@ -521,7 +516,7 @@ impl Switch {
 
     /// Whether flooded packets are in its queues.
     pub(crate) fn floods(&self) -> bool {
-        self.floods.len() > self.floods_free.len()
+        !self.floods.is_empty()
     }
 
     /// Its ports.

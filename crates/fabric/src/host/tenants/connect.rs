@@ -18,6 +18,7 @@ use crate::host::{Host, Pair};
 use crate::links::Links;
 use crate::random::{Random, split_mix};
 use crate::workload::Flows;
+use crate::slots::Slots;
 
 /// The key of all datagrams.
 const Q_KEY: QKey = QKey(0x1111_1111);
@@ -81,8 +82,7 @@ impl Host {
             cores,
             owners: cqs.iter().map(|_| Vec::new()).collect(),
             cqs,
-            posts: Vec::new(),
-            free_posts: Vec::new(),
+            posts: Slots::default(),
         }));
         Ok(())
     }

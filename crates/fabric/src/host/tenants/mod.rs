@@ -43,6 +43,7 @@ use super::Host;
 use super::model::CpuConfig;
 use crate::links::{EventKind, Links};
 use crate::nic::Contexts;
+use crate::slots::Slots;
 
 pub(crate) use connect::{Introduction, Peer};
 use cores::Core;
@@ -115,8 +116,7 @@ pub(crate) struct Tenants {
     /// By engine and place of the queue pair.
     owners: Vec<Vec<Option<Owner>>>,
     /// Lists of requests of which the NIC does not know yet.
-    posts: Vec<Post>,
-    free_posts: Vec<u32>,
+    posts: Slots<Post>,
 }
 
 impl Tenants {
@@ -176,7 +176,7 @@ impl Host {
     pub(crate) fn doorbell_rings(&mut self, links: &mut Links, post: u32) {
         let now = links.now();
         let (Some(tenants), Some(stages)) = (&mut self.tenants, &mut self.stages) else { return };
-        let of = &mut tenants.posts[post as usize];
+        let of = tenants.posts.get_mut(post);
         if !core::mem::replace(&mut of.is_here, true) {
             let at = stages.fetch_work(now, of.bytes);
             links.schedule(at - now, EventKind::Doorbell, self.port, post);
@@ -188,13 +188,13 @@ impl Host {
         let (engine, qpn): (usize, Qpn) = (pair.engine, pair.qpn);
         // Those of a queue pair in their order.
         while let Some(&first) = pair.held.front()
-            && tenants.posts[first as usize].is_ready
+            && tenants.posts.get(first).is_ready
         {
             pair.held.pop_front();
-            let of = &mut tenants.posts[first as usize];
+            let of = tenants.posts.get_mut(first);
             pair.held_requests -= of.requests.len();
             self.engines[engine].post_kept(now, qpn, &mut of.requests);
-            tenants.free_posts.push(first);
+            tenants.posts.free(first);
         }
         // If the queue pair has failed they are flushed.
         self.tell_tenants(links, engine, 0);

@@ -110,16 +110,7 @@ impl<'a> Seat<'a> {
         let tenants = self.tenants_mut();
         let count = requests.len();
         let made = Post { task, qp, requests, bytes, is_here: rides, is_ready: false };
-        let post = match tenants.free_posts.pop() {
-            Some(post) => {
-                tenants.posts[post as usize] = made;
-                post
-            }
-            None => {
-                tenants.posts.push(made);
-                (tenants.posts.len() - 1) as u32
-            }
-        };
+        let post = tenants.posts.insert(made);
         let pair = &mut tenants.tasks[task].pairs[qp];
         pair.held.push_back(post);
         pair.held_requests += count;
