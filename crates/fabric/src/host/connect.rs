@@ -1,6 +1,6 @@
 //! Connections: queue pairs are made, and led to RTS, before the first event.
 
-use rdma::{Access, Gid, QKey, QpType, UdAddress};
+use rdma::{Access, Gid, Mtu, QKey, QpType, Qpn, UdAddress};
 use transport::{
     AddressVector, BringUp, Config, CreateError, Endpoint, QpCapacity, QpSpec, Recovery, RegionSpec,
 };
@@ -9,10 +9,57 @@ use super::{ConnectError, ENGINE_SHIFT, Engine, FIRST_QPN, Host, Pair, PairId};
 use crate::address::{Tuple, address_of, hash_of};
 use crate::limits::{OUTSTANDING_MAX, RECEIVES};
 use crate::memory::{BASE, LENGTH};
+use crate::nic::NicConfig;
+use crate::random::split_mix;
 use crate::workload::{FlowSpec, Service};
 
 /// The Q_Key of all datagrams.
 const Q_KEY: QKey = QKey(0x1111_1111);
+
+/// The path from host `from` to host `to`. Flows of one pair of hosts differ by the `label`.
+pub(super) fn path(from: u32, to: u32, traffic_class: u8, label: u64) -> AddressVector {
+    AddressVector {
+        gid: Gid::from(address_of(to)),
+        source_gid: Gid::from(address_of(from)),
+        traffic_class,
+        flow_label: label as u32 & 0xf_ffff | 1,
+        ..AddressVector::default()
+    }
+}
+
+/// What leads a queue pair of a NIC with these settings to RTS, towards `remote`.
+pub(super) fn bring_up(nic: &NicConfig, path: AddressVector, mtu: Mtu, remote: Qpn) -> BringUp {
+    BringUp {
+        q_key: Q_KEY,
+        timeout: nic.ack_timeout_code,
+        retry_count: nic.retry_count,
+        selective_repeat: Some(nic.recovery == Recovery::SelectiveRepeat),
+        ..BringUp::new(path, mtu, remote)
+    }
+}
+
+impl Engine {
+    /// Enters the tuple of the packets of a queue pair from one host to the other, by `path` to its
+    /// `remote`. Returns its index and, of a datagram, the address.
+    pub(super) fn enter(
+        &self,
+        (qpn, kind): (Qpn, QpType),
+        (source, destination): (u32, u32),
+        path: &AddressVector,
+        remote: Qpn,
+        tuples: &mut Vec<Tuple>,
+    ) -> (u32, Option<UdAddress>) {
+        let is_datagram = kind == QpType::Ud;
+        let source_port = match is_datagram {
+            true => transport::source_port(path.flow_label),
+            false => self.endpoint.query_qp(qpn).map_or(0, |pair| pair.source_port),
+        };
+        let hash = hash_of(source, destination, source_port);
+        tuples.push(Tuple { source, destination, source_port, hash });
+        let address = path.datagram(remote, Q_KEY);
+        (tuples.len() as u32 - 1, is_datagram.then_some(address))
+    }
+}
 
 /// The type of the queue pairs of a flow.
 fn kind_of(service: Service) -> QpType {
@@ -64,51 +111,17 @@ impl Host {
         flow: &FlowSpec,
         tuples: &mut Vec<Tuple>,
     ) -> Result<(), ConnectError> {
-        let FlowSpec { dscp, service, .. } = *flow;
-        let path = AddressVector {
-            gid: Gid::from(address_of(peer)),
-            source_gid: Gid::from(address_of(self.index)),
-            traffic_class: dscp << 2,
-            // Both ends of a flow differ, and so do the flows of one pair of hosts.
-            flow_label: crate::random::split_mix(
-                u64::from(self.index) << 32 | u64::from(pair.qpn.value()),
-            ) as u32
-                & 0xf_ffff
-                | 1,
-            ..AddressVector::default()
-        };
-        let (mtu, timeout, retries) =
-            (self.config.mtu, self.config.ack_timeout_code, self.config.retry_count);
+        // Both ends of a flow differ, and so do the flows of one pair of hosts.
+        let label = split_mix(u64::from(self.index) << 32 | u64::from(pair.qpn.value()));
+        let path = path(self.index, peer, flow.dscp << 2, label);
+        let up = bring_up(&self.config, path, self.config.mtu, remote.qpn);
         let at = &mut self.engines[pair.engine];
-        let connected = service != Service::Ud;
-        let up = BringUp {
-            q_key: Q_KEY,
-            timeout,
-            retry_count: retries,
-            selective_repeat: Some(self.config.recovery == Recovery::SelectiveRepeat),
-            ..BringUp::new(path, mtu, remote.qpn)
-        };
         at.endpoint.bring_up(pair.qpn, &up).map_err(ConnectError::Modify)?;
+        let own = (pair.qpn, kind_of(flow.service));
+        let (tuple, address) = at.enter(own, (self.index, peer), &path, remote.qpn, tuples);
         let index = at.index_of(pair.qpn);
-        at.pairs[index].remote_key = remote.key;
-        at.pairs[index].tuple = tuples.len() as u32;
-        let (source, destination) = (self.index, peer);
-        let source_port = if connected {
-            at.endpoint.query_qp(pair.qpn).map_or(0, |pair| pair.source_port)
-        } else {
-            transport::source_port(path.flow_label)
-        };
-        let hash = hash_of(source, destination, source_port);
-        tuples.push(Tuple { source, destination, source_port, hash });
-        at.pairs[index].address = (!connected).then_some(UdAddress {
-            gid: path.gid,
-            source_gid: path.source_gid,
-            traffic_class: path.traffic_class,
-            hop_limit: path.hop_limit,
-            flow_label: path.flow_label,
-            qpn: remote.qpn,
-            q_key: Q_KEY,
-        });
+        let of = &mut at.pairs[index];
+        (of.remote_key, of.tuple, of.address) = (remote.key, tuple, address);
         let receives = match self.index == flow.source {
             true => flow.reply_bytes.is_some(),
             false => flow.verb.takes_receive(),

@@ -4,24 +4,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rdma::app::{Channel, Layout, RemoteRegion, Wait};
-use rdma::{Gid, Mtu, QKey, QpType, Qpn, UdAddress};
-use transport::{AddressVector, BringUp, QpSpec, Recovery, RegionSpec};
+use rdma::{Mtu, QpType, Qpn};
+use transport::{BringUp, QpSpec, RegionSpec};
 
 use super::cores::Core;
 use super::memory::Regions;
 use super::queue::Queue;
 use super::task::{Known, OwnPair, Task};
 use super::{Owner, Tenant, Tenants};
-use crate::address::{Tuple, address_of, hash_of};
+use crate::address::Tuple;
+use crate::host::connect::{bring_up, path};
 use crate::host::model::CpuConfig;
 use crate::host::{Host, Pair};
 use crate::links::Links;
 use crate::random::{Random, split_mix};
-use crate::workload::Flows;
 use crate::slots::Slots;
-
-/// The key of all datagrams.
-const Q_KEY: QKey = QKey(0x1111_1111);
+use crate::workload::Flows;
 
 /// A queue pair, as others know it.
 #[derive(Clone, Copy, Debug)]
@@ -208,54 +206,31 @@ impl Host {
         let at = &mut self.engines[pair.engine];
         let label = |peer: u64| {
             let mix = split_mix(u64::from(index) << 32 | u64::from(pair.qpn.value()));
-            split_mix(mix ^ peer) as u32 & 0xf_ffff | 1
+            split_mix(mix ^ peer)
         };
-        let path = |peer: &Peer<'_>| AddressVector {
-            gid: Gid::from(address_of(peer.of.host)),
-            source_gid: Gid::from(address_of(index)),
-            traffic_class: pair.traffic_class,
-            flow_label: label(peer.of.host.into()),
-            ..AddressVector::default()
+        let path = |peer: &Peer<'_>| {
+            path(index, peer.of.host, pair.traffic_class, label(peer.of.host.into()))
         };
         let Some(first) = peers.first() else { return Err("it has no peer".to_owned()) };
         let (other, mine) = (&first.of.ends[first.end], &own.ends[qp]);
+        let mtu = own.mtu.min(first.of.mtu);
         let up = BringUp {
-            q_key: Q_KEY,
-            timeout: self.config.ack_timeout_code,
-            retry_count: self.config.retry_count,
             rd_atomics: mine.reads.min(other.reads),
-            selective_repeat: Some(self.config.recovery == Recovery::SelectiveRepeat),
-            ..BringUp::new(path(first), own.mtu.min(first.of.mtu), other.qpn)
+            ..bring_up(&self.config, path(first), mtu, other.qpn)
         };
         let brought = at.endpoint.bring_up(pair.qpn, &up);
         brought.map_err(|error| format!("queue pair {qp} could not be connected: {error}"))?;
-        let is_datagram = pair.kind == QpType::Ud;
         let mut known = Vec::new();
         for peer in peers {
-            let path = path(peer);
-            let source_port = match is_datagram {
-                true => transport::source_port(path.flow_label),
-                false => at.endpoint.query_qp(pair.qpn).map_or(0, |pair| pair.source_port),
-            };
-            let (source, destination) = (index, peer.of.host);
-            let hash = hash_of(source, destination, source_port);
-            let tuple = tuples.len() as u32;
-            tuples.push(Tuple { source, destination, source_port, hash });
+            let (path, mine, remote) =
+                (path(peer), (pair.qpn, pair.kind), peer.of.ends[peer.end].qpn);
+            let (tuple, address) = at.enter(mine, (index, peer.of.host), &path, remote, tuples);
             let place = at.index_of(pair.qpn);
             at.pairs[place].tuple = tuple;
-            let address = UdAddress {
-                gid: path.gid,
-                source_gid: path.source_gid,
-                traffic_class: path.traffic_class,
-                hop_limit: path.hop_limit,
-                flow_label: path.flow_label,
-                qpn: peer.of.ends[peer.end].qpn,
-                q_key: Q_KEY,
-            };
             known.push(Known {
                 gid: path.gid,
                 regions: Arc::clone(&peer.of.regions),
-                datagram: is_datagram.then_some((address, tuple)),
+                datagram: address.map(|address| (address, tuple)),
             });
         }
         pair.peers = known;
