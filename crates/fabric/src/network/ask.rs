@@ -3,7 +3,7 @@
 use rdma::{Span, Time};
 
 use super::Network;
-use super::partition::Partition;
+use super::partition::{Partition, holding};
 use crate::address::Tuple;
 use crate::counters::{Drops, PauseCounters, PortCounters, WatchdogCounters};
 use crate::host::Host;
@@ -272,7 +272,7 @@ impl Network {
 
     /// The number of the partition that a port is in.
     pub(super) fn partition_of(&self, port: u32) -> usize {
-        self.partitions.partition_point(|partition| partition.links.ports().start <= port) - 1
+        holding(&self.partitions, port)
     }
 
     pub(super) fn partition(&self, port: u32) -> &Partition {
@@ -306,9 +306,7 @@ impl Network {
 
     pub(super) fn host_mut(&mut self, host: u32) -> &mut Host {
         let port = self.host_port(host);
-        let partition = self.partition_mut(port);
-        let slot = partition.links.at(port).slot;
-        &mut partition.hosts[slot as usize]
+        self.partition_mut(port).host_at(port).0
     }
 
     pub(super) fn switch(&self, switch: u32) -> Option<(&Partition, &Switch)> {

@@ -12,11 +12,11 @@
 
 use std::collections::BTreeMap;
 
-use super::partition::Partition;
+use super::partition::{Partition, holding};
 use crate::links::Port;
 use crate::pfc::PRIORITIES;
 use crate::switch::Switch;
-use crate::topology::{End, Topology};
+use crate::topology::Topology;
 
 /// A queue: its port, and its number.
 type Waiter = (u32, u8);
@@ -51,7 +51,8 @@ impl Detector {
             .waiters
             .iter()
             .map(|&(port, queue)| {
-                switch_of(partitions, port).map_or(0, |(_, at)| at.sent(port, usize::from(queue)))
+                let switch = partitions[holding(partitions, port)].switch_at(port);
+                switch.map_or(0, |switch| switch.sent(port, usize::from(queue)))
             })
             .collect();
         let now = (circle, sent);
@@ -62,22 +63,8 @@ impl Detector {
     }
 }
 
-fn partition_of(partitions: &[Partition], port: u32) -> &Partition {
-    &partitions[partitions.partition_point(|partition| partition.links.ports().start <= port) - 1]
-}
-
 fn port_of(partitions: &[Partition], port: u32) -> &Port {
-    partition_of(partitions, port).links.at(port)
-}
-
-/// The switch that a port is of, if it is one's, and its partition.
-fn switch_of(partitions: &[Partition], port: u32) -> Option<(&Partition, &Switch)> {
-    let partition = partition_of(partitions, port);
-    let at = partition.links.at(port);
-    match at.node {
-        End::Switch(_) => Some((partition, &partition.switches[at.slot as usize])),
-        End::Host(_) => None,
-    }
+    partitions[holding(partitions, port)].links.at(port)
 }
 
 /// A circle of queues that wait for each other, if there is one. The same state gives the same circle.
@@ -124,7 +111,8 @@ fn find(partitions: &[Partition]) -> Option<Circle> {
 fn blockers(partitions: &[Partition], port: u32, queue: u8) -> Vec<Waiter> {
     let at = port_of(partitions, port);
     let peer = port_of(partitions, at.peer);
-    let Some((partition, switch)) = switch_of(partitions, at.peer) else { return Vec::new() };
+    let partition = &partitions[holding(partitions, at.peer)];
+    let Some(switch) = partition.switch_at(at.peer) else { return Vec::new() };
     let mut found = Vec::new();
     for priority in 0..PRIORITIES {
         let stops = at.pauses.priority_to_queue[priority] == queue && peer.off >> priority & 1 != 0;

@@ -72,23 +72,18 @@ impl Network {
                 let port = self.host_port(host);
                 let partition = self.partition_mut(port);
                 partition.links.port(port).alive = false;
-                // A host and its switch are in one partition.
-                let peer = partition.links.at(port).peer;
-                let at = partition.links.at(peer);
-                if let End::Switch(_) = at.node
+                if let Some((switch, local)) = partition.switch_above(port)
                     && mac_aged
                 {
-                    partition.switches[at.slot as usize].age_mac(at.local);
+                    switch.age_mac(local);
                 }
             }
             FaultKind::HostReturns { host } => {
                 let port = self.host_port(host);
                 let partition = self.partition_mut(port);
                 partition.links.port(port).alive = true;
-                let peer = partition.links.at(port).peer;
-                let at = partition.links.at(peer);
-                if let End::Switch(_) = at.node {
-                    partition.switches[at.slot as usize].server_returned(at.local);
+                if let Some((switch, local)) = partition.switch_above(port) {
+                    switch.server_returned(local);
                 }
                 partition.kick(port);
             }
@@ -98,28 +93,26 @@ impl Network {
             }
             FaultKind::NicStuck { host } => {
                 let port = self.host_port(host);
-                let partition = self.partition_mut(port);
-                let at = &mut partition.hosts[partition.links.at(port).slot as usize];
+                let (at, links, _) = self.partition_mut(port).host_at(port);
                 at.buffer.stuck = true;
                 if !at.buffer.muted {
-                    partition.links.stop(port, at.config.lossless_priorities);
-                    at.kick(&mut partition.links);
+                    links.stop(port, at.config.lossless_priorities);
+                    at.kick(links);
                 }
                 if let Some(after) = at.config.watchdog {
-                    partition.links.schedule(after.as_ps(), EventKind::NicWatchdog, port, 0);
+                    links.schedule(after.as_ps(), EventKind::NicWatchdog, port, 0);
                 }
             }
             FaultKind::NicRepaired { host } => {
                 let port = self.host_port(host);
-                let partition = self.partition_mut(port);
-                let at = &mut partition.hosts[partition.links.at(port).slot as usize];
+                let (at, links, _) = self.partition_mut(port).host_at(port);
                 (at.buffer.stuck, at.buffer.muted) = (false, false);
-                let off = partition.links.at(port).off;
+                let off = links.at(port).off;
                 if off != 0 {
-                    partition.links.resume(port, off);
+                    links.resume(port, off);
                 }
-                at.take_next(&mut partition.links);
-                at.kick(&mut partition.links);
+                at.take_next(links);
+                at.kick(links);
             }
         }
     }

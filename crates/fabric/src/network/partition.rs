@@ -26,6 +26,11 @@ pub(super) struct Partition {
     pub(super) events_taken: u64,
 }
 
+/// The number of the partition that a port is in.
+pub(super) fn holding(partitions: &[Partition], port: u32) -> usize {
+    partitions.partition_point(|partition| partition.links.ports().start <= port) - 1
+}
+
 impl Partition {
     /// A partition with the ports of `links`, and no nodes yet.
     pub(super) fn new(links: Links) -> Self {
@@ -49,6 +54,27 @@ impl Partition {
     pub(super) fn add_host(&mut self, host: Host) {
         self.links.port(host.port).slot = self.hosts.len() as u32;
         self.hosts.push(host);
+    }
+
+    /// The host that has a port, with the links and the flows that it acts on.
+    #[inline]
+    pub(super) fn host_at(&mut self, port: u32) -> (&mut Host, &mut Links, &mut Flows) {
+        let Self { links, hosts, flows, .. } = self;
+        (&mut hosts[links.at(port).slot as usize], links, flows)
+    }
+
+    /// The switch that has a port, if one has it.
+    pub(super) fn switch_at(&self, port: u32) -> Option<&Switch> {
+        let at = self.links.at(port);
+        let is_switch = matches!(at.node, End::Switch(_));
+        is_switch.then(|| &self.switches[at.slot as usize])
+    }
+
+    /// The switch that the host with a port hangs on, and its port there: both are in one partition.
+    pub(super) fn switch_above(&mut self, port: u32) -> Option<(&mut Switch, u16)> {
+        let at = self.links.at(self.links.at(port).peer);
+        let is_switch = matches!(at.node, End::Switch(_));
+        is_switch.then(|| (&mut self.switches[at.slot as usize], at.local))
     }
 
     /// Lives through everything that happens at `end` or before.
@@ -86,25 +112,23 @@ impl Partition {
                 }
             }
             EventKind::Received => {
-                let slot = self.links.at(port).slot as usize;
-                self.hosts[slot].received(&mut self.links, &mut self.flows);
+                let (host, links, flows) = self.host_at(port);
+                host.received(links, flows);
             }
             EventKind::Timer => {
-                let slot = self.links.at(port).slot as usize;
-                self.hosts[slot].timer(&mut self.links, &mut self.flows);
+                let (host, links, flows) = self.host_at(port);
+                host.timer(links, flows);
             }
             EventKind::Ready => {
-                let at = self.links.at(port);
-                let (slot, alive) = (at.slot as usize, at.alive);
-                let now = self.links.now();
-                self.hosts[slot].awake(now);
-                if alive {
-                    self.hosts[slot].kick(&mut self.links);
+                let (host, links, _) = self.host_at(port);
+                host.awake(links.now());
+                if links.at(port).alive {
+                    host.kick(links);
                 }
             }
             EventKind::Tcp => {
-                let host = &mut self.hosts[self.links.at(port).slot as usize];
-                host.tcp_step(&mut self.links, &mut self.flows, event.argument());
+                let (host, links, flows) = self.host_at(port);
+                host.tcp_step(links, flows, event.argument());
             }
             EventKind::Start => self.start(port, event.argument()),
             EventKind::NicWatchdog => self.look_at_nic(port),
@@ -113,12 +137,12 @@ impl Partition {
                 self.switches[slot].watch(&mut self.links);
             }
             EventKind::Core => {
-                let host = &mut self.hosts[self.links.at(port).slot as usize];
-                host.core_is_due(&mut self.links, &mut self.flows, event.argument());
+                let (host, links, flows) = self.host_at(port);
+                host.core_is_due(links, flows, event.argument());
             }
             EventKind::Doorbell => {
-                let host = &mut self.hosts[self.links.at(port).slot as usize];
-                host.doorbell_rings(&mut self.links, event.argument());
+                let (host, links, _) = self.host_at(port);
+                host.doorbell_rings(links, event.argument());
             }
         }
     }
@@ -178,11 +202,10 @@ impl Partition {
             let delay = interval.sample(self.links.common.seed, flow, state.ticks);
             self.links.schedule(delay, EventKind::Start, port, flow);
         }
-        let at = self.links.at(port);
-        if at.alive {
-            let host = &mut self.hosts[at.slot as usize];
-            let (links, flows) = (&mut self.links, &mut self.flows);
-            match self.local_ends[flow as usize] {
+        if self.links.at(port).alive {
+            let end = self.local_ends[flow as usize];
+            let (host, links, flows) = self.host_at(port);
+            match end {
                 LocalEnd::Pair(pair) => host.post(links, flows, flow, pair),
                 LocalEnd::Tcp(connection) => host.post_tcp(links, flows, flow, connection),
             }
@@ -190,8 +213,8 @@ impl Partition {
     }
 
     fn look_at_nic(&mut self, port: u32) {
-        let host = &mut self.hosts[self.links.at(port).slot as usize];
-        let port = self.links.port(port);
+        let (host, links, _) = self.host_at(port);
+        let port = links.port(port);
         if host.buffer.stuck && port.off != 0 {
             host.buffer.storms += u64::from(!core::mem::replace(&mut host.buffer.muted, true));
             // The switch is not told: its pauses run out.

@@ -114,10 +114,8 @@ impl Network {
         let mut ready = 0;
         for (&(host, task), _) in tasks.iter().zip(serving).filter(|(_, serves)| **serves) {
             let port = self.host_port(host);
-            let partition = self.partition_mut(port);
-            let slot = partition.links.at(port).slot as usize;
-            let (host, links) = (&mut partition.hosts[slot], &mut partition.links);
-            ready = ready.max(host.serve(links, &mut partition.flows, task));
+            let (host, links, flows) = self.partition_mut(port).host_at(port);
+            ready = ready.max(host.serve(links, flows, task));
         }
         let all: BTreeSet<u32> = tasks.iter().map(|task| task.0).collect();
         for host in all {
@@ -126,14 +124,12 @@ impl Network {
         }
         for (&(host, task), serves) in tasks.iter().zip(serving) {
             let port = self.host_port(host);
-            let partition = self.partition_mut(port);
-            let slot = partition.links.at(port).slot as usize;
-            let (host, links) = (&mut partition.hosts[slot], &mut partition.links);
+            let (host, links, flows) = self.partition_mut(port).host_at(port);
             if *serves {
                 host.plan_tenants(links);
             } else {
                 host.begin_tenant(links, task, ready);
-                partition.flows.unfinished += 1;
+                flows.unfinished += 1;
                 self.finite = true;
             }
         }
