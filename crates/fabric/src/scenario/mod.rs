@@ -87,16 +87,24 @@ impl Scenario {
         files: &Files<'_>,
         seed: Option<u64>,
     ) -> Result<Self, ScenarioError> {
-        let lines = Lines::of(text);
-        let written =
-            DeTable::parse(text).map_err(|error| ScenarioError::no_toml(&lines, text, &error))?;
-        build::scenario(&At::file(&lines, written.get_ref()), seed, files)
+        with_file(text, |at| build::scenario(at, seed, files))
     }
 }
 
 /// Every key that may be written, table by table.
 pub fn reference() -> Vec<TableText> {
     build::reference()
+}
+
+/// Has `read` see a file.
+fn with_file<T>(
+    text: &str,
+    read: impl FnOnce(&At<'_>) -> Result<T, ScenarioError>,
+) -> Result<T, ScenarioError> {
+    let lines = Lines::of(text);
+    let written =
+        DeTable::parse(text).map_err(|error| ScenarioError::no_toml(&lines, text, &error))?;
+    read(&At::file(&lines, written.get_ref()))
 }
 
 /// The text of a file, which is one, and not too long.

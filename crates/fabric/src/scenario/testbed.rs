@@ -3,11 +3,7 @@
 //! The same tables and words as in a scenario, without a network: how many hosts there are, and how they hang
 //! together, is said by who uses it.
 
-use toml::de::DeTable;
-
-use super::at::At;
-use super::place::Lines;
-use super::{ScenarioError, Testbed, build};
+use super::{ScenarioError, Testbed, build, with_file};
 use crate::topology::Topology;
 
 impl Testbed {
@@ -26,16 +22,6 @@ impl Testbed {
 /// [`ScenarioError`], with line and key.
 pub fn topology(text: &str) -> Result<Topology, ScenarioError> {
     with_file(text, build::bare_topology)
-}
-
-fn with_file<T>(
-    text: &str,
-    read: impl FnOnce(&At<'_>) -> Result<T, ScenarioError>,
-) -> Result<T, ScenarioError> {
-    let lines = Lines::of(text);
-    let written =
-        DeTable::parse(text).map_err(|error| ScenarioError::no_toml(&lines, text, &error))?;
-    read(&At::file(&lines, written.get_ref()))
 }
 
 #[cfg(test)]
