@@ -131,6 +131,7 @@ mod host;
 mod limits;
 mod links;
 mod memory;
+mod mistake;
 mod network;
 pub mod nic;
 mod packet;
@@ -141,8 +142,8 @@ mod rate;
 pub mod record;
 pub mod report;
 pub mod scenario;
-mod speed;
 mod slots;
+mod speed;
 pub mod switch;
 pub mod tcp;
 #[cfg(any(test, feature = "testing"))]

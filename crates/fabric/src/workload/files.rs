@@ -7,12 +7,11 @@
 //!
 //! The first line that is not a comment (`#`) names the columns, in any order. Fields have no quotes.
 
-use core::fmt;
-
 use rdma::{Span, Time};
 
 use super::{FlowSpec, SizeDistribution, Verb};
 use crate::limits::{FLOWS_MAX, SECONDS_MAX};
+use crate::mistake::FileError;
 
 /// Distributions that are shipped, by name.
 const SHIPPED: [(&str, &str); 3] = [
@@ -20,38 +19,6 @@ const SHIPPED: [(&str, &str); 3] = [
     ("hadoop", include_str!("sizes/hadoop.csv")),
     ("memcached", include_str!("sizes/memcached.csv")),
 ];
-
-/// The line of a file, what was expected there, and a remedy.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct FileError {
-    line: usize,
-    message: String,
-    hint: &'static str,
-}
-
-impl FileError {
-    fn new(line: usize, message: impl Into<String>, hint: &'static str) -> Self {
-        Self { line, message: message.into(), hint }
-    }
-
-    /// The remedy alone.
-    pub(crate) fn remedy(&self) -> &'static str {
-        self.hint
-    }
-
-    /// Everything but the remedy.
-    pub(crate) fn complaint(&self) -> String {
-        format!("line {}: {}", self.line, self.message)
-    }
-}
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nhint: {}", self.complaint(), self.hint)
-    }
-}
-
-impl core::error::Error for FileError {}
 
 /// A file as rows of named columns.
 struct Rows<'a> {
@@ -74,34 +41,34 @@ impl<'a> Rows<'a> {
             .enumerate()
             .map(|(index, line)| (index + 1, line.trim()))
             .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let wrong = |line, message| Err(FileError::new(line, message).hint(hint));
         let Some((line, head)) = lines.next() else {
-            return Err(FileError::new(1, "the file is empty", hint));
+            return wrong(1, "the file is empty".to_owned());
         };
         let names: Vec<&str> = head.split(',').map(str::trim).collect();
         for (index, name) in names.iter().enumerate() {
             if !known.contains(name) {
-                return Err(FileError::new(line, format!("there is no column {name:?}"), hint));
+                return wrong(line, format!("there is no column {name:?}"));
             }
             if names[..index].contains(name) {
-                return Err(FileError::new(line, format!("column {name:?} is there twice"), hint));
+                return wrong(line, format!("column {name:?} is there twice"));
             }
         }
         let places: Vec<Option<usize>> =
             known.iter().map(|name| names.iter().position(|other| other == name)).collect();
         if let Some(missing) = places.iter().take(needed).position(Option::is_none) {
-            let message = format!("column {:?} is missing", known[missing]);
-            return Err(FileError::new(line, message, hint));
+            return wrong(line, format!("column {:?} is missing", known[missing]));
         }
         let mut rows = Vec::new();
         for (line, text) in lines {
             if rows.len() >= FLOWS_MAX {
                 let message = format!("there is room for {FLOWS_MAX} lines");
-                return Err(FileError::new(line, message, "split the file"));
+                return Err(FileError::new(line, message).hint("split the file"));
             }
             let fields: Vec<&str> = text.split(',').map(str::trim).collect();
             if fields.len() != names.len() {
-                let message = format!("{} fields in {} columns", fields.len(), names.len());
-                return Err(FileError::new(line, message, hint));
+                let (found, columns) = (fields.len(), names.len());
+                return wrong(line, format!("{found} fields in {columns} columns"));
             }
             rows.push((line, fields));
         }
@@ -138,7 +105,7 @@ impl SizeDistribution {
         let mut points: Vec<(u32, f64)> = Vec::new();
         let mut last_line = 1;
         for (line, row) in &rows.rows {
-            let wrong = |what: &str| FileError::new(*line, what.to_owned(), SIZES_HINT);
+            let wrong = |what: &str| FileError::new(*line, what).hint(SIZES_HINT);
             let bytes = rows.field(row, 0).and_then(|text| text.parse::<u32>().ok());
             let bytes = bytes.ok_or_else(|| wrong("bytes is no number from 0 to 4294967295"))?;
             let part = rows.field(row, 1).and_then(|text| text.parse::<f64>().ok());
@@ -150,8 +117,8 @@ impl SizeDistribution {
             points.push((bytes, part));
             last_line = *line;
         }
-        let short = || FileError::new(last_line, "the last line is not cumulative 1", SIZES_HINT);
-        Self::new(points).ok_or_else(short)
+        let short = FileError::new(last_line, "the last line is not cumulative 1");
+        Self::new(points).ok_or(short.hint(SIZES_HINT))
     }
 }
 
@@ -178,7 +145,7 @@ pub(crate) fn trace(text: &str, host: &dyn Fn(&str) -> Option<u32>) -> Result<Tr
     let rows = Rows::read(text, &columns, 4, TRACE_HINT)?;
     let mut flows = Vec::with_capacity(rows.rows.len());
     for (line, row) in &rows.rows {
-        let wrong = |message: String| FileError::new(*line, message, TRACE_HINT);
+        let wrong = |message: String| FileError::new(*line, message).hint(TRACE_HINT);
         let text = |column: usize| rows.field(row, column).unwrap_or_default();
         let start = text(0).parse::<f64>().ok();
         let start = start.filter(|us| (0.0..=SECONDS_MAX * 1e6).contains(us));
@@ -276,9 +243,9 @@ mod tests {
             ),
         ];
         for (text, complaint) in wrong {
-            assert_eq!(read(text).unwrap_err().complaint(), complaint);
+            assert_eq!(read(text).unwrap_err().parts().0, complaint);
         }
-        let sizes = |text| SizeDistribution::from_csv(text).unwrap_err().complaint();
+        let sizes = |text| SizeDistribution::from_csv(text).unwrap_err().parts().0;
         assert_eq!(sizes("bytes,cumulative\n1,0.5\n"), "line 2: the last line is not cumulative 1");
         assert_eq!(sizes("bytes,cumulative\n5,0.5\n4,1"), "line 3: it falls below the line before");
         assert_eq!(

@@ -72,10 +72,7 @@ fn load(table: &Part<'_, Switch>, said: &Switch, files: &Files<'_>) -> Result<Co
     let at = &table.at;
     let name = said.config_db.as_deref().unwrap_or_default();
     let text = at.open("config_db", name, files)?;
-    ConfigDb::parse(&text).map_err(|error| {
-        let wrong = at.wrong("config_db", format!("{name}, {}", error.complaint()));
-        error.remedy().map_or(wrong.clone(), |remedy| wrong.hint(remedy))
-    })
+    ConfigDb::parse(&text).map_err(|error| at.wrong_in("config_db", name, error))
 }
 
 fn settings_of(
@@ -88,10 +85,9 @@ fn settings_of(
 ) -> Result<SwitchConfig> {
     let name = said.config_db.as_deref().unwrap_or_default();
     let ports = said.config_db_ports.as_deref();
-    let (own, told) = db.switch(links, ports, said.buffer_bytes, base).map_err(|error| {
-        let wrong = table.at.wrong("config_db", format!("{name}, {}", error.complaint()));
-        error.remedy().map_or(wrong.clone(), |remedy| wrong.hint(remedy))
-    })?;
+    let (own, told) = db
+        .switch(links, ports, said.buffer_bytes, base)
+        .map_err(|error| table.at.wrong_in("config_db", name, error))?;
     let named = |note: Note| Note { text: format!("{name}: {}", note.text), ..note };
     notes.extend(told.into_iter().map(named));
     let rates: Vec<Rate> = links.iter().map(|link| link.rate).collect();

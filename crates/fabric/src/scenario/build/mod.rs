@@ -19,7 +19,7 @@ use super::error::Mistakes;
 use super::origin::Origin;
 use super::part::{Part, by_name, part, parts};
 use super::place::Place;
-use super::sonic::Cable;
+use super::sonic::{Cable, FileError};
 use super::table::{Describe as _, Table as _, table};
 use super::value::{TICK, flag, needed, or, otherwise, text, time, time_from, whole};
 use super::{Files, Note, Scenario, ScenarioError, TableText};
@@ -111,6 +111,13 @@ impl<'a> At<'a> {
             self.wrong(key, format!("cannot read {name:?}: {error}"))
                 .hint("the path is relative to the scenario")
         })
+    }
+
+    /// A mistake in the file `name` that the table names.
+    fn wrong_in(&self, key: &str, name: &str, error: FileError) -> ScenarioError {
+        let (complaint, hint) = error.parts();
+        let wrong = self.wrong(key, format!("{name}, {complaint}"));
+        hint.map_or(wrong.clone(), |hint| wrong.hint(hint))
     }
 }
 

@@ -351,10 +351,8 @@ impl Scene<'_> {
             }),
             (None, None, Some(name), None) => {
                 let text = at.open("distribution_file", name, self.files)?;
-                SizeDistribution::from_csv(&text).map_err(|error| {
-                    let message = format!("{name}, {}", error.complaint());
-                    at.wrong("distribution_file", message).hint(error.remedy())
-                })
+                let made = SizeDistribution::from_csv(&text);
+                made.map_err(|error| at.wrong_in("distribution_file", name, error))
             }
             (None, None, None, Some(bytes)) => Ok(SizeDistribution::constant(*bytes)),
             _ => Err(at
@@ -369,10 +367,8 @@ impl Scene<'_> {
         let hosts = self.topology.hosts.iter().map(String::as_str);
         let known: BTreeMap<&str, u32> = hosts.zip(0..).collect();
         let host = |name: &str| known.get(name).copied();
-        let traced = make::trace(&text, &host).map_err(|error| {
-            let message = format!("{name}, {}", error.complaint());
-            at.wrong("trace_file", message).hint(error.remedy())
-        })?;
+        let traced =
+            make::trace(&text, &host).map_err(|error| at.wrong_in("trace_file", name, error))?;
         of.posts.room(at, traced.flows.len() as f64, 0)?;
         let own = (traced.verbs, traced.dscps);
         Ok(Made { flows: traced.flows, posts: of.posts, own })

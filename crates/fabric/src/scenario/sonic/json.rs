@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::error::SonicError;
+use crate::mistake::FileError;
 
 /// A table that is known here.
 #[derive(Clone, Debug)]
@@ -86,12 +86,12 @@ impl Source {
 pub(super) fn read(
     text: &str,
     known: &[&'static str],
-) -> Result<(Vec<Table>, Vec<String>), SonicError> {
+) -> Result<(Vec<Table>, Vec<String>), FileError> {
     let members = serde_json::from_str::<Members<'_>>(text).map_err(|error| {
         // The line is said by us.
         let message = error.to_string();
         let message = message.split(" at line ").next().unwrap_or_default();
-        SonicError::new(error.line().max(1), "the file", format!("it is no JSON: {message}"))
+        FileError::at(error.line().max(1), "the file", format!("it is no JSON: {message}"))
             .hint("expected an object of tables, as `show runningconfiguration all` prints it")
     })?;
     let text = &Source::new(text);
@@ -104,8 +104,7 @@ pub(super) fn read(
         };
         let line = text.line_of(value);
         if tables.iter().any(|table| table.name == name) {
-            return Err(SonicError::new(line, name, "the table is there twice")
-                .hint("keep one of them: a switch would take the last"));
+            return Err(twice(line, name, "table"));
         }
         let mut entries: Vec<Entry> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -113,8 +112,7 @@ pub(super) fn read(
             let line = text.line_of(value);
             let place = format!("{name}|{key}");
             if !seen.insert(key.clone()) {
-                return Err(SonicError::new(line, place, "the key is there twice")
-                    .hint("keep one of them: a switch would take the last"));
+                return Err(twice(line, &place, "key"));
             }
             let fields = fields(text, &place, value)?;
             entries.push(Entry { table: name, key, line, fields });
@@ -124,15 +122,19 @@ pub(super) fn read(
     Ok((tables, others))
 }
 
-fn fields(text: &Source, place: &str, value: &RawValue) -> Result<Vec<Field>, SonicError> {
+fn twice(line: usize, place: &str, what: &str) -> FileError {
+    let error = FileError::at(line, place, format!("the {what} is there twice"));
+    error.hint("keep one of them: a switch would take the last")
+}
+
+fn fields(text: &Source, place: &str, value: &RawValue) -> Result<Vec<Field>, FileError> {
     let mut fields: Vec<Field> = Vec::new();
     let mut seen = BTreeSet::new();
     for (name, value) in object(text, place, value)? {
         let line = text.line_of(value);
         let at = || format!("{place}, {name}");
         if !seen.insert(name.clone()) {
-            return Err(SonicError::new(line, at(), "the field is there twice")
-                .hint("keep one of them: a switch would take the last"));
+            return Err(twice(line, &at(), "field"));
         }
         let raw = value.get();
         let value = match raw.as_bytes().first() {
@@ -140,7 +142,7 @@ fn fields(text: &Source, place: &str, value: &RawValue) -> Result<Vec<Field>, So
             // Lists are of tables' members and the like, of which nothing is read here.
             Some(b'[') => raw.to_owned(),
             Some(b'{') => {
-                return Err(SonicError::new(line, at(), "expected a text, not an object")
+                return Err(FileError::at(line, at(), "expected a text, not an object")
                     .hint("write \"value\" in quotes"));
             }
             _ => raw.to_owned(),
@@ -156,10 +158,10 @@ fn object<'a>(
     text: &Source,
     place: &str,
     value: &'a RawValue,
-) -> Result<Vec<(String, &'a RawValue)>, SonicError> {
+) -> Result<Vec<(String, &'a RawValue)>, FileError> {
     let members = serde_json::from_str::<Members<'a>>(value.get());
     members.map(|members| members.0).map_err(|_| {
-        SonicError::new(text.line_of(value), place, "expected an object in braces").hint(
+        FileError::at(text.line_of(value), place, "expected an object in braces").hint(
             "a table holds keys, and a key holds fields: { \"key\": { \"field\": \"value\" } }",
         )
     })

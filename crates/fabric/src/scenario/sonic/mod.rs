@@ -21,8 +21,8 @@
 //! **What is deliberately absent:** egress pools (queues are limited by the ingress pool, and lossless
 //! queues not at all), maps that differ between the ports of a switch, rewriting of DSCPs.
 
-mod error;
 mod json;
+mod notes;
 mod settings;
 mod tables;
 #[cfg(test)]
@@ -32,10 +32,11 @@ use std::collections::BTreeMap;
 
 use rdma::{Rate, Span};
 
-pub use error::{Note, SonicError};
+pub use crate::mistake::FileError;
+pub use notes::Note;
 
-use error::Notes;
 use json::Table;
+use notes::Notes;
 use tables::{Pool, Port, Profile, Watchdogs};
 
 use crate::switch::config::{EcnConfig, Schedule, SwitchConfig, WatchdogRule};
@@ -90,8 +91,8 @@ impl ConfigDb {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`SonicError`], with line, table, key and remedy.
-    pub fn parse(text: &str) -> Result<Self, SonicError> {
+    /// [`FileError`], with line, table, key and remedy.
+    pub fn parse(text: &str) -> Result<Self, FileError> {
         let (found, others) = json::read(text, &KNOWN)?;
         let mut notes = Notes::default();
         if !others.is_empty() {
@@ -136,14 +137,14 @@ impl ConfigDb {
     /// the size of the pool. What the file cannot say is as in `base`.
     ///
     /// # Errors
-    /// [`SonicError`], where tables contradict each other or something is missing.
+    /// [`FileError`], where tables contradict each other or something is missing.
     pub fn switch(
         &self,
         links: &[Cable],
         names: Option<&[String]>,
         buffer_bytes: Option<u32>,
         base: &SwitchConfig,
-    ) -> Result<(SwitchConfig, Vec<Note>), SonicError> {
+    ) -> Result<(SwitchConfig, Vec<Note>), FileError> {
         settings::switch(self, links, names, buffer_bytes, base)
     }
 }

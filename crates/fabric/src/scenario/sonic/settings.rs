@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use rdma::Span;
 
-use super::error::{Note, Notes, SonicError};
 use super::json::{Entry, Field};
-use super::tables::{self, PortWatchdog};
+use super::notes::{Note, Notes};
+use super::tables::{self, PortWatchdog, find};
 use super::{Cable, ConfigDb, Port};
+use crate::mistake::FileError;
 use crate::pfc::PRIORITIES;
 use crate::scenario::error::suggestion;
 use crate::switch::config::{
@@ -15,7 +16,7 @@ use crate::switch::config::{
 };
 use crate::topology::PS_PER_METRE;
 
-type Result<T> = core::result::Result<T, SonicError>;
+type Result<T> = core::result::Result<T, FileError>;
 type ByNumber<'a> = BTreeMap<(&'a str, usize), &'a Entry>;
 
 /// SONiC looks so often unless it is told otherwise.
@@ -64,16 +65,12 @@ pub(super) fn switch(
     };
     for entries in [&settings.groups, &settings.queue_entries, &settings.queue_buffers] {
         for (&(port, _), entry) in entries {
-            if !db.ports.iter().any(|known| known.name == port) {
-                return Err(no_port(db, entry, port));
-            }
+            check_port(db, entry, port)?;
         }
     }
     for entry in tables::entries(&db.tables, "PFC_WD").iter().filter(|at| at.key != "GLOBAL") {
         for port in entry.key.split(',').map(str::trim) {
-            if !db.ports.iter().any(|known| known.name == port) {
-                return Err(no_port(db, entry, port));
-            }
+            check_port(db, entry, port)?;
         }
     }
     settings.check_maps()?;
@@ -112,7 +109,7 @@ pub(super) fn switch(
 fn chosen<'a>(db: &'a ConfigDb, links: usize, names: Option<&[String]>) -> Result<Vec<&'a Port>> {
     let line = tables::table(&db.tables, "PORT").map_or(1, |table| table.line);
     if db.ports.is_empty() {
-        return Err(SonicError::new(line, "PORT", "the table is missing, or empty")
+        return Err(FileError::at(line, "PORT", "the table is missing, or empty")
             .hint("add the ports: \"PORT\": { \"Ethernet0\": { \"speed\": \"100000\" } }"));
     }
     let count = names.map_or(db.ports.len(), <[String]>::len);
@@ -122,7 +119,7 @@ fn chosen<'a>(db: &'a ConfigDb, links: usize, names: Option<&[String]>) -> Resul
             None => "take a file of a switch with as many ports, or a smaller topology",
         };
         let message = format!("{count} ports for the {links} links of the simulated switch");
-        return Err(SonicError::new(line, "PORT", message).hint(hint));
+        return Err(FileError::at(line, "PORT", message).hint(hint));
     }
     let Some(names) = names else { return Ok(db.ports.iter().take(links).collect()) };
     let find = |name: &String| {
@@ -130,16 +127,20 @@ fn chosen<'a>(db: &'a ConfigDb, links: usize, names: Option<&[String]>) -> Resul
         let known: Vec<&str> = db.ports().collect();
         found.ok_or_else(|| {
             let hint = suggestion(name, &known, "config_db_ports names ports of this table");
-            SonicError::new(line, "PORT", format!("there is no port {name:?}")).hint(hint)
+            FileError::at(line, "PORT", format!("there is no port {name:?}")).hint(hint)
         })
     };
     names.iter().take(links).map(find).collect()
 }
 
-fn no_port(db: &ConfigDb, entry: &Entry, port: &str) -> SonicError {
+/// Refuses an entry about a port that is not there.
+fn check_port(db: &ConfigDb, entry: &Entry, port: &str) -> Result<()> {
     let known: Vec<&str> = db.ports().collect();
+    if known.contains(&port) {
+        return Ok(());
+    }
     let hint = suggestion(port, &known, "add it to PORT, or remove the key");
-    entry.wrong(format!("there is no port {port:?} in PORT")).hint(hint)
+    Err(entry.wrong(format!("there is no port {port:?} in PORT")).hint(hint))
 }
 
 /// Says where the topology is of other rates or lengths than the file.
@@ -176,11 +177,8 @@ impl Settings<'_> {
     /// Refuses references to nothing, those of ports included that the simulated switch does not have.
     fn check_maps(&self) -> Result<()> {
         for (ports, entry) in &self.qos {
-            let known = |port: &&String| {
-                *port == "global" || self.db.ports.iter().any(|known| known.name == **port)
-            };
-            if let Some(port) = ports.iter().find(|port| !known(port)) {
-                return Err(no_port(self.db, entry, port));
+            for port in ports.iter().filter(|port| *port != "global") {
+                check_port(self.db, entry, port)?;
             }
             for (name, table) in MAPS {
                 let Some(field) = entry.field(name) else { continue };
@@ -267,7 +265,7 @@ impl Settings<'_> {
                         .map_or(1, |(entry, _)| entry.line);
                     let place = format!("PORT_QOS_MAP|{}", port.name);
                     let message = format!("its maps differ from those of {other}");
-                    return Err(SonicError::new(line, place, message).hint(
+                    return Err(FileError::at(line, place, message).hint(
                         "a simulated switch has one set of maps: choose its ports with \
                          config_db_ports",
                     ));
@@ -278,7 +276,7 @@ impl Settings<'_> {
         }
         match first {
             Some((_, maps)) => Ok(maps),
-            None => Err(SonicError::new(1, "PORT", "the simulated switch has no links")),
+            None => Err(FileError::at(1, "PORT", "the simulated switch has no links")),
         }
     }
 
@@ -356,12 +354,8 @@ impl Settings<'_> {
             }
             return Ok(base);
         };
-        entry.only(&["profile"])?;
-        let Some(field) = entry.field("profile") else {
-            return Err(entry.wrong("\"profile\" is missing").hint("name a BUFFER_PROFILE"));
-        };
-        let named = entry.reference(field, "BUFFER_PROFILE")?;
-        if named == "NULL" {
+        let field = profile_field(entry)?;
+        if entry.reference(field, "BUFFER_PROFILE")? == "NULL" {
             // SONiC's dynamic model: it computes the profile from speed, cable and MTU, and so do we.
             let threshold = self.default_alpha()?.unwrap_or(alpha_one);
             let text =
@@ -369,12 +363,10 @@ impl Settings<'_> {
             self.notes.info(text);
             return Ok(GroupConfig { threshold, ..base });
         }
-        let Some(profile) = self.db.profiles.get(&named) else {
-            let names: Vec<&str> = self.db.profiles.keys().map(String::as_str).collect();
-            return Err(tables::missing(entry, field, "BUFFER_PROFILE", &named, &names));
-        };
+        let profile = find(entry, field, "BUFFER_PROFILE", &self.db.profiles)?;
         let pool = &self.db.pools[&profile.pool];
         if !pool.ingress {
+            let named = entry.reference(field, "BUFFER_PROFILE")?;
             let text = format!("BUFFER_PROFILE {named:?} is of an egress pool, {}", profile.pool);
             return Err(entry
                 .wrong_field(field, text)
@@ -443,10 +435,7 @@ impl Settings<'_> {
                 self.notes.warn_port(port, text);
             }
             let Some(&entry) = self.queue_buffers.get(&(port, number)) else { continue };
-            entry.only(&["profile"])?;
-            let Some(field) = entry.field("profile") else {
-                return Err(entry.wrong("\"profile\" is missing").hint("name a BUFFER_PROFILE"));
-            };
+            let field = profile_field(entry)?;
             let profile = find(entry, field, "BUFFER_PROFILE", &self.db.profiles)?;
             queue.limit = Some(profile.threshold);
             if self.db.pools[&profile.pool].ingress {
@@ -527,7 +516,7 @@ impl Settings<'_> {
                     config.headroom_pool_bytes = None;
                     Ok(())
                 }
-                None => Err(SonicError::new(line, "BUFFER_POOL", "there is no ingress pool")
+                None => Err(FileError::at(line, "BUFFER_POOL", "there is no ingress pool")
                     .hint("add ingress_lossless_pool, or buffer_bytes to the scenario")),
             };
         };
@@ -538,14 +527,14 @@ impl Settings<'_> {
         }
         let pool = db.pools[&name];
         let missing = || {
-            SonicError::new(line, format!("BUFFER_POOL|{name}"), "\"size\" is missing").hint(
+            FileError::at(line, format!("BUFFER_POOL|{name}"), "\"size\" is missing").hint(
                 "SONiC computes it while it runs: take it from `show buffer information`, or add \
                  buffer_bytes to the scenario",
             )
         };
         let size = buffer_bytes.or(pool.size).ok_or_else(missing)?;
         let whole = size.checked_add(pool.xoff.unwrap_or(0)).ok_or_else(|| {
-            SonicError::new(line, format!("BUFFER_POOL|{name}"), "size and xoff are above 4 GiB")
+            FileError::at(line, format!("BUFFER_POOL|{name}"), "size and xoff are above 4 GiB")
                 .hint("a simulated buffer has at most 4 GiB")
         })?;
         config.buffer_bytes = whole;
@@ -554,16 +543,9 @@ impl Settings<'_> {
     }
 }
 
-/// What a field refers to.
-fn find<'a, T>(
-    entry: &Entry,
-    field: &Field,
-    table: &str,
-    known: &'a BTreeMap<String, T>,
-) -> Result<&'a T> {
-    let named = entry.reference(field, table)?;
-    known.get(&named).ok_or_else(|| {
-        let names: Vec<&str> = known.keys().map(String::as_str).collect();
-        tables::missing(entry, field, table, &named, &names)
-    })
+/// The one field of a priority group or of the buffer of a queue.
+fn profile_field(entry: &Entry) -> Result<&Field> {
+    entry.only(&["profile"])?;
+    let missing = || entry.wrong("\"profile\" is missing").hint("name a BUFFER_PROFILE");
+    entry.field("profile").ok_or_else(missing)
 }

@@ -3,26 +3,27 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{Notes, SonicError};
 use super::json::{Entry, Field, Table};
+use super::notes::Notes;
+use crate::mistake::FileError;
 use crate::pfc::PRIORITIES;
 use crate::scenario::error::suggestion;
 use crate::switch::config::{EcnConfig, Schedule, Threshold, WatchdogAction, WatchdogRule};
 
-type Result<T> = core::result::Result<T, SonicError>;
+type Result<T> = core::result::Result<T, FileError>;
 
 impl Entry {
     pub(super) fn place(&self) -> String {
         format!("{}|{}", self.table, self.key)
     }
 
-    pub(super) fn wrong(&self, message: impl Into<String>) -> SonicError {
-        SonicError::new(self.line, self.place(), message)
+    pub(super) fn wrong(&self, message: impl core::fmt::Display) -> FileError {
+        FileError::at(self.line, self.place(), message)
     }
 
     /// Something is wrong with a field that is there.
-    pub(super) fn wrong_field(&self, field: &Field, message: impl Into<String>) -> SonicError {
-        SonicError::new(field.line, format!("{}, {}", self.place(), field.name), message)
+    pub(super) fn wrong_field(&self, field: &Field, message: impl core::fmt::Display) -> FileError {
+        FileError::at(field.line, format!("{}, {}", self.place(), field.name), message)
     }
 
     /// Refuses fields that are not `known`.
@@ -162,11 +163,7 @@ pub(super) fn profiles(
             "packet_discard_action",
         ])?;
         let field = entry.need("pool")?;
-        let pool = entry.reference(field, "BUFFER_POOL")?;
-        if !pools.contains_key(&pool) {
-            let names: Vec<&str> = pools.keys().map(String::as_str).collect();
-            return Err(missing(entry, field, "BUFFER_POOL", &pool, &names));
-        }
+        find(entry, field, "BUFFER_POOL", pools)?;
         let threshold = match (entry.number("dynamic_th", -8, 7)?, entry.bytes("static_th")?) {
             (Some(_), Some(_)) => {
                 return Err(entry
@@ -190,7 +187,7 @@ pub(super) fn profiles(
                 .warn(format!("BUFFER_PROFILE|{} trims packets; here they are dropped", entry.key));
         }
         let profile = Profile {
-            pool,
+            pool: entry.reference(field, "BUFFER_POOL")?,
             size: entry.bytes("size")?.unwrap_or(0),
             xon: entry.bytes("xon")?.unwrap_or(0),
             xon_offset: entry.bytes("xon_offset")?,
@@ -202,6 +199,20 @@ pub(super) fn profiles(
     Ok(profiles)
 }
 
+/// What a field refers to.
+pub(super) fn find<'a, T>(
+    entry: &Entry,
+    field: &Field,
+    table: &str,
+    known: &'a BTreeMap<String, T>,
+) -> Result<&'a T> {
+    let named = entry.reference(field, table)?;
+    known.get(&named).ok_or_else(|| {
+        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+        missing(entry, field, table, &named, &names)
+    })
+}
+
 /// A reference to something that is not there.
 pub(super) fn missing(
     entry: &Entry,
@@ -209,7 +220,7 @@ pub(super) fn missing(
     table: &str,
     name: &str,
     names: &[&str],
-) -> SonicError {
+) -> FileError {
     let otherwise = match names {
         [] => format!("the file has no {table} at all: add it"),
         names => format!("{table} has {}", names.join(", ")),

@@ -1,49 +1,6 @@
-//! Why a `config_db.json` is refused, and what is to be known about one that is not.
+//! What is to be known about a `config_db.json`.
 
-use core::fmt;
 use std::collections::BTreeMap;
-
-/// The line, table, key and field, what was expected, and a remedy.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SonicError {
-    line: usize,
-    place: String,
-    message: String,
-    hint: Option<String>,
-}
-
-impl SonicError {
-    pub(super) fn new(line: usize, place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { line, place: place.into(), message: message.into(), hint: None }
-    }
-
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-
-    /// The remedy alone.
-    pub(crate) fn remedy(&self) -> Option<&str> {
-        self.hint.as_deref()
-    }
-
-    /// Everything but the remedy.
-    pub(crate) fn complaint(&self) -> String {
-        format!("line {}: {}: {}", self.line, self.place, self.message)
-    }
-}
-
-impl fmt::Display for SonicError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.complaint())?;
-        match &self.hint {
-            Some(hint) => write!(f, "\nhint: {hint}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl core::error::Error for SonicError {}
 
 /// Something about a configuration that its owner should know.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
