@@ -28,7 +28,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use rdma::app::{Cq, RemoteRegion, Verbs};
-use rdma::{QKey, Span, Time};
+use rdma::{Gid, Mtu, QKey, Qpn, Span, Time, UdAddress};
 use rustix::event::Timespec;
 
 use crate::Failure;
@@ -64,6 +64,25 @@ impl Peer {
     /// A region of it.
     pub fn region(&self, index: usize) -> Option<RemoteRegion> {
         self.introduction.regions.get(index).map(meeting::Reach::region)
+    }
+
+    /// The largest path MTU that its NIC and one of `own` can both take.
+    pub fn path_mtu(&self, own: Mtu) -> Mtu {
+        let fits = |mtu: &Mtu| *mtu <= own && mtu.bytes() <= self.introduction.mtu;
+        Mtu::ALL.into_iter().filter(fits).max().unwrap_or(Mtu::B256)
+    }
+
+    /// Where datagrams to it go, from a NIC with `source_gid`.
+    pub fn address(&self, source_gid: Gid, traffic_class: u8) -> UdAddress {
+        UdAddress {
+            gid: Gid(self.introduction.gid),
+            source_gid,
+            traffic_class,
+            hop_limit: HOP_LIMIT,
+            flow_label: 0,
+            qpn: Qpn::new(self.end().qpn),
+            q_key: Q_KEY,
+        }
     }
 }
 

@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use rdma::app::{Cq, Layout, LocalRegion, Qp, Refusal, Refused, Region, RemoteRegion, Verbs};
-use rdma::{
-    Completion, Gid, Mtu, Psn, QpType, Qpn, RecvRequest, Span, Time, UdAddress, WorkRequest,
-};
+use rdma::{Completion, Gid, Psn, QpType, Qpn, RecvRequest, Span, Time, UdAddress, WorkRequest};
 use rustix::event::{PollFd, PollFlags, poll};
 use softnic::clock;
 use verbs::{
@@ -274,15 +272,7 @@ impl Verbs for NicSeat {
     fn remote_address(&self, qp: Qp, peer: usize) -> Option<UdAddress> {
         let pair = &self.qps[usize::from(qp.0)];
         let peer = pair.peers.get(peer).filter(|_| pair.kind == QpType::Ud)?;
-        Some(UdAddress {
-            gid: Gid(peer.introduction.gid),
-            source_gid: self.device.source.gid,
-            traffic_class: pair.traffic_class,
-            hop_limit: HOP_LIMIT,
-            flow_label: 0,
-            qpn: Qpn::new(peer.end().qpn),
-            q_key: Q_KEY,
-        })
+        Some(peer.address(self.device.source.gid, pair.traffic_class))
     }
 
     fn post_send(&mut self, qp: Qp, requests: &[WorkRequest<'_>]) -> Result<(), Refused> {
@@ -351,14 +341,13 @@ impl Seat for NicSeat {
         for (index, (pair, peers)) in self.qps.iter_mut().zip(peers).enumerate() {
             pair.peers = peers;
             let Some(peer) = pair.peers.first() else { continue };
-            let fits = |mtu: &Mtu| *mtu <= own && mtu.bytes() <= peer.introduction.mtu;
             let end = peer.end();
             let connected = pair.pair.connect(&Connection {
                 source: self.device.source,
                 gid: Gid(peer.introduction.gid),
                 traffic_class: pair.traffic_class,
                 hop_limit: HOP_LIMIT,
-                path_mtu: Mtu::ALL.into_iter().filter(fits).max().unwrap_or(Mtu::B256),
+                path_mtu: peer.path_mtu(own),
                 destination: Qpn::new(end.qpn),
                 rq_psn: Psn::new(end.psn),
                 sq_psn: Psn::new(pair.end.psn),

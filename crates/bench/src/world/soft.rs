@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use fastrand::Rng;
 use rdma::app::{Cq, Layout, LocalRegion, Qp, Refusal, Refused, Region, RemoteRegion, Verbs};
 use rdma::{
-    Completion, Gid, Key, Mtu, Psn, QpType, Qpn, RecvRequest, Span, Time, UdAddress, WorkRequest,
+    Completion, Gid, Key, Psn, QpType, Qpn, RecvRequest, Span, Time, UdAddress, WorkRequest,
 };
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::{
@@ -355,15 +355,7 @@ impl Verbs for SoftSeat {
     fn remote_address(&self, qp: Qp, peer: usize) -> Option<UdAddress> {
         let pair = &self.qps[usize::from(qp.0)];
         let peer = pair.peers.get(peer).filter(|_| pair.kind == QpType::Ud)?;
-        Some(UdAddress {
-            gid: Gid(peer.introduction.gid),
-            source_gid: self.host.gid.gid,
-            traffic_class: pair.traffic_class,
-            hop_limit: HOP_LIMIT,
-            flow_label: 0,
-            qpn: Qpn::new(peer.end().qpn),
-            q_key: Q_KEY,
-        })
+        Some(peer.address(self.host.gid.gid, pair.traffic_class))
     }
 
     fn post_send(&mut self, qp: Qp, requests: &[WorkRequest<'_>]) -> Result<(), Refused> {
@@ -463,15 +455,13 @@ impl Seat for SoftSeat {
                 hop_limit: HOP_LIMIT,
                 ..AddressVector::default()
             };
-            let fits = |mtu: &Mtu| *mtu <= own && mtu.bytes() <= peer.introduction.mtu;
-            let path_mtu = Mtu::ALL.into_iter().filter(fits).max().unwrap_or(Mtu::B256);
             let end = peer.end();
             let with = BringUp {
                 q_key: Q_KEY,
                 rq_psn: Psn::new(end.psn),
                 sq_psn: Psn::new(pair.end.psn),
                 rd_atomics: pair.end.reads.min(end.reads),
-                ..BringUp::new(path, path_mtu, Qpn::new(end.qpn))
+                ..BringUp::new(path, peer.path_mtu(own), Qpn::new(end.qpn))
             };
             let qpn = pair.qpn;
             let brought = self.host.nic.with(|endpoint, _, _| endpoint.bring_up(qpn, &with));
