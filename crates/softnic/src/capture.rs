@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 
 use core::net::IpAddr;
 use rdma::{Span, Time};
+use wire::ethernet;
+use wire::frame::{self, Ip};
 use wire::icrc::Datagram;
 use wire::pcapng::{self, Direction};
-use wire::{ethernet, ipv4, ipv6, udp};
 
 use crate::limits::CAPTURE_FLUSH_BYTES;
 use crate::{DeviceInfo, clock};
@@ -119,62 +120,37 @@ fn describe(file: &mut Vec<u8>, name: &str, seconds: u64) {
 }
 
 fn frame(frame: &mut Vec<u8>, mac: [u8; 6], direction: Direction, below: &Below, roce: &[u8]) {
-    let Datagram { source, destination, source_port, destination_port, id, dont_fragment } =
-        below.datagram;
-    let is_v4 = source.is_ipv4();
-    let ip_at = ethernet::HEADER_LEN;
-    let udp_at = ip_at + if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
-    // A datagram that the kernel took or gave has a length of 16 bits.
-    let udp_len = (udp::HEADER_LEN + roce.len()) as u16;
-    frame.clear();
-    frame.resize(udp_at + udp::HEADER_LEN, 0);
-    frame.extend_from_slice(roce);
-
+    let &Below { datagram, traffic_class, hop_limit } = below;
+    let Datagram { id, dont_fragment, source_port, destination_port, .. } = datagram;
+    let ip = match (datagram.source, datagram.destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let (tos, ttl) = (traffic_class, hop_limit);
+            Ip::V4 { source, destination, tos, id, dont_fragment, ttl }
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            Ip::V6 { source, destination, traffic_class, flow_label: 0, hop_limit }
+        }
+        // A socket and its peers are of one family.
+        _ => return frame.clear(),
+    };
     // The other end's MAC address is not known above UDP.
     let (ours, other) = (ethernet::Address(mac), ethernet::Address([0; 6]));
-    let (from, to) = match direction {
+    let (source, destination) = match direction {
         Direction::Inbound => (other, ours),
         Direction::Outbound | Direction::Unknown => (ours, other),
     };
-    let ethertype = if is_v4 { ethernet::EtherType::IPV4 } else { ethernet::EtherType::IPV6 };
-    ethernet::Repr { destination: to, source: from, ethertype }.emit(frame);
-    udp::Repr { source_port, destination_port, length: udp_len, checksum: 0 }
-        .emit(&mut frame[udp_at..]);
-    match (source, destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => ipv4::Repr {
-            source,
-            destination,
-            tos: below.traffic_class,
-            total_len: ipv4::HEADER_LEN as u16 + udp_len,
-            id,
-            dont_fragment,
-            ttl: below.hop_limit,
-            protocol: udp::PROTOCOL,
-        }
-        .emit(&mut frame[ip_at..]),
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            ipv6::Repr {
-                source,
-                destination,
-                traffic_class: below.traffic_class,
-                flow_label: 0,
-                payload_len: udp_len,
-                next_header: udp::PROTOCOL,
-                hop_limit: below.hop_limit,
-            }
-            .emit(&mut frame[ip_at..]);
-            udp::fill_checksum_v6(source, destination, &mut frame[udp_at..]);
-        }
-        // A socket and its peers are of one family.
-        _ => {}
-    }
+    let below = frame::Below { source, destination, vlan: None, ip, source_port, destination_port };
+    frame.clear();
+    frame.resize(below.header_len(), 0);
+    frame.extend_from_slice(roce);
+    below.emit(frame);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use core::net::{Ipv4Addr, Ipv6Addr};
-    use wire::icrc;
+    use wire::{icrc, ipv4, ipv6, udp};
 
     fn below(source: IpAddr, destination: IpAddr) -> Below {
         let datagram = Datagram { id: 7, ..Datagram::between(source, destination) };

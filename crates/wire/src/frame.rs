@@ -150,6 +150,51 @@ impl Ip {
     }
 }
 
+/// The headers of a frame below what UDP carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Below {
+    /// The sender's MAC address.
+    pub source: Address,
+    /// The receiver's MAC address.
+    pub destination: Address,
+    /// The VLAN tag, if there is one.
+    pub vlan: Option<vlan::Tag>,
+    /// The IP header.
+    pub ip: Ip,
+    /// UDP source port.
+    pub source_port: u16,
+    /// UDP destination port.
+    pub destination_port: u16,
+}
+
+impl Below {
+    /// How many bytes they take.
+    pub fn header_len(&self) -> usize {
+        vlan::link_header_len(self.vlan) + self.ip.header_len() + udp::HEADER_LEN
+    }
+
+    /// Writes them, with their checksums, to the beginning of `frame`. Behind them stands what UDP
+    /// carries, which is no longer than IP can say.
+    ///
+    /// # Panics
+    /// If `frame` is shorter than [`Below::header_len`].
+    pub fn emit(&self, frame: &mut [u8]) {
+        let Self { source, destination, vlan, ip, source_port, destination_port } = *self;
+        let link = ethernet::Repr { destination, source, ethertype: ip.ethertype() };
+        vlan::emit_link_header(&link, vlan, frame);
+        let ip_at = vlan::link_header_len(vlan);
+        let udp_at = ip_at + ip.header_len();
+        let length = (frame.len() - udp_at) as u16;
+        ip.emit(length, &mut frame[ip_at..]);
+        // Zero over IPv4 (annex A17.4.2). Over IPv6 zero is for tunnels that ask for it (RFC 6935),
+        // so a plain receiver would drop it.
+        udp::Repr { source_port, destination_port, length, checksum: 0 }.emit(&mut frame[udp_at..]);
+        if let Ip::V6 { source, destination, .. } = ip {
+            udp::fill_checksum_v6(source, destination, &mut frame[udp_at..]);
+        }
+    }
+}
+
 /// A RoCEv2 frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
@@ -214,7 +259,7 @@ impl<'a> Frame<'a> {
     /// How many bytes [`Frame::emit`] writes. Fewer than
     /// [`MIN_FRAME_LEN`](ethernet::MIN_FRAME_LEN) for an empty SEND over IPv4, which the link pads.
     pub fn emitted_len(&self) -> usize {
-        self.lower_headers_len() + self.covered_len() + ICRC_LEN
+        self.below().header_len() + self.covered_len() + ICRC_LEN
     }
 
     /// What the ICRC covers below the BTH.
@@ -222,9 +267,10 @@ impl<'a> Frame<'a> {
         covered_headers(&self.ip, self.source_port)
     }
 
-    /// Bytes before the BTH.
-    fn lower_headers_len(&self) -> usize {
-        vlan::link_header_len(self.vlan) + self.ip.header_len() + udp::HEADER_LEN
+    /// What is before the BTH.
+    fn below(&self) -> Below {
+        let Self { source, destination, vlan, ip, source_port, .. } = *self;
+        Below { source, destination, vlan, ip, source_port, destination_port: udp::ROCE_PORT }
     }
 
     /// Bytes from the BTH to the ICRC.
@@ -239,8 +285,8 @@ impl<'a> Frame<'a> {
     /// If `bytes` is shorter than [`Frame::emitted_len`], or the payload longer than IP can say.
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         let bytes = &mut bytes[..self.emitted_len()];
-        let (lower, upper) = bytes.split_at_mut(self.lower_headers_len());
-        let (covered, icrc) = upper.split_at_mut(self.covered_len());
+        let below = self.below();
+        let (covered, icrc) = bytes[below.header_len()..].split_at_mut(self.covered_len());
 
         let headers_len = self.roce.emit(covered);
         let (payload, pad) = covered[headers_len..].split_at_mut(self.payload.len());
@@ -255,25 +301,7 @@ impl<'a> Frame<'a> {
             "a payload of {} bytes fits no IP packet",
             self.payload.len()
         );
-        let length = datagram_len as u16;
-        let (source, destination) = (self.source, self.destination);
-        let link = ethernet::Repr { destination, source, ethertype: self.ip.ethertype() };
-        vlan::emit_link_header(&link, self.vlan, lower);
-        let mut at = vlan::link_header_len(self.vlan);
-        self.ip.emit(length, &mut lower[at..]);
-        at += self.ip.header_len();
-        // Zero over IPv4 (annex A17.4.2). Over IPv6 zero is for tunnels that ask for it (RFC 6935),
-        // so a plain receiver would drop it.
-        udp::Repr {
-            source_port: self.source_port,
-            destination_port: udp::ROCE_PORT,
-            length,
-            checksum: 0,
-        }
-        .emit(&mut lower[at..]);
-        if let Ip::V6 { source, destination, .. } = self.ip {
-            udp::fill_checksum_v6(source, destination, &mut bytes[at..]);
-        }
+        below.emit(bytes);
         bytes.len()
     }
 
@@ -398,7 +426,7 @@ mod tests {
                 let Ok(parsed) = Frame::parse(&broken) else { continue };
                 // What may change on the way: congestion and hop fields, in BTH and in IPv6, which
                 // has no header checksum, and the UDP checksum.
-                let bth = frame.lower_headers_len();
+                let bth = frame.below().header_len();
                 let checksum = bth - 2..bth;
                 let changes = bit / 8 == bth + 4 || checksum.contains(&(bit / 8));
                 let hops = matches!(ip, Ip::V6 { .. }) && matches!(bit / 8, 14..=17 | 21);
@@ -434,7 +462,7 @@ mod tests {
     fn an_unknown_opcode_with_a_right_icrc_is_an_unknown_opcode() {
         let frame = frame(v4(), b"");
         let mut bytes = frame.to_vec();
-        let at = frame.lower_headers_len();
+        let at = frame.below().header_len();
         bytes[at] = 0x15;
         let end = bytes.len() - ICRC_LEN;
         let check = icrc::compute(&frame.datagram(), &bytes[at..end]).unwrap();
