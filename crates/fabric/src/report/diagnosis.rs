@@ -36,6 +36,18 @@ impl Note {
     }
 }
 
+/// What came nearest to a threshold: the part of it that was reached, and where that was.
+#[derive(Default)]
+struct Nearest(Option<(f64, String)>);
+
+impl Nearest {
+    fn note(&mut self, part: f64, place: impl FnOnce() -> String) {
+        if self.0.as_ref().is_none_or(|(most, _)| part > *most) {
+            self.0 = Some((part, place()));
+        }
+    }
+}
+
 impl Report<'_> {
     /// Everything that a reader should know.
     pub fn notes(&self) -> Vec<Note> {
@@ -116,7 +128,7 @@ impl Report<'_> {
             ));
         }
         // The group that came nearest to its threshold.
-        let mut nearest: Option<(f64, String)> = None;
+        let mut nearest = Nearest::default();
         for (switch, neighbour, counters) in network.all_switch_counters() {
             let Some(config) = network.switch_config(switch) else { continue };
             for (group, _) in config.groups.iter().enumerate().filter(|(_, own)| own.lossless) {
@@ -125,19 +137,17 @@ impl Report<'_> {
                     continue;
                 }
                 let lowest = self.lowest_threshold(switch, group);
-                let part = peak as f64 / lowest.max(1) as f64;
-                if nearest.as_ref().is_none_or(|(most, _)| part > *most) {
+                nearest.note(peak as f64 / lowest.max(1) as f64, || {
                     let name = network.topology().name(End::Switch(switch));
                     let from = network.topology().name(neighbour);
-                    let why = format!(
+                    format!(
                         "no group reached XOFF: the nearest, group {group} of {name} from {from}, \
                          held {peak} of {lowest} bytes at most"
-                    );
-                    nearest = Some((part, why));
-                }
+                    )
+                });
             }
         }
-        Some(match nearest {
+        Some(match nearest.0 {
             Some((_, why)) => Note::new(about, why)
                 .change("nothing, if that is wanted; a smaller switch.alpha pauses sooner"),
             None => Note::new(about, "no packet came in a lossless group").change(
@@ -196,24 +206,25 @@ impl Report<'_> {
             return None;
         }
         let mut configured = false;
-        let mut nearest: Option<(f64, String)> = None;
+        let mut nearest = Nearest::default();
         for (switch, neighbour, counters) in network.all_switch_counters() {
             let Some(config) = network.switch_config(switch) else { continue };
             for (queue, settings) in config.queues.iter().enumerate() {
                 let Some(ecn) = settings.ecn else { continue };
                 configured = true;
                 let peak = counters.queue_peak_bytes[queue];
-                let part = peak as f64 / f64::from(ecn.min_bytes.max(1));
-                if peak > 0 && nearest.as_ref().is_none_or(|(most, _)| part > *most) {
+                if peak == 0 {
+                    continue;
+                }
+                nearest.note(peak as f64 / f64::from(ecn.min_bytes.max(1)), || {
                     let name = network.topology().name(End::Switch(switch));
                     let to = network.topology().name(neighbour);
                     let least = ecn.min_bytes;
-                    let why = format!(
+                    format!(
                         "queue {queue} of {name} to {to} held {peak} bytes at most, and marks begin \
                          at {least}"
-                    );
-                    nearest = Some((part, why));
-                }
+                    )
+                });
             }
         }
         let listens = self.listens();
@@ -233,7 +244,7 @@ impl Report<'_> {
             let why = "queues mark, but no packet may be marked: no NIC listens to marks";
             return Some(Note::new(about, why).change("give nic.congestion = \"dcqcn\""));
         }
-        match nearest {
+        match nearest.0 {
             Some((part, why)) if part <= 1.0 => {
                 Some(Note::new(about, why).change(
                     "nothing, if that is wanted; a smaller switch.ecn.min_bytes marks sooner",

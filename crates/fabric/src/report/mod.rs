@@ -121,9 +121,9 @@ impl<'a> Report<'a> {
     fn numbers(&self) -> Vec<seeds::Number> {
         let network = self.network;
         let flows = network.flows();
-        let [latencies, slowdowns] = [self.latencies(), self.all_slowdowns()];
-        let at =
-            |sorted: &[f64], percent| (!sorted.is_empty()).then(|| percentile(sorted, percent));
+        let (latencies, slowdowns) = (self.latencies(), self.all_slowdowns());
+        let took = |percent| percentile(&latencies, percent).map(tables::micros);
+        let slower = |percent| percentile(&slowdowns, percent);
         let (again, timeouts) = self.repeated();
         let completed: u64 = flows.iter().map(|flow| flow.completed).sum();
         let count = |value: u64| Some(value as f64);
@@ -131,10 +131,10 @@ impl<'a> Report<'a> {
             ("ended_at", "us", Some(tables::micros(network.now().as_ps()))),
             ("completed", "messages", count(completed)),
             ("goodput", "gbps", Some(self.goodput_of().0)),
-            ("latency_p50", "us", at(&latencies, 50)),
-            ("latency_p99", "us", at(&latencies, 99)),
-            ("slowdown_p50", "", at(&slowdowns, 50)),
-            ("slowdown_p99", "", at(&slowdowns, 99)),
+            ("latency_p50", "us", took(50)),
+            ("latency_p99", "us", took(99)),
+            ("slowdown_p50", "", slower(50)),
+            ("slowdown_p99", "", slower(99)),
             ("drops", "", count(network.drops().total())),
             ("again", "packets", count(again)),
             ("timeouts", "", count(timeouts)),
@@ -142,12 +142,11 @@ impl<'a> Report<'a> {
         ]
     }
 
-    /// From post to completion of every message, in us, in their order.
-    fn latencies(&self) -> Vec<f64> {
+    /// From post to completion of every message, in picoseconds, in their order.
+    fn latencies(&self) -> Vec<u64> {
         let flows = self.network.flows().iter();
-        let all = flows.flat_map(|flow| flow.latencies_ps.iter().map(|&ps| tables::micros(ps)));
-        let mut all: Vec<f64> = all.collect();
-        all.sort_unstable_by(f64::total_cmp);
+        let mut all: Vec<u64> = flows.flat_map(|flow| flow.latencies_ps.iter().copied()).collect();
+        all.sort_unstable();
         all
     }
 
@@ -184,18 +183,15 @@ impl<'a> Report<'a> {
             ("completed", self.completion()),
             ("goodput", self.goodput()),
         ];
-        let mut latencies: Vec<u64> =
-            flows.iter().flat_map(|flow| flow.latencies_ps.iter().copied()).collect();
-        latencies.sort_unstable();
-        if !latencies.is_empty() {
-            let at = |percent| Span::from_ps(percentile(&latencies, percent));
-            figures.push(("latency", format!("p50 {}, p95 {}, p99 {}", at(50), at(95), at(99))));
+        let latencies = self.latencies();
+        let at = |percent| percentile(&latencies, percent).map(Span::from_ps);
+        if let [Some(p50), Some(p95), Some(p99)] = [50, 95, 99].map(at) {
+            figures.push(("latency", format!("p50 {p50}, p95 {p95}, p99 {p99}")));
         }
         let slowdowns = self.all_slowdowns();
-        if !slowdowns.is_empty() {
-            let at = |percent| percentile(&slowdowns, percent);
-            let text = format!("p50 {:.2}, p95 {:.2}, p99 {:.2}", at(50), at(95), at(99));
-            figures.push(("slowdown", text));
+        let at = |percent| percentile(&slowdowns, percent);
+        if let [Some(p50), Some(p95), Some(p99)] = [50, 95, 99].map(at) {
+            figures.push(("slowdown", format!("p50 {p50:.2}, p95 {p95:.2}, p99 {p99:.2}")));
         }
         let (again, timeouts) = self.repeated();
         let (marked, notified) = self.marks();
@@ -335,10 +331,10 @@ fn write_note(text: &mut String, note: &Note) {
     }
 }
 
-/// The smallest of `sorted`, which is not empty, that at least `percent` of it do not exceed.
-fn percentile<T: Copy>(sorted: &[T], percent: usize) -> T {
+/// The smallest of `sorted` that at least `percent` of it do not exceed; `None` of nothing.
+fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted[rank.min(sorted.len()) - 1]
+    sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
 }
 
 /// A rate in Gb/s; zero of no time.
@@ -371,8 +367,11 @@ mod tests {
     #[test]
     fn percentiles_are_values_that_occurred() {
         let sorted: Vec<u64> = (1..=200).collect();
-        assert_eq!([50, 95, 99].map(|percent| percentile(&sorted, percent)), [100, 190, 198]);
-        assert_eq!(percentile(&[7], 99), 7);
+        assert_eq!(
+            [50, 95, 99].map(|percent| percentile(&sorted, percent)),
+            [100, 190, 198].map(Some)
+        );
+        assert_eq!(percentile(&[7], 99), Some(7));
     }
 
     #[test]

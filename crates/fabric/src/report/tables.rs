@@ -42,8 +42,7 @@ impl Report<'_> {
             let spec = &flow.spec;
             let mut latencies = flow.latencies_ps.clone();
             latencies.sort_unstable();
-            let at =
-                |percent| (!latencies.is_empty()).then(|| super::percentile(&latencies, percent));
+            let at = |percent| super::percentile(&latencies, percent);
             let slowdowns = self.slowdowns(index);
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
             table.push([
