@@ -10,7 +10,7 @@ use crate::NetworkConfig;
 use crate::pfc::PRIORITIES;
 use crate::scenario::Scenario;
 use crate::switch::config::{
-    Balance, EcnConfig, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule,
+    Balance, EcnConfig, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule, alpha_of,
 };
 use crate::switch::{Cell, sonic_headroom_bytes};
 use crate::words::{COLUMNS, wrapped};
@@ -220,13 +220,6 @@ fn classes(kind: &Kind) -> Vec<String> {
     lines
 }
 
-fn alpha(exponent: i8) -> String {
-    match exponent {
-        0.. => (1u32 << exponent.min(7)).to_string(),
-        _ => format!("1/{}", 1u32 << (-exponent).min(8)),
-    }
-}
-
 /// By lossless group: where it pauses, and its headroom, at all ports.
 fn groups(config: &NetworkConfig, kind: &Kind) -> Vec<(u8, Vec<String>)> {
     let mut groups: Vec<(u8, Vec<String>)> = Vec::new();
@@ -266,7 +259,7 @@ fn thresholds(kind: &Kind, group: usize, local: usize) -> String {
             "XOFF at {} bytes alone, {} with all {ports} ports congested (alpha {})",
             bytes(kind.xoff(own.threshold, 1)),
             bytes(kind.xoff(own.threshold, ports)),
-            alpha(exponent)
+            alpha_of(exponent)
         ),
     };
     let offset = own.xon_offset_bytes;

@@ -129,6 +129,12 @@ pub enum Threshold {
     },
 }
 
+/// 2^`exponent` in words: 1/16, or 8.
+pub(crate) fn alpha_of(exponent: i8) -> String {
+    let power = 1_u32 << exponent.unsigned_abs().min(31);
+    if exponent < 0 { format!("1/{power}") } else { power.to_string() }
+}
+
 /// A priority group of a port (`BUFFER_PG` with its `BUFFER_PROFILE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupConfig {

@@ -14,7 +14,7 @@ use crate::scenario::value::{
 use crate::switch::Cell;
 use crate::switch::config::{
     Balance, EcnConfig, GroupConfig, PortConfig, QueueConfig, Schedule, SwitchConfig, Threshold,
-    WatchdogConfig,
+    WatchdogConfig, alpha_of,
 };
 
 const LOSSLESS: GroupConfig = GroupConfig::LOSSLESS;
@@ -249,10 +249,7 @@ pub(super) fn alpha<'a>() -> Value<'a, i8> {
                 .hint("write \"1/16\", \"1\" or \"8\", for instance")
         })
     };
-    let show = |_: &str, exponent: &i8| {
-        let power = 1_u32 << exponent.unsigned_abs().min(31);
-        if *exponent < 0 { format!("\"1/{power}\"") } else { format!("\"{power}\"") }
-    };
+    let show = |_: &str, exponent: &i8| format!("\"{}\"", alpha_of(*exponent));
     Value::new("a power of two from \"1/256\" to \"128\"", read, show)
 }
 
