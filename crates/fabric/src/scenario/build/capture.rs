@@ -1,5 +1,6 @@
 //! `[[capture]]`.
 
+use super::node;
 use crate::capture;
 use crate::limits::SNAP_BYTES_MIN;
 use crate::scenario::at::{At, Result};
@@ -28,26 +29,18 @@ table! {
 
 pub(super) fn capture(table: &Part<'_, Capture>, topology: &Topology) -> Result<capture::Capture> {
     let (at, capture) = (&table.at, table.read()?);
-    let find = |key: &str, name: &str| {
-        let missing = || {
-            let ends = topology.links.first().map(|link| link.ends);
-            let [one, other] = ends.map_or([""; 2], |ends| ends.map(|end| topology.name(end)));
-            let wrong = at.wrong(key, format!("there is no host or switch {name:?}"));
-            wrong.hint(format!("names are such as {one} and {other}"))
-        };
-        topology.find(name).ok_or_else(missing)
-    };
-    let node = find("node", &capture.node)?;
+    let found = node(at, topology, "node", &capture.node)?;
     let neighbour = match &capture.neighbour {
         Some(name) => {
-            let neighbour = find("neighbour", name)?;
-            check_link(at, topology, node, neighbour)?;
+            let neighbour = node(at, topology, "neighbour", name)?;
+            check_link(at, topology, found, neighbour)?;
             Some(neighbour)
         }
         None => None,
     };
     let priorities = capture.priorities.unwrap_or(u8::MAX);
-    Ok(capture::Capture { node, neighbour, snap_bytes: capture.snap_bytes, priorities })
+    let snap_bytes = capture.snap_bytes;
+    Ok(capture::Capture { node: found, neighbour, snap_bytes, priorities })
 }
 
 fn check_link(at: &At<'_>, topology: &Topology, node: End, neighbour: End) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use rdma::{Span, Time};
 
-use super::host;
 use super::switch::alpha;
+use super::{host, node};
 use crate::fault::{DropRule, Fault as Happening, FaultKind};
 use crate::limits::FLAPS_MAX;
 use crate::scenario::at::{At, Result};
@@ -18,7 +18,7 @@ fn chance<'a>() -> Value<'a, f64> {
     probability("0.01 for one packet in a hundred")
 }
 
-fn node<'a>() -> Value<'a, String> {
+fn named<'a>() -> Value<'a, String> {
     text("a host or switch")
 }
 
@@ -54,9 +54,9 @@ table! {
     /// See [`Fault`].
     struct Drop {
         /// Who sends on the link.
-        from = needed(node()) => from: String;
+        from = needed(named()) => from: String;
         /// Who receives.
-        to = needed(node()) => to: String;
+        to = needed(named()) => to: String;
         /// Any packet, with this probability.
         probability = or("no such rule", chance()) => probability: Option<f64>;
         /// Every so many packets, one.
@@ -76,9 +76,9 @@ table! {
     /// See [`Fault`].
     struct Damage {
         /// Who sends.
-        from = needed(node()) => from: String;
+        from = needed(named()) => from: String;
         /// Who receives.
-        to = needed(node()) => to: String;
+        to = needed(named()) => to: String;
         /// Of each frame.
         probability = needed(chance()) => probability: f64;
         ..when: When;
@@ -89,9 +89,9 @@ table! {
     /// See [`Fault`].
     struct Link {
         /// One end.
-        from = needed(node()) => from: String;
+        from = needed(named()) => from: String;
         /// The other.
-        to = needed(node()) => to: String;
+        to = needed(named()) => to: String;
         ..when: When;
     }
 }
@@ -100,9 +100,9 @@ table! {
     /// See [`Fault`].
     struct LinkFlaps {
         /// One end.
-        from = needed(node()) => from: String;
+        from = needed(named()) => from: String;
         /// The other.
-        to = needed(node()) => to: String;
+        to = needed(named()) => to: String;
         /// How long it is down each time.
         down_us = needed(time()) => down: Span;
         /// From one time to the next.
@@ -214,14 +214,7 @@ fn switch(at: &At<'_>, topology: &Topology, name: &str) -> Result<u32> {
 
 /// Both ends of a link that is there.
 fn link(at: &At<'_>, topology: &Topology, from: &str, to: &str) -> Result<(End, End)> {
-    let node = |key: &str, name: &str| {
-        let missing = || {
-            at.wrong(key, format!("there is no host or switch {name:?}"))
-                .hint("name one that the topology has")
-        };
-        topology.find(name).ok_or_else(missing)
-    };
-    let (from, to) = (node("from", from)?, node("to", to)?);
+    let (from, to) = (node(at, topology, "from", from)?, node(at, topology, "to", to)?);
     let joins = |ends: [End; 2]| ends == [from, to] || ends == [to, from];
     if topology.links.iter().any(|link| joins(link.ends)) {
         return Ok((from, to));

@@ -385,6 +385,17 @@ fn missing<'a>(
     }
 }
 
+/// The node that `key` names.
+fn node(at: &At<'_>, topology: &Topology, key: &str, name: &str) -> Result<End> {
+    topology.find(name).ok_or_else(|| {
+        let ends = topology.links.first().map(|link| link.ends);
+        let [one, other] = ends.map_or([""; 2], |ends| ends.map(|end| topology.name(end)));
+        let wrong = at.wrong(key, format!("there is no host or switch {name:?}"));
+        wrong.hint(format!("names are such as {one} and {other}"))
+    })
+}
+
+/// The host that `key` names.
 fn host(at: &At<'_>, topology: &Topology, key: &str, name: &str) -> Result<u32> {
     match topology.find(name) {
         Some(End::Host(index)) => Ok(index),
