@@ -5,8 +5,9 @@ use rdma::{Rate, Span};
 use crate::Network;
 use crate::check::Check;
 use crate::scenario::Scenario;
-use crate::scenario::sonic::{Cable, ConfigDb};
+use crate::scenario::sonic::ConfigDb;
 use crate::switch::config::SwitchConfig;
+use crate::topology::Cables;
 
 /// Networks above this are read and explained, and not made: a fuzzer has better things to do.
 const HOSTS_MADE: usize = 64;
@@ -22,7 +23,7 @@ pub fn read_anything(bytes: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(bytes) else { return false };
     let (text, file) = text.split_once('\0').unwrap_or((text, ""));
     if text.trim_start().starts_with('{') {
-        let link = Cable { rate: Rate::from_gbps(100), propagation: Span::from_ns(25) };
+        let link = Cables { rate: Rate::from_gbps(100), propagation: Span::from_ns(25) };
         let made = ConfigDb::parse(text)
             .and_then(|db| db.switch(&[link; 2], None, None, &SwitchConfig::default()));
         return made.map_or_else(|error| refused(text, &error.to_string()), |_| true);

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use fabric::Network;
 use fabric::scenario::Scenario;
-use fabric::scenario::sonic::{Cable, ConfigDb};
+use fabric::scenario::sonic::ConfigDb;
 use fabric::switch::config::SwitchConfig;
+use fabric::topology::Cables;
 
 const SCENARIO: &str = r#"
 title = "small"
@@ -46,7 +47,7 @@ fn scenario(text: &str) -> Result<(), String> {
 
 /// Everything up to the settings of a switch of four ports.
 fn config_db(text: &str) -> Result<(), String> {
-    let link = Cable { rate: rdma::Rate::from_gbps(100), propagation: rdma::Span::from_ns(25) };
+    let link = Cables { rate: rdma::Rate::from_gbps(100), propagation: rdma::Span::from_ns(25) };
     let db = ConfigDb::parse(text).map_err(|error| error.to_string())?;
     let made = db.switch(&[link; 4], None, None, &SwitchConfig::default());
     made.map(|_| ()).map_err(|error| error.to_string())

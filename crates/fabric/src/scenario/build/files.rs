@@ -5,9 +5,9 @@ use rdma::Rate;
 use super::switch::{Switch, switch};
 use super::{Files, Note, Part, Result};
 use crate::NetworkConfig;
-use crate::scenario::sonic::{Cable, ConfigDb};
+use crate::scenario::sonic::ConfigDb;
 use crate::switch::config::SwitchConfig;
-use crate::topology::{End, Topology};
+use crate::topology::{Cables, End, Topology};
 
 /// `[switch]`: the file is about every switch.
 pub(super) fn all_from_config_db(
@@ -25,11 +25,11 @@ pub(super) fn all_from_config_db(
 /// Gives every switch what `settings_of` says of one with its links.
 pub(super) fn by_cables(
     config: &mut NetworkConfig,
-    mut settings_of: impl FnMut(&[Cable]) -> Result<SwitchConfig>,
+    mut settings_of: impl FnMut(&[Cables]) -> Result<SwitchConfig>,
 ) -> Result<()> {
     let cables = cables(&config.topology);
     // Switches with the same links have the same settings.
-    let mut made: Vec<(&[Cable], SwitchConfig)> = Vec::new();
+    let mut made: Vec<(&[Cables], SwitchConfig)> = Vec::new();
     let mut settings = Vec::new();
     for links in &cables {
         let known = made.iter().find(|(same, _)| *same == links.as_slice());
@@ -79,7 +79,7 @@ fn settings_of(
     table: &Part<'_, Switch>,
     said: &Switch,
     db: &ConfigDb,
-    links: &[Cable],
+    links: &[Cables],
     base: &SwitchConfig,
     notes: &mut Vec<Note>,
 ) -> Result<SwitchConfig> {
@@ -95,14 +95,14 @@ fn settings_of(
 }
 
 /// The links of every switch, in their order.
-pub(super) fn cables(topology: &Topology) -> Vec<Vec<Cable>> {
+pub(super) fn cables(topology: &Topology) -> Vec<Vec<Cables>> {
     let mut cables = vec![Vec::new(); topology.switches.len()];
     for link in &topology.links {
         for end in link.ends {
             if let End::Switch(index) = end
                 && let Some(links) = cables.get_mut(index as usize)
             {
-                links.push(Cable { rate: link.rate, propagation: link.propagation });
+                links.push(Cables { rate: link.rate, propagation: link.propagation });
             }
         }
     }

@@ -19,7 +19,7 @@ use super::error::Mistakes;
 use super::origin::Origin;
 use super::part::{Part, by_name, part, parts};
 use super::place::Place;
-use super::sonic::{Cable, FileError};
+use super::sonic::FileError;
 use super::table::{Describe as _, Table as _, table};
 use super::value::{TICK, flag, needed, or, otherwise, text, time, time_from, whole};
 use super::{Files, Note, Scenario, ScenarioError, TableText};
@@ -27,7 +27,7 @@ use crate::NetworkConfig;
 use crate::model::HostConfig;
 use crate::nic::NicConfig;
 use crate::random::Random;
-use crate::topology::{End, Topology};
+use crate::topology::{Cables, End, Topology};
 
 use capture::{Capture, capture};
 use fault::{Fault, fault};
@@ -324,7 +324,7 @@ impl Made<'_> {
     }
 }
 
-fn rates_of(links: &(impl AsRef<[Cable]> + ?Sized)) -> Vec<Rate> {
+fn rates_of(links: &(impl AsRef<[Cables]> + ?Sized)) -> Vec<Rate> {
     links.as_ref().iter().map(|link| link.rate).collect()
 }
 

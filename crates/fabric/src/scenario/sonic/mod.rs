@@ -30,8 +30,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use rdma::{Rate, Span};
-
 pub use crate::mistake::FileError;
 pub use notes::Note;
 
@@ -40,6 +38,7 @@ use notes::Notes;
 use tables::{Pool, Port, Profile, Watchdogs};
 
 use crate::switch::config::{EcnConfig, Schedule, SwitchConfig, WatchdogRule};
+use crate::topology::Cables;
 
 /// Tables that are read.
 const KNOWN: [&str; 19] = [
@@ -76,15 +75,6 @@ pub struct ConfigDb {
     watchdogs: Watchdogs,
     rule: WatchdogRule,
     notes: Notes,
-}
-
-/// A link of a simulated switch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cable {
-    /// Its rate.
-    pub rate: Rate,
-    /// How long a signal takes.
-    pub propagation: Span,
 }
 
 impl ConfigDb {
@@ -140,7 +130,7 @@ impl ConfigDb {
     /// [`FileError`], where tables contradict each other or something is missing.
     pub fn switch(
         &self,
-        links: &[Cable],
+        links: &[Cables],
         names: Option<&[String]>,
         buffer_bytes: Option<u32>,
         base: &SwitchConfig,

@@ -7,14 +7,14 @@ use rdma::Span;
 use super::json::{Entry, Field};
 use super::notes::{Note, Notes};
 use super::tables::{self, PortWatchdog, find};
-use super::{Cable, ConfigDb, Port};
+use super::{ConfigDb, Port};
 use crate::mistake::FileError;
 use crate::pfc::PRIORITIES;
 use crate::scenario::error::suggestion;
 use crate::switch::config::{
     GroupConfig, PortConfig, QueueConfig, SwitchConfig, Threshold, Trust, WatchdogConfig,
 };
-use crate::topology::PS_PER_METRE;
+use crate::topology::{Cables, PS_PER_METRE};
 
 type Result<T> = core::result::Result<T, FileError>;
 type ByNumber<'a> = BTreeMap<(&'a str, usize), &'a Entry>;
@@ -46,7 +46,7 @@ struct Settings<'a> {
 
 pub(super) fn switch(
     db: &ConfigDb,
-    links: &[Cable],
+    links: &[Cables],
     names: Option<&[String]>,
     buffer_bytes: Option<u32>,
     base: &SwitchConfig,
@@ -144,7 +144,7 @@ fn check_port(db: &ConfigDb, entry: &Entry, port: &str) -> Result<()> {
 }
 
 /// Says where the topology is of other rates or lengths than the file.
-fn compare(ports: &[&Port], links: &[Cable], notes: &mut Notes) {
+fn compare(ports: &[&Port], links: &[Cables], notes: &mut Notes) {
     for (port, link) in ports.iter().zip(links) {
         if let Some(speed) = port.speed.filter(|speed| speed * 1_000_000 != link.rate.as_bps()) {
             let text = format!(

@@ -13,9 +13,9 @@ const TD3: &str = include_str!("../../../../../scenarios/sonic/td3-tor.json");
 /// The same switch with references in brackets, on Mellanox.
 const SPECTRUM: &str = include_str!("../../../../../scenarios/sonic/spectrum-tor.json");
 
-fn links(count: usize) -> Vec<Cable> {
+fn links(count: usize) -> Vec<Cables> {
     (0..count)
-        .map(|link| Cable {
+        .map(|link| Cables {
             rate: Rate::from_gbps(100),
             propagation: propagation(if link < 24 { 5 } else { 300 }),
         })
@@ -113,7 +113,7 @@ fn ports_are_chosen_by_name_and_speeds_compared() {
     let db = ConfigDb::parse(TD3).unwrap();
     assert_eq!(db.ports().take(3).collect::<Vec<_>>(), ["Ethernet0", "Ethernet4", "Ethernet8"]);
     let names = ["Ethernet124", "Ethernet0"].map(str::to_owned);
-    let slow = Cable { rate: Rate::from_gbps(40), propagation: propagation(100) };
+    let slow = Cables { rate: Rate::from_gbps(40), propagation: propagation(100) };
     let base = SwitchConfig::default();
     let (config, notes) = db.switch(&[slow; 2], Some(&names), None, &base).unwrap();
     let headrooms = [0, 1].map(|port| config.groups_of(port)[3].headroom_bytes);
