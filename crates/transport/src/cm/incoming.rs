@@ -8,6 +8,7 @@ use wire::cm::req::{EXTENDED_XRC, Transport};
 use wire::cm::{Mad, Message, brief, mra, rej, rep, req, sidr};
 
 use super::conversation::{Conversation, Timing, drep, refusal, rej, span};
+use super::manager::PeerKey;
 use super::state::{Input, State};
 use super::{CmError, CmEvent, CommId, Discard, Manager};
 use crate::limits::{CM_RESPONSE_TIMEOUT, CM_RETRIES};
@@ -27,27 +28,15 @@ impl Manager {
             Mad::new(mad.transaction, Message::Rej(rejection))
         };
         let key = (arrival.source, request.local_id, false);
-        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get_mut(id)) {
+        self.expect_new(now, &key, mad, |known| match known.state {
+            State::ReqReceived => Some(known.mra(About::Req)),
+            State::RepSent | State::RtuWait => known.last,
+            // The peer never had our REP, and gets none now.
+            State::DreqSent => Some(refuse(rej::Reason::CONSUMER)),
             // If it was rejected, a late REQ gets that REJ again and does not reach a new listener.
-            if known.first_transaction == mad.transaction {
-                let answer = match known.state {
-                    State::ReqReceived => Some(known.mra(About::Req)),
-                    State::RepSent | State::RtuWait => known.last,
-                    // The peer never had our REP, and gets none now.
-                    State::DreqSent => Some(refuse(rej::Reason::CONSUMER)),
-                    State::TimeWait => known.last.or(Some(refuse(rej::Reason::CONSUMER))),
-                    _ => None,
-                };
-                let route = known.route;
-                if let Some(answer) = known.again(answer)? {
-                    self.send(route, answer);
-                }
-                return Err(Discard::Duplicate);
-            }
-            // The peer has begun anew and forgotten the old conversation.
-            let id = known.id;
-            self.lost(now, id);
-        }
+            State::TimeWait => known.last.or(Some(refuse(rej::Reason::CONSUMER))),
+            _ => None,
+        })?;
         let route = back(arrival);
         let stale = (arrival.source, request.guid, request.qpn);
         if let Some(id) = self.by_queue_pair.get(&stale).copied() {
@@ -90,18 +79,12 @@ impl Manager {
             self.send(route, refuse(rej::Reason::NO_RESOURCES));
             return Ok(());
         };
-        conversation.remote_id = request.local_id;
-        conversation.listener = Some(listener);
-        conversation.transaction = mad.transaction;
-        conversation.first_transaction = mad.transaction;
         conversation.remote_qpn = request.qpn;
         conversation.remote_guid = request.guid;
         let id = CommId(conversation.id);
         let (request, options) = (Box::new(*request), mad.modifier);
         self.tell(&conversation, CmEvent::Request { listener, id, route, request, options });
-        self.await_application(listener);
-        self.by_peer.insert(key, conversation.id);
-        self.keep(conversation);
+        self.keep_new(conversation, key, listener, mad);
         Ok(())
     }
 
@@ -114,17 +97,7 @@ impl Manager {
         request: &sidr::Req,
     ) -> Result<(), Discard> {
         let key = (arrival.source, request.request_id, true);
-        if let Some(known) = self.by_peer.get(&key).and_then(|id| self.conversations.get_mut(id)) {
-            if known.first_transaction == mad.transaction {
-                let route = known.route;
-                if let Some(answer) = known.again(known.last)? {
-                    self.send(route, answer);
-                }
-                return Err(Discard::Duplicate);
-            }
-            let id = known.id;
-            self.lost(now, id);
-        }
+        self.expect_new(now, &key, mad, |known| known.last)?;
         let route = back(arrival);
         let refuse = |status| {
             let reply = refusal(request.request_id, request.service, status);
@@ -148,17 +121,34 @@ impl Manager {
             self.send(route, refuse(sidr::Status::NO_QP));
             return Ok(());
         };
-        conversation.remote_id = request.request_id;
-        conversation.listener = Some(listener);
-        conversation.transaction = mad.transaction;
-        conversation.first_transaction = mad.transaction;
         conversation.service = request.service;
         let id = CommId(conversation.id);
         let request = Box::new(*request);
         self.tell(&conversation, CmEvent::DatagramRequest { listener, id, route, request });
-        self.await_application(listener);
-        self.by_peer.insert(key, conversation.id);
-        self.keep(conversation);
+        self.keep_new(conversation, key, listener, mad);
+        Ok(())
+    }
+
+    /// Whether a request with `key` is a new one. A repeated one gets the `answer` to what it began.
+    fn expect_new(
+        &mut self,
+        now: Time,
+        key: &PeerKey,
+        mad: &Mad,
+        answer: impl FnOnce(&Conversation) -> Option<Mad>,
+    ) -> Result<(), Discard> {
+        let known = self.by_peer.get(key).and_then(|id| self.conversations.get_mut(id));
+        let Some(known) = known else { return Ok(()) };
+        if known.first_transaction == mad.transaction {
+            let (route, answer) = (known.route, answer(known));
+            if let Some(answer) = known.again(answer)? {
+                self.send(route, answer);
+            }
+            return Err(Discard::Duplicate);
+        }
+        // The peer has begun anew and forgotten the old conversation.
+        let id = known.id;
+        self.lost(now, id);
         Ok(())
     }
 

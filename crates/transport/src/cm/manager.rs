@@ -29,7 +29,7 @@ struct Listener {
 
 /// How a peer names a conversation that it began: its address, its number, and whether it is about
 /// datagrams.
-type PeerKey = (Gid, u32, bool);
+pub(super) type PeerKey = (Gid, u32, bool);
 
 /// A peer's queue pair: its address, its adapter's GUID, its number.
 type QueuePairKey = (Gid, u64, Qpn);
@@ -496,12 +496,6 @@ impl Manager {
         self.pending.get(&source).is_some_and(|count| *count >= CM_PENDING_PER_SOURCE_MAX)
     }
 
-    pub(super) fn await_application(&mut self, listener: ListenerId) {
-        if let Some(listener) = self.listeners.get_mut(&listener) {
-            listener.waiting += 1;
-        }
-    }
-
     /// A conversation that waited for the application leaves the listener's backlog.
     pub(super) fn leave_backlog(&mut self, conversation: &Conversation) {
         let waited = matches!(conversation.state, State::ReqReceived | State::SidrReqReceived);
@@ -636,6 +630,25 @@ impl Manager {
         }
         self.conversations.insert(id, conversation);
         CommId(id)
+    }
+
+    /// Keeps a conversation that a request has begun, until the application says what becomes of it.
+    pub(super) fn keep_new(
+        &mut self,
+        mut begun: Conversation,
+        key: PeerKey,
+        listener: ListenerId,
+        mad: &Mad,
+    ) {
+        if let Some(listener) = self.listeners.get_mut(&listener) {
+            listener.waiting += 1;
+        }
+        begun.remote_id = key.1;
+        begun.listener = Some(listener);
+        begun.transaction = mad.transaction;
+        begun.first_transaction = mad.transaction;
+        self.by_peer.insert(key, begun.id);
+        self.keep(begun);
     }
 
     pub(super) fn send(&mut self, route: Route, mad: Mad) {
