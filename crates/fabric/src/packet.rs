@@ -326,11 +326,6 @@ impl Pool {
         self.insert(packet)
     }
 
-    /// A packet of another pool. To be followed by [`Pool::extend`] if it is [`Kind::Extended`].
-    pub(crate) fn adopt(&mut self, packet: Packet) -> u32 {
-        self.insert(packet)
-    }
-
     /// Gives a packet of another pool its headers, and the bytes that it carries.
     pub(crate) fn extend(&mut self, index: u32, header: roce::Repr, bytes: Vec<u8>) {
         let word = self.extended.insert(header);
@@ -456,7 +451,9 @@ impl Pool {
         self.begun as usize
     }
 
-    fn insert(&mut self, packet: Packet) -> u32 {
+    /// The index of a packet that is new here. To be followed by [`Pool::extend`] if it comes from another pool
+    /// and is [`Kind::Extended`].
+    pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
         self.in_use += 1;
         let index = self.free[self.turn];
         if index != NIL {

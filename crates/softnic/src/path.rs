@@ -258,12 +258,4 @@ impl Paths {
     pub(crate) fn credits(&mut self) -> &mut Credits {
         self.credits.as_mut().unwrap()
     }
-
-    pub(crate) fn rings(&self) -> &Shm {
-        &self.shm
-    }
-
-    pub(crate) fn take_rings(&mut self) -> Shm {
-        core::mem::replace(&mut self.shm, Shm::none())
-    }
 }

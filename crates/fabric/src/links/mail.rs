@@ -52,7 +52,7 @@ impl Links {
         for mailbox in mailboxes {
             let mut headers = mailbox.headers.drain(..);
             for (packet, at) in mailbox.packets.drain(..).zip(mailbox.times.drain(..)) {
-                let index = self.pool.adopt(packet);
+                let index = self.pool.insert(packet);
                 if packet.kind == Kind::Extended
                     && let Some((header, bytes)) = headers.next()
                 {

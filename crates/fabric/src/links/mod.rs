@@ -377,12 +377,6 @@ impl Links {
         self.put_on_link(port, packet, EventKind::Arrive, delay);
     }
 
-    /// Sends a pause frame from a port that is free.
-    fn transmit_pause(&mut self, port: u32, packet: u32) {
-        let delay = self.port(port).pauses.delay;
-        self.put_on_link(port, packet, EventKind::ArrivePause, delay);
-    }
-
     #[inline]
     fn put_on_link(&mut self, port: u32, packet: u32, kind: EventKind, delay: u64) {
         let now = self.events.now();

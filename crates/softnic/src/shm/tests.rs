@@ -148,7 +148,7 @@ impl Honest {
     /// How many NICs of this host it has looked for and found.
     fn knows(&self) -> usize {
         let core = self.nic.shared().lock();
-        core.attachment.common.paths.rings().peers.iter().flatten().count()
+        core.attachment.common.paths.shm.peers.iter().flatten().count()
     }
 
     /// Takes the offers that have arrived, and looks at nothing else.
@@ -190,7 +190,7 @@ impl Liar {
     fn without_ring(address: &str, victim: &Honest) -> Self {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
         let mut attachment = Attachment::open(&device, &Options::default()).unwrap();
-        let link = attachment.common.paths.take_rings();
+        let link = core::mem::replace(&mut attachment.common.paths.shm, Shm::none());
         let victim = victim.member();
         let (ring, _) = Producer::create(0).unwrap();
         Self { attachment, link, ring, victim }
