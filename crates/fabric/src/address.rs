@@ -1,4 +1,4 @@
-//! Who hosts and ports are on the wire, and how the packets of a flow are known.
+//! The addresses of hosts and ports on the wire, and the tuples that identify the packets of a flow.
 
 use core::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! What is counted, and under which names operators know it.
+//! The counters, and the names under which operators know them.
 
 use core::fmt;
 

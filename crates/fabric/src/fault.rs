@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Faults: what goes wrong in a simulation, and when.
 
 use rdma::{Span, Time};
 

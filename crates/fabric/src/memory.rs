@@ -1,5 +1,5 @@
-//! Application memory of simulated hosts. No bytes are kept: a payload is its length, and the NIC's caches are
-//! told which addresses it touches.
+//! Application memory of simulated hosts. No bytes are kept: a payload is only a length, and the NIC's
+//! caches are told which addresses are accessed.
 
 use rdma::{Memory, MemoryFault};
 

@@ -1,4 +1,4 @@
-//! The rate of a link, ready to turn bytes into time many times.
+//! The rate of a link, prepared for converting bytes to time often.
 
 use rdma::{Rate, Span};
 

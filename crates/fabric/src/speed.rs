@@ -1,4 +1,4 @@
-//! How fast a network lived, in the unit that simulators are compared by.
+//! How fast a simulation ran, in the unit that simulators are compared by.
 
 use core::fmt;
 use core::time::Duration;

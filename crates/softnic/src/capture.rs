@@ -1,8 +1,8 @@
 //! A record of every packet, as a pcapng file.
 //!
 //! `FERROCE_PCAP=file`: `%p` in the name is the process ID. The first NIC that a process opens
-//! writes to the file itself, each further one, and each process that finds the file in use by
-//! another, to a name with `.` and its slot appended.
+//! writes to the file itself. Each further one, and one that finds the file in use by another
+//! process, appends `.` and its slot to the name.
 //!
 //! One packet is one frame: GSO batches are cut, and Ethernet, IP and UDP headers are made anew with the
 //! IP identification that the ICRC was computed with, so that it verifies. The MAC addresses are

@@ -1,4 +1,4 @@
-//! The only clock of the soft NIC, pauses, and retries.
+//! Time: the soft NIC's only clock, and how it pauses and tries again.
 
 use core::time::Duration;
 use std::io;

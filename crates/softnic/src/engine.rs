@@ -1,4 +1,4 @@
-//! The engine, lent to whoever sends, receives or keeps time; and where its events go.
+//! The transport engine, borrowed to send, to receive or to run timers; and where its events go.
 
 use rdma::Time;
 use transport::cm::{CmEvent, Manager};

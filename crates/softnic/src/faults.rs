@@ -1,4 +1,4 @@
-//! Faults on purpose: what a bad network does to the packets that we send.
+//! Fault injection: what a bad network would do to the packets that we send.
 //!
 //! `FERROCE_FAULTS=loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7`: the
 //! probability of each fault for each packet, and the seed of the generator. With faults, packets leave one by

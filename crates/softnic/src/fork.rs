@@ -2,9 +2,9 @@
 //!
 //! After a `fork` the parent keeps them, and the child's copies are dead.
 //!
-//! The child has the parent's memory and descriptors but not its threads. Were its copies of the
-//! sockets to stay open, the kernel would keep them in their groups after the parent's death, and
-//! the locks of the slots held. So they are closed before `fork` returns in the child. Calls to a
+//! The child has the parent's memory and descriptors but not its threads. If its copies of the
+//! sockets stayed open, the kernel would keep them in their groups after the parent's death, and
+//! keep the locks of the slots held. So they are closed before `fork` returns in the child. Calls to a
 //! dead NIC still reach its engine, so that the objects can be destroyed; nothing is sent.
 //!
 //! All locks are taken before the fork, so that no other thread holds one at that moment: it would

@@ -1,4 +1,4 @@
-//! How a NIC sends and what it records: what the environment says, or the one who opens it.
+//! How a NIC sends and what it records, as the environment or its opener says.
 
 use std::env;
 

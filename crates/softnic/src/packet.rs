@@ -1,4 +1,4 @@
-//! Packets on their way: where they go, or came from, and the bytes of what is sent.
+//! Packets: where each goes or came from, and the bytes of those that are sent.
 
 use core::net::IpAddr;
 use core::ops::Range;

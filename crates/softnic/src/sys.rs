@@ -1,4 +1,4 @@
-//! Thin safe covers over the system calls that the standard library does not have.
+//! Thin safe wrappers around the system calls that the standard library does not have.
 
 use core::cell::Cell;
 use core::ffi::c_int;

@@ -1,4 +1,4 @@
-//! What the unit tests of several rooms need.
+//! What the unit tests of several modules need.
 
 use rdma::Gid;
 use transport::{Event, Route};

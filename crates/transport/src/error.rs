@@ -1,5 +1,5 @@
-//! What a bad call gets: an enum per operation. The errno that the man page promises is chosen in
-//! `ibverbs`, nowhere else.
+//! Why a call is refused: an enum for each operation. The errno that the man page promises is chosen
+//! in `ibverbs`, nowhere else.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What an application names its objects by. Each is an index, given out by the endpoint.
+//! Handles, by which an application names its objects. Each is an index that the endpoint gives out.
 
 use rdma::Qpn;
 

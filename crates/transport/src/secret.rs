@@ -1,7 +1,7 @@
-//! Numbers that a stranger does not guess: queue pair numbers, and the tags of keys.
+//! Numbers that a stranger cannot guess: queue pair numbers, and the tags of keys.
 //!
 //! A packet is believed if its addresses, its queue pair number and its sequence number are right, and one
-//! that reaches memory needs a key. Who can send with the address of a peer is left to guess. So the
+//! that reaches memory needs a key. An attacker who can forge addresses still has to guess the rest. So the
 //! numbers are drawn from a seed that the driver gets from its system ([`Config::seed`]). Without a seed
 //! they are given out in turn, so that a simulation or a test is the same each time.
 //!

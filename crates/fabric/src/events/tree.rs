@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!             winner
-//!          /          \\            a changed head is played up to the root: four comparisons,
+//!          /           \            a changed head is played up to the root: four comparisons,
 //!       w0               w1         where looking at every head would take sixteen
-//!     /    \\           /    \\
+//!     /     \          /     \
 //!   head0  head1 ... head14 head15
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Connections: queue pairs are made, and led to RTS, before the first event.
+//! Connections: queue pairs are made, and brought to RTS, before the first event.
 
 use rdma::{Access, Gid, Mtu, QKey, QpType, Qpn, UdAddress};
 use transport::{

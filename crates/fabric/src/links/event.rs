@@ -1,5 +1,5 @@
-//! Events: what happens to a port, or to the host or switch that has it. Each takes eight bytes; four where
-//! it waits.
+//! Events: what happens to a port, or to the host or switch that has it. An event takes eight bytes, and
+//! four while it is in a queue.
 
 use crate::limits::ALL_PORTS_MAX;
 

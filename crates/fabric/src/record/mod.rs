@@ -1,4 +1,4 @@
-//! Recording: a run in stretches, and samples between them.
+//! Recording: a run is cut into stretches, and samples are taken between them.
 //!
 //! ```text
 //!   run ─► the network lives until the next sample ─► Samples looks at every port ─► and on

@@ -1,5 +1,5 @@
-//! A table as it is written: what stands under a key, where, and what is said of one that should not
-//! be there.
+//! A table as it is written: the value of each key, its place in the file, and the error for a key that
+//! should not be there.
 
 use telemetry::nearest;
 use toml::Spanned;

@@ -1,5 +1,5 @@
-//! Tables as values: of those that are read at once, and of those that are read when it is known what
-//! they are about.
+//! Tables as values of keys. Some are read at once, and others when it is known which node or kind they
+//! are about.
 
 use core::marker::PhantomData;
 

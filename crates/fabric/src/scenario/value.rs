@@ -1,5 +1,5 @@
-//! What may be written as the value of a key: its type, its bounds, and what is said of one that is
-//! wrong. A function a kind of value.
+//! What may be written as the value of a key: its type, its bounds, and the error for one that is wrong.
+//! There is one function for each kind of value.
 
 use core::fmt;
 

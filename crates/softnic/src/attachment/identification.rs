@@ -1,12 +1,13 @@
-//! Which IP identifications a sender uses, so that ICRCs of other Ferroce NICs are checked in nearly all bits.
+//! The IP identifications that a sender uses: to know them makes the check of its ICRCs strict.
 //!
-//! The ICRC covers the IPv4 identification, which a UDP socket does not show. It can be found out
-//! from the ICRC itself ([`icrc::recover_id`]), but if any will do, one wrong ICRC in 2^16 passes.
-//! Ferroce sends 0, and 0 to 63 in a GSO batch. A sender of which so many batches in a row began with 0 is held to
-//! that: one wrong ICRC in 2^26 passes then. Others send counters that jump, or what they draw, and are held
-//! to nothing.
+//! The ICRC covers the IPv4 identification, which a UDP socket does not show. It can be computed
+//! from the ICRC itself ([`icrc::recover_id`]), but if any value is accepted, one wrong ICRC in 2^16
+//! passes. Ferroce sends 0, and 0 to 63 in a GSO batch. Once several batches of a sender in a row have
+//! begun with 0, it is expected to go on like that, and one wrong ICRC in 2^26 passes. Other senders
+//! count or draw their identifications, and nothing is expected of them.
 //!
-//! A sender that changes, or a second one at its address, loses a packet and no two in a row.
+//! When a sender changes its ways, or a second one uses its address, single packets are lost, never two
+//! in a row.
 
 use core::net::{IpAddr, Ipv4Addr};
 

@@ -1,8 +1,8 @@
-//! What a NIC is among the NICs of its host: its slot, and its sockets in the groups of their addresses.
+//! A NIC's membership among the NICs of its host: its slot, and its sockets in the reuseport groups.
 //!
-//! Here a NIC joins the groups of its addresses, leaves them, and puts the order of their sockets right
-//! when it turns out not to be the kernel's ([`crate::host::steering`]). It takes part in connection
-//! management: ports, and who answers for QP1.
+//! Here a NIC joins the groups of its addresses, leaves them, and corrects the recorded order of their
+//! sockets when it is not the kernel's ([`crate::host::steering`]). For connection management it takes
+//! ports, and may be the one that answers for QP1.
 //!
 //! **Invariant:** the layout changes whenever there are other sockets to wait for.
 

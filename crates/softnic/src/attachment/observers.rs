@@ -1,4 +1,4 @@
-//! Who looks at a NIC from outside: a record of packets, and the file of counters.
+//! What a NIC shows to observers: the capture of its packets, and the file of its counters.
 
 use rdma::Time;
 use transport::Arrival;

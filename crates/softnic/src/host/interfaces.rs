@@ -1,4 +1,4 @@
-//! The network interfaces of this host, as the kernel tells of them.
+//! The network interfaces of this host, as the kernel reports them.
 
 use core::ffi::CStr;
 use core::mem;

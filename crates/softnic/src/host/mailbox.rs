@@ -1,9 +1,9 @@
-//! A socket by which NICs of one user and host find each other: it has an abstract name.
+//! A Unix socket with an abstract name, by which NICs of one user and host reach each other.
 //!
-//! The name is made of a purpose, the user, the network namespace, the slot and the claim, a random number of
-//! the slot's owner. Who takes names cannot take this one before it is made, and a process that is being
-//! killed does not hold the name of the next owner. Anybody on the host can send to an abstract name. The
-//! kernel says whose a message is, and those of other users are not looked at.
+//! The name is made of a purpose, the user, the network namespace, the slot and the claim, a random number
+//! of the slot's owner. So nobody can take the name in advance, and a process that is being killed does
+//! not hold the name of the slot's next owner. Any user of the host can send to an abstract name. The
+//! kernel says which user sent a message, and those of other users are dropped unread.
 
 use core::ffi::c_int;
 use core::mem;

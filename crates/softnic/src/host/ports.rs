@@ -1,12 +1,12 @@
-//! Who has which port of connection management at an address.
+//! Which NIC has which port of connection management, at each address.
 //!
 //! ```text
 //!   ports-<netns>-<address>    magic, count, then of each: service u64, slot u32, claim u32, flags u64
 //! ```
 //!
 //! A port is named by its service ID: port space and number. An entry counts as long as its owner
-//! lives (`registry.rs`), so a process that is killed frees its ports. The table also says
-//! whose a request is that arrives at QP1, which all processes of an address share.
+//! lives (`registry.rs`), so a process that is killed frees its ports. All processes of an address
+//! share QP1, and the table also says which of them a request that arrives there is for.
 //!
 //! A process that has asked for a port by its number may come back for it: perftest's server listens
 //! twice. So such a port rests when it is given back. It can be had by its number; a caller that names none

@@ -1,11 +1,11 @@
-//! Who has which slot of the QPN space: the processes of one user, without a daemon.
+//! Which NIC has which slot of the QPN space: the processes of one user agree on it without a daemon.
 //!
 //! ```text
 //!   slots-<netns>             for each slot a lock (held by its owner while it lives) and a claim
 //!                             (a random number of the owner's); one lock more to change groups
 //!   group-<netns>-<address>   magic, generation, count, then slot and claim of each member, in the
 //!                             kernel's order; a bit above the slot says that it answers for QP1
-//!   ports-<netns>-<address>   who has which port of connection management (ports.rs)
+//!   ports-<netns>-<address>   which NIC has which port of connection management (ports.rs)
 //! ```
 //!
 //! A slot is the upper ten bits of a QPN. The kernel gives the locks of a killed process back, so

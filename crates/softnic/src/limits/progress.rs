@@ -1,7 +1,7 @@
-//! The knobs of `progress/policy`, which decides who looks after a NIC, and when.
+//! The knobs of `progress/policy`, which decides which thread looks after a NIC, and when.
 //!
-//! They were found by measurement. A change wants latency and rate measured again, by UDP and by shared
-//! memory, on an idle machine and on a busy one.
+//! They were found by measurement. After a change, latency and rate have to be measured again, by UDP and
+//! by shared memory, on an idle machine and on a busy one.
 
 use rdma::Span;
 

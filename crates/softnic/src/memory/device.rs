@@ -1,7 +1,7 @@
 //! Memory of the device itself (`ibv_alloc_dm`): a bounded pool that belongs to one NIC.
 //!
 //! Regions are registered over it as over application memory, and reached through the same table
-//! and the same checks; only that a program has no pointer to it, and copies by calls.
+//! and the same checks. But a program has no pointer to it, and copies to and from it by calls.
 //!
 //! **Invariants:** the pool stays where it is for as long as the NIC lives, whatever is given back,
 //! so that a region that outlives its allocation reaches nothing else. Free ranges do not touch.

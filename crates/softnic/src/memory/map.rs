@@ -1,7 +1,7 @@
 //! Memory that processes share: a file of a fixed length, mapped by each.
 //!
-//! **Invariant:** nobody refers to it. Words are atomics, and everything else is copied, because somebody
-//! else may be changing it.
+//! **Invariant:** no Rust reference points into it. Words are accessed as atomics, and everything else is
+//! copied, because another process may be changing it.
 
 use core::ffi::c_int;
 use core::marker::PhantomData;

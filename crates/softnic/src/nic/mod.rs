@@ -1,7 +1,7 @@
-//! A NIC, as its users call it.
+//! A soft NIC's interface to its users.
 //!
-//! Every call takes the engine's lock, does its work, and sends and tells what that has made ready
-//! ([`Shared::give`]). A poll that finds nothing takes what has arrived first ([`Shared::look`]).
+//! Every call takes the engine's lock and does its work; then it sends the packets and reports the events
+//! that are ready ([`Shared::give`]). A poll that finds nothing takes what has arrived first ([`Shared::look`]).
 //!
 //! Ports of connection management are in `ports.rs`, multicast groups in `groups.rs`. What happens before a
 //! NIC is gone is described in [`crate::progress::shared`].

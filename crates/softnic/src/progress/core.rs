@@ -1,7 +1,7 @@
 //! What is done under the lock of a NIC, by whichever thread holds it.
 //!
-//! The engine, what it is driven by, and the rules of who looks after the NIC next
-//! ([`Policy`]). The rules know only what they are told: what waits for its time is gathered here.
+//! The engine, what drives it, and the rules that say which thread looks after the NIC next
+//! ([`Policy`]). The rules know only what they are told: all deadlines are gathered here for them.
 //!
 //! **Invariant:** whoever makes a deadline earlier than the one on duty would wake up wakes it
 //! ([`Core::wakes`]).

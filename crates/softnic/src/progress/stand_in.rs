@@ -1,7 +1,7 @@
 //! A thread of the application that waits for an event, and does the progress thread's work meanwhile.
 //!
-//! Were it asleep until the progress thread tells it, each message would cost two wake-ups. So it
-//! sleeps where that thread would, does what wakes it, and goes as soon as its event is there. The rules
+//! If it slept until the progress thread woke it, each message would cost two wake-ups. So it sleeps
+//! on what that thread would, does the same work, and returns as soon as its event is there. The rules
 //! ([`crate::progress::policy`]) decide which thread may stand in, and what happens when it leaves.
 
 use core::mem;

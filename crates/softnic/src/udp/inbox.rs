@@ -1,4 +1,4 @@
-//! What is received from the kernel, while the engine is free for others.
+//! The inbox: datagrams are received into it while other threads use the engine.
 //!
 //! ```text
 //!   recvmsg ──► inbox ┐                                      without the engine's lock

@@ -1,4 +1,4 @@
-//! What is to be sent by the kernel. It leaves the engine's lock for as long as the kernel takes.
+//! The outbox: what the kernel is to send. It is taken out of the engine's lock while the kernel sends it.
 //!
 //! ```text
 //!   engine ──build──► outbox ┐                    ┌ counts ──► engine     under the lock

@@ -1,4 +1,4 @@
-//! The calls of an application, in a step: what each costs, and what it does when.
+//! The calls that an application makes in a step: what each costs, and when it takes effect.
 
 use rdma::app::{Cq, LocalRegion, Qp, Refusal, Refused, Region, RemoteRegion, Verbs};
 use rdma::{

@@ -1,5 +1,5 @@
-//! What may be written in a scenario, and what it means: tables to a [`NetworkConfig`]. One file a
-//! group of tables.
+//! What may be written in a scenario, and what it means: from tables to a [`NetworkConfig`]. Each group of
+//! tables has a file.
 
 mod capture;
 mod dcqcn;

@@ -1,4 +1,4 @@
-//! `[topology]`: a function a shape.
+//! `[topology]`: one function for each shape.
 
 use std::collections::BTreeMap;
 

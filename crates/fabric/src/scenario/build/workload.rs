@@ -1,4 +1,4 @@
-//! `[[workload]]`: a function a kind.
+//! `[[workload]]`: one function for each kind.
 
 use std::collections::BTreeMap;
 

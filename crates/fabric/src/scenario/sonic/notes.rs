@@ -1,4 +1,4 @@
-//! What is to be known about a `config_db.json`.
+//! Notes on a `config_db.json`: what its owner should know, though it is no error.
 
 use std::collections::BTreeMap;
 
