@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use rdma::{PKey, QKey, Qpn};
+use rdma::{QKey, Qpn};
 use transport::Route;
 use transport::cm::CmError;
 use transport::limits::RD_ATOMIC_MAX;
@@ -158,12 +158,15 @@ fn request(
         _ => return Err(Errno::INVALID),
     };
     let is_xrc = transport == req::Transport::Extended;
+    let path = req::Path {
+        traffic_class: route.traffic_class,
+        hop_limit: route.hop_limit,
+        ack_timeout: inner.settings.ack_timeout.unwrap_or(PEER_ACK_TIMEOUT),
+        ..req::Path::between(route.source, route.destination)
+    };
     Ok(req::Repr {
-        local_id: 0,
         vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
         service,
-        guid: 0,
-        q_key: QKey::default(),
         qpn,
         // An initiator answers nothing.
         responder_resources: if is_xrc {
@@ -172,32 +175,16 @@ fn request(
             rd_atomic(wish.c.responder_resources, u8::MAX)
         },
         initiator_depth: rd_atomic(wish.c.initiator_depth, u8::MAX),
-        remote_timeout: 0,
         transport,
         flow_control: wish.c.flow_control != 0,
         psn: inner.psn,
-        local_timeout: 0,
         retry_count: wish.c.retry_count.min(RETRIES),
-        p_key: PKey::DEFAULT,
         mtu: context.nic.device().active_mtu.code(),
         rnr_retry: wish.c.rnr_retry_count.min(RETRIES),
-        max_retries: 0,
         srq: srq && !is_xrc,
         extended_transport: if is_xrc { req::EXTENDED_XRC } else { 0 },
-        path: req::Path {
-            local_lid: req::NO_LID,
-            remote_lid: req::NO_LID,
-            local_gid: route.source,
-            remote_gid: route.destination,
-            flow_label: 0,
-            rate: 0,
-            traffic_class: route.traffic_class,
-            hop_limit: route.hop_limit,
-            service_level: 0,
-            subnet_local: false,
-            ack_timeout: inner.settings.ack_timeout.unwrap_or(PEER_ACK_TIMEOUT),
-        },
         private,
+        ..req::Repr::over(path)
     })
 }
 
@@ -240,9 +227,6 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
         let (qpn, eecn) = if is_xrc { (Qpn::default(), qpn) } else { (qpn, Qpn::default()) };
         states::make_ready(&id, &inner)?;
         let reply = rep::Repr {
-            local_id: 0,
-            remote_id: 0,
-            q_key: QKey::default(),
             qpn,
             eecn,
             vendor: inner.ece[0].map_or(0, |(vendor, _)| vendor),
@@ -250,13 +234,12 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
             responder_resources: peer.responder_resources,
             initiator_depth: peer.initiator_depth,
             target_ack_delay: TARGET_ACK_DELAY,
-            failover: 0,
             flow_control: wish.c.flow_control != 0,
             rnr_retry: peer.rnr_retry,
             srq: srq || is_xrc,
-            guid: 0,
             // SAFETY: as above.
             private: unsafe { wish.private(0) }?,
+            ..rep::Repr::default()
         };
         let options = inner.ece[0].map_or(0, |(_, options)| options);
         context

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use rdma::{Gid, PKey, Psn, QKey, QpType, Qpn};
+use rdma::{Gid, Psn, QKey, QpType, Qpn};
 use softnic::{DeviceInfo, EventSink, Nic, Options, PortChange, PortError};
 use transport::cm::{CmEvent, CommId};
 use transport::{Event, Route};
@@ -106,62 +106,29 @@ impl Host {
 }
 
 fn request(route: &Route, qpn: u32) -> req::Repr {
+    let path = req::Path::between(route.source, route.destination);
     req::Repr {
-        local_id: 0,
-        vendor: 0,
         service: TCP.service(PORT),
-        guid: 0,
-        q_key: QKey::default(),
         qpn: Qpn::new(qpn),
         responder_resources: 1,
         initiator_depth: 1,
-        remote_timeout: 0,
-        transport: req::Transport::Rc,
-        flow_control: false,
         psn: Psn::new(7),
-        local_timeout: 0,
         retry_count: 7,
-        p_key: PKey::DEFAULT,
         mtu: 5,
         rnr_retry: 7,
-        max_retries: 0,
-        srq: false,
-        extended_transport: 0,
-        path: req::Path {
-            local_lid: req::NO_LID,
-            remote_lid: req::NO_LID,
-            local_gid: route.source,
-            remote_gid: route.destination,
-            flow_label: 0,
-            rate: 0,
-            traffic_class: 0,
-            hop_limit: 64,
-            service_level: 0,
-            subnet_local: false,
-            ack_timeout: 10,
-        },
-        private: [0; req::PRIVATE_LEN],
+        ..req::Repr::over(req::Path { ack_timeout: 10, ..path })
     }
 }
 
 fn reply(qpn: u32) -> rep::Repr {
     rep::Repr {
-        local_id: 0,
-        remote_id: 0,
-        q_key: QKey::default(),
         qpn: Qpn::new(qpn),
-        eecn: Qpn::default(),
-        vendor: 0,
         psn: Psn::new(9),
         responder_resources: 1,
         initiator_depth: 1,
         target_ack_delay: 15,
-        failover: 0,
-        flow_control: false,
         rnr_retry: 7,
-        srq: false,
-        guid: 0,
-        private: [0; rep::PRIVATE_LEN],
+        ..rep::Repr::default()
     }
 }
 

@@ -70,6 +70,30 @@ pub struct Repr {
     pub private: [u8; PRIVATE_LEN],
 }
 
+impl Default for Repr {
+    /// In which nothing is set.
+    fn default() -> Self {
+        Self {
+            local_id: 0,
+            remote_id: 0,
+            q_key: QKey::default(),
+            qpn: Qpn::default(),
+            eecn: Qpn::default(),
+            vendor: 0,
+            psn: Psn::default(),
+            responder_resources: 0,
+            initiator_depth: 0,
+            target_ack_delay: 0,
+            failover: 0,
+            flow_control: false,
+            rnr_retry: 0,
+            srq: false,
+            guid: 0,
+            private: [0; PRIVATE_LEN],
+        }
+    }
+}
+
 impl Repr {
     /// Reads the data of a REP.
     ///

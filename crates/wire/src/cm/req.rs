@@ -116,6 +116,25 @@ pub struct Path {
     pub ack_timeout: u8,
 }
 
+impl Path {
+    /// A path of RoCE, on which nothing else is set.
+    pub fn between(local_gid: Gid, remote_gid: Gid) -> Self {
+        Self {
+            local_lid: NO_LID,
+            remote_lid: NO_LID,
+            local_gid,
+            remote_gid,
+            flow_label: 0,
+            rate: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+            service_level: 0,
+            subnet_local: false,
+            ack_timeout: 0,
+        }
+    }
+}
+
 /// A REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
@@ -167,6 +186,34 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// A request for a reliable connection over `path`, in which nothing else is set.
+    pub fn over(path: Path) -> Self {
+        Self {
+            local_id: 0,
+            vendor: 0,
+            service: 0,
+            guid: 0,
+            q_key: QKey::default(),
+            qpn: Qpn::default(),
+            responder_resources: 0,
+            initiator_depth: 0,
+            remote_timeout: 0,
+            transport: Transport::Rc,
+            flow_control: false,
+            psn: Psn::default(),
+            local_timeout: 0,
+            retry_count: 0,
+            p_key: PKey::DEFAULT,
+            mtu: 0,
+            rnr_retry: 0,
+            max_retries: 0,
+            srq: false,
+            extended_transport: 0,
+            path,
+            private: [0; PRIVATE_LEN],
+        }
+    }
+
     /// Reads the data of a REQ.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use rdma::{Gid, PKey, Psn, QKey, Qpn, Span, Time};
+use rdma::{Gid, Psn, QKey, Qpn, Span, Time};
 use wire::cm::{Mad, Message, brief, rej, rep, req, sidr};
 
 use super::{CmConfig, CmError, CmEvent, CommId, Discard, ListenerId, Manager, Outgoing};
@@ -40,62 +40,31 @@ fn route(from: usize, to: usize) -> Route {
 }
 
 fn request(qpn: u32) -> req::Repr {
+    let path = req::Path::between(gid(0), gid(1));
     req::Repr {
-        local_id: 0,
-        vendor: 0,
         service: SERVICE,
-        guid: 0,
-        q_key: QKey::default(),
         qpn: Qpn::new(qpn),
         responder_resources: 1,
         initiator_depth: 1,
-        remote_timeout: 0,
-        transport: req::Transport::Rc,
-        flow_control: false,
         psn: Psn::new(7),
-        local_timeout: 0,
         retry_count: 7,
-        p_key: PKey::DEFAULT,
         mtu: 3,
         rnr_retry: 7,
-        max_retries: 0,
-        srq: false,
-        extended_transport: 0,
-        path: req::Path {
-            local_lid: req::NO_LID,
-            remote_lid: req::NO_LID,
-            local_gid: gid(0),
-            remote_gid: gid(1),
-            flow_label: 0,
-            rate: 0,
-            traffic_class: 0,
-            hop_limit: 64,
-            service_level: 0,
-            subnet_local: false,
-            ack_timeout: 18,
-        },
         private: [5; req::PRIVATE_LEN],
+        ..req::Repr::over(req::Path { ack_timeout: 18, ..path })
     }
 }
 
 fn reply(qpn: u32) -> rep::Repr {
     rep::Repr {
-        local_id: 0,
-        remote_id: 0,
-        q_key: QKey::default(),
         qpn: Qpn::new(qpn),
-        eecn: Qpn::default(),
-        vendor: 0,
         psn: Psn::new(9),
         responder_resources: 1,
         initiator_depth: 1,
         target_ack_delay: 15,
-        failover: 0,
-        flow_control: false,
         rnr_retry: 7,
-        srq: false,
-        guid: 0,
         private: [6; rep::PRIVATE_LEN],
+        ..rep::Repr::default()
     }
 }
 
