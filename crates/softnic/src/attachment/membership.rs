@@ -16,6 +16,7 @@ use wire::cm::ip::PortSpace;
 
 use crate::counts::Counts;
 use crate::host::handover::Handover;
+use crate::host::mailbox;
 use crate::host::ports::{PortChange, PortError};
 use crate::host::registry::Registry;
 use crate::host::steering::{Group, Probe};
@@ -177,6 +178,7 @@ impl Membership {
                 tracing::debug!(%address, %error, "left without a word");
             }
         }
+        mailbox::bury(self.registry.namespace(), self.registry.member());
         self.forget();
     }
 

@@ -15,14 +15,12 @@ use std::sync::Arc;
 
 use rdma::Gid;
 
-use crate::host::mailbox::Mailbox;
+use crate::host::mailbox::{HANDOVER, Mailbox};
 use crate::host::steering::Member;
 use crate::limits::{RECEIVE_BYTES, SOCKET_BUFFER_BYTES};
 use crate::packet::Received;
 use crate::sys::set_option;
 
-/// What the mailbox is for.
-const PURPOSE: &str = "ferroce";
 const MAGIC: [u8; 4] = *b"FRH\x01";
 const HEADER_LEN: usize = 48;
 /// The longest message.
@@ -38,7 +36,7 @@ pub(crate) struct Handover {
 impl Handover {
     /// The socket of `owner`.
     pub(crate) fn bind(namespace: u64, owner: Member) -> io::Result<Self> {
-        let mailbox = Mailbox::bind(PURPOSE, namespace, owner)?;
+        let mailbox = Mailbox::bind(HANDOVER, namespace, owner)?;
         set_option(mailbox.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, SOCKET_BUFFER_BYTES)?;
         Ok(Self { mailbox: Arc::new(mailbox), message: Vec::new() })
     }
@@ -122,7 +120,8 @@ fn parse(message: &[u8]) -> Option<(Received, IpAddr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::mailbox::name;
+    use crate::host::mailbox::address;
+    use crate::host::runtime;
     use std::os::unix::net::UnixDatagram;
 
     /// A namespace that no other test has.
@@ -171,7 +170,12 @@ mod tests {
         let mut from = Handover::bind(NAMESPACE, owner(5)).unwrap();
         let to = Handover::bind(NAMESPACE, owner(6)).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
-        stranger.send_to_addr(b"hello", &name(PURPOSE, NAMESPACE, owner(6)).unwrap()).unwrap();
+        stranger
+            .send_to_addr(
+                b"hello",
+                &address(&runtime::directory().unwrap(), HANDOVER, NAMESPACE, owner(6)).unwrap(),
+            )
+            .unwrap();
         let received = Received {
             length: 3,
             segment: 3,

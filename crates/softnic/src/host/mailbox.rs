@@ -1,27 +1,35 @@
-//! A Unix socket with an abstract name, by which NICs of one user and host reach each other.
+//! A socket by which NICs of one user and host find each other: a file in the user's directory
+//! ([`runtime`](crate::host::runtime)).
 //!
-//! The name is made of a purpose, the user, the network namespace, the slot and the claim, a random number
-//! of the slot's owner. So nobody can take the name in advance, and a process that is being killed does
-//! not hold the name of the slot's next owner. Any user of the host can send to an abstract name. The
-//! kernel says which user sent a message, and those of other users are dropped unread.
+//! The file's name is made of a purpose, the network namespace, the slot and the claim, a random number of
+//! the slot's owner: a process that is being killed does not hold the name of the next owner, who removes it.
+//! Other users cannot reach into the directory, so they can neither send to it nor fill it. Should one send
+//! all the same, the kernel says whose a message is, and it is not looked at.
 
 use core::ffi::c_int;
 use core::mem;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
 
+use crate::host::runtime;
 use crate::host::steering::Member;
 use crate::sys::{self, check, set_option};
 
-/// Bytes that an abstract name may have, behind its zero (unix(7)).
-const NAME_MAX: usize = 107;
+/// Bytes that a socket's path may have before its zero (unix(7)).
+const PATH_MAX: usize = 107;
+/// What mailboxes are for: packets that are handed over, and messages about rings.
+pub(crate) const HANDOVER: &str = "handover";
+pub(crate) const RINGS: &str = "rings";
 
 /// The socket of one NIC for one purpose.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     socket: UnixDatagram,
+    directory: PathBuf,
     purpose: &'static str,
     namespace: u64,
 }
@@ -38,10 +46,16 @@ pub(crate) struct Letter {
 impl Mailbox {
     /// Takes the name of `owner`, which is the caller.
     pub(crate) fn bind(purpose: &'static str, namespace: u64, owner: Member) -> io::Result<Self> {
-        let socket = UnixDatagram::bind_addr(&name(purpose, namespace, owner)?)?;
+        let directory = runtime::directory()?;
+        let address = address(&directory, purpose, namespace, owner)?;
+        if let Some(path) = address.as_pathname() {
+            // Nobody but the owner of the slot can have made one.
+            let _ = std::fs::remove_file(path);
+        }
+        let socket = UnixDatagram::bind_addr(&address)?;
         socket.set_nonblocking(true)?;
         set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, 1)?;
-        Ok(Self { socket, purpose, namespace })
+        Ok(Self { socket, directory, purpose, namespace })
     }
 
     /// Sends a message to `to`, without waiting.
@@ -54,20 +68,29 @@ impl Mailbox {
         bytes: &[u8],
         file: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        let name = name(self.purpose, self.namespace, to)?;
+        let sent = self.try_send(to, bytes, file);
+        // Nobody has it, or nobody any more.
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        if sent.as_ref().is_err_and(is_gone) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        sent
+    }
+
+    fn try_send(&self, to: Member, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let to = address(&self.directory, self.purpose, self.namespace, to)?;
         let Some(file) = file else {
-            return self.socket.send_to_addr(bytes, &name).map(|_| ());
+            return self.socket.send_to_addr(bytes, &to).map(|_| ());
         };
-        let text = name.as_abstract_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let path = to.as_pathname().ok_or(io::ErrorKind::InvalidInput)?.as_os_str().as_bytes();
         // SAFETY: all zeros are valid for these plain C structures.
         let (mut address, mut header): (libc::sockaddr_un, libc::msghdr) =
             unsafe { (mem::zeroed(), mem::zeroed()) };
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        // An abstract name begins with a zero.
-        for (place, byte) in address.sun_path[1..].iter_mut().zip(text) {
+        for (place, byte) in address.sun_path.iter_mut().zip(path) {
             *place = *byte as libc::c_char;
         }
-        let length = mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + text.len();
+        let length = mem::offset_of!(libc::sockaddr_un, sun_path) + path.len() + 1;
         let mut piece =
             libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let mut control = [0_u64; 4];
@@ -141,12 +164,30 @@ impl AsFd for Mailbox {
     }
 }
 
-/// Making one takes no memory from the heap: a doorbell is rung by it.
-pub(crate) fn name(purpose: &str, namespace: u64, owner: Member) -> io::Result<SocketAddr> {
-    let mut text = [0; NAME_MAX];
+/// Where the mailbox of `owner` is. Making it takes no memory from the heap: a doorbell is rung by it.
+pub(crate) fn address(
+    directory: &Path,
+    purpose: &str,
+    namespace: u64,
+    owner: Member,
+) -> io::Result<SocketAddr> {
+    let mut text = [0; PATH_MAX];
     let mut rest = &mut text[..];
     let Member { slot, claim } = owner;
-    write!(rest, "{purpose}/{}/{namespace}/{slot}/{claim:08x}", sys::user())?;
-    let length = NAME_MAX - rest.len();
-    SocketAddr::from_abstract_name(&text[..length])
+    rest.write_all(directory.as_os_str().as_bytes())?;
+    write!(rest, "/{purpose}-{namespace}-{slot}-{claim:08x}")?;
+    let length = PATH_MAX - rest.len();
+    SocketAddr::from_pathname(Path::new(OsStr::from_bytes(&text[..length])))
+}
+
+/// Removes the names of mailboxes whose owner has gone, or goes. Who has the slot now may do that.
+pub(crate) fn bury(namespace: u64, owner: Member) {
+    let Ok(directory) = runtime::directory() else { return };
+    for purpose in [HANDOVER, RINGS] {
+        let address = address(&directory, purpose, namespace, owner);
+        if let Some(path) = address.as_ref().ok().and_then(SocketAddr::as_pathname) {
+            // There may be none.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }

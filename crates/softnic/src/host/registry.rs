@@ -27,6 +27,7 @@ use rdma::Span;
 
 use crate::clock::retry;
 use crate::host::handover::Handover;
+use crate::host::mailbox;
 use crate::host::ports::{self, Ports};
 use crate::host::runtime;
 use crate::host::steering::{Group, Member, is_ownable};
@@ -81,6 +82,10 @@ impl Registry {
         for slot in slots.filter(|slot| is_ownable(*slot)) {
             if sys::lock(file.as_fd(), slot.into(), Lock::Try).is_err() {
                 continue;
+            }
+            let mut before = [0; 4];
+            if file.read_exact_at(&mut before, claim_at(slot)).is_ok() {
+                mailbox::bury(namespace, Member { slot, claim: u32::from_ne_bytes(before) });
             }
             file.write_all_at(&claim.to_ne_bytes(), claim_at(slot))?;
             let member = Member { slot, claim };

@@ -1,4 +1,4 @@
-//! How two NICs of a host come to share rings: messages between sockets that have abstract names.
+//! How two NICs of a host come to share rings: messages between mailboxes.
 //!
 //! ```text
 //!   magic u64 │ kind u32 │ slot u32 │ claim u32 │ 0 u32 │ nonce u64   (an offer: + fd)
@@ -13,11 +13,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::host::mailbox::Mailbox;
+use crate::host::mailbox::{Mailbox, RINGS};
 use crate::host::steering::Member;
 
-/// What the mailbox is for.
-const PURPOSE: &str = "ferroce-ring";
 const MAGIC: [u8; 8] = *b"FRRING\0\x04";
 const MESSAGE_LEN: usize = 32;
 const OFFER: u32 = 1;
@@ -88,7 +86,7 @@ pub(super) struct Offers(Mailbox);
 impl Offers {
     /// Takes the name of `owner`, which is the caller.
     pub(super) fn bind(namespace: u64, owner: Member) -> io::Result<Self> {
-        Mailbox::bind(PURPOSE, namespace, owner).map(Self)
+        Mailbox::bind(RINGS, namespace, owner).map(Self)
     }
 
     /// Sends a message to `to`, with a file if it is an offer.
@@ -125,7 +123,8 @@ impl AsFd for Offers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::mailbox::name;
+    use crate::host::mailbox::address;
+    use crate::host::runtime;
     use crate::memory::map;
     use std::os::unix::net::UnixDatagram;
 
@@ -172,7 +171,7 @@ mod tests {
     fn what_makes_no_sense_is_skipped_and_its_files_closed() {
         let to = Offers::bind(NAMESPACE, owner(15)).unwrap();
         let stranger = UnixDatagram::unbound().unwrap();
-        let address = name(PURPOSE, NAMESPACE, owner(15)).unwrap();
+        let address = address(&runtime::directory().unwrap(), RINGS, NAMESPACE, owner(15)).unwrap();
         let mut unknown = message(Kind::Doorbell).emit();
         unknown[8] = 9;
         let mut long = message(Kind::Doorbell).emit().to_vec();
