@@ -7,8 +7,8 @@ use crate::tally::{self, Tally};
 use crate::workspace::cargo;
 
 /// Tests that become another user, or stand in for one.
-const OVER_NICS: [&str; 4] =
-    ["strangers::", "forged::", "same_host::a_process_of_another_user", "--nocapture"];
+const OVER_NICS: [&str; 5] =
+    ["strangers::", "flood::", "forged::", "same_host::a_process_of_another_user", "--nocapture"];
 const OF_FOLDERS: [&str; 3] = ["host::registry::", "host::runtime::", "--nocapture"];
 
 /// Whether the tests can become another user here.

@@ -22,7 +22,7 @@ use crate::support::{self, PATIENCE};
 
 /// Tells this test binary that it is a helper, and on which address it listens.
 const ADDRESS: &str = "FERROCE_TEST_LISTENER";
-const PORT: u16 = 7174;
+pub(crate) const PORT: u16 = 7174;
 const TCP: PortSpace = PortSpace::TCP;
 const BIND: PortChange = PortChange::Bind { shared: false };
 
@@ -38,14 +38,14 @@ impl EventSink for Events {
 }
 
 /// A NIC that takes part in connection management.
-struct Host {
-    nic: Nic,
+pub(crate) struct Host {
+    pub(crate) nic: Nic,
     events: Events,
     address: IpAddr,
 }
 
 impl Host {
-    fn open(address: &str) -> Self {
+    pub(crate) fn open(address: &str) -> Self {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
         let events = Events::default();
         let nic = Nic::open_with(&device, Box::new(events.clone()), &Options::default()).unwrap();
@@ -57,7 +57,7 @@ impl Host {
         self.nic.change_port(self.address, (TCP, number), BIND)
     }
 
-    fn listen(&self, number: u16) {
+    pub(crate) fn listen(&self, number: u16) {
         self.bind(number).unwrap();
         self.nic.change_port(self.address, (TCP, number), PortChange::Listen).unwrap();
         let gid = Gid::from(self.address);
@@ -98,6 +98,20 @@ impl Host {
         id
     }
 
+    /// Connects to somebody at `to` who listens, and ends the connection.
+    pub(crate) fn converse(&self, server: &Self, to: &str, qpn: u32) {
+        let active = self.connect(to, qpn);
+        let passive = server.accept_next(qpn + 100);
+        self.confirm_next();
+        assert_eq!(server.event(), CmEvent::Established(passive));
+        let private = [0; brief::DREQ_PRIVATE_LEN];
+        self.nic.with_manager(|it, now| it.disconnect(now, active, private)).unwrap();
+        assert_eq!(server.event(), CmEvent::Disconnected(passive));
+        assert_eq!(self.event(), CmEvent::Disconnected(active));
+        assert_eq!(server.event(), CmEvent::Closed(passive));
+        assert_eq!(self.event(), CmEvent::Closed(active));
+    }
+
     fn confirm_next(&self) {
         let CmEvent::Reply { id, .. } = self.event() else { panic!("a reply") };
         let private = [0; brief::RTU_PRIVATE_LEN];
@@ -105,7 +119,7 @@ impl Host {
     }
 }
 
-fn request(route: &Route, qpn: u32) -> req::Repr {
+pub(crate) fn request(route: &Route, qpn: u32) -> req::Repr {
     let path = req::Path::between(route.source, route.destination);
     req::Repr {
         service: TCP.service(PORT),
@@ -194,17 +208,7 @@ fn connections_are_made_between_nics_that_share_an_address() {
     let (server, client) = (Host::open("127.0.36.1"), Host::open("127.0.36.1"));
     server.listen(PORT);
     for qpn in 2..5 {
-        let active = client.connect("127.0.36.1", qpn);
-        let passive = server.accept_next(qpn + 100);
-        client.confirm_next();
-        assert_eq!(server.event(), CmEvent::Established(passive));
-        let private = [0; brief::DREQ_PRIVATE_LEN];
-        let end = client.nic.with_manager(|it, now| it.disconnect(now, active, private));
-        end.unwrap();
-        assert_eq!(server.event(), CmEvent::Disconnected(passive));
-        assert_eq!(client.event(), CmEvent::Disconnected(active));
-        assert_eq!(server.event(), CmEvent::Closed(passive));
-        assert_eq!(client.event(), CmEvent::Closed(active));
+        client.converse(&server, "127.0.36.1", qpn);
     }
     // The requests alone: the kernel brings answers to their owner.
     let counts = bystander.nic.counts();

@@ -8,6 +8,7 @@ mod congestion;
 mod connections;
 mod crowd;
 mod faulty;
+mod flood;
 mod forged;
 mod forger;
 mod fork;
