@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::ops::Range;
 
-use rdma::{Gid, Memory, MemoryFault, Psn};
+use rdma::{Gid, Memory, MemoryFault, Psn, Qpn};
 use transport::{Payload, Segment};
 use wire::icrc::{Datagram, Prefix};
 use wire::roce::{ICRC_LEN, Repr};
@@ -73,6 +73,15 @@ impl Flow {
         let prefix = Prefix::new(&self.datagram(0), packet.len() - ICRC_LEN);
         seal(packet, &prefix, 0);
     }
+}
+
+/// Packets to a queue pair that were not acknowledged in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missed {
+    pub(crate) destination: Gid,
+    pub(crate) qpn: Qpn,
+    /// For the first time since something was acknowledged.
+    pub(crate) is_first: bool,
 }
 
 /// What became of a run.

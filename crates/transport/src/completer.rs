@@ -195,7 +195,7 @@ impl Qp {
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
         requester.gone_back_for = None;
-        requester.timeouts = 0;
+        (requester.timeouts, requester.is_put_off) = (0, false);
         if requester.unacked == requester.top {
             self.timers.stop(Timer::Retransmit);
         } else {

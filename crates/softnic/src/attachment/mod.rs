@@ -28,8 +28,8 @@ use self::observers::Observers;
 use self::receiver::{Receiver, Turn};
 use self::sender::Sender;
 use crate::engine::Engine;
-use crate::host::steering::slot_of;
 use crate::management::Management;
+use crate::packet::Missed;
 use crate::path::Paths;
 use crate::sys::Sleepless;
 use crate::udp::inbox::Reach;
@@ -122,9 +122,9 @@ impl Attachment {
         let now = engine.now;
         if engine.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
             let Engine { endpoint, counts, .. } = engine;
-            endpoint.handle_timeout_but(now, |gid: Gid, qpn: Qpn| {
-                let may_lie =
-                    paths.shm.may_still_lie(&membership.registry, gid, slot_of(qpn.value()), now);
+            endpoint.handle_timeout_but(now, |gid: Gid, qpn: Qpn, is_first| {
+                let missed = Missed { destination: gid, qpn, is_first };
+                let may_lie = paths.shm.may_still_lie(&membership.registry, missed, now);
                 counts.ring_timeouts_put_off += u64::from(may_lie);
                 may_lie
             });

@@ -42,12 +42,12 @@ use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::registry::Registry;
-use crate::host::steering::{Member, is_ownable};
+use crate::host::steering::{Member, is_ownable, slot_of};
 use crate::limits::{
     CHOICES_MAX, OFFER_BATCH, OFFER_INTERVAL, OFFER_PAUSE, PEER_CHECK_INTERVAL, RING_BATCH,
     RING_RELEASE, RINGS_MAX, RUNS_BEFORE_OFFER, SLOTS,
 };
-use crate::packet::{Flow, Pushed};
+use crate::packet::{Flow, Missed, Pushed};
 use crate::sys;
 
 /// The rings of a NIC.
@@ -332,16 +332,11 @@ impl Shm {
         })
     }
 
-    /// Whether a packet to `slot` at `destination` that is missed at `now` may still be in its ring, or its
-    /// answer be to come: the NIC there lives and has not answered all that was in when something was first
-    /// missed.
-    pub(crate) fn may_still_lie(
-        &mut self,
-        registry: &Registry,
-        destination: Gid,
-        slot: u16,
-        now: Time,
-    ) -> bool {
+    /// Whether what is `missed` at `now` may still be in a ring, or its answer be to come: the NIC there lives
+    /// and has not answered all that was in when this was first missed.
+    pub(crate) fn may_still_lie(&mut self, registry: &Registry, missed: Missed, now: Time) -> bool {
+        let Missed { destination, qpn, is_first } = missed;
+        let slot = slot_of(qpn.value());
         if !is_ownable(slot) {
             return false;
         }
@@ -351,7 +346,7 @@ impl Shm {
         if known.is_none_or(|choice| choice.place != Place::Here) {
             return false;
         }
-        self.peers[at].as_mut().is_some_and(|peer| peer.is_awaited(registry, now))
+        self.peers[at].as_mut().is_some_and(|peer| peer.is_awaited(registry, (qpn, is_first), now))
     }
 
     /// Gives up waiting for `slot`: what it has no room for is dropped.

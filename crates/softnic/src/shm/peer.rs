@@ -18,7 +18,7 @@
 
 use std::io;
 
-use rdma::{Gid, MemoryFault, Time};
+use rdma::{Gid, MemoryFault, Qpn, Time};
 use transport::{Run, Segment};
 use wire::roce::HEADERS_MAX;
 
@@ -56,8 +56,8 @@ pub(super) struct Peer {
     pub(super) next_refusal_check: Time,
     /// It took nothing for a while: what it has no room for is dropped.
     pub(super) given_up: bool,
-    /// Something that was sent to it is missed, and may still lie in its ring.
-    awaited: Option<Awaited>,
+    /// What was sent to these of its queue pairs is missed, and may still lie in its ring.
+    awaited: Vec<(Qpn, Awaited)>,
 }
 
 /// What is waited for before a packet is taken for lost that has been put into a ring.
@@ -146,7 +146,7 @@ impl Peer {
             next_check: Time::ZERO,
             next_refusal_check: Time::ZERO,
             given_up: false,
-            awaited: None,
+            awaited: Vec::new(),
         }
     }
 
@@ -205,17 +205,34 @@ impl Peer {
         matches!(self.out, Out::Offered(_) | Out::Open(_))
     }
 
-    /// Whether what was sent to it, and is missed at `now`, may still be in its ring, or its answer still be
-    /// to come: it lives and has not answered all that was in when something was first missed.
-    pub(super) fn is_awaited(&mut self, registry: &Registry, now: Time) -> bool {
+    /// Whether what was sent to one of its queue pairs, and is missed at `now`, may still be in its ring, or its
+    /// answer still be to come: it lives and has not answered all that was in when this was first missed.
+    pub(super) fn is_awaited(
+        &mut self,
+        registry: &Registry,
+        (qpn, is_first): (Qpn, bool),
+        now: Time,
+    ) -> bool {
         let Out::Open(ring) = &mut self.out else { return false };
         let (place, reached) = (ring.end(), (ring.taken(), ring.answered()));
-        let is_over = |awaited: Awaited| awaited.place <= reached.1;
-        if !ring.is_unanswered() || self.awaited.is_some_and(is_over) {
-            self.awaited = None;
+        if is_first {
+            self.awaited.retain(|(of, _)| *of != qpn);
+        }
+        let known = self.awaited.iter().position(|(of, _)| *of == qpn);
+        if !ring.is_unanswered() {
+            self.awaited.clear();
+            // What has come since we looked may be the answer.
+            return is_first && self.from().is_some_and(|ring| !ring.is_empty());
+        }
+        let at = known.unwrap_or_else(|| {
+            self.awaited.push((qpn, Awaited { place, reached, since: now }));
+            self.awaited.len() - 1
+        });
+        if self.awaited[at].1.place <= reached.1 {
+            self.awaited.swap_remove(at);
             return false;
         }
-        let awaited = self.awaited.get_or_insert(Awaited { place, reached, since: now });
+        let awaited = &mut self.awaited[at].1;
         if awaited.reached != reached {
             (awaited.reached, awaited.since) = (reached, now);
         }

@@ -204,16 +204,17 @@ impl Endpoint {
 
     /// A deadline has come, or may have: a call that is early does nothing.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.handle_timeout_but(now, |_, _| false);
+        self.handle_timeout_but(now, |_, _, _| false);
     }
 
     /// As [`Endpoint::handle_timeout`], for a path that pauses rather than drops. While
     /// `is_on_its_way` says that packets to a queue pair at an address may still wait before their
-    /// receiver, they do not count as lost: the timer starts anew, and no retry is counted.
+    /// receiver, they do not count as lost: the timer starts anew, and no retry is counted. It is told whether
+    /// it is asked about them for the first time: nothing was missed since the last progress.
     pub fn handle_timeout_but(
         &mut self,
         now: Time,
-        mut is_on_its_way: impl FnMut(Gid, Qpn) -> bool,
+        mut is_on_its_way: impl FnMut(Gid, Qpn, bool) -> bool,
     ) {
         self.adapter.now = now;
         while let Some(at) = self.poll_timeout().filter(|&at| at <= now) {
@@ -223,7 +224,9 @@ impl Endpoint {
                 debug_assert_eq!(qp.scheduled, Some(at));
                 qp.scheduled = None;
                 let (gid, peer) = (qp.attributes.path.gid, qp.attributes.destination);
-                if qp.timers.is_due(Timer::Retransmit, now) && is_on_its_way(gid, peer) {
+                let is_first = !qp.requester.is_put_off;
+                if qp.timers.is_due(Timer::Retransmit, now) && is_on_its_way(gid, peer, is_first) {
+                    qp.requester.is_put_off = true;
                     qp.arm_ack_timer(now);
                 }
                 qp.handle_timeout(now, adapter);

@@ -181,6 +181,8 @@ pub(crate) struct Requester {
     pub(crate) gone_back_for: Option<Psn>,
     /// ACK timeouts in a row, without any progress between them.
     pub(crate) timeouts: u8,
+    /// Whether a timeout took nothing for lost since the last progress, as it may have been on its way.
+    pub(crate) is_put_off: bool,
     /// The oldest packet when the timer last expired, until a NAK reports its loss.
     pub(crate) timed_out_for: Option<Psn>,
     /// How many packets may travel as one.

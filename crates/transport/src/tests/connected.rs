@@ -676,17 +676,20 @@ fn what_may_still_be_on_its_way_is_not_taken_for_lost() {
     while take_one(endpoint, now).is_some() {}
     let timeout = endpoint.poll_timeout().unwrap();
     let mut asked = Vec::new();
-    endpoint.handle_timeout_but(timeout, |_, qpn| {
-        asked.push(qpn);
+    endpoint.handle_timeout_but(timeout, |_, qpn, is_first| {
+        asked.push((qpn, is_first));
         true
     });
-    assert_eq!(asked, [peer]);
     assert!(endpoint.poll_transmit(timeout, 1).is_none());
     assert_eq!(endpoint.stats().local_ack_timeout_err, 0);
     // The timer has begun anew, and this time it is lost.
     let again = endpoint.poll_timeout().unwrap();
     assert_eq!(again.since(timeout), timeout.since(now));
-    endpoint.handle_timeout(again);
+    endpoint.handle_timeout_but(again, |_, qpn, is_first| {
+        asked.push((qpn, is_first));
+        false
+    });
+    assert_eq!(asked, [(peer, true), (peer, false)]);
     assert!(take_one(endpoint, again).is_some());
     assert_eq!(endpoint.stats().local_ack_timeout_err, 1);
 }
