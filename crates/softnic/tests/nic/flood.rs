@@ -32,8 +32,8 @@ use crate::support::{Host, SEND, pair_with};
 const SPAN: Duration = Duration::from_millis(1_500);
 /// Between two connections.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
-/// No message may take longer. Ours: ten times what it takes on a busy machine with two processors, and half of
-/// a timeout, which a lost packet or doorbell would cost.
+/// No message may take longer, beyond four times what it takes in calm. Ours: ten times what it takes on a busy
+/// machine with two processors, and half of a timeout, which a lost packet or doorbell would cost.
 const MESSAGE_MAX: Duration = Duration::from_millis(250);
 /// Nor a connection, while mailboxes are flooded.
 const CONNECTION_MAX: Duration = Duration::from_millis(500);
@@ -132,17 +132,17 @@ impl Programs {
         })
     }
 
-    /// With and without a flood. No message takes longer than [`MESSAGE_MAX`], and no connection than
-    /// `connection_max`.
+    /// With and without a flood. Messages and connections take hardly longer beside it.
     fn go_on_beside(&self, what: &str, connection_max: Duration, flood: impl FnMut()) {
         let calm = self.run();
         let flooder = Flooder::start(flood);
         let flooded = self.run();
         drop(flooder);
         println!("flood: {what}: messages and connections: calm {calm:?}, flooded {flooded:?}");
-        let [talked, connected] = flooded;
-        assert!(talked.longest < MESSAGE_MAX, "{what}: {talked:?}");
-        assert!(connected.longest < connection_max, "{what}: {connected:?}");
+        // A machine with other work is late without a flood, too.
+        for ((done, calm), most) in flooded.iter().zip(&calm).zip([MESSAGE_MAX, connection_max]) {
+            assert!(done.longest < most + calm.longest * 4, "{what}: {done:?}, calm {calm:?}");
+        }
     }
 }
 
