@@ -52,6 +52,15 @@ pub(super) struct Side {
 
 /// The program that checks every byte of every verb.
 pub(super) const INTEGRITY: &str = "integrity";
+/// The command, whose `bench` measures over any libibverbs: the kernel's in the guest, and ours here.
+pub(super) const BENCH: &str = "ferroce";
+/// What its client is told, and in part its server.
+const BENCHED: [&str; 3] = [
+    "ferroce bench write --size 4096 --window 4 --wait event --verify --length-ms 2000",
+    "ferroce bench read --size 65536 --wait event --verify --length-ms 2000",
+    "ferroce bench send_send --size 512 --wait event --verify --length-ms 2000",
+];
+const VERIFIED: Expect = Expect::Texts(&["verified  ", " payloads, 0 wrong"]);
 /// Where udaddy listens.
 const UDADDY_PORT: u16 = 7174;
 /// Programs that connect by RDMA CM alone; those of perftest want `-R`.
@@ -127,11 +136,25 @@ impl Case {
         let port = port.to_string();
         let server = server.map(|side| side.address);
         let mut words = self.words.clone();
+        if words[0] == BENCH && server.is_none() {
+            // What is to be run, its server learns from its client.
+            words.truncate(2);
+            words.push("serve".to_owned());
+        }
+        let device = ["--world", "nic", "--dev", own.device, "--gid-index", "1"];
         let mut add = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
         match (&*self.words[0], self.meeting, server) {
             (INTEGRITY, _, None) => add(&["-d", own.device, "-g", "1", "-l", &port]),
             (INTEGRITY, _, Some(server)) => {
                 add(&["-d", own.device, "-g", "1", "-c", server, "-p", &port]);
+            }
+            (BENCH, _, None) => {
+                add(&["--listen", &format!("{}:{port}", own.address), "--once"]);
+                add(&device);
+            }
+            (BENCH, _, Some(server)) => {
+                add(&["--connect", &format!("{server}:{port}")]);
+                add(&device);
             }
             ("rping", ..) => {
                 let (role, address) = server.map_or(("-s", own.address), |server| ("-c", server));
@@ -156,7 +179,7 @@ impl Case {
             add(&["-e"]);
         }
         match (&*self.words[0], server) {
-            (INTEGRITY | "rping" | "mckey", _) | (_, None) => {}
+            (INTEGRITY | BENCH | "rping" | "mckey", _) | (_, None) => {}
             ("ucmatose" | "udaddy", Some(server)) => add(&["-s", server]),
             (_, Some(server)) => add(&[server]),
         }
@@ -207,6 +230,9 @@ pub(super) fn all() -> Vec<Case> {
     }
     let done = Expect::Texts(&[]);
     add(Weather::Clear, done, INTEGRITY);
+    for line in BENCHED {
+        add(Weather::Clear, VERIFIED, line);
+    }
     for (line, expect) in CONNECTED {
         add(Weather::Clear, expect, line);
     }
@@ -251,6 +277,13 @@ mod tests {
                 "ibv_rc_pingpong -c -m 1024 -n 100 -e -d ferroce0 -g 1 -p 7 10.0.0.1"
             ]
         );
+        let bench = lines(BENCHED[1]);
+        assert_eq!(
+            bench[0],
+            "ferroce bench serve --listen 10.0.0.1:7 --once --world nic --dev rxe0 --gid-index 1"
+        );
+        let client = "--connect 10.0.0.1:7 --world nic --dev ferroce0 --gid-index 1";
+        assert_eq!(bench[1], format!("{} {client}", BENCHED[1]));
         assert_eq!(
             lines("rping -v -C 10"),
             ["rping -v -C 10 -s -a 10.0.0.1 -p 7", "rping -v -C 10 -c -a 10.0.0.1 -p 7"]

@@ -154,7 +154,8 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
     let start = Instant::now();
     make_tap()?;
     let lab = Lab::open()?;
-    let image = image::build(&[PathBuf::from(lab.compile(cases::INTEGRITY, &SOURCES)?)])?;
+    let integrity = PathBuf::from(lab.compile(cases::INTEGRITY, &SOURCES)?);
+    let image = image::build(&[integrity, lab.command()])?;
     let guest = Guest::boot(&image)?;
     println!(
         "Linux {} under QEMU, booted in {:.0} s; programs over Ferroce run as {}",
@@ -337,6 +338,9 @@ impl Bench {
         let mut words = words.to_vec();
         if words[0] == cases::INTEGRITY {
             words[0] = self.lab.compile(cases::INTEGRITY, &SOURCES)?;
+        }
+        if words[0] == cases::BENCH {
+            words[0] = self.lab.command().to_string_lossy().into_owned();
         }
         self.lab.start("ferroce", self.lab.run(&flags, &words))
     }
