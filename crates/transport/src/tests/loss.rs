@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::format;
 use std::sync::Arc;
 
-use rdma::{QpType, Rate, Span, Time};
+use rdma::{Mtu, QpType, Rate, Span, Time};
 
 use super::statuses;
 use crate::Config;
@@ -25,7 +25,7 @@ struct Outcome {
 }
 
 /// Writes a message by each queue pair; the seed draws when they begin and how long answers take.
-fn run(congestion: Congestion, seed: u64) -> Outcome {
+fn run(congestion: Congestion, mtu: Mtu, seed: u64) -> Outcome {
     let window_bytes = 512 << 10;
     let config = Config { congestion, window_bytes, ..Config::default() };
     let mut pair = Pair::new(config);
@@ -48,7 +48,9 @@ fn run(congestion: Congestion, seed: u64) -> Outcome {
     });
     let mut random = Random::new(!seed);
     for id in 0..QPS {
-        pair.connect(QpType::Rc, [None, None], |_| {});
+        pair.connect(QpType::Rc, [None, None], |change| {
+            change.path_mtu = change.path_mtu.map(|_| mtu);
+        });
         let from = pair.nodes[0].sge(0, MESSAGE_BYTES);
         pair.post(0, id, pair.write(1, 0), &[from]);
         pair.drive_for(Span::from_ns(random.below(100_000)));
@@ -61,16 +63,19 @@ fn run(congestion: Congestion, seed: u64) -> Outcome {
 #[test]
 fn losses_slow_a_sender_down_and_become_a_tenth() {
     let dcqcn = Dcqcn { line_rate: LINE, ..Dcqcn::scaled() };
-    for seed in 0..8 {
-        let none = run(Congestion::None, seed);
-        let slowed = run(Congestion::Dcqcn(dcqcn), seed);
+    for (mtu, seed) in
+        [Mtu::B1024, Mtu::B4096].into_iter().flat_map(|mtu| (0..8).map(move |it| (mtu, it)))
+    {
+        let none = run(Congestion::None, mtu, seed);
+        let slowed = run(Congestion::Dcqcn(dcqcn), mtu, seed);
         let words = format!(
-            "seed {seed}: {} dropped in {}, and {} in {}",
+            "{mtu:?}, seed {seed}: {} dropped in {}, and {} in {}",
             none.dropped, none.took, slowed.dropped, slowed.took
         );
         assert!(slowed.dropped * 10 < none.dropped && slowed.took < none.took, "{words}");
     }
     // It is the losses that it hears of.
-    let deaf = run(Congestion::Dcqcn(Dcqcn { cut_on_loss: false, ..dcqcn }), 0);
-    assert!(deaf.dropped * 2 > run(Congestion::None, 0).dropped, "{}", deaf.dropped);
+    let deaf = Congestion::Dcqcn(Dcqcn { cut_on_loss: false, ..dcqcn });
+    let [deaf, none] = [deaf, Congestion::None].map(|it| run(it, Mtu::B1024, 0));
+    assert!(deaf.dropped * 2 > none.dropped, "{}", deaf.dropped);
 }
