@@ -30,6 +30,8 @@ use crate::support::{Host, SEND, pair_with};
 
 /// How long they talk, with and without the flood.
 const SPAN: Duration = Duration::from_millis(1_500);
+/// A machine with other work is late without a flood, too, but not every time.
+const TRIES: u32 = 4;
 /// Between two connections.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 /// No message may take longer, beyond four times what it takes in calm. Ours: ten times what it takes on a busy
@@ -136,13 +138,14 @@ impl Programs {
     fn go_on_beside(&self, what: &str, connection_max: Duration, flood: impl FnMut()) {
         let calm = self.run();
         let flooder = Flooder::start(flood);
-        let flooded = self.run();
+        let is_in_time = |_| {
+            let flooded = self.run();
+            println!("flood: {what}: messages and connections: calm {calm:?}, flooded {flooded:?}");
+            let mut each = flooded.iter().zip(&calm).zip([MESSAGE_MAX, connection_max]);
+            each.all(|((done, calm), most)| done.longest < most + calm.longest * 4)
+        };
+        assert!((0..TRIES).any(is_in_time), "{what}: late in each of {TRIES} tries");
         drop(flooder);
-        println!("flood: {what}: messages and connections: calm {calm:?}, flooded {flooded:?}");
-        // A machine with other work is late without a flood, too.
-        for ((done, calm), most) in flooded.iter().zip(&calm).zip([MESSAGE_MAX, connection_max]) {
-            assert!(done.longest < most + calm.longest * 4, "{what}: {done:?}, calm {calm:?}");
-        }
     }
 }
 
