@@ -90,6 +90,22 @@ impl Simulated {
     }
 }
 
+/// Puts a task that never waits on each of the first cores of every host.
+///
+/// # Errors
+/// The hosts have fewer cores.
+pub fn put_hogs(config: &mut NetworkConfig, hogs: u32) -> Result<(), Failure> {
+    let Some(host) = config.host.as_mut().filter(|_| hogs > 0) else { return Ok(()) };
+    if hogs > host.cpu.cores {
+        return Err(Failure::new(format!("hogs: a host has no {hogs} cores"))
+            .hint(format!("this testbed's hosts have {}", host.cpu.cores)));
+    }
+    // Those that the testbed has on later cores stay.
+    host.cpu.hogs.retain(|core| *core >= hogs);
+    host.cpu.hogs.splice(0..0, 0..hogs);
+    Ok(())
+}
+
 /// Runs a plan on simulated hosts.
 ///
 /// # Errors
@@ -102,15 +118,7 @@ pub fn run(
 ) -> Result<Ran, Failure> {
     let [near, far] = load::applications(plan, tallies);
     let mut config = simulated.network();
-    if let Some(host) = config.host.as_mut().filter(|_| plan.hogs > 0) {
-        if plan.hogs > host.cpu.cores {
-            return Err(Failure::new(format!("hogs: a host has no {} cores", plan.hogs))
-                .hint(format!("this testbed's hosts have {}", host.cpu.cores)));
-        }
-        // Those that the testbed has on later cores stay.
-        host.cpu.hogs.retain(|core| *core >= plan.hogs);
-        host.cpu.hogs.splice(0..0, 0..plan.hogs);
-    }
+    put_hogs(&mut config, plan.hogs)?;
     let cores = config.host.as_ref().map_or(1, |host| host.cpu.cores);
     let mut used = vec![0; simulated.hosts as usize];
     let mut seat = |app: Load, host: u32| {

@@ -87,9 +87,11 @@ impl Hosts {
 
     /// The network of a draw.
     pub(crate) fn network(&self, options: Options) -> Result<NetworkConfig, Error> {
-        let testbed = Testbed::parse(&self.text);
-        let testbed = testbed.map_err(|error| Error::Hosts(self.testbed, error.to_string()))?;
-        Ok(NetworkConfig { seed: options.seed, ..testbed.network(self.hosts) })
+        let wrong = |what: String| Error::Hosts(self.testbed, what);
+        let testbed = Testbed::parse(&self.text).map_err(|error| wrong(error.to_string()))?;
+        let mut config = NetworkConfig { seed: options.seed, ..testbed.network(self.hosts) };
+        simulation::put_hogs(&mut config, self.hogs).map_err(|error| wrong(error.to_string()))?;
+        Ok(config)
     }
 
     /// What becomes of flows that run at once, with one draw.
