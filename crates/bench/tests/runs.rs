@@ -131,8 +131,9 @@ fn threads_that_share_servers_get_their_own_bytes() {
 fn a_device_that_has_counted_otherwise_than_the_applications_is_a_miss() {
     let mut ran = run(&plan(vec![Flow::new(Verb::Send)]), &settings(17, Link::SharedMemory));
     assert_right(&ran, "as it was");
-    ran.flows[0].begun += 1;
-    ran.flows[0].ended += 1;
+    // By far more than a busy machine may have made the devices send again.
+    ran.flows[0].begun *= 10;
+    ran.flows[0].ended *= 10;
     let said: Vec<String> = report(&ran).misses().map(str::to_owned).collect();
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].starts_with("send: the device that asks has counted "), "{said:?}");
