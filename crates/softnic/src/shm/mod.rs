@@ -141,9 +141,12 @@ impl Shm {
         if self.offers.is_none() || !is_ownable(slot) || slot == registry.slot() {
             return Reached::Elsewhere;
         }
+        // Who has a slot may have a ring already, by another of its addresses: no packet may go beside it.
+        let has_peer = self.peers[usize::from(slot)].is_some();
         let is_here = match &mut self.choice(destination, slot).place {
             Place::Elsewhere => false,
             Place::Here => self.is_there(registry, slot, now),
+            Place::Unknown { .. } if has_peer => self.find(registry, destination, slot),
             Place::Unknown { runs } if *runs < RUNS_BEFORE_OFFER => {
                 *runs += 1;
                 false
@@ -186,7 +189,7 @@ impl Shm {
         let known = choices.iter().position(|choice| choice.destination == destination);
         let at = known.unwrap_or_else(|| {
             if choices.len() == CHOICES_MAX {
-                // What is found out again is the same: a NIC that is there, or an address elsewhere.
+                // What is found out again is the same, and at once where there is a peer.
                 choices.remove(0);
             }
             choices.push(Choice { destination, place: Place::Unknown { runs: 0 } });
@@ -415,9 +418,14 @@ impl Shm {
                     counts.ring_bells += 1;
                     let doorbell =
                         Message { kind: Kind::Doorbell, from: registry.member(), nonce: 0 };
-                    // A queue that is full of messages wakes it as well.
-                    if let Some(offers) = &self.offers {
-                        let _ = offers.send(peer.member, doorbell, None);
+                    let rung = self.offers.as_ref().map(|it| it.send(peer.member, doorbell, None));
+                    // A queue that is full of messages wakes it as well. Where no doorbell can be rung, what
+                    // goes by UDP wakes it.
+                    if let Some(Err(error)) = rung
+                        && error.kind() != io::ErrorKind::WouldBlock
+                    {
+                        tracing::debug!(slot, %error, "no doorbell");
+                        self.close(slot, counts);
                     }
                 }
                 Consuming::Gone => self.close(slot, counts),

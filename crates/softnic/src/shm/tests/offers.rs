@@ -41,6 +41,27 @@ fn a_nic_is_not_looked_for_before_it_may_be_offered_a_ring() {
 }
 
 #[test]
+fn who_has_a_ring_is_reached_by_it_also_where_that_was_forgotten() {
+    let open = |address| Honest::open(address, Link::SharedMemory);
+    let (a, b) = (open("127.0.48.72"), open("127.0.48.73"));
+    a.shares_rings_with(&b);
+    let mut core = a.nic.shared().lock();
+    let (Attachment { common, .. }, engine) = core.parts(crate::clock::now());
+    let (now, slot) = (crate::clock::now(), b.member().slot);
+    for host in 0..CHOICES_MAX as u8 {
+        let elsewhere = Gid::from(IpAddr::from([127, 0, 49, host]));
+        common.paths.shm.reaches(&common.membership.registry, elsewhere, slot, now, engine.counts);
+    }
+    drop(core);
+    let before = a.nic.counts();
+    a.reaches(&b);
+    let after = a.nic.counts();
+    let by_udp = |counts: &Counts| counts.tx_packets - counts.tx_ring_packets;
+    assert_eq!(by_udp(&after), by_udp(&before));
+    assert!(after.tx_ring_packets > before.tx_ring_packets);
+}
+
+#[test]
 fn no_packet_overtakes_another_when_a_ring_begins() {
     let open = |address| Honest::open(address, Link::SharedMemory);
     let (a, b) = (open("127.0.48.61"), open("127.0.48.62"));
