@@ -233,7 +233,10 @@ impl Peer {
             return false;
         }
         let awaited = &mut self.awaited[at].1;
-        if awaited.reached != reached {
+        // Only what goes on counts, and no further than there is something to take: a peer may write there
+        // what it likes.
+        let goes_on = reached.0 > awaited.reached.0 || reached.1 > awaited.reached.1;
+        if goes_on && reached.0.max(reached.1) <= place {
             (awaited.reached, awaited.since) = (reached, now);
         }
         now.since(awaited.since) < AWAITED_MAX && registry.is_alive(self.member)
