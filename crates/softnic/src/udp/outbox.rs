@@ -121,15 +121,24 @@ impl Outbox {
         self.batches.seal_singly(at);
         let batch = &self.batches.all()[at];
         for (_, place) in batch.packets() {
-            self.sockets.send_packet(&batch.flow, self.batches.bytes(place));
+            let (flow, packet) = (&batch.flow, self.batches.bytes(place));
+            let sent =
+                send_waiting(&self.sockets.sockets[flow.port], &[message(flow, packet, None)]);
+            self.sockets.note(flow, packet, sent);
         }
     }
 }
 
 impl Sockets {
-    /// Sends one packet, with its ICRC.
+    /// Sends one packet, with its ICRC, if the socket takes it: nobody waits under the engine's lock.
     pub(crate) fn send_packet(&mut self, flow: &Flow, packet: &[u8]) {
-        match send_waiting(&self.sockets[flow.port], &[message(flow, packet, None)]) {
+        let sent = self.sockets[flow.port].send(&[message(flow, packet, None)]);
+        self.note(flow, packet, sent);
+    }
+
+    /// Counts what became of one packet.
+    fn note(&mut self, flow: &Flow, packet: &[u8], sent: io::Result<usize>) {
+        match sent {
             Ok(_) => self.count(1, packet.len()),
             Err(error) => self.refused(flow, packet.len(), 1, &error),
         }
