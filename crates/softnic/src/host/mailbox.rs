@@ -9,9 +9,11 @@
 use core::ffi::c_int;
 use core::mem;
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +55,10 @@ impl Mailbox {
             let _ = std::fs::remove_file(path);
         }
         let socket = UnixDatagram::bind_addr(&address)?;
+        if let Some(path) = address.as_pathname() {
+            // Whatever the mask for new files is.
+            std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        }
         socket.set_nonblocking(true)?;
         set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, 1)?;
         Ok(Self { socket, directory, purpose, namespace })

@@ -6,6 +6,10 @@ use std::{env, fs, io};
 
 use crate::sys;
 
+/// What a directory's path may have of the 107 bytes of a socket's (unix(7)): the names of mailboxes take up
+/// to 34 of them.
+const LENGTH_MAX: usize = 70;
+
 /// Where the directory may be, the best place first. Every process of the user must come to the
 /// same answer, so memory that all of them see comes before what depends on the environment.
 fn candidates() -> Vec<PathBuf> {
@@ -32,6 +36,9 @@ pub(crate) fn directory() -> io::Result<PathBuf> {
     for path in candidates() {
         let made = match fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ if path.as_os_str().len() > LENGTH_MAX => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "too long for sockets in it"))
+            }
             _ => is_ours(&path),
         };
         match made {
