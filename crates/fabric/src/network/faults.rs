@@ -24,8 +24,10 @@ impl Network {
                 | FaultKind::HostReturns { host }
                 | FaultKind::NicStuck { host }
                 | FaultKind::NicRepaired { host } => (host as usize) < self.topology.hosts.len(),
-                FaultKind::AlphaChanges { switch, .. } => {
+                FaultKind::AlphaChanges { switch, exponent } => {
+                    // As wide as hardware's settings are, and no shift that overflows.
                     (switch as usize) < self.topology.switches.len()
+                        && (-16..=16).contains(&exponent)
                 }
                 FaultKind::RoutesFollow => true,
             };
