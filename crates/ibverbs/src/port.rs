@@ -238,8 +238,8 @@ pub unsafe extern "C" fn ibv_query_port_speed(
     }))
 }
 
-/// The type of an entry by the numbers of sysfs: RoCE v2 is 1.
-/// `ibv_query_gid_type`, to which `providers/private.S` gives its name.
+/// The type of an entry by the numbers of sysfs: RoCE v2 is 1. `ibv_query_gid_type`, to which
+/// `providers/private.S` gives its name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_query_gid_type(
     context: *mut ibv_context,
