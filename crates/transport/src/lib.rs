@@ -19,8 +19,9 @@
 //!   [`Endpoint::poll_event`] for what happened beside completions.
 //! - What leaves is a [`Run`] of packets. It borrows the engine until the driver says what became of
 //!   it, so nothing can be called in the wrong order.
-//! - Two verbs more are for drivers of special paths and for the end of one:
-//!   [`Endpoint::handle_timeout_but`] and [`Endpoint::release_acknowledgements`].
+//! - Four verbs more are for drivers of paths that pause and do not drop, and for the end of a driver:
+//!   [`Endpoint::poll_transmit_but`], [`Endpoint::resume`], [`Endpoint::handle_timeout_but`] and
+//!   [`Endpoint::release_acknowledgements`].
 //! - A driver that saves work may ask questions: whether a call would find anything
 //!   ([`Endpoint::is_idle`], [`Endpoint::earliest_timeout`], [`Endpoint::is_loss_due`]), what waits
 //!   ([`Endpoint::pressure`]), why nothing leaves ([`Endpoint::blocked`]), what was counted
