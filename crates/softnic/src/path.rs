@@ -21,7 +21,7 @@ use crate::host::credits::Credits;
 use crate::host::registry::Registry;
 use crate::host::steering::is_ownable;
 use crate::limits::{AWAITED_MAX, PAUSE_MAX};
-use crate::packet::{Flow, Path, Pushed};
+use crate::packet::{Flow, Missed, Path, Pushed};
 use crate::shm::{Reached, Shm};
 use crate::udp::outbox::Sockets;
 use crate::{Link, Options, ProcessMemory};
@@ -199,6 +199,12 @@ impl Paths {
         if let Some(credits) = &mut self.credits {
             credits.send();
         }
+    }
+
+    /// Whether what is `missed` at `now` may still be where a NIC of this host will find it. By UDP nobody
+    /// knows.
+    pub(crate) fn may_still_lie(&mut self, registry: &Registry, missed: Missed, now: Time) -> bool {
+        self.shm.may_still_lie(registry, missed, now)
     }
 
     /// What NICs of this host have sent to our sockets up to now, to be written off if it is not there

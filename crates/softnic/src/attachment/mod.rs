@@ -124,7 +124,7 @@ impl Attachment {
             let Engine { endpoint, counts, .. } = engine;
             endpoint.handle_timeout_but(now, |gid: Gid, qpn: Qpn, is_first| {
                 let missed = Missed { destination: gid, qpn, is_first };
-                let may_lie = paths.shm.may_still_lie(&membership.registry, missed, now);
+                let may_lie = paths.may_still_lie(&membership.registry, missed, now);
                 counts.ring_timeouts_put_off += u64::from(may_lie);
                 may_lie
             });
