@@ -72,32 +72,24 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         judged(tally, programs::run(&programs::Choice::under(FAULTS)))
     })?;
     let mut not_run = Vec::new();
-    stage("strangers", || {
-        if strangers::can_run() {
-            return judged(tally, strangers::run());
-        }
-        println!("not run: only root can become another user");
-        not_run.push("strangers was not run");
-        Ok(())
-    })?;
+    // What not every machine can run.
+    let mut if_it_can =
+        |name: &str, prepared: &dyn Fn() -> Result<()>, run: &dyn Fn() -> Result<Tally>| {
+            stage(name, || match prepared() {
+                Ok(()) => judged(tally, run()),
+                Err(why) => {
+                    println!("not run: {why:#}");
+                    not_run.push(format!("{name} was not run"));
+                    Ok(())
+                }
+            })
+        };
+    if_it_can("strangers", &strangers::prepare, &strangers::run)?;
     let others = distributions::Choice::default();
-    stage("distributions", || match distributions::prepare(&others) {
-        Ok(()) => judged(tally, distributions::run(&others)),
-        Err(why) => {
-            println!("not run: {why:#}");
-            not_run.push("distributions was not run");
-            Ok(())
-        }
-    })?;
+    let prepared = || distributions::prepare(&others);
+    if_it_can("distributions", &prepared, &|| distributions::run(&others))?;
     let peer = interop::Choice::default();
-    stage("interop", || match interop::prepare(&peer) {
-        Ok(()) => judged(tally, interop::run(&peer)),
-        Err(why) => {
-            println!("not run: {why:#}");
-            not_run.push("interop was not run");
-            Ok(())
-        }
-    })?;
+    if_it_can("interop", &|| interop::prepare(&peer), &|| interop::run(&peer))?;
     Ok((!not_run.is_empty()).then(|| not_run.join("; ")))
 }
 

@@ -130,9 +130,7 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         "storm" => storm::run(arguments),
         "strangers" => {
             finish(arguments)?;
-            if !strangers::can_run() {
-                bail!("only root can become another user");
-            }
+            strangers::prepare()?;
             tally::require_all_passed(strangers::run()?)
         }
         "crowd" => {

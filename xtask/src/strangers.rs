@@ -1,7 +1,8 @@
 //! `cargo xtask strangers`: what another user of the host tries, and what comes of it
 //! (`docs/book/threats.md`). Only root can become another user.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use rustix::process::geteuid;
 
 use crate::tally::{self, Tally};
 use crate::workspace::cargo;
@@ -11,11 +12,12 @@ const OVER_NICS: [&str; 5] =
     ["strangers::", "flood::", "forged::", "same_host::a_process_of_another_user", "--nocapture"];
 const OF_FOLDERS: [&str; 3] = ["host::registry::", "host::runtime::", "--nocapture"];
 
-/// Whether the tests can become another user here.
-pub(crate) fn can_run() -> bool {
-    // The owner of what belongs to this process.
-    std::fs::metadata("/proc/self")
-        .is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
+/// Fails where the tests cannot become another user.
+pub(crate) fn prepare() -> Result<()> {
+    if !geteuid().is_root() {
+        bail!("only root can become another user");
+    }
+    Ok(())
 }
 
 pub(crate) fn run() -> Result<Tally> {

@@ -94,12 +94,18 @@ impl Choice {
         Self { root: Some(root), full, ..Self::default() }
     }
 
-    /// Whether a row is to run below another root folder: it has the program, and the programs of ours
-    /// are compiled here.
+    /// Whether a row is to run below another root folder, and says so if that lacks the program. Programs of
+    /// ours are compiled here.
     fn is_there(&self, root: &Path, row: &Row) -> bool {
         let name = row.name();
-        let is_wanted = if self.full { QUICK } else { OF_DISTRIBUTIONS }.contains(&name.as_str());
-        is_wanted && (row.example().is_some() || root.join("usr/bin").join(row.words[0]).exists())
+        if !if self.full { QUICK } else { OF_DISTRIBUTIONS }.contains(&name.as_str()) {
+            return false;
+        }
+        let is_there = row.example().is_some() || root.join("usr/bin").join(row.words[0]).exists();
+        if !is_there {
+            println!("  skip          {name}: not installed there");
+        }
+        is_there
     }
 
     fn rows(&self) -> Vec<Row> {
