@@ -100,6 +100,18 @@ impl fmt::Display for Spread {
     }
 }
 
+/// A row of an experiment: a setting, and what came of it in each draw.
+pub(crate) struct Row<T> {
+    pub(crate) name: &'static str,
+    pub(crate) runs: Vec<T>,
+}
+
+impl<T> Row<T> {
+    pub(crate) fn of(&self, value: impl Fn(&T) -> f64) -> Spread {
+        Spread::of(&self.runs, value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

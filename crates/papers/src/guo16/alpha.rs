@@ -18,7 +18,7 @@ use fabric::{Network, NetworkConfig};
 use rdma::{Span, Time};
 
 use super::scenario;
-use crate::draws::{Spread, each, seeds};
+use crate::draws::{Row, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::outcome::short;
 use crate::stats::quantile;
@@ -271,17 +271,7 @@ fn measure(options: Options, case: &Case, is_short: bool) -> Result<Run, Error> 
     })
 }
 
-/// The draws of a row.
-struct Row {
-    name: &'static str,
-    runs: Vec<Run>,
-}
-
-impl Row {
-    fn of(&self, value: fn(&Run) -> f64) -> Spread {
-        Spread::of(&self.runs, value)
-    }
-
+impl Row<Run> {
     fn told(&self) -> String {
         format!(
             "{}: the two ToRs send {} pauses, {} servers receive {}, one of them as if {} in five \
@@ -302,7 +292,7 @@ impl Row {
     }
 }
 
-fn figures(rows: &[Row]) -> [Figure; 2] {
+fn figures(rows: &[Row<Run>]) -> [Figure; 2] {
     let mut services = Figure::new(
         "guo16-figure-10a",
         "Figure 10(a): how long messages of other services take, the slowest of each 500 us",

@@ -10,7 +10,7 @@ use rdma::Time;
 use transport::Recovery;
 
 use super::scenario;
-use crate::draws::{Spread, each, seeds};
+use crate::draws::{Row, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::study::Context;
 use crate::{Check, Error, Options, Outcome};
@@ -100,37 +100,25 @@ fn measure(options: Options, recovery: Recovery, verb: Verb, but: But) -> Result
     })
 }
 
-/// The draws with one recovery and verb.
-struct Row {
-    verb: &'static str,
-    runs: Vec<Run>,
-}
-
-impl Row {
-    fn of(&self, value: impl Fn(&Run) -> f64) -> Spread {
-        Spread::of(&self.runs, value)
-    }
-}
-
 /// A row for each verb.
 fn rows(
     context: &mut Context<'_>,
     recovery: Recovery,
     name: &str,
     but: But,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Vec<Row<Run>>, Error> {
     let draws = seeds(context.options);
     let row = |(verb, said): (Verb, &'static str)| {
         context.say(&format!("livelock: {name}, {said}, {} draws", draws.len()));
         let runs = each(&draws, |options| measure(options, recovery, verb, but))?;
-        Ok(Row { verb: said, runs })
+        Ok(Row { name: said, runs })
     };
     VERBS.into_iter().map(row).collect()
 }
 
 /// A value of all rows in words.
-fn told(rows: &[Row], value: impl Fn(&Run) -> f64 + Copy) -> String {
-    let values = rows.iter().map(|row| format!("{} {}", row.verb, row.of(value)));
+fn told(rows: &[Row<Run>], value: impl Fn(&Run) -> f64 + Copy) -> String {
+    let values = rows.iter().map(|row| format!("{} {}", row.name, row.of(value)));
     values.collect::<Vec<_>>().join(", ")
 }
 
@@ -151,7 +139,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     .caption("The median of all draws.");
     for (rows, (_, name)) in recovered.iter().zip(RECOVERIES) {
         for row in rows {
-            figure.point(row.verb, name, row.of(|run| run.goodput * 100.0).median());
+            figure.point(row.name, name, row.of(|run| run.goodput * 100.0).median());
         }
     }
     let zero = context.claim(GO_BACK_0)?;
@@ -159,8 +147,9 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
     let dropped: u64 = first.iter().flat_map(|row| &row.runs).map(|run| run.dropped).sum();
     let draws = first[0].runs.len();
     let none = zero.value("goodput_gbps");
-    let all =
-        |rows: &[Row], so: &dyn Fn(&Run) -> bool| rows.iter().flat_map(|row| &row.runs).all(so);
+    let all = |rows: &[Row<Run>], so: &dyn Fn(&Run) -> bool| {
+        rows.iter().flat_map(|row| &row.runs).all(so)
+    };
     let livelock = Outcome {
         ran: format!(
             "two servers, one switch, 40 Gb/s, messages of 4 MB for 40 ms with each verb; the median of \
@@ -209,7 +198,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
                 let complete = row.runs.iter().all(|run| run.finished);
                 [
                     Check::event(
-                        format!("{}: messages complete in every draw", row.verb),
+                        format!("{}: messages complete in every draw", row.name),
                         complete,
                     ),
                     Check::order(

@@ -22,7 +22,7 @@ use super::ecmp::DCQCN_MARKS;
 use super::pingmesh::{Mesh, TESTBED};
 use super::scenario;
 use super::tail::Tail;
-use crate::draws::{Spread, each, seeds};
+use crate::draws::{Row, Spread, each, seeds};
 use crate::figure::{Figure, Mark};
 use crate::hosts::Hosts;
 use crate::outcome::short;
@@ -288,17 +288,7 @@ fn measure(options: Options, load: Load) -> Result<Run, Error> {
     })
 }
 
-/// A setting of the sweep, over several hashes.
-struct Row {
-    name: &'static str,
-    runs: Vec<Run>,
-}
-
-impl Row {
-    fn of(&self, value: fn(&Run) -> f64) -> Spread {
-        Spread::of(&self.runs, value)
-    }
-
+impl Row<Run> {
     fn told(&self) -> String {
         format!(
             "{} {} and {} us at {} Gb/s",
@@ -312,7 +302,7 @@ impl Row {
 
 /// Where a value of the paper lies among the settings: those whose hashes it is within, or else the
 /// nearest on either side. Whether there are any on both.
-fn place(rows: &[Row], paper: f64, value: fn(&Run) -> f64) -> (String, bool) {
+fn place(rows: &[Row<Run>], paper: f64, value: fn(&Run) -> f64) -> (String, bool) {
     let spreads: Vec<(&str, Spread)> = rows.iter().map(|row| (row.name, row.of(value))).collect();
     let within: Vec<&str> = spreads
         .iter()
@@ -348,7 +338,7 @@ fn by_ms(run: &Run) -> Vec<(f64, f64)> {
 }
 
 /// Figure 8, and what the sweep comes to.
-fn figures(claim: &Claim, rows: &[Row], plain: usize) -> [Figure; 2] {
+fn figures(claim: &Claim, rows: &[Row<Run>], plain: usize) -> [Figure; 2] {
     let mut figure = Figure::new(
         "guo16-figure-8",
         "Figure 8: round trips of probes, p99 of each ms; the load starts at 10 ms",
