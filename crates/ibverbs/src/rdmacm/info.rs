@@ -196,6 +196,13 @@ pub unsafe extern "C" fn ferroce_rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
     }
 }
 
+/// `rdma_resolve_addrinfo` and `rdma_query_addrinfo`, which resolve names by the subnet administrator
+/// too: `rdma_getaddrinfo` does what RoCE can.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ferroce_rdma_addrinfo_absent() -> c_int {
+    minus_one(Err(Errno::UNSUPPORTED))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

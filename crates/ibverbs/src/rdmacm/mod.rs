@@ -24,7 +24,7 @@
 //! locked under the NIC's lock and locks nothing but mailboxes and queues.
 //!
 //! **Absent:** rsockets (their names exist and answer `EOPNOTSUPP`; `rpoll` and `rselect` are `poll`
-//! and `select`, as there is no rsocket to wait for), `AF_IB` addresses, IB ACM.
+//! and `select`, as there is no rsocket to wait for), `rdma_resolve_addrinfo`, `AF_IB` addresses, IB ACM.
 
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 

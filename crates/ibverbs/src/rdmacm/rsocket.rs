@@ -11,13 +11,6 @@ pub unsafe extern "C" fn ferroce_rsocket_absent() -> isize {
     minus_one(Err(Errno::UNSUPPORTED)) as isize
 }
 
-/// `rdma_resolve_addrinfo` and `rdma_query_addrinfo`, which resolve names by the subnet administrator
-/// too: `rdma_getaddrinfo` does what RoCE can.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ferroce_rdma_addrinfo_absent() -> c_int {
-    minus_one(Err(Errno::UNSUPPORTED))
-}
-
 /// `repoll_create`: `epoll_create1`, as every descriptor is an ordinary one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_repoll_create(flags: c_int) -> c_int {
