@@ -9,7 +9,7 @@ use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX
 use crate::links::{Common, Links, Port};
 use crate::nic::NicConfig;
 use crate::packet::{ETHERNET_BYTES, LOWER_BYTES};
-use crate::switch::{Frames, PortSpec, Switch, ample_headroom_bytes, classify};
+use crate::switch::{Frames, PortSpec, Switch, classify, headroom_bytes};
 use crate::topology::routing::{racks, route_tables};
 use crate::topology::units::{Unit, units};
 use crate::topology::{End, LinkSpec};
@@ -250,7 +250,11 @@ pub(crate) fn port_spec(
     };
     let own = config.switch_of(switch);
     let frames = Frames { longest_bytes, cell: own.cell };
-    let headroom = ample_headroom_bytes(link.rate, link.propagation, own.latency, frames, &pfc);
+    let least = headroom_bytes(link.rate, link.propagation, own.latency, frames, &pfc);
+    // Two frames beyond the least: shorter frames leave no part of one unused, and a dynamic
+    // threshold may have sunk below what a group holds when its next packet comes, which is
+    // then in the headroom itself.
+    let headroom = least.saturating_add(2 * own.cell.taken_by(longest_bytes));
     PortSpec { headroom, serves }
 }
 

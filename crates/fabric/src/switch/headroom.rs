@@ -84,20 +84,6 @@ pub fn headroom_bytes(
     frames.taken_within(bytes).min(u64::from(u32::MAX)) as u32
 }
 
-/// What a group is given that has not been told: [`headroom_bytes`], and two frames. Shorter ones leave
-/// no part of one unused, and a dynamic threshold may have sunk below what a group holds when its next
-/// packet comes, which is then in the headroom itself.
-pub(crate) fn ample_headroom_bytes(
-    rate: Rate,
-    propagation: Span,
-    latency: Span,
-    frames: Frames,
-    pfc: &PfcConfig,
-) -> u32 {
-    let least = headroom_bytes(rate, propagation, latency, frames, pfc);
-    least.saturating_add(2 * frames.cell.taken_by(frames.longest_bytes))
-}
-
 /// By rate in Gb/s: how long a neighbour takes to obey, in quanta, as SONiC assumes.
 const SONIC_RESPONSE_QUANTA: [(u64, u64); 7] =
     [(10, 67), (25, 80), (40, 118), (50, 147), (100, 394), (200, 453), (400, 905)];

@@ -42,7 +42,6 @@ use tables::{Lookup, Tables};
 use watchdog::Watchdog;
 
 pub use cell::Cell;
-pub(crate) use headroom::ample_headroom_bytes;
 pub use headroom::{Frames, headroom_bytes, sonic_headroom_bytes};
 
 use crate::address::Tuple;
