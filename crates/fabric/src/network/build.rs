@@ -4,11 +4,13 @@ use rdma::Rate;
 
 use super::partition::Partition;
 use super::{BuildError, NetworkConfig};
+use crate::fault::FaultKind;
 use crate::host::Host;
 use crate::limits::{ALL_PORTS_MAX, FLOWS_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
 use crate::links::{Common, Links, Port};
 use crate::nic::NicConfig;
 use crate::packet::{ETHERNET_BYTES, LOWER_BYTES};
+use crate::switch::config::{ALPHA_EXPONENTS, SwitchConfig};
 use crate::switch::{Frames, PortSpec, Switch, classify, headroom_bytes};
 use crate::topology::routing::{racks, route_tables};
 use crate::topology::units::{Unit, units};
@@ -20,7 +22,8 @@ const HOSTS_UNDIVIDED: usize = 1_000;
 /// Partitions with shorter links between them, in picoseconds, would meet too often: 100 ns.
 const LOOKAHEAD_LEAST: u64 = 100_000;
 
-pub(super) fn check_sizes(config: &NetworkConfig) -> Result<(), BuildError> {
+/// Checks what can be wrong whatever the topology is.
+pub(super) fn check(config: &NetworkConfig) -> Result<(), BuildError> {
     let topology = &config.topology;
     let sizes = [
         ("hosts", topology.hosts.len(), HOSTS_MAX),
@@ -32,6 +35,15 @@ pub(super) fn check_sizes(config: &NetworkConfig) -> Result<(), BuildError> {
         if count > most {
             return Err(BuildError::TooMany(what, most));
         }
+    }
+    let of_switches = config.switches.values().chain([&config.switch]);
+    let of_faults = config.faults.iter().filter_map(|fault| match fault.kind {
+        FaultKind::AlphaChanges { exponent, .. } => Some(exponent),
+        _ => None,
+    });
+    let mut exponents = of_switches.flat_map(SwitchConfig::alpha_exponents).chain(of_faults);
+    if let Some(exponent) = exponents.find(|exponent| !ALPHA_EXPONENTS.contains(exponent)) {
+        return Err(BuildError::NoAlpha { exponent });
     }
     match topology.links.iter().position(|link| link.rate == Rate::ZERO) {
         Some(link) => Err(BuildError::NoRate { link }),

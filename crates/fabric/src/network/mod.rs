@@ -148,6 +148,11 @@ pub enum BuildError {
         /// Its place in the list.
         link: usize,
     },
+    /// A threshold of a switch, or a fault, that is no part of what is free.
+    NoAlpha {
+        /// Of two: alphas have -8 to 7.
+        exponent: i8,
+    },
     /// No path between the two ends of a flow.
     Disconnected {
         /// Its place in the list.
@@ -189,6 +194,9 @@ impl fmt::Display for BuildError {
             Self::TooMany(what, most) => write!(f, "too many {what}: the most is {most}"),
             Self::HostLinks { host, links } => {
                 write!(f, "host {host} has {links} links; a host has one port")
+            }
+            Self::NoAlpha { exponent } => {
+                write!(f, "there is no alpha of 2^{exponent}: they are from 2^-8 to 2^7")
             }
             Self::NoRate { link } => write!(f, "link {link} has a rate of zero"),
             Self::Disconnected { source, destination, .. } => {
@@ -262,7 +270,7 @@ impl Network {
     /// # Errors
     /// See [`BuildError`].
     pub fn new(config: NetworkConfig) -> Result<Self, BuildError> {
-        build::check_sizes(&config)?;
+        build::check(&config)?;
         let wiring = Wiring::of(&config)?;
         let partitions = wiring.partitions(&config);
         let partitions = wiring.divide(&config, partitions)?;

@@ -43,6 +43,7 @@ impl Origin {
             | BuildError::TooMany(..)
             | BuildError::HostLinks { .. }
             | BuildError::Tenant { .. }
+            | BuildError::NoAlpha { .. }
             | BuildError::NoRate { .. } => {
                 (&self.topology, whole(), "the network is made of what this table says")
             }

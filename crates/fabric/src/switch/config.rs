@@ -8,6 +8,7 @@
 //!
 //! The names in brackets are those of SONiC's tables and of SAI.
 
+use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
 use rdma::Span;
@@ -128,6 +129,9 @@ pub enum Threshold {
         bytes: u32,
     },
 }
+
+/// The exponents of the alphas that there are: 1/256 to 128.
+pub(crate) const ALPHA_EXPONENTS: RangeInclusive<i8> = -8..=7;
 
 /// 2^`exponent` in words: 1/16, or 8.
 pub(crate) fn alpha_of(exponent: i8) -> String {
@@ -307,6 +311,19 @@ impl SwitchConfig {
     /// The queues of port `local`.
     pub(crate) fn queues_of(&self, local: u16) -> &[QueueConfig; PRIORITIES] {
         self.ports.get(&local).map_or(&self.queues, |port| &port.queues)
+    }
+
+    /// The exponents of all its dynamic thresholds.
+    pub(crate) fn alpha_exponents(&self) -> impl Iterator<Item = i8> {
+        let ports = self.ports.values();
+        let groups = self.groups.iter().chain(ports.clone().flat_map(|port| &port.groups));
+        let queues = self.queues.iter().chain(ports.flat_map(|port| &port.queues));
+        let thresholds =
+            groups.map(|group| group.threshold).chain(queues.filter_map(|it| it.limit));
+        thresholds.filter_map(|threshold| match threshold {
+            Threshold::Dynamic { exponent } => Some(exponent),
+            Threshold::Static { .. } => None,
+        })
     }
 
     /// Whether it says how large the headroom of any group is.

@@ -7,7 +7,7 @@ use super::{CABLES, finish, with_flows};
 use crate::counters::Drop;
 use crate::fault::{Fault, FaultKind};
 use crate::nic::NicConfig;
-use crate::switch::config::{EcnConfig, PortMode, Schedule, Trust};
+use crate::switch::config::{EcnConfig, PortMode, Schedule, Threshold, Trust};
 use crate::topology::{Cables, End, leaf_spine, parking_lot, single_switch};
 use crate::workload::FlowSpec;
 use crate::{BuildError, Network, NetworkConfig, Verdict};
@@ -153,6 +153,23 @@ fn what_cannot_be_built_is_refused_with_a_reason() {
     let mut config = NetworkConfig::new(single_switch(2, CABLES));
     config.flows = vec![FlowSpec::write(0, 5, 10)];
     assert!(matches!(Network::new(config), Err(BuildError::NoSuchNode(_))));
+    for exponent in [-9, 8, i8::MIN, i8::MAX] {
+        let alpha = Threshold::Dynamic { exponent };
+        let mut config = NetworkConfig::new(single_switch(2, CABLES));
+        config.switch.queues[3].limit = Some(alpha);
+        assert_eq!(Network::new(config).unwrap_err(), BuildError::NoAlpha { exponent });
+        let mut config = NetworkConfig::new(single_switch(2, CABLES));
+        let mut own = config.switch.clone();
+        own.groups[3].threshold = alpha;
+        config.switches.insert(0, own);
+        assert_eq!(Network::new(config).unwrap_err(), BuildError::NoAlpha { exponent });
+        let mut config = NetworkConfig::new(single_switch(2, CABLES));
+        let kind = FaultKind::AlphaChanges { switch: 0, exponent };
+        config.faults = vec![Fault { at: Time::ZERO, kind }];
+        let error = Network::new(config).unwrap_err();
+        let said = format!("there is no alpha of 2^{exponent}: they are from 2^-8 to 2^7");
+        assert_eq!(error.to_string(), said);
+    }
     let network = Network::new(NetworkConfig::new(single_switch(2, CABLES)));
     assert_eq!(network.unwrap().run(ms(1)), Verdict::TimeOver, "nothing to do");
 }

@@ -13,8 +13,8 @@ use crate::scenario::value::{
 };
 use crate::switch::Cell;
 use crate::switch::config::{
-    Balance, EcnConfig, GroupConfig, PortConfig, QueueConfig, Schedule, SwitchConfig, Threshold,
-    WatchdogConfig, alpha_of,
+    ALPHA_EXPONENTS, Balance, EcnConfig, GroupConfig, PortConfig, QueueConfig, Schedule,
+    SwitchConfig, Threshold, WatchdogConfig, alpha_of,
 };
 
 const LOSSLESS: GroupConfig = GroupConfig::LOSSLESS;
@@ -243,7 +243,7 @@ pub(super) fn alpha<'a>() -> Value<'a, i8> {
             value.is_power_of_two().then(|| value.trailing_zeros() as i8)
         };
         let exponent = power(above).zip(power(below)).map(|(above, below)| above - below);
-        exponent.filter(|exponent| (-8..=7).contains(exponent)).ok_or_else(|| {
+        exponent.filter(|exponent| ALPHA_EXPONENTS.contains(exponent)).ok_or_else(|| {
             entry
                 .wrong(format!("{alpha:?} is no power of two from 1/256 to 128"))
                 .hint("write \"1/16\", \"1\" or \"8\", for instance")
