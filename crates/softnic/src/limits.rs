@@ -154,6 +154,9 @@ pub(crate) const OFFER_BATCH: usize = 16;
 /// Runs of packets that go to a NIC by UDP before anybody asks whether it is of this host, to offer it a ring:
 /// by then they have cost as much as both take, and many processes that say little to each other need neither.
 pub(crate) const RUNS_BEFORE_OFFER: u32 = 16;
+/// They have to be among so many to anybody: all rings are looked at each time, and one that seldom has
+/// something in it costs more than it saves.
+pub(crate) const RUNS_AMONG_MAX: u64 = RUNS_BEFORE_OFFER as u64 * RINGS_MAX as u64;
 /// A NIC offers a ring at most this often: making one takes some 20 us, and a queue of messages is short.
 pub(crate) const OFFER_INTERVAL: Span = Span::from_us(500);
 /// How long an offer stands. Packets go by UDP meanwhile.

@@ -45,7 +45,7 @@ use crate::host::registry::Registry;
 use crate::host::steering::{Member, is_ownable, slot_of};
 use crate::limits::{
     CHOICES_MAX, OFFER_BATCH, OFFER_INTERVAL, OFFER_PAUSE, PEER_CHECK_INTERVAL, RING_BATCH,
-    RING_RELEASE, RINGS_MAX, RUNS_BEFORE_OFFER, SLOTS,
+    RING_RELEASE, RINGS_MAX, RUNS_AMONG_MAX, RUNS_BEFORE_OFFER, SLOTS,
 };
 use crate::packet::{Flow, Missed, Pushed};
 use crate::sys;
@@ -63,6 +63,8 @@ pub(crate) struct Shm {
     newcomers: Vec<u16>,
     /// When a ring may be offered again.
     next_offer: Time,
+    /// Runs of packets so far, to anybody.
+    runs: u64,
     /// Where addresses are, by the slot that the packet is for.
     choices: Box<[Vec<Choice>]>,
     /// The slots of the peers that are touched, and of those that are owed answers.
@@ -81,13 +83,19 @@ struct Choice {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// Nobody has looked, or there was nobody. So many runs of packets have gone there by UDP since.
+    /// Nobody has looked, or there was nobody. So many runs of packets have gone there by UDP since so many
+    /// had gone anywhere.
     Unknown {
         runs: u32,
+        since: u64,
     },
     /// At a NIC of this host and user.
     Here,
     Elsewhere,
+}
+
+impl Place {
+    const NEW: Self = Self::Unknown { runs: 0, since: 0 };
 }
 
 /// How a NIC is reached.
@@ -121,6 +129,7 @@ impl Shm {
             sources: Vec::new(),
             newcomers: Vec::new(),
             next_offer: Time::ZERO,
+            runs: 0,
             choices: (0..SLOTS).map(|_| Vec::new()).collect(),
             touched: Vec::new(),
             owed: Vec::new(),
@@ -141,18 +150,22 @@ impl Shm {
         if self.offers.is_none() || !is_ownable(slot) || slot == registry.slot() {
             return Reached::Elsewhere;
         }
+        self.runs += 1;
+        let all = self.runs;
         // Who has a slot may have a ring already, by another of its addresses: no packet may go beside it.
         let has_peer = self.peers[usize::from(slot)].is_some();
         let is_here = match &mut self.choice(destination, slot).place {
             Place::Elsewhere => false,
             Place::Here => self.is_there(registry, slot, now),
             Place::Unknown { .. } if has_peer => self.find(registry, destination, slot),
-            Place::Unknown { runs } if *runs < RUNS_BEFORE_OFFER => {
+            Place::Unknown { runs, since } => {
+                if all - *since > RUNS_AMONG_MAX {
+                    (*runs, *since) = (0, all);
+                }
                 *runs += 1;
-                false
-            }
-            Place::Unknown { .. } => {
-                self.may_offer(now, counts) && self.find(registry, destination, slot)
+                *runs > RUNS_BEFORE_OFFER
+                    && self.may_offer(now, counts)
+                    && self.find(registry, destination, slot)
             }
         };
         let peer = self.peers[usize::from(slot)].as_mut().filter(|_| is_here);
@@ -192,7 +205,7 @@ impl Shm {
                 // What is found out again is the same, and at once where there is a peer.
                 choices.remove(0);
             }
-            choices.push(Choice { destination, place: Place::Unknown { runs: 0 } });
+            choices.push(Choice { destination, place: Place::NEW });
             choices.len() - 1
         });
         &mut choices[at]
@@ -209,9 +222,9 @@ impl Shm {
                 Place::Here
             }
             // Nobody can get what is sent there now, so it may be decided again.
-            Ok(None) => Place::Unknown { runs: 0 },
+            Ok(None) => Place::NEW,
             Err(error) if error.kind() == io::ErrorKind::NotFound && address.is_loopback() => {
-                Place::Unknown { runs: 0 }
+                Place::NEW
             }
             // An address of another host, or nobody can say.
             Err(error) => {

@@ -121,7 +121,10 @@ fn a_nic_has_so_many_rings_and_reaches_others_by_udp() {
     let others: Vec<Honest> = (0..RINGS_MAX + 2).map(|_| open()).collect();
     let started = Instant::now();
     while one.nic.counts().rings_made < RINGS_MAX as u64 {
-        others.iter().for_each(|other| one.reaches(other));
+        for other in &others {
+            one.reaches_often(other);
+            one.reaches(other);
+        }
         assert!(started.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", one.nic.counts());
     }
     for _ in 0..2 {
@@ -135,6 +138,21 @@ fn a_nic_has_so_many_rings_and_reaches_others_by_udp() {
     let (late, known) = (open(), one.knows());
     (0..2).for_each(|_| one.reaches_often(&late));
     assert_eq!(one.knows(), known);
+}
+
+#[test]
+fn one_of_many_that_a_nic_speaks_to_in_turn_is_offered_no_ring() {
+    let one = Honest::open("127.0.48.75", Link::SharedMemory);
+    // They offer it none themselves.
+    let open = || Honest::open("127.0.48.76", Link::Udp);
+    let others: Vec<Honest> = (0..2 * RINGS_MAX).map(|_| open()).collect();
+    for _ in 0..RUNS_BEFORE_OFFER + 4 {
+        others.iter().for_each(|other| one.reaches(other));
+    }
+    assert_eq!((one.knows(), one.nic.counts().rings_refused), (0, 0));
+    // One of them says much now.
+    (0..2).for_each(|_| one.reaches_often(&others[0]));
+    assert_eq!(one.knows(), 1);
 }
 
 #[test]
