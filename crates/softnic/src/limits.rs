@@ -101,10 +101,10 @@ pub(crate) const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 pub(crate) const COUNTER_NAME_BYTES: usize = 64;
 /// The kernel's order of the sockets is asked for at most this often.
 pub(crate) const STEERING_INTERVAL: Span = Span::from_ms(10);
-/// Addresses of senders, from other ports than ours, that are known to be of this host or not.
-pub(crate) const SOURCES_MAX: usize = 64;
+/// Addresses that are known to be of this host or not.
+pub(crate) const HOSTS_MAX: usize = 1024;
 /// How long that is believed.
-pub(crate) const SOURCE_KNOWN: Span = Span::from_ms(1_000);
+pub(crate) const HOST_KNOWN: Span = Span::from_ms(1_000);
 /// How the right to change a group is asked for when a NIC is opened or closed: for three seconds.
 pub(crate) const OPEN_RETRY: Retry = Retry { tries: 3_000, pause: Span::from_ms(1) };
 /// One poll in so many looks at every socket; the others look only at the one that last had something.

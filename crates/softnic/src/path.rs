@@ -22,7 +22,7 @@ use crate::host::registry::Registry;
 use crate::host::steering::is_ownable;
 use crate::limits::{AWAITED_MAX, PAUSE_MAX};
 use crate::packet::{Flow, Missed, Path, Pushed};
-use crate::shm::{Reached, Shm};
+use crate::shm::Shm;
 use crate::udp::outbox::Sockets;
 use crate::{Link, Options, ProcessMemory};
 
@@ -85,25 +85,18 @@ impl Paths {
     /// Where packets of this route for this slot go, if they can be sent at all.
     pub(crate) fn lane(
         &mut self,
-        membership: &Membership,
+        membership: &mut Membership,
         route: &Route,
         slot: u16,
         now: Time,
         counts: &mut Counts,
     ) -> Option<Lane> {
         let mut flow = udp_flow(membership, route, slot)?;
-        let destination = flow.destination;
-        let is_ours = || membership.sockets.iter().any(|socket| socket.gid() == destination);
-        let is_local = match self.shm.reaches(&membership.registry, destination, slot, now, counts)
-        {
-            Reached::ByRing => {
-                flow.path = Path::Shm;
-                true
-            }
-            Reached::ByUdp => true,
-            Reached::Elsewhere => destination.ip().is_loopback() || is_ours(),
-        };
-        Some(Lane { flow, is_local: is_local && is_ownable(slot), is_last: false })
+        if self.shm.reaches(&membership.registry, flow.destination, slot, now, counts) {
+            flow.path = Path::Shm;
+        }
+        let is_local = is_ownable(slot) && membership.is_of_this_host(flow.destination.ip(), now);
+        Some(Lane { flow, is_local, is_last: false })
     }
 
     /// Writes packets to the ring that they go through, from where their payload lies. `None` if they

@@ -7,7 +7,7 @@
 //! **Invariant:** the layout changes whenever there are other sockets to wait for.
 
 use core::net::IpAddr;
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::host::mailbox;
 use crate::host::ports::{PortChange, PortError};
 use crate::host::registry::Registry;
 use crate::host::steering::{Group, Probe};
-use crate::limits::{SOCKET_BUFFER_BYTES, SOURCE_KNOWN, SOURCES_MAX, STEERING_INTERVAL};
+use crate::limits::{HOST_KNOWN, HOSTS_MAX, SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
 use crate::packet::Received;
 use crate::udp::groups::Groups;
 use crate::udp::socket::{Message, Socket};
@@ -40,9 +40,8 @@ pub(crate) struct Membership {
     pub(crate) layout: u32,
     /// When the kernel's order of the sockets may be looked into again.
     next_repair: Time,
-    /// Addresses that packets came from, whether they are of this host, and until when that is believed.
-    /// The oldest come first.
-    sources: VecDeque<(IpAddr, bool, Time)>,
+    /// Whether addresses are of this host, and until when that is believed.
+    hosts: HashMap<IpAddr, (bool, Time)>,
 }
 
 impl Membership {
@@ -57,7 +56,7 @@ impl Membership {
             groups: Groups::default(),
             layout: 0,
             next_repair: Time::ZERO,
-            sources: VecDeque::new(),
+            hosts: HashMap::new(),
         })
     }
 
@@ -119,21 +118,27 @@ impl Membership {
         self.sockets.iter().any(|socket| socket.address() == address)
     }
 
-    /// Whether a packet that arrived at `port` claims to come `from` an address of this host. The kernel is
-    /// asked for each address once in a while.
-    pub(crate) fn is_of_this_host(&mut self, now: Time, from: IpAddr, port: usize) -> bool {
-        if from.is_loopback() {
-            return true;
-        }
-        self.sources.retain(|(.., until)| *until > now);
-        if let Some((_, is_local, _)) = self.sources.iter().find(|(known, ..)| *known == from) {
+    /// Whether it is an address of this host. The kernel is asked for each once in a while.
+    #[inline]
+    pub(crate) fn is_of_this_host(&mut self, address: IpAddr, now: Time) -> bool {
+        address.is_loopback() || self.asks_of_host(address, now)
+    }
+
+    #[inline(never)]
+    fn asks_of_host(&mut self, address: IpAddr, now: Time) -> bool {
+        if let Some((is_local, until)) = self.hosts.get(&address)
+            && now < *until
+        {
             return *is_local;
         }
-        let is_local = self.all_sockets().nth(port).is_none_or(|it| it.is_of_this_host(from));
-        if self.sources.len() == SOURCES_MAX {
-            self.sources.pop_front();
+        let is_same_family =
+            |socket: &&Arc<Socket>| socket.address().is_ipv4() == address.is_ipv4();
+        let socket = self.all_sockets().find(is_same_family);
+        let is_local = socket.is_none_or(|socket| socket.is_of_this_host(address));
+        if self.hosts.len() == HOSTS_MAX {
+            self.hosts.clear();
         }
-        self.sources.push_back((from, is_local, now + SOURCE_KNOWN));
+        self.hosts.insert(address, (is_local, now + HOST_KNOWN));
         is_local
     }
 

@@ -62,6 +62,8 @@ struct Datagrams<'a> {
     is_handed_over: bool,
     /// Whether they were sent to a multicast group: then they are for us, as for all others.
     is_multicast: bool,
+    /// Whether they came from an address of this host.
+    is_local: bool,
 }
 
 impl Datagrams<'_> {
@@ -200,7 +202,9 @@ impl Receiver {
             hop_limit: HOP_LIMIT,
         };
         let (is_handed_over, is_multicast) = (by == By::Handover, matches!(by, By::Group(_)));
-        let datagrams = Datagrams { received, arrival, bytes, is_handed_over, is_multicast };
+        let is_local = common.membership.is_of_this_host(received.source, engine.now);
+        let datagrams =
+            Datagrams { received, arrival, bytes, is_handed_over, is_multicast, is_local };
         let port = match by {
             By::Address(port) | By::Group(port) => port,
             // A socket that we do not have (any more) cannot have received for us.
@@ -214,9 +218,7 @@ impl Receiver {
             }
         };
         // Our NICs send from one port, and no other user can bind it at their addresses.
-        if received.source_port != ROCE_PORT
-            && common.membership.is_of_this_host(engine.now, received.source, port)
-        {
+        if received.source_port != ROCE_PORT && is_local {
             let packets = bytes.len().div_ceil(received.segment).max(1) as u64;
             engine.counts.rx_packets += packets;
             engine.counts.rx_local_port_dropped += packets;
@@ -303,7 +305,7 @@ impl Receiver {
         if let Some(id) = self.seen {
             self.habits.at(self.habit).note(id);
         }
-        if !datagrams.is_multicast && packets > 0 {
+        if datagrams.is_local && !datagrams.is_multicast && packets > 0 {
             common.paths.arrived(packets, packet_bytes);
         }
         is_misled
@@ -487,7 +489,10 @@ fn destination_slot(packet: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attachment::Attachment;
+    use crate::clock;
     use crate::limits::SLOT_SHIFT;
+    use crate::testing::open;
 
     #[test]
     fn one_that_polls_comes_round_to_every_port() {
@@ -501,6 +506,28 @@ mod tests {
             }
             assert!(looks.iter().all(|looks| *looks >= 1), "{looks:?}");
             assert_eq!(part(next, ports, 1), 0..ports);
+        }
+    }
+
+    #[test]
+    fn what_a_remote_host_sends_is_no_credit_for_those_of_this_host() {
+        let nic = open("127.0.135.7");
+        let mut core = nic.shared().lock();
+        let (Attachment { receiver, common, .. }, mut engine) = core.parts(clock::now());
+        let slot = common.membership.registry.slot();
+        common.paths.credits().plan(slot, 4096);
+        common.paths.credits().send();
+        let sent = common.paths.credits().on_the_way(slot);
+        for (source, is_local) in [([192, 0, 2, 9], false), ([127, 0, 0, 9], true)] {
+            let (source, source_port, bytes) = (IpAddr::from(source), ROCE_PORT, [0; 64]);
+            let (length, segment, traffic_class) = (bytes.len(), bytes.len(), 0);
+            let received = Received { source, source_port, length, segment, traffic_class };
+            let (destination, by) = (IpAddr::from([127, 0, 135, 7]), By::Address(0));
+            let found = Found { received, destination, by, bytes: &bytes };
+            let mut look = Look::new(Reach::Hot, 0..1, false, None);
+            receiver.receive(Some(&found), &mut look, common, &mut engine);
+            let on_the_way = common.paths.credits().on_the_way(slot);
+            assert_eq!(on_the_way < sent, is_local, "{source}");
         }
     }
 

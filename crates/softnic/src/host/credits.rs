@@ -106,10 +106,15 @@ impl Credits {
         if room == 0 {
             return u64::MAX;
         }
-        let sent = self.word(slot, SENT).load(Relaxed);
-        let on_the_way = sent.wrapping_sub(self.word(slot, TAKEN).load(Relaxed));
-        // More taken than sent wraps around: the receiver has written off what came all the same.
-        if on_the_way < u64::MAX / 2 { room.saturating_sub(on_the_way) } else { room }
+        room.saturating_sub(self.on_the_way(slot))
+    }
+
+    /// How much was sent to `slot` and not taken. Two who write at the same moment may make more of what was
+    /// taken than was sent, until more is sent.
+    pub(crate) fn on_the_way(&self, slot: u16) -> u64 {
+        let [sent, taken] = [SENT, TAKEN].map(|field| self.word(slot, field).load(Relaxed));
+        let on_the_way = sent.wrapping_sub(taken);
+        if on_the_way < u64::MAX / 2 { on_the_way } else { 0 }
     }
 
     /// Whether `slot` has no room now.
@@ -123,9 +128,12 @@ impl Credits {
         self.word(slot, TAKEN).store(sent, Relaxed);
     }
 
-    /// Packets have arrived here.
+    /// Packets have arrived here from this host. What nobody has said to have sent is no credit: it comes
+    /// from NICs that do not share the page, or late, after it was written off.
     pub(crate) fn return_for(&self, packets: usize, bytes: usize) {
-        self.word(self.slot, TAKEN).fetch_add(cost(packets, bytes), Relaxed);
+        let taken = self.word(self.slot, TAKEN);
+        let on_the_way = self.on_the_way(self.slot);
+        taken.fetch_add(cost(packets, bytes).min(on_the_way), Relaxed);
     }
 
     /// What was sent to us up to now.
@@ -197,6 +205,10 @@ mod tests {
         for _ in 0..40 {
             assert!(!from.plan(1023, 4096));
         }
+        // What nobody has said to have sent makes no room.
+        to.return_for(1000, 1000 * 4096);
+        from.send();
+        assert_eq!(from.on_the_way(1023), 40 * 8704);
         // Another slot's packets do not wait for these to be sent.
         assert!(!from.plan(0, 4096));
         assert_eq!(to.sent_to_us(), 100 * 8704);

@@ -36,7 +36,7 @@ use transport::Run;
 
 use self::offers::{Arrived, Kind, Message, Offers};
 pub(crate) use self::peer::RingPacket;
-use self::peer::{Next, Opened, Out, Peer};
+use self::peer::{Opened, Out, Peer};
 use self::ring::{Broken, Consumer, Consuming, Producer};
 use crate::ProcessMemory;
 use crate::counts::Counts;
@@ -98,17 +98,6 @@ impl Place {
     const NEW: Self = Self::Unknown { runs: 0, since: 0 };
 }
 
-/// How a NIC is reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reached {
-    /// It is of this host and user, and has a ring.
-    ByRing,
-    /// It is of this host and user.
-    ByUdp,
-    /// Nothing is known of it.
-    Elsewhere,
-}
-
 impl Shm {
     /// Takes rings from now on, as the owner of `registry`'s slot, if this host and process can.
     pub(crate) fn open(registry: &Registry) -> Self {
@@ -137,8 +126,8 @@ impl Shm {
         }
     }
 
-    /// How packets to `slot` at `destination` go that are built at `now`. A ring is offered where there
-    /// may be one.
+    /// Whether packets to `slot` at `destination` that are built at `now` go through a ring. One is offered
+    /// where there may be one.
     pub(crate) fn reaches(
         &mut self,
         registry: &Registry,
@@ -146,9 +135,9 @@ impl Shm {
         slot: u16,
         now: Time,
         counts: &mut Counts,
-    ) -> Reached {
+    ) -> bool {
         if self.offers.is_none() || !is_ownable(slot) || slot == registry.slot() {
-            return Reached::Elsewhere;
+            return false;
         }
         self.runs += 1;
         let all = self.runs;
@@ -169,14 +158,15 @@ impl Shm {
             }
         };
         let peer = self.peers[usize::from(slot)].as_mut().filter(|_| is_here);
-        match peer.map(|peer| peer.next_path(now, counts)) {
-            Some(Next::Ring) => Reached::ByRing,
-            Some(Next::Udp) => Reached::ByUdp,
-            Some(Next::Offer) => {
+        let Some(peer) = peer else { return false };
+        peer.hears(now, counts);
+        match &peer.out {
+            Out::Open(_) => true,
+            Out::None(next) if *next <= now => {
                 self.offer(registry, slot, now, counts);
-                Reached::ByUdp
+                false
             }
-            None => Reached::Elsewhere,
+            Out::None(_) | Out::Offered(_) | Out::Closed => false,
         }
     }
 

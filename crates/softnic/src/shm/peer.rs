@@ -91,15 +91,6 @@ pub(super) struct Offered {
     last_by_udp: Time,
 }
 
-/// How the next packets go to a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Next {
-    Ring,
-    Udp,
-    /// By UDP, and a ring may be offered.
-    Offer,
-}
-
 /// The ring from a peer.
 #[derive(Debug)]
 enum From {
@@ -150,21 +141,10 @@ impl Peer {
         }
     }
 
-    /// How packets that are built at `now` go to it.
+    /// Hears what it says to an offer, if it was made one, before packets are built at `now`.
     #[inline]
-    pub(super) fn next_path(&mut self, now: Time, counts: &mut Counts) -> Next {
-        match &self.out {
-            Out::Open(_) => Next::Ring,
-            Out::Closed => Next::Udp,
-            Out::None(next) if now < *next => Next::Udp,
-            Out::None(_) => Next::Offer,
-            Out::Offered(_) => self.hear(now, counts),
-        }
-    }
-
-    /// Hears what it says to an offer.
-    fn hear(&mut self, now: Time, counts: &mut Counts) -> Next {
-        let Out::Offered(offered) = &mut self.out else { return Next::Udp };
+    pub(super) fn hears(&mut self, now: Time, counts: &mut Counts) {
+        let Out::Offered(offered) = &mut self.out else { return };
         if now >= offered.until {
             // If it has been taken by now, it stays.
             offered.ring.withdraw();
@@ -178,12 +158,10 @@ impl Peer {
                     tracing::debug!(slot = self.member.slot, "a ring was taken");
                     counts.rings_made += 1;
                     self.out = Out::Open(offered.ring);
-                    return Next::Ring;
                 }
             }
             Answer::None | Answer::Taken => {}
         }
-        Next::Udp
     }
 
     /// A ring has been offered to it at `now`.
