@@ -16,6 +16,7 @@
 //! **Invariants:** a ring that nobody has taken is empty. One that is open or closed is the last to or from
 //! this NIC. What is not what it should be in a ring ends that ring alone; its packets count as lost.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use rdma::{Gid, MemoryFault, Qpn, Time};
@@ -57,7 +58,7 @@ pub(super) struct Peer {
     /// It took nothing for a while: what it has no room for is dropped.
     pub(super) given_up: bool,
     /// What was sent to these of its queue pairs is missed, and may still lie in its ring.
-    awaited: Vec<(Qpn, Awaited)>,
+    awaited: BTreeMap<Qpn, Awaited>,
 }
 
 /// What is waited for before a packet is taken for lost that has been put into a ring.
@@ -137,7 +138,7 @@ impl Peer {
             next_check: Time::ZERO,
             next_refusal_check: Time::ZERO,
             given_up: false,
-            awaited: Vec::new(),
+            awaited: BTreeMap::new(),
         }
     }
 
@@ -194,23 +195,18 @@ impl Peer {
         let Out::Open(ring) = &mut self.out else { return false };
         let (place, reached) = (ring.end(), (ring.taken(), ring.answered()));
         if is_first {
-            self.awaited.retain(|(of, _)| *of != qpn);
+            self.awaited.remove(&qpn);
         }
-        let known = self.awaited.iter().position(|(of, _)| *of == qpn);
         if !ring.is_unanswered() {
             self.awaited.clear();
             // What has come since we looked may be the answer.
             return is_first && self.from().is_some_and(|ring| !ring.is_empty());
         }
-        let at = known.unwrap_or_else(|| {
-            self.awaited.push((qpn, Awaited { place, reached, since: now }));
-            self.awaited.len() - 1
-        });
-        if self.awaited[at].1.place <= reached.1 {
-            self.awaited.swap_remove(at);
+        let awaited = self.awaited.entry(qpn).or_insert(Awaited { place, reached, since: now });
+        if awaited.place <= reached.1 {
+            self.awaited.remove(&qpn);
             return false;
         }
-        let awaited = &mut self.awaited[at].1;
         // Only what goes on counts, and no further than there is something to take: a peer may write there
         // what it likes.
         let goes_on = reached.0 > awaited.reached.0 || reached.1 > awaited.reached.1;
