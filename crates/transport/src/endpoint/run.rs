@@ -103,8 +103,8 @@ impl<'a> Run<'a> {
     /// drop them as one.
     #[inline]
     pub fn train_packets(&self) -> u32 {
-        let paced = self.endpoint.qp(self.qpn).filter(|qp| qp.pacer.is_limited());
-        paced.map_or(TRAIN_PACKETS_MAX, |qp| qp.requester.train.packets())
+        let qp = self.endpoint.qp(self.qpn);
+        qp.map_or(TRAIN_PACKETS_MAX, |qp| qp.requester.train.packets())
     }
 
     /// What follows the headers of all of them; each carries an equal share.

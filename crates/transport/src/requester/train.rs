@@ -2,8 +2,7 @@
 //!
 //! A driver may hand several packets to the network as one train, which the network may drop as one: a
 //! queue that is nearly full has room for a packet and none for sixty. So a loss makes trains short, and
-//! packets that arrive make them longer again. This is for queue pairs that are paced: the train is what
-//! their controller cannot space.
+//! packets that arrive make them longer again.
 
 use crate::limits::{
     TRAIN_GROWTH_PACKETS, TRAIN_LOSS_DIVISOR, TRAIN_PACKETS_MAX, TRAIN_PACKETS_MIN,
