@@ -37,6 +37,8 @@ pub(crate) struct Lab {
     flags: Vec<String>,
     /// Another distribution's root folder, if the programs are that one's.
     root: Option<PathBuf>,
+    /// The process in whose network namespace programs run, if not in ours.
+    network: Option<u32>,
 }
 
 /// A program that was started; dropping it ends it and whatever it started.
@@ -72,12 +74,17 @@ impl Lab {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
             chown(folder.path(), Some(NOBODY), Some(NOBODY))?;
         }
-        Ok(Self { folder, dist, as_nobody, flags: Vec::new(), root: None })
+        Ok(Self { folder, dist, as_nobody, flags: Vec::new(), root: None, network: None })
     }
 
     /// The same lab, for the programs below another root folder.
     pub(crate) fn below(self, root: Option<PathBuf>) -> Self {
         Self { root, ..self }
+    }
+
+    /// The same lab, for programs in the network namespace of a process.
+    pub(crate) fn within(self, process: u32) -> Self {
+        Self { network: Some(process), ..self }
     }
 
     /// As [`Lab::open`], with the device on a loopback address that is unlikely to be in use: so it does not
@@ -143,13 +150,14 @@ impl Lab {
 
     /// A program as it is.
     pub(crate) fn plain(&self, program: &str) -> Command {
-        let mut command = match &self.root {
-            None => Command::new(program),
-            Some(root) => enter(root, program),
+        let mut command = match (&self.root, self.network) {
+            (None, None) => Command::new(program),
+            (Some(root), _) => enter(root, program),
+            (None, Some(process)) => enter_network(process, program),
         };
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         if self.as_nobody {
-            if self.root.is_none() {
+            if self.root.is_none() && self.network.is_none() {
                 command.uid(NOBODY).gid(NOBODY);
             }
             command.env("HOME", self.folder.path());
@@ -200,6 +208,14 @@ exec chroot --userspec=65534:65534 "$root" sh -c 'cd "$HOME"; exec "$@"' sh "$@"
     command
 }
 
+/// A program in the network namespace of a process, as `nobody`; its ID is the program's.
+fn enter_network(process: u32, program: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &process.to_string(), "--net"]);
+    command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program]);
+    command
+}
+
 impl Running {
     /// The process ID, which `ferroce run` hands on to its program.
     pub(crate) fn id(&self) -> u32 {
@@ -233,7 +249,8 @@ impl Running {
 
     /// Waits until a process listens on a TCP port. `false` if the program ended or time ran out.
     pub(crate) fn listens(&mut self, port: u16, deadline: Instant) -> Result<bool> {
-        self.waits_for(deadline, || is_listened_on(port))
+        let process = self.id();
+        self.waits_for(deadline, || Ok(is_listened_on(process, port)))
     }
 
     /// Waits until the program waits for RDMA CM's requests at `port`; says whether it does.
@@ -293,24 +310,24 @@ fn stop_listening(listener: TcpListener) -> Result<()> {
         .context("cannot stop listening")
 }
 
-/// Looks the port up in the kernel's table: a connection made to find out would be taken by the
-/// server for its client.
-fn is_listened_on(port: u16) -> Result<bool> {
+/// Looks the port up in the table of the process's network namespace: a connection made to find out would
+/// be taken by the server for its client.
+fn is_listened_on(process: u32, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let suffix = format!(":{port:04X}");
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        // A kernel without IPv6 has no second table.
-        let Ok(text) = fs::read_to_string(table) else { continue };
+    for table in ["tcp", "tcp6"] {
+        // A kernel without IPv6 has no second table, and a process that has ended none.
+        let Ok(text) = fs::read_to_string(format!("/proc/{process}/net/{table}")) else { continue };
         let listens = |line: &str| {
             let mut columns = line.split_whitespace().skip(1);
             let local = columns.next().is_some_and(|local| local.ends_with(&suffix));
             local && columns.nth(1) == Some(LISTEN)
         };
         if text.lines().any(listens) {
-            return Ok(true);
+            return true;
         }
     }
-    Ok(false)
+    false
 }
 
 /// Looks the port up in the tables by which the soft NICs of a host share their ports
@@ -395,10 +412,10 @@ mod tests {
     fn a_listener_is_seen_without_connecting_to_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert!(is_listened_on(port).unwrap());
+        assert!(is_listened_on(process::id(), port));
         // The copy that a forked child has before it runs its own program.
         let _copy = listener.try_clone().unwrap();
         stop_listening(listener).unwrap();
-        assert!(!is_listened_on(port).unwrap());
+        assert!(!is_listened_on(process::id(), port));
     }
 }
