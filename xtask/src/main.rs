@@ -9,6 +9,7 @@ mod dist;
 mod distributions;
 mod interop;
 mod lab;
+mod network;
 mod programs;
 mod pyverbs;
 mod speed;
@@ -62,6 +63,9 @@ cargo xtask <command>
         ucx [--rounds N]        UCX over Ferroce beside UCX over TCP, interleaved
         verbs [--rounds N]      `ferroce bench` beside perftest over Ferroce, interleaved
         connections [--rounds N]  what many connections and queue pairs cost
+        network [--rounds N]    RDMA beside TCP on paths that delay, lose and reorder, as root
+           --all                24 paths and not 7; or one by --mtu, --delay-us, --loss, --reordered
+           --gbps R --queue-kb Q  the port before each path
 ";
 
 fn main() -> ExitCode {
@@ -121,7 +125,13 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
         }
         "bench" => {
             let rounds = bench::rounds(&mut arguments)?;
-            let set = bench::Set::named(arguments.subcommand()?.as_deref())?;
+            let name = arguments.subcommand()?;
+            if name.as_deref() == Some("network") {
+                let choice = network::Choice::parse(&mut arguments, rounds)?;
+                finish(arguments)?;
+                return network::prepare(&choice).and_then(|()| network::run(&choice));
+            }
+            let set = bench::Set::named(name.as_deref())?;
             finish(arguments)?;
             dist::run()?;
             bench::run(set, rounds)

@@ -1,0 +1,297 @@
+//! `cargo xtask bench network`: RDMA over soft NICs beside TCP, in turn, over a path that has a rate, a queue
+//! and a delay, and that loses and reorders. The path is our own (`hop.rs`): not every kernel has netem.
+
+mod cable;
+mod hop;
+mod hosts;
+
+use core::fmt;
+use core::time::Duration;
+use std::env;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use pico_args::Arguments;
+use rustix::process::geteuid;
+use serde_json::Value;
+
+use crate::lab::{Lab, free_port};
+use crate::{dist, terminal, workspace};
+use cable::{Cable, ENDS};
+use hop::{Counts, Line};
+use hosts::{ADDRESSES, Host};
+
+const INSIDE: &str = "--inside";
+const SECONDS: &str = "2";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is measured on each path: TCP first.
+const FIGURES: [&str; 4] = ["TCP", "WRITE", "SEND", "READ"];
+const PROGRAMS: [&str; 4] = ["iperf3", "ib_write_bw", "ib_send_bw", "ib_read_bw"];
+
+/// The paths of a run without flags; `--all` takes each delay with each loss and each MTU.
+const PATHS: [Path; 7] = [
+    path(1500, 100, 0.0, 0.0),
+    path(1500, 1_000, 0.0, 0.0),
+    path(1500, 10_000, 0.0, 0.0),
+    path(1500, 1_000, 0.1, 0.0),
+    path(1500, 1_000, 1.0, 0.0),
+    path(1500, 1_000, 0.0, 1.0),
+    path(9000, 1_000, 0.1, 0.0),
+];
+
+/// A path, the same in both directions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Path {
+    mtu: u32,
+    /// One way.
+    delay_us: u64,
+    loss_percent: f64,
+    reordered_percent: f64,
+}
+
+const fn path(mtu: u32, delay_us: u64, loss_percent: f64, reordered_percent: f64) -> Path {
+    Path { mtu, delay_us, loss_percent, reordered_percent }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mtu, delay_us, loss_percent, reordered_percent } = *self;
+        write!(f, "{mtu} B, {:>4} ms", delay_us as f64 / 1000.0)?;
+        match (loss_percent > 0.0, reordered_percent > 0.0) {
+            (false, false) => write!(f, ", nothing lost"),
+            (true, false) => write!(f, ", {loss_percent} % lost"),
+            (false, true) => write!(f, ", {reordered_percent} % reordered"),
+            (true, true) => write!(f, ", {loss_percent} % lost, {reordered_percent} % reordered"),
+        }
+    }
+}
+
+/// Which paths, and how often.
+pub(crate) struct Choice {
+    paths: Vec<Path>,
+    rounds: usize,
+    gbps: f64,
+    queue_kb: usize,
+    inside: bool,
+    /// As they were typed, for the process in the namespace.
+    words: Vec<String>,
+}
+
+impl Choice {
+    pub(crate) fn parse(arguments: &mut Arguments, rounds: usize) -> Result<Self> {
+        let inside = arguments.contains(INSIDE);
+        let mut words = vec!["--rounds".to_owned(), rounds.to_string()];
+        let mut number = |name: &'static str, least: f64, most: f64| -> Result<Option<f64>> {
+            let Some(value) = arguments.opt_value_from_str::<_, f64>(name)? else {
+                return Ok(None);
+            };
+            if !(least..=most).contains(&value) {
+                bail!("{name} is from {least} to {most}, not {value}");
+            }
+            words.extend([name.to_owned(), value.to_string()]);
+            Ok(Some(value))
+        };
+        let gbps = number("--gbps", 0.001, 100.0)?.unwrap_or(2.0);
+        let queue_kb = number("--queue-kb", 1.0, 1e6)?.unwrap_or(512.0) as usize;
+        let own = [
+            number("--mtu", 1280.0, 9000.0)?,
+            number("--delay-us", 0.0, 1e6)?,
+            number("--loss", 0.0, 50.0)?,
+            number("--reordered", 0.0, 50.0)?,
+        ];
+        let all = arguments.contains("--all");
+        if all {
+            words.push("--all".to_owned());
+        }
+        let paths = match (own.iter().any(Option::is_some), all) {
+            (true, true) => {
+                bail!("--all, or one path by --mtu, --delay-us, --loss and --reordered")
+            }
+            (false, true) => matrix(),
+            (false, false) => PATHS.to_vec(),
+            (true, false) => {
+                let [mtu, delay, loss, reordered] = own;
+                let (mtu, delay) = (mtu.unwrap_or(1500.0) as u32, delay.unwrap_or(0.0) as u64);
+                vec![path(mtu, delay, loss.unwrap_or(0.0), reordered.unwrap_or(0.0))]
+            }
+        };
+        Ok(Self { paths, rounds, gbps, queue_kb, inside, words })
+    }
+}
+
+/// Each MTU with each delay, and with each of them each loss, and reordering.
+fn matrix() -> Vec<Path> {
+    let mut paths = Vec::new();
+    for mtu in [1500, 9000] {
+        for delay_us in [100, 1_000, 10_000] {
+            for loss in [0.0, 0.1, 1.0] {
+                paths.push(path(mtu, delay_us, loss, 0.0));
+            }
+            paths.push(path(mtu, delay_us, 0.0, 1.0));
+        }
+    }
+    paths
+}
+
+/// Builds what is measured.
+pub(crate) fn prepare(choice: &Choice) -> Result<()> {
+    if choice.inside { Ok(()) } else { dist::run().map(drop) }
+}
+
+/// Measures each path, and prints a line for it.
+pub(crate) fn run(choice: &Choice) -> Result<()> {
+    if !choice.inside {
+        if !geteuid().is_root() {
+            bail!("network namespaces and TAP interfaces are made by root\n hint: sudo");
+        }
+        for program in PROGRAMS {
+            if workspace::installed(program).is_none() {
+                bail!("{program} is not installed\n hint: apt install perftest iperf3");
+            }
+        }
+        let mut command = Command::new("unshare");
+        command.arg("--net").arg(env::current_exe()?).args(["bench", "network", INSIDE]);
+        return workspace::run(command.args(&choice.words));
+    }
+    let Choice { gbps, queue_kb, rounds, .. } = *choice;
+    println!("A port of {gbps} Gb/s with a queue of {queue_kb} KB; delays are one way.");
+    println!(
+        "Gb/s of goodput, and over TCP's: medians of {rounds}; below, least and most of the ratio.\n"
+    );
+    let [tcp, ours @ ..] = FIGURES;
+    println!("  {:<28}{tcp:>6}{:>15}{:>15}{:>15}", "", ours[0], ours[1], ours[2]);
+    for &path in &choice.paths {
+        Row::measure(path, choice)?.print();
+    }
+    Ok(())
+}
+
+/// What was measured on a path.
+struct Row {
+    path: Path,
+    /// For each figure the values of all rounds; `None` where it failed.
+    values: [Vec<Option<f64>>; 4],
+    counts: Counts,
+}
+
+impl Row {
+    fn measure(path: Path, choice: &Choice) -> Result<Self> {
+        let line = Line {
+            delay: Duration::from_micros(path.delay_us),
+            loss: path.loss_percent / 100.0,
+            reordered: path.reordered_percent / 100.0,
+            gbps: choice.gbps,
+            queue_bytes: choice.queue_kb * 1000,
+        };
+        let mut row = Self { path, values: Default::default(), counts: Counts::default() };
+        for round in 0..choice.rounds {
+            let cable = Cable::lay(line, round as u64)?;
+            let hosts = hosts::join(path.mtu)?;
+            let [server, client] = &labs(&hosts)?;
+            for (program, values) in PROGRAMS.into_iter().zip(&mut row.values) {
+                let value = match program {
+                    "iperf3" => iperf(server, client),
+                    program => perftest(server, client, program),
+                };
+                if let Err(error) = &value {
+                    eprintln!("  {path}: {program} {}: {error:#}", terminal::red("failed"));
+                }
+                values.push(value.ok());
+            }
+            drop(hosts);
+            row.counts = row.counts.plus(cable.take_away()?);
+        }
+        Ok(row)
+    }
+
+    fn print(&self) {
+        let [tcp, ours @ ..] = &self.values;
+        let ratios = ours.each_ref().map(|ours| {
+            let ratios = ours.iter().zip(tcp).filter_map(|(ours, tcp)| Some((*ours)? / (*tcp)?));
+            sorted(ratios)
+        });
+        print!(
+            "  {:<28}{:>6}",
+            self.path.to_string(),
+            median(&sorted(tcp.iter().flatten().copied()))
+        );
+        for (ours, ratios) in ours.iter().zip(&ratios) {
+            let ours = sorted(ours.iter().flatten().copied());
+            print!("{:>15}", format!("{} x{}", median(&ours), median(ratios)));
+        }
+        println!();
+        let dropped = format!("queue full: {:.2} %", self.counts.dropped_part() * 100.0);
+        print!("  {dropped:<34}");
+        for ratios in &ratios {
+            let spread = ratios.first().zip(ratios.last());
+            let spread =
+                spread.map_or("-".to_owned(), |(low, high)| format!("{low:.2}..{high:.2}"));
+            print!("{spread:>15}");
+        }
+        println!();
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values
+}
+
+fn median(sorted: &[f64]) -> String {
+    sorted.get(sorted.len() / 2).map_or("-".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// Where programs of each host run.
+fn labs(hosts: &[Host; 2]) -> Result<[Lab; 2]> {
+    let lab = |at: usize| -> Result<Lab> {
+        Ok(Lab::open_on(ENDS[at], ADDRESSES[at])?.within(hosts[at].id()))
+    };
+    Ok([lab(0)?, lab(1)?])
+}
+
+fn iperf(server: &Lab, client: &Lab) -> Result<f64> {
+    let port = free_port()?.to_string();
+    let side = |lab: &Lab, words: &[&str]| {
+        let mut command = lab.plain("iperf3");
+        command.args(["-p", &port]).args(words);
+        command
+    };
+    let client_words = ["-c", ADDRESSES[0], "-l", "64K", "-t", SECONDS, "-J"];
+    let commands = [side(server, &["-s", "-1"]), side(client, &client_words)];
+    let report: Value = serde_json::from_str(&pair([server, client], &port, commands)?)?;
+    let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(rate.context("iperf3 reports no rate")? / 1e9)
+}
+
+fn perftest(server: &Lab, client: &Lab, program: &str) -> Result<f64> {
+    let port = free_port()?.to_string();
+    let words = [program, "-d", "ferroce0", "-F", "-p", &port, "-s", "65536", "-D", SECONDS];
+    let words = [&words[..], &["--report_gbits"]].concat();
+    let client_words = [&words[..], &[ADDRESSES[0]]].concat();
+    let commands = [server.run(&[], &words), client.run(&[], &client_words)];
+    let printed = pair([server, client], &port, commands)?;
+    // Bytes, iterations, peak, average, millions of messages.
+    let row = printed.lines().rev().find_map(|line| {
+        let row: Option<Vec<f64>> = line.split_whitespace().map(|it| it.parse().ok()).collect();
+        row.filter(|row| row.len() == 5)
+    });
+    Ok(row.context("it printed no row of results")?[3])
+}
+
+/// What the client prints.
+fn pair([at, from]: [&Lab; 2], port: &str, [server, client]: [Command; 2]) -> Result<String> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut server = at.start("server", server)?;
+    if !server.listens(port.parse()?, deadline)? {
+        bail!("the server does not listen: {}", server.finish(Instant::now())?.stderr.trim_end());
+    }
+    let client = from.finish("client", client, deadline)?;
+    match client.status {
+        Some(status) if status.success() => Ok(client.stdout),
+        Some(status) => bail!("{status}: {}{}", client.stdout, client.stderr.trim_end()),
+        None => bail!("not finished within {} s", PATIENCE.as_secs()),
+    }
+}
