@@ -97,7 +97,7 @@ pub enum Attach {
 }
 
 /// The extended headers of an opcode. A type of its own, so that it is never tested against
-/// anything but headers.
+/// anything but headers. Its bits are in wire order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Headers(u16);
 
@@ -114,14 +114,14 @@ impl Headers {
     pub const ATOMIC_ETH: Self = Self(1 << 3);
     /// Acknowledge extended transport header.
     pub const AETH: Self = Self(1 << 4);
-    /// Atomic acknowledge extended transport header.
-    pub const ATOMIC_ACK_ETH: Self = Self(1 << 5);
-    /// Immediate data.
-    pub const IMMDT: Self = Self(1 << 6);
-    /// Invalidate extended transport header.
-    pub const IETH: Self = Self(1 << 7);
     /// Selective acknowledge extended header.
-    pub const SAETH: Self = Self(1 << 8);
+    pub const SAETH: Self = Self(1 << 5);
+    /// Atomic acknowledge extended transport header.
+    pub const ATOMIC_ACK_ETH: Self = Self(1 << 6);
+    /// Immediate data.
+    pub const IMMDT: Self = Self(1 << 7);
+    /// Invalidate extended transport header.
+    pub const IETH: Self = Self(1 << 8);
 
     /// Each header with its length in bytes, in wire order.
     const LENGTHS: [(Self, usize); 9] = [
@@ -144,6 +144,16 @@ impl Headers {
     /// Whether `header` is among them.
     pub const fn has(self, header: Self) -> bool {
         self.0 & header.0 == header.0
+    }
+
+    /// Each of them, in wire order.
+    pub fn each(self) -> impl Iterator<Item = Self> {
+        let mut left = self.0;
+        core::iter::from_fn(move || {
+            let first = left & left.wrapping_neg();
+            left ^= first;
+            (first != 0).then_some(Self(first))
+        })
     }
 
     /// Their length in bytes.

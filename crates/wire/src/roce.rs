@@ -113,40 +113,25 @@ impl Repr {
     /// Reads `headers` from `bytes`, which have their length.
     fn read_headers(&mut self, headers: Headers, bytes: &[u8]) -> Result<(), Error> {
         let mut rest = bytes;
-        let mut take = |header: Headers, length: usize| {
-            if !headers.has(header) {
-                return None;
-            }
-            let (taken, left) = rest.split_at_checked(length)?;
+        let mut take = |length: usize| {
+            let (taken, left) = rest.split_at_checked(length).ok_or(Error::Truncated)?;
             rest = left;
-            Some(taken)
+            Ok(taken)
         };
-        if let Some(bytes) = take(Headers::XRCETH, 4) {
-            self.xrc_srqn = Some(Qpn::new(be24(bytes, 0..4)));
-        }
-        if let Some(bytes) = take(Headers::DETH, deth::LEN) {
-            self.deth = Some(deth::Repr::parse(bytes)?);
-        }
-        if let Some(bytes) = take(Headers::RETH, reth::LEN) {
-            self.reth = Some(reth::Repr::parse(bytes)?);
-        }
-        if let Some(bytes) = take(Headers::ATOMIC_ETH, atomic_eth::LEN) {
-            self.atomic = Some(atomic_eth::Repr::parse(bytes)?);
-        }
-        if let Some(bytes) = take(Headers::AETH, aeth::LEN) {
-            self.aeth = Some(aeth::Repr::parse(bytes)?);
-        }
-        if let Some(bytes) = take(Headers::SAETH, saeth::LEN) {
-            self.selective = Some(saeth::Repr::parse(bytes)?);
-        }
-        if let Some(bytes) = take(Headers::ATOMIC_ACK_ETH, 8) {
-            self.atomic_ack = Some(be64(bytes, 0..8));
-        }
-        if let Some(bytes) = take(Headers::IMMDT, 4) {
-            self.immediate = Some(be32(bytes, 0..4).to_be_bytes());
-        }
-        if let Some(bytes) = take(Headers::IETH, 4) {
-            self.invalidate = Some(Key(be32(bytes, 0..4)));
+        for header in headers.each() {
+            match header {
+                Headers::XRCETH => self.xrc_srqn = Some(Qpn::new(be24(take(4)?, 0..4))),
+                Headers::DETH => self.deth = Some(deth::Repr::parse(take(deth::LEN)?)?),
+                Headers::RETH => self.reth = Some(reth::Repr::parse(take(reth::LEN)?)?),
+                Headers::ATOMIC_ETH => {
+                    self.atomic = Some(atomic_eth::Repr::parse(take(atomic_eth::LEN)?)?);
+                }
+                Headers::AETH => self.aeth = Some(aeth::Repr::parse(take(aeth::LEN)?)?),
+                Headers::SAETH => self.selective = Some(saeth::Repr::parse(take(saeth::LEN)?)?),
+                Headers::ATOMIC_ACK_ETH => self.atomic_ack = Some(be64(take(8)?, 0..8)),
+                Headers::IMMDT => self.immediate = Some(be32(take(4)?, 0..4).to_be_bytes()),
+                _ => self.invalidate = Some(Key(be32(take(4)?, 0..4))),
+            }
         }
         Ok(())
     }
