@@ -24,7 +24,7 @@ use crate::limits::{
     WR_MAX,
 };
 use crate::mutation::{Mutation, mutated};
-use crate::qp::{Outgoing, Qp};
+use crate::qp::{Call, Outgoing, Qp};
 use crate::secret::Secret;
 use crate::slab::Slab;
 use crate::srq::Srq;
@@ -575,27 +575,25 @@ impl Endpoint {
     /// After anything happened to a queue pair: it may have something to send, and a deadline.
     fn settle(&mut self, qpn: Qpn) {
         if let Some((qp, _)) = self.qp_mut(qpn) {
-            let deadline = qp.next_deadline();
-            if !core::mem::replace(&mut qp.ready, true) {
-                self.ready.push_back(qpn);
-            }
-            if let Some(at) = deadline {
-                self.enter_deadline(qpn, at);
-            }
+            let call = qp.call();
+            self.enter(qpn, call);
         }
+    }
+
+    /// Enters a queue pair as one that may have something to send, and its deadline.
+    #[inline]
+    fn enter(&mut self, qpn: Qpn, call: Call) {
+        if call.is_ready {
+            self.ready.push_back(qpn);
+        }
+        self.enter_deadline(qpn, call.deadline);
         self.fail_overrun();
     }
 
-    /// Enters the nearest deadline of a queue pair, if no earlier one is entered for it.
-    fn schedule(&mut self, qpn: Qpn) {
-        if let Some((qp, _)) = self.qp_mut(qpn)
-            && let Some(at) = qp.next_deadline()
-        {
-            self.enter_deadline(qpn, at);
-        }
-    }
-
-    fn enter_deadline(&mut self, qpn: Qpn, at: Time) {
+    /// Enters the deadline of a queue pair, if there is one to enter.
+    #[inline]
+    fn enter_deadline(&mut self, qpn: Qpn, deadline: Option<Time>) {
+        let Some(at) = deadline else { return };
         self.deadlines.push(Reverse((at, qpn.value())));
         if self.deadlines.len() > 2 * self.qps.len() + DEADLINES_SPARE {
             self.forget_old_deadlines();

@@ -52,6 +52,14 @@ pub(crate) enum Content {
     Notification { traffic_class: u8 },
 }
 
+/// What its endpoint enters of a queue pair after a call.
+pub(crate) struct Call {
+    /// It may have something to send, and is not in the list of such yet.
+    pub(crate) is_ready: bool,
+    /// See [`Qp::next_deadline`].
+    pub(crate) deadline: Option<Time>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) qpn: Qpn,
@@ -361,6 +369,13 @@ impl Qp {
         if self.timers.expire(Timer::Retransmit, now) {
             self.ack_timed_out(now, adapter);
         }
+    }
+
+    /// After it was called: what of it is to be entered.
+    #[inline]
+    pub(crate) fn call(&mut self) -> Call {
+        let is_ready = !core::mem::replace(&mut self.ready, true);
+        Call { is_ready, deadline: self.next_deadline() }
     }
 
     /// The nearest deadline, if it is to be entered: not if an earlier one is.

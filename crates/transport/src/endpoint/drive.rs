@@ -8,6 +8,7 @@ use wire::opcode::{Facts, Part, Service};
 
 use super::{Endpoint, Run};
 use crate::Event;
+use crate::adapter::Adapter;
 use crate::arrival::Arrival;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Qp};
@@ -32,65 +33,27 @@ impl Endpoint {
     ) -> Result<(), Drop> {
         self.adapter.now = now;
         let qpn = header.bth.destination;
+        let request = Request::new(header, payload, length);
         if qpn == Qpn::MULTICAST {
-            return self.handle_multicast(arrival, header, (payload, length), memory);
+            return self.handle_multicast(arrival, &request, memory);
         }
-        self.handle_for(qpn, arrival, &Request::new(header, payload, length), memory)
-    }
-
-    /// A packet for one queue pair.
-    pub(super) fn handle_for<M: Memory>(
-        &mut self,
-        qpn: Qpn,
-        arrival: &Arrival,
-        request: &Request<'_, '_, M>,
-        memory: &mut M,
-    ) -> Result<(), Drop> {
-        let &Request { header, facts, payload, length } = request;
-        let now = self.adapter.now;
-        if facts.part == Part::Middle
-            && let Some((qp, adapter)) = self.qp_mut(qpn)
-            && qp.continue_message(arrival, request, memory, adapter)
-        {
+        let Some((qp, adapter)) = self.qp_mut(qpn) else {
+            self.adapter.stats.drop_packet(Drop::UnknownQpn);
+            self.adapter.stats.rp_cnp_ignored += u64::from(header.bth.opcode == Opcode::CNP);
+            return Err(Drop::UnknownQpn);
+        };
+        let is_middle = request.facts.part == Part::Middle;
+        if is_middle && qp.continue_message(arrival, &request, memory, adapter) {
             // This sets no nearer deadline and completes nothing.
             if !core::mem::replace(&mut qp.ready, true) {
                 self.ready.push_back(qpn);
             }
             return Ok(());
         }
-        let result = match self.qp_mut(qpn) {
-            None => Err(Drop::UnknownQpn),
-            Some((qp, adapter)) => qp.accept(arrival, header, facts).and_then(|()| {
-                adapter.stats.rcvd_pkts += 1;
-                adapter.stats.rcvd_bytes += length as u64;
-                if header.bth.opcode == Opcode::CNP {
-                    return qp.handle_cnp(now, length, adapter);
-                }
-                if arrival.is_marked() {
-                    qp.note_mark(now, adapter);
-                }
-                if qp.spec.kind == QpType::Ud {
-                    qp.handle_datagram(arrival, request, memory, adapter)
-                } else if facts.is_request() {
-                    qp.handle_request(now, request, memory, adapter)
-                } else {
-                    qp.handle_response(now, header, (payload, length), memory, adapter)
-                }
-            }),
-        };
-        match result {
-            Ok(()) => self.settle(qpn),
-            Err(cause) => {
-                self.adapter.stats.drop_packet(cause);
-                if header.bth.opcode == Opcode::CNP {
-                    self.adapter.stats.rp_cnp_ignored += 1;
-                }
-                // Even a refused response may have acknowledged something.
-                if self.qp(qpn).is_some() {
-                    self.settle(qpn);
-                }
-            }
-        }
+        let result = qp.handle(arrival, &request, memory, adapter);
+        // Even a refused response may have acknowledged something.
+        let call = qp.call();
+        self.enter(qpn, call);
         result
     }
 
@@ -126,12 +89,18 @@ impl Endpoint {
             self.written = packet;
             return Some(Run::new(self, qpn, 1, Body::EMPTY));
         }
-        let (qpn, outgoing, more) = loop {
+        let (qpn, body, count) = loop {
             let Some(&qpn) = self.ready.front() else {
                 self.posted = (0, 0);
                 return None;
             };
-            if let (Some(is_full), Some(qp)) = (is_full, self.qp(qpn)) {
+            let index = self.index(qpn);
+            let Some(qp) = index.and_then(|index| self.qps.get_mut(index)?.as_deref_mut()) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let adapter = &mut self.adapter;
+            if let Some(is_full) = is_full {
                 let (gid, peer) = qp.next_destination();
                 if is_full(gid, peer) {
                     self.burst = 0;
@@ -139,36 +108,31 @@ impl Endpoint {
                     continue;
                 }
             }
-            let burst = self.burst + 1;
-            let run = self.qp_mut(qpn).and_then(|(qp, adapter)| {
-                let first = qp.next_packet(now, adapter)?;
-                let most = most.min(adapter.config.burst_packets.saturating_sub(burst - 1));
-                Some((first, qp.prolong(&first, most.saturating_sub(1), adapter)))
-            });
-            if let Some((packet, more)) = run {
-                self.burst = burst + more;
-                if self.burst >= self.adapter.config.burst_packets {
-                    self.burst = 0;
-                    self.ready.rotate_left(1);
-                }
-                break (qpn, packet, more);
-            }
-            self.burst = 0;
-            self.ready.pop_front();
-            if let Some((qp, _)) = self.qp_mut(qpn) {
+            let Some(first) = qp.next_packet(now, adapter) else {
                 qp.ready = false;
+                let deadline = qp.next_deadline();
+                self.burst = 0;
+                self.ready.pop_front();
+                self.enter_deadline(qpn, deadline);
+                self.fail_overrun();
+                continue;
+            };
+            let burst_packets = adapter.config.burst_packets;
+            let most = most.min(burst_packets.saturating_sub(self.burst));
+            let count = 1 + qp.prolong(&first, most.saturating_sub(1), adapter);
+            let body = qp.write(&first, &mut self.written, adapter).times(count);
+            let deadline = qp.next_deadline();
+            self.burst += count;
+            if self.burst >= burst_packets {
+                self.burst = 0;
+                self.ready.rotate_left(1);
             }
-            self.schedule(qpn);
-            self.fail_overrun();
+            if let Content::Request { ack_request: true, .. } = first.content {
+                self.asked = Some(qpn);
+            }
+            self.enter_deadline(qpn, deadline);
+            break (qpn, body, count);
         };
-        self.schedule(qpn);
-        if let Content::Request { ack_request: true, .. } = outgoing.content {
-            self.asked = Some(qpn);
-        }
-        let index = self.index(qpn)?;
-        let qp = self.qps.get(index)?.as_ref()?;
-        let count = 1 + more;
-        let body = qp.write(&outgoing, &mut self.written, &self.adapter).times(count);
         self.adapter.stats.sent_pkts += u64::from(count);
         self.adapter.stats.sent_bytes += u64::from(body.len());
         Some(Run::new(self, qpn, count, body))
@@ -191,8 +155,9 @@ impl Endpoint {
                     }
                     // The timer was stopped, or set anew for later, which makes no entry.
                     qp.scheduled = None;
+                    let deadline = qp.next_deadline();
                     self.deadlines.pop();
-                    self.schedule(qpn);
+                    self.enter_deadline(qpn, deadline);
                 }
                 _ => {
                     self.deadlines.pop();
@@ -244,6 +209,42 @@ impl Endpoint {
 }
 
 impl Qp {
+    /// A packet for this queue pair.
+    #[inline(always)]
+    pub(super) fn handle<M: Memory>(
+        &mut self,
+        arrival: &Arrival,
+        request: &Request<'_, '_, M>,
+        memory: &mut M,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let &Request { header, facts, payload, length } = request;
+        let now = adapter.now;
+        let is_cnp = header.bth.opcode == Opcode::CNP;
+        let result = self.accept(arrival, header, facts).and_then(|()| {
+            adapter.stats.rcvd_pkts += 1;
+            adapter.stats.rcvd_bytes += length as u64;
+            if is_cnp {
+                return self.handle_cnp(now, length, adapter);
+            }
+            if arrival.is_marked() {
+                self.note_mark(now, adapter);
+            }
+            if self.spec.kind == QpType::Ud {
+                self.handle_datagram(arrival, request, memory, adapter)
+            } else if facts.is_request() {
+                self.handle_request(now, request, memory, adapter)
+            } else {
+                self.handle_response(now, header, (payload, length), memory, adapter)
+            }
+        });
+        if let Err(cause) = result {
+            adapter.stats.drop_packet(cause);
+            adapter.stats.rp_cnp_ignored += u64::from(is_cnp);
+        }
+        result
+    }
+
     /// Whether this queue pair takes such a packet at all (IBTA vol 1, 9.6.1).
     #[inline(always)]
     fn accept(

@@ -71,8 +71,7 @@ impl Endpoint {
     pub(super) fn handle_multicast<M: Memory>(
         &mut self,
         arrival: &Arrival,
-        header: &wire::roce::Repr,
-        (payload, length): (M::Payload<'_>, usize),
+        request: &Request<'_, '_, M>,
         memory: &mut M,
     ) -> Result<(), Drop> {
         // None of what follows attaches or detaches.
@@ -81,10 +80,12 @@ impl Endpoint {
             self.adapter.stats.drop_packet(Drop::UnknownQpn);
             return Err(Drop::UnknownQpn);
         };
-        let request = Request::new(header, payload, length);
         let mut result = Err(Drop::UnknownQpn);
-        for qpn in &members {
-            result = result.or(self.handle_for(*qpn, arrival, &request, memory));
+        for &qpn in &members {
+            let Some((qp, adapter)) = self.qp_mut(qpn) else { continue };
+            result = result.or(qp.handle(arrival, request, memory, adapter));
+            let call = qp.call();
+            self.enter(qpn, call);
         }
         if let Some(place) = self.groups.get_mut(&arrival.destination) {
             *place = members;

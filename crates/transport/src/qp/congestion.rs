@@ -21,18 +21,23 @@ impl Qp {
         until.is_some()
     }
 
-    /// A data packet leaves, with a payload of `length` bytes.
+    /// A data packet leaves, with a payload of `length` bytes. Returns whether a request must ask for an
+    /// acknowledgement, because the next one would be too late for that: the ACK timer runs, and a slow
+    /// sender must not look like a loss.
     #[inline]
-    pub(crate) fn pace(&mut self, now: Time, opcode: Opcode, length: u32, adapter: &Adapter) {
-        if self.pacer.is_limited() {
-            let bytes = (bth::LEN + opcode.facts().headers_len) as u64 + u64::from(length);
-            self.pacer.sent(now, bytes, adapter.config.pace_slack);
-        }
+    pub(crate) fn pace(
+        &mut self,
+        now: Time,
+        opcode: Opcode,
+        length: u32,
+        adapter: &Adapter,
+    ) -> bool {
+        self.pacer.is_limited() && self.pace_limited(now, opcode, length, adapter)
     }
 
-    /// Whether the packet that was just paced must request an acknowledgement, because the next one
-    /// would be too late: the ACK timer runs, and a slow sender must not look like a loss.
-    pub(crate) fn must_ask_early(&self) -> bool {
+    fn pace_limited(&mut self, now: Time, opcode: Opcode, length: u32, adapter: &Adapter) -> bool {
+        let bytes = (bth::LEN + opcode.facts().headers_len) as u64 + u64::from(length);
+        self.pacer.sent(now, bytes, adapter.config.pace_slack);
         let (Some(next), Some(timeout)) =
             (self.pacer.paces_until(), ack_timeout(self.attributes.timeout))
         else {

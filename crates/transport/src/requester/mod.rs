@@ -109,6 +109,11 @@ impl SendWqe {
         u64::from(packets) * PACKET_OVERHEAD_BYTES + payload
     }
 
+    /// Bytes put in flight before its packet `packet`, since the queue pair was made.
+    fn position(&self, packet: u32, mtu: Mtu) -> Option<u64> {
+        self.begun.map(|begun| begun.start_bytes + self.cost(packet, mtu))
+    }
+
     /// Makes sure that the pieces are reachable now. `false` if a key, bound or right does not fit.
     pub(crate) fn resolve(&mut self, regions: &RegionTable, pd: PdId) -> bool {
         // An atomic write is answered, but with nothing that would have to be stored.
@@ -277,15 +282,16 @@ impl Requester {
 
     /// Bytes sent before the cursor and not acknowledged.
     fn in_flight(&self, mtu: Mtu) -> u64 {
-        let position = |wqe: &SendWqe, packets| {
-            wqe.begun.map(|begun| begun.start_bytes + wqe.cost(packets, mtu))
-        };
+        let end = self.wqe(self.cursor.0).and_then(|wqe| wqe.position(self.cursor.1, mtu));
+        self.unacknowledged(end.unwrap_or(self.started_bytes), mtu)
+    }
+
+    /// Of the bytes put in flight up to `end`, those that are not acknowledged.
+    fn unacknowledged(&self, end: u64, mtu: Mtu) -> u64 {
         let start = self.queue.front().and_then(|wqe| {
             let begun = wqe.begun?;
-            position(wqe, self.unacked.distance_from(begun.first_psn))
+            wqe.position(self.unacked.distance_from(begun.first_psn), mtu)
         });
-        let end = self.wqe(self.cursor.0).and_then(|wqe| position(wqe, self.cursor.1));
-        let end = end.unwrap_or(self.started_bytes);
         end.saturating_sub(start.unwrap_or(end))
     }
 

@@ -41,7 +41,9 @@ impl Qp {
             return Err(Some(Blocked::Rnr));
         }
         loop {
-            self.requester.pass_over();
+            if self.requester.scoreboard.is_some() {
+                self.requester.pass_over();
+            }
             if !self.execute_local(adapter)? {
                 break;
             }
@@ -68,7 +70,8 @@ impl Qp {
             count = self.requester.lost_run(psn, count);
             cost = 0;
         }
-        let in_flight = self.requester.in_flight(mtu);
+        let sent = begun.start_bytes + wqe.cost(packet, mtu);
+        let in_flight = self.requester.unacknowledged(sent, mtu);
         let window = self.window(adapter);
         let behind = psn.plus(count).distance_from(self.requester.unacked);
         let room = window.bytes.saturating_sub(in_flight);
@@ -95,8 +98,7 @@ impl Qp {
         let ends_message = packet + count == wqe.packets;
         let is_read_or_atomic = wqe.is_read_or_atomic();
 
-        self.pace(now, opcode, length, adapter);
-        let early = self.must_ask_early();
+        let early = self.pace(now, opcode, length, adapter);
         let end = psn.plus(count);
         let requester = &mut self.requester;
         requester.filled = false;
@@ -116,7 +118,7 @@ impl Qp {
         let mut ack_request = false;
         if reliable {
             self.requester.unasked += 1;
-            ack_request = early || self.must_ask(in_flight, &window, adapter);
+            ack_request = early || self.must_ask(in_flight, &window, mtu, adapter);
             let requester = &mut self.requester;
             if ack_request {
                 requester.unasked = 0;
@@ -141,9 +143,8 @@ impl Qp {
     /// Whether the packet before the cursor requests an acknowledgement: because nothing can follow
     /// it at once, or because the interval is over. With it, `in_flight` bytes are in flight.
     #[inline]
-    fn must_ask(&self, in_flight: u64, window: &SendWindow, adapter: &Adapter) -> bool {
+    fn must_ask(&self, in_flight: u64, window: &SendWindow, mtu: Mtu, adapter: &Adapter) -> bool {
         let requester = &self.requester;
-        let mtu = self.mtu(adapter);
         let (serial, packet) = requester.cursor;
         let following = requester.wqe(serial);
         // Any other request has one packet next, and costs no more than the longest.

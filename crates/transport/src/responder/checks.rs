@@ -142,7 +142,7 @@ impl Qp {
     /// 9.7.4.1.2: first, middle, last and only come in an order that makes messages.
     fn check_sequence<M: Memory>(&mut self, request: &Request<'_, '_, M>) -> Result<(), Refusal> {
         let facts = request.facts;
-        let fits = match (facts.operation, self.responder.message) {
+        let fits = match (facts.operation, &self.responder.message) {
             (_, None) => facts.part.begins(),
             (Operation::Send, Some(Message { target: Target::Receive, .. })) => {
                 !facts.part.begins()
@@ -260,7 +260,7 @@ impl Qp {
             return invalid;
         }
         let length = length as u64;
-        let received = self.responder.message.map_or(0, |message| message.received);
+        let received = self.responder.message.as_ref().map_or(0, |message| message.received);
         match facts.operation {
             Operation::Send => {
                 let capacity = self.responder.taken.as_ref().map_or(0, |taken| taken.wqe.capacity);
@@ -269,7 +269,7 @@ impl Qp {
                 }
             }
             Operation::Write => {
-                let whole = match (request.header.reth, self.responder.message) {
+                let whole = match (&request.header.reth, &self.responder.message) {
                     (Some(reth), _) => reth.length,
                     (None, Some(Message { target: Target::Region(remote), .. })) => remote.length,
                     (None, _) => return invalid,
