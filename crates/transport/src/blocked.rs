@@ -20,6 +20,8 @@ pub enum Blocked {
     Drain,
     /// The request cannot be sent at all, and fails when those before it are done.
     Failure,
+    /// The path to the peer is full: see [`crate::Endpoint::poll_transmit_but`].
+    Path,
 }
 
 impl fmt::Display for Blocked {
@@ -32,6 +34,7 @@ impl fmt::Display for Blocked {
             Self::Fence => "a fence",
             Self::Drain => "draining",
             Self::Failure => "a request that fails",
+            Self::Path => "a full path",
         })
     }
 }

@@ -295,6 +295,12 @@ impl Qp {
         address.map_or(connected, |address| (address.gid, address.qpn))
     }
 
+    /// The path to its peer is full, and it has no turn.
+    pub(crate) fn pause(&mut self, adapter: &mut Adapter) {
+        let has_any = self.responder.owes_anything() || self.requester.has_next();
+        self.block(has_any.then_some(Blocked::Path), adapter);
+    }
+
     /// Nothing leaves now. A reason is counted once, when it begins to hold.
     fn block(&mut self, why: Option<Blocked>, adapter: &mut Adapter) {
         let before = core::mem::replace(&mut self.blocked, why);

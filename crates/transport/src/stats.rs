@@ -75,6 +75,8 @@ rdma::counters! {
         tx_blocked_drain,
         /// Times that sending stopped: a request could not be sent, and waited to fail.
         tx_blocked_failure,
+        /// Times that sending stopped: the path to the peer was full.
+        tx_blocked_path,
         /// Packets dropped: the destination QPN names no queue pair.
         drop_unknown_qpn,
         /// Packets dropped: the queue pair was not in a state to take them.
@@ -134,6 +136,7 @@ impl Stats {
             Blocked::Fence => &mut self.tx_blocked_fence,
             Blocked::Drain => &mut self.tx_blocked_drain,
             Blocked::Failure => &mut self.tx_blocked_failure,
+            Blocked::Path => &mut self.tx_blocked_path,
         };
         *counter += 1;
     }

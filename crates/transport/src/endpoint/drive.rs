@@ -103,6 +103,7 @@ impl Endpoint {
             if let Some(is_full) = is_full {
                 let (gid, peer) = qp.next_destination();
                 if is_full(gid, peer) {
+                    qp.pause(adapter);
                     self.burst = 0;
                     self.paused.extend(self.ready.pop_front());
                     continue;

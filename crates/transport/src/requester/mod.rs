@@ -227,6 +227,11 @@ impl Requester {
         }
     }
 
+    /// Whether a request is left to send from.
+    pub(crate) fn has_next(&self) -> bool {
+        self.wqe(self.cursor.0).is_some()
+    }
+
     /// Whether the message at the cursor has been sent in part.
     pub(crate) fn is_within_message(&self) -> bool {
         self.cursor.1 > 0

@@ -129,6 +129,30 @@ fn each_reason_is_told_while_it_lasts_and_counted_when_it_begins() {
 }
 
 #[test]
+fn a_full_path_is_told_until_it_has_room() {
+    let mut pair = Pair::new(Config::default());
+    pair.connect(QpType::Rc, [None, None], |_| {});
+    let full = |pair: &mut Pair| {
+        let now = pair.now;
+        let endpoint = &mut pair.nodes[0].endpoint;
+        endpoint.resume();
+        assert!(endpoint.poll_transmit_but(now, 1, Some(&|_, _| true)).is_none());
+    };
+    write(&mut pair, 8);
+    for _ in 0..2 {
+        full(&mut pair);
+        assert_eq!(reason(&pair), Some(Blocked::Path));
+    }
+    pair.nodes[0].endpoint.resume();
+    pair.drive();
+    assert_eq!(reason(&pair), None);
+    // Who has nothing to send is not blocked.
+    full(&mut pair);
+    assert_eq!(reason(&pair), None);
+    assert_eq!(pair.nodes[0].endpoint.stats().tx_blocked_path, 1);
+}
+
+#[test]
 fn an_answer_that_the_rate_holds_back_is_told_too() {
     let congestion = Congestion::Fixed(Rate::from_gbps(1));
     let mut pair = Pair::new(Config { congestion, ..Config::default() });
