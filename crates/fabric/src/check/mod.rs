@@ -150,7 +150,7 @@ fn ports(config: &NetworkConfig) -> Vec<Vec<PortFacts>> {
     ports
 }
 
-/// Gathers what is alike, each with all of whom it is said, in the order in which it comes.
+/// Groups by equal keys: each key once, with all values that have it, in the order in which keys come.
 fn alike<K: PartialEq, T>(all: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut gathered: Vec<(K, Vec<T>)> = Vec::new();
     for (said, of) in all {
