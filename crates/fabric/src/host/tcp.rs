@@ -306,6 +306,7 @@ impl Host {
     }
 
     /// Connections whose handshake is over.
+    #[cfg(test)]
     pub(crate) fn open_connections(&self) -> usize {
         let Some(tcp) = &self.tcp else { return 0 };
         tcp.connections.iter().filter(|connection| connection.is_open()).count()

@@ -151,7 +151,8 @@ impl Network {
     }
 
     /// The TCP connections of a host whose handshake is over.
-    pub fn host_connections(&self, host: u32) -> Option<usize> {
+    #[cfg(test)]
+    pub(crate) fn host_connections(&self, host: u32) -> Option<usize> {
         Some(self.host(host)?.open_connections())
     }
 
@@ -168,7 +169,7 @@ impl Network {
     }
 
     /// How often the watchdog of a host's NIC has told it to pause no more.
-    pub fn nic_storms(&self, host: u32) -> Option<u64> {
+    pub(crate) fn nic_storms(&self, host: u32) -> Option<u64> {
         Some(self.host(host)?.buffer.storms)
     }
 
