@@ -222,23 +222,25 @@ impl Qp {
         let &Request { header, facts, payload, length } = request;
         let now = adapter.now;
         let is_cnp = header.bth.opcode == Opcode::CNP;
-        let result = self.accept(arrival, header, facts).and_then(|()| {
-            adapter.stats.rcvd_pkts += 1;
-            adapter.stats.rcvd_bytes += length as u64;
-            if is_cnp {
-                return self.handle_cnp(now, length, adapter);
+        let result = match self.accept(arrival, header, facts) {
+            Err(cause) => Err(cause),
+            Ok(()) => {
+                adapter.stats.rcvd_pkts += 1;
+                adapter.stats.rcvd_bytes += length as u64;
+                if arrival.is_marked() && !is_cnp {
+                    self.note_mark(now, adapter);
+                }
+                if is_cnp {
+                    self.handle_cnp(now, length, adapter)
+                } else if self.spec.kind == QpType::Ud {
+                    self.handle_datagram(arrival, request, memory, adapter)
+                } else if facts.is_request() {
+                    self.handle_request(now, request, memory, adapter)
+                } else {
+                    self.handle_response(now, header, (payload, length), memory, adapter)
+                }
             }
-            if arrival.is_marked() {
-                self.note_mark(now, adapter);
-            }
-            if self.spec.kind == QpType::Ud {
-                self.handle_datagram(arrival, request, memory, adapter)
-            } else if facts.is_request() {
-                self.handle_request(now, request, memory, adapter)
-            } else {
-                self.handle_response(now, header, (payload, length), memory, adapter)
-            }
-        });
+        };
         if let Err(cause) = result {
             adapter.stats.drop_packet(cause);
             adapter.stats.rp_cnp_ignored += u64::from(is_cnp);
