@@ -393,17 +393,17 @@ impl Qp {
                 }
             }
             (Operation::Write, Some(remote)) => {
-                let target = Target::Region(remote);
-                let mut message = self.responder.message.unwrap_or_else(|| fresh(target));
-                message.target = target;
+                let message = &mut self.responder.message;
                 if request.length > 0 {
-                    let address = remote.address + message.received;
+                    let received = message.as_ref().map_or(0, |message| message.received);
                     memory
-                        .write(address, request.payload, 0, request.length)
+                        .write(remote.address + received, request.payload, 0, request.length)
                         .map_err(|_| Refusal::Access)?;
                 }
+                let target = Target::Region(remote);
+                let message = message.get_or_insert_with(|| fresh(target));
+                message.target = target;
                 message.received += request.length as u64;
-                self.responder.message = Some(message);
                 if facts.part.ends() {
                     adapter.stats.rx_write_requests += 1;
                     if request.header.immediate.is_some() {
