@@ -6,7 +6,7 @@ use rdma::{Access, CompletionStatus, Psn, QpType, Qpn};
 use wire::opcode::{Operation, Part};
 
 use super::{statuses, take_one};
-use crate::testing::{Pair, TestMemory};
+use crate::testing::{Pair, TestMemory, Verdict};
 use crate::{Config, Endpoint, RegionSpec, Segment, Stats};
 
 const MTU: u32 = 1024;
@@ -261,4 +261,24 @@ fn a_run_that_is_dropped_is_noticed_at_the_next() {
     let endpoint = &mut pair.nodes[0].endpoint;
     assert!(endpoint.poll_transmit(now, 1).is_some());
     let _ = endpoint.poll_transmit(now, 1);
+}
+
+#[test]
+fn after_a_loss_trains_are_short_without_a_controller_too() {
+    let mut pair = connected(Config::default());
+    let mut number = 0;
+    pair.rule(move |packet| {
+        number += u32::from(packet.from == 0);
+        if packet.from == 0 && number == 3 { Verdict::Drop } else { Verdict::Deliver }
+    });
+    for expected in [64, 8] {
+        let write = pair.write(1, 0);
+        let sge = pair.nodes[0].sge(0, 10 * MTU);
+        pair.post(0, 1, write, &[sge]);
+        let run = pair.nodes[0].endpoint.poll_transmit(pair.now, 1).unwrap();
+        assert_eq!(run.train_packets(), expected);
+        run.sent_only(0);
+        pair.drive();
+        assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    }
 }
