@@ -1,5 +1,8 @@
 //! What the unit tests of several modules need.
 
+use std::env;
+use std::process::Command;
+
 use rdma::Gid;
 use transport::{Event, Route};
 use wire::cm::sidr;
@@ -25,6 +28,32 @@ pub(crate) fn open_by(address: &str, link: Link) -> Nic {
     let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
     let options = Options { link, ..Options::default() };
     Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
+}
+
+/// Runs the test of this name once more, in a network namespace of its own that a shell script has made
+/// ready. `true` if this is that second run.
+pub(crate) fn in_namespace(test: &str, script: &str) -> bool {
+    /// Set in the second run.
+    const INSIDE: &str = "FERROCE_TEST_INSIDE";
+    if env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let namespace = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net"]);
+        command
+    };
+    if !namespace().arg("true").status().is_ok_and(|status| status.success()) {
+        println!("not tested: no network namespace may be made here");
+        return false;
+    }
+    let script = format!("set -e; {script}; exec \"$0\" --exact {test}");
+    let mut inside = namespace();
+    inside.args(["sh", "-c", &script]).arg(env::current_exe().unwrap()).env(INSIDE, "1");
+    let output = inside.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    false
 }
 
 /// Has the NIC send a packet to nobody.

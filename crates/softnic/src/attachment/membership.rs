@@ -16,10 +16,10 @@ use wire::cm::ip::PortSpace;
 
 use crate::counts::Counts;
 use crate::host::handover::Handover;
-use crate::host::mailbox;
 use crate::host::ports::{PortChange, PortError};
 use crate::host::registry::Registry;
 use crate::host::steering::{Group, Probe};
+use crate::host::{interfaces, mailbox};
 use crate::limits::{HOST_KNOWN, HOSTS_MAX, SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
 use crate::packet::Received;
 use crate::udp::groups::Groups;
@@ -134,7 +134,8 @@ impl Membership {
         let is_same_family =
             |socket: &&Arc<Socket>| socket.address().is_ipv4() == address.is_ipv4();
         let socket = self.all_sockets().find(is_same_family);
-        let is_local = socket.is_none_or(|socket| socket.is_of_this_host(address));
+        let is_local = socket.is_none_or(|socket| socket.may_be_bound(address))
+            && (!interfaces::bind_any(address.is_ipv4()) || interfaces::one_has(address));
         if self.hosts.len() == HOSTS_MAX {
             self.hosts.clear();
         }
@@ -413,12 +414,13 @@ fn ask(socket: &Socket, group: &Group) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ProcessMemory;
     use crate::attachment::Attachment;
     use crate::attachment::receiver::Turn;
     use crate::engine::Engine;
     use crate::limits::SLOT_SHIFT;
+    use crate::testing::{in_namespace, open};
     use crate::udp::inbox::{Inbox, Reach};
+    use crate::{ProcessMemory, clock};
     use core::net::Ipv4Addr;
     use rdma::Span;
     use transport::cm::{CmConfig, Manager};
@@ -518,5 +520,23 @@ mod tests {
         for mut nic in nics {
             nic.leave();
         }
+    }
+
+    #[test]
+    fn addresses_of_this_host_are_known_where_any_may_be_bound() {
+        let script = "ip link set lo up; echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind; \
+                      ip link add eth0 type veth peer name eth1; ip link set eth1 up; \
+                      ip link set eth0 up; ip address add 10.0.0.1/24 dev eth0; \
+                      ip address add 10.0.0.2/24 dev eth0";
+        let this = "attachment::membership::tests::addresses_of_this_host_are_known_where_any_may_be_bound";
+        if !in_namespace(this, script) {
+            return;
+        }
+        let nic = open("127.0.0.1");
+        let membership = &mut nic.shared().lock().attachment.common.membership;
+        let mut is_own = |it: [u8; 4]| membership.is_of_this_host(it.into(), clock::now());
+        assert_eq!([[10, 0, 0, 1], [10, 0, 0, 2], [127, 0, 0, 1]].map(&mut is_own), [true; 3]);
+        // On the link, and where no route leads.
+        assert_eq!([[10, 0, 0, 3], [192, 0, 2, 1]].map(&mut is_own), [false; 2]);
     }
 }

@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -30,6 +31,19 @@ pub struct Offloads {
     pub segmentation: bool,
     /// UDP GRO: a batch is received by one call.
     pub coalescing: bool,
+}
+
+/// Whether anybody here may send from any address, as hosts that take over others' addresses let them do.
+pub(crate) fn bind_any(is_ipv4: bool) -> bool {
+    let family = if is_ipv4 { "ipv4" } else { "ipv6" };
+    let setting = fs::read(format!("/proc/sys/net/{family}/ip_nonlocal_bind"));
+    setting.is_ok_and(|value| !value.starts_with(b"0"))
+}
+
+/// Whether an interface has the address. If the kernel cannot be asked, one has.
+pub(crate) fn one_has(address: IpAddr) -> bool {
+    let has = |interface: &Interface| interface.addresses.contains(&address);
+    all().map_or(true, |interfaces| interfaces.iter().any(has))
 }
 
 /// All interfaces, in the kernel's order.
@@ -169,13 +183,8 @@ impl Query<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::env;
-    use std::process::Command;
-
     use super::*;
-
-    /// Set where a test runs in a namespace of its own.
-    const INSIDE: &str = "FERROCE_TEST_INSIDE";
+    use crate::testing::in_namespace;
 
     #[test]
     fn loopback_is_found_with_its_address_and_mtu() {
@@ -188,34 +197,18 @@ mod tests {
 
     #[test]
     fn interfaces_are_listed_where_loopback_is_down() {
-        if env::var_os(INSIDE).is_some() {
-            let interfaces = all().unwrap();
-            let up = |loopback| interfaces.iter().find(|i| i.loopback == loopback).map(|i| i.up);
-            assert_eq!((up(true), up(false)), (Some(false), Some(true)));
+        // The kernel has routes there, but none to loopback. It notices in its own time that there is a carrier.
+        let script = "ip link add eth0 type veth peer name eth1 && ip link set eth1 up && \
+                      ip link set eth0 up && ip address add 10.0.0.1/24 dev eth0 && \
+                      for _ in $(seq 500); do ip link show eth0 | grep -q 'state UP' && break; sleep 0.01; done";
+        if !in_namespace(
+            "host::interfaces::tests::interfaces_are_listed_where_loopback_is_down",
+            script,
+        ) {
             return;
         }
-        // A network namespace of its own, in which the kernel has routes, but none to loopback.
-        let namespace = || {
-            let mut command = Command::new("unshare");
-            command.args(["--user", "--map-root-user", "--net"]);
-            command
-        };
-        if !namespace().arg("true").status().is_ok_and(|status| status.success()) {
-            println!("not tested: no network namespace may be made here");
-            return;
-        }
-        let this = "host::interfaces::tests::interfaces_are_listed_where_loopback_is_down";
-        // The kernel notices in its own time that there is a carrier.
-        let script = format!(
-            "ip link add eth0 type veth peer name eth1 && ip link set eth1 up && \
-             ip link set eth0 up && ip address add 10.0.0.1/24 dev eth0 && \
-             for _ in $(seq 500); do ip link show eth0 | grep -q 'state UP' && break; sleep 0.01; done; \
-             exec \"$0\" --exact {this}"
-        );
-        let mut inside = namespace();
-        inside.args(["sh", "-c", &script]).arg(env::current_exe().unwrap()).env(INSIDE, "1");
-        let output = inside.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        let interfaces = all().unwrap();
+        let up = |loopback| interfaces.iter().find(|i| i.loopback == loopback).map(|i| i.up);
+        assert_eq!((up(true), up(false)), (Some(false), Some(true)));
     }
 }

@@ -165,9 +165,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether `address` is of this host, as far as this socket's interface goes. If the kernel cannot be
-    /// asked, it is taken to be.
-    pub(crate) fn is_of_this_host(&self, address: IpAddr) -> bool {
+    /// Whether one may send from `address` here, as far as this socket's interface goes. If the kernel cannot be
+    /// asked, one may.
+    pub(crate) fn may_be_bound(&self, address: IpAddr) -> bool {
         let (name, length) = self.name(address, 0);
         let bound = sys::udp_socket(self.address.is_ipv4()).and_then(|socket| {
             // SAFETY: `name` is a socket address of `length` bytes.
