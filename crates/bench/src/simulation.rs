@@ -191,6 +191,19 @@ mod tests {
     }
 
     #[test]
+    fn who_works_for_each_completion_asks_so_much_later() {
+        for (wait, depends) in [(WaitMode::Poll, 1), (WaitMode::Event, 2), (WaitMode::Memory, 1)] {
+            let flow = Flow { wait, depends, size_bytes: 64, ..Flow::new(Verb::Read) };
+            let (_, idle) = seen(flow.clone(), TESTBEDS[0].1);
+            let (_, works) = seen(Flow { work_us: 20.0, ..flow }, TESTBEDS[0].1);
+            // The run has two milliseconds.
+            let [idle, works] = [idle, works].map(|operations| 2_000.0 / operations as f64);
+            let more = works - idle;
+            assert!((more - 20.0 * f64::from(depends)).abs() < 1.0, "{wait:?} {more}");
+        }
+    }
+
+    #[test]
     fn threads_begin_within_their_time_and_not_together() {
         let flow = Flow { threads: 2, size_bytes: 64, ..Flow::new(Verb::Read) };
         let (_, all) = seen(flow.clone(), TESTBEDS[0].1);

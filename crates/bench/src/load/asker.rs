@@ -357,6 +357,7 @@ impl Asker {
         let ended = ((completion.id & SEQUENCE).wrapping_sub(state.ended) & SEQUENCE) + 1;
         let sequence = state.ended + ended - 1;
         if stage + 1 < self.stages() {
+            self.task.work(verbs);
             let request =
                 Request { lane, sequence, stage: stage + 1, is_signaled: true, inline: None };
             // The failure is noted.
@@ -379,6 +380,7 @@ impl Asker {
         if let Some(record) = &mut self.record {
             record.ended(now, ended, bytes, now.since(due));
         }
+        self.task.work(verbs);
     }
 
     fn check(&mut self, verbs: &mut dyn Verbs, lane: u64, sequence: u64) {

@@ -235,6 +235,7 @@ impl Caller {
         if let Some(record) = &mut self.record {
             record.ended(now, 1, self.task.flow.bytes().into(), now.since(due));
         }
+        self.task.work(verbs);
     }
 
     fn receive(&mut self, verbs: &mut dyn Verbs, lane: u64, slot: u64) {

@@ -71,6 +71,15 @@ pub(crate) struct Task {
     pub(crate) tally: Arc<Tally>,
 }
 
+impl Task {
+    /// Does what who asks does for each completion.
+    fn work(&self, verbs: &mut dyn Verbs) {
+        if self.flow.work_us > 0.0 {
+            verbs.compute(Span::from_ps((self.flow.work_us * 1e6) as u64));
+        }
+    }
+}
+
 /// An application of a flow.
 #[derive(Debug)]
 pub struct Load {

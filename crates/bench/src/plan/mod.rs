@@ -100,6 +100,9 @@ pub struct Flow {
     pub depends: u32,
     /// Work of the server for each message that it receives, in microseconds.
     pub service_us: f64,
+    /// Work of who asks for each completion, before it goes on, in microseconds.
+    #[serde(default)]
+    pub work_us: f64,
     /// Whether who has a payload, to send it or because it has come, looks at every byte of it.
     pub touch: bool,
     /// Queue pairs of each thread.
@@ -193,7 +196,7 @@ pub const PLAN_KEYS: [Key; 7] = [
 ];
 
 /// The keys of a flow.
-pub const FLOW_KEYS: [Key; 28] = [
+pub const FLOW_KEYS: [Key; 29] = [
     ("name", "a text"),
     (
         "verb",
@@ -206,6 +209,7 @@ pub const FLOW_KEYS: [Key; 28] = [
     ("signal_every", "one of so many requests has a completion"),
     ("depends", "READs one after the other that make one operation"),
     ("service_us", "work of the server for each message"),
+    ("work_us", "work of who asks for each completion"),
     ("touch", "true or false: whoever has a payload looks at every byte"),
     ("queue_pairs", "of each thread"),
     ("threads", "each with a NIC of its own"),
@@ -255,6 +259,7 @@ impl Flow {
             signal_every: 1,
             depends: 1,
             service_us: 0.0,
+            work_us: 0.0,
             touch: false,
             queue_pairs: 1,
             threads: 1,
@@ -520,6 +525,7 @@ impl Flow {
             "signal_every" => self.signal_every = whole(key, value, 1, WINDOW_MAX)?,
             "depends" => self.depends = whole(key, value, 1, 64)?,
             "service_us" => self.service_us = real(key, value, 0.0, 1e6)?,
+            "work_us" => self.work_us = real(key, value, 0.0, 1e6)?,
             "touch" => self.touch = truth(key, value)?,
             "servers" => self.servers = Some(whole(key, value, 1, THREADS_MAX)?),
             "queue_pairs" => self.queue_pairs = whole(key, value, 1, QUEUE_PAIRS_MAX)?,
@@ -561,6 +567,7 @@ impl Flow {
             number("signal_every", self.signal_every.into()),
             number("depends", self.depends.into()),
             number("service_us", self.service_us),
+            number("work_us", self.work_us),
             number("queue_pairs", self.queue_pairs.into()),
             number("threads", self.threads.into()),
             number("post_list", self.post_list.into()),
