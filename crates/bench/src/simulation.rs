@@ -31,8 +31,8 @@ macro_rules! testbeds {
 }
 
 /// Testbeds that can be named without a file, and their files.
-pub const TESTBEDS: [(&str, &str); 4] =
-    testbeds!["cx3-10g-arm" "cx3-40g-xeon" "cx3-56g-xeon" "cx4-100g-power8"];
+pub const TESTBEDS: [(&str, &str); 5] =
+    testbeds!["cx3-10g-arm" "cx3-40g-ethernet" "cx3-40g-xeon" "cx3-56g-xeon" "cx4-100g-power8"];
 
 /// What is simulated.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ use crate::failure::Failure;
 
 #[derive(Debug, Args)]
 pub(super) struct SimulatedHosts {
-    /// Simulated hosts: cx3-10g-arm, cx3-40g-xeon, cx3-56g-xeon, cx4-100g-power8, or a file like those of
-    /// studies/testbeds/
+    /// Simulated hosts: cx3-10g-arm, cx3-40g-ethernet, cx3-40g-xeon, cx3-56g-xeon, cx4-100g-power8, or a
+    /// file like those of studies/testbeds/
     #[arg(long, value_name = "NAME|FILE")]
     testbed: Option<String>,
 

@@ -79,7 +79,7 @@ Options:
           Run once for each value, or for each combination of several sweeps
 
       --testbed <NAME|FILE>
-          Simulated hosts: cx3-10g-arm, cx3-40g-xeon, cx3-56g-xeon, cx4-100g-power8, or a file like those of studies/testbeds/
+          Simulated hosts: cx3-10g-arm, cx3-40g-ethernet, cx3-40g-xeon, cx3-56g-xeon, cx4-100g-power8, or a file like those of studies/testbeds/
 
       --hosts <NUMBER>
           How many simulated hosts there are under one switch: h0 serves, the others ask

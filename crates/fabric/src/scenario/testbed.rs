@@ -109,7 +109,10 @@ prefetch_order = "by-readiness"
             titles.push(testbed.title);
         }
         titles.sort();
-        assert_eq!(titles, ["cx3-10g-arm", "cx3-40g-xeon", "cx3-56g-xeon", "cx4-100g-power8"]);
+        assert_eq!(
+            titles,
+            ["cx3-10g-arm", "cx3-40g-ethernet", "cx3-40g-xeon", "cx3-56g-xeon", "cx4-100g-power8"]
+        );
     }
 
     #[test]

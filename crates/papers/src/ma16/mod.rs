@@ -3,10 +3,12 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `router` | the two nodes, as applications |
-//! | `roce` | III-C, III-D and IV: figures 4, 5, 7, 9 and 10, as far as they are about RoCE |
+//! | `ethernet` | the two nodes as generators of Ethernet packets, and what they reach |
+//! | `roce` | III-C, III-D and IV: figures 4 to 10 |
 //!
-//! Ethernet by a poll-mode driver is not modelled: what the paper compares with it is not measured here.
+//! Ethernet is simulated alone: soft NICs have no raw packets.
 
+mod ethernet;
 mod roce;
 mod router;
 
@@ -59,11 +61,16 @@ struct Batch {
     batch: u32,
 }
 
+/// A key of the testbed, and another value.
+type But = (&'static str, &'static str);
+
 /// What two routers do to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Passing {
     of: Batch,
     is_ping_pong: bool,
+    /// What is otherwise than in the testbed.
+    but: &'static [But],
     /// What is measured.
     length: Span,
 }
@@ -71,7 +78,7 @@ struct Passing {
 impl Passing {
     /// Both routers, of a world that begins then.
     fn routers(&self, world: Time, warmup: Span) -> [Router; 2] {
-        let Self { of: Batch { service, packet, batch }, is_ping_pong, length } = *self;
+        let Self { of: Batch { service, packet, batch }, is_ping_pong, length, .. } = *self;
         let begin = world + warmup;
         let traffic = Traffic { service, packet, batch, is_ping_pong, begin, end: begin + length };
         [false, true].map(|asks| Router::new(traffic, asks))
@@ -98,7 +105,9 @@ impl Passing {
     /// With one draw of simulated hosts.
     fn simulated(&self, options: Options) -> Result<Vec<Seen>, Error> {
         let wrong = |why: String| Error::Hosts(TESTBED, why);
-        let config = Hosts::pair(TESTBED).network(options)?;
+        let hosts = Hosts::pair(TESTBED);
+        let hosts = self.but.iter().fold(hosts, |hosts, (key, value)| hosts.but(key, value));
+        let config = hosts.network(options)?;
         let [answers, asks] = self.routers(Time::ZERO, WARMUP);
         let end = Time::ZERO + WARMUP + self.length + Span::from_ms(50);
         let seated = [answers, asks].into_iter().zip(0..);
@@ -125,9 +134,14 @@ impl Passing {
     }
 }
 
-fn pass(context: &mut Context<'_>, of: Batch, is_ping_pong: bool) -> Result<Runs, Error> {
+fn pass(
+    context: &mut Context<'_>,
+    of: Batch,
+    is_ping_pong: bool,
+    but: &'static [But],
+) -> Result<Runs, Error> {
     let length = Span::from_us(if context.options.quick { 500 } else { 2_000 });
-    let passing = Passing { of, is_ping_pong, length };
+    let passing = Passing { of, is_ping_pong, but, length };
     context.draws(
         |options| passing.simulated(options),
         Box::new(move |settings, _| passing.on_soft(settings)),
@@ -136,10 +150,19 @@ fn pass(context: &mut Context<'_>, of: Batch, is_ping_pong: bool) -> Result<Runs
 
 /// Median one-way latency over all draws, in microseconds.
 fn latency(context: &mut Context<'_>, of: Batch) -> Result<Spread, Error> {
-    Ok(pass(context, of, true)?.spread(0, |seen| seen.p50_us))
+    Ok(pass(context, of, true, &[])?.spread(0, |seen| seen.p50_us))
 }
 
 /// What both directions have over all draws, in Gb/s, with headers.
 fn throughput(context: &mut Context<'_>, of: Batch) -> Result<Spread, Error> {
-    Ok(pass(context, of, false)?.spread(0, |seen| seen.gbps))
+    throughput_but(context, of, &[])
+}
+
+/// The same on a testbed that is otherwise.
+fn throughput_but(
+    context: &mut Context<'_>,
+    of: Batch,
+    but: &'static [But],
+) -> Result<Spread, Error> {
+    Ok(pass(context, of, false, but)?.spread(0, |seen| seen.gbps))
 }
