@@ -80,6 +80,12 @@ impl Hosts {
         Self { hogs: cores, ..self }
     }
 
+    /// The cores of a host.
+    pub(crate) fn cores(&self) -> Result<u32, Error> {
+        let config = self.network(Options::default())?;
+        Ok(config.host.map_or(1, |host| host.cpu.cores))
+    }
+
     /// Whether there is such a task.
     pub(crate) fn has_hogs(&self) -> bool {
         self.hogs > 0
@@ -146,6 +152,9 @@ pub(crate) struct Seen {
     pub(crate) gbps: f64,
     /// Messages a second in that time.
     pub(crate) rate: f64,
+    /// A message over the time that one takes: the bandwidth of one at a time, without the part of one that
+    /// lies beyond the window's ends.
+    pub(crate) serial_gbps: f64,
     /// Latencies: the mean, and the 50th, 90th and 99th percentile.
     pub(crate) mean_us: f64,
     pub(crate) p50_us: f64,
@@ -153,6 +162,8 @@ pub(crate) struct Seen {
     pub(crate) p99_us: f64,
     /// Processor time of who asks, in cores.
     pub(crate) cores: f64,
+    /// That of all flows at both ends, and on soft NICs of the NICs' own threads.
+    pub(crate) all_cores: f64,
 }
 
 impl Seen {
@@ -160,11 +171,13 @@ impl Seen {
     pub(crate) const NOTHING: Self = Self {
         gbps: f64::NAN,
         rate: f64::NAN,
+        serial_gbps: f64::NAN,
         mean_us: f64::NAN,
         p50_us: f64::NAN,
         p90_us: f64::NAN,
         p99_us: f64::NAN,
         cores: f64::NAN,
+        all_cores: f64::NAN,
     };
 
     /// Of each flow of a run that was not cut short.
@@ -173,14 +186,14 @@ impl Seen {
             Some(failure) => Err(failure.clone()),
             None => {
                 let flows = ran.plan.flows.iter().zip(&ran.flows);
-                Ok(flows.map(|(flow, measured)| Self::of_one(&ran.plan, flow, measured)).collect())
+                Ok(flows.map(|(flow, measured)| Self::of_one(ran, flow, measured)).collect())
             }
         }
     }
 
-    fn of_one(plan: &Plan, flow: &Flow, measured: &Measured) -> Self {
+    fn of_one(ran: &Ran, flow: &Flow, measured: &Measured) -> Self {
         let record = &measured.record;
-        let begun = (flow.start_ms - plan.warmup_ms).max(0.0) / 1e3;
+        let begun = (flow.start_ms - ran.plan.warmup_ms).max(0.0) / 1e3;
         let seconds = record.measured.as_ps() as f64 / 1e12 - begun;
         let sum = |of: fn(&bench::load::WindowRecord) -> u64| {
             record.windows.iter().map(of).sum::<u64>() as f64
@@ -189,11 +202,13 @@ impl Seen {
         Self {
             gbps: sum(|window| window.bytes) * 8.0 / seconds / 1e9,
             rate: sum(|window| window.operations) / seconds,
+            serial_gbps: f64::from(flow.bytes()) * 8.0 / record.latency.mean(),
             mean_us: record.latency.mean() / 1e3,
             p50_us: us(0.5),
             p90_us: us(0.9),
             p99_us: us(0.99),
             cores: measured.cores,
+            all_cores: ran.process_cores,
         }
     }
 }

@@ -5,7 +5,7 @@ use bench::plan::{Flow, Verb};
 use super::{FIRST, LARGE, SCALE, SMALL, VERBS, bytes, elephants, polls, sleeps};
 use crate::draws::Spread;
 use crate::figure::{Figure, Mark};
-use crate::hosts::{Hosts, Seen};
+use crate::hosts::Hosts;
 use crate::outcome::short;
 use crate::study::Context;
 use crate::{Check, Error, Outcome};
@@ -20,13 +20,9 @@ const MILD: f64 = 1.15;
 /// A ratio that grows no more has this part of its largest excess over one: ours.
 const FLAT: f64 = 0.9;
 
-fn gbps(seen: &Seen) -> f64 {
-    seen.gbps
-}
-
 /// Bandwidth of the first flow over that of the second.
 fn ratio(context: &mut Context<'_>, hosts: Hosts, flows: [Flow; 2]) -> Result<Spread, Error> {
-    Ok(elephants(context, hosts, &flows)?.ratio(gbps))
+    Ok(elephants(context, hosts, &flows)?.ratio(|seen| seen.serial_gbps))
 }
 
 /// The least and the most of the medians of some rows.

@@ -16,7 +16,7 @@ pub(super) const CLAIMS: &[&str] = &[OTHER];
 const LITTLE: f64 = 1.1;
 
 fn gbps(seen: &Seen) -> f64 {
-    seen.gbps
+    seen.serial_gbps
 }
 
 fn other(context: &mut Context<'_>) -> Result<Outcome, Error> {

@@ -84,10 +84,12 @@ fn length_ms(options: Options, largest: u32) -> f64 {
     (messages * f64::from(largest) * 8.0 / 20e6).max(1.0)
 }
 
-/// Elephants that run at once on a testbed.
+/// Elephants that run at once on a testbed: a window of ten messages of the largest, after ten messages of
+/// it with their sleeps.
 fn elephants(context: &mut Context<'_>, hosts: Hosts, flows: &[Flow]) -> Result<Runs, Error> {
     let largest = flows.iter().map(|flow| flow.size_bytes).max().unwrap_or(0);
-    context.runs(&hosts.for_ms(length_ms(context.options, largest)), flows)
+    let ms = length_ms(context.options, largest);
+    context.runs(&hosts.after_ms(ms).for_ms(ms), flows)
 }
 
 /// Mice and elephants, alone or together, on a testbed: a window of ten messages of the largest elephant,
