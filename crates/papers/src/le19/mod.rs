@@ -30,8 +30,8 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
 const ON_SOFT: &[Experiment] = EXPERIMENTS;
 
 const TESTBED: &str = "cx3-10g-arm";
-/// What the testbed does not have, and the experiments do.
-const FRAMES: &str = "RDMA MTU 4,096";
+/// The testbed's.
+const FRAMES: &str = "RDMA MTU 1,024";
 /// Servers have as many processes as cores, and there are so many clients with so much outstanding.
 const CORES: u32 = 8;
 const CLIENTS: u32 = 16;
@@ -44,13 +44,15 @@ const LOOK_UP_US: f64 = 0.7;
 /// "About" and "little" are within this factor: ours.
 const ABOUT: f64 = 1.3;
 /// From one turn of who shares a core to the next, in milliseconds: the phases that there are.
-const TURN_MS: f64 = 24.0;
+pub(crate) const TURN_MS: f64 = 24.0;
 
 /// How an object is fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Method {
+pub(crate) enum Method {
     /// So many READs one after the other, each ended by an interrupt.
     ReadIntr(u32),
+    /// The same, each seen by polling the CQ, which the paper does not have.
+    ReadCq(u32),
     /// A READ whose end is seen in memory.
     ReadPoll,
     WriteSendPoll,
@@ -59,8 +61,11 @@ enum Method {
 }
 
 impl Method {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::ReadCq(1) => "READ-Poll of the CQ",
+            Self::ReadCq(2) => "READ-Poll-2",
+            Self::ReadCq(_) => "READ-Poll-3",
             Self::ReadIntr(1) => "READ-Intr",
             Self::ReadIntr(2) => "READ-Intr-2",
             Self::ReadIntr(_) => "READ-Intr-3",
@@ -73,9 +78,10 @@ impl Method {
 
     /// Objects of so many bytes. Who is told by the NIC that a READ has ended hands the object on without
     /// looking at it; who polls memory, and who copies a message, looks at all of it.
-    fn flow(self, bytes: u32) -> Flow {
+    pub(crate) fn flow(self, bytes: u32) -> Flow {
         let (verb, wait) = match self {
             Self::ReadIntr(_) => (Verb::Read, WaitMode::Event),
+            Self::ReadCq(_) => (Verb::Read, WaitMode::Poll),
             Self::ReadPoll => (Verb::Read, WaitMode::Memory),
             Self::WriteSendPoll => (Verb::WriteSend, WaitMode::Poll),
             Self::SendSendIntr => (Verb::SendSend, WaitMode::Event),
@@ -85,16 +91,16 @@ impl Method {
         Flow {
             size_bytes: bytes,
             wait,
-            depends: if let Self::ReadIntr(reads) = self { reads } else { 1 },
+            depends: if let Self::ReadIntr(reads) | Self::ReadCq(reads) = self { reads } else { 1 },
             inline: is_compound && bytes <= INLINE_BYTES,
-            touch: !matches!(self, Self::ReadIntr(_)),
+            touch: !matches!(self, Self::ReadIntr(_) | Self::ReadCq(_)),
             service_us: if is_compound { LOOK_UP_US } else { 0.0 },
             ..Flow::new(verb)
         }
     }
 
     /// The same of all clients at once.
-    fn clients(self, crowd: Crowd, bytes: u32) -> Flow {
+    pub(crate) fn clients(self, crowd: Crowd, bytes: u32) -> Flow {
         let Crowd { clients, servers } = crowd;
         Flow { threads: clients, servers: Some(servers), window: WINDOW, ..self.flow(bytes) }
     }
@@ -102,14 +108,14 @@ impl Method {
 
 /// How many clients there are, and processes of their server.
 #[derive(Clone, Copy, Debug)]
-struct Crowd {
-    clients: u32,
-    servers: u32,
+pub(crate) struct Crowd {
+    pub(crate) clients: u32,
+    pub(crate) servers: u32,
 }
 
 impl Crowd {
     /// The paper's; on soft NICs, whose clients and server share the cores of one machine, a quarter of it.
-    fn of(context: &Context<'_>) -> Self {
+    pub(crate) fn of(context: &Context<'_>) -> Self {
         let of = if context.is_simulated() { 1 } else { 4 };
         Self { clients: CLIENTS / of, servers: CORES / of }
     }
@@ -128,24 +134,24 @@ pub fn run(
     study::run("le19", EXPERIMENTS, ON_SOFT, only, options, progress)
 }
 
-/// Hosts whose frames take every payload of the figures: [`FRAMES`].
-fn hosts(count: u32) -> Hosts {
-    Hosts::of(TESTBED, count).but("mtu_bytes", "4_096")
-}
-
 /// One access at a time, with or without a solver on every core.
 fn one(context: &mut Context<'_>, flow: Flow, is_contended: bool) -> Result<Runs, Error> {
-    if !is_contended {
-        return context.runs(&hosts(2).for_ms(4.0), &[flow]);
+    match is_contended {
+        true => one_in_step(context, Flow { start_within_ms: TURN_MS, ..flow }),
+        false => context.runs(&Hosts::of(TESTBED, 2).for_ms(4.0), &[flow]),
     }
+}
+
+/// One access at a time, with a solver on every core of both hosts, whose slices begin together.
+fn one_in_step(context: &mut Context<'_>, flow: Flow) -> Result<Runs, Error> {
     let length_ms = if context.options.quick { 10.0 } else { 30.0 } * TURN_MS;
-    let hosts = hosts(2).with_hogs(CORES).after_ms(2.0 * TURN_MS).for_ms(length_ms);
-    context.runs(&hosts, &[Flow { start_within_ms: TURN_MS, ..flow }])
+    let hosts = Hosts::of(TESTBED, 2).with_hogs(CORES);
+    context.runs(&hosts.after_ms(2.0 * TURN_MS).for_ms(length_ms), &[flow])
 }
 
 /// All clients at once, the same.
 fn all(context: &mut Context<'_>, flow: Flow, is_contended: bool) -> Result<Runs, Error> {
-    let hosts = hosts(CLIENTS + 1);
+    let hosts = Hosts::of(TESTBED, CLIENTS + 1);
     if !is_contended {
         let hosts = hosts.after_ms(1.0).for_ms(if context.options.quick { 2.0 } else { 4.0 });
         return context.runs(&hosts, &[flow]);

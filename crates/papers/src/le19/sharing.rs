@@ -2,7 +2,7 @@
 
 use bench::plan::{Flow, Verb, WaitMode};
 
-use super::{CLIENTS, CORES, Crowd, FRAMES, Method, TESTBED, bytes, hosts};
+use super::{CLIENTS, CORES, Crowd, FRAMES, Method, TESTBED, bytes};
 use crate::draws::Spread;
 use crate::figure::{Figure, Mark};
 use crate::hosts::Hosts;
@@ -62,7 +62,7 @@ fn nic(context: &mut Context<'_>) -> Result<Outcome, Error> {
     let mut rows = Vec::new();
     let sizes: &[u32] = if context.options.quick { &SIZES[1..2] } else { &SIZES };
     let length_ms = if context.options.quick { 4.0 } else { 8.0 };
-    let hosts = hosts(CLIENTS + 1).after_ms(4.0).for_ms(length_ms);
+    let hosts = Hosts::of(TESTBED, CLIENTS + 1).after_ms(4.0).for_ms(length_ms);
     for method in METHODS {
         context.say(&format!("figure 5: {}", method.name()));
         for &size in sizes {
