@@ -172,6 +172,10 @@ mod tests {
         let (plain, _) = seen(flow.clone(), testbed);
         let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);
         assert!((touched - plain - 10.0).abs() < 0.1, "{plain} {touched}");
+        let flow = Flow { size_bytes: 4_000, ..Flow::new(Verb::Write) };
+        let (plain, _) = seen(flow.clone(), testbed);
+        let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);
+        assert!((touched - plain - 10.0).abs() < 0.1, "{plain} {touched}");
         // The server looks, too.
         let flow = Flow { size_bytes: 4_000, ..Flow::new(Verb::WriteSend) };
         let (plain, _) = seen(flow.clone(), testbed);

@@ -214,6 +214,12 @@ impl Asker {
         {
             self.make_payloads(verbs, lane, first, count);
         }
+        if self.task.flow.touch && self.task.flow.verb.has_source() {
+            for sequence in first..first + count {
+                let at = self.shape.near_at(lane, sequence);
+                verbs.touch(DATA, at, self.task.flow.size_bytes.into());
+            }
+        }
         let every = u64::from(self.task.flow.signal_every);
         let requests = (first..first + count).map(|sequence| Request {
             lane,

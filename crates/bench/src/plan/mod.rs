@@ -316,6 +316,11 @@ impl Verb {
         matches!(self, Self::Send | Self::WriteImm | Self::SendSend)
     }
 
+    /// Whether who asks sends a payload of its own.
+    pub const fn has_source(self) -> bool {
+        matches!(self, Self::Write | Self::WriteImm | Self::Send)
+    }
+
     /// Whether it works on a word.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
