@@ -34,7 +34,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Papers {
-    /// The paper
+    /// The paper, or what all of them come to
     pub(crate) paper: Paper,
 
     /// A claim of studies/claims.toml or the beginning of one, such as storm, or a figure, such as
@@ -67,8 +67,12 @@ pub(crate) enum Paper {
     Zhang17,
     /// On the Impact of Cluster Configuration on RoCE Application Design (APNet 2019), on modelled hosts
     Le19,
-    /// Exploring Low-latency Interconnect for Scaling Out Software Routers, its RoCE on modelled hosts
+    /// Exploring Low-latency Interconnect for Scaling Out Software Routers, on modelled hosts
     Ma16,
+    /// Which verb and wait mode, by size, dependent accesses, load and goal, and how sure that is
+    Guidance,
+    /// What each claim about modelled hosts came to on the first run, and now; runs nothing
+    Claims,
 }
 
 #[derive(Debug, Args)]

@@ -12,9 +12,12 @@ use crate::output::{cannot_write, make_folder, print};
 pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
     let Papers { quick, soft, .. } = *arguments;
     let options = Options { quick, soft, seed: arguments.seed.unwrap_or(1) };
-    if soft && arguments.paper == Paper::Guo16 {
-        return Err(Failure::new("--soft: guo16 is about networks, and soft NICs have none")
-            .hint("leave it out, or repeat zhang17, le19 or ma16"));
+    let is_paper = !matches!(arguments.paper, Paper::Guidance | Paper::Claims);
+    if !is_paper && (soft || arguments.claim.is_some()) {
+        return Err(Failure::new(
+            "guidance and claims are of all papers, and of what is on record",
+        )
+        .hint("leave CLAIM and --soft out, or name a paper"));
     }
     if let Some(folder) = &arguments.output {
         make_folder(folder)?;
@@ -22,6 +25,15 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
     let mut progress = |text: &str| eprintln!("running {text}");
     let only = arguments.claim.as_deref();
     let (name, study) = match arguments.paper {
+        Paper::Guidance => {
+            let guidance = papers::guidance(options, &mut progress);
+            let guidance = guidance.map_err(|error| Failure::from_message(&error))?;
+            return say(arguments.output.as_deref(), "guidance", &guidance.table());
+        }
+        Paper::Claims => {
+            let record = papers::record().map_err(|error| Failure::from_message(&error))?;
+            return say(arguments.output.as_deref(), "claims", &record);
+        }
         Paper::Guo16 => ("guo16", papers::guo16::run(only, options, &mut progress)),
         Paper::Le19 => ("le19", papers::le19::run(only, options, &mut progress)),
         Paper::Ma16 => ("ma16", papers::ma16::run(only, options, &mut progress)),
@@ -30,6 +42,14 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
     let study = study.map_err(|error| Failure::from_message(&error))?;
     print(&study.table())?;
     arguments.output.as_ref().map_or(Ok(()), |folder| write(folder, name, &study, options.seed))
+}
+
+/// Prints a text, and keeps it where there is a folder.
+fn say(folder: Option<&Path>, name: &str, text: &str) -> Result<(), Failure> {
+    print(text)?;
+    let Some(folder) = folder else { return Ok(()) };
+    let path = folder.join(format!("{name}.txt"));
+    fs::write(&path, text).map_err(|error| cannot_write(&path, error))
 }
 
 fn write(folder: &Path, name: &str, study: &Study, seed: u64) -> Result<(), Failure> {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::verdict::Verdict;
+
 /// The file.
 const TEXT: &str = include_str!("../../../studies/claims.toml");
 
@@ -52,6 +54,12 @@ pub struct Claim {
     pub band: Option<f64>,
     /// Why no experiment is about it, if none can be.
     pub unmeasured: Option<String>,
+    /// On record: the verdict of the first run, whatever became of it.
+    pub first_run: Option<Verdict>,
+    /// On record: the verdict of the last whole run.
+    pub now: Option<Verdict>,
+    /// On record: what was changed in the experiment since the first run, or chosen.
+    pub mended: Option<String>,
     /// Numbers of setup and finding, by name and unit.
     #[serde(default)]
     values: BTreeMap<String, f64>,

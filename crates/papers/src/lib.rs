@@ -19,16 +19,19 @@ pub mod claims;
 mod draws;
 mod figure;
 mod fitted;
+mod guidance;
 pub mod guo16;
 mod hosts;
 pub mod le19;
 pub mod ma16;
 mod outcome;
 mod page;
+mod record;
 mod soft;
 mod stats;
 mod study;
 mod table;
+mod verdict;
 pub mod zhang17;
 
 use core::fmt;
@@ -38,8 +41,11 @@ use fabric::scenario::ScenarioError;
 
 pub use claims::Claim;
 pub use figure::Figure;
-pub use outcome::{Check, Outcome, Verdict};
+pub use guidance::{Guidance, run as guidance};
+pub use outcome::{Check, Outcome};
+pub use record::table as record;
 pub use soft::OnSoft;
+pub use verdict::Verdict;
 
 /// How experiments are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +73,8 @@ pub struct Study {
     pub later: Vec<Claim>,
     /// What the same experiments came to on soft NICs, if they were run there.
     pub soft: Option<OnSoft>,
+    /// Claims whose verdict is another than the one on record, and that one.
+    pub unlike: Vec<(String, Verdict)>,
 }
 
 /// Why a study cannot be made.

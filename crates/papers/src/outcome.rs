@@ -9,28 +9,7 @@
 use crate::claims::Claim;
 use crate::figure::Figure;
 use crate::fitted::fitted;
-
-/// Whether a claim is met.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// At the paper's scale.
-    Holds,
-    /// In a network smaller, or a time shorter, than the paper's.
-    HoldsAtAnotherScale,
-    /// At least one of its checks does not.
-    DoesNotHold,
-}
-
-impl Verdict {
-    /// In words.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Holds => "holds",
-            Self::HoldsAtAnotherScale => "holds at another scale",
-            Self::DoesNotHold => "does not hold",
-        }
-    }
-}
+use crate::verdict::Verdict;
 
 /// One statement of a claim, and whether it holds.
 #[derive(Clone, PartialEq, Debug)]

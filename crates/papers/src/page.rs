@@ -127,10 +127,15 @@ mod tests {
             again: vec![("guo16.first".to_owned(), Spread::from(vec![1.5]))],
             failed: Vec::new(),
         };
-        let study = Study { outcomes: vec![outcome], later: claims, soft: Some(soft) };
+        let unlike = vec![("guo16.first".to_owned(), Verdict::Holds)];
+        let study = Study { outcomes: vec![outcome], later: claims, soft: Some(soft), unlike };
         let table = study.table();
-        for text in ["soft NICs of a test", "0 of 1 checks", "guo16.first again, over itself: 1.50"]
-        {
+        for text in [
+            "soft NICs of a test",
+            "0 of 1 checks",
+            "guo16.first again, over itself: 1.50",
+            "guo16.first: on record it is \"holds\"\n",
+        ] {
             assert!(table.contains(text), "{text} in {table}");
         }
         let page = study.page("guo16");

@@ -48,6 +48,12 @@ pub(crate) fn run(
         let about = |claim: &Claim| experiment.claims.contains(&claim.id.as_str());
         claims.iter().any(|claim| about(claim) && wanted(claim))
     };
+    let on_soft: Vec<&Experiment> = on_soft.iter().filter(is_meant).collect();
+    if options.soft && on_soft.is_empty() {
+        let why =
+            "--soft: nothing of that is about hosts alone\nhint: leave --soft or the claim out";
+        return Err(Error::Soft(why.to_owned()));
+    }
     let mut outcomes = Vec::new();
     for experiment in experiments.iter().filter(is_meant) {
         outcomes.extend((experiment.run)(&mut context)?);
@@ -58,9 +64,8 @@ pub(crate) fn run(
         outcomes.sort_by_key(|outcome| place(&outcome.claim.id));
     };
     put_in_order(&mut outcomes);
-    let on_soft: Vec<&Experiment> = on_soft.iter().filter(is_meant).collect();
     let mut soft = None;
-    if options.soft && !on_soft.is_empty() {
+    if options.soft {
         let mut made = on_soft_nics(&on_soft, &mut context)?;
         put_in_order(&mut made.outcomes);
         soft = Some(made);
@@ -69,7 +74,14 @@ pub(crate) fn run(
         wanted(claim) && !outcomes.iter().any(|outcome| outcome.claim.id == claim.id)
     };
     let later = claims.iter().filter(later).cloned().collect();
-    Ok(Study { outcomes, later, soft })
+    let unlike = |outcome: &Outcome| {
+        let now = outcome.claim.now.filter(|now| *now != outcome.verdict());
+        now.map(|now| (outcome.claim.id.clone(), now))
+    };
+    // A quick run may come to another verdict, and is not what is on record.
+    let whole = outcomes.iter().filter(|_| !options.quick);
+    let unlike = whole.filter_map(unlike).collect();
+    Ok(Study { outcomes, later, soft, unlike })
 }
 
 /// Runs experiments in rounds of real time.
@@ -130,7 +142,12 @@ fn exhibits(claim: &Claim) -> impl Iterator<Item = String> {
     })
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// For what is simulated and is about no claim of its own.
+    pub(crate) fn without_claims(options: Options, progress: &'a mut dyn FnMut(&str)) -> Self {
+        Self { claims: &[], options, soft: None, progress }
+    }
+
     /// The claim `id`. Experiments name those of the file, as a test checks.
     pub(crate) fn claim(&self, id: &str) -> Result<Claim, Error> {
         let found = self.claims.iter().find(|claim| claim.id == id);

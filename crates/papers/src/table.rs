@@ -46,6 +46,9 @@ impl Study {
                 let _ = writeln!(text, "\nof those that hold numbers were fitted on {fitted}");
             }
         }
+        for (claim, now) in &self.unlike {
+            let _ = writeln!(text, "{claim}: on record it is \"{}\"", now.text());
+        }
         if let Some(soft) = &self.soft {
             text += &soft.table();
         }
@@ -84,15 +87,20 @@ fn number(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// A row of four cells, each wrapped to its width.
+/// A row of a study.
 fn row(cells: [&str; 4]) -> String {
+    row_of(cells, WIDTHS)
+}
+
+/// A row of cells, each wrapped to its width.
+pub(crate) fn row_of<const N: usize>(cells: [&str; N], widths: [usize; N]) -> String {
     let columns: Vec<Vec<String>> =
-        cells.iter().zip(WIDTHS).map(|(cell, width)| wrap(cell, width)).collect();
+        cells.iter().zip(widths).map(|(cell, width)| wrap(cell, width)).collect();
     let height = columns.iter().map(Vec::len).max().unwrap_or(0);
     let mut text = String::new();
     for line in 0..height {
         let mut whole = String::new();
-        for (column, width) in columns.iter().zip(WIDTHS) {
+        for (column, width) in columns.iter().zip(widths) {
             let cell = column.get(line).map_or("", String::as_str);
             let _ = write!(whole, "{cell:width$}  ");
         }

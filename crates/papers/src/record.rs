@@ -1,0 +1,77 @@
+//! What the claims about modelled hosts came to: on the first run, and now, as `studies/claims.toml` has it.
+
+use crate::claims::{Claim, of_paper};
+use crate::fitted::fitted;
+use crate::table::row_of;
+use crate::{Error, Verdict};
+
+/// The papers whose experiments have modelled hosts.
+const PAPERS: [&str; 3] = ["zhang17", "le19", "ma16"];
+/// Widths of the columns.
+const WIDTHS: [usize; 5] = [32, 44, 22, 22, 60];
+
+/// Every claim of those papers: whether numbers were fitted on it, its first verdict, the last, and what was
+/// changed between.
+///
+/// # Errors
+/// What is wrong with the file of the claims.
+pub fn table() -> Result<String, Error> {
+    let mut text = row_of(["claim", "fitted on it", "first run", "now", "what changed"], WIDTHS);
+    let rule = WIDTHS.map(|width| "-".repeat(width));
+    text += &row_of(core::array::from_fn(|index| rule[index].as_str()), WIDTHS);
+    let mut counts = [[0; 2]; 3];
+    for paper in PAPERS {
+        for claim in of_paper(paper).map_err(|error| Error::Claims(error.to_string()))? {
+            let fitted = fitted(&claim.id);
+            let said = |verdict: Option<Verdict>| verdict.map_or("not measured", Verdict::text);
+            let what = if fitted.is_empty() { "held out".to_owned() } else { fitted.join(", ") };
+            let mended = claim.mended.as_deref().unwrap_or("");
+            let cells = [&claim.id, what.as_str(), said(claim.first_run), said(claim.now), mended];
+            text += &row_of(cells, WIDTHS);
+            count(&mut counts, &claim, fitted.is_empty());
+        }
+    }
+    let [out, fit] = [0, 1].map(|place| {
+        let [all, first, now] = counts.map(|count| count[place]);
+        format!("of {all} that were measured {first} held on the first run, and {now} do now")
+    });
+    text += &format!("\nheld out: {out}\nfitted:   {fit}\n");
+    Ok(text)
+}
+
+/// Counts a claim that was measured, among those that are held out or those that are fitted: all, those that
+/// held on the first run, and those that hold now.
+fn count(counts: &mut [[u32; 2]; 3], claim: &Claim, is_held_out: bool) {
+    let place = usize::from(!is_held_out);
+    let holds = |verdict: Option<Verdict>| verdict.is_some_and(|of| of != Verdict::DoesNotHold);
+    counts[0][place] += u32::from(claim.now.is_some());
+    counts[1][place] += u32::from(holds(claim.first_run));
+    counts[2][place] += u32::from(holds(claim.now));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_claim_that_is_measured_has_a_record_and_no_other() {
+        for paper in PAPERS {
+            for claim in of_paper(paper).unwrap() {
+                let id = &claim.id;
+                assert_eq!(claim.now.is_none(), claim.unmeasured.is_some(), "{id}");
+                // What was not measured first, or changed, says why.
+                let changed = claim.first_run != claim.now;
+                assert!(!changed || claim.mended.is_some(), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_claim_and_counts_them() {
+        let text = table().unwrap();
+        for id in ["zhang17.table3 ", "le19.jumbo ", "ma16.fig5.rc-uc-throughput "] {
+            assert!(text.lines().any(|line| line.starts_with(id)), "{id} in {text}");
+        }
+        assert!(text.contains("\nheld out: of "), "{text}");
+    }
+}
