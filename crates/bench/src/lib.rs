@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`world`] runs any application on soft NICs, in one process or in two that a TCP connection joins, and on
-//! simulated hosts of a testbed.
+//! simulated hosts of a testbed. [`tcp`] is what they are held against.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod plan;
 pub mod report;
 pub mod session;
 pub mod simulation;
+pub mod tcp;
 pub mod world;
 
 pub use error::Failure;

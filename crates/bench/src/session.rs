@@ -88,6 +88,13 @@ impl Settings {
         Ok(Self { near, far, options })
     }
 
+    /// The same without shared memory.
+    #[must_use]
+    pub fn by_udp(&self) -> Self {
+        let options = Options { link: softnic::Link::Udp, ..self.options.clone() };
+        Self { options, ..self.clone() }
+    }
+
     /// How packets go, in words.
     pub fn path(&self) -> &'static str {
         match self.options.link {
@@ -424,7 +431,7 @@ fn play(
     Ok(Played { outcomes, why, process_cores, hog_cores: cores(of_hogs) })
 }
 
-fn process_cpu() -> Time {
+pub(crate) fn process_cpu() -> Time {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Time::from_ns(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }

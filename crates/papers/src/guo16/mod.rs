@@ -13,9 +13,11 @@
 //! | `ecmp` | 5.4, figure 7 | throughput under ECMP |
 //! | `loaded_latency` | 5.4, figure 8 | latency under load |
 //! | `counters` | 5.2 | pause intervals and pause counts |
+//! | `cpu` | 1 and 5.4 | processor time of RDMA and of TCP |
 
 mod alpha;
 mod counters;
+mod cpu;
 mod deadlock;
 mod dscp;
 mod ecmp;
@@ -48,7 +50,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment { claims: ecmp::CLAIMS, run: ecmp::run },
     Experiment { claims: loaded_latency::CLAIMS, run: loaded_latency::run },
     Experiment { claims: counters::CLAIMS, run: counters::run },
+    Experiment { claims: cpu::CLAIMS, run: cpu::run },
 ];
+
+/// What is about hosts and not about the network.
+const ON_SOFT: &[Experiment] = &[Experiment { claims: cpu::CLAIMS, run: cpu::run }];
 
 /// Runs every experiment, or those about the claim or figure `only`: the id of a claim or the
 /// beginning of one ("storm", "guo16.storm.unprotected"), or a figure ("figure-7", "fig7").
@@ -61,7 +67,7 @@ pub fn run(
     options: Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Study, Error> {
-    study::run("guo16", EXPERIMENTS, &[], only, options, progress)
+    study::run("guo16", EXPERIMENTS, ON_SOFT, only, options, progress)
 }
 
 impl Context<'_> {
