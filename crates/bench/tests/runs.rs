@@ -152,6 +152,23 @@ fn hogs_have_their_cores_beside_the_flows() {
     assert!(failure.to_string().starts_with("hogs: core "), "{failure}");
 }
 
+#[test]
+fn hogs_that_starve_a_flow_are_a_missed_threshold_and_no_hang() {
+    let cores = std::thread::available_parallelism().unwrap().get() as u32;
+    let starved = Flow { core: Some(0), wait: WaitMode::Event, ..named("starved", Verb::SendSend) };
+    // Nothing ends in most of such windows, and none has the rate that is asked for.
+    let windows = Plan { hogs: cores, window_ms: 1.0, ..plan(vec![starved]) };
+    let mut plan = windows;
+    plan.flows[0].at_least.rate_per_s_min = Some(1e9);
+    let began = Instant::now();
+    let ran = run(&plan, &settings(20, Link::SharedMemory));
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert_eq!(ran.cut_short, None);
+    let report = report(&ran);
+    let misses: Vec<&str> = report.misses().collect();
+    assert!(misses.iter().any(|miss| miss.starts_with("starved: rate_per_s")), "{misses:?}");
+}
+
 fn named(name: &str, verb: Verb) -> Flow {
     Flow { name: name.to_owned(), ..Flow::new(verb) }
 }
@@ -226,11 +243,14 @@ fn a_payload_that_is_wrong_is_seen() {
 fn a_threshold_that_is_missed_is_told() {
     let mut strict = plan(vec![named("read", Verb::Read)]);
     strict.flows[0].at_least.latency_p50_us_max = Some(0.000_001);
+    strict.flows[0].at_least.window_gbps_min = Some(1e6);
     strict.fairness_min = Some(1.0);
     let report = report(&run(&strict, &settings(4, Link::SharedMemory)));
-    let misses: Vec<&str> = report.misses().collect();
-    assert_eq!(misses.len(), 1);
+    let mut misses: Vec<&str> = report.misses().collect();
+    misses.sort_unstable();
+    assert_eq!(misses.len(), 2);
     assert!(misses[0].starts_with("read: latency_p50_us "), "{misses:?}");
+    assert!(misses[1].starts_with("read: window_gbps_min "), "{misses:?}");
     assert!(report.to_string().contains("\nMISSED    read: latency_p50_us"));
 }
 

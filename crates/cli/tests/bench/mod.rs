@@ -308,6 +308,41 @@ fn a_server_process_and_a_client_process_measure_together() {
     assert!(rest.last().unwrap().ends_with(": done"), "{rest:?}");
 }
 
+/// No number of one end's clock is held against one of the other's: a server whose clock is a day ahead gives the
+/// same latencies.
+#[test]
+fn clocks_that_differ_between_both_ends_do_not_matter() {
+    use std::io::{BufRead, BufReader};
+    let serve = process(&["bench", "serve", "--listen", "127.0.0.1:0", "--once", "--link", "udp"]);
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--time", "--monotonic", "86400"]);
+    let allowed = command.arg("true").output().is_ok_and(|output| output.status.success());
+    if !allowed {
+        eprintln!("left out: no time namespaces here");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--time", "--monotonic", "86400", "--"]);
+    command.arg(serve.get_program()).args(serve.get_args()).stdin(Stdio::null());
+    let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let address = first.strip_prefix("serving at ").unwrap().split(';').next().unwrap();
+    let json = ferroce()
+        .args(["bench", "send_send", "--size", "64", "--verify", "--link", "udp", "--json", "-"])
+        .args(["--connect", address])
+        .args(SHORT)
+        .assert()
+        .success()
+        .get_output()
+        .clone();
+    assert!(server.wait().unwrap().success());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let flow = &json["runs"][0]["flows"][0];
+    assert!(flow["operations"].as_u64().unwrap() > 10, "{flow}");
+    assert!(flow["latency_us"]["p50"].as_f64().unwrap() < 1e6, "{flow}");
+}
+
 #[test]
 fn a_server_process_that_is_killed_ends_its_client() {
     use std::io::{BufRead, BufReader};
