@@ -307,9 +307,9 @@ mod tests {
             let hosts = Hosts::pair(TESTBED).but("touch_byte_ns", ns);
             pass(&hosts, options, of, Span::from_us(500)).unwrap()[0]
         };
-        // The sender's, after the stamp; the receiver's, before it looks, are some of its two.
+        // That of the sender after its stamp, and those of two loops of the receiver at most, before it looks.
         let more = us("0.4") - us("0.2");
-        let sums = 32.0 * 1_500.0 * 0.2e-3;
-        assert!(more > sums && more < 3.0 * sums, "{more}");
+        let sum = 32.0 * 1_500.0 * 0.2e-3;
+        assert!(more > sum && more < 5.1 * sum, "{more}");
     }
 }
