@@ -83,7 +83,7 @@ rdma::counters! {
         /// Times that a NIC of this host was woken for what is in its ring.
         ring_bells,
         /// Timeouts that took nothing for lost, because it may still have been in the ring of a NIC that
-        /// had not looked there.
+        /// had not looked there, or in its sockets while a ring was offered to it.
         ring_timeouts_put_off,
         /// Packets that fault injection has dropped.
         fault_lost,

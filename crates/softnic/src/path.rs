@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Packets to a NIC of this host go by UDP until it has taken a ring, and through the ring while that works.
-//! At the change no packet overtakes another; what the kernel has then not delivered by UDP counts as lost. A
+//! At the change no packet overtakes another, and what lies in the receiver's sockets then is not lost. A
 //! NIC of this host says how much room it has, by either path. Where there is none, sending to it pauses, for
 //! [`PAUSE_MAX`] at most, or [`AWAITED_MAX`] for a ring, in which nothing is lost; to all others it goes on.
 //!
@@ -194,10 +194,13 @@ impl Paths {
         }
     }
 
-    /// Whether what is `missed` at `now` may still be where a NIC of this host will find it. By UDP nobody
-    /// knows.
+    /// Whether what is `missed` at `now` may still be where a NIC of this host will find it. By UDP that is
+    /// known of those to whom a ring is offered.
     pub(crate) fn may_still_lie(&mut self, registry: &Registry, missed: Missed, now: Time) -> bool {
-        self.shm.may_still_lie(registry, missed, now)
+        let Self { shm, credits, .. } = self;
+        let is_in_sockets =
+            |slot| credits.as_ref().is_some_and(|credits| credits.on_the_way(slot) > 0);
+        shm.may_still_lie(registry, missed, now, is_in_sockets)
     }
 
     /// What NICs of this host have sent to our sockets up to now, to be written off if it is not there

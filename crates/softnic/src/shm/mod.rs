@@ -339,8 +339,15 @@ impl Shm {
     }
 
     /// Whether what is `missed` at `now` may still be in a ring, or its answer be to come: the NIC there lives
-    /// and has not answered all that was in when this was first missed.
-    pub(crate) fn may_still_lie(&mut self, registry: &Registry, missed: Missed, now: Time) -> bool {
+    /// and has not answered all that was in when this was first missed. `is_in_sockets` says whether something
+    /// lies in the sockets of a slot.
+    pub(crate) fn may_still_lie(
+        &mut self,
+        registry: &Registry,
+        missed: Missed,
+        now: Time,
+        is_in_sockets: impl FnOnce(u16) -> bool,
+    ) -> bool {
         let Missed { destination, qpn, is_first } = missed;
         let slot = slot_of(qpn.value());
         if !is_ownable(slot) {
@@ -352,7 +359,8 @@ impl Shm {
         if known.is_none_or(|choice| choice.place != Place::Here) {
             return false;
         }
-        self.peers[at].as_mut().is_some_and(|peer| peer.is_awaited(registry, (qpn, is_first), now))
+        let Some(peer) = &mut self.peers[at] else { return false };
+        peer.is_awaited(registry, (qpn, is_first), is_in_sockets(slot), now)
     }
 
     /// Gives up waiting for `slot`: what it has no room for is dropped.

@@ -185,18 +185,28 @@ impl Peer {
     }
 
     /// Whether what was sent to one of its queue pairs, and is missed at `now`, may still be in its ring, or its
-    /// answer still be to come: it lives and has not answered all that was in when this was first missed.
+    /// answer still be to come: it lives and has not answered all that was in when this was first missed. While
+    /// a ring is offered, it may still be in its sockets, if `is_in_sockets` says that something is, or have just been
+    /// taken. What is in a ring comes behind that.
     pub(super) fn is_awaited(
         &mut self,
         registry: &Registry,
         (qpn, is_first): (Qpn, bool),
+        is_in_sockets: bool,
         now: Time,
     ) -> bool {
-        let Out::Open(ring) = &mut self.out else { return false };
-        let (place, reached) = (ring.end(), (ring.taken(), ring.answered()));
         if is_first {
             self.awaited.remove(&qpn);
         }
+        let ring = match &mut self.out {
+            Out::Open(ring) => ring,
+            Out::Offered(Offered { until, .. }) => {
+                let is_awaited = now < *until && (is_in_sockets || is_first);
+                return is_awaited && registry.is_alive(self.member);
+            }
+            Out::None(_) | Out::Closed => return false,
+        };
+        let (place, reached) = (ring.end(), (ring.taken(), ring.answered()));
         if !ring.is_unanswered() {
             self.awaited.clear();
             // What has come since we looked may be the answer.

@@ -311,6 +311,44 @@ fn what_a_nic_has_not_looked_at_is_not_lost() {
 }
 
 #[test]
+fn what_was_sent_by_udp_before_a_ring_began_is_not_lost() {
+    // Whether it has taken the ring, and more has been sent through that, or it has only been offered it.
+    for (takes, first) in [(false, 80), (true, 82)] {
+        let open = |host| Honest::open(&format!("127.0.48.{host}"), Link::SharedMemory);
+        let (a, b) = (open(first), open(first + 1));
+        a.reaches_often(&b);
+        let before = a.nic.counts();
+        let post = || {
+            let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
+            a.post(ours, 8, (b.address(), b.key));
+        };
+        post();
+        let mut waiting = 1;
+        if takes {
+            b.takes_offers();
+            post();
+            waiting += 1;
+        }
+        let began = Instant::now();
+        while waiting > 0 {
+            // It is kept from looking for longer than all retries of a queue pair take.
+            if began.elapsed() > Duration::from_millis(60) {
+                b.nic.poll();
+            }
+            if let Some((completion, _)) = a.nic.poll_cq_timed(a.cq) {
+                assert_eq!(completion.status, CompletionStatus::Success);
+                waiting -= 1;
+            }
+            assert!(began.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", a.nic.counts());
+        }
+        let counts = a.nic.counts();
+        assert!(counts.ring_timeouts_put_off > 0, "{counts:?}");
+        let sent = (counts.tx_packets - before.tx_packets, counts.tx_ring_packets);
+        assert_eq!(sent, if takes { (2, 1) } else { (1, 0) });
+    }
+}
+
+#[test]
 fn what_a_nic_has_taken_and_not_answered_is_not_lost() {
     let open = |address| Honest::open(address, Link::SharedMemory);
     let (a, b) = (open("127.0.48.71"), open("127.0.48.72"));
