@@ -91,7 +91,7 @@ rdma::counters! {
         fault_duplicated,
         /// Packets that fault injection has sent late.
         fault_reordered,
-        /// Packets in which fault injection has flipped a bit.
+        /// Packets that fault injection has corrupted: by a bit, a burst of 2 to 64 bits, or a word.
         fault_corrupted,
         /// Packets that fault injection has marked for congestion.
         fault_marked,

@@ -2,7 +2,8 @@
 //!
 //! `FERROCE_FAULTS=loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7`: the
 //! probability of each fault for each packet, and the seed of the generator. With faults, packets leave one by
-//! one. A seed makes the same decisions for the same sequence of packets; which packets are sent
+//! one. A corrupt packet has one wrong bit, a burst of 2 to 64 bits, or a word of 32 bits that is another, each
+//! as often. A seed makes the same decisions for the same sequence of packets; which packets are sent
 //! depends on timing, so a run is not repeated bit for bit.
 
 use rdma::Time;
@@ -21,7 +22,7 @@ pub struct FaultSettings {
     pub reorder: f64,
     /// A packet is sent twice.
     pub duplicate: f64,
-    /// A bit of the UDP payload is flipped, after the ICRC was computed.
+    /// A bit, a burst of bits or a word of the UDP payload is wrong, after the ICRC was computed.
     pub corrupt: f64,
     /// A packet that allows it (ECT, RFC 3168) is marked for congestion (CE), as by a switch whose
     /// queue is long.
@@ -71,10 +72,25 @@ struct Verdict {
     /// How many packets are sent before it; 0 if it is not held back.
     behind: u32,
     duplicated: bool,
-    /// The bit that is flipped.
-    corrupted: Option<usize>,
+    corrupted: Option<Damage>,
     /// A mark of congestion, if it allows one.
     marked: bool,
+}
+
+/// Which bits of a packet are flipped: those of `mask`, whose lowest is bit `first` of the packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Damage {
+    first: u64,
+    mask: u64,
+}
+
+impl Damage {
+    fn apply(self, packet: &mut [u8]) {
+        for bit in (0..u64::BITS.into()).filter(|bit| self.mask >> bit & 1 == 1) {
+            let place = self.first + bit;
+            packet[(place / 8) as usize] ^= 1 << (place % 8);
+        }
+    }
 }
 
 /// A packet that is held back.
@@ -128,9 +144,9 @@ impl Faults {
             counts.fault_lost += 1;
             return;
         }
-        if let Some(bit) = verdict.corrupted {
+        if let Some(damage) = verdict.corrupted {
             counts.fault_corrupted += 1;
-            packet[bit / 8] ^= 1 << (bit % 8);
+            damage.apply(packet);
         }
         if verdict.marked && flow.mark() {
             counts.fault_marked += 1;
@@ -158,15 +174,28 @@ impl Faults {
         let behind = 1 + (self.next() % 3) as u32;
         let duplicated = self.happens(settings.duplicate);
         let corrupt = self.happens(settings.corrupt);
-        let bit = (self.next() % (8 * length as u64).max(1)) as usize;
+        let place = self.next();
+        let corrupted = corrupt.then(|| self.damage(place, 8 * length as u64));
         // Asked last and only if need be, so that older seeds do what they did.
         let marked = settings.ecn > 0.0 && self.happens(settings.ecn);
-        Verdict {
-            lost,
-            behind: if late { behind } else { 0 },
-            duplicated,
-            corrupted: corrupt.then_some(bit),
-            marked,
+        Verdict { lost, behind: if late { behind } else { 0 }, duplicated, corrupted, marked }
+    }
+
+    /// Decides how a packet of so many `bits`, 64 at least, is corrupted. `place` is drawn before.
+    fn damage(&mut self, place: u64, bits: u64) -> Damage {
+        let width = 2 + self.next() % 63;
+        match self.next() % 3 {
+            0 => Damage { first: place % bits, mask: 1 },
+            1 => {
+                // Its first and last bits are wrong, and those between them as it happens.
+                let between = self.next() & u64::MAX >> (64 - width);
+                let mask = between | 1 | 1 << (width - 1);
+                Damage { first: place % (bits - width + 1), mask }
+            }
+            _ => {
+                let mask = (self.next() & u64::from(u32::MAX)).max(1);
+                Damage { first: place % (bits / 32) * 32, mask }
+            }
         }
     }
 
@@ -251,8 +280,35 @@ mod tests {
         assert!((1800..2200).contains(&count(|v| v.behind > 0)));
         assert!((2800..3200).contains(&count(|v| v.marked)));
         assert_eq!(count(|v| v.duplicated), 0);
-        assert_eq!(count(|v| v.corrupted.is_some_and(|bit| bit < 800)), 10_000);
+        assert_eq!(count(|v| v.corrupted.is_some_and(|damage| damage.first < 800)), 10_000);
         assert!(verdicts.iter().all(|v| v.behind <= 3));
+    }
+
+    #[test]
+    fn a_corrupt_packet_has_a_wrong_bit_a_burst_or_a_wrong_word() {
+        let settings = FaultSettings { corrupt: 1.0, seed: 5, ..FaultSettings::default() };
+        let mut faults = Faults::new(settings);
+        let (mut bits, mut bursts, mut words, mut widest) = (0, 0, 0, 0);
+        for length in (16..=116).cycle().take(10_000) {
+            let damage = faults.judge(length).corrupted.unwrap();
+            let mut packet = vec![0; length];
+            damage.apply(&mut packet);
+            let wrong: u32 = packet.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(wrong, damage.mask.count_ones());
+            assert!(wrong > 0);
+            let width = u64::BITS - damage.mask.leading_zeros();
+            match width {
+                1 => bits += 1,
+                33.. => bursts += 1,
+                _ => words += u32::from(damage.first.is_multiple_of(32)),
+            }
+            widest = widest.max(width);
+        }
+        // Half of the bursts are wider than a word, and one in 32 of the others begins where one does.
+        assert!((3_100..3_600).contains(&bits), "{bits}");
+        assert!((1_550..1_850).contains(&bursts), "{bursts}");
+        assert!((3_200..3_700).contains(&words), "{words}");
+        assert_eq!(widest, 64);
     }
 
     #[test]
