@@ -40,6 +40,11 @@ impl Choice {
     }
 }
 
+/// Who is disturbed by another seed, where a look at rings is at stake.
+pub(crate) fn second_seed() -> Choice {
+    Choice { seed: "2".to_owned(), links: vec!["shm".to_owned()], ..Choice::default() }
+}
+
 /// Runs the processes over each link, and shows what they have measured.
 pub(crate) fn run(choice: &Choice) -> Result<()> {
     for link in &choice.links {
