@@ -12,30 +12,50 @@
 //!
 //! **Invariant:** only this module chooses between sockets and rings, and waits for room at the ends of both.
 
+use core::net::IpAddr;
+use core::ops::Range;
+use std::os::fd::BorrowedFd;
+
 use rdma::{Gid, Time};
 use transport::{Route, Run};
 
 use crate::attachment::membership::Membership;
 use crate::counts::Counts;
+use crate::engine::Engine;
 use crate::host::credits::Credits;
 use crate::host::registry::Registry;
 use crate::host::steering::is_ownable;
-use crate::limits::{AWAITED_MAX, PAUSE_MAX};
+use crate::limits::{AWAITED_MAX, PARTS_OF_ROUND, PAUSE_MAX, POLLS_PER_ROUND};
 use crate::packet::{Flow, Missed, Path, Pushed};
-use crate::shm::Shm;
+use crate::shm::{RingPacket, Shm};
+use crate::udp::inbox::Reach;
 use crate::udp::outbox::Sockets;
 use crate::{Link, Options, ProcessMemory};
 
 /// Both paths, and what sending waits for.
 #[derive(Debug)]
 pub(crate) struct Paths {
-    /// Rings to and from NICs of this host. What concerns them alone is asked of them.
-    pub(crate) shm: Shm,
+    /// Rings to and from NICs of this host.
+    shm: Shm,
     /// Room at the sockets of NICs of this host.
     credits: Option<Credits>,
     pauses: Vec<Pause>,
+    turns: Turns,
     /// Whether packets are built, sealed and looked at before they go into a ring.
     seals_rings: bool,
+}
+
+/// Where looks go. One at a socket is a call of the kernel; one at a ring is not. So a poll looks where something
+/// was last, and now and then elsewhere.
+#[derive(Debug, Default)]
+struct Turns {
+    /// The port that had something last.
+    hot: usize,
+    /// Whether it had something when it was last looked at.
+    is_hot: bool,
+    looks: u32,
+    /// The first port of the next part of a round.
+    next: usize,
 }
 
 /// Nothing is sent to an address and slot, because the NIC there, of this host, has no room.
@@ -79,7 +99,7 @@ impl Paths {
         let takes_rings = options.link != Link::Udp && !options.exact;
         let shm = if takes_rings { Shm::open(registry) } else { Shm::none() };
         let seals_rings = options.link == Link::SharedMemoryWithIcrc || sees_packets;
-        Self { shm, credits, pauses: Vec::new(), seals_rings }
+        Self { shm, credits, pauses: Vec::new(), turns: Turns::default(), seals_rings }
     }
 
     /// Where packets of this route for this slot go, if they can be sent at all.
@@ -203,11 +223,100 @@ impl Paths {
         shm.may_still_lie(registry, missed, now, is_in_sockets)
     }
 
-    /// What NICs of this host have sent to our sockets up to now, to be written off if it is not there
-    /// ([`Paths::write_off`]).
+    /// Which of `all` ports the next look goes to beside the rings: all, the one that had something last, or,
+    /// where rings are read, none and now and then a part of all. `None`: none, and nothing is in the rings.
     #[inline]
-    pub(crate) fn sent_to_us(&self) -> Option<u64> {
+    pub(crate) fn turn(&mut self, reach: Reach, all: usize) -> Option<Range<usize>> {
+        let Self { shm, turns, .. } = self;
+        turns.looks = turns.looks.wrapping_add(1);
+        if reach == Reach::All {
+            Some(0..all)
+        } else if turns.looks.is_multiple_of(POLLS_PER_ROUND) {
+            let in_parts = shm.has_sources() && !shm.awaits_sockets();
+            let part = part(turns.next, all, if in_parts { PARTS_OF_ROUND } else { 1 });
+            turns.next = part.end;
+            Some(part)
+        } else if turns.is_hot || !shm.has_sources() {
+            Some(turns.hot..turns.hot + 1)
+        } else {
+            // A look at a socket costs as much as ten at a ring.
+            shm.has_packets().then_some(0..0)
+        }
+    }
+
+    /// Something was found at `port`.
+    pub(crate) fn found_at(&mut self, port: usize) {
+        (self.turns.hot, self.turns.is_hot) = (port, true);
+    }
+
+    /// The port that had something last.
+    pub(crate) fn hot(&self) -> usize {
+        self.turns.hot
+    }
+
+    /// A look at some of `all` ports begins. The last of them also stands for what NICs say of rings. Returns
+    /// what those of this host have sent to our sockets up to now, to be written off if it is not there
+    /// ([`Paths::write_off`]).
+    pub(crate) fn begin_look(
+        &mut self,
+        ports: &Range<usize>,
+        all: usize,
+        registry: &Registry,
+        counts: &mut Counts,
+    ) -> Option<u64> {
+        self.turns.is_hot &= !ports.contains(&self.turns.hot);
+        if ports.end == all {
+            self.shm.receive_messages(registry, counts);
+        }
+        if ports.len() == all {
+            self.shm.begin_look();
+        }
         self.credits.as_ref().map(Credits::sent_to_us)
+    }
+
+    /// A look at all ports is over, and has found every socket empty or not.
+    pub(crate) fn end_look(&mut self, is_empty: bool) {
+        self.shm.end_look(is_empty);
+    }
+
+    /// Whether rings are read.
+    #[inline]
+    pub(crate) fn has_rings(&self) -> bool {
+        self.shm.has_sources()
+    }
+
+    /// Has `handle` see what lies in rings: [`Shm::receive`].
+    pub(crate) fn receive_from_rings(
+        &mut self,
+        place: (&mut [u8], usize),
+        registry: &Registry,
+        is_ours: impl Fn(IpAddr) -> bool,
+        engine: &mut Engine<'_>,
+        handle: impl FnMut(&RingPacket<'_>, &mut Engine<'_>),
+    ) {
+        self.shm.receive(place, registry, is_ours, engine, handle);
+    }
+
+    /// Whether the NIC with `slot` sends packets between these addresses through a ring, and none by UDP.
+    pub(crate) fn has_ring_between(
+        &mut self,
+        registry: &Registry,
+        addresses: (Gid, Gid),
+        slot: u16,
+        now: Time,
+    ) -> bool {
+        self.shm.sends_between(registry, addresses, slot, now)
+    }
+
+    /// What becomes readable when something is in a ring for a NIC that sleeps.
+    pub(crate) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        self.shm.doorbell()
+    }
+
+    /// Whoever watches goes to sleep, or has woken up. Returns whether there is something in a ring
+    /// already.
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.shm.set_asleep(asleep)
     }
 
     /// Packets have arrived by UDP.
@@ -231,6 +340,21 @@ impl Paths {
         self.shm.ring_doorbells(registry, counts);
     }
 
+    /// Looks whether NICs with rings have died.
+    pub(crate) fn look_after(&mut self, registry: &Registry) {
+        self.shm.look_after(registry);
+    }
+
+    /// Whether somebody may still take what was put into his ring.
+    pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
+        self.shm.is_untaken(registry)
+    }
+
+    /// Tells those who send through rings that nobody will look any more.
+    pub(crate) fn refuse(&self) {
+        self.shm.leave();
+    }
+
     /// Nothing comes or goes any more, and all who might wait for us are told.
     pub(crate) fn leave(&mut self) {
         self.shm.leave();
@@ -246,6 +370,12 @@ impl Paths {
     }
 }
 
+/// The next of so many `parts` of all ports: from `next` on, or from the first.
+fn part(next: usize, ports: usize, parts: usize) -> Range<usize> {
+    let first = if parts == 1 || next >= ports { 0 } else { next };
+    first..(first + ports.div_ceil(parts)).min(ports)
+}
+
 /// Where packets of this route for this slot go by UDP, as all of connection management does. `None` if
 /// no socket has their source address.
 pub(crate) fn udp_flow(membership: &Membership, route: &Route, slot: u16) -> Option<Flow> {
@@ -257,7 +387,31 @@ pub(crate) fn udp_flow(membership: &Membership, route: &Route, slot: u16) -> Opt
 
 #[cfg(test)]
 impl Paths {
+    pub(crate) fn shm(&mut self) -> &mut Shm {
+        &mut self.shm
+    }
+
     pub(crate) fn credits(&mut self) -> &mut Credits {
         self.credits.as_mut().unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_polls_comes_round_to_every_port() {
+        for ports in 1..20 {
+            let mut looks = vec![0; ports];
+            let mut next = 0;
+            for _ in 0..PARTS_OF_ROUND.min(ports) {
+                let part = part(next, ports, PARTS_OF_ROUND);
+                next = part.end;
+                part.for_each(|port| looks[port] += 1);
+            }
+            assert!(looks.iter().all(|looks| *looks >= 1), "{looks:?}");
+            assert_eq!(part(next, ports, 1), 0..ports);
+        }
     }
 }

@@ -113,6 +113,11 @@ impl Membership {
         self.sockets.iter().chain(self.groups.sockets())
     }
 
+    /// How many ports can be looked at: every socket, and last what other NICs hand over or say of rings.
+    pub(crate) fn ports(&self) -> usize {
+        self.sockets.len() + self.groups.count() + 1
+    }
+
     /// Whether it is an address of this NIC.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         self.sockets.iter().any(|socket| socket.address() == address)
@@ -415,7 +420,6 @@ fn ask(socket: &Socket, group: &Group) {
 mod tests {
     use super::*;
     use crate::attachment::Attachment;
-    use crate::attachment::receiver::Turn;
     use crate::engine::Engine;
     use crate::limits::SLOT_SHIFT;
     use crate::testing::{in_namespace, open};
@@ -438,8 +442,8 @@ mod tests {
                 let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
                 let mut engine = Engine { now, endpoint, manager, memory, counts };
                 let Attachment { receiver, common, .. } = nic;
-                let (reach, turn) = (Reach::All, Turn::Round);
-                let mut look = receiver.begin_look(inbox, reach, turn, common, &mut engine);
+                let (reach, ports) = (Reach::All, 0..common.membership.ports());
+                let mut look = receiver.begin_look(inbox, reach, ports, common, &mut engine);
                 while let Some(found) = inbox.next(&mut look) {
                     receiver.receive(Some(&found), &mut look, common, &mut engine);
                 }

@@ -18,6 +18,7 @@ pub(crate) mod observers;
 pub(crate) mod receiver;
 pub(crate) mod sender;
 
+use core::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rdma::{Gid, Qpn, Time};
@@ -25,7 +26,7 @@ use rdma::{Gid, Qpn, Time};
 use self::common::Common;
 use self::membership::Membership;
 use self::observers::Observers;
-use self::receiver::{Receiver, Turn};
+use self::receiver::Receiver;
 use self::sender::Sender;
 use crate::engine::Engine;
 use crate::management::Management;
@@ -106,13 +107,14 @@ impl Attachment {
         let Common { membership, paths, .. } = &self.common;
         let sockets = membership.all_sockets().map(|socket| socket.as_fd());
         let handover = membership.handover.as_ref().map(|handover| handover.as_fd());
-        sockets.chain(handover).chain(paths.shm.doorbell())
+        sockets.chain(handover).chain(paths.doorbell())
     }
 
-    /// Where the next look goes.
+    /// Which ports the next look goes to beside the rings. `None`: no port's turn, and nothing in rings.
     #[inline]
-    pub(crate) fn turn(&mut self, reach: Reach) -> Turn {
-        self.receiver.turn(reach, self.common.paths.shm.has_sources())
+    pub(crate) fn turn(&mut self, reach: Reach) -> Option<Range<usize>> {
+        let Common { membership, paths, .. } = &mut self.common;
+        paths.turn(reach, membership.ports())
     }
 
     /// Does what the time has come for.
@@ -138,7 +140,7 @@ impl Attachment {
     /// Looks whether other NICs of this host have died.
     pub(crate) fn look_after(&mut self, engine: &mut Engine<'_>) {
         let Common { membership, paths, .. } = &mut self.common;
-        paths.shm.look_after(&membership.registry);
+        paths.look_after(&membership.registry);
         membership.look_after(engine.counts);
     }
 }

@@ -7,8 +7,7 @@
 //!   ring ─────► whose slot? ─ ours ─────────────────┘            └─► malformed
 //! ```
 //!
-//! This module decides where a look goes, and when it is over. A look at a socket is a call of the kernel;
-//! a look at a ring is not. So a poll looks where something was last, and now and then elsewhere.
+//! This module decides when a look is over; where it goes is the paths' choice ([`crate::path`]).
 //!
 //! **Invariants:** every packet is counted, and one of no use once more, under its cause. A packet
 //! for another NIC of this host is handed over once. What lies in a ring can change while it is read, so
@@ -32,26 +31,12 @@ use crate::attachment::observers::Observers;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::steering::{PROBE, Probe, is_ownable, slot_of};
-use crate::limits::{
-    FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, PARTS_OF_ROUND, POLLS_PER_ROUND, RING_COPIED,
-    SHORT_BATCH_BYTES,
-};
+use crate::limits::{FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, RING_COPIED, SHORT_BATCH_BYTES};
 use crate::management::GsiPacket;
 use crate::packet::Received;
 use crate::shm::RingPacket;
 use crate::sys::Sleepless;
 use crate::udp::inbox::{By, Found, Inbox, Look, Reach};
-
-/// What is looked at beside the rings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
-    /// Nothing.
-    Rings,
-    /// The socket that had something last.
-    Hot,
-    /// Every port, or those whose turn it is.
-    Round,
-}
 
 /// What one call of the kernel has brought: packets of one length, and perhaps a shorter one.
 struct Datagrams<'a> {
@@ -78,7 +63,7 @@ impl Datagrams<'_> {
     }
 }
 
-/// Where the next look goes, and how packets are read.
+/// How packets are read.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     /// Room for the part of a packet in a ring that is copied before it is read.
@@ -91,14 +76,6 @@ pub(crate) struct Receiver {
     habit: usize,
     /// The identification of the first of them that was right.
     seen: Option<u16>,
-    /// The socket that had something last.
-    pub(crate) hot: usize,
-    /// Whether it had something when it was last looked at.
-    is_hot: bool,
-    /// Looks so far.
-    polls: u32,
-    /// The first port of the next part of a round.
-    next_port: usize,
     /// How many looks in a row have found something, the socket not being empty after them.
     finds: u32,
 }
@@ -111,25 +88,7 @@ impl Receiver {
             habits: Habits::new(),
             habit: 0,
             seen: None,
-            hot: 0,
-            is_hot: false,
-            polls: 0,
-            next_port: 0,
             finds: 0,
-        }
-    }
-
-    /// Where the next look goes.
-    #[inline]
-    pub(crate) fn turn(&mut self, reach: Reach, has_rings: bool) -> Turn {
-        self.polls = self.polls.wrapping_add(1);
-        if reach == Reach::All || self.polls.is_multiple_of(POLLS_PER_ROUND) {
-            Turn::Round
-        } else if self.is_hot || !has_rings {
-            Turn::Hot
-        } else {
-            // A look at a socket costs as much as ten at a ring.
-            Turn::Rings
         }
     }
 
@@ -138,40 +97,23 @@ impl Receiver {
         &mut self,
         inbox: &mut Inbox,
         reach: Reach,
-        turn: Turn,
+        ports: Range<usize>,
         common: &mut Common,
         engine: &mut Engine<'_>,
     ) -> Look {
         let _sleepless = Sleepless::begin();
         let Common { membership, paths, .. } = common;
         inbox.renew(membership);
-        // The last is what is handed over.
-        let all = membership.sockets.len() + membership.groups.count() + 1;
-        let ports = if turn == Turn::Round {
-            let in_parts =
-                reach == Reach::Hot && paths.shm.has_sources() && !paths.shm.awaits_sockets();
-            let part = part(self.next_port, all, if in_parts { PARTS_OF_ROUND } else { 1 });
-            self.next_port = part.end;
-            if part.start == 0 {
-                paths.shm.receive_messages(&membership.registry, engine.counts);
-            }
-            part
-        } else {
-            self.hot..self.hot + 1
-        };
-        self.is_hot &= !ports.contains(&self.hot);
-        let is_whole = ports == (0..all);
-        if is_whole {
-            paths.shm.begin_look();
-        }
-        Look::new(reach, ports, is_whole, paths.sent_to_us())
+        let (all, is_whole) = (membership.ports(), ports.len() == membership.ports());
+        let sent = paths.begin_look(&ports, all, &membership.registry, engine.counts);
+        Look::new(reach, ports, is_whole, sent)
     }
 
     /// A look at sockets is over.
     #[inline]
     pub(crate) fn end_look_at_sockets(look: &Look, common: &mut Common) {
         if look.is_whole {
-            common.paths.shm.end_look(look.emptied == common.membership.sockets.len());
+            common.paths.end_look(look.emptied == common.membership.sockets.len());
         }
     }
 
@@ -224,8 +166,7 @@ impl Receiver {
             engine.counts.rx_local_port_dropped += packets;
             return;
         }
-        self.hot = port;
-        self.is_hot = true;
+        common.paths.found_at(port);
         if bytes.first() == Some(&PROBE)
             && !is_multicast
             && received.source == destination
@@ -351,7 +292,7 @@ impl Receiver {
                     let Common { management, membership, .. } = common;
                     let is_handed_over = datagrams.is_handed_over;
                     management.receive(header, &message, is_handed_over, membership, engine);
-                } else if common.paths.shm.has_sources()
+                } else if common.paths.has_rings()
                     && is_beside_ring(header, arrival, common, engine)
                 {
                     engine.counts.rx_beside_ring_dropped += 1;
@@ -377,7 +318,7 @@ impl Receiver {
         let own = membership.registry.slot();
         let is_ours = |address| membership.has_address(address);
         let (place, registry) = ((&mut **buffer, most), &membership.registry);
-        paths.shm.receive(place, registry, is_ours, engine, |packet, engine| {
+        paths.receive_from_rings(place, registry, is_ours, engine, |packet, engine| {
             receive_from_ring(reader, packet, own, observers, engine);
         });
     }
@@ -470,14 +411,8 @@ fn is_beside_ring(
     let slot = sender.map(|sender| slot_of(sender.value()));
     let (from, to) = (arrival.source, arrival.destination);
     slot.is_some_and(|slot| {
-        paths.shm.sends_between(&membership.registry, from, to, slot, engine.now)
+        paths.has_ring_between(&membership.registry, (from, to), slot, engine.now)
     })
-}
-
-/// The next of so many `parts` of all ports: from `next` on, or from the first.
-fn part(next: usize, ports: usize, parts: usize) -> Range<usize> {
-    let first = if parts == 1 || next >= ports { 0 } else { next };
-    first..(first + ports.div_ceil(parts)).min(ports)
 }
 
 /// The slot that a packet is for, if it is long enough to say.
@@ -493,21 +428,6 @@ mod tests {
     use crate::clock;
     use crate::limits::SLOT_SHIFT;
     use crate::testing::open;
-
-    #[test]
-    fn one_that_polls_comes_round_to_every_port() {
-        for ports in 1..20 {
-            let mut looks = vec![0; ports];
-            let mut next = 0;
-            for _ in 0..PARTS_OF_ROUND.min(ports) {
-                let part = part(next, ports, PARTS_OF_ROUND);
-                next = part.end;
-                part.for_each(|port| looks[port] += 1);
-            }
-            assert!(looks.iter().all(|looks| *looks >= 1), "{looks:?}");
-            assert_eq!(part(next, ports, 1), 0..ports);
-        }
-    }
 
     #[test]
     fn what_a_remote_host_sends_is_no_credit_for_those_of_this_host() {

@@ -295,7 +295,7 @@ impl Nic {
         core.policy.took(packets);
         let is_quiet = packets == 0 && core.is_quiet(now);
         let count = if is_quiet { 0 } else { take(&mut core) };
-        let has_rings = core.attachment.common.paths.shm.has_sources();
+        let has_rings = core.attachment.common.paths.has_rings();
         let is_served = is_served || !core.attachment.sender.is_whole();
         let yields = core.policy.polled(now, count, is_served, has_rings);
         if is_quiet {
@@ -373,7 +373,7 @@ impl Drop for Nic {
         }
         // Nobody else is in any call of this NIC, but one that stands in may be sending or receiving.
         let (core, inbox) = self.shared.lock_whole();
-        core.attachment.common.paths.shm.leave();
+        core.attachment.common.paths.refuse();
         drop(self.shared.settle_debts(core));
         drop(inbox);
         // Under the list's lock, so that no fork comes between leaving one group and the next.

@@ -94,7 +94,7 @@ impl Core {
     /// Whether somebody of this host may still take what was sent to him.
     pub(crate) fn is_untaken(&mut self) -> bool {
         let Common { membership, paths, .. } = &mut self.attachment.common;
-        paths.shm.is_untaken(&membership.registry)
+        paths.is_untaken(&membership.registry)
     }
 
     /// Delivers the events, and writes down what is to be written down.
@@ -191,7 +191,7 @@ impl Core {
     /// Whether packets in rings are to wake whoever looks after the NIC. Returns whether there are some
     /// already.
     fn set_asleep(&mut self, asleep: bool) -> bool {
-        self.attachment.common.paths.shm.set_asleep(asleep)
+        self.attachment.common.paths.set_asleep(asleep)
     }
 
     /// What the one on duty does besides: looks after members of its groups that have died.

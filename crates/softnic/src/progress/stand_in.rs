@@ -66,8 +66,8 @@ impl StandIn {
             if core.attachment.is_dead() {
                 return Ok(());
             }
-            let is_woken_beside = descriptors.is_woken_beside(core.attachment.receiver.hot);
-            let has_rings = core.attachment.common.paths.shm.has_sources();
+            let is_woken_beside = descriptors.is_woken_beside(core.attachment.common.paths.hot());
+            let has_rings = core.attachment.common.paths.has_rings();
             let looks_everywhere = policy::looks_everywhere(is_woken_beside, has_rings);
             if core.policy.is_turn(turn) {
                 let reach = if looks_everywhere { Reach::All } else { Reach::Hot };

@@ -540,8 +540,7 @@ impl Shm {
     pub(crate) fn sends_between(
         &mut self,
         registry: &Registry,
-        source: Gid,
-        destination: Gid,
+        (source, destination): (Gid, Gid),
         slot: u16,
         now: Time,
     ) -> bool {

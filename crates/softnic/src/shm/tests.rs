@@ -148,15 +148,15 @@ impl Honest {
 
     /// How many NICs of this host it has looked for and found.
     fn knows(&self) -> usize {
-        let core = self.nic.shared().lock();
-        core.attachment.common.paths.shm.peers.iter().flatten().count()
+        let mut core = self.nic.shared().lock();
+        core.attachment.common.paths.shm().peers.iter().flatten().count()
     }
 
     /// Takes the offers that have arrived, and looks at nothing else.
     fn takes_offers(&self) {
         let mut core = self.nic.shared().lock();
         let (Attachment { common, .. }, engine) = core.parts(crate::clock::now());
-        common.paths.shm.receive_messages(&common.membership.registry, engine.counts);
+        common.paths.shm().receive_messages(&common.membership.registry, engine.counts);
     }
 
     /// Looks at rings alone.
@@ -191,7 +191,7 @@ impl Liar {
     fn without_ring(address: &str, victim: &Honest) -> Self {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
         let mut attachment = Attachment::open(&device, &Options::default()).unwrap();
-        let link = core::mem::replace(&mut attachment.common.paths.shm, Shm::none());
+        let link = core::mem::replace(attachment.common.paths.shm(), Shm::none());
         let victim = victim.member();
         let (ring, _) = Producer::create(0).unwrap();
         Self { attachment, link, ring, victim }

@@ -125,9 +125,10 @@ mod tests {
     fn who_ends_waits_for_room_but_not_for_ever() {
         let (nic, full) = (open("127.0.135.5"), open("127.0.135.6"));
         let takes = || {
-            let core = full.shared().lock();
-            let paths = &core.attachment.common.paths;
-            paths.write_off(paths.sent_to_us());
+            let mut core = full.shared().lock();
+            let paths = &mut core.attachment.common.paths;
+            let sent = paths.credits().sent_to_us();
+            paths.write_off(Some(sent));
         };
         let given_up = |core: &Core| {
             assert!(!core.is_paused());

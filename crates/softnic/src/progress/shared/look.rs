@@ -8,13 +8,14 @@
 //! **Invariants:** the inbox is locked before the engine; a thread that holds the engine only tries. Only
 //! a thread that has the inbox takes anything for lost, and only after it has looked.
 
+use core::ops::Range;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 use rdma::Time;
 
 use super::Shared;
 use crate::attachment::Attachment;
-use crate::attachment::receiver::{Receiver, Turn};
+use crate::attachment::receiver::Receiver;
 use crate::clock;
 use crate::limits::LOOKS_BEFORE_TIMEOUT;
 use crate::progress::core::Core;
@@ -64,22 +65,22 @@ impl Shared {
         if core.attachment.is_dead() {
             return (core, Looked { now: clock::now(), packets: 0, is_served: false });
         }
-        let turn = core.attachment.turn(reach);
-        if turn == Turn::Rings && !core.attachment.common.paths.shm.has_packets() {
+        let ports = core.attachment.turn(reach);
+        if ports.is_none() {
             let now = clock::now();
             if !core.is_time(now) {
                 core.attachment.receiver.end_look(0);
                 return (core, Looked { now, packets: 0, is_served: false });
             }
         }
-        self.look_at(core, turn, reach, busy)
+        self.look_at(core, ports.unwrap_or_default(), reach, busy)
     }
 
     #[inline(never)]
     fn look_at<'a>(
         &'a self,
         mut core: MutexGuard<'a, Core>,
-        mut turn: Turn,
+        mut ports: Range<usize>,
         mut reach: Reach,
         busy: Busy,
     ) -> (MutexGuard<'a, Core>, Looked) {
@@ -87,13 +88,13 @@ impl Shared {
         let mut looked = Looked { now: Time::ZERO, packets: 0, is_served: false };
         for looks in 0.. {
             let (mut packets, mut now) = (0, None);
-            if turn != Turn::Rings {
+            if !ports.is_empty() {
                 if inbox.is_none() {
                     (core, inbox) = self.enter(core, busy);
                 }
                 match &mut inbox {
                     Some(inbox) => {
-                        (core, packets, now) = self.look_at_sockets(core, inbox, reach, turn);
+                        (core, packets, now) = self.look_at_sockets(core, inbox, reach, ports);
                     }
                     None => looked.is_served = true,
                 }
@@ -113,7 +114,8 @@ impl Shared {
             {
                 break;
             }
-            (reach, turn) = (Reach::All, Turn::Round);
+            reach = Reach::All;
+            ports = core.attachment.turn(reach).unwrap_or_default();
         }
         if !(looked.is_served && core.is_loss_due(looked.now)) {
             core.run_timers(looked.now);
@@ -146,12 +148,12 @@ impl Shared {
         mut core: MutexGuard<'a, Core>,
         inbox: &mut Inbox,
         reach: Reach,
-        turn: Turn,
+        ports: Range<usize>,
     ) -> (MutexGuard<'a, Core>, u64, Option<Time>) {
         let (mut packets, mut last) = (0, None);
         // A look begins at no particular time.
         let (Attachment { receiver, common, .. }, mut engine) = core.parts(Time::ZERO);
-        let mut look = receiver.begin_look(inbox, reach, turn, common, &mut engine);
+        let mut look = receiver.begin_look(inbox, reach, ports, common, &mut engine);
         while !look.is_over() {
             drop(core);
             let found = inbox.next(&mut look);

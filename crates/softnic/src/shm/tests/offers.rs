@@ -50,7 +50,13 @@ fn who_has_a_ring_is_reached_by_it_also_where_that_was_forgotten() {
     let (now, slot) = (crate::clock::now(), b.member().slot);
     for host in 0..CHOICES_MAX as u8 {
         let elsewhere = Gid::from(IpAddr::from([127, 0, 49, host]));
-        common.paths.shm.reaches(&common.membership.registry, elsewhere, slot, now, engine.counts);
+        common.paths.shm().reaches(
+            &common.membership.registry,
+            elsewhere,
+            slot,
+            now,
+            engine.counts,
+        );
     }
     drop(core);
     let before = a.nic.counts();
