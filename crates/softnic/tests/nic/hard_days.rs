@@ -25,7 +25,7 @@ fn budget(timeout: u8) -> Duration {
 const PATIENT: u8 = 16;
 
 /// How long a helper is stopped: longer than its peers pause.
-const STOPPED: Duration = Duration::from_millis(500);
+const STOPPED: Duration = Duration::from_millis(1000);
 
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(3);
