@@ -184,21 +184,18 @@ impl Paths {
         let Self { shm, credits, pauses, .. } = self;
         pauses.retain(|&Pause { slot, since, .. }| {
             let ring = shm.is_full(registry, slot, now);
-            let socket = || credits.as_ref().is_some_and(|credits| credits.is_full(slot));
-            if !ring.unwrap_or_else(socket) {
-                return false;
-            }
+            let socket = credits.as_ref().filter(|_| ring.is_none());
+            let is_full = ring.unwrap_or_else(|| socket.is_some_and(|it| it.is_full(slot)));
             let most = if ring.is_some() { AWAITED_MAX } else { PAUSE_MAX };
-            if now.since(since) < most {
-                return true;
+            let is_over = now.since(since) >= most;
+            if is_full && is_over {
+                counts.tx_pauses_given_up += 1;
+                match socket {
+                    Some(credits) => credits.give_up(slot),
+                    None => shm.give_up(slot),
+                }
             }
-            counts.tx_pauses_given_up += 1;
-            match credits {
-                _ if ring.is_some() => shm.give_up(slot),
-                Some(credits) => credits.give_up(slot),
-                None => {}
-            }
-            false
+            is_full && !is_over
         });
     }
 
@@ -345,7 +342,7 @@ impl Paths {
         self.shm.look_after(registry);
     }
 
-    /// Whether somebody may still take what was put into his ring.
+    /// Whether a NIC may still take what lies in its ring.
     pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
         self.shm.is_untaken(registry)
     }

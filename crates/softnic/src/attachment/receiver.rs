@@ -109,14 +109,6 @@ impl Receiver {
         Look::new(reach, ports, is_whole, sent)
     }
 
-    /// A look at sockets is over.
-    #[inline]
-    pub(crate) fn end_look_at_sockets(look: &Look, common: &mut Common) {
-        if look.is_whole {
-            common.paths.end_look(look.emptied == common.membership.sockets.len());
-        }
-    }
-
     /// A look has found so many packets.
     #[inline]
     pub(crate) fn end_look(&mut self, packets: u64) {

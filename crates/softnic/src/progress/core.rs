@@ -91,7 +91,7 @@ impl Core {
         self.attachment.common.paths.is_paused()
     }
 
-    /// Whether somebody of this host may still take what was sent to him.
+    /// Whether a NIC of this host may still take what was sent to it.
     pub(crate) fn is_untaken(&mut self) -> bool {
         let Common { membership, paths, .. } = &mut self.attachment.common;
         paths.is_untaken(&membership.registry)

@@ -37,7 +37,7 @@ use transport::Run;
 use self::offers::{Arrived, Kind, Message, Offers};
 pub(crate) use self::peer::RingPacket;
 use self::peer::{Opened, Out, Peer};
-use self::ring::{Broken, Consumer, Consuming, Producer};
+use self::ring::{Broken, Consumer, Producer, State};
 use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::engine::Engine;
@@ -329,7 +329,7 @@ impl Shm {
         self.open_peer(slot).map(|peer| peer.has_room() == Ok(false))
     }
 
-    /// Whether somebody may still take what was sent to him.
+    /// Whether a NIC may still take what lies in its ring.
     pub(crate) fn is_untaken(&mut self, registry: &Registry) -> bool {
         self.peers.iter_mut().flatten().any(|peer| {
             let (given_up, member) = (peer.given_up, peer.member);
@@ -423,9 +423,9 @@ impl Shm {
             let Some(peer) = &mut self.peers[usize::from(slot)] else { continue };
             peer.touched = false;
             let Out::Open(ring) = &mut peer.out else { continue };
-            match ring.consuming() {
-                Consuming::Awake => {}
-                Consuming::Asleep => {
+            match ring.wakes() {
+                State::Awake => {}
+                State::Asleep => {
                     counts.ring_bells += 1;
                     let doorbell =
                         Message { kind: Kind::Doorbell, from: registry.member(), nonce: 0 };
@@ -439,7 +439,7 @@ impl Shm {
                         self.close(slot, counts);
                     }
                 }
-                Consuming::Gone => self.close(slot, counts),
+                State::Offered | State::Gone => self.close(slot, counts),
             }
         }
     }

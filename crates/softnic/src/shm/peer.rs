@@ -23,7 +23,7 @@ use rdma::{Gid, MemoryFault, Qpn, Time};
 use transport::{Run, Segment};
 use wire::roce::HEADERS_MAX;
 
-use super::ring::{Answer, Broken, Consumer, DECLARES_PAIR, Entry, Found, Producer, WITH_ICRC};
+use super::ring::{Broken, Consumer, DECLARES_PAIR, Entry, Found, Producer, State, WITH_ICRC};
 use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::host::registry::Registry;
@@ -152,16 +152,16 @@ impl Peer {
         }
         // What was built at another time has been sent.
         let has_left = core::mem::replace(&mut offered.last_by_udp, now) < now;
-        match offered.ring.answer() {
-            Answer::Refused => self.offer_failed(now, counts),
-            Answer::Taken if has_left => {
+        match offered.ring.state() {
+            State::Gone => self.offer_failed(now, counts),
+            State::Awake | State::Asleep if has_left => {
                 if let Out::Offered(offered) = core::mem::replace(&mut self.out, Out::Closed) {
                     tracing::debug!(slot = self.member.slot, "a ring was taken");
                     counts.rings_made += 1;
                     self.out = Out::Open(offered.ring);
                 }
             }
-            Answer::None | Answer::Taken => {}
+            State::Offered | State::Awake | State::Asleep => {}
         }
     }
 

@@ -138,23 +138,16 @@ pub(super) struct Producer {
     head: u64,
 }
 
-/// What became of an offer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
-    /// Nothing yet.
-    None,
-    Taken,
-    Refused,
-}
-
 /// What the consumer does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Consuming {
+pub(super) enum State {
+    /// It has not taken the ring yet.
+    Offered,
     /// It will look at the ring by itself.
     Awake,
-    /// It waited for the doorbell, which is to be rung now.
+    /// It waits for the doorbell, which is to be rung when there is something.
     Asleep,
-    /// It never looks again.
+    /// It never looks, or looks again; or the offer was taken back.
     Gone,
 }
 
@@ -168,13 +161,18 @@ impl Producer {
         Ok((Self { memory, tail: 0, head: 0 }, file))
     }
 
-    /// Whether the ring has been taken.
-    pub(super) fn answer(&self) -> Answer {
+    pub(super) fn state(&self) -> State {
         match self.memory.map.word(STATE_AT).load(Acquire) {
-            OFFERED => Answer::None,
-            AWAKE | ASLEEP => Answer::Taken,
-            _ => Answer::Refused,
+            OFFERED => State::Offered,
+            AWAKE => State::Awake,
+            ASLEEP => State::Asleep,
+            _ => State::Gone,
         }
+    }
+
+    /// Whether somebody has taken the ring, and may still look.
+    fn is_taken(&self) -> bool {
+        matches!(self.state(), State::Awake | State::Asleep)
     }
 
     /// Takes the offer back, if the ring has not been taken.
@@ -204,15 +202,13 @@ impl Producer {
 
     /// Whether there is something in it that somebody may still take.
     pub(super) fn is_untaken(&mut self) -> bool {
-        let state = self.memory.map.word(STATE_AT).load(Acquire);
-        self.is_empty() == Ok(false) && matches!(state, AWAKE | ASLEEP)
+        self.is_empty() == Ok(false) && self.is_taken()
     }
 
     /// Whether there is something in it whose answer somebody may still send. What a consumer says who lies
     /// costs it the wait.
-    pub(super) fn is_unanswered(&mut self) -> bool {
-        let state = self.memory.map.word(STATE_AT).load(Acquire);
-        matches!(state, AWAKE | ASLEEP) && self.answered() < self.tail
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.is_taken() && self.answered() < self.tail
     }
 
     /// Up to which place answers have been sent.
@@ -268,19 +264,17 @@ impl Producer {
     }
 
     /// What the consumer does, asked after packets were pushed. One that is asleep is not found so
-    /// a second time.
-    pub(super) fn consuming(&self) -> Consuming {
+    /// a second time: the doorbell is to be rung.
+    pub(super) fn wakes(&self) -> State {
         // Either we see that it has gone to sleep, or it sees our packet when it looks once more.
         fence(SeqCst);
-        let state = self.memory.map.word(STATE_AT);
-        match state.load(Relaxed) {
-            AWAKE => Consuming::Awake,
-            ASLEEP if state.compare_exchange(ASLEEP, AWAKE, AcqRel, Relaxed).is_ok() => {
-                Consuming::Asleep
-            }
-            ASLEEP => Consuming::Awake,
-            _ => Consuming::Gone,
+        let state = self.state();
+        let word = self.memory.map.word(STATE_AT);
+        if state == State::Asleep && word.compare_exchange(ASLEEP, AWAKE, AcqRel, Relaxed).is_err()
+        {
+            return State::Awake;
         }
+        state
     }
 
     /// Lines that can be written; the one behind them stays free for the word of the next entry.
@@ -474,10 +468,10 @@ mod tests {
                 while !producer.push(Entry::default(), &number.to_le_bytes()).unwrap() {
                     std::thread::yield_now();
                 }
-                match producer.consuming() {
-                    Consuming::Awake => {}
-                    Consuming::Asleep => doorbell.send(()).unwrap(),
-                    Consuming::Gone => panic!("it is there"),
+                match producer.wakes() {
+                    State::Awake => {}
+                    State::Asleep => doorbell.send(()).unwrap(),
+                    State::Offered | State::Gone => panic!("it is there"),
                 }
             }
         });
@@ -546,7 +540,7 @@ mod tests {
         // Not even if it is woken up, or goes to sleep, once more.
         for asleep in [true, false] {
             consumer.set_asleep(asleep);
-            assert_eq!(producer.consuming(), Consuming::Gone);
+            assert_eq!(producer.wakes(), State::Gone);
         }
     }
 
@@ -590,7 +584,7 @@ mod tests {
         words(&consumer.memory)(HEAD_AT, 0);
         assert_eq!(producer.is_empty(), Err(Broken), "what was taken stays taken");
         words(&consumer.memory)(STATE_AT, 77);
-        assert_eq!(producer.consuming(), Consuming::Gone);
+        assert_eq!(producer.wakes(), State::Gone);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use transport::{AddressVector, BringUp, CqId, PdId, QpCapacity, QpSpec, RegionSp
 use wire::opcode::{Part, Service};
 use wire::{Opcode, reth, roce};
 
-use super::ring::{Answer, DECLARES_PAIR, Entry, WITH_ICRC};
+use super::ring::{DECLARES_PAIR, Entry, WITH_ICRC};
 use super::*;
 use crate::attachment::Attachment;
 use crate::limits::{PACKET_MAX, PAUSE_MAX, RUNS_BEFORE_OFFER};
@@ -315,8 +315,13 @@ fn what_was_sent_by_udp_before_a_ring_began_is_not_lost() {
     // Whether it has taken the ring, and more has been sent through that, or it has only been offered it.
     for (takes, first) in [(false, 80), (true, 82)] {
         let open = |host| Honest::open(&format!("127.0.48.{host}"), Link::SharedMemory);
-        let (a, b) = (open(first), open(first + 1));
-        a.reaches_often(&b);
+        let pair = |_| {
+            let (a, b) = (open(first), open(first + 1));
+            a.reaches_often(&b);
+            // What a busy machine has sent again counts as well: then there are offers already.
+            (a.knows() + b.knows() == 0).then_some((a, b))
+        };
+        let (a, b) = (0..20).find_map(pair).unwrap();
         let before = a.nic.counts();
         let post = || {
             let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
@@ -332,7 +337,7 @@ fn what_was_sent_by_udp_before_a_ring_began_is_not_lost() {
         let began = Instant::now();
         while waiting > 0 {
             // It is kept from looking for longer than all retries of a queue pair take.
-            if began.elapsed() > Duration::from_millis(60) {
+            if a.nic.counts().ring_timeouts_put_off > 4 {
                 b.nic.poll();
             }
             if let Some((completion, _)) = a.nic.poll_cq_timed(a.cq) {
@@ -342,7 +347,6 @@ fn what_was_sent_by_udp_before_a_ring_began_is_not_lost() {
             assert!(began.elapsed().as_secs() < PATIENCE_SECONDS, "{:?}", a.nic.counts());
         }
         let counts = a.nic.counts();
-        assert!(counts.ring_timeouts_put_off > 0, "{counts:?}");
         let sent = (counts.tx_packets - before.tx_packets, counts.tx_ring_packets);
         assert_eq!(sent, if takes { (2, 1) } else { (1, 0) });
     }
@@ -495,7 +499,7 @@ fn entries_that_break_the_rules_end_the_ring_and_nothing_else() {
         liar.offer(Some(&file), number);
         victim.nic.poll();
         assert_eq!(victim.nic.counts().rings_broken, broken + 1, "case {number}");
-        assert_eq!(ring.consuming(), Consuming::Gone);
+        assert_eq!(ring.wakes(), State::Gone);
         // Nor is another ring of the same one taken.
         liar.offer(Some(&file), number);
         victim.nic.poll();

@@ -15,7 +15,7 @@ use rdma::Time;
 
 use super::Shared;
 use crate::attachment::Attachment;
-use crate::attachment::receiver::Receiver;
+use crate::attachment::common::Common;
 use crate::clock;
 use crate::limits::LOOKS_BEFORE_TIMEOUT;
 use crate::progress::core::Core;
@@ -165,7 +165,10 @@ impl Shared {
             packets += engine.counts.rx_packets - before;
             last = Some(now);
         }
-        Receiver::end_look_at_sockets(&look, &mut core.attachment.common);
+        if look.is_whole {
+            let Common { membership, paths, .. } = &mut core.attachment.common;
+            paths.end_look(look.emptied == membership.sockets.len());
+        }
         (core, packets, last)
     }
 }

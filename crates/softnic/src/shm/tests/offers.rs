@@ -203,7 +203,7 @@ fn offers_of_something_else_are_refused_and_leave_nothing() {
         liar.offer(file, nonce);
         victim.nic.poll();
     }
-    assert_eq!(good.answer(), Answer::None);
+    assert_eq!(good.state(), State::Offered);
     // Of nobody, and of nobody who is alive.
     for from in [
         Member { slot: 0, claim: 1 },
@@ -217,7 +217,7 @@ fn offers_of_something_else_are_refused_and_leave_nothing() {
         let message = Message { from, ..liar.message(Kind::Offer, 7) };
         liar.offers().send(liar.victim, message, Some(file.as_fd())).unwrap();
         victim.nic.poll();
-        assert_eq!(of_nobody.answer(), Answer::Refused);
+        assert_eq!(of_nobody.state(), State::Gone);
     }
     assert_eq!(victim.nic.counts().rings_refused, 7);
     // The owner of the slot before it has had another mailbox.
@@ -232,8 +232,8 @@ fn offers_of_something_else_are_refused_and_leave_nothing() {
     let (second, file) = Producer::create(7).unwrap();
     liar.offer(Some(&file), 7);
     victim.nic.poll();
-    let answers = [withdrawn, good, second].map(|ring| ring.answer());
-    assert_eq!(answers, [Answer::Refused, Answer::Taken, Answer::Refused]);
+    let answers = [withdrawn, good, second].map(|ring| ring.state());
+    assert_eq!(answers, [State::Gone, State::Awake, State::Gone]);
     let counts = victim.nic.counts();
     assert_eq!((counts.rings_taken, counts.rings_refused), (1, 9));
 }
