@@ -75,10 +75,12 @@ pub(super) struct Faults {
     pub(super) waits: u64,
     /// Packets that a driver gives to another engine, and late or never to the one that they are for.
     pub(super) misdeliveries: u64,
+    /// Timeouts that a driver puts off: it says that packets may still be on their way.
+    pub(super) put_offs: u64,
 }
 
 impl Faults {
-    fn new(random: &mut Random) -> Self {
+    fn new(random: &mut Random, driver: &mut Random) -> Self {
         // A perfect network and quick nodes show what the other faults do alone.
         let is_rough = random.chance(750);
         let mut some = |most| if random.chance(300) { random.between(1, most) } else { 0 };
@@ -109,6 +111,7 @@ impl Faults {
             setbacks: some(3),
             waits: some(200),
             misdeliveries: some(30),
+            put_offs: if driver.chance(300) { driver.between(1, 500) } else { 0 },
         }
     }
 
@@ -161,8 +164,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(random: &mut Random) -> Self {
-        let faults = Faults::new(random);
+    pub(super) fn new(random: &mut Random, driver: &mut Random) -> Self {
+        let faults = Faults::new(random, driver);
         let count = random.pick(&[2, 2, 2, 3, 4]);
         let recovery = match random.below(1000) {
             0..100 => Recovery::GoBack0,

@@ -33,6 +33,7 @@ counted! {
     Wait => "calls with the time of an earlier moment",
     Misdelivery => "given to another engine, and late to its own",
     MisdeliveryLoss => "given to another engine alone",
+    PutOff => "timeouts put off by the driver",
     Mark => "marked for congestion",
     Notification => "notifications of congestion",
     LateReceive => "receives posted late",

@@ -55,6 +55,7 @@ impl Faults {
             setbacks,
             waits,
             misdeliveries,
+            put_offs,
         } = *self;
         let rates = [
             (loss, "packets lost"),
@@ -71,6 +72,7 @@ impl Faults {
             (trespasses, "requests for what they must not get"),
             (waits, "calls with the time of an earlier moment"),
             (misdeliveries, "packets given to another engine"),
+            (put_offs, "timeouts put off by the driver"),
         ];
         let counts = [
             (partitions, "one-way partitions"),

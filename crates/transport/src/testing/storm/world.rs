@@ -228,6 +228,9 @@ pub(super) struct Node {
 pub(super) struct World<'l> {
     pub(super) plan: Plan,
     pub(super) random: Random,
+    /// Which timeouts the drivers put off. Of its own, so that a seed makes all other faults as it did before
+    /// there were such drivers.
+    driver: Random,
     pub(super) log: &'l mut Log,
     pub(super) now: Time,
     /// Whether faults strike.
@@ -256,8 +259,8 @@ pub(super) struct World<'l> {
 
 impl<'l> World<'l> {
     pub(super) fn new(seed: u64, run_packets: u32, log: &'l mut Log) -> Self {
-        let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random);
+        let (mut random, mut driver) = (Random::new(seed), Random::new(!seed));
+        let plan = Plan::new(&mut random, &mut driver);
         let nodes = plan.configs.iter().enumerate().map(|(index, config)| {
             let mut endpoint = Endpoint::new(config.clone());
             let room = "a new endpoint has room";
@@ -298,6 +301,7 @@ impl<'l> World<'l> {
             nodes,
             plan,
             random,
+            driver,
             log,
             now: Time::from_ns(1),
             stormy: true,
@@ -550,7 +554,15 @@ impl<'l> World<'l> {
             let now = self.clock(index);
             let endpoint = &mut self.nodes[index].endpoint;
             if endpoint.poll_timeout().is_some_and(|at| at <= now) {
-                endpoint.handle_timeout(now);
+                let Self { driver, tally, .. } = self;
+                let rate = if self.stormy { self.plan.faults.put_offs } else { 0 };
+                endpoint.handle_timeout_but(now, |_, _, _| {
+                    let puts_off = driver.chance(rate);
+                    if puts_off {
+                        tally.count(Seen::PutOff);
+                    }
+                    puts_off
+                });
                 if endpoint.poll_timeout().is_some_and(|at| at <= now) {
                     return Err(format!("a deadline of node {index} is in the past"));
                 }
