@@ -93,7 +93,8 @@ impl Paths {
     /// what goes through rings.
     pub(crate) fn open(membership: &Membership, options: &Options, sees_packets: bool) -> Self {
         let Membership { registry, .. } = membership;
-        let credits = Credits::open(registry.slot(), membership.receive_buffer_bytes())
+        let addresses = membership.sockets.iter().map(|socket| socket.gid());
+        let credits = Credits::open(registry.slot(), membership.receive_buffer_bytes(), addresses)
             .inspect_err(|error| tracing::debug!(%error, "no pauses for others of this host"))
             .ok();
         let takes_rings = options.link != Link::Udp && !options.exact;
@@ -105,7 +106,7 @@ impl Paths {
     /// Where packets of this route for this slot go, if they can be sent at all.
     pub(crate) fn lane(
         &mut self,
-        membership: &mut Membership,
+        membership: &Membership,
         route: &Route,
         slot: u16,
         now: Time,
@@ -115,7 +116,8 @@ impl Paths {
         if self.shm.reaches(&membership.registry, flow.destination, slot, now, counts) {
             flow.path = Path::Shm;
         }
-        let is_local = is_ownable(slot) && membership.is_of_this_host(flow.destination.ip(), now);
+        let knows = |credits: &Credits| credits.knows(slot, flow.destination);
+        let is_local = is_ownable(slot) && self.credits.as_ref().is_some_and(knows);
         Some(Lane { flow, is_local, is_last: false })
     }
 
@@ -191,7 +193,8 @@ impl Paths {
             if is_full && is_over {
                 counts.tx_pauses_given_up += 1;
                 match socket {
-                    Some(credits) => credits.give_up(slot),
+                    Some(credits) if registry.has_owner(slot) => credits.give_up(slot),
+                    Some(credits) => credits.forget(slot),
                     None => shm.give_up(slot),
                 }
             }
@@ -352,6 +355,13 @@ impl Paths {
         self.shm.leave();
     }
 
+    /// The process ends, and nobody is to wait for us.
+    pub(crate) fn retire(&self) {
+        if let Some(credits) = &self.credits {
+            credits.retire();
+        }
+    }
+
     /// Nothing comes or goes any more, and all who might wait for us are told.
     pub(crate) fn leave(&mut self) {
         self.shm.leave();
@@ -396,6 +406,72 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
+    use crate::fork::Forks;
+    use crate::limits::{HOP_LIMIT, SLOTS};
+    use crate::testing::open;
+
+    /// Whether packets from the NIC to a slot at an address count against the room there.
+    fn is_local(nic: &crate::Nic, destination: [u8; 4], slot: u16) -> bool {
+        let mut core = nic.shared().lock();
+        let (attachment, engine) = core.parts(clock::now());
+        let common = &mut attachment.common;
+        let route = Route {
+            destination: IpAddr::from(destination).into(),
+            source: common.membership.sockets[0].gid(),
+            traffic_class: 0,
+            hop_limit: HOP_LIMIT,
+            source_port: wire::udp::ROCE_PORT,
+        };
+        let lane = common.paths.lane(&common.membership, &route, slot, engine.now, engine.counts);
+        lane.unwrap().is_local
+    }
+
+    fn slot(nic: &crate::Nic) -> u16 {
+        nic.shared().lock().attachment.common.membership.registry.slot()
+    }
+
+    #[test]
+    fn the_same_slot_of_another_user_is_at_another_address_and_gives_no_credits() {
+        let (nic, other) = (open("127.0.135.11"), open("127.0.135.12"));
+        let slot = slot(&other);
+        assert!(is_local(&nic, [127, 0, 135, 12], slot));
+        assert!(!is_local(&nic, [127, 0, 135, 13], slot));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_process_that_ends() {
+        let (nic, other) = (open("127.0.135.14"), open("127.0.135.15"));
+        let slot = slot(&other);
+        let is_filled = || {
+            let mut core = nic.shared().lock();
+            let credits = core.attachment.common.paths.credits();
+            let is_filled = credits.plan(slot, 1 << 30);
+            credits.send();
+            is_filled
+        };
+        assert!(is_filled());
+        other.shared().exit();
+        assert!(!is_filled());
+    }
+
+    #[test]
+    fn one_that_was_killed_is_waited_for_once() {
+        let nic = open("127.0.135.16");
+        let mut core = nic.shared().lock();
+        let (attachment, engine) = core.parts(clock::now());
+        let common = &mut attachment.common;
+        let (registry, paths) = (&common.membership.registry, &mut common.paths);
+        let slot = (0..SLOTS).find(|slot| is_ownable(*slot) && !registry.has_owner(*slot)).unwrap();
+        let address: Gid = IpAddr::from([127, 0, 135, 17]).into();
+        core::mem::forget(Credits::open(slot, 1 << 20, [address].into_iter()).unwrap());
+        assert!(paths.credits().plan(slot, 1 << 30));
+        paths.pause(address, slot, engine.now);
+        paths.end_pauses(registry, engine.now, engine.counts);
+        assert!(paths.is_paused());
+        paths.end_pauses(registry, engine.now + PAUSE_MAX, engine.counts);
+        assert!(!paths.is_paused() && !paths.credits().plan(slot, 1 << 30));
+    }
 
     #[test]
     fn one_that_polls_comes_round_to_every_port() {

@@ -13,6 +13,16 @@ pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// Makes a file this long at least, with memory or disk behind all of it.
+pub(crate) fn allocate(file: BorrowedFd<'_>, length: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: takes no pointer.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 /// A type that the kernel reads and writes as plain bytes.
 ///
 /// # Safety

@@ -42,6 +42,8 @@ pub(crate) struct Membership {
     next_repair: Time,
     /// Whether addresses are of this host, and until when that is believed.
     hosts: HashMap<IpAddr, (bool, Time)>,
+    /// The addresses of all interfaces, where any address may be bound, and until when they are believed.
+    own: (Vec<IpAddr>, Time),
 }
 
 impl Membership {
@@ -57,6 +59,7 @@ impl Membership {
             layout: 0,
             next_repair: Time::ZERO,
             hosts: HashMap::new(),
+            own: (Vec::new(), Time::ZERO),
         })
     }
 
@@ -131,21 +134,35 @@ impl Membership {
 
     #[inline(never)]
     fn asks_of_host(&mut self, address: IpAddr, now: Time) -> bool {
-        if let Some((is_local, until)) = self.hosts.get(&address)
-            && now < *until
-        {
-            return *is_local;
+        let known = self.hosts.get(&address).copied();
+        if let Some((is_local, _)) = known.filter(|(_, until)| now < *until) {
+            return is_local;
         }
-        let is_same_family =
-            |socket: &&Arc<Socket>| socket.address().is_ipv4() == address.is_ipv4();
-        let socket = self.all_sockets().find(is_same_family);
-        let is_local = socket.is_none_or(|socket| socket.may_be_bound(address))
-            && (!interfaces::bind_any(address.is_ipv4()) || interfaces::one_has(address));
+        let Ok(is_local) = self.ask_kernel(address, now) else {
+            // As without descriptors. What was so is so; a stranger is taken for one of this host, of whom
+            // more is asked.
+            return known.is_none_or(|(is_local, _)| is_local);
+        };
         if self.hosts.len() == HOSTS_MAX {
             self.hosts.clear();
         }
         self.hosts.insert(address, (is_local, now + HOST_KNOWN));
         is_local
+    }
+
+    fn ask_kernel(&mut self, address: IpAddr, now: Time) -> io::Result<bool> {
+        let is_same_family =
+            |socket: &&Arc<Socket>| socket.address().is_ipv4() == address.is_ipv4();
+        let Some(socket) = self.all_sockets().find(is_same_family) else { return Ok(true) };
+        let may_be_bound = socket.may_be_bound(address)?;
+        if !may_be_bound || !interfaces::bind_any(address.is_ipv4()) {
+            return Ok(may_be_bound);
+        }
+        // The list takes the kernel longer to make, the more interfaces there are.
+        if self.own.1 <= now {
+            self.own = (interfaces::addresses()?, now + HOST_KNOWN);
+        }
+        Ok(self.own.0.contains(&address))
     }
 
     /// The smallest receive buffer of a socket. The kernel counts up to twice a packet's bytes against

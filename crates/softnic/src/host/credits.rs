@@ -6,28 +6,37 @@
 //! how much it has taken. A sender pauses while there is no room.
 //!
 //! ```text
-//!   flow-<netns>    for each slot: sent, taken, room (64 bits each), one spare word
+//!   credits-<netns>    for each slot: sent, taken, room, five marks of addresses (64 bits each)
 //! ```
+//!
+//! A slot is a user's own: at another address it may be that of another user's NIC, which does not write here.
+//! So a NIC marks its addresses, and packets to others are sent without credits; what is beyond five addresses is, too.
 //!
 //! The counts are estimated bytes of kernel memory. They need not be exact: a receiver whose socket is
 //! empty writes off what was lost, and a pause that lasts is given up, as by a PFC watchdog. A NIC that
 //! cannot share the page goes without. Both sides write to it once for many packets: a cache line that
 //! goes from processor to processor takes as long as all else that is done for a short one.
 
+use core::iter::repeat;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
+use rdma::Gid;
+
 use crate::host::runtime;
 use crate::limits::SLOTS;
 use crate::memory::map::Map;
+use crate::sys;
 
-const STRIDE: usize = 32;
+const STRIDE: usize = 64;
 const SENT: usize = 0;
 const TAKEN: usize = 8;
 const ROOM: usize = 16;
+const MARKS: Range<usize> = 24..STRIDE;
 
 /// The page, and our place in it.
 #[derive(Debug)]
@@ -52,21 +61,38 @@ fn cost(packets: usize, bytes: usize) -> u64 {
     2 * bytes as u64 + 512 * packets as u64
 }
 
+/// An address in a word; no word is zero.
+fn mark(address: Gid) -> u64 {
+    let [high, low] = [0, 8].map(|at| {
+        let mut half = [0; 8];
+        half.copy_from_slice(&address.0[at..at + 8]);
+        u64::from_be_bytes(half)
+    });
+    (high.rotate_left(1) ^ low).max(1)
+}
+
 impl Credits {
-    /// Opens the page as the owner of `slot`, whose sockets have `buffer` bytes each.
-    pub(crate) fn open(slot: u16, buffer: u64) -> io::Result<Self> {
-        let name = format!("flow-{}", runtime::network_namespace());
+    /// Opens the page as the owner of `slot`, with these addresses, whose sockets have `buffer` bytes each.
+    pub(crate) fn open(
+        slot: u16,
+        buffer: u64,
+        addresses: impl Iterator<Item = Gid>,
+    ) -> io::Result<Self> {
+        let name = format!("credits-{}", runtime::network_namespace());
         let path = runtime::directory()?.join(name);
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path)?;
         let length = STRIDE * SLOTS as usize;
-        if file.metadata()?.len() < length as u64 {
-            file.set_len(length as u64)?;
-        }
+        // It is made whole now: who finds no memory when a page of it is first touched is killed by SIGBUS.
+        sys::allocate(file.as_fd(), length as u64)?;
         let credits = Self { map: Map::new(file.as_fd(), length)?, slot, planned: None };
         credits.word(slot, SENT).store(0, Relaxed);
         credits.word(slot, TAKEN).store(0, Relaxed);
+        let marks = addresses.map(mark).chain(repeat(0));
+        for (at, mark) in MARKS.step_by(size_of::<u64>()).zip(marks) {
+            credits.word(slot, at).store(mark, Relaxed);
+        }
         // Half of it is left for those who looked at the same moment.
         credits.word(slot, ROOM).store(buffer / 2, Relaxed);
         Ok(credits)
@@ -74,6 +100,13 @@ impl Credits {
 
     fn word(&self, slot: u16, field: usize) -> &AtomicU64 {
         self.map.word(usize::from(slot) * STRIDE + field)
+    }
+
+    /// Whether the NIC with `slot` at this address writes here.
+    #[inline]
+    pub(crate) fn knows(&self, slot: u16, address: Gid) -> bool {
+        let mark = mark(address);
+        MARKS.step_by(size_of::<u64>()).any(|at| self.word(slot, at).load(Relaxed) == mark)
     }
 
     /// Counts a packet that has been built for `slot`. Returns whether it is the last that there is
@@ -128,6 +161,16 @@ impl Credits {
         self.word(slot, TAKEN).store(sent, Relaxed);
     }
 
+    /// Nobody has `slot` any more, so nobody waits for it.
+    pub(crate) fn forget(&self, slot: u16) {
+        self.word(slot, ROOM).store(0, Relaxed);
+    }
+
+    /// Nobody is to wait for us any more.
+    pub(crate) fn retire(&self) {
+        self.forget(self.slot);
+    }
+
     /// Packets have arrived here from this host. What nobody has said to have sent is no credit: it comes
     /// from NICs that do not share the page, or late, after it was written off.
     pub(crate) fn return_for(&self, packets: usize, bytes: usize) {
@@ -153,18 +196,42 @@ impl Credits {
 
 impl Drop for Credits {
     fn drop(&mut self) {
-        // Nobody waits for a slot that nobody has.
-        self.word(self.slot, ROOM).store(0, Relaxed);
+        self.retire();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::IpAddr;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     /// Slots that no NIC of the tests gets: they are drawn at random from a thousand.
     fn pair() -> (Credits, Credits) {
-        (Credits::open(0, 1 << 20).unwrap(), Credits::open(1023, 1 << 20).unwrap())
+        let open = |slot, last| {
+            let addresses = [last, 200].map(|it| Gid::from(IpAddr::from([127, 0, 48, it])));
+            Credits::open(slot, 1 << 20, addresses.into_iter()).unwrap()
+        };
+        (open(0, 1), open(1023, 2))
+    }
+
+    #[test]
+    fn a_nic_is_known_at_its_addresses_alone() {
+        let (from, _to) = pair();
+        let known = |slot, last| from.knows(slot, IpAddr::from([127, 0, 48, last]).into());
+        assert!(known(1023, 2) && known(1023, 200) && known(0, 1));
+        assert!(!known(1023, 1) && !known(1022, 2) && !known(0, 2));
+    }
+
+    #[test]
+    fn there_is_memory_for_every_slot_before_one_is_looked_at() {
+        let (from, _to) = pair();
+        drop(from);
+        let name = format!("credits-{}", runtime::network_namespace());
+        let file = fs::metadata(runtime::directory().unwrap().join(name)).unwrap();
+        assert_eq!(file.len(), (STRIDE * SLOTS as usize) as u64);
+        assert!(file.blocks() * 512 >= file.len());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The network interfaces of this host, as the kernel reports them.
 
 use core::ffi::CStr;
+use core::iter::successors;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr;
@@ -40,10 +41,36 @@ pub(crate) fn bind_any(is_ipv4: bool) -> bool {
     setting.is_ok_and(|value| !value.starts_with(b"0"))
 }
 
-/// Whether an interface has the address. If the kernel cannot be asked, one has.
-pub(crate) fn one_has(address: IpAddr) -> bool {
-    let has = |interface: &Interface| interface.addresses.contains(&address);
-    all().map_or(true, |interfaces| interfaces.iter().any(has))
+/// The addresses of all interfaces.
+pub(crate) fn addresses() -> io::Result<Vec<IpAddr>> {
+    let list = List::read()?;
+    // SAFETY: the address of an entry is null, or a sockaddr of the family that it names.
+    Ok(list.entries().filter_map(|entry| unsafe { ip(entry.ifa_addr) }).collect())
+}
+
+/// What getifaddrs has made: an entry for each address, and one for the link.
+struct List(*mut libc::ifaddrs);
+
+impl List {
+    fn read() -> io::Result<Self> {
+        let mut head: *mut libc::ifaddrs = ptr::null_mut();
+        // SAFETY: `head` is a valid place for the list's address.
+        sys::check(unsafe { libc::getifaddrs(&raw mut head) })?;
+        Ok(Self(head))
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &libc::ifaddrs> {
+        // SAFETY: an entry that is not null is one of the list, which lives as long as `self`.
+        let at = |entry: *const libc::ifaddrs| unsafe { entry.as_ref() };
+        successors(at(self.0), move |entry| at(entry.ifa_next))
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // SAFETY: it came from getifaddrs, and nothing refers to it any more.
+        unsafe { libc::freeifaddrs(self.0) };
+    }
 }
 
 /// All interfaces, in the kernel's order.
@@ -54,16 +81,8 @@ pub(crate) fn all() -> io::Result<Vec<Interface>> {
         segmentation: knows(&socket, libc::UDP_SEGMENT),
         coalescing: knows(&socket, libc::UDP_GRO),
     };
-    let mut head: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: `head` is a valid place for the list's address.
-    if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
     let mut interfaces: Vec<Interface> = Vec::new();
-    let mut next = head;
-    while !next.is_null() {
-        // SAFETY: `next` is an entry of the list that getifaddrs made and that is freed below.
-        let entry = unsafe { &*next };
+    for entry in List::read()?.entries() {
         // SAFETY: every entry has a name that ends in NUL and lives as long as the list.
         let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
         let known = interfaces.iter().position(|interface| interface.name == name);
@@ -87,42 +106,49 @@ pub(crate) fn all() -> io::Result<Vec<Interface>> {
             interfaces.len() - 1
         });
         // SAFETY: the address of an entry is null, or a sockaddr of the family that it names.
-        unsafe { take_address(&mut interfaces[at], entry.ifa_addr) };
-        next = entry.ifa_next;
+        unsafe {
+            interfaces[at].addresses.extend(ip(entry.ifa_addr));
+            if let Some(mac) = mac(entry.ifa_addr) {
+                interfaces[at].mac = mac;
+            }
+        }
     }
-    // SAFETY: `head` came from getifaddrs, and nothing refers to the list any more.
-    unsafe { libc::freeifaddrs(head) };
     Ok(interfaces)
 }
 
-/// Adds what one entry of the list says.
+/// The IP address, if it is one.
 ///
 /// # Safety
 /// `address` is null or points to a socket address as long as its family demands.
-unsafe fn take_address(interface: &mut Interface, address: *const libc::sockaddr) {
-    if address.is_null() {
-        return;
-    }
+unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: not null, so it has a family; each cast below is to the type of that family.
     unsafe {
-        match i32::from((*address).sa_family) {
+        match i32::from(address.as_ref()?.sa_family) {
             libc::AF_INET => {
                 let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
-                let octets = v4.sin_addr.s_addr.to_ne_bytes();
-                interface.addresses.push(Ipv4Addr::from(octets).into());
+                Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
             }
             libc::AF_INET6 => {
                 let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
-                interface.addresses.push(Ipv6Addr::from(v6.sin6_addr.s6_addr).into());
+                Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
             }
-            libc::AF_PACKET => {
-                let link = address.cast::<libc::sockaddr_ll>().read_unaligned();
-                if link.sll_halen == 6 {
-                    interface.mac.copy_from_slice(&link.sll_addr[..6]);
-                }
-            }
-            _ => {}
+            _ => None,
         }
+    }
+}
+
+/// The MAC address, if it is one.
+///
+/// # Safety
+/// As for [`ip`].
+unsafe fn mac(address: *const libc::sockaddr) -> Option<[u8; 6]> {
+    // SAFETY: as there.
+    unsafe {
+        if i32::from(address.as_ref()?.sa_family) != libc::AF_PACKET {
+            return None;
+        }
+        let link = address.cast::<libc::sockaddr_ll>().read_unaligned();
+        if link.sll_halen == 6 { link.sll_addr[..6].try_into().ok() } else { None }
     }
 }
 

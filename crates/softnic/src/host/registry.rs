@@ -197,6 +197,11 @@ impl Registry {
         Ok(Member { slot, claim: u32::from_ne_bytes(claim) })
     }
 
+    /// Whether somebody has `slot`.
+    pub(crate) fn has_owner(&self, slot: u16) -> bool {
+        self.owner(slot).is_ok_and(|owner| self.is_alive(owner))
+    }
+
     /// Whether a member is still there.
     pub(crate) fn is_alive(&self, member: Member) -> bool {
         if member.slot == self.member.slot {

@@ -165,15 +165,18 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether one may send from `address` here, as far as this socket's interface goes. If the kernel cannot be
-    /// asked, one may.
-    pub(crate) fn may_be_bound(&self, address: IpAddr) -> bool {
+    /// Whether one may send from `address` here, as far as this socket's interface goes.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked.
+    pub(crate) fn may_be_bound(&self, address: IpAddr) -> io::Result<bool> {
         let (name, length) = self.name(address, 0);
-        let bound = sys::udp_socket(self.address.is_ipv4()).and_then(|socket| {
-            // SAFETY: `name` is a socket address of `length` bytes.
-            check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) })
-        });
-        bound.err().and_then(|error| error.raw_os_error()) != Some(libc::EADDRNOTAVAIL)
+        let socket = sys::udp_socket(self.address.is_ipv4())?;
+        // SAFETY: `name` is a socket address of `length` bytes.
+        match check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) }) {
+            Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) => Ok(false),
+            bound => bound.map(|_| true),
+        }
     }
 
     /// Takes the next datagram, or GSO batch; `None` if there is none.

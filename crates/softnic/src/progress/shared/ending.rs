@@ -74,7 +74,7 @@ impl Forks for Shared {
     fn exit(&self) {
         if let Some(core) = patiently(self) {
             let core = self.claim(core, SENDER_WAIT);
-            drop(self.settle_debts(core));
+            self.settle_debts(core).attachment.common.paths.retire();
         }
     }
 }
