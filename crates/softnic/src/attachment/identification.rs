@@ -30,13 +30,14 @@ impl Habits {
     /// Where that of the sender at `source` is, which is new if it had no place.
     #[inline]
     pub(crate) fn place_of(&mut self, source: IpAddr) -> usize {
-        let hash = match source {
+        let address = match source {
             IpAddr::V4(address) => u32::from(address),
             // Nothing is to be found out.
             IpAddr::V6(_) => 0,
         };
-        let index = hash.wrapping_mul(0x9e37_79b1) as usize >> (32 - HABITS.ilog2());
-        let index = index % HABITS;
+        // Hosts of one network have a place each.
+        let network = (address >> 8).wrapping_mul(0x9e37_79b1) >> 24;
+        let index = (address ^ network) as usize % HABITS;
         let habit = &mut self.senders[index];
         if habit.source != source {
             *habit = Habit { source, ..Habit::default() };
@@ -146,6 +147,7 @@ pub(crate) fn check_exactly<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
     use wire::icrc::Datagram;
 
     fn datagram(id: u16) -> Datagram {
@@ -200,6 +202,14 @@ mod tests {
     /// A counter that jumps after each pause, as the kernel's does.
     fn jumping() -> impl Iterator<Item = u16> {
         random_ids().flat_map(|start| (0..40).map(move |step| start.wrapping_add(step)))
+    }
+
+    #[test]
+    fn hosts_of_one_network_do_not_share_a_place() {
+        let mut habits = Habits::new();
+        let places: HashSet<usize> =
+            (0..=255).map(|host| habits.place_of(IpAddr::from([10, 0, 7, host]))).collect();
+        assert_eq!(places.len(), 256);
     }
 
     #[test]
