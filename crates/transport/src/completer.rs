@@ -57,6 +57,9 @@ impl Qp {
         match header.facts().operation {
             Response::Acknowledge => {
                 let aeth = header.aeth.ok_or(Drop::UnexpectedResponse)?;
+                if header.bth.becn {
+                    self.pacer.mark();
+                }
                 self.acknowledged(now, psn, aeth.syndrome, adapter)
             }
             Response::SelectiveAcknowledge => {
@@ -189,8 +192,9 @@ impl Qp {
         if requester.unacked == before {
             return;
         }
-        self.pacer.on_progress(now);
-        requester.train.on_progress(requester.unacked.distance_from(before));
+        let packets = requester.unacked.distance_from(before);
+        self.pacer.on_progress(now, requester.unacked, packets, requester.is_window_full());
+        requester.train.on_progress(packets);
         requester.catch_up();
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;

@@ -104,6 +104,8 @@ pub(crate) const CM_UNCLAIMED_INTERVAL: Span = Span::from_ms(10);
 /// Replaced deadlines that an endpoint keeps, beyond one for each queue pair.
 pub(crate) const DEADLINES_SPARE: usize = 16;
 
+/// Round trips of one queue pair that are measured at a time.
+pub(crate) const ROUND_TRIPS_MAX: usize = 64;
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
 /// and FCS. A rate limit counts these bytes too.
 pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;

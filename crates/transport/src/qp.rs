@@ -40,8 +40,8 @@ pub(crate) struct Outgoing {
 pub(crate) enum Content {
     /// Packet `packet` of the send request with this serial number, which stands for `count` PSNs.
     Request { serial: u64, packet: u32, count: u32, ack_request: bool },
-    /// An acknowledgement, positive or negative.
-    Acknowledgement { syndrome: Syndrome, msn: u32 },
+    /// An acknowledgement, positive or negative, that says whether a request was marked (BECN).
+    Acknowledgement { syndrome: Syndrome, msn: u32, echoes_mark: bool },
     /// A selective acknowledgement: what has arrived behind a gap.
     Selective { arrived: saeth::Repr, msn: u32 },
     /// The answer to an atomic: what the word was before.
@@ -99,7 +99,7 @@ impl Qp {
             responder: Responder::default(),
             recv: RecvQueue::new(spec.capacity.recv_wr, spec.capacity.recv_sge),
             timers: TimerTable::default(),
-            pacer: Pacer::new(&config.congestion, spec.kind),
+            pacer: Pacer::new(&config.congestion, spec.kind, config.window_bytes),
             notification: NotificationPoint::default(),
             blocked: None,
             ready: false,
@@ -159,6 +159,7 @@ impl Qp {
                 let psn = change.sq_psn.unwrap_or_default();
                 let bounds = self.recovery(adapter).bounds(adapter.config.out_of_order());
                 self.requester.begin(psn, &self.attributes, bounds);
+                self.pacer.begin(self.attributes.path_mtu);
             }
             (QpState::Rts, QpState::Sqd) => self.begin_draining(adapter),
             _ => {}
@@ -173,7 +174,7 @@ impl Qp {
         self.responder = Responder::default();
         self.recv.clear();
         self.timers = TimerTable::default();
-        self.pacer = Pacer::new(&config.congestion, self.spec.kind);
+        self.pacer = Pacer::new(&config.congestion, self.spec.kind, config.window_bytes);
         self.notification = NotificationPoint::default();
     }
 
@@ -334,7 +335,8 @@ impl Qp {
                 header.bth.ack_request = ack_request;
                 body = self.write_request((serial, packet), count, to, self.mtu(adapter));
             }
-            Content::Acknowledgement { syndrome, msn } => {
+            Content::Acknowledgement { syndrome, msn, echoes_mark } => {
+                header.bth.becn = echoes_mark;
                 header.aeth = Some(aeth::Repr { syndrome, msn });
             }
             Content::Selective { arrived, msn } => {

@@ -154,6 +154,8 @@ pub(crate) struct Responder {
     nak_sent: bool,
     /// Under selective repeat: requests that are kept until their turn.
     ahead: Option<Box<ReorderBuffer>>,
+    /// A marked request has come since the last acknowledgement left, which the next one tells.
+    pub(crate) owes_echo: bool,
     /// Whether the first packet has come.
     established: bool,
     replies: VecDeque<Reply>,

@@ -11,27 +11,41 @@
 //! Requests and READ responses are data packets: the sender of data slows down. Acknowledgements
 //! and CNPs are neither paced nor counted.
 //!
+//! A controller may also say how much may be in flight, a window, and hear what acknowledgements tell:
+//!
+//! ```text
+//!   request, acknowledgement asked for ──► time of sending kept ──► round trip when it is there
+//!   marked request  ──► BECN of the next acknowledgement ──┐
+//!   marked READ response ──────────────────────────────────┴─► controller of the requester
+//! ```
+//!
 //! **Invariants:** rates are integers, the same on every machine, and never zero. A controller owns
 //! no timer: when asked it catches up with `now`, in bounded time however late it is.
 
 mod dcqcn;
+mod dctcp;
 mod fixed;
+mod keys;
 mod none;
 mod parameters;
 mod settings;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use core::fmt;
 
-use rdma::{QpType, Rate, Span, Time};
+use rdma::{Mtu, Psn, QpType, Rate, Span, Time};
 
 pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
+pub use dctcp::Dctcp;
+use dctcp::DctcpWindow;
 use fixed::Fixed;
+pub use keys::Key;
 use none::Unlimited;
 pub use parameters::{FolderError, PARAMETERS, Parameter, read_folder};
 pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
 
-use crate::limits::LINK_HEADER_BYTES;
+use crate::limits::{LINK_HEADER_BYTES, PACKET_OVERHEAD_BYTES, ROUND_TRIPS_MAX};
 use crate::mutation::{Mutation, mutated};
 
 /// Decides how fast one queue pair may send. One that says no more than a rate ignores the network.
@@ -51,10 +65,33 @@ pub(crate) trait Controller: fmt::Debug + Send {
     /// Something that was not acknowledged before is.
     fn on_progress(&mut self, _now: Time) {}
 
+    /// The same, with what it tells of the network, if the controller has a use for that
+    /// ([`Congestion::listens`]).
+    fn on_acknowledgement(&mut self, _now: Time, _progress: &Progress) {}
+
+    /// How many bytes may be in flight, where a full packet counts as `packet_bytes`.
+    fn window(&self, _packet_bytes: u64) -> u64 {
+        u64::MAX
+    }
+
     /// Whether it obeys marks, so that data packets carry ECT(0) (RFC 3168).
     fn is_ecn_capable(&self) -> bool {
         false
     }
+}
+
+/// What an acknowledgement, or a response, tells a requester of the network.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// Packets that were not acknowledged before.
+    pub(crate) packets: u32,
+    /// From sending the last request that asked for an acknowledgement and has one now until now; `None`
+    /// if there is none, or packets were repeated.
+    pub(crate) round_trip: Option<Span>,
+    /// Whether one of them was marked.
+    pub(crate) is_marked: bool,
+    /// Whether more would have been sent if the window were larger.
+    pub(crate) is_window_full: bool,
 }
 
 /// Which controller the queue pairs of a device have.
@@ -67,41 +104,120 @@ pub enum Congestion {
     Fixed(Rate),
     /// DCQCN, with these settings.
     Dcqcn(Dcqcn),
+    /// A window as in DCTCP, with these settings.
+    Dctcp(Dctcp),
 }
 
 impl Congestion {
-    /// A controller for one queue pair of `kind`. A CNP names a connection, so datagrams have no
-    /// DCQCN.
-    fn controller(&self, kind: QpType) -> Box<dyn Controller> {
+    /// The controllers that have settings other than DCQCN's, by name, as they are by default.
+    pub const NAMED: [(&'static str, Self); 1] = [("dctcp", Self::Dctcp(Dctcp::DEFAULT))];
+
+    /// The controller that a queue pair of `kind` gets. A CNP names a connection, so datagrams have no
+    /// DCQCN, and without acknowledgements there is no window.
+    fn of(self, kind: QpType) -> Self {
+        let is_heard = if self.listens() { kind.is_reliable() } else { kind.is_connected() };
+        if is_heard || matches!(self, Self::Fixed(_)) { self } else { Self::None }
+    }
+
+    fn controller(&self) -> Box<dyn Controller> {
         match self {
             Self::None => Box::new(Unlimited),
-            Self::Dcqcn(_) if !kind.is_connected() => Box::new(Unlimited),
             Self::Fixed(rate) => Box::new(Fixed::new(*rate)),
             Self::Dcqcn(settings) => Box::new(ReactionPoint::new(settings)),
+            Self::Dctcp(settings) => Box::new(DctcpWindow::new(settings)),
         }
+    }
+
+    /// Whether there may ever be a rate to keep to.
+    fn has_rate(&self) -> bool {
+        matches!(self, Self::Fixed(_) | Self::Dcqcn(_))
+    }
+
+    /// Whether it hears what acknowledgements tell.
+    fn listens(&self) -> bool {
+        !matches!(self, Self::None | Self::Fixed(_) | Self::Dcqcn(_))
+    }
+
+    /// Whether a receiver tells of marks in its acknowledgements, and not by CNPs.
+    pub(crate) fn echoes_marks(&self) -> bool {
+        matches!(self, Self::Dctcp(_))
     }
 }
 
-/// Holds data packets back until their time has come.
+/// Holds data packets back until their time has come, and says how much may be in flight.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     controller: Box<dyn Controller>,
     is_ecn_capable: bool,
     /// Whether there may ever be a rate to keep to.
     is_limited: bool,
+    /// Whether the controller hears what acknowledgements tell.
+    listens: bool,
     /// When the next data packet may leave.
     next: Time,
+    /// How much may be in flight at most, whatever the controller says.
+    most_bytes: u64,
+    /// How much may be now.
+    window_bytes: u64,
+    /// What a full packet counts of that.
+    packet_bytes: u64,
+    /// The PSNs behind requests that an acknowledgement was asked for, and when they were sent.
+    asked: VecDeque<(Psn, Time)>,
+    /// A mark has been heard of since the last progress.
+    is_marked: bool,
 }
 
 impl Pacer {
-    pub(crate) fn new(congestion: &Congestion, kind: QpType) -> Self {
-        let controller = congestion.controller(kind);
+    /// `most_bytes` may be in flight without a controller.
+    pub(crate) fn new(congestion: &Congestion, kind: QpType, most_bytes: u64) -> Self {
+        let congestion = congestion.of(kind);
+        let controller = congestion.controller();
         Self {
             is_ecn_capable: controller.is_ecn_capable(),
-            is_limited: *congestion != Congestion::None,
+            is_limited: congestion.has_rate(),
+            listens: congestion.listens(),
             controller,
             next: Time::ZERO,
+            most_bytes,
+            window_bytes: most_bytes,
+            packet_bytes: 0,
+            asked: VecDeque::new(),
+            is_marked: false,
         }
+    }
+
+    /// Requests are sent from now on, in packets of `mtu`.
+    pub(crate) fn begin(&mut self, mtu: Mtu) {
+        self.packet_bytes = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+        self.set_window();
+    }
+
+    fn set_window(&mut self) {
+        self.window_bytes = self.most_bytes.min(self.controller.window(self.packet_bytes));
+    }
+
+    /// How many bytes may be in flight.
+    #[inline]
+    pub(crate) fn window_bytes(&self) -> u64 {
+        self.window_bytes
+    }
+
+    /// A request before `end` is sent, and its acknowledgement asked for.
+    #[inline]
+    pub(crate) fn asked(&mut self, now: Time, end: Psn) {
+        if self.listens && self.asked.len() < ROUND_TRIPS_MAX {
+            self.asked.push_back((end, now));
+        }
+    }
+
+    /// Packets are sent again: which of them an acknowledgement is for, nobody knows.
+    pub(crate) fn repeats(&mut self) {
+        self.asked.clear();
+    }
+
+    /// Packets of this queue pair were marked.
+    pub(crate) fn mark(&mut self) {
+        self.is_marked = true;
     }
 
     /// Whether data packets are to be counted.
@@ -129,12 +245,33 @@ impl Pacer {
 
     pub(crate) fn on_loss(&mut self, now: Time) {
         self.controller.on_loss(now);
+        self.set_window();
     }
 
+    /// What is before `unacked` is acknowledged, `packets` for the first time; `is_window_full` if more
+    /// would have been sent in a larger window.
     #[inline]
-    pub(crate) fn on_progress(&mut self, now: Time) {
+    pub(crate) fn on_progress(
+        &mut self,
+        now: Time,
+        unacked: Psn,
+        packets: u32,
+        is_window_full: bool,
+    ) {
         if self.is_limited {
             self.controller.on_progress(now);
+        }
+        if self.listens {
+            let mut progress = Progress { packets, is_window_full, ..Progress::default() };
+            progress.is_marked = core::mem::take(&mut self.is_marked);
+            while let Some(&(end, sent)) = self.asked.front()
+                && !end.is_after(unacked)
+            {
+                self.asked.pop_front();
+                progress.round_trip = Some(now.since(sent));
+            }
+            self.controller.on_acknowledgement(now, &progress);
+            self.set_window();
         }
     }
 
@@ -155,6 +292,7 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     const RATE: Rate = Rate::from_gbps(8);
 
@@ -174,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_driver_that_comes_late_gets_what_was_due_and_no_more_than_the_slack() {
-        let mut pacer = Pacer::new(&Congestion::Fixed(RATE), QpType::Rc);
+        let mut pacer = Pacer::new(&Congestion::Fixed(RATE), QpType::Rc, u64::MAX);
         let slack = Span::from_us(10);
         assert_eq!(leave(&mut pacer, us(100), slack), 11);
         assert_eq!(pacer.held_until(us(100)), Some(us(101)));
@@ -184,15 +322,50 @@ mod tests {
 
     #[test]
     fn without_slack_one_packet_leaves_at_a_time() {
-        let mut pacer = Pacer::new(&Congestion::Fixed(RATE), QpType::Rc);
+        let mut pacer = Pacer::new(&Congestion::Fixed(RATE), QpType::Rc, u64::MAX);
         for at in [100, 101, 105, 1_000] {
             assert_eq!(leave(&mut pacer, us(at), Span::ZERO), 1);
         }
     }
 
     #[test]
+    fn a_round_trip_ends_with_the_acknowledgement_that_was_asked_for_and_not_after_a_repetition() {
+        #[derive(Debug, Default)]
+        struct Heard(Vec<Option<u64>>);
+
+        impl Controller for Heard {
+            fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
+                None
+            }
+
+            fn on_acknowledgement(&mut self, _: Time, progress: &Progress) {
+                self.0.push(progress.round_trip.map(|span| span.as_ps() / 1_000_000));
+            }
+
+            fn window(&self, packet_bytes: u64) -> u64 {
+                self.0.len() as u64 * packet_bytes
+            }
+        }
+
+        let mut pacer = Pacer::new(&Congestion::NAMED[0].1, QpType::Rc, 3_000);
+        pacer.controller = Box::new(Heard::default());
+        pacer.begin(Mtu::B1024);
+        assert_eq!(pacer.window_bytes(), 0);
+        pacer.asked(us(10), Psn::new(5));
+        pacer.asked(us(20), Psn::new(9));
+        pacer.on_progress(us(31), Psn::new(4), 4, false);
+        pacer.on_progress(us(32), Psn::new(5), 1, false);
+        assert_eq!(pacer.window_bytes(), 2 * 1_280);
+        pacer.repeats();
+        pacer.on_progress(us(33), Psn::new(9), 4, false);
+        assert_eq!(pacer.window_bytes(), 3_000);
+        let heard = std::format!("{:?}", pacer.controller);
+        assert_eq!(heard, "Heard([None, Some(22), None])");
+    }
+
+    #[test]
     fn without_a_rate_nothing_is_held_back() {
-        let mut pacer = Pacer::new(&Congestion::None, QpType::Rc);
+        let mut pacer = Pacer::new(&Congestion::None, QpType::Rc, u64::MAX);
         assert_eq!(leave(&mut pacer, us(1), Span::ZERO), 100);
         assert_eq!(pacer.paces_until(), None);
     }

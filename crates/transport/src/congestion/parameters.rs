@@ -55,7 +55,7 @@ const FLAG: RangeInclusive<u64> = 0..=1;
 const WHOLE: u64 = 1_024;
 
 /// A field of the settings as the number that is written for it.
-trait Field {
+pub(super) trait Field {
     fn of(number: u64) -> Self;
 
     /// The number, rounded down, at a port of rate `line`.
@@ -93,6 +93,8 @@ fields! {
     u8: |number| number as Self, |it, _| it.into();
     u16: |number| number as Self, |it, _| it.into();
     u32: |number| number as Self, |it, _| it.into();
+    u64: |number| number, |it, _| it;
+    Rate: |mbps| Self::from_mbps(mbps), |it, _| it.as_bps() / PER_MBPS;
 }
 
 /// Rows of the table: field, our name, mlx5's, range, and what it is.

@@ -228,7 +228,7 @@ impl Qp {
                 adapter.stats.rcvd_pkts += 1;
                 adapter.stats.rcvd_bytes += length as u64;
                 if arrival.is_marked() && !is_cnp {
-                    self.note_mark(now, adapter);
+                    self.note_mark(now, facts.is_request(), adapter);
                 }
                 if is_cnp {
                     self.handle_cnp(now, length, adapter)

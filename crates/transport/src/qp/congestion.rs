@@ -53,8 +53,15 @@ impl Qp {
 
     /// A packet came with a mark (notification point). Datagrams have no connection that a CNP could
     /// name.
-    pub(crate) fn note_mark(&mut self, now: Time, adapter: &mut Adapter) {
+    pub(crate) fn note_mark(&mut self, now: Time, is_request: bool, adapter: &mut Adapter) {
         adapter.stats.np_ecn_marked_roce_packets += 1;
+        if adapter.config.congestion.echoes_marks() {
+            match is_request {
+                true => self.responder.owes_echo = self.spec.kind.is_reliable(),
+                false => self.pacer.mark(),
+            }
+            return;
+        }
         if !self.spec.kind.is_connected() || adapter.config.notification.is_none() {
             return;
         }

@@ -227,6 +227,11 @@ impl Requester {
         }
     }
 
+    /// Whether the window held a request back at the last attempt to send.
+    pub(crate) fn is_window_full(&self) -> bool {
+        self.filled
+    }
+
     /// Whether a request is left to send from.
     pub(crate) fn has_next(&self) -> bool {
         self.wqe(self.cursor.0).is_some()

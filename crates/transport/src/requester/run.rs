@@ -70,7 +70,7 @@ impl Qp {
             return count;
         }
         let mtu = self.mtu(adapter);
-        let window = self.window(adapter);
+        let window = self.window();
         let each = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
         let room = window.bytes.saturating_sub(requester.in_flight(mtu));
         // The one behind the last is to fit, too.

@@ -72,7 +72,7 @@ impl Qp {
         }
         let sent = begun.start_bytes + wqe.cost(packet, mtu);
         let in_flight = self.requester.unacknowledged(sent, mtu);
-        let window = self.window(adapter);
+        let window = self.window();
         let behind = psn.plus(count).distance_from(self.requester.unacked);
         let room = window.bytes.saturating_sub(in_flight);
         let refill = adapter.config.refill_bytes.min(window.bytes / 2);
@@ -105,6 +105,7 @@ impl Qp {
         requester.cursor = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
         if again {
             adapter.stats.retransmitted_pkts += 1;
+            self.pacer.repeats();
         }
         if end.is_after(requester.top) {
             requester.top = end;
@@ -123,6 +124,9 @@ impl Qp {
             if ack_request {
                 requester.unasked = 0;
                 requester.asked_at = now;
+                if !again {
+                    self.pacer.asked(now, psn.next());
+                }
             }
             if is_read_or_atomic && !(selective && again) {
                 requester.rd_atomics.push_back(end.minus(1));
@@ -170,8 +174,8 @@ impl Qp {
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.
-    pub(super) fn window(&self, adapter: &Adapter) -> SendWindow {
-        let bytes = adapter.config.window_bytes;
+    pub(super) fn window(&self) -> SendWindow {
+        let bytes = self.pacer.window_bytes();
         match &self.requester.scoreboard {
             None => SendWindow { bytes, packets: u32::MAX },
             Some(scoreboard) => SendWindow {

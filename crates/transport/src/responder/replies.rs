@@ -158,7 +158,8 @@ impl Qp {
         }
         let psn = responder.expected.minus(1);
         let opcode = Opcode::RC_ACKNOWLEDGE.in_service(self.answering());
-        let content = Content::Acknowledgement { syndrome: Syndrome::ACK, msn: responder.msn };
+        let (syndrome, msn) = (Syndrome::ACK, responder.msn);
+        let content = Content::Acknowledgement { syndrome, msn, echoes_mark: false };
         Some(Outgoing { opcode, psn, content })
     }
 
@@ -173,7 +174,9 @@ impl Qp {
             Reply::Acknowledge { psn, syndrome, msn } => {
                 self.responder.replies.pop_front();
                 adapter.stats.acks_sent += 1;
-                packet(Opcode::RC_ACKNOWLEDGE, psn, Content::Acknowledgement { syndrome, msn })
+                let echoes_mark = core::mem::take(&mut self.responder.owes_echo);
+                let content = Content::Acknowledgement { syndrome, msn, echoes_mark };
+                packet(Opcode::RC_ACKNOWLEDGE, psn, content)
             }
             Reply::Selective { psn, msn } => {
                 self.responder.replies.pop_front();

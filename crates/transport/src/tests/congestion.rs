@@ -7,7 +7,7 @@ use wire::opcode::Operation;
 use wire::{Opcode, cnp, roce};
 
 use super::{only, statuses};
-use crate::congestion::{Congestion, Dcqcn, Notification, Share};
+use crate::congestion::{Congestion, Dcqcn, Dctcp, Notification, Share};
 use crate::limits::{DEADLINES_SPARE, LINK_HEADER_BYTES};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{Arrival, Config, Drop};
@@ -399,4 +399,47 @@ fn what_is_held_back_when_a_queue_pair_ends_is_held_for_ever() {
     assert_eq!(sent(&pair, 0).len(), 1);
     assert!(pair.sent.len() <= before + 1);
     assert_eq!(pair.nodes[0].completions(), vec![]);
+}
+
+fn dctcp() -> Congestion {
+    Congestion::Dctcp(Dctcp::default())
+}
+
+/// How many packets node 0 has sent at each moment at which it sent any.
+fn bursts(pair: &Pair) -> Vec<usize> {
+    let packets = sent(pair, 0);
+    packets.chunk_by(|a, b| a.at == b.at).map(<[_]>::len).collect()
+}
+
+#[test]
+fn a_window_of_dctcp_is_halved_by_a_mark_that_an_acknowledgement_echoes() {
+    let mut pair = connected(QpType::Rc, config(dctcp()));
+    pair.rule(|packet| if packet.index == 3 { Verdict::Mark } else { Verdict::Deliver });
+    write(&mut pair, 20 * 1_024);
+    pair.drive();
+    assert_eq!(bursts(&pair), [10, 5, 5]);
+    assert!(sent(&pair, 0).iter().all(|packet| packet.traffic_class == ECT_0));
+    let echoes = sent(&pair, 1).iter().filter(|packet| packet.header.bth.becn).count();
+    assert_eq!((echoes, cnps(&pair, 1).len()), (1, 0));
+    assert_eq!(pair.nodes[1].endpoint.stats().np_ecn_marked_roce_packets, 1);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+}
+
+#[test]
+fn a_marked_read_response_halves_the_window_of_who_asked_for_it() {
+    let mut pair = connected(QpType::Rc, config(dctcp()));
+    pair.rule(|packet| if packet.index == 5 { Verdict::Mark } else { Verdict::Deliver });
+    let to = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert!(cnps(&pair, 0).is_empty());
+    assert_eq!(only(&mut pair.nodes[0]).status, CompletionStatus::Success);
+    pair.sent.clear();
+    write(&mut pair, 5 * 1_024);
+    pair.drive();
+    assert_eq!(bursts(&pair), [5]);
+    pair.sent.clear();
+    write(&mut pair, 6 * 1_024);
+    pair.drive();
+    assert_eq!(bursts(&pair), [5, 1]);
 }

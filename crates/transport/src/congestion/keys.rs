@@ -1,0 +1,98 @@
+//! The settings of controllers by name, for scenarios and the environment. DCQCN has a table of its own,
+//! because mlx5 has names for its settings, too ([`super::PARAMETERS`]).
+
+use core::ops::RangeInclusive;
+
+use super::Congestion;
+
+/// One setting of a controller.
+#[derive(Debug)]
+pub struct Key {
+    /// What it is called; its end is its unit.
+    pub key: &'static str,
+    /// What it is, and its symbol in the paper.
+    pub about: &'static str,
+    /// What it may be.
+    pub range: RangeInclusive<u64>,
+    pub(super) get: fn(&Congestion) -> u64,
+    pub(super) set: fn(&mut Congestion, u64),
+}
+
+impl Key {
+    /// What it is set to; 0 for a controller that does not have it.
+    pub fn get(&self, congestion: &Congestion) -> u64 {
+        (self.get)(congestion)
+    }
+
+    /// Sets it to `value`, which is within its range, if the controller has it.
+    pub fn set(&self, congestion: &mut Congestion, value: u64) {
+        (self.set)(congestion, value);
+    }
+}
+
+/// Rows of the settings of a controller: field, name, range, and what it is.
+macro_rules! keys {
+    ($controller:ident: $($field:ident: $key:literal, $range:expr, $about:literal;)*) => {
+        [$(Key {
+            key: $key,
+            about: $about,
+            range: $range,
+            get: |congestion| match congestion {
+                $crate::Congestion::$controller(it) => {
+                    $crate::congestion::parameters::Field::number(it.$field, rdma::Rate::ZERO)
+                }
+                _ => 0,
+            },
+            set: |congestion, number| {
+                if let $crate::Congestion::$controller(it) = congestion {
+                    it.$field = $crate::congestion::parameters::Field::of(number);
+                }
+            },
+        }),*]
+    };
+}
+
+pub(super) use keys;
+
+impl Congestion {
+    /// The name of the controller.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Fixed(_) => "fixed",
+            Self::Dcqcn(_) => "dcqcn",
+            Self::Dctcp(_) => "dctcp",
+        }
+    }
+
+    /// The settings of the controller; none of DCQCN.
+    pub fn keys(&self) -> &'static [Key] {
+        match self {
+            Self::None | Self::Fixed(_) | Self::Dcqcn(_) => &[],
+            Self::Dctcp(_) => super::Dctcp::KEYS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_is_its_own_and_comes_back_as_it_was_set() {
+        for (name, default) in Congestion::NAMED {
+            assert_eq!(name, default.name());
+            for key in default.keys() {
+                assert!(key.range.contains(&key.get(&default)), "{name}.{}", key.key);
+                for value in [*key.range.start(), *key.range.end()] {
+                    let mut congestion = default;
+                    key.set(&mut congestion, value);
+                    assert_eq!(key.get(&congestion), value, "{name}.{}", key.key);
+                    for other in default.keys().iter().filter(|other| other.key != key.key) {
+                        assert_eq!(other.get(&congestion), other.get(&default), "{}", other.key);
+                    }
+                }
+            }
+        }
+    }
+}
