@@ -419,9 +419,13 @@ fn nics(config: &NetworkConfig) -> String {
         transport::Recovery::SelectiveRepeat => "selective repeat",
     };
     let control = match nic.congestion {
-        Congestion::None => "no congestion control",
-        Congestion::Dcqcn(_) => "DCQCN",
-        _ => "congestion control",
+        Congestion::None => "no congestion control".to_owned(),
+        Congestion::Dcqcn(_) => "DCQCN".to_owned(),
+        control => {
+            let said =
+                control.keys().iter().map(|key| format!(", {} {}", key.key, key.get(&control)));
+            format!("congestion control {}{}", control.name(), said.collect::<String>())
+        }
     };
     let pauses = match lossless.as_slice() {
         [] => "no lossless priority".to_owned(),

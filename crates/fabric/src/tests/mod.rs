@@ -2,6 +2,7 @@
 
 mod balance;
 mod congestion;
+mod controllers;
 mod elements;
 mod faults;
 mod guo16;

@@ -207,6 +207,26 @@ hint: add flowlet_gap_us to this table"#,
     ),
     (
         "[[workload]]",
+        "[nic]\ncongestion = \"dctcp\"\n[nic.dctcp]\ngain_1024ths = 1025\n[[workload]]",
+        "line 17: nic.dctcp.gain_1024ths: 1025 is not from 1 to 1024\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dctcp\"\n[nic.dctcp]\ngain = 64\n[[workload]]",
+        "line 17: unknown key `gain`\nhint: did you mean `gain_1024ths`?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dctcp]\ngain_1024ths = 64\n[[workload]]",
+        "line 16: nic.dctcp: nothing obeys these settings\nhint: add congestion = \"dctcp\" to the table that it is in",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dctcpp\"\n[[workload]]",
+        "line 15: nic.congestion: there is no \"dctcpp\"\nhint: did you mean \"dctcp\"?",
+    ),
+    (
+        "[[workload]]",
         "[nic]\n[nic.dcqcn]\nrpg_ai_rate = 5\n[[workload]]",
         "line 15: nic.dcqcn: nothing obeys these settings\nhint: add congestion = \"dcqcn\" to the table that it is in",
     ),

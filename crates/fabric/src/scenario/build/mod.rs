@@ -2,6 +2,7 @@
 //! tables has a file.
 
 mod capture;
+mod controller;
 mod dcqcn;
 mod fault;
 mod files;

@@ -5,6 +5,7 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::Files;
+use super::controller::{Controller, DCTCP};
 use super::dcqcn::DcqcnTable;
 use super::switch::lossless;
 use crate::NetworkConfig;
@@ -39,7 +40,8 @@ fn recovery<'a>() -> Value<'a, Recovery> {
 }
 
 fn congestion<'a>() -> Value<'a, Congestion> {
-    named([("none", Congestion::None), ("dcqcn", Congestion::Dcqcn(Dcqcn::default()))])
+    let plain = [("none", Congestion::None), ("dcqcn", Congestion::Dcqcn(Dcqcn::default()))];
+    named(plain.into_iter().chain(Congestion::NAMED).collect::<Vec<_>>())
 }
 
 /// What a table says of a NIC.
@@ -47,6 +49,7 @@ fn congestion<'a>() -> Value<'a, Congestion> {
 pub(super) struct Nic<'a> {
     config: NicConfig,
     dcqcn: Option<Part<'a, DcqcnTable>>,
+    dctcp: Option<Part<'a, Controller<DCTCP>>>,
 }
 
 table! {
@@ -54,6 +57,8 @@ table! {
     impl Nic<'a> {
         /// What DCQCN is set to, for congestion "dcqcn".
         dcqcn = part() => dcqcn;
+        /// What the windows of DCTCP are set to, for congestion "dctcp".
+        dctcp = part() => dctcp;
         ..config;
     }
 }
@@ -172,11 +177,14 @@ pub(super) fn nic(
     config: &NetworkConfig,
     files: &Files<'_>,
 ) -> Result<NicConfig> {
-    let mut said = Nic { config: config.nic.clone(), dcqcn: None };
+    let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
-    let Nic { config: mut nic, dcqcn } = said;
+    let Nic { config: mut nic, dcqcn, dctcp } = said;
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
+    }
+    if let Some(dctcp) = dctcp {
+        dctcp.read()?.set(&mut nic.congestion, &dctcp.at)?;
     }
     nic.lossless_priorities = lossless(&config.switch);
     Ok(nic)

@@ -1,0 +1,112 @@
+//! Congestion controls other than DCQCN, each against what its paper says of flows that always send.
+
+use rdma::{Rate, Span, Time};
+use transport::congestion::{Congestion, Dctcp};
+
+use crate::switch::config::{EcnConfig, EcnMark};
+use crate::topology::{Cables, End, single_switch};
+use crate::workload::FlowSpec;
+use crate::{Network, NetworkConfig};
+
+/// A full packet in a queue.
+const FRAME: f64 = 1_024.0 + 62.0;
+
+/// Flows to one host at one switch, once they have settled.
+struct Settled {
+    /// The queue, in bytes: the least, on average, the most.
+    queue: [f64; 3],
+    /// The rate of each flow as a part of its share.
+    parts: Vec<f64>,
+    /// What was delivered of what the link carries, headers included.
+    utilisation: f64,
+    drops: u64,
+}
+
+struct Case {
+    senders: u32,
+    gbps: u64,
+    cable_m: u32,
+    congestion: Congestion,
+    mark_at_bytes: Option<u32>,
+    /// Before it is measured, and for how long.
+    ms: (u64, u64),
+}
+
+fn settle(case: &Case) -> Settled {
+    let Case { senders, gbps, cable_m, .. } = *case;
+    let mut config =
+        NetworkConfig::new(single_switch(senders + 1, Cables::new(Rate::from_gbps(gbps), cable_m)));
+    config.nic.congestion = case.congestion;
+    config.switch.queues[3].ecn = case.mark_at_bytes.map(|bytes| EcnConfig {
+        min_bytes: bytes,
+        max_bytes: bytes,
+        max_probability: 1.0,
+    });
+    config.switch.ecn_mark = EcnMark::Arrival;
+    config.flows = (0..senders)
+        .map(|from| FlowSpec::write(from, senders, 64 << 20).endless())
+        .map(|flow| FlowSpec { message_bytes: 100_000, depth: 8, ..flow })
+        .collect();
+    let mut network = Network::new(config).unwrap();
+    let (from, lasts) = case.ms;
+    network.run(Time::ZERO + Span::from_ms(from));
+    let before: Vec<u64> = network.flows().iter().map(|flow| flow.bytes()).collect();
+    let mut queue = [f64::MAX, 0.0, 0.0];
+    let samples = lasts * 1_000 / 5;
+    for sample in 1..=samples {
+        network.run(Time::ZERO + Span::from_ms(from) + Span::from_us(5 * sample));
+        let bytes = f64::from(network.queue_bytes(0, End::Host(senders), 3).unwrap());
+        queue = [queue[0].min(bytes), queue[1] + bytes / samples as f64, queue[2].max(bytes)];
+    }
+    let after = network.flows().iter().map(|flow| flow.bytes());
+    let sent: Vec<f64> =
+        after.zip(&before).map(|(after, before)| (after - before) as f64).collect();
+    let total: f64 = sent.iter().sum();
+    // Preamble and gap, too.
+    let wire = total / 1_024.0 * (FRAME + 20.0) * 8.0;
+    Settled {
+        queue,
+        parts: sent.iter().map(|bytes| bytes / total * f64::from(senders)).collect(),
+        utilisation: wire / (gbps as f64 * 1e6 * lasts as f64),
+        drops: network.drops().total(),
+    }
+}
+
+impl Settled {
+    #[track_caller]
+    fn assert_fair(&self, apart: f64) {
+        for part in &self.parts {
+            assert!((part - 1.0).abs() < apart, "{:?}", self.parts);
+        }
+    }
+}
+
+/// DCTCP, section 3.3: a queue that is marked from K on reaches K + N packets, and falls from there by
+/// A = sqrt(2 N (C x RTT + K)) / 2.
+#[test]
+fn windows_of_dctcp_swing_about_the_mark_as_far_as_the_paper_says() {
+    for senders in [2, 4, 8] {
+        let settled = settle(&Case {
+            senders,
+            gbps: 10,
+            cable_m: 2_000,
+            congestion: Congestion::Dctcp(Dctcp::default()),
+            mark_at_bytes: Some(65 * FRAME as u32),
+            ms: (20, 40),
+        });
+        let flows = f64::from(senders);
+        // Four times 10 us of cable.
+        let flight = 10e9 / 8.0 * 40e-6 / FRAME;
+        let most = 65.0 + flows;
+        let amplitude = (2.0 * flows * (flight + 65.0)).sqrt() / 2.0;
+        let [least, _, found] = settled.queue.map(|bytes| bytes / FRAME);
+        // A packet arrives or leaves between two looks, and windows are whole packets.
+        assert!((found - most).abs() < 3.5, "{senders}: {found} of {most}");
+        let expected = most - amplitude;
+        assert!((least - expected).abs() < 3.5, "{senders}: {least} of {expected}");
+        assert!(settled.utilisation > 0.99 && settled.drops == 0, "{}", settled.utilisation);
+        if senders == 2 {
+            settled.assert_fair(0.05);
+        }
+    }
+}
