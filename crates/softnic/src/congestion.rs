@@ -2,7 +2,8 @@
 //!
 //! `FERROCE_CC` names a controller, then settings of it, separated by commas: `none`,
 //! `fixed,rate_mbps=1000`, `dcqcn`, `dcqcn,preset=connectx,rpg_ai_rate=50`. With DCQCN, data leaves
-//! markable (ECT) and CNPs are obeyed; marks are answered with CNPs whatever the controller.
+//! markable (ECT) and CNPs are obeyed; marks are answered with CNPs whatever the controller, except
+//! `dctcp`, which echoes them in acknowledgements and so must be that of both ends.
 //!
 //! | setting | of | meaning, and default |
 //! |---|---|---|
@@ -11,6 +12,7 @@
 //! | `preset` | `dcqcn` | `scaled` to the line rate, `paper-40g` or `connectx`; `scaled` |
 //! | `folder` | `dcqcn` | files as in `/sys/class/net/eth0/ecn`, which count before the preset |
 //! | those of [`PARAMETERS`], by either name | `dcqcn` | what the preset has |
+//! | those of [`Congestion::keys`] | `dctcp` | those of its paper |
 //! | `cnp_interval_us` | all | a queue pair sends at most one CNP in this time; 50 |
 //! | `cnp_dscp` | all | the DSCP of CNPs; 48 |
 
@@ -57,7 +59,16 @@ fn speed(interface: &str) -> Option<Rate> {
     Some(Rate::from_mbps(mbps))
 }
 
-const CONTROLLERS: [&str; 3] = ["none", "fixed", "dcqcn"];
+/// Controllers by name, `fixed` with no rate yet.
+fn controllers() -> impl Iterator<Item = (&'static str, Congestion)> {
+    let others = [
+        ("none", Congestion::None),
+        ("fixed", Congestion::Fixed(Rate::ZERO)),
+        ("dcqcn", Congestion::Dcqcn(Settings::default().reaction)),
+    ];
+    others.into_iter().chain(Congestion::NAMED)
+}
+
 /// Up to ten terabits per second.
 const MBPS: RangeInclusive<u64> = 1..=10_000_000;
 /// Settings that controllers other than DCQCN have, too: those of the receiver.
@@ -66,6 +77,7 @@ const OF_ALL: [&str; 2] = ["cnp_interval_us", "cnp_dscp"];
 /// What has been read so far.
 struct Draft<'t> {
     controller: &'t str,
+    congestion: Congestion,
     rate: Option<Rate>,
     line_rate: Option<Rate>,
     settings: Settings,
@@ -108,7 +120,7 @@ impl Draft<'_> {
                 names
             }
             "fixed" => [&["rate_mbps"], &OF_ALL[..]].concat(),
-            _ => OF_ALL.to_vec(),
+            _ => self.congestion.keys().iter().map(|key| key.key).chain(OF_ALL).collect(),
         }
     }
 
@@ -133,6 +145,11 @@ impl Draft<'_> {
             }
             "folder" => folder(element, value, &mut self.settings)?,
             _ => {
+                if let Some(setting) = self.congestion.keys().iter().find(|it| it.key == key) {
+                    let value = number(element, value, setting.range.clone())?;
+                    setting.set(&mut self.congestion, value);
+                    return Ok(());
+                }
                 let known =
                     |name: &str| PARAMETERS.iter().find(|it| it.key == name || it.mlx5 == name);
                 let Some(parameter) = known(key) else { return Ok(()) };
@@ -167,12 +184,15 @@ impl FromStr for CongestionSettings {
         }
         let mut elements = text.split(',').map(str::trim);
         let name = elements.next().unwrap_or_default();
-        let Some(controller) = CONTROLLERS.into_iter().find(|known| *known == name) else {
-            let hint = "use none, dcqcn, or fixed with its rate, as in fixed,rate_mbps=1000";
-            return Err(error(name, "is not a controller", hint));
+        let Some((controller, congestion)) = controllers().find(|(known, _)| *known == name) else {
+            let named: String = Congestion::NAMED.map(|(name, _)| format!("{name}, ")).concat();
+            let hint = format!(
+                "use none, dcqcn, {named}or fixed with its rate, as in fixed,rate_mbps=1000"
+            );
+            return Err(error(name, "is not a controller", &hint));
         };
         let settings = Settings::default();
-        let mut draft = Draft { controller, rate: None, line_rate: None, settings };
+        let mut draft = Draft { controller, congestion, rate: None, line_rate: None, settings };
         let mut elements: Vec<&str> = elements.filter(|element| !element.is_empty()).collect();
         elements.sort_by_key(|element| order(element));
         for element in elements {
@@ -186,7 +206,7 @@ impl FromStr for CongestionSettings {
             ("fixed", None) => {
                 return Err(error(name, "has no rate", "give it one, as in fixed,rate_mbps=1000"));
             }
-            _ => Congestion::None,
+            _ => draft.congestion,
         };
         let follows_interface = draft.line_rate.is_none();
         Ok(Self { congestion, notification, follows_interface })
@@ -237,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_of_the_other_controllers_is_read() {
+        for (name, default) in Congestion::NAMED {
+            assert_eq!(read(name).congestion, default);
+            for key in default.keys() {
+                let value = *key.range.end();
+                let said = read(&format!("{name},{}={value}", key.key)).congestion;
+                assert_eq!(key.get(&said), value, "{name}.{}", key.key);
+            }
+        }
+    }
+
+    #[test]
     fn a_folder_is_read_after_the_preset_and_before_the_other_settings() {
         let folder = std::env::temp_dir().join(format!("ferroce-ecn-{}", std::process::id()));
         fs::create_dir_all(folder.join("roce_rp")).unwrap();
@@ -263,7 +295,15 @@ mod tests {
     #[test]
     fn what_says_nothing_is_refused_with_a_hint() {
         for (text, message) in [
-            ("dctcp", "`dctcp` is not a controller\nhint: use none, dcqcn, or fixed"),
+            ("bbr", "`bbr` is not a controller\nhint: use none, dcqcn, dctcp, or fixed"),
+            (
+                "dctcp,gain_1024ths=0",
+                "`gain_1024ths=0` is out of range\nhint: use a whole number from 1 to 1024",
+            ),
+            (
+                "dctcp,line_mbps=5",
+                "`line_mbps=5` is not a setting of dctcp\nhint: it has gain_1024ths,",
+            ),
             ("fixed", "`fixed` has no rate\nhint: give it one"),
             ("dcqcn,line_mbps", "`line_mbps` has no value\nhint: "),
             (
