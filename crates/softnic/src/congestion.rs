@@ -8,11 +8,11 @@
 //! | setting | of | meaning, and default |
 //! |---|---|---|
 //! | `rate_mbps` | `fixed` | the rate; must be given |
-//! | `line_mbps` | `dcqcn` | where flows begin; the speed of the interface, 40000 if it has none |
+//! | `line_mbps` | `dcqcn`, `timely` | where flows begin; the speed of the interface, 40000 if it has none |
 //! | `preset` | `dcqcn` | `scaled` to the line rate, `paper-40g` or `connectx`; `scaled` |
 //! | `folder` | `dcqcn` | files as in `/sys/class/net/eth0/ecn`, which count before the preset |
 //! | those of [`PARAMETERS`], by either name | `dcqcn` | what the preset has |
-//! | those of [`Congestion::keys`] | `dctcp` | those of its paper |
+//! | those of [`Congestion::keys`] | `dctcp`, `timely` | those of its paper |
 //! | `cnp_interval_us` | all | a queue pair sends at most one CNP in this time; 50 |
 //! | `cnp_dscp` | all | the DSCP of CNPs; 48 |
 
@@ -42,8 +42,8 @@ pub struct CongestionSettings {
 impl CongestionSettings {
     /// The same at an interface, whose speed counts unless a line rate was said.
     pub(crate) fn at(mut self, interface: &str) -> Self {
-        if let (Congestion::Dcqcn(dcqcn), true) = (&mut self.congestion, self.follows_interface) {
-            dcqcn.line_rate = speed(interface).unwrap_or(dcqcn.line_rate);
+        if let Some(rate) = speed(interface).filter(|_| self.follows_interface) {
+            self.congestion = self.congestion.at_rate(rate);
         }
         self
     }
@@ -120,7 +120,12 @@ impl Draft<'_> {
                 names
             }
             "fixed" => [&["rate_mbps"], &OF_ALL[..]].concat(),
-            _ => self.congestion.keys().iter().map(|key| key.key).chain(OF_ALL).collect(),
+            _ => {
+                // At another rate one of these is another controller.
+                let line = self.congestion.at_rate(Rate::from_bps(1)) != self.congestion;
+                let names = self.congestion.keys().iter().map(|key| key.key).chain(OF_ALL);
+                names.chain(line.then_some("line_mbps")).collect()
+            }
         }
     }
 
@@ -206,7 +211,7 @@ impl FromStr for CongestionSettings {
             ("fixed", None) => {
                 return Err(error(name, "has no rate", "give it one, as in fixed,rate_mbps=1000"));
             }
-            _ => draft.congestion,
+            _ => draft.line_rate.map_or(draft.congestion, |rate| draft.congestion.at_rate(rate)),
         };
         let follows_interface = draft.line_rate.is_none();
         Ok(Self { congestion, notification, follows_interface })
@@ -257,6 +262,14 @@ mod tests {
     }
 
     #[test]
+    fn a_line_rate_is_of_controllers_that_begin_at_it() {
+        let Congestion::Timely(timely) = read("timely,line_mbps=2500").congestion else {
+            panic!("not that controller")
+        };
+        assert_eq!(timely.line_rate, Rate::from_mbps(2_500));
+    }
+
+    #[test]
     fn every_setting_of_the_other_controllers_is_read() {
         for (name, default) in Congestion::NAMED {
             assert_eq!(read(name).congestion, default);
@@ -295,7 +308,7 @@ mod tests {
     #[test]
     fn what_says_nothing_is_refused_with_a_hint() {
         for (text, message) in [
-            ("bbr", "`bbr` is not a controller\nhint: use none, dcqcn, dctcp, or fixed"),
+            ("bbr", "`bbr` is not a controller\nhint: use none, dcqcn, dctcp, timely, or fixed"),
             (
                 "dctcp,gain_1024ths=0",
                 "`gain_1024ths=0` is out of range\nhint: use a whole number from 1 to 1024",

@@ -88,9 +88,7 @@ pub struct NicConfig {
 impl NicConfig {
     /// The same for a host whose link has `rate`.
     pub(crate) fn at_rate(mut self, rate: Rate) -> Self {
-        if let Congestion::Dcqcn(dcqcn) = &mut self.congestion {
-            dcqcn.line_rate = rate;
-        }
+        self.congestion = self.congestion.at_rate(rate);
         self
     }
 

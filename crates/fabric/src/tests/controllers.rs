@@ -1,7 +1,7 @@
 //! Congestion controls other than DCQCN, each against what its paper says of flows that always send.
 
 use rdma::{Rate, Span, Time};
-use transport::congestion::{Congestion, Dctcp};
+use transport::congestion::{Congestion, Dctcp, Timely};
 
 use crate::switch::config::{EcnConfig, EcnMark};
 use crate::topology::{Cables, End, single_switch};
@@ -108,5 +108,30 @@ fn windows_of_dctcp_swing_about_the_mark_as_far_as_the_paper_says() {
         if senders == 2 {
             settled.assert_fair(0.05);
         }
+    }
+}
+
+/// Zhu et al., "ECN or Delay", CoNEXT 2016, theorem 5: the patch of TIMELY settles where round trips are
+/// T_low (1 + N delta / (beta C)), with equal rates.
+#[test]
+fn patched_timely_settles_at_the_queue_of_its_fixed_point() {
+    for senders in [2, 4] {
+        let patched = Timely { decrease: 8, is_patched: true, ..Timely::default() };
+        let settled = settle(&Case {
+            senders,
+            gbps: 10,
+            cable_m: 1_000,
+            congestion: Congestion::Timely(patched),
+            mark_at_bytes: None,
+            ms: (300, 100),
+        });
+        let round_trip_us = 50.0 * (1.0 + f64::from(senders) * 10e6 / (0.008 * 10e9));
+        // Four times 5 us of cable; the packet twice, and its acknowledgement.
+        let base_us = 20.0 + 2.0 * (FRAME + 20.0 + 86.0) * 8.0 / 10e3;
+        let expected = (round_trip_us - base_us) * 10e3 / 8.0;
+        let [_, mean, _] = settled.queue;
+        assert!((mean / expected - 1.0).abs() < 0.05, "{senders}: {mean} of {expected}");
+        assert!(settled.utilisation > 0.98 && settled.drops == 0, "{}", settled.utilisation);
+        settled.assert_fair(0.05);
     }
 }

@@ -222,6 +222,16 @@ hint: add flowlet_gap_us to this table"#,
     ),
     (
         "[[workload]]",
+        "[nic]\ncongestion = \"timely\"\n[nic.timely]\nt_low_us = 0\n[[workload]]",
+        "line 17: nic.timely.t_low_us: 0 is not from 1 to 1000000\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"timely\"\n[nic.timely]\npatched = true\n[[workload]]",
+        "line 17: nic.timely.patched: expected a number, and found true\nhint: write a number",
+    ),
+    (
+        "[[workload]]",
         "[nic]\ncongestion = \"dctcpp\"\n[[workload]]",
         "line 15: nic.congestion: there is no \"dctcpp\"\nhint: did you mean \"dctcp\"?",
     ),

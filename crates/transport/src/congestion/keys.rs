@@ -62,6 +62,7 @@ impl Congestion {
             Self::Fixed(_) => "fixed",
             Self::Dcqcn(_) => "dcqcn",
             Self::Dctcp(_) => "dctcp",
+            Self::Timely(_) => "timely",
         }
     }
 
@@ -70,6 +71,7 @@ impl Congestion {
         match self {
             Self::None | Self::Fixed(_) | Self::Dcqcn(_) => &[],
             Self::Dctcp(_) => super::Dctcp::KEYS,
+            Self::Timely(_) => super::Timely::KEYS,
         }
     }
 }

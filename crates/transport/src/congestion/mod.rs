@@ -29,6 +29,7 @@ mod keys;
 mod none;
 mod parameters;
 mod settings;
+mod timely;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -44,6 +45,8 @@ pub use keys::Key;
 use none::Unlimited;
 pub use parameters::{FolderError, PARAMETERS, Parameter, read_folder};
 pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
+pub use timely::Timely;
+use timely::TimelyRate;
 
 use crate::limits::{LINK_HEADER_BYTES, PACKET_OVERHEAD_BYTES, ROUND_TRIPS_MAX};
 use crate::mutation::{Mutation, mutated};
@@ -85,6 +88,8 @@ pub(crate) trait Controller: fmt::Debug + Send {
 pub(crate) struct Progress {
     /// Packets that were not acknowledged before.
     pub(crate) packets: u32,
+    /// Their payload, if they were full.
+    pub(crate) bytes: u64,
     /// From sending the last request that asked for an acknowledgement and has one now until now; `None`
     /// if there is none, or packets were repeated.
     pub(crate) round_trip: Option<Span>,
@@ -106,11 +111,14 @@ pub enum Congestion {
     Dcqcn(Dcqcn),
     /// A window as in DCTCP, with these settings.
     Dctcp(Dctcp),
+    /// A rate as in TIMELY, with these settings.
+    Timely(Timely),
 }
 
 impl Congestion {
     /// The controllers that have settings other than DCQCN's, by name, as they are by default.
-    pub const NAMED: [(&'static str, Self); 1] = [("dctcp", Self::Dctcp(Dctcp::DEFAULT))];
+    pub const NAMED: [(&'static str, Self); 2] =
+        [("dctcp", Self::Dctcp(Dctcp::DEFAULT)), ("timely", Self::Timely(Timely::DEFAULT))];
 
     /// The controller that a queue pair of `kind` gets. A CNP names a connection, so datagrams have no
     /// DCQCN, and without acknowledgements there is no window.
@@ -125,12 +133,25 @@ impl Congestion {
             Self::Fixed(rate) => Box::new(Fixed::new(*rate)),
             Self::Dcqcn(settings) => Box::new(ReactionPoint::new(settings)),
             Self::Dctcp(settings) => Box::new(DctcpWindow::new(settings)),
+            Self::Timely(settings) => Box::new(TimelyRate::new(settings)),
         }
+    }
+
+    /// The same at a port of rate `line`.
+    #[must_use]
+    pub fn at_rate(mut self, line: Rate) -> Self {
+        match &mut self {
+            Self::Dcqcn(Dcqcn { line_rate, .. }) | Self::Timely(Timely { line_rate, .. }) => {
+                *line_rate = line;
+            }
+            Self::None | Self::Fixed(_) | Self::Dctcp(_) => {}
+        }
+        self
     }
 
     /// Whether there may ever be a rate to keep to.
     fn has_rate(&self) -> bool {
-        matches!(self, Self::Fixed(_) | Self::Dcqcn(_))
+        matches!(self, Self::Fixed(_) | Self::Dcqcn(_) | Self::Timely(_))
     }
 
     /// Whether it hears what acknowledgements tell.
@@ -262,7 +283,9 @@ impl Pacer {
             self.controller.on_progress(now);
         }
         if self.listens {
-            let mut progress = Progress { packets, is_window_full, ..Progress::default() };
+            let payload = self.packet_bytes.saturating_sub(PACKET_OVERHEAD_BYTES);
+            let bytes = u64::from(packets) * payload;
+            let mut progress = Progress { packets, bytes, is_window_full, ..Progress::default() };
             progress.is_marked = core::mem::take(&mut self.is_marked);
             while let Some(&(end, sent)) = self.asked.front()
                 && !end.is_after(unacked)

@@ -10,6 +10,7 @@ use crate::scenario::value::{otherwise, within};
 
 /// Places in [`Congestion::NAMED`].
 pub(super) const DCTCP: usize = 0;
+pub(super) const TIMELY: usize = 1;
 
 /// What is written of the settings of a controller; what is not is as it was.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::Files;
-use super::controller::{Controller, DCTCP};
+use super::controller::{Controller, DCTCP, TIMELY};
 use super::dcqcn::DcqcnTable;
 use super::switch::lossless;
 use crate::NetworkConfig;
@@ -50,6 +50,7 @@ pub(super) struct Nic<'a> {
     config: NicConfig,
     dcqcn: Option<Part<'a, DcqcnTable>>,
     dctcp: Option<Part<'a, Controller<DCTCP>>>,
+    timely: Option<Part<'a, Controller<TIMELY>>>,
 }
 
 table! {
@@ -59,6 +60,8 @@ table! {
         dcqcn = part() => dcqcn;
         /// What the windows of DCTCP are set to, for congestion "dctcp".
         dctcp = part() => dctcp;
+        /// What the rates of TIMELY are set to, for congestion "timely".
+        timely = part() => timely;
         ..config;
     }
 }
@@ -70,7 +73,7 @@ table! {
         mtu_bytes = mtu() => mtu;
         /// What is sent again after a loss.
         recovery = recovery() => recovery;
-        /// How fast queue pairs may send; the line rate of dcqcn is that of the host's own link.
+        /// How fast queue pairs may send; a line rate is that of the host's own link.
         congestion = congestion() => congestion;
         /// An acknowledgement is asked for every so many packets.
         ack_interval_packets = whole() => ack_interval_packets;
@@ -179,12 +182,15 @@ pub(super) fn nic(
 ) -> Result<NicConfig> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
-    let Nic { config: mut nic, dcqcn, dctcp } = said;
+    let Nic { config: mut nic, dcqcn, dctcp, timely } = said;
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
     if let Some(dctcp) = dctcp {
         dctcp.read()?.set(&mut nic.congestion, &dctcp.at)?;
+    }
+    if let Some(timely) = timely {
+        timely.read()?.set(&mut nic.congestion, &timely.at)?;
     }
     nic.lossless_priorities = lossless(&config.switch);
     Ok(nic)
