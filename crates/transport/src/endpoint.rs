@@ -581,7 +581,7 @@ impl Endpoint {
     }
 
     /// Enters a queue pair as one that may have something to send, and its deadline.
-    #[inline]
+    #[inline(always)]
     fn enter(&mut self, qpn: Qpn, call: Call) {
         if call.is_ready {
             self.ready.push_back(qpn);
@@ -591,9 +591,14 @@ impl Endpoint {
     }
 
     /// Enters the deadline of a queue pair, if there is one to enter.
-    #[inline]
+    #[inline(always)]
     fn enter_deadline(&mut self, qpn: Qpn, deadline: Option<Time>) {
-        let Some(at) = deadline else { return };
+        if let Some(at) = deadline {
+            self.push_deadline(qpn, at);
+        }
+    }
+
+    fn push_deadline(&mut self, qpn: Qpn, at: Time) {
         self.deadlines.push(Reverse((at, qpn.value())));
         if self.deadlines.len() > 2 * self.qps.len() + DEADLINES_SPARE {
             self.forget_old_deadlines();
@@ -617,8 +622,15 @@ impl Endpoint {
     }
 
     /// IBTA vol 1, 11.6.3.4: when a completion queue is overrun, its queue pairs fail.
-    #[inline]
+    #[inline(always)]
     fn fail_overrun(&mut self) {
+        if !self.adapter.overrun.is_empty() {
+            self.fail_users_of_overrun();
+        }
+    }
+
+    #[cold]
+    fn fail_users_of_overrun(&mut self) {
         while let Some(cq) = self.adapter.overrun.pop() {
             for qp in self.qps.iter_mut().flatten() {
                 let queue_of = |domain| {
