@@ -120,6 +120,26 @@ impl Congestion {
     pub const NAMED: [(&'static str, Self); 2] =
         [("dctcp", Self::Dctcp(Dctcp::DEFAULT)), ("timely", Self::Timely(Timely::DEFAULT))];
 
+    /// The name of the controller.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Fixed(_) => "fixed",
+            Self::Dcqcn(_) => "dcqcn",
+            Self::Dctcp(_) => "dctcp",
+            Self::Timely(_) => "timely",
+        }
+    }
+
+    /// The settings of the controller; none of DCQCN.
+    pub fn keys(&self) -> &'static [Key] {
+        match self {
+            Self::None | Self::Fixed(_) | Self::Dcqcn(_) => &[],
+            Self::Dctcp(_) => Dctcp::KEYS,
+            Self::Timely(_) => Timely::KEYS,
+        }
+    }
+
     /// The controller that a queue pair of `kind` gets. A CNP names a connection, so datagrams have no
     /// DCQCN, and without acknowledgements there is no window.
     fn of(self, kind: QpType) -> Self {
@@ -348,6 +368,24 @@ mod tests {
         let mut pacer = Pacer::new(&Congestion::Fixed(RATE), QpType::Rc, u64::MAX);
         for at in [100, 101, 105, 1_000] {
             assert_eq!(leave(&mut pacer, us(at), Span::ZERO), 1);
+        }
+    }
+
+    #[test]
+    fn each_setting_is_its_own_and_comes_back_as_it_was_set() {
+        for (name, default) in Congestion::NAMED {
+            assert_eq!(name, default.name());
+            for key in default.keys() {
+                assert!(key.range.contains(&key.get(&default)), "{name}.{}", key.key);
+                for value in [*key.range.start(), *key.range.end()] {
+                    let mut congestion = default;
+                    key.set(&mut congestion, value);
+                    assert_eq!(key.get(&congestion), value, "{name}.{}", key.key);
+                    for other in default.keys().iter().filter(|other| other.key != key.key) {
+                        assert_eq!(other.get(&congestion), other.get(&default), "{}", other.key);
+                    }
+                }
+            }
         }
     }
 
