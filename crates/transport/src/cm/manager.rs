@@ -2,6 +2,7 @@
 //! messages do is in [`incoming`](incoming.rs).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::ops::Range;
 
 use rdma::{Gid, Qpn, Time};
 use wire::cm::mra::About;
@@ -14,6 +15,7 @@ use crate::limits::{
     CM_ANSWERS_MAX, CM_BACKLOG_MAX, CM_CONVERSATIONS_MAX, CM_LISTENERS_MAX,
     CM_PENDING_PER_SOURCE_MAX, CM_RESPONSE_TIMEOUT, CM_RETRIES,
 };
+use crate::secret::Secret;
 use crate::{Arrival, Route};
 
 /// A listener.
@@ -42,7 +44,10 @@ type QueuePairKey = (Gid, u64, Qpn);
 #[derive(Debug)]
 pub struct Manager {
     config: CmConfig,
+    /// Which number comes next, before they are shuffled.
     next_id: u32,
+    /// Shuffles the numbers: who has one cannot tell those of others.
+    secret: Secret,
     next_transaction: u64,
     next_listener: u32,
     listeners: BTreeMap<ListenerId, Listener>,
@@ -63,10 +68,12 @@ pub struct Manager {
 impl Manager {
     /// A manager without any conversation.
     pub fn new(config: CmConfig) -> Self {
-        let span = u64::from(config.ids.end.saturating_sub(config.ids.start)).max(1);
+        let secret = Secret::new(Some(config.seed));
         Self {
-            next_id: config.ids.start.saturating_add((config.seed % span) as u32),
-            next_transaction: config.seed,
+            next_id: 0,
+            // Peers see it, so it must not tell the seed.
+            next_transaction: u64::from(secret.shuffled(0, 1 << 31)) << 32,
+            secret,
             config,
             next_listener: 0,
             listeners: BTreeMap::new(),
@@ -520,11 +527,10 @@ impl Manager {
             return Err(CmError::Exhausted);
         }
         // As there are fewer than numbers, one is free.
-        while self.conversations.contains_key(&self.next_id) {
-            self.advance_id();
+        let mut id = self.number();
+        while self.conversations.contains_key(&id) {
+            id = self.number();
         }
-        let id = self.next_id;
-        self.advance_id();
         let transaction = self.transaction();
         Ok(Conversation {
             state,
@@ -549,11 +555,13 @@ impl Manager {
         })
     }
 
-    fn advance_id(&mut self) {
-        self.next_id = self.next_id.wrapping_add(1);
-        if !self.config.ids.contains(&self.next_id) {
-            self.next_id = self.config.ids.start;
-        }
+    /// The next number. There is one.
+    fn number(&mut self) -> u32 {
+        let Range { start, end } = self.config.ids;
+        let count = end - start;
+        let id = start + self.secret.shuffled(self.next_id, count);
+        self.next_id = (self.next_id + 1) % count;
+        id
     }
 
     fn transaction(&mut self) -> u64 {

@@ -61,8 +61,8 @@ pub struct CmConfig {
     pub ids: Range<u32>,
     /// The GUID of the channel adapter.
     pub guid: u64,
-    /// Where numbers and transactions begin: random, so that they are not taken for those of an
-    /// earlier run.
+    /// What shuffles numbers and where transactions begin: random, so that they cannot be guessed and
+    /// are not taken for those of an earlier run.
     pub seed: u64,
 }
 

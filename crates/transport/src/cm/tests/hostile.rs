@@ -151,3 +151,15 @@ fn a_message_that_comes_again_and_again_is_answered_so_often_and_no_more() {
     }
     assert_eq!(sent(&mut server), usize::from(CM_ANSWERS_MAX));
 }
+
+#[test]
+fn who_has_a_conversation_cannot_tell_the_numbers_of_others() {
+    let mut server = server(1024);
+    for id in 1..=100 {
+        handle(&mut server, OTHER, &req(id, id, 3)).unwrap();
+    }
+    let ids = events(&mut server).into_iter().map(|event| event.conversation().0);
+    let ids: Vec<_> = ids.collect();
+    let near = ids.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1_000).count();
+    assert!(near < 5, "{ids:?}");
+}

@@ -318,9 +318,13 @@ fn a_server_that_listens_a_moment_too_late_is_asked_again() {
     it.listen();
     assert_eq!(it.wait(0), CM_UNCLAIMED_INTERVAL);
     it.settle();
-    let Some(CmEvent::Request { id, .. }) = it.event(1) else { panic!("a request") };
-    assert!(matches!(it.event(1), Some(CmEvent::DatagramRequest { .. })));
-    it.accept(id);
+    let asked = [it.event(1), it.event(1)];
+    assert!(asked.iter().any(|asked| matches!(asked, Some(CmEvent::DatagramRequest { .. }))));
+    let id = asked.iter().flatten().find_map(|asked| match asked {
+        CmEvent::Request { id, .. } => Some(*id),
+        _ => None,
+    });
+    it.accept(id.expect("a request"));
     it.settle();
     assert!(matches!(it.event(0), Some(CmEvent::Reply { id, .. }) if id == active));
 }
@@ -742,11 +746,13 @@ fn numbers_are_not_used_again_at_once_and_come_to_an_end() {
     let now = Time::ZERO;
     let connect = |few: &mut Manager| few.connect(now, route(0, 1), request(1), 0);
     let ids: Vec<_> = (0..4).map(|_| connect(&mut few).unwrap().0).collect();
-    assert_eq!(ids, vec![18, 19, 16, 17]);
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, vec![16, 17, 18, 19]);
     assert_eq!(connect(&mut few), Err(CmError::Exhausted));
-    few.forget(now, CommId(16));
-    few.forget(now, CommId(19));
-    assert_eq!(connect(&mut few), Ok(CommId(19)));
+    few.forget(now, CommId(ids[2]));
+    few.forget(now, CommId(ids[1]));
+    assert_eq!(connect(&mut few), Ok(CommId(ids[1])));
     assert_eq!(few.len(), 3);
 }
 
