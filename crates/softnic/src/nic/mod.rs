@@ -123,7 +123,7 @@ impl Nic {
         let first = slot << COMM_ID_SHIFT;
         let manager = Manager::new(CmConfig {
             ids: first..first + (1 << COMM_ID_SHIFT),
-            guid: device.guid,
+            guid: random()?,
             seed: random()?,
         });
         let core = Core {

@@ -2,20 +2,22 @@
 
 use rdma::{QKey, Qpn, Span, Time};
 use wire::cm::mra::About;
-use wire::cm::{Mad, Message, brief, mra, rej, sidr};
+use wire::cm::{Mad, Message, brief, mra, rej, req, sidr};
 
 use super::state::{Input, State};
 use super::{Discard, ListenerId};
 use crate::Route;
 use crate::limits::{
-    CM_ANSWERS_MAX, CM_HALF_OPEN_MAX, CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX, CM_UNCLAIMED_INTERVAL,
-    CM_UNCLAIMED_PATIENCE, ack_timeout,
+    CM_ANSWERS_MAX, CM_HALF_OPEN_MAX, CM_RESPONSE_TIMEOUT, CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX,
+    CM_UNCLAIMED_INTERVAL, CM_UNCLAIMED_PATIENCE, ack_timeout,
 };
 
 /// A conversation with a peer.
 #[derive(Clone, Debug)]
 pub(super) struct Conversation {
     pub(super) state: State,
+    /// Whether both sides have ever been able to use it.
+    pub(super) established: bool,
     pub(super) id: u32,
     /// When it was begun or, on the passive side, accepted.
     pub(super) begun: Time,
@@ -57,6 +59,20 @@ pub(super) struct Timing {
     pub(super) time_wait: Span,
 }
 
+impl Timing {
+    /// What a REQ names, within bounds. A message is repeated for [`CM_HALF_OPEN_MAX`] at most, and a
+    /// request that is over counts to its source's share for a second at least.
+    pub(super) fn named_by(request: &req::Repr) -> Self {
+        let retries = request.max_retries;
+        let longest = Span::from_ps(CM_HALF_OPEN_MAX.as_ps() / (u64::from(retries) + 1));
+        Self {
+            response: span(request.local_timeout).max(span(CM_RESPONSE_TIMEOUT)).min(longest),
+            retries,
+            time_wait: span(request.path.ack_timeout),
+        }
+    }
+}
+
 /// The time that a 5-bit code stands for, bounded. Here 0 is the shortest, not "for ever".
 pub(super) fn span(code: u8) -> Span {
     ack_timeout(code.min(CM_TIMEOUT_MAX)).unwrap_or(Span::from_ns(4_096))
@@ -66,13 +82,19 @@ impl Conversation {
     /// Steps by `input`; `None` if that does nothing in this state.
     pub(super) fn step(&mut self, input: Input) -> Option<State> {
         self.state = self.state.after(input)?;
+        self.established |= self.state == State::Established;
         self.answers_left = CM_ANSWERS_MAX;
         Some(self.state)
     }
 
     /// Whether the peer has begun it, and it is not established.
     pub(super) fn is_pending(&self) -> bool {
-        self.listener.is_some() && !matches!(self.state, State::Established | State::DreqSent)
+        self.listener.is_some() && self.state != State::Established
+    }
+
+    /// Whether the peer has said which number it has.
+    pub(super) fn knows_peer(&self) -> bool {
+        !matches!(self.state, State::ReqSent | State::RepWait | State::SidrReqSent)
     }
 
     /// Whether it is half open, and has been for as long as it may.
@@ -80,8 +102,13 @@ impl Conversation {
         self.is_half_open() && now.since(self.begun) >= CM_HALF_OPEN_MAX
     }
 
+    /// Whether it is accepted and has never been established, also while it is taken down.
     fn is_half_open(&self) -> bool {
-        matches!(self.state, State::RepSent | State::RtuWait)
+        let accepted = matches!(
+            self.state,
+            State::RepSent | State::RtuWait | State::DreqSent | State::TimeWait
+        );
+        self.listener.is_some() && accepted && !self.established
     }
 
     /// Sets the timer to `after`, or to the end of the time that a half-open connection has.
@@ -115,8 +142,22 @@ impl Conversation {
     /// Sends the last message, which is kept for as long as the peer may repeat its own.
     pub(super) fn conclude(&mut self, now: Time, mad: Mad) {
         self.last = Some(mad);
+        self.remember(now);
+    }
+
+    /// Stays for as long as the peer may repeat its message.
+    fn remember(&mut self, now: Time) {
         let repeats = self.timing.response * (u64::from(self.timing.retries) + 1);
         self.deadline = Some(now + repeats.min(CM_HALF_OPEN_MAX));
+    }
+
+    /// The peer has taken its request back, and the application knows. Only the source's share does not
+    /// forget it at once: else a REQ and a REJ in turn would cost nothing.
+    pub(super) fn be_taken_back(&mut self, now: Time) {
+        self.state = State::TimeWait;
+        self.forgotten = true;
+        self.last = None;
+        self.remember(now);
     }
 
     /// After a refusal because nobody offers the service: asks again in a moment, if the
@@ -133,7 +174,7 @@ impl Conversation {
 
     /// Begins TIMEWAIT.
     pub(super) fn begin_time_wait(&mut self, now: Time) {
-        self.deadline = Some(now + self.timing.time_wait);
+        self.wait(now, self.timing.time_wait);
     }
 
     /// The peer's MRA says that it needs `service_timeout` more.

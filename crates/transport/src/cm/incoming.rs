@@ -27,23 +27,21 @@ impl Manager {
             let rejection = rej(About::Req, reason, request.local_id);
             Mad::new(mad.transaction, Message::Rej(rejection))
         };
-        let key = (arrival.source, request.local_id, false);
-        self.expect_new(now, &key, mad, |known| match known.state {
+        let key = (arrival.source, request.guid, request.local_id, false);
+        let over = |known: &Conversation| {
+            let rej = known.rej(About::Req, rej::Reason::CONSUMER, [0; rej::PRIVATE_LEN]);
+            Mad { transaction: mad.transaction, ..rej }
+        };
+        let former = self.expect_new(&key, mad, |known| match known.state {
             State::ReqReceived => Some(known.mra(About::Req)),
             State::RepSent | State::RtuWait => known.last,
             // The peer never had our REP, and gets none now.
-            State::DreqSent => Some(refuse(rej::Reason::CONSUMER)),
+            State::DreqSent => Some(over(known)),
             // If it was rejected, a late REQ gets that REJ again and does not reach a new listener.
-            State::TimeWait => known.last.or(Some(refuse(rej::Reason::CONSUMER))),
+            State::TimeWait => known.last.or(Some(over(known))),
             _ => None,
         })?;
         let route = back(arrival);
-        let stale = (arrival.source, request.guid, request.qpn);
-        if let Some(id) = self.by_queue_pair.get(&stale).copied() {
-            self.lost(now, id);
-            self.send(route, refuse(rej::Reason::STALE));
-            return Ok(());
-        }
         let Some(listener) = self.listener(request.service, arrival.destination) else {
             self.stats.cm_unknown_services += 1;
             self.send(route, refuse(rej::Reason::INVALID_SERVICE));
@@ -70,17 +68,23 @@ impl Manager {
             self.send(route, refuse(reason));
             return Ok(());
         }
-        let timing = Timing {
-            response: span(request.local_timeout),
-            retries: request.max_retries,
-            time_wait: span(request.path.ack_timeout),
-        };
+        // Only here, where a REQ that ends nothing is a conversation and counts to its source's share:
+        // who guesses numbers of others has no more guesses than that.
+        if let Some(id) = former {
+            self.lost(now, id);
+        }
+        let stale = (arrival.source, request.guid, request.qpn);
+        if let Some(id) = self.by_queue_pair.get(&stale).copied() {
+            self.lost(now, id);
+            self.send(route, refuse(rej::Reason::STALE));
+            return Ok(());
+        }
+        let timing = Timing::named_by(request);
         let Ok(mut conversation) = self.begin(now, State::ReqReceived, route, timing) else {
             self.send(route, refuse(rej::Reason::NO_RESOURCES));
             return Ok(());
         };
         conversation.remote_qpn = request.qpn;
-        conversation.remote_guid = request.guid;
         let id = CommId(conversation.id);
         let (request, options) = (Box::new(*request), mad.modifier);
         self.tell(&conversation, CmEvent::Request { listener, id, route, request, options });
@@ -96,8 +100,8 @@ impl Manager {
         mad: &Mad,
         request: &sidr::Req,
     ) -> Result<(), Discard> {
-        let key = (arrival.source, request.request_id, true);
-        self.expect_new(now, &key, mad, |known| known.last)?;
+        let key = (arrival.source, 0, request.request_id, true);
+        let former = self.expect_new(&key, mad, |known| known.last)?;
         let route = back(arrival);
         let refuse = |status| {
             let reply = refusal(request.request_id, request.service, status);
@@ -110,6 +114,9 @@ impl Manager {
         };
         if self.is_flooding(arrival.source) {
             return Err(Discard::Excess);
+        }
+        if let Some(id) = former {
+            self.lost(now, id);
         }
         let response = span(CM_RESPONSE_TIMEOUT);
         let timing = Timing { response, retries: CM_RETRIES, time_wait: response };
@@ -129,16 +136,16 @@ impl Manager {
         Ok(())
     }
 
-    /// Whether a request with `key` is a new one. A repeated one gets the `answer` to what it began.
+    /// Whether a request with `key` is a new one, and which conversation had that key before: the peer
+    /// has forgotten it. A repeated request gets the `answer` to what it began.
     fn expect_new(
         &mut self,
-        now: Time,
         key: &PeerKey,
         mad: &Mad,
         answer: impl FnOnce(&Conversation) -> Option<Mad>,
-    ) -> Result<(), Discard> {
+    ) -> Result<Option<u32>, Discard> {
         let known = self.by_peer.get(key).and_then(|id| self.conversations.get_mut(id));
-        let Some(known) = known else { return Ok(()) };
+        let Some(known) = known else { return Ok(None) };
         if known.first_transaction == mad.transaction {
             let (route, answer) = (known.route, answer(known));
             if let Some(answer) = known.again(answer)? {
@@ -146,10 +153,7 @@ impl Manager {
             }
             return Err(Discard::Duplicate);
         }
-        // The peer has begun anew and forgotten the old conversation.
-        let id = known.id;
-        self.lost(now, id);
-        Ok(())
+        Ok(Some(known.id))
     }
 
     /// A message of a conversation that exists or existed.
@@ -199,21 +203,29 @@ impl Manager {
             Message::Dreq(message) => (message.remote_id, Some(message.local_id)),
             Message::Drep(message) => (message.remote_id, Some(message.local_id)),
             Message::SidrRep(message) => (message.request_id, None),
-            // A peer that gives up may not know our number, or have forgotten its own.
-            Message::Rej(message) => {
-                let key = (arrival.source, message.local_id, false);
-                let by_peer = self.by_peer.get(&key).copied();
-                let local = if message.remote_id == 0 { by_peer? } else { message.remote_id };
-                (local, (message.local_id != 0).then_some(message.local_id))
+            Message::Rej(message) if message.remote_id == 0 => {
+                (self.taken_back(arrival, message)?, Some(message.local_id))
             }
+            Message::Rej(message) => (message.remote_id, Some(message.local_id)),
             Message::Req(_) | Message::SidrReq(_) => return None,
         };
         let known = self.conversations.get(&local)?;
         let is_peer = known.route.destination == arrival.source;
-        let fits = remote.is_none_or(|id| known.remote_id == 0 || known.remote_id == id);
+        // Who refuses a request has no number yet.
+        let fits = remote.is_none_or(|id| !known.knows_peer() || known.remote_id == id);
         let same_kind =
             matches!(message, Message::SidrRep(_)) == (known.state == State::SidrReqSent);
         if is_peer && fits && same_kind { self.take(local) } else { None }
+    }
+
+    /// The conversation that a REJ without our number is about: a peer that gives up before we answer
+    /// does not know it, and names itself by its adapter's GUID (IBTA vol 1, 12.6.7).
+    fn taken_back(&self, arrival: &Arrival, message: &rej::Repr) -> Option<u32> {
+        let guid = message.info.first_chunk().map(|guid| u64::from_be_bytes(*guid))?;
+        let key = (arrival.source, guid, message.local_id, false);
+        let id = self.by_peer.get(&key)?;
+        // Who uses a connection knows both numbers.
+        self.conversations.get(id).filter(|known| !known.established).map(|known| known.id)
     }
 
     fn excused(
@@ -289,6 +301,9 @@ impl Manager {
             Some(State::Closed) => {
                 let rejection = Box::new(*message);
                 self.tell(conversation, CmEvent::Rejected { id, rejection });
+                if conversation.listener.is_some() {
+                    conversation.be_taken_back(now);
+                }
             }
             Some(_) => self.disconnected(now, conversation),
             None => {}

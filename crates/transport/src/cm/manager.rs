@@ -29,9 +29,9 @@ struct Listener {
     waiting: u32,
 }
 
-/// How a peer names a conversation that it began: its address, its number, and whether it is about
-/// datagrams.
-pub(super) type PeerKey = (Gid, u32, bool);
+/// How a peer names a conversation that it began: its address, its adapter's GUID, its number, and
+/// whether it is about datagrams. Requests for those name no GUID: it is 0.
+pub(super) type PeerKey = (Gid, u64, u32, bool);
 
 /// A peer's queue pair: its address, its adapter's GUID, its number.
 type QueuePairKey = (Gid, u64, Qpn);
@@ -534,6 +534,7 @@ impl Manager {
         let transaction = self.transaction();
         Ok(Conversation {
             state,
+            established: false,
             id,
             begun: now,
             remote_id: 0,
@@ -613,8 +614,8 @@ impl Manager {
         let id = conversation.id;
         if conversation.state == State::Closed {
             if conversation.listener.is_some() {
-                let Conversation { route, remote_id, datagram, .. } = conversation;
-                let key = (route.destination, remote_id, datagram);
+                let Conversation { route, remote_guid, remote_id, datagram, .. } = conversation;
+                let key = (route.destination, remote_guid, remote_id, datagram);
                 // The peer may have begun another with that number.
                 if self.by_peer.get(&key) == Some(&id) {
                     self.by_peer.remove(&key);
@@ -651,7 +652,7 @@ impl Manager {
         if let Some(listener) = self.listeners.get_mut(&listener) {
             listener.waiting += 1;
         }
-        begun.remote_id = key.1;
+        (_, begun.remote_guid, begun.remote_id, _) = key;
         begun.listener = Some(listener);
         begun.transaction = mad.transaction;
         begun.first_transaction = mad.transaction;

@@ -59,7 +59,8 @@ pub struct CmConfig {
     /// The numbers that its conversations may have. Managers that share an address have ranges
     /// that do not meet.
     pub ids: Range<u32>,
-    /// The GUID of the channel adapter.
+    /// How the manager names its adapter: to peers a number like any other (IBTA vol 1, 12.6.5, Local
+    /// CA GUID). Random, because who knows it and a queue pair can end the connection by a REQ.
     pub guid: u64,
     /// What shuffles numbers and where transactions begin: random, so that they cannot be guessed and
     /// are not taken for those of an earlier run.

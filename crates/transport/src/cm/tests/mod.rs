@@ -573,7 +573,10 @@ fn a_side_that_gives_up_tells_the_other() {
     it.sends(0);
     it.receives(1);
     assert_eq!(reason(it.event(1)), rej::Reason::TIMEOUT);
-    assert!(it.hosts.iter().all(Manager::is_empty));
+    assert!(it.hosts[0].is_empty());
+    it.wait(1);
+    assert!(it.hosts[1].is_empty());
+    it.assert_silent();
 }
 
 #[test]
