@@ -223,12 +223,12 @@ hint: add flowlet_gap_us to this table"#,
     (
         "[[workload]]",
         "[nic]\ncongestion = \"timely\"\n[nic.timely]\nt_low_us = 0\n[[workload]]",
-        "line 17: nic.timely.t_low_us: 0 is not from 1 to 1000000\nhint: write a number of that range",
+        "line 17: nic.timely.t_low_us: 0 us is not from 1 to 1000000\nhint: the unit is microseconds",
     ),
     (
         "[[workload]]",
         "[nic]\ncongestion = \"timely\"\n[nic.timely]\npatched = true\n[[workload]]",
-        "line 17: nic.timely.patched: expected a number, and found true\nhint: write a number",
+        "line 17: nic.timely.patched: expected a whole number from 0 to 1, and found true\nhint: write a number of that range",
     ),
     (
         "[[workload]]",
