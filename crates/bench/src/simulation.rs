@@ -168,10 +168,12 @@ mod tests {
     fn who_looks_at_a_payload_pays_for_each_byte() {
         let testbed = TESTBEDS[0].1;
         assert!(testbed.contains("touch_byte_ns = 2.5"));
-        let flow = Flow { wait: WaitMode::Memory, size_bytes: 4_000, ..Flow::new(Verb::Read) };
-        let (plain, _) = seen(flow.clone(), testbed);
-        let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);
-        assert!((touched - plain - 10.0).abs() < 0.1, "{plain} {touched}");
+        for wait in WaitMode::ALL {
+            let flow = Flow { wait, size_bytes: 4_000, ..Flow::new(Verb::Read) };
+            let (plain, _) = seen(flow.clone(), testbed);
+            let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);
+            assert!((touched - plain - 10.0).abs() < 0.1, "{wait:?} {plain} {touched}");
+        }
         let flow = Flow { size_bytes: 4_000, ..Flow::new(Verb::Write) };
         let (plain, _) = seen(flow.clone(), testbed);
         let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);

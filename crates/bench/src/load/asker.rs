@@ -107,6 +107,8 @@ impl Asker {
             if self.found.error.is_some() {
                 return Wait::done();
             }
+            // Later than the completions were seen, by what looks and work took.
+            let now = verbs.now();
             if self.pace.interval.is_some() {
                 self.post_all(verbs, &times);
             } else if now < times.end {
