@@ -147,7 +147,7 @@ fn advise(
             Some(doubt) => (Sure::Medium, format!("as in {}, which {doubt}", said.claim)),
         },
     };
-    Advice { way: names.join(" or "), sure, why, soft: measured.says(question) }
+    Advice { way: names.join(" or "), sure, why, soft: measured.says(question, &ways) }
 }
 
 /// Widths of the columns.

@@ -1,5 +1,6 @@
 //! What soft NICs say of a question: `studies/soft-nics.csv`, a record of `ferroce papers le19 --soft`.
 
+use super::grid::Way;
 use super::{Goal, Load, Question};
 use crate::Error;
 
@@ -43,8 +44,9 @@ impl Measured {
         Ok(Self(lines.map(row).collect::<Result<_, _>>()?))
     }
 
-    /// The best way, and those whose draws are not all worse than all of its.
-    pub(super) fn says(&self, question: Question) -> String {
+    /// The best of the ways that are on record, and those whose draws are not all worse than all of its. `advised`
+    /// are the best of the model: if none of them is on record nothing is decided.
+    pub(super) fn says(&self, question: Question, advised: &[Way]) -> String {
         let Question { size, depends, load, goal } = question;
         let figure = match (goal, load) {
             (Goal::Latency, Load::Idle) => "1",
@@ -53,14 +55,12 @@ impl Measured {
             (Goal::Throughput, Load::Busy) => "4a",
             _ => "",
         };
-        // Which READs are those of so many accesses; compound reads need one, whatever depends.
-        let fits = |method: &str| match method.strip_prefix("READ") {
-            None => true,
-            Some("-Intr" | "-Poll") => depends == 1,
-            Some(reads) => reads == format!("-Intr-{depends}"),
+        let find = |way: &Way| {
+            let mut rows = self.0.iter();
+            rows.find(|row| (row.figure, row.method, row.size) == (figure, way.name(), size))
         };
-        let rows = self.0.iter().filter(|row| (row.figure, row.size) == (figure, size));
-        let rows: Vec<&Row> = rows.filter(|row| fits(row.method)).collect();
+        let ways = Way::of(depends, size);
+        let rows: Vec<&Row> = ways.iter().filter_map(find).collect();
         // Without its READs a question is not answered.
         if !rows.iter().any(|row| row.method.starts_with("READ")) {
             return String::new();
@@ -68,12 +68,21 @@ impl Measured {
         let Some(best) = rows.iter().min_by(|a, b| a.median.total_cmp(&b.median)) else {
             return String::new();
         };
+        let names = |ways: &[Way]| ways.iter().map(|way| way.name()).collect::<Vec<_>>().join(", ");
+        if !advised.iter().any(|way| find(way).is_some()) {
+            return format!("undecided; not recorded: {}", names(advised));
+        }
         let like: Vec<&str> =
             rows.iter().filter(|row| row.least <= best.most).map(|row| row.method).collect();
-        match like.len() {
+        let text = match like.len() {
             1 => best.method.to_owned(),
             all if all == rows.len() => "undecided".to_owned(),
             _ => format!("undecided: {}", like.join(" or ")),
+        };
+        let missing: Vec<Way> = ways.into_iter().filter(|way| find(way).is_none()).collect();
+        match missing.is_empty() {
+            true => text,
+            false => format!("{text}, of those recorded; not recorded: {}", names(&missing)),
         }
     }
 }
@@ -81,6 +90,7 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::le19::Method;
 
     #[test]
     fn what_was_measured_is_said_and_what_was_not_is_left_out() {
@@ -93,13 +103,28 @@ mod tests {
             most,
         };
         let asked = Question { size: 64, depends: 1, load: Load::Idle, goal: Goal::Latency };
-        let clear = [row("READ-Poll", [4.0, 5.0, 6.0]), row("WRITE/SEND-Poll", [1.0, 2.0, 3.0])];
-        let clear = Measured(clear.into());
-        assert_eq!(clear.says(asked), "WRITE/SEND-Poll");
-        assert_eq!(clear.says(Question { depends: 2, ..asked }), "");
-        assert_eq!(clear.says(Question { goal: Goal::Processor, ..asked }), "");
-        let both = [row("READ-Poll", [2.0, 5.0, 6.0]), row("WRITE/SEND-Poll", [1.0, 2.0, 3.0])];
-        assert_eq!(Measured(both.into()).says(asked), "undecided");
+        let (poll, cq) = (Way::Small(Method::ReadPoll), Way::Small(Method::ReadCq(1)));
+        let all = |poll, write| {
+            let others = ["READ-Intr", "READ-Poll of the CQ", "SEND/SEND-Intr", "SEND/SEND-Poll"];
+            let mut rows = vec![row("READ-Poll", poll), row("WRITE/SEND-Poll", write)];
+            rows.extend(others.map(|method| row(method, [7.0, 8.0, 9.0])));
+            Measured(rows)
+        };
+        let clear = all([4.0, 5.0, 6.0], [1.0, 2.0, 3.0]);
+        assert_eq!(clear.says(asked, &[poll]), "WRITE/SEND-Poll");
+        assert_eq!(clear.says(Question { depends: 2, ..asked }, &[poll]), "");
+        assert_eq!(clear.says(Question { goal: Goal::Processor, ..asked }, &[poll]), "");
+        let both = all([2.0, 5.0, 6.0], [1.0, 2.0, 3.0]);
+        assert_eq!(both.says(asked, &[poll]), "undecided: READ-Poll or WRITE/SEND-Poll");
+        // What is not on record could be better.
+        let mut some = clear;
+        some.0.retain(|row| !row.method.contains("CQ") && !row.method.starts_with("SEND"));
+        assert_eq!(
+            some.says(asked, &[poll, cq]),
+            "WRITE/SEND-Poll, of those recorded; not recorded: READ-Poll of the CQ, SEND/SEND-Intr, \
+             SEND/SEND-Poll"
+        );
+        assert_eq!(some.says(asked, &[cq]), "undecided; not recorded: READ-Poll of the CQ");
     }
 
     #[test]
