@@ -193,12 +193,14 @@ fn serve(arguments: &Serve) -> Result<(), Failure> {
 }
 
 fn compare(arguments: &Compare) -> Result<(), Failure> {
-    let read = |path: &Path| -> Result<Report, Failure> {
+    let read = |path: &str| -> Result<Report, Failure> {
+        let path = Path::new(path);
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
         Report::read(&text).map_err(|error| failure(error.within(path.display())))
     };
-    let (first, second) = (read(&arguments.first)?, read(&arguments.second)?);
+    let side = |paths: &str| paths.split(',').map(read).collect::<Result<Vec<_>, _>>();
+    let (first, second) = (side(&arguments.first)?, side(&arguments.second)?);
     let comparison = report::compare(&first, &second).map_err(failure)?;
     print(&comparison.to_string())
 }

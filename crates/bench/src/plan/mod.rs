@@ -3,6 +3,7 @@
 //! A plan comes from a file, from flags, or from both; every key is set at one place ([`Plan::set`],
 //! [`Flow::set`]), whoever sets it, so a mistake is explained in the same words everywhere.
 
+mod differences;
 mod file;
 mod sweep;
 
@@ -460,11 +461,9 @@ impl Plan {
     pub fn vetted(&self) -> Result<Self, Failure> {
         let mut plan = Self { fairness_min: self.fairness_min, ..Self::default() };
         plan.set("title", &Value::Text(self.title.clone()))?;
-        plan.set("warmup_ms", &Value::Number(self.warmup_ms))?;
-        plan.set("length_ms", &Value::Number(self.length_ms))?;
-        plan.set("window_ms", &Value::Number(self.window_ms))?;
-        plan.set("verify", &Value::Truth(self.verify))?;
-        plan.set("hogs", &Value::Number(self.hogs.into()))?;
+        for (key, value) in self.values() {
+            plan.set(key, &value)?;
+        }
         for from in &self.flows {
             let mut flow = Flow { at_least: from.at_least, ..Flow::new(from.verb) };
             for (key, value) in from.values() {
@@ -474,6 +473,17 @@ impl Plan {
         }
         plan.check()?;
         Ok(plan)
+    }
+
+    /// What is set before the flows, by key; without the title, and what is to be reached.
+    fn values(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("warmup_ms", Value::Number(self.warmup_ms)),
+            ("length_ms", Value::Number(self.length_ms)),
+            ("window_ms", Value::Number(self.window_ms)),
+            ("verify", Value::Truth(self.verify)),
+            ("hogs", Value::Number(self.hogs.into())),
+        ]
     }
 
     /// Whether its keys go together.

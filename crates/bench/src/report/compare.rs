@@ -1,15 +1,17 @@
-//! Two results, held against each other: ratios, with an interval each.
+//! Results held against each other: ratios, with an interval each.
 //!
-//! The interval is a bootstrap over the windows of both (Efron, Ann. Statist. 7, 1979): windows are drawn
-//! again, with repetition, and the ratio of their means is taken, a thousand times; what 95 % of them lie
-//! in is told. The draws are the same each time, so the same files give the same interval.
+//! The interval is a bootstrap (Efron, Ann. Statist. 7, 1979): parts of both sides are drawn again, with
+//! repetition, and the ratio of their means is taken, a thousand times; what 95 % of them lie in is told. The
+//! draws are the same each time, so the same files give the same interval. With several results on each side the
+//! parts are whole runs; otherwise they are the windows of one, and what changes from one run to the next is not
+//! in the interval. Comparisons say which.
 
 use core::fmt;
 
 use fastrand::Rng;
 
 use super::text::table;
-use super::{FlowResult, Report, WindowResult};
+use super::{FlowResult, Report, Run, WindowResult};
 use crate::Failure;
 
 const DRAWS: usize = 1000;
@@ -44,64 +46,114 @@ pub struct Row {
 pub struct Comparison {
     /// What differs beside the numbers.
     pub notes: Vec<String>,
-    /// Flows that are in both.
+    /// Flows that are in all.
     pub rows: Vec<Row>,
+    /// How many runs either side has, if those are what intervals are made of.
+    pub runs: Option<[usize; 2]>,
 }
 
-/// Holds `second` against `first`.
+/// Holds the results `second` against `first`: each side one run of a plan, or several of the same.
 ///
 /// # Errors
 /// They have no flow in common.
-pub fn compare(first: &Report, second: &Report) -> Result<Comparison, Failure> {
-    let mut notes = Vec::new();
-    if first.world != second.world {
-        notes.push(format!("the worlds differ: {} and {}", first.world, second.world));
-    }
-    for (name, report) in [("first", first), ("second", second)] {
-        if let Some(why) = report.partial() {
-            notes.push(format!("the {name} is partial: {why}"));
-        }
-    }
+pub fn compare(first: &[Report], second: &[Report]) -> Result<Comparison, Failure> {
+    let Some(base) = first.first() else { return Err(nothing_in_common()) };
+    let mut notes = notes(base, first, second);
     let mut rows = Vec::new();
     let mut missing = 0;
-    for run in &first.runs {
-        let other = second.runs.iter().find(|other| other.at == run.at);
+    let by_runs = first.len() > 1 && second.len() > 1;
+    for run in &base.runs {
         for flow in &run.flows {
-            let of = other.and_then(|other| other.flows.iter().find(|of| of.name == flow.name));
-            let Some(of) = of else {
+            let of = [first, second].map(|side| all(side, run, flow));
+            if of[0].len() < first.len() || of[1].len() < second.len() || second.is_empty() {
                 missing += 1;
                 continue;
-            };
+            }
             let label = run.label();
             let name =
                 if label.is_empty() { flow.name.clone() } else { format!("{} {label}", flow.name) };
+            let ended = |window: &WindowResult| window.operations > 0;
             rows.push(Row {
                 name,
-                bandwidth: ratio(flow, of, |window| Some(window.bandwidth_gbps)),
-                p50: ratio(flow, of, |window| (window.operations > 0).then_some(window.p50_us)),
-                p99: ratio(flow, of, |window| (window.operations > 0).then_some(window.p99_us)),
+                bandwidth: ratio(&of, by_runs, |window| Some(window.bandwidth_gbps)),
+                p50: ratio(&of, by_runs, |window| ended(window).then_some(window.p50_us)),
+                p99: ratio(&of, by_runs, |window| ended(window).then_some(window.p99_us)),
             });
         }
     }
     if rows.is_empty() {
-        return Err(Failure::new("the two have no flow in common").hint(
-            "compare results of the same plan: flows are found by name, runs by what was swept",
-        ));
+        return Err(nothing_in_common());
     }
     if missing > 0 {
-        notes.push(format!("{missing} flows of the first are not in the second"));
+        notes.push(format!("{missing} flows of the first are not in all the others"));
     }
-    Ok(Comparison { notes, rows })
+    let runs = by_runs.then_some([first.len(), second.len()]);
+    Ok(Comparison { notes, rows, runs })
+}
+
+fn nothing_in_common() -> Failure {
+    Failure::new("the two have no flow in common")
+        .hint("compare results of the same plan: flows are found by name, runs by what was swept")
+}
+
+/// A flow in each of some results.
+fn all<'a>(side: &'a [Report], run: &Run, flow: &FlowResult) -> Vec<&'a FlowResult> {
+    let of = |report: &'a Report| {
+        let run = report.runs.iter().find(|other| other.at == run.at)?;
+        run.flows.iter().find(|other| other.name == flow.name)
+    };
+    side.iter().filter_map(of).collect()
+}
+
+/// What would explain a ratio: worlds, plans, and runs that were cut short.
+fn notes(base: &Report, first: &[Report], second: &[Report]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |text: String| {
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    };
+    for (is_second, side) in [(false, first), (true, second)] {
+        let whom = if is_second { "" } else { " within the first side" };
+        for report in side {
+            if report.world != base.world {
+                note(format!("the worlds differ{whom}: {} and {}", base.world, report.world));
+            } else if report.about != base.about {
+                note(format!("the worlds differ{whom}: {:?} and {:?}", base.about, report.about));
+            }
+            for run in &base.runs {
+                let Some(other) = report.runs.iter().find(|other| other.at == run.at) else {
+                    continue;
+                };
+                for differs in run.plan.differences(&other.plan) {
+                    note(format!("the plans differ{whom}: {differs}"));
+                }
+            }
+            if let Some(why) = report.partial() {
+                let name = if is_second { "second" } else { "first" };
+                note(format!("the {name} is partial: {why}"));
+            }
+        }
+    }
+    notes
 }
 
 fn ratio(
-    first: &FlowResult,
-    second: &FlowResult,
+    sides: &[Vec<&FlowResult>; 2],
+    by_runs: bool,
     value: impl Fn(&WindowResult) -> Option<f64>,
 ) -> Option<Ratio> {
-    let values = |flow: &FlowResult| flow.windows.iter().filter_map(&value).collect::<Vec<f64>>();
-    let (first, second) = (values(first), values(second));
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let values = |side: &Vec<&FlowResult>| {
+        let runs = side.iter().map(|flow| flow.windows.iter().filter_map(&value).collect());
+        let mut runs: Vec<Vec<f64>> = runs.collect();
+        runs.retain(|windows| !windows.is_empty());
+        match by_runs {
+            true => runs.iter().map(|windows| mean(windows)).collect(),
+            false => runs.concat(),
+        }
+    };
+    let [first, second]: [Vec<f64>; 2] = [values(&sides[0]), values(&sides[1])];
     let whole = mean(&second) / mean(&first);
     if first.is_empty() || second.is_empty() || !whole.is_finite() {
         return None;
@@ -144,15 +196,22 @@ impl fmt::Display for Comparison {
             column("latency p99", &|row| cell(&row.p99)),
         ];
         table(f, &columns)?;
-        writeln!(f, "\nsecond over first, with what 95 % of redrawn windows lie in")
+        write!(f, "\nsecond over first, with what 95 % of redrawn ")?;
+        match self.runs {
+            Some([first, second]) => writeln!(f, "runs lie in: {first} and {second} of them"),
+            None => writeln!(
+                f,
+                "windows lie in: what changes from run to run is not in it (give several of each side)"
+            ),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Run, Together};
+    use super::super::Together;
     use super::*;
-    use crate::plan::Plan;
+    use crate::plan::{Flow, Plan, Verb, WaitMode};
 
     fn report(name: &str, gbps: &[f64]) -> Report {
         let windows = gbps
@@ -186,7 +245,10 @@ mod tests {
         let run = Run {
             at: Default::default(),
             partial: None,
-            plan: Plan::default(),
+            plan: Plan {
+                flows: vec![Flow { name: name.to_owned(), ..Flow::new(Verb::Read) }],
+                ..Plan::default()
+            },
             flows: vec![flow],
             together: Together::default(),
             misses: Vec::new(),
@@ -194,12 +256,56 @@ mod tests {
         Report { runs: vec![run], ..Report::measured("soft", "a test") }
     }
 
+    /// One result on either side.
+    fn pair(first: &Report, second: &Report) -> Result<Comparison, Failure> {
+        compare(core::slice::from_ref(first), core::slice::from_ref(second))
+    }
+
+    #[test]
+    fn plans_that_differ_are_told_by_key() {
+        let first = report("a", &[2.0, 2.0]);
+        assert_eq!(pair(&first, &first).unwrap().notes, [""; 0]);
+        let mut second = report("a", &[2.0, 2.0]);
+        let plan = &mut second.runs[0].plan;
+        plan.hogs = 2;
+        plan.title = "another".to_owned();
+        plan.flows[0] = Flow {
+            size_bytes: 65_536,
+            wait: WaitMode::Event,
+            rate_per_s: Some(5.0),
+            ..plan.flows[0].clone()
+        };
+        let said = pair(&first, &second).unwrap().to_string();
+        assert!(said.starts_with("note      the plans differ: hogs 0 and 2\n"), "{said}");
+        let of_flow = "note      the plans differ: a: size_bytes 4096 and 65536, wait poll and event, \
+                       rate_per_s none and 5\n";
+        assert!(said.contains(of_flow), "{said}");
+        second.about = "another".to_owned();
+        let notes = pair(&first, &second).unwrap().notes;
+        assert_eq!(notes[0], "the worlds differ: \"a test\" and \"another\"");
+        let within = compare(&[first.clone(), second], &[first]).unwrap().notes;
+        assert!(within[1].starts_with("the plans differ within the first side: "), "{within:?}");
+    }
+
+    #[test]
+    fn several_runs_of_a_side_make_an_interval_of_what_differs_between_them() {
+        let runs = |means: [f64; 3]| means.map(|mean| report("a", &[mean; 8]));
+        let (first, second) = (runs([1.0, 2.0, 3.0]), runs([3.0, 4.0, 5.0]));
+        let alone = pair(&first[1], &second[1]).unwrap();
+        assert_eq!(alone.rows[0].bandwidth, Some(Ratio { ratio: 2.0, low: 2.0, high: 2.0 }));
+        assert!(alone.to_string().contains("what changes from run to run is not in it"));
+        let all = compare(&first, &second).unwrap();
+        let Ratio { ratio, low, high } = all.rows[0].bandwidth.unwrap();
+        assert!(ratio == 2.0 && low < 1.5 && high > 2.5, "{low} {ratio} {high}");
+        assert!(all.to_string().ends_with("redrawn runs lie in: 3 and 3 of them\n"), "{all}");
+    }
+
     #[test]
     fn the_interval_holds_the_ratio_and_is_as_wide_as_the_windows_differ() {
-        let even = compare(&report("a", &[2.0; 8]), &report("a", &[3.0; 8])).unwrap();
+        let even = pair(&report("a", &[2.0; 8]), &report("a", &[3.0; 8])).unwrap();
         assert_eq!(even.rows[0].bandwidth, Some(Ratio { ratio: 1.5, low: 1.5, high: 1.5 }));
         let first = report("a", &[1.0, 3.0, 2.0, 2.0]);
-        let ragged = compare(&first, &report("a", &[2.0, 6.0, 4.0, 4.0])).unwrap();
+        let ragged = pair(&first, &report("a", &[2.0, 6.0, 4.0, 4.0])).unwrap();
         let Ratio { ratio, low, high } = ragged.rows[0].bandwidth.unwrap();
         assert!(low < ratio && ratio < high && ratio == 2.0, "{low} {ratio} {high}");
         assert_eq!(ragged.rows[0].p50.unwrap().ratio, 1.0);
@@ -207,8 +313,8 @@ mod tests {
 
     #[test]
     fn what_is_not_in_both_cannot_be_compared() {
-        assert!(compare(&report("a", &[1.0]), &report("b", &[1.0])).is_err());
-        let nothing = compare(&report("a", &[0.0]), &report("a", &[1.0])).unwrap();
+        assert!(pair(&report("a", &[1.0]), &report("b", &[1.0])).is_err());
+        let nothing = pair(&report("a", &[0.0]), &report("a", &[1.0])).unwrap();
         assert_eq!(nothing.rows[0].bandwidth, None);
     }
 

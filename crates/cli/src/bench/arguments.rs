@@ -20,14 +20,14 @@ Examples:
   ferroce bench flows.toml -o results
   ferroce bench serve                                # on one host, or in one terminal
   ferroce bench send --connect 127.0.0.1:18516       # on another
-  ferroce bench compare before.json after.json
+  ferroce bench compare before.json after.json       # several runs of each side: a.json,b.json c.json,d.json
   ferroce bench read --world sim --testbed cx3-56g-xeon --size 64
 
 A flag sets the key of the same name in every flow; --set sets any key of a flow file (docs/book/bench.md).
 Ctrl-C ends the run: what was measured until then is told, and said to be partial.
 
 Exit status: 0 when all was measured; 1 when a threshold was missed, or a payload was wrong; 125 when the
-run could not begin, or was cut short; 130 when it was interrupted.";
+run could not begin, or was cut short; 130 when it was interrupted; 2 when the command line cannot be read.";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
@@ -132,10 +132,12 @@ pub(super) struct Serve {
 
 #[derive(Debug, Args)]
 pub(super) struct Compare {
-    /// What --json has written
-    pub(super) first: PathBuf,
+    /// What --json has written; of several runs of one plan all, with commas between
+    #[arg(value_name = "FILE[,FILE]...")]
+    pub(super) first: String,
     /// What is held against it
-    pub(super) second: PathBuf,
+    #[arg(value_name = "FILE[,FILE]...")]
+    pub(super) second: String,
 }
 
 impl Bench {
