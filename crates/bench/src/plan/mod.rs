@@ -364,7 +364,10 @@ fn wrong(key: &str, value: &Value, expected: &str) -> Failure {
 }
 
 fn real(key: &str, value: &Value, least: f64, most: f64) -> Result<f64, Failure> {
-    let expected = || format!("a number from {least} to {most}");
+    let expected = || match most {
+        f64::MAX => format!("a number from {least} on"),
+        _ => format!("a number from {least} to {most}"),
+    };
     match value {
         Value::Number(number) if (least..=most).contains(number) => Ok(*number),
         _ => Err(wrong(key, value, &expected())),

@@ -56,8 +56,14 @@ pub fn full(short: &str) -> Result<String, Failure> {
         let whole = format!("{short}{unit}");
         keys().find(|key| *key == whole)
     });
-    let settable = found.filter(|key| !["name", "title", "count"].contains(key));
-    settable.map(str::to_owned).ok_or_else(|| unknown(&short, &FLOW_KEYS))
+    match found {
+        Some(key @ ("name" | "title" | "count")) => {
+            Err(Failure::new(format!("{key}: is of a flow file alone"))
+                .hint(format!("write it in one: {key} = ...")))
+        }
+        Some(key) => Ok(key.to_owned()),
+        None => Err(unknown(&short, &FLOW_KEYS)),
+    }
 }
 
 impl Plan {
@@ -134,7 +140,7 @@ mod tests {
             ("size", "a sweep is not \"size\""),
             ("sise=1", "unknown key `sise`\nhint: did you mean"),
             ("size=", "a sweep over size_bytes needs values"),
-            ("name=a", "unknown key `name`"),
+            ("name=a", "name: is of a flow file alone\nhint: write it in one: name = "),
         ] {
             let said = Sweep::parse(text).unwrap_err().to_string();
             assert!(said.starts_with(expected), "{said}");

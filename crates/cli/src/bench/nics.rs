@@ -173,12 +173,23 @@ fn soft(common: &Common) -> Result<Settings, Failure> {
         Some(_) => options.link = Link::SharedMemory,
         None => {}
     }
-    let devices: Result<Vec<DeviceInfo>, _> = match common.dev.as_slice() {
-        [] => softnic::devices(),
-        named => (0..).zip(named).map(|(index, name)| DeviceInfo::find(name, index)).collect(),
+    let devices = match common.dev.as_slice() {
+        [] => softnic::devices().map_err(|error| Failure::from_message(&error))?,
+        named => (0..)
+            .zip(named)
+            .map(|(index, name)| named_by_flag(index, name))
+            .collect::<Result<_, _>>()?,
     };
-    let devices = devices.map_err(|error| Failure::from_message(&error))?;
     Settings::of(devices, options).map_err(failure)
+}
+
+/// A device of `--dev`, which has the form of the variable, and of which an error is not the variable's.
+fn named_by_flag(index: u32, name: &str) -> Result<DeviceInfo, Failure> {
+    DeviceInfo::find(name, index).map_err(|error| {
+        let said = error.to_string();
+        let of_flag = said.strip_prefix("FERROCE_DEV: ").map(|rest| format!("--dev: {rest}"));
+        Failure::from_message(&of_flag.unwrap_or(said))
+    })
 }
 
 fn devices(common: &Common) -> Result<Devices, Failure> {
