@@ -184,6 +184,8 @@ pub struct Ran {
     pub process_cores: f64,
     /// Processor time of the hogs of this process, in cores.
     pub hog_cores: f64,
+    /// Events that the simulator has handled, if it is one.
+    pub events: u64,
     /// Whether the serving end was in this process.
     pub is_alone: bool,
 }
@@ -509,5 +511,6 @@ fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ra
         measured.errors.extend(error);
     }
     let plan = plan.clone();
-    Ran { plan, flows, cut_short, process_cores: 0.0, hog_cores: 0.0, is_alone: true }
+    let (process_cores, hog_cores, events, is_alone) = (0.0, 0.0, 0, true);
+    Ran { plan, flows, cut_short, process_cores, hog_cores, events, is_alone }
 }

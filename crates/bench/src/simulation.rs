@@ -22,7 +22,7 @@ use crate::load::{self, Load, Tally};
 use crate::outcome::Watcher;
 use crate::plan::Plan;
 use crate::session::{Ran, both, share};
-use crate::world::sim::{self, Seated};
+use crate::world::sim::{self, Played, Seated};
 
 macro_rules! testbeds {
     ($($name:literal)+) => {
@@ -134,9 +134,9 @@ pub fn run(
     seated.extend(far.into_iter().map(|app| seat(app, 0)));
     let length = Span::from_ps(((plan.warmup_ms + plan.length_ms) * 1e9) as u64);
     let end = Time::ZERO + length + DRAIN + DRAIN;
-    let (outcomes, why) = sim::run(config, seated, end, watcher)?;
+    let Played { outcomes, why, events } = sim::run(config, seated, end, watcher)?;
     let process_cores = outcomes.iter().map(|outcome| share(outcome.cpu, outcome.wall)).sum();
-    Ok(Ran { process_cores, ..both(plan, outcomes, why) })
+    Ok(Ran { process_cores, events, ..both(plan, outcomes, why) })
 }
 
 #[cfg(test)]
@@ -183,6 +183,19 @@ mod tests {
         let (plain, _) = seen(flow.clone(), testbed);
         let (touched, _) = seen(Flow { touch: true, ..flow }, testbed);
         assert!((touched - plain - 20.0).abs() < 0.3, "{plain} {touched}");
+    }
+
+    #[test]
+    fn a_read_among_many_takes_eleven_events() {
+        // The book's row of what a simulated message costs.
+        let flow = Flow { threads: 16, servers: Some(8), window: 16, ..Flow::new(Verb::Read) };
+        let flows = vec![Flow { size_bytes: 64, ..flow }];
+        let plan =
+            Plan { warmup_ms: 0.0, length_ms: 2.0, window_ms: 2.0, flows, ..Plan::default() };
+        let simulated = Simulated::new(TESTBEDS[0].1, 17, 1).unwrap();
+        let ran = run(&plan, &simulated, &[], &mut ()).unwrap();
+        let each = ran.events as f64 / ran.flows[0].ended as f64;
+        assert!((10.5..12.0).contains(&each), "{each}");
     }
 
     #[test]

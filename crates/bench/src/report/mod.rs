@@ -138,6 +138,12 @@ pub struct Together {
     /// Processor time of the hogs of this process, in cores.
     #[serde(default)]
     pub hog_cores: f64,
+    /// Events that the simulator has handled from the beginning on; zero if it is none.
+    #[serde(default)]
+    pub events: u64,
+    /// The same for each operation that ended since then.
+    #[serde(default)]
+    pub events_per_operation: f64,
     /// Of each flow to the first: bandwidth.
     pub ratios: Vec<f64>,
 }
@@ -208,7 +214,8 @@ impl Report {
 
 impl Run {
     fn new(at: BTreeMap<String, String>, ran: &Ran) -> Self {
-        let Ran { plan, cut_short, process_cores, hog_cores, .. } = ran;
+        let Ran { plan, cut_short, process_cores, hog_cores, events, .. } = ran;
+        let ended: u64 = ran.flows.iter().map(|measured| measured.ended).sum();
         let is_partial = cut_short.is_some();
         let flows: Vec<FlowResult> = plan
             .flows
@@ -224,6 +231,8 @@ impl Run {
             fairness: jain(&shares),
             process_cores: *process_cores,
             hog_cores: *hog_cores,
+            events: *events,
+            events_per_operation: *events as f64 / ended.max(1) as f64,
             ratios: first
                 .map_or_else(Vec::new, |first| shares.iter().map(|share| share / first).collect()),
         };

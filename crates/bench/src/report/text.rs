@@ -60,6 +60,10 @@ impl Run {
             }
         }
         writeln!(f, "cpu       {:.2} cores {cores}", together.process_cores)?;
+        if together.events > 0 {
+            let (events, each) = (grouped(together.events as f64), together.events_per_operation);
+            writeln!(f, "events    {events} of the simulator, {each:.1} for each operation")?;
+        }
         if plan.hogs > 0 {
             write!(f, "hogs      {}", plan.hogs)?;
             match together.hog_cores > 0.0 {

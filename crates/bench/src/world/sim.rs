@@ -26,17 +26,27 @@ pub struct Seated<A> {
     pub core: u32,
 }
 
+/// What became of all of them.
+#[derive(Debug)]
+pub struct Played<A> {
+    /// In the order in which they were given.
+    pub outcomes: Vec<Outcome<A>>,
+    /// Why the world was ended before its time, if it was.
+    pub why: Option<Failure>,
+    /// Events that the simulator has handled.
+    pub events: u64,
+}
+
 /// Runs applications on the hosts of a network until all are done but those that serve, or until `end`.
 ///
 /// # Errors
-/// They could not be set up. What happens afterwards is said in the outcomes, and why the world was ended
-/// before its time in the second value.
+/// They could not be set up.
 pub fn run<A: App + Send + 'static>(
     config: NetworkConfig,
     seated: Vec<Seated<A>>,
     end: Time,
     watcher: &mut dyn Watcher,
-) -> Result<(Vec<Outcome<A>>, Option<Failure>), Failure> {
+) -> Result<Played<A>, Failure> {
     let placed = seated.into_iter().map(|Seated { app, host, core }| {
         let app: Box<dyn fabric::Tenant> = Box::new(app);
         Placed { host, core, app }
@@ -70,6 +80,7 @@ pub fn run<A: App + Send + 'static>(
             break;
         }
     }
+    let events = network.events();
     let outcomes = network.into_tenants().into_iter().map(|tenant| {
         let ended = match tenant.failure {
             Some(failure) => Ended::Failed(Failure::new(failure)),
@@ -80,5 +91,5 @@ pub fn run<A: App + Send + 'static>(
         let app = app.downcast::<A>().expect("every application is of the type that was given");
         Outcome { app: *app, ended, cpu: tenant.cpu, wall: tenant.wall, device: None }
     });
-    Ok((outcomes.collect(), why))
+    Ok(Played { outcomes: outcomes.collect(), why, events })
 }

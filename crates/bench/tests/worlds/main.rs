@@ -70,7 +70,7 @@ fn simulated(apps: [Program; 2], testbed: &str) -> [Program; 2] {
     let config = Testbed::parse(text).unwrap().network(2);
     let seated = (0..).zip(apps).map(|(host, app)| Seated { app, host, core: 3 }).collect();
     let end = Time::ZERO + Span::from_ms(1_000);
-    let (outcomes, why) = sim::run(config, seated, end, &mut ()).unwrap();
+    let sim::Played { outcomes, why, .. } = sim::run(config, seated, end, &mut ()).unwrap();
     assert_eq!(why, None);
     let ended = |outcome: Outcome<Program>| {
         assert_eq!(outcome.ended, Ended::Done);

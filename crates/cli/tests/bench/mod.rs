@@ -531,6 +531,7 @@ fn a_simulated_run_says_so_everywhere_and_is_the_same_again() {
         "{text}"
     );
     assert!(text.contains(" 0 wrong") && text.contains("cores of the simulated hosts"), "{text}");
+    assert!(text.contains(" of the simulator, ") && text.contains("\nevents    "), "{text}");
     assert!(page.contains("imulated") && page.contains("cx3-56g-xeon"));
     let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&parsed["world"], &parsed["simulated"]), (&"sim".into(), &true.into()));

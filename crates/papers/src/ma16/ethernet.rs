@@ -10,7 +10,7 @@
 //! would be; what else differs is the testbed's, `cx3-40g-ethernet`. Simulated clocks agree, so that a
 //! packet's own stamp gives the one-way latency, which the paper takes from four.
 
-use bench::world::sim::{self, Seated};
+use bench::world::sim::{self, Played, Seated};
 use rdma::app::{
     App, Channel, Cq, CqSpec, Layout, Qp, QpSpec, Region, RegionSpec, Verbs, Wait, Woke,
 };
@@ -240,7 +240,7 @@ fn pass(hosts: &Hosts, options: Options, of: Bursts, length: Span) -> Result<[f6
     let begin = Time::ZERO + WARMUP;
     let end = begin + length;
     let seat = |host| Seated { app: Generator::new(of, begin, end), host, core: 0 };
-    let (outcomes, why) =
+    let Played { outcomes, why, .. } =
         sim::run(config, vec![seat(0), seat(1)], end + Span::from_ms(50), &mut ())
             .map_err(|failure| wrong(failure.to_string()))?;
     if let Some(failure) = why {

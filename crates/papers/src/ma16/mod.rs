@@ -14,7 +14,7 @@ mod router;
 
 use bench::Failure;
 use bench::session::Settings;
-use bench::world::sim::{self, Seated};
+use bench::world::sim::{self, Played, Seated};
 use bench::world::soft;
 use rdma::{QpType, Span, Time};
 
@@ -112,7 +112,7 @@ impl Passing {
         let end = Time::ZERO + WARMUP + self.length + Span::from_ms(50);
         let seated = [answers, asks].into_iter().zip(0..);
         let seated = seated.map(|(app, host)| Seated { app, host, core: 0 }).collect();
-        let (outcomes, why) =
+        let Played { outcomes, why, .. } =
             sim::run(config, seated, end, &mut ()).map_err(|failure| wrong(failure.to_string()))?;
         let seen = self.seen(outcomes.into_iter().map(|outcome| outcome.app).collect());
         let seen = seen.map_err(wrong)?;

@@ -113,7 +113,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             let end = Time::ZERO + Span::from_ms(10);
             let seated = posters.into_iter().zip(0..).map(seat).collect();
             sim::run(config, seated, end, &mut ())
-                .and_then(|(outcomes, why)| why.map_or(Ok(outcomes), Err))
+                .and_then(|played| played.why.map_or(Ok(played.outcomes), Err))
         }
     };
     let outcomes = ended.map_err(|failure| wrong(failure.to_string()))?;
