@@ -220,6 +220,12 @@ mod tests {
             let more = works - idle;
             assert!((more - 20.0 * f64::from(depends)).abs() < 1.0, "{wait:?} {more}");
         }
+        // Of several that have come the later ones wait for work on the others.
+        for wait in WaitMode::ALL {
+            let flow = Flow { wait, window: 8, size_bytes: 64, ..Flow::new(Verb::Read) };
+            let (p50_us, _) = seen(Flow { work_us: 20.0, ..flow }, TESTBEDS[0].1);
+            assert!(p50_us > 40.0, "{wait:?} {p50_us}");
+        }
     }
 
     #[test]

@@ -372,12 +372,13 @@ impl Asker {
             let _ = self.send(verbs, lane, &[request]);
             return;
         }
-        let mut now = now;
-        if self.task.flow.touch && self.task.flow.verb == Verb::Read {
-            let at = self.shape.near_at(lane, sequence);
-            verbs.touch(DATA, at, self.task.flow.size_bytes.into());
-            now = verbs.now();
+        let flow = &self.task.flow;
+        let looks = flow.touch && flow.verb == Verb::Read;
+        if looks {
+            verbs.touch(DATA, self.shape.near_at(lane, sequence), flow.size_bytes.into());
         }
+        // It may have waited for work on those before it.
+        let now = if looks || flow.work_us > 0.0 { verbs.now() } else { now };
         if self.task.verify {
             self.check(verbs, lane, sequence);
         }
