@@ -76,14 +76,12 @@ impl Options {
                 return is_no("FERROCE_LINK", other, "link", "use `shm`, `shm,icrc` or `udp`");
             }
         };
-        let recovery = match variable("FERROCE_RECOVERY").as_deref() {
-            None | Some("go-back-n") => Recovery::GoBackN,
-            Some("go-back-0") => Recovery::GoBack0,
-            Some("selective-repeat") => Recovery::SelectiveRepeat,
-            Some(other) => {
-                let hint = "use `go-back-n`, `go-back-0` or `selective-repeat`";
-                return is_no("FERROCE_RECOVERY", other, "strategy", hint);
-            }
+        let recovery = match variable("FERROCE_RECOVERY") {
+            None => Recovery::default(),
+            Some(name) => match Recovery::ALL.into_iter().find(|it| it.name() == name) {
+                Some(recovery) => recovery,
+                None => return is_no("FERROCE_RECOVERY", &name, "strategy", &recoveries()),
+            },
         };
         let buffer = variable("FERROCE_RCVBUF_BYTES");
         // The kernel doubles it, and keeps it in an `int`.
@@ -105,4 +103,12 @@ impl Options {
             receive_buffer_bytes: bytes,
         })
     }
+}
+
+/// Which strategies there are, the default first.
+fn recoveries() -> String {
+    let mut all = Recovery::ALL;
+    all.sort_by_key(|it| *it != Recovery::default());
+    let [others @ .., last] = all.map(|it| format!("`{}`", it.name()));
+    format!("use {} or {last}", others.join(", "))
 }

@@ -38,20 +38,49 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
 }
 
-/// The strategy of a device, at both ends of its connections.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Recovery {
-    /// Everything from the lost packet on (IBTA vol 1, 9.7.5.1).
-    #[default]
-    GoBackN,
-    /// The whole message that the lost packet belongs to: the requester begins it anew, and the
-    /// responder forgets what it had of it. Early RoCE NICs did this. If one packet in 256 is lost,
-    /// no message of 4 MB ever arrives (guo16, 4.1).
-    GoBack0,
-    /// The lost packet alone, as in IRN (Mittal et al. 2018, "Revisiting Network Support for
-    /// RDMA"). Only between queue pairs that have agreed on it
-    /// ([`crate::QpChange::selective_repeat`]); with others such a device goes back N.
-    SelectiveRepeat,
+/// Declares the strategies, each with the name by which settings know it.
+macro_rules! strategies {
+    (
+        $(#[$about:meta])*
+        pub enum $strategy:ident {
+            $( $(#[$doc:meta])* $variant:ident = $name:literal, )+
+        }
+    ) => {
+        $(#[$about])*
+        pub enum $strategy {
+            $( $(#[$doc])* $variant, )+
+        }
+
+        impl $strategy {
+            /// All of them.
+            pub const ALL: [Self; [$($name),+].len()] = [$( Self::$variant ),+];
+
+            /// What settings call it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( Self::$variant => $name, )+
+                }
+            }
+        }
+    };
+}
+
+strategies! {
+    /// The strategy of a device, at both ends of its connections.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub enum Recovery {
+        /// The whole message that the lost packet belongs to: the requester begins it anew, and the
+        /// responder forgets what it had of it. Early RoCE NICs did this. If one packet in 256 is lost,
+        /// no message of 4 MB ever arrives (guo16, 4.1).
+        GoBack0 = "go-back-0",
+        /// Everything from the lost packet on (IBTA vol 1, 9.7.5.1).
+        #[default]
+        GoBackN = "go-back-n",
+        /// The lost packet alone, as in IRN (Mittal et al. 2018, "Revisiting Network Support for
+        /// RDMA"). Only between queue pairs that have agreed on it
+        /// ([`crate::QpChange::selective_repeat`]); with others such a device goes back N.
+        SelectiveRepeat = "selective-repeat",
+    }
 }
 
 impl Recovery {
