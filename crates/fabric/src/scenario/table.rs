@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   /// An IP packet at most.                                  what it is
-//!   mtu_bytes = whole().within(576, 9_216) => mtu_bytes;
+//!   mtu_bytes = within(576, 9_216, TCP_MTU) => mtu_bytes;
 //!      │                  │                       └ the setting that it is, and whose default it has
 //!      │                  └ what may be written: value.rs
 //!      └ what is written; its end is its unit
@@ -103,24 +103,50 @@ impl<'a> Pass<'a, '_> {
     }
 }
 
+/// What a line of a table says of a setting.
+pub(super) trait Line<'a, T> {
+    fn pass(&self, pass: &mut Pass<'a, '_>, name: &'static str, about: &str, out: &mut T);
+}
+
+/// It is the value of a key.
+impl<'a, T: 'a> Line<'a, T> for Value<'a, T> {
+    fn pass(&self, pass: &mut Pass<'a, '_>, name: &'static str, about: &str, out: &mut T) {
+        pass.key(name, about, self, out);
+    }
+}
+
+/// It has keys itself, which stand in the same table.
+pub(super) struct Keys;
+
+impl<'a, T: Table<'a>> Line<'a, T> for Keys {
+    fn pass(&self, pass: &mut Pass<'a, '_>, _: &'static str, _: &str, out: &mut T) {
+        out.pass(pass);
+    }
+}
+
 /// Tables whose other keys depend on one.
 pub(super) trait Kinds<'a>: Sized {
     fn read(at: &At<'a>) -> Result<Self>;
 }
 
-/// Declares the keys of a table. See the module. An `impl` is about settings that are declared elsewhere. A
-/// `struct` is declared here: it has a field for each key with a type, and the other keys are about the
-/// settings that it is `with`. `..part` are the keys of another table, too.
+/// Declares the keys of a table. See the module.
+///
+/// An `impl` is about settings that are declared elsewhere. Each of their fields has a key, is a table whose
+/// keys stand in this one (`..part`), or is named after `besides`: a forgotten one does not compile. A
+/// `struct` is declared here: it has a field for each key with a type. The other keys are about the settings
+/// that it is `with`, whose fields all have a key, too, or are named. [`Keys`] stands for the keys of a part
+/// in the midst of others.
 macro_rules! table {
     (
         $(#[doc = $about:literal])+
-        struct $name:ident $(<$life:lifetime>)? $(with $base:ident: $settings:ty)? {
+        struct $name:ident $(<$life:lifetime>)? $(with $base:ident: $settings:ident)? {
             $(
                 $(#[doc = $doc:literal])+
-                $key:ident = $value:expr => $vis:vis $field:ident $(.$inner:ident)* $(: $type:ty)?;
+                $key:ident = $value:expr => $vis:vis $field:ident $(.$inner:ident)? $(: $type:ty)?;
             )*
             $( ..$part:ident: $common:ty; )*
         }
+        $( besides $($other:ident),+; )?
         $( check $check:path; )?
     ) => {
         $(#[doc = $about])+
@@ -132,31 +158,45 @@ macro_rules! table {
         }
 
         $crate::scenario::table::table! {
-            $(#[doc = $about])+
-            impl $name $(<$life>)? {
-                $( $(#[doc = $doc])+ $key = $value => $field $(.$inner)*; )*
-                $( ..$part; )*
-            }
-            $( check $check; )?
+            @keys concat!($($about),+), $name $(<$life>)?, [];
+            [$( concat!($($doc),+), $key, $value, $field $(.$inner)?; )*] [$($part)*] [$($check)?]
+        }
+
+        $crate::scenario::table::table! {
+            @all [$($settings)?] $( $($inner)? )* $($($other)+)?
         }
     };
     (
         $(#[doc = $about:literal])+
         impl $target:ty {
-            $(
-                $(#[doc = $doc:literal])+
-                $key:ident = $value:expr => $($place:ident).+;
-            )*
+            $( $(#[doc = $doc:literal])+ $key:ident = $value:expr => $field:ident; )*
             $( ..$part:ident; )*
         }
+        $( besides $($other:ident),+; )?
         $( check $check:path; )?
     ) => {
+        $crate::scenario::table::table! {
+            @keys concat!($($about),+), $target, [$($field)* $($part)* $($($other)+)?];
+            [$( concat!($($doc),+), $key, $value, $field; )*] [$($part)*] [$($check)?]
+        }
+    };
+    (@all []) => {};
+    (@all [$settings:ident] $($field:ident)*) => {
+        /// Compiles if these are all fields.
+        const _: fn($settings) = |$settings { $($field: _),* }| {};
+    };
+    (
+        @keys $about:expr, $target:ty, [$($all:ident)*];
+        [$( $doc:expr, $key:ident, $value:expr, $($place:ident).+; )*] [$($part:ident)*] [$($check:path)?]
+    ) => {
         impl<'a> $crate::scenario::table::Table<'a> for $target {
-            const ABOUT: &'static str = concat!($($about),+);
+            const ABOUT: &'static str = $about;
 
             fn pass(&mut self, pass: &mut $crate::scenario::table::Pass<'a, '_>) {
-                $( pass.key(
-                    stringify!($key), concat!($($doc),+), &$value, &mut self.$($place).+); )*
+                // Compiles if these are all fields.
+                $crate::scenario::table::table! { @all_of self, $($all)* }
+                $( $crate::scenario::table::Line::pass(
+                    &$value, pass, stringify!($key), $doc, &mut self.$($place).+); )*
                 $( $crate::scenario::table::Table::pass(&mut self.$part, pass); )*
             }
 
@@ -170,6 +210,10 @@ macro_rules! table {
                 Ok(())
             }
         }
+    };
+    (@all_of $this:ident,) => {};
+    (@all_of $this:ident, $($field:ident)+) => {
+        let Self { $($field: _),+ } = &*$this;
     };
 }
 

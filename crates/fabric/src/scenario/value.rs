@@ -399,14 +399,15 @@ pub(super) fn list<'a, T: Default + 'a>(of: Value<'a, T>) -> Value<'a, Vec<T>> {
 
 /// A value that may be left out; `without` says what counts then.
 pub(super) fn or<'a, T: Default + 'a>(
-    without: &'static str,
+    without: impl Into<String>,
     of: Value<'a, T>,
 ) -> Value<'a, Option<T>> {
+    let without = without.into();
     let Value { accepts, read, show, tables, .. } = of;
     let read =
         move |entry: &Entry<'a, '_>, out: &mut Option<T>| read(entry, out.get_or_insert_default());
     let show = move |key: &str, out: &Option<T>| {
-        out.as_ref().map_or_else(|| without.to_owned(), |value| show(key, value))
+        out.as_ref().map_or_else(|| without.clone(), |value| show(key, value))
     };
     Value { tables, ..Value::in_place(accepts, read, show) }
 }

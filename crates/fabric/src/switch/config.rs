@@ -105,6 +105,20 @@ pub enum Balance {
     },
 }
 
+impl Balance {
+    /// One of each kind, without a gap.
+    pub(crate) const ALL: [Self; 3] = [Self::Flow, Self::Packet, Self::Flowlet { gap: Span::ZERO }];
+
+    /// What a scenario calls it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::Packet => "packet",
+            Self::Flowlet { .. } => "flowlet",
+        }
+    }
+}
+
 /// Which field says a packet's class (guo16, 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]

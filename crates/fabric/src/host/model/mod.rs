@@ -28,6 +28,7 @@ mod window;
 mod work;
 
 use rdma::{Rate, Span};
+use serde::Deserialize;
 
 pub(crate) use bus::Bus;
 pub(crate) use idle::Governor;
@@ -45,7 +46,8 @@ pub struct IdleState {
 }
 
 /// When the work request travels with the doorbell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum BlueFlame {
     /// Never: it is read from memory.
     Never,
@@ -57,7 +59,8 @@ pub enum BlueFlame {
 }
 
 /// In which order packets leave whose payloads are being read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// As they were begun: who waits for its payload holds up those behind it.
     #[default]

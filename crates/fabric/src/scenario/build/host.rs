@@ -2,10 +2,10 @@
 
 use rdma::Span;
 
-use crate::model::{BlueFlame, HostConfig, IdleState, Order};
+use crate::model::{CpuConfig, HostConfig, IdleState, StageConfig};
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::table::{Describe as _, Table as _, table};
-use crate::scenario::value::{Value, list, named, rate, share, time, time_from, whole, within};
+use crate::scenario::value::{Value, choice, list, rate, share, time, time_from, whole, within};
 
 /// Cores of a host.
 const CORES_MAX: u32 = 256;
@@ -28,93 +28,95 @@ fn states<'a>() -> Value<'a, Vec<IdleState>> {
     })
 }
 
-fn blueflame<'a>() -> Value<'a, BlueFlame> {
-    named([
-        ("never", BlueFlame::Never),
-        ("inline", BlueFlame::Inline),
-        ("always", BlueFlame::Always),
-    ])
-}
-
-fn order<'a>() -> Value<'a, Order> {
-    named([("in-order", Order::InOrder), ("by-readiness", Order::ByReadiness)])
-}
-
 table! {
     /// What the hosts cost. Without the table they cost nothing. `[hosts.NAME]` has the same keys, and is
     /// about one of them. Applications (`ferroce bench --world sim`) feel all of it. The flows of a
     /// scenario feel bus and NIC; their posts and polls take no processor time.
     impl HostConfig {
-        /// Cores.
-        cores = within(1, CORES_MAX, CORES) => cpu.cores;
-        /// Cores that enter deep idle states together.
-        cores_per_package = within(1, CORES_MAX, CORES) => cpu.cores_per_package;
-        /// Cores on which a task runs that never waits.
-        hogs = list(whole()) => cpu.hogs;
-        /// Posting a send request.
-        post_ns = time() => cpu.post;
-        /// Each piece of it beyond the first.
-        post_sge_ns = time() => cpu.post_sge;
-        /// Each byte of inline data.
-        inline_byte_ns = time() => cpu.inline_byte;
-        /// Posting a receive request.
-        post_recv_ns = time() => cpu.post_recv;
-        /// Taking a completion.
-        poll_ns = time() => cpu.poll;
-        /// A poll that finds nothing.
-        poll_empty_ns = time() => cpu.poll_empty;
-        /// Asking for an event.
-        arm_ns = time() => cpu.arm;
-        /// Looking at a word of memory.
-        look_ns = time() => cpu.look;
-        /// Reading a byte that the NIC has written.
-        touch_byte_ns = time() => cpu.touch_byte;
-        /// An interrupt, until its handler has woken who waits.
-        interrupt_ns = time() => cpu.interrupt;
-        /// From there until the task runs; and from one task to another.
-        switch_ns = time() => cpu.switch;
-        /// States in which a core sleeps, from the lightest to the deepest.
-        idle = states() => cpu.idle;
-        /// What is left of their exit if another core of the package is awake.
-        package_factor = share("1 if a package has no part in it") => cpu.package_factor;
-        /// Time in which each task of a core runs once.
-        sched_latency_ms = time() => cpu.latency;
-        /// The shortest slice.
-        slice_min_ms = time_from(Span::from_us(1), SLICE) => cpu.slice_min;
-        /// A task that wakes takes the core from one that is further ahead.
-        granularity_ms = time() => cpu.granularity;
-        /// What a task that has slept may be behind the others.
-        credit_ms = time() => cpu.credit;
-        /// Payload over the bus, in each direction.
-        bus_gbps = rate() => nic.bus;
-        /// From asking for a few bytes of memory to having them.
-        dma_read_ns = time() => nic.dma_read;
-        /// From writing a few bytes to their being seen.
-        dma_write_ns = time() => nic.dma_write;
-        /// From the processor's store to the NIC.
-        doorbell_ns = time() => nic.doorbell;
-        /// What the entry of a completion queue adds to that.
-        cqe_ns = time() => nic.cqe;
-        /// Beginning a request.
-        request_out_ns = time() => nic.request_out;
-        /// Beginning the answer to a READ.
-        request_in_ns = time() => nic.request_in;
-        /// Each piece of a request beyond the first.
-        sge_ns = time() => nic.sge;
-        /// What is read of a work request at once.
-        wqe_fetch_bytes = within(64, 4_096, BLOCKS) => nic.wqe_fetch_bytes;
-        /// When a work request that is alone travels with its doorbell.
-        blueflame = blueflame() => nic.blueflame;
-        /// The longest that does.
-        blueflame_bytes = whole() => nic.blueflame_bytes;
-        /// A receive is at hand already if its queue holds so many.
-        recv_prefetch = whole() => nic.recv_prefetch;
-        /// What is read, or being read, ahead of the wire, of each priority.
-        prefetch_bytes = whole() => nic.prefetch_bytes;
-        /// In which order it leaves.
-        prefetch_order = order() => nic.prefetch_order;
+        ..cpu;
+        ..nic;
     }
     check is_sound;
+}
+
+table! {
+    /// The processor of a host, and its operating system.
+    impl CpuConfig {
+        /// Cores.
+        cores = within(1, CORES_MAX, CORES) => cores;
+        /// Cores that enter deep idle states together.
+        cores_per_package = within(1, CORES_MAX, CORES) => cores_per_package;
+        /// Cores on which a task runs that never waits.
+        hogs = list(whole()) => hogs;
+        /// Posting a send request.
+        post_ns = time() => post;
+        /// Each piece of it beyond the first.
+        post_sge_ns = time() => post_sge;
+        /// Each byte of inline data.
+        inline_byte_ns = time() => inline_byte;
+        /// Posting a receive request.
+        post_recv_ns = time() => post_recv;
+        /// Taking a completion.
+        poll_ns = time() => poll;
+        /// A poll that finds nothing.
+        poll_empty_ns = time() => poll_empty;
+        /// Asking for an event.
+        arm_ns = time() => arm;
+        /// Looking at a word of memory.
+        look_ns = time() => look;
+        /// Reading a byte that the NIC has written.
+        touch_byte_ns = time() => touch_byte;
+        /// An interrupt, until its handler has woken who waits.
+        interrupt_ns = time() => interrupt;
+        /// From there until the task runs; and from one task to another.
+        switch_ns = time() => switch;
+        /// States in which a core sleeps, from the lightest to the deepest.
+        idle = states() => idle;
+        /// What is left of their exit if another core of the package is awake.
+        package_factor = share("1 if a package has no part in it") => package_factor;
+        /// Time in which each task of a core runs once.
+        sched_latency_ms = time() => latency;
+        /// The shortest slice.
+        slice_min_ms = time_from(Span::from_us(1), SLICE) => slice_min;
+        /// A task that wakes takes the core from one that is further ahead.
+        granularity_ms = time() => granularity;
+        /// What a task that has slept may be behind the others.
+        credit_ms = time() => credit;
+    }
+}
+
+table! {
+    /// The bus of a host, and the stages of its NIC.
+    impl StageConfig {
+        /// Payload over the bus, in each direction.
+        bus_gbps = rate() => bus;
+        /// From asking for a few bytes of memory to having them.
+        dma_read_ns = time() => dma_read;
+        /// From writing a few bytes to their being seen.
+        dma_write_ns = time() => dma_write;
+        /// From the processor's store to the NIC.
+        doorbell_ns = time() => doorbell;
+        /// What the entry of a completion queue adds to that.
+        cqe_ns = time() => cqe;
+        /// Beginning a request.
+        request_out_ns = time() => request_out;
+        /// Beginning the answer to a READ.
+        request_in_ns = time() => request_in;
+        /// Each piece of a request beyond the first.
+        sge_ns = time() => sge;
+        /// What is read of a work request at once.
+        wqe_fetch_bytes = within(64, 4_096, BLOCKS) => wqe_fetch_bytes;
+        /// When a work request that is alone travels with its doorbell.
+        blueflame = choice() => blueflame;
+        /// The longest that does.
+        blueflame_bytes = whole() => blueflame_bytes;
+        /// A receive is at hand already if its queue holds so many.
+        recv_prefetch = whole() => recv_prefetch;
+        /// What is read, or being read, ahead of the wire, of each priority.
+        prefetch_bytes = whole() => prefetch_bytes;
+        /// In which order it leaves.
+        prefetch_order = choice() => prefetch_order;
+    }
 }
 
 fn is_sound(host: &HostConfig, at: &At<'_>) -> Result<()> {

@@ -10,12 +10,12 @@ use super::dcqcn::DcqcnTable;
 use super::switch::lossless;
 use crate::NetworkConfig;
 use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
-use crate::nic::{HostMemory, NicConfig};
+use crate::nic::{HostMemory, NicConfig, Pcie};
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::part::{Part, inner, part};
 use crate::scenario::table::table;
 use crate::scenario::value::{Value, choice, flag, named, or, rate, time, whole, within};
-use crate::tcp::TcpConfig;
+use crate::tcp::{KernelLatency, TcpConfig};
 
 /// A path MTU.
 fn mtu<'a>() -> Value<'a, Mtu> {
@@ -32,11 +32,7 @@ fn mtu<'a>() -> Value<'a, Mtu> {
 }
 
 fn recovery<'a>() -> Value<'a, Recovery> {
-    named([
-        ("go-back-0", Recovery::GoBack0),
-        ("go-back-n", Recovery::GoBackN),
-        ("selective-repeat", Recovery::SelectiveRepeat),
-    ])
+    named(Recovery::ALL.map(|recovery| (recovery.name(), recovery)))
 }
 
 fn congestion<'a>() -> Value<'a, Congestion> {
@@ -105,6 +101,7 @@ table! {
         /// How long its receive pipeline may stand still and pause, before it may pause no more.
         watchdog_ms = or("no watchdog", time()) => watchdog;
     }
+    besides read_chunk_bytes, dscp_to_priority, lossless_priorities, notification, pfc;
     check thresholds_rise;
 }
 
@@ -138,12 +135,20 @@ table! {
         qpc_entries = entries() => qpc_entries;
         /// Entries of a cache that are compared at a time.
         ways = entries() => ways;
-        /// The bus to the server's memory, in each direction.
-        pcie_gbps = rate() => pcie.rate;
-        /// What a miss costs: from asking for a few bytes of memory to having them.
-        pcie_read_ns = time() => pcie.read;
+        ..pcie;
     }
     check pages_are_powers;
+}
+
+table! {
+    /// The bus to the memory of a server.
+    impl Pcie {
+        /// The bus to the server's memory, in each direction.
+        pcie_gbps = rate() => rate;
+        /// What a miss costs: from asking for a few bytes of memory to having them.
+        pcie_read_ns = time() => read;
+    }
+    besides payload_bytes, header_bytes;
 }
 
 fn pages_are_powers(memory: &HostMemory, at: &At<'_>) -> Result<()> {
@@ -167,10 +172,17 @@ table! {
         buffer_bytes = within(2_048, TCP_BUFFER_BYTES_MAX, TCP_BUFFER) => buffer_bytes;
         /// What a loss means to a sender.
         congestion = choice() => congestion;
+        ..kernel;
+    }
+}
+
+table! {
+    /// Between an application and its TCP.
+    impl KernelLatency {
         /// The least that a message takes between application and stack.
-        kernel_floor_us = time() => kernel.floor;
+        kernel_floor_us = time() => floor;
         /// What is added on average.
-        kernel_mean_us = time() => kernel.mean;
+        kernel_mean_us = time() => mean;
     }
 }
 

@@ -3,10 +3,10 @@
 use rdma::{Rate, Span};
 
 use crate::limits::CELL_BYTES_MAX;
-use crate::pfc::PRIORITIES;
+use crate::pfc::{PRIORITIES, PfcConfig};
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::part::{Part, inner};
-use crate::scenario::table::table;
+use crate::scenario::table::{Keys, table};
 use crate::scenario::value::{
     Value, choice, flag, list, named, needed, or, otherwise, priorities, probability, rate, text,
     time, time_from, whole, within,
@@ -14,21 +14,33 @@ use crate::scenario::value::{
 use crate::switch::Cell;
 use crate::switch::config::{
     ALPHA_EXPONENTS, Balance, EcnConfig, GroupConfig, PortConfig, QueueConfig, Schedule,
-    SwitchConfig, Threshold, WatchdogConfig, alpha_of,
+    SwitchConfig, TableConfig, Threshold, WatchdogConfig, alpha_of,
 };
 
 const LOSSLESS: GroupConfig = GroupConfig::LOSSLESS;
+
+/// The alpha of lossless groups.
+fn alpha_of_lossless() -> i8 {
+    match LOSSLESS.threshold {
+        Threshold::Dynamic { exponent } => exponent,
+        Threshold::Static { .. } => 0,
+    }
+}
+
+/// The weights of queues.
+fn weights_of_queues() -> [u8; PRIORITIES] {
+    SwitchConfig::default().queues.map(|queue| match queue.schedule {
+        Schedule::Weighted(weight) => weight,
+        Schedule::Strict => 0,
+    })
+}
 
 fn some<'a>() -> Value<'a, u8> {
     priorities("a list of priorities: [3, 4], for instance")
 }
 
 fn balance<'a>() -> Value<'a, Balance> {
-    named([
-        ("flow", Balance::Flow),
-        ("packet", Balance::Packet),
-        ("flowlet", Balance::Flowlet { gap: Span::ZERO }),
-    ])
+    named(Balance::ALL.map(|balance| (balance.name(), balance)))
 }
 
 table! {
@@ -55,7 +67,7 @@ table! {
         lossless_priorities =
             otherwise(lossless(&SwitchConfig::default()), some()) => lossless: Option<u8>;
         /// A lossless priority group may take so many times what is still free of the buffer.
-        alpha = otherwise(-4, alpha()) => exponent: Option<i8>;
+        alpha = otherwise(alpha_of_lossless(), alpha()) => exponent: Option<i8>;
         /// The same in bytes, in the place of alpha.
         threshold_bytes = or("alpha counts", whole()) => threshold_bytes: Option<u32>;
         /// Bytes that a lossless priority group has for itself.
@@ -74,18 +86,16 @@ table! {
         lossy_queue_bytes =
             or("the buffer is the limit", whole()) => lossy_queue_bytes: Option<u32>;
         /// The shares of the queues in deficit round robin.
-        weights = otherwise([1; PRIORITIES], weights()) => weights: Option<[u8; PRIORITIES]>;
+        weights = otherwise(weights_of_queues(), weights()) => weights: Option<[u8; PRIORITIES]>;
         /// Queues that go before all that are not in the list.
         strict_queues = or("none", some()) => strict: Option<u8>;
-        /// How long a pause lasts unless it is renewed, in times of 512 bits.
-        pause_quanta = whole() => config.pfc.quanta;
-        /// How long this end takes to obey a pause, in the same unit.
-        pause_response_quanta = whole() => config.pfc.response_quanta;
+        /// Pause frames.
+        pfc = Keys => config.pfc;
         /// How long a packet takes from its last bit to its queue.
         latency_ns = time() => config.latency;
         /// Which of several next hops a packet takes: one for each flow, one for each packet, or one for
         /// each flowlet.
-        balance = otherwise(Balance::Flow, balance()) => balance: Option<Balance>;
+        balance = otherwise(Balance::default(), balance()) => balance: Option<Balance>;
         /// How long a gap is, for balance "flowlet".
         flowlet_gap_us = or("needed by it alone", time()) => flowlet_gap: Option<Span>;
         /// Makes the ECMP choices of this switch differ from those of others.
@@ -93,12 +103,8 @@ table! {
         /// Whether all switches choose alike, as if nobody had set their hashes: what one has divided, the
         /// next does not divide again.
         polarised = flag() => config.polarised;
-        /// What becomes of a lossless packet whose MAC address is known and whose port is not.
-        incomplete_arp = choice() => config.tables.incomplete;
-        /// How long the MAC address of a server that answers no ARP request stays known.
-        arp_timeout_ms = time() => config.tables.arp_timeout;
-        /// How long the port of a server that sends nothing stays known.
-        mac_timeout_ms = time() => config.tables.mac_timeout;
+        /// ARP and MAC addresses.
+        tables = Keys => config.tables;
         /// Whether a queue's length at a packet's departure decides on its mark, or that at its arrival.
         ecn_mark = choice() => config.ecn_mark;
         /// When packets are marked.
@@ -106,7 +112,32 @@ table! {
         /// Against servers that pause without end.
         watchdog = or("none", inner()) => watchdog: Option<WatchdogConfig>;
     }
+    // What `over` makes of keys of their own, and what only a config_db says.
+    besides buffer_bytes, groups, queues, balance, watchdog, ports, dscp_to_class, pcp_to_class,
+        class_to_group, class_to_queue, priority_to_queue, group_to_priority;
     check no_contradiction;
+}
+
+table! {
+    /// Pause frames.
+    impl PfcConfig {
+        /// How long a pause lasts unless it is renewed, in times of 512 bits.
+        pause_quanta = whole() => quanta;
+        /// How long this end takes to obey a pause, in the same unit.
+        pause_response_quanta = whole() => response_quanta;
+    }
+}
+
+table! {
+    /// ARP and MAC tables.
+    impl TableConfig {
+        /// What becomes of a lossless packet whose MAC address is known and whose port is not.
+        incomplete_arp = choice() => incomplete;
+        /// How long the MAC address of a server that answers no ARP request stays known.
+        arp_timeout_ms = time() => arp_timeout;
+        /// How long the port of a server that sends nothing stays known.
+        mac_timeout_ms = time() => mac_timeout;
+    }
 }
 
 fn no_contradiction(switch: &Switch, at: &At<'_>) -> Result<()> {
@@ -359,26 +390,35 @@ impl Switch {
                 (Some(false), true) => *group = GroupConfig::LOSSY,
                 _ => {}
             }
-            if group.lossless {
-                set(&mut group.threshold, dynamic.or(fixed));
-                set(&mut group.reserve_bytes, self.reserve_bytes);
-                set(&mut group.xon_offset_bytes, self.xon_offset_bytes);
-                set(&mut group.xon_bytes, self.xon_bytes);
-                set(&mut group.headroom_bytes, self.headroom_bytes.map(Some));
+            let GroupConfig {
+                lossless,
+                reserve_bytes,
+                threshold,
+                headroom_bytes,
+                xon_offset_bytes,
+                xon_bytes,
+            } = group;
+            if *lossless {
+                set(threshold, dynamic.or(fixed));
+                set(reserve_bytes, self.reserve_bytes);
+                set(xon_offset_bytes, self.xon_offset_bytes);
+                set(xon_bytes, self.xon_bytes);
+                set(headroom_bytes, self.headroom_bytes.map(Some));
             }
         }
     }
 
     fn over_queues(&self, queues: &mut [QueueConfig; PRIORITIES]) {
         for (index, queue) in queues.iter_mut().enumerate() {
-            let limit = self.lossy_queue_bytes.map(|bytes| Threshold::Static { bytes });
-            set(&mut queue.limit, limit.map(Some));
-            set(&mut queue.schedule, self.weights.map(|all| Schedule::Weighted(all[index])));
+            let QueueConfig { schedule, limit, ecn } = queue;
+            let said = self.lossy_queue_bytes.map(|bytes| Threshold::Static { bytes });
+            set(limit, said.map(Some));
+            set(schedule, self.weights.map(|all| Schedule::Weighted(all[index])));
             if self.strict.is_some_and(|set| has(set, index)) {
-                queue.schedule = Schedule::Strict;
+                *schedule = Schedule::Strict;
             }
-            if let Some(ecn) = self.ecn.as_ref().filter(|ecn| ecn.marks(index)) {
-                queue.ecn = Some(ecn.said());
+            if let Some(said) = self.ecn.as_ref().filter(|ecn| ecn.marks(index)) {
+                *ecn = Some(said.said());
             }
         }
     }
