@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use crate::random::{Random, of_seed, split_mix};
 
-pub(crate) use files::trace;
+pub(crate) use files::{Trace, trace};
 pub use probes::{PROBE_BYTES, probes};
 pub use queries::{Queries, queries};
 pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson, ring};

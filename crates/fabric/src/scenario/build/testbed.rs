@@ -4,13 +4,13 @@ use rdma::Rate;
 
 use super::nic::{Nic, nic};
 use super::switch::{Switch, lossless, switch};
-use super::topology::{Shape, metres, topology};
+use super::topology::{Access, Shape, metres, topology};
 use crate::NetworkConfig;
 use crate::model::HostConfig;
 use crate::scenario::at::{At, Result};
 use crate::scenario::part::{Part, part};
 use crate::scenario::table::{Table as _, table};
-use crate::scenario::value::{needed, or, rate, text};
+use crate::scenario::value::{needed, or, otherwise, rate, text};
 use crate::topology::{Cables, Topology, single_switch};
 
 table! {
@@ -22,8 +22,8 @@ table! {
         about = or("nothing", text("a text")) => about: Option<String>;
         /// Of its links.
         rate_gbps = needed(rate()) => rate: Rate;
-        /// Of its links; 2 without it.
-        cable_m = or("2", metres()) => cable_m: Option<u32>;
+        /// Of its links.
+        cable_m = otherwise(Access::default().cable_m, metres()) => cable_m: Option<u32>;
         /// Its switches.
         switch = part() => switch: Option<Part<'a, Switch>>;
         /// Its NICs.
@@ -62,7 +62,7 @@ const NO_FILES: &str = "a testbed names no other file";
 pub(in crate::scenario) fn testbed(at: &At<'_>) -> Result<Testbed> {
     let mut file = File::default();
     file.read(at)?;
-    let cables = Cables::new(file.rate, file.cable_m.unwrap_or(2));
+    let cables = Cables::new(file.rate, file.cable_m.unwrap_or(Access::default().cable_m));
     let mut config = NetworkConfig::new(single_switch(2, cables));
     if let Some(table) = &file.switch {
         let said = table.read()?;

@@ -53,7 +53,7 @@ kinds! {
 #[derive(Debug)]
 pub(super) struct Access {
     rate: Rate,
-    cable_m: u32,
+    pub(super) cable_m: u32,
 }
 
 impl Default for Access {

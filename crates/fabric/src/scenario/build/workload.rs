@@ -54,19 +54,26 @@ fn interval<'a>() -> Value<'a, Span> {
     time_from(TICK, ("would begin all messages at one time", hint))
 }
 
+/// What a flow is of which nothing is said.
+const PLAIN: FlowSpec = FlowSpec::write(0, 0, 0);
+const DSCP_OF_TCP: u8 = 0;
+const MESSAGES: u64 = 1;
+const DEPTH_OF_ENDLESS: u32 = 2;
+const QUEUE_PAIRS: u32 = 1;
+
 table! {
     /// What carries messages.
     struct Carrier {
         /// Reliable and unreliable connections, datagrams, or TCP.
         service = choice() => service: Service;
         /// DSCP of the packets.
-        dscp = or("3, and 0 of tcp", within(0, 63, "a DSCP has six bits")) => dscp: Option<u8>;
+        dscp = or(format!("{}, and {DSCP_OF_TCP} of tcp", PLAIN.dscp), within(0, 63, "a DSCP has six bits")) => dscp: Option<u8>;
     }
 }
 
 impl Carrier {
     fn dscp(&self) -> u8 {
-        self.dscp.unwrap_or(if self.service == Service::Tcp { 0 } else { 3 })
+        self.dscp.unwrap_or(if self.service == Service::Tcp { DSCP_OF_TCP } else { PLAIN.dscp })
     }
 }
 
@@ -77,16 +84,16 @@ table! {
         verb = or("write, and send of ud and tcp", choice()) => verb: Option<Verb>;
         /// How many messages a flow has.
         messages =
-            otherwise(1, at_least(1, "endless = true for one that does not end"))
+            otherwise(MESSAGES, at_least(1, "endless = true for one that does not end"))
             => messages: Option<u64>;
         /// As many messages as the time allows.
         endless = flag() => endless: bool;
         /// Messages that are under way at a time.
-        depth = or("1, and 2 of endless flows",
+        depth = or(format!("{}, and {DEPTH_OF_ENDLESS} of endless flows", PLAIN.depth),
             at_least(1, "1 for a message at a time")) => depth: Option<u32>;
         /// Queue pairs of each flow, with messages of their own.
         queue_pairs =
-            otherwise(1, at_least(1, "1 for a queue pair of each flow"))
+            otherwise(QUEUE_PAIRS, at_least(1, "1 for a queue pair of each flow"))
             => queue_pairs: Option<u32>;
         /// When the first message is posted.
         start_us = time() => start: Span;
@@ -235,13 +242,15 @@ pub(super) struct Scene<'s> {
 struct Made {
     flows: Vec<FlowSpec>,
     posts: Posts,
-    /// Whether every flow says itself what it is, and of which DSCP.
-    own: (bool, bool),
+    /// Each flow has a verb of its own already.
+    has_verbs: bool,
+    /// Each flow has a DSCP of its own already.
+    has_dscps: bool,
 }
 
 impl Made {
     fn new(flows: Vec<FlowSpec>, posts: Posts) -> Self {
-        Self { flows, posts, own: (false, false) }
+        Self { flows, posts, has_verbs: false, has_dscps: false }
     }
 }
 
@@ -370,8 +379,8 @@ impl Scene<'_> {
         let traced =
             make::trace(&text, &host).map_err(|error| at.wrong_in("trace_file", name, error))?;
         of.posts.room(at, traced.flows.len() as f64, 0)?;
-        let own = (traced.verbs, traced.dscps);
-        Ok(Made { flows: traced.flows, posts: of.posts, own })
+        let make::Trace { flows, verbs: has_verbs, dscps: has_dscps } = traced;
+        Ok(Made { flows, posts: of.posts, has_verbs, has_dscps })
     }
 
     fn queries(&self, of: &Queries, at: &At<'_>, random: &mut Random) -> Result<Vec<FlowSpec>> {
@@ -458,32 +467,54 @@ impl Posts {
             let message = format!("{spread} bytes is not from message_bytes to {SPREAD_BYTES_MAX}");
             return Err(at.wrong("spread_bytes", message).hint(SPREAD));
         }
-        room(at, flows * f64::from(self.queue_pairs.unwrap_or(1)))
+        room(at, flows * f64::from(self.queue_pairs()))
+    }
+
+    fn queue_pairs(&self) -> u32 {
+        self.queue_pairs.unwrap_or(QUEUE_PAIRS)
+    }
+
+    fn depth(&self) -> u32 {
+        self.depth.unwrap_or(if self.endless { DEPTH_OF_ENDLESS } else { PLAIN.depth })
+    }
+
+    fn messages(&self) -> Option<u64> {
+        (!self.endless).then(|| self.messages.unwrap_or(MESSAGES))
     }
 }
 
 impl Made {
     /// The flows, with all that their table says.
     fn posted(self, at: &At<'_>) -> Result<Vec<FlowSpec>> {
-        let Self { mut flows, posts, own: (own_verbs, own_dscps) } = self;
-        let (verb, service) = (posts.verb(), posts.carrier.service);
+        let Self { mut flows, posts, has_verbs, has_dscps } = self;
+        let Posts { reply_bytes, spread_bytes, interval, .. } = posts;
         for flow in &mut flows {
-            flow.service = service;
-            flow.verb = if own_verbs { flow.verb } else { verb };
-            flow.dscp = if own_dscps { flow.dscp } else { posts.carrier.dscp() };
-            flow.reply_bytes = posts.reply_bytes;
-            flow.spread_bytes = posts.spread_bytes;
-            let exponential = posts.interval_random.unwrap_or(false);
-            flow.interval = posts.interval.map(|mean| Interval { mean, exponential });
-            flow.depth = posts.depth.unwrap_or(if posts.endless { 2 } else { 1 });
-            flow.messages = (!posts.endless).then(|| posts.messages.unwrap_or(1));
-            flow.start += posts.start;
+            // Who they are between, and of how many bytes, is said by what they are.
+            let FlowSpec { source, destination, message_bytes, round, start, .. } = *flow;
+            *flow = FlowSpec {
+                source,
+                destination,
+                message_bytes,
+                round,
+                service: posts.carrier.service,
+                verb: if has_verbs { flow.verb } else { posts.verb() },
+                dscp: if has_dscps { flow.dscp } else { posts.carrier.dscp() },
+                reply_bytes,
+                spread_bytes,
+                interval: interval.map(|mean| Interval {
+                    mean,
+                    exponential: posts.interval_random.unwrap_or_default(),
+                }),
+                depth: posts.depth(),
+                messages: posts.messages(),
+                start: start + posts.start,
+            };
         }
-        if !flows.iter().all(|flow| flow.verb.is_of(service)) {
+        if !flows.iter().all(|flow| flow.verb.is_of(posts.carrier.service)) {
             let hint = "uc: write, write-immediate and send; ud and tcp: send";
             return Err(at.wrong("verb", "the service does not have it").hint(hint));
         }
-        let copies = posts.queue_pairs.unwrap_or(1) as usize;
+        let copies = posts.queue_pairs() as usize;
         Ok(flows.into_iter().flat_map(|flow| core::iter::repeat_n(flow, copies)).collect())
     }
 }
