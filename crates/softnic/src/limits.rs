@@ -58,8 +58,6 @@ pub(crate) const CAPTURE_FLUSH_BYTES: usize = 1 << 20;
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
 /// Datagrams, or GSO batches, that are taken from one socket before the engine answers.
 pub(crate) const RECEIVE_BATCH: usize = 16;
-/// A poll that finds fewer bytes than this returns with them.
-pub(crate) const SHORT_BATCH_BYTES: usize = 4096;
 /// What is asked of the kernel for a socket's receive and send buffers.
 pub const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
 /// Multicast groups that a NIC has joined: a descriptor each.
@@ -79,10 +77,6 @@ pub(crate) const PAUSE_MAX: Span = Span::from_ms(200);
 pub(crate) const SYSFS_DAYS: u64 = 7;
 /// How long an acknowledgement may wait for a request to travel with.
 pub(crate) const ACK_DELAY: Span = Span::from_us(100);
-/// Looks before a timer is believed: they find as much as a full buffer holds.
-pub(crate) const LOOKS_BEFORE_TIMEOUT: u32 = 64;
-/// A poll that finds less than [`SHORT_BATCH_BYTES`] looks for more if so many before it found something.
-pub(crate) const FINDS_BEFORE_MORE: u32 = 2;
 /// How late the thread may come for a paced packet without loss of rate: what a wake-up costs on a
 /// machine with something else to do.
 pub(crate) const PACE_SLACK: Span = Span::from_us(100);
@@ -91,6 +85,12 @@ pub(crate) const PACE_SLACK: Span = Span::from_us(100);
 pub(crate) const FINAL_ACKNOWLEDGEMENTS: u8 = 2;
 /// A packet held back by fault injection leaves after this at the latest.
 pub(crate) const REORDER_HOLD: Span = Span::from_ms(1);
+/// How often in a row a thread goes on to send what others have left to it.
+pub(crate) const ROUNDS_FOR_OTHERS: u32 = 8;
+/// The time slice that the progress thread asks for.
+pub(crate) const THREAD_SLICE: Span = Span::from_us(100);
+/// Pauses of the processor between two looks while it busy polls.
+pub(crate) const BUSY_POLL_SPINS: u32 = 16;
 /// How long `exit` waits for another thread to leave the engine.
 pub(crate) const EXIT_WAIT: Span = Span::from_ms(10);
 /// How long a thread that must not meet one that is sending waits for its end, before it looks again.
@@ -107,11 +107,6 @@ pub(crate) const HOSTS_MAX: usize = 1024;
 pub(crate) const HOST_KNOWN: Span = Span::from_ms(1_000);
 /// How the right to change a group is asked for when a NIC is opened or closed: for three seconds.
 pub(crate) const OPEN_RETRY: Retry = Retry { tries: 3_000, pause: Span::from_ms(1) };
-/// One poll in so many looks at every socket; the others look only at the one that last had something.
-pub(crate) const POLLS_PER_ROUND: u32 = 16;
-/// Where most polls look at memory alone, it takes so many of those times to look at every socket: the
-/// calls of the kernel for all of them would take as long as the polls between.
-pub(crate) const PARTS_OF_ROUND: usize = 4;
 /// How often a handler of faults is put on top of one that the program has put in its place.
 pub const FAULT_HANDLERS_MAX: usize = 3;
 /// Bits of a communication ID below the slot: what a conversation is called says whose it is.
@@ -154,8 +149,8 @@ pub(crate) const OFFER_BATCH: usize = 16;
 /// Runs of packets that go to a NIC by UDP before anybody asks whether it is of this host, to offer it a ring:
 /// by then they have cost as much as both take, and many processes that say little to each other need neither.
 pub(crate) const RUNS_BEFORE_OFFER: u32 = 16;
-/// They have to be among so many to anybody: all rings are looked at each time, and one that seldom has
-/// something in it costs more than it saves.
+/// Those runs must be among the NIC's last so many: all rings are looked at each time, and one that seldom
+/// has something in it costs more than it saves.
 pub(crate) const RUNS_AMONG_MAX: u64 = RUNS_BEFORE_OFFER as u64 * RINGS_MAX as u64;
 /// A NIC offers a ring at most this often: making one takes some 20 us, and a queue of messages is short.
 pub(crate) const OFFER_INTERVAL: Span = Span::from_us(500);

@@ -25,10 +25,9 @@ use crate::engine::Engine;
 use crate::host::credits::Credits;
 use crate::host::registry::Registry;
 use crate::host::steering::is_ownable;
-use crate::limits::{AWAITED_MAX, PARTS_OF_ROUND, PAUSE_MAX, POLLS_PER_ROUND};
+use crate::limits::{AWAITED_MAX, PAUSE_MAX};
 use crate::packet::{Flow, Missed, Path, Pushed};
 use crate::shm::{RingPacket, Shm};
-use crate::udp::inbox::Reach;
 use crate::udp::outbox::Sockets;
 use crate::{Link, Options, ProcessMemory};
 
@@ -40,22 +39,8 @@ pub(crate) struct Paths {
     /// Room at the sockets of NICs of this host.
     credits: Option<Credits>,
     pauses: Vec<Pause>,
-    turns: Turns,
     /// Whether packets are built, sealed and looked at before they go into a ring.
     seals_rings: bool,
-}
-
-/// Where looks go. One at a socket is a call of the kernel; one at a ring is not. So a poll looks where something
-/// was last, and now and then elsewhere.
-#[derive(Debug, Default)]
-struct Turns {
-    /// The port that had something last.
-    hot: usize,
-    /// Whether it had something when it was last looked at.
-    is_hot: bool,
-    looks: u32,
-    /// The first port of the next part of a round.
-    next: usize,
 }
 
 /// Nothing is sent to an address and slot, because the NIC there, of this host, has no room.
@@ -100,7 +85,7 @@ impl Paths {
         let takes_rings = options.link != Link::Udp && !options.exact;
         let shm = if takes_rings { Shm::open(registry) } else { Shm::none() };
         let seals_rings = options.link == Link::SharedMemoryWithIcrc || sees_packets;
-        Self { shm, credits, pauses: Vec::new(), turns: Turns::default(), seals_rings }
+        Self { shm, credits, pauses: Vec::new(), seals_rings }
     }
 
     /// Where packets of this route for this slot go, if they can be sent at all.
@@ -223,37 +208,6 @@ impl Paths {
         shm.may_still_lie(registry, missed, now, is_in_sockets)
     }
 
-    /// Which of `all` ports the next look goes to beside the rings: all, the one that had something last, or,
-    /// where rings are read, none and now and then a part of all. `None`: none, and nothing is in the rings.
-    #[inline]
-    pub(crate) fn turn(&mut self, reach: Reach, all: usize) -> Option<Range<usize>> {
-        let Self { shm, turns, .. } = self;
-        turns.looks = turns.looks.wrapping_add(1);
-        if reach == Reach::All {
-            Some(0..all)
-        } else if turns.looks.is_multiple_of(POLLS_PER_ROUND) {
-            let in_parts = shm.has_sources() && !shm.awaits_sockets();
-            let part = part(turns.next, all, if in_parts { PARTS_OF_ROUND } else { 1 });
-            turns.next = part.end;
-            Some(part)
-        } else if turns.is_hot || !shm.has_sources() {
-            Some(turns.hot..turns.hot + 1)
-        } else {
-            // A look at a socket costs as much as ten at a ring.
-            shm.has_packets().then_some(0..0)
-        }
-    }
-
-    /// Something was found at `port`.
-    pub(crate) fn found_at(&mut self, port: usize) {
-        (self.turns.hot, self.turns.is_hot) = (port, true);
-    }
-
-    /// The port that had something last.
-    pub(crate) fn hot(&self) -> usize {
-        self.turns.hot
-    }
-
     /// A look at some of `all` ports begins. The last of them also stands for what NICs say of rings. Returns
     /// what those of this host have sent to our sockets up to now, to be written off if it is not there
     /// ([`Paths::write_off`]).
@@ -264,7 +218,6 @@ impl Paths {
         registry: &Registry,
         counts: &mut Counts,
     ) -> Option<u64> {
-        self.turns.is_hot &= !ports.contains(&self.turns.hot);
         if ports.end == all {
             self.shm.receive_messages(registry, counts);
         }
@@ -283,6 +236,18 @@ impl Paths {
     #[inline]
     pub(crate) fn has_rings(&self) -> bool {
         self.shm.has_sources()
+    }
+
+    /// Whether there is something in a ring that is read.
+    #[inline]
+    pub(crate) fn has_packets(&self) -> bool {
+        self.shm.has_packets()
+    }
+
+    /// Whether something lies in a ring that is not read before all sockets have been looked at.
+    #[inline]
+    pub(crate) fn awaits_sockets(&self) -> bool {
+        self.shm.awaits_sockets()
     }
 
     /// Has `handle` see what lies in rings: [`Shm::receive`].
@@ -377,12 +342,6 @@ impl Paths {
     }
 }
 
-/// The next of so many `parts` of all ports: from `next` on, or from the first.
-fn part(next: usize, ports: usize, parts: usize) -> Range<usize> {
-    let first = if parts == 1 || next >= ports { 0 } else { next };
-    first..(first + ports.div_ceil(parts)).min(ports)
-}
-
 /// Where packets of this route for this slot go by UDP, as all of connection management does. `None` if
 /// no socket has their source address.
 pub(crate) fn udp_flow(membership: &Membership, route: &Route, slot: u16) -> Option<Flow> {
@@ -471,20 +430,5 @@ mod tests {
         assert!(paths.is_paused());
         paths.end_pauses(registry, engine.now + PAUSE_MAX, engine.counts);
         assert!(!paths.is_paused() && !paths.credits().plan(slot, 1 << 30));
-    }
-
-    #[test]
-    fn one_that_polls_comes_round_to_every_port() {
-        for ports in 1..20 {
-            let mut looks = vec![0; ports];
-            let mut next = 0;
-            for _ in 0..PARTS_OF_ROUND.min(ports) {
-                let part = part(next, ports, PARTS_OF_ROUND);
-                next = part.end;
-                part.for_each(|port| looks[port] += 1);
-            }
-            assert!(looks.iter().all(|looks| *looks >= 1), "{looks:?}");
-            assert_eq!(part(next, ports, 1), 0..ports);
-        }
     }
 }

@@ -1,9 +1,14 @@
 //! What sending and receiving have in common.
 
+use core::ops::Range;
+
 use crate::attachment::membership::Membership;
 use crate::attachment::observers::Observers;
+use crate::counts::Counts;
 use crate::management::Management;
 use crate::path::Paths;
+use crate::sys::Sleepless;
+use crate::udp::inbox::{Inbox, Look};
 
 /// The parts of an attachment that packets of both directions pass.
 #[derive(Debug)]
@@ -12,4 +17,21 @@ pub(crate) struct Common {
     pub(crate) paths: Paths,
     pub(crate) management: Management,
     pub(crate) observers: Observers,
+}
+
+impl Common {
+    /// Begins a look at `ports`.
+    pub(crate) fn begin_look(
+        &mut self,
+        inbox: &mut Inbox,
+        ports: Range<usize>,
+        counts: &mut Counts,
+    ) -> Look {
+        let _sleepless = Sleepless::begin();
+        let Self { membership, paths, .. } = self;
+        inbox.renew(membership);
+        let (all, is_whole) = (membership.ports(), ports.len() == membership.ports());
+        let sent = paths.begin_look(&ports, all, &membership.registry, counts);
+        Look::new(ports, is_whole, sent)
+    }
 }

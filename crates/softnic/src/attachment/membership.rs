@@ -440,7 +440,7 @@ mod tests {
     use crate::engine::Engine;
     use crate::limits::SLOT_SHIFT;
     use crate::testing::{in_namespace, open};
-    use crate::udp::inbox::{Inbox, Reach};
+    use crate::udp::inbox::Inbox;
     use crate::{ProcessMemory, clock};
     use core::net::Ipv4Addr;
     use rdma::Span;
@@ -459,10 +459,10 @@ mod tests {
                 let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
                 let mut engine = Engine { now, endpoint, manager, memory, counts };
                 let Attachment { receiver, common, .. } = nic;
-                let (reach, ports) = (Reach::All, 0..common.membership.ports());
-                let mut look = receiver.begin_look(inbox, reach, ports, common, &mut engine);
+                let ports = 0..common.membership.ports();
+                let mut look = common.begin_look(inbox, ports, engine.counts);
                 while let Some(found) = inbox.next(&mut look) {
-                    receiver.receive(Some(&found), &mut look, common, &mut engine);
+                    receiver.receive(&found, common, &mut engine);
                 }
             }
         }

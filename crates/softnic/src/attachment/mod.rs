@@ -18,7 +18,6 @@ pub(crate) mod observers;
 pub(crate) mod receiver;
 pub(crate) mod sender;
 
-use core::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rdma::{Gid, Qpn, Time};
@@ -33,7 +32,6 @@ use crate::management::Management;
 use crate::packet::Missed;
 use crate::path::Paths;
 use crate::sys::Sleepless;
-use crate::udp::inbox::Reach;
 use crate::{DeviceInfo, OpenError, Options};
 
 /// What attaches a NIC.
@@ -108,13 +106,6 @@ impl Attachment {
         let sockets = membership.all_sockets().map(|socket| socket.as_fd());
         let handover = membership.handover.as_ref().map(|handover| handover.as_fd());
         sockets.chain(handover).chain(paths.doorbell())
-    }
-
-    /// Which ports the next look goes to beside the rings. `None`: no port's turn, and nothing in rings.
-    #[inline]
-    pub(crate) fn turn(&mut self, reach: Reach) -> Option<Range<usize>> {
-        let Common { membership, paths, .. } = &mut self.common;
-        paths.turn(reach, membership.ports())
     }
 
     /// Does what the time has come for.

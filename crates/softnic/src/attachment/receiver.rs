@@ -7,14 +7,11 @@
 //!   ring ─────► whose slot? ─ ours ─────────────────┘            └─► malformed
 //! ```
 //!
-//! This module decides when a look is over; where it goes is the paths' choice ([`crate::path`]).
-//!
 //! **Invariants:** every packet is counted, and one of no use once more, under its cause. A packet
 //! for another NIC of this host is handed over once. What lies in a ring can change while it is read, so
 //! its headers are read from a copy.
 
 use core::net::IpAddr;
-use core::ops::Range;
 
 use rdma::Qpn;
 use transport::Arrival;
@@ -31,12 +28,12 @@ use crate::attachment::observers::Observers;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::steering::{PROBE, Probe, is_ownable, slot_of};
-use crate::limits::{FINDS_BEFORE_MORE, HOP_LIMIT, PACKET_MAX, RING_COPIED, SHORT_BATCH_BYTES};
+use crate::limits::{HOP_LIMIT, PACKET_MAX, RING_COPIED};
 use crate::management::GsiPacket;
 use crate::packet::Received;
 use crate::shm::RingPacket;
 use crate::sys::Sleepless;
-use crate::udp::inbox::{By, Found, Inbox, Look, Reach};
+use crate::udp::inbox::{By, Found};
 
 /// What one call of the kernel has brought: packets of one length, and perhaps a shorter one.
 struct Datagrams<'a> {
@@ -63,6 +60,13 @@ impl Datagrams<'_> {
     }
 }
 
+/// What came to us from the network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    pub(crate) port: usize,
+    pub(crate) bytes: usize,
+}
+
 /// How packets are read.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -76,8 +80,6 @@ pub(crate) struct Receiver {
     habit: usize,
     /// The identification of the first of them that was right.
     seen: Option<u16>,
-    /// How many looks in a row have found something, the socket not being empty after them.
-    finds: u32,
 }
 
 impl Receiver {
@@ -88,47 +90,17 @@ impl Receiver {
             habits: Habits::new(),
             habit: 0,
             seen: None,
-            finds: 0,
         }
     }
 
-    /// Begins a look.
-    pub(crate) fn begin_look(
-        &mut self,
-        inbox: &mut Inbox,
-        reach: Reach,
-        ports: Range<usize>,
-        common: &mut Common,
-        engine: &mut Engine<'_>,
-    ) -> Look {
-        let _sleepless = Sleepless::begin();
-        let Common { membership, paths, .. } = common;
-        inbox.renew(membership);
-        let (all, is_whole) = (membership.ports(), ports.len() == membership.ports());
-        let sent = paths.begin_look(&ports, all, &membership.registry, engine.counts);
-        Look::new(reach, ports, is_whole, sent)
-    }
-
-    /// A look has found so many packets.
-    #[inline]
-    pub(crate) fn end_look(&mut self, packets: u64) {
-        self.finds = if packets > 0 { self.finds.saturating_add(1) } else { 0 };
-    }
-
-    /// Takes what a look has found, or that it has found nothing (more), and says to it how it goes on.
+    /// Takes what a look has found. Says at which port it came to us, and how many bytes.
     pub(crate) fn receive(
         &mut self,
-        found: Option<&Found<'_>>,
-        look: &mut Look,
+        &Found { received, destination, by, bytes }: &Found<'_>,
         common: &mut Common,
         engine: &mut Engine<'_>,
-    ) {
+    ) -> Option<Came> {
         let _sleepless = Sleepless::begin();
-        if look.takes_empty() {
-            self.finds = 0;
-            common.paths.write_off(look.sent);
-        }
-        let Some(&Found { received, destination, by, bytes }) = found else { return };
         let arrival = Arrival {
             source: received.source.into(),
             destination: destination.into(),
@@ -144,11 +116,11 @@ impl Receiver {
             // A socket that we do not have (any more) cannot have received for us.
             By::Handover if common.membership.has_address(destination) => {
                 self.sort(&datagrams, common, engine);
-                return;
+                return None;
             }
             By::Handover => {
                 engine.counts.rx_handover_dropped += 1;
-                return;
+                return None;
             }
         };
         // Our NICs send from one port, and no other user can bind it at their addresses.
@@ -156,27 +128,18 @@ impl Receiver {
             let packets = bytes.len().div_ceil(received.segment).max(1) as u64;
             engine.counts.rx_packets += packets;
             engine.counts.rx_local_port_dropped += packets;
-            return;
+            return None;
         }
-        common.paths.found_at(port);
         if bytes.first() == Some(&PROBE)
             && !is_multicast
             && received.source == destination
             && let Some(probe) = Probe::parse(bytes)
         {
-            return common.membership.probed(port, probe, engine.counts);
-        }
-        if self.sort(&datagrams, common, engine) {
+            common.membership.probed(port, probe, engine.counts);
+        } else if self.sort(&datagrams, common, engine) {
             common.membership.repair(engine.now, port, engine.counts);
         }
-        // One that polls waits for just this: it does not pay for a look at an empty socket.
-        // Where one acknowledgement follows another, it is as likely to be another, and what the
-        // application posts for all of them leaves together; unless there is enough to be sent.
-        let is_lone =
-            self.finds < FINDS_BEFORE_MORE || engine.endpoint.pressure(None).last.is_window_full;
-        if look.reach == Reach::Hot && received.length < SHORT_BATCH_BYTES && is_lone {
-            look.go_on();
-        }
+        Some(Came { port, bytes: received.length })
     }
 
     /// Brings each packet to its owner: ours to the engine, in runs of packets for one slot those of
@@ -436,8 +399,7 @@ mod tests {
             let received = Received { source, source_port, length, segment, traffic_class };
             let (destination, by) = (IpAddr::from([127, 0, 135, 7]), By::Address(0));
             let found = Found { received, destination, by, bytes: &bytes };
-            let mut look = Look::new(Reach::Hot, 0..1, false, None);
-            receiver.receive(Some(&found), &mut look, common, &mut engine);
+            receiver.receive(&found, common, &mut engine);
             let on_the_way = common.paths.credits().on_the_way(slot);
             assert_eq!(on_the_way < sent, is_local, "{source}");
         }

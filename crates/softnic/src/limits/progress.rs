@@ -1,4 +1,4 @@
-//! The knobs of `progress/policy`, which decides which thread looks after a NIC, and when.
+//! The knobs of `progress/policy`, which decides which thread looks after a NIC, when, and how far it looks.
 //!
 //! They were found by measurement. After a change, latency and rate have to be measured again, by UDP and
 //! by shared memory, on an idle machine and on a busy one.
@@ -19,10 +19,8 @@ pub(crate) const BATCH_BYTES: u64 = 60 << 10;
 pub const ANSWER_PATIENCE: Span = Span::from_ms(1);
 /// How long the progress thread sleeps at most while requests may wait behind what is in flight.
 pub const HELD_MAX: Span = Span::from_ms(10);
-/// A program that posts so often without a poll is taken what has arrived.
+/// After so many posts without a poll, a post also receives.
 pub const POSTS_PER_LOOK: usize = 256;
-/// How often in a row a thread goes on to send what others have left to it.
-pub(crate) const ROUNDS_FOR_OTHERS: u32 = 8;
 
 // Polls that find nothing.
 
@@ -34,6 +32,20 @@ pub(crate) const RING_POLLS_BEFORE_YIELD: u32 = 1_000;
 /// An application that has polled twice in vain, and not longer ago than this, polls in a loop.
 pub(crate) const POLL_LOOP: Span = Span::from_us(10);
 
+// How far a look goes.
+
+/// One poll in so many looks at every socket; the others look only at the one that last had something.
+pub(crate) const POLLS_PER_ROUND: u32 = 16;
+/// With rings, a round over all sockets is spread over so many of those polls: the calls of the kernel for
+/// all of them would take as long as the polls between.
+pub(crate) const PARTS_OF_ROUND: usize = 4;
+/// A poll that finds fewer bytes than this returns with them.
+pub(crate) const SHORT_BATCH_BYTES: usize = 4096;
+/// It looks for more if so many looks before it found something.
+pub(crate) const FINDS_BEFORE_MORE: u32 = 2;
+/// Looks before a timer is believed: they find as much as a full buffer holds.
+pub(crate) const LOOKS_BEFORE_TIMEOUT: u32 = 64;
+
 // How long the one on duty sleeps.
 
 /// The longest sleep.
@@ -42,8 +54,6 @@ pub(crate) const SLEEP_MAX: Span = Span::from_ms(1_000);
 pub(crate) const WAKE_SLACK: Span = Span::from_us(1_000);
 /// How soon a sender looks whether a pause is over.
 pub(crate) const PAUSE_RETRY: Span = Span::from_us(50);
-/// The time slice that the progress thread asks for.
-pub(crate) const THREAD_SLICE: Span = Span::from_us(100);
 
 // The progress thread busy polls before it sleeps.
 
@@ -51,8 +61,6 @@ pub(crate) const THREAD_SLICE: Span = Span::from_us(100);
 pub(crate) const BUSY_POLL_FACTOR: u64 = 4;
 /// And for no longer than this: about what it costs to be woken.
 pub(crate) const BUSY_POLL_MAX: Span = Span::from_us(50);
-/// Pauses of the processor between two looks meanwhile.
-pub(crate) const BUSY_POLL_SPINS: u32 = 16;
 
 // CPU contention, under which it does not.
 

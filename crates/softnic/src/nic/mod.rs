@@ -32,11 +32,12 @@ use crate::limits::{
 use crate::memory::device::DeviceMemory;
 use crate::memory::guard;
 use crate::progress::core::Core;
+use crate::progress::policy::turns::Reach;
 use crate::progress::policy::{OnDuty, Policy, Posted};
 use crate::progress::shared::{Busy, Looked, Shared};
 use crate::progress::stand_in::StandIn;
 use crate::progress::thread;
-use crate::udp::inbox::{Inbox, Reach};
+use crate::udp::inbox::Inbox;
 use crate::{Counts, DeviceInfo, EventSink, OpenError, Options, ProcessMemory, clock, sys};
 
 /// An open device: a port with its engine, its sockets and its thread.

@@ -6,6 +6,8 @@
 //! **Invariant:** whoever makes a deadline earlier than the one on duty would wake up wakes it
 //! ([`Core::wakes`]).
 
+use core::ops::Range;
+
 use rdma::{Completion, Time};
 use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
@@ -15,6 +17,7 @@ use crate::attachment::common::Common;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::memory::device::DeviceMemory;
+use crate::progress::policy::turns::Reach;
 use crate::progress::policy::{OnDuty, Parking, Pending, Policy, Sleep};
 use crate::sys::Sleepless;
 use crate::udp::outbox::Outbox;
@@ -45,6 +48,16 @@ impl Core {
         let unclaimed = self.attachment.common.management.deadline();
         let deadlines = [self.endpoint.earliest_timeout(), self.manager.poll_timeout(), unclaimed];
         deadlines.into_iter().flatten().any(|deadline| deadline <= now)
+    }
+
+    /// Which ports the next look goes to beside the rings ([`Turns::next`](crate::progress::policy::turns::Turns::next)).
+    #[inline]
+    pub(crate) fn turn(&mut self, reach: Reach) -> Option<Range<usize>> {
+        let Self { policy, attachment, .. } = self;
+        let Common { membership, paths, .. } = &attachment.common;
+        let (all, has_rings) = (membership.ports(), paths.has_rings());
+        let (has_packets, awaits_sockets) = (|| paths.has_packets(), || paths.awaits_sockets());
+        policy.turns.next(reach, all, has_rings, has_packets, awaits_sockets)
     }
 
     /// Does what the time has come for.

@@ -33,6 +33,7 @@
 
 #[cfg(test)]
 mod tests;
+pub(crate) mod turns;
 #[cfg(test)]
 mod world;
 
@@ -41,6 +42,7 @@ use core::mem;
 use rdma::{Span, Time};
 use transport::Pressure;
 
+use self::turns::Turns;
 use crate::limits::{
     ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, BUSY_POLL_FACTOR, BUSY_POLL_MAX,
     CONTENTION_GAP, CONTENTION_INTERVAL, CONTENTION_SHARE, CONTENTION_STAYS, HELD_MAX,
@@ -78,6 +80,8 @@ pub(crate) struct Policy {
     left_at: Option<Time>,
     /// Nobody stands in before.
     distrust_until: Time,
+    /// How far looks go.
+    pub(crate) turns: Turns,
 }
 
 /// Who looks after a NIC while the application does not call it.
@@ -400,12 +404,6 @@ impl Policy {
         self.thread.until = self.left_at.map(|left| left + nap);
         Some(nap)
     }
-}
-
-/// Whether a stand-in that packets have woken looks at every socket, or only at the one that last had
-/// something. A look at a socket that has nothing is a call of the kernel.
-pub(crate) fn looks_everywhere(is_woken_by_others: bool, has_rings: bool) -> bool {
-    is_woken_by_others || has_rings
 }
 
 /// Whether one on duty is parked, and what speaks for it. Each has its own.

@@ -13,10 +13,10 @@ use std::sync::{Arc, MutexGuard};
 use rdma::Span;
 
 use crate::progress::core::Core;
-use crate::progress::policy::{self, OnDuty, Parking};
+use crate::progress::policy::turns::{Reach, reach_of_stand_in};
+use crate::progress::policy::{OnDuty, Parking};
 use crate::progress::shared::{Busy, Looked, Shared};
 use crate::progress::thread::{Descriptors, ns};
-use crate::udp::inbox::Reach;
 use crate::{clock, sys};
 
 /// The right to stand in for the progress thread of a NIC, which it does not keep open.
@@ -66,11 +66,10 @@ impl StandIn {
             if core.attachment.is_dead() {
                 return Ok(());
             }
-            let is_woken_beside = descriptors.is_woken_beside(core.attachment.common.paths.hot());
+            let is_woken_beside = descriptors.is_woken_beside(core.policy.turns.hot());
             let has_rings = core.attachment.common.paths.has_rings();
-            let looks_everywhere = policy::looks_everywhere(is_woken_beside, has_rings);
             if core.policy.is_turn(turn) {
-                let reach = if looks_everywhere { Reach::All } else { Reach::Hot };
+                let reach = reach_of_stand_in(is_woken_beside, has_rings);
                 core = work(shared, core, reach, &mut parking);
             }
             if !core.policy.is_turn(turn) {

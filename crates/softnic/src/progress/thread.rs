@@ -19,9 +19,9 @@ use rdma::Time;
 
 use crate::limits::{BUSY_POLL_SPINS, THREAD_SLICE};
 use crate::progress::core::Core;
+use crate::progress::policy::turns::Reach;
 use crate::progress::policy::{BusyPoll, OnDuty, Parking, Sleep, Watch};
 use crate::progress::shared::{Busy, Looked, Shared};
-use crate::udp::inbox::Reach;
 use crate::{clock, sys};
 
 /// Starts the thread. It takes no signals, those are the application's, but for the faults that it

@@ -21,15 +21,6 @@ use crate::limits::RECEIVE_BATCH;
 use crate::packet::Received;
 use crate::udp::socket::Socket;
 
-/// How far a look goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
-    /// At the socket that had something last, and now and then at the others.
-    Hot,
-    /// At every socket.
-    All,
-}
-
 /// Where packets arrive, and by what.
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -46,7 +37,6 @@ pub(crate) struct Inbox {
 /// A look at some ports, one after the other. The last of all ports is what other NICs hand over.
 #[derive(Debug)]
 pub(crate) struct Look {
-    pub(crate) reach: Reach,
     port: usize,
     end: usize,
     /// How often something was found at this port.
@@ -83,14 +73,9 @@ pub(crate) enum By {
 
 impl Look {
     /// At `ports`, which may be all, after so much had been `sent`.
-    pub(crate) fn new(
-        reach: Reach,
-        ports: Range<usize>,
-        is_whole: bool,
-        sent: Option<u64>,
-    ) -> Self {
+    pub(crate) fn new(ports: Range<usize>, is_whole: bool, sent: Option<u64>) -> Self {
         let Range { start: port, end } = ports;
-        Self { reach, port, end, batch: 0, was_empty: false, emptied: 0, is_whole, sent }
+        Self { port, end, batch: 0, was_empty: false, emptied: 0, is_whole, sent }
     }
 
     /// Enough of this port.

@@ -2,6 +2,7 @@
 
 use transport::Flight;
 
+use super::turns::{Reach, reach_of_stand_in};
 use super::*;
 
 const NOW: Time = Time::from_ns(5_000_000_000);
@@ -464,7 +465,8 @@ fn a_stand_in_looks_as_far_as_what_woke_it() {
     for (is_woken_by_others, has_rings, everywhere) in
         [(false, false, false), (true, false, true), (false, true, true), (true, true, true)]
     {
-        assert_eq!(looks_everywhere(is_woken_by_others, has_rings), everywhere);
+        let reach = if everywhere { Reach::All } else { Reach::Hot };
+        assert_eq!(reach_of_stand_in(is_woken_by_others, has_rings), reach);
     }
 }
 

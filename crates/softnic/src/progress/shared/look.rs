@@ -16,10 +16,11 @@ use rdma::Time;
 use super::Shared;
 use crate::attachment::Attachment;
 use crate::attachment::common::Common;
+use crate::attachment::receiver::Came;
 use crate::clock;
-use crate::limits::LOOKS_BEFORE_TIMEOUT;
 use crate::progress::core::Core;
-use crate::udp::inbox::{Inbox, Reach};
+use crate::progress::policy::turns::{Reach, looks_again};
+use crate::udp::inbox::Inbox;
 
 /// What a thread does that finds another one looking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,11 +66,11 @@ impl Shared {
         if core.attachment.is_dead() {
             return (core, Looked { now: clock::now(), packets: 0, is_served: false });
         }
-        let ports = core.attachment.turn(reach);
+        let ports = core.turn(reach);
         if ports.is_none() {
             let now = clock::now();
             if !core.is_time(now) {
-                core.attachment.receiver.end_look(0);
+                core.policy.turns.ends(0);
                 return (core, Looked { now, packets: 0, is_served: false });
             }
         }
@@ -104,18 +105,14 @@ impl Shared {
             let before = engine.counts.rx_packets;
             receiver.receive_from_rings(common, &mut engine);
             packets += engine.counts.rx_packets - before;
-            receiver.end_look(packets);
+            core.policy.turns.ends(packets);
             looked.packets += packets;
-            let is_all = reach == Reach::All && packets == 0;
-            if looked.is_served
-                || is_all
-                || looks == LOOKS_BEFORE_TIMEOUT
-                || !core.is_loss_due(looked.now)
-            {
+            let is_loss_due = || core.is_loss_due(looked.now);
+            if looked.is_served || !looks_again(looks, reach, packets, is_loss_due) {
                 break;
             }
             reach = Reach::All;
-            ports = core.attachment.turn(reach).unwrap_or_default();
+            ports = core.turn(reach).unwrap_or_default();
         }
         if !(looked.is_served && core.is_loss_due(looked.now)) {
             core.run_timers(looked.now);
@@ -151,19 +148,32 @@ impl Shared {
         ports: Range<usize>,
     ) -> (MutexGuard<'a, Core>, u64, Option<Time>) {
         let (mut packets, mut last) = (0, None);
-        // A look begins at no particular time.
-        let (Attachment { receiver, common, .. }, mut engine) = core.parts(Time::ZERO);
-        let mut look = receiver.begin_look(inbox, reach, ports, common, &mut engine);
+        let Core { policy, attachment, counts, .. } = &mut *core;
+        policy.turns.begins(&ports);
+        let mut look = attachment.common.begin_look(inbox, ports, counts);
         while !look.is_over() {
             drop(core);
             let found = inbox.next(&mut look);
             core = self.lock();
             let now = clock::now();
+            last = Some(now);
+            if look.takes_empty() {
+                let Core { policy, attachment, .. } = &mut *core;
+                policy.turns.found_empty();
+                attachment.common.paths.write_off(look.sent);
+            }
+            let Some(found) = found else { continue };
             let (Attachment { receiver, common, .. }, mut engine) = core.parts(now);
             let before = engine.counts.rx_packets;
-            receiver.receive(found.as_ref(), &mut look, common, &mut engine);
+            let came = receiver.receive(&found, common, &mut engine);
             packets += engine.counts.rx_packets - before;
-            last = Some(now);
+            if let Some(Came { port, bytes }) = came {
+                let Core { policy, endpoint, .. } = &mut *core;
+                let is_window_full = || endpoint.pressure(None).last.is_window_full;
+                if policy.turns.found_at(port, bytes, reach, is_window_full) {
+                    look.go_on();
+                }
+            }
         }
         if look.is_whole {
             let Common { membership, paths, .. } = &mut core.attachment.common;
