@@ -91,17 +91,19 @@ impl Settings {
     /// The same without shared memory.
     #[must_use]
     pub fn by_udp(&self) -> Self {
-        let options = Options { link: softnic::Link::Udp, ..self.options.clone() };
+        let options = Options { path: softnic::PathChoice::Udp, ..self.options.clone() };
         Self { options, ..self.clone() }
     }
 
     /// How packets go, in words.
     pub fn path(&self) -> &'static str {
-        match self.options.link {
+        match self.options.path {
             _ if self.options.exact => "UDP, one packet a datagram",
-            softnic::Link::Udp => "UDP",
-            softnic::Link::SharedMemory => "shared memory where the host is the same, else UDP",
-            softnic::Link::SharedMemoryWithIcrc => {
+            softnic::PathChoice::Udp => "UDP",
+            softnic::PathChoice::SharedMemory => {
+                "shared memory where the host is the same, else UDP"
+            }
+            softnic::PathChoice::SharedMemoryWithIcrc => {
                 "shared memory with ICRCs where the host is the same, else UDP"
             }
         }

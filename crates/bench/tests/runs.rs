@@ -14,11 +14,11 @@ use bench::world::meeting::Service;
 use bench::world::soft::{Host, SoftSeat};
 use bench::world::{self, Player, Stop};
 use rdma::app::{App, Layout, Region, Verbs, Wait, Woke};
-use softnic::{DeviceInfo, Link, Options};
+use softnic::{DeviceInfo, Options, PathChoice};
 
-fn settings(last: u8, link: Link) -> Settings {
+fn settings(last: u8, path: PathChoice) -> Settings {
     let near = DeviceInfo::find(&format!("lo/127.0.79.{last}"), 0).unwrap();
-    let options = Options { link, ..Options::default() };
+    let options = Options { path, ..Options::default() };
     Settings { far: near.clone(), near, options }
 }
 
@@ -78,7 +78,7 @@ fn every_verb_moves_what_it_should_with_every_wait_by_either_path() {
     }
     // Each verb has one wait at least, most have two.
     assert_eq!(flows.len(), 18, "{flows:?}");
-    for link in [Link::SharedMemory, Link::Udp] {
+    for link in [PathChoice::SharedMemory, PathChoice::Udp] {
         for flow in &flows {
             let ran = run(&plan(vec![flow.clone()]), &settings(1, link));
             assert_right(&ran, &format!("{:?} {:?} {link:?}", flow.verb, flow.wait));
@@ -100,7 +100,7 @@ fn lists_inline_data_dependent_reads_and_rare_signals_are_what_they_say() {
     ];
     for flow in flows {
         let name = flow.name.clone();
-        let ran = run(&plan(vec![flow]), &settings(2, Link::SharedMemory));
+        let ran = run(&plan(vec![flow]), &settings(2, PathChoice::SharedMemory));
         assert_right(&ran, &name);
         let measured = &report(&ran).runs[0].flows[0];
         match name.as_str() {
@@ -119,7 +119,7 @@ fn threads_that_share_servers_get_their_own_bytes() {
         let wait = if verb == Verb::WriteWrite { WaitMode::Memory } else { WaitMode::Poll };
         let shared = Flow { threads: 4, servers: Some(2), queue_pairs: 2, ..Flow::new(verb) };
         let flow = Flow { wait, window: 3, size_bytes: 200, touch: true, ..shared };
-        let ran = run(&plan(vec![flow]), &settings(13, Link::SharedMemory));
+        let ran = run(&plan(vec![flow]), &settings(13, PathChoice::SharedMemory));
         assert_right(&ran, &format!("{verb:?}"));
     }
     let plan = plan(vec![Flow { threads: 4, servers: Some(3), ..Flow::new(Verb::Read) }]);
@@ -129,7 +129,7 @@ fn threads_that_share_servers_get_their_own_bytes() {
 
 #[test]
 fn a_device_that_has_counted_otherwise_than_the_applications_is_a_miss() {
-    let mut ran = run(&plan(vec![Flow::new(Verb::Send)]), &settings(17, Link::SharedMemory));
+    let mut ran = run(&plan(vec![Flow::new(Verb::Send)]), &settings(17, PathChoice::SharedMemory));
     assert_right(&ran, "as it was");
     // By far more than a busy machine may have made the devices send again.
     ran.flows[0].begun *= 10;
@@ -143,12 +143,13 @@ fn a_device_that_has_counted_otherwise_than_the_applications_is_a_miss() {
 #[test]
 fn hogs_have_their_cores_beside_the_flows() {
     let with = Plan { hogs: 1, ..plan(vec![Flow { core: Some(0), ..Flow::new(Verb::Read) }]) };
-    let ran = run(&with, &settings(19, Link::SharedMemory));
+    let ran = run(&with, &settings(19, PathChoice::SharedMemory));
     assert_right(&ran, "hogs");
     assert!(ran.hog_cores > 0.05, "{}", ran.hog_cores);
     assert!(report(&ran).to_string().contains("\nhogs      1, which had "));
     let none = Plan { hogs: 256, ..with };
-    let failure = session::run(&none, &settings(19, Link::SharedMemory), &[], &mut ()).unwrap_err();
+    let failure =
+        session::run(&none, &settings(19, PathChoice::SharedMemory), &[], &mut ()).unwrap_err();
     assert!(failure.to_string().starts_with("hogs: core "), "{failure}");
 }
 
@@ -160,7 +161,7 @@ fn hogs_that_starve_a_flow_are_a_missed_threshold_and_no_hang() {
     let run_beside = |hogs| {
         let began = Instant::now();
         let plan = Plan { hogs, window_ms: 1.0, ..plan(vec![flow()]) };
-        let ran = run(&plan, &settings(20, Link::SharedMemory));
+        let ran = run(&plan, &settings(20, PathChoice::SharedMemory));
         assert!(began.elapsed() < Duration::from_secs(60));
         assert_eq!(ran.cut_short, None);
         ran
@@ -194,7 +195,7 @@ fn flows_run_at_once_and_begin_and_end_when_they_should() {
         Flow { start_ms: 100.0, ..named("late", Verb::Write) },
         Flow { length_ms: Some(60.0), ..named("short", Verb::SendSend) },
     ];
-    let ran = run(&plan(flows), &settings(3, Link::SharedMemory));
+    let ran = run(&plan(flows), &settings(3, PathChoice::SharedMemory));
     assert_right(&ran, "three");
     let report = report(&ran);
     let [both, late, short] = &report.runs[0].flows[..] else { panic!() };
@@ -234,7 +235,7 @@ fn a_payload_that_is_wrong_is_seen() {
         // The second answer comes from memory that was spoilt after the first.
         let flow = Flow { rate_per_s: Some(200.0), size_bytes: 64, ..named("spoilt", verb) };
         let spoilt = plan(vec![flow]);
-        let settings = settings(4, Link::SharedMemory);
+        let settings = settings(4, PathChoice::SharedMemory);
         let stop = Stop::default();
         let apps = load::applications(&spoilt, &[]).into_iter().flatten();
         let players = apps
@@ -259,7 +260,7 @@ fn a_threshold_that_is_missed_is_told() {
     strict.flows[0].at_least.latency_p50_us_max = Some(0.000_001);
     strict.flows[0].at_least.window_gbps_min = Some(1e6);
     strict.fairness_min = Some(1.0);
-    let report = report(&run(&strict, &settings(4, Link::SharedMemory)));
+    let report = report(&run(&strict, &settings(4, PathChoice::SharedMemory)));
     let mut misses: Vec<&str> = report.misses().collect();
     misses.sort_unstable();
     assert_eq!(misses.len(), 2);
@@ -282,7 +283,8 @@ fn what_was_measured_before_an_interruption_is_told_as_partial() {
     let plan = Plan { length_ms: 60_000.0, ..plan(vec![named("read", Verb::Read)]) };
     let began = Instant::now();
     let mut watcher = After(began + Duration::from_millis(400));
-    let ran = session::run(&plan, &settings(5, Link::SharedMemory), &[], &mut watcher).unwrap();
+    let ran =
+        session::run(&plan, &settings(5, PathChoice::SharedMemory), &[], &mut watcher).unwrap();
     assert!(began.elapsed() < Duration::from_secs(20));
     assert_eq!(ran.cut_short, Some(Failure::new("interrupted")));
     let report = report(&ran);
@@ -305,7 +307,7 @@ fn serving<R>(last: u8, work: impl FnOnce(&str, &AtomicBool) -> R) -> (R, Vec<St
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut said = Vec::new();
-            let settings = settings(last, Link::SharedMemory);
+            let settings = settings(last, PathChoice::SharedMemory);
             let tell = &mut |text: &str| said.push(text.to_owned());
             session::serve(&listener, &settings, None, &mut Flag(&stop), tell).unwrap();
             said
@@ -333,7 +335,7 @@ fn a_client_and_a_server_measure_together_by_address() {
     let plan = plan(flows);
     let ((), said) = serving(6, |address, _| {
         for _ in 0..2 {
-            let settings = settings(7, Link::SharedMemory);
+            let settings = settings(7, PathChoice::SharedMemory);
             let ran = session::connect(&plan, address, &settings, &[], &mut ()).unwrap();
             assert_right(&ran, "by address");
             assert!(ran.flows[1].served.as_ref().unwrap().received > 0);
@@ -351,7 +353,7 @@ fn a_server_that_dies_ends_the_client_with_what_it_has() {
                 std::thread::sleep(Duration::from_millis(500));
                 stop.store(true, Ordering::Relaxed);
             });
-            let settings = settings(9, Link::SharedMemory);
+            let settings = settings(9, PathChoice::SharedMemory);
             session::connect(&plan, address, &settings, &[], &mut ()).unwrap()
         })
     });
@@ -364,7 +366,7 @@ fn a_server_that_dies_ends_the_client_with_what_it_has() {
 fn a_client_that_dies_leaves_the_server_for_the_next() {
     let long = Plan { length_ms: 60_000.0, ..plan(vec![named("send", Verb::Send)]) };
     let ((), said) = serving(10, |address, _| {
-        let settings = settings(11, Link::SharedMemory);
+        let settings = settings(11, PathChoice::SharedMemory);
         let mut watcher = After(Instant::now() + Duration::from_millis(400));
         let ran = session::connect(&long, address, &settings, &[], &mut watcher).unwrap();
         assert!(ran.cut_short.is_some());
@@ -388,7 +390,7 @@ fn nonsense_and_plans_beyond_the_bounds_are_refused_by_a_server() {
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         let mut plan = plan(vec![named("read", Verb::Read)]);
         plan.flows[0].service_us = 1e9;
-        let settings = settings(13, Link::SharedMemory);
+        let settings = settings(13, PathChoice::SharedMemory);
         let said =
             session::connect(&plan, address, &settings, &[], &mut ()).unwrap_err().to_string();
         assert!(said.contains("service_us: expected a number from 0 to 1000000"), "{said}");
@@ -396,7 +398,8 @@ fn nonsense_and_plans_beyond_the_bounds_are_refused_by_a_server() {
     assert!(said.iter().any(|line| line.contains("what nobody understands")), "{said:?}");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let one = plan(vec![named("read", Verb::Read)]);
-    let said = session::connect(&one, &nobody, &settings(13, Link::Udp), &[], &mut ()).unwrap_err();
+    let said =
+        session::connect(&one, &nobody, &settings(13, PathChoice::Udp), &[], &mut ()).unwrap_err();
     assert!(said.to_string().contains("hint: start `ferroce bench serve` there first"), "{said}");
 }
 
@@ -404,7 +407,7 @@ fn nonsense_and_plans_beyond_the_bounds_are_refused_by_a_server() {
 fn ten_thousand_queue_pairs_work_and_more_than_a_nic_has_are_refused() {
     let many = Flow { queue_pairs: 10_000, size_bytes: 64, ..named("many", Verb::Write) };
     let wide = Plan { length_ms: 2_000.0, window_ms: 500.0, verify: false, ..plan(vec![many]) };
-    let ran = run(&wide, &settings(14, Link::SharedMemory));
+    let ran = run(&wide, &settings(14, PathChoice::SharedMemory));
     assert_eq!(ran.cut_short, None);
     let operations = report(&ran).runs[0].flows[0].operations;
     assert!(operations >= 10_000, "{operations}");
@@ -416,7 +419,7 @@ fn ten_thousand_queue_pairs_work_and_more_than_a_nic_has_are_refused() {
     let mut large = wide;
     large.flows[0].set("size_bytes", &Value::Number(f64::from(1 << 30))).unwrap();
     let said =
-        session::run(&large, &settings(14, Link::Udp), &[], &mut ()).unwrap_err().to_string();
+        session::run(&large, &settings(14, PathChoice::Udp), &[], &mut ()).unwrap_err().to_string();
     assert!(said.starts_with("flow \"many\": a region of "), "{said}");
     assert!(said.contains("\nhint: "), "{said}");
 }
@@ -427,8 +430,8 @@ fn a_sweep_is_a_run_for_each_value() {
     let points = base.points(&[Sweep::parse("size=64,128").unwrap()]).unwrap();
     let mut report = Report::measured("soft", "a test");
     for point in &points {
-        let ran =
-            session::run(&point.plan, &settings(15, Link::SharedMemory), &[], &mut ()).unwrap();
+        let ran = session::run(&point.plan, &settings(15, PathChoice::SharedMemory), &[], &mut ())
+            .unwrap();
         report.add(point, &ran);
     }
     let labels: Vec<String> = report.runs.iter().map(|run| run.label()).collect();

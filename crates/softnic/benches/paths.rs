@@ -24,7 +24,7 @@ use std::process::{self, Command, ExitCode};
 use std::{env, fs};
 
 use rdma::{Access, Completion, Key, Mtu, Operation, QpType, Qpn, SendFlags, Sge, WorkRequest};
-use softnic::{DeviceInfo, EventSink, GidEntry, Link, Nic, Options};
+use softnic::{DeviceInfo, EventSink, GidEntry, Nic, Options, PathChoice};
 use transport::{AddressVector, BringUp, CqId, Event, QpCapacity, QpSpec, RegionSpec};
 
 /// A path: the function below that is counted, how many of a kind it does at once, and the last accepted
@@ -89,9 +89,9 @@ struct Host {
 }
 
 impl Host {
-    fn open(address: &str, link: Link) -> Self {
+    fn open(address: &str, path: PathChoice) -> Self {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).expect("loopback is a device");
-        let options = Options { link, ..Options::default() };
+        let options = Options { path, ..Options::default() };
         let nic = Nic::open_with(&device, Box::new(Nothing), &options).expect("a NIC");
         let memory = vec![0_u8; BULK_BYTES as usize].into_boxed_slice();
         let address = memory.as_ptr().expose_provenance() as u64;
@@ -248,16 +248,16 @@ fn run_udp(from: &Host, to: &Host) {
 }
 
 fn run_alone() {
-    let hosts = |link, mtu| {
-        let (from, to) = (Host::open("127.0.48.101", link), Host::open("127.0.48.102", link));
+    let hosts = |path, mtu| {
+        let (from, to) = (Host::open("127.0.48.101", path), Host::open("127.0.48.102", path));
         from.connect(&to, mtu);
         to.connect(&from, mtu);
         (from, to)
     };
-    let (from, to) = hosts(Link::SharedMemory, Mtu::B4096);
+    let (from, to) = hosts(PathChoice::SharedMemory, Mtu::B4096);
     run_rings(&from, &to);
     drop((from, to));
-    let (from, to) = hosts(Link::Udp, Mtu::B1024);
+    let (from, to) = hosts(PathChoice::Udp, Mtu::B1024);
     run_udp(&from, &to);
 }
 

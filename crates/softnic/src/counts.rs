@@ -81,7 +81,7 @@ rdma::counters! {
         /// Rings that were given up because the other side wrote nonsense.
         rings_broken,
         /// Times that a NIC of this host was woken for what is in its ring.
-        ring_bells,
+        ring_doorbells,
         /// Timeouts that took nothing for lost, because it may still have been in the ring of a NIC that
         /// had not looked there, or in its sockets while a ring was offered to it.
         ring_timeouts_put_off,
@@ -107,7 +107,7 @@ rdma::counters! {
 impl Counts {
     /// Counts a packet of so many bytes that is in a ring now, or for which there was no room.
     #[inline]
-    pub(crate) fn sent_by_ring(&mut self, is_in: bool, bytes: usize) {
+    pub(crate) fn sent_through_ring(&mut self, is_in: bool, bytes: usize) {
         if !is_in {
             self.tx_dropped += 1;
             return;

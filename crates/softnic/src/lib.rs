@@ -165,5 +165,5 @@ pub use host::interfaces::Offloads;
 pub use host::ports::{PortChange, PortError};
 pub use memory::{Arrived, ProcessMemory};
 pub use nic::{GroupError, Nic};
-pub use options::{Link, Options};
+pub use options::{Options, PathChoice};
 pub use progress::stand_in::{StandIn, Waiting};

@@ -10,7 +10,7 @@ use crate::{OpenError, SettingError};
 
 /// The paths that packets may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Link {
+pub enum PathChoice {
     /// UDP alone.
     Udp,
     /// To NICs of the same host and user by rings of shared memory, to all others by UDP.
@@ -27,7 +27,7 @@ pub struct Options {
     /// (`FERROCE_WIRE=exact`).
     pub exact: bool,
     /// How NICs of the same host are reached (`FERROCE_LINK`). With [`Options::exact`], by UDP.
-    pub link: Link,
+    pub path: PathChoice,
     /// Faults of what is sent (`FERROCE_FAULTS`).
     pub faults: Option<FaultSettings>,
     /// How fast queue pairs send, and how they tell senders of marks (`FERROCE_CC`).
@@ -68,10 +68,10 @@ impl Options {
                 return is_no("FERROCE_WIRE", other, "way of sending", "use `train` or `exact`");
             }
         };
-        let link = match variable("FERROCE_LINK").as_deref() {
-            None | Some("shm") => Link::SharedMemory,
-            Some("shm,icrc") => Link::SharedMemoryWithIcrc,
-            Some("udp") => Link::Udp,
+        let path = match variable("FERROCE_LINK").as_deref() {
+            None | Some("shm") => PathChoice::SharedMemory,
+            Some("shm,icrc") => PathChoice::SharedMemoryWithIcrc,
+            Some("udp") => PathChoice::Udp,
             Some(other) => {
                 return is_no("FERROCE_LINK", other, "link", "use `shm`, `shm,icrc` or `udp`");
             }
@@ -95,7 +95,7 @@ impl Options {
         let congestion = variable("FERROCE_CC").map(|text| text.parse());
         Ok(Self {
             exact,
-            link,
+            path,
             recovery,
             faults: faults.transpose()?,
             congestion: congestion.transpose()?.unwrap_or_default(),

@@ -29,7 +29,7 @@ use crate::limits::{AWAITED_MAX, PAUSE_MAX};
 use crate::packet::{Flow, Missed, Path, Pushed};
 use crate::shm::{RingPacket, Shm};
 use crate::udp::outbox::Sockets;
-use crate::{Link, Options, ProcessMemory};
+use crate::{Options, PathChoice, ProcessMemory};
 
 /// Both paths, and what sending waits for.
 #[derive(Debug)]
@@ -82,9 +82,9 @@ impl Paths {
         let credits = Credits::open(registry.slot(), membership.receive_buffer_bytes(), addresses)
             .inspect_err(|error| tracing::debug!(%error, "no pauses for others of this host"))
             .ok();
-        let takes_rings = options.link != Link::Udp && !options.exact;
+        let takes_rings = options.path != PathChoice::Udp && !options.exact;
         let shm = if takes_rings { Shm::open(registry) } else { Shm::none() };
-        let seals_rings = options.link == Link::SharedMemoryWithIcrc || sees_packets;
+        let seals_rings = options.path == PathChoice::SharedMemoryWithIcrc || sees_packets;
         Self { shm, credits, pauses: Vec::new(), seals_rings }
     }
 

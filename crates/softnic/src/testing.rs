@@ -9,7 +9,7 @@ use wire::cm::sidr;
 use wire::udp::ROCE_PORT;
 
 use crate::limits::HOP_LIMIT;
-use crate::{DeviceInfo, EventSink, Link, Nic, Options, clock};
+use crate::{DeviceInfo, EventSink, Nic, Options, PathChoice, clock};
 
 /// Hears of nothing.
 pub(crate) struct Nothing;
@@ -20,13 +20,13 @@ impl EventSink for Nothing {
 
 /// A NIC at an address of loopback, which is reached by UDP alone and has no thread.
 pub(crate) fn open(address: &str) -> Nic {
-    open_by(address, Link::Udp)
+    open_by(address, PathChoice::Udp)
 }
 
 /// A NIC at an address of loopback, which reaches others of this host by `link` and has no thread.
-pub(crate) fn open_by(address: &str, link: Link) -> Nic {
+pub(crate) fn open_by(address: &str, path: PathChoice) -> Nic {
     let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-    let options = Options { link, ..Options::default() };
+    let options = Options { path, ..Options::default() };
     Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
 }
 

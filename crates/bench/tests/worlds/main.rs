@@ -24,7 +24,7 @@ use fabric::scenario::Testbed;
 use program::{Program, Record};
 use rdma::app::App;
 use rdma::{Span, Time};
-use softnic::{DeviceInfo, Link, Options};
+use softnic::{DeviceInfo, Options, PathChoice};
 use verbs::Library;
 
 /// Runs two applications to their end.
@@ -33,9 +33,12 @@ type World = Box<dyn Fn([Program; 2]) -> [Program; 2]>;
 fn worlds() -> Vec<(&'static str, World)> {
     let mut worlds: Vec<(&str, World)> = vec![
         ("two engines and a pretended network", Box::new(reference::run)),
-        ("soft NICs over shared memory", Box::new(|apps| soft(apps, Link::SharedMemory, false))),
-        ("soft NICs over UDP", Box::new(|apps| soft(apps, Link::Udp, false))),
-        ("one soft NIC", Box::new(|apps| soft(apps, Link::Udp, true))),
+        (
+            "soft NICs over shared memory",
+            Box::new(|apps| soft(apps, PathChoice::SharedMemory, false)),
+        ),
+        ("soft NICs over UDP", Box::new(|apps| soft(apps, PathChoice::Udp, false))),
+        ("one soft NIC", Box::new(|apps| soft(apps, PathChoice::Udp, true))),
         ("simulated hosts, in order", Box::new(|apps| simulated(apps, "cx3-56g-xeon"))),
         ("simulated hosts, by readiness", Box::new(|apps| simulated(apps, "cx4-100g-power8"))),
     ];
@@ -80,8 +83,8 @@ fn simulated(apps: [Program; 2], testbed: &str) -> [Program; 2] {
     apps.try_into().unwrap()
 }
 
-fn soft(apps: [Program; 2], link: Link, shared: bool) -> [Program; 2] {
-    let options = Options { link, ..Options::default() };
+fn soft(apps: [Program; 2], path: PathChoice, shared: bool) -> [Program; 2] {
+    let options = Options { path, ..Options::default() };
     let open = |last: u8| {
         let device = DeviceInfo::find(&format!("lo/127.0.77.{last}"), 0).unwrap();
         Host::open(&device, &options).unwrap()

@@ -10,7 +10,7 @@ use bench::plan::Plan;
 use bench::session::{self, Devices, Ran, Settings, Watcher};
 use bench::world::nic::Device;
 use clap::Args;
-use softnic::{DeviceInfo, Link, Options};
+use softnic::{DeviceInfo, Options, PathChoice};
 use verbs::Library;
 
 use super::failure;
@@ -168,9 +168,9 @@ fn soft(common: &Common) -> Result<Settings, Failure> {
     }
     let mut options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
     match common.link.as_deref() {
-        Some("udp") => options.link = Link::Udp,
-        Some("shm,icrc") => options.link = Link::SharedMemoryWithIcrc,
-        Some(_) => options.link = Link::SharedMemory,
+        Some("udp") => options.path = PathChoice::Udp,
+        Some("shm,icrc") => options.path = PathChoice::SharedMemoryWithIcrc,
+        Some(_) => options.path = PathChoice::SharedMemory,
         None => {}
     }
     let devices = match common.dev.as_slice() {

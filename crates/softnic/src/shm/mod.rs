@@ -426,7 +426,7 @@ impl Shm {
             match ring.wakes() {
                 State::Awake => {}
                 State::Asleep => {
-                    counts.ring_bells += 1;
+                    counts.ring_doorbells += 1;
                     let doorbell =
                         Message { kind: Kind::Doorbell, from: registry.member(), nonce: 0 };
                     let rung = self.offers.as_ref().map(|it| it.send(peer.member, doorbell, None));

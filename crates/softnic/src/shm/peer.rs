@@ -338,7 +338,7 @@ impl Peer {
             }
             _ => false,
         };
-        counts.sent_by_ring(is_in, packet.len());
+        counts.sent_through_ring(is_in, packet.len());
         Ok(())
     }
 
@@ -354,7 +354,7 @@ impl Peer {
         let mut pushed = Pushed::default();
         let pair = self.pair(flow)?;
         let (Some(pair), Out::Open(ring)) = (pair, &mut self.out) else {
-            counts.sent_by_ring(false, 0);
+            counts.sent_through_ring(false, 0);
             return Ok(Pushed { packets: 1, ..pushed });
         };
         let mut headers = [0; HEADERS_MAX];
@@ -381,7 +381,7 @@ impl Peer {
                 pushed.is_faulted = true;
                 break;
             }
-            counts.sent_by_ring(is_in.is_some(), length);
+            counts.sent_through_ring(is_in.is_some(), length);
             if is_in.is_none() {
                 break;
             }

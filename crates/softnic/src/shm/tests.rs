@@ -21,7 +21,7 @@ use crate::attachment::Attachment;
 use crate::limits::{PACKET_MAX, PAUSE_MAX, RUNS_BEFORE_OFFER};
 use crate::memory::map;
 use crate::testing::{open_by, paused_for};
-use crate::{DeviceInfo, Link, Nic, Options};
+use crate::{DeviceInfo, Nic, Options, PathChoice};
 
 const BYTES: usize = 4096;
 const PSN: Psn = Psn::new(100);
@@ -41,8 +41,8 @@ struct Honest {
 }
 
 impl Honest {
-    fn open(address: &str, link: Link) -> Self {
-        let nic = open_by(address, link);
+    fn open(address: &str, path: PathChoice) -> Self {
+        let nic = open_by(address, path);
         let memory = vec![0; BYTES].into_boxed_slice();
         let address = memory.as_ptr().expose_provenance() as u64;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
@@ -268,7 +268,7 @@ impl Liar {
 
 #[test]
 fn a_nic_that_ends_stays_until_what_it_has_sent_is_taken() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (mut a, b) = (open("127.0.48.56"), open("127.0.48.57"));
     a.shares_rings_with(&b);
     a.memory.fill(7);
@@ -291,7 +291,7 @@ fn a_nic_that_ends_stays_until_what_it_has_sent_is_taken() {
 
 #[test]
 fn what_a_nic_has_not_looked_at_is_not_lost() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (a, b) = (open("127.0.48.58"), open("127.0.48.59"));
     a.shares_rings_with(&b);
     let before = a.nic.counts().tx_packets;
@@ -314,7 +314,7 @@ fn what_a_nic_has_not_looked_at_is_not_lost() {
 fn what_was_sent_by_udp_before_a_ring_began_is_not_lost() {
     // Whether it has taken the ring, and more has been sent through that, or it has only been offered it.
     for (takes, first) in [(false, 80), (true, 82)] {
-        let open = |host| Honest::open(&format!("127.0.48.{host}"), Link::SharedMemory);
+        let open = |host| Honest::open(&format!("127.0.48.{host}"), PathChoice::SharedMemory);
         let pair = |_| {
             let (a, b) = (open(first), open(first + 1));
             a.reaches_often(&b);
@@ -354,7 +354,7 @@ fn what_was_sent_by_udp_before_a_ring_began_is_not_lost() {
 
 #[test]
 fn what_a_nic_has_taken_and_not_answered_is_not_lost() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (a, b) = (open("127.0.48.71"), open("127.0.48.72"));
     a.shares_rings_with(&b);
     let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
@@ -386,7 +386,7 @@ fn is_awaited(a: &Honest, b: &Honest, ours: Qpn) {
 
 #[test]
 fn what_waits_for_room_in_a_ring_is_not_dropped_while_a_busy_machine_may_be_the_cause() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (a, b) = (open("127.0.48.73"), open("127.0.48.74"));
     a.shares_rings_with(&b);
     // More than a ring holds.
@@ -420,7 +420,7 @@ fn what_waits_for_room_in_a_ring_is_not_dropped_while_a_busy_machine_may_be_the_
 
 #[test]
 fn a_doorbell_is_left_for_the_thread_that_sleeps() {
-    let other = Honest::open("127.0.48.36", Link::SharedMemory);
+    let other = Honest::open("127.0.48.36", PathChoice::SharedMemory);
     let mut sleeper = Liar::without_ring("127.0.48.37", &other);
     let peer = Liar::without_ring("127.0.48.38", &other);
     let is_woken = |link: &Shm| {
@@ -444,10 +444,10 @@ fn a_doorbell_is_left_for_the_thread_that_sleeps() {
 
 #[test]
 fn packets_between_other_addresses_are_dropped() {
-    let victim = Honest::open("127.0.48.32", Link::SharedMemory);
+    let victim = Honest::open("127.0.48.32", PathChoice::SharedMemory);
     let mut liar = Liar::open("127.0.48.33", &victim);
     let other = Gid::from(IpAddr::from([10, 9, 8, 7]));
-    let third = Honest::open("127.0.48.34", Link::SharedMemory);
+    let third = Honest::open("127.0.48.34", PathChoice::SharedMemory);
     let (ours, theirs) = (victim.gid(), liar.address());
     let qpn = victim.queue_pair(other, |_| liar.qpn());
     let pairs = [(other, ours), (third.gid(), ours), (theirs, other), (theirs, third.gid())];
@@ -472,8 +472,8 @@ fn packets_between_other_addresses_are_dropped() {
 
 #[test]
 fn entries_that_break_the_rules_end_the_ring_and_nothing_else() {
-    let victim = Honest::open("127.0.48.35", Link::SharedMemory);
-    let other = Honest::open("127.0.48.36", Link::SharedMemory);
+    let victim = Honest::open("127.0.48.35", PathChoice::SharedMemory);
+    let other = Honest::open("127.0.48.36", PathChoice::SharedMemory);
     other.reaches(&victim);
     let own = Gid::from(IpAddr::from([127, 0, 48, 37]));
     let addresses = [own.0, victim.gid().0].concat();
@@ -512,7 +512,7 @@ fn entries_that_break_the_rules_end_the_ring_and_nothing_else() {
 
 #[test]
 fn packets_at_random_are_dropped_or_done_like_any_other() {
-    let victim = Honest::open("127.0.48.38", Link::SharedMemory);
+    let victim = Honest::open("127.0.48.38", PathChoice::SharedMemory);
     let mut liar = Liar::open("127.0.48.39", &victim);
     let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
     liar.declare(0, liar.address(), victim.gid());
@@ -547,7 +547,7 @@ fn packets_at_random_are_dropped_or_done_like_any_other() {
     assert_eq!((counts.rx_ring_packets, counts.rings_broken), (5_000, 0));
     assert!(counts.rx_icrc_encapsulated > 300, "{counts:?}");
     assert!(counts.ring_rx_dropped > 100, "{counts:?}");
-    Honest::open("127.0.48.40", Link::SharedMemory).reaches(&victim);
+    Honest::open("127.0.48.40", PathChoice::SharedMemory).reaches(&victim);
 }
 
 #[test]
@@ -565,7 +565,7 @@ fn a_receiver_that_lies_costs_a_queue_pair_and_no_more() {
         |round| (0, round % 5),
     ];
     for (number, lie) in (0..).zip(lies) {
-        let victim = Honest::open("127.0.48.41", Link::SharedMemory);
+        let victim = Honest::open("127.0.48.41", PathChoice::SharedMemory);
         let liar = Liar::without_ring(&format!("127.0.48.{}", 42 + number), &victim);
         let map = liar.take_ring_from(&victim);
         let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
@@ -577,7 +577,7 @@ fn a_receiver_that_lies_costs_a_queue_pair_and_no_more() {
             map.word(STATE_AT).store(state, core::sync::atomic::Ordering::SeqCst);
         });
         assert_eq!(status, CompletionStatus::RetryExceeded, "lie {number}");
-        let other = Honest::open("127.0.48.47", Link::SharedMemory);
+        let other = Honest::open("127.0.48.47", PathChoice::SharedMemory);
         victim.reaches(&other);
         other.reaches(&victim);
     }
@@ -585,9 +585,9 @@ fn a_receiver_that_lies_costs_a_queue_pair_and_no_more() {
 
 #[test]
 fn a_ring_that_nobody_empties_does_not_stop_the_others() {
-    let victim = Honest::open("127.0.48.48", Link::SharedMemory);
+    let victim = Honest::open("127.0.48.48", PathChoice::SharedMemory);
     let liar = Liar::without_ring("127.0.48.49", &victim);
-    let other = Honest::open("127.0.48.50", Link::SharedMemory);
+    let other = Honest::open("127.0.48.50", PathChoice::SharedMemory);
     // The ring is full after so many retransmissions of what is never answered.
     let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
     liar.take_ring_from(&victim);
@@ -607,12 +607,12 @@ fn a_ring_that_nobody_empties_does_not_stop_the_others() {
 
 #[test]
 fn a_nic_that_takes_nothing_keeps_the_sender_from_nobody_else() {
-    for (link, third) in [(Link::SharedMemory, 56), (Link::Udp, 57)] {
-        let open = |last| Honest::open(&format!("127.0.{third}.{last}"), link);
+    for (path, third) in [(PathChoice::SharedMemory, 56), (PathChoice::Udp, 57)] {
+        let open = |last| Honest::open(&format!("127.0.{third}.{last}"), path);
         let (sender, stopped, other) = (open(101), open(102), open(103));
         let to_other =
             sender.queue_pair(other.gid(), |ours| other.queue_pair(sender.gid(), |_| ours));
-        if link == Link::Udp {
+        if path == PathChoice::Udp {
             paused_for(&sender.nic, &stopped.nic);
         } else {
             sender.shares_rings_with(&stopped);
@@ -638,7 +638,7 @@ fn a_nic_that_takes_nothing_keeps_the_sender_from_nobody_else() {
 
 #[test]
 fn what_a_peer_leaves_behind_is_taken() {
-    let victim = Honest::open("127.0.48.51", Link::SharedMemory);
+    let victim = Honest::open("127.0.48.51", PathChoice::SharedMemory);
     let mut liar = Liar::open("127.0.48.52", &victim);
     let qpn = victim.queue_pair(liar.address(), |_| liar.qpn());
     liar.declare(0, liar.address(), victim.gid());

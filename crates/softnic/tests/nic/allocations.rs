@@ -5,7 +5,7 @@ use core::cell::Cell;
 use std::alloc::System;
 
 use rdma::{Completion, CompletionStatus, Operation, QpType};
-use softnic::{Link, Options};
+use softnic::{Options, PathChoice};
 
 use crate::support::{Host, SEND, pair_with};
 
@@ -70,8 +70,8 @@ fn round(a: &Host, b: &Host) {
     finish(a, b, false);
 }
 
-fn allocations_of_rounds(third: u8, link: Link) -> u64 {
-    let options = Options { link, ..Options::default() };
+fn allocations_of_rounds(third: u8, path: PathChoice) -> u64 {
+    let options = Options { path, ..Options::default() };
     let (a, b) = pair_with(third, QpType::Rc, LARGE, &options);
     for _ in 0..WARM_UP {
         round(&a, &b);
@@ -85,10 +85,10 @@ fn allocations_of_rounds(third: u8, link: Link) -> u64 {
 
 #[test]
 fn nothing_is_allocated_for_a_message_over_udp() {
-    assert_eq!(allocations_of_rounds(149, Link::Udp), 0);
+    assert_eq!(allocations_of_rounds(149, PathChoice::Udp), 0);
 }
 
 #[test]
 fn nothing_is_allocated_for_a_message_by_rings() {
-    assert_eq!(allocations_of_rounds(150, Link::SharedMemory), 0);
+    assert_eq!(allocations_of_rounds(150, PathChoice::SharedMemory), 0);
 }

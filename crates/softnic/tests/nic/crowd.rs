@@ -216,8 +216,8 @@ struct Member {
 impl Member {
     /// Connected to all others.
     fn connected(board: Board, own: usize) -> Self {
-        let link = options().link;
-        let address = format!("127.0.{}.1", 91 + u8::from(link == softnic::Link::Udp));
+        let path = options().path;
+        let address = format!("127.0.{}.1", 91 + u8::from(path == softnic::PathChoice::Udp));
         let host = Host::open_with(&address, QpType::Rc, 2 * HEAVY, &options());
         board.address(own).store(host.address(), SeqCst);
         board.key(own).store(host.key.0.into(), SeqCst);
@@ -442,7 +442,7 @@ fn what_processes_send_each_other_does_not_wait_for_those_that_stop() {
     println!(
         "crowd: {processes} processes, seed {seed}, {:?}: connected in {connected:.1?}, {rounds} rounds \
          in {talked:.1?}, {failed} writes failed\ncrowd: calm:      {calm}\ncrowd: disturbed: {disturbed}",
-        options().link
+        options().path
     );
     assert_eq!(failed, 0);
     assert!(calm.count() > 0 && disturbed.count() > 0);

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 use rdma::{Psn, QKey, QpType, Qpn};
-use softnic::{Link, Options};
+use softnic::{Options, PathChoice};
 use transport::Route;
 use wire::cm::ip::PortSpace;
 use wire::cm::{Mad, Message, req};
@@ -93,7 +93,7 @@ struct Programs {
 
 impl Programs {
     fn open(third: u8) -> Self {
-        let options = Options { link: Link::SharedMemory, ..Options::default() };
+        let options = Options { path: PathChoice::SharedMemory, ..Options::default() };
         let (a, b) = pair_with(third, QpType::Rc, 8192, &options);
         let server_address = format!("127.0.{third}.3");
         // The first answers for QP1, and hands over what is for the other.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rdma::{Operation, PKey, Psn, QpState, QpType, Qpn};
 use softnic::limits::SLOT_SHIFT;
-use softnic::{Counts, Link, Options};
+use softnic::{Counts, Options, PathChoice};
 use transport::Stats;
 use wire::aeth::{self, NakCode, Syndrome};
 use wire::opcode::{Attach, Part, Service};
@@ -26,7 +26,7 @@ fn read(host: &Host, counter: Counter) -> u64 {
 
 #[test]
 fn forged_packets_change_nothing_and_are_counted() {
-    let options = Options { link: Link::Udp, ..Options::default() };
+    let options = Options { path: PathChoice::Udp, ..Options::default() };
     let (a, b) = pair_with(73, QpType::Rc, 8192, &options);
     let [peer, victim, stranger, own] = [1, 2, 9, 10].map(|last| Ipv4Addr::new(127, 0, 73, last));
     let stranger = Forger::new(stranger, ROCE_PORT, stranger);

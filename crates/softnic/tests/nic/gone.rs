@@ -7,7 +7,7 @@ use rdma::{
     Access, CompletionStatus, Key, Operation, QpState, QpType, Qpn, RecvRequest, Sge, UdAddress,
 };
 use softnic::limits::FAULT_HANDLERS_MAX;
-use softnic::{Link, Options};
+use softnic::{Options, PathChoice};
 use transport::Event;
 
 use crate::fork::status_of_child;
@@ -199,8 +199,8 @@ fn memory_that_a_requester_names_and_has_not_is_a_local_protection_error() {
 fn what_lies_before_the_hole_in_a_long_message_leaves_and_nothing_behind_it() {
     // Packets that are built together, some before the hole and some behind it.
     let (kept, all) = (2 * PAGE, 4 * PAGE);
-    for (third, link) in [(137, Link::Udp), (138, Link::SharedMemory)] {
-        let (a, b) = pair_with(third, QpType::Rc, all, &Options { link, ..Options::default() });
+    for (third, path) in [(137, PathChoice::Udp), (138, PathChoice::SharedMemory)] {
+        let (a, b) = pair_with(third, QpType::Rc, all, &Options { path, ..Options::default() });
         let read = Operation::Read { remote_address: b.address(), r_key: b.key };
         a.post(1, read, a.sge(0, 8));
         a.completions(1);
@@ -218,13 +218,13 @@ fn what_lies_before_the_hole_in_a_long_message_leaves_and_nothing_behind_it() {
         let outcomes: Vec<_> =
             a.outcomes(2).iter().map(|outcome| (outcome.id, outcome.status)).collect();
         let expected = [(2, CompletionStatus::Success), (3, CompletionStatus::LocalProtection)];
-        assert_eq!(outcomes, expected, "{link:?}");
+        assert_eq!(outcomes, expected, "{path:?}");
         // The answer to another shows that what was sent before it has arrived.
         a.post(4, read, a.sge(0, 8));
         a.completions(1);
-        assert!(b.memory[..kept].iter().all(|&byte| byte == 0x5a), "{link:?}");
-        assert!(b.memory[kept..].iter().all(|&byte| byte == 0), "{link:?}");
-        assert_eq!(a.nic.counts().tx_faulted, 1, "{link:?}");
+        assert!(b.memory[..kept].iter().all(|&byte| byte == 0x5a), "{path:?}");
+        assert!(b.memory[kept..].iter().all(|&byte| byte == 0), "{path:?}");
+        assert_eq!(a.nic.counts().tx_faulted, 1, "{path:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The record of a conversation.
 
 use rdma::{Operation, QpType};
-use softnic::{Link, Options};
+use softnic::{Options, PathChoice};
 use wire::icrc::{self, Datagram};
 use wire::pcapng::{Direction, Reader};
 use wire::{ipv4, roce, udp};
@@ -10,27 +10,27 @@ use crate::support::pair_with;
 
 #[test]
 fn every_packet_is_a_frame_whose_icrc_verifies() {
-    assert!(batches_recorded(41, Link::Udp) > 200);
+    assert!(batches_recorded(41, PathChoice::Udp) > 200);
 }
 
 #[test]
 fn packets_of_rings_are_recorded_as_they_would_be_on_the_wire() {
-    assert_eq!(batches_recorded(47, Link::SharedMemory), 0);
+    assert_eq!(batches_recorded(47, PathChoice::SharedMemory), 0);
 }
 
 /// Records a long WRITE, and says how many packets were in a GSO batch, without the first of each.
-fn batches_recorded(third: u8, link: Link) -> u64 {
-    let path = format!("ferroce-record-{third}-{}", std::process::id());
-    let path = std::env::temp_dir().join(path);
-    let capture = Some(path.to_str().unwrap().to_owned());
-    let options = Options { capture, link, ..Options::default() };
+fn batches_recorded(third: u8, path: PathChoice) -> u64 {
+    let file = format!("ferroce-record-{third}-{}", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    let capture = Some(file.to_str().unwrap().to_owned());
+    let options = Options { capture, path, ..Options::default() };
     let (a, b) = pair_with(third, QpType::Rc, 1 << 20, &options);
     let write = Operation::Write { remote_address: b.address(), r_key: b.key, immediate: None };
     let write_bytes = |bytes| {
         a.post(1, write, a.sge(0, bytes));
         a.completions(1);
     };
-    if link == Link::SharedMemory {
+    if path == PathChoice::SharedMemory {
         a.until_by_ring(|| write_bytes(8));
     }
     write_bytes(1 << 20);
@@ -38,8 +38,8 @@ fn batches_recorded(third: u8, link: Link) -> u64 {
     drop((a, b));
 
     // The first NIC that opened has the plain name.
-    let file = std::fs::read(&path).unwrap();
-    let mut reader = Reader::new(&file).unwrap();
+    let record = std::fs::read(&file).unwrap();
+    let mut reader = Reader::new(&record).unwrap();
     let (mut sent, mut received, mut batched) = (0, 0, 0);
     while let Some(record) = reader.next_record() {
         let record = record.unwrap();
@@ -68,7 +68,7 @@ fn batches_recorded(third: u8, link: Link) -> u64 {
     assert!(sent >= 256 && received > 0, "{sent} {received}");
     for entry in std::fs::read_dir(std::env::temp_dir()).unwrap() {
         let other = entry.unwrap().path();
-        if other.to_str().unwrap().starts_with(path.to_str().unwrap()) {
+        if other.to_str().unwrap().starts_with(file.to_str().unwrap()) {
             std::fs::remove_file(other).unwrap();
         }
     }

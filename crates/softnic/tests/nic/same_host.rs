@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use rdma::{Completion, CompletionStatus, Gid, Operation, QpState, QpType, Qpn, UdAddress};
-use softnic::{Link, Options};
+use softnic::{Options, PathChoice};
 
 use crate::fork::status_of_child;
 use crate::processes::{CONFINED, Helper, USER};
@@ -13,7 +13,7 @@ use crate::support::{Host, LOSSY, PATIENCE, Q_KEY, SEND, pattern};
 
 /// Over rings, whatever the environment says.
 fn shm() -> Options {
-    Options { link: Link::SharedMemory, ..Options::default() }
+    Options { path: PathChoice::SharedMemory, ..Options::default() }
 }
 
 const SHM: [(&str, &str); 1] = [("FERROCE_LINK", "shm")];
@@ -124,7 +124,7 @@ fn a_process_that_sleeps_is_woken_for_what_is_in_its_ring() {
         assert!(began.elapsed() < Duration::from_millis(900), "it woke up by itself");
     }
     let counts = host.nic.counts();
-    assert!(counts.tx_ring_packets >= 15 && counts.ring_bells >= 10, "{counts:?}");
+    assert!(counts.tx_ring_packets >= 15 && counts.ring_doorbells >= 10, "{counts:?}");
 }
 
 #[test]

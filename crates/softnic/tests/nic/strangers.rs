@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rdma::{Access, QpType, Qpn};
 use softnic::limits::SLOT_SHIFT;
-use softnic::{Counts, Link, Nic, Options};
+use softnic::{Counts, Nic, Options, PathChoice};
 use wire::opcode::{Part, Service};
 use wire::udp::ROCE_PORT;
 use wire::{Opcode, reth, roce};
@@ -42,8 +42,8 @@ pub(crate) fn become_another_user() {
 
 /// Somebody with `port` at `own` sends the very packet that the peer of `victim` would send next: a WRITE
 /// for which all is granted. It is counted by `counter`, and changes nothing.
-fn is_refused(link: Link, third: u8, (own, port): (u8, u16), counter: fn(&Counts) -> u64) {
-    let options = Options { link, ..Options::default() };
+fn is_refused(path: PathChoice, third: u8, (own, port): (u8, u16), counter: fn(&Counts) -> u64) {
+    let options = Options { path, ..Options::default() };
     let (a, b) = pair_with(third, QpType::Rc, 8192, &options);
     let [own, peer, victim] = [own, 1, 2].map(|last| Ipv4Addr::new(127, 0, third, last));
     let sent = Cell::new(0);
@@ -54,7 +54,7 @@ fn is_refused(link: Link, third: u8, (own, port): (u8, u16), counter: fn(&Counts
         a.completions(1);
         b.completions(1);
     };
-    if link == Link::SharedMemory {
+    if path == PathChoice::SharedMemory {
         a.until_by_ring(genuine);
     }
     genuine();
@@ -78,12 +78,14 @@ fn is_refused(link: Link, third: u8, (own, port): (u8, u16), counter: fn(&Counts
 
 #[test]
 fn another_user_cannot_send_from_another_port_of_the_peers_address() {
-    is_refused(Link::Udp, 81, (1, 0), |counts| counts.rx_local_port_dropped);
+    is_refused(PathChoice::Udp, 81, (1, 0), |counts| counts.rx_local_port_dropped);
 }
 
 #[test]
 fn another_user_cannot_send_by_udp_what_comes_through_a_ring() {
-    is_refused(Link::SharedMemory, 82, (99, ROCE_PORT), |counts| counts.rx_beside_ring_dropped);
+    is_refused(PathChoice::SharedMemory, 82, (99, ROCE_PORT), |counts| {
+        counts.rx_beside_ring_dropped
+    });
 }
 
 /// Whether this process may become another user.
@@ -107,7 +109,7 @@ pub(crate) fn mailboxes(nic: &Nic) -> Vec<String> {
 
 #[test]
 fn another_user_cannot_send_to_mailboxes() {
-    let options = Options { link: Link::SharedMemory, ..Options::default() };
+    let options = Options { path: PathChoice::SharedMemory, ..Options::default() };
     let (a, b) = pair_with(84, QpType::Rc, 8192, &options);
     if !is_root() {
         return;
@@ -185,7 +187,7 @@ fn says_that_the_path_is_narrow(to: Ipv4Addr, beyond: Ipv4Addr) -> bool {
 
 #[test]
 fn who_says_that_a_path_is_narrow_ends_no_connection() {
-    let options = Options { link: Link::Udp, ..Options::default() };
+    let options = Options { path: PathChoice::Udp, ..Options::default() };
     let (a, b) = pair_with(86, QpType::Rc, 8192, &options);
     let [near, far] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 86, last));
     let round = || {

@@ -378,7 +378,7 @@ impl Drop for Mapping {
 
 /// The default options, over the path that the environment names, so that all tests can run over both.
 pub(crate) fn options() -> Options {
-    Options { link: Options::from_environment().unwrap().link, ..Options::default() }
+    Options { path: Options::from_environment().unwrap().path, ..Options::default() }
 }
 
 /// Two connected hosts.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rdma::{
     Completion, CompletionStatus, Operation, QpType, Qpn, RecvRequest, SendFlags, Sge, WorkRequest,
 };
-use softnic::{Link, Options};
+use softnic::{Options, PathChoice};
 use transport::{CqId, QpCapacity, QpSpec};
 
 use crate::fork::in_child;
@@ -128,8 +128,8 @@ fn receive_all(host: &Host, lane: Lane) {
 }
 
 /// Two hosts, each with a connected queue pair for every thread.
-fn connected(third: u8, link: Link) -> (Host, Host, Vec<(Lane, Lane)>) {
-    let options = Options { link, ..Options::default() };
+fn connected(third: u8, path: PathChoice) -> (Host, Host, Vec<(Lane, Lane)>) {
+    let options = Options { path, ..Options::default() };
     let open = |last| {
         let address = format!("127.0.{third}.{last}");
         Host::open_with(&address, QpType::Rc, THREADS * SHARE, &options)
@@ -144,8 +144,8 @@ fn connected(third: u8, link: Link) -> (Host, Host, Vec<(Lane, Lane)>) {
     (a, b, lanes)
 }
 
-fn what_threads_send_arrives(third: u8, link: Link) {
-    let (a, b, lanes) = connected(third, link);
+fn what_threads_send_arrives(third: u8, path: PathChoice) {
+    let (a, b, lanes) = connected(third, path);
     for (_, theirs) in &lanes {
         for number in 0..DEPTH {
             post_recv(&b, *theirs, number);
@@ -176,12 +176,12 @@ fn what_threads_send_arrives(third: u8, link: Link) {
 
 #[test]
 fn what_threads_send_arrives_in_order_and_is_counted() {
-    what_threads_send_arrives(131, Link::Udp);
+    what_threads_send_arrives(131, PathChoice::Udp);
 }
 
 #[test]
 fn what_threads_send_by_rings_arrives_in_order_and_is_counted() {
-    what_threads_send_arrives(132, Link::SharedMemory);
+    what_threads_send_arrives(132, PathChoice::SharedMemory);
 }
 
 fn write_all(host: &Host, lane: Lane, peer: &Host) {
@@ -203,7 +203,7 @@ fn write_all(host: &Host, lane: Lane, peer: &Host) {
 
 #[test]
 fn packets_are_handled_in_the_order_in_which_they_came_whoever_takes_them() {
-    let (a, b, lanes) = connected(137, Link::Udp);
+    let (a, b, lanes) = connected(137, PathChoice::Udp);
     let (a, b, stop) = (&a, &b, &AtomicBool::new(false));
     scope(|scope| {
         let writers: Vec<_> =
@@ -229,7 +229,7 @@ fn packets_are_handled_in_the_order_in_which_they_came_whoever_takes_them() {
 
 #[test]
 fn a_fork_among_sending_threads_leaves_nothing_behind() {
-    let (a, b, lanes) = connected(133, Link::Udp);
+    let (a, b, lanes) = connected(133, PathChoice::Udp);
     let stop = AtomicBool::new(false);
     let (a, b, stop) = (&a, &b, &stop);
     let writes = scope(|scope| {
@@ -269,7 +269,7 @@ fn a_fork_among_sending_threads_leaves_nothing_behind() {
 
 #[test]
 fn a_queue_pair_can_go_while_others_send() {
-    let (a, b, lanes) = connected(134, Link::Udp);
+    let (a, b, lanes) = connected(134, PathChoice::Udp);
     let (a, b) = (&a, &b);
     scope(|scope| {
         let (first, rest) = lanes.split_first().unwrap();

@@ -117,7 +117,7 @@ fn patiently(nic: &Shared) -> Option<MutexGuard<'_, Core>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Link;
+    use crate::PathChoice;
     use crate::testing::{open, open_by, paused_for};
     use core::time::Duration;
 
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_child_does_not_say_that_its_parents_nic_is_gone() {
-        let nic = open_by("127.0.49.9", Link::SharedMemory);
+        let nic = open_by("127.0.49.9", PathChoice::SharedMemory);
         // SAFETY: the child ends at once.
         let child = unsafe {
             match libc::fork() {

@@ -135,7 +135,7 @@ fn whatever_a_peer_writes_into_rings_and_messages_only_its_queue_pair_suffers() 
     const SECRET: u32 = 0x5e5e_5e5e;
     let (mut broken, mut written, mut read) = (0, 0, 0);
     for seed in 0..60 {
-        let victim = Honest::open("127.0.48.53", Link::SharedMemory);
+        let victim = Honest::open("127.0.48.53", PathChoice::SharedMemory);
         // The region is the middle of it.
         let mut yard = vec![SECRET; 3 * BYTES / 4];
         yard[BYTES / 4..2 * BYTES / 4].fill(0);
@@ -189,7 +189,7 @@ fn whatever_a_peer_writes_into_rings_and_messages_only_its_queue_pair_suffers() 
         }
         written += u64::from(yard[BYTES / 4..2 * BYTES / 4].iter().any(|word| *word != 0));
         lies.liar.attachment.leave();
-        let other = Honest::open("127.0.48.55", Link::SharedMemory);
+        let other = Honest::open("127.0.48.55", PathChoice::SharedMemory);
         victim.reaches(&other);
         other.reaches(&victim);
     }

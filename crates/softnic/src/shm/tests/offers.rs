@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn two_nics_that_speak_often_go_over_to_rings() {
-    for link in [Link::SharedMemory, Link::SharedMemoryWithIcrc] {
-        let (a, b) = (Honest::open("127.0.48.21", link), Honest::open("127.0.48.22", link));
+    for path in [PathChoice::SharedMemory, PathChoice::SharedMemoryWithIcrc] {
+        let (a, b) = (Honest::open("127.0.48.21", path), Honest::open("127.0.48.22", path));
         // The last comes with an offer.
         (0..=RUNS_BEFORE_OFFER).for_each(|_| a.reaches(&b));
         let by_udp = u64::from(RUNS_BEFORE_OFFER) + 1;
@@ -32,7 +32,7 @@ fn two_nics_that_speak_often_go_over_to_rings() {
 
 #[test]
 fn a_nic_is_not_looked_for_before_it_may_be_offered_a_ring() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (a, b) = (open("127.0.48.70"), open("127.0.48.71"));
     a.reaches_often(&b);
     assert_eq!((a.knows(), b.knows()), (0, 0));
@@ -42,7 +42,7 @@ fn a_nic_is_not_looked_for_before_it_may_be_offered_a_ring() {
 
 #[test]
 fn who_has_a_ring_is_reached_by_it_also_where_that_was_forgotten() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (a, b) = (open("127.0.48.72"), open("127.0.48.73"));
     a.shares_rings_with(&b);
     let mut core = a.nic.shared().lock();
@@ -69,7 +69,7 @@ fn who_has_a_ring_is_reached_by_it_also_where_that_was_forgotten() {
 
 #[test]
 fn no_packet_overtakes_another_when_a_ring_begins() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (a, b) = (open("127.0.48.61"), open("127.0.48.62"));
     a.reaches_often(&b);
     let ours = a.queue_pair(b.gid(), |ours| b.queue_pair(a.gid(), |_| ours));
@@ -94,9 +94,9 @@ fn no_packet_overtakes_another_when_a_ring_begins() {
 
 #[test]
 fn an_offer_that_nobody_takes_keeps_nothing_from_getting_there() {
-    let a = Honest::open("127.0.48.63", Link::SharedMemory);
+    let a = Honest::open("127.0.48.63", PathChoice::SharedMemory);
     // It takes no rings, and somebody else has its mailbox for them.
-    let b = Honest::open("127.0.48.64", Link::Udp);
+    let b = Honest::open("127.0.48.64", PathChoice::Udp);
     let _other = Offers::bind(crate::host::runtime::network_namespace(), b.member()).unwrap();
     a.reaches_often(&b);
     a.reaches(&b);
@@ -107,7 +107,7 @@ fn an_offer_that_nobody_takes_keeps_nothing_from_getting_there() {
 
 #[test]
 fn an_offer_is_made_again_when_the_mailbox_has_room() {
-    let open = |address| Honest::open(address, Link::SharedMemory);
+    let open = |address| Honest::open(address, PathChoice::SharedMemory);
     let (a, b) = (open("127.0.48.65"), open("127.0.48.66"));
     let liar = Liar::without_ring("127.0.48.67", &b);
     a.reaches_often(&b);
@@ -122,8 +122,8 @@ fn an_offer_is_made_again_when_the_mailbox_has_room() {
 
 #[test]
 fn a_nic_has_so_many_rings_and_reaches_others_by_udp() {
-    let open = || Honest::open("127.0.48.68", Link::SharedMemory);
-    let one = Honest::open("127.0.48.69", Link::SharedMemory);
+    let open = || Honest::open("127.0.48.68", PathChoice::SharedMemory);
+    let one = Honest::open("127.0.48.69", PathChoice::SharedMemory);
     let others: Vec<Honest> = (0..RINGS_MAX + 2).map(|_| open()).collect();
     let started = Instant::now();
     while one.nic.counts().rings_made < RINGS_MAX as u64 {
@@ -148,9 +148,9 @@ fn a_nic_has_so_many_rings_and_reaches_others_by_udp() {
 
 #[test]
 fn one_of_many_that_a_nic_speaks_to_in_turn_is_offered_no_ring() {
-    let one = Honest::open("127.0.48.75", Link::SharedMemory);
+    let one = Honest::open("127.0.48.75", PathChoice::SharedMemory);
     // They offer it none themselves.
-    let open = || Honest::open("127.0.48.76", Link::Udp);
+    let open = || Honest::open("127.0.48.76", PathChoice::Udp);
     let others: Vec<Honest> = (0..2 * RINGS_MAX).map(|_| open()).collect();
     for _ in 0..RUNS_BEFORE_OFFER + 4 {
         others.iter().for_each(|other| one.reaches(other));
@@ -163,8 +163,10 @@ fn one_of_many_that_a_nic_speaks_to_in_turn_is_offered_no_ring() {
 
 #[test]
 fn a_nic_that_takes_no_rings_is_reached_by_udp() {
-    let (a, b) =
-        (Honest::open("127.0.48.23", Link::SharedMemory), Honest::open("127.0.48.24", Link::Udp));
+    let (a, b) = (
+        Honest::open("127.0.48.23", PathChoice::SharedMemory),
+        Honest::open("127.0.48.24", PathChoice::Udp),
+    );
     a.reaches_often(&b);
     a.reaches(&b);
     b.reaches(&a);
@@ -175,7 +177,7 @@ fn a_nic_that_takes_no_rings_is_reached_by_udp() {
 
 #[test]
 fn a_slot_that_has_gone_to_another_leads_to_the_other() {
-    let victim = Honest::open("127.0.48.25", Link::SharedMemory);
+    let victim = Honest::open("127.0.48.25", PathChoice::SharedMemory);
     let mut liar = Liar::open("127.0.48.26", &victim);
     let (gid, qpn) = (liar.address(), liar.qpn());
     // It takes a ring and nothing in it, ends, and another one has its slot.
@@ -187,14 +189,14 @@ fn a_slot_that_has_gone_to_another_leads_to_the_other() {
     drop(liar);
     let ours = victim.queue_pair(gid, |_| qpn);
     assert_eq!(victim.write(ours, (0, Key(0)), || {}), CompletionStatus::RetryExceeded);
-    let new = Honest::open("127.0.48.26", Link::SharedMemory);
+    let new = Honest::open("127.0.48.26", PathChoice::SharedMemory);
     victim.shares_rings_with(&new);
     assert_eq!(victim.nic.counts().rings_made, 2);
 }
 
 #[test]
 fn offers_of_something_else_are_refused_and_leave_nothing() {
-    let victim = Honest::open("127.0.48.27", Link::SharedMemory);
+    let victim = Honest::open("127.0.48.27", PathChoice::SharedMemory);
     let liar = Liar::without_ring("127.0.48.28", &victim);
     let (good, ring) = Producer::create(7).unwrap();
     let short = map::sealed_memory(BYTES).unwrap();
