@@ -62,7 +62,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Whether packets of this route for this slot go the same way. A ring may have failed since.
+    /// Whether packets of this route for this slot take the same path. A ring may have failed since.
     #[inline]
     pub(crate) fn is_for(&self, route: &Route, slot: u16) -> bool {
         let Flow { path, source, destination, traffic_class, hop_limit, .. } = self.flow;
@@ -98,7 +98,7 @@ impl Paths {
         counts: &mut Counts,
     ) -> Option<Lane> {
         let mut flow = udp_flow(membership, route, slot)?;
-        if self.shm.reaches(&membership.registry, flow.destination, slot, now, counts) {
+        if self.shm.reach_or_offer(&membership.registry, flow.destination, slot, now, counts) {
             flow.path = Path::Shm;
         }
         let knows = |credits: &Credits| credits.knows(slot, flow.destination);
@@ -211,7 +211,7 @@ impl Paths {
     /// A look at some of `all` ports begins. The last of them also stands for what NICs say of rings. Returns
     /// what those of this host have sent to our sockets up to now, to be written off if it is not there
     /// ([`Paths::write_off`]).
-    pub(crate) fn begin_look(
+    pub(crate) fn before_sockets(
         &mut self,
         ports: &Range<usize>,
         all: usize,
@@ -222,14 +222,14 @@ impl Paths {
             self.shm.receive_messages(registry, counts);
         }
         if ports.len() == all {
-            self.shm.begin_look();
+            self.shm.before_all_sockets();
         }
         self.credits.as_ref().map(Credits::sent_to_us)
     }
 
     /// A look at all ports is over, and has found every socket empty or not.
-    pub(crate) fn end_look(&mut self, is_empty: bool) {
-        self.shm.end_look(is_empty);
+    pub(crate) fn after_all_sockets(&mut self, is_empty: bool) {
+        self.shm.after_all_sockets(is_empty);
     }
 
     /// Whether rings are read.
@@ -306,8 +306,8 @@ impl Paths {
     }
 
     /// Looks whether NICs with rings have died.
-    pub(crate) fn look_after(&mut self, registry: &Registry) {
-        self.shm.look_after(registry);
+    pub(crate) fn bury_the_dead(&mut self, registry: &Registry) {
+        self.shm.bury_the_dead(registry);
     }
 
     /// Whether a NIC may still take what lies in its ring.
@@ -374,20 +374,20 @@ mod tests {
     fn is_local(nic: &crate::Nic, destination: [u8; 4], slot: u16) -> bool {
         let mut core = nic.shared().lock();
         let (attachment, engine) = core.parts(clock::now());
-        let common = &mut attachment.common;
+        let site = &mut attachment.site;
         let route = Route {
             destination: IpAddr::from(destination).into(),
-            source: common.membership.sockets[0].gid(),
+            source: site.membership.sockets[0].gid(),
             traffic_class: 0,
             hop_limit: HOP_LIMIT,
             source_port: wire::udp::ROCE_PORT,
         };
-        let lane = common.paths.lane(&common.membership, &route, slot, engine.now, engine.counts);
+        let lane = site.paths.lane(&site.membership, &route, slot, engine.now, engine.counts);
         lane.unwrap().is_local
     }
 
     fn slot(nic: &crate::Nic) -> u16 {
-        nic.shared().lock().attachment.common.membership.registry.slot()
+        nic.shared().lock().attachment.site.membership.registry.slot()
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         let slot = slot(&other);
         let is_filled = || {
             let mut core = nic.shared().lock();
-            let credits = core.attachment.common.paths.credits();
+            let credits = core.attachment.site.paths.credits();
             let is_filled = credits.plan(slot, 1 << 30);
             credits.send();
             is_filled
@@ -419,8 +419,8 @@ mod tests {
         let nic = open("127.0.135.16");
         let mut core = nic.shared().lock();
         let (attachment, engine) = core.parts(clock::now());
-        let common = &mut attachment.common;
-        let (registry, paths) = (&common.membership.registry, &mut common.paths);
+        let site = &mut attachment.site;
+        let (registry, paths) = (&site.membership.registry, &mut site.paths);
         let slot = (0..SLOTS).find(|slot| is_ownable(*slot) && !registry.has_owner(*slot)).unwrap();
         let address: Gid = IpAddr::from([127, 0, 135, 17]).into();
         core::mem::forget(Credits::open(slot, 1 << 20, [address].into_iter()).unwrap());

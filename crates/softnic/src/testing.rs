@@ -58,7 +58,7 @@ pub(crate) fn in_namespace(test: &str, script: &str) -> bool {
 
 /// Has the NIC send a packet to nobody.
 pub(crate) fn ask(nic: &Nic) {
-    let own: Gid = nic.shared().lock().attachment.common.membership.sockets[0].gid();
+    let own: Gid = nic.shared().lock().attachment.site.membership.sockets[0].gid();
     let route = Route {
         destination: core::net::Ipv4Addr::new(127, 0, 135, 9).into(),
         source: own,
@@ -77,11 +77,11 @@ pub(crate) fn sent(nic: &Nic) -> u64 {
 /// Has sending wait for room at the second NIC, which does not look by itself.
 pub(crate) fn paused_for(nic: &Nic, full: &Nic) {
     let core = full.shared().lock();
-    let membership = &core.attachment.common.membership;
+    let membership = &core.attachment.site.membership;
     let (slot, destination) = (membership.registry.slot(), membership.sockets[0].gid());
     drop(core);
     let mut core = nic.shared().lock();
-    let paths = &mut core.attachment.common.paths;
+    let paths = &mut core.attachment.site.paths;
     while !paths.credits().plan(slot, 4096) {}
     paths.pause(destination, slot, clock::now());
 }

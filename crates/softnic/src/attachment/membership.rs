@@ -245,7 +245,7 @@ impl Membership {
     }
 
     /// Looks whether a member of a group has died, for the sake of the others.
-    pub(crate) fn look_after(&self, counts: &mut Counts) {
+    pub(crate) fn bury_the_dead(&self, counts: &mut Counts) {
         for port in 0..self.sockets.len() {
             let result = self.change_group(port, counts, |group, registry| {
                 match group.bury(|member| registry.is_alive(member)) {
@@ -458,11 +458,11 @@ mod tests {
             for ((nic, inbox), counts) in nics.iter_mut().zip(&mut inboxes).zip(&mut *counts) {
                 let (endpoint, memory, manager) = (&mut endpoint, &mut memory, &mut manager);
                 let mut engine = Engine { now, endpoint, manager, memory, counts };
-                let Attachment { receiver, common, .. } = nic;
-                let ports = 0..common.membership.ports();
-                let mut look = common.begin_look(inbox, ports, engine.counts);
+                let Attachment { receiver, site, .. } = nic;
+                let ports = 0..site.membership.ports();
+                let mut look = site.begin_look(inbox, ports, engine.counts);
                 while let Some(found) = inbox.next(&mut look) {
-                    receiver.receive(&found, common, &mut engine);
+                    receiver.receive(&found, site, &mut engine);
                 }
             }
         }
@@ -493,17 +493,16 @@ mod tests {
         let mut nics: Vec<Attachment> = (0..5).map(|_| open(address)).collect();
         let mut counts = vec![Counts::default(); 5];
         let truth =
-            nics[0].common.membership.registry.change().unwrap().read(address.into()).unwrap();
+            nics[0].site.membership.registry.change().unwrap().read(address.into()).unwrap();
 
         // As after deaths whose order nobody saw.
         let mut wrong = truth.clone();
         wrong.members.rotate_left(2);
         wrong.members.swap(0, 1);
-        nics[0].common.membership.registry.change().unwrap().write(address.into(), &wrong).unwrap();
-        nics[0].common.membership.sockets[0].attach(&wrong.program()).unwrap();
+        nics[0].site.membership.registry.change().unwrap().write(address.into(), &wrong).unwrap();
+        nics[0].site.membership.sockets[0].attach(&wrong.program()).unwrap();
 
-        let slots: Vec<u16> =
-            nics.iter().map(|nic| nic.common.membership.registry.slot()).collect();
+        let slots: Vec<u16> = nics.iter().map(|nic| nic.site.membership.registry.slot()).collect();
         let handed_over =
             |counts: &[Counts]| counts.iter().map(|counts| counts.rx_handed_over).sum::<u64>();
         let mut now = Time::ZERO;
@@ -511,7 +510,7 @@ mod tests {
         // Other tests of this process change groups as well. Who finds that right taken leaves it to
         // the next packet.
         while nics[0]
-            .common
+            .site
             .membership
             .registry
             .change()
@@ -524,7 +523,7 @@ mod tests {
             tries += 1;
             assert!(tries <= 100);
             now += Span::from_ms(20);
-            send(&from.common.membership, address.into(), slots[3]);
+            send(&from.site.membership, address.into(), slots[3]);
             settle(&mut nics, &mut counts, now);
         }
         assert!((1..=tries).contains(&handed_over(&counts)));
@@ -532,7 +531,7 @@ mod tests {
 
         let before = handed_over(&counts);
         for slot in slots {
-            send(&from.common.membership, address.into(), slot);
+            send(&from.site.membership, address.into(), slot);
         }
         settle(&mut nics, &mut counts, now + Span::from_ms(20));
         assert_eq!(handed_over(&counts), before);
@@ -554,7 +553,7 @@ mod tests {
             return;
         }
         let nic = open("127.0.0.1");
-        let membership = &mut nic.shared().lock().attachment.common.membership;
+        let membership = &mut nic.shared().lock().attachment.site.membership;
         let mut is_own = |it: [u8; 4]| membership.is_of_this_host(it.into(), clock::now());
         assert_eq!([[10, 0, 0, 1], [10, 0, 0, 2], [127, 0, 0, 1]].map(&mut is_own), [true; 3]);
         // On the link, and where no route leads.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   sender ──────┐            ┌── membership   slot, sockets, groups
-//!                ├─ common ───┼── paths        UDP, shared memory, room at their ends
+//!                ├─── site ───┼── paths        UDP, shared memory, room at their ends
 //!   receiver ────┘            ├── management   messages of QP1
 //!                             └── observers    record of packets, file of counters
 //! ```
@@ -11,22 +11,22 @@
 //! dead: it has no sockets, no rings and nothing to show, so that its engine can be called and reaches
 //! nobody ([`crate::fork`]).
 
-pub(crate) mod common;
 mod identification;
 pub(crate) mod membership;
 pub(crate) mod observers;
 pub(crate) mod receiver;
 pub(crate) mod sender;
+pub(crate) mod site;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rdma::{Gid, Qpn, Time};
 
-use self::common::Common;
 use self::membership::Membership;
 use self::observers::Observers;
 use self::receiver::Receiver;
 use self::sender::Sender;
+use self::site::Site;
 use crate::engine::Engine;
 use crate::management::Management;
 use crate::packet::Missed;
@@ -39,7 +39,7 @@ use crate::{DeviceInfo, OpenError, Options};
 pub(crate) struct Attachment {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    pub(crate) common: Common,
+    pub(crate) site: Site,
     is_dead: bool,
 }
 
@@ -58,14 +58,14 @@ impl Attachment {
         let sees_packets = options.faults.is_some() || observers.capture.is_some();
         let paths = Paths::open(&membership, options, sees_packets);
         let management = Management::default();
-        let common = Common { membership, paths, management, observers };
-        Ok(Self { sender, receiver: Receiver::new(), common, is_dead: false })
+        let site = Site { membership, paths, management, observers };
+        Ok(Self { sender, receiver: Receiver::new(), site, is_dead: false })
     }
 
     /// Leaves all groups, in order, so that the others' packets find them. The inbox must have let go
     /// of the sockets.
     pub(crate) fn leave(&mut self) {
-        let Common { membership, paths, observers, .. } = &mut self.common;
+        let Site { membership, paths, observers, .. } = &mut self.site;
         paths.leave();
         self.sender.end();
         membership.leave();
@@ -75,7 +75,7 @@ impl Attachment {
 
     /// In a forked child: lets go of everything, without a word.
     pub(crate) fn forget(&mut self) {
-        let Common { membership, paths, management, observers } = &mut self.common;
+        let Site { membership, paths, management, observers } = &mut self.site;
         paths.forget();
         self.sender.end();
         membership.forget();
@@ -93,7 +93,7 @@ impl Attachment {
     /// Whether what has been given to it has left, and nothing is to be written down at `now`.
     #[inline]
     pub(crate) fn is_quiet(&self, now: Time) -> bool {
-        let Common { paths, management, observers, .. } = &self.common;
+        let Site { paths, management, observers, .. } = &self.site;
         self.sender.is_quiet()
             && !paths.is_paused()
             && management.deadline().is_none()
@@ -102,7 +102,7 @@ impl Attachment {
 
     /// All that packets arrive by. The sockets come first, port by port.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let Common { membership, paths, .. } = &self.common;
+        let Site { membership, paths, .. } = &self.site;
         let sockets = membership.all_sockets().map(|socket| socket.as_fd());
         let handover = membership.handover.as_ref().map(|handover| handover.as_fd());
         sockets.chain(handover).chain(paths.doorbell())
@@ -111,7 +111,7 @@ impl Attachment {
     /// Does what the time has come for.
     pub(crate) fn run_timers(&mut self, engine: &mut Engine<'_>) {
         let _sleepless = Sleepless::begin();
-        let Common { membership, paths, management, .. } = &mut self.common;
+        let Site { membership, paths, management, .. } = &mut self.site;
         let now = engine.now;
         if engine.endpoint.earliest_timeout().is_some_and(|deadline| deadline <= now) {
             let Engine { endpoint, counts, .. } = engine;
@@ -129,9 +129,9 @@ impl Attachment {
     }
 
     /// Looks whether other NICs of this host have died.
-    pub(crate) fn look_after(&mut self, engine: &mut Engine<'_>) {
-        let Common { membership, paths, .. } = &mut self.common;
-        paths.look_after(&membership.registry);
-        membership.look_after(engine.counts);
+    pub(crate) fn bury_the_dead(&mut self, engine: &mut Engine<'_>) {
+        let Site { membership, paths, .. } = &mut self.site;
+        paths.bury_the_dead(&membership.registry);
+        membership.bury_the_dead(engine.counts);
     }
 }

@@ -21,10 +21,10 @@ use wire::roce::ICRC_LEN;
 use wire::udp::ROCE_PORT;
 
 use crate::Arrived;
-use crate::attachment::common::Common;
 use crate::attachment::identification::{Habits, check, check_exactly};
 use crate::attachment::membership::Membership;
 use crate::attachment::observers::Observers;
+use crate::attachment::site::Site;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::host::steering::{PROBE, Probe, is_ownable, slot_of};
@@ -97,7 +97,7 @@ impl Receiver {
     pub(crate) fn receive(
         &mut self,
         &Found { received, destination, by, bytes }: &Found<'_>,
-        common: &mut Common,
+        site: &mut Site,
         engine: &mut Engine<'_>,
     ) -> Option<Came> {
         let _sleepless = Sleepless::begin();
@@ -108,14 +108,14 @@ impl Receiver {
             hop_limit: HOP_LIMIT,
         };
         let (is_handed_over, is_multicast) = (by == By::Handover, matches!(by, By::Group(_)));
-        let is_local = common.membership.is_of_this_host(received.source, engine.now);
+        let is_local = site.membership.is_of_this_host(received.source, engine.now);
         let datagrams =
             Datagrams { received, arrival, bytes, is_handed_over, is_multicast, is_local };
         let port = match by {
             By::Address(port) | By::Group(port) => port,
             // A socket that we do not have (any more) cannot have received for us.
-            By::Handover if common.membership.has_address(destination) => {
-                self.sort(&datagrams, common, engine);
+            By::Handover if site.membership.has_address(destination) => {
+                self.sort(&datagrams, site, engine);
                 return None;
             }
             By::Handover => {
@@ -135,9 +135,9 @@ impl Receiver {
             && received.source == destination
             && let Some(probe) = Probe::parse(bytes)
         {
-            common.membership.probed(port, probe, engine.counts);
-        } else if self.sort(&datagrams, common, engine) {
-            common.membership.repair(engine.now, port, engine.counts);
+            site.membership.probed(port, probe, engine.counts);
+        } else if self.sort(&datagrams, site, engine) {
+            site.membership.repair(engine.now, port, engine.counts);
         }
         Some(Came { port, bytes: received.length })
     }
@@ -147,11 +147,11 @@ impl Receiver {
     fn sort(
         &mut self,
         datagrams: &Datagrams<'_>,
-        common: &mut Common,
+        site: &mut Site,
         engine: &mut Engine<'_>,
     ) -> bool {
         let Datagrams { received, bytes, .. } = datagrams;
-        let own = common.membership.registry.slot();
+        let own = site.membership.registry.slot();
         engine.counts.rx_trains += 1;
         if bytes.is_empty() {
             // A datagram without a byte is a packet all the same.
@@ -177,7 +177,7 @@ impl Receiver {
                         .take_while(|packet| destination_slot(packet) == Some(slot))
                         .map(<[u8]>::len)
                         .sum();
-                    let (others, membership) = (&bytes[at..at + length], &mut common.membership);
+                    let (others, membership) = (&bytes[at..at + length], &mut site.membership);
                     let has_owner = hand_over(datagrams, slot, others, membership, engine.counts);
                     is_misled |= at == 0 && has_owner;
                     at += length;
@@ -193,7 +193,7 @@ impl Receiver {
                     } else {
                         Prefix::new(&datagrams.datagram(), length(packet))
                     };
-                    id = self.packet(datagrams, packet, &prefix, id, common, engine);
+                    id = self.packet(datagrams, packet, &prefix, id, site, engine);
                     at += packet.len();
                 }
             }
@@ -202,7 +202,7 @@ impl Receiver {
             self.habits.at(self.habit).note(id);
         }
         if datagrams.is_local && !datagrams.is_multicast && packets > 0 {
-            common.paths.arrived(packets, packet_bytes);
+            site.paths.arrived(packets, packet_bytes);
         }
         is_misled
     }
@@ -215,7 +215,7 @@ impl Receiver {
         packet: &[u8],
         prefix: &Prefix,
         id: u16,
-        common: &mut Common,
+        site: &mut Site,
         engine: &mut Engine<'_>,
     ) -> u16 {
         let Datagrams { received, arrival, .. } = datagrams;
@@ -225,9 +225,9 @@ impl Receiver {
         let seen = checked.as_ref().ok().map(|checked| checked.id);
         self.seen = self.seen.or(seen);
         let id = seen.unwrap_or(id);
-        if common.observers.capture.is_some() {
+        if site.observers.capture.is_some() {
             let datagram = Datagram { id, ..datagrams.datagram() };
-            common.observers.record_received(engine.now, datagram, arrival, packet);
+            site.observers.record_received(engine.now, datagram, arrival, packet);
         }
         let parsed = checked.and_then(|checked| {
             engine.counts.rx_ip_id_recovered += u64::from(checked.recovered);
@@ -244,12 +244,10 @@ impl Receiver {
                     let start = header.header_len();
                     let payload = start..start + payload.len();
                     let message = GsiPacket { received, arrival, bytes: packet, payload };
-                    let Common { management, membership, .. } = common;
+                    let Site { management, membership, .. } = site;
                     let is_handed_over = datagrams.is_handed_over;
                     management.receive(header, &message, is_handed_over, membership, engine);
-                } else if common.paths.has_rings()
-                    && is_beside_ring(header, arrival, common, engine)
-                {
+                } else if site.paths.has_rings() && is_beside_ring(header, arrival, site, engine) {
                     engine.counts.rx_beside_ring_dropped += 1;
                 } else {
                     engine.handle(arrival, header, payload.into(), payload.len());
@@ -264,10 +262,10 @@ impl Receiver {
     }
 
     /// Takes what lies in rings.
-    pub(crate) fn receive_from_rings(&mut self, common: &mut Common, engine: &mut Engine<'_>) {
+    pub(crate) fn receive_from_rings(&mut self, site: &mut Site, engine: &mut Engine<'_>) {
         let _sleepless = Sleepless::begin();
         let Self { buffer, reader, .. } = self;
-        let Common { membership, paths, observers, .. } = common;
+        let Site { membership, paths, observers, .. } = site;
         // A record has every byte.
         let most = if observers.capture.is_some() { PACKET_MAX } else { RING_COPIED };
         let own = membership.registry.slot();
@@ -356,7 +354,7 @@ fn hand_over(
 fn is_beside_ring(
     header: &roce::Repr,
     arrival: &Arrival,
-    Common { membership, paths, .. }: &mut Common,
+    Site { membership, paths, .. }: &mut Site,
     engine: &Engine<'_>,
 ) -> bool {
     let sender = match header.deth {
@@ -388,19 +386,19 @@ mod tests {
     fn what_a_remote_host_sends_is_no_credit_for_those_of_this_host() {
         let nic = open("127.0.135.7");
         let mut core = nic.shared().lock();
-        let (Attachment { receiver, common, .. }, mut engine) = core.parts(clock::now());
-        let slot = common.membership.registry.slot();
-        common.paths.credits().plan(slot, 4096);
-        common.paths.credits().send();
-        let sent = common.paths.credits().on_the_way(slot);
+        let (Attachment { receiver, site, .. }, mut engine) = core.parts(clock::now());
+        let slot = site.membership.registry.slot();
+        site.paths.credits().plan(slot, 4096);
+        site.paths.credits().send();
+        let sent = site.paths.credits().on_the_way(slot);
         for (source, is_local) in [([192, 0, 2, 9], false), ([127, 0, 0, 9], true)] {
             let (source, source_port, bytes) = (IpAddr::from(source), ROCE_PORT, [0; 64]);
             let (length, segment, traffic_class) = (bytes.len(), bytes.len(), 0);
             let received = Received { source, source_port, length, segment, traffic_class };
             let (destination, by) = (IpAddr::from([127, 0, 135, 7]), By::Address(0));
             let found = Found { received, destination, by, bytes: &bytes };
-            receiver.receive(&found, common, &mut engine);
-            let on_the_way = common.paths.credits().on_the_way(slot);
+            receiver.receive(&found, site, &mut engine);
+            let on_the_way = site.paths.credits().on_the_way(slot);
             assert_eq!(on_the_way < sent, is_local, "{source}");
         }
     }

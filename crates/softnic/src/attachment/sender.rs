@@ -24,7 +24,7 @@ use wire::roce::ICRC_LEN;
 
 use crate::Options;
 use crate::ProcessMemory;
-use crate::attachment::common::Common;
+use crate::attachment::site::Site;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::faults::Faults;
@@ -96,11 +96,7 @@ impl Sender {
     /// and to come back by [`Sender::unload`].
     ///
     /// While it is away, work is left behind for whoever has it.
-    pub(crate) fn load(
-        &mut self,
-        common: &mut Common,
-        engine: &mut Engine<'_>,
-    ) -> Option<Box<Outbox>> {
+    pub(crate) fn load(&mut self, site: &mut Site, engine: &mut Engine<'_>) -> Option<Box<Outbox>> {
         self.is_left_behind = self.claims > 0 || self.outbox.is_none();
         if self.is_left_behind {
             return None;
@@ -108,11 +104,11 @@ impl Sender {
         let mut outbox = self.outbox.take()?;
         let Engine { now, endpoint, manager, memory, counts } = engine;
         let now = *now;
-        let mut stages = Stages { now, faults: &mut self.faults, outbox: &mut outbox, common };
+        let mut stages = Stages { now, faults: &mut self.faults, outbox: &mut outbox, site };
         // They go by UDP, and a peer that waits for the end of a conversation does not wait for room in
         // a ring.
         stages.build_messages(manager, counts);
-        let Common { membership, paths, .. } = &mut *stages.common;
+        let Site { membership, paths, .. } = &mut *stages.site;
         if paths.is_paused() {
             paths.end_pauses(&membership.registry, now, counts);
             endpoint.resume();
@@ -141,13 +137,13 @@ struct Stages<'a> {
     now: Time,
     faults: &'a mut Option<Faults>,
     outbox: &'a mut Outbox,
-    common: &'a mut Common,
+    site: &'a mut Site,
 }
 
 impl Stages<'_> {
     fn build_messages(&mut self, manager: &mut Manager, counts: &mut Counts) {
         while self.outbox.batches.has_room() {
-            let Common { management, membership, .. } = &mut *self.common;
+            let Site { management, membership, .. } = &mut *self.site;
             let room = self.outbox.batches.room();
             let Some(built) = management.build(manager, membership, room, counts) else { break };
             let Built { flow, length } = built;
@@ -163,14 +159,14 @@ impl Stages<'_> {
         memory: &mut ProcessMemory,
         counts: &mut Counts,
     ) -> bool {
-        // What one queue pair sends goes the same way, packet by packet.
+        // What one queue pair sends takes the same path, packet by packet.
         let mut lane: Option<Lane> = None;
         loop {
             let most = self.outbox.batches.packets_left();
             if most == 0 {
                 return true;
             }
-            let paths = &self.common.paths;
+            let paths = &self.site.paths;
             let is_full = |gid, qpn: Qpn| paths.is_paused_for(gid, slot_of(qpn.value()));
             let is_full: Option<&dyn Fn(Gid, Qpn) -> bool> =
                 if paths.is_paused() { Some(&is_full) } else { None };
@@ -182,7 +178,7 @@ impl Stages<'_> {
                 }
                 return false;
             };
-            let Common { membership, paths, .. } = &mut *self.common;
+            let Site { membership, paths, .. } = &mut *self.site;
             let slot = slot_of(run.header().bth.destination.value());
             let destination = run.route().destination;
             if !lane.as_ref().is_some_and(|lane| lane.is_for(run.route(), slot)) {
@@ -206,7 +202,7 @@ impl Stages<'_> {
                 run.sent_only(packets);
             }
             if is_full {
-                self.common.paths.pause(destination, slot, self.now);
+                self.site.paths.pause(destination, slot, self.now);
                 counts.tx_pauses += 1;
             }
         }
@@ -231,7 +227,7 @@ impl Stages<'_> {
             };
             let is_behind = core::mem::replace(&mut lane.is_last, true);
             self.pass(&lane.flow, (is_behind, most), length, counts);
-            if self.common.paths.is_filled_by(lane, length + ICRC_LEN, counts) {
+            if self.site.paths.is_filled_by(lane, length + ICRC_LEN, counts) {
                 pushed.is_full = true;
                 break;
             }
@@ -259,8 +255,8 @@ impl Stages<'_> {
     }
 
     fn pass_singly(&mut self, flow: &Flow, length: usize, counts: &mut Counts) {
-        let Self { now, faults, outbox, common, .. } = self;
-        let Common { paths, observers, .. } = &mut **common;
+        let Self { now, faults, outbox, site, .. } = self;
+        let Site { paths, observers, .. } = &mut **site;
         let Outbox { batches, sockets, .. } = &mut **outbox;
         let packet = &mut batches.room()[..length + ICRC_LEN];
         flow.seal(packet);
@@ -276,8 +272,8 @@ impl Stages<'_> {
 
     /// All has been built for now.
     fn end(&mut self, counts: &mut Counts) {
-        let Self { now, faults, outbox, common } = self;
-        let Common { membership, paths, observers, .. } = &mut **common;
+        let Self { now, faults, outbox, site } = self;
+        let Site { membership, paths, observers, .. } = &mut **site;
         if let Some(faults) = faults {
             for held in faults.after_time(*now) {
                 observers.record_sent(*now, &held.flow, 0, &held.packet);

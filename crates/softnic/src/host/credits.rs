@@ -171,8 +171,9 @@ impl Credits {
         self.forget(self.slot);
     }
 
-    /// Packets have arrived here from this host. What nobody has said to have sent is no credit: it comes
-    /// from NICs that do not share the page, or late, after it was written off.
+    /// Packets from this host have arrived here: their senders get the room back. No more is given back than
+    /// senders have announced. The rest comes from NICs that do not share the page, or after it was written
+    /// off.
     pub(crate) fn return_for(&self, packets: usize, bytes: usize) {
         let taken = self.word(self.slot, TAKEN);
         let on_the_way = self.on_the_way(self.slot);

@@ -90,7 +90,7 @@ impl Nic {
         let timer =
             sys::timer().map_err(|error| OpenError::Io { doing: "opening a timer", error })?;
         let attachment = Attachment::open(device, options)?;
-        let membership = &attachment.common.membership;
+        let membership = &attachment.site.membership;
         let slot = u32::from(membership.registry.slot());
         if let Some(shortcomings) = device.shortcomings() {
             tracing::warn!("{shortcomings}");
@@ -191,7 +191,7 @@ impl Nic {
     /// its way, or the thread, which sleeps for [`HELD_MAX`](crate::limits::HELD_MAX) at most while
     /// something may wait so.
     ///
-    /// A program that posts on and on is taken what has arrived meanwhile.
+    /// After [many posts](crate::limits::POSTS_PER_LOOK) without a poll, a post also receives.
     pub fn post<R>(
         &self,
         qpn: Qpn,
@@ -203,10 +203,10 @@ impl Nic {
         let result = f(&mut core.endpoint, &mut core.memory, now);
         let posted = core.policy.posted(now, &core.endpoint.pressure(Some(qpn)));
         if posted == Posted::LooksFirst {
-            let taken;
-            (guard, taken) = self.shared.look(guard, Reach::All, Busy::Leave);
-            guard.policy.took(taken.packets);
-            now = taken.now;
+            let looked;
+            (guard, looked) = self.shared.look(guard, Reach::All, Busy::Leave);
+            guard.policy.took(looked.packets);
+            now = looked.now;
         }
         if posted != Posted::Waits {
             self.finish(guard, now);
@@ -256,7 +256,7 @@ impl Nic {
         if core.attachment.is_dead() {
             return Ok(());
         }
-        let result = change(&mut core.attachment.common.membership);
+        let result = change(&mut core.attachment.site.membership);
         drop(core);
         // A socket that is gone is closed at once.
         self.shared.lock_inbox().forget();
@@ -291,12 +291,12 @@ impl Nic {
         if count > 0 {
             return count;
         }
-        let (mut core, taken) = self.shared.look(core, Reach::Hot, Busy::Leave);
-        let Looked { now, packets, is_served } = taken;
+        let (mut core, looked) = self.shared.look(core, Reach::Hot, Busy::Leave);
+        let Looked { now, packets, is_served } = looked;
         core.policy.took(packets);
         let is_quiet = packets == 0 && core.is_quiet(now);
         let count = if is_quiet { 0 } else { take(&mut core) };
-        let has_rings = core.attachment.common.paths.has_rings();
+        let has_rings = core.attachment.site.paths.has_rings();
         let is_served = is_served || !core.attachment.sender.is_whole();
         let yields = core.policy.polled(now, count, is_served, has_rings);
         if is_quiet {
@@ -312,9 +312,9 @@ impl Nic {
 
     /// Takes what has arrived and runs the timers, without waiting.
     pub fn poll(&self) {
-        let (mut core, taken) = self.shared.look(self.shared.lock(), Reach::All, Busy::Wait);
-        core.policy.took(taken.packets);
-        self.finish(core, taken.now);
+        let (mut core, looked) = self.shared.look(self.shared.lock(), Reach::All, Busy::Wait);
+        core.policy.took(looked.packets);
+        self.finish(core, looked.now);
     }
 
     /// Starts the progress thread, which makes progress while the application does not call. From
@@ -374,7 +374,7 @@ impl Drop for Nic {
         }
         // Nobody else is in any call of this NIC, but one that stands in may be sending or receiving.
         let (core, inbox) = self.shared.lock_whole();
-        core.attachment.common.paths.refuse();
+        core.attachment.site.paths.refuse();
         drop(self.shared.settle_debts(core));
         drop(inbox);
         // Under the list's lock, so that no fork comes between leaving one group and the next.

@@ -37,7 +37,7 @@ impl Nic {
             |error: &PortError| matches!(error, PortError::Io(error) if would_block(error));
         // The lock is not held between two tries.
         retry(PORT_RETRY, is_busy, || {
-            self.shared().lock().attachment.common.membership.change_port(
+            self.shared().lock().attachment.site.membership.change_port(
                 address,
                 (space, number),
                 what,
@@ -46,6 +46,6 @@ impl Nic {
     }
 
     pub(crate) fn answer_for_management(&self) -> io::Result<()> {
-        self.shared().lock().attachment.common.membership.answer_for_qp1()
+        self.shared().lock().attachment.site.membership.answer_for_qp1()
     }
 }

@@ -13,7 +13,7 @@ use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
 
 use crate::attachment::Attachment;
-use crate::attachment::common::Common;
+use crate::attachment::site::Site;
 use crate::counts::Counts;
 use crate::engine::Engine;
 use crate::memory::device::DeviceMemory;
@@ -45,7 +45,7 @@ impl Core {
     /// Whether [`Core::run_timers`] has anything to do at `now`.
     #[inline]
     pub(crate) fn is_time(&self, now: Time) -> bool {
-        let unclaimed = self.attachment.common.management.deadline();
+        let unclaimed = self.attachment.site.management.deadline();
         let deadlines = [self.endpoint.earliest_timeout(), self.manager.poll_timeout(), unclaimed];
         deadlines.into_iter().flatten().any(|deadline| deadline <= now)
     }
@@ -54,7 +54,7 @@ impl Core {
     #[inline]
     pub(crate) fn turn(&mut self, reach: Reach) -> Option<Range<usize>> {
         let Self { policy, attachment, .. } = self;
-        let Common { membership, paths, .. } = &attachment.common;
+        let Site { membership, paths, .. } = &attachment.site;
         let (all, has_rings) = (membership.ports(), paths.has_rings());
         let (has_packets, awaits_sockets) = (|| paths.has_packets(), || paths.awaits_sockets());
         policy.turns.next(reach, all, has_rings, has_packets, awaits_sockets)
@@ -84,8 +84,8 @@ impl Core {
             return None;
         }
         let _sleepless = Sleepless::begin();
-        let (Attachment { sender, common, .. }, mut engine) = self.parts(now);
-        sender.load(common, &mut engine)
+        let (Attachment { sender, site, .. }, mut engine) = self.parts(now);
+        sender.load(site, &mut engine)
     }
 
     /// Takes the outbox back. Returns whether there was more than it could hold.
@@ -101,18 +101,18 @@ impl Core {
 
     /// Whether sending waits for room at a destination.
     pub(crate) fn is_paused(&self) -> bool {
-        self.attachment.common.paths.is_paused()
+        self.attachment.site.paths.is_paused()
     }
 
     /// Whether a NIC of this host may still take what was sent to it.
     pub(crate) fn is_untaken(&mut self) -> bool {
-        let Common { membership, paths, .. } = &mut self.attachment.common;
+        let Site { membership, paths, .. } = &mut self.attachment.site;
         paths.is_untaken(&membership.registry)
     }
 
     /// Delivers the events, and writes down what is to be written down.
     pub(crate) fn tell(&mut self, now: Time, events: &dyn EventSink) {
-        self.attachment.common.observers.flush();
+        self.attachment.site.observers.flush();
         while let Some(event) = self.endpoint.poll_event() {
             if matches!(event, Event::CompletionNotify(_)) {
                 self.policy.told(now);
@@ -122,7 +122,7 @@ impl Core {
         while let Some(event) = self.manager.poll_event() {
             events.connection(event);
         }
-        if self.attachment.common.observers.is_publishing_due(now) {
+        if self.attachment.site.observers.is_publishing_due(now) {
             self.publish(now);
         }
     }
@@ -132,12 +132,12 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn publish(&mut self, now: Time) {
-        let common = &mut self.attachment.common;
-        if common.observers.is_publishing_due(now) {
+        let site = &mut self.attachment.site;
+        if site.observers.is_publishing_due(now) {
             self.counts.rx_buffer_overflow =
-                common.membership.all_sockets().map(|socket| socket.overflows()).sum();
+                site.membership.all_sockets().map(|socket| socket.overflows()).sum();
         }
-        if let Some(publisher) = &mut common.observers.publisher {
+        if let Some(publisher) = &mut site.observers.publisher {
             publisher.publish(now, self.endpoint.stats(), self.manager.stats(), &self.counts);
         }
     }
@@ -160,7 +160,7 @@ impl Core {
         let Self { policy, endpoint, manager, attachment, .. } = self;
         let pending = move || {
             let held = attachment.sender.deadline();
-            let unclaimed = attachment.common.management.deadline();
+            let unclaimed = attachment.site.management.deadline();
             Pending {
                 engine: endpoint.poll_timeout(),
                 others: [manager.poll_timeout(), held, unclaimed].into_iter().flatten().min(),
@@ -204,14 +204,14 @@ impl Core {
     /// Whether packets in rings are to wake whoever looks after the NIC. Returns whether there are some
     /// already.
     fn set_asleep(&mut self, asleep: bool) -> bool {
-        self.attachment.common.paths.set_asleep(asleep)
+        self.attachment.site.paths.set_asleep(asleep)
     }
 
     /// What the one on duty does besides: looks after members of its groups that have died.
-    pub(crate) fn look_after(&mut self, now: Time) {
+    pub(crate) fn bury_the_dead(&mut self, now: Time) {
         if self.policy.is_upkeep_due(now) {
             let (attachment, mut engine) = self.parts(now);
-            attachment.look_after(&mut engine);
+            attachment.bury_the_dead(&mut engine);
         }
     }
 

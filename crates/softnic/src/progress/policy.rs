@@ -73,7 +73,7 @@ pub(crate) struct Policy {
     thread: Sleeper,
     stand_in: Sleeper,
     /// Tells one stand-in from the next.
-    turn: u64,
+    stand_in_number: u64,
     /// Until when somebody is taken to stand in.
     held_until: Time,
     /// When the last stand-in left, if it is expected back.
@@ -198,7 +198,7 @@ impl Policy {
 
     /// Anybody looks what has arrived.
     #[inline]
-    pub(crate) fn looks(&mut self) {
+    pub(crate) fn receives(&mut self) {
         self.posts_unlooked = 0;
     }
 
@@ -260,7 +260,7 @@ impl Policy {
     /// One on duty has taken `packets`, and sent what that made ready. It parks if the application's own
     /// calls took nearly all recent ones. Says whether more may come that is for it alone: it busy
     /// polls then, unless the application takes packets itself, or was woken by this look.
-    pub(crate) fn looked(&self, now: Time, parking: &mut Parking, packets: u64) -> bool {
+    pub(crate) fn took_on_duty(&self, now: Time, parking: &mut Parking, packets: u64) -> bool {
         let inline = self.packets - parking.inline_before;
         parking.inline_before = self.packets;
         parking.packets += inline + packets;
@@ -347,23 +347,23 @@ impl Policy {
 
 // Somebody stands in.
 impl Policy {
-    /// A thread that waits for an event wants to stand in. Gives it the number of its turn, unless
-    /// somebody else has one, `another_waits`, or nobody may.
-    pub(crate) fn begins(&mut self, now: Time, another_waits: bool) -> Option<(u64, Parking)> {
+    /// A thread that waits for an event wants to stand in. Gives it a number, unless somebody else
+    /// stands in, `another_waits`, or nobody may.
+    pub(crate) fn stands_in(&mut self, now: Time, another_waits: bool) -> Option<(u64, Parking)> {
         if self.is_held(now) || another_waits || now < self.distrust_until {
             return None;
         }
         // Who polled before was this thread, and it does not now.
         self.empty_polls = 0;
-        self.turn += 1;
+        self.stand_in_number += 1;
         self.held_until = now + STAND_IN_GRACE;
         self.woke(OnDuty::StandIn);
-        Some((self.turn, Parking::since(self.packets)))
+        Some((self.stand_in_number, Parking::since(self.packets)))
     }
 
-    /// Whether it is (still) this turn. One who was away for too long has been replaced.
-    pub(crate) fn is_turn(&self, turn: u64) -> bool {
-        self.turn == turn
+    /// Whether the stand-in is (still) that of this number. One who was away for too long has been replaced.
+    pub(crate) fn is_stand_in(&self, number: u64) -> bool {
+        self.stand_in_number == number
     }
 
     /// Whether somebody stands in. A stand-in that does not report in time is taken for lost: a signal's
@@ -410,7 +410,7 @@ impl Policy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parking {
     is_parked: bool,
-    /// Packets since the window began, and those of them that were taken here.
+    /// Packets since they were last counted, and those of them that were taken here.
     packets: u64,
     here: u64,
     /// Packets that the application's own calls had taken by the last look here.
@@ -437,9 +437,8 @@ impl Parking {
     }
 }
 
-/// For how long the progress thread busy polls, and who else may want its processor: threads of the
-/// application that run, as one that waits for memory to change, or whoever has had it for long while
-/// this thread busy polled.
+/// How long the progress thread busy polls, and whether another thread needs its processor: one of the
+/// application that runs, or anybody who took the processor while this thread busy polled.
 #[derive(Clone, Debug)]
 pub(crate) struct BusyPoll {
     until: Time,

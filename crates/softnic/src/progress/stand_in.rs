@@ -45,8 +45,8 @@ impl StandIn {
         if core.attachment.is_dead() || is_there() {
             return Ok(());
         }
-        let begins = core.policy.begins(clock::now(), shared.do_others_wait());
-        let Some((turn, mut parking)) = begins else { return Ok(()) };
+        let begins = core.policy.stands_in(clock::now(), shared.do_others_wait());
+        let Some((number, mut parking)) = begins else { return Ok(()) };
         let mut descriptors = Descriptors::default();
         loop {
             let sleep = core.sleeps(OnDuty::StandIn, &parking);
@@ -55,7 +55,7 @@ impl StandIn {
             }
             descriptors.renew(&core, [shared.wake_stand_in.as_fd(), ready]);
             drop(core);
-            let asleep = Asleep(shared, turn);
+            let asleep = Asleep(shared, number);
             let woken =
                 cancellation.allow(|| sys::poll(descriptors.watched(sleep.watch), ns(&sleep)));
             mem::forget(asleep);
@@ -67,12 +67,12 @@ impl StandIn {
                 return Ok(());
             }
             let is_woken_beside = descriptors.is_woken_beside(core.policy.turns.hot());
-            let has_rings = core.attachment.common.paths.has_rings();
-            if core.policy.is_turn(turn) {
+            let has_rings = core.attachment.site.paths.has_rings();
+            if core.policy.is_stand_in(number) {
                 let reach = reach_of_stand_in(is_woken_beside, has_rings);
                 core = work(shared, core, reach, &mut parking);
             }
-            if !core.policy.is_turn(turn) {
+            if !core.policy.is_stand_in(number) {
                 // It was away for so long that another has taken its place.
                 return Ok(());
             }
@@ -99,7 +99,7 @@ struct Asleep<'a>(&'a Shared, u64);
 impl Drop for Asleep<'_> {
     fn drop(&mut self) {
         let mut core = self.0.lock();
-        if core.policy.is_turn(self.1) {
+        if core.policy.is_stand_in(self.1) {
             leave(self.0, &mut core, true);
         }
     }
@@ -124,8 +124,8 @@ fn work<'a>(
     let (mut core, Looked { now, packets, .. }) = shared.look(core, reach, Busy::Wait);
     core.counts.stand_in_packets += packets;
     core = shared.give(core, now);
-    core.look_after(now);
-    core.policy.looked(now, parking, packets);
+    core.bury_the_dead(now);
+    core.policy.took_on_duty(now, parking, packets);
     core
 }
 

@@ -112,21 +112,21 @@ fn look<'a>(
 ) -> MutexGuard<'a, Core> {
     busy_poll.woke();
     let mut since = clock::now();
-    let (mut core, mut taken) = shared.look(core, Reach::All, Busy::Wait);
+    let (mut core, mut looked) = shared.look(core, Reach::All, Busy::Wait);
     loop {
-        let Looked { now, packets, .. } = taken;
+        let Looked { now, packets, .. } = looked;
         core.policy.found(now, packets);
         core.counts.thread_packets += packets;
         core = shared.give(core, now);
-        core.look_after(now);
-        let goes_on = core.policy.looked(now, parking, packets)
+        core.bury_the_dead(now);
+        let goes_on = core.policy.took_on_duty(now, parking, packets)
             && busy_poll.begins(since, clock::now(), clock::of_other_threads);
         if !goes_on {
             return core;
         }
         drop(core);
         match look_for_more(shared, busy_poll) {
-            Some(more) => (core, since, taken) = more,
+            Some(more) => (core, since, looked) = more,
             None => return shared.lock(),
         }
     }
@@ -148,13 +148,13 @@ fn look_for_more<'a>(
                 break;
             }
             let since = clock::now();
-            let (mut core, taken) = shared.look(core, Reach::Hot, Busy::Leave);
-            if taken.packets > 0 {
-                return Some((core, since, taken));
+            let (mut core, looked) = shared.look(core, Reach::Hot, Busy::Leave);
+            if looked.packets > 0 {
+                return Some((core, since, looked));
             }
             // A timer may have had something to send.
-            if !core.is_quiet(taken.now) {
-                drop(shared.give(core, taken.now));
+            if !core.is_quiet(looked.now) {
+                drop(shared.give(core, looked.now));
             }
         }
         for _ in 0..BUSY_POLL_SPINS {
@@ -202,7 +202,7 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     /// Follows what sockets there are.
     pub(crate) fn renew(&mut self, core: &Core, own: [BorrowedFd<'_>; 2]) {
-        let layout = Some(core.attachment.common.membership.layout);
+        let layout = Some(core.attachment.site.membership.layout);
         if mem::replace(&mut self.layout, layout) == layout {
             return;
         }

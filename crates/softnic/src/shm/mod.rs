@@ -34,7 +34,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rdma::{Gid, Time};
 use transport::Run;
 
-use self::offers::{Arrived, Kind, Message, Offers};
+use self::offers::{Delivery, Kind, Message, Offers};
 pub(crate) use self::peer::RingPacket;
 use self::peer::{Opened, Out, Peer};
 use self::ring::{Broken, Consumer, Producer, State};
@@ -83,8 +83,7 @@ struct Choice {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// Nobody has looked, or there was nobody. So many runs of packets have gone there by UDP since so many
-    /// had gone anywhere.
+    /// Not known to be here. `runs` went there by UDP since the NIC's run number `since`.
     Unknown {
         runs: u32,
         since: u64,
@@ -126,9 +125,9 @@ impl Shm {
         }
     }
 
-    /// Whether packets to `slot` at `destination` that are built at `now` go through a ring. One is offered
-    /// where there may be one.
-    pub(crate) fn reaches(
+    /// Whether packets to `slot` at `destination` that are built at `now` go through a ring. Where there is
+    /// none, one may be offered.
+    pub(crate) fn reach_or_offer(
         &mut self,
         registry: &Registry,
         destination: Gid,
@@ -338,9 +337,8 @@ impl Shm {
         })
     }
 
-    /// Whether what is `missed` at `now` may still be in a ring, or its answer be to come: the NIC there lives
-    /// and has not answered all that was in when this was first missed. `is_in_sockets` says whether something
-    /// lies in the sockets of a slot.
+    /// Whether what is `missed` at `now`, or its answer, may still be under way to or from a NIC of this host
+    /// ([`Peer::is_awaited`]). `is_in_sockets` says whether something lies in the sockets of a slot.
     pub(crate) fn may_still_lie(
         &mut self,
         registry: &Registry,
@@ -348,7 +346,7 @@ impl Shm {
         now: Time,
         is_in_sockets: impl FnOnce(u16) -> bool,
     ) -> bool {
-        let Missed { destination, qpn, is_first } = missed;
+        let Missed { destination, qpn, .. } = missed;
         let slot = slot_of(qpn.value());
         if !is_ownable(slot) {
             return false;
@@ -360,7 +358,7 @@ impl Shm {
             return false;
         }
         let Some(peer) = &mut self.peers[at] else { return false };
-        peer.is_awaited(registry, (qpn, is_first), is_in_sockets(slot), now)
+        peer.is_awaited(registry, missed, is_in_sockets(slot), now)
     }
 
     /// Gives up waiting for `slot`: what it has no room for is dropped.
@@ -452,7 +450,7 @@ impl Shm {
         }
         for _ in 0..OFFER_BATCH {
             let Some(arrived) = self.offers.as_ref().and_then(Offers::receive) else { return };
-            let Some(Arrived { message, file }) = arrived else { continue };
+            let Some(Delivery { message, file }) = arrived else { continue };
             let Message { kind, from, nonce } = message;
             match kind {
                 Kind::Doorbell => {}
@@ -513,17 +511,17 @@ impl Shm {
     }
 
     /// A look at all sockets begins.
-    pub(crate) fn begin_look(&mut self) {
+    pub(crate) fn before_all_sockets(&mut self) {
         for slot in &self.newcomers {
             if let Some(peer) = &mut self.peers[usize::from(*slot)] {
-                peer.begin_look();
+                peer.before_all_sockets();
             }
         }
     }
 
     /// A look at all sockets is over, and has found all of them empty or not. Rings whose turn it is are
     /// read from now on.
-    pub(crate) fn end_look(&mut self, is_empty: bool) {
+    pub(crate) fn after_all_sockets(&mut self, is_empty: bool) {
         let Self { peers, sources, newcomers, .. } = self;
         newcomers.retain(|slot| {
             let peer = peers[usize::from(*slot)].as_mut();
@@ -624,7 +622,7 @@ impl Shm {
     }
 
     /// Forgets the peers that have died, when what they have left is taken.
-    pub(crate) fn look_after(&mut self, registry: &Registry) {
+    pub(crate) fn bury_the_dead(&mut self, registry: &Registry) {
         for slot in 0..SLOTS {
             let Some(peer) = &self.peers[usize::from(slot)] else { continue };
             let is_empty = peer.from().is_none_or(Consumer::is_empty);

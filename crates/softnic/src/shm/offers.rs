@@ -40,7 +40,7 @@ pub(super) struct Message {
 
 /// A message that has arrived.
 #[derive(Debug)]
-pub(super) struct Arrived {
+pub(super) struct Delivery {
     pub(super) message: Message,
     pub(super) file: Option<OwnedFd>,
 }
@@ -104,12 +104,12 @@ impl Offers {
 
     /// Takes the next message; `None` if there is no more. What makes no sense, or is another
     /// user's, is `Some(None)`.
-    pub(super) fn receive(&self) -> Option<Option<Arrived>> {
+    pub(super) fn receive(&self) -> Option<Option<Delivery>> {
         let mut bytes = [0; MESSAGE_LEN + 1];
         let letter = self.0.receive(&mut bytes)?;
         Some(letter.and_then(|letter| {
             let message = Message::parse(bytes.get(..letter.length)?)?;
-            Some(Arrived { message, file: letter.file })
+            Some(Delivery { message, file: letter.file })
         }))
     }
 }

@@ -23,7 +23,7 @@ use rdma::{Gid, MemoryFault, Qpn, Time};
 use transport::{Run, Segment};
 use wire::roce::HEADERS_MAX;
 
-use super::ring::{Broken, Consumer, DECLARES_PAIR, Entry, Found, Producer, State, WITH_ICRC};
+use super::ring::{Broken, Consumer, DECLARES_PAIR, Entry, FoundEntry, Producer, State, WITH_ICRC};
 use crate::ProcessMemory;
 use crate::counts::Counts;
 use crate::host::registry::Registry;
@@ -33,7 +33,7 @@ use crate::limits::{
     RING_PAIRS_MAX,
 };
 use crate::memory::map::Stretch;
-use crate::packet::{Begun, Flow, Pushed};
+use crate::packet::{Begun, Flow, Missed, Pushed};
 
 /// A NIC of this host.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Peer {
     offers_failed: u32,
     /// What has been declared in the ring to it: source and destination of each pair.
     pairs: Vec<(Gid, Gid)>,
-    from: From,
+    from: Inbound,
     /// Looks at all sockets since the first packet in the ring from it was seen.
     looks: Option<u32>,
     /// Whether packets were built for it since the doorbells were last looked after.
@@ -64,11 +64,18 @@ pub(super) struct Peer {
 /// What is waited for before a packet is taken for lost that has been put into a ring.
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
-    /// All up to here is to be answered.
+    /// How far a peer must get in its ring before a missing packet counts as lost.
     place: u64,
-    /// What had been taken and answered when that last changed, and when it was seen to.
-    reached: (u64, u64),
+    /// How far it was when that last changed, and when that was.
+    reached: Reached,
     since: Time,
+}
+
+/// How far a peer is in the ring to it.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    taken: u64,
+    answered: u64,
 }
 
 /// The ring to a peer.
@@ -94,7 +101,7 @@ pub(super) struct Offered {
 
 /// The ring from a peer.
 #[derive(Debug)]
-enum From {
+enum Inbound {
     None,
     Open(Consumer, Vec<Declared>),
     Broken,
@@ -131,7 +138,7 @@ impl Peer {
             out: Out::None(Time::ZERO),
             offers_failed: 0,
             pairs: Vec::new(),
-            from: From::None,
+            from: Inbound::None,
             looks: None,
             touched: false,
             is_owed: false,
@@ -184,14 +191,12 @@ impl Peer {
         matches!(self.out, Out::Offered(_) | Out::Open(_))
     }
 
-    /// Whether what was sent to one of its queue pairs, and is missed at `now`, may still be in its ring, or its
-    /// answer still be to come: it lives and has not answered all that was in when this was first missed. While
-    /// a ring is offered, it may still be in its sockets, if `is_in_sockets` says that something is, or have just been
-    /// taken. What is in a ring comes behind that.
+    /// Whether a missed packet, or its answer, may still be under way: the peer lives and has not answered the
+    /// whole ring. While a ring is offered, its sockets are asked.
     pub(super) fn is_awaited(
         &mut self,
         registry: &Registry,
-        (qpn, is_first): (Qpn, bool),
+        Missed { qpn, is_first, .. }: Missed,
         is_in_sockets: bool,
         now: Time,
     ) -> bool {
@@ -206,21 +211,23 @@ impl Peer {
             }
             Out::None(_) | Out::Closed => return false,
         };
-        let (place, reached) = (ring.end(), (ring.taken(), ring.answered()));
+        let place = ring.end();
+        let reached = Reached { taken: ring.taken(), answered: ring.answered() };
         if !ring.is_unanswered() {
             self.awaited.clear();
             // What has come since we looked may be the answer.
             return is_first && self.from().is_some_and(|ring| !ring.is_empty());
         }
         let awaited = self.awaited.entry(qpn).or_insert(Awaited { place, reached, since: now });
-        if awaited.place <= reached.1 {
+        if awaited.place <= reached.answered {
             self.awaited.remove(&qpn);
             return false;
         }
         // Only what goes on counts, and no further than there is something to take: a peer may write there
         // what it likes.
-        let goes_on = reached.0 > awaited.reached.0 || reached.1 > awaited.reached.1;
-        if goes_on && reached.0.max(reached.1) <= place {
+        let Reached { taken, answered } = reached;
+        let goes_on = taken > awaited.reached.taken || answered > awaited.reached.answered;
+        if goes_on && taken.max(answered) <= place {
             (awaited.reached, awaited.since) = (reached, now);
         }
         now.since(awaited.since) < AWAITED_MAX && registry.is_alive(self.member)
@@ -243,33 +250,33 @@ impl Peer {
     #[inline]
     pub(super) fn from(&self) -> Option<&Consumer> {
         match &self.from {
-            From::Open(ring, _) => Some(ring),
-            From::None | From::Broken => None,
+            Inbound::Open(ring, _) => Some(ring),
+            Inbound::None | Inbound::Broken => None,
         }
     }
 
     /// Whether packets between these addresses come through the ring from it.
     pub(super) fn sends_between(&self, source: Gid, destination: Gid) -> bool {
-        let From::Open(ring, pairs) = &self.from else { return false };
+        let Inbound::Open(ring, pairs) = &self.from else { return false };
         let is_it = |pair: &Declared| (pair.source, pair.destination) == (source, destination);
         !ring.is_left() && pairs.iter().any(|pair| is_it(pair) && pair.is_true == Some(true))
     }
 
     /// Has its packets from this ring from now on. A peer has one ring in its life.
     pub(super) fn accept(&mut self, ring: Consumer) -> io::Result<()> {
-        if !matches!(self.from, From::None) {
+        if !matches!(self.from, Inbound::None) {
             ring.leave();
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if !ring.take() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        self.from = From::Open(ring, Vec::new());
+        self.from = Inbound::Open(ring, Vec::new());
         Ok(())
     }
 
     /// A look at all sockets begins.
-    pub(super) fn begin_look(&mut self) {
+    pub(super) fn before_all_sockets(&mut self) {
         if self.from().is_some_and(|ring| !ring.is_empty()) {
             self.looks.get_or_insert(0);
         }
@@ -292,7 +299,7 @@ impl Peer {
         most: usize,
         check: impl Fn(&Declared) -> io::Result<bool>,
     ) -> Result<Option<Opened<'a>>, Broken> {
-        let From::Open(ring, pairs) = &mut self.from else { return Ok(None) };
+        let Inbound::Open(ring, pairs) = &mut self.from else { return Ok(None) };
         match ring.next(buffer, most)? {
             Some(found) => open_entry(found, ring, buffer, most, pairs, check).map(Some),
             None => Ok(None),
@@ -321,7 +328,7 @@ impl Peer {
         if let Some(ring) = self.from() {
             ring.leave();
         }
-        self.from = From::Broken;
+        self.from = Inbound::Broken;
     }
 
     /// Puts a packet, with its ICRC, into the ring to it. Where there is no room it is dropped.
@@ -423,7 +430,7 @@ pub(super) enum Opened<'a> {
 
 /// What an entry with `bytes` says.
 fn open_entry<'a>(
-    Found { entry, place }: Found,
+    FoundEntry { entry, place }: FoundEntry,
     ring: &'a Consumer,
     bytes: &'a [u8],
     most: usize,

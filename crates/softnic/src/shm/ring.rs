@@ -78,7 +78,7 @@ pub(super) struct Entry {
 
 /// An entry that was found in a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) entry: Entry,
     pub(super) place: u64,
 }
@@ -328,7 +328,11 @@ impl Consumer {
 
     /// Takes the next entry, and copies its first `most` bytes to the beginning of `buffer`, which
     /// has room for the longest. The whole of it stays where it is until [`Consumer::release`].
-    pub(super) fn next(&mut self, buffer: &mut [u8], most: usize) -> Result<Option<Found>, Broken> {
+    pub(super) fn next(
+        &mut self,
+        buffer: &mut [u8],
+        most: usize,
+    ) -> Result<Option<FoundEntry>, Broken> {
         let word = self.memory.word(self.head).load(Acquire);
         if word == 0 {
             return Ok(None);
@@ -341,7 +345,7 @@ impl Consumer {
         stretch.load(self.memory.guard, bytes).map_err(|_| Broken)?;
         let place = self.head;
         self.head += entry.lines();
-        Ok(Some(Found { entry, place }))
+        Ok(Some(FoundEntry { entry, place }))
     }
 
     /// The first `length` bytes of the packet that was taken from `place`.
@@ -412,7 +416,7 @@ mod tests {
             let entry = Entry { pair: number as u8, traffic_class: 2, flags: 1, length: 0 };
             while !producer.push(entry, &packet(number, length)).unwrap() {
                 // Every few packets, so that the ring is full and empty in turn.
-                while let Some(Found { entry, .. }) =
+                while let Some(FoundEntry { entry, .. }) =
                     consumer.next(&mut buffer, PACKET_MAX).unwrap()
                 {
                     let length = usize::from(entry.length);
@@ -444,7 +448,8 @@ mod tests {
         let mut buffer = vec![0; PACKET_MAX];
         let mut expected = 0_u64;
         while expected < PACKETS {
-            let Some(Found { entry, .. }) = consumer.next(&mut buffer, PACKET_MAX).unwrap() else {
+            let Some(FoundEntry { entry, .. }) = consumer.next(&mut buffer, PACKET_MAX).unwrap()
+            else {
                 std::thread::yield_now();
                 continue;
             };
@@ -500,7 +505,7 @@ mod tests {
         assert_eq!(gone, Ok(Some(Err(MemoryFault))));
         assert!(consumer.is_empty());
         assert_eq!(producer.push(Entry::default(), b"there"), Ok(true));
-        let Found { entry, place } = consumer.next(&mut buffer, 2).unwrap().unwrap();
+        let FoundEntry { entry, place } = consumer.next(&mut buffer, 2).unwrap().unwrap();
         assert_eq!((entry.length, &buffer[..3]), (5, &b"th\0"[..]));
         let mut rest = [0; 3];
         consumer.packet(place, 5).part(2, 3).unwrap().load(Guard::new(), &mut rest).unwrap();
@@ -560,7 +565,7 @@ mod tests {
             // Lengths that shift the lines against each other.
             bytes.truncate(LINE * (1 + round as usize % 7) - WORD);
             assert!(producer.push(Entry::default(), &bytes).unwrap());
-            let Found { entry, .. } = consumer.next(&mut buffer, PACKET_MAX).unwrap().unwrap();
+            let FoundEntry { entry, .. } = consumer.next(&mut buffer, PACKET_MAX).unwrap().unwrap();
             assert_eq!(buffer[..entry.length.into()], bytes);
             assert_eq!(consumer.next(&mut buffer, PACKET_MAX), Ok(None));
             consumer.release();
@@ -612,7 +617,7 @@ mod tests {
         words(&producer.memory)(DATA_AT, good.word(0));
         assert_eq!(
             consumer.next(&mut buffer, PACKET_MAX),
-            Ok(Some(Found { entry: good, place: 0 }))
+            Ok(Some(FoundEntry { entry: good, place: 0 }))
         );
     }
 
@@ -638,7 +643,7 @@ mod tests {
         while taken < 1_000 || broken < 1_000 {
             assert!(started.elapsed().as_secs() < 20, "{taken} {broken}");
             match consumer.next(&mut buffer, PACKET_MAX) {
-                Ok(Some(Found { entry, .. })) => {
+                Ok(Some(FoundEntry { entry, .. })) => {
                     assert!(usize::from(entry.length) <= PACKET_MAX);
                     taken += 1;
                 }

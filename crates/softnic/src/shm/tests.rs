@@ -65,7 +65,7 @@ impl Honest {
     }
 
     fn member(&self) -> Member {
-        self.nic.shared().lock().attachment.common.membership.registry.member()
+        self.nic.shared().lock().attachment.site.membership.registry.member()
     }
 
     /// A queue pair that is connected to `peer` at `gid`, which is told of it before.
@@ -149,21 +149,21 @@ impl Honest {
     /// How many NICs of this host it has looked for and found.
     fn knows(&self) -> usize {
         let mut core = self.nic.shared().lock();
-        core.attachment.common.paths.shm().peers.iter().flatten().count()
+        core.attachment.site.paths.shm().peers.iter().flatten().count()
     }
 
     /// Takes the offers that have arrived, and looks at nothing else.
     fn takes_offers(&self) {
         let mut core = self.nic.shared().lock();
-        let (Attachment { common, .. }, engine) = core.parts(crate::clock::now());
-        common.paths.shm().receive_messages(&common.membership.registry, engine.counts);
+        let (Attachment { site, .. }, engine) = core.parts(crate::clock::now());
+        site.paths.shm().receive_messages(&site.membership.registry, engine.counts);
     }
 
     /// Looks at rings alone.
     fn looks_at_rings(&self) {
         let mut core = self.nic.shared().lock();
-        let (Attachment { receiver, common, .. }, mut engine) = core.parts(crate::clock::now());
-        receiver.receive_from_rings(common, &mut engine);
+        let (Attachment { receiver, site, .. }, mut engine) = core.parts(crate::clock::now());
+        receiver.receive_from_rings(site, &mut engine);
     }
 }
 
@@ -191,7 +191,7 @@ impl Liar {
     fn without_ring(address: &str, victim: &Honest) -> Self {
         let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
         let mut attachment = Attachment::open(&device, &Options::default()).unwrap();
-        let link = core::mem::replace(attachment.common.paths.shm(), Shm::none());
+        let link = core::mem::replace(attachment.site.paths.shm(), Shm::none());
         let victim = victim.member();
         let (ring, _) = Producer::create(0).unwrap();
         Self { attachment, link, ring, victim }
@@ -202,7 +202,7 @@ impl Liar {
     }
 
     fn message(&self, kind: Kind, nonce: u64) -> Message {
-        let from = self.attachment.common.membership.registry.member();
+        let from = self.attachment.site.membership.registry.member();
         Message { kind, from, nonce }
     }
 
@@ -235,13 +235,12 @@ impl Liar {
     }
 
     fn address(&self) -> Gid {
-        self.attachment.common.membership.sockets[0].address().into()
+        self.attachment.site.membership.sockets[0].address().into()
     }
 
     fn qpn(&self) -> Qpn {
         Qpn::new(
-            u32::from(self.attachment.common.membership.registry.slot())
-                << crate::limits::SLOT_SHIFT
+            u32::from(self.attachment.site.membership.registry.slot()) << crate::limits::SLOT_SHIFT
                 | 5,
         )
     }
@@ -430,15 +429,15 @@ fn a_doorbell_is_left_for_the_thread_that_sleeps() {
         doorbell[0].revents != 0
     };
     let mut counts = Counts::default();
-    let to = sleeper.attachment.common.membership.registry.member();
+    let to = sleeper.attachment.site.membership.registry.member();
     let doorbell = peer.message(Kind::Doorbell, 0);
     sleeper.link.set_asleep(true);
     peer.offers().send(to, doorbell, None).unwrap();
     // The application polls meanwhile.
-    sleeper.link.receive_messages(&sleeper.attachment.common.membership.registry, &mut counts);
+    sleeper.link.receive_messages(&sleeper.attachment.site.membership.registry, &mut counts);
     assert!(is_woken(&sleeper.link));
     sleeper.link.set_asleep(false);
-    sleeper.link.receive_messages(&sleeper.attachment.common.membership.registry, &mut counts);
+    sleeper.link.receive_messages(&sleeper.attachment.site.membership.registry, &mut counts);
     assert!(!is_woken(&sleeper.link));
 }
 

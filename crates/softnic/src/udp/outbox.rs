@@ -223,7 +223,7 @@ mod tests {
         let (mut from, mut to) = (open("127.0.47.1"), open("127.0.47.2"));
         // UDP without checksum and GSO exclude each other: the kernel says EINVAL.
         sys::set_option(
-            from.common.membership.sockets[0].as_fd(),
+            from.site.membership.sockets[0].as_fd(),
             libc::SOL_SOCKET,
             libc::SO_NO_CHECK,
             1,
@@ -232,9 +232,9 @@ mod tests {
         let flow = Flow {
             port: 0,
             path: Path::Udp,
-            source: from.common.membership.sockets[0].address().into(),
-            destination: to.common.membership.sockets[0].address().into(),
-            slot: to.common.membership.registry.slot(),
+            source: from.site.membership.sockets[0].address().into(),
+            destination: to.site.membership.sockets[0].address().into(),
+            slot: to.site.membership.registry.slot(),
             traffic_class: 0,
             hop_limit: 0,
         };
@@ -244,7 +244,7 @@ mod tests {
             for byte in 1..=3 {
                 outbox.batches.room()[..40].fill(byte);
                 // Steering looks at the QPN.
-                let qpn = u32::from(to.common.membership.registry.slot()) << SLOT_SHIFT;
+                let qpn = u32::from(to.site.membership.registry.slot()) << SLOT_SHIFT;
                 outbox.batches.room()[4..8].copy_from_slice(&qpn.to_be_bytes());
                 outbox.batches.add(&flow, 40, usize::MAX);
             }
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!((counts.tx_packets, counts.tx_trains, counts.tx_errors), (6, 6, 0));
         let mut buffer = vec![0; RECEIVE_BYTES];
         for byte in [1, 2, 3, 1, 2, 3] {
-            let received = to.common.membership.sockets[0].receive(&mut buffer).unwrap();
+            let received = to.site.membership.sockets[0].receive(&mut buffer).unwrap();
             assert_eq!((received.length, buffer[0]), (44, byte));
             let (covered, icrc) = buffer[..44].split_last_chunk().unwrap();
             assert_eq!(icrc::compute(&flow.datagram(0), covered), Ok(*icrc));
@@ -271,7 +271,7 @@ mod tests {
         let flow = Flow {
             port: 0,
             path: Path::Udp,
-            source: from.common.membership.sockets[0].address().into(),
+            source: from.site.membership.sockets[0].address().into(),
             // Broadcast is not allowed to a socket that has not asked for it.
             destination: core::net::Ipv4Addr::new(255, 255, 255, 255).into(),
             slot: 1,

@@ -36,7 +36,7 @@ fn poll(policy: &mut Policy, now: Time, found: usize) -> bool {
 /// The application takes `inline` packets, and the one on duty then `here`. Says whether it is parked.
 fn look(policy: &mut Policy, parking: &mut Parking, inline: u64, here: u64) -> bool {
     policy.took(inline);
-    policy.looked(NOW, parking, here);
+    policy.took_on_duty(NOW, parking, here);
     parking.is_parked()
 }
 
@@ -47,7 +47,7 @@ fn thread_sleeps(policy: &mut Policy, now: Time) -> Sleep {
 
 /// Somebody begins to stand in and goes to sleep.
 fn stand_in_sleeps(policy: &mut Policy, now: Time) -> Sleep {
-    let (_, parking) = policy.begins(now, false).unwrap();
+    let (_, parking) = policy.stands_in(now, false).unwrap();
     policy.sleeps(StandIn, now, &parking, Pending::default())
 }
 
@@ -115,7 +115,7 @@ fn a_program_that_posts_on_and_on_has_it_looked_what_has_arrived() {
         assert_eq!(policy.posted(NOW, &Pressure::default()), Posted::Leaves);
     }
     assert_eq!(policy.posted(NOW, &Pressure::default()), Posted::LooksFirst);
-    policy.looks();
+    policy.receives();
     assert_eq!(policy.posted(NOW, &Pressure::default()), Posted::Leaves);
 }
 
@@ -234,7 +234,7 @@ fn a_packet_that_nobody_took_ends_it() {
     let (mut policy, mut parking) = Default::default();
     assert!(look(&mut policy, &mut parking, 1000, 0));
     assert!(!look(&mut policy, &mut parking, 500, 1));
-    assert!(!look(&mut policy, &mut parking, 10, 0), "it takes another window");
+    assert!(!look(&mut policy, &mut parking, 10, 0), "they are counted anew");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn nobody_parks_for_an_application_that_waits_for_events() {
     let mut parking = Parking::default();
     assert!(!look(&mut policy, &mut parking, 1000, 0));
     policy.told(Time::ZERO);
-    assert!(!look(&mut policy, &mut parking, 10, 0), "the window begins anew");
+    assert!(!look(&mut policy, &mut parking, 10, 0), "they are counted from there");
     assert!(look(&mut policy, &mut parking, 990, 0));
 }
 
@@ -270,7 +270,7 @@ fn more_is_looked_for_where_packets_come_for_the_progress_thread_alone() {
         let mut policy = Policy::default();
         policy.took(inline);
         policy.event_at = event;
-        assert_eq!(policy.looked(NOW, &mut Parking::default(), packets), more, "{situation}");
+        assert_eq!(policy.took_on_duty(NOW, &mut Parking::default(), packets), more, "{situation}");
     }
 }
 
@@ -322,7 +322,7 @@ fn who_would_oversleep_is_woken_once() {
         thread_sleeps(policy, NOW);
     };
     let awake = |policy: &mut Policy| {
-        policy.begins(NOW, false);
+        policy.stands_in(NOW, false);
     };
     let end = NOW + SLEEP_MAX;
     type Happens<'a> = &'a dyn Fn(&mut Policy);
@@ -359,12 +359,12 @@ fn the_thread_comes_back_a_nap_after_the_last_stand_in_left() {
         NOW + Span::from_ms(900)
     );
     assert_eq!(relief(&mut policy, NOW), None);
-    assert!(policy.begins(NOW, false).is_some());
+    assert!(policy.stands_in(NOW, false).is_some());
     assert_eq!(until(relief(&mut policy, NOW)), Some(NOW + STAND_IN_GRACE));
     assert_eq!(policy.ends(NOW, false), Some(PARK_NAP), "it is told to wake up earlier");
     assert_eq!(until(relief(&mut policy, NOW)), Some(NOW + PARK_NAP));
     let later = NOW + Span::from_us(10);
-    assert!(policy.begins(later, false).is_some());
+    assert!(policy.stands_in(later, false).is_some());
     assert_eq!(policy.ends(later, false), None, "it will be up by then");
     assert_eq!(until(relief(&mut policy, NOW + PARK_NAP)), Some(later + PARK_NAP));
     assert_eq!(relief(&mut policy, later + PARK_NAP), None);
@@ -373,14 +373,14 @@ fn the_thread_comes_back_a_nap_after_the_last_stand_in_left() {
 #[test]
 fn the_thread_comes_back_at_once_for_what_cannot_wait() {
     let mut policy = Policy::default();
-    assert!(policy.begins(NOW, false).is_some());
+    assert!(policy.stands_in(NOW, false).is_some());
     let sleep = policy.relieves(NOW, Pending::default).unwrap();
     assert_eq!(sleep.until, NOW + STAND_IN_GRACE);
     assert_eq!(policy.ends(NOW, true), Some(Span::ZERO));
     assert_eq!(policy.relieves(NOW, Pending::default), None);
     assert_eq!(policy.wakes(NOW, || timer(NOW - SECOND)), None, "it has been woken");
     // What is left to send cannot wait either, once nobody stands in.
-    assert!(policy.begins(NOW, false).is_some());
+    assert!(policy.stands_in(NOW, false).is_some());
     let left = || Pending { is_left_behind: true, ..Pending::default() };
     assert!(policy.relieves(NOW, left).is_some());
     policy.ends(NOW, false);
@@ -391,11 +391,11 @@ fn the_thread_comes_back_at_once_for_what_cannot_wait() {
 fn the_thread_that_watches_is_woken_once_to_be_relieved() {
     let mut policy = Policy::default();
     thread_sleeps(&mut policy, NOW);
-    let (turn, parking) = policy.begins(NOW, false).unwrap();
+    let (number, parking) = policy.stands_in(NOW, false).unwrap();
     let mut sleep = || policy.sleeps(StandIn, NOW, &parking, Pending::default());
     assert!(sleep().wakes_other);
     assert!(!sleep().wakes_other, "it has been");
-    assert!(policy.is_turn(turn));
+    assert!(policy.is_stand_in(number));
     // It has started a timer that the stand-in knows nothing of.
     let relieved = policy.relieves(NOW, || timer(NOW + MOMENT)).unwrap();
     assert_eq!((relieved.watch, relieved.wakes_other), (Watch::Relieved, true));
@@ -410,11 +410,11 @@ fn the_thread_that_watches_is_woken_once_to_be_relieved() {
 #[test]
 fn one_stands_in_at_a_time_and_who_is_lost_is_replaced() {
     let mut policy = Policy::default();
-    assert!(policy.begins(NOW, true).is_none(), "another waits");
-    let (first, _) = policy.begins(NOW, false).unwrap();
-    assert!(policy.begins(NOW + MOMENT, false).is_none());
-    let (second, _) = policy.begins(NOW + STAND_IN_GRACE, false).unwrap();
-    assert!(policy.is_turn(second) && !policy.is_turn(first));
+    assert!(policy.stands_in(NOW, true).is_none(), "another waits");
+    let (first, _) = policy.stands_in(NOW, false).unwrap();
+    assert!(policy.stands_in(NOW + MOMENT, false).is_none());
+    let (second, _) = policy.stands_in(NOW + STAND_IN_GRACE, false).unwrap();
+    assert!(policy.is_stand_in(second) && !policy.is_stand_in(first));
     assert_eq!(policy.ends(NOW, false), None, "there is no thread, or it is awake");
 }
 
@@ -432,23 +432,23 @@ fn who_stands_in_is_lost_some_time_after_it_should_have_woken_up() {
 fn nobody_stands_in_for_a_while_after_packets_had_to_wait() {
     let relieved = |packets| {
         let mut policy = Policy::default();
-        policy.begins(NOW - PARK_NAP, false);
+        policy.stands_in(NOW - PARK_NAP, false);
         policy.ends(NOW - PARK_NAP, false);
         assert!(policy.relieves(NOW - MOMENT, Pending::default).is_some());
         policy.found(NOW, packets);
         policy
     };
-    assert!(relieved(0).begins(NOW, false).is_some());
-    assert!(relieved(1).begins(NOW + STAND_IN_DISTRUST - MOMENT, false).is_none());
-    assert!(relieved(1).begins(NOW + STAND_IN_DISTRUST, false).is_some());
+    assert!(relieved(0).stands_in(NOW, false).is_some());
+    assert!(relieved(1).stands_in(NOW + STAND_IN_DISTRUST - MOMENT, false).is_none());
+    assert!(relieved(1).stands_in(NOW + STAND_IN_DISTRUST, false).is_some());
     // What it finds later, and what it found before, has not waited for anybody.
     let mut policy = relieved(0);
     policy.found(NOW, 1);
-    assert!(policy.begins(NOW, false).is_some());
+    assert!(policy.stands_in(NOW, false).is_some());
     let mut policy = Policy::default();
     thread_sleeps(&mut policy, NOW);
     policy.found(NOW, 1);
-    assert!(policy.begins(NOW, false).is_some());
+    assert!(policy.stands_in(NOW, false).is_some());
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn who_stands_in_is_not_taken_to_poll() {
     let mut policy = Policy::default();
     poll(&mut policy, NOW, 0);
     poll(&mut policy, NOW, 0);
-    let (_, mut parking) = policy.begins(NOW, false).unwrap();
+    let (_, mut parking) = policy.stands_in(NOW, false).unwrap();
     assert!(!policy.parks(StandIn, NOW, &mut parking, false));
 }
 

@@ -190,7 +190,7 @@ impl World {
     }
 
     fn take(&mut self) -> u64 {
-        self.policy.looks();
+        self.policy.receives();
         self.timer = self.timer.filter(|at| *at > self.now);
         mem::take(&mut self.unread)
     }
@@ -248,9 +248,9 @@ impl World {
             }
             Step::ThreadRuns => self.thread_runs(),
             Step::StandInComes(another_waits) => {
-                if let Some((turn, parking)) = self.policy.begins(self.now, another_waits) {
+                if let Some((number, parking)) = self.policy.stands_in(self.now, another_waits) {
                     assert!(!another_waits);
-                    self.stand_ins.push((turn, Worker::new(parking)));
+                    self.stand_ins.push((number, Worker::new(parking)));
                     self.lost = None;
                     self.stand_in_sleeps();
                 }
@@ -268,15 +268,15 @@ impl World {
         self.settle();
     }
 
-    fn has(&self, turn: u64) -> bool {
-        self.policy.is_turn(turn)
+    fn has(&self, number: u64) -> bool {
+        self.policy.is_stand_in(number)
     }
 
-    /// The stand-in whose turn it is, if it sleeps, is there no more.
+    /// The present stand-in, if it sleeps, is there no more.
     fn sleeper_goes(&mut self) -> Option<Worker> {
         let policy = &self.policy;
-        let sleeper = self.stand_ins.pop_if(|(turn, worker)| {
-            policy.is_turn(*turn) && !matches!(worker.state, State::Looked(_))
+        let sleeper = self.stand_ins.pop_if(|(number, worker)| {
+            policy.is_stand_in(*number) && !matches!(worker.state, State::Looked(_))
         });
         sleeper.map(|(_, worker)| worker)
     }
@@ -308,7 +308,7 @@ impl World {
             }
             State::Looked(packets) => {
                 self.gives(packets);
-                let more = self.policy.looked(self.now, &mut thread.parking, packets);
+                let more = self.policy.took_on_duty(self.now, &mut thread.parking, packets);
                 assert!(!more || packets > 0);
                 thread.state = State::Asleep(self.thread_rests(&thread.parking));
             }
@@ -351,12 +351,12 @@ impl World {
     fn stand_ins_run(&mut self, leaves: bool) {
         // Those who have been replaced find out.
         let policy = &self.policy;
-        self.stand_ins.retain(|(turn, worker)| {
-            matches!(worker.state, State::Asleep(_)) || policy.is_turn(*turn)
+        self.stand_ins.retain(|(number, worker)| {
+            matches!(worker.state, State::Asleep(_)) || policy.is_stand_in(*number)
         });
-        let Some((turn, mut worker)) = self.stand_ins.pop() else { return };
+        let Some((number, mut worker)) = self.stand_ins.pop() else { return };
         let goes_on = match worker.state {
-            _ if !self.has(turn) => true,
+            _ if !self.has(number) => true,
             State::Asleep(_) => true,
             State::Awake => {
                 worker.is_woken = false;
@@ -369,12 +369,12 @@ impl World {
             }
             State::Looked(packets) => {
                 self.gives(packets);
-                self.policy.looked(self.now, &mut worker.parking, packets);
+                self.policy.took_on_duty(self.now, &mut worker.parking, packets);
                 false
             }
         };
         if goes_on || !leaves {
-            self.stand_ins.push((turn, worker));
+            self.stand_ins.push((number, worker));
         }
         match (goes_on, leaves) {
             (true, _) => {}
@@ -403,8 +403,8 @@ impl World {
             State::Looked(_) => assert_eq!(policy.thread.until, None),
             State::Awake => {}
         }
-        if let Some((turn, worker)) = self.stand_ins.last()
-            && self.has(*turn)
+        if let Some((number, worker)) = self.stand_ins.last()
+            && self.has(*number)
             && let State::Asleep(sleep) = worker.state
         {
             assert_eq!(policy.stand_in.until, worker.wakes_at());

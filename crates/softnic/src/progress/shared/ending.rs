@@ -74,7 +74,7 @@ impl Forks for Shared {
     fn exit(&self) {
         if let Some(core) = patiently(self) {
             let core = self.claim(core, SENDER_WAIT);
-            self.settle_debts(core).attachment.common.paths.retire();
+            self.settle_debts(core).attachment.site.paths.retire();
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
         let (nic, full) = (open("127.0.135.5"), open("127.0.135.6"));
         let takes = || {
             let mut core = full.shared().lock();
-            let paths = &mut core.attachment.common.paths;
+            let paths = &mut core.attachment.site.paths;
             let sent = paths.credits().sent_to_us();
             paths.write_off(Some(sent));
         };
@@ -167,8 +167,8 @@ mod tests {
         // SAFETY: no place for the status is given.
         assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
         let mut core = nic.shared().lock();
-        let common = &mut core.attachment.common;
-        let (slot, credits) = (common.membership.registry.slot(), common.paths.credits());
+        let site = &mut core.attachment.site;
+        let (slot, credits) = (site.membership.registry.slot(), site.paths.credits());
         // A NIC that is there has room for something, and not for everything.
         assert!(!credits.is_full(slot) && credits.plan(slot, 1 << 30));
     }

@@ -15,8 +15,8 @@ use rdma::Time;
 
 use super::Shared;
 use crate::attachment::Attachment;
-use crate::attachment::common::Common;
 use crate::attachment::receiver::Came;
+use crate::attachment::site::Site;
 use crate::clock;
 use crate::progress::core::Core;
 use crate::progress::policy::turns::{Reach, looks_again};
@@ -62,7 +62,7 @@ impl Shared {
         reach: Reach,
         busy: Busy,
     ) -> (MutexGuard<'a, Core>, Looked) {
-        core.policy.looks();
+        core.policy.receives();
         if core.attachment.is_dead() {
             return (core, Looked { now: clock::now(), packets: 0, is_served: false });
         }
@@ -101,9 +101,9 @@ impl Shared {
                 }
             }
             looked.now = now.unwrap_or_else(clock::now);
-            let (Attachment { receiver, common, .. }, mut engine) = core.parts(looked.now);
+            let (Attachment { receiver, site, .. }, mut engine) = core.parts(looked.now);
             let before = engine.counts.rx_packets;
-            receiver.receive_from_rings(common, &mut engine);
+            receiver.receive_from_rings(site, &mut engine);
             packets += engine.counts.rx_packets - before;
             core.policy.turns.ends(packets);
             looked.packets += packets;
@@ -150,7 +150,7 @@ impl Shared {
         let (mut packets, mut last) = (0, None);
         let Core { policy, attachment, counts, .. } = &mut *core;
         policy.turns.begins(&ports);
-        let mut look = attachment.common.begin_look(inbox, ports, counts);
+        let mut look = attachment.site.begin_look(inbox, ports, counts);
         while !look.is_over() {
             drop(core);
             let found = inbox.next(&mut look);
@@ -160,12 +160,12 @@ impl Shared {
             if look.takes_empty() {
                 let Core { policy, attachment, .. } = &mut *core;
                 policy.turns.found_empty();
-                attachment.common.paths.write_off(look.sent);
+                attachment.site.paths.write_off(look.sent);
             }
             let Some(found) = found else { continue };
-            let (Attachment { receiver, common, .. }, mut engine) = core.parts(now);
+            let (Attachment { receiver, site, .. }, mut engine) = core.parts(now);
             let before = engine.counts.rx_packets;
-            let came = receiver.receive(&found, common, &mut engine);
+            let came = receiver.receive(&found, site, &mut engine);
             packets += engine.counts.rx_packets - before;
             if let Some(Came { port, bytes }) = came {
                 let Core { policy, endpoint, .. } = &mut *core;
@@ -176,8 +176,8 @@ impl Shared {
             }
         }
         if look.is_whole {
-            let Common { membership, paths, .. } = &mut core.attachment.common;
-            paths.end_look(look.emptied == membership.sockets.len());
+            let Site { membership, paths, .. } = &mut core.attachment.site;
+            paths.after_all_sockets(look.emptied == membership.sockets.len());
         }
         (core, packets, last)
     }
@@ -272,7 +272,7 @@ mod tests {
         nic.poll();
         let socket = {
             let core = nic.shared().lock();
-            let groups = &core.attachment.common.membership.groups;
+            let groups = &core.attachment.site.membership.groups;
             assert_eq!(groups.count(), 1);
             let socket = groups.sockets().next().unwrap();
             assert_eq!(Arc::strong_count(socket), 2, "the inbox has it as well");

@@ -46,12 +46,12 @@ fn who_has_a_ring_is_reached_by_it_also_where_that_was_forgotten() {
     let (a, b) = (open("127.0.48.72"), open("127.0.48.73"));
     a.shares_rings_with(&b);
     let mut core = a.nic.shared().lock();
-    let (Attachment { common, .. }, engine) = core.parts(crate::clock::now());
+    let (Attachment { site, .. }, engine) = core.parts(crate::clock::now());
     let (now, slot) = (crate::clock::now(), b.member().slot);
     for host in 0..CHOICES_MAX as u8 {
         let elsewhere = Gid::from(IpAddr::from([127, 0, 49, host]));
-        common.paths.shm().reaches(
-            &common.membership.registry,
+        site.paths.shm().reach_or_offer(
+            &site.membership.registry,
             elsewhere,
             slot,
             now,
@@ -211,8 +211,8 @@ fn offers_of_something_else_are_refused_and_leave_nothing() {
         Member { slot: 0, claim: 1 },
         Member { slot: u16::MAX, claim: 1 },
         Member {
-            claim: liar.attachment.common.membership.registry.member().claim ^ 1,
-            ..liar.attachment.common.membership.registry.member()
+            claim: liar.attachment.site.membership.registry.member().claim ^ 1,
+            ..liar.attachment.site.membership.registry.member()
         },
     ] {
         let (of_nobody, file) = Producer::create(7).unwrap();

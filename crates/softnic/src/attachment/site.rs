@@ -1,4 +1,4 @@
-//! What sending and receiving have in common.
+//! Where a NIC stands on its host. Sender and receiver both work there.
 
 use core::ops::Range;
 
@@ -10,16 +10,17 @@ use crate::path::Paths;
 use crate::sys::Sleepless;
 use crate::udp::inbox::{Inbox, Look};
 
-/// The parts of an attachment that packets of both directions pass.
+/// A NIC's place on its host: its slot and sockets, the paths to others, the messages of QP1, and who sees
+/// what passes.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct Site {
     pub(crate) membership: Membership,
     pub(crate) paths: Paths,
     pub(crate) management: Management,
     pub(crate) observers: Observers,
 }
 
-impl Common {
+impl Site {
     /// Begins a look at `ports`.
     pub(crate) fn begin_look(
         &mut self,
@@ -31,7 +32,7 @@ impl Common {
         let Self { membership, paths, .. } = self;
         inbox.renew(membership);
         let (all, is_whole) = (membership.ports(), ports.len() == membership.ports());
-        let sent = paths.begin_look(&ports, all, &membership.registry, counts);
+        let sent = paths.before_sockets(&ports, all, &membership.registry, counts);
         Look::new(ports, is_whole, sent)
     }
 }
