@@ -14,7 +14,7 @@ use transport::{Run, Segment};
 use wire::opcode::Operation;
 
 use super::Host;
-use super::model::{BlueFlame, Bus, Planned, StageConfig, Window, fetches};
+use super::model::{BlueFlame, Bus, Planned, PrefetchWindow, StageConfig, fetches};
 use crate::links::{EventKind, Links};
 use crate::nic::{Contexts, NicConfig};
 
@@ -36,7 +36,7 @@ pub(crate) struct Stages {
     pub(crate) config: StageConfig,
     pub(crate) bus: Bus,
     /// By engine.
-    windows: Vec<Window>,
+    windows: Vec<PrefetchWindow>,
     /// The next packet is begun then at the earliest.
     free_at: u64,
     /// When the next [`EventKind::Ready`] is due.
@@ -140,7 +140,7 @@ impl Host {
         let count = self.engines.len();
         let Some(stages) = &mut self.stages else { return };
         let (limit, order) = (stages.config.prefetch_bytes, stages.config.prefetch_order);
-        stages.windows.resize_with(count, || Window::new(limit, order));
+        stages.windows.resize_with(count, || PrefetchWindow::new(limit, order));
         loop {
             let Some(stages) = &self.stages else { return };
             let (turn, free_at) = (stages.turn, stages.free_at);

@@ -13,9 +13,9 @@
 
 mod at;
 mod build;
+mod deferred;
 mod error;
 mod origin;
-mod part;
 mod place;
 mod reference;
 pub mod sonic;

@@ -64,7 +64,7 @@ pub(super) struct Watchdog {
 
 /// What becomes of a queue at a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Turn {
+enum Outcome {
     Stays,
     Storm,
     Over,
@@ -100,15 +100,19 @@ impl Watchdog {
 
 impl WatchedQueue {
     /// A look by one of SONiC's rules, `poll` after the last.
-    fn look(&mut self, config: &WatchdogConfig, now: Sample, poll: u64) -> Turn {
-        let Some(last) = self.last.replace(now) else { return Turn::Stays };
+    fn look(&mut self, config: &WatchdogConfig, now: Sample, poll: u64) -> Outcome {
+        let Some(last) = self.last.replace(now) else { return Outcome::Stays };
         if self.stormed && config.action != WatchdogAction::Alert {
             if now.pauses != last.pauses {
                 self.spent = 0;
-                return Turn::Stays;
+                return Outcome::Stays;
             }
             self.spent += poll;
-            return if self.spent >= config.restoration.as_ps() { Turn::Over } else { Turn::Stays };
+            return if self.spent >= config.restoration.as_ps() {
+                Outcome::Over
+            } else {
+                Outcome::Stays
+            };
         }
         let detection = config.detection.as_ps();
         let (storm, charge, enough) = match config.rule {
@@ -126,14 +130,14 @@ impl WatchedQueue {
         };
         if !storm {
             self.spent = 0;
-            return if self.stormed { Turn::Over } else { Turn::Stays };
+            return if self.stormed { Outcome::Over } else { Outcome::Stays };
         }
         self.spent += charge;
         if self.spent < enough {
-            return Turn::Stays;
+            return Outcome::Stays;
         }
         self.spent = 0;
-        if self.stormed { Turn::Stays } else { Turn::Storm }
+        if self.stormed { Outcome::Stays } else { Outcome::Storm }
     }
 }
 
@@ -242,8 +246,8 @@ impl Switch {
             let bit = 1 << queue;
             let deaf = links.port(port).deaf;
             match state.look(&watched.config, sample, poll) {
-                Turn::Stays => {}
-                Turn::Storm => {
+                Outcome::Stays => {}
+                Outcome::Storm => {
                     state.stormed = true;
                     watched.counters.detected += 1;
                     if watched.config.action != WatchdogAction::Alert {
@@ -251,7 +255,7 @@ impl Switch {
                         self.mitigate(links, port, watched, bit);
                     }
                 }
-                Turn::Over => {
+                Outcome::Over => {
                     *state = WatchedQueue::default();
                     watched.counters.restored += 1;
                     links.port(port).stormed &= !bit;

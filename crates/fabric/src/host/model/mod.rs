@@ -33,7 +33,7 @@ use serde::Deserialize;
 pub(crate) use bus::Bus;
 pub(crate) use idle::Governor;
 pub(crate) use run_queue::{RunQueue, TaskId};
-pub(crate) use window::{Planned, Window};
+pub(crate) use window::{Planned, PrefetchWindow};
 pub(crate) use work::{fetches, wqe_bytes};
 
 /// A state in which a core sleeps.

@@ -32,7 +32,7 @@ pub(crate) struct Planned {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct PrefetchWindow {
     limit: u64,
     order: Order,
     begun: VecDeque<Planned>,
@@ -41,7 +41,7 @@ pub(crate) struct Window {
     bytes: u64,
 }
 
-impl Window {
+impl PrefetchWindow {
     pub(crate) fn new(limit: u32, order: Order) -> Self {
         let (begun, passing) = (VecDeque::new(), VecDeque::new());
         Self { limit: limit.into(), order, begun, passing, bytes: 0 }
@@ -122,7 +122,7 @@ mod tests {
             ..StageConfig::default()
         });
         let wire = LineRate::new(Rate::from_gbps(wire));
-        let mut window = Window::new(limit, order);
+        let mut window = PrefetchWindow::new(limit, order);
         let (mut now, mut moved, mut waited, mut is_in) = (0, 0, 0, false);
         while now < end {
             // Round robin: the small one's turn is next.
@@ -185,13 +185,13 @@ mod tests {
 
     #[test]
     fn who_is_ready_passes_another_queue_pair_and_never_its_own() {
-        let mut window = Window::new(u32::MAX, Order::ByReadiness);
+        let mut window = PrefetchWindow::new(u32::MAX, Order::ByReadiness);
         window.begin(planned(1, 7, 100));
         window.begin(planned(2, 8, 10));
         window.begin(planned(3, 7, 20));
         let order = [(); 3].map(|()| window.take(100));
         assert_eq!(order, [Some(2), Some(1), Some(3)]);
-        let mut window = Window::new(u32::MAX, Order::InOrder);
+        let mut window = PrefetchWindow::new(u32::MAX, Order::InOrder);
         window.begin(planned(1, 7, 100));
         window.begin(planned(2, 8, 10));
         assert_eq!((window.take(50), window.ready()), (None, Some(100)));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_packet_longer_than_the_window_goes_alone() {
-        let mut window = Window::new(500, Order::InOrder);
+        let mut window = PrefetchWindow::new(500, Order::InOrder);
         assert!(window.has_room(1_000));
         window.begin(planned(1, 7, 0));
         assert!(!window.has_room(1));

@@ -4,7 +4,7 @@ use super::node;
 use crate::capture;
 use crate::limits::SNAP_BYTES_MIN;
 use crate::scenario::at::{At, Result};
-use crate::scenario::part::Part;
+use crate::scenario::deferred::Deferred;
 use crate::scenario::table::table;
 use crate::scenario::value::{at_least, needed, or, priorities, text};
 use crate::topology::{End, Topology};
@@ -27,7 +27,10 @@ table! {
     }
 }
 
-pub(super) fn capture(table: &Part<'_, Capture>, topology: &Topology) -> Result<capture::Capture> {
+pub(super) fn capture(
+    table: &Deferred<'_, Capture>,
+    topology: &Topology,
+) -> Result<capture::Capture> {
     let (at, capture) = (&table.at, table.read()?);
     let found = node(at, topology, "node", &capture.node)?;
     let neighbour = match &capture.neighbour {

@@ -7,7 +7,7 @@ use super::{host, node};
 use crate::fault::{DropRule, Fault as Happening, FaultKind};
 use crate::limits::FLAPS_MAX;
 use crate::scenario::at::{At, Result};
-use crate::scenario::part::Part;
+use crate::scenario::deferred::Deferred;
 use crate::scenario::table::{kinds, table};
 use crate::scenario::value::{
     Value, at_least, flag, needed, or, probability, text, time, whole, within,
@@ -162,7 +162,7 @@ table! {
     }
 }
 
-pub(super) fn fault(table: &Part<'_, Fault>, topology: &Topology) -> Result<Vec<Happening>> {
+pub(super) fn fault(table: &Deferred<'_, Fault>, topology: &Topology) -> Result<Vec<Happening>> {
     let at = &table.at;
     let link = |from: &str, to: &str| link(at, topology, from, to);
     let host = |name: &str| host(at, topology, "host", name);

@@ -3,7 +3,7 @@
 use rdma::Rate;
 
 use super::switch::{Switch, switch};
-use super::{Files, Note, Part, Result};
+use super::{Deferred, Files, Note, Result};
 use crate::NetworkConfig;
 use crate::scenario::sonic::ConfigDb;
 use crate::switch::config::SwitchConfig;
@@ -11,7 +11,7 @@ use crate::topology::{Cables, End, Topology};
 
 /// `[switch]`: the file is about every switch.
 pub(super) fn all_from_config_db(
-    table: &Part<'_, Switch>,
+    table: &Deferred<'_, Switch>,
     said: &Switch,
     config: &mut NetworkConfig,
     files: &Files<'_>,
@@ -55,7 +55,7 @@ pub(super) fn by_cables(
 
 /// `[switches.NAME]`: the file is about one.
 pub(super) fn one_from_config_db(
-    table: &Part<'_, Switch>,
+    table: &Deferred<'_, Switch>,
     said: &Switch,
     config: &NetworkConfig,
     index: u32,
@@ -68,7 +68,7 @@ pub(super) fn one_from_config_db(
     settings_of(table, said, &db, links, &SwitchConfig::default(), notes)
 }
 
-fn load(table: &Part<'_, Switch>, said: &Switch, files: &Files<'_>) -> Result<ConfigDb> {
+fn load(table: &Deferred<'_, Switch>, said: &Switch, files: &Files<'_>) -> Result<ConfigDb> {
     let at = &table.at;
     let name = said.config_db.as_deref().unwrap_or_default();
     let text = at.open("config_db", name, files)?;
@@ -76,7 +76,7 @@ fn load(table: &Part<'_, Switch>, said: &Switch, files: &Files<'_>) -> Result<Co
 }
 
 fn settings_of(
-    table: &Part<'_, Switch>,
+    table: &Deferred<'_, Switch>,
     said: &Switch,
     db: &ConfigDb,
     links: &[Cables],

@@ -16,9 +16,9 @@ mod workload;
 use rdma::{Rate, Span, Time};
 
 use super::at::{At, Result};
+use super::deferred::{Deferred, all_deferred, by_name, deferred};
 use super::error::Mistakes;
 use super::origin::Origin;
-use super::part::{Part, by_name, part, parts};
 use super::place::Place;
 use super::sonic::FileError;
 use super::table::{Describe as _, Table as _, table};
@@ -63,25 +63,25 @@ table! {
         /// How long routing takes to go round a link that is down, and to use it again.
         reroute_us = or("it never does", time()) => reroute: Option<Span>;
         /// What hangs on what.
-        topology = needed(part()) => topology: Option<Part<'a, Shape<'a>>>;
+        topology = needed(deferred()) => topology: Option<Deferred<'a, Shape<'a>>>;
         /// The switches.
-        switch = part() => switch: Option<Part<'a, Switch>>;
+        switch = deferred() => switch: Option<Deferred<'a, Switch>>;
         /// Single switches.
-        switches = by_name() => switches: Vec<(String, Part<'a, Switch>)>;
+        switches = by_name() => switches: Vec<(String, Deferred<'a, Switch>)>;
         /// The NICs.
-        nic = part() => nic: Option<Part<'a, Nic<'a>>>;
+        nic = deferred() => nic: Option<Deferred<'a, Nic<'a>>>;
         /// The NICs of single hosts.
-        nics = by_name() => nics: Vec<(String, Part<'a, Nic<'a>>)>;
+        nics = by_name() => nics: Vec<(String, Deferred<'a, Nic<'a>>)>;
         /// What the hosts cost.
-        host = part() => host: Option<Part<'a, HostConfig>>;
+        host = deferred() => host: Option<Deferred<'a, HostConfig>>;
         /// What single hosts cost.
-        hosts = by_name() => hosts: Vec<(String, Part<'a, HostConfig>)>;
+        hosts = by_name() => hosts: Vec<(String, Deferred<'a, HostConfig>)>;
         /// What the applications do.
-        workload = parts() => workloads: Vec<Part<'a, Workload>>;
+        workload = all_deferred() => workloads: Vec<Deferred<'a, Workload>>;
         /// What goes wrong.
-        fault = parts() => faults: Vec<Part<'a, Fault>>;
+        fault = all_deferred() => faults: Vec<Deferred<'a, Fault>>;
         /// Ports whose frames are kept.
-        capture = parts() => captures: Vec<Part<'a, Capture>>;
+        capture = all_deferred() => captures: Vec<Deferred<'a, Capture>>;
     }
 }
 
@@ -210,7 +210,7 @@ impl Made<'_> {
         }
     }
 
-    fn all_switches(&mut self, table: &Part<'_, Switch>) -> Result<()> {
+    fn all_switches(&mut self, table: &Deferred<'_, Switch>) -> Result<()> {
         let said = table.read()?;
         match said.config_db {
             Some(_) => {
@@ -224,7 +224,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    fn switch(&mut self, name: &str, table: &Part<'_, Switch>) -> Result<()> {
+    fn switch(&mut self, name: &str, table: &Deferred<'_, Switch>) -> Result<()> {
         let (said, config) = (table.read()?, &self.config);
         let Some(End::Switch(index)) = config.topology.find(name) else {
             return Err(missing(&table.at, "switch", name, |index| {
@@ -260,7 +260,7 @@ impl Made<'_> {
         }
     }
 
-    fn nic(&mut self, name: &str, table: &Part<'_, Nic<'_>>) -> Result<()> {
+    fn nic(&mut self, name: &str, table: &Deferred<'_, Nic<'_>>) -> Result<()> {
         let (config, files) = (&mut self.config, self.files);
         let index = named_host(&table.at, &config.topology, name)?;
         let own = nic(table, config, files)?;
@@ -269,7 +269,7 @@ impl Made<'_> {
     }
 
     fn hosts(&mut self, file: &File<'_>) {
-        let made = file.host.as_ref().map(Part::read);
+        let made = file.host.as_ref().map(Deferred::read);
         let is_wrong = matches!(made, Some(Err(_)));
         if let Some(made) = made {
             self.config.host = self.mistakes.note(made);
@@ -281,7 +281,7 @@ impl Made<'_> {
         }
     }
 
-    fn host(&mut self, name: &str, table: &Part<'_, HostConfig>) -> Result<()> {
+    fn host(&mut self, name: &str, table: &Deferred<'_, HostConfig>) -> Result<()> {
         let index = named_host(&table.at, &self.config.topology, name)?;
         let mut own = self.config.host.clone().unwrap_or_default();
         table.read_over(&mut own)?;

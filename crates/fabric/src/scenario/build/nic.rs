@@ -12,7 +12,7 @@ use crate::NetworkConfig;
 use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
 use crate::nic::{HostMemory, NicConfig, Pcie};
 use crate::scenario::at::{At, Entry, Result};
-use crate::scenario::part::{Part, inner, part};
+use crate::scenario::deferred::{Deferred, deferred, inner};
 use crate::scenario::table::table;
 use crate::scenario::value::{Value, choice, flag, named, or, rate, time, whole, within};
 use crate::tcp::{KernelLatency, TcpConfig};
@@ -44,20 +44,20 @@ fn congestion<'a>() -> Value<'a, Congestion> {
 #[derive(Debug, Default)]
 pub(super) struct Nic<'a> {
     config: NicConfig,
-    dcqcn: Option<Part<'a, DcqcnTable>>,
-    dctcp: Option<Part<'a, Controller<DCTCP>>>,
-    timely: Option<Part<'a, Controller<TIMELY>>>,
+    dcqcn: Option<Deferred<'a, DcqcnTable>>,
+    dctcp: Option<Deferred<'a, Controller<DCTCP>>>,
+    timely: Option<Deferred<'a, Controller<TIMELY>>>,
 }
 
 table! {
     /// The NICs. `[nics.NAME]` has the same keys, for the NIC of one host.
     impl Nic<'a> {
         /// What DCQCN is set to, for congestion "dcqcn".
-        dcqcn = part() => dcqcn;
+        dcqcn = deferred() => dcqcn;
         /// What the windows of DCTCP are set to, for congestion "dctcp".
-        dctcp = part() => dctcp;
+        dctcp = deferred() => dctcp;
         /// What the rates of TIMELY are set to, for congestion "timely".
-        timely = part() => timely;
+        timely = deferred() => timely;
         ..config;
     }
 }
@@ -188,7 +188,7 @@ table! {
 
 /// What a table says over the settings of all NICs.
 pub(super) fn nic(
-    table: &Part<'_, Nic<'_>>,
+    table: &Deferred<'_, Nic<'_>>,
     config: &NetworkConfig,
     files: &Files<'_>,
 ) -> Result<NicConfig> {

@@ -5,7 +5,7 @@ use rdma::{Rate, Span};
 use crate::limits::CELL_BYTES_MAX;
 use crate::pfc::{PRIORITIES, PfcConfig};
 use crate::scenario::at::{At, Entry, Result};
-use crate::scenario::part::{Part, inner};
+use crate::scenario::deferred::{Deferred, inner};
 use crate::scenario::table::{Keys, table};
 use crate::scenario::value::{
     Value, choice, flag, list, named, needed, or, otherwise, priorities, probability, rate, text,
@@ -303,7 +303,7 @@ fn weights<'a>() -> Value<'a, [u8; PRIORITIES]> {
 
 /// What a table says beside `base`, of a switch whose ports have `rates`.
 pub(super) fn switch(
-    table: &Part<'_, Switch>,
+    table: &Deferred<'_, Switch>,
     base: &SwitchConfig,
     rates: &[Rate],
 ) -> Result<SwitchConfig> {

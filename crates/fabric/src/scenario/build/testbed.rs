@@ -8,7 +8,7 @@ use super::topology::{Access, Shape, metres, topology};
 use crate::NetworkConfig;
 use crate::model::HostConfig;
 use crate::scenario::at::{At, Result};
-use crate::scenario::part::{Part, part};
+use crate::scenario::deferred::{Deferred, deferred};
 use crate::scenario::table::{Table as _, table};
 use crate::scenario::value::{needed, or, otherwise, rate, text};
 use crate::topology::{Cables, Topology, single_switch};
@@ -25,11 +25,11 @@ table! {
         /// Of its links.
         cable_m = otherwise(Access::default().cable_m, metres()) => cable_m: Option<u32>;
         /// Its switches.
-        switch = part() => switch: Option<Part<'a, Switch>>;
+        switch = deferred() => switch: Option<Deferred<'a, Switch>>;
         /// Its NICs.
-        nic = part() => nic: Option<Part<'a, Nic<'a>>>;
+        nic = deferred() => nic: Option<Deferred<'a, Nic<'a>>>;
         /// Its hosts.
-        host = needed(part()) => host: Option<Part<'a, HostConfig>>;
+        host = needed(deferred()) => host: Option<Deferred<'a, HostConfig>>;
     }
 }
 
@@ -89,7 +89,7 @@ table! {
     /// A network without anything else.
     struct Bare<'a> {
         /// What hangs on what.
-        topology = needed(part()) => topology: Option<Part<'a, Shape<'a>>>;
+        topology = needed(deferred()) => topology: Option<Deferred<'a, Shape<'a>>>;
     }
 }
 

@@ -6,7 +6,7 @@ use rdma::Rate;
 
 use crate::limits::{ALL_PORTS_MAX, CABLE_M_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_MAX};
 use crate::scenario::at::{At, Result};
-use crate::scenario::part::{Part, parts};
+use crate::scenario::deferred::{Deferred, all_deferred};
 use crate::scenario::table::{kinds, table};
 use crate::scenario::value::{Value, list, needed, or, rate, text, whole, within};
 use crate::topology::{
@@ -181,13 +181,13 @@ table! {
     /// See [`Shape`].
     struct Links<'a> {
         /// The switches.
-        switch = parts() => switches: Vec<Part<'a, Switch>>;
+        switch = all_deferred() => switches: Vec<Deferred<'a, Switch>>;
         /// The names of the hosts; each has one link.
         host = list(text("a name")) => hosts: Vec<String>;
         /// The links. Ports of a switch are numbered in their order.
-        link = parts() => links: Vec<Part<'a, Link>>;
+        link = all_deferred() => links: Vec<Deferred<'a, Link>>;
         /// What must not be left to ECMP.
-        route = parts() => routes: Vec<Part<'a, Route>>;
+        route = all_deferred() => routes: Vec<Deferred<'a, Route>>;
         ..access: Access;
     }
 }
@@ -228,7 +228,7 @@ table! {
     }
 }
 
-pub(super) fn topology(shape: &Part<'_, Shape<'_>>) -> Result<Topology> {
+pub(super) fn topology(shape: &Deferred<'_, Shape<'_>>) -> Result<Topology> {
     let at = &shape.at;
     Ok(match shape.kind()? {
         Shape::BackToBack(access) => back_to_back(access.cables()),

@@ -9,7 +9,7 @@ use super::{Files, host};
 use crate::limits::{FLOWS_MAX, SPREAD_BYTES_MAX};
 use crate::random::Random;
 use crate::scenario::at::{At, Result};
-use crate::scenario::part::Part;
+use crate::scenario::deferred::Deferred;
 use crate::scenario::table::{kinds, table};
 use crate::scenario::value::{
     TICK, Value, at_least, choice, flag, list, needed, or, otherwise, points, share, text, time,
@@ -255,7 +255,7 @@ impl Made {
 }
 
 pub(super) fn workload(
-    table: &Part<'_, Workload>,
+    table: &Deferred<'_, Workload>,
     scene: &Scene<'_>,
     random: &mut Random,
 ) -> Result<Vec<FlowSpec>> {

@@ -15,12 +15,12 @@ pub(super) fn inner<'a, T: Table<'a> + 'a>() -> Value<'a, T> {
 
 /// A table that is read later, when it is known what it is about.
 #[derive(Debug)]
-pub(super) struct Part<'a, T> {
+pub(super) struct Deferred<'a, T> {
     pub(super) at: At<'a>,
     table: PhantomData<T>,
 }
 
-impl<'a, T> Part<'a, T> {
+impl<'a, T> Deferred<'a, T> {
     fn new(at: At<'a>) -> Self {
         Self { at, table: PhantomData }
     }
@@ -58,19 +58,19 @@ impl<'a, T> Part<'a, T> {
 }
 
 /// A table, for later.
-pub(super) fn part<'a, T: Describe<'a> + 'a>() -> Value<'a, Option<Part<'a, T>>> {
-    let read = |entry: &Entry<'a, '_>, out: &mut Option<Part<'a, T>>| {
-        *out = Some(Part::new(entry.table()?));
+pub(super) fn deferred<'a, T: Describe<'a> + 'a>() -> Value<'a, Option<Deferred<'a, T>>> {
+    let read = |entry: &Entry<'a, '_>, out: &mut Option<Deferred<'a, T>>| {
+        *out = Some(Deferred::new(entry.table()?));
         Ok(())
     };
     Value::of_tables("a table", read, |path, texts| T::describe(&format!("[{path}]"), "", texts))
 }
 
 /// Any number of tables, for later.
-pub(super) fn parts<'a, T: Describe<'a> + 'a>() -> Value<'a, Vec<Part<'a, T>>> {
-    let read = |entry: &Entry<'a, '_>, out: &mut Vec<Part<'a, T>>| {
+pub(super) fn all_deferred<'a, T: Describe<'a> + 'a>() -> Value<'a, Vec<Deferred<'a, T>>> {
+    let read = |entry: &Entry<'a, '_>, out: &mut Vec<Deferred<'a, T>>| {
         entry.is_many()?;
-        let tables = entry.list()?.map(|member| member.table().map(Part::new));
+        let tables = entry.list()?.map(|member| member.table().map(Deferred::new));
         tables.collect::<Result<_>>().map(|tables| *out = tables)
     };
     Value::of_tables("a list of tables", read, |path, texts| {
@@ -79,10 +79,10 @@ pub(super) fn parts<'a, T: Describe<'a> + 'a>() -> Value<'a, Vec<Part<'a, T>>> {
 }
 
 /// A table for each of some nodes, for later. The reference has the keys where they are for all nodes.
-pub(super) fn by_name<'a, T: 'a>() -> Value<'a, Vec<(String, Part<'a, T>)>> {
+pub(super) fn by_name<'a, T: 'a>() -> Value<'a, Vec<(String, Deferred<'a, T>)>> {
     let read = |entry: &Entry<'a, '_>| {
         let tables = entry.tables()?.into_iter();
-        Ok(tables.map(|(name, at)| (name, Part::new(at))).collect())
+        Ok(tables.map(|(name, at)| (name, Deferred::new(at))).collect())
     };
     Value::new("a table for each name", read, |_, _| "none".to_owned())
 }
