@@ -23,9 +23,9 @@ pub struct Config {
     /// What is sent again after a loss.
     pub recovery: Recovery,
     /// Selective repeat: packets, counted from the missing one, that each role of a queue pair may
-    /// keep out of order; at most [`crate::limits::OUT_OF_ORDER_PACKETS_MAX`].
+    /// keep out of order; at most what the default has.
     pub out_of_order_packets: u32,
-    /// Bytes of payload of those; at most [`crate::limits::OUT_OF_ORDER_BYTES_MAX`].
+    /// Bytes of payload of those; at most what the default has.
     pub out_of_order_bytes: usize,
     /// Bytes that one queue pair may have in flight, its packets' overhead included
     /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). A socket has a receive buffer and no link-level

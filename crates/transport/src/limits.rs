@@ -46,9 +46,9 @@ pub(crate) const RNR_RETRY_INFINITE: u8 = 7;
 
 /// Selective repeat: packets, counted from the missing one, that a role of a queue pair may keep
 /// out of order. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.
-pub const OUT_OF_ORDER_PACKETS_MAX: u32 = 1024;
+pub(crate) const OUT_OF_ORDER_PACKETS_MAX: u32 = 1024;
 /// Bytes of payload of those packets.
-pub const OUT_OF_ORDER_BYTES_MAX: usize = 1 << 20;
+pub(crate) const OUT_OF_ORDER_BYTES_MAX: usize = 1 << 20;
 /// Selective repeat: so many READ requests fit into those bounds.
 pub(crate) const READS_IN_WINDOW: u32 = 4;
 
@@ -69,7 +69,7 @@ pub const fn ack_timeout(code: u8) -> Option<Span> {
 
 /// How often the local ACK timeout doubles while nothing arrives: to four times, the most that is
 /// allowed (IBTA vol 1, 9.7.6.1.3).
-pub const ACK_TIMEOUT_DOUBLINGS: u8 = 2;
+pub(crate) const ACK_TIMEOUT_DOUBLINGS: u8 = 2;
 
 /// Conversations of a connection manager, those in TIMEWAIT included.
 pub(crate) const CM_CONVERSATIONS_MAX: usize = 1 << 16;

@@ -29,7 +29,7 @@ impl Cell {
 
     /// What a frame of `bytes`, which is not near the largest number, takes.
     #[inline]
-    pub const fn taken_by(self, bytes: u32) -> u32 {
+    pub(crate) const fn taken_by(self, bytes: u32) -> u32 {
         if self.bytes() == 1 { bytes } else { bytes.div_ceil(self.bytes()) * self.bytes() }
     }
 }

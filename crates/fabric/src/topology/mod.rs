@@ -10,9 +10,8 @@ pub(crate) mod units;
 
 use rdma::{Rate, Span};
 
-pub use shapes::{
-    Cables, ClosShape, back_to_back, clos, fat_tree, leaf_spine, parking_lot, single_switch,
-};
+pub use shapes::{Cables, ClosShape, clos, fat_tree, single_switch};
+pub(crate) use shapes::{back_to_back, leaf_spine, parking_lot};
 
 /// One end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

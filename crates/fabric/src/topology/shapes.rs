@@ -36,7 +36,7 @@ impl Topology {
 }
 
 /// Two hosts and a cable.
-pub fn back_to_back(cables: Cables) -> Topology {
+pub(crate) fn back_to_back(cables: Cables) -> Topology {
     let mut topology = Topology::default();
     let (a, b) = (topology.add_host("h0"), topology.add_host("h1"));
     topology.join(End::Host(a), End::Host(b), cables);
@@ -52,7 +52,13 @@ pub fn single_switch(hosts: u32, cables: Cables) -> Topology {
 }
 
 /// `leaves` racks of `hosts` hosts; each leaf switch is linked to each of `spines` spine switches.
-pub fn leaf_spine(leaves: u32, spines: u32, hosts: u32, down: Cables, up: Cables) -> Topology {
+pub(crate) fn leaf_spine(
+    leaves: u32,
+    spines: u32,
+    hosts: u32,
+    down: Cables,
+    up: Cables,
+) -> Topology {
     let mut topology = Topology::default();
     for leaf in 0..leaves {
         let switch = topology.add_switch(format!("leaf{leaf}"), 0);
@@ -149,7 +155,7 @@ pub fn fat_tree(k: u32, cables: Cables) -> Topology {
 
 /// A chain of `switches` switches with one host each, and a second one at the first and the last:
 /// flows from each host to the last all cross the last link.
-pub fn parking_lot(switches: u32, cables: Cables) -> Topology {
+pub(crate) fn parking_lot(switches: u32, cables: Cables) -> Topology {
     let mut topology = Topology::default();
     for switch in 0..switches {
         let index = topology.add_switch(format!("s{switch}"), 0);

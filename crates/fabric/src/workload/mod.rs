@@ -29,7 +29,8 @@ use crate::random::{Random, of_seed, split_mix};
 pub(crate) use files::{Trace, trace};
 pub use probes::{PROBE_BYTES, probes};
 pub use queries::{Queries, queries};
-pub use shapes::{SizeDistribution, all_to_all, incast, permutation, poisson, ring};
+pub(crate) use shapes::all_to_all;
+pub use shapes::{SizeDistribution, incast, permutation, poisson, ring};
 
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]

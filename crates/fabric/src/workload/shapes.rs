@@ -35,7 +35,7 @@ pub fn incast(
 }
 
 /// Every host sends `bytes` to every other one.
-pub fn all_to_all(hosts: u32, bytes: u32) -> Vec<FlowSpec> {
+pub(crate) fn all_to_all(hosts: u32, bytes: u32) -> Vec<FlowSpec> {
     // Each begins with its right-hand neighbour, so that nobody is everybody's first.
     (1..hosts)
         .flat_map(|step| {
