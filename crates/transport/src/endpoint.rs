@@ -381,8 +381,8 @@ impl Endpoint {
 
     /// Brings a queue pair from RESET to RTS.
     ///
-    /// # Errors See [`ModifyError`]; then the queue pair stays in the state before the refused
-    /// change.
+    /// # Errors
+    /// See [`ModifyError`]; then the queue pair stays in the state before the refused change.
     pub fn bring_up(&mut self, qpn: Qpn, with: &BringUp) -> Result<(), ModifyError> {
         let kind = self.qp(qpn).ok_or(ModifyError::NotFound)?.spec.kind;
         with.changes(kind).iter().try_for_each(|change| self.modify_qp(qpn, change))

@@ -21,7 +21,8 @@ impl Endpoint {
     /// A packet has arrived. Its ICRC is checked and its headers are parsed; `length` is that of
     /// `payload`.
     ///
-    /// # Errors Why the packet changed nothing. The drop is counted already.
+    /// # Errors
+    /// Why the packet changed nothing. The drop is counted already.
     pub fn handle<M: Memory>(
         &mut self,
         now: Time,
