@@ -63,10 +63,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("storm over both links", || {
         ["shm", "udp"].into_iter().try_for_each(|link| storm::over(link, "0", LINK_STORMS))
     })?;
-    stage("crowd", || {
-        crowd::run(&crowd::Choice::default())?;
-        crowd::run(&crowd::second_seed())
-    })?;
+    stage("crowd", || crowd::of_ci().iter().try_for_each(crowd::run))?;
     stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
     stage("pyverbs over UDP", || judged(tally, pyverbs::run(&pyverbs::Choice::over("udp"))))?;
     stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;

@@ -8,15 +8,20 @@ use crate::workspace::cargo;
 
 /// How many processes there are, and who is disturbed.
 pub(crate) struct Choice {
-    processes: String,
-    seed: String,
-    links: Vec<String>,
+    processes: u32,
+    seed: u32,
+    /// Messages that each sends to each other before some are disturbed.
+    rounds: u32,
+    links: Vec<&'static str>,
 }
+
+/// Over which the processes run one after the other, and what else `--link` may be.
+const LINKS: [&str; 2] = ["shm", "udp"];
+const CHECKED: &str = "shm,icrc";
 
 impl Default for Choice {
     fn default() -> Self {
-        let links = ["shm", "udp"].map(str::to_owned).to_vec();
-        Self { processes: "32".to_owned(), seed: "1".to_owned(), links }
+        Self { processes: 32, seed: 1, rounds: 5, links: LINKS.to_vec() }
     }
 }
 
@@ -28,21 +33,34 @@ impl Choice {
             if !(6..=1000).contains(&processes) {
                 bail!("--processes is from 6 to 1000, not {processes}");
             }
-            choice.processes = processes.to_string();
+            choice.processes = processes;
         }
-        if let Some(seed) = arguments.opt_value_from_str::<_, u32>("--seed")? {
-            choice.seed = seed.to_string();
+        if let Some(rounds) = arguments.opt_value_from_str("--rounds")? {
+            choice.rounds = rounds;
+        }
+        if let Some(seed) = arguments.opt_value_from_str("--seed")? {
+            choice.seed = seed;
         }
         if let Some(link) = arguments.opt_value_from_str::<_, String>("--link")? {
+            let known = LINKS.into_iter().chain([CHECKED]).find(|known| *known == link);
+            let Some(link) = known else { bail!("--link is shm, shm,icrc or udp, not {link}") };
             choice.links = vec![link];
         }
         Ok(choice)
     }
 }
 
-/// Who is disturbed by another seed, where a look at rings is at stake.
-pub(crate) fn second_seed() -> Choice {
-    Choice { seed: "2".to_owned(), links: vec!["shm".to_owned()], ..Choice::default() }
+/// What CI runs: few, of whom each has a ring to each; another seed, where a look at rings is at stake;
+/// and so many that rings once failed.
+pub(crate) fn of_ci() -> [Choice; 4] {
+    let few = Choice::default();
+    let second = Choice { seed: 2, links: vec!["shm"], ..Choice::default() };
+    [
+        few,
+        second,
+        Choice { processes: 130, ..Choice::default() },
+        Choice { processes: 200, ..Choice::default() },
+    ]
 }
 
 /// Runs the processes over each link, and shows what they have measured.
@@ -53,8 +71,9 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
         let mut command = cargo();
         command.args(what).args(["--", "crowd::", "--nocapture"]);
         command.env("FERROCE_LINK", link);
-        command.env("FERROCE_CROWD_PROCESSES", &choice.processes);
-        command.env("FERROCE_CROWD_SEED", &choice.seed);
+        command.env("FERROCE_CROWD_PROCESSES", choice.processes.to_string());
+        command.env("FERROCE_CROWD_SEED", choice.seed.to_string());
+        command.env("FERROCE_CROWD_ROUNDS", choice.rounds.to_string());
         tally::require_all_passed(tally::tests(&mut command)?)?;
     }
     Ok(())

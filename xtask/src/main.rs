@@ -54,6 +54,7 @@ cargo xtask <command>
         --link LINK [--seeds N] [--seed S]  NICs of this machine over shm, shm,icrc or udp
   crowd [--processes N] [--seed S]  processes all connected to each other, of which some stop or end
         [--link LINK]           over shm, shm,icrc or udp only
+        [--rounds N]            after so many messages from each to each other
   strangers                     what another user of the host tries, as root
   speed                         count the simulator's and the NIC's instructions, against the committed numbers
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
