@@ -30,8 +30,8 @@ pub(crate) fn open_by(address: &str, path: PathChoice) -> Nic {
     Nic::open_with(&device, Box::new(Nothing), &options).unwrap()
 }
 
-/// Runs the test of this name once more, in a network namespace of its own that a shell script has made
-/// ready. `true` if this is that second run.
+/// Runs the test of this name once more, in a network namespace of its own, with mounts of its own, that a
+/// shell script has made ready. `true` if this is that second run.
 pub(crate) fn in_namespace(test: &str, script: &str) -> bool {
     /// Set in the second run.
     const INSIDE: &str = "FERROCE_TEST_INSIDE";
@@ -40,11 +40,11 @@ pub(crate) fn in_namespace(test: &str, script: &str) -> bool {
     }
     let namespace = || {
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--net"]);
+        command.args(["--user", "--map-root-user", "--net", "--mount"]);
         command
     };
     if !namespace().arg("true").status().is_ok_and(|status| status.success()) {
-        println!("not tested: no network namespace may be made here");
+        println!("not tested: no namespaces may be made here");
         return false;
     }
     let script = format!("set -e; {script}; exec \"$0\" --exact {test}");

@@ -83,7 +83,8 @@ impl Membership {
                     return Err(OpenError::PortTaken { address });
                 }
                 Err(error) => {
-                    let doing = "opening a socket on UDP port 4791";
+                    let doing =
+                        "joining the user's NICs (by UDP port 4791, and a list in /dev/shm)";
                     return Err(OpenError::Io { doing, error });
                 }
             }

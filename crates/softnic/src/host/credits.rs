@@ -206,7 +206,11 @@ mod tests {
     use super::*;
     use core::net::IpAddr;
     use std::fs;
+    use std::io::{ErrorKind, Write};
     use std::os::unix::fs::MetadataExt;
+
+    use crate::testing::{Nothing, ask, in_namespace, open, sent};
+    use crate::{DeviceInfo, Nic};
 
     /// Slots that no NIC of the tests gets: they are drawn at random from a thousand.
     fn pair() -> (Credits, Credits) {
@@ -233,6 +237,28 @@ mod tests {
         let file = fs::metadata(runtime::directory().unwrap().join(name)).unwrap();
         assert_eq!(file.len(), (STRIDE * SLOTS as usize) as u64);
         assert!(file.blocks() * 512 >= file.len());
+    }
+
+    #[test]
+    fn who_fills_shared_memory_ends_no_nic() {
+        let script = "ip link set lo up; mount -t tmpfs -o size=1m none /dev/shm";
+        if !in_namespace("host::credits::tests::who_fills_shared_memory_ends_no_nic", script) {
+            return;
+        }
+        let early = open("127.0.0.1");
+        let mut filler = File::create("/dev/shm/filler").unwrap();
+        let full = (0..1 << 20).find_map(|_| filler.write_all(&[1; 4096]).err()).unwrap();
+        assert_eq!(full.kind(), ErrorKind::StorageFull);
+        let late = DeviceInfo::find("lo/127.0.0.2", 0).unwrap();
+        let late = Nic::open(&late, Box::new(Nothing)).unwrap_err().to_string();
+        assert!(late.contains("/dev/shm") && late.contains("No space left"), "{late}");
+        // Every part of the page is touched.
+        {
+            let paths = &mut early.shared().lock().attachment.site.paths;
+            (0..SLOTS).for_each(|slot| assert!(!paths.credits().plan(slot, 1)));
+        }
+        ask(&early);
+        assert_eq!(sent(&early), 1);
     }
 
     #[test]
