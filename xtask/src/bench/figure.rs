@@ -33,8 +33,8 @@ pub(super) enum Tool {
     /// Two processes of perftest over Ferroce, and the column of what the client prints last, times
     /// a factor.
     Perftest { link: Link, words: &'static [&'static str], column: usize, factor: f64 },
-    /// `ferroce bench` on soft NICs, a server and a client: Gb/s.
-    Ferroce { link: Link, words: &'static [&'static str] },
+    /// `ferroce bench` on soft NICs, a server and a client, and a number of the flow's, times a factor.
+    Ferroce { link: Link, words: &'static [&'static str], number: &'static str, factor: f64 },
     /// Two processes of `ucx_perftest` over transports of UCX's own, and a column as for perftest.
     Ucx {
         transports: &'static str,
@@ -124,10 +124,14 @@ const fn bandwidth(name: &'static str, link: Link, words: &'static [&'static str
     figure(name, Tool::Perftest { link, words, column: 3, factor: 1.0 })
 }
 
-/// The bandwidth of `ferroce bench`, in Gb/s, with what perftest has if nothing is said: 128 messages of
-/// 64 KiB outstanding, one in a hundred of them with a completion.
+/// The bandwidth of `ferroce bench` with messages of 64 KiB, in Gb/s.
 const fn benched(name: &'static str, link: Link, words: &'static [&'static str]) -> Figure {
-    figure(name, Tool::Ferroce { link, words })
+    figure(name, Tool::Ferroce { link, words, number: "bandwidth_gbps", factor: 1.0 })
+}
+
+/// Its rate of operations, in millions a second.
+const fn benched_rate(name: &'static str, link: Link, words: &'static [&'static str]) -> Figure {
+    figure(name, Tool::Ferroce { link, words, number: "rate_per_s", factor: 1e-6 })
 }
 
 /// Its rate of messages, in millions a second.
@@ -248,13 +252,43 @@ pub(super) const SEND_64K: Figure =
 pub(super) const READ_64K: Figure =
     bandwidth("ib_read_bw 64 KiB, Gb/s", Link::Udp, &["ib_read_bw", "-s", "65536", "-n", "20000"]);
 pub(super) const BENCH_WRITE_64K: Figure =
-    benched("ferroce bench write 64 KiB, Gb/s", Link::Udp, &["write"]);
+    benched("ferroce bench write 64 KiB, Gb/s", Link::Udp, &["write", "--size", "65536"]);
 pub(super) const BENCH_SEND_64K: Figure =
-    benched("ferroce bench send 64 KiB, Gb/s", Link::Udp, &["send"]);
+    benched("ferroce bench send 64 KiB, Gb/s", Link::Udp, &["send", "--size", "65536"]);
 pub(super) const BENCH_READ_64K: Figure =
-    benched("ferroce bench read 64 KiB, Gb/s", Link::Udp, &["read"]);
-pub(super) const BENCH_HOST_64K: Figure =
-    benched("same host: ferroce bench write 64 KiB, Gb/s", Link::SameHost, &["write"]);
+    benched("ferroce bench read 64 KiB, Gb/s", Link::Udp, &["read", "--size", "65536"]);
+pub(super) const BENCH_HOST_64K: Figure = benched(
+    "same host: ferroce bench write 64 KiB, Gb/s",
+    Link::SameHost,
+    &["write", "--size", "65536"],
+);
+pub(super) const BENCH_HOST_SEND_64K: Figure = benched(
+    "same host: ferroce bench send 64 KiB, Gb/s",
+    Link::SameHost,
+    &["send", "--size", "65536"],
+);
+pub(super) const HOST_SEND_64K: Figure = bandwidth(
+    "same host: ib_send_bw 64 KiB, Gb/s",
+    Link::SameHost,
+    &["ib_send_bw", "-s", "65536", "-n", "50000"],
+);
+pub(super) const BENCH_HOST_READ_64K: Figure = benched(
+    "same host: ferroce bench read 64 KiB, Gb/s",
+    Link::SameHost,
+    &["read", "--size", "65536"],
+);
+pub(super) const HOST_READ_64K: Figure = bandwidth(
+    "same host: ib_read_bw 64 KiB, Gb/s",
+    Link::SameHost,
+    &["ib_read_bw", "-s", "65536", "-n", "50000"],
+);
+pub(super) const BENCH_FETCH_ADD: Figure =
+    benched_rate("ferroce bench fetch_add, M/s", Link::Udp, &["fetch_add"]);
+pub(super) const FETCH_ADD: Figure = messages(
+    "ib_atomic_bw -A FETCH_AND_ADD, M/s",
+    Link::Udp,
+    &["ib_atomic_bw", "-A", "FETCH_AND_ADD", "-n", "200000"],
+);
 pub(super) const WRITE_64K_MTU_1024: Figure = bandwidth(
     "ib_write_bw -m 1024 64 KiB, Gb/s",
     Link::Udp,

@@ -38,7 +38,9 @@ impl Figure {
             Tool::Perftest { link, words, column, factor } => {
                 Ok(perftest(lab, link, words, column)? * factor)
             }
-            Tool::Ferroce { link, words } => ferroce(lab, link, words),
+            Tool::Ferroce { link, words, number, factor } => {
+                Ok(factor * ferroce(lab, link, words, number)?)
+            }
             Tool::Ucx { transports, test, bytes, iterations, column, factor } => {
                 let side = |words: &[&str]| {
                     let mut command = lab.plain(words[0]);
@@ -94,8 +96,9 @@ fn perftest(lab: &Lab, link: Link, words: &[&str], column: usize) -> Result<f64>
     last_row(&printed, column)
 }
 
-/// The bandwidth that a client of `ferroce bench` has at a server of it.
-fn ferroce(lab: &Lab, link: Link, words: &[&str]) -> Result<f64> {
+/// A number of the flow that a client of `ferroce bench` has with a server of it. What perftest has if nothing
+/// is said: 128 messages outstanding, one in a hundred of them with a completion.
+fn ferroce(lab: &Lab, link: Link, words: &[&str], number: &str) -> Result<f64> {
     let port = free_port()?;
     let address = format!("{ADDRESS}:{port}");
     let command = lab.command().to_string_lossy().into_owned();
@@ -106,8 +109,6 @@ fn ferroce(lab: &Lab, link: Link, words: &[&str]) -> Result<f64> {
     };
     let server = side("0", &["serve", "--once", "--listen", &address]);
     let flags = [
-        "--size",
-        "65536",
         "--window",
         "128",
         "--set",
@@ -123,8 +124,8 @@ fn ferroce(lab: &Lab, link: Link, words: &[&str]) -> Result<f64> {
     ];
     let printed = pair(lab, port, server, side("1", &[words, &flags].concat()))?;
     let report: Value = serde_json::from_str(&printed).context("the client prints no JSON")?;
-    let bandwidth = &report["runs"][0]["flows"][0]["bandwidth_gbps"];
-    bandwidth.as_f64().context("there is no bandwidth in the client's report")
+    let value = report["runs"][0]["flows"][0][number].as_f64();
+    value.with_context(|| format!("there is no {number} in the client's report"))
 }
 
 fn linked(mut command: Command, link: Link) -> Command {
