@@ -9,9 +9,8 @@ use softnic::{PortChange, PortError};
 
 use super::abi::rdma_cm_id;
 use super::addresses;
-use super::devices;
+use super::devices::{self, Place};
 use super::id::{CmId, Inner};
-use crate::context::Context;
 use crate::errno::{Errno, minus_one};
 use crate::registry;
 
@@ -48,27 +47,27 @@ pub(super) fn bind(id: &CmId, inner: &mut Inner, address: SocketAddr) -> Result<
         }
     };
     let mut local = SocketAddr::new(address.ip(), port);
-    if let Some((_, ip)) = places.first().filter(|_| !address.ip().is_unspecified()) {
-        local.set_ip(*ip);
+    if let Some(place) = places.first().filter(|_| !address.ip().is_unspecified()) {
+        local.set_ip(place.address);
     }
     inner.local = Some(local);
     if address.ip().is_unspecified() {
         id.show_addresses(inner);
         Ok(())
     } else {
-        let (context, _) = inner.ports.first().cloned().ok_or(Errno::NO_DEVICE)?;
+        let Place { context, .. } = inner.ports.first().cloned().ok_or(Errno::NO_DEVICE)?;
         id.attach(inner, &context)
     }
 }
 
 /// Our addresses that `ip` stands for.
-fn places(inner: &Inner, ip: IpAddr) -> Result<Vec<(Arc<Context>, IpAddr)>, Errno> {
+fn places(inner: &Inner, ip: IpAddr) -> Result<Vec<Place>, Errno> {
     if !ip.is_unspecified() {
         return match devices::having(ip) {
             // For loopback any device will do, as with the kernel: libfabric asks for it to learn
             // of one.
             Err(Errno::NO_DEVICE) if ip.is_loopback() => devices::any(ip).map(|place| vec![place]),
-            found => Ok(vec![(found?, ip)]),
+            found => Ok(vec![Place { context: found?, address: ip }]),
         };
     }
     let both = ip == Ipv6Addr::UNSPECIFIED && !inner.settings.one_family;
@@ -80,21 +79,22 @@ fn places(inner: &Inner, ip: IpAddr) -> Result<Vec<(Arc<Context>, IpAddr)>, Errn
     for context in devices::all()? {
         for family in &families {
             let own = devices::addresses_of(&context, *family);
-            places.extend(own.into_iter().map(|address| (Arc::clone(&context), address)));
+            let place = |address| Place { context: Arc::clone(&context), address };
+            places.extend(own.into_iter().map(place));
         }
     }
     if places.is_empty() { Err(Errno::NO_DEVICE) } else { Ok(places) }
 }
 
 /// Reserves one port at all of `places`, or at none.
-fn take(inner: &mut Inner, places: &[(Arc<Context>, IpAddr)], port: u16) -> Result<u16, PortError> {
+fn take(inner: &mut Inner, places: &[Place], port: u16) -> Result<u16, PortError> {
     let (space, shared) = (inner.space, inner.settings.reuse_address);
     let mut number = port;
-    for (at, (context, address)) in places.iter().enumerate() {
+    for (at, Place { context, address }) in places.iter().enumerate() {
         match context.nic.change_port(*address, (space, number), PortChange::Bind { shared }) {
             Ok(taken) => number = taken,
             Err(error) => {
-                for (context, address) in &places[..at] {
+                for Place { context, address } in &places[..at] {
                     // What cannot be given back now is free when the process ends.
                     let release = PortChange::Release { listens: false };
                     let _ = context.nic.change_port(*address, (space, number), release);
@@ -127,7 +127,7 @@ pub(super) fn listen(id: &CmId, backlog: c_int) -> Result<(), Errno> {
     let service = space.service(port);
     let mut result = Ok(());
     let mut done = 0;
-    for (context, address) in &ports {
+    for Place { context, address } in &ports {
         result = context
             .nic
             .change_port(*address, (space, port), PortChange::Listen)
@@ -155,7 +155,7 @@ pub(super) fn listen(id: &CmId, backlog: c_int) -> Result<(), Errno> {
                 context.events.connections.unlisten(listener);
             });
         }
-        for (context, address) in &ports[..done] {
+        for Place { context, address } in &ports[..done] {
             // The port itself stays bound.
             let _ = context.nic.change_port(*address, (space, port), PortChange::Unlisten);
         }

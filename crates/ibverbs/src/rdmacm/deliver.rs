@@ -108,8 +108,8 @@ fn asked(listener: &Arc<CmId>, event: CmEvent, fresh: Arc<Mailbox>) -> Option<Ar
 }
 
 fn context_at(listener: &Inner, address: IpAddr) -> Option<Arc<Context>> {
-    let mut ports = listener.ports.iter();
-    ports.find(|(_, at)| *at == address).map(|(context, _)| Arc::clone(context))
+    let place = listener.ports.iter().find(|place| place.address == address);
+    place.map(|place| Arc::clone(&place.context))
 }
 
 fn take_request(id: &CmId, request: &req::Repr, options: u32) {

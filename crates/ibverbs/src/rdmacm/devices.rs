@@ -79,10 +79,18 @@ pub(super) fn having(address: IpAddr) -> Result<Arc<Context>, Errno> {
     open(device.ok_or(Errno::NO_DEVICE)?)
 }
 
+/// An address of a device.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) context: Arc<Context>,
+    pub(super) address: IpAddr,
+}
+
 /// The first device that has an address of the family of `like`, and that address.
-pub(super) fn any(like: IpAddr) -> Result<(Arc<Context>, IpAddr), Errno> {
+pub(super) fn any(like: IpAddr) -> Result<Place, Errno> {
     let own = |context: Arc<Context>| {
-        Some((Arc::clone(&context), *addresses_of(&context, like).first()?))
+        let address = *addresses_of(&context, like).first()?;
+        Some(Place { context, address })
     };
     all()?.into_iter().find_map(own).ok_or(Errno::NO_DEVICE)
 }
@@ -102,7 +110,7 @@ pub(super) fn addresses_of(context: &Context, like: IpAddr) -> Vec<IpAddr> {
 ///
 /// That is the device with the address that the kernel would send from, or another on the same
 /// interface: of a loopback interface each address can be a device.
-pub(super) fn toward(destination: SocketAddr) -> Result<(Arc<Context>, IpAddr), Errno> {
+pub(super) fn toward(destination: SocketAddr) -> Result<Place, Errno> {
     let source = kernel_source(destination);
     let known = source.and_then(|source| {
         let opened = opened();
@@ -118,7 +126,7 @@ pub(super) fn toward(destination: SocketAddr) -> Result<(Arc<Context>, IpAddr), 
     };
     let own = addresses_of(&context, destination.ip());
     let chosen = source.filter(|source| own.contains(source)).or(own.first().copied());
-    Ok((context, chosen.ok_or(Errno::NO_DEVICE)?))
+    Ok(Place { address: chosen.ok_or(Errno::NO_DEVICE)?, context })
 }
 
 /// Finds the device for [`toward`], and remembers it.

@@ -14,7 +14,7 @@ use super::abi::{rdma_cm_id, rdma_event_channel};
 use super::addresses;
 use super::channel::EventChannel;
 use super::conversation::forget;
-use super::devices;
+use super::devices::{self, Place};
 use crate::connections::{Mailbox, What};
 use crate::context::Context;
 use crate::errno::Errno;
@@ -46,7 +46,7 @@ pub(super) struct Inner {
     pub(super) local: Option<SocketAddr>,
     pub(super) remote: Option<SocketAddr>,
     /// Where the port was taken.
-    pub(super) ports: Vec<(Arc<Context>, IpAddr)>,
+    pub(super) ports: Vec<Place>,
     pub(super) listeners: Vec<(Arc<Context>, ListenerId)>,
     pub(super) context: Option<Arc<Context>>,
     pub(super) conversation: Option<CommId>,
@@ -269,9 +269,9 @@ impl CmId {
             });
         }
         let contexts: Vec<Arc<Context>> =
-            inner.ports.iter().map(|(context, _)| Arc::clone(context)).collect();
+            inner.ports.iter().map(|place| Arc::clone(&place.context)).collect();
         let port = inner.local.map_or(0, |local| local.port());
-        for (context, address) in core::mem::take(&mut inner.ports) {
+        for Place { context, address } in core::mem::take(&mut inner.ports) {
             // A port that is not given back is free when the process ends.
             let release = PortChange::Release { listens };
             let _ = context.nic.change_port(address, (inner.space, port), release);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::abi::{event, rdma_cm_id};
 use super::addresses;
 use super::bind;
-use super::devices;
+use super::devices::{self, Place};
 use super::fetch;
 use super::id::{CmId, Inner};
 use crate::connections::What;
@@ -70,12 +70,12 @@ fn find_path(id: &CmId, inner: &mut Inner, destination: SocketAddr) -> Result<()
         }
         // Bound to a port at every address.
         (None, Some(local)) => {
-            let (context, source) = devices::toward(destination)?;
+            let Place { context, address: source } = devices::toward(destination)?;
             inner.local = Some(SocketAddr::new(source, local.port()));
             id.attach(inner, &context)
         }
         (None, None) => {
-            let (_, source) = devices::toward(destination)?;
+            let Place { address: source, .. } = devices::toward(destination)?;
             bind::bind(id, inner, SocketAddr::new(source, 0))
         }
     }
