@@ -23,6 +23,14 @@ pub(crate) struct Received {
     pub(crate) traffic_class: u8,
 }
 
+/// What was received, and where it lies in the buffer that it was received into.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct InBuffer {
+    pub(crate) received: Received,
+    pub(crate) destination: IpAddr,
+    pub(crate) place: Range<usize>,
+}
+
 /// How a NIC is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Path {

@@ -8,7 +8,6 @@
 //! them. It is believed, because it is of the same user: another could claim any source address.
 
 use core::net::IpAddr;
-use core::ops::Range;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use rdma::Gid;
 use crate::host::mailbox::{HANDOVER, Mailbox};
 use crate::host::steering::Member;
 use crate::limits::{RECEIVE_BYTES, SOCKET_BUFFER_BYTES};
-use crate::packet::Received;
+use crate::packet::{InBuffer, Received};
 use crate::sys::set_option;
 
 const MAGIC: [u8; 4] = *b"FRH\x01";
@@ -80,14 +79,14 @@ impl Handover {
 pub(crate) struct Entrance(Arc<Mailbox>);
 
 impl Entrance {
-    /// Takes the next message: what arrived, at which address, and where it lies in `buffer`.
-    /// `None` if there is no more; messages that make no sense are skipped.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<(Received, IpAddr, Range<usize>)> {
+    /// Takes the next message. `None` if there is no more; messages that make no sense are skipped.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Option<InBuffer> {
         loop {
             if let Some(letter) = self.0.receive(buffer)?
                 && let Some((received, destination)) = parse(&buffer[..letter.length])
             {
-                return Some((received, destination, HEADER_LEN..letter.length));
+                let place = HEADER_LEN..letter.length;
+                return Some(InBuffer { received, destination, place });
             }
         }
     }
@@ -147,7 +146,8 @@ mod tests {
         assert!(from.send(owner(2), &received, destination, &bytes).unwrap());
         let mut buffer = vec![0; MESSAGE_MAX];
         let to = to.entrance();
-        let (arrived, at, place) = to.receive(&mut buffer).unwrap();
+        let InBuffer { received: arrived, destination: at, place } =
+            to.receive(&mut buffer).unwrap();
         assert_eq!((arrived, at, &buffer[place]), (received, destination, &bytes[..]));
         assert!(to.receive(&mut buffer).is_none());
     }
@@ -185,7 +185,7 @@ mod tests {
         };
         from.send(owner(6), &received, received.source, b"yes").unwrap();
         let mut buffer = vec![0; MESSAGE_MAX];
-        let (_, _, place) = to.entrance().receive(&mut buffer).unwrap();
+        let InBuffer { place, .. } = to.entrance().receive(&mut buffer).unwrap();
         assert_eq!(&buffer[place], b"yes");
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::attachment::membership::Membership;
 use crate::host::handover::{self, Entrance, Handover};
 use crate::limits::RECEIVE_BATCH;
-use crate::packet::Received;
+use crate::packet::{InBuffer, Received};
 use crate::udp::socket::Socket;
 
 /// Where packets arrive, and by what.
@@ -129,14 +129,10 @@ impl Inbox {
             if look.batch < RECEIVE_BATCH {
                 found = match (sockets.get(port), &*handover) {
                     (Some(socket), _) => socket.receive(buffer).map(|received| {
-                        let by = if is_address { By::Address(port) } else { By::Group(port) };
-                        (received, socket.address(), by, 0..received.length)
+                        let (destination, place) = (socket.address(), 0..received.length);
+                        InBuffer { received, destination, place }
                     }),
-                    (None, Some(entrance)) => {
-                        entrance.receive(buffer).map(|(received, destination, place)| {
-                            (received, destination, By::Handover, place)
-                        })
-                    }
+                    (None, Some(entrance)) => entrance.receive(buffer),
                     (None, None) => None,
                 };
                 if is_address && found.is_none() {
@@ -144,8 +140,13 @@ impl Inbox {
                     look.emptied += 1;
                 }
             }
-            if let Some((received, destination, by, place)) = found {
+            if let Some(InBuffer { received, destination, place }) = found {
                 look.batch += 1;
+                let by = match port {
+                    _ if is_address => By::Address(port),
+                    _ if port < sockets.len() => By::Group(port),
+                    _ => By::Handover,
+                };
                 return Some(Found { received, destination, by, bytes: &buffer[place] });
             }
             look.go_on();
