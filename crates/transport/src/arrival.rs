@@ -1,4 +1,4 @@
-//! Where a packet came from.
+//! Where a packet came from, and what it carries.
 
 use rdma::Gid;
 
@@ -13,6 +13,14 @@ pub struct Arrival {
     pub traffic_class: u8,
     /// TTL as received.
     pub hop_limit: u8,
+}
+
+/// What a packet carries. Which bytes are there is known only to the memory that they lie in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carried<P> {
+    pub(crate) payload: P,
+    /// In bytes.
+    pub(crate) length: usize,
 }
 
 impl Arrival {

@@ -4,6 +4,7 @@ use core::ops::BitOr;
 
 use rdma::{Access, Gid, Mtu, Psn, QKey, QpState, QpType, Qpn, UdAddress};
 
+use crate::recovery::OutOfOrder;
 use crate::{CqId, ModifyError, PdId, SrqId};
 
 /// Where a connected queue pair sends to, or an address handle points to.
@@ -359,6 +360,6 @@ pub struct QpQuery {
     pub source_port: u16,
     /// Whether every send request is signalled.
     pub signal_all: bool,
-    /// Packets kept out of order, as responder and as requester, and bytes of their payload.
-    pub out_of_order: [(usize, usize); 2],
+    /// What is kept out of order, as responder and as requester.
+    pub out_of_order: [OutOfOrder; 2],
 }

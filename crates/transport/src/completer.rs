@@ -12,6 +12,7 @@ use wire::opcode::Operation as Response;
 use wire::roce;
 
 use crate::adapter::Adapter;
+use crate::arrival::Carried;
 use crate::limits::RNR_RETRY_INFINITE;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
@@ -25,7 +26,7 @@ impl Qp {
         &mut self,
         now: Time,
         header: &roce::Repr,
-        payload: (M::Payload<'_>, usize),
+        carried: Carried<M::Payload<'_>>,
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
@@ -39,7 +40,7 @@ impl Qp {
         if is_unasked && !mutated(Mutation::AnswerWindowIgnored) {
             return Err(Drop::UnexpectedResponse);
         }
-        let result = self.take_response(now, header, payload, memory, adapter);
+        let result = self.take_response(now, header, carried, memory, adapter);
         self.take_kept_responses(now, memory, adapter);
         result
     }
@@ -49,7 +50,7 @@ impl Qp {
         &mut self,
         now: Time,
         header: &roce::Repr,
-        payload: (M::Payload<'_>, usize),
+        carried: Carried<M::Payload<'_>>,
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
@@ -75,7 +76,7 @@ impl Qp {
                     self.requester.note_answer(psn, header.facts().part, chunk);
                 }
                 if !self.acknowledge_before(now, psn, adapter) {
-                    return self.keep_response::<M>(header, payload);
+                    return self.keep_response::<M>(header, carried);
                 }
                 // 9.7.5.1.3: an answer that carries data is positive.
                 let is_nak = |aeth: aeth::Repr| !matches!(aeth.syndrome, Syndrome::Ack { .. });
@@ -84,7 +85,7 @@ impl Qp {
                     return Ok(());
                 }
                 match header.atomic_ack {
-                    None => self.read_response(now, header, payload, memory, adapter),
+                    None => self.read_response(now, header, carried, memory, adapter),
                     Some(original) => self.atomic_response(now, psn, original, memory, adapter),
                 }
             }
@@ -294,7 +295,7 @@ impl Qp {
         &mut self,
         now: Time,
         header: &roce::Repr,
-        payload: (M::Payload<'_>, usize),
+        carried: Carried<M::Payload<'_>>,
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
@@ -305,7 +306,7 @@ impl Qp {
         let pd = self.spec.pd;
         let wqe = self.requester.queue.front_mut();
         let wqe = wqe.filter(|wqe| wqe.begun.is_some()).ok_or(Drop::UnexpectedResponse)?;
-        if matches!(wqe.operation, Operation::AtomicWrite { .. }) && payload.1 == 0 {
+        if matches!(wqe.operation, Operation::AtomicWrite { .. }) && carried.length == 0 {
             self.answered(now, psn, true, adapter);
             return Ok(());
         }
@@ -317,7 +318,7 @@ impl Qp {
         let first = wqe.begun.map_or(psn, |begun| begun.first_psn);
         let packet = psn.distance_from(first);
         let offset = u64::from(packet) * u64::from(mtu.bytes());
-        let (payload, length) = payload;
+        let Carried { payload, length } = carried;
         let whole = packet + 1 == wqe.packets;
         // Each chunk is a request. One that is repeated may begin later; under selective repeat it may
         // also end earlier.

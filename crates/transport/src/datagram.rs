@@ -32,16 +32,15 @@ impl Qp {
         if deth.q_key != self.attributes.q_key {
             return Err(Drop::QKey);
         }
-        if request.length > adapter.config.active_mtu.bytes() as usize {
+        if request.length() > adapter.config.active_mtu.bytes() as usize {
             return Err(Drop::BadLength);
         }
         let mut wqe = self.take_receive(self.spec.srq, adapter).ok_or(Drop::NoReceive)?;
-        let grh = global_header(arrival, request.header, request.length);
+        let grh = global_header(arrival, request.header, request.length());
         let (regions, pd) = (&adapter.regions, self.spec.pd);
-        let payload = (request.payload, request.length);
         let stored = wqe
             .scatter_bytes(regions, pd, &grh, memory)
-            .and_then(|()| wqe.scatter(regions, pd, GRH_LEN as u64, payload, memory));
+            .and_then(|()| wqe.scatter(regions, pd, GRH_LEN as u64, request.carried, memory));
         match stored {
             Ok(()) => {}
             // The sender chose the length, and any sender with the Q_Key could stop the queue pair: the
@@ -61,7 +60,7 @@ impl Qp {
         }
         let completion = Completion {
             // Below 2^16: the length of a datagram.
-            byte_len: (request.length + GRH_LEN) as u32,
+            byte_len: (request.length() + GRH_LEN) as u32,
             attached: request.header.immediate.map_or(Attached::None, Attached::Immediate),
             source_qpn: deth.source,
             network_header: match arrival.source.ip() {

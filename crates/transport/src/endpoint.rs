@@ -67,13 +67,20 @@ pub struct Endpoint {
     groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Packets that the front of `ready` has sent in its turn.
     burst: u32,
-    /// What has been posted since [`Endpoint::poll_transmit`] last had nothing more: requests, and
-    /// bytes of their messages.
-    posted: (usize, u64),
+    /// Since [`Endpoint::poll_transmit`] last had nothing more.
+    posted: Posted,
     /// The last queue pair that asked for an acknowledgement.
     asked: Option<Qpn>,
     /// Deadlines. An entry counts only if its queue pair remembers it (`Qp::scheduled`).
     deadlines: BinaryHeap<Reverse<(Time, u32)>>,
+}
+
+/// What has been posted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Posted {
+    requests: usize,
+    /// Of their messages.
+    bytes: u64,
 }
 
 impl Endpoint {
@@ -92,7 +99,7 @@ impl Endpoint {
             is_run_open: false,
             groups: BTreeMap::new(),
             burst: 0,
-            posted: (0, 0),
+            posted: Posted::default(),
             asked: None,
             deadlines: BinaryHeap::new(),
         }
@@ -560,8 +567,8 @@ impl Endpoint {
         self.adapter.now = now;
         let (qp, adapter) = self.qp_mut(qpn).ok_or(PostError::NotFound)?;
         let length = qp.post_send(now, request, srq, adapter)?;
-        self.posted.0 += 1;
-        self.posted.1 += u64::from(length);
+        self.posted.requests += 1;
+        self.posted.bytes += u64::from(length);
         self.settle(qpn);
         Ok(())
     }

@@ -230,7 +230,7 @@ pub use event::Event;
 pub use handles::{CqId, PdId, SrqId, XrcdId};
 pub use pressure::{Flight, Pressure};
 pub use qp::source_port;
-pub use recovery::Recovery;
+pub use recovery::{OutOfOrder, Recovery};
 pub use region::{RegionSpec, WindowKind};
 pub use srq::SrqAttributes;
 pub use stats::{Drop, Stats};

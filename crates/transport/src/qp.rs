@@ -19,7 +19,7 @@ use crate::limits::ACK_BEHIND_PACKETS;
 use crate::recovery::Recovery;
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
-use crate::requester::Requester;
+use crate::requester::{Cursor, Requester};
 use crate::responder::{Responder, Taken};
 use crate::state::check_transition;
 use crate::timer::{Timer, TimerTable};
@@ -333,7 +333,7 @@ impl Qp {
         match content {
             Content::Request { serial, packet, count, ack_request } => {
                 header.bth.ack_request = ack_request;
-                body = self.write_request((serial, packet), count, to, self.mtu(adapter));
+                body = self.write_request(Cursor { serial, packet }, count, to, self.mtu(adapter));
             }
             Content::Acknowledgement { syndrome, msn, echoes_mark } => {
                 header.bth.becn = echoes_mark;

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 
 use rdma::{Access, Memory, RecvRequest};
 
+use crate::arrival::Carried;
 use crate::mutation::{Mutation, mutated};
 use crate::region::{self, Epoch, RegionTable, SgeList};
 use crate::{CqId, PdId, PostError, SrqId};
@@ -77,10 +78,9 @@ impl RecvWqe {
         regions: &RegionTable,
         pd: PdId,
         offset: u64,
-        payload: (M::Payload<'_>, usize),
+        Carried { payload, length }: Carried<M::Payload<'_>>,
         memory: &mut M,
     ) -> Result<(), ScatterError> {
-        let (payload, length) = payload;
         self.scatter_with(regions, pd, offset, length, |address, from, room| {
             memory.write(address, payload, from, room)
         })

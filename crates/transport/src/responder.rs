@@ -20,6 +20,7 @@ use wire::opcode::Facts;
 use wire::roce;
 
 use crate::PdId;
+use crate::arrival::Carried;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, REPLIES_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::recovery::{Bounds, ReorderBuffer};
@@ -32,13 +33,18 @@ pub(crate) struct Request<'h, 'p, M: Memory> {
     pub(crate) header: &'h roce::Repr,
     /// What is true of its opcode.
     pub(crate) facts: &'static Facts,
-    pub(crate) payload: M::Payload<'p>,
-    pub(crate) length: usize,
+    pub(crate) carried: Carried<M::Payload<'p>>,
 }
 
 impl<'h, 'p, M: Memory> Request<'h, 'p, M> {
-    pub(crate) fn new(header: &'h roce::Repr, payload: M::Payload<'p>, length: usize) -> Self {
-        Self { header, facts: header.facts(), payload, length }
+    pub(crate) fn new(header: &'h roce::Repr, carried: Carried<M::Payload<'p>>) -> Self {
+        Self { header, facts: header.facts(), carried }
+    }
+
+    /// Bytes of its payload.
+    #[inline]
+    pub(crate) fn length(&self) -> usize {
+        self.carried.length
     }
 }
 

@@ -5,6 +5,7 @@ use rdma::{Memory, Psn, QpState, Time};
 use wire::{roce, saeth};
 
 use crate::adapter::Adapter;
+use crate::arrival::Carried;
 use crate::qp::Qp;
 use crate::stats::Drop;
 
@@ -66,10 +67,10 @@ impl Qp {
     pub(super) fn keep_response<M: Memory>(
         &mut self,
         header: &roce::Repr,
-        payload: (M::Payload<'_>, usize),
+        carried: Carried<M::Payload<'_>>,
     ) -> Result<(), Drop> {
         if let Some(scoreboard) = &mut self.requester.scoreboard {
-            scoreboard.responses.keep::<M>(header, payload, 1);
+            scoreboard.responses.keep::<M>(header, carried, 1);
         }
         Ok(())
     }
@@ -87,9 +88,8 @@ impl Qp {
             let Some(scoreboard) = &mut self.requester.scoreboard else { return };
             let executed = scoreboard.executed_until();
             if let Some(kept) = scoreboard.responses.take() {
-                let payload = (kept.payload::<M>(), kept.length);
                 // It was counted when it arrived, and a refusal now changes nothing.
-                let _ = self.take_response(now, &kept.header, payload, memory, adapter);
+                let _ = self.take_response(now, &kept.header, kept.carried::<M>(), memory, adapter);
             } else if executed.is_after(unacked) {
                 self.acknowledge_before(now, executed, adapter);
             }

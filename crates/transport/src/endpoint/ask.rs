@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 
 use rdma::{Qpn, Time, WorkRequest};
 
-use super::Endpoint;
+use super::{Endpoint, Posted};
 use crate::qp::Qp;
 use crate::timer::Timer;
 use crate::{Blocked, Config, PostError, Pressure, Stats};
@@ -43,7 +43,7 @@ impl Endpoint {
     /// What waits to be sent, and what `qpn`, if named, has in flight.
     pub fn pressure(&self, qpn: Option<Qpn>) -> Pressure {
         let flight = |qpn: Option<Qpn>| qpn.and_then(|qpn| self.qp(qpn)).map(Qp::flight);
-        let (waiting, waiting_bytes) = self.posted;
+        let Posted { requests: waiting, bytes: waiting_bytes } = self.posted;
         let (own, last) = (flight(qpn).unwrap_or_default(), flight(self.asked).unwrap_or_default());
         Pressure { waiting, waiting_bytes, own, last }
     }

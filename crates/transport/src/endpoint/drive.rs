@@ -6,10 +6,10 @@ use rdma::{Gid, Memory, PKey, QpState, QpType, Qpn, Time};
 use wire::Opcode;
 use wire::opcode::{Facts, Part, Service};
 
-use super::{Endpoint, Run};
+use super::{Endpoint, Posted, Run};
 use crate::Event;
 use crate::adapter::Adapter;
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, Carried};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Qp};
 use crate::responder::Request;
@@ -34,7 +34,7 @@ impl Endpoint {
     ) -> Result<(), Drop> {
         self.adapter.now = now;
         let qpn = header.bth.destination;
-        let request = Request::new(header, payload, length);
+        let request = Request::new(header, Carried { payload, length });
         if qpn == Qpn::MULTICAST {
             return self.handle_multicast(arrival, &request, memory);
         }
@@ -92,7 +92,7 @@ impl Endpoint {
         }
         let (qpn, body, count) = loop {
             let Some(&qpn) = self.ready.front() else {
-                self.posted = (0, 0);
+                self.posted = Posted::default();
                 return None;
             };
             let index = self.index(qpn);
@@ -220,25 +220,25 @@ impl Qp {
         memory: &mut M,
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
-        let &Request { header, facts, payload, length } = request;
+        let &Request { header, facts, carried } = request;
         let now = adapter.now;
         let is_cnp = header.bth.opcode == Opcode::CNP;
         let result = match self.accept(arrival, header, facts) {
             Err(cause) => Err(cause),
             Ok(()) => {
                 adapter.stats.rcvd_pkts += 1;
-                adapter.stats.rcvd_bytes += length as u64;
+                adapter.stats.rcvd_bytes += request.length() as u64;
                 if arrival.is_marked() && !is_cnp {
                     self.note_mark(now, facts.is_request(), adapter);
                 }
                 if is_cnp {
-                    self.handle_cnp(now, length, adapter)
+                    self.handle_cnp(now, request.length(), adapter)
                 } else if self.spec.kind == QpType::Ud {
                     self.handle_datagram(arrival, request, memory, adapter)
                 } else if facts.is_request() {
                     self.handle_request(now, request, memory, adapter)
                 } else {
-                    self.handle_response(now, header, (payload, length), memory, adapter)
+                    self.handle_response(now, header, carried, memory, adapter)
                 }
             }
         };

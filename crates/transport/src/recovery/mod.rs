@@ -26,6 +26,7 @@ mod scoreboard;
 
 use rdma::Psn;
 
+pub use reorder::OutOfOrder;
 pub(crate) use reorder::ReorderBuffer;
 pub(crate) use scoreboard::Scoreboard;
 

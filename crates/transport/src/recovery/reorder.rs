@@ -8,6 +8,7 @@ use rdma::{Memory, Psn};
 use wire::{roce, saeth};
 
 use super::Bounds;
+use crate::arrival::Carried;
 use crate::mutation::{Mutation, mutated};
 
 /// A packet as it arrived.
@@ -16,16 +17,25 @@ pub(crate) struct Kept {
     pub(crate) header: roce::Repr,
     payload: Vec<u8>,
     /// The payload's length on arrival; fewer bytes may be kept.
-    pub(crate) length: usize,
+    length: usize,
     /// PSNs that it stands for.
     packets: u32,
 }
 
 impl Kept {
-    /// The payload.
-    pub(crate) fn payload<M: Memory>(&self) -> M::Payload<'_> {
-        M::recall(&self.payload)
+    /// What it carries.
+    pub(crate) fn carried<M: Memory>(&self) -> Carried<M::Payload<'_>> {
+        Carried { payload: M::recall(&self.payload), length: self.length }
     }
+}
+
+/// How much is kept out of order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutOfOrder {
+    /// Packets.
+    pub packets: usize,
+    /// Bytes of their payload.
+    pub bytes: usize,
 }
 
 /// Kept packets, by their distance from the missing one.
@@ -37,18 +47,17 @@ pub(crate) struct ReorderBuffer {
     /// The PSN that is missing: that of the first slot.
     base: Psn,
     slots: VecDeque<Option<Box<Kept>>>,
-    /// Packets, and bytes of payload.
-    held: (usize, usize),
+    held: OutOfOrder,
     newest: Psn,
 }
 
 impl ReorderBuffer {
     pub(crate) fn new(bounds: Bounds, base: Psn) -> Self {
-        Self { bounds, base, slots: VecDeque::new(), held: (0, 0), newest: base }
+        Self { bounds, base, slots: VecDeque::new(), held: OutOfOrder::default(), newest: base }
     }
 
-    /// How many packets are kept, and how many bytes of payload.
-    pub(crate) fn held(&self) -> (usize, usize) {
+    /// How much is kept.
+    pub(crate) fn held(&self) -> OutOfOrder {
         self.held
     }
 
@@ -57,12 +66,11 @@ impl ReorderBuffer {
     pub(crate) fn keep<M: Memory>(
         &mut self,
         header: &roce::Repr,
-        payload: (M::Payload<'_>, usize),
+        Carried { payload, length }: Carried<M::Payload<'_>>,
         packets: u32,
     ) -> bool {
-        let (payload, length) = payload;
         let distance = header.bth.psn.distance_from(self.base);
-        let (count, bytes) = self.held;
+        let OutOfOrder { packets: count, bytes } = self.held;
         let fits = distance < self.bounds.packets && bytes + length <= self.bounds.bytes;
         if !fits && !mutated(Mutation::OutOfOrderUnbounded) {
             return false;
@@ -76,7 +84,7 @@ impl ReorderBuffer {
         let mut kept = Vec::new();
         M::keep(payload, length, |bytes| kept.extend_from_slice(bytes));
         *slot = Some(Box::new(Kept { header: *header, payload: kept, length, packets }));
-        self.held = (count + 1, bytes + length);
+        self.held = OutOfOrder { packets: count + 1, bytes: bytes + length };
         true
     }
 
@@ -110,12 +118,13 @@ impl ReorderBuffer {
 
     pub(crate) fn clear(&mut self) {
         self.slots = VecDeque::new();
-        self.held = (0, 0);
+        self.held = OutOfOrder::default();
     }
 
     fn remove_first(&mut self) -> Option<Box<Kept>> {
         let kept = self.slots.pop_front()??;
-        self.held = (self.held.0 - 1, self.held.1 - kept.length);
+        self.held.packets -= 1;
+        self.held.bytes -= kept.length;
         Some(kept)
     }
 

@@ -14,7 +14,7 @@ impl Qp {
     /// What is in flight.
     pub(crate) fn flight(&self) -> Flight {
         let requester = &self.requester;
-        let begun = usize::try_from(requester.cursor.0 - requester.first_serial);
+        let begun = usize::try_from(requester.cursor.serial - requester.first_serial);
         let is_due = requester.unasked == 0 && self.timers.is_running(Timer::Retransmit);
         Flight {
             requests: begun.unwrap_or(usize::MAX).min(requester.queue.len()),

@@ -2,6 +2,7 @@
 
 use rdma::{CompletionStatus, Operation};
 
+use super::Cursor;
 use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::qp::Qp;
@@ -16,7 +17,7 @@ impl Qp {
     /// # Errors
     /// Why it has to wait, or that it fails; `None` if there is none.
     pub(super) fn execute_local(&mut self, adapter: &mut Adapter) -> Result<bool, Option<Blocked>> {
-        let serial = self.requester.cursor.0;
+        let serial = self.requester.cursor.serial;
         let wqe = self.requester.wqe(serial).ok_or(None)?;
         if !wqe.operation.is_local() {
             return Ok(false);
@@ -43,7 +44,7 @@ impl Qp {
             self.complete_local(adapter);
             return Err(self.requester.wqe(serial).map(|_| Blocked::Failure));
         }
-        self.requester.cursor = (serial + 1, 0);
+        self.requester.cursor = Cursor::first_of(serial + 1);
         if self.spec.kind.is_reliable() {
             self.complete_local(adapter);
         } else {

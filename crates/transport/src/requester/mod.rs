@@ -156,14 +156,30 @@ impl SendWqe {
     }
 }
 
+/// A packet of a request in the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cursor {
+    /// The serial number of the request.
+    pub(crate) serial: u64,
+    /// Counted from its first.
+    pub(crate) packet: u32,
+}
+
+impl Cursor {
+    /// The first packet of a request.
+    fn first_of(serial: u64) -> Self {
+        Self { serial, packet: 0 }
+    }
+}
+
 /// The send queue and its place in the sequence space.
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
     pub(crate) queue: VecDeque<SendWqe>,
     /// The serial number of the front of the queue.
     first_serial: u64,
-    /// The serial number of the request to send from next, and the packet of it.
-    cursor: (u64, u32),
+    /// What is sent next.
+    cursor: Cursor,
     /// The PSN of the next request to begin.
     next_psn: Psn,
     /// The oldest PSN that is neither acknowledged nor answered.
@@ -221,7 +237,7 @@ impl Requester {
 
     /// The address that the next request names, if it names one.
     pub(crate) fn next_address(&self) -> Option<UdAddress> {
-        match self.wqe(self.cursor.0)?.operation {
+        match self.wqe(self.cursor.serial)?.operation {
             Operation::Send { address, .. } => address,
             _ => None,
         }
@@ -234,12 +250,12 @@ impl Requester {
 
     /// Whether a request is left to send from.
     pub(crate) fn has_next(&self) -> bool {
-        self.wqe(self.cursor.0).is_some()
+        self.wqe(self.cursor.serial).is_some()
     }
 
     /// Whether the message at the cursor has been sent in part.
     pub(crate) fn is_within_message(&self) -> bool {
-        self.cursor.1 > 0
+        self.cursor.packet > 0
     }
 
     /// Bytes of the message of a request.
@@ -277,22 +293,23 @@ impl Requester {
     pub(crate) fn pop(&mut self) -> Option<SendWqe> {
         let wqe = self.queue.pop_front()?;
         self.first_serial += 1;
-        if self.cursor.0 < self.first_serial {
-            self.cursor = (self.first_serial, 0);
+        if self.cursor.serial < self.first_serial {
+            self.cursor = Cursor::first_of(self.first_serial);
         }
         Some(wqe)
     }
 
     /// The PSN of the packet at the cursor.
     pub(crate) fn cursor_psn(&self) -> Psn {
-        self.wqe(self.cursor.0)
+        self.wqe(self.cursor.serial)
             .and_then(|wqe| wqe.begun)
-            .map_or(self.next_psn, |begun| begun.first_psn.plus(self.cursor.1))
+            .map_or(self.next_psn, |begun| begun.first_psn.plus(self.cursor.packet))
     }
 
     /// Bytes sent before the cursor and not acknowledged.
     fn in_flight(&self, mtu: Mtu) -> u64 {
-        let end = self.wqe(self.cursor.0).and_then(|wqe| wqe.position(self.cursor.1, mtu));
+        let end =
+            self.wqe(self.cursor.serial).and_then(|wqe| wqe.position(self.cursor.packet, mtu));
         self.unacknowledged(end.unwrap_or(self.started_bytes), mtu)
     }
 
@@ -307,7 +324,7 @@ impl Requester {
 
     /// Where the packet `psn` is in the queue; all before it is begun. A local operation that
     /// failed comes before the packet that it blocks.
-    fn position(&self, psn: Psn) -> (u64, u32) {
+    fn position(&self, psn: Psn) -> Cursor {
         // Requests are in PSN order, and all begun ones lie within half the sequence space.
         let is_before = |wqe: &SendWqe| {
             wqe.failure.is_none() && wqe.end_psn().is_some_and(|end| !psn.is_before(end))
@@ -315,14 +332,14 @@ impl Requester {
         let index = self.queue.partition_point(is_before);
         let begun = self.queue.get(index).and_then(|wqe| wqe.begun);
         let packet = begun.map_or(0, |begun| psn.distance_from(begun.first_psn));
-        (self.first_serial + index as u64, packet)
+        Cursor { serial: self.first_serial + index as u64, packet }
     }
 
     /// Moves the cursor to `psn`, which lies in a begun request; READs and atomics from there on
     /// are requested again.
     pub(crate) fn move_cursor_to(&mut self, psn: Psn) {
         let position = self.position(psn);
-        if self.wqe(position.0).is_none_or(|wqe| wqe.begun.is_none()) {
+        if self.wqe(position.serial).is_none_or(|wqe| wqe.begun.is_none()) {
             return;
         }
         self.cursor = position;

@@ -4,7 +4,7 @@ use rdma::{Mtu, Operation, QpType, SendFlags};
 use wire::opcode::{Attach, Part, Service};
 use wire::{Opcode, atomic_eth, deth, reth};
 
-use super::SendWqe;
+use super::{Cursor, SendWqe};
 use crate::qp::{Qp, route_of_datagram};
 use crate::transmit::{Body, Written};
 
@@ -49,11 +49,11 @@ impl Qp {
         }
     }
 
-    /// Writes the headers of packet `packet` of the request `serial`, which stands for `count` PSNs,
-    /// but for opcode and PSN, and says what follows them.
+    /// Writes the headers of a packet, which stands for `count` PSNs, but for opcode and PSN, and says what
+    /// follows them.
     pub(crate) fn write_request(
         &self,
-        (serial, packet): (u64, u32),
+        Cursor { serial, packet }: Cursor,
         count: u32,
         to: &mut Written,
         mtu: Mtu,

@@ -86,7 +86,7 @@ impl Qp {
 impl Requester {
     /// `count` packets from the cursor on, in the middle of a message, are sent for the first time.
     fn count_on(&mut self, count: u32, is_reliable: bool) {
-        self.cursor.1 += count;
+        self.cursor.packet += count;
         self.top = self.top.plus(count);
         if is_reliable {
             self.unasked += count;
@@ -94,8 +94,8 @@ impl Requester {
     }
 
     fn count_back(&mut self, count: u32, is_reliable: bool) {
-        debug_assert!(self.cursor.1 > count, "no more than the run but for its first packet");
-        self.cursor.1 = self.cursor.1.saturating_sub(count);
+        debug_assert!(self.cursor.packet > count, "no more than the run but for its first packet");
+        self.cursor.packet = self.cursor.packet.saturating_sub(count);
         self.top = self.top.minus(count);
         if is_reliable {
             self.unasked = self.unasked.saturating_sub(count);

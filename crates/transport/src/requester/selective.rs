@@ -3,13 +3,13 @@
 use rdma::Psn;
 use wire::opcode::Part;
 
-use super::Requester;
-use crate::recovery::Bounds;
+use super::{Cursor, Requester};
+use crate::recovery::{Bounds, OutOfOrder};
 
 impl Requester {
-    /// Out-of-order responses that are kept, and bytes of their payload.
-    pub(crate) fn kept(&self) -> (usize, usize) {
-        self.scoreboard.as_ref().map_or((0, 0), |scoreboard| scoreboard.responses.held())
+    /// Out-of-order responses that are kept.
+    pub(crate) fn kept(&self) -> OutOfOrder {
+        self.scoreboard.as_ref().map(|board| board.responses.held()).unwrap_or_default()
     }
 
     /// How much may be kept out of order.
@@ -55,7 +55,7 @@ impl Requester {
         if !self.scoreboard.as_ref().is_some_and(|board| board.is_resent(psn)) {
             return;
         }
-        let (serial, packet) = self.position(psn);
+        let Cursor { serial, packet } = self.position(psn);
         let Some(wqe) = self.wqe(serial) else { return };
         let first = packet / chunk * chunk;
         let count = chunk.min(wqe.packets - first);
@@ -79,8 +79,8 @@ impl Requester {
         let scoreboard = self.scoreboard.as_ref()?;
         let (first, end) = scoreboard.suspects()?;
         let mut psn = if from.is_before(first) { first } else { from };
-        let (serial, _) = self.position(psn);
-        let index = usize::try_from(serial.checked_sub(self.first_serial)?).ok()?;
+        let index =
+            usize::try_from(self.position(psn).serial.checked_sub(self.first_serial)?).ok()?;
         for wqe in self.queue.range(index..) {
             let wqe_end = wqe.end_psn()?;
             let is_answered = wqe.is_read_or_atomic();

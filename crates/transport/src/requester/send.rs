@@ -3,7 +3,7 @@
 use rdma::{CompletionStatus, Mtu, Operation, Psn, QpState, SendFlags, Time};
 use wire::opcode::Part;
 
-use super::{Begun, SendWqe};
+use super::{Begun, Cursor, SendWqe};
 use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, ack_timeout};
@@ -48,9 +48,9 @@ impl Qp {
                 break;
             }
         }
-        let (serial, packet) = loop {
+        let Cursor { serial, packet } = loop {
             let cursor = self.requester.cursor;
-            match self.prepare(cursor.0, adapter) {
+            match self.prepare(cursor.serial, adapter) {
                 Ok(()) => break cursor,
                 // A request that cannot be sent may have moved the cursor back, to request an
                 // acknowledgement.
@@ -102,7 +102,11 @@ impl Qp {
         let end = psn.plus(count);
         let requester = &mut self.requester;
         requester.filled = false;
-        requester.cursor = if ends_message { (serial + 1, 0) } else { (serial, packet + count) };
+        requester.cursor = if ends_message {
+            Cursor::first_of(serial + 1)
+        } else {
+            Cursor { serial, packet: packet + count }
+        };
         if again {
             adapter.stats.retransmitted_pkts += 1;
             self.pacer.repeats();
@@ -149,7 +153,7 @@ impl Qp {
     #[inline]
     fn must_ask(&self, in_flight: u64, window: &SendWindow, mtu: Mtu, adapter: &Adapter) -> bool {
         let requester = &self.requester;
-        let (serial, packet) = requester.cursor;
+        let Cursor { serial, packet } = requester.cursor;
         let following = requester.wqe(serial);
         // Any other request has one packet next, and costs no more than the longest.
         let (count, cost) = match following {
@@ -298,16 +302,16 @@ impl Qp {
             requester.repeat(psn);
             // None of its packets is sent any more. One of them may have requested an
             // acknowledgement, so the last packet before it must.
-            requester.cursor.1 = 0;
+            requester.cursor.packet = 0;
             requester.unasked = 1;
-            requester.cursor.0
+            requester.cursor.serial
         } else if part.ends() {
             // It was counted as sent whole, and the cursor has left it.
             requester.sent_whole = requester.sent_whole.saturating_sub(1);
-            requester.cursor = (requester.cursor.0.saturating_sub(1), 0);
-            requester.cursor.0
+            requester.cursor = Cursor::first_of(requester.cursor.serial.saturating_sub(1));
+            requester.cursor.serial
         } else {
-            requester.cursor.0
+            requester.cursor.serial
         };
         if let Some(wqe) = requester.wqe_mut(serial) {
             wqe.faulted = !mutated(Mutation::FaultForgotten);

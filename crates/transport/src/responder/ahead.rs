@@ -8,17 +8,18 @@ use super::{Reply, Request, Responder};
 use crate::adapter::Adapter;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
+use crate::recovery::OutOfOrder;
 use crate::stats::Drop;
 
 impl Responder {
     /// Whether any request is kept.
     pub(super) fn keeps_some(&self) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.held().0 > 0)
+        self.ahead.as_ref().is_some_and(|ahead| ahead.held().packets > 0)
     }
 
-    /// Requests that are kept, and bytes of their payload.
-    pub(crate) fn kept(&self) -> (usize, usize) {
-        self.ahead.as_ref().map_or((0, 0), |ahead| ahead.held())
+    /// Requests that are kept.
+    pub(crate) fn kept(&self) -> OutOfOrder {
+        self.ahead.as_ref().map(|ahead| ahead.held()).unwrap_or_default()
     }
 
     /// Drops what is kept: the peer sends it again.
@@ -54,8 +55,7 @@ impl Qp {
             return Err(Drop::OutOfOrder);
         };
         ahead.advance(responder.expected);
-        let payload = (request.payload, request.length);
-        let kept = ahead.keep::<M>(request.header, payload, packets);
+        let kept = ahead.keep::<M>(request.header, request.carried, packets);
         let (psn, msn) = (responder.expected, responder.msn);
         let is_said =
             |reply: &Reply| matches!(reply, Reply::Selective { psn: said, .. } if *said == psn);
@@ -80,7 +80,7 @@ impl Qp {
             if mutated(Mutation::GapTakenForFilled) {
                 self.responder.expected = kept.header.bth.psn;
             }
-            let request = Request::<M>::new(&kept.header, kept.payload::<M>(), kept.length);
+            let request = Request::<M>::new(&kept.header, kept.carried::<M>());
             if let Err(refusal) = self.respond(&request, memory, adapter) {
                 self.responder.forget_kept();
                 return self.refuse(refusal, adapter);

@@ -248,7 +248,7 @@ impl Qp {
     /// 9.7.4.1.6: payloads are as long as their place in the message says.
     fn check_length<M: Memory>(&self, request: &Request<'_, '_, M>) -> Result<(), Refusal> {
         let mtu = self.attributes.path_mtu.bytes() as usize;
-        let length = request.length;
+        let length = request.length();
         let facts = request.facts;
         let fits = match facts.part {
             Part::First | Part::Middle => length == mtu,
@@ -371,17 +371,16 @@ impl Qp {
                 let mut message = self.responder.message.unwrap_or_else(|| fresh(Target::Receive));
                 let taken = self.responder.taken.as_mut();
                 let taken = taken.ok_or(Refusal::Local(CompletionStatus::LocalQpOperation))?;
-                let payload = (request.payload, request.length);
                 taken
                     .wqe
-                    .scatter(&adapter.regions, place.pd, message.received, payload, memory)
+                    .scatter(&adapter.regions, place.pd, message.received, request.carried, memory)
                     .map_err(|error| match error {
                         ScatterError::Length => Refusal::Invalid(CompletionStatus::LocalLength),
                         ScatterError::Protection => {
                             Refusal::Local(CompletionStatus::LocalProtection)
                         }
                     })?;
-                message.received += request.length as u64;
+                message.received += request.length() as u64;
                 self.responder.message = Some(message);
                 if let Some(key) = request.header.invalidate {
                     let holder = Holder { pd: place.pd, qpn: self.qpn };
@@ -394,16 +393,21 @@ impl Qp {
             }
             (Operation::Write, Some(remote)) => {
                 let message = &mut self.responder.message;
-                if request.length > 0 {
+                if request.length() > 0 {
                     let received = message.as_ref().map_or(0, |message| message.received);
                     memory
-                        .write(remote.address + received, request.payload, 0, request.length)
+                        .write(
+                            remote.address + received,
+                            request.carried.payload,
+                            0,
+                            request.length(),
+                        )
                         .map_err(|_| Refusal::Access)?;
                 }
                 let target = Target::Region(remote);
                 let message = message.get_or_insert_with(|| fresh(target));
                 message.target = target;
-                message.received += request.length as u64;
+                message.received += request.length() as u64;
                 if facts.part.ends() {
                     adapter.stats.rx_write_requests += 1;
                     if request.header.immediate.is_some() {
@@ -444,7 +448,7 @@ impl Qp {
             (Operation::AtomicWrite, Some(remote)) => {
                 // Memory stores the last eight bytes of a payload all at once.
                 memory
-                    .write(remote.address, request.payload, 0, request.length)
+                    .write(remote.address, request.carried.payload, 0, request.length())
                     .map_err(|_| Refusal::Access)?;
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::AtomicWrite;

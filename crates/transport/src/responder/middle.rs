@@ -29,15 +29,14 @@ impl Qp {
         }
         let Responder { message, taken, expected, nak_sent, .. } = &mut self.responder;
         let Some(Message { received, target, .. }) = message else { return false };
-        let length = request.length;
+        let length = request.length();
         let stored = match (target, taken) {
             (Target::Region(remote), _) => {
-                memory.write(remote.address + *received, request.payload, 0, length).is_ok()
+                memory.write(remote.address + *received, request.carried.payload, 0, length).is_ok()
             }
             (Target::Receive, Some(taken)) => {
                 let (regions, pd) = (&adapter.regions, taken.place.pd);
-                let payload = (request.payload, length);
-                taken.wqe.scatter(regions, pd, *received, payload, memory).is_ok()
+                taken.wqe.scatter(regions, pd, *received, request.carried, memory).is_ok()
             }
             (Target::Receive, None) => false,
         };
@@ -75,7 +74,7 @@ impl Qp {
     ) -> bool {
         let Some(message) = &self.responder.message else { return false };
         let bth = &request.header.bth;
-        let end = message.received + request.length as u64;
+        let end = message.received + request.length() as u64;
         let fits = match (request.facts.operation, &message.target) {
             (Operation::Write, Target::Region(remote)) => {
                 remote.epoch == adapter.regions.epoch()
@@ -94,7 +93,7 @@ impl Qp {
             && bth.psn == self.responder.expected
             && !bth.ack_request
             && PKey::DEFAULT.admits(bth.p_key)
-            && request.length == self.attributes.path_mtu.bytes() as usize
+            && request.length() == self.attributes.path_mtu.bytes() as usize
             && arrival.source == self.attributes.path.gid
             && !arrival.is_marked()
             && !self.timers.is_running(Timer::AckDelay)

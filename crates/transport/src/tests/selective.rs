@@ -8,7 +8,7 @@ use wire::{Opcode, aeth, roce, saeth};
 use super::{only, statuses};
 use crate::limits::{OUT_OF_ORDER_BYTES_MAX, OUT_OF_ORDER_PACKETS_MAX};
 use crate::testing::{Pair, TestMemory, Verdict, Wire};
-use crate::{Arrival, Config, ModifyError, QpChange, Recovery};
+use crate::{Arrival, Config, ModifyError, OutOfOrder, QpChange, Recovery};
 
 const SUCCESS: CompletionStatus = CompletionStatus::Success;
 
@@ -140,7 +140,7 @@ fn nothing_is_done_before_its_turn() {
     assert_eq!(pair.nodes[1].completions().len(), 0);
     assert_eq!(pair.nodes[1].bytes(0, 300), [0; 300]);
     let query = pair.nodes[1].endpoint.query_qp(pair.nodes[1].qpn).unwrap();
-    assert_eq!(query.out_of_order[0], (2, 200));
+    assert_eq!(query.out_of_order[0], OutOfOrder { packets: 2, bytes: 200 });
     pair.drive();
     assert_eq!(statuses(&mut pair.nodes[1]), [(0, SUCCESS), (1, SUCCESS), (2, SUCCESS)]);
     assert_eq!(statuses(&mut pair.nodes[0]), [(0, SUCCESS), (1, SUCCESS), (2, SUCCESS)]);
@@ -356,8 +356,10 @@ fn what_waits_is_bounded_in_packets() {
     assert_eq!(kept(&pair, 1), [(0, 0); 2]);
 }
 
+/// Packets and bytes.
 fn kept(pair: &Pair, node: usize) -> [(usize, usize); 2] {
-    pair.nodes[node].endpoint.query_qp(pair.nodes[node].qpn).unwrap().out_of_order
+    let query = pair.nodes[node].endpoint.query_qp(pair.nodes[node].qpn).unwrap();
+    query.out_of_order.map(|held| (held.packets, held.bytes))
 }
 
 /// WRITE packets of a peer that keeps to no window: `psns` packets after the first PSN.

@@ -21,8 +21,8 @@ use super::plan::{LinkPlan, Plan};
 use super::random::Random;
 use super::tally::{Seen, Tally};
 use crate::{
-    AddressVector, BringUp, CqId, Endpoint, Event, Notify, PdId, QpCapacity, QpSpec, Recovery,
-    RegionSpec, SrqAttributes, SrqId,
+    AddressVector, BringUp, CqId, Endpoint, Event, Notify, OutOfOrder, PdId, QpCapacity, QpSpec,
+    Recovery, RegionSpec, SrqAttributes, SrqId,
 };
 
 /// Bytes of memory of a node.
@@ -588,7 +588,9 @@ impl<'l> World<'l> {
         }
         for end in self.links.iter().flat_map(|link| &link.ends).filter(|end| end.node == index) {
             let query = self.nodes[index].endpoint.query_qp(end.qpn);
-            for (packets, bytes) in query.map_or([(0, 0); 2], |query| query.out_of_order) {
+            for OutOfOrder { packets, bytes } in
+                query.map(|query| query.out_of_order).into_iter().flatten()
+            {
                 if packets >= config.out_of_order_packets as usize && packets > 0
                     || bytes > config.out_of_order_bytes
                 {
