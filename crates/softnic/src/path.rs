@@ -10,7 +10,8 @@
 //! NIC of this host says how much room it has, by either path. Where there is none, sending to it pauses, for
 //! [`PAUSE_MAX`] at most, or [`AWAITED_MAX`] for a ring, in which nothing is lost; to all others it goes on.
 //!
-//! **Invariant:** only this module chooses between sockets and rings, and waits for room at the ends of both.
+//! **Invariant:** this is the only place that chooses between `udp/` and `shm/`, and that waits for room at the
+//! ends of both.
 
 use core::net::IpAddr;
 use core::ops::Range;
@@ -208,9 +209,9 @@ impl Paths {
         shm.may_still_lie(registry, missed, now, is_in_sockets)
     }
 
-    /// A look at some of `all` ports begins. The last of them also stands for what NICs say of rings. Returns
-    /// what those of this host have sent to our sockets up to now, to be written off if it is not there
-    /// ([`Paths::write_off`]).
+    /// Some of `all` ports are about to be looked at; with the last of them, messages about rings are taken.
+    /// Returns how much NICs of this host have sent to our sockets so far. What of it is not found is written
+    /// off ([`Paths::write_off`]).
     pub(crate) fn before_sockets(
         &mut self,
         ports: &Range<usize>,

@@ -59,7 +59,7 @@ pub(crate) struct Shm {
     peers: Box<[Option<Box<Peer>>]>,
     /// The slots of peers whose rings are read.
     sources: Vec<u16>,
-    /// Those whose rings have been taken, and are read as soon as it is their turn.
+    /// Peers whose rings we have taken, and read once what they sent by UDP before has been read.
     newcomers: Vec<u16>,
     /// When a ring may be offered again.
     next_offer: Time,
@@ -67,7 +67,8 @@ pub(crate) struct Shm {
     runs: u64,
     /// Where addresses are, by the slot that the packet is for.
     choices: Box<[Vec<Choice>]>,
-    /// The slots of the peers that are touched, and of those that are owed answers.
+    /// The slots of peers that packets were put into rings for since the doorbells were rung, and of those whose
+    /// packets were taken since then.
     touched: Vec<u16>,
     owed: Vec<u16>,
     /// Whether whoever watches sleeps, and is to be woken by packets.

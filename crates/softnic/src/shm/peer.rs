@@ -149,7 +149,7 @@ impl Peer {
         }
     }
 
-    /// Hears what it says to an offer, if it was made one, before packets are built at `now`.
+    /// Looks whether it has taken or refused the ring that it was offered, before packets are built at `now`.
     #[inline]
     pub(super) fn hears(&mut self, now: Time, counts: &mut Counts) {
         let Out::Offered(offered) = &mut self.out else { return };

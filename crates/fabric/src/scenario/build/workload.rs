@@ -489,7 +489,7 @@ impl Made {
         let Self { mut flows, posts, has_verbs, has_dscps } = self;
         let Posts { reply_bytes, spread_bytes, interval, .. } = posts;
         for flow in &mut flows {
-            // Who they are between, and of how many bytes, is said by what they are.
+            // The kind of workload has said between whom, and of how many bytes.
             let FlowSpec { source, destination, message_bytes, round, start, .. } = *flow;
             *flow = FlowSpec {
                 source,
