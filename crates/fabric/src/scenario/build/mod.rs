@@ -136,19 +136,12 @@ pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Res
         return Err(at.lacks("topology"));
     };
     let mut made = Made {
-        config: NetworkConfig::new(topology),
+        config: file.network(topology, seed),
         origin: Origin { topology: shape.at.place("shape"), ..Origin::default() },
         notes: Vec::new(),
         mistakes,
         files,
     };
-    made.config.seed = seed.or(file.seed).unwrap_or(made.config.seed);
-    made.config.paranoid = file.paranoid;
-    made.config.share_queue_pairs = file.share_queue_pairs;
-    if let Some(every) = file.deadlock_check {
-        made.config.deadlock_check = (every > Span::ZERO).then_some(every);
-    }
-    made.config.reroute = file.reroute;
     made.switches(&file);
     made.nics(&file);
     made.hosts(&file);
@@ -165,6 +158,32 @@ pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Res
 }
 
 impl File<'_> {
+    /// The network, but for what tables of their own say.
+    fn network(&self, topology: Topology, seed: Option<u64>) -> NetworkConfig {
+        let plain = NetworkConfig::new(topology);
+        let checks = |every: Span| (every > Span::ZERO).then_some(every);
+        NetworkConfig {
+            seed: seed.or(self.seed).unwrap_or(plain.seed),
+            deadlock_check: self.deadlock_check.map_or(plain.deadlock_check, checks),
+            share_queue_pairs: self.share_queue_pairs,
+            paranoid: self.paranoid,
+            reroute: self.reroute,
+            topology: plain.topology,
+            switch: plain.switch,
+            switches: plain.switches,
+            nic: plain.nic,
+            nics: plain.nics,
+            host: plain.host,
+            hosts: plain.hosts,
+            flows: plain.flows,
+            faults: plain.faults,
+            captures: plain.captures,
+            // These change no result.
+            partitions: plain.partitions,
+            threads: plain.threads,
+        }
+    }
+
     /// Notes what is wrong whatever the topology is.
     fn look(&self, mistakes: &mut Mistakes) {
         for table in self.switch.iter().chain(self.switches.iter().map(|(_, table)| table)) {
