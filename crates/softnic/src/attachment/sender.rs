@@ -147,7 +147,7 @@ impl Stages<'_> {
             let room = self.outbox.batches.room();
             let Some(built) = management.build(manager, membership, room, counts) else { break };
             let Built { flow, length } = built;
-            self.pass(&flow, (false, usize::MAX), length, counts);
+            self.pass(&flow, false, usize::MAX, length, counts);
         }
     }
 
@@ -226,7 +226,7 @@ impl Stages<'_> {
                 break;
             };
             let is_behind = core::mem::replace(&mut lane.is_last, true);
-            self.pass(&lane.flow, (is_behind, most), length, counts);
+            self.pass(&lane.flow, is_behind, most, length, counts);
             if self.site.paths.is_filled_by(lane, length + ICRC_LEN, counts) {
                 pushed.is_full = true;
                 break;
@@ -241,7 +241,8 @@ impl Stages<'_> {
     fn pass(
         &mut self,
         flow: &Flow,
-        (is_behind, most): (bool, usize),
+        is_behind: bool,
+        most: usize,
         length: usize,
         counts: &mut Counts,
     ) {
