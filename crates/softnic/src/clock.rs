@@ -37,7 +37,7 @@ pub(crate) fn pause(span: Span) {
     std::thread::sleep(Duration::from_nanos(span.as_ns_ceil()));
 }
 
-/// Tries again for as long as it fails because somebody else `is_busy`. Returns what became of the last.
+/// Attempts something again as long as its error `is_busy`. Returns the last result.
 pub(crate) fn retry<T, E>(
     times: Retry,
     is_busy: impl Fn(&E) -> bool,
@@ -52,7 +52,7 @@ pub(crate) fn retry<T, E>(
     attempt()
 }
 
-/// Whether a call would have to wait for somebody else.
+/// Whether the error says that a call would have to wait.
 pub(crate) fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

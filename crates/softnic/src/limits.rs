@@ -6,7 +6,7 @@ use rdma::Span;
 
 pub use self::progress::*;
 
-/// How often something is tried, and how long after each failure it is waited.
+/// How often something is tried, and the pause after each failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     /// Once at least.
@@ -66,26 +66,26 @@ pub(crate) const GROUPS_MAX: usize = 256;
 pub const DEVICE_MEMORY_BYTES: u64 = 1 << 20;
 /// What its addresses can be asked to be a multiple of, at most.
 pub const DEVICE_MEMORY_ALIGN_MAX: u64 = 4096;
-/// How long a full socket is waited for before a packet is dropped.
+/// How long a sender waits for room in a full socket before it drops a packet.
 pub(crate) const SEND_WAIT_MS: i32 = 2;
-/// How long a sender pauses for a receiver on the same host that takes nothing. On a busy machine that one
-/// has to wait for a processor, a tenth of a second and more, and an unreliable connection does not
-/// send again what is dropped then; switches allow as much before they take a pause for a fault. A NIC
-/// that ends waits as long for others to take what it has put into their rings.
+/// How long a sender pauses for a receiver on the same host that takes nothing. On a busy machine a receiver
+/// may wait a tenth of a second and more for a processor, and what an unreliable connection drops meanwhile
+/// is lost. Switches take longer pauses for a fault. A NIC that ends waits as long for others to empty the
+/// rings that it has filled.
 pub(crate) const PAUSE_MAX: Span = Span::from_ms(200);
-/// How many days the files of devices that nobody asks for are kept.
+/// The files of a device are removed when nobody has asked for them for so many days.
 pub(crate) const SYSFS_DAYS: u64 = 7;
 /// How long an acknowledgement may wait for a request to travel with.
 pub(crate) const ACK_DELAY: Span = Span::from_us(100);
-/// How late the thread may come for a paced packet without loss of rate: what a wake-up costs on a
-/// machine with something else to do.
+/// How late the progress thread may send a paced packet without loss of rate: a wake-up on a busy machine
+/// takes as long.
 pub(crate) const PACE_SLACK: Span = Span::from_us(100);
 /// Final acknowledgements: how often a queue pair repeats its last one when it is destroyed. Programs end
 /// without a word, and a network may lose one packet in a hundred.
 pub(crate) const FINAL_ACKNOWLEDGEMENTS: u8 = 2;
 /// A packet held back by fault injection leaves after this at the latest.
 pub(crate) const REORDER_HOLD: Span = Span::from_ms(1);
-/// How often in a row a thread goes on to send what others have left to it.
+/// After sending, a thread sends what others have left to it, so many times in a row at most.
 pub(crate) const ROUNDS_FOR_OTHERS: u32 = 8;
 /// The time slice that the progress thread asks for.
 pub(crate) const THREAD_SLICE: Span = Span::from_us(100);
@@ -93,7 +93,7 @@ pub(crate) const THREAD_SLICE: Span = Span::from_us(100);
 pub(crate) const BUSY_POLL_SPINS: u32 = 16;
 /// How long `exit` waits for another thread to leave the engine.
 pub(crate) const EXIT_WAIT: Span = Span::from_ms(10);
-/// How long a thread that must not meet one that is sending waits for its end, before it looks again.
+/// How long a thread waits at a time for another to have sent, where both must not happen at once.
 pub(crate) const SENDER_WAIT: core::time::Duration = core::time::Duration::from_millis(10);
 /// Counters are published at most this often.
 pub(crate) const PUBLISH_INTERVAL: Span = Span::from_ms(10);
@@ -107,7 +107,7 @@ pub(crate) const HOSTS_MAX: usize = 1024;
 pub(crate) const HOST_KNOWN: Span = Span::from_ms(1_000);
 /// How the right to change a group is asked for when a NIC is opened or closed: for three seconds.
 pub(crate) const OPEN_RETRY: Retry = Retry { tries: 3_000, pause: Span::from_ms(1) };
-/// How often a handler of faults is put on top of one that the program has put in its place.
+/// If the program replaces our handler of faults, ours goes on top again, so many times at most.
 pub const FAULT_HANDLERS_MAX: usize = 3;
 /// Bits of a communication ID below the slot: what a conversation is called says whose it is.
 pub(crate) const COMM_ID_SHIFT: u32 = 32 - SLOT_BITS;
@@ -160,7 +160,7 @@ pub(crate) const OFFER_PATIENCE: Span = Span::from_ms(1_000);
 /// seconds.
 pub(crate) const OFFER_PAUSE: Span = Span::from_ms(10);
 pub(crate) const OFFER_DOUBLINGS_MAX: u32 = 10;
-/// How often a NIC that takes nothing from its ring is asked about: whether it lives.
+/// How often a sender asks whether a NIC that takes nothing from its ring is alive.
 pub(crate) const PEER_CHECK_INTERVAL: Span = Span::from_ms(5);
 /// How long what lies in the ring of a NIC that lives, and takes nothing from it, is not taken for lost, and
 /// how long a full one is waited for: longer than a busy machine keeps a thread from a processor.

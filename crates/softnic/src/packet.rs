@@ -95,7 +95,7 @@ pub(crate) struct Missed {
 /// What became of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pushed {
-    /// Packets that were seen to. Those behind them are the engine's again.
+    /// Packets that were sent or dropped. Those behind them are the engine's again.
     pub(crate) packets: u32,
     /// The payload of the last of them is not mapped any more.
     pub(crate) is_faulted: bool,

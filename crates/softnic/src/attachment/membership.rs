@@ -279,7 +279,7 @@ impl Membership {
     /// Changes port `number` of `space` at `address`, and says which number it has.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if somebody else is at it right now.
+    /// [`io::ErrorKind::WouldBlock`] while another process changes the ports.
     pub(crate) fn change_port(
         &self,
         address: IpAddr,

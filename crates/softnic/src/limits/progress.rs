@@ -64,19 +64,19 @@ pub(crate) const BUSY_POLL_MAX: Span = Span::from_us(50);
 
 // CPU contention, under which it does not.
 
-/// How often it is found out whether somebody else may want the processor.
+/// How often the progress thread finds out whether another thread may need its processor.
 pub(crate) const CONTENTION_INTERVAL: Span = Span::from_ms(1);
-/// The application's threads do if they have run for one in so many parts of that time.
+/// One does if the application's threads have run for one in so many parts of that time.
 pub(crate) const CONTENTION_SHARE: u64 = 8;
-/// Somebody else had the processor if two looks in a row were so far apart.
+/// Another thread had the processor if two looks in a row were so far apart.
 pub(crate) const CONTENTION_GAP: Span = Span::from_us(500);
 /// For how long contention that was found is taken for granted.
 pub(crate) const CONTENTION_STAYS: Span = Span::from_ms(20);
 
 // The one on duty parks, and leaves the sockets to the application.
 
-/// How many packets it takes to decide whether anybody else is needed at the sockets.
-pub(crate) const PARK_WINDOW_PACKETS: u64 = 64;
+/// After so many packets it is decided whether the one on duty is needed at the sockets.
+pub(crate) const PARK_PACKETS: u64 = 64;
 /// An application that was sent an event within this time is taken to wait for another.
 pub(crate) const PARK_EVENT_FREE: Span = Span::from_ms(1_000);
 /// How long one that is parked sleeps.

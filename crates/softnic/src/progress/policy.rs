@@ -23,7 +23,7 @@
 //!
 //! **Busy polling.** A wake-up costs the sender as much as sending some hundred kilobytes, and the receiver
 //! more. So the progress thread looks for more before it sleeps, a few times as long as it has just
-//! worked, unless somebody else may want the processor.
+//! worked, unless another thread may need the processor.
 //!
 //! Threads report each event with its time, and carry out what they are told.
 //!
@@ -46,7 +46,7 @@ use self::turns::Turns;
 use crate::limits::{
     ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, BUSY_POLL_FACTOR, BUSY_POLL_MAX,
     CONTENTION_GAP, CONTENTION_INTERVAL, CONTENTION_SHARE, CONTENTION_STAYS, HELD_MAX,
-    PARK_BLIND_NAPS, PARK_EVENT_FREE, PARK_NAP, PARK_WINDOW_PACKETS, PAUSE_RETRY, POLL_LOOP,
+    PARK_BLIND_NAPS, PARK_EVENT_FREE, PARK_NAP, PARK_PACKETS, PAUSE_RETRY, POLL_LOOP,
     POLLS_BEFORE_YIELD, POSTS_PER_LOOK, RING_POLLS_BEFORE_YIELD, SLEEP_MAX, STAND_IN_DISTRUST,
     STAND_IN_GRACE, WAKE_SLACK,
 };
@@ -123,7 +123,7 @@ pub(crate) struct Sleep {
 /// What is to be done even if nothing arrives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pending {
-    /// The engine's next timer, and the next of anybody else's.
+    /// The engine's next timer, and the next of all others.
     pub(crate) engine: Option<Time>,
     pub(crate) others: Option<Time>,
     /// Whether sending waits for room at a destination.
@@ -268,7 +268,7 @@ impl Policy {
         let comes_back = parking.is_parked && (packets > 0 || inline == 0);
         if comes_back || self.expects_event(now) {
             *parking = Parking::since(self.packets);
-        } else if parking.packets >= PARK_WINDOW_PACKETS {
+        } else if parking.packets >= PARK_PACKETS {
             parking.is_parked = parking.here * 10 <= parking.packets;
             (parking.packets, parking.here) = (0, 0);
         }
@@ -331,7 +331,7 @@ impl Policy {
         let Pending { engine, others, is_paused, is_left_behind, .. } = pending;
         let retry = is_paused.then_some(self.sent_at + PAUSE_RETRY);
         let left_behind = is_left_behind.then_some(self.sent_at);
-        // What waits behind others is looked after, should their answers be lost.
+        // What waits for the answers of others leaves in time even if these are lost.
         let may_wait = self.burst.max(self.posts) > BATCH_BEHIND;
         let held = engine.filter(|_| may_wait).map(|_| self.sent_at + HELD_MAX);
         [engine, others, retry, left_behind, held].into_iter().flatten().min()
@@ -477,7 +477,7 @@ impl BusyPoll {
         !self.has_contention
     }
 
-    /// Whether it goes on. Between two looks that are far apart somebody else had the processor.
+    /// Whether it goes on. If two looks are far apart, another thread had the processor between them.
     pub(crate) fn goes_on(&mut self, now: Time, used: impl FnOnce() -> Time) -> bool {
         if now.since(mem::replace(&mut self.asked_at, now)) > CONTENTION_GAP {
             *self = Self { until: self.until, ..Self::new(now, used()) };

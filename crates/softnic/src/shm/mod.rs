@@ -241,7 +241,7 @@ impl Shm {
         true
     }
 
-    /// Makes a ring to the peer at `slot`, and offers it. Nobody is waited for.
+    /// Makes a ring to the peer at `slot`, and offers it, without waiting.
     fn offer(&mut self, registry: &Registry, slot: u16, now: Time, counts: &mut Counts) {
         if !self.may_offer(now, counts) {
             return;

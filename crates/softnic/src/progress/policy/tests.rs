@@ -209,7 +209,7 @@ fn one_on_duty_parks_while_the_application_looks_itself() {
 #[test]
 fn it_parks_while_the_application_takes_nearly_everything() {
     let (mut policy, mut parking) = Default::default();
-    assert!(!look(&mut policy, &mut parking, PARK_WINDOW_PACKETS - 2, 1));
+    assert!(!look(&mut policy, &mut parking, PARK_PACKETS - 2, 1));
     assert!(look(&mut policy, &mut parking, 2, 0));
     assert!(look(&mut policy, &mut parking, 5, 0));
     // Nothing arrived for a nap: the application may have stopped.

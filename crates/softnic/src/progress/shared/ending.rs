@@ -5,10 +5,10 @@
 //! ```
 //!
 //! Peers know nothing of processes. What is owed to them is sent first: acknowledgements that waited for
-//! something to travel with, and the end of every conversation. What lies in rings has to be taken while
-//! its sender can still be asked about, and what is counted has to show in the file of counters.
+//! something to travel with, and the end of every conversation. Others have to take what
+//! lies in rings before the sender is gone, and the file of counters has to show the last counts.
 //!
-//! **Invariant:** others are waited for no longer than [`PAUSE_MAX`], whatever they do or do not.
+//! **Invariant:** it waits for others no longer than [`PAUSE_MAX`], whatever they do.
 
 use std::sync::{Arc, MutexGuard};
 

@@ -52,9 +52,9 @@ impl Shared {
     ///
     /// The lock is not held while the kernel is asked.
     ///
-    /// A timer may wait for what has arrived and was not looked for: whoever calls may have been
-    /// late, or take one packet at a time. So nothing is given up before the sockets are empty, or
-    /// as much has been taken as they hold.
+    /// What a timer waits for may have arrived already, if the application called late or takes one packet at a
+    /// time. So nothing counts as lost before the sockets are empty, or as much has been taken as they
+    /// hold ([`looks_again`]).
     #[inline]
     pub(crate) fn look<'a>(
         &'a self,
@@ -120,7 +120,7 @@ impl Shared {
         (core, looked)
     }
 
-    /// The inbox, if nobody has it or it is waited for.
+    /// The inbox, at once or after another thread, unless that one is left to its work.
     fn enter<'a>(
         &'a self,
         core: MutexGuard<'a, Core>,
