@@ -113,7 +113,7 @@ impl Controller for DctcpWindow {
         None
     }
 
-    fn on_acknowledgement(&mut self, _: Time, progress: &Progress) {
+    fn on_acknowledgement(&mut self, _: Time, progress: &Progress) -> Option<Time> {
         let packets = u64::from(progress.packets);
         self.arrived += packets;
         if progress.is_marked {
@@ -127,6 +127,7 @@ impl Controller for DctcpWindow {
         if self.left == 0 {
             self.end_window();
         }
+        None
     }
 
     fn on_loss(&mut self, _: Time) {

@@ -69,8 +69,10 @@ pub(crate) trait Controller: fmt::Debug + Send {
     fn on_progress(&mut self, _now: Time) {}
 
     /// The same, with what it tells of the network, if the controller has a use for that
-    /// ([`Congestion::listens`]).
-    fn on_acknowledgement(&mut self, _now: Time, _progress: &Progress) {}
+    /// ([`Congestion::listens`]). Returns before when no data packet is to leave, if there is such a time.
+    fn on_acknowledgement(&mut self, _now: Time, _progress: &Progress) -> Option<Time> {
+        None
+    }
 
     /// How many bytes may be in flight, where a full packet counts as `packet_bytes`.
     fn window(&self, _packet_bytes: u64) -> u64 {
@@ -313,7 +315,9 @@ impl Pacer {
                 self.asked.pop_front();
                 progress.round_trip = Some(now.since(sent));
             }
-            self.controller.on_acknowledgement(now, &progress);
+            if let Some(next) = self.controller.on_acknowledgement(now, &progress) {
+                self.next = next;
+            }
             self.set_window();
         }
     }
@@ -399,8 +403,9 @@ mod tests {
                 None
             }
 
-            fn on_acknowledgement(&mut self, _: Time, progress: &Progress) {
+            fn on_acknowledgement(&mut self, _: Time, progress: &Progress) -> Option<Time> {
                 self.0.push(progress.round_trip.map(|span| span.as_ps() / 1_000_000));
+                None
             }
 
             fn window(&self, packet_bytes: u64) -> u64 {

@@ -172,16 +172,17 @@ impl Controller for TimelyRate {
         Some(Rate::from_bps(self.rate))
     }
 
-    fn on_acknowledgement(&mut self, _: Time, progress: &Progress) {
+    fn on_acknowledgement(&mut self, _: Time, progress: &Progress) -> Option<Time> {
         self.round_trip = progress.round_trip.or(self.round_trip);
         self.arrived += progress.bytes;
         if self.arrived < self.settings.segment_bytes {
-            return;
+            return None;
         }
         if let Some(round_trip) = self.round_trip.take() {
             self.arrived = 0;
             self.change(round_trip);
         }
+        None
     }
 
     /// The paper's network has no losses; a half is ours.
