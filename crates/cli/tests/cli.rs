@@ -497,7 +497,7 @@ fn a_controller_that_is_none_is_refused() {
     let command = library.ferroce().args(["run", "--cc", "bbr", "echo", "ran"]);
     command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
 error: FERROCE_CC: `bbr` is not a controller
-hint: use none, dcqcn, dctcp, timely, or fixed with its rate, as in fixed,rate_mbps=1000
+hint: use none, dcqcn, dctcp, timely, swift, or fixed with its rate, as in fixed,rate_mbps=1000
 
 "#]]);
 }

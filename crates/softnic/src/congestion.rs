@@ -12,7 +12,7 @@
 //! | `preset` | `dcqcn` | `scaled` to the line rate, `paper-40g` or `connectx`; `scaled` |
 //! | `folder` | `dcqcn` | files as in `/sys/class/net/eth0/ecn`, which count before the preset |
 //! | those of [`PARAMETERS`], by either name | `dcqcn` | what the preset has |
-//! | those of [`Congestion::keys`] | `dctcp`, `timely` | those of its paper |
+//! | those of [`Congestion::keys`] | `dctcp`, `timely`, `swift` | those of its paper |
 //! | `cnp_interval_us` | all | a queue pair sends at most one CNP in this time; 50 |
 //! | `cnp_dscp` | all | the DSCP of CNPs; 48 |
 
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn what_says_nothing_is_refused_with_a_hint() {
         for (text, message) in [
-            ("bbr", "`bbr` is not a controller\nhint: use none, dcqcn, dctcp, timely, or fixed"),
+            ("bbr", "`bbr` is not a controller\nhint: use none, dcqcn, dctcp, timely, swift, or"),
             (
                 "dctcp,gain_1024ths=0",
                 "`gain_1024ths=0` is out of range\nhint: use a whole number from 1 to 1024",

@@ -1,7 +1,7 @@
 //! Congestion controls other than DCQCN, each against what its paper says of flows that always send.
 
 use rdma::{Rate, Span, Time};
-use transport::congestion::{Congestion, Dctcp, Timely};
+use transport::congestion::{Congestion, Dctcp, Swift, Timely};
 
 use crate::switch::config::{EcnConfig, EcnMark};
 use crate::topology::{Cables, End, single_switch};
@@ -133,5 +133,37 @@ fn patched_timely_settles_at_the_queue_of_its_fixed_point() {
         assert!((mean / expected - 1.0).abs() < 0.05, "{senders}: {mean} of {expected}");
         assert!(settled.utilisation > 0.98 && settled.drops == 0, "{}", settled.utilisation);
         settled.assert_fair(0.05);
+    }
+}
+
+/// Swift, section 3.5: the round trip is the target of the window that is a flow's share of it, longer for
+/// more flows. Of 128 flows the share is half a packet: a window of one each would be 139 KB of queue. They
+/// grow by a fifth of a packet: a whole one is twice what they have.
+#[test]
+fn flows_of_swift_settle_at_the_target_of_their_share() {
+    let mut before = 0.0;
+    for (senders, additive_increase, apart) in [(2, 1_000, 0.05), (8, 1_000, 0.1), (128, 200, 0.3)]
+    {
+        let settled = settle(&Case {
+            senders,
+            gbps: 10,
+            cable_m: 400,
+            congestion: Congestion::Swift(Swift { additive_increase, ..Swift::default() }),
+            mark_at_bytes: None,
+            ms: (100, 100),
+        });
+        // Four times 2 us of cable; the packet twice, and its acknowledgement.
+        let base_us = 8.0 + 2.0 * (FRAME + 20.0 + 86.0) * 8.0 / 10e3;
+        let round_trip_us = base_us + settled.queue[1] * 8.0 / 10e3;
+        let window = round_trip_us * 10e3 / 8.0 / (FRAME + 20.0) / f64::from(senders);
+        let inverse = |window: f64| 1.0 / window.sqrt();
+        let (most, least) = (inverse(0.1), inverse(100.0));
+        let target_us = 25.0 + 50.0 * (inverse(window) - least) / (most - least);
+        let off = round_trip_us / target_us - 1.0;
+        assert!(off.abs() < 0.1, "{senders}: {round_trip_us} of {target_us}");
+        assert!(round_trip_us > before, "{senders}: {round_trip_us} after {before}");
+        before = round_trip_us;
+        assert!(settled.utilisation > 0.98 && settled.drops == 0, "{}", settled.utilisation);
+        settled.assert_fair(apart);
     }
 }

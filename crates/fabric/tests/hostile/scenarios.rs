@@ -232,6 +232,11 @@ hint: add flowlet_gap_us to this table"#,
     ),
     (
         "[[workload]]",
+        "[nic]\ncongestion = \"swift\"\n[nic.swift]\nmax_mdf_1000ths = 1000\n[[workload]]",
+        "line 17: nic.swift.max_mdf_1000ths: 1000 is not from 1 to 999\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
         "[nic]\ncongestion = \"dctcpp\"\n[[workload]]",
         "line 15: nic.congestion: there is no \"dctcpp\"\nhint: did you mean \"dctcp\"?",
     ),

@@ -29,6 +29,7 @@ mod keys;
 mod none;
 mod parameters;
 mod settings;
+mod swift;
 mod timely;
 
 use alloc::boxed::Box;
@@ -45,6 +46,8 @@ pub use keys::Key;
 use none::Unlimited;
 pub use parameters::{FolderError, PARAMETERS, Parameter, read_folder};
 pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
+pub use swift::Swift;
+use swift::SwiftWindow;
 pub use timely::Timely;
 use timely::TimelyRate;
 
@@ -115,12 +118,17 @@ pub enum Congestion {
     Dctcp(Dctcp),
     /// A rate as in TIMELY, with these settings.
     Timely(Timely),
+    /// A window as in Swift, with these settings.
+    Swift(Swift),
 }
 
 impl Congestion {
     /// The controllers that have settings other than DCQCN's, by name, as they are by default.
-    pub const NAMED: [(&'static str, Self); 2] =
-        [("dctcp", Self::Dctcp(Dctcp::DEFAULT)), ("timely", Self::Timely(Timely::DEFAULT))];
+    pub const NAMED: [(&'static str, Self); 3] = [
+        ("dctcp", Self::Dctcp(Dctcp::DEFAULT)),
+        ("timely", Self::Timely(Timely::DEFAULT)),
+        ("swift", Self::Swift(Swift::DEFAULT)),
+    ];
 
     /// The name of the controller.
     pub fn name(&self) -> &'static str {
@@ -130,6 +138,7 @@ impl Congestion {
             Self::Dcqcn(_) => "dcqcn",
             Self::Dctcp(_) => "dctcp",
             Self::Timely(_) => "timely",
+            Self::Swift(_) => "swift",
         }
     }
 
@@ -139,6 +148,7 @@ impl Congestion {
             Self::None | Self::Fixed(_) | Self::Dcqcn(_) => &[],
             Self::Dctcp(_) => Dctcp::KEYS,
             Self::Timely(_) => Timely::KEYS,
+            Self::Swift(_) => Swift::KEYS,
         }
     }
 
@@ -156,6 +166,7 @@ impl Congestion {
             Self::Dcqcn(settings) => Box::new(ReactionPoint::new(settings)),
             Self::Dctcp(settings) => Box::new(DctcpWindow::new(settings)),
             Self::Timely(settings) => Box::new(TimelyRate::new(settings)),
+            Self::Swift(settings) => Box::new(SwiftWindow::new(settings)),
         }
     }
 
@@ -166,7 +177,7 @@ impl Congestion {
             Self::Dcqcn(Dcqcn { line_rate, .. }) | Self::Timely(Timely { line_rate, .. }) => {
                 *line_rate = line;
             }
-            Self::None | Self::Fixed(_) | Self::Dctcp(_) => {}
+            Self::None | Self::Fixed(_) | Self::Dctcp(_) | Self::Swift(_) => {}
         }
         self
     }

@@ -7,7 +7,7 @@ use wire::opcode::Operation;
 use wire::{Opcode, cnp, roce};
 
 use super::{only, statuses};
-use crate::congestion::{Congestion, Dcqcn, Dctcp, Notification, Share};
+use crate::congestion::{Congestion, Dcqcn, Dctcp, Notification, Share, Swift};
 use crate::limits::{DEADLINES_SPARE, LINK_HEADER_BYTES};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{Arrival, Config, Drop};
@@ -442,4 +442,25 @@ fn a_marked_read_response_halves_the_window_of_who_asked_for_it() {
     write(&mut pair, 6 * 1_024);
     pair.drive();
     assert_eq!(bursts(&pair), [5, 1]);
+}
+
+#[test]
+fn a_window_of_swift_below_a_packet_spaces_packets_by_parts_of_a_round_trip() {
+    let swift = Swift {
+        target: Span::from_us(1),
+        scaling_range: Span::ZERO,
+        initial_window: 1,
+        minimum_window: 250,
+        ..Swift::default()
+    };
+    let mut pair = connected(QpType::Rc, config(Congestion::Swift(swift)));
+    write(&mut pair, 8 * 1_024);
+    pair.drive();
+    let packets = sent(&pair, 0);
+    let gaps: Vec<u64> =
+        packets.windows(2).map(|two| two[1].at.since(two[0].at).as_ps() / 1_000).collect();
+    // Round trips of 2 us are twice the target: 0.6 of the window is left of each, and a quarter of a packet
+    // in the end.
+    assert_eq!(gaps, [3_333, 5_555, 8_000, 8_000, 8_000, 8_000, 8_000]);
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
 }

@@ -11,6 +11,7 @@ use crate::scenario::value::{otherwise, within};
 /// Places in [`Congestion::NAMED`].
 pub(super) const DCTCP: usize = 0;
 pub(super) const TIMELY: usize = 1;
+pub(super) const SWIFT: usize = 2;
 
 /// What is written of the settings of a controller; what is not is as it was.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::Files;
-use super::controller::{Controller, DCTCP, TIMELY};
+use super::controller::{Controller, DCTCP, SWIFT, TIMELY};
 use super::dcqcn::DcqcnTable;
 use super::switch::lossless;
 use crate::NetworkConfig;
@@ -47,6 +47,7 @@ pub(super) struct Nic<'a> {
     dcqcn: Option<Deferred<'a, DcqcnTable>>,
     dctcp: Option<Deferred<'a, Controller<DCTCP>>>,
     timely: Option<Deferred<'a, Controller<TIMELY>>>,
+    swift: Option<Deferred<'a, Controller<SWIFT>>>,
 }
 
 table! {
@@ -58,6 +59,8 @@ table! {
         dctcp = deferred() => dctcp;
         /// What the rates of TIMELY are set to, for congestion "timely".
         timely = deferred() => timely;
+        /// What the windows of Swift are set to, for congestion "swift".
+        swift = deferred() => swift;
         ..config;
     }
 }
@@ -194,7 +197,7 @@ pub(super) fn nic(
 ) -> Result<NicConfig> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
-    let Nic { config: mut nic, dcqcn, dctcp, timely } = said;
+    let Nic { config: mut nic, dcqcn, dctcp, timely, swift } = said;
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
@@ -203,6 +206,9 @@ pub(super) fn nic(
     }
     if let Some(timely) = timely {
         timely.read()?.set(&mut nic.congestion, &timely.at)?;
+    }
+    if let Some(swift) = swift {
+        swift.read()?.set(&mut nic.congestion, &swift.at)?;
     }
     nic.lossless_priorities = lossless(&config.switch);
     Ok(nic)

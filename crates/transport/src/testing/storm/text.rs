@@ -122,7 +122,9 @@ fn config(node: usize, config: &Config) -> String {
              {byte_counter:?}, rate timer {rate_timer})"
             )
         }
-        Congestion::Dctcp(_) | Congestion::Timely(_) => config.congestion.name().into(),
+        Congestion::Dctcp(_) | Congestion::Timely(_) | Congestion::Swift(_) => {
+            config.congestion.name().into()
+        }
     };
     let notification = match config.notification {
         None => "no CNPs".into(),
