@@ -12,19 +12,25 @@ const LENGTH_MAX: usize = 70;
 
 /// Where the directory may be, the best place first. Every process of the user must come to the
 /// same answer, so memory that all of them see comes before what depends on the environment.
-fn candidates() -> Vec<PathBuf> {
+fn candidates(runtime: Option<PathBuf>) -> Vec<PathBuf> {
     let user = sys::user();
     let mut candidates = vec![PathBuf::from(format!("/dev/shm/ferroce-{user}"))];
-    if let Some(runtime) = env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        candidates.push(Path::new(&runtime).join("ferroce"));
+    // Who has the folder around ours can put another in its place: `su` may leave somebody else's in the
+    // variable. Nobody can in the others, which are the system's and sticky.
+    if let Some(runtime) = runtime.filter(|path| is_ours(path).is_ok()) {
+        candidates.push(runtime.join("ferroce"));
     }
     candidates.push(PathBuf::from(format!("/tmp/ferroce-{user}")));
     candidates
 }
 
+fn runtime_folder() -> Option<PathBuf> {
+    env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
+}
+
 /// The directory, if there is one.
 pub(crate) fn existing() -> Option<PathBuf> {
-    candidates().into_iter().find(|path| is_ours(path).is_ok())
+    candidates(runtime_folder()).into_iter().find(|path| is_ours(path).is_ok())
 }
 
 /// The directory, made if there is none.
@@ -33,7 +39,7 @@ pub(crate) fn existing() -> Option<PathBuf> {
 /// What went wrong at the first place, if no place would do.
 pub(crate) fn directory() -> io::Result<PathBuf> {
     let mut first_error = None;
-    for path in candidates() {
+    for path in candidates(runtime_folder()) {
         let made = match fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ if path.as_os_str().len() > LENGTH_MAX => {
@@ -72,6 +78,7 @@ pub(crate) fn network_namespace() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_directory_is_made_and_found_again() {
@@ -89,6 +96,21 @@ mod tests {
             assert_eq!(is_ours(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
         fs::remove_dir(&path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_below_that_of_another_user_is_not_trusted() {
+        let theirs = env::temp_dir().join(format!("ferroce-runtime-{}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&theirs).unwrap();
+        let below = |places: Vec<PathBuf>| places.contains(&theirs.join("ferroce"));
+        assert!(below(candidates(Some(theirs.clone()))));
+        if sys::user() == 0 {
+            std::os::unix::fs::chown(&theirs, Some(65_534), None).unwrap();
+            assert!(!below(candidates(Some(theirs.clone()))));
+        }
+        fs::set_permissions(&theirs, fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(!below(candidates(Some(theirs.clone()))));
+        fs::remove_dir(&theirs).unwrap();
     }
 
     #[test]
