@@ -21,6 +21,8 @@ pub(crate) struct Received {
     pub(crate) source: IpAddr,
     pub(crate) source_port: u16,
     pub(crate) traffic_class: u8,
+    /// Whether it is known to have come from this host, whatever its source is.
+    pub(crate) by_loopback: bool,
 }
 
 /// What was received, and where it lies in the buffer that it was received into.

@@ -285,6 +285,12 @@ impl Paths {
         self.shm.set_asleep(asleep)
     }
 
+    /// Whether something from this host may come to our sockets, for which credits are due.
+    #[inline]
+    pub(crate) fn expects_packets(&self) -> bool {
+        self.credits.as_ref().is_some_and(Credits::expects_packets)
+    }
+
     /// Packets have arrived by UDP.
     #[inline]
     pub(crate) fn arrived(&self, packets: usize, bytes: usize) {

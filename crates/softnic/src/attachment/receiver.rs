@@ -44,8 +44,6 @@ struct Datagrams<'a> {
     is_handed_over: bool,
     /// Whether they were sent to a multicast group: then they are for us, as for all others.
     is_multicast: bool,
-    /// Whether they came from an address of this host.
-    is_local: bool,
 }
 
 impl Datagrams<'_> {
@@ -108,9 +106,7 @@ impl Receiver {
             hop_limit: HOP_LIMIT,
         };
         let (is_handed_over, is_multicast) = (by == By::Handover, matches!(by, By::Group(_)));
-        let is_local = site.membership.is_of_this_host(received.source, engine.now);
-        let datagrams =
-            Datagrams { received, arrival, bytes, is_handed_over, is_multicast, is_local };
+        let datagrams = Datagrams { received, arrival, bytes, is_handed_over, is_multicast };
         let port = match by {
             By::Address(port) | By::Group(port) => port,
             // A socket that we do not have (any more) cannot have received for us.
@@ -123,8 +119,14 @@ impl Receiver {
                 return None;
             }
         };
-        // Our NICs send from one port, and no other user can bind it at their addresses.
-        if received.source_port != ROCE_PORT && is_local {
+        // Our NICs send from one port, and no other user can bind it at their addresses. Over IPv6 anybody can
+        // bind it at an address that no host has, and send from any.
+        let is_forged = if received.source_port == ROCE_PORT {
+            received.by_loopback && !site.membership.is_of_this_host(received.source, engine.now)
+        } else {
+            site.membership.is_of_this_host(received.source, engine.now)
+        };
+        if is_forged {
             let packets = bytes.len().div_ceil(received.segment).max(1) as u64;
             engine.counts.rx_packets += packets;
             engine.counts.rx_local_port_dropped += packets;
@@ -201,7 +203,11 @@ impl Receiver {
         if let Some(id) = self.seen {
             self.habits.at(self.habit).note(id);
         }
-        if datagrams.is_local && !datagrams.is_multicast && packets > 0 {
+        if packets > 0
+            && !datagrams.is_multicast
+            && site.paths.expects_packets()
+            && site.membership.is_of_this_host(received.source, engine.now)
+        {
             site.paths.arrived(packets, packet_bytes);
         }
         is_misled
@@ -394,7 +400,9 @@ mod tests {
         for (source, is_local) in [([192, 0, 2, 9], false), ([127, 0, 0, 9], true)] {
             let (source, source_port, bytes) = (IpAddr::from(source), ROCE_PORT, [0; 64]);
             let (length, segment, traffic_class) = (bytes.len(), bytes.len(), 0);
-            let received = Received { source, source_port, length, segment, traffic_class };
+            let by_loopback = false;
+            let received =
+                Received { source, source_port, length, segment, traffic_class, by_loopback };
             let (destination, by) = (IpAddr::from([127, 0, 135, 7]), By::Address(0));
             let found = Found { received, destination, by, bytes: &bytes };
             receiver.receive(&found, site, &mut engine);

@@ -150,6 +150,12 @@ impl Credits {
         if on_the_way < u64::MAX / 2 { on_the_way } else { 0 }
     }
 
+    /// Whether somebody of this host has sent to us what we have not taken.
+    #[inline]
+    pub(crate) fn expects_packets(&self) -> bool {
+        self.on_the_way(self.slot) > 0
+    }
+
     /// Whether `slot` has no room now.
     pub(crate) fn is_full(&self, slot: u16) -> bool {
         self.room(slot) == 0

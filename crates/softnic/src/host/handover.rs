@@ -112,6 +112,8 @@ fn parse(message: &[u8]) -> Option<(Received, IpAddr)> {
         source: Gid(*source).ip(),
         source_port: u16::from_ne_bytes(*source_port),
         traffic_class,
+        // Whoever has handed it over has seen to that.
+        by_loopback: false,
     };
     Some((received, Gid(*destination).ip()))
 }
@@ -140,6 +142,7 @@ mod tests {
             source: IpAddr::from([127, 0, 0, 9]),
             source_port: 0xc123,
             traffic_class: 0x6a,
+            by_loopback: false,
         };
         let destination = IpAddr::from([127, 0, 0, 8]);
         let bytes: Vec<u8> = (0..2500_u32).map(|at| at as u8).collect();
@@ -161,6 +164,7 @@ mod tests {
             source: IpAddr::from([127, 0, 0, 9]),
             source_port: 1,
             traffic_class: 0,
+            by_loopback: false,
         };
         assert!(!from.send(owner(4), &received, received.source, b"x").unwrap());
     }
@@ -182,6 +186,7 @@ mod tests {
             source: IpAddr::from([127, 0, 0, 9]),
             source_port: 1,
             traffic_class: 0,
+            by_loopback: false,
         };
         from.send(owner(6), &received, received.source, b"yes").unwrap();
         let mut buffer = vec![0; MESSAGE_MAX];

@@ -369,6 +369,7 @@ mod tests {
                 source: self.address,
                 source_port: wire::udp::ROCE_PORT,
                 traffic_class: 0,
+                by_loopback: false,
             };
             let payload = header.header_len()..bytes.len();
             let bytes = &bytes[..];

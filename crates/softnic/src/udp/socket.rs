@@ -21,6 +21,9 @@ use crate::limits::{HOP_LIMIT, MESSAGES_MAX, SOCKET_BUFFER_BYTES};
 use crate::packet::Received;
 use crate::sys::{self, Plain, check, set_option};
 
+/// The index of the loopback interface in every network namespace (`LOOPBACK_IFINDEX`).
+const LOOPBACK: u32 = 1;
+
 /// A bound socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -106,6 +109,7 @@ impl Socket {
             set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
             set(libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, HOP_LIMIT.into())?;
             set(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS, HOP_LIMIT.into())?;
         }
@@ -224,6 +228,7 @@ impl Socket {
             source,
             source_port: u16::from_be(source_port),
             traffic_class: 0,
+            by_loopback: false,
         };
         // SAFETY: the macros walk the control messages of a header that the kernel has filled; the
         // data of each of these types is as long as what is read.
@@ -236,6 +241,10 @@ impl Socket {
                     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                         received.traffic_class =
                             data.cast::<c_int>().read_unaligned().to_le_bytes()[0];
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        received.by_loopback = info.ipi6_ifindex == LOOPBACK;
                     }
                     (libc::SOL_UDP, libc::UDP_GRO) => {
                         let segment = data.cast::<c_int>().read_unaligned();
@@ -460,7 +469,8 @@ mod tests {
                 segment: 8,
                 source: a.address(),
                 source_port: ROCE_PORT,
-                traffic_class: 0x6a
+                traffic_class: 0x6a,
+                by_loopback: false
             }
         );
         assert_eq!(b.receive(&mut buffer), None);

@@ -3,7 +3,7 @@
 //! Each is a process of the user `nobody`, where the tests may become one.
 
 use core::cell::Cell;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixDatagram;
@@ -156,6 +156,50 @@ fn another_user_does_not_get_at_what_nics_share() {
         let port = std::net::UdpSocket::bind((Ipv4Addr::new(127, 0, 85, 1), ROCE_PORT));
         assert_eq!(port.err().map(|error| error.kind()), Some(ErrorKind::AddrInUse));
     });
+}
+
+/// A socket on port 4791 of an address that no host here has, as anybody may have one.
+fn at_an_address_that_is_not_here() -> std::io::Result<std::net::UdpSocket> {
+    let address: Ipv6Addr = "2001:db8::1".parse().unwrap();
+    // SAFETY: plain numbers; the descriptor is owned by nobody else; all zeros are valid for the name.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        let socket = std::net::UdpSocket::from_raw_fd(fd);
+        let yes = 1;
+        let mut name: libc::sockaddr_in6 = core::mem::zeroed();
+        name.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+        name.sin6_port = ROCE_PORT.to_be();
+        name.sin6_addr.s6_addr = address.octets();
+        let (level, option) = (libc::IPPROTO_IPV6, libc::IPV6_FREEBIND);
+        let length = |it: usize| it as libc::socklen_t;
+        let set = libc::setsockopt(fd, level, option, (&raw const yes).cast(), length(4));
+        let bound = libc::bind(fd, (&raw const name).cast(), length(size_of_val(&name)));
+        if (set, bound) == (0, 0) { Ok(socket) } else { Err(std::io::Error::last_os_error()) }
+    }
+}
+
+#[test]
+fn over_ipv6_another_user_cannot_be_a_host_that_is_not_here() {
+    if at_an_address_that_is_not_here().is_err() {
+        eprintln!("skipped: there is no IPv6 here");
+        return;
+    }
+    let host = Host::open("::1", QpType::Rc, 4096);
+    // NICs of other tests have the address, too: it goes to the one that it names.
+    let mut packet = [0; 64];
+    packet[4..8].copy_from_slice(&host.qpn.value().to_be_bytes());
+    as_another_user(|| {
+        let socket = at_an_address_that_is_not_here().unwrap();
+        assert_eq!(socket.send_to(&packet, (Ipv6Addr::LOCALHOST, ROCE_PORT)).unwrap(), 64);
+    });
+    let began = Instant::now();
+    while host.nic.counts().rx_local_port_dropped == 0 {
+        assert!(began.elapsed() < PATIENCE, "{:?}", host.nic.counts());
+        host.nic.poll();
+    }
 }
 
 /// An ICMP message to `to`, whose datagram from ROCE_PORT to `beyond` would not fit: RFC 1191, section 4. Returns
