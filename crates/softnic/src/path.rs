@@ -210,22 +210,22 @@ impl Paths {
     }
 
     /// Some of `all` ports are about to be looked at; with the last of them, messages about rings are taken.
-    /// Returns how much NICs of this host have sent to our sockets so far. What of it is not found is written
-    /// off ([`Paths::write_off`]).
     pub(crate) fn before_sockets(
         &mut self,
         ports: &Range<usize>,
         all: usize,
         registry: &Registry,
         counts: &mut Counts,
-    ) -> Option<u64> {
+    ) {
         if ports.end == all {
             self.shm.receive_messages(registry, counts);
         }
         if ports.len() == all {
             self.shm.before_all_sockets();
         }
-        self.credits.as_ref().map(Credits::sent_to_us)
+        if let Some(credits) = &mut self.credits {
+            credits.begin_look();
+        }
     }
 
     /// A look at all ports is over, and has found every socket empty or not.
@@ -299,10 +299,10 @@ impl Paths {
         }
     }
 
-    /// A socket is empty: what was `sent` before we looked has arrived, or never will.
-    pub(crate) fn write_off(&self, sent: Option<u64>) {
-        if let (Some(credits), Some(sent)) = (&self.credits, sent) {
-            credits.write_off(sent);
+    /// These of all `sockets` of addresses are empty.
+    pub(crate) fn found_empty(&mut self, empty: Range<usize>, sockets: usize) {
+        if let Some(credits) = &mut self.credits {
+            credits.found_empty(empty, sockets);
         }
     }
 

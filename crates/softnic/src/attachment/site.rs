@@ -32,7 +32,7 @@ impl Site {
         let Self { membership, paths, .. } = self;
         inbox.renew(membership);
         let (all, is_whole) = (membership.ports(), ports.len() == membership.ports());
-        let sent = paths.before_sockets(&ports, all, &membership.registry, counts);
-        Look::new(ports, is_whole, sent)
+        paths.before_sockets(&ports, all, &membership.registry, counts);
+        Look::new(ports, is_whole)
     }
 }

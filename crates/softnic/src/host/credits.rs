@@ -12,8 +12,8 @@
 //! A slot is a user's own: at another address it may be that of another user's NIC, which does not write here.
 //! So a NIC marks its addresses, and packets to others are sent without credits; what is beyond five addresses is, too.
 //!
-//! The counts are estimated bytes of kernel memory. They need not be exact: a receiver whose socket is
-//! empty writes off what was lost, and a pause that lasts is given up, as by a PFC watchdog. A NIC that
+//! The counts are estimated bytes of kernel memory. They need not be exact: a receiver whose sockets are
+//! all empty writes off what was lost, and a pause that lasts is given up, as by a PFC watchdog. A NIC that
 //! cannot share the page goes without. Both sides write to it once for many packets: a cache line that
 //! goes from processor to processor takes as long as all else that is done for a short one.
 
@@ -44,6 +44,10 @@ pub(crate) struct Credits {
     map: Map,
     slot: u16,
     planned: Option<Planned>,
+    /// What had been sent to us before the first of those that are empty was looked at.
+    before: u64,
+    /// Which of our sockets have been found empty since then.
+    empty: Vec<bool>,
 }
 
 /// Packets for one slot that have been built, and are not in the page yet.
@@ -86,7 +90,8 @@ impl Credits {
         let length = STRIDE * SLOTS as usize;
         // It is made whole now: who finds no memory when a page of it is first touched is killed by SIGBUS.
         sys::allocate(file.as_fd(), length as u64)?;
-        let credits = Self { map: Map::new(file.as_fd(), length)?, slot, planned: None };
+        let map = Map::new(file.as_fd(), length)?;
+        let credits = Self { map, slot, planned: None, before: 0, empty: Vec::new() };
         credits.word(slot, SENT).store(0, Relaxed);
         credits.word(slot, TAKEN).store(0, Relaxed);
         let marks = addresses.map(mark).chain(repeat(0));
@@ -191,8 +196,25 @@ impl Credits {
         self.word(self.slot, SENT).load(Relaxed)
     }
 
-    /// The socket is empty: what was `sent` before we looked has arrived, or never will.
-    pub(crate) fn write_off(&self, sent: u64) {
+    /// A look at some of our sockets begins.
+    pub(crate) fn begin_look(&mut self) {
+        if !self.empty.contains(&true) {
+            self.before = self.sent_to_us();
+        }
+    }
+
+    /// These of all our `sockets` are empty. Once all have been, what was sent before has arrived, or never
+    /// will.
+    pub(crate) fn found_empty(&mut self, empty: Range<usize>, sockets: usize) {
+        self.empty.resize(sockets, false);
+        self.empty.get_mut(empty).unwrap_or_default().fill(true);
+        if !self.empty.contains(&false) {
+            self.empty.fill(false);
+            self.write_off(self.before);
+        }
+    }
+
+    fn write_off(&self, sent: u64) {
         let taken = self.word(self.slot, TAKEN);
         let missing = sent.wrapping_sub(taken.load(Relaxed));
         if missing != 0 && missing < u64::MAX / 2 {
@@ -268,8 +290,31 @@ mod tests {
     }
 
     #[test]
+    fn one_empty_socket_of_two_writes_nothing_off() {
+        let (mut from, mut to) = pair();
+        let sends = |from: &mut Credits| {
+            from.plan(1023, 4096);
+            from.send();
+        };
+        sends(&mut from);
+        for _ in 0..2 {
+            to.begin_look();
+            to.found_empty(1..2, 2);
+            assert_eq!(from.on_the_way(1023), 8704);
+        }
+        // This was sent after the second had been found empty.
+        sends(&mut from);
+        to.begin_look();
+        to.found_empty(0..1, 2);
+        assert_eq!(from.on_the_way(1023), 8704);
+        to.begin_look();
+        to.found_empty(0..2, 2);
+        assert_eq!(from.on_the_way(1023), 0);
+    }
+
+    #[test]
     fn a_sender_pauses_until_the_receiver_has_taken_or_written_off_what_was_sent() {
-        let (mut from, to) = pair();
+        let (mut from, mut to) = pair();
         let mut packets = 1;
         while !from.plan(1023, 4096) {
             packets += 1;
@@ -279,7 +324,8 @@ mod tests {
         to.return_for(1, 4096);
         assert!(!from.is_full(1023));
         assert!(from.plan(1023, 4096));
-        to.write_off(to.sent_to_us());
+        to.begin_look();
+        to.found_empty(0..1, 1);
         assert!(!from.is_full(1023));
         // What comes late does not count against anybody.
         to.return_for(1, 4096);

@@ -41,14 +41,12 @@ pub(crate) struct Look {
     end: usize,
     /// How often something was found at this port.
     batch: usize,
-    /// Whether the socket of an address was found empty, and it was not yet said.
-    was_empty: bool,
+    /// Which sockets of addresses were found empty, and it was not yet said: one after the other.
+    empty: Range<usize>,
     /// How many sockets of addresses were found empty.
     pub(crate) emptied: usize,
     /// Whether it goes to all ports.
     pub(crate) is_whole: bool,
-    /// What had been sent to us before, as [`crate::host::credits`] has it.
-    pub(crate) sent: Option<u64>,
 }
 
 /// What was found.
@@ -73,9 +71,9 @@ pub(crate) enum By {
 
 impl Look {
     /// At `ports`, which may be all, after so much had been `sent`.
-    pub(crate) fn new(ports: Range<usize>, is_whole: bool, sent: Option<u64>) -> Self {
+    pub(crate) fn new(ports: Range<usize>, is_whole: bool) -> Self {
         let Range { start: port, end } = ports;
-        Self { port, end, batch: 0, was_empty: false, emptied: 0, is_whole, sent }
+        Self { port, end, batch: 0, empty: 0..0, emptied: 0, is_whole }
     }
 
     /// Enough of this port.
@@ -84,9 +82,9 @@ impl Look {
         self.batch = 0;
     }
 
-    /// Whether the socket of an address has been found empty since this was last asked.
-    pub(crate) fn takes_empty(&mut self) -> bool {
-        core::mem::take(&mut self.was_empty)
+    /// Which sockets of addresses have been found empty since this was last asked.
+    pub(crate) fn newly_empty(&mut self) -> Range<usize> {
+        core::mem::take(&mut self.empty)
     }
 
     /// Whether all ports have been looked at.
@@ -136,7 +134,8 @@ impl Inbox {
                     (None, None) => None,
                 };
                 if is_address && found.is_none() {
-                    look.was_empty = true;
+                    let first = if look.empty.is_empty() { port } else { look.empty.start };
+                    look.empty = first..port + 1;
                     look.emptied += 1;
                 }
             }

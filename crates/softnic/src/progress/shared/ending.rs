@@ -127,8 +127,8 @@ mod tests {
         let takes = || {
             let mut core = full.shared().lock();
             let paths = &mut core.attachment.site.paths;
-            let sent = paths.credits().sent_to_us();
-            paths.write_off(Some(sent));
+            paths.credits().begin_look();
+            paths.found_empty(0..1, 1);
         };
         let given_up = |core: &Core| {
             assert!(!core.is_paused());

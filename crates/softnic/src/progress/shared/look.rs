@@ -157,10 +157,12 @@ impl Shared {
             core = self.lock();
             let now = clock::now();
             last = Some(now);
-            if look.takes_empty() {
+            let empty = look.newly_empty();
+            if !empty.is_empty() {
                 let Core { policy, attachment, .. } = &mut *core;
                 policy.turns.found_empty();
-                attachment.site.paths.write_off(look.sent);
+                let Site { membership, paths, .. } = &mut attachment.site;
+                paths.found_empty(empty, membership.sockets.len());
             }
             let Some(found) = found else { continue };
             let (Attachment { receiver, site, .. }, mut engine) = core.parts(now);
