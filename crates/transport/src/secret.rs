@@ -6,6 +6,8 @@
 //! they are given out in turn, so that a simulation or a test is the same each time.
 //!
 //! [`Config::seed`]: crate::Config::seed
+//!
+//! What a peer is shown whole must not tell the seed: it is a [`keyed_hash`].
 
 /// Where numbers are drawn from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +59,51 @@ impl Secret {
     }
 }
 
+/// SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): who knows neither half of
+/// `key` cannot tell the hash of one message from those of others.
+pub(crate) fn keyed_hash(key: [u64; 2], message: &[u8]) -> u64 {
+    let [low, high] = key;
+    let mut state = [
+        low ^ 0x736f_6d65_7073_6575,
+        high ^ 0x646f_7261_6e64_6f6d,
+        low ^ 0x6c79_6765_6e65_7261,
+        high ^ 0x7465_6462_7974_6573,
+    ];
+    let mut absorb = |word: u64| {
+        state[3] ^= word;
+        sip_rounds(&mut state, 2);
+        state[0] ^= word;
+    };
+    let (words, rest) = message.as_chunks();
+    for word in words {
+        absorb(u64::from_le_bytes(*word));
+    }
+    // The last word has the rest, and the length in its highest byte.
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    last[7] = message.len() as u8;
+    absorb(u64::from_le_bytes(last));
+    state[2] ^= 0xff;
+    sip_rounds(&mut state, 4);
+    state.into_iter().fold(0, |hash, word| hash ^ word)
+}
+
+fn sip_rounds(state: &mut [u64; 4], rounds: u32) {
+    let [a, b, c, d] = state;
+    for _ in 0..rounds {
+        *a = a.wrapping_add(*b);
+        *b = b.rotate_left(13) ^ *a;
+        *a = a.rotate_left(32);
+        *c = c.wrapping_add(*d);
+        *d = d.rotate_left(16) ^ *c;
+        *a = a.wrapping_add(*d);
+        *d = d.rotate_left(21) ^ *a;
+        *c = c.wrapping_add(*b);
+        *b = b.rotate_left(17) ^ *c;
+        *c = c.rotate_left(32);
+    }
+}
+
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -94,6 +141,15 @@ mod tests {
         let same = one.iter().zip(&other).filter(|(one, other)| one == other).count();
         let next = one.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
         assert!(same < 5 && next < 5, "{same} {next}");
+    }
+
+    #[test]
+    fn a_keyed_hash_is_that_of_the_paper() {
+        // Appendix A: the key is the bytes 0 to 15, the message 0 to 14.
+        let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
+        let message: [u8; 15] = core::array::from_fn(|at| at as u8);
+        assert_eq!(keyed_hash(key, &message), 0xa129_ca61_49be_45e5);
+        assert_ne!(keyed_hash(key, &message[..14]), keyed_hash([key[0], 0], &message[..14]));
     }
 
     #[test]

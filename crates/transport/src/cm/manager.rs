@@ -15,7 +15,7 @@ use crate::limits::{
     CM_ANSWERS_MAX, CM_BACKLOG_MAX, CM_CONVERSATIONS_MAX, CM_LISTENERS_MAX,
     CM_PENDING_PER_SOURCE_MAX, CM_RESPONSE_TIMEOUT, CM_RETRIES,
 };
-use crate::secret::Secret;
+use crate::secret::{Secret, keyed_hash};
 use crate::{Arrival, Route};
 
 /// A listener.
@@ -147,7 +147,7 @@ impl Manager {
         conversation.local_qpn = request.qpn;
         let message = Message::Req(req::Repr {
             local_id: conversation.id,
-            guid: self.config.guid,
+            guid: self.guid(route.destination),
             remote_timeout: CM_RESPONSE_TIMEOUT,
             local_timeout: CM_RESPONSE_TIMEOUT,
             max_retries: CM_RETRIES,
@@ -188,7 +188,7 @@ impl Manager {
         let message = Message::Rep(rep::Repr {
             local_id: conversation.id,
             remote_id: conversation.remote_id,
-            guid: self.config.guid,
+            guid: self.guid(conversation.route.destination),
             ..reply
         });
         let mad = Mad { modifier: options, ..conversation.mad(message) };
@@ -443,7 +443,8 @@ impl Manager {
         let mut mad = conversation.rej(about, rej::Reason::TIMEOUT, [0; rej::PRIVATE_LEN]);
         // With this reason goes the adapter's GUID: the peer's number is not always known.
         if let Message::Rej(rejection) = &mut mad.message {
-            rejection.info[..8].copy_from_slice(&self.config.guid.to_be_bytes());
+            let guid = self.guid(conversation.route.destination);
+            rejection.info[..8].copy_from_slice(&guid.to_be_bytes());
             rejection.info_length = 8;
         }
         self.send(conversation.route, mad);
@@ -568,6 +569,11 @@ impl Manager {
     fn transaction(&mut self) -> u64 {
         self.next_transaction = self.next_transaction.wrapping_add(1);
         self.next_transaction
+    }
+
+    /// How our adapter is named to the manager at `peer`: no other address can find it out.
+    pub(super) fn guid(&self, peer: Gid) -> u64 {
+        keyed_hash([self.config.guid, self.config.seed], &peer.0)
     }
 
     /// Takes a conversation out of the tables, until [`Manager::keep`].

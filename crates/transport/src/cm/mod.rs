@@ -59,8 +59,9 @@ pub struct CmConfig {
     /// The numbers that its conversations may have. Managers that share an address have ranges
     /// that do not meet.
     pub ids: Range<u32>,
-    /// How the manager names its adapter: to peers a number like any other (IBTA vol 1, 12.6.5, Local
-    /// CA GUID). Random, because who knows it and a queue pair can end the connection by a REQ.
+    /// The adapter's own GUID, which nobody learns. Random: with `seed` it is the key of the hash that
+    /// a peer is told as Local CA GUID, another one at each address. To peers it is a number like any
+    /// other (IBTA vol 1, 12.6.5), but who knows it and a queue pair can end a connection by a REQ.
     pub guid: u64,
     /// What shuffles numbers and where transactions begin: random, so that they cannot be guessed and
     /// are not taken for those of an earlier run.

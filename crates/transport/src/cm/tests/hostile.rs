@@ -6,7 +6,7 @@ use rdma::{Qpn, Span, Time};
 use wire::cm::mra::About;
 use wire::cm::{Mad, Message, brief, rej, req};
 
-use super::{SERVICE, arrival, manager, reply, request};
+use super::{SERVICE, arrival, gid, manager, reply, request};
 use crate::cm::{CmEvent, CommId, Discard, Manager};
 use crate::limits::{CM_ANSWERS_MAX, CM_HALF_OPEN_MAX, CM_PENDING_PER_SOURCE_MAX};
 
@@ -228,6 +228,14 @@ fn who_pretends_to_be_the_peer_and_guesses_has_the_guesses_of_one_source() {
         assert!(accept_all(&mut server).is_some());
         server.disconnect(NOW, id, [0; brief::DREQ_PRIVATE_LEN]).unwrap();
     }
+}
+
+#[test]
+fn each_peer_is_told_another_guid_and_the_same_each_time() {
+    let [one, same, other] = [7, 7, 8].map(|seed| manager(CLIENT, seed));
+    assert_eq!(one.guid(gid(1)), same.guid(gid(1)));
+    assert_ne!(one.guid(gid(1)), one.guid(gid(2)));
+    assert_ne!(one.guid(gid(1)), other.guid(gid(1)));
 }
 
 #[test]

@@ -246,13 +246,15 @@ fn a_connection_is_asked_for_accepted_used_and_ended() {
         panic!("a request")
     };
     assert_eq!((asked, way), (listener, route(1, 0)));
-    assert_eq!((request.qpn, request.psn, request.guid), (Qpn::new(0x11), Psn::new(7), 1));
+    assert_eq!((request.qpn, request.psn), (Qpn::new(0x11), Psn::new(7)));
+    assert_eq!(request.guid, it.hosts[0].guid(gid(1)));
     assert_eq!(request.private, [5; req::PRIVATE_LEN]);
     it.accept(passive);
     assert_eq!(it.sends(1), ["REP"]);
     it.receives(0);
     let Some(CmEvent::Reply { id, reply, .. }) = it.event(0) else { panic!("a reply") };
-    assert_eq!((id, reply.qpn, reply.guid), (active, Qpn::new(0x22), 2));
+    assert_eq!((id, reply.qpn), (active, Qpn::new(0x22)));
+    assert_eq!(reply.guid, it.hosts[1].guid(gid(0)));
     it.confirm(active);
     assert_eq!(it.sends(0), ["RTU"]);
     it.receives(1);
@@ -582,9 +584,11 @@ fn a_side_that_gives_up_tells_the_other() {
 #[test]
 fn a_queue_pair_that_connects_anew_ends_its_old_connection() {
     let mut it = Hosts::new();
-    let (_, passive) = it.connected();
-    // The process has died, and another has its queue pair's number.
-    it.hosts[0] = manager(0, 5_000);
+    let (active, passive) = it.connected();
+    // The client has ended it and uses its queue pair again, but its DREQ is lost.
+    it.hosts[0].forget(it.now, active);
+    assert_eq!(it.sends(0), ["DREQ"]);
+    it.lose(1);
     it.connect();
     it.settle();
     assert_eq!(reason(it.event(0)), rej::Reason::STALE);
