@@ -73,9 +73,13 @@ pub(crate) const ACK_TIMEOUT_DOUBLINGS: u8 = 2;
 
 /// Conversations of a connection manager, those in TIMEWAIT included.
 pub(crate) const CM_CONVERSATIONS_MAX: usize = 1 << 16;
-/// Conversations of one address that are not established: asked for, half open, or in TIMEWAIT. More
-/// REQs of that address are dropped, so that one host does not use up all conversations.
-pub(crate) const CM_PENDING_PER_SOURCE_MAX: u32 = 1024;
+/// Conversations of one address that are accepted and not established, or over and not forgotten, when it
+/// asks for another. The oldest then makes room, so that one host does not use up all conversations,
+/// and a burst of requests does not keep others of its address out.
+pub(crate) const CM_PENDING_PER_SOURCE_MAX: usize = 1024;
+/// How long a connection that is accepted makes no room for others: 4.096 us x 2^20, four seconds. So those
+/// that a crowd makes at once do not end each other: the requests that find no room are repeated.
+pub(crate) const CM_CONFIRM_TIME: u8 = 20;
 /// The longest that a connection which is accepted waits for its RTU, whatever its REQ says, and that
 /// an answer is kept for a repeated REQ. Linux takes 69 s at most: 15 retries of 4.3 s.
 pub(crate) const CM_HALF_OPEN_MAX: Span = Span::from_ms(300_000);
@@ -83,7 +87,7 @@ pub(crate) const CM_HALF_OPEN_MAX: Span = Span::from_ms(300_000);
 pub(crate) const CM_ANSWERS_MAX: u8 = 32;
 /// Listeners of a connection manager.
 pub(crate) const CM_LISTENERS_MAX: usize = 1 << 16;
-/// Requests that may wait for one listener's application.
+/// Requests that may wait for one listener's application. More are dropped: their peers repeat them.
 pub(crate) const CM_BACKLOG_MAX: u32 = 1024;
 /// How long a peer's connection manager has for an answer before a message is repeated: 4.096 us x
 /// 2^18, a second.

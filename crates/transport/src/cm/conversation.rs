@@ -8,9 +8,21 @@ use super::state::{Input, State};
 use super::{Discard, ListenerId};
 use crate::Route;
 use crate::limits::{
-    CM_ANSWERS_MAX, CM_HALF_OPEN_MAX, CM_RESPONSE_TIMEOUT, CM_SERVICE_TIMEOUT, CM_TIMEOUT_MAX,
-    CM_UNCLAIMED_INTERVAL, CM_UNCLAIMED_PATIENCE, ack_timeout,
+    CM_ANSWERS_MAX, CM_CONFIRM_TIME, CM_HALF_OPEN_MAX, CM_RESPONSE_TIMEOUT, CM_SERVICE_TIMEOUT,
+    CM_TIMEOUT_MAX, CM_UNCLAIMED_INTERVAL, CM_UNCLAIMED_PATIENCE, ack_timeout,
 };
+
+/// In which order the conversations of one address make room for its newest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Rank {
+    /// In TIMEWAIT: nobody holds anything of it.
+    Over,
+    /// Accepted and not confirmed, or being taken down.
+    Open,
+    /// Taken back before the application had answered: makes no room. It goes by itself in a second, and
+    /// until then keeps requests that are taken back in turn from filling the application's memory.
+    TakenBack,
+}
 
 /// A conversation with a peer.
 #[derive(Clone, Debug)]
@@ -21,6 +33,8 @@ pub(super) struct Conversation {
     pub(super) id: u32,
     /// When it was begun or, on the passive side, accepted.
     pub(super) begun: Time,
+    /// Its place among all by that time.
+    pub(super) turn: u64,
     /// The peer's number; 0 until it is known.
     pub(super) remote_id: u32,
     pub(super) route: Route,
@@ -44,6 +58,8 @@ pub(super) struct Conversation {
     /// The peer's queue pair, and its adapter's GUID.
     pub(super) remote_qpn: Qpn,
     pub(super) remote_guid: u64,
+    /// The peer has taken it back before the application had answered.
+    pub(super) taken_back: bool,
     /// The application is done with it: no more events.
     pub(super) forgotten: bool,
 }
@@ -60,8 +76,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// What a REQ names, within bounds. A message is repeated for [`CM_HALF_OPEN_MAX`] at most, and a
-    /// request that is over counts to its source's share for a second at least.
+    /// What a REQ names, within bounds. A message is repeated for [`CM_HALF_OPEN_MAX`] at most.
     pub(super) fn named_by(request: &req::Repr) -> Self {
         let retries = request.max_retries;
         let longest = Span::from_ps(CM_HALF_OPEN_MAX.as_ps() / (u64::from(retries) + 1));
@@ -87,9 +102,32 @@ impl Conversation {
         Some(self.state)
     }
 
-    /// Whether the peer has begun it, and it is not established.
-    pub(super) fn is_pending(&self) -> bool {
-        self.listener.is_some() && self.state != State::Established
+    /// Whether it waits for the application's answer, in the listener's backlog.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.state, State::ReqReceived | State::SidrReqReceived)
+    }
+
+    /// Its rank in the share of the peer's address. None if we have begun it, if it counts to a backlog,
+    /// or if it is established.
+    pub(super) fn rank(&self) -> Option<Rank> {
+        let rank = match self.state {
+            State::TimeWait if self.taken_back => Rank::TakenBack,
+            State::TimeWait => Rank::Over,
+            State::RepSent | State::RtuWait | State::DreqSent => Rank::Open,
+            _ => return None,
+        };
+        self.listener.map(|_| rank)
+    }
+
+    /// Whether it may end in favour of a newer one of its address. The peers of a crowd have time to
+    /// confirm.
+    pub(super) fn may_make_room(&self, now: Time) -> bool {
+        let has_had_time = now.since(self.begun) >= span(CM_CONFIRM_TIME);
+        self.rank().is_some_and(|rank| match rank {
+            Rank::Over => true,
+            Rank::Open => has_had_time,
+            Rank::TakenBack => false,
+        })
     }
 
     /// Whether the peer has said which number it has.
@@ -151,13 +189,17 @@ impl Conversation {
         self.deadline = Some(now + repeats.min(CM_HALF_OPEN_MAX));
     }
 
-    /// The peer has taken its request back, and the application knows. Only the source's share does not
-    /// forget it at once: else a REQ and a REJ in turn would cost nothing.
-    pub(super) fn be_taken_back(&mut self, now: Time) {
+    /// The peer has taken its request back, and the application knows. `waited`: before it had answered.
+    pub(super) fn be_taken_back(&mut self, now: Time, waited: bool) {
         self.state = State::TimeWait;
         self.forgotten = true;
         self.last = None;
-        self.remember(now);
+        self.taken_back = waited;
+        if waited {
+            self.deadline = Some(now + span(CM_RESPONSE_TIMEOUT));
+        } else {
+            self.remember(now);
+        }
     }
 
     /// After a refusal because nobody offers the service: asks again in a moment, if the

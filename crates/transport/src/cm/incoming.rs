@@ -10,7 +10,7 @@ use wire::cm::{Mad, Message, brief, mra, rej, rep, req, sidr};
 use super::conversation::{Conversation, Timing, drep, refusal, rej, span};
 use super::manager::PeerKey;
 use super::state::{Input, State};
-use super::{CmError, CmEvent, CommId, Discard, Manager};
+use super::{CmEvent, CommId, Discard, Manager};
 use crate::limits::{CM_RESPONSE_TIMEOUT, CM_RETRIES};
 use crate::{Arrival, Route};
 
@@ -47,9 +47,6 @@ impl Manager {
             self.send(route, refuse(rej::Reason::INVALID_SERVICE));
             return Ok(());
         };
-        if self.is_flooding(arrival.source) {
-            return Err(Discard::Excess);
-        }
         let is_offered = match request.transport {
             Transport::Rc | Transport::Uc => true,
             Transport::Extended => request.extended_transport == EXTENDED_XRC,
@@ -59,8 +56,6 @@ impl Manager {
             Some(rej::Reason::INVALID_TRANSPORT)
         } else if Mtu::from_code(request.mtu).is_none() {
             Some(rej::Reason::INVALID_MTU)
-        } else if !self.has_room(listener) {
-            Some(rej::Reason::NO_RESOURCES)
         } else {
             None
         };
@@ -68,8 +63,10 @@ impl Manager {
             self.send(route, refuse(reason));
             return Ok(());
         }
-        // Only here, where a REQ that ends nothing is a conversation and counts to its source's share:
-        // who guesses numbers of others has no more guesses than that.
+        if !self.has_room(listener) || !self.make_room(now, arrival.source) {
+            return Err(Discard::Excess);
+        }
+        // Who ends a former conversation, or a stale one, knows the GUID that this peer alone is told.
         if let Some(id) = former {
             self.lost(now, id);
         }
@@ -112,7 +109,7 @@ impl Manager {
             self.send(route, refuse(sidr::Status::UNSUPPORTED));
             return Ok(());
         };
-        if self.is_flooding(arrival.source) {
+        if !self.has_room(listener) || !self.make_room(now, arrival.source) {
             return Err(Discard::Excess);
         }
         if let Some(id) = former {
@@ -120,10 +117,7 @@ impl Manager {
         }
         let response = span(CM_RESPONSE_TIMEOUT);
         let timing = Timing { response, retries: CM_RETRIES, time_wait: response };
-        let begun = match self.has_room(listener) {
-            true => self.begin(now, State::SidrReqReceived, route, timing),
-            false => Err(CmError::Exhausted),
-        };
+        let begun = self.begin(now, State::SidrReqReceived, route, timing);
         let Ok(mut conversation) = begun else {
             self.send(route, refuse(sidr::Status::NO_QP));
             return Ok(());
@@ -296,13 +290,14 @@ impl Manager {
             return Ok(());
         }
         self.leave_backlog(conversation);
+        let waited = conversation.waits();
         let moved = conversation.step(Input::Rej);
         match moved {
             Some(State::Closed) => {
                 let rejection = Box::new(*message);
                 self.tell(conversation, CmEvent::Rejected { id, rejection });
                 if conversation.listener.is_some() {
-                    conversation.be_taken_back(now);
+                    conversation.be_taken_back(now, waited);
                 }
             }
             Some(_) => self.disconnected(now, conversation),

@@ -8,7 +8,7 @@ use rdma::{Gid, Qpn, Time};
 use wire::cm::mra::About;
 use wire::cm::{Mad, Message, brief, rej, rep, req, sidr};
 
-use super::conversation::{Conversation, Timing, refusal, span};
+use super::conversation::{Conversation, Rank, Timing, refusal, span};
 use super::state::{Input, State};
 use super::{CmConfig, CmError, CmEvent, CmStats, CommId, Discard, ListenerId, Outgoing};
 use crate::limits::{
@@ -49,6 +49,7 @@ pub struct Manager {
     /// Shuffles the numbers: who has one cannot tell those of others.
     secret: Secret,
     next_transaction: u64,
+    next_turn: u64,
     next_listener: u32,
     listeners: BTreeMap<ListenerId, Listener>,
     services: BTreeMap<(u64, Option<Gid>), ListenerId>,
@@ -57,8 +58,8 @@ pub struct Manager {
     /// Connections in use, by the peer's address, adapter and queue pair. What an adapter calls itself
     /// is not trusted: the address counts too.
     pub(super) by_queue_pair: BTreeMap<QueuePairKey, u32>,
-    /// How many conversations each address has that are not established.
-    pub(super) pending: BTreeMap<Gid, u32>,
+    /// The share of each address that has one: its conversations by rank and turn. The first is the first to make room.
+    shares: BTreeMap<Gid, BTreeSet<(Rank, u64, u32)>>,
     timers: BTreeSet<(Time, u32)>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<CmEvent>,
@@ -73,6 +74,7 @@ impl Manager {
             next_id: 0,
             // Peers see it, so it must not tell the seed.
             next_transaction: u64::from(secret.shuffled(0, 1 << 31)) << 32,
+            next_turn: 0,
             secret,
             config,
             next_listener: 0,
@@ -81,7 +83,7 @@ impl Manager {
             conversations: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             by_queue_pair: BTreeMap::new(),
-            pending: BTreeMap::new(),
+            shares: BTreeMap::new(),
             timers: BTreeSet::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
@@ -185,6 +187,7 @@ impl Manager {
         let mut conversation = self.stepped(id, Input::Accept, State::RepSent)?;
         conversation.local_qpn = reply.qpn;
         conversation.begun = now;
+        conversation.turn = self.turn();
         let message = Message::Rep(rep::Repr {
             local_id: conversation.id,
             remote_id: conversation.remote_id,
@@ -422,15 +425,42 @@ impl Manager {
             self.stats.cm_tx_retries += 1;
             self.send(conversation.route, last);
         } else {
-            self.refuse_late(&conversation);
-            if conversation.step(Input::GiveUp) == Some(State::Closed) {
-                self.tell(&conversation, CmEvent::Unreachable(id));
-            } else {
+            self.give_up(&mut conversation);
+            if conversation.state == State::TimeWait {
                 conversation.begin_time_wait(now);
-                self.tell(&conversation, CmEvent::Disconnected(id));
             }
         }
         self.keep(conversation);
+    }
+
+    /// The peer has had its time to answer.
+    fn give_up(&mut self, conversation: &mut Conversation) {
+        let id = CommId(conversation.id);
+        self.refuse_late(conversation);
+        let is_closed = conversation.step(Input::GiveUp) == Some(State::Closed);
+        let event = if is_closed { CmEvent::Unreachable(id) } else { CmEvent::Disconnected(id) };
+        self.tell(conversation, event);
+    }
+
+    /// Makes room for another conversation with `source`: if its share is used up, ends the oldest that may
+    /// go, as if all its time had passed. Returns whether there is room.
+    pub(super) fn make_room(&mut self, now: Time, source: Gid) -> bool {
+        let share = self.shares.get(&source);
+        let share = share.filter(|share| share.len() >= CM_PENDING_PER_SOURCE_MAX);
+        let Some(&(.., id)) = share.and_then(BTreeSet::first) else { return true };
+        if !self.conversations.get(&id).is_some_and(|oldest| oldest.may_make_room(now)) {
+            return false;
+        }
+        if let Some(mut oldest) = self.take(id) {
+            if oldest.state.repeats() {
+                self.give_up(&mut oldest);
+            }
+            if oldest.step(Input::Over).is_some() {
+                self.tell(&oldest, CmEvent::Closed(CommId(id)));
+            }
+            self.keep(oldest);
+        }
+        true
     }
 
     /// Tells a peer that has not answered that it is too late.
@@ -479,13 +509,19 @@ impl Manager {
     /// The peer has begun something else in the place of `id`: ends that, and tells the
     /// application, and the peer in case it still knows of it.
     pub(super) fn lost(&mut self, now: Time, id: u32) {
-        let Some(conversation) = self.conversations.get(&id).cloned() else { return };
+        let Some(mut conversation) = self.conversations.get(&id).cloned() else { return };
         match conversation.state {
             State::SidrReqReceived | State::TimeWait => {}
             _ => self.tell(&conversation, CmEvent::Disconnected(CommId(id))),
         }
         self.tell(&conversation, CmEvent::Closed(CommId(id)));
-        self.end(now, id);
+        if !conversation.waits() {
+            return self.end(now, id);
+        }
+        self.take(id);
+        self.leave_backlog(&conversation);
+        conversation.be_taken_back(now, true);
+        self.keep(conversation);
     }
 
     // ---- the tables
@@ -499,15 +535,9 @@ impl Manager {
         self.listeners.get(&listener).is_some_and(|listener| listener.waiting < listener.backlog)
     }
 
-    /// Whether an address has as many conversations that are not established as it may.
-    pub(super) fn is_flooding(&self, source: Gid) -> bool {
-        self.pending.get(&source).is_some_and(|count| *count >= CM_PENDING_PER_SOURCE_MAX)
-    }
-
     /// A conversation that waited for the application leaves the listener's backlog.
     pub(super) fn leave_backlog(&mut self, conversation: &Conversation) {
-        let waited = matches!(conversation.state, State::ReqReceived | State::SidrReqReceived);
-        if let Some(listener) = conversation.listener.filter(|_| waited)
+        if let Some(listener) = conversation.listener.filter(|_| conversation.waits())
             && let Some(listener) = self.listeners.get_mut(&listener)
         {
             listener.waiting = listener.waiting.saturating_sub(1);
@@ -533,11 +563,13 @@ impl Manager {
             id = self.number();
         }
         let transaction = self.transaction();
+        let turn = self.turn();
         Ok(Conversation {
             state,
             established: false,
             id,
             begun: now,
+            turn,
             remote_id: 0,
             route,
             listener: None,
@@ -553,6 +585,7 @@ impl Manager {
             remote_qpn: Qpn::default(),
             remote_guid: 0,
             datagram: matches!(state, State::SidrReqSent | State::SidrReqReceived),
+            taken_back: false,
             forgotten: false,
         })
     }
@@ -571,6 +604,11 @@ impl Manager {
         self.next_transaction
     }
 
+    fn turn(&mut self) -> u64 {
+        self.next_turn = self.next_turn.wrapping_add(1);
+        self.next_turn
+    }
+
     /// How our adapter is named to the manager at `peer`: no other address can find it out.
     pub(super) fn guid(&self, peer: Gid) -> u64 {
         keyed_hash([self.config.guid, self.config.seed], &peer.0)
@@ -587,12 +625,12 @@ impl Manager {
         if self.by_queue_pair.get(&key) == Some(&id) {
             self.by_queue_pair.remove(&key);
         }
-        if conversation.is_pending()
-            && let Some(count) = self.pending.get_mut(&source)
+        if let Some(rank) = conversation.rank()
+            && let Some(share) = self.shares.get_mut(&source)
         {
-            *count -= 1;
-            if *count == 0 {
-                self.pending.remove(&source);
+            share.remove(&(rank, conversation.turn, id));
+            if share.is_empty() {
+                self.shares.remove(&source);
             }
         }
         Some(conversation)
@@ -640,8 +678,9 @@ impl Manager {
             let key = (source, conversation.remote_guid, conversation.remote_qpn);
             self.by_queue_pair.insert(key, id);
         }
-        if conversation.is_pending() {
-            *self.pending.entry(conversation.route.destination).or_default() += 1;
+        if let Some(rank) = conversation.rank() {
+            let share = self.shares.entry(conversation.route.destination).or_default();
+            share.insert((rank, conversation.turn, id));
         }
         self.conversations.insert(id, conversation);
         CommId(id)

@@ -21,6 +21,11 @@
 //! duplicate gets the former answer again and never reaches the application. While an application
 //! takes its time, MRAs tell the peer to wait.
 //!
+//! Where an address has used up its share of conversations, the oldest goes in favour of the newest
+//! ([`Rank`](conversation.rs)). So a burst of requests, whoever forged them, locks out nobody for longer than
+//! peers have to confirm, four seconds. What waits for an application is bounded by its listener's backlog; what comes beyond that is dropped, and its
+//! peer asks again.
+//!
 //! **Invariants:** no datagram and no call can make it panic. A peer can make it hold no more
 //! conversations than [`crate::limits`] allows, and a host no more than its share. Every conversation
 //! ends: what waits for a peer has a timer ([`state`](state.rs)), and a connection that is accepted
@@ -189,7 +194,7 @@ pub enum Discard {
     Duplicate,
     /// It answers nothing that we have said.
     Stray,
-    /// Its sender has asked for more than a host may, or has had its answer too often.
+    /// It asks for more than may wait, or its sender has had its answer too often.
     Excess,
 }
 
@@ -204,7 +209,7 @@ rdma::counters! {
         cm_rx_malformed,
         /// Messages received that answer nothing.
         cm_rx_strays,
-        /// Requests dropped because their address has too many open, and messages that came again too often.
+        /// Requests dropped because too many wait or were taken back, and messages that came again too often.
         cm_rx_excess,
         /// Messages sent.
         cm_tx_msgs,

@@ -23,7 +23,11 @@ fn req(local_id: u32, qpn: u32, guid: u64) -> Mad {
 }
 
 fn handle(server: &mut Manager, from: usize, mad: &Mad) -> Result<(), Discard> {
-    server.handle(NOW, &arrival(from, SERVER), &mad.to_bytes())
+    handle_at(NOW, server, from, mad)
+}
+
+fn handle_at(now: Time, server: &mut Manager, from: usize, mad: &Mad) -> Result<(), Discard> {
+    server.handle(now, &arrival(from, SERVER), &mad.to_bytes())
 }
 
 fn sent(server: &mut Manager) -> usize {
@@ -65,26 +69,161 @@ fn a_req_ends_no_connection_of_another_host() {
     assert_eq!(events(&mut server), [CmEvent::Disconnected(id), CmEvent::Closed(id)]);
 }
 
+/// When the connections that were accepted at `NOW` have had time to be confirmed.
+const LATER: Time = Time::from_ns(1_000_000 + 4_294_967_296);
+
+/// REQs of one address, each accepted at once: its share. Returns the conversations.
+fn burst(server: &mut Manager) -> Vec<CommId> {
+    (1..=CM_PENDING_PER_SOURCE_MAX as u32)
+        .map(|number| {
+            assert_eq!(handle(server, OTHER, &req(number, number, 3)), Ok(()), "{number}");
+            accept_all(server).expect("a request")
+        })
+        .collect()
+}
+
 #[test]
 fn a_host_has_its_share_of_conversations_and_leaves_others_theirs() {
-    let mut server = server(1024);
-    for id in 1..=CM_PENDING_PER_SOURCE_MAX + 50 {
-        let expected = if id > CM_PENDING_PER_SOURCE_MAX { Err(Discard::Excess) } else { Ok(()) };
-        assert_eq!(handle(&mut server, OTHER, &req(id, id, 3)), expected, "{id}");
-        // The application accepts at once, so the listener's backlog is empty.
-        for event in events(&mut server) {
-            let CmEvent::Request { id, .. } = event else { panic!("{event:?}") };
-            server.accept(NOW, id, reply(0x22), 0).unwrap();
-        }
-    }
-    assert_eq!(server.stats().cm_rx_excess, 50);
-    assert_eq!(sent(&mut server), CM_PENDING_PER_SOURCE_MAX as usize, "nothing is said to a flood");
+    let mut server = server(8);
+    let accepted = burst(&mut server);
+    sent(&mut server);
+    // Those that a crowd makes at once do not end each other.
+    assert_eq!(handle(&mut server, OTHER, &req(1 << 20, 1 << 20, 3)), Err(Discard::Excess));
+    assert_eq!(sent(&mut server), 0, "nothing is said to a flood");
     established(&mut server);
-    // One that is established, or over, makes room for another.
-    let first = CommId(*server.conversations.keys().next().unwrap());
-    server.confirm(first, [0; brief::RTU_PRIVATE_LEN]).unwrap();
+    // A connection that is established counts no more.
+    server.confirm(accepted[9], [0; brief::RTU_PRIVATE_LEN]).unwrap();
+    assert_eq!(events(&mut server), [CmEvent::Established(accepted[9])]);
     assert_eq!(handle(&mut server, OTHER, &req(1 << 20, 1 << 20, 3)), Ok(()));
+    assert!(accept_all(&mut server).is_some());
     assert_eq!(handle(&mut server, OTHER, &req(1 << 21, 1 << 21, 3)), Err(Discard::Excess));
+}
+
+#[test]
+fn a_client_connects_after_a_burst_from_its_address() {
+    let mut server = server(8);
+    let accepted = burst(&mut server);
+    // The first are ended in favour of the new ones, and the application hears of each once.
+    for (number, gone) in (1..).zip(&accepted[..50]) {
+        let asked = req((1 << 20) + number, 0x33, 4 + u64::from(number));
+        assert_eq!(handle_at(LATER, &mut server, OTHER, &asked), Ok(()));
+        let told = events(&mut server);
+        let [CmEvent::Unreachable(ended), CmEvent::Request { id, .. }] = told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!(ended, *gone);
+        server.accept(LATER, id, reply(0x22), 0).unwrap();
+        let private = [0; brief::RTU_PRIVATE_LEN];
+        let rtu = brief::Rtu { local_id: (1 << 20) + number, remote_id: id.0, private };
+        assert_eq!(handle(&mut server, OTHER, &Mad::new(1, Message::Rtu(rtu))), Ok(()));
+        assert_eq!(events(&mut server), [CmEvent::Established(id)]);
+        // So there is room for one more.
+        let next = req((1 << 21) + number, (1 << 21) + number, 3);
+        assert_eq!(handle_at(LATER, &mut server, OTHER, &next), Ok(()));
+        assert!(accept_all(&mut server).is_some());
+    }
+    assert_eq!(server.stats().cm_rx_excess, 0);
+}
+
+#[test]
+fn what_is_over_makes_room_before_what_is_half_open() {
+    let mut server = server(8);
+    let accepted = burst(&mut server);
+    // The last one was in use, and is over: it goes before the first.
+    let last = *accepted.last().unwrap();
+    server.confirm(last, [0; brief::RTU_PRIVATE_LEN]).unwrap();
+    let (local_id, remote_id) = (accepted.len() as u32, last.0);
+    let remote_qpn = Qpn::new(0x22);
+    let private = [0; brief::DREQ_PRIVATE_LEN];
+    let dreq = brief::Dreq { local_id, remote_id, remote_qpn, private };
+    assert_eq!(handle(&mut server, OTHER, &Mad::new(9, Message::Dreq(dreq))), Ok(()));
+    assert_eq!(events(&mut server), [CmEvent::Established(last), CmEvent::Disconnected(last)]);
+    for (number, expected) in
+        [(1 << 20, CmEvent::Closed(last)), (1 << 21, CmEvent::Unreachable(accepted[0]))]
+    {
+        let asked = req(number, number, 3);
+        assert_eq!(handle_at(LATER, &mut server, OTHER, &asked), Ok(()));
+        let told = events(&mut server);
+        assert_eq!(told[0], expected);
+        let CmEvent::Request { id, .. } = told[1] else { panic!("{told:?}") };
+        server.accept(LATER, id, reply(0x22), 0).unwrap();
+    }
+}
+
+#[test]
+fn a_listener_that_answers_nothing_keeps_its_address_from_no_other_listener() {
+    let mut server = server(1024);
+    server.listen(SERVICE + 1, None, 8).unwrap();
+    for number in 1..=1100 {
+        let expected = if number > 1024 { Err(Discard::Excess) } else { Ok(()) };
+        assert_eq!(handle(&mut server, OTHER, &req(number, number, 3)), expected);
+    }
+    assert_eq!(events(&mut server).len(), 1024);
+    let elsewhere = req::Repr { local_id: 6, guid: 1, service: SERVICE + 1, ..request(0x11) };
+    assert_eq!(handle(&mut server, OTHER, &Mad::new(6, Message::Req(elsewhere))), Ok(()));
+    assert!(accept_all(&mut server).is_some());
+}
+
+#[test]
+fn requests_that_are_taken_back_in_turn_are_so_many_a_second() {
+    // By a REJ, and by another REQ in the place of the former.
+    for anew_each_time in [false, true] {
+        let mut server = server(8);
+        let mut told = 0;
+        for number in 0..4 * CM_PENDING_PER_SOURCE_MAX as u32 {
+            let local_id = if anew_each_time { 5 } else { 1_000 + number };
+            let _ = handle(&mut server, OTHER, &anew(req(local_id, 0x11, 3), number.into()));
+            if !anew_each_time {
+                let _ = handle(&mut server, OTHER, &given_up(local_id, 0, 3));
+            }
+            // The application reads nothing: it is as if it had stopped.
+            told += events(&mut server).len();
+        }
+        assert!(told <= 3 * (CM_PENDING_PER_SOURCE_MAX + 1), "{told}");
+        assert!(server.len() <= 1 + CM_PENDING_PER_SOURCE_MAX);
+        // Others come in, and this address too, a second later.
+        assert_eq!(handle(&mut server, CLIENT, &req(5, 0x11, 1)), Ok(()));
+        assert_eq!(handle(&mut server, OTHER, &req(6, 0x12, 3)), Err(Discard::Excess));
+        server.handle_timeout(NOW + Span::from_ms(1_100));
+        assert_eq!(handle(&mut server, OTHER, &req(6, 0x12, 3)), Ok(()));
+    }
+}
+
+#[test]
+fn three_thousand_connections_in_turn_never_wait() {
+    let mut server = server(8);
+    let mut now = NOW;
+    for number in 1..=3_000 {
+        // Each is followed by a TIMEWAIT of 275 s.
+        let long = req::Path { ack_timeout: 31, ..request(number).path };
+        let asked = req::Repr { local_id: number, guid: 1, path: long, ..request(number) };
+        let way = arrival(CLIENT, SERVER);
+        let say = |server: &mut Manager, message| {
+            let mad = Mad::new(number.into(), message);
+            server.handle(now, &way, &mad.to_bytes())
+        };
+        assert_eq!(say(&mut server, Message::Req(asked)), Ok(()), "{number}");
+        let asked = events(&mut server).into_iter().find_map(|event| match event {
+            CmEvent::Request { id, .. } => Some(id),
+            _ => None,
+        });
+        let id = asked.expect("a request");
+        server.accept(now, id, reply(0x22), 0).unwrap();
+        let (local_id, remote_id) = (number, id.0);
+        let rtu = brief::Rtu { local_id, remote_id, private: [0; brief::RTU_PRIVATE_LEN] };
+        assert_eq!(say(&mut server, Message::Rtu(rtu)), Ok(()), "{number}");
+        let dreq = brief::Dreq {
+            local_id,
+            remote_id,
+            remote_qpn: Qpn::new(0x22),
+            private: [0; brief::DREQ_PRIVATE_LEN],
+        };
+        assert_eq!(say(&mut server, Message::Dreq(dreq)), Ok(()), "{number}");
+        now += Span::from_ms(1);
+        server.handle_timeout(now);
+        assert!(server.len() <= CM_PENDING_PER_SOURCE_MAX);
+    }
+    assert_eq!(server.stats().cm_rx_excess, 0);
 }
 
 #[test]
@@ -189,44 +328,56 @@ fn accept_all(server: &mut Manager) -> Option<CommId> {
 }
 
 #[test]
-fn who_pretends_to_be_the_peer_and_guesses_has_the_guesses_of_one_source() {
-    const GUESSES: u32 = 4 * CM_PENDING_PER_SOURCE_MAX;
-    // The application refuses what it is asked for, or the source takes it back: at once, and with the
-    // least patience that it can name.
-    for takes_back in [false, true] {
-        let mut server = server(1024);
-        let id = established(&mut server);
-        let mut over = Vec::new();
-        for guess in 0..GUESSES {
-            // The client's adapter is known, and its queue pair, 0x11, is the last that is guessed.
-            let hasty = req::Repr {
-                local_id: 1_000 + guess,
-                guid: 1,
-                local_timeout: 0,
-                max_retries: 0,
-                ..request(0x11 + GUESSES - 1 - guess)
-            };
-            let mad = Mad::new(u64::from(guess), Message::Req(hasty));
-            over.push(handle(&mut server, CLIENT, &mad));
-            if takes_back {
-                let _ = handle(&mut server, CLIENT, &given_up(1_000 + guess, 0, 1));
-            }
+fn who_pretends_to_be_the_peer_does_not_know_its_guid() {
+    // The application accepts what it is asked for, or refuses it.
+    for accepts in [true, false] {
+        let [mut client, mut server] = [CLIENT, SERVER].map(|host| manager(host, 7));
+        server.listen(SERVICE, None, 8).unwrap();
+        let slot = 5 << 14;
+        let honest =
+            req::Repr { local_id: 5, guid: client.guid(gid(SERVER)), ..request(slot | 99) };
+        handle(&mut server, CLIENT, &Mad::new(5, Message::Req(honest))).unwrap();
+        let victim = accept_all(&mut server).expect("a request");
+        server.confirm(victim, [0; brief::RTU_PRIVATE_LEN]).unwrap();
+        assert_eq!(events(&mut server), [CmEvent::Established(victim)]);
+
+        // The attacker asks the client for a connection from an address of its own, to hear a GUID.
+        client.listen(SERVICE, None, 8).unwrap();
+        let asked = client.handle(NOW, &arrival(OTHER, CLIENT), &req(1, 1, 3).to_bytes());
+        assert_eq!(asked, Ok(()));
+        assert!(accept_all(&mut client).is_some());
+        let said = client.poll_transmit().expect("a REP");
+        let Message::Rep(told) = said.mad.message else { panic!("{said:?}") };
+
+        // Then it tries each number of the slot, a thousand in four seconds, for more than a minute.
+        let mut now = NOW;
+        for guess in 0..1 << 14 {
+            let qpn = slot | guess;
+            let forged = req::Repr { local_id: 1_000 + guess, guid: told.guid, ..request(qpn) };
+            let mad = Mad::new(guess.into(), Message::Req(forged));
+            let taken = server.handle(now, &arrival(CLIENT, SERVER), &mad.to_bytes());
+            assert_eq!(taken, Ok(()), "{guess}");
             for event in events(&mut server) {
+                assert_ne!(event.conversation(), victim, "{guess}: {event:?}");
                 match event {
-                    CmEvent::Request { id, .. } => server.forget(NOW, id),
-                    CmEvent::Rejected { .. } => {}
-                    other => panic!("{guess}: {other:?}"),
+                    CmEvent::Request { id, .. } if accepts => {
+                        server.accept(now, id, reply(0x23), 0).unwrap();
+                    }
+                    CmEvent::Request { id, .. } => server.forget(now, id),
+                    _ => {}
                 }
             }
-            server.handle_timeout(NOW + Span::from_ms(1));
+            now += Span::from_ms(4);
+            server.handle_timeout(now);
+            while server.poll_transmit().is_some() {}
         }
-        let taken = over.iter().filter(|result| result.is_ok()).count();
-        assert_eq!(taken, CM_PENDING_PER_SOURCE_MAX as usize);
-        assert!(events(&mut server).is_empty());
-        // Others come in meanwhile, and the client's connection ends when the client says so.
-        assert_eq!(handle(&mut server, OTHER, &req(5, 0x11, 3)), Ok(()));
-        assert!(accept_all(&mut server).is_some());
-        server.disconnect(NOW, id, [0; brief::DREQ_PRIVATE_LEN]).unwrap();
+        assert!(now.since(NOW) > Span::from_ms(60_000));
+        // The client itself, which has lost its state, ends it.
+        let again = req::Repr { local_id: 6, ..honest };
+        let ended = [CmEvent::Disconnected(victim), CmEvent::Closed(victim)];
+        events(&mut server);
+        handle(&mut server, CLIENT, &Mad::new(6, Message::Req(again))).unwrap();
+        assert_eq!(events(&mut server), ended);
     }
 }
 
@@ -303,7 +454,7 @@ fn who_has_a_conversation_cannot_tell_the_numbers_of_others() {
 fn a_request_that_is_repeated_anew_counts_until_its_former_ones_are_gone() {
     for establishes in [false, true] {
         let mut server = server(1024);
-        for transaction in 0..4 * u64::from(CM_PENDING_PER_SOURCE_MAX) {
+        for transaction in 0..4 * CM_PENDING_PER_SOURCE_MAX as u64 {
             let _ = handle(&mut server, OTHER, &anew(req(5, 0x11, 3), transaction));
             let Some(id) = accept_all(&mut server) else { continue };
             if establishes {
@@ -313,8 +464,8 @@ fn a_request_that_is_repeated_anew_counts_until_its_former_ones_are_gone() {
             }
         }
         // The last one may be established.
-        assert!(server.len() <= 1 + CM_PENDING_PER_SOURCE_MAX as usize, "{}", server.len());
-        assert!(server.stats().cm_rx_excess > 0);
+        assert!(server.len() <= 1 + CM_PENDING_PER_SOURCE_MAX, "{}", server.len());
+        events(&mut server);
         let honest = established(&mut server);
         let left = events(&mut server);
         assert!(left.is_empty(), "{left:?}");
