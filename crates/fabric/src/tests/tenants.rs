@@ -11,7 +11,7 @@ use rdma::{
     WorkRequest,
 };
 
-use crate::model::{HostConfig, IdleState};
+use crate::model::{HostConfig, IdleState, Slices};
 use crate::switch::config::GroupConfig;
 use crate::topology::{Cables, back_to_back, single_switch};
 use crate::{BuildError, Network, NetworkConfig, Placed, TenantEnd, Verdict};
@@ -292,6 +292,83 @@ fn beside_a_hog_a_sleeper_loses_the_switches_to_the_hog() {
     let (costly, costly_round_us) = ratio(Span::from_us(2));
     let expected = costly_round_us / (costly_round_us + lost_us);
     assert!((costly - expected).abs() < 0.01, "{costly} {expected}");
+}
+
+/// Polls for nothing until an end, and notes when it could; or serves, and does the same.
+#[derive(Debug)]
+struct Spinner {
+    serves: bool,
+    steps: Vec<u64>,
+    regions: [RegionSpec; 1],
+    cqs: [CqSpec; 1],
+    qps: [QpSpec; 1],
+}
+
+impl Spinner {
+    const EVERY: Span = Span::from_us(50);
+    const END: Time = Time::from_ns(200_000_000);
+
+    fn new(serves: bool) -> Self {
+        Self {
+            serves,
+            steps: Vec::new(),
+            regions: [RegionSpec { length: 8, access: ALL }],
+            cqs: [CqSpec { depth: 16 }],
+            qps: [QpSpec::new(QpType::Rc, Channel(0), CQ)],
+        }
+    }
+
+    /// When others have had the core for long, in milliseconds of a turn of 24.
+    fn phases(&self) -> Vec<f64> {
+        let gaps = self.steps.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000_000);
+        gaps.map(|pair| pair[0] as f64 / 1e9 % 24.0).collect()
+    }
+}
+
+impl App for Spinner {
+    fn layout(&self) -> Layout<'_> {
+        let (regions, cqs, qps) = (&self.regions, &self.cqs, &self.qps);
+        Layout { regions, cqs, qps, serves: self.serves }
+    }
+
+    fn step(&mut self, verbs: &mut dyn Verbs, _: Woke) -> Wait {
+        let now = verbs.now();
+        self.steps.push(now.as_ps());
+        if now < Self::END { Wait::poll(CQ).or_at(now + Self::EVERY) } else { Wait::done() }
+    }
+}
+
+/// By how much of a turn of 24 ms the slices of two hosts are apart, at the last of their turns.
+fn apart(seed: u64, slices: Slices) -> f64 {
+    let mut config = costly(2);
+    config.seed = seed;
+    let host = config.host.as_mut().unwrap();
+    (host.cpu.hogs, host.cpu.slices) = (vec![0], slices);
+    let placed = [false, true].map(|serves| Placed {
+        host: u32::from(serves),
+        core: 0,
+        app: Box::new(Spinner::new(serves)),
+    });
+    let mut network = Network::with_tenants(config, placed.into()).unwrap();
+    assert_eq!(network.run(Time::ZERO + Span::from_ms(1_000)), Verdict::Finished);
+    let last = network.into_tenants().into_iter().map(|end| {
+        let app: &dyn Any = &*end.app;
+        let phases = app.downcast_ref::<Spinner>().unwrap().phases();
+        assert!(phases.len() >= 5, "{phases:?}");
+        phases[phases.len() - 1]
+    });
+    let both: Vec<f64> = last.collect();
+    let apart = (both[0] - both[1]).abs();
+    apart.min(24.0 - apart)
+}
+
+#[test]
+fn slices_in_step_are_those_of_all_hosts_and_drawn_ones_are_of_each() {
+    let of = |slices| (1..=8).map(|seed| apart(seed, slices)).collect::<Vec<_>>();
+    let (together, drawn) = (of(Slices::InStep), of(Slices::Drawn));
+    assert!(together.iter().all(|apart| *apart < 0.2), "{together:?}");
+    let far = drawn.iter().filter(|apart| **apart > 1.0).count();
+    assert!(far >= 4, "{drawn:?}");
 }
 
 #[test]

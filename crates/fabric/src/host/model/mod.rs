@@ -69,6 +69,17 @@ pub enum Order {
     ByReadiness,
 }
 
+/// Where in their slices the tasks of a core that has a hog begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Slices {
+    /// Somewhere, as chance has it for each host.
+    #[default]
+    Drawn,
+    /// At the beginning of a slice, on every host at the same time.
+    InStep,
+}
+
 /// The processor of a host, and its operating system.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CpuConfig {
@@ -78,6 +89,8 @@ pub struct CpuConfig {
     pub cores_per_package: u32,
     /// Cores on which a task runs that never waits.
     pub hogs: Vec<u32>,
+    /// Where in its slice whoever runs beside them begins.
+    pub slices: Slices,
     /// Posting a send request.
     pub post: Span,
     /// Each piece of it beyond the first.
@@ -164,6 +177,7 @@ impl Default for CpuConfig {
             cores: 8,
             cores_per_package: 8,
             hogs: Vec::new(),
+            slices: Slices::Drawn,
             post: Span::ZERO,
             post_sge: Span::ZERO,
             inline_byte: Span::ZERO,

@@ -14,7 +14,7 @@ use super::task::{Known, OwnPair, Task};
 use super::{Owner, Tenant, Tenants};
 use crate::address::Tuple;
 use crate::host::connect::{bring_up, path};
-use crate::host::model::CpuConfig;
+use crate::host::model::{CpuConfig, Slices};
 use crate::host::{Host, Pair};
 use crate::links::Links;
 use crate::random::{Random, split_mix};
@@ -251,9 +251,12 @@ impl Host {
         self.tenants.as_ref().map_or(0, |tenants| tenants.cores[core].busy_until)
     }
 
-    /// Whoever runs beside a hog is somewhere in its slice, as chance has it.
+    /// Whoever runs beside a hog is somewhere in its slice, as chance has it, unless slices are in step.
     pub(crate) fn draw_slices(&mut self, seed: u64) {
         let Some(tenants) = &mut self.tenants else { return };
+        if tenants.config.slices == Slices::InStep {
+            return;
+        }
         let mut random = Random::new(split_mix(seed ^ u64::from(self.index)));
         let slice = tenants.config.latency.as_ps() / 2;
         for &hog in &tenants.config.hogs {

@@ -48,6 +48,8 @@ table! {
         cores_per_package = within(1, CORES_MAX, CORES) => cores_per_package;
         /// Cores on which a task runs that never waits.
         hogs = list(whole()) => hogs;
+        /// Where in its slice whoever runs beside such a task begins: drawn for each host, or on all at once.
+        slices = choice() => slices;
         /// Posting a send request.
         post_ns = time() => post;
         /// Each piece of it beyond the first.
