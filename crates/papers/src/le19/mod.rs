@@ -136,17 +136,23 @@ pub fn run(
 
 /// One access at a time, with or without a solver on every core.
 fn one(context: &mut Context<'_>, flow: Flow, is_contended: bool) -> Result<Runs, Error> {
-    match is_contended {
-        true => one_in_step(context, Flow { start_within_ms: TURN_MS, ..flow }),
-        false => context.runs(&Hosts::of(TESTBED, 2).for_ms(4.0), &[flow]),
+    if !is_contended {
+        return context.runs(&Hosts::of(TESTBED, 2).for_ms(4.0), &[flow]);
     }
+    let hosts = beside_solvers(context);
+    context.runs(&hosts, &[Flow { start_within_ms: TURN_MS, ..flow }])
 }
 
 /// One access at a time, with a solver on every core of both hosts, whose slices begin together.
 fn one_in_step(context: &mut Context<'_>, flow: Flow) -> Result<Runs, Error> {
+    let hosts = beside_solvers(context).but("slices", "\"in-step\"");
+    context.runs(&hosts, &[flow])
+}
+
+/// Two hosts with a solver on every core, for as many turns as one access at a time is measured.
+fn beside_solvers(context: &Context<'_>) -> Hosts {
     let length_ms = if context.options.quick { 10.0 } else { 30.0 } * TURN_MS;
-    let hosts = Hosts::of(TESTBED, 2).with_hogs(CORES);
-    context.runs(&hosts.after_ms(2.0 * TURN_MS).for_ms(length_ms), &[flow])
+    Hosts::of(TESTBED, 2).with_hogs(CORES).after_ms(2.0 * TURN_MS).for_ms(length_ms)
 }
 
 /// All clients at once, the same.
