@@ -186,6 +186,18 @@ mod tests {
     }
 
     #[test]
+    fn who_looks_at_payloads_looks_at_those_without_a_completion_of_their_own() {
+        for verb in [Verb::Read, Verb::Write] {
+            let flow = Flow { window: 8, size_bytes: 4_000, touch: true, ..Flow::new(verb) };
+            let (_, each) = seen(flow.clone(), TESTBEDS[0].1);
+            let (_, fourth) = seen(Flow { signal_every: 4, ..flow }, TESTBEDS[0].1);
+            // A look takes 10 us, and the run has two milliseconds.
+            assert!(each.max(fourth) <= 204, "{verb:?} {each} {fourth}");
+            assert!(each.abs_diff(fourth) <= each / 10, "{verb:?} {each} {fourth}");
+        }
+    }
+
+    #[test]
     fn a_read_among_many_takes_eleven_events() {
         // The book's row of what a simulated message costs.
         let flow = Flow { threads: 16, servers: Some(8), window: 16, ..Flow::new(Verb::Read) };

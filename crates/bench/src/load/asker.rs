@@ -375,7 +375,10 @@ impl Asker {
         let flow = &self.task.flow;
         let looks = flow.touch && flow.verb == Verb::Read;
         if looks {
-            verbs.touch(DATA, self.shape.near_at(lane, sequence), flow.size_bytes.into());
+            // At all that has ended, of which the last alone has a completion.
+            for ended in state.ended..=sequence {
+                verbs.touch(DATA, self.shape.near_at(lane, ended), flow.size_bytes.into());
+            }
         }
         // It may have waited for work on those before it.
         let now = if looks || flow.work_us > 0.0 { verbs.now() } else { now };
