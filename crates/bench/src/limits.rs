@@ -44,6 +44,8 @@ pub const WINDOWS_MAX: usize = 4096;
 pub const FRAME_BYTES_MAX: usize = 1 << 26;
 /// How long a server waits for a client that has connected to say what it wants, and a client for an answer.
 pub const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+/// Who connects to a server that still has another client after this time is told that it is busy.
+pub const BUSY_AFTER: Duration = Duration::from_secs(1);
 /// A peer that has said nothing for so long is gone.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How often each says that it is there.

@@ -3,7 +3,7 @@
 //! ```text
 //!   client ─ Hello: the plan ─────────► server    what is to be run
 //!          ─ Introductions ───────────►           the client's queue pairs and memory
-//!          ◄─────────── Introductions ─           the server's; or Refused
+//!          ◄─────────── Introductions ─           the server's; or Refused, as it is busy, or cannot
 //!          ◄─────── Connected, both ──►
 //!          ◄── Beat, each second, both ►          while it runs
 //!          ◄──────────── Done, both ──►           who asks is done; who serves is at once
@@ -137,6 +137,11 @@ impl Link {
             }
         }
         self.parse()
+    }
+
+    /// Whether the other end has closed, and has said nothing that was not taken.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.arrived.is_empty() && matches!(self.stream.peek(&mut [0]), Ok(0))
     }
 
     fn parse(&mut self) -> Result<Option<Frame>, Failure> {

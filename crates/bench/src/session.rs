@@ -1,8 +1,13 @@
 //! A run of a plan in real time: both ends in this process, or one here and one elsewhere.
 
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
 use rdma::app::{App, Layout};
 use rdma::{Span, Time};
@@ -10,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use softnic::{DeviceInfo, Options};
 
 use crate::Failure;
-use crate::limits::HELLO_PATIENCE;
+use crate::limits::{BUSY_AFTER, GLANCE, HELLO_PATIENCE};
 use crate::link::{Frame, Link, Remote, VERSION};
 use crate::load::{self, Found, Load, Record, Tally};
 pub use crate::outcome::{DeviceCounts, Served, Watcher};
@@ -288,7 +293,14 @@ fn reach(address: &str) -> Result<TcpStream, Failure> {
     TcpStream::connect_timeout(&first, HELLO_PATIENCE).map_err(|error| cannot(&error))
 }
 
-/// Serves one client after the other, until `watcher` ends it. `tell` is told what happens.
+/// Those who connect while another is served.
+#[derive(Debug, Default)]
+struct Others {
+    refused: Vec<SocketAddr>,
+    next: VecDeque<(TcpStream, SocketAddr)>,
+}
+
+/// Serves one client after the other, and tells others meanwhile that it is busy, until `watcher` ends it. `tell` is told what happens.
 ///
 /// # Errors
 /// The listener has failed.
@@ -302,26 +314,71 @@ pub fn serve(
     let cannot = |error| Failure::new(format!("cannot listen: {error}"));
     listener.set_nonblocking(true).map_err(cannot)?;
     let mut left = sessions.unwrap_or(u64::MAX);
+    let mut next = VecDeque::new();
     while left > 0 {
         if watcher.glance().is_some() {
             return Ok(());
         }
-        let (stream, peer) = match listener.accept() {
+        let accepted = next.pop_front().map_or_else(|| listener.accept(), Ok);
+        let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                std::thread::sleep(Duration::from_millis(20));
+                thread::sleep(Duration::from_millis(20));
                 continue;
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(cannot(error)),
         };
         left -= 1;
-        match session(stream, at, watcher, &mut |text| tell(&format!("{peer}: {text}"))) {
+        let is_over = AtomicBool::new(false);
+        let (ended, others) = thread::scope(|scope| {
+            let others = scope.spawn(|| refuse(listener, &is_over, peer));
+            let tell = &mut |text: &str| tell(&format!("{peer}: {text}"));
+            let ended = session(stream, at, watcher, tell);
+            is_over.store(true, Ordering::Relaxed);
+            (ended, others.join().unwrap_or_default())
+        });
+        next.extend(others.next);
+        match ended {
             Ok(()) => tell(&format!("{peer}: done")),
             Err(failure) => tell(&format!("{peer}: {}", failure.to_string().replace('\n', "; "))),
         }
+        for other in others.refused {
+            tell(&format!("{other}: refused, as {peer} was served"));
+        }
     }
     Ok(())
+}
+
+/// Tells all others that connect that the server is busy, until the session with `peer` is over. Returns who
+/// was told, and who came too shortly before the end for that: they are next.
+fn refuse(listener: &TcpListener, is_over: &AtomicBool, peer: SocketAddr) -> Others {
+    let why = format!("busy with a run of {peer}\nhint: try again later");
+    let mut others = Others::default();
+    let mut came: VecDeque<Instant> = VecDeque::new();
+    // A connection that is closed with something unread takes the answer with it, so each is heard first.
+    let mut told: Vec<(Link, Instant)> = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        if let Ok(accepted) = listener.accept() {
+            others.next.push_back(accepted);
+            came.push_back(Instant::now());
+        }
+        if came.front().is_some_and(|came| came.elapsed() > BUSY_AFTER) {
+            came.pop_front();
+            if let Some((stream, other)) = others.next.pop_front()
+                && let Ok(mut link) = Link::new(stream, "client")
+                && link.send(&Frame::Refused { why: why.clone() }).is_ok()
+            {
+                others.refused.push(other);
+                told.push((link, Instant::now()));
+            }
+        }
+        told.retain_mut(|(link, since)| {
+            matches!(link.take(), Ok(None)) && since.elapsed() < HELLO_PATIENCE
+        });
+        thread::sleep(GLANCE);
+    }
+    others
 }
 
 fn session(
@@ -339,6 +396,9 @@ fn session(
         .hint("run the same version of ferroce at both ends")),
         _ => Err(Failure::new("the client does not say what it wants")),
     };
+    if link.is_closed() {
+        return Err(Failure::new("it has left before it was served"));
+    }
     let stop = Stop::default();
     let prepared = plan.and_then(|plan| {
         let [_, far] = load::applications(&plan, &[]);
@@ -375,7 +435,7 @@ fn session(
     link.send(&Frame::Results(served))?;
     // The client closes when it has read them.
     while link.take().is_ok() {
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     error.map_or(Ok(()), |error| Err(Failure::new(error)))
 }
@@ -515,4 +575,25 @@ fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ra
     let plan = plan.clone();
     let (process_cores, hog_cores, events, is_alone) = (0.0, 0.0, 0, true);
     Ran { plan, flows, cut_short, process_cores, hog_cores, events, is_alone }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Flow, Verb};
+
+    #[test]
+    fn a_client_that_has_left_before_its_turn_is_not_served() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let plan = Plan { flows: vec![Flow::new(Verb::Read)], ..Plan::default() };
+        let hello = Frame::Hello { version: VERSION, plan: Box::new(plan) };
+        Link::new(stream, "server").unwrap().send(&hello).unwrap();
+        let mut said = Vec::new();
+        let tell = &mut |text: &str| said.push(text.to_owned());
+        let settings = Settings::of_environment().unwrap();
+        serve(&listener, &settings, Some(1), &mut (), tell).unwrap();
+        let [only] = &said[..] else { panic!("{said:?}") };
+        assert!(only.ends_with(": it has left before it was served"), "{only}");
+    }
 }

@@ -383,6 +383,40 @@ fn a_client_that_dies_leaves_the_server_for_the_next() {
 }
 
 #[test]
+fn who_comes_while_another_is_served_is_told_so_and_may_come_later() {
+    let long = Plan { length_ms: 60_000.0, ..plan(vec![named("read", Verb::Read)]) };
+    let short = plan(vec![named("read", Verb::Read)]);
+    let ((), said) = serving(30, |address, _| {
+        let stop = AtomicBool::new(false);
+        struct Flag<'a>(&'a AtomicBool);
+        impl Watcher for Flag<'_> {
+            fn glance(&mut self) -> Option<Failure> {
+                self.0.load(Ordering::Relaxed).then(|| Failure::new("interrupted"))
+            }
+        }
+        let settings = settings(31, PathChoice::SharedMemory);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                session::connect(&long, address, &settings, &[], &mut Flag(&stop)).unwrap()
+            });
+            std::thread::sleep(Duration::from_millis(500));
+            let began = Instant::now();
+            let second = session::connect(&short, address, &settings, &[], &mut ());
+            stop.store(true, Ordering::Relaxed);
+            let why = second.unwrap_err().to_string();
+            assert!(why.starts_with("the server: busy with a run of 127.0.0.1:"), "{why}");
+            assert!(why.ends_with("\nhint: try again later"), "{why}");
+            assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+            assert!(first.join().unwrap().cut_short.is_some());
+        });
+        let ran = session::connect(&short, address, &settings, &[], &mut ()).unwrap();
+        assert_right(&ran, "later");
+    });
+    assert!(said.iter().any(|line| line.contains(": refused, as 127.0.0.1:")), "{said:?}");
+    assert_eq!(said.iter().filter(|line| line.ends_with(": done")).count(), 1, "{said:?}");
+}
+
+#[test]
 fn nonsense_and_plans_beyond_the_bounds_are_refused_by_a_server() {
     use std::io::Write as _;
     let ((), said) = serving(12, |address, _| {
