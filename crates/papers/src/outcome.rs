@@ -61,6 +61,14 @@ impl Check {
         }
     }
 
+    /// The claim's value `name` is a bound that is not to be passed. It has no band.
+    pub fn at_most(claim: &Claim, name: &str, measured: f64) -> Self {
+        let paper = claim.value(name);
+        let text =
+            format!("{name}: {} where the paper has at most {}", short(measured), short(paper));
+        Self { text, holds: measured <= paper, reason: None, is_of_machine: false }
+    }
+
     /// A value is to lie between two of the paper's, within the claim's band on either side.
     pub fn between(claim: &Claim, what: &str, measured: f64, names: [&str; 2]) -> Self {
         let ([least, most], band) =
@@ -222,6 +230,10 @@ mod tests {
         for (measured, holds) in [(44.0, false), (46.0, true), (179.0, true), (181.0, false)] {
             assert_eq!(Check::number(claim, "rdma_p99_us", measured).holds, holds, "{measured}");
         }
+        for (measured, holds) in [(0.0, true), (90.0, true), (90.1, false), (f64::NAN, false)] {
+            assert_eq!(Check::at_most(claim, "rdma_p99_us", measured).holds, holds, "{measured}");
+        }
+        assert!(!Check::at_most(claim, "no such", 1.0).holds);
         assert!(!Check::number(claim, "no such", 1.0).holds);
         assert!(!Check::number(claim, "rdma_p99_us", f64::NAN).holds);
     }
