@@ -329,9 +329,12 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             real.0.len(),
         ),
         scale: Some(format!(
-            "{} servers, {} ms, {FAN_OUT} asked at once",
+            "{} servers, {} ms, {FAN_OUT} asked at once; and with {BUSY} of 16 cores of each host always busy, \
+             which is chosen: on hosts that are idle and sleep RDMA's p99 is {} us, and the most that holds {} us",
             first.servers,
-            short(first.milliseconds)
+            short(first.milliseconds),
+            tail(&calm, 0),
+            short(claim.value("rdma_p99_us") * claim.band.unwrap_or(1.0)),
         )),
         measured: format!(
             "p99 and p99.9 of probes in us, by what comes to a server at once (packets lost by TCP): \
