@@ -60,6 +60,8 @@ pub struct Claim {
     pub now: Option<Verdict>,
     /// On record: what was changed in the experiment since the first run, or chosen.
     pub mended: Option<String>,
+    /// On record: why it says less than that no number was fitted on it.
+    pub weak: Option<String>,
     /// Numbers of setup and finding, by name and unit.
     #[serde(default)]
     values: BTreeMap<String, f64>,

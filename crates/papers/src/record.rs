@@ -19,31 +19,42 @@ pub fn table() -> Result<String, Error> {
     let mut text = row_of(["claim", "fitted on it", "first run", "now", "what changed"], WIDTHS);
     let rule = WIDTHS.map(|width| "-".repeat(width));
     text += &row_of(core::array::from_fn(|index| rule[index].as_str()), WIDTHS);
-    let mut counts = [[0; 2]; 3];
+    let (mut counts, mut weak) = ([[0; 2]; 3], 0);
     for paper in PAPERS {
         for claim in of_paper(paper).map_err(|error| Error::Claims(error.to_string()))? {
             let fitted = fitted(&claim.id);
             let said = |verdict: Option<Verdict>| verdict.map_or("not measured", Verdict::text);
-            let what = if fitted.is_empty() { "held out".to_owned() } else { fitted.join(", ") };
+            let what = match (fitted.is_empty(), &claim.weak) {
+                (true, None) => "held out".to_owned(),
+                (true, Some(weak)) => format!("held out, but {weak}"),
+                (false, _) => fitted.join(", "),
+            };
             let mended = claim.mended.as_deref().unwrap_or("");
             let cells = [&claim.id, what.as_str(), said(claim.first_run), said(claim.now), mended];
             text += &row_of(cells, WIDTHS);
             count(&mut counts, &claim, fitted.is_empty());
+            weak += u32::from(claim.weak.is_some() && holds(claim.first_run));
         }
     }
     let [out, fit] = [0, 1].map(|place| {
         let [all, first, now] = counts.map(|count| count[place]);
         format!("of {all} that were measured {first} held on the first run, and {now} do now")
     });
-    text += &format!("\nheld out: {out}\nfitted:   {fit}\n");
+    text += &format!(
+        "\nheld out: {out}\nfitted:   {fit}\nOf those held out that held on the first run {weak} say less than \
+         that, as said in their rows.\n"
+    );
     Ok(text)
+}
+
+fn holds(verdict: Option<Verdict>) -> bool {
+    verdict.is_some_and(|of| of != Verdict::DoesNotHold)
 }
 
 /// Counts a claim that was measured, among those that are held out or those that are fitted: all, those that
 /// held on the first run, and those that hold now.
 fn count(counts: &mut [[u32; 2]; 3], claim: &Claim, is_held_out: bool) {
     let place = usize::from(!is_held_out);
-    let holds = |verdict: Option<Verdict>| verdict.is_some_and(|of| of != Verdict::DoesNotHold);
     counts[0][place] += u32::from(claim.now.is_some());
     counts[1][place] += u32::from(holds(claim.first_run));
     counts[2][place] += u32::from(holds(claim.now));
@@ -62,6 +73,8 @@ mod tests {
                 // What was not measured first, or changed, says why.
                 let changed = claim.first_run != claim.now;
                 assert!(!changed || claim.mended.is_some(), "{id}");
+                // The other column says that numbers were fitted.
+                assert!(claim.weak.is_none() || fitted(id).is_empty(), "{id}");
             }
         }
     }
