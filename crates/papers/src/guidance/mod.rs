@@ -22,6 +22,7 @@ use crate::study::Context;
 use crate::table::row_of;
 use crate::{Error, Options};
 use grid::{Found, Grid};
+use papers::Agrees;
 
 /// What somebody wants most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,12 +140,19 @@ fn advise(
     let (sure, why) = match (apart, said) {
         (Some(apart), _) => (Sure::Low, apart),
         (None, None) => (Sure::Medium, "no claim is about it".to_owned()),
-        (None, Some(said)) if !said.is_one_of(&ways) => {
-            (Sure::Low, format!("{} says {}", said.claim, said.names()))
-        }
-        (None, Some(said)) => match records.doubt(said.claim) {
-            None => (Sure::High, format!("as in {}, which holds", said.claim)),
-            Some(doubt) => (Sure::Medium, format!("as in {}, which {doubt}", said.claim)),
+        (None, Some(said)) => match (said.agrees(&ways), records.doubt(said.claim)) {
+            (Agrees::No, _) => (Sure::Low, format!("{} says {}", said.claim, said.names())),
+            (Agrees::Level, _) => {
+                (Sure::Low, format!("level here; {} puts {} ahead", said.claim, said.names()))
+            }
+            (Agrees::Yes, doubt) => {
+                let as_in = format!("as in {}{}", said.claim, said.runs);
+                match doubt {
+                    None if said.runs.is_empty() => (Sure::High, format!("{as_in}, which holds")),
+                    None => (Sure::Medium, format!("{as_in}, which holds")),
+                    Some(doubt) => (Sure::Medium, format!("{as_in}, which {doubt}")),
+                }
+            }
         },
     };
     Advice { way: names.join(" or "), sure, why, soft: measured.says(question, &ways) }

@@ -14,12 +14,31 @@ use crate::{Error, Verdict};
 pub(super) struct Said {
     pub(super) claim: &'static str,
     ways: Vec<Way>,
+    /// What its runs were of, if they were of less than what is asked.
+    pub(super) runs: &'static str,
+}
+
+/// How what is advised agrees with a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Agrees {
+    /// All of the ways that are advised, and that the paper has, are those that it puts ahead.
+    Yes,
+    /// Some are, and others are level with them here.
+    Level,
+    /// None is.
+    No,
 }
 
 impl Said {
-    /// Whether one of `ways` is what the paper says.
-    pub(super) fn is_one_of(&self, ways: &[Way]) -> bool {
-        self.ways.iter().any(|way| ways.contains(way))
+    /// How `ways` agree with it. The papers poll no CQ for READs, and so say nothing of that.
+    pub(super) fn agrees(&self, ways: &[Way]) -> Agrees {
+        let known = || ways.iter().filter(|way| !matches!(way, Way::Small(Method::ReadCq(_))));
+        let ahead = known().filter(|way| self.ways.contains(way)).count();
+        match ahead {
+            0 => Agrees::No,
+            _ if ahead == known().count() => Agrees::Yes,
+            _ => Agrees::Level,
+        }
     }
 
     pub(super) fn names(&self) -> String {
@@ -32,17 +51,21 @@ pub(super) fn says(question: Question) -> Option<Said> {
     let Question { size, depends, load, goal } = question;
     let small = |claim, methods: &[Method]| {
         let ways = methods.iter().copied().map(Way::Small).collect();
-        Some(Said { claim, ways })
+        Some(Said { claim, ways, runs: "" })
     };
-    let large = |claim, wait| {
+    let large = |claim, wait, runs| {
         let ways = [Verb::Read, Verb::Write, Verb::Send].map(|verb| Way::Large(verb, wait));
-        Some(Said { claim, ways: ways.into() })
+        Some(Said { claim, ways: ways.into(), runs })
     };
     let read = Method::ReadIntr(depends);
     let compound = [Method::WriteSendPoll, Method::SendSendIntr];
     match (goal, load, depends, size) {
-        (Goal::Processor, Load::Idle, 1, 1_000_000..) => large("zhang17.fig3.cpu", WaitMode::Event),
-        (Goal::Throughput, Load::Beside, 1, 1_000_000..) => large("zhang17.fig4b", WaitMode::Poll),
+        (Goal::Processor, Load::Idle, 1, 1_000_000..) => {
+            large("zhang17.fig3.cpu", WaitMode::Event, ", of WRITEs alone")
+        }
+        (Goal::Throughput, Load::Beside, 1, 1_000_000..) => {
+            large("zhang17.fig4b", WaitMode::Poll, ", of WRITEs alone")
+        }
         (Goal::Latency, Load::Idle, 1, ..=256) => small("le19.fig1.read-poll", &[Method::ReadPoll]),
         (Goal::Latency, Load::Busy, 1, ..=256) => {
             small("le19.fig3.contention-latency", &[read, Method::ReadPoll])
@@ -81,13 +104,18 @@ impl Records {
         Ok(Self(all))
     }
 
-    /// Why a claim is no support, if it is none: it does not hold in all its parts, or a number was fitted on
-    /// it.
+    /// Why a claim is no support, if it is none: it does not hold in all its parts, a number was fitted on it,
+    /// or it did not hold before its experiment was mended.
     pub(super) fn doubt(&self, id: &str) -> Option<&'static str> {
-        let now = self.0.iter().find(|claim| claim.id == id).and_then(|claim| claim.now);
-        match now {
-            None | Some(Verdict::DoesNotHold) => Some("does not hold in all its parts"),
+        let claim = self.0.iter().find(|claim| claim.id == id);
+        match claim.map(|claim| (claim.first_run, claim.now)) {
+            None | Some((_, None | Some(Verdict::DoesNotHold))) => {
+                Some("does not hold in all its parts")
+            }
             Some(_) if !fitted(id).is_empty() => Some("was fitted"),
+            Some((None | Some(Verdict::DoesNotHold), _)) => {
+                Some("holds since its experiment was mended")
+            }
             Some(_) => None,
         }
     }
@@ -117,5 +145,26 @@ mod tests {
         }
         assert!(said > 10, "{said}");
         assert_eq!(records.doubt("no.such"), Some("does not hold in all its parts"));
+        assert_eq!(
+            records.doubt("zhang17.fig3.cpu"),
+            Some("holds since its experiment was mended")
+        );
+        assert_eq!(records.doubt("le19.fig1.send-send"), None);
+    }
+
+    #[test]
+    fn what_ties_with_all_others_does_not_agree_with_a_paper_that_has_an_order() {
+        let question =
+            Question { size: 4_096, depends: 1, load: Load::Idle, goal: Goal::Throughput };
+        let said = says(question).unwrap();
+        let [read, memory, cq, send] =
+            [Method::ReadIntr(1), Method::ReadPoll, Method::ReadCq(1), Method::SendSendIntr]
+                .map(Way::Small);
+        assert_eq!(said.agrees(&[read]), Agrees::Yes);
+        assert_eq!(said.agrees(&[read, memory, cq]), Agrees::Yes);
+        assert_eq!(said.agrees(&Way::of(1, 4_096)), Agrees::Level);
+        assert_eq!(said.agrees(&[send]), Agrees::No);
+        // The paper has no such way.
+        assert_eq!(said.agrees(&[cq]), Agrees::No);
     }
 }
