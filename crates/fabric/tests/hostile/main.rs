@@ -3,6 +3,7 @@
 
 mod any;
 mod config_dbs;
+mod controllers;
 mod scenarios;
 
 use std::path::Path;
@@ -73,6 +74,7 @@ fn hold(text: &str, cases: &[(&str, &str, &str)], read: fn(&str) -> Result<(), S
 #[test]
 fn a_hostile_scenario_is_refused_with_line_key_and_remedy() {
     hold(SCENARIO, scenarios::CASES, scenario);
+    hold(SCENARIO, controllers::CASES, scenario);
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! Scenarios that set a congestion control.
+
+/// As [`super::scenarios::CASES`].
+pub(super) const CASES: &[(&str, &str, &str)] = &[
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nrpg_ai_rate = 0\n[[workload]]",
+        "line 17: nic.dcqcn.rpg_ai_rate: 0 is not from 1 to 10000000\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nadditive_mbps = 1\nrpg_ai_rate = 1\n[[workload]]",
+        "line 18: nic.dcqcn.rpg_ai_rate: it is additive_mbps too\nhint: remove one of them",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nrpg_ia_rate = 1\n[[workload]]",
+        "line 17: unknown key `rpg_ia_rate`\nhint: did you mean `rpg_ai_rate`?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\npreset = \"connect\"\n[[workload]]",
+        "line 17: nic.dcqcn.preset: there is no \"connect\"\nhint: did you mean \"connectx\"?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dcqcn]\nfolder = \"nowhere\"\n[[workload]]",
+        "line 17: nic.dcqcn.folder: nowhere: it has no file such as roce_rp/rpg_ai_rate\nhint: name the folder that holds roce_rp and roce_np: /sys/class/net/eth0/ecn",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dctcp\"\n[nic.dctcp]\ngain_1024ths = 1025\n[[workload]]",
+        "line 17: nic.dctcp.gain_1024ths: 1025 is not from 1 to 1024\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dctcp\"\n[nic.dctcp]\ngain = 64\n[[workload]]",
+        "line 17: unknown key `gain`\nhint: did you mean `gain_1024ths`?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dcqcn\"\n[nic.dctcp]\ngain_1024ths = 64\n[[workload]]",
+        "line 16: nic.dctcp: nothing obeys these settings\nhint: add congestion = \"dctcp\" to the table that it is in",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"timely\"\n[nic.timely]\nt_low_us = 0\n[[workload]]",
+        "line 17: nic.timely.t_low_us: 0 us is not from 1 to 1000000\nhint: the unit is microseconds",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"timely\"\n[nic.timely]\npatched = true\n[[workload]]",
+        "line 17: nic.timely.patched: expected a whole number from 0 to 1, and found true\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"swift\"\n[nic.swift]\nmax_mdf_1000ths = 1000\n[[workload]]",
+        "line 17: nic.swift.max_mdf_1000ths: 1000 is not from 1 to 999\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"dctcpp\"\n[[workload]]",
+        "line 15: nic.congestion: there is no \"dctcpp\"\nhint: did you mean \"dctcp\"?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\n[nic.dcqcn]\nrpg_ai_rate = 5\n[[workload]]",
+        "line 15: nic.dcqcn: nothing obeys these settings\nhint: add congestion = \"dcqcn\" to the table that it is in",
+    ),
+];
