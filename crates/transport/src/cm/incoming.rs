@@ -66,7 +66,7 @@ impl Manager {
         if !self.has_room(listener) || !self.make_room(now, arrival.source) {
             return Err(Discard::Excess);
         }
-        // Who ends a former conversation, or a stale one, knows the GUID that this peer alone is told.
+        // Who ends a former conversation, or a stale one, knows the GUID that this peer tells us alone.
         if let Some(id) = former {
             self.lost(now, id);
         }
@@ -289,10 +289,12 @@ impl Manager {
         if message.reason == rej::Reason::INVALID_SERVICE && conversation.asks_again(now) {
             return Ok(());
         }
+        if conversation.state.after(Input::Rej).is_none() {
+            return Err(Discard::Stray);
+        }
         self.leave_backlog(conversation);
         let waited = conversation.waits();
-        let moved = conversation.step(Input::Rej);
-        match moved {
+        match conversation.step(Input::Rej) {
             Some(State::Closed) => {
                 let rejection = Box::new(*message);
                 self.tell(conversation, CmEvent::Rejected { id, rejection });
@@ -300,10 +302,9 @@ impl Manager {
                     conversation.be_taken_back(now, waited);
                 }
             }
-            Some(_) => self.disconnected(now, conversation),
-            None => {}
+            _ => self.disconnected(now, conversation),
         }
-        if moved.is_some() { Ok(()) } else { Err(Discard::Stray) }
+        Ok(())
     }
 
     /// A DREQ.

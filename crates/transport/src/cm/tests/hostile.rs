@@ -1,10 +1,11 @@
 //! What another host can do to a connection manager that it may send to.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use rdma::{Qpn, Span, Time};
 use wire::cm::mra::About;
-use wire::cm::{Mad, Message, brief, rej, req};
+use wire::cm::{Mad, Message, brief, rej, req, sidr};
 
 use super::{SERVICE, arrival, gid, manager, reply, request};
 use crate::cm::{CmEvent, CommId, Discard, Manager};
@@ -436,6 +437,26 @@ fn what_ends_a_connection_names_both_numbers() {
     }
     assert_eq!(handle(&mut server, CLIENT, &given_up(5, id.0, 1)), Ok(()));
     assert_eq!(events(&mut server), [CmEvent::Disconnected(id)]);
+}
+
+#[test]
+fn who_takes_a_datagram_request_back_does_not_leave_the_backlog() {
+    let mut server = server(1);
+    let ask = |request_id| {
+        let request = sidr::Req { request_id, service: SERVICE, ..sidr::Req::default() };
+        Mad::new(u64::from(request_id), Message::SidrReq(request))
+    };
+    handle(&mut server, OTHER, &ask(1)).unwrap();
+    let told = events(&mut server);
+    let [CmEvent::DatagramRequest { id, .. }] = told[..] else { panic!("{told:?}") };
+    for _ in 0..3 {
+        let mad = given_up(1, id.0, 1);
+        assert_eq!(handle(&mut server, OTHER, &mad), Err(Discard::Stray));
+    }
+    // There was one place, and it is still taken.
+    let before = server.len();
+    let _ = handle(&mut server, CLIENT, &ask(2));
+    assert_eq!((server.len(), events(&mut server)), (before, vec![]));
 }
 
 #[test]
