@@ -180,7 +180,7 @@ impl Paths {
                 counts.tx_pauses_given_up += 1;
                 match socket {
                     Some(credits) if registry.has_owner(slot) => credits.give_up(slot),
-                    Some(credits) => credits.forget(slot),
+                    Some(credits) => credits.forget(slot, || registry.has_owner(slot)),
                     None => shm.give_up(slot),
                 }
             }

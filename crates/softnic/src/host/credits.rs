@@ -172,14 +172,17 @@ impl Credits {
         self.word(slot, TAKEN).store(sent, Relaxed);
     }
 
-    /// Nobody has `slot` any more, so nobody waits for it.
-    pub(crate) fn forget(&self, slot: u16) {
-        self.word(slot, ROOM).store(0, Relaxed);
+    /// Nobody has `slot` any more, so nobody waits for it, unless somebody gets it at this very moment.
+    pub(crate) fn forget(&self, slot: u16, has_owner: impl FnOnce() -> bool) {
+        let room = self.word(slot, ROOM).swap(0, Relaxed);
+        if has_owner() {
+            self.word(slot, ROOM).store(room, Relaxed);
+        }
     }
 
     /// Nobody is to wait for us any more.
     pub(crate) fn retire(&self) {
-        self.forget(self.slot);
+        self.word(self.slot, ROOM).store(0, Relaxed);
     }
 
     /// Packets from this host have arrived here: their senders get the room back. No more is given back than

@@ -17,9 +17,8 @@ fn candidates(runtime: Option<PathBuf>) -> Vec<PathBuf> {
     let mut candidates = vec![PathBuf::from(format!("/dev/shm/ferroce-{user}"))];
     // Who has the folder around ours can put another in its place: `su` may leave somebody else's in the
     // variable. Nobody can in the others, which are the system's and sticky.
-    if let Some(runtime) = runtime.filter(|path| is_ours(path).is_ok()) {
-        candidates.push(runtime.join("ferroce"));
-    }
+    let below = runtime.filter(|path| is_ours(path).is_ok()).map(|path| path.join("ferroce"));
+    candidates.extend(below.filter(|path| path.as_os_str().len() <= LENGTH_MAX));
     candidates.push(PathBuf::from(format!("/tmp/ferroce-{user}")));
     candidates
 }
@@ -42,9 +41,6 @@ pub(crate) fn directory() -> io::Result<PathBuf> {
     for path in candidates(runtime_folder()) {
         let made = match fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            _ if path.as_os_str().len() > LENGTH_MAX => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "too long for sockets in it"))
-            }
             _ => is_ours(&path),
         };
         match made {
@@ -111,6 +107,10 @@ mod tests {
         fs::set_permissions(&theirs, fs::Permissions::from_mode(0o770)).unwrap();
         assert!(!below(candidates(Some(theirs.clone()))));
         fs::remove_dir(&theirs).unwrap();
+        let long = env::temp_dir().join("f".repeat(LENGTH_MAX));
+        fs::DirBuilder::new().mode(0o700).create(&long).unwrap();
+        assert_eq!(candidates(Some(long.clone())).len(), 2, "no socket could be in it");
+        fs::remove_dir(&long).unwrap();
     }
 
     #[test]

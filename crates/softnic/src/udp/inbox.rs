@@ -70,7 +70,7 @@ pub(crate) enum By {
 }
 
 impl Look {
-    /// At `ports`, which may be all, after so much had been `sent`.
+    /// At `ports`, which may be all.
     pub(crate) fn new(ports: Range<usize>, is_whole: bool) -> Self {
         let Range { start: port, end } = ports;
         Self { port, end, batch: 0, empty: 0..0, emptied: 0, is_whole }
