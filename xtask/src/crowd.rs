@@ -35,7 +35,11 @@ impl Choice {
             }
             choice.processes = processes;
         }
-        if let Some(rounds) = arguments.opt_value_from_str("--rounds")? {
+        if let Some(rounds) = arguments.opt_value_from_str::<_, u32>("--rounds")? {
+            // All come to the next place within two minutes, or the crowd has failed.
+            if !(1..=10_000).contains(&rounds) {
+                bail!("--rounds is from 1 to 10000, not {rounds}");
+            }
             choice.rounds = rounds;
         }
         if let Some(seed) = arguments.opt_value_from_str("--seed")? {
