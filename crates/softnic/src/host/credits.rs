@@ -46,7 +46,7 @@ pub(crate) struct Credits {
     planned: Option<Planned>,
     /// What had been sent to us before the first of those that are empty was looked at.
     before: u64,
-    /// Which of our sockets have been found empty since then.
+    /// Which of our sockets have been found empty since then; nothing if none has.
     empty: Vec<bool>,
 }
 
@@ -200,21 +200,28 @@ impl Credits {
     }
 
     /// A look at some of our sockets begins.
+    #[inline]
     pub(crate) fn begin_look(&mut self) {
-        if !self.empty.contains(&true) {
+        if self.empty.is_empty() {
             self.before = self.sent_to_us();
         }
     }
 
     /// These of all our `sockets` are empty. Once all have been, what was sent before has arrived, or never
     /// will.
+    #[inline]
     pub(crate) fn found_empty(&mut self, empty: Range<usize>, sockets: usize) {
-        self.empty.resize(sockets, false);
-        self.empty.get_mut(empty).unwrap_or_default().fill(true);
-        if !self.empty.contains(&false) {
-            self.empty.fill(false);
+        if empty.len() == sockets || self.are_all_empty(empty, sockets) {
+            self.empty.clear();
             self.write_off(self.before);
         }
+    }
+
+    #[cold]
+    fn are_all_empty(&mut self, empty: Range<usize>, sockets: usize) -> bool {
+        self.empty.resize(sockets, false);
+        self.empty.get_mut(empty).unwrap_or_default().fill(true);
+        !self.empty.contains(&false)
     }
 
     fn write_off(&self, sent: u64) {
