@@ -293,14 +293,73 @@ fn reach(address: &str) -> Result<TcpStream, Failure> {
     TcpStream::connect_timeout(&first, HELLO_PATIENCE).map_err(|error| cannot(&error))
 }
 
-/// Those who connect while another is served.
+/// Those who have connected and are not served.
 #[derive(Debug, Default)]
 struct Others {
+    /// Those who may be next, and when they came.
+    waiting: VecDeque<(TcpStream, SocketAddr, Instant)>,
+    /// Those who were refused, and when. A connection that is closed with something unread takes the answer
+    /// with it, so each is heard first.
+    told: VecDeque<(Link, Instant)>,
+    /// Those who were refused since this was last taken.
     refused: Vec<SocketAddr>,
-    next: VecDeque<(TcpStream, SocketAddr)>,
 }
 
-/// Serves one client after the other, and tells others meanwhile that it is busy, until `watcher` ends it. `tell` is told what happens.
+impl Others {
+    fn accept(&mut self, listener: &TcpListener) -> std::io::Result<()> {
+        let (stream, peer) = listener.accept()?;
+        self.waiting.push_back((stream, peer, Instant::now()));
+        Ok(())
+    }
+
+    /// Refuses the first of those who wait.
+    fn refuse(&mut self, why: &str) {
+        if let Some((stream, peer, _)) = self.waiting.pop_front()
+            && let Ok(mut link) = Link::new(stream, "client")
+            && link.send(&Frame::Refused { why: why.to_owned() }).is_ok()
+        {
+            self.refused.push(peer);
+            self.told.push_back((link, Instant::now()));
+        }
+    }
+
+    /// Hears those who were refused.
+    fn hear(&mut self) {
+        self.told.retain_mut(|(link, since)| {
+            matches!(link.take(), Ok(None)) && since.elapsed() < HELLO_PATIENCE
+        });
+    }
+
+    /// Tells all who have waited for long that the server is busy, until the session with `peer` is over.
+    fn attend(&mut self, listener: &TcpListener, peer: SocketAddr, is_over: &AtomicBool) {
+        let why = format!("busy with a run of {peer}\nhint: try again later");
+        while !is_over.load(Ordering::Relaxed) {
+            // A listener that has failed fails again when the session is over.
+            let _ = self.accept(listener);
+            if self.waiting.front().is_some_and(|(.., came)| came.elapsed() > BUSY_AFTER) {
+                self.refuse(&why);
+            }
+            self.hear();
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// Refuses all who are left, as the server ends.
+    fn dismiss(&mut self, listener: &TcpListener) {
+        let _ = self.accept(listener);
+        while !self.waiting.is_empty() {
+            self.refuse("it serves nobody more\nhint: start `ferroce bench serve` there again");
+        }
+        let began = Instant::now();
+        while !self.told.is_empty() && began.elapsed() < BUSY_AFTER {
+            self.hear();
+            thread::sleep(GLANCE);
+        }
+    }
+}
+
+/// Serves one client after the other, and tells others meanwhile that it is busy, until `watcher` ends it.
+/// `tell` is told what happens.
 ///
 /// # Errors
 /// The listener has failed.
@@ -314,71 +373,40 @@ pub fn serve(
     let cannot = |error| Failure::new(format!("cannot listen: {error}"));
     listener.set_nonblocking(true).map_err(cannot)?;
     let mut left = sessions.unwrap_or(u64::MAX);
-    let mut next = VecDeque::new();
-    while left > 0 {
-        if watcher.glance().is_some() {
-            return Ok(());
-        }
-        let accepted = next.pop_front().map_or_else(|| listener.accept(), Ok);
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                thread::sleep(Duration::from_millis(20));
-                continue;
+    let mut others = Others::default();
+    while left > 0 && watcher.glance().is_none() {
+        others.hear();
+        if others.waiting.is_empty()
+            && let Err(error) = others.accept(listener)
+        {
+            match error.kind() {
+                std::io::ErrorKind::WouldBlock => thread::sleep(GLANCE),
+                std::io::ErrorKind::Interrupted => {}
+                _ => return Err(cannot(error)),
             }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(cannot(error)),
-        };
+        }
+        let Some((stream, peer, _)) = others.waiting.pop_front() else { continue };
         left -= 1;
         let is_over = AtomicBool::new(false);
-        let (ended, others) = thread::scope(|scope| {
-            let others = scope.spawn(|| refuse(listener, &is_over, peer));
-            let tell = &mut |text: &str| tell(&format!("{peer}: {text}"));
-            let ended = session(stream, at, watcher, tell);
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| others.attend(listener, peer, &is_over));
+            let ended = session(stream, at, watcher, &mut |text| tell(&format!("{peer}: {text}")));
             is_over.store(true, Ordering::Relaxed);
-            (ended, others.join().unwrap_or_default())
+            ended
         });
-        next.extend(others.next);
         match ended {
             Ok(()) => tell(&format!("{peer}: done")),
             Err(failure) => tell(&format!("{peer}: {}", failure.to_string().replace('\n', "; "))),
         }
-        for other in others.refused {
+        for other in others.refused.drain(..) {
             tell(&format!("{other}: refused, as {peer} was served"));
         }
     }
-    Ok(())
-}
-
-/// Tells all others that connect that the server is busy, until the session with `peer` is over. Returns who
-/// was told, and who came too shortly before the end for that: they are next.
-fn refuse(listener: &TcpListener, is_over: &AtomicBool, peer: SocketAddr) -> Others {
-    let why = format!("busy with a run of {peer}\nhint: try again later");
-    let mut others = Others::default();
-    let mut came: VecDeque<Instant> = VecDeque::new();
-    // A connection that is closed with something unread takes the answer with it, so each is heard first.
-    let mut told: Vec<(Link, Instant)> = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        if let Ok(accepted) = listener.accept() {
-            others.next.push_back(accepted);
-            came.push_back(Instant::now());
-        }
-        if came.front().is_some_and(|came| came.elapsed() > BUSY_AFTER) {
-            came.pop_front();
-            if let Some((stream, other)) = others.next.pop_front()
-                && let Ok(mut link) = Link::new(stream, "client")
-                && link.send(&Frame::Refused { why: why.clone() }).is_ok()
-            {
-                others.refused.push(other);
-                told.push((link, Instant::now()));
-            }
-        }
-        told.retain_mut(|(link, since)| {
-            matches!(link.take(), Ok(None)) && since.elapsed() < HELLO_PATIENCE
-        });
-        thread::sleep(GLANCE);
+    others.dismiss(listener);
+    for other in others.refused {
+        tell(&format!("{other}: refused, as nobody more is served"));
     }
-    others
+    Ok(())
 }
 
 fn session(
@@ -579,16 +607,94 @@ fn asking(plan: &Plan, outcomes: Vec<Outcome<Load>>, why: Option<Failure>) -> Ra
 
 #[cfg(test)]
 mod tests {
+    use core::convert::Infallible;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::JoinHandle;
+
     use super::*;
     use crate::plan::{Flow, Verb};
+
+    /// Holds each session until the test ends it.
+    struct Held {
+        begun: Sender<()>,
+        end: Receiver<()>,
+    }
+
+    impl Seats for Held {
+        type Nic = Infallible;
+        type Seat = SoftSeat;
+
+        fn nic(&self, _: Side) -> Result<Infallible, Failure> {
+            self.begun.send(()).unwrap();
+            self.end.recv().unwrap();
+            Err(Failure::new("held"))
+        }
+
+        fn seat(&self, nic: &Infallible, _: &Layout<'_>, _: &Stop) -> Result<SoftSeat, Failure> {
+            match *nic {}
+        }
+    }
+
+    /// A server of so many sessions: what it says, whose sessions have begun, and their ends.
+    type Holding = (JoinHandle<Vec<String>>, Receiver<()>, Sender<()>);
+
+    fn holding(listener: TcpListener, sessions: u64) -> Holding {
+        let (begun, begins) = channel();
+        let (ends, end) = channel();
+        let server = thread::spawn(move || {
+            let mut said = Vec::new();
+            let tell = &mut |text: &str| said.push(text.to_owned());
+            serve(&listener, &Held { begun, end }, Some(sessions), &mut (), tell).unwrap();
+            said
+        });
+        (server, begins, ends)
+    }
+
+    fn hello(address: SocketAddr) -> Link {
+        let mut link = Link::new(TcpStream::connect(address).unwrap(), "server").unwrap();
+        let plan = Plan { flows: vec![Flow::new(Verb::Read)], ..Plan::default() };
+        link.send(&Frame::Hello { version: VERSION, plan: Box::new(plan) }).unwrap();
+        link
+    }
+
+    fn refusal(mut link: Link) -> String {
+        link.wait(HELLO_PATIENCE).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn all_who_come_shortly_before_the_end_of_a_session_are_answered() {
+        for sessions in [1, 2] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let (server, begins, ends) = holding(listener, sessions);
+            let first = hello(address);
+            begins.recv_timeout(HELLO_PATIENCE).unwrap();
+            let [second, third] = [hello(address), hello(address)];
+            // Both are accepted, and are not refused yet.
+            thread::sleep(BUSY_AFTER / 4);
+            ends.send(()).unwrap();
+            assert!(refusal(first).contains(": held"));
+            if sessions == 1 {
+                for other in [second, third] {
+                    let why = refusal(other);
+                    assert!(why.starts_with("the server: it serves nobody more\nhint: "), "{why}");
+                }
+            } else {
+                let why = refusal(third);
+                assert!(why.starts_with("the server: busy with a run of 127.0.0.1:"), "{why}");
+                ends.send(()).unwrap();
+                assert!(refusal(second).contains(": held"));
+            }
+            let said = server.join().unwrap();
+            let refused = said.iter().filter(|line| line.contains(": refused, as ")).count();
+            assert_eq!(refused as u64, 3 - sessions, "{said:?}");
+        }
+    }
 
     #[test]
     fn a_client_that_has_left_before_its_turn_is_not_served() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let plan = Plan { flows: vec![Flow::new(Verb::Read)], ..Plan::default() };
-        let hello = Frame::Hello { version: VERSION, plan: Box::new(plan) };
-        Link::new(stream, "server").unwrap().send(&hello).unwrap();
+        drop(hello(listener.local_addr().unwrap()));
         let mut said = Vec::new();
         let tell = &mut |text: &str| said.push(text.to_owned());
         let settings = Settings::of_environment().unwrap();
