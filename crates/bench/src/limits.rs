@@ -46,6 +46,10 @@ pub const FRAME_BYTES_MAX: usize = 1 << 26;
 pub const HELLO_PATIENCE: Duration = Duration::from_secs(10);
 /// Who connects to a server that still has another client after this time is told that it is busy.
 pub const BUSY_AFTER: Duration = Duration::from_secs(1);
+/// Clients that a server has refused and still hears, so that they get the answer.
+pub const TOLD_MAX: usize = 16;
+/// Bytes that it reads of each of them at a time.
+pub const TOLD_READ_BYTES: usize = 1 << 14;
 /// A peer that has said nothing for so long is gone.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How often each says that it is there.

@@ -139,6 +139,14 @@ impl Link {
         self.parse()
     }
 
+    /// Reads what has arrived, as far as `some` has room, and forgets it. Whether the other end may say more.
+    pub(crate) fn discard(&mut self, some: &mut [u8]) -> bool {
+        match self.stream.read(some) {
+            Ok(count) => count > 0,
+            Err(error) => matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock),
+        }
+    }
+
     /// Whether the other end has closed, and has said nothing that was not taken.
     pub(crate) fn is_closed(&self) -> bool {
         self.arrived.is_empty() && matches!(self.stream.peek(&mut [0]), Ok(0))
@@ -262,5 +270,31 @@ impl Bystander for Remote<'_> {
         }
         self.link.beat()?;
         Ok(self.link.peer_is_done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn what_is_discarded_has_a_bound_and_is_not_kept() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        // A long frame begins.
+        client.write_all(&(FRAME_BYTES_MAX as u32).to_le_bytes()).unwrap();
+        client.write_all(&[b' '; 20]).unwrap();
+        while stream.peek(&mut [0; 24]).unwrap() < 24 {}
+        let mut link = Link::new(stream, "client").unwrap();
+        assert!(link.discard(&mut [0; 16]));
+        assert!(link.arrived.is_empty());
+        assert_eq!(link.stream.peek(&mut [0; 24]).unwrap(), 8);
+        assert!(link.discard(&mut [0; 16]));
+        assert!(link.discard(&mut [0; 16]), "nothing has arrived");
+        drop(client);
+        while link.discard(&mut [0; 16]) {}
     }
 }

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use softnic::{DeviceInfo, Options};
 
 use crate::Failure;
-use crate::limits::{BUSY_AFTER, GLANCE, HELLO_PATIENCE};
+use crate::limits::{BUSY_AFTER, GLANCE, HELLO_PATIENCE, TOLD_MAX, TOLD_READ_BYTES};
 use crate::link::{Frame, Link, Remote, VERSION};
 use crate::load::{self, Found, Load, Record, Tally};
 pub use crate::outcome::{DeviceCounts, Served, Watcher};
@@ -299,7 +299,7 @@ struct Others {
     /// Those who may be next, and when they came.
     waiting: VecDeque<(TcpStream, SocketAddr, Instant)>,
     /// Those who were refused, and when. A connection that is closed with something unread takes the answer
-    /// with it, so each is heard first.
+    /// with it, so each is heard until it closes.
     told: VecDeque<(Link, Instant)>,
     /// Those who were refused since this was last taken.
     refused: Vec<SocketAddr>,
@@ -312,21 +312,25 @@ impl Others {
         Ok(())
     }
 
-    /// Refuses the first of those who wait.
+    /// Refuses the first of those who wait. The one who was told first makes room, if there is none.
     fn refuse(&mut self, why: &str) {
         if let Some((stream, peer, _)) = self.waiting.pop_front()
             && let Ok(mut link) = Link::new(stream, "client")
             && link.send(&Frame::Refused { why: why.to_owned() }).is_ok()
         {
             self.refused.push(peer);
+            if self.told.len() == TOLD_MAX {
+                self.told.pop_front();
+            }
             self.told.push_back((link, Instant::now()));
         }
     }
 
-    /// Hears those who were refused.
+    /// Hears those who were refused, and forgets what they say.
     fn hear(&mut self) {
+        let mut some = [0; TOLD_READ_BYTES];
         self.told.retain_mut(|(link, since)| {
-            matches!(link.take(), Ok(None)) && since.elapsed() < HELLO_PATIENCE
+            link.discard(&mut some) && since.elapsed() < HELLO_PATIENCE
         });
     }
 
@@ -346,7 +350,11 @@ impl Others {
 
     /// Refuses all who are left, as the server ends.
     fn dismiss(&mut self, listener: &TcpListener) {
-        let _ = self.accept(listener);
+        for _ in 0..TOLD_MAX {
+            if self.accept(listener).is_err() {
+                break;
+            }
+        }
         while !self.waiting.is_empty() {
             self.refuse("it serves nobody more\nhint: start `ferroce bench serve` there again");
         }
@@ -688,6 +696,29 @@ mod tests {
             let said = server.join().unwrap();
             let refused = said.iter().filter(|line| line.contains(": refused, as ")).count();
             assert_eq!(refused as u64, 3 - sessions, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn few_of_those_who_were_refused_are_heard_at_once_and_each_until_it_closes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut others = Others::default();
+        let mut clients: Vec<Link> = Vec::new();
+        for _ in 0..TOLD_MAX + 4 {
+            clients.push(hello(address));
+            others.accept(&listener).unwrap();
+            others.refuse("busy");
+            others.hear();
+        }
+        assert_eq!((others.refused.len(), others.told.len()), (TOLD_MAX + 4, TOLD_MAX));
+        for client in clients.split_off(4) {
+            assert_eq!(refusal(client), "the server: busy");
+        }
+        let began = Instant::now();
+        while !others.told.is_empty() {
+            others.hear();
+            assert!(began.elapsed() < HELLO_PATIENCE / 2);
         }
     }
 
