@@ -366,6 +366,15 @@ impl Others {
     }
 }
 
+/// Says that a session is over when it is dropped, even if the session has panicked.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Serves one client after the other, and tells others meanwhile that it is busy, until `watcher` ends it.
 /// `tell` is told what happens.
 ///
@@ -397,10 +406,9 @@ pub fn serve(
         left -= 1;
         let is_over = AtomicBool::new(false);
         let ended = thread::scope(|scope| {
+            let _over = Over(&is_over);
             scope.spawn(|| others.attend(listener, peer, &is_over));
-            let ended = session(stream, at, watcher, &mut |text| tell(&format!("{peer}: {text}")));
-            is_over.store(true, Ordering::Relaxed);
-            ended
+            session(stream, at, watcher, &mut |text| tell(&format!("{peer}: {text}")))
         });
         match ended {
             Ok(()) => tell(&format!("{peer}: done")),
@@ -622,7 +630,7 @@ mod tests {
     use super::*;
     use crate::plan::{Flow, Verb};
 
-    /// Holds each session until the test ends it.
+    /// Holds each session until the test ends it, and panics if there is no test any more.
     struct Held {
         begun: Sender<()>,
         end: Receiver<()>,
@@ -720,6 +728,22 @@ mod tests {
             others.hear();
             assert!(began.elapsed() < HELLO_PATIENCE / 2);
         }
+    }
+
+    #[test]
+    fn a_session_that_panics_does_not_hang() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = hello(listener.local_addr().unwrap());
+        let (server, begins, ends) = holding(listener, 1);
+        begins.recv_timeout(HELLO_PATIENCE).unwrap();
+        drop(ends);
+        let began = Instant::now();
+        while !server.is_finished() {
+            assert!(began.elapsed() < HELLO_PATIENCE);
+            thread::sleep(GLANCE);
+        }
+        assert!(server.join().is_err());
+        drop(client);
     }
 
     #[test]
