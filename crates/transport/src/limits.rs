@@ -123,5 +123,9 @@ pub(crate) const TRAIN_PACKETS_MIN: u32 = 8;
 pub(crate) const TRAIN_GROWTH_PACKETS: u32 = 16;
 /// After a loss a step of DCQCN is at most the rate over this: it doubles in 45 steps, 2.5 ms.
 pub(crate) const LOSS_GAIN_DIVISOR: u64 = 64;
+/// A round trip counts for Swift as no more than so many of its targets. A full buffer makes none that is
+/// longer: 12 MB at 40 Gb/s are 2.4 ms, and 64 targets of a window of one packet 2.5 ms. What is longer tells
+/// of a host that stood still, and a window of a hundredth would wait a hundred times as long again.
+pub(crate) const SWIFT_ROUND_TRIP_TARGETS_MAX: u64 = 64;
 /// Additive increase of DCQCN leads from nothing to the line rate in 2 to this many steps at most.
 pub(crate) const ADDITIVE_STEPS_LOG2: u32 = 18;

@@ -27,6 +27,7 @@ use rdma::{Rate, Span, Time};
 
 use super::keys::keys;
 use super::{Controller, Key, Progress};
+use crate::limits::SWIFT_ROUND_TRIP_TARGETS_MAX;
 
 /// A packet, and the whole of a part.
 const ONE: u64 = 1 << 16;
@@ -106,7 +107,7 @@ pub(crate) struct SwiftWindow {
     minimum: u64,
     maximum: u64,
     window: u64,
-    /// The last that was measured.
+    /// The last that was measured, as far as it counts.
     round_trip: Span,
     fallen_at: Option<Time>,
 }
@@ -149,11 +150,12 @@ impl SwiftWindow {
         }
     }
 
-    /// How long to wait after a round trip that took `took`, if the window is below one packet: packets
-    /// leave a round trip over the window apart.
-    fn rests(&self, took: Span) -> Option<Span> {
+    /// How long to wait after the last round trip, if the window is below one packet: packets leave a round
+    /// trip over the window apart.
+    fn rests(&self) -> Option<Span> {
         let missing = ONE.checked_sub(self.window).filter(|&missing| missing > 0)?;
-        let rest = u128::from(took.as_ps()) * u128::from(missing) / u128::from(self.window);
+        let rest =
+            u128::from(self.round_trip.as_ps()) * u128::from(missing) / u128::from(self.window);
         Some(Span::from_ps(u64::try_from(rest).unwrap_or(u64::MAX)))
     }
 
@@ -168,8 +170,12 @@ impl Controller for SwiftWindow {
     }
 
     fn on_acknowledgement(&mut self, now: Time, progress: &Progress) -> Option<Time> {
-        self.round_trip = progress.round_trip.unwrap_or(self.round_trip);
-        let [target, took] = [self.target(), self.round_trip].map(|span| u128::from(span.as_ps()));
+        let target = self.target();
+        if let Some(took) = progress.round_trip {
+            let most = target.as_ps().saturating_mul(SWIFT_ROUND_TRIP_TARGETS_MAX);
+            self.round_trip = took.min(Span::from_ps(most));
+        }
+        let [target, took] = [target, self.round_trip].map(|span| u128::from(span.as_ps()));
         if took >= target {
             // What was measured before has had its effect.
             if progress.round_trip.is_some() {
@@ -183,7 +189,7 @@ impl Controller for SwiftWindow {
             let grown = u64::from(progress.packets).saturating_mul(per_packet);
             self.set(self.window.saturating_add(grown));
         }
-        progress.round_trip.and_then(|took| self.rests(took)).map(|rest| now + rest)
+        progress.round_trip.and_then(|_| self.rests()).map(|rest| now + rest)
     }
 
     fn on_loss(&mut self, now: Time) {
@@ -350,6 +356,23 @@ mod tests {
         }
         flow.on_loss(Time::ZERO + Span::from_us(2_000));
         assert_eq!(packets(&flow), 250.0);
+    }
+
+    #[test]
+    fn a_peer_that_stood_still_is_not_waited_for_a_hundred_times_as_long() {
+        let rest_ms = |took: Span| {
+            let mut flow = SwiftWindow::new(&Swift::default());
+            flow.window = flow.minimum;
+            let now = Time::ZERO + Span::from_ms(6_000);
+            let progress = Progress { packets: 1, round_trip: Some(took), ..Progress::default() };
+            let next = flow.on_acknowledgement(now, &progress).unwrap();
+            (next.since(now).as_ps() / 1_000_000_000, flow.round_trip)
+        };
+        // What a queue may do is waited for in full: 99 round trips at a window of 0.01.
+        assert_eq!(rest_ms(Span::from_us(4_000)), (396, Span::from_us(4_000)));
+        let (rest, counted) = rest_ms(Span::from_ms(5_000));
+        assert!((470..480).contains(&rest), "{rest} ms");
+        assert_eq!(rest_ms(Span::from_ms(50_000)), (rest, counted));
     }
 
     #[test]
