@@ -24,7 +24,9 @@ use std::path::Path;
 
 use rdma::Rate;
 use transport::Congestion;
-use transport::congestion::{FolderError, Notification, PARAMETERS, Settings, read_folder};
+use transport::congestion::{
+    Conflict, FolderError, Notification, PARAMETERS, Settings, read_folder,
+};
 
 use crate::SettingError;
 
@@ -41,11 +43,12 @@ pub struct CongestionSettings {
 
 impl CongestionSettings {
     /// The same at an interface, whose speed counts unless a line rate was said.
-    pub(crate) fn at(mut self, interface: &str) -> Self {
+    pub(crate) fn at(mut self, interface: &str) -> Result<Self, SettingError> {
         if let Some(rate) = speed(interface).filter(|_| self.follows_interface) {
             self.congestion = self.congestion.at_rate(rate);
         }
-        self
+        check(&self.congestion)?;
+        Ok(self)
     }
 }
 
@@ -85,6 +88,13 @@ struct Draft<'t> {
 
 fn error(element: &str, problem: &str, hint: &str) -> SettingError {
     SettingError::new("FERROCE_CC", format!("`{element}` {problem}"), hint)
+}
+
+/// Refuses settings that contradict each other.
+fn check(congestion: &Congestion) -> Result<(), SettingError> {
+    let told =
+        |Conflict { problem, hint, .. }: Conflict| SettingError::new("FERROCE_CC", problem, hint);
+    congestion.check().map_err(told)
 }
 
 /// The number of `element`, `key=value`.
@@ -214,6 +224,9 @@ impl FromStr for CongestionSettings {
             _ => draft.line_rate.map_or(draft.congestion, |rate| draft.congestion.at_rate(rate)),
         };
         let follows_interface = draft.line_rate.is_none();
+        // No minimum is above a line rate that is not known yet.
+        let line = Rate::from_bps(u64::MAX);
+        check(&if follows_interface { congestion.at_rate(line) } else { congestion })?;
         Ok(Self { congestion, notification, follows_interface })
     }
 }
@@ -245,7 +258,7 @@ mod tests {
         };
         assert_eq!(named.congestion, Congestion::Dcqcn(dcqcn));
         assert_eq!(named.notification.interval, Span::from_us(4));
-        assert_eq!(named.at("lo"), named);
+        assert_eq!(named.at("lo"), Ok(named));
     }
 
     #[test]
@@ -270,13 +283,31 @@ mod tests {
     }
 
     #[test]
+    fn a_minimum_above_the_line_rate_is_refused_when_that_is_known() {
+        let fast = read("timely,min_mbps=50000");
+        assert_eq!(
+            fast.at("lo").unwrap_err().to_string(),
+            "FERROCE_CC: min_mbps = 50000 must be at most line_mbps = 40000\n\
+             hint: lower min_mbps or raise line_mbps: a flow begins at the line rate, which is that of \
+             its port"
+        );
+        let said = read("timely,min_mbps=50000,line_mbps=100000");
+        assert_eq!(said.at("lo"), Ok(said));
+    }
+
+    #[test]
     fn every_setting_of_the_other_controllers_is_read() {
         for (name, default) in Congestion::NAMED {
             assert_eq!(read(name).congestion, default);
             for key in default.keys() {
-                let value = *key.range.end();
-                let said = read(&format!("{name},{}={value}", key.key)).congestion;
-                assert_eq!(key.get(&said), value, "{name}.{}", key.key);
+                // One of the two may contradict what another setting is by default.
+                let said = [*key.range.start(), *key.range.end()].map(|value| {
+                    let text = format!("{name},{}={value}", key.key);
+                    let said = text.parse::<CongestionSettings>().ok()?.congestion;
+                    assert_eq!(key.get(&said), value, "{name}.{}", key.key);
+                    Some(said)
+                });
+                assert!(said.iter().flatten().any(|said| *said != default), "{name}.{}", key.key);
             }
         }
     }
@@ -316,6 +347,14 @@ mod tests {
             (
                 "dctcp,line_mbps=5",
                 "`line_mbps=5` is not a setting of dctcp\nhint: it has gain_1024ths,",
+            ),
+            (
+                "timely,t_low_us=600",
+                "t_low_us = 600 must be at most t_high_us = 500\nhint: lower t_low_us or raise",
+            ),
+            (
+                "timely,line_mbps=5",
+                "min_mbps = 10 must be at most line_mbps = 5\nhint: lower min_mbps or raise",
             ),
             ("fixed", "`fixed` has no rate\nhint: give it one"),
             ("dcqcn,line_mbps", "`line_mbps` has no value\nhint: "),

@@ -59,6 +59,41 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
     ),
     (
         "[[workload]]",
+        "[nic]\ncongestion = \"dctcp\"\n[nic.dctcp]\nmin_window_packets = 11\n[[workload]]",
+        "line 17: nic.dctcp.min_window_packets: min_window_packets = 11 must be at most initial_window_packets = 10\nhint: lower min_window_packets or raise initial_window_packets: a flow begins with a window that it may have",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"timely\"\n[nic.timely]\nt_high_us = 40\n[[workload]]",
+        "line 17: nic.timely.t_high_us: t_low_us = 50 must be at most t_high_us = 40\nhint: lower t_low_us or raise t_high_us: between the two the gradient decides",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"timely\"\n[nic.timely]\nmin_mbps = 40_001\n[[workload]]",
+        "line 17: nic.timely.min_mbps: min_mbps = 40001 must be at most line_mbps = 40000\nhint: lower min_mbps or raise line_mbps: a flow begins at the line rate, which is that of its port",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"swift\"\n[nic.swift]\nfs_max_cwnd_packets = 1\nfs_min_cwnd_1000ths = 1000\n[[workload]]",
+        "line 18: nic.swift.fs_min_cwnd_1000ths: fs_min_cwnd_1000ths = 1000 must be below fs_max_cwnd_packets = 1\nhint: lower fs_min_cwnd_1000ths or raise fs_max_cwnd_packets: the target falls from the one window to the other, and a packet is 1000 thousandths",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"swift\"\n[nic.swift]\nmin_cwnd_1000ths = 9001\nmax_cwnd_packets = 9\n[[workload]]",
+        "line 17: nic.swift.min_cwnd_1000ths: min_cwnd_1000ths = 9001 must be at most max_cwnd_packets = 9\nhint: lower min_cwnd_1000ths or raise max_cwnd_packets: a packet is 1000 thousandths",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"swift\"\n[nic.swift]\nmin_cwnd_1000ths = 10001\n[[workload]]",
+        "line 17: nic.swift.min_cwnd_1000ths: min_cwnd_1000ths = 10001 must be at most initial_window_packets = 10\nhint: lower min_cwnd_1000ths or raise initial_window_packets: a packet is 1000 thousandths",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"swift\"\n[nic.swift]\nmax_cwnd_packets = 9\n[[workload]]",
+        "line 17: nic.swift.max_cwnd_packets: initial_window_packets = 10 must be at most max_cwnd_packets = 9\nhint: lower initial_window_packets or raise max_cwnd_packets: a flow begins with a window that it may have",
+    ),
+    (
+        "[[workload]]",
         "[nic]\ncongestion = \"dctcpp\"\n[[workload]]",
         "line 15: nic.congestion: there is no \"dctcpp\"\nhint: did you mean \"dctcp\"?",
     ),

@@ -101,7 +101,7 @@ impl Nic {
         };
         let first = slot << SLOT_SHIFT;
         let CongestionSettings { congestion, notification, .. } =
-            options.congestion.at(&device.interface);
+            options.congestion.at(&device.interface).map_err(OpenError::Setting)?;
         let config = Config {
             qpns: first..first + (1 << SLOT_SHIFT),
             seed: Some(random()?),

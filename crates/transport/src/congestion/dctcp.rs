@@ -17,8 +17,8 @@
 
 use rdma::{Rate, Time};
 
-use super::keys::keys;
-use super::{Controller, Key, Progress};
+use super::keys::{keys, order};
+use super::{Conflict, Controller, Key, Progress};
 
 /// A packet, and the alpha of 1.
 const ONE: u64 = 1 << 16;
@@ -45,6 +45,19 @@ impl Dctcp {
         minimum_window: "min_window_packets", 1..=1_000_000,
             "What the window never falls below; TCP's is two (RFC 5681).";
     };
+
+    pub(super) fn check(&self) -> Result<(), Conflict> {
+        let Self { minimum_window, initial_window, .. } = *self;
+        order(
+            minimum_window <= initial_window,
+            [
+                ("min_window_packets", minimum_window.into()),
+                ("initial_window_packets", initial_window.into()),
+            ],
+            "at most",
+            "a flow begins with a window that it may have",
+        )
+    }
 }
 
 impl Default for Dctcp {

@@ -1,6 +1,8 @@
 //! The settings of controllers by name, for scenarios and the environment. DCQCN has a table of its own,
 //! because mlx5 has names for its settings, too ([`super::PARAMETERS`]).
 
+use alloc::format;
+use alloc::string::String;
 use core::ops::RangeInclusive;
 
 use super::Congestion;
@@ -28,6 +30,34 @@ impl Key {
     pub fn set(&self, congestion: &mut Congestion, value: u64) {
         (self.set)(congestion, value);
     }
+}
+
+/// Two settings of a controller that contradict each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conflict {
+    /// What they are called. The second may be that of the port.
+    pub keys: [&'static str; 2],
+    /// What must hold, and the values for which it does not.
+    pub problem: String,
+    /// What would be right, and why.
+    pub hint: String,
+}
+
+/// Says of two settings, if their order is wrong, that the first `must` be at most the second, or below.
+pub(super) fn order(
+    is_right: bool,
+    [(low, low_value), (high, high_value)]: [(&'static str, u64); 2],
+    must: &str,
+    why: &str,
+) -> Result<(), Conflict> {
+    if is_right {
+        return Ok(());
+    }
+    Err(Conflict {
+        keys: [low, high],
+        problem: format!("{low} = {low_value} must be {must} {high} = {high_value}"),
+        hint: format!("lower {low} or raise {high}: {why}"),
+    })
 }
 
 /// Rows of the settings of a controller: field, name, range, and what it is.

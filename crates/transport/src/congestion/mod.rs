@@ -42,7 +42,7 @@ pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
 pub use dctcp::Dctcp;
 use dctcp::DctcpWindow;
 use fixed::Fixed;
-pub use keys::Key;
+pub use keys::{Conflict, Key};
 use none::Unlimited;
 pub use parameters::{FolderError, PARAMETERS, Parameter, read_folder};
 pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
@@ -149,6 +149,19 @@ impl Congestion {
             Self::Dctcp(_) => Dctcp::KEYS,
             Self::Timely(_) => Timely::KEYS,
             Self::Swift(_) => Swift::KEYS,
+        }
+    }
+
+    /// Whether the settings of a controller of [`Self::NAMED`] agree with each other, and with the line rate.
+    ///
+    /// # Errors
+    /// The first two that do not.
+    pub fn check(&self) -> Result<(), Conflict> {
+        match self {
+            Self::None | Self::Fixed(_) | Self::Dcqcn(_) => Ok(()),
+            Self::Dctcp(settings) => settings.check(),
+            Self::Timely(settings) => settings.check(),
+            Self::Swift(settings) => settings.check(),
         }
     }
 
@@ -402,6 +415,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_told_by_name_and_equal_ones_are_not() {
+        for (controller, said, keys) in [
+            (
+                0,
+                &[("min_window_packets", 11)][..],
+                ["min_window_packets", "initial_window_packets"],
+            ),
+            (1, &[("t_low_us", 501)], ["t_low_us", "t_high_us"]),
+            (1, &[("min_mbps", 40_001)], ["min_mbps", "line_mbps"]),
+            (
+                2,
+                &[("fs_min_cwnd_1000ths", 100_000)],
+                ["fs_min_cwnd_1000ths", "fs_max_cwnd_packets"],
+            ),
+            (
+                2,
+                &[("min_cwnd_1000ths", 10_001), ("max_cwnd_packets", 10)],
+                ["min_cwnd_1000ths", "max_cwnd_packets"],
+            ),
+            (2, &[("min_cwnd_1000ths", 10_001)], ["min_cwnd_1000ths", "initial_window_packets"]),
+            (2, &[("max_cwnd_packets", 9)], ["initial_window_packets", "max_cwnd_packets"]),
+        ] {
+            // What is one less, or more, is right.
+            for (is_wrong, nearer) in [(true, 0), (false, 1)] {
+                let (_, mut congestion) = Congestion::NAMED[controller];
+                for (name, value) in said {
+                    let key = congestion.keys().iter().find(|key| key.key == *name).unwrap();
+                    let is_high = *value < key.get(&congestion);
+                    key.set(&mut congestion, if is_high { value + nearer } else { value - nearer });
+                }
+                let told = congestion.check().map_err(|conflict| conflict.keys);
+                assert_eq!(told, if is_wrong { Err(keys) } else { Ok(()) }, "{said:?}");
+            }
+        }
+        assert!(Congestion::NAMED.iter().all(|(_, default)| default.check().is_ok()));
     }
 
     #[test]

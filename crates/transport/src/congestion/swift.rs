@@ -25,8 +25,8 @@
 
 use rdma::{Rate, Span, Time};
 
-use super::keys::keys;
-use super::{Controller, Key, Progress};
+use super::keys::{keys, order};
+use super::{Conflict, Controller, Key, Progress};
 use crate::limits::SWIFT_ROUND_TRIP_TARGETS_MAX;
 
 /// A packet, and the whole of a part.
@@ -92,6 +92,27 @@ impl Swift {
             "The window of a flow that begins; TCP's is ten (RFC 6928).";
         maximum_window: "max_cwnd_packets", 1..=1_000_000, "What the window never exceeds.";
     };
+
+    pub(super) fn check(&self) -> Result<(), Conflict> {
+        let thousandths = |packets: u32| u64::from(packets) * WHOLE;
+        let [from, least] = [self.scaling_from, self.minimum_window].map(u64::from);
+        let [to, first, most] =
+            [self.scaling_to, self.initial_window, self.maximum_window].map(thousandths);
+        let least_said = ("min_cwnd_1000ths", least);
+        let first_said = ("initial_window_packets", first / WHOLE);
+        let most_said = ("max_cwnd_packets", most / WHOLE);
+        order(
+            from < to,
+            [("fs_min_cwnd_1000ths", from), ("fs_max_cwnd_packets", to / WHOLE)],
+            "below",
+            "the target falls from the one window to the other, and a packet is 1000 thousandths",
+        )?;
+        let packet = "a packet is 1000 thousandths";
+        order(least <= most, [least_said, most_said], "at most", packet)?;
+        order(least <= first, [least_said, first_said], "at most", packet)?;
+        let why = "a flow begins with a window that it may have";
+        order(first <= most, [first_said, most_said], "at most", why)
+    }
 }
 
 impl Default for Swift {

@@ -20,8 +20,9 @@
 
 use rdma::{Rate, Span, Time};
 
-use super::keys::keys;
-use super::{Controller, Key, Progress};
+use super::keys::{keys, order};
+use super::parameters::Field;
+use super::{Conflict, Controller, Key, Progress};
 
 /// Parts of a thousand, in which factors are said.
 const WHOLE: i128 = 1_000;
@@ -88,6 +89,24 @@ impl Timely {
         is_patched: "patched", 0..=1,
             "1 for the patch of Zhu et al. 2016, which settles at one queue and equal rates.";
     };
+
+    pub(super) fn check(&self) -> Result<(), Conflict> {
+        let Self { low, high, minimum_rate, line_rate, .. } = *self;
+        let number = |span: Span| span.number(line_rate);
+        order(
+            low <= high,
+            [("t_low_us", number(low)), ("t_high_us", number(high))],
+            "at most",
+            "between the two the gradient decides",
+        )?;
+        let mbps = |rate: Rate| rate.number(line_rate);
+        order(
+            minimum_rate <= line_rate,
+            [("min_mbps", mbps(minimum_rate)), ("line_mbps", mbps(line_rate))],
+            "at most",
+            "a flow begins at the line rate, which is that of its port",
+        )
+    }
 }
 
 impl Default for Timely {

@@ -1,7 +1,8 @@
 //! `[nic.dctcp]` and its like: what a controller is set to, by the names of its
 //! [`transport::congestion::Key`]s.
 
-use transport::congestion::Congestion;
+use rdma::Rate;
+use transport::congestion::{Conflict, Congestion};
 
 use crate::scenario::at::{At, Result};
 use crate::scenario::error::ScenarioError;
@@ -47,4 +48,16 @@ impl<const PLACE: usize> Controller<PLACE> {
         }
         Ok(())
     }
+}
+
+/// Refuses settings that contradict each other where the slowest link of a host that has them is of rate
+/// `line`. `at` is the table that has them, or that of a NIC.
+pub(super) fn check(congestion: &Congestion, line: Rate, at: &At<'_>) -> Result<()> {
+    congestion.at_rate(line).check().map_err(|Conflict { keys, problem, hint }| {
+        let wrong = match at.first_of(&keys).or(at.first_of(&["congestion"])) {
+            Some(key) => at.wrong(key, problem),
+            None => ScenarioError::at_place(&at.itself(), problem),
+        };
+        wrong.hint(hint)
+    })
 }

@@ -266,7 +266,11 @@ impl Made<'_> {
     }
 
     fn nics(&mut self, file: &File<'_>) {
-        let made = file.nic.as_ref().map(|table| nic(table, &self.config, self.files));
+        let rates = self.config.topology.host_rates();
+        let hosts = rates.iter().zip(&self.config.topology.hosts);
+        let all = hosts.filter(|(_, host)| file.nics.iter().all(|(name, _)| name != *host));
+        let line = slowest(all.map(|(rate, _)| *rate));
+        let made = file.nic.as_ref().map(|table| nic(table, &self.config, line, self.files));
         let is_wrong = matches!(made, Some(Err(_)));
         if let Some(nic) = made.and_then(|made| self.mistakes.note(made)) {
             self.config.nic = nic;
@@ -282,7 +286,8 @@ impl Made<'_> {
     fn nic(&mut self, name: &str, table: &Deferred<'_, Nic<'_>>) -> Result<()> {
         let (config, files) = (&mut self.config, self.files);
         let index = named_host(&table.at, &config.topology, name)?;
-        let own = nic(table, config, files)?;
+        let line = slowest(config.topology.host_rates().get(index as usize).copied());
+        let own = nic(table, config, line, files)?;
         config.nics.insert(index, own);
         Ok(())
     }
@@ -346,6 +351,12 @@ impl Made<'_> {
 
 fn rates_of(links: &(impl AsRef<[Cables]> + ?Sized)) -> Vec<Rate> {
     links.as_ref().iter().map(|link| link.rate).collect()
+}
+
+/// The least of the rates of hosts, of those that have a link.
+fn slowest(rates: impl IntoIterator<Item = Rate>) -> Rate {
+    let rates = rates.into_iter().filter(|rate| *rate > Rate::ZERO);
+    rates.min().unwrap_or(Rate::from_bps(u64::MAX))
 }
 
 /// Something that is likely to be a mistake.

@@ -1,11 +1,11 @@
 //! `[nic]` and `[nics.NAME]`.
 
-use rdma::Mtu;
+use rdma::{Mtu, Rate};
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::Files;
-use super::controller::{Controller, DCTCP, SWIFT, TIMELY};
+use super::controller::{Controller, DCTCP, SWIFT, TIMELY, check};
 use super::dcqcn::DcqcnTable;
 use super::switch::lossless;
 use crate::NetworkConfig;
@@ -189,10 +189,12 @@ table! {
     }
 }
 
-/// What a table says over the settings of all NICs.
+/// What a table says over the settings of all NICs. The slowest link of those that it is about is of rate
+/// `line`.
 pub(super) fn nic(
     table: &Deferred<'_, Nic<'_>>,
     config: &NetworkConfig,
+    line: Rate,
     files: &Files<'_>,
 ) -> Result<NicConfig> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
@@ -201,15 +203,20 @@ pub(super) fn nic(
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
-    if let Some(dctcp) = dctcp {
+    let mut at = &table.at;
+    if let Some(dctcp) = &dctcp {
         dctcp.read()?.set(&mut nic.congestion, &dctcp.at)?;
+        at = &dctcp.at;
     }
-    if let Some(timely) = timely {
+    if let Some(timely) = &timely {
         timely.read()?.set(&mut nic.congestion, &timely.at)?;
+        at = &timely.at;
     }
-    if let Some(swift) = swift {
+    if let Some(swift) = &swift {
         swift.read()?.set(&mut nic.congestion, &swift.at)?;
+        at = &swift.at;
     }
+    check(&nic.congestion, line, at)?;
     nic.lossless_priorities = lossless(&config.switch);
     Ok(nic)
 }

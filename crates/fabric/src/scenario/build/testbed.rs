@@ -74,7 +74,7 @@ pub(in crate::scenario) fn testbed(at: &At<'_>) -> Result<Testbed> {
         config.switch = switch(table, &config.switch, &[file.rate])?;
     }
     if let Some(table) = &file.nic {
-        config.nic = nic(table, &config, &|_| Err(NO_FILES.to_owned()))?;
+        config.nic = nic(table, &config, file.rate, &|_| Err(NO_FILES.to_owned()))?;
     }
     config.nic.lossless_priorities = lossless(&config.switch);
     let mut host = HostConfig::default();
