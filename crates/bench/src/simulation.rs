@@ -211,6 +211,19 @@ mod tests {
     }
 
     #[test]
+    fn reads_behind_those_that_may_be_outstanding_wait_at_the_nic() {
+        for verb in [Verb::Read, Verb::FetchAdd] {
+            let flow = Flow { size_bytes: 8, ..Flow::new(verb) };
+            let (_, alone) = seen(flow.clone(), TESTBEDS[0].1);
+            let flow = Flow { window: 16, ..flow };
+            let (_, many) = seen(flow.clone(), TESTBEDS[0].1);
+            let (_, one) = seen(Flow { rd_atomic: 1, ..flow }, TESTBEDS[0].1);
+            // The next leaves when the answer has come, not when the application has seen it.
+            assert!(one > alone && one < 3 * alone && many > 2 * one, "{alone} {one} {many}");
+        }
+    }
+
+    #[test]
     fn a_server_that_two_share_serves_each_half_as_often() {
         // It works for 20 us a message.
         let flow = Flow { threads: 2, service_us: 20.0, window: 4, ..Flow::new(Verb::SendSend) };

@@ -282,12 +282,22 @@ pub(super) const HOST_READ_64K: Figure = bandwidth(
     Link::SameHost,
     &["ib_read_bw", "-s", "65536", "-n", "50000"],
 );
-pub(super) const BENCH_FETCH_ADD: Figure =
-    benched_rate("ferroce bench fetch_add, M/s", Link::Udp, &["fetch_add"]);
+pub(super) const BENCH_FETCH_ADD: Figure = benched_rate(
+    "ferroce bench fetch_add, 128 outstanding, M/s",
+    Link::Udp,
+    &["fetch_add", "--set", "rd_atomic=128"],
+);
 pub(super) const FETCH_ADD: Figure = messages(
     "ib_atomic_bw -A FETCH_AND_ADD, M/s",
     Link::Udp,
     &["ib_atomic_bw", "-A", "FETCH_AND_ADD", "-n", "200000"],
+);
+pub(super) const BENCH_FETCH_ADD_16: Figure =
+    benched_rate("ferroce bench fetch_add, M/s", Link::Udp, &["fetch_add"]);
+pub(super) const FETCH_ADD_16: Figure = messages(
+    "ib_atomic_bw -A FETCH_AND_ADD -o 16, M/s",
+    Link::Udp,
+    &["ib_atomic_bw", "-A", "FETCH_AND_ADD", "-o", "16", "-n", "200000"],
 );
 pub(super) const WRITE_64K_MTU_1024: Figure = bandwidth(
     "ib_write_bw -m 1024 64 KiB, Gb/s",

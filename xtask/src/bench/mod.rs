@@ -105,6 +105,7 @@ const VERBS: &[Target] = &[
     target("udp", f::BENCH_SEND_64K, Some(f::SEND_64K), Bar::Near(0.1)),
     target("udp", f::BENCH_READ_64K, Some(f::READ_64K), Bar::Near(0.1)),
     target("udp", f::BENCH_FETCH_ADD, Some(f::FETCH_ADD), Bar::Near(0.1)),
+    target("udp", f::BENCH_FETCH_ADD_16, Some(f::FETCH_ADD_16), Bar::Near(0.1)),
     target("host", f::BENCH_HOST_64K, Some(f::HOST_64K), Bar::Near(0.1)),
     target("host", f::BENCH_HOST_SEND_64K, Some(f::HOST_SEND_64K), Bar::Near(0.1)),
     target("host", f::BENCH_HOST_READ_64K, Some(f::HOST_READ_64K), Bar::Near(0.1)),

@@ -304,7 +304,7 @@ impl Objects {
             send_depth: send_depth(flow),
             recv_depth: receives.max(1) as u32,
             inline_bytes: flow.inline_bytes(),
-            reads: 16,
+            reads: flow.rd_atomic,
             traffic_class: flow.traffic_class,
             ..QpSpec::new(kind, Channel(task.channel + index), CQ)
         };

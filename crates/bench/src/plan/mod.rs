@@ -91,6 +91,9 @@ pub struct Flow {
     pub size_bytes: u32,
     /// Operations outstanding on each queue pair.
     pub window: u32,
+    /// READs and atomics outstanding on each queue pair, at most: `max_rd_atomic`. Others wait at the NIC.
+    #[serde(default = "Flow::rd_atomic_default")]
+    pub rd_atomic: u8,
     /// How their end is waited for.
     pub wait: WaitMode,
     /// Whether payloads are posted inline.
@@ -197,7 +200,7 @@ pub const PLAN_KEYS: [Key; 7] = [
 ];
 
 /// The keys of a flow.
-pub const FLOW_KEYS: [Key; 29] = [
+pub const FLOW_KEYS: [Key; 30] = [
     ("name", "a text"),
     (
         "verb",
@@ -205,6 +208,7 @@ pub const FLOW_KEYS: [Key; 29] = [
     ),
     ("size_bytes", "payload of a message"),
     ("window", "operations outstanding on each queue pair"),
+    ("rd_atomic", "READs and atomics outstanding on each queue pair, at most"),
     ("wait", "poll, event or memory"),
     ("inline", "true or false"),
     ("signal_every", "one of so many requests has a completion"),
@@ -248,6 +252,11 @@ impl Default for Plan {
 }
 
 impl Flow {
+    /// What ConnectX NICs have, and plans that were written before there was the key.
+    const fn rd_atomic_default() -> u8 {
+        16
+    }
+
     /// A flow as it is if nothing is said of it: one 4 KiB message at a time.
     pub fn new(verb: Verb) -> Self {
         Self {
@@ -255,6 +264,7 @@ impl Flow {
             verb,
             size_bytes: 4096,
             window: 1,
+            rd_atomic: Self::rd_atomic_default(),
             wait: WaitMode::Poll,
             inline: false,
             signal_every: 1,
@@ -538,6 +548,10 @@ impl Flow {
             "verb" => self.verb = choice(key, value, &Verb::ALL, Verb::name)?,
             "size_bytes" => self.size_bytes = whole(key, value, 1, MESSAGE_BYTES_MAX)?,
             "window" => self.window = whole(key, value, 1, WINDOW_MAX)?,
+            "rd_atomic" => {
+                let most = transport::limits::RD_ATOMIC_MAX.into();
+                self.rd_atomic = whole(key, value, 1, most)? as u8;
+            }
             "wait" => self.wait = choice(key, value, &WaitMode::ALL, WaitMode::name)?,
             "inline" => self.inline = truth(key, value)?,
             "signal_every" => self.signal_every = whole(key, value, 1, WINDOW_MAX)?,
@@ -579,6 +593,7 @@ impl Flow {
             text("verb", self.verb.name()),
             number("size_bytes", self.size_bytes.into()),
             number("window", self.window.into()),
+            number("rd_atomic", self.rd_atomic.into()),
             text("wait", self.wait.name()),
             ("inline", Value::Truth(self.inline)),
             ("touch", Value::Truth(self.touch)),
