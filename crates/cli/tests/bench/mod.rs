@@ -203,7 +203,7 @@ error: unknown key `sise`
 hint: did you mean `size_bytes`?
 
 error: unknown key `depth`
-hint: the keys here are name, verb, size_bytes, window, wait, inline, signal_every, depends, service_us, work_us, touch, queue_pairs, threads, servers, post_list, rate_per_s, start_ms, start_within_ms, length_ms, transport, traffic_class, core, bandwidth_gbps_min, window_gbps_min, rate_per_s_min, latency_p50_us_max, latency_p99_us_max, latency_p999_us_max, count
+hint: the keys here are name, verb, size_bytes, window, rd_atomic, wait, inline, signal_every, depends, service_us, work_us, touch, queue_pairs, threads, servers, post_list, rate_per_s, start_ms, start_within_ms, length_ms, transport, traffic_class, core, bandwidth_gbps_min, window_gbps_min, rate_per_s_min, latency_p50_us_max, latency_p99_us_max, latency_p999_us_max, count
 
 error: name: is of a flow file alone
 hint: write it in one: name = ...
