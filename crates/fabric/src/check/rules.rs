@@ -259,6 +259,11 @@ fn first_hops(config: &NetworkConfig, kinds: &[Kind], kind_of: &[usize], say: &m
                      priority {}: they go on sending",
                     treated.priority
                 ));
+            } else if lossless && !pauses {
+                say.push(format!(
+                    "{name}: DSCP {dscp} is lossless here, and priority {priority} has no PFC at {who}: \
+                     they go on sending when the switch pauses them"
+                ));
             } else if !lossless && pauses {
                 say.push(format!("{name}: DSCP {dscp} is lossless at {who} and lossy here"));
             } else if !lossless && !controlled {

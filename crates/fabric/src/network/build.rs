@@ -129,11 +129,13 @@ impl Wiring {
                 }
             }
             for &host in &unit.hosts {
-                let pfc = config.nic_of(host).pfc;
+                let nic = config.nic_of(host);
                 for &index in &host_links[host as usize] {
                     self.host_ports[host as usize] = self.ports.len() as u32;
                     place(index, End::Host(host), self.ports.len() as u32);
-                    self.ports.push(Port::new(End::Host(host), 0, links[index].rate, pfc));
+                    let mut port = Port::new(End::Host(host), 0, links[index].rate, nic.pfc);
+                    port.deaf = !nic.lossless_priorities;
+                    self.ports.push(port);
                 }
             }
         }

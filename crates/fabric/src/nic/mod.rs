@@ -52,7 +52,8 @@ pub struct NicConfig {
     pub retry_count: u8,
     /// Priority by DSCP.
     pub dscp_to_priority: [u8; 64],
-    /// A bit for each priority that this NIC pauses when its receive buffer fills.
+    /// A bit for each priority that has PFC: this NIC obeys pauses of it, and sends them when its receive
+    /// buffer fills.
     pub lossless_priorities: u8,
     /// How fast queue pairs may send. Packets say that they may be marked if it listens to marks. The
     /// line rate of DCQCN is that of the host's link, whatever it is here.

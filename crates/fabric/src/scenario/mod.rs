@@ -167,6 +167,22 @@ message_bytes = 100000
     }
 
     #[test]
+    fn a_chip_is_what_keys_beside_it_do_not_say_and_one_switch_may_have_another() {
+        let of = |switch: &str| {
+            let text = SMALL.replace(r#"alpha = "1/16""#, switch);
+            let network = Scenario::parse(&text, None).unwrap().network;
+            let own = network.switch_of(0).clone();
+            (own.buffer_bytes, own.cell.bytes(), own.latency.as_ps() / 1_000)
+        };
+        assert_eq!(of(""), (12_000_000, 1, 0));
+        assert_eq!(of(r#"model = "spectrum2""#), (42_000_000, 144, 300));
+        let beside = "buffer_bytes = 9_000_000\ncell_bytes = 1\nlatency_ns = 0";
+        assert_eq!(of(&format!("model = \"spectrum2\"\n{beside}")), (9_000_000, 1, 0));
+        let one = "latency_ns = 500\n[switches.s0]\nmodel = \"tomahawk5\"";
+        assert_eq!(of(one), (173_268_640, 254, 500));
+    }
+
+    #[test]
     fn a_misspelt_key_is_named_with_its_line_and_the_likely_one() {
         assert_eq!(
             refused(&SMALL.replace("senders = 2", "sender = 2")),

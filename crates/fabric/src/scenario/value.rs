@@ -375,6 +375,27 @@ pub(super) fn priorities<'a>(hint: &'static str) -> Value<'a, u8> {
     Value::new("a list of numbers from 0 to 7", read, show)
 }
 
+/// The class of each DSCP. What is written is read over what is there.
+pub(super) fn dscp_map<'a>() -> Value<'a, [u8; 64]> {
+    const PAIRS: &str = "[[26, 3], [48, 6]]: DSCP 26 is 3, and 48 is 6";
+    let read = |entry: &Entry<'a, '_>, out: &mut [u8; 64]| {
+        for one in entry.list()? {
+            let mut pair = one.list()?;
+            let (Some(dscp), Some(class), None) = (pair.next(), pair.next(), pair.next()) else {
+                return Err(one.expected("a pair of numbers", PAIRS));
+            };
+            let dscp: u8 = within(0, 63, PAIRS).get(&dscp)?;
+            out[usize::from(dscp)] = within(0, 7, PAIRS).get(&class)?;
+        }
+        Ok(())
+    };
+    let show = |_: &str, _: &[u8; 64]| {
+        "0 to 7 are 0 to 7, of others the upper three bits count".to_owned()
+    };
+    let accepts = "a list of pairs, [DSCP, 0 to 7]; what is not in it stays";
+    Value::in_place(accepts, read, show)
+}
+
 /// Points of a cumulative distribution: a number and a probability each.
 pub(super) fn points<'a>() -> Value<'a, Vec<(u32, f64)>> {
     let one = |point: Entry<'a, '_>| {

@@ -34,6 +34,13 @@ impl Cell {
     }
 }
 
+/// To the byte.
+impl Default for Cell {
+    fn default() -> Self {
+        Self::BYTE
+    }
+}
+
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.bytes().fmt(f)

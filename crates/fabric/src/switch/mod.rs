@@ -23,6 +23,7 @@ pub mod config;
 mod ecmp;
 mod ecn;
 mod headroom;
+pub(crate) mod models;
 mod port;
 mod queue;
 mod tables;

@@ -166,6 +166,27 @@ threshold_bytes = 5"#,
     ),
     (
         r#"alpha = "1/16""#,
+        "dscp_to_class = [[64, 3]]",
+        "line 12: switch.dscp_to_class: 64 is not from 0 to 63\nhint: [[26, 3], [48, 6]]: DSCP 26 is 3, and 48 is 6",
+    ),
+    (
+        r#"alpha = "1/16""#,
+        "dscp_to_class = [[26, 8]]",
+        "line 12: switch.dscp_to_class: 8 is not from 0 to 7\nhint: [[26, 3], [48, 6]]: DSCP 26 is 3, and 48 is 6",
+    ),
+    (
+        r#"alpha = "1/16""#,
+        "dscp_to_class = [26, 3]",
+        "line 12: switch.dscp_to_class: expected a list in brackets, and found 26\nhint: a list is [a, b]",
+    ),
+    (
+        r#"alpha = "1/16""#,
+        r#"model = "trident4""#,
+        r#"line 12: switch.model: there is no "trident4"
+hint: did you mean "trident+"?"#,
+    ),
+    (
+        r#"alpha = "1/16""#,
         "weights = [1, 1, 1]",
         "line 12: switch.weights: expected a list of 8, and found 3\nhint: one value for each of priorities 0 to 7",
     ),
@@ -666,7 +687,7 @@ buffer_bytes = 100_000"#,
     (
         "[switch]",
         "[switches.s0]\nbuffer_kb = 20_000\n[switch]",
-        "line 12: unknown key `buffer_kb`\nhint: the keys here are config_db, config_db_ports, trust, server_ports, buffer_bytes, cell_bytes, lossless_priorities, alpha, threshold_bytes, reserve_bytes, headroom_bytes, headroom_pool_bytes, xon_offset_bytes, xon_bytes, lossy_queue_bytes, weights, strict_queues, pause_quanta, pause_response_quanta, latency_ns, balance, flowlet_gap_us, ecmp_seed, polarised, incomplete_arp, arp_timeout_ms, mac_timeout_ms, ecn_mark, ecn, watchdog",
+        "line 12: unknown key `buffer_kb`\nhint: the keys here are config_db, config_db_ports, model, trust, dscp_to_class, server_ports, buffer_bytes, cell_bytes, lossless_priorities, alpha, threshold_bytes, reserve_bytes, headroom_bytes, headroom_pool_bytes, xon_offset_bytes, xon_bytes, lossy_queue_bytes, weights, strict_queues, pause_quanta, pause_response_quanta, latency_ns, balance, flowlet_gap_us, ecmp_seed, polarised, incomplete_arp, arp_timeout_ms, mac_timeout_ms, ecn_mark, ecn, watchdog",
     ),
     (
         "end_ms = 1",

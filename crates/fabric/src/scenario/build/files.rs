@@ -86,7 +86,7 @@ fn settings_of(
     let name = said.config_db.as_deref().unwrap_or_default();
     let ports = said.config_db_ports.as_deref();
     let (own, told) = db
-        .switch(links, ports, said.buffer_bytes, base)
+        .switch(links, ports, said.buffer_bytes(), base)
         .map_err(|error| table.at.wrong_in("config_db", name, error))?;
     let named = |note: Note| Note { text: format!("{name}: {}", note.text), ..note };
     notes.extend(told.into_iter().map(named));

@@ -13,6 +13,8 @@ mod testbed;
 mod topology;
 mod workload;
 
+use std::collections::BTreeSet;
+
 use rdma::{Rate, Span, Time};
 
 use super::at::{At, Result};
@@ -141,15 +143,19 @@ pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Res
         notes: Vec::new(),
         mistakes,
         files,
+        all_say_lossless: false,
+        say_lossless: BTreeSet::new(),
     };
     made.switches(&file);
     made.nics(&file);
     made.hosts(&file);
     let end = Time::ZERO + file.end;
     made.happenings(&file, end);
-    let Made { mut config, origin, mut notes, mistakes, .. } = made;
+    let Made { mut config, origin, mut notes, mistakes, all_say_lossless, say_lossless, .. } = made;
     mistakes.first()?;
-    lossless_of_racks(&mut config);
+    if !all_say_lossless {
+        lossless_of_racks(&mut config, &say_lossless);
+    }
     notes.sort();
     notes.dedup();
     notes.sort_by_key(|note: &Note| !note.warning);
@@ -214,6 +220,10 @@ struct Made<'s> {
     notes: Vec<Note>,
     mistakes: Mistakes,
     files: &'s Files<'s>,
+    /// Whether `[nic]` says which priorities have PFC.
+    all_say_lossless: bool,
+    /// The hosts whose `[nics.NAME]` does.
+    say_lossless: BTreeSet<u32>,
 }
 
 impl Made<'_> {
@@ -270,12 +280,13 @@ impl Made<'_> {
         let hosts = rates.iter().zip(&self.config.topology.hosts);
         let all = hosts.filter(|(_, host)| file.nics.iter().all(|(name, _)| name != *host));
         let line = slowest(all.map(|(rate, _)| *rate));
+        self.config.nic.lossless_priorities = lossless(&self.config.switch);
         let made = file.nic.as_ref().map(|table| nic(table, &self.config, line, self.files));
         let is_wrong = matches!(made, Some(Err(_)));
-        if let Some(nic) = made.and_then(|made| self.mistakes.note(made)) {
+        if let Some((nic, says_lossless)) = made.and_then(|made| self.mistakes.note(made)) {
             self.config.nic = nic;
+            self.all_say_lossless = says_lossless;
         }
-        self.config.nic.lossless_priorities = lossless(&self.config.switch);
         for (name, table) in &file.nics {
             // What one NIC says stands beside what all say.
             let made = if is_wrong { table.look() } else { self.nic(name, table) };
@@ -287,8 +298,11 @@ impl Made<'_> {
         let (config, files) = (&mut self.config, self.files);
         let index = named_host(&table.at, &config.topology, name)?;
         let line = slowest(config.topology.host_rates().get(index as usize).copied());
-        let own = nic(table, config, line, files)?;
+        let (own, says_lossless) = nic(table, config, line, files)?;
         config.nics.insert(index, own);
+        if says_lossless {
+            self.say_lossless.insert(index);
+        }
         Ok(())
     }
 
@@ -315,7 +329,7 @@ impl Made<'_> {
 
     /// What applications do, what goes wrong, and what is kept of it.
     fn happenings(&mut self, file: &File<'_>, end: Time) {
-        let Self { config, origin, mistakes, files, notes } = self;
+        let Self { config, origin, mistakes, files, notes, .. } = self;
         let mut random = Random::new(config.seed ^ 0x5eed);
         for table in &file.workloads {
             origin.workloads.push((config.flows.len(), table.at.place("kind")));
@@ -370,8 +384,8 @@ fn buffer_of(at: &At<'_>) -> Place {
     at.place(at.first_of(&keys).unwrap_or("buffer_bytes"))
 }
 
-/// A NIC pauses what the switch at the other end of its link pauses.
-fn lossless_of_racks(config: &mut NetworkConfig) {
+/// A NIC pauses what the switch at the other end of its link pauses, unless it is one of those that `say` what.
+fn lossless_of_racks(config: &mut NetworkConfig, say: &BTreeSet<u32>) {
     if config.switches.is_empty() {
         return;
     }
@@ -382,7 +396,7 @@ fn lossless_of_racks(config: &mut NetworkConfig) {
             }
             _ => continue,
         };
-        let Some(own) = own else { continue };
+        let Some(own) = own.filter(|_| !say.contains(&host)) else { continue };
         let mask = lossless(own);
         let nic = config.nics.get(&host).unwrap_or(&config.nic);
         if nic.lossless_priorities != mask {

@@ -7,14 +7,14 @@ use transport::congestion::{Congestion, Dcqcn};
 use super::Files;
 use super::controller::{Controller, DCTCP, SWIFT, TIMELY, check};
 use super::dcqcn::DcqcnTable;
-use super::switch::lossless;
+use super::switch::some;
 use crate::NetworkConfig;
 use crate::limits::{CACHE_ENTRIES_MAX, TCP_BUFFER_BYTES_MAX};
 use crate::nic::{HostMemory, NicConfig, Pcie};
 use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::deferred::{Deferred, deferred, inner};
 use crate::scenario::table::table;
-use crate::scenario::value::{Value, choice, flag, named, or, rate, time, whole, within};
+use crate::scenario::value::{Value, choice, dscp_map, flag, named, or, rate, time, whole, within};
 use crate::tcp::{KernelLatency, TcpConfig};
 
 /// A path MTU.
@@ -44,6 +44,7 @@ fn congestion<'a>() -> Value<'a, Congestion> {
 #[derive(Debug, Default)]
 pub(super) struct Nic<'a> {
     config: NicConfig,
+    lossless: Option<u8>,
     dcqcn: Option<Deferred<'a, DcqcnTable>>,
     dctcp: Option<Deferred<'a, Controller<DCTCP>>>,
     timely: Option<Deferred<'a, Controller<TIMELY>>>,
@@ -53,6 +54,8 @@ pub(super) struct Nic<'a> {
 table! {
     /// The NICs. `[nics.NAME]` has the same keys, for the NIC of one host.
     impl Nic<'a> {
+        /// The priorities that have PFC: it obeys pauses of them, and sends them.
+        lossless_priorities = or("those of the switch that it hangs on", some()) => lossless;
         /// What DCQCN is set to, for congestion "dcqcn".
         dcqcn = deferred() => dcqcn;
         /// What the windows of DCTCP are set to, for congestion "dctcp".
@@ -83,6 +86,8 @@ table! {
             within(0, 31, "the timeout is 4.096 us x 2^code; 0 is none") => ack_timeout_code;
         /// Retries before a queue pair fails.
         retry_count = within(0, 7, "the field has three bits") => retry_count;
+        /// The priority of a packet by its DSCP.
+        dscp_to_priority = dscp_map() => dscp_to_priority;
         /// Whether it was told of VLANs: it tags what it sends, and takes what is tagged.
         tagged = flag() => tagged;
         /// How long it takes to take a packet out of the receive buffer.
@@ -104,7 +109,7 @@ table! {
         /// How long its receive pipeline may stand still and pause, before it may pause no more.
         watchdog_ms = or("no watchdog", time()) => watchdog;
     }
-    besides read_chunk_bytes, dscp_to_priority, lossless_priorities, notification, pfc;
+    besides read_chunk_bytes, lossless_priorities, notification, pfc;
     check thresholds_rise;
 }
 
@@ -189,17 +194,17 @@ table! {
     }
 }
 
-/// What a table says over the settings of all NICs. The slowest link of those that it is about is of rate
-/// `line`.
+/// What a table says over the settings of all NICs, and whether it says which priorities have PFC. The
+/// slowest link of those that it is about is of rate `line`.
 pub(super) fn nic(
     table: &Deferred<'_, Nic<'_>>,
     config: &NetworkConfig,
     line: Rate,
     files: &Files<'_>,
-) -> Result<NicConfig> {
+) -> Result<(NicConfig, bool)> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
-    let Nic { config: mut nic, dcqcn, dctcp, timely, swift } = said;
+    let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift } = said;
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
@@ -217,6 +222,6 @@ pub(super) fn nic(
         at = &swift.at;
     }
     check(&nic.congestion, line, at)?;
-    nic.lossless_priorities = lossless(&config.switch);
-    Ok(nic)
+    nic.lossless_priorities = lossless.unwrap_or(nic.lossless_priorities);
+    Ok((nic, lossless.is_some()))
 }

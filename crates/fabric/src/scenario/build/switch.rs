@@ -8,14 +8,15 @@ use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::deferred::{Deferred, inner};
 use crate::scenario::table::{Keys, table};
 use crate::scenario::value::{
-    Value, choice, flag, list, named, needed, or, otherwise, priorities, probability, rate, text,
-    time, time_from, whole, within,
+    Value, choice, dscp_map, flag, list, named, needed, or, otherwise, priorities, probability,
+    rate, text, time, time_from, whole, within,
 };
 use crate::switch::Cell;
 use crate::switch::config::{
     ALPHA_EXPONENTS, Balance, EcnConfig, GroupConfig, PortConfig, QueueConfig, Schedule,
     SwitchConfig, TableConfig, Threshold, WatchdogConfig, alpha_of,
 };
+use crate::switch::models::Model;
 
 const LOSSLESS: GroupConfig = GroupConfig::LOSSLESS;
 
@@ -35,12 +36,16 @@ fn weights_of_queues() -> [u8; PRIORITIES] {
     })
 }
 
-fn some<'a>() -> Value<'a, u8> {
+pub(super) fn some<'a>() -> Value<'a, u8> {
     priorities("a list of priorities: [3, 4], for instance")
 }
 
 fn balance<'a>() -> Value<'a, Balance> {
     named(Balance::ALL.map(|balance| (balance.name(), balance)))
+}
+
+fn model<'a>() -> Value<'a, Model> {
+    named(Model::ALL.map(|model| (model.name, model)))
 }
 
 table! {
@@ -52,17 +57,21 @@ table! {
         config_db_ports =
             or("its first", list(text("a port")))
             => pub(super) config_db_ports: Option<Vec<String>>;
+        /// The chip, whose buffer, cells and latency count unless keys beside it say others.
+        model = or("none: 12 MB, in bytes", model()) => model: Option<Model>;
         /// Which field says a packet's class.
         trust = choice() => config.trust;
+        /// The class of a packet by its DSCP, and so its priority group, queue and PFC priority.
+        dscp_to_class = dscp_map() => config.dscp_to_class;
         /// Whether packets leave with a VLAN tag towards servers.
         server_ports = choice() => config.server_ports;
         /// The shared packet buffer, reserves and headroom included.
         buffer_bytes =
             otherwise(SwitchConfig::default().buffer_bytes, whole())
-            => pub(super) buffer_bytes: Option<u32>;
+            => buffer_bytes: Option<u32>;
         /// The buffer is given out in cells of so many bytes, 208 in guo16's switches; a frame takes whole
         /// ones, and limits count them. 1: to the byte.
-        cell_bytes = cell() => config.cell;
+        cell_bytes = otherwise(Cell::BYTE, cell()) => cell: Option<Cell>;
         /// The priorities that are paused, and not dropped.
         lossless_priorities =
             otherwise(lossless(&SwitchConfig::default()), some()) => lossless: Option<u8>;
@@ -92,7 +101,7 @@ table! {
         /// Pause frames.
         pfc = Keys => config.pfc;
         /// How long a packet takes from its last bit to its queue.
-        latency_ns = time() => config.latency;
+        latency_ns = otherwise(Span::ZERO, time()) => latency: Option<Span>;
         /// Which of several next hops a packet takes: one for each flow, one for each packet, or one for
         /// each flowlet.
         balance = otherwise(Balance::default(), balance()) => balance: Option<Balance>;
@@ -113,7 +122,7 @@ table! {
         watchdog = or("none", inner()) => watchdog: Option<WatchdogConfig>;
     }
     // What `over` makes of keys of their own, and what only a config_db says.
-    besides buffer_bytes, groups, queues, balance, watchdog, ports, dscp_to_class, pcp_to_class,
+    besides buffer_bytes, cell, latency, groups, queues, balance, watchdog, ports, pcp_to_class,
         class_to_group, class_to_queue, priority_to_queue, group_to_priority;
     check no_contradiction;
 }
@@ -352,13 +361,21 @@ fn has(set: u8, index: usize) -> bool {
 /// What concerns priority groups and queues concerns those of all ports, and of ports with settings of
 /// their own, too.
 impl Switch {
+    /// The whole buffer, if it is said.
+    pub(super) fn buffer_bytes(&self) -> Option<u32> {
+        self.buffer_bytes.or(self.model.map(|model| model.buffer_bytes))
+    }
+
     /// The settings, with what is said of groups, queues and ports.
     fn over(&self) -> SwitchConfig {
         let mut config = self.config.clone();
         // The pool of a file has room for headrooms beside it, which this was the size of.
         if self.config_db.is_none() {
-            set(&mut config.buffer_bytes, self.buffer_bytes);
+            set(&mut config.buffer_bytes, self.buffer_bytes());
         }
+        let latency = self.model.map(|model| model.latency).filter(|latency| *latency > Span::ZERO);
+        set(&mut config.cell, self.cell.or(self.model.map(|model| model.cell)));
+        set(&mut config.latency, self.latency.or(latency));
         set(
             &mut config.balance,
             match (self.balance, self.flowlet_gap) {

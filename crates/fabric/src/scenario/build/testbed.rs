@@ -73,10 +73,10 @@ pub(in crate::scenario) fn testbed(at: &At<'_>) -> Result<Testbed> {
         }
         config.switch = switch(table, &config.switch, &[file.rate])?;
     }
-    if let Some(table) = &file.nic {
-        config.nic = nic(table, &config, file.rate, &|_| Err(NO_FILES.to_owned()))?;
-    }
     config.nic.lossless_priorities = lossless(&config.switch);
+    if let Some(table) = &file.nic {
+        (config.nic, _) = nic(table, &config, file.rate, &|_| Err(NO_FILES.to_owned()))?;
+    }
     let mut host = HostConfig::default();
     if let Some(table) = &file.host {
         table.read_over(&mut host)?;
