@@ -7,8 +7,10 @@
 //!   │A│ resv7   │               PSN                 │
 //! ```
 //!
-//! The reserved bits are sent as zero and ignored on receipt. The check that covers `F`, `B` and
-//! `resv6` masks them (see [`crate::icrc`]), because switches may set FECN on the way.
+//! The reserved bits are sent as zero and ignored on receipt (IBTA vol 1, 9.2), with one exception: where a queue pair asks for it, `resv6` holds the sign of a Ferroce NIC that repeats
+//! selectively. Other NICs ignore it, as the standard says and Linux's Soft-RoCE does, which takes the queue
+//! pair out of that word by a mask. The check that covers `F`, `B` and `resv6` masks them (see
+//! [`crate::icrc`]), because switches may set FECN on the way.
 
 use core::fmt;
 
@@ -34,6 +36,9 @@ const SOLICITED: u8 = 0x80;
 const MIGRATION: u8 = 0x40;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
+const RESERVED_6: u8 = 0x3f;
+/// In `resv6`: all of its bits are set one way or the other, so that no single flaw makes it.
+const SIGN: u8 = 0x29;
 const ACK_REQUEST: u8 = 0x80;
 
 /// A view of the bytes of a BTH and whatever follows it.
@@ -99,6 +104,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[field::CONGESTION] & BECN != 0
     }
 
+    /// Whether the sign of selective repeat is there.
+    pub fn signed(&self) -> bool {
+        self.bytes()[field::CONGESTION] & RESERVED_6 == SIGN
+    }
+
     /// The queue pair that it is for.
     pub fn destination(&self) -> Qpn {
         Qpn::new(be24(self.bytes(), field::DESTINATION))
@@ -142,6 +152,8 @@ pub struct Repr {
     pub fecn: bool,
     /// Backward explicit congestion notification.
     pub becn: bool,
+    /// The sign of a Ferroce NIC that repeats selectively.
+    pub signed: bool,
     /// The queue pair that it is for.
     pub destination: Qpn,
     /// Whether an acknowledgement is asked for.
@@ -161,6 +173,7 @@ impl Repr {
             p_key: PKey::DEFAULT,
             fecn: false,
             becn: false,
+            signed: false,
             destination,
             ack_request: false,
             psn,
@@ -186,6 +199,7 @@ impl Repr {
             p_key: packet.p_key(),
             fecn: packet.fecn(),
             becn: packet.becn(),
+            signed: packet.signed(),
             destination: packet.destination(),
             ack_request: packet.ack_request(),
             psn: packet.psn(),
@@ -202,7 +216,8 @@ impl Repr {
             bit(self.solicited, SOLICITED) | bit(self.migration, MIGRATION) | (self.pad & 3) << 4;
         bytes[field::PKEY].copy_from_slice(&self.p_key.0.to_be_bytes());
         bytes[field::DESTINATION].copy_from_slice(&self.destination.value().to_be_bytes());
-        bytes[field::CONGESTION] = bit(self.fecn, FECN) | bit(self.becn, BECN);
+        bytes[field::CONGESTION] =
+            bit(self.fecn, FECN) | bit(self.becn, BECN) | bit(self.signed, SIGN);
         bytes[field::PSN].copy_from_slice(&self.psn.value().to_be_bytes());
         bytes[field::ACK_REQUEST] = bit(self.ack_request, ACK_REQUEST);
     }
@@ -216,6 +231,7 @@ impl fmt::Display for Repr {
             (self.solicited, " solicited"),
             (self.fecn, " fecn"),
             (self.becn, " becn"),
+            (self.signed, " signed"),
         ] {
             if set {
                 f.write_str(name)?;
@@ -252,6 +268,20 @@ mod tests {
         let mut bytes = [0xa5; LEN];
         repr().emit(&mut bytes);
         assert_eq!(bytes, BYTES);
+    }
+
+    #[test]
+    fn a_sign_is_all_six_bits_and_other_reserved_bits_are_ignored() {
+        let mut bytes = BYTES;
+        let signed = Repr { signed: true, ..repr() };
+        signed.emit(&mut bytes);
+        assert_eq!(bytes[4], 0x40 | SIGN);
+        assert_eq!(Repr::parse(&bytes), Ok(signed));
+        for bit in 0..6 {
+            bytes[4] ^= 1 << bit;
+            assert_eq!(Repr::parse(&bytes), Ok(repr()));
+            bytes[4] ^= 1 << bit;
+        }
     }
 
     #[test]

@@ -244,6 +244,11 @@ const fn is_request(operation: Operation) -> bool {
     )
 }
 
+const fn selective(service: Service) -> Option<Facts> {
+    let headers = Headers::AETH.and(Headers::SAETH);
+    row(service, Operation::SelectiveAcknowledge, Part::Only, Attach::Nothing, headers)
+}
+
 /// The opcodes of a connected service, by their low five bits.
 const fn connected(service: Service, code: u8) -> Option<Facts> {
     use Attach::{Immediate, Invalidate, Nothing};
@@ -303,13 +308,8 @@ static TABLE: [Option<Facts>; 256] = {
                 row(Service::Cnp, Operation::Cnp, Part::Only, Attach::Nothing, Headers::NONE)
             }
             5 => connected(Service::Xrc, low),
-            6 if low == 0x11 => row(
-                Service::Rc,
-                Operation::SelectiveAcknowledge,
-                Part::Only,
-                Attach::Nothing,
-                Headers::AETH.and(Headers::SAETH),
-            ),
+            6 if low == 0x11 => selective(Service::Rc),
+            7 if low == 0x11 => selective(Service::Xrc),
             _ => None,
         };
         code += 1;
@@ -322,6 +322,8 @@ impl Opcode {
     pub const RC_ACKNOWLEDGE: Self = Self(0x11);
     /// RC selective acknowledge, among the opcodes that are the manufacturer's.
     pub const RC_SELECTIVE_ACKNOWLEDGE: Self = Self(0xd1);
+    /// XRC selective acknowledge, as well.
+    pub const XRC_SELECTIVE_ACKNOWLEDGE: Self = Self(0xf1);
     /// RC atomic acknowledge.
     pub const RC_ATOMIC_ACKNOWLEDGE: Self = Self(0x12);
     /// RC READ request.
@@ -505,6 +507,7 @@ mod tests {
     fn named_constants_are_what_they_say() {
         assert_eq!(Opcode::RC_ACKNOWLEDGE.to_string(), "RC Acknowledge");
         assert_eq!(Opcode::RC_SELECTIVE_ACKNOWLEDGE.to_string(), "RC Selective Acknowledge");
+        assert_eq!(Opcode::XRC_SELECTIVE_ACKNOWLEDGE.to_string(), "XRC Selective Acknowledge");
         assert_eq!(Opcode::RC_ATOMIC_ACKNOWLEDGE.to_string(), "RC ATOMIC Acknowledge");
         assert_eq!(Opcode::RC_READ_REQUEST.to_string(), "RC RDMA READ Request");
         assert_eq!(Opcode::RC_COMPARE_SWAP.to_string(), "RC CmpSwap");
@@ -542,8 +545,8 @@ mod tests {
 
     #[test]
     fn the_table_has_every_service_once() {
-        // RC 24, XRC 23, UC 12, UD 2, CNP 1, and the manufacturer's own.
-        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1 + 1);
+        // RC 24, XRC 23, UC 12, UD 2, CNP 1, and two of the manufacturer's own.
+        assert_eq!(Opcode::all().count(), 24 + 23 + 12 + 2 + 1 + 2);
         let mut names: std::vec::Vec<_> = Opcode::all().map(|opcode| format!("{opcode}")).collect();
         names.sort();
         names.dedup();

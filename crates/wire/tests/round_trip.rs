@@ -69,7 +69,7 @@ fn ip() -> impl Strategy<Value = Ip> {
 prop_compose! {
     fn bth()(
         opcode in opcode(),
-        bits in any::<[bool; 5]>(),
+        bits in any::<[bool; 6]>(),
         p_key in any::<u16>(),
         destination in qpn(),
         psn in any::<u32>(),
@@ -81,6 +81,7 @@ prop_compose! {
             fecn: bits[2],
             becn: bits[3],
             ack_request: bits[4],
+            signed: bits[5],
             ..bth::Repr::new(opcode, destination, Psn::new(psn))
         }
     }
