@@ -122,7 +122,7 @@
 //! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
 //! | `FERROCE_RCVBUF_BYTES` | receive buffer of each socket, instead of 8 MiB (or what the kernel grants) |
 //! | `FERROCE_CC` | congestion control: see [`congestion`] |
-//! | `FERROCE_RECOVERY` | what is sent again after a loss: `go-back-n` (default), `go-back-0` or `selective-repeat` |
+//! | `FERROCE_RECOVERY` | what is sent again after a loss: `go-back-n`, `go-back-0` or `selective-repeat`; by default the last between soft NICs of two hosts, and the first otherwise |
 //! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
 //! | `FERROCE_SYSFS` | folder with the devices as files: see [`sysfs`] |
 //!

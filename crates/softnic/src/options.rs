@@ -35,6 +35,9 @@ pub struct Options {
     /// What is sent again after a loss (`FERROCE_RECOVERY`). Selective repeat is offered to peers,
     /// and used by queue pairs whose applications agree on it.
     pub recovery: Recovery,
+    /// Whether packets to other hosts carry the sign of selective repeat, so that two soft NICs repeat so
+    /// (unless `FERROCE_RECOVERY` names another strategy).
+    pub signs: bool,
     /// The file that packets are recorded in (`FERROCE_PCAP`). `%p` in it is the process ID. The
     /// first NIC that uses a name has it; later ones write to the name with `.` and their slot.
     pub capture: Option<String>,
@@ -83,6 +86,7 @@ impl Options {
                 None => return is_no("FERROCE_RECOVERY", &name, "strategy", &recoveries()),
             },
         };
+        let signs = variable("FERROCE_RECOVERY").is_none() || recovery == Recovery::SelectiveRepeat;
         let buffer = variable("FERROCE_RCVBUF_BYTES");
         // The kernel doubles it, and keeps it in an `int`.
         let fits = |bytes: &u32| *bytes <= i32::MAX as u32 / 2;
@@ -97,6 +101,7 @@ impl Options {
             exact,
             path,
             recovery,
+            signs,
             faults: faults.transpose()?,
             congestion: congestion.transpose()?.unwrap_or_default(),
             capture: variable("FERROCE_PCAP"),

@@ -145,6 +145,9 @@ pub struct QpChange {
     /// a device whose recovery is [`crate::Recovery::SelectiveRepeat`]. Unlike the others it is no
     /// attribute of `ibv_modify_qp`; it is agreed by Enhanced Connection Establishment.
     pub selective_repeat: Option<bool>,
+    /// Whether the peer is on another host, which its driver knows: on the way from INIT to RTR. It chooses
+    /// [`crate::Config::between_hosts`].
+    pub between_hosts: Option<bool>,
     /// An alternate path is given. Automatic path migration is not offered.
     pub alternate_path: bool,
     /// A path migration state is given. Only "migrated" exists, so it changes nothing.
@@ -243,6 +246,8 @@ pub struct QpAttributes {
     pub sqd_notify: bool,
     /// Whether lost packets alone are sent again.
     pub selective_repeat: bool,
+    /// Whether the peer is on another host.
+    pub between_hosts: bool,
 }
 
 impl Default for QpAttributes {
@@ -263,6 +268,7 @@ impl Default for QpAttributes {
             destination: Qpn::default(),
             sqd_notify: false,
             selective_repeat: false,
+            between_hosts: false,
         }
     }
 }
@@ -290,6 +296,7 @@ impl QpAttributes {
         set(&mut self.destination, change.destination);
         set(&mut self.sqd_notify, change.sqd_notify);
         set(&mut self.selective_repeat, change.selective_repeat);
+        set(&mut self.between_hosts, change.between_hosts);
     }
 }
 

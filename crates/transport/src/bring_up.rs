@@ -37,6 +37,8 @@ pub struct BringUp {
     pub rnr_retry: u8,
     /// See [`QpChange::selective_repeat`].
     pub selective_repeat: Option<bool>,
+    /// See [`QpChange::between_hosts`].
+    pub between_hosts: bool,
 }
 
 impl BringUp {
@@ -57,6 +59,7 @@ impl BringUp {
             retry_count: 7,
             rnr_retry: 7,
             selective_repeat: None,
+            between_hosts: false,
         }
     }
 
@@ -80,6 +83,7 @@ impl BringUp {
             max_dest_rd_atomic: answers.then_some(self.rd_atomics),
             min_rnr_timer: answers.then_some(self.min_rnr_timer),
             selective_repeat: self.selective_repeat.filter(|_| kind == QpType::Rc),
+            between_hosts: Some(self.between_hosts),
             ..QpChange::to(QpState::Rtr)
         };
         let rts = QpChange {

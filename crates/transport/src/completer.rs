@@ -40,6 +40,9 @@ impl Qp {
         if is_unasked && !mutated(Mutation::AnswerWindowIgnored) {
             return Err(Drop::UnexpectedResponse);
         }
+        if header.bth.signed && self.offered.is_some() {
+            self.requester.become_selective();
+        }
         let result = self.take_response(now, header, carried, memory, adapter);
         self.take_kept_responses(now, memory, adapter);
         result
@@ -194,13 +197,17 @@ impl Qp {
             return;
         }
         let packets = requester.unacked.distance_from(before);
-        self.pacer.on_progress(now, requester.unacked, packets, requester.is_window_full());
+        let is_full = requester.is_window_full();
+        let round_trip = self.pacer.on_progress(now, requester.unacked, packets, is_full);
         requester.train.on_progress(packets);
         requester.catch_up();
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
         requester.gone_back_for = None;
         (requester.timeouts, requester.is_put_off) = (0, false);
+        self.note_round_trip(now, round_trip);
+        self.arm_probe(now, true);
+        let requester = &self.requester;
         if requester.unacked == requester.top {
             self.timers.stop(Timer::Retransmit);
         } else {
@@ -287,7 +294,9 @@ impl Qp {
         requester.unacked = resume;
         requester.go_back_to(resume);
         requester.gone_back_for = None;
-        self.timers.stop(Timer::Retransmit);
+        for timer in [Timer::Retransmit, Timer::Overtaken, Timer::Probe] {
+            self.timers.stop(timer);
+        }
         self.timers.set(Timer::RnrRetry, now + rnr_delay(timer));
     }
 

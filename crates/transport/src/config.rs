@@ -23,9 +23,9 @@ pub struct Config {
     /// What is sent again after a loss.
     pub recovery: Recovery,
     /// Selective repeat: packets, counted from the missing one, that each role of a queue pair may
-    /// keep out of order; at most what the default has.
+    /// keep out of order.
     pub out_of_order_packets: u32,
-    /// Bytes of payload of those; at most what the default has.
+    /// Bytes of payload of those.
     pub out_of_order_bytes: usize,
     /// Bytes that one queue pair may have in flight, its packets' overhead included
     /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). A socket has a receive buffer and no link-level
@@ -60,15 +60,48 @@ pub struct Config {
     /// How late a driver may come for a paced packet without losing rate: packets that were due
     /// meanwhile leave at once. Zero if time jumps from event to event.
     pub pace_slack: Span,
+    /// What is different for queue pairs whose peer is on another host, as [`crate::QpChange::between_hosts`]
+    /// says; `None` makes no difference.
+    pub between_hosts: Option<BetweenHosts>,
+}
+
+/// How queue pairs talk to another host, over a network that may lose, delay and reorder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BetweenHosts {
+    /// How fast they may send.
+    pub congestion: Congestion,
+    /// What each may have in flight at most: [`Config::window_bytes`].
+    pub window_bytes: u64,
+    /// See [`Config::refill_bytes`].
+    pub refill_bytes: u64,
+    /// Whether their packets carry the sign of selective repeat, so that two which see each other's repeat
+    /// selectively ([`wire::bth::Repr::signed`]).
+    pub signs: bool,
+    /// What such a queue pair may keep out of order, in each role: packets, and bytes of their payload.
+    pub out_of_order_packets: u32,
+    /// See there.
+    pub out_of_order_bytes: usize,
+}
+
+impl BetweenHosts {
+    /// What is kept out of order, if it signs.
+    pub(crate) fn out_of_order(&self) -> Option<Bounds> {
+        self.signs.then_some(bounds(self.out_of_order_packets, self.out_of_order_bytes))
+    }
+}
+
+/// At most the limits.
+fn bounds(packets: u32, bytes: usize) -> Bounds {
+    Bounds {
+        packets: packets.min(OUT_OF_ORDER_PACKETS_MAX),
+        bytes: bytes.min(OUT_OF_ORDER_BYTES_MAX),
+    }
 }
 
 impl Config {
     /// How much selective repeat may keep out of order.
     pub(crate) fn out_of_order(&self) -> Bounds {
-        Bounds {
-            packets: self.out_of_order_packets.min(OUT_OF_ORDER_PACKETS_MAX),
-            bytes: self.out_of_order_bytes.min(OUT_OF_ORDER_BYTES_MAX),
-        }
+        bounds(self.out_of_order_packets, self.out_of_order_bytes)
     }
 
     /// The most responses of `mtu` bytes that one READ request asks for. Under selective repeat
@@ -91,8 +124,8 @@ impl Default for Config {
             seed: None,
             active_mtu: Mtu::B4096,
             recovery: Recovery::GoBackN,
-            out_of_order_packets: OUT_OF_ORDER_PACKETS_MAX,
-            out_of_order_bytes: OUT_OF_ORDER_BYTES_MAX,
+            out_of_order_packets: 1024,
+            out_of_order_bytes: 1 << 20,
             window_bytes: 256 << 10,
             refill_bytes: 0,
             read_chunk_bytes: 128 << 10,
@@ -104,6 +137,7 @@ impl Default for Config {
             congestion: Congestion::None,
             notification: Some(Notification::default()),
             pace_slack: Span::ZERO,
+            between_hosts: None,
         }
     }
 }

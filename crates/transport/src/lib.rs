@@ -221,7 +221,7 @@ pub use arrival::Arrival;
 pub use attributes::{AddressVector, Mask, QpAttributes, QpCapacity, QpChange, QpQuery, QpSpec};
 pub use blocked::Blocked;
 pub use bring_up::BringUp;
-pub use config::Config;
+pub use config::{BetweenHosts, Config};
 pub use congestion::Congestion;
 pub use cq::Notify;
 pub use endpoint::{Endpoint, Run};

@@ -46,11 +46,20 @@ pub(crate) const RNR_RETRY_INFINITE: u8 = 7;
 
 /// Selective repeat: packets, counted from the missing one, that a role of a queue pair may keep
 /// out of order. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.
-pub(crate) const OUT_OF_ORDER_PACKETS_MAX: u32 = 1024;
+pub(crate) const OUT_OF_ORDER_PACKETS_MAX: u32 = 8192;
 /// Bytes of payload of those packets.
-pub(crate) const OUT_OF_ORDER_BYTES_MAX: usize = 1 << 20;
+pub(crate) const OUT_OF_ORDER_BYTES_MAX: usize = 16 << 20;
 /// Selective repeat: so many READ requests fit into those bounds.
 pub(crate) const READS_IN_WINDOW: u32 = 4;
+
+/// How long a packet that others have overtaken is not taken for lost, at least.
+pub(crate) const OVERTAKEN_WAIT_MIN: Span = Span::from_us(300);
+/// How long nothing must be heard before a probe is sent, at least.
+pub(crate) const PROBE_WAIT_MIN: Span = Span::from_ms(1);
+/// How often that is doubled while nothing is heard.
+pub(crate) const PROBE_DOUBLINGS: u8 = 6;
+/// For how long the shortest round trip is remembered, at least: BBR's ten seconds.
+pub(crate) const SHORTEST_ROUND_TRIP_KNOWN: Span = Span::from_ms(10_000);
 
 /// How many messages must have been answered with a message, within the delay of an
 /// acknowledgement, before an acknowledgement waits for the answer. One that waits in vain takes as

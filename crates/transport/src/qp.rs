@@ -16,7 +16,7 @@ use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::congestion::{NotificationPoint, Pacer};
 use crate::limits::ACK_BEHIND_PACKETS;
-use crate::recovery::Recovery;
+use crate::recovery::{Bounds, Patience, Recovery};
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
 use crate::requester::{Cursor, Requester};
@@ -78,6 +78,12 @@ pub(crate) struct Qp {
     pub(crate) pacer: Pacer,
     /// Answers marks.
     pub(crate) notification: NotificationPoint,
+    /// What it may keep out of order with a peer that signs its packets as this queue pair does.
+    pub(crate) offered: Option<Bounds>,
+    /// See [`Config::refill_bytes`].
+    pub(crate) refill_bytes: u64,
+    /// How long it waits for answers.
+    pub(crate) patience: Patience,
     /// Why the driver got no request, or no answer with data, when it last came.
     pub(crate) blocked: Option<Blocked>,
     /// Whether it is in the endpoint's list of queue pairs that may have something to send.
@@ -101,6 +107,9 @@ impl Qp {
             timers: TimerTable::default(),
             pacer: Pacer::new(&config.congestion, spec.kind, config.window_bytes),
             notification: NotificationPoint::default(),
+            offered: None,
+            refill_bytes: config.refill_bytes,
+            patience: Patience::default(),
             blocked: None,
             ready: false,
             scheduled: None,
@@ -152,13 +161,13 @@ impl Qp {
             (_, QpState::Error) => self.enter_error(false, adapter),
             (QpState::Init, QpState::Rtr) => {
                 let psn = change.rq_psn.unwrap_or_default();
-                let bounds = self.recovery(adapter).bounds(adapter.config.out_of_order());
-                self.responder.begin(psn, bounds);
+                self.settle_between_hosts(&adapter.config);
+                self.responder.begin(psn, self.agreed(adapter));
             }
             (QpState::Rtr, QpState::Rts) => {
                 let psn = change.sq_psn.unwrap_or_default();
-                let bounds = self.recovery(adapter).bounds(adapter.config.out_of_order());
-                self.requester.begin(psn, &self.attributes, bounds);
+                let (agreed, offered) = (self.agreed(adapter), self.offered);
+                self.requester.begin(psn, &self.attributes, agreed, offered);
                 self.pacer.begin(self.attributes.path_mtu);
             }
             (QpState::Rts, QpState::Sqd) => self.begin_draining(adapter),
@@ -176,6 +185,9 @@ impl Qp {
         self.timers = TimerTable::default();
         self.pacer = Pacer::new(&config.congestion, self.spec.kind, config.window_bytes);
         self.notification = NotificationPoint::default();
+        self.offered = None;
+        self.refill_bytes = config.refill_bytes;
+        self.patience = Patience::default();
     }
 
     /// Moves to ERROR and flushes both queues (10.3.1.7). With `answer`, replies that are queued
@@ -329,6 +341,7 @@ impl Qp {
         let Written { route, header } = to;
         *route = self.route;
         *header = roce::Repr::new(opcode, self.attributes.destination, psn);
+        header.bth.signed = self.offered.is_some();
         let mut body = Body::EMPTY;
         match content {
             Content::Request { serial, packet, count, ack_request } => {
@@ -373,6 +386,12 @@ impl Qp {
         }
         if self.timers.expire(Timer::AckDelay, now) {
             self.responder.answer_did_not_come();
+        }
+        if self.timers.expire(Timer::Overtaken, now) {
+            self.send_gaps(now, adapter);
+        }
+        if self.timers.expire(Timer::Probe, now) {
+            self.probe(now);
         }
         if self.timers.expire(Timer::Retransmit, now) {
             self.ack_timed_out(now, adapter);
@@ -419,6 +438,24 @@ impl Qp {
         match adapter.config.recovery {
             Recovery::SelectiveRepeat if !self.attributes.selective_repeat => Recovery::GoBackN,
             recovery => recovery,
+        }
+    }
+
+    /// What it keeps out of order because both applications agree.
+    fn agreed(&self, adapter: &Adapter) -> Option<Bounds> {
+        self.recovery(adapter).bounds(adapter.config.out_of_order())
+    }
+
+    /// It is about to be connected: to another host it behaves as is set for that.
+    fn settle_between_hosts(&mut self, config: &Config) {
+        let Some(between) = config.between_hosts.filter(|_| self.attributes.between_hosts) else {
+            return;
+        };
+        self.pacer = Pacer::new(&between.congestion, self.spec.kind, between.window_bytes);
+        self.refill_bytes = between.refill_bytes;
+        self.offered = between.out_of_order().filter(|_| self.spec.kind.is_reliable());
+        if self.offered.is_some() {
+            self.pacer.measure();
         }
     }
 

@@ -15,12 +15,16 @@ pub(crate) enum Timer {
     Pace,
     /// When to send the CNP that the interval holds back.
     Notify,
+    /// When to take packets that others have overtaken for lost.
+    Overtaken,
+    /// When to repeat the last packet, because nothing is heard.
+    Probe,
 }
 
 /// The deadlines, none or one per timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerTable {
-    at: [Time; 5],
+    at: [Time; 7],
     /// Whether one was set since [`TimerTable::was_set`] was last asked.
     was_set: bool,
 }
@@ -30,7 +34,7 @@ const NEVER: Time = Time::MAX;
 
 impl Default for TimerTable {
     fn default() -> Self {
-        Self { at: [NEVER; 5], was_set: false }
+        Self { at: [NEVER; 7], was_set: false }
     }
 }
 

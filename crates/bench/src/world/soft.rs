@@ -461,6 +461,7 @@ impl Seat for SoftSeat {
                 rq_psn: Psn::new(end.psn),
                 sq_psn: Psn::new(pair.end.psn),
                 rd_atomics: pair.end.reads.min(end.reads),
+                between_hosts: self.host.nic.is_of_another_host(path.gid),
                 ..BringUp::new(path, peer.path_mtu(own), Qpn::new(end.qpn))
             };
             let qpn = pair.qpn;

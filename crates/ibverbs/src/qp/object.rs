@@ -104,6 +104,8 @@ impl Qp {
     pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: Mask) -> Result<(), Errno> {
         let mut change = attributes::change(&self.context, attr, mask)?;
         self.ece.complete(&mut change);
+        let nic = &self.context.nic;
+        change.between_hosts = change.path.map(|path| nic.is_of_another_host(path.gid));
         self.context.nic.with(|endpoint, _, _| endpoint.modify_qp(self.qpn, &change))?;
         if let Some(state) = change.state {
             self.show_state(state);

@@ -17,17 +17,17 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rdma::{Completion, Key, Qpn, Time};
+use rdma::{Completion, Gid, Key, Qpn, Time};
 use transport::cm::{CmConfig, Manager};
-use transport::{Config, CqId, Endpoint, PdId, RegionSpec, RegisterError};
+use transport::{BetweenHosts, Config, CqId, Endpoint, PdId, RegionSpec, RegisterError};
 
 use crate::attachment::Attachment;
 use crate::attachment::membership::Membership;
 use crate::congestion::CongestionSettings;
 use crate::fork::Nics;
 use crate::limits::{
-    ACK_DELAY, ACK_INTERVAL_PACKETS, COMM_ID_SHIFT, FINAL_ACKNOWLEDGEMENTS, PACE_SLACK,
-    REFILL_BYTES, SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
+    ACK_DELAY, ACK_INTERVAL_PACKETS, COMM_ID_SHIFT, FINAL_ACKNOWLEDGEMENTS, OUT_OF_ORDER_BYTES,
+    OUT_OF_ORDER_PACKETS, PACE_SLACK, REFILL_BYTES, SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::memory::device::DeviceMemory;
 use crate::memory::guard;
@@ -115,6 +115,14 @@ impl Nic {
             congestion,
             notification: Some(notification),
             pace_slack: PACE_SLACK,
+            between_hosts: Some(BetweenHosts {
+                congestion,
+                window_bytes: membership.window_bytes(WINDOW_BYTES),
+                refill_bytes: REFILL_BYTES,
+                signs: options.signs,
+                out_of_order_packets: OUT_OF_ORDER_PACKETS,
+                out_of_order_bytes: OUT_OF_ORDER_BYTES,
+            }),
             ..Config::default()
         };
         tracing::debug!(device = %device.name, interface = %device.interface, ?config, "opened");
@@ -165,6 +173,12 @@ impl Nic {
             self.finish(core, clock::now());
         }
         counts
+    }
+
+    /// Whether `gid` is of another host than ours, for [`transport::QpChange::between_hosts`].
+    pub fn is_of_another_host(&self, gid: Gid) -> bool {
+        let mut core = self.shared.lock();
+        !core.attachment.site.membership.is_of_this_host(gid.ip(), clock::now())
     }
 
     /// Runs `f` on the engine, then sends what that has made ready, and delivers the events. `f`

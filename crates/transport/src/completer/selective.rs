@@ -1,13 +1,14 @@
 //! Selective repeat: what a requester learns of packets behind a gap, and responses that arrive out
 //! of order.
 
-use rdma::{Memory, Psn, QpState, Time};
+use rdma::{Memory, Psn, QpState, Span, Time};
 use wire::{roce, saeth};
 
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::qp::Qp;
 use crate::stats::Drop;
+use crate::timer::Timer;
 
 impl Qp {
     /// Takes a selective acknowledgement: `missing` has not arrived, and the ranges of `arrived`
@@ -27,6 +28,12 @@ impl Qp {
         }
         adapter.stats.rcvd_seq_err += 1;
         self.acknowledge_before(now, missing, adapter);
+        if arrived.ranges[0].packets > 0 {
+            let newest = missing.plus(arrived.ranges[0].end());
+            let round_trip = self.pacer.arrived_behind_a_gap(now, newest);
+            self.note_round_trip(now, round_trip);
+        }
+        self.arm_probe(now, true);
         if let Some(scoreboard) = &mut self.requester.scoreboard {
             scoreboard.record(missing, arrived);
         }
@@ -47,8 +54,15 @@ impl Qp {
     /// Sends lost packets again, once for each loss. Returns whether this loss is new. As in
     /// go-back-N, each loss that holds back the oldest packet counts as a retry once (IBTA vol 1,
     /// 9.7.5.2.7).
-    fn send_gaps(&mut self, now: Time, adapter: &mut Adapter) -> bool {
+    pub(crate) fn send_gaps(&mut self, now: Time, adapter: &mut Adapter) -> bool {
+        // Where nothing reorders, what is overtaken is lost.
+        let wait = if self.offered.is_some() { self.patience.for_overtaken() } else { Span::ZERO };
         let requester = &mut self.requester;
+        let Some(scoreboard) = &mut requester.scoreboard else { return false };
+        match scoreboard.look_for_losses(now, wait) {
+            Some(until) => self.timers.set(Timer::Overtaken, until),
+            None => self.timers.stop(Timer::Overtaken),
+        }
         if requester.visit_gaps().is_none() || requester.gone_back_for == Some(requester.unacked) {
             return false;
         }
@@ -60,6 +74,38 @@ impl Qp {
         self.requester.gone_back_for = Some(self.requester.unacked);
         self.arm_ack_timer(now);
         true
+    }
+
+    pub(super) fn note_round_trip(&mut self, now: Time, took: Option<Span>) {
+        if let Some(took) = took {
+            self.patience.measured(now, took);
+        }
+    }
+
+    /// Something was sent, or, if `heard`, a peer that repeats selectively has told something: it is probed
+    /// when it has told nothing for a while.
+    pub(crate) fn arm_probe(&mut self, now: Time, heard: bool) {
+        if self.requester.scoreboard.is_none() || self.offered.is_none() {
+            return;
+        }
+        if heard {
+            self.requester.probes = 0;
+        }
+        let is_waiting = self.requester.unacked != self.requester.top;
+        match self.patience.for_probe(self.requester.probes).filter(|_| is_waiting) {
+            Some(wait) => self.timers.set(Timer::Probe, now + wait),
+            None => self.timers.stop(Timer::Probe),
+        }
+    }
+
+    /// Nothing was heard for a while: the last packet is repeated. Its answer says what is missing. Of a READ
+    /// it is the oldest that has no answer.
+    pub(crate) fn probe(&mut self, now: Time) {
+        let requester = &mut self.requester;
+        if requester.begin_probe() {
+            requester.probes = requester.probes.saturating_add(1);
+        }
+        self.arm_probe(now, false);
     }
 
     /// Keeps a response until those before it arrive. Without selective repeat, or without room, it

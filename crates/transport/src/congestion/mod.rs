@@ -77,6 +77,9 @@ pub(crate) trait Controller: fmt::Debug + Send {
         None
     }
 
+    /// A round trip was measured by a packet behind a gap, which is no progress.
+    fn on_round_trip(&mut self, _now: Time, _took: Span) {}
+
     /// How many bytes may be in flight, where a full packet counts as `packet_bytes`.
     fn window(&self, _packet_bytes: u64) -> u64 {
         u64::MAX
@@ -220,6 +223,8 @@ pub(crate) struct Pacer {
     is_limited: bool,
     /// Whether the controller hears what acknowledgements tell.
     listens: bool,
+    /// Whether round trips are measured.
+    measures: bool,
     /// When the next data packet may leave.
     next: Time,
     /// How much may be in flight at most, whatever the controller says.
@@ -243,6 +248,7 @@ impl Pacer {
             is_ecn_capable: controller.is_ecn_capable(),
             is_limited: congestion.has_rate(),
             listens: congestion.listens(),
+            measures: congestion.listens(),
             controller,
             next: Time::ZERO,
             most_bytes,
@@ -251,6 +257,11 @@ impl Pacer {
             asked: VecDeque::new(),
             is_marked: false,
         }
+    }
+
+    /// Round trips are measured, whether a controller has a use for them or not.
+    pub(crate) fn measure(&mut self) {
+        self.measures = true;
     }
 
     /// Requests are sent from now on, in packets of `mtu`.
@@ -272,7 +283,7 @@ impl Pacer {
     /// A request before `end` is sent, and its acknowledgement asked for.
     #[inline]
     pub(crate) fn asked(&mut self, now: Time, end: Psn) {
-        if self.listens && self.asked.len() < ROUND_TRIPS_MAX {
+        if self.measures && self.asked.len() < ROUND_TRIPS_MAX {
             self.asked.push_back((end, now));
         }
     }
@@ -316,7 +327,7 @@ impl Pacer {
     }
 
     /// What is before `unacked` is acknowledged, `packets` for the first time; `is_window_full` if more
-    /// would have been sent in a larger window.
+    /// would have been sent in a larger window. Returns the round trip that has ended.
     #[inline]
     pub(crate) fn on_progress(
         &mut self,
@@ -324,26 +335,43 @@ impl Pacer {
         unacked: Psn,
         packets: u32,
         is_window_full: bool,
-    ) {
+    ) -> Option<Span> {
         if self.is_limited {
             self.controller.on_progress(now);
         }
+        let round_trip = if self.measures { self.round_trip_to(now, unacked) } else { None };
         if self.listens {
             let payload = self.packet_bytes.saturating_sub(PACKET_OVERHEAD_BYTES);
             let bytes = u64::from(packets) * payload;
-            let mut progress = Progress { packets, bytes, is_window_full, ..Progress::default() };
-            progress.is_marked = core::mem::take(&mut self.is_marked);
-            while let Some(&(end, sent)) = self.asked.front()
-                && !end.is_after(unacked)
-            {
-                self.asked.pop_front();
-                progress.round_trip = Some(now.since(sent));
-            }
+            let is_marked = core::mem::take(&mut self.is_marked);
+            let progress = Progress { packets, bytes, round_trip, is_marked, is_window_full };
             if let Some(next) = self.controller.on_acknowledgement(now, &progress) {
                 self.next = next;
             }
             self.set_window();
         }
+        round_trip
+    }
+
+    /// The newest packet that has arrived, behind a gap, is the one before `end`. Returns its round trip.
+    pub(crate) fn arrived_behind_a_gap(&mut self, now: Time, end: Psn) -> Option<Span> {
+        let round_trip = if self.measures { self.round_trip_to(now, end) } else { None };
+        if let Some(took) = round_trip.filter(|_| self.listens) {
+            self.controller.on_round_trip(now, took);
+        }
+        round_trip
+    }
+
+    /// The round trip of the last packet before `end` that asked for an acknowledgement.
+    fn round_trip_to(&mut self, now: Time, end: Psn) -> Option<Span> {
+        let mut round_trip = None;
+        while let Some(&(asked, sent)) = self.asked.front()
+            && !asked.is_after(end)
+        {
+            self.asked.pop_front();
+            round_trip = Some(now.since(sent));
+        }
+        round_trip
     }
 
     /// The traffic class of a data packet of a queue pair that has `class`.

@@ -20,12 +20,18 @@
 //! the missing ones. Two deviations from the paper: nothing is placed in memory before its turn, and a
 //! requester whose timer expires forgets what it was told about packets behind the gap. So a peer that
 //! lies, or that had to drop what it kept, costs one timeout.
+//!
+//! Between hosts packets overtake each other, so those that were overtaken have a while to arrive before they
+//! count as lost, and the last packet is repeated when nothing is heard, to learn what has become of it
+//! ([`Patience`]; RFC 8985 does both for TCP).
 
+mod patience;
 mod reorder;
 mod scoreboard;
 
 use rdma::Psn;
 
+pub(crate) use patience::Patience;
 pub use reorder::OutOfOrder;
 pub(crate) use reorder::ReorderBuffer;
 pub(crate) use scoreboard::Scoreboard;

@@ -19,7 +19,7 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use rdma::Psn;
+use rdma::{Psn, Span, Time};
 use wire::saeth;
 
 use super::{Bounds, ReorderBuffer};
@@ -36,10 +36,16 @@ pub(crate) struct Scoreboard {
     /// Requests that wait at the responder: a bit for each PSN from `unacked` on, at the PSN modulo
     /// the number of bits.
     arrived: [u64; WORDS],
+    /// How many bits are set.
+    arrived_count: u32,
     /// Responses that came before their turn.
     pub(crate) responses: ReorderBuffer,
     /// Requests before it have been executed.
     executed_until: Psn,
+    /// A packet just before it has arrived, and was sent once.
+    seen_until: Psn,
+    /// Until when packets before another such mark, not after that one, have time to arrive.
+    overtaken: Option<(Psn, Time)>,
     lost_until: Psn,
     /// No packet before it is to be sent again.
     resent_until: Psn,
@@ -67,8 +73,11 @@ impl Scoreboard {
             bounds,
             unacked: psn,
             arrived: [0; WORDS],
+            arrived_count: 0,
             responses: ReorderBuffer::new(bounds, psn),
             executed_until: psn,
+            seen_until: psn,
+            overtaken: None,
             lost_until: psn,
             resent_until: psn,
             resent: Vec::new(),
@@ -87,17 +96,16 @@ impl Scoreboard {
                 self.clear(self.unacked.plus(distance));
             }
         }
-        if passed >= OUT_OF_ORDER_PACKETS_MAX {
-            self.arrived = [0; WORDS];
-        } else {
-            for distance in 0..passed {
-                let (word, bit) = place(self.unacked.plus(distance));
-                self.arrived[word] &= !bit;
+        if self.arrived_count > 0 {
+            for distance in 0..passed.min(OUT_OF_ORDER_PACKETS_MAX) {
+                self.unmark(self.unacked.plus(distance));
             }
         }
         self.unacked = unacked;
         self.responses.advance(unacked);
-        for mark in [&mut self.executed_until, &mut self.lost_until, &mut self.resent_until] {
+        self.overtaken.take_if(|(end, _)| !end.is_after(unacked));
+        let Self { executed_until, seen_until, lost_until, resent_until, .. } = self;
+        for mark in [executed_until, seen_until, lost_until, resent_until] {
             if mark.is_before(unacked) {
                 *mark = unacked;
             }
@@ -107,6 +115,9 @@ impl Scoreboard {
     /// Forgets what was said of packets behind the gap: all packets before `top` are sent again.
     pub(crate) fn forget(&mut self, top: Psn) {
         self.arrived = [0; WORDS];
+        self.arrived_count = 0;
+        self.overtaken = None;
+        self.seen_until = self.unacked;
         self.lost_until = top;
         self.resent_until = self.unacked;
         self.forget_resent();
@@ -128,6 +139,7 @@ impl Scoreboard {
                 let psn = missing.plus(distance);
                 if psn.distance_from(self.unacked) < OUT_OF_ORDER_PACKETS_MAX {
                     let (word, bit) = place(psn);
+                    self.arrived_count += u32::from(self.arrived[word] & bit == 0);
                     self.arrived[word] |= bit;
                 }
             }
@@ -151,9 +163,33 @@ impl Scoreboard {
         self.executed_until
     }
 
-    /// A packet before `end` that was sent once has arrived. What is missing before it is lost, or
-    /// lost once more if it had been sent again earlier.
+    /// A packet before `end` that was sent once has arrived.
     fn seen(&mut self, end: Psn) {
+        if end.is_after(self.seen_until) {
+            self.seen_until = end;
+        }
+    }
+
+    /// What others have overtaken is lost once it has had so much time to arrive. Returns when to look again.
+    ///
+    /// Packets that are overtaken meanwhile have their time afterwards, so there is one mark at a time.
+    pub(crate) fn look_for_losses(&mut self, now: Time, patience: Span) -> Option<Time> {
+        loop {
+            match self.overtaken {
+                Some((end, until)) if until <= now => {
+                    self.overtaken = None;
+                    self.lose_before(end);
+                }
+                Some((_, until)) => return Some(until),
+                None if !self.seen_until.is_after(self.lost_until) => return None,
+                None if patience == Span::ZERO => self.lose_before(self.seen_until),
+                None => self.overtaken = Some((self.seen_until, now + patience)),
+            }
+        }
+    }
+
+    /// What is missing before `end` is lost, or lost once more if it had been sent again earlier.
+    fn lose_before(&mut self, end: Psn) {
         if self.resent_before.is_some_and(|before| end.is_after(before)) {
             self.lose_again(self.lost_until, |place| end.is_after(place.before));
             let left = self.before(self.lost_until).filter_map(|psn| self.place_of(psn));
@@ -189,6 +225,18 @@ impl Scoreboard {
     fn before(&self, end: Psn) -> impl Iterator<Item = Psn> + use<> {
         let unacked = self.unacked;
         (0..end.distance_from(unacked)).map(move |distance| unacked.plus(distance))
+    }
+
+    /// It is not known to have arrived.
+    fn unmark(&mut self, psn: Psn) {
+        let (word, bit) = place(psn);
+        self.arrived_count -= u32::from(self.arrived[word] & bit != 0);
+        self.arrived[word] &= !bit;
+    }
+
+    /// How many packets behind a gap have arrived.
+    pub(crate) fn arrived_packets(&self) -> u32 {
+        self.arrived_count + self.responses.held().packets as u32
     }
 
     fn place_of(&self, psn: Psn) -> Option<Place> {
@@ -236,6 +284,13 @@ impl Scoreboard {
         }
     }
 
+    /// `packets` packets from `psn` on are sent again, before `top`, to hear of them.
+    pub(crate) fn probed(&mut self, psn: Psn, packets: u32, top: Psn) {
+        let resent_until = self.resent_until;
+        self.resent(psn, packets, top);
+        self.resent_until = resent_until;
+    }
+
     /// Whether the packet `psn` is to be sent again, if it is lost and before [`Self::suspects`]' end.
     pub(crate) fn is_wanted(&self, psn: Psn, is_answered: bool) -> bool {
         self.is_missing(psn, is_answered) && !self.is_resent(psn)
@@ -254,8 +309,7 @@ impl Scoreboard {
 
     /// Marks `psn`, which was sent last, as lost.
     pub(crate) fn lose(&mut self, psn: Psn) {
-        let (word, bit) = place(psn);
-        self.arrived[word] &= !bit;
+        self.unmark(psn);
         self.clear(psn);
         if psn.is_before(self.resent_until) {
             self.resent_until = psn;

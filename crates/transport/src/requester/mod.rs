@@ -208,6 +208,12 @@ pub(crate) struct Requester {
     pub(crate) timed_out_for: Option<Psn>,
     /// How many packets may travel as one.
     pub(crate) train: Train,
+    /// How much may be kept out of order, if it repeats selectively or may come to.
+    bounds: Option<Bounds>,
+    /// The packet at the cursor is repeated to hear of it.
+    probe: bool,
+    /// Probes in a row, without an answer between them.
+    pub(crate) probes: u8,
     /// Under selective repeat: what it knows of packets behind a gap.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
     /// UC and UD: requests at the front that have been sent whole. They complete when the driver
@@ -216,9 +222,17 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    /// Ready to send from `psn` on.
-    pub(crate) fn begin(&mut self, psn: Psn, attributes: &QpAttributes, kept: Option<Bounds>) {
-        self.scoreboard = kept.map(|bounds| Box::new(Scoreboard::new(bounds, psn)));
+    /// Ready to send from `psn` on. What is `agreed` on may be kept out of order; of what is `offered`, the
+    /// peer must say that it does, too.
+    pub(crate) fn begin(
+        &mut self,
+        psn: Psn,
+        attributes: &QpAttributes,
+        agreed: Option<Bounds>,
+        offered: Option<Bounds>,
+    ) {
+        self.bounds = agreed.or(offered);
+        self.scoreboard = agreed.map(|bounds| Box::new(Scoreboard::new(bounds, psn)));
         self.next_psn = psn;
         self.unacked = psn;
         self.top = psn;
@@ -295,6 +309,7 @@ impl Requester {
         self.first_serial += 1;
         if self.cursor.serial < self.first_serial {
             self.cursor = Cursor::first_of(self.first_serial);
+            self.probe = false;
         }
         Some(wqe)
     }
@@ -306,11 +321,12 @@ impl Requester {
             .map_or(self.next_psn, |begun| begun.first_psn.plus(self.cursor.packet))
     }
 
-    /// Bytes sent before the cursor and not acknowledged.
+    /// Bytes sent before the cursor and not known to have arrived.
     fn in_flight(&self, mtu: Mtu) -> u64 {
         let end =
             self.wqe(self.cursor.serial).and_then(|wqe| wqe.position(self.cursor.packet, mtu));
-        self.unacknowledged(end.unwrap_or(self.started_bytes), mtu)
+        let outstanding = self.unacknowledged(end.unwrap_or(self.started_bytes), mtu);
+        self.less_arrived(outstanding, self.cursor_psn())
     }
 
     /// Of the bytes put in flight up to `end`, those that are not acknowledged.
@@ -343,6 +359,7 @@ impl Requester {
             return;
         }
         self.cursor = position;
+        self.probe = false;
         while self.scoreboard.is_none()
             && self.rd_atomics.back().is_some_and(|last| !last.is_before(psn))
         {

@@ -1,10 +1,12 @@
 //! Selective repeat: the cursor visits the gaps and skips what has arrived.
 
+use alloc::boxed::Box;
+
 use rdma::Psn;
 use wire::opcode::Part;
 
-use super::{Cursor, Requester};
-use crate::recovery::{Bounds, OutOfOrder};
+use super::{Cursor, Requester, SendWqe};
+use crate::recovery::{Bounds, OutOfOrder, Scoreboard};
 
 impl Requester {
     /// Out-of-order responses that are kept.
@@ -12,15 +14,47 @@ impl Requester {
         self.scoreboard.as_ref().map(|board| board.responses.held()).unwrap_or_default()
     }
 
-    /// How much may be kept out of order.
+    /// How much may be kept out of order, if it repeats selectively or may come to.
     pub(super) fn bounds(&self) -> Option<Bounds> {
-        self.scoreboard.as_ref().map(|scoreboard| scoreboard.bounds)
+        self.bounds
+    }
+
+    /// The peer repeats selectively, and so does this queue pair from now on; but not while it goes back.
+    pub(crate) fn become_selective(&mut self) {
+        if let Some(bounds) = self.bounds.filter(|_| self.scoreboard.is_none())
+            && self.cursor_psn() == self.top
+        {
+            self.scoreboard = Some(Box::new(Scoreboard::new(bounds, self.unacked)));
+        }
+    }
+
+    /// Puts the cursor at the packet to probe with, unless something else is to be sent again.
+    pub(crate) fn begin_probe(&mut self) -> bool {
+        if self.unacked == self.top || self.cursor_psn() != self.top {
+            return false;
+        }
+        let last = self.position(self.top.minus(1));
+        let is_answered = self.wqe(last.serial).is_none_or(SendWqe::is_read_or_atomic);
+        self.cursor = if is_answered { self.position(self.unacked) } else { last };
+        self.probe = true;
+        true
+    }
+
+    /// Of `bytes` from the oldest packet to the one before `end`: what has not arrived, as far as that is
+    /// known.
+    pub(super) fn less_arrived(&self, bytes: u64, end: Psn) -> u64 {
+        let arrived = self.scoreboard.as_ref().map_or(0, |board| board.arrived_packets());
+        if arrived == 0 {
+            return bytes;
+        }
+        let packets = u64::from(end.distance_from(self.unacked)).max(1);
+        bytes * (packets - packets.min(arrived.into())) / packets
     }
 
     /// Before the packet at the cursor is sent: one that was sent before is passed over unless it
     /// is lost.
     pub(super) fn pass_over(&mut self) {
-        if self.scoreboard.is_none() || !self.cursor_psn().is_before(self.top) {
+        if self.scoreboard.is_none() || self.probe || !self.cursor_psn().is_before(self.top) {
             return;
         }
         if let Some(lost) = self.next_lost(self.cursor_psn()) {

@@ -71,14 +71,15 @@ impl Qp {
             cost = 0;
         }
         let sent = begun.start_bytes + wqe.cost(packet, mtu);
-        let in_flight = self.requester.unacknowledged(sent, mtu);
+        let outstanding = self.requester.unacknowledged(sent, mtu);
+        let in_flight = self.requester.less_arrived(outstanding, psn);
         let window = self.window();
         let behind = psn.plus(count).distance_from(self.requester.unacked);
         let room = window.bytes.saturating_sub(in_flight);
-        let refill = adapter.config.refill_bytes.min(window.bytes / 2);
+        let refill = self.refill_bytes.min(window.bytes / 2);
         let refill = if self.requester.filled { refill } else { 0 };
         let beyond = room < cost.max(refill) || behind > window.packets;
-        if reliable && in_flight > 0 && beyond && !(selective && again) {
+        if reliable && outstanding > 0 && beyond && !(selective && again) {
             self.requester.filled = true;
             return Err(Some(Blocked::Window));
         }
@@ -109,21 +110,28 @@ impl Qp {
         };
         if again {
             adapter.stats.retransmitted_pkts += 1;
-            self.pacer.repeats();
+            if !selective {
+                self.pacer.repeats();
+            }
         }
         if end.is_after(requester.top) {
             requester.top = end;
         }
         let mut in_flight = in_flight.saturating_add(cost);
+        let is_probe = core::mem::take(&mut requester.probe);
         if let Some(scoreboard) = requester.scoreboard.as_mut().filter(|_| again) {
-            scoreboard.resent(psn, count, requester.top);
+            if is_probe {
+                scoreboard.probed(psn, count, requester.top);
+            } else {
+                scoreboard.resent(psn, count, requester.top);
+            }
             requester.pass_over();
             in_flight = requester.in_flight(mtu);
         }
         let mut ack_request = false;
         if reliable {
             self.requester.unasked += 1;
-            ack_request = early || self.must_ask(in_flight, &window, mtu, adapter);
+            ack_request = early || is_probe || self.must_ask(in_flight, &window, mtu, adapter);
             let requester = &mut self.requester;
             if ack_request {
                 requester.unasked = 0;
@@ -137,6 +145,7 @@ impl Qp {
             }
             if !self.timers.is_running(Timer::Retransmit) {
                 self.arm_ack_timer(now);
+                self.arm_probe(now, false);
             }
         } else if ends_message {
             self.requester.sent_whole += 1;
@@ -173,18 +182,18 @@ impl Qp {
         let behind = || requester.cursor_psn().plus(count).distance_from(requester.unacked);
         waits
             || is_full
-            || requester.scoreboard.is_some() && behind() > window.packets
+            || requester.bounds.is_some() && behind() > window.packets
             || requester.unasked >= adapter.config.ack_interval_packets
     }
 
     /// How much may be in flight: no more than the peer is likely to keep behind a gap.
     pub(super) fn window(&self) -> SendWindow {
         let bytes = self.pacer.window_bytes();
-        match &self.requester.scoreboard {
+        match &self.requester.bounds {
             None => SendWindow { bytes, packets: u32::MAX },
-            Some(scoreboard) => SendWindow {
-                bytes: bytes.min(scoreboard.bounds.bytes as u64),
-                packets: scoreboard.bounds.packets,
+            Some(bounds) => SendWindow {
+                bytes: bytes.min(bounds.bytes as u64),
+                packets: bounds.packets.min(bounds.bytes as u32 / self.attributes.path_mtu.bytes()),
             },
         }
     }

@@ -1,5 +1,7 @@
 //! Selective repeat: requests that arrive out of order are kept until their turn.
 
+use alloc::boxed::Box;
+
 use rdma::Memory;
 use wire::opcode::Operation;
 use wire::roce;
@@ -8,7 +10,7 @@ use super::{Reply, Request, Responder};
 use crate::adapter::Adapter;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
-use crate::recovery::OutOfOrder;
+use crate::recovery::{OutOfOrder, ReorderBuffer};
 use crate::stats::Drop;
 
 impl Responder {
@@ -31,6 +33,18 @@ impl Responder {
 }
 
 impl Qp {
+    /// A request has come from a peer that signs its packets or does not. The last one counts, so a forged
+    /// one changes nothing for longer than until the next.
+    pub(super) fn follow_sign(&mut self, signed: bool) {
+        let Some(bounds) = self.offered.filter(|_| !self.attributes.selective_repeat) else {
+            return;
+        };
+        let Responder { ahead, expected, .. } = &mut self.responder;
+        if signed != ahead.is_some() {
+            *ahead = signed.then(|| Box::new(ReorderBuffer::new(bounds, *expected)));
+        }
+    }
+
     /// How many PSNs a request stands for: those of its responses, if it is a READ.
     pub(super) fn packets(&self, header: &roce::Repr) -> u32 {
         match header.reth {

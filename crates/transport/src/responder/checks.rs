@@ -35,6 +35,7 @@ impl Qp {
             self.responder.established = true;
             adapter.raise(Event::CommunicationEstablished(self.qpn));
         }
+        self.follow_sign(request.header.bth.signed);
         // Only the acknowledgement of this request may wait, and only while it is alone.
         self.timers.stop(Timer::AckDelay);
         match self.respond(request, memory, adapter) {

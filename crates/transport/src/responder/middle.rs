@@ -64,7 +64,7 @@ impl Qp {
     /// - `check_key`: the whole of a WRITE was found within its region, and none has gone since. The
     ///   list of a receive sees to that itself.
     ///
-    /// And it need only be stored: it has no mark, requests no acknowledgement, releases none that
+    /// And it need only be stored: it has the sign that its message began with, no mark, requests no acknowledgement, releases none that
     /// waits, and no kept request follows it.
     fn continues<M: Memory>(
         &self,
@@ -98,6 +98,7 @@ impl Qp {
             && !arrival.is_marked()
             && !self.timers.is_running(Timer::AckDelay)
             && !self.responder.keeps_some()
+            && (bth.signed || self.offered.is_none())
     }
 }
 

@@ -189,7 +189,10 @@ impl Qp {
                     return self.next_reply(adapter);
                 };
                 adapter.stats.acks_sent += 1;
-                let opcode = Opcode::RC_SELECTIVE_ACKNOWLEDGE;
+                let opcode = match service {
+                    Service::Xrc => Opcode::XRC_SELECTIVE_ACKNOWLEDGE,
+                    _ => Opcode::RC_SELECTIVE_ACKNOWLEDGE,
+                };
                 Some(Outgoing { opcode, psn, content: Content::Selective { arrived, msn } })
             }
             Reply::Atomic { psn, original, msn } => {

@@ -1,5 +1,6 @@
 //! Packet conversations between two engines.
 
+mod between_hosts;
 mod blocked;
 mod congestion;
 mod connected;

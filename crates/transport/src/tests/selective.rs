@@ -404,10 +404,10 @@ fn no_setting_goes_beyond_the_limits() {
     let endless =
         Config { out_of_order_packets: u32::MAX, out_of_order_bytes: usize::MAX, ..config() };
     let mut pair = connected(endless.clone());
-    for distance in 1..300 {
+    for distance in 1..4_200 {
         forge(&mut pair, distance, 4_096);
     }
-    assert_eq!(kept(&pair, 1)[0], (256, OUT_OF_ORDER_BYTES_MAX));
+    assert_eq!(kept(&pair, 1)[0], (4_096, OUT_OF_ORDER_BYTES_MAX));
     let mut pair = connected(endless);
     for distance in 1..OUT_OF_ORDER_PACKETS_MAX + 10 {
         forge(&mut pair, distance, 4);

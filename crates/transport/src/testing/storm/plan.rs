@@ -10,7 +10,7 @@ use rdma::{Mtu, QpType, Rate, Span};
 use super::random::Random;
 use crate::congestion::{Congestion, Dcqcn, Notification, Share, Volume};
 use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES};
-use crate::{Config, Recovery};
+use crate::{BetweenHosts, Config, Recovery};
 
 /// The longest WRITE and READ.
 pub(super) const RDMA_MAX: u64 = 64 << 10;
@@ -172,7 +172,12 @@ impl Plan {
             100..450 => Recovery::SelectiveRepeat,
             _ => Recovery::GoBackN,
         };
-        let configs: Vec<Config> = (0..count).map(|node| config(node, recovery, random)).collect();
+        let mut configs: Vec<Config> =
+            (0..count).map(|node| config(node, recovery, random)).collect();
+        // Each node for itself, so that those that sign their packets meet others.
+        for config in configs.iter_mut().filter(|_| recovery == Recovery::GoBackN) {
+            config.between_hosts = driver.chance(500).then(|| between_hosts(config, driver));
+        }
         let links = random.between(1, 4);
         let links = (0..links).map(|_| link(count as usize, &faults, random)).collect();
         Self {
@@ -256,6 +261,18 @@ fn config(node: u64, recovery: Recovery, random: &mut Random) -> Config {
         congestion: congestion(random),
         notification: notification(random),
         ..Config::default()
+    }
+}
+
+/// The same windows and control, with the sign of selective repeat.
+fn between_hosts(config: &Config, random: &mut Random) -> BetweenHosts {
+    BetweenHosts {
+        congestion: config.congestion,
+        window_bytes: config.window_bytes,
+        refill_bytes: config.refill_bytes,
+        signs: true,
+        out_of_order_packets: random.pick(&[1, 2, 9, 60, 8192]),
+        out_of_order_bytes: random.pick(&[0, 5_000, 40_000, 1 << 20]),
     }
 }
 

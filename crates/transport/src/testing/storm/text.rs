@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use super::plan::{Faults, LinkPlan, Plan};
 use crate::congestion::{Congestion, Dcqcn};
-use crate::{Config, Recovery};
+use crate::{BetweenHosts, Config, Recovery};
 
 impl Plan {
     pub(super) fn lines(&self) -> Vec<String> {
@@ -111,7 +111,15 @@ fn config(node: usize, config: &Config) -> String {
                 ", reorder buffer {out_of_order_packets} packets and {out_of_order_bytes} bytes"
             )
         }
-        Recovery::GoBack0 | Recovery::GoBackN => String::new(),
+        Recovery::GoBack0 | Recovery::GoBackN => match config.between_hosts {
+            Some(BetweenHosts { out_of_order_packets, out_of_order_bytes, .. }) => {
+                format!(
+                    " that signs, reorder buffer {out_of_order_packets} packets and \
+                     {out_of_order_bytes} bytes"
+                )
+            }
+            None => String::new(),
+        },
     };
     let congestion = match config.congestion {
         Congestion::None => "no congestion control".into(),

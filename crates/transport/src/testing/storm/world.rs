@@ -21,8 +21,8 @@ use super::plan::{LinkPlan, Plan};
 use super::random::Random;
 use super::tally::{Seen, Tally};
 use crate::{
-    AddressVector, BringUp, CqId, Endpoint, Event, Notify, OutOfOrder, PdId, QpCapacity, QpSpec,
-    Recovery, RegionSpec, SrqAttributes, SrqId,
+    AddressVector, BringUp, Config, CqId, Endpoint, Event, Notify, OutOfOrder, PdId, QpCapacity,
+    QpSpec, Recovery, RegionSpec, SrqAttributes, SrqId,
 };
 
 /// Bytes of memory of a node.
@@ -404,6 +404,7 @@ impl<'l> World<'l> {
                 retry_count: plan.retry_count,
                 rnr_retry: plan.rnr_retry,
                 selective_repeat: Some(selective),
+                between_hosts: true,
                 ..BringUp::new(path, link.mtus[side], peer.qpn)
             };
             let brought = self.nodes[own.node].endpoint.bring_up(own.qpn, &up);
@@ -583,17 +584,20 @@ impl<'l> World<'l> {
     /// What waits for its turn at a node is no more than the plan allows.
     fn check_bounds(&self, index: usize) -> Check {
         let config = &self.plan.configs[index];
-        if config.recovery != Recovery::SelectiveRepeat {
-            return Ok(());
-        }
+        let Config { out_of_order_packets, out_of_order_bytes, between_hosts, .. } = config;
+        let (most_packets, most_bytes) = match between_hosts {
+            Some(it) => (it.out_of_order_packets as usize, it.out_of_order_bytes),
+            None if config.recovery == Recovery::SelectiveRepeat => {
+                (*out_of_order_packets as usize, *out_of_order_bytes)
+            }
+            None => (0, 0),
+        };
         for end in self.links.iter().flat_map(|link| &link.ends).filter(|end| end.node == index) {
             let query = self.nodes[index].endpoint.query_qp(end.qpn);
             for OutOfOrder { packets, bytes } in
                 query.map(|query| query.out_of_order).into_iter().flatten()
             {
-                if packets >= config.out_of_order_packets as usize && packets > 0
-                    || bytes > config.out_of_order_bytes
-                {
+                if packets >= most_packets && packets > 0 || bytes > most_bytes {
                     return Err(format!("node {index} keeps {packets} packets, {bytes} bytes"));
                 }
             }

@@ -1,0 +1,100 @@
+//! How long a requester waits for an answer before it thinks that something is lost, by the round trips
+//! that it has measured.
+//!
+//! ```text
+//!   wait for the overtaken   a quarter of the shortest round trip          RFC 8985, 6.2, step 4
+//!   probe                    2 smoothed + 4 variation, doubled each time   RFC 8985, 7.2; RFC 6298, 2
+//! ```
+//!
+//! Both have a floor of ours: the threads of a soft NIC are woken tens of microseconds late, and more on a busy
+//! machine.
+
+use rdma::{Span, Time};
+
+use crate::limits::{
+    OVERTAKEN_WAIT_MIN, PROBE_DOUBLINGS, PROBE_WAIT_MIN, SHORTEST_ROUND_TRIP_KNOWN,
+};
+
+/// The round trips of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    /// The shortest of late, and of the time before that.
+    shortest: [Option<Span>; 2],
+    /// When the present time began.
+    since: Time,
+    smoothed: Option<Span>,
+    variation: Span,
+}
+
+impl Patience {
+    /// A round trip was measured (RFC 6298, 2).
+    pub(crate) fn measured(&mut self, now: Time, took: Span) {
+        if now.since(self.since) >= SHORTEST_ROUND_TRIP_KNOWN {
+            (self.shortest, self.since) = ([None, self.shortest[0]], now);
+        }
+        let [shortest, _] = &mut self.shortest;
+        *shortest = Some(shortest.map_or(took, |it| it.min(took)));
+        let Some(smoothed) = self.smoothed else {
+            (self.smoothed, self.variation) = (Some(took), part(took, 1, 2));
+            return;
+        };
+        let off = Span::from_ps(took.as_ps().abs_diff(smoothed.as_ps()));
+        self.variation = part(self.variation, 3, 4) + part(off, 1, 4);
+        self.smoothed = Some(part(smoothed, 7, 8) + part(took, 1, 8));
+    }
+
+    /// How long packets that others have overtaken may still arrive.
+    pub(crate) fn for_overtaken(&self) -> Span {
+        let shortest = self.shortest.iter().flatten().min();
+        shortest.map_or(Span::ZERO, |it| part(*it, 1, 4)).max(OVERTAKEN_WAIT_MIN)
+    }
+
+    /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` as long
+    /// as nothing was measured.
+    pub(crate) fn for_probe(&self, probes: u8) -> Option<Span> {
+        let wait = self.smoothed? * 2 + self.variation * 4;
+        Some(wait.max(PROBE_WAIT_MIN) * (1 << probes.min(PROBE_DOUBLINGS)))
+    }
+}
+
+fn part(span: Span, of: u64, whole: u64) -> Span {
+    Span::from_ps(span.as_ps() / whole * of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(us: u64) -> Time {
+        Time::ZERO + Span::from_us(us)
+    }
+
+    #[test]
+    fn a_probe_waits_for_two_round_trips_and_their_variation_and_twice_as_long_each_time() {
+        let mut patience = Patience::default();
+        assert_eq!(patience.for_probe(0), None);
+        patience.measured(us(0), Span::from_us(8_000));
+        assert_eq!(patience.for_probe(0), Some(Span::from_us(2 * 8_000 + 4 * 4_000)));
+        for step in 1..200 {
+            patience.measured(us(step), Span::from_us(8_000));
+        }
+        let wait = patience.for_probe(0).unwrap();
+        assert!((Span::from_us(16_000)..Span::from_us(16_010)).contains(&wait), "{wait}");
+        assert_eq!(patience.for_probe(2), Some(wait * 4));
+        assert_eq!(patience.for_probe(200), Some(wait * (1 << PROBE_DOUBLINGS)));
+    }
+
+    #[test]
+    fn the_overtaken_have_a_quarter_of_the_shortest_round_trip_of_late() {
+        let mut patience = Patience::default();
+        assert_eq!(patience.for_overtaken(), OVERTAKEN_WAIT_MIN);
+        patience.measured(us(1), Span::from_us(8_000));
+        patience.measured(us(2), Span::from_us(20_000));
+        assert_eq!(patience.for_overtaken(), Span::from_us(2_000));
+        // The path has become longer.
+        for round in 1..4 {
+            patience.measured(us(3) + SHORTEST_ROUND_TRIP_KNOWN * round, Span::from_us(40_000));
+        }
+        assert_eq!(patience.for_overtaken(), Span::from_us(10_000));
+    }
+}

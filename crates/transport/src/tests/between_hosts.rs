@@ -1,0 +1,207 @@
+//! Queue pairs of two hosts: they find out that both repeat selectively, and tell what was overtaken from
+//! what was lost.
+
+use rdma::{CompletionStatus, Psn, QpState, QpType, Span};
+use std::vec;
+use std::vec::Vec;
+use wire::{Opcode, roce};
+
+use super::statuses;
+use crate::limits::{OVERTAKEN_WAIT_MIN, PROBE_WAIT_MIN};
+use crate::testing::{Pair, Verdict, Wire};
+use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
+
+const SUCCESS: CompletionStatus = CompletionStatus::Success;
+const FIRST: Psn = Psn::new(0xff_fffe);
+
+fn config() -> Config {
+    let between_hosts = BetweenHosts {
+        congestion: Congestion::None,
+        window_bytes: 1 << 20,
+        refill_bytes: 0,
+        signs: true,
+        out_of_order_packets: 1024,
+        out_of_order_bytes: 1 << 20,
+    };
+    Config { between_hosts: Some(between_hosts), ..Config::default() }
+}
+
+/// Those of `signing` are set to what another host needs; the others know nothing of it.
+fn connected(signing: [bool; 2]) -> Pair {
+    let mut pair = Pair::new(config());
+    for node in &mut pair.nodes {
+        node.qpn = node.create_qp(QpType::Rc, None);
+    }
+    for (index, signs) in signing.into_iter().enumerate() {
+        pair.bring_up(index, QpType::Rc, &|change: &mut QpChange| {
+            if change.state == Some(QpState::Rtr) {
+                change.between_hosts = Some(signs);
+            }
+        });
+    }
+    pair.record();
+    pair
+}
+
+/// A pair that has written once, and so knows of each other.
+fn acquainted(signing: [bool; 2]) -> Pair {
+    let mut pair = connected(signing);
+    write(&mut pair, 5_000);
+    pair.sent.clear();
+    pair
+}
+
+/// Writes `length` bytes, and checks that they arrive.
+fn write(pair: &mut Pair, length: u32) {
+    pair.nodes[0].fill(0, length as usize, 1);
+    let expected = pair.nodes[0].bytes(0, length as usize);
+    let from = pair.nodes[0].sge(0, length);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
+    assert_eq!(pair.nodes[1].bytes(0, length as usize), expected);
+}
+
+/// Has this happen to packets of one node with PSNs at these distances from the first, once each.
+fn happen(pair: &mut Pair, from: usize, to: &[u32], verdict: Verdict) {
+    let mut to: Vec<Psn> = to.iter().map(|&distance| FIRST.plus(distance)).collect();
+    pair.rule(move |packet| {
+        let place = to.iter().position(|psn| *psn == packet.header.bth.psn);
+        match place.filter(|_| packet.from == from) {
+            Some(place) => {
+                to.remove(place);
+                verdict
+            }
+            None => Verdict::Deliver,
+        }
+    });
+}
+
+fn lose(pair: &mut Pair, from: usize, lost: &[u32]) {
+    happen(pair, from, lost, Verdict::Drop);
+}
+
+/// Packets repeated, timeouts, and NAKs received by node 0.
+fn repeats(pair: &Pair) -> [u64; 3] {
+    let stats = pair.nodes[0].endpoint.stats();
+    [stats.retransmitted_pkts, stats.local_ack_timeout_err, stats.rcvd_seq_err]
+}
+
+fn is_selective(packet: &Wire) -> bool {
+    packet.header.selective.is_some()
+}
+
+#[test]
+fn two_that_sign_repeat_the_lost_packet_alone() {
+    let mut pair = acquainted([true, true]);
+    // Five packets have come before.
+    lose(&mut pair, 0, &[8, 12]);
+    write(&mut pair, 20_000);
+    assert_eq!(repeats(&pair)[..2], [2, 0]);
+    assert!(pair.sent.iter().all(|packet| packet.header.bth.signed));
+    assert!(pair.sent.iter().any(is_selective));
+}
+
+#[test]
+fn to_a_peer_that_does_not_sign_everything_is_as_the_standard_says() {
+    for signing in [[true, false], [false, true]] {
+        let mut pair = acquainted(signing);
+        lose(&mut pair, 0, &[8, 12]);
+        write(&mut pair, 20_000);
+        assert!(repeats(&pair)[0] >= 15, "from the lost packet on: {:?}", repeats(&pair));
+        assert!(!pair.sent.iter().any(is_selective));
+        for packet in &pair.sent {
+            assert_eq!(packet.header.bth.signed, signing[packet.from]);
+        }
+    }
+}
+
+#[test]
+fn a_lost_response_alone_is_asked_for_again() {
+    let mut pair = acquainted([true, true]);
+    lose(&mut pair, 1, &[9, 14]);
+    pair.nodes[1].fill(0, 20_000, 7);
+    let expected = pair.nodes[1].bytes(0, 20_000);
+    let to = pair.nodes[0].sge(0, 20_000);
+    pair.post(0, 1, pair.read(1, 0), &[to]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
+    assert_eq!(pair.nodes[0].bytes(0, 20_000), expected);
+    assert_eq!(repeats(&pair)[..2], [2, 0]);
+}
+
+#[test]
+fn what_is_overtaken_for_less_than_the_wait_is_not_repeated_and_what_is_later_is() {
+    for (late, repeated) in [(Span::from_us(100), 0), (OVERTAKEN_WAIT_MIN * 2, 3)] {
+        let mut pair = acquainted([true, true]);
+        happen(&mut pair, 0, &[6, 10, 14], Verdict::Delay(late));
+        write(&mut pair, 30_000);
+        assert_eq!(repeats(&pair)[..2], [repeated, 0], "late by {late}");
+    }
+}
+
+#[test]
+fn a_lost_end_is_learnt_of_by_a_probe_long_before_the_timeout() {
+    let mut pair = acquainted([true, true]);
+    // 20 packets, of which the last eight are lost.
+    lose(&mut pair, 0, &[17, 18, 19, 20, 21, 22, 23, 24]);
+    let began = pair.now;
+    write(&mut pair, 20_000);
+    let [repeated, timeouts, _] = repeats(&pair);
+    assert_eq!((repeated, timeouts), (8, 0));
+    let ends = pair.sent.iter().map(|packet| packet.at).max().unwrap();
+    assert!(ends.since(began) < PROBE_WAIT_MIN * 2, "{}", ends.since(began));
+}
+
+#[test]
+fn probes_do_not_save_a_connection_whose_peer_is_gone() {
+    let mut pair = acquainted([true, true]);
+    pair.rule(|_| Verdict::Drop);
+    let from = pair.nodes[0].sge(0, 5_000);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::RetryExceeded)]);
+    // The first time, and seven retries.
+    assert_eq!(repeats(&pair)[1], 8);
+}
+
+/// A packet of node 0's queue pair to node 1's, so many packets ahead, with a sign or not.
+fn forge(pair: &mut Pair, ahead: u32, signed: bool) {
+    let psn = FIRST.plus(5 + ahead);
+    let opcode = Opcode::from_code(0x07).unwrap();
+    let mut header = roce::Repr::new(opcode, pair.nodes[1].qpn, psn);
+    header.bth.signed = signed;
+    let mut bytes = vec![0; header.header_len()];
+    header.emit(&mut bytes);
+    bytes.extend([0xee; 1024]);
+    let arrival = Arrival {
+        source: pair.nodes[0].gid,
+        destination: pair.nodes[1].gid,
+        traffic_class: 0,
+        hop_limit: 64,
+    };
+    pair.inject(1, &arrival, &bytes);
+}
+
+#[test]
+fn a_forged_sign_lasts_until_the_next_packet() {
+    let mut pair = acquainted([false, true]);
+    forge(&mut pair, 2_000, true);
+    pair.drive();
+    let refused = pair.nodes[0].endpoint.stats().drop_unexpected_response;
+    assert!(refused > 0, "a peer that knows nothing of it drops what it is told");
+    pair.sent.clear();
+    lose(&mut pair, 0, &[8, 12]);
+    write(&mut pair, 20_000);
+    assert_eq!(repeats(&pair)[1], 0);
+    assert!(!pair.sent.iter().any(is_selective));
+}
+
+#[test]
+fn a_forged_packet_without_a_sign_costs_no_more_than_repetitions() {
+    let mut pair = acquainted([true, true]);
+    forge(&mut pair, 2_000, false);
+    lose(&mut pair, 0, &[8, 12]);
+    write(&mut pair, 20_000);
+    assert!(pair.sent.iter().any(is_selective), "it is forgotten");
+}
