@@ -243,6 +243,8 @@ WORKLOADS = {
     "incast": 'receiver = "h1"\nmessage_bytes = 70_000\nqueue_pairs = 2\ndscp = 26\n',
     "all-to-all": "message_bytes = 1\nmessages = 3\nstart_us = 1.5\n",
     "ring": 'message_bytes = 1\nverb = "read"\nspread_bytes = 1_000_000\n',
+    "collective": 'operation = "all-reduce"\nalgorithm = "tree"\nbytes = 90_000\nchunk_bytes = 9_000\nchannels = 2\n'
+    'repeat = 2\ncompute_us = 3\n',
     "poisson": 'load = 0.01\nuntil_us = 20\ndistribution = "memcached"\n',
 }
 SIZES = "bytes,cumulative\n100,0.5\n3000,1\n"

@@ -141,6 +141,7 @@ fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Fai
         ("flows.parquet", Some(report.flows())),
         ("samples.parquet", report.samples()),
         ("counters.parquet", Some(report.counters())),
+        ("jobs.parquet", report.jobs()),
     ];
     for (name, table) in tables {
         let Some(table) = table else { continue };

@@ -10,6 +10,12 @@ pub(crate) const PORTS_MAX: usize = 1 << 10;
 pub(crate) const ALL_PORTS_MAX: usize = 1 << 24;
 /// Flows of a network.
 pub(crate) const FLOWS_MAX: usize = 1 << 24;
+/// Jobs of a network: their numbers share 32 bits of an event with cores.
+pub(crate) const JOBS_MAX: usize = 1 << 16;
+/// Operations of all ranks of a job, of some 30 bytes each, and 80 while it is made.
+pub(crate) const OPERATIONS_MAX: usize = 1 << 24;
+/// Repetitions of all ranks of a job, each of which is remembered.
+pub(crate) const REPETITIONS_MAX: u64 = 1 << 24;
 /// Messages that wait or are under way in one queue pair; more wait at the application.
 pub(crate) const OUTSTANDING_MAX: u32 = 4096;
 /// Receives that are kept posted.
@@ -37,6 +43,8 @@ pub(crate) const REPLAY_FRAMES: usize = 160;
 pub(crate) const REPLAY_ENTRIES_MAX: usize = 150_000;
 /// Hosts that a replay draws one by one; of more, a box a rack.
 pub(crate) const REPLAY_HOSTS: usize = 200;
+/// Jobs of which a report says everything.
+pub(crate) const REPORT_JOBS: usize = 8;
 /// Queues whose length a report draws: those that were longest.
 pub(crate) const REPORT_QUEUES: usize = 6;
 /// The fewest bytes that a capture keeps of each frame: the longest headers of a frame, from Ethernet

@@ -43,7 +43,7 @@ impl Host {
             match at.send(now, qpn, flow.into(), operation, (here, spec.message_bytes)) {
                 Ok(()) => flows.posted(flow, now),
                 Err(PostError::Full) => {
-                    at.pairs[index].backlog.push_back(flow);
+                    at.pairs[index].backlog.push_back(flow.into());
                     return;
                 }
                 Err(_) => return flows.failed(flow, now),
@@ -52,7 +52,7 @@ impl Host {
     }
 
     /// Tells flows what has completed.
-    pub(super) fn drain(&mut self, links: &Links, flows: &mut Flows, engine: usize) {
+    pub(super) fn drain(&mut self, links: &mut Links, flows: &mut Flows, engine: usize) {
         let now = links.now();
         while let Some(completion) = {
             let at = &mut self.engines[engine];
@@ -72,6 +72,10 @@ impl Host {
                 at.pairs[index].received += 1;
                 let flow = at.pairs[index].flow;
                 let spec = *flows.spec(flow);
+                if let Some(job) = spec.job {
+                    self.job_received(links, flows, job, completion.attached);
+                    continue;
+                }
                 match spec.reply_bytes {
                     Some(bytes) if self.index == spec.destination => {
                         let address = at.pairs[index].address;
@@ -99,6 +103,7 @@ impl Host {
             }
             if flows.spec(flow).reply_bytes.is_none() {
                 flows.completed(flow, now);
+                self.job_sent(links, flows, completion.id);
                 self.continue_after(links, flows, flow, engine, qpn);
             }
         }
@@ -122,7 +127,11 @@ impl Host {
         let at = &mut self.engines[engine];
         let index = at.index_of(qpn);
         if let Some(waiting) = at.pairs[index].backlog.pop_front() {
-            self.post_at(links, flows, waiting, engine, qpn);
+            let flow = waiting as u32;
+            match flows.spec(flow).job {
+                Some(_) => self.post_of_job(links, flows, waiting, engine, qpn),
+                None => self.post_at(links, flows, flow, engine, qpn),
+            }
         }
     }
 
@@ -135,10 +144,11 @@ impl Host {
         self.pair_of(flow).map_or(0, of)
     }
 
-    fn pair_of(&self, flow: u32) -> Option<(usize, Qpn)> {
+    /// Where a flow that begins or ends here has its queue pair. Queue pairs are made flow by flow.
+    pub(super) fn pair_of(&self, flow: u32) -> Option<(usize, Qpn)> {
         self.engines.iter().enumerate().find_map(|(engine, at)| {
-            let pair = at.pairs.iter().find(|pair| pair.flow == flow)?;
-            Some((engine, pair.qpn))
+            let place = at.pairs.binary_search_by_key(&flow, |pair| pair.flow).ok()?;
+            Some((engine, at.pairs[place].qpn))
         })
     }
 }

@@ -10,6 +10,7 @@
 mod apps;
 mod connect;
 mod delivery;
+mod jobs;
 pub mod model;
 mod receive;
 mod stages;
@@ -17,6 +18,7 @@ mod tcp;
 mod tenants;
 mod transmit;
 
+pub(crate) use jobs::beginning;
 pub(crate) use tcp::opening;
 pub(crate) use tenants::{Introduction, Peer};
 pub use tenants::{Placed, Tenant, TenantEnd};
@@ -52,8 +54,9 @@ struct Pair {
     /// Messages that came, and took a receive.
     received: u64,
     delivery: Delivery,
-    /// Flows that share it and found its queue full.
-    backlog: std::collections::VecDeque<u32>,
+    /// Messages that found its queue full, by the ids that they will have: of flows that share it, or of
+    /// a job.
+    backlog: std::collections::VecDeque<u64>,
 }
 
 impl Pair {

@@ -38,9 +38,11 @@ pub(crate) enum EventKind {
     Core,
     /// A doorbell has rung at the host's NIC, or what it asked for has been read; the argument says which.
     Doorbell,
+    /// A job's rank at the host begins or has computed: the argument says of which job, and what.
+    Job,
 }
 
-const KINDS: [EventKind; 15] = [
+const KINDS: [EventKind; 16] = [
     EventKind::Arrive,
     EventKind::ArrivePause,
     EventKind::Obey,
@@ -56,6 +58,7 @@ const KINDS: [EventKind; 15] = [
     EventKind::Watchdog,
     EventKind::Core,
     EventKind::Doorbell,
+    EventKind::Job,
 ];
 
 /// An event in eight bytes: kind, port and argument, from the upper bits down.

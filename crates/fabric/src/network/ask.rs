@@ -186,12 +186,7 @@ impl Network {
     /// The switch ports that the packets of a flow leave by on their way to its destination, as the
     /// hash of its five-tuple has it: switch and neighbour.
     pub fn flow_path(&self, flow: u32) -> Option<Vec<(u32, End)>> {
-        let spec = &self.flows.get(flow as usize)?.spec;
-        let end = *self.partition(self.host_port(spec.source)).local_ends.get(flow as usize)?;
-        let tuple = self.host(spec.source)?.tuple_of(end)?;
-        let hash = self.common.tuples.get(tuple as usize)?.hash;
-        let ports = self.path(spec.source, spec.destination, hash)?;
-        let named = ports.into_iter().filter_map(|port| {
+        let named = self.flow_ports(flow)?.into_iter().filter_map(|port| {
             let at = self.at(port);
             match at.node {
                 End::Switch(switch) => Some((switch, self.at(at.peer).node)),
@@ -199,6 +194,15 @@ impl Network {
             }
         });
         Some(named.collect())
+    }
+
+    /// All ports that they leave by.
+    pub(super) fn flow_ports(&self, flow: u32) -> Option<Vec<u32>> {
+        let spec = &self.flows.get(flow as usize)?.spec;
+        let end = *self.partition(self.host_port(spec.source)).local_ends.get(flow as usize)?;
+        let tuple = self.host(spec.source)?.tuple_of(end)?;
+        let hash = self.common.tuples.get(tuple as usize)?.hash;
+        self.path(spec.source, spec.destination, hash)
     }
 
     /// The TCP port at the destination of the segments of `tuple`.

@@ -15,6 +15,7 @@ mod ask;
 mod build;
 mod deadlock;
 mod faults;
+mod jobs;
 mod partition;
 mod run;
 mod tenants;
@@ -39,7 +40,7 @@ use crate::model::HostConfig;
 use crate::nic::NicConfig;
 use crate::switch::config::SwitchConfig;
 use crate::topology::{End, Topology};
-use crate::workload::{Flow, FlowSpec, Service, Verb};
+use crate::workload::{Flow, FlowSpec, Job, Service, Verb};
 use build::Wiring;
 use deadlock::Detector;
 use partition::Partition;
@@ -67,6 +68,8 @@ pub struct NetworkConfig {
     pub hosts: BTreeMap<u32, HostConfig>,
     /// What the applications do.
     pub flows: Vec<FlowSpec>,
+    /// What hosts do together. [`NetworkConfig::add_job`] adds one, and its flows.
+    pub jobs: Vec<Job>,
     /// Flows of single messages between the same two hosts, of one DSCP, share a queue pair.
     pub share_queue_pairs: bool,
     /// What goes wrong.
@@ -101,6 +104,7 @@ impl NetworkConfig {
             host: None,
             hosts: BTreeMap::new(),
             flows: Vec::new(),
+            jobs: Vec::new(),
             share_queue_pairs: false,
             faults: Vec::new(),
             captures: Vec::new(),
@@ -111,6 +115,13 @@ impl NetworkConfig {
             partitions: None,
             threads: 1,
         }
+    }
+
+    /// Adds a job, and the flows of its connections.
+    pub fn add_job(&mut self, job: Job) {
+        let (number, first_flow) = (self.jobs.len() as u32, self.flows.len() as u32);
+        self.flows.extend(job.flows(number));
+        self.jobs.push(Job { first_flow, ..job });
     }
 
     /// The settings of a switch.
@@ -243,6 +254,7 @@ pub struct Network {
     flows: Vec<Flow>,
     /// A flow has an end, or an application.
     finite: bool,
+    jobs: Vec<Job>,
     /// Applications: their host, in their order.
     tenants: Vec<u32>,
     /// In the order of their times.
@@ -271,6 +283,7 @@ impl Network {
     /// See [`BuildError`].
     pub fn new(config: NetworkConfig) -> Result<Self, BuildError> {
         build::check(&config)?;
+        jobs::check(&config)?;
         let wiring = Wiring::of(&config)?;
         let partitions = wiring.partitions(&config);
         let partitions = wiring.divide(&config, partitions)?;
@@ -294,7 +307,9 @@ impl Network {
             switches,
             topology: config.topology,
             flows: Vec::new(),
-            finite: config.flows.iter().any(|flow| flow.messages.is_some()),
+            finite: config.flows.iter().any(|flow| flow.messages.is_some())
+                || !config.jobs.is_empty(),
+            jobs: config.jobs,
             tenants: Vec::new(),
             faults: Vec::new(),
             faults_done: 0,
@@ -308,6 +323,7 @@ impl Network {
             now: 0,
         };
         network.add_flows(&config.flows, config.share_queue_pairs)?;
+        network.add_jobs();
         network.plan_faults(config.faults, config.reroute)?;
         network.install_taps()?;
         for partition in &mut network.partitions {
@@ -355,12 +371,10 @@ impl Network {
                 LocalEnd::Pair(pair)
             };
             local_ends.push(end);
-            self.partition_mut(port).links.schedule(
-                spec.start.as_ps(),
-                EventKind::Start,
-                port,
-                flow,
-            );
+            if spec.job.is_none() {
+                let start = spec.start.as_ps();
+                self.partition_mut(port).links.schedule(start, EventKind::Start, port, flow);
+            }
         }
         self.common.tuples = tuples.into();
         let (local_ends, places, specs) = (local_ends.into(), places.into(), specs.into());

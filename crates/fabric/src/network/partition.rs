@@ -144,6 +144,10 @@ impl Partition {
                 let (host, links, _) = self.host_at(port);
                 host.doorbell_rings(links, event.argument());
             }
+            EventKind::Job => {
+                let (host, links, flows) = self.host_at(port);
+                host.job_step(links, flows, event.argument());
+            }
         }
     }
 

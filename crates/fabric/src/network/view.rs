@@ -108,7 +108,7 @@ impl Network {
         ports.map(move |port| self.port_view(port, now.as_ps()))
     }
 
-    fn port_view(&self, port: u32, now: u64) -> PortView {
+    pub(super) fn port_view(&self, port: u32, now: u64) -> PortView {
         let at = self.at(port);
         let peer = self.at(at.peer);
         let counters = |switch: u32, port: u32| {

@@ -8,6 +8,7 @@
 
 mod diagnosis;
 mod hops;
+mod jobs;
 mod page;
 mod replay;
 mod seeds;
@@ -193,6 +194,7 @@ impl<'a> Report<'a> {
         if let [Some(p50), Some(p95), Some(p99)] = [50, 95, 99].map(at) {
             figures.push(("slowdown", format!("p50 {p50:.2}, p95 {p95:.2}, p99 {p99:.2}")));
         }
+        figures.extend(self.job_figures());
         let (again, timeouts) = self.repeated();
         let (marked, notified) = self.marks();
         figures.extend(self.storms().map(|storms| ("watchdogs", storms)));

@@ -38,6 +38,7 @@ impl Report<'_> {
             self.add_time(&mut page, &layers, samples);
         }
         self.add_hops(&mut page, &layers);
+        self.add_jobs(&mut page);
         self.add_messages(&mut page);
         self.add_drops(&mut page);
         page.section("Where the rest is").add(&Block::Text(
@@ -255,6 +256,17 @@ impl Report<'_> {
             .y_title("");
         page.add(&Block::Figure(&figure));
         page.add(&Block::Table(&table, ""));
+    }
+
+    fn add_jobs(&self, page: &mut Page) {
+        let Some(jobs) = self.jobs() else { return };
+        page.section("Jobs").add(&Block::Text(
+            "What ranks did together, a row for each repetition. It took from the beginning of the first \
+             rank until the last was done; least is what it could not be faster than, alone in this \
+             network. Held up by: on the path of the last message of the rank that was last, the link \
+             that was paused for longest or, if none was, used most.",
+        ));
+        page.add(&Block::Table(&jobs, ""));
     }
 
     fn add_messages(&self, page: &mut Page) {

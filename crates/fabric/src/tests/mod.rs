@@ -7,6 +7,7 @@ mod controllers;
 mod elements;
 mod faults;
 mod guo16;
+mod jobs;
 mod oracles;
 mod partitions;
 mod pauses;

@@ -16,8 +16,8 @@ use crate::report::Report;
 use crate::switch::config::{EcnConfig, Incomplete, WatchdogAction, WatchdogConfig, WatchdogRule};
 use crate::topology::{Cables, End, fat_tree, leaf_spine};
 use crate::workload::{
-    FlowSpec, Queries, Service, SizeDistribution, Verb, all_to_all, permutation, poisson, probes,
-    queries,
+    Algorithm, Collective, FlowSpec, Job, Operation, Queries, Service, Size, SizeDistribution,
+    Verb, all_to_all, permutation, poisson, probes, queries,
 };
 use crate::{Network, NetworkConfig, Verdict};
 
@@ -34,6 +34,9 @@ fn results(config: &NetworkConfig, end: Time, partitions: u32, threads: u32) -> 
     let counts = (network.link_hops(), network.pause_frames(), network.events());
     write!(text, "{counts:?} {:?}\n{:?}\n", network.drops(), network.flows()).unwrap();
     writeln!(text, "{:?}", network.delivered()).unwrap();
+    for job in 0..network.jobs().len() {
+        writeln!(text, "{:?}", network.repetitions(job)).unwrap();
+    }
     for switch in 0..network.topology().switches.len() as u32 {
         writeln!(text, "{:?}", network.switch_counters(switch)).unwrap();
         writeln!(text, "{:?}", network.watchdog_counters(switch)).unwrap();
@@ -71,6 +74,7 @@ fn records(
         ("counters", parquet(report.counters())),
         ("capture", report.capture().unwrap()),
         ("page", report.page().into_bytes()),
+        ("jobs", report.jobs().map_or_else(Vec::new, parquet)),
     ]
 }
 
@@ -118,6 +122,39 @@ fn everybody_at_once_to_everybody() {
     let text = agreed(&config, us(5_000));
     assert!(text.starts_with("Finished"), "{}", &text[..30]);
     assert!(text.contains("Drops { counts: [0, 0"), "lossless");
+}
+
+#[test]
+fn jobs_side_by_side() {
+    let mut config = NetworkConfig::new(fat_tree(4, CABLES));
+    config.switch.buffer_bytes = 1_000_000;
+    let mut random = Random::new(6);
+    for (operation, algorithm) in [
+        (Operation::AllReduce, Algorithm::Ring),
+        (Operation::AllReduce, Algorithm::Tree),
+        (Operation::AllReduce, Algorithm::Hierarchical),
+        (Operation::AllToAll, Algorithm::Direct),
+    ] {
+        let of = Collective { operation, algorithm, ranks: 16, bytes: 300_000 };
+        let size = Size { chunk_bytes: 9_000, channels: 2, group: 4 };
+        let mut hosts: Vec<u32> = (0..16).collect();
+        random.shuffle(&mut hosts);
+        let job = Job::new(of.to_string(), of.schedule(size).unwrap(), hosts);
+        let compute = Span::from_us(7);
+        config.add_job(Job { repeat: 3, compute, collective: Some(of), ..job });
+    }
+    let text = agreed(&config, us(50_000));
+    assert!(text.starts_with("Finished"), "{}", &text[..30]);
+    config.captures = vec![Capture {
+        node: End::Switch(0),
+        neighbour: None,
+        snap_bytes: Some(90),
+        priorities: 0xff,
+    }];
+    let whole = records(&config, us(300), 1, 1);
+    for (one, other) in whole.iter().zip(records(&config, us(300), 4, 2)) {
+        assert!(*one == other, "{}", one.0);
+    }
 }
 
 #[test]
@@ -180,7 +217,7 @@ fn what_is_recorded_does_not_depend_on_the_division() {
         Fault { at: us(90), kind: FaultKind::LinkUp { ends } },
     ];
     let whole = records(&config, us(250), 1, 1);
-    assert!(whole.iter().all(|(_, file)| file.len() > 500));
+    assert!(whole.iter().all(|(name, file)| file.len() > 500 || *name == "jobs"));
     for (partitions, threads) in [(2, 1), (4, 1), (4, 2)] {
         for (one, other) in whole.iter().zip(records(&config, us(250), partitions, threads)) {
             assert!(*one == other, "{}: {partitions} partitions, {threads} threads", one.0);

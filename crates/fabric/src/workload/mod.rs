@@ -14,9 +14,11 @@
 //!
 //! A flow with an interval posts by the clock, as probes and services do; one without posts when the message
 //! before is done. Flows of one `round` proceed together: the next message of each is posted when all have
-//! completed theirs, as in a bulk-synchronous application.
+//! completed theirs, as in a bulk-synchronous application. Flows of a [`Job`] post what the job says, when it
+//! says so, and their messages have lengths of their own.
 
 mod files;
+mod job;
 mod probes;
 mod queries;
 mod shapes;
@@ -27,6 +29,10 @@ use serde::Deserialize;
 use crate::random::{Random, of_seed, split_mix};
 
 pub(crate) use files::{Trace, trace};
+#[cfg(test)]
+pub(crate) use job::Plan;
+pub use job::{Algorithm, Collective, Job, Operation, Schedule};
+pub(crate) use job::{JobPart, Misfit, Op, Repetition, Size, Todo, Walk};
 pub use probes::{PROBE_BYTES, probes};
 pub use queries::{Queries, queries};
 pub(crate) use shapes::all_to_all;
@@ -140,6 +146,8 @@ pub struct FlowSpec {
     /// memory; all flows to a host walk the same memory. Without it all are of one place. Not for
     /// [`Verb::Send`].
     pub spread_bytes: Option<u64>,
+    /// Messages are those of a connection of this job, of `message_bytes` at most.
+    pub job: Option<u32>,
 }
 
 impl FlowSpec {
@@ -159,6 +167,7 @@ impl FlowSpec {
             round: None,
             interval: None,
             spread_bytes: None,
+            job: None,
         }
     }
 
@@ -290,6 +299,8 @@ pub(crate) struct Flows {
     pub(crate) over_at: u64,
     /// Flows whose destination could not answer, and which are still to be told.
     pub(crate) unanswered: Vec<u32>,
+    /// By job: those of its ranks that are here.
+    pub(crate) jobs: Vec<JobPart>,
 }
 
 impl Flows {
@@ -306,7 +317,7 @@ impl Flows {
     /// The flows that may post after one message of `flow` has completed.
     pub(crate) fn next_of(&mut self, flow: u32) -> Vec<u32> {
         let spec = self.spec(flow);
-        if spec.interval.is_some() {
+        if spec.interval.is_some() || spec.job.is_some() {
             return Vec::new();
         }
         let Some(number) = spec.round else { return vec![flow] };
@@ -344,6 +355,16 @@ impl Flows {
         state.failed += 1;
         let is_over = !was_over && state.spec.messages.is_some();
         self.note_over(is_over, now);
+    }
+
+    /// The part of `job` that `host` does.
+    pub(crate) fn walk(&mut self, job: u32, host: u32) -> Option<&mut Walk> {
+        self.jobs.get_mut(job as usize)?.walks.get_mut(&host)
+    }
+
+    /// A rank has done its part.
+    pub(crate) fn rank_over(&mut self, now: u64) {
+        self.note_over(true, now);
     }
 
     fn note_over(&mut self, is_over: bool, now: u64) {

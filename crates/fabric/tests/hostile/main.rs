@@ -4,6 +4,7 @@
 mod any;
 mod config_dbs;
 mod controllers;
+mod jobs;
 mod scenarios;
 
 use std::path::Path;
@@ -75,6 +76,7 @@ fn hold(text: &str, cases: &[(&str, &str, &str)], read: fn(&str) -> Result<(), S
 fn a_hostile_scenario_is_refused_with_line_key_and_remedy() {
     hold(SCENARIO, scenarios::CASES, scenario);
     hold(SCENARIO, controllers::CASES, scenario);
+    hold(SCENARIO, jobs::CASES, scenario);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod dcqcn;
 mod fault;
 mod files;
 mod host;
+mod job;
 mod nic;
 mod switch;
 mod testbed;
@@ -40,7 +41,7 @@ use switch::{Switch, lossless, switch};
 pub use testbed::Testbed;
 pub(super) use testbed::{bare_topology, testbed};
 use topology::{Shape, topology};
-use workload::{Scene, Workload, workload};
+use workload::{Scene, Work, Workload, workload};
 
 table! {
     /// The file: a network, what its applications do, and what goes wrong.
@@ -182,6 +183,7 @@ impl File<'_> {
             host: plain.host,
             hosts: plain.hosts,
             flows: plain.flows,
+            jobs: plain.jobs,
             faults: plain.faults,
             captures: plain.captures,
             // These change no result.
@@ -334,14 +336,19 @@ impl Made<'_> {
         for table in &file.workloads {
             origin.workloads.push((config.flows.len(), table.at.place("kind")));
             let scene = Scene { topology: &config.topology, end, files };
-            let flows = mistakes.note(workload(table, &scene, &mut random)).unwrap_or_default();
+            let first = config.flows.len();
+            match mistakes.note(workload(table, &scene, &mut random)) {
+                Some(Work::Flows(flows)) => config.flows.extend(flows),
+                Some(Work::Job(job)) => config.add_job(job),
+                None => {}
+            }
+            let flows = &config.flows[first..];
             if !flows.is_empty() && flows.iter().all(|flow| flow.start > end) {
                 let Place { line, key, .. } = table.at.place("start_us");
                 notes.push(warning(format!(
                     "line {line}: {key} is after the end of the run, {end}: nothing of it is sent"
                 )));
             }
-            config.flows.extend(flows);
         }
         if config.flows.is_empty() {
             let text = "no application does anything: add a [[workload]]".to_owned();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rdma::{Rate, Span, Time};
 use transport::limits::MESSAGE_BYTES_MAX;
 
+use super::job::Collective;
 use super::{Files, host};
 use crate::limits::{FLOWS_MAX, SPREAD_BYTES_MAX};
 use crate::random::Random;
@@ -16,7 +17,7 @@ use crate::scenario::value::{
     time_from, whole, within,
 };
 use crate::topology::{End, Topology};
-use crate::workload::{self as make, FlowSpec, Interval, Service, SizeDistribution, Verb};
+use crate::workload::{self as make, FlowSpec, Interval, Job, Service, SizeDistribution, Verb};
 
 kinds! {
     /// What the applications do.
@@ -41,6 +42,9 @@ kinds! {
         /// 512 bytes to another host and back, by the clock (guo16, 5.3). Either pairs is given, or
         /// from and to.
         "probes" => Probes(Probes);
+        /// What ranks do together, step by step: a collective operation. A rank goes on when what it waits
+        /// for has arrived.
+        "collective" => Collective(Collective);
     }
 }
 
@@ -238,6 +242,12 @@ pub(super) struct Scene<'s> {
     pub(super) files: &'s Files<'s>,
 }
 
+/// What a workload adds.
+pub(super) enum Work {
+    Flows(Vec<FlowSpec>),
+    Job(Job),
+}
+
 /// Flows that are made, before it is known how their messages follow each other.
 struct Made {
     flows: Vec<FlowSpec>,
@@ -258,11 +268,12 @@ pub(super) fn workload(
     table: &Deferred<'_, Workload>,
     scene: &Scene<'_>,
     random: &mut Random,
-) -> Result<Vec<FlowSpec>> {
+) -> Result<Work> {
     let at = &table.at;
     let made = match table.kind()? {
-        Workload::Queries(of) => return scene.queries(&of, at, random),
-        Workload::Probes(of) => return scene.probes(&of, at, random),
+        Workload::Queries(of) => return scene.queries(&of, at, random).map(Work::Flows),
+        Workload::Probes(of) => return scene.probes(&of, at, random).map(Work::Flows),
+        Workload::Collective(of) => return scene.collective(&of, at).map(Work::Job),
         Workload::Flow(of) => scene.flow(of, at)?,
         Workload::Permutation(of) => scene.permutation(of, at, random)?,
         Workload::Incast(of) => scene.incast(of, at, random)?,
@@ -271,7 +282,7 @@ pub(super) fn workload(
         Workload::Poisson(of) => scene.poisson(of, at, random)?,
         Workload::Trace(of) => scene.trace(of, at)?,
     };
-    made.posted(at)
+    made.posted(at).map(Work::Flows)
 }
 
 impl Scene<'_> {
@@ -383,6 +394,12 @@ impl Scene<'_> {
         Ok(Made { flows, posts: of.posts, has_verbs, has_dscps })
     }
 
+    fn collective(&self, of: &Collective, at: &At<'_>) -> Result<Job> {
+        let job = of.job(at, self.topology)?;
+        room(at, job.schedule.connections().len() as f64)?;
+        Ok(job)
+    }
+
     fn queries(&self, of: &Queries, at: &At<'_>, random: &mut Random) -> Result<Vec<FlowSpec>> {
         let queriers = of.queriers.iter().map(|name| self.host(at, "queriers", name));
         let queriers = queriers.collect::<Result<Vec<u32>>>()?;
@@ -490,12 +507,13 @@ impl Made {
         let Posts { reply_bytes, spread_bytes, interval, .. } = posts;
         for flow in &mut flows {
             // The kind of workload has said between whom, and of how many bytes.
-            let FlowSpec { source, destination, message_bytes, round, start, .. } = *flow;
+            let FlowSpec { source, destination, message_bytes, round, start, job, .. } = *flow;
             *flow = FlowSpec {
                 source,
                 destination,
                 message_bytes,
                 round,
+                job,
                 service: posts.carrier.service,
                 verb: if has_verbs { flow.verb } else { posts.verb() },
                 dscp: if has_dscps { flow.dscp } else { posts.carrier.dscp() },
