@@ -247,6 +247,8 @@ WORKLOADS = {
     'repeat = 2\ncompute_us = 3\n',
     "poisson": 'load = 0.01\nuntil_us = 20\ndistribution = "memcached"\n',
 }
+GOAL = "num_ranks 2\nrank 0 {\na: calc 9 cpu 1\nb: send 9b to 1 tag 2 nic 1\nb requires a\n}\n" \
+    "rank 1 {\na: recv 9b from 0 tag 2 // so\nb: calc 0\nb irequires a /* and */\n}\n"
 SIZES = "bytes,cumulative\n100,0.5\n3000,1\n"
 TRACE = "# one\nstart_us,source,destination,bytes,dscp,verb\n0.5,h0,h1,300,4,send\n7,h1,h0,0,3,read\n"
 
@@ -266,6 +268,7 @@ def settings():
     poisson = '[[workload]]\nkind = "poisson"\nload = 0.01\nuntil_us = 9\n'
     yield "sizes.toml", f'{SMALL}{poisson}sizes = [[1_000, 0.5], [9_000, 1.0]]\n'
     yield "sizes-file.toml", f'{SMALL}{poisson}distribution_file = "sizes.csv"\n\0{SIZES}'
+    yield "goal.toml", f'{SMALL}[[workload]]\nkind = "goal"\nfile = "two.goal"\nrepeat = 2\n\0{GOAL}'
     yield "trace.toml", f'{SMALL}[[workload]]\nkind = "trace"\ntrace_file = "trace.csv"\n\0{TRACE}'
 
 

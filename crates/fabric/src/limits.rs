@@ -12,6 +12,8 @@ pub(crate) const ALL_PORTS_MAX: usize = 1 << 24;
 pub(crate) const FLOWS_MAX: usize = 1 << 24;
 /// Jobs of a network: their numbers share 32 bits of an event with cores.
 pub(crate) const JOBS_MAX: usize = 1 << 16;
+/// Ranks of a job; no host has two.
+pub(crate) const RANKS_MAX: u32 = HOSTS_MAX as u32;
 /// Operations of all ranks of a job, of some 30 bytes each, and 80 while it is made.
 pub(crate) const OPERATIONS_MAX: usize = 1 << 24;
 /// Repetitions of all ranks of a job, each of which is remembered.

@@ -82,4 +82,54 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
         "message_bytes = 100000\n[[workload]]\nkind = \"collective\"\noperation = \"all-reduce\"\nmessage_bytes = 257\nbytes = 1",
         "line 22: workload.message_bytes: kind \"collective\" does not have it\nhint: its keys are operation, algorithm, bytes, chunk_bytes, channels, group_hosts, hosts, repeat, compute_us, start_us, dscp, verb",
     ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nrepeat = 2",
+        "line 19: workload.file: kind \"goal\" needs it\nhint: add file to this table",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"nowhere.goal\"",
+        "line 21: workload.file: cannot read \"nowhere.goal\": it is not there\nhint: the path is relative to the scenario",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"tests/hostile/goal/circle.goal\"",
+        "line 21: workload.file: tests/hostile/goal/circle.goal, line 5: this operation waits for itself, by way of others\nhint: remove a requires of the circle, or send before what is received in return",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"tests/hostile/goal/unmatched.goal\"",
+        "line 21: workload.file: tests/hostile/goal/unmatched.goal, line 3: no receive takes this send to 1 with tag 3\nhint: add `recv 8b from 0 tag 3` to rank 1",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"tests/hostile/goal/unreceived.goal\"",
+        "line 21: workload.file: tests/hostile/goal/unreceived.goal, line 7: nothing is sent to this receive from 0 with tag 0\nhint: add `send 8b to 1 tag 0` to rank 0",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"tests/hostile/goal/four.goal\"",
+        "line 21: workload.file: tests/hostile/goal/four.goal has 4 ranks, for 3 hosts\nhint: a rank has a host of its own",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"tests/hostile/goal/four.goal\"\nhosts = [\"h0\", \"h1\"]",
+        "line 22: workload.hosts: tests/hostile/goal/four.goal has 4 ranks, for 2 hosts\nhint: a rank has a host of its own",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"tests/hostile/goal/many.goal\"",
+        "line 21: workload.file: tests/hostile/goal/many.goal, line 1: num_ranks is no number from 1 to 1048576\nhint: the first line is `num_ranks 2`, for instance",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"tests/hostile/goal/short.goal\"",
+        "line 21: workload.file: tests/hostile/goal/short.goal, line 6: 16 bytes come, and there is room for 8\nhint: the send is in line 3",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"Cargo.toml\"",
+        "line 21: workload.file: Cargo.toml, line 1: num_ranks is not said first\nhint: the first line is `num_ranks 2`, for instance",
+    ),
 ];

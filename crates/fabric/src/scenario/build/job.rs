@@ -3,7 +3,7 @@
 use rdma::{Span, Time};
 use transport::limits::MESSAGE_BYTES_MAX;
 
-use super::host;
+use super::{Files, host};
 use crate::limits::REPETITIONS_MAX;
 use crate::scenario::at::{At, Result};
 use crate::scenario::table::table;
@@ -11,7 +11,7 @@ use crate::scenario::value::{
     Value, at_least, choice, list, named, needed, or, otherwise, text, time, within,
 };
 use crate::topology::Topology;
-use crate::workload::{Algorithm, Collective as Made, Job, Misfit, Operation, Size, Verb};
+use crate::workload::{Algorithm, Collective as Made, Job, Misfit, Operation, Size, Verb, goal};
 
 const REPEAT: u32 = 1;
 const CHANNELS: u32 = 1;
@@ -25,7 +25,7 @@ table! {
     /// How often, and by what messages.
     struct Turns {
         /// Who takes part, rank by rank.
-        hosts = or("all, in their order", list(text("a host"))) => hosts: Option<Vec<String>>;
+        hosts = or("all, in their order, or as many as there are ranks", list(text("a host"))) => hosts: Option<Vec<String>>;
         /// How often each rank does its part.
         repeat = otherwise(REPEAT, at_least(1, "1 for once")) => repeat: Option<u32>;
         /// How long a rank computes before it does its part again.
@@ -86,7 +86,7 @@ fn only_groups_are_grouped(of: &Collective, at: &At<'_>) -> Result<()> {
 
 impl Collective {
     pub(super) fn job(&self, at: &At<'_>, topology: &Topology) -> Result<Job> {
-        let hosts = self.turns.hosts(at, topology)?;
+        let hosts = self.turns.hosts(at, topology, topology.hosts.len())?;
         let all_to_all = self.operation == Operation::AllToAll;
         let usual = if all_to_all { Algorithm::Direct } else { Algorithm::Ring };
         let made = Made {
@@ -132,11 +132,37 @@ impl Collective {
     }
 }
 
+table! {
+    /// See [`Workload`](super::workload::Workload).
+    struct Goal {
+        /// The schedule, as text.
+        file = needed(text("a file")) => file: String;
+        ..turns: Turns;
+    }
+}
+
+impl Goal {
+    pub(super) fn job(&self, at: &At<'_>, topology: &Topology, files: &Files<'_>) -> Result<Job> {
+        let name = &self.file;
+        let text = at.open("file", name, files)?;
+        let schedule = goal(&text).map_err(|error| at.wrong_in("file", name, error))?;
+        let ranks = schedule.ranks() as usize;
+        let hosts = self.turns.hosts(at, topology, ranks)?;
+        if hosts.len() != ranks {
+            let key = if self.turns.hosts.is_some() { "hosts" } else { "file" };
+            let message = format!("{name} has {ranks} ranks, for {} hosts", hosts.len());
+            return Err(at.wrong(key, message).hint("a rank has a host of its own"));
+        }
+        Ok(self.turns.of(Job::new(format!("{name}, {ranks} ranks"), schedule, hosts)))
+    }
+}
+
 impl Turns {
-    /// Who takes part.
-    fn hosts(&self, at: &At<'_>, topology: &Topology) -> Result<Vec<u32>> {
+    /// Who takes part: the first `ranks` hosts, unless they are named.
+    fn hosts(&self, at: &At<'_>, topology: &Topology, ranks: usize) -> Result<Vec<u32>> {
         let hosts = match &self.hosts {
-            None => (0..topology.hosts.len() as u32).collect(),
+            // Hosts are fewer than 2^32.
+            None => (0..topology.hosts.len().min(ranks) as u32).collect(),
             Some(names) => {
                 let named = names.iter().map(|name| host(at, topology, "hosts", name));
                 named.collect::<Result<Vec<u32>>>()?

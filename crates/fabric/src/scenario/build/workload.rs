@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rdma::{Rate, Span, Time};
 use transport::limits::MESSAGE_BYTES_MAX;
 
-use super::job::Collective;
+use super::job::{Collective, Goal};
 use super::{Files, host};
 use crate::limits::{FLOWS_MAX, SPREAD_BYTES_MAX};
 use crate::random::Random;
@@ -45,6 +45,8 @@ kinds! {
         /// What ranks do together, step by step: a collective operation. A rank goes on when what it waits
         /// for has arrived.
         "collective" => Collective(Collective);
+        /// What the ranks of a file do: a schedule in the text form of GOAL (LogGOPSim, ATLAHS).
+        "goal" => Goal(Goal);
     }
 }
 
@@ -273,7 +275,8 @@ pub(super) fn workload(
     let made = match table.kind()? {
         Workload::Queries(of) => return scene.queries(&of, at, random).map(Work::Flows),
         Workload::Probes(of) => return scene.probes(&of, at, random).map(Work::Flows),
-        Workload::Collective(of) => return scene.collective(&of, at).map(Work::Job),
+        Workload::Collective(of) => return job(of.job(at, scene.topology)?, at),
+        Workload::Goal(of) => return job(of.job(at, scene.topology, scene.files)?, at),
         Workload::Flow(of) => scene.flow(of, at)?,
         Workload::Permutation(of) => scene.permutation(of, at, random)?,
         Workload::Incast(of) => scene.incast(of, at, random)?,
@@ -394,12 +397,6 @@ impl Scene<'_> {
         Ok(Made { flows, posts: of.posts, has_verbs, has_dscps })
     }
 
-    fn collective(&self, of: &Collective, at: &At<'_>) -> Result<Job> {
-        let job = of.job(at, self.topology)?;
-        room(at, job.schedule.connections().len() as f64)?;
-        Ok(job)
-    }
-
     fn queries(&self, of: &Queries, at: &At<'_>, random: &mut Random) -> Result<Vec<FlowSpec>> {
         let queriers = of.queriers.iter().map(|name| self.host(at, "queriers", name));
         let queriers = queriers.collect::<Result<Vec<u32>>>()?;
@@ -457,6 +454,12 @@ impl Scene<'_> {
                 .hint("give pairs, or from and to")),
         }
     }
+}
+
+/// A job, if there is room for its connections.
+fn job(job: Job, at: &At<'_>) -> Result<Work> {
+    room(at, job.schedule.connections().len() as f64)?;
+    Ok(Work::Job(job))
 }
 
 /// Refuses more flows than there is room for, before any of them is made.

@@ -439,7 +439,7 @@ fn parent(place: u32, count: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schedule::Op;
+    use super::super::schedule::{Moment, Op};
     use super::*;
 
     fn made(operation: Operation, algorithm: Algorithm, ranks: u32, size: Size) -> Arc<Schedule> {
@@ -536,10 +536,11 @@ mod tests {
             for rank in 0..ranks {
                 schedule.ops_of(rank).for_each(|op| knows[op as usize] = 1 << rank);
             }
-            schedule.in_order(|op| {
+            schedule.in_order(|op, moment| {
                 let known = knows[op as usize];
-                schedule.followers(op, false).for_each(|next| knows[next as usize] |= known);
-                if let Op::Send { receive, connection, .. } = schedule.op(op) {
+                if moment == Moment::End {
+                    schedule.followers(op, false).for_each(|next| knows[next as usize] |= known);
+                } else if let Op::Send { receive, connection, .. } = schedule.op(op) {
                     knows[receive as usize] |= known;
                     let to = schedule.connections()[connection as usize].destination;
                     of_ranks[to as usize] |= known;

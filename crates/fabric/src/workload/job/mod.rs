@@ -9,6 +9,7 @@
 //! what has come, as an application over verbs would.
 
 mod collective;
+mod goal;
 mod schedule;
 mod walk;
 
@@ -19,6 +20,7 @@ use rdma::{Span, Time};
 
 pub use collective::{Algorithm, Collective, Operation};
 pub(crate) use collective::{Misfit, Size};
+pub(crate) use goal::goal;
 pub(crate) use schedule::Op;
 #[cfg(test)]
 pub(crate) use schedule::Plan;

@@ -145,87 +145,112 @@ impl Schedule {
         bytes
     }
 
-    /// When each operation is complete if a message takes `message` from its post to its arrival, and
-    /// `acknowledgement` more until its sender knows, and nothing holds up anything else. In
-    /// picoseconds; at the last of them the whole is.
+    /// When the whole is complete, in picoseconds, if a message takes so long from its post to its arrival,
+    /// and from then on until its sender knows, and nothing holds up anything else.
     pub(crate) fn longest_chain(&self, mut message: impl FnMut(u32, u32) -> (u64, u64)) -> u64 {
+        // By operation: when it may start, and be complete.
         let mut ready = vec![0_u64; self.ops.len()];
+        let mut over = vec![0_u64; self.ops.len()];
         let mut longest = 0;
-        let complete = self.in_order(|op| {
-            let starts = ready[op as usize];
-            let (over, arrives) = match self.op(op) {
-                Op::Send { connection, bytes, receive } => {
-                    let (takes, back) = message(connection, bytes);
-                    (starts + takes + back, Some((receive, starts + takes)))
+        self.in_order(|op, moment| {
+            let at = match moment {
+                Moment::Start => {
+                    let starts = ready[op as usize];
+                    let takes = match self.op(op) {
+                        Op::Send { connection, bytes, receive } => {
+                            let (there, back) = message(connection, bytes);
+                            over[receive as usize] = over[receive as usize].max(starts + there);
+                            there + back
+                        }
+                        calc => calc.time().as_ps(),
+                    };
+                    over[op as usize] = over[op as usize].max(starts + takes);
+                    starts
                 }
-                Op::Receive { .. } => (starts, None),
-                calc @ Op::Calc { .. } => (starts + calc.time().as_ps(), None),
+                Moment::End => over[op as usize],
             };
-            longest = longest.max(over);
-            if let Some((receive, at)) = arrives {
-                let ready = &mut ready[receive as usize];
-                *ready = at.max(*ready);
-            }
-            for (at_start, at) in [(true, starts), (false, over)] {
-                for follower in self.followers(op, at_start) {
-                    let ready = &mut ready[follower as usize];
-                    *ready = at.max(*ready);
-                }
+            longest = longest.max(at);
+            for follower in self.followers(op, moment == Moment::Start) {
+                ready[follower as usize] = ready[follower as usize].max(at);
             }
         });
-        debug_assert!(complete, "a schedule has no circles");
         longest
     }
 
-    /// Visits every operation after all those that it waits for; says whether all could be.
-    pub(super) fn in_order(&self, mut visit: impl FnMut(u32)) -> bool {
-        let mut left = self.waits.clone();
-        for (left, op) in left.iter_mut().zip(&self.ops) {
-            *left += u32::from(matches!(op, Op::Receive { .. }));
-        }
-        let mut ready: Vec<u32> =
-            (0..).zip(&left).filter(|(_, left)| **left == 0).map(|(op, _)| op).collect();
-        let mut visited = 0;
-        while let Some(op) = ready.pop() {
-            visited += 1;
-            visit(op);
-            let mut passed = |follower: u32| {
-                left[follower as usize] -= 1;
-                if left[follower as usize] == 0 {
-                    ready.push(follower);
+    /// Visits the start and the end of every operation after all that they wait for. Returns how far each
+    /// operation came: all are [`OVER`], unless they wait for each other in a circle.
+    pub(super) fn in_order(&self, mut visit: impl FnMut(u32, Moment)) -> Vec<u8> {
+        let mut waits = self.waits.clone();
+        let mut states = vec![0; self.ops.len()];
+        let idle = |&(_, waits): &(u32, &u32)| *waits == 0;
+        let mut next: Vec<(u32, Moment)> =
+            (0..).zip(&waits).filter(idle).map(|(op, _)| (op, Moment::Start)).collect();
+        while let Some((op, moment)) = next.pop() {
+            visit(op, moment);
+            for follower in self.followers(op, moment == Moment::Start) {
+                waits[follower as usize] -= 1;
+                if waits[follower as usize] == 0 {
+                    next.push((follower, Moment::Start));
                 }
-            };
-            [true, false].into_iter().for_each(|at| self.followers(op, at).for_each(&mut passed));
-            if let Op::Send { receive, .. } = self.op(op) {
-                passed(receive);
+            }
+            if moment == Moment::End {
+                states[op as usize] |= OVER;
+                continue;
+            }
+            states[op as usize] |= STARTED;
+            match self.op(op) {
+                Op::Receive { .. } if states[op as usize] & SENT == 0 => {}
+                Op::Send { receive, .. } => {
+                    states[receive as usize] |= SENT;
+                    if states[receive as usize] & STARTED != 0 {
+                        next.push((receive, Moment::End));
+                    }
+                    next.push((op, Moment::End));
+                }
+                _ => next.push((op, Moment::End)),
             }
         }
-        visited == self.ops.len()
+        states
     }
 
     /// One of the operations that wait for each other in a circle, if there are any.
     fn circle(&self) -> Option<u32> {
-        let mut seen = vec![false; self.ops.len()];
-        let complete = self.in_order(|op| seen[op as usize] = true);
-        if complete {
-            return None;
-        }
-        // Backwards along what was never reached one must come to where one has been.
-        let mut before = vec![u32::MAX; self.ops.len()];
-        for op in (0..self.ops.len() as u32).filter(|&op| !seen[op as usize]) {
-            let mut note = |follower: u32| before[follower as usize] = op;
-            [true, false].into_iter().for_each(|at| self.followers(op, at).for_each(&mut note));
-            if let Op::Send { receive, .. } = self.op(op) {
-                note(receive);
+        let states = self.in_order(|_, _| {});
+        let is_over = |op: u32| states[op as usize] & OVER != 0;
+        let mut at = (0..self.ops.len() as u32).find(|&op| !is_over(op))?;
+        // Whatever is not over waits for something that is not over either: backwards one must come to where
+        // one has been.
+        let mut blocked_by = vec![at; self.ops.len()];
+        for op in (0..self.ops.len() as u32).filter(|&op| !is_over(op)) {
+            let mut note = |follower: u32| blocked_by[follower as usize] = op;
+            self.followers(op, false).for_each(&mut note);
+            if states[op as usize] & STARTED == 0 {
+                self.followers(op, true).for_each(&mut note);
             }
         }
-        let mut at = (0..).zip(&seen).find(|(_, seen)| !**seen)?.0;
+        let mut seen = vec![false; self.ops.len()];
         while !core::mem::replace(&mut seen[at as usize], true) {
-            at = before[at as usize];
+            at = match self.op(at) {
+                Op::Receive { send } if states[at as usize] & STARTED != 0 => send,
+                _ => blocked_by[at as usize],
+            };
         }
         Some(at)
     }
 }
+
+/// What is visited of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Moment {
+    Start,
+    End,
+}
+
+/// How far an operation has come, of [`Schedule::in_order`].
+const STARTED: u8 = 1;
+/// The message that it receives is on its way.
+const SENT: u8 = 2;
+const OVER: u8 = 4;
 
 /// An operation of a schedule in the making, by the order in which they were added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -263,6 +288,11 @@ impl Plan {
     pub(crate) fn new(ranks: u32) -> Self {
         let (ops, edges, known) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self { ranks, ops, edges, known, connections: Vec::new() }
+    }
+
+    /// How many operations it has.
+    pub(crate) fn len(&self) -> usize {
+        self.ops.len()
     }
 
     fn add(&mut self, rank: u32, op: Op) -> OpId {
@@ -318,7 +348,6 @@ impl Plan {
     }
 
     /// `op` starts when `other` has started.
-    #[cfg(test)]
     pub(crate) fn requires_start(&mut self, op: OpId, other: OpId) {
         self.edges.push((other.0 | AT_START, op.0));
     }
@@ -399,6 +428,13 @@ impl Plan {
     }
 }
 
+impl OpId {
+    /// Its place among all operations, in the order in which they were added.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,6 +461,12 @@ mod tests {
         let op = plan.calc(0, 0, us(1));
         plan.requires_start(op, op);
         assert_eq!(plan.finish(), Err(Unfit::Circle(op)));
+        // A receive that has started has not ended: what comes back in answer is no circle.
+        let mut plan = Plan::new(2);
+        let (there, here) = (plan.message((0, 1), 0, 10), plan.message((1, 0), 0, 10));
+        plan.requires_start(there.0, here.1);
+        plan.requires(here.0, there.1);
+        assert_eq!(plan.finish().unwrap().longest_chain(|_, _| (5, 1)), 11);
     }
 
     #[test]
