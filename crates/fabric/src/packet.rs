@@ -8,7 +8,7 @@
 //! What all packets of one direction of a queue pair share (addresses, source port) stands once, in a
 //! table of [`Tuple`](crate::address::Tuple)s. Headers that most packets lack (RETH, DETH, atomics,
 //! immediate data) stand in a table of the pool. The payload is a length; the bytes that applications
-//! send stand in the same table ([`Pool::carry`]).
+//! send stand in the same table ([`Pool::carry`]), and so does what switches write ([`Pool::attach`]).
 //!
 //! **Invariant:** a packet is in one place at a time: an event, a queue, or a receive buffer. Whoever
 //! takes it out of the fabric frees it and says why ([`crate::counters::Drop`], or delivered).
@@ -17,6 +17,7 @@ use crate::slots::Slots;
 use crate::tcp::Segment;
 use prefetch_index::prefetch_index;
 use rdma::{Psn, Qpn};
+use transport::congestion::{Hop, Telemetry};
 use wire::opcode::Headers;
 use wire::vlan::Tag;
 use wire::{Opcode, aeth, roce};
@@ -86,6 +87,8 @@ const ACK_REQUEST: u32 = 1 << 25;
 const FECN: u32 = 1 << 26;
 const BECN: u32 = 1 << 27;
 const PAD_SHIFT: u32 = 28;
+/// Not of the frame: switches write into it.
+const OBSERVED: u32 = 1 << 30;
 
 /// What a PFC frame says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,6 +142,12 @@ impl Packet {
         self.class |= FLOODED;
     }
 
+    /// Whether switches write into it ([`Pool::attach`]).
+    #[inline]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.kind == Kind::Extended && self.qpn & OBSERVED != 0
+    }
+
     pub(crate) fn dscp(&self) -> usize {
         usize::from(self.traffic_class >> 2)
     }
@@ -179,8 +188,18 @@ pub(crate) struct Pool {
     extended: Slots<roce::Repr>,
     /// By place in `extended`, as far as there are any: the bytes of payloads.
     payloads: Vec<Vec<u8>>,
+    /// The same of what switches have written.
+    telemetry: Vec<Option<Telemetry>>,
     /// Buffers to be used again.
     spare: Vec<Vec<u8>>,
+}
+
+/// What an [`Kind::Extended`] packet has beside its thirty-two bytes.
+#[derive(Debug)]
+pub(crate) struct Extension {
+    header: roce::Repr,
+    payload: Vec<u8>,
+    telemetry: Option<Telemetry>,
 }
 
 /// A packet that is to be made of what an engine gave out.
@@ -213,6 +232,7 @@ impl Default for Pool {
             in_use: 0,
             extended: Slots::default(),
             payloads: Vec::new(),
+            telemetry: Vec::new(),
             spare: Vec::new(),
         }
     }
@@ -322,30 +342,90 @@ impl Pool {
                 let bytes = bytes.clone();
                 *self.payload_at(packet.word) = bytes;
             }
+            if let Some(Some(telemetry)) = self.telemetry.get(from) {
+                let telemetry = telemetry.clone();
+                self.set_telemetry(packet.word, telemetry);
+            }
         }
         self.insert(packet)
     }
 
-    /// Gives a packet of another pool its headers, and the bytes that it carries.
-    pub(crate) fn extend(&mut self, index: u32, header: roce::Repr, bytes: Vec<u8>) {
+    /// Takes what a packet has beside its thirty-two bytes, which is about to leave for another pool.
+    pub(crate) fn take_extension(&mut self, index: u32) -> Extension {
+        let (header, payload) = (self.header(index), self.take_payload(index));
+        Extension { header, payload, telemetry: self.take_telemetry(index) }
+    }
+
+    /// Gives it to a packet of another pool.
+    pub(crate) fn extend(&mut self, index: u32, extension: Extension) {
+        let Extension { header, payload, telemetry } = extension;
         let word = self.extended.insert(header);
         self.get_mut(index).word = word;
-        if !bytes.is_empty() {
-            *self.payload_at(word) = bytes;
+        if !payload.is_empty() {
+            *self.payload_at(word) = payload;
+        }
+        if let Some(telemetry) = telemetry {
+            self.set_telemetry(word, telemetry);
         }
     }
 
-    /// Gives a RoCE packet the bytes of its payload: `fill` writes them into an empty buffer.
-    pub(crate) fn carry(&mut self, index: u32, fill: impl FnOnce(&mut Vec<u8>)) {
+    /// The place of a RoCE packet in the tables.
+    fn place(&mut self, index: u32) -> u32 {
         if self.get(index).kind == Kind::Roce {
             let word = self.extended.insert(self.header(index));
             let packet = self.get_mut(index);
             (packet.kind, packet.word) = (Kind::Extended, word);
         }
+        self.get(index).word
+    }
+
+    /// Gives a RoCE packet the bytes of its payload: `fill` writes them into an empty buffer.
+    pub(crate) fn carry(&mut self, index: u32, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         fill(&mut bytes);
-        let word = self.get(index).word;
+        let word = self.place(index);
         *self.payload_at(word) = bytes;
+    }
+
+    /// Gives a RoCE packet what it tells of switches, which makes it longer; if that `is_open`, switches write
+    /// into it.
+    pub(crate) fn attach(&mut self, index: u32, telemetry: Telemetry, is_open: bool) {
+        let word = self.place(index);
+        let packet = self.get_mut(index);
+        packet.bytes += telemetry.bytes();
+        packet.qpn |= if is_open { OBSERVED } else { 0 };
+        self.set_telemetry(word, telemetry);
+    }
+
+    /// A switch writes its record into a packet, which may make that longer.
+    #[cold]
+    pub(crate) fn record(&mut self, index: u32, port: u32, hop: Hop) {
+        let packet = *self.get(index);
+        let Some(Some(telemetry)) = self.telemetry.get_mut(packet.word as usize) else { return };
+        let before = telemetry.bytes();
+        telemetry.path ^= port;
+        telemetry.hops.push(hop);
+        let more = telemetry.bytes() - before;
+        self.get_mut(index).bytes += more;
+    }
+
+    /// Takes what a packet tells of switches, and its place in the frame; nothing if it tells nothing.
+    pub(crate) fn take_telemetry(&mut self, index: u32) -> Option<Telemetry> {
+        let packet = *self.get(index);
+        if packet.kind != Kind::Extended {
+            return None;
+        }
+        let telemetry = self.telemetry.get_mut(packet.word as usize)?.take()?;
+        self.get_mut(index).bytes -= telemetry.bytes();
+        Some(telemetry)
+    }
+
+    fn set_telemetry(&mut self, word: u32, telemetry: Telemetry) {
+        let place = word as usize;
+        if self.telemetry.len() <= place {
+            self.telemetry.resize(place + 1, None);
+        }
+        self.telemetry[place] = Some(telemetry);
     }
 
     /// Takes the bytes of a packet; nothing if it carries none.
@@ -438,6 +518,9 @@ impl Pool {
         if let Some(bytes) = self.payloads.get_mut(word as usize) {
             let bytes = core::mem::take(bytes);
             self.put_back(bytes);
+        }
+        if let Some(telemetry) = self.telemetry.get_mut(word as usize) {
+            *telemetry = None;
         }
     }
 

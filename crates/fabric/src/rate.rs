@@ -25,6 +25,12 @@ impl LineRate {
         Self(if is_exact { WHOLE | byte_ps } else { bits & !WHOLE })
     }
 
+    /// The rate itself.
+    pub(crate) const fn rate(self) -> Rate {
+        let whole = self.0 & WHOLE != 0;
+        Rate::from_bps(if whole { 8 * PS_PER_SECOND / (self.0 & !WHOLE) } else { self.0 })
+    }
+
     /// How long `bytes` take, in picoseconds.
     #[inline]
     pub(crate) const fn ps(self, bytes: u64) -> u64 {

@@ -3,7 +3,8 @@
 //! `FERROCE_CC` names a controller, then settings of it, separated by commas: `none`,
 //! `fixed,rate_mbps=1000`, `dcqcn`, `dcqcn,preset=connectx,rpg_ai_rate=50`. With DCQCN, data leaves
 //! markable (ECT) and CNPs are obeyed; marks are answered with CNPs whatever the controller, except
-//! `dctcp`, which echoes them in acknowledgements and so must be that of both ends.
+//! `dctcp`, which echoes them in acknowledgements and so must be that of both ends. `hpcc` is refused: it needs
+//! switches that write into packets, and sockets that show it.
 //!
 //! | setting | of | meaning, and default |
 //! |---|---|---|
@@ -70,6 +71,16 @@ fn controllers() -> impl Iterator<Item = (&'static str, Congestion)> {
         ("dcqcn", Congestion::Dcqcn(Settings::default().reaction)),
     ];
     others.into_iter().chain(Congestion::NAMED)
+}
+
+/// Refuses a controller that hears of the network what no socket tells.
+fn refuse_telemetry(name: &str, congestion: &Congestion) -> Result<(), SettingError> {
+    if !congestion.needs_telemetry() {
+        return Ok(());
+    }
+    let problem = "needs what switches write into packets (INT), and a UDP socket does not show it";
+    let hint = "use swift, timely, dctcp or dcqcn here, and hpcc in a scenario for `ferroce sim`";
+    Err(error(name, problem, hint))
 }
 
 /// Up to ten terabits per second.
@@ -200,12 +211,14 @@ impl FromStr for CongestionSettings {
         let mut elements = text.split(',').map(str::trim);
         let name = elements.next().unwrap_or_default();
         let Some((controller, congestion)) = controllers().find(|(known, _)| *known == name) else {
-            let named: String = Congestion::NAMED.map(|(name, _)| format!("{name}, ")).concat();
+            let named = Congestion::NAMED.iter().filter(|(_, it)| !it.needs_telemetry());
+            let named: String = named.map(|(name, _)| format!("{name}, ")).collect();
             let hint = format!(
                 "use none, dcqcn, {named}or fixed with its rate, as in fixed,rate_mbps=1000"
             );
             return Err(error(name, "is not a controller", &hint));
         };
+        refuse_telemetry(name, &congestion)?;
         let settings = Settings::default();
         let mut draft = Draft { controller, congestion, rate: None, line_rate: None, settings };
         let mut elements: Vec<&str> = elements.filter(|element| !element.is_empty()).collect();
@@ -298,6 +311,9 @@ mod tests {
     #[test]
     fn every_setting_of_the_other_controllers_is_read() {
         for (name, default) in Congestion::NAMED {
+            if default.needs_telemetry() {
+                continue;
+            }
             assert_eq!(read(name).congestion, default);
             for key in default.keys() {
                 // One of the two may contradict what another setting is by default.
@@ -340,6 +356,11 @@ mod tests {
     fn what_says_nothing_is_refused_with_a_hint() {
         for (text, message) in [
             ("bbr", "`bbr` is not a controller\nhint: use none, dcqcn, dctcp, timely, swift, or"),
+            (
+                "hpcc,t_ns=9000",
+                "`hpcc` needs what switches write into packets (INT), and a UDP socket does not show it\n\
+                 hint: use swift,",
+            ),
             (
                 "dctcp,gain_1024ths=0",
                 "`gain_1024ths=0` is out of range\nhint: use a whole number from 1 to 1024",

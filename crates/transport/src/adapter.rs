@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use rdma::{Completion, CompletionStatus, Qpn, Time};
 
+use crate::congestion::Telemetry;
 use crate::cq::Cq;
 use crate::limits::EVENTS_MAX;
 use crate::recv::{Place, RecvWqe};
@@ -27,6 +28,8 @@ pub(crate) struct Adapter {
     pub(crate) events: VecDeque<Event>,
     /// Completion queues that have just lost a completion. Their queue pairs are about to fail.
     pub(crate) overrun: Vec<CqId>,
+    /// What the acknowledgement that was given out last tells of switches.
+    pub(crate) echo: Option<Telemetry>,
 }
 
 impl Adapter {
@@ -39,6 +42,7 @@ impl Adapter {
             stats: Stats::default(),
             events: VecDeque::new(),
             overrun: Vec::new(),
+            echo: None,
             config,
         }
     }

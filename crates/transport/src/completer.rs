@@ -197,8 +197,10 @@ impl Qp {
             return;
         }
         let packets = requester.unacked.distance_from(before);
+        let under_way = requester.top.distance_from(requester.unacked);
         let is_full = requester.is_window_full();
-        let round_trip = self.pacer.on_progress(now, requester.unacked, packets, is_full);
+        let round_trip =
+            self.pacer.on_progress(now, requester.unacked, packets, under_way, is_full);
         requester.train.on_progress(packets);
         requester.catch_up();
         requester.retries_left = self.attributes.retry_count;

@@ -21,6 +21,7 @@ use wire::roce;
 
 use crate::PdId;
 use crate::arrival::Carried;
+use crate::congestion::Telemetry;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, REPLIES_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::recovery::{Bounds, ReorderBuffer};
@@ -162,6 +163,8 @@ pub(crate) struct Responder {
     ahead: Option<Box<ReorderBuffer>>,
     /// A marked request has come since the last acknowledgement left, which the next one tells.
     pub(crate) owes_echo: bool,
+    /// What switches have written into the last request that brought any, which the next one tells, too.
+    pub(crate) telemetry: Option<Telemetry>,
     /// Whether the first packet has come.
     established: bool,
     replies: VecDeque<Reply>,

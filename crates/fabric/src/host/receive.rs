@@ -126,6 +126,7 @@ impl Host {
         flows: &mut Flows,
         packet: u32,
     ) -> u64 {
+        let telemetry = links.pool.take_telemetry(packet);
         let of = *links.pool.get(packet);
         if of.kind == Kind::Tcp {
             self.deliver_tcp(links, flows, packet);
@@ -158,6 +159,9 @@ impl Host {
         }
         let contexts = self.contexts.as_deref_mut();
         let endpoint = &mut at.endpoint;
+        if let Some(telemetry) = telemetry {
+            endpoint.observe(&arrival, &header, telemetry);
+        }
         let (result, stored) = match &mut self.tenants {
             Some(tenants) if TO_TENANTS => {
                 let mut memory = tenants.memory(contexts);

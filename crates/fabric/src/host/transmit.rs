@@ -1,6 +1,7 @@
 //! What leaves: the engines are asked for a packet when the port is free.
 
 use rdma::Time;
+use transport::congestion::Telemetry;
 use transport::{Route, Run, Segment};
 use wire::opcode::Operation;
 
@@ -117,7 +118,7 @@ impl Host {
         }
         let at = &mut self.engines[engine];
         let now = links.now();
-        let run = at.endpoint.poll_transmit(Time::from_ps(now), 1)?;
+        let mut run = at.endpoint.poll_transmit(Time::from_ps(now), 1)?;
         at.unsettled = at.unreliable;
         let index = ((run.qpn().value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN) as usize;
         let Route { source_port, traffic_class, hop_limit, destination, .. } = *run.route();
@@ -138,6 +139,13 @@ impl Host {
         };
         links.created += 1;
         let packet = links.pool.roce(&draft);
+        if self.config.congestion.needs_telemetry() {
+            let is_open = Telemetry::is_for(run.header());
+            let echo = run.take_telemetry();
+            if let Some(telemetry) = if is_open { Some(Telemetry::new()) } else { echo } {
+                links.pool.attach(packet, telemetry, is_open);
+            }
+        }
         let contexts = self.contexts.as_deref_mut();
         match &mut self.stages {
             None => self.ready_at = now + time_to_make(&self.config, contexts, &run),

@@ -7,10 +7,8 @@
 //! Partitions have pools of their own, so a packet that leaves one takes its thirty-two bytes along. No
 //! partition is ever so far ahead of another that what it gets is due in its past: see `network/run.rs`.
 
-use wire::roce;
-
 use super::{Event, EventKind, Links};
-use crate::packet::{Kind, Packet};
+use crate::packet::{Extension, Kind, Packet};
 
 /// Packets on their way to one partition. Each says to which port.
 #[derive(Debug, Default)]
@@ -18,8 +16,8 @@ pub(crate) struct Mailbox {
     packets: Vec<Packet>,
     /// When each arrives, in picoseconds.
     times: Vec<u64>,
-    /// The headers of those that are [`Kind::Extended`], in their order, and the bytes that they carry.
-    headers: Vec<(roce::Repr, Vec<u8>)>,
+    /// Of those that are [`Kind::Extended`], in their order.
+    extensions: Vec<Extension>,
 }
 
 impl Mailbox {
@@ -35,8 +33,7 @@ impl Links {
         let of = *self.pool.get(packet);
         let mailbox = &mut self.outbox[partition];
         if of.kind == Kind::Extended {
-            let bytes = self.pool.take_payload(packet);
-            mailbox.headers.push((self.pool.header(packet), bytes));
+            mailbox.extensions.push(self.pool.take_extension(packet));
         }
         self.pfc_in_flight -= usize::from(of.kind == Kind::Pfc);
         self.pool.free(packet);
@@ -50,13 +47,13 @@ impl Links {
     pub(crate) fn collect(&mut self, mailboxes: &mut [Mailbox]) {
         self.events.open_mail(EventKind::Arrive as u8);
         for mailbox in mailboxes {
-            let mut headers = mailbox.headers.drain(..);
+            let mut extensions = mailbox.extensions.drain(..);
             for (packet, at) in mailbox.packets.drain(..).zip(mailbox.times.drain(..)) {
                 let index = self.pool.insert(packet);
                 if packet.kind == Kind::Extended
-                    && let Some((header, bytes)) = headers.next()
+                    && let Some(extension) = extensions.next()
                 {
-                    self.pool.extend(index, header, bytes);
+                    self.pool.extend(index, extension);
                 }
                 if packet.kind == Kind::Pfc {
                     self.pfc_in_flight += 1;

@@ -24,6 +24,7 @@ mod ecmp;
 mod ecn;
 mod headroom;
 pub(crate) mod models;
+mod observe;
 mod port;
 mod queue;
 mod tables;
@@ -37,6 +38,7 @@ use config::{
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
 use ecmp::Balancer;
+use observe::observe;
 use port::Port;
 use queue::{Queue, pick};
 use tables::{Lookup, Tables};
@@ -316,6 +318,9 @@ impl Switch {
         if is_trunk {
             of.set_pcp(Some(self.config.group_to_priority[group] & 7));
         }
+        if of.is_observed() {
+            observe(&self.ports[usize::from(egress)], links, port, packet);
+        }
         links.transmit(port, packet);
         true
     }
@@ -404,7 +409,8 @@ impl Switch {
             return;
         }
         let (strict, is_trunk) = (at.strict, at.class.is_trunk());
-        let (queues, turn) = self.ports[usize::from(at.local)].queues_mut();
+        let local = usize::from(at.local);
+        let (queues, turn) = self.ports[local].queues_mut();
         let queue = pick(queues, &links.pool, eligible, strict, turn);
         let queued = &mut queues[queue & (PRIORITIES - 1)];
         let bytes = queued.bytes;
@@ -429,6 +435,9 @@ impl Switch {
         if is_trunk {
             let of = links.pool.get_mut(packet);
             of.set_pcp(Some(self.config.group_to_priority[of.group()] & 7));
+        }
+        if links.pool.get(packet).is_observed() {
+            observe(&self.ports[local], links, port, packet);
         }
         links.transmit(port, packet);
         if left != 0 {

@@ -1,11 +1,11 @@
 //! Congestion controls other than DCQCN, each against what its paper says of flows that always send.
 
 use rdma::{Rate, Span, Time};
-use transport::congestion::{Congestion, Dctcp, Swift, Timely};
+use transport::congestion::{Congestion, Dctcp, Hpcc, Swift, Timely};
 
 use crate::switch::config::{EcnConfig, EcnMark};
 use crate::topology::{Cables, End, single_switch};
-use crate::workload::FlowSpec;
+use crate::workload::{FlowSpec, Verb};
 use crate::{Network, NetworkConfig};
 
 /// A full packet in a queue.
@@ -23,6 +23,7 @@ struct Settled {
 }
 
 struct Case {
+    verb: Verb,
     senders: u32,
     gbps: u64,
     cable_m: u32,
@@ -37,6 +38,8 @@ fn settle(case: &Case) -> Settled {
     let mut config =
         NetworkConfig::new(single_switch(senders + 1, Cables::new(Rate::from_gbps(gbps), cable_m)));
     config.nic.congestion = case.congestion;
+    // READs are asked for in chunks, of which one is always under way.
+    config.nic.read_chunk_bytes = 4_096;
     config.switch.queues[3].ecn = case.mark_at_bytes.map(|bytes| EcnConfig {
         min_bytes: bytes,
         max_bytes: bytes,
@@ -44,8 +47,12 @@ fn settle(case: &Case) -> Settled {
     });
     config.switch.ecn_mark = EcnMark::Arrival;
     config.flows = (0..senders)
-        .map(|from| FlowSpec::write(from, senders, 64 << 20).endless())
-        .map(|flow| FlowSpec { message_bytes: 100_000, depth: 8, ..flow })
+        .map(|from| match case.verb {
+            // Who reads is who is answered: the data come to it.
+            Verb::Read => FlowSpec { verb: Verb::Read, ..FlowSpec::write(senders, from, 64 << 20) },
+            verb => FlowSpec { verb, ..FlowSpec::write(from, senders, 64 << 20) },
+        })
+        .map(|flow| FlowSpec { message_bytes: 100_000, depth: 8, ..flow.endless() })
         .collect();
     let mut network = Network::new(config).unwrap();
     let (from, lasts) = case.ms;
@@ -87,6 +94,7 @@ impl Settled {
 fn windows_of_dctcp_swing_about_the_mark_as_far_as_the_paper_says() {
     for senders in [2, 4, 8] {
         let settled = settle(&Case {
+            verb: Verb::Write,
             senders,
             gbps: 10,
             cable_m: 2_000,
@@ -118,6 +126,7 @@ fn patched_timely_settles_at_the_queue_of_its_fixed_point() {
     for senders in [2, 4] {
         let patched = Timely { decrease: 8, is_patched: true, ..Timely::default() };
         let settled = settle(&Case {
+            verb: Verb::Write,
             senders,
             gbps: 10,
             cable_m: 1_000,
@@ -145,6 +154,7 @@ fn flows_of_swift_settle_at_the_target_of_their_share() {
     for (senders, additive_increase, apart) in [(2, 1_000, 0.05), (8, 1_000, 0.1), (128, 200, 0.3)]
     {
         let settled = settle(&Case {
+            verb: Verb::Write,
             senders,
             gbps: 10,
             cable_m: 400,
@@ -165,5 +175,34 @@ fn flows_of_swift_settle_at_the_target_of_their_share() {
         before = round_trip_us;
         assert!(settled.utilisation > 0.98 && settled.drops == 0, "{}", settled.utilisation);
         settled.assert_fair(apart);
+    }
+}
+
+/// HPCC, algorithm 1: a window settles where W = W eta / U + W_AI. All windows together are U B T, so the link
+/// is used to U = eta + N W_AI / (B T), and nothing waits but packets that come at one moment. Frames
+/// have 42 bytes for what switches write.
+#[test]
+fn flows_of_hpcc_leave_of_the_link_what_its_paper_says_and_no_queue() {
+    for (senders, additive_bytes, verb) in
+        [(2, 400, Verb::Write), (8, 160, Verb::Write), (4, 400, Verb::Read)]
+    {
+        let hpcc = Hpcc { additive_bytes, base_round_trip_ns: 13_000, ..Hpcc::default() };
+        let settled = settle(&Case {
+            verb,
+            senders,
+            gbps: 100,
+            cable_m: 600,
+            congestion: Congestion::Hpcc(hpcc),
+            mark_at_bytes: None,
+            ms: (5, 10),
+        });
+        let line_bytes = 100e9 / 8.0 * 13e-6;
+        let expected = 0.95 + f64::from(senders) * additive_bytes as f64 / line_bytes;
+        let found = settled.utilisation * (FRAME + 20.0 + 42.0) / (FRAME + 20.0);
+        let what = format!("{senders} {verb:?}: {found} of {expected}, {:?}", settled.queue);
+        assert!((found / expected - 1.0).abs() < 0.01, "{what}");
+        assert!(settled.queue[1] < 2.0 * FRAME && settled.drops == 0, "{what}");
+        // Of READs, a window has whole chunks: seven to nine of them are a share.
+        settled.assert_fair(if verb == Verb::Read { 0.25 } else { 0.08 });
     }
 }

@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use rdma::{Rate, Span, Time};
 use telemetry::Table;
 use transport::Recovery;
-use transport::congestion::{Congestion, Dcqcn};
+use transport::congestion::{Congestion, Dcqcn, Hpcc};
 
 use super::CABLES;
 use crate::capture::Capture;
@@ -107,6 +107,18 @@ fn marks_and_pauses() -> NetworkConfig {
 fn marks_and_pauses_under_many_flows() {
     let text = agreed(&marks_and_pauses(), us(400));
     assert!(text.contains("np_cnp_sent: 1"), "nothing was marked");
+}
+
+#[test]
+fn what_switches_write_into_packets_and_what_is_told_of_it() {
+    let mut config = marks_and_pauses();
+    config.nic.congestion = Congestion::Hpcc(Hpcc::default()).at_rate(Rate::from_gbps(100));
+    config.nic.read_chunk_bytes = 10_000;
+    config.flows.iter_mut().step_by(4).for_each(|flow| flow.verb = Verb::Read);
+    config.paranoid = true;
+    let text = agreed(&config, us(400));
+    config.nic.congestion = Congestion::None;
+    assert_ne!(text, results(&config, us(400), 1, 1));
 }
 
 #[test]

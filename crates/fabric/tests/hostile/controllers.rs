@@ -102,4 +102,24 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
         "[nic]\n[nic.dcqcn]\nrpg_ai_rate = 5\n[[workload]]",
         "line 15: nic.dcqcn: nothing obeys these settings\nhint: add congestion = \"dcqcn\" to the table that it is in",
     ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"hpcc\"\n[nic.hpcc]\neta_1000ths = 1001\n[[workload]]",
+        "line 17: nic.hpcc.eta_1000ths: 1001 is not from 1 to 1000\nhint: write a number of that range",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"hpcc\"\n[nic.hpcc]\nt_us = 13\n[[workload]]",
+        "line 17: unknown key `t_us`\nhint: did you mean `t_ns`?",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"swift\"\n[nic.hpcc]\nt_ns = 13_000\n[[workload]]",
+        "line 16: nic.hpcc: nothing obeys these settings\nhint: add congestion = \"hpcc\" to the table that it is in",
+    ),
+    (
+        "[[workload]]",
+        "[nic]\ncongestion = \"hpcc\"\n[nic.hpcc]\nw_ai_bytes = 80\nt_ns = 1\n[[workload]]",
+        "line 17: nic.hpcc.w_ai_bytes: w_ai_bytes = 80 must be at most the 5 bytes that the line sends in t_ns = 1 at 40000 Mb/s\nhint: lower w_ai_bytes or raise t_ns: a flow begins with a window that fills the line",
+    ),
 ];

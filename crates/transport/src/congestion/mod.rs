@@ -19,17 +19,21 @@
 //!   marked READ response ──────────────────────────────────┴─► controller of the requester
 //! ```
 //!
+//! What switches write into data packets comes to it in the same two ways ([`Telemetry`]).
+//!
 //! **Invariants:** rates are integers, the same on every machine, and never zero. A controller owns
 //! no timer: when asked it catches up with `now`, in bounded time however late it is.
 
 mod dcqcn;
 mod dctcp;
 mod fixed;
+mod hpcc;
 mod keys;
 mod none;
 mod parameters;
 mod settings;
 mod swift;
+mod telemetry;
 mod timely;
 
 use alloc::boxed::Box;
@@ -42,12 +46,15 @@ pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
 pub use dctcp::Dctcp;
 use dctcp::DctcpWindow;
 use fixed::Fixed;
+pub use hpcc::Hpcc;
+use hpcc::HpccWindow;
 pub use keys::{Conflict, Key};
 use none::Unlimited;
 pub use parameters::{FolderError, PARAMETERS, Parameter, read_folder};
 pub use settings::{Dcqcn, Notification, Settings, Share, Volume};
 pub use swift::Swift;
 use swift::SwiftWindow;
+pub use telemetry::{Hop, Telemetry};
 pub use timely::Timely;
 use timely::TimelyRate;
 
@@ -80,6 +87,10 @@ pub(crate) trait Controller: fmt::Debug + Send {
     /// A round trip was measured by a packet behind a gap, which is no progress.
     fn on_round_trip(&mut self, _now: Time, _took: Span) {}
 
+    /// What switches have written into a packet of this queue pair: one that an acknowledgement tells of, or
+    /// a READ response. The acknowledgement follows.
+    fn on_telemetry(&mut self, _telemetry: Telemetry, _is_of_response: bool) {}
+
     /// How many bytes may be in flight, where a full packet counts as `packet_bytes`.
     fn window(&self, _packet_bytes: u64) -> u64 {
         u64::MAX
@@ -98,6 +109,8 @@ pub(crate) struct Progress {
     pub(crate) packets: u32,
     /// Their payload, if they were full.
     pub(crate) bytes: u64,
+    /// Packets that were sent, and are not acknowledged yet.
+    pub(crate) under_way: u32,
     /// From sending the last request that asked for an acknowledgement and has one now until now; `None`
     /// if there is none, or packets were repeated.
     pub(crate) round_trip: Option<Span>,
@@ -123,14 +136,17 @@ pub enum Congestion {
     Timely(Timely),
     /// A window as in Swift, with these settings.
     Swift(Swift),
+    /// A window and a rate as in HPCC, with these settings.
+    Hpcc(Hpcc),
 }
 
 impl Congestion {
     /// The controllers that have settings other than DCQCN's, by name, as they are by default.
-    pub const NAMED: [(&'static str, Self); 3] = [
+    pub const NAMED: [(&'static str, Self); 4] = [
         ("dctcp", Self::Dctcp(Dctcp::DEFAULT)),
         ("timely", Self::Timely(Timely::DEFAULT)),
         ("swift", Self::Swift(Swift::DEFAULT)),
+        ("hpcc", Self::Hpcc(Hpcc::DEFAULT)),
     ];
 
     /// The name of the controller.
@@ -142,6 +158,7 @@ impl Congestion {
             Self::Dctcp(_) => "dctcp",
             Self::Timely(_) => "timely",
             Self::Swift(_) => "swift",
+            Self::Hpcc(_) => "hpcc",
         }
     }
 
@@ -152,6 +169,7 @@ impl Congestion {
             Self::Dctcp(_) => Dctcp::KEYS,
             Self::Timely(_) => Timely::KEYS,
             Self::Swift(_) => Swift::KEYS,
+            Self::Hpcc(_) => Hpcc::KEYS,
         }
     }
 
@@ -165,6 +183,7 @@ impl Congestion {
             Self::Dctcp(settings) => settings.check(),
             Self::Timely(settings) => settings.check(),
             Self::Swift(settings) => settings.check(),
+            Self::Hpcc(settings) => settings.check(),
         }
     }
 
@@ -183,6 +202,7 @@ impl Congestion {
             Self::Dctcp(settings) => Box::new(DctcpWindow::new(settings)),
             Self::Timely(settings) => Box::new(TimelyRate::new(settings)),
             Self::Swift(settings) => Box::new(SwiftWindow::new(settings)),
+            Self::Hpcc(settings) => Box::new(HpccWindow::new(settings)),
         }
     }
 
@@ -190,9 +210,9 @@ impl Congestion {
     #[must_use]
     pub fn at_rate(mut self, line: Rate) -> Self {
         match &mut self {
-            Self::Dcqcn(Dcqcn { line_rate, .. }) | Self::Timely(Timely { line_rate, .. }) => {
-                *line_rate = line;
-            }
+            Self::Dcqcn(Dcqcn { line_rate, .. })
+            | Self::Timely(Timely { line_rate, .. })
+            | Self::Hpcc(Hpcc { line_rate, .. }) => *line_rate = line,
             Self::None | Self::Fixed(_) | Self::Dctcp(_) | Self::Swift(_) => {}
         }
         self
@@ -200,7 +220,7 @@ impl Congestion {
 
     /// Whether there may ever be a rate to keep to.
     fn has_rate(&self) -> bool {
-        matches!(self, Self::Fixed(_) | Self::Dcqcn(_) | Self::Timely(_))
+        matches!(self, Self::Fixed(_) | Self::Dcqcn(_) | Self::Timely(_) | Self::Hpcc(_))
     }
 
     /// Whether it hears what acknowledgements tell.
@@ -211,6 +231,12 @@ impl Congestion {
     /// Whether a receiver tells of marks in its acknowledgements, and not by CNPs.
     pub(crate) fn echoes_marks(&self) -> bool {
         matches!(self, Self::Dctcp(_))
+    }
+
+    /// Whether it needs what switches write into data packets ([`Telemetry::is_for`]), and a receiver that
+    /// echoes it.
+    pub fn needs_telemetry(&self) -> bool {
+        matches!(self, Self::Hpcc(_))
     }
 }
 
@@ -298,6 +324,13 @@ impl Pacer {
         self.is_marked = true;
     }
 
+    /// Switches have written this into a packet of this queue pair.
+    pub(crate) fn observe(&mut self, telemetry: Telemetry, is_of_response: bool) {
+        if self.listens {
+            self.controller.on_telemetry(telemetry, is_of_response);
+        }
+    }
+
     /// Whether data packets are to be counted.
     pub(crate) fn is_limited(&self) -> bool {
         self.is_limited
@@ -326,14 +359,16 @@ impl Pacer {
         self.set_window();
     }
 
-    /// What is before `unacked` is acknowledged, `packets` for the first time; `is_window_full` if more
-    /// would have been sent in a larger window. Returns the round trip that has ended.
+    /// What is before `unacked` is acknowledged, `packets` for the first time, and `under_way` are not;
+    /// `is_window_full` if more would have been sent in a larger window. Returns the round trip that has
+    /// ended.
     #[inline]
     pub(crate) fn on_progress(
         &mut self,
         now: Time,
         unacked: Psn,
         packets: u32,
+        under_way: u32,
         is_window_full: bool,
     ) -> Option<Span> {
         if self.is_limited {
@@ -344,7 +379,8 @@ impl Pacer {
             let payload = self.packet_bytes.saturating_sub(PACKET_OVERHEAD_BYTES);
             let bytes = u64::from(packets) * payload;
             let is_marked = core::mem::take(&mut self.is_marked);
-            let progress = Progress { packets, bytes, round_trip, is_marked, is_window_full };
+            let progress =
+                Progress { packets, bytes, under_way, round_trip, is_marked, is_window_full };
             if let Some(next) = self.controller.on_acknowledgement(now, &progress) {
                 self.next = next;
             }
@@ -467,6 +503,7 @@ mod tests {
             ),
             (2, &[("min_cwnd_1000ths", 10_001)], ["min_cwnd_1000ths", "initial_window_packets"]),
             (2, &[("max_cwnd_packets", 9)], ["initial_window_packets", "max_cwnd_packets"]),
+            (3, &[("w_ai_bytes", 65_001)], ["w_ai_bytes", "t_ns"]),
         ] {
             // What is one less, or more, is right.
             for (is_wrong, nearer) in [(true, 0), (false, 1)] {
@@ -509,11 +546,11 @@ mod tests {
         assert_eq!(pacer.window_bytes(), 0);
         pacer.asked(us(10), Psn::new(5));
         pacer.asked(us(20), Psn::new(9));
-        pacer.on_progress(us(31), Psn::new(4), 4, false);
-        pacer.on_progress(us(32), Psn::new(5), 1, false);
+        pacer.on_progress(us(31), Psn::new(4), 4, 5, false);
+        pacer.on_progress(us(32), Psn::new(5), 1, 4, false);
         assert_eq!(pacer.window_bytes(), 2 * 1_280);
         pacer.repeats();
-        pacer.on_progress(us(33), Psn::new(9), 4, false);
+        pacer.on_progress(us(33), Psn::new(9), 4, 0, false);
         assert_eq!(pacer.window_bytes(), 3_000);
         let heard = std::format!("{:?}", pacer.controller);
         assert_eq!(heard, "Heard([None, Some(22), None])");

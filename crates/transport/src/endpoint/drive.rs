@@ -10,6 +10,7 @@ use super::{Endpoint, Posted, Run};
 use crate::Event;
 use crate::adapter::Adapter;
 use crate::arrival::{Arrival, Carried};
+use crate::congestion::Telemetry;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Qp};
 use crate::responder::Request;
@@ -56,6 +57,17 @@ impl Endpoint {
         let call = qp.call();
         self.enter(qpn, call);
         result
+    }
+
+    /// What switches have written into a packet, or what it tells of others. To be said before the packet is
+    /// handed over ([`Endpoint::handle`]).
+    pub fn observe(&mut self, arrival: &Arrival, header: &wire::roce::Repr, telemetry: Telemetry) {
+        if let Some((qp, adapter)) = self.qp_mut(header.bth.destination) {
+            let facts = &header.facts();
+            if qp.accept(arrival, header, facts).is_ok() {
+                qp.observe(telemetry, facts, adapter);
+            }
+        }
     }
 
     /// The next packet to send, if any, with those that follow and differ only in PSN and place in

@@ -6,6 +6,7 @@ use rdma::{Psn, Qpn};
 use wire::roce;
 
 use super::Endpoint;
+use crate::congestion::Telemetry;
 use crate::limits::TRAIN_PACKETS_MAX;
 use crate::transmit::{Body, Payload, Route};
 
@@ -97,6 +98,12 @@ impl<'a> Run<'a> {
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// What an acknowledgement tells of switches, once.
+    #[inline]
+    pub fn take_telemetry(&mut self) -> Option<Telemetry> {
+        self.endpoint.adapter.echo.take()
     }
 
     /// How many packets, of this run and its neighbours, the network should see as one at most: it may

@@ -2,10 +2,12 @@
 //! CNPs.
 
 use rdma::{Psn, Span, Time};
+use wire::opcode::{Facts, Operation};
 use wire::{Opcode, bth, cnp};
 
 use super::{Content, Outgoing, Qp};
 use crate::adapter::Adapter;
+use crate::congestion::Telemetry;
 use crate::limits::ack_timeout;
 use crate::mutation::{Mutation, mutated};
 use crate::stats::Drop;
@@ -68,6 +70,19 @@ impl Qp {
         self.notification.marked(now);
         if let Some(due) = self.notification.due().filter(|&due| due > now) {
             self.timers.set(Timer::Notify, due);
+        }
+    }
+
+    /// A packet came with what switches have written into it.
+    pub(crate) fn observe(&mut self, telemetry: Telemetry, facts: &Facts, adapter: &Adapter) {
+        if !adapter.config.congestion.needs_telemetry() || !self.spec.kind.is_reliable() {
+            return;
+        }
+        if facts.is_request() {
+            self.responder.telemetry = Some(telemetry);
+        } else {
+            let is_of_response = facts.operation == Operation::ReadResponse;
+            self.pacer.observe(telemetry, is_of_response);
         }
     }
 

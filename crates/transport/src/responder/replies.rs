@@ -175,6 +175,9 @@ impl Qp {
                 self.responder.replies.pop_front();
                 adapter.stats.acks_sent += 1;
                 let echoes_mark = core::mem::take(&mut self.responder.owes_echo);
+                if self.responder.telemetry.is_some() {
+                    adapter.echo = self.responder.telemetry.take();
+                }
                 let content = Content::Acknowledgement { syndrome, msn, echoes_mark };
                 packet(Opcode::RC_ACKNOWLEDGE, psn, content)
             }

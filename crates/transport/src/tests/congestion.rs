@@ -7,9 +7,11 @@ use wire::opcode::Operation;
 use wire::{Opcode, cnp, roce};
 
 use super::{only, statuses};
-use crate::congestion::{Congestion, Dcqcn, Dctcp, Notification, Share, Swift};
+use crate::congestion::{
+    Congestion, Dcqcn, Dctcp, Hop, Hpcc, Notification, Share, Swift, Telemetry,
+};
 use crate::limits::{DEADLINES_SPARE, LINK_HEADER_BYTES};
-use crate::testing::{Pair, Verdict, Wire};
+use crate::testing::{Node, Pair, Verdict, Wire};
 use crate::{Arrival, Config, Drop};
 
 const ECT_0: u8 = 2;
@@ -463,4 +465,100 @@ fn a_window_of_swift_below_a_packet_spaces_packets_by_parts_of_a_round_trip() {
     // in the end.
     assert_eq!(gaps, [3_333, 5_555, 8_000, 8_000, 8_000, 8_000, 8_000]);
     assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+}
+
+/// Records of a link of 100 Gb/s that was full from `at_us` on.
+fn full_link(at_us: u64) -> Telemetry {
+    let at = Time::ZERO + Span::from_us(at_us);
+    let (sent_bytes, queue_bytes) = (12_500 * at_us, 1_000_000);
+    Telemetry {
+        path: 1,
+        hops: vec![Hop { at, sent_bytes, queue_bytes, rate: Rate::from_gbps(100) }],
+    }
+}
+
+/// The next packet of node `from` arrives at the other one, into which switches have written `telemetry`, or
+/// which tells of it. Returns what it told itself.
+fn pass(
+    pair: &mut Pair,
+    from: usize,
+    source: usize,
+    telemetry: Option<Telemetry>,
+) -> Option<Telemetry> {
+    let gids = [pair.nodes[source].gid, pair.nodes[1 - from].gid];
+    let arrival =
+        Arrival { source: gids[0], destination: gids[1], traffic_class: 0, hop_limit: 64 };
+    let mut run = pair.nodes[from].endpoint.poll_transmit(pair.now, 1).unwrap();
+    let (header, told) = (*run.header(), run.take_telemetry());
+    let length = run.payload().len() as usize;
+    run.sent();
+    let Node { endpoint, memory, .. } = &mut pair.nodes[1 - from];
+    if let Some(telemetry) = telemetry.or_else(|| told.clone()) {
+        endpoint.observe(&arrival, &header, telemetry);
+    }
+    // Whatever it carries.
+    let payload = &[0; 4_096][..length];
+    let _ = endpoint.handle(pair.now, &arrival, &header, payload, length, memory);
+    told
+}
+
+fn hpcc() -> Congestion {
+    Congestion::Hpcc(Hpcc::default())
+}
+
+/// The window of node 0, in full packets, as what it sends at once.
+fn window_packets(pair: &mut Pair) -> usize {
+    let mut count = 0;
+    write(pair, 200 * 1_024);
+    while let Some(run) = pair.nodes[0].endpoint.poll_transmit(pair.now, 1) {
+        run.sent();
+        count += 1;
+        pair.now += Span::from_us(20);
+    }
+    count
+}
+
+#[test]
+fn an_acknowledgement_tells_once_what_switches_have_written_into_its_request() {
+    let mut pair = connected(QpType::Rc, config(hpcc()));
+    for at_us in [1, 14] {
+        write(&mut pair, 100);
+        pass(&mut pair, 0, 0, Some(full_link(at_us)));
+        assert_eq!(pass(&mut pair, 1, 1, None), Some(full_link(at_us)));
+        pair.now += Span::from_us(13);
+    }
+    // U is 6.15 for the queue and 1 for the link; 65,000 x 0.95 / 7.15 + 80 bytes are 7.6 packets of 1,148.
+    assert_eq!(window_packets(&mut pair), 8);
+    let mut other = connected(QpType::Rc, config(hpcc()));
+    assert_eq!(window_packets(&mut other), 57);
+}
+
+#[test]
+fn a_read_response_tells_its_requester_by_itself() {
+    let mut pair = connected(QpType::Rc, config(hpcc()));
+    for at_us in [1, 14] {
+        let to = pair.nodes[0].sge(0, 100);
+        pair.post(0, 1, pair.read(1, 0), &[to]);
+        assert_eq!(pass(&mut pair, 0, 0, None), None);
+        assert_eq!(pass(&mut pair, 1, 1, Some(full_link(at_us))), None);
+        pair.now += Span::from_us(13);
+    }
+    assert_eq!(window_packets(&mut pair), 8);
+}
+
+#[test]
+fn records_from_a_stranger_or_for_another_controller_count_for_nothing() {
+    for (congestion, source) in [(hpcc(), 1), (dctcp(), 0)] {
+        let mut pair = connected(QpType::Rc, config(congestion));
+        write(&mut pair, 100);
+        pass(&mut pair, 0, source, Some(full_link(1)));
+        pair.now += Span::from_us(13);
+        write(&mut pair, 100);
+        pass(&mut pair, 0, 0, None);
+        let answer = &mut pair.nodes[1].endpoint;
+        while let Some(mut run) = answer.poll_transmit(pair.now, 1) {
+            assert_eq!(run.take_telemetry(), None);
+            run.sent();
+        }
+    }
 }

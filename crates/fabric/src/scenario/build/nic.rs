@@ -5,7 +5,7 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::Files;
-use super::controller::{Controller, DCTCP, SWIFT, TIMELY, check};
+use super::controller::{Controller, DCTCP, HPCC, SWIFT, TIMELY, check};
 use super::dcqcn::DcqcnTable;
 use super::switch::some;
 use crate::NetworkConfig;
@@ -49,6 +49,7 @@ pub(super) struct Nic<'a> {
     dctcp: Option<Deferred<'a, Controller<DCTCP>>>,
     timely: Option<Deferred<'a, Controller<TIMELY>>>,
     swift: Option<Deferred<'a, Controller<SWIFT>>>,
+    hpcc: Option<Deferred<'a, Controller<HPCC>>>,
 }
 
 table! {
@@ -64,6 +65,8 @@ table! {
         timely = deferred() => timely;
         /// What the windows of Swift are set to, for congestion "swift".
         swift = deferred() => swift;
+        /// What HPCC is set to, for congestion "hpcc".
+        hpcc = deferred() => hpcc;
         ..config;
     }
 }
@@ -204,7 +207,7 @@ pub(super) fn nic(
 ) -> Result<(NicConfig, bool)> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
-    let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift } = said;
+    let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift, hpcc } = said;
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
@@ -220,6 +223,10 @@ pub(super) fn nic(
     if let Some(swift) = &swift {
         swift.read()?.set(&mut nic.congestion, &swift.at)?;
         at = &swift.at;
+    }
+    if let Some(hpcc) = &hpcc {
+        hpcc.read()?.set(&mut nic.congestion, &hpcc.at)?;
+        at = &hpcc.at;
     }
     check(&nic.congestion, line, at)?;
     nic.lossless_priorities = lossless.unwrap_or(nic.lossless_priorities);

@@ -130,9 +130,10 @@ fn config(node: usize, config: &Config) -> String {
              {byte_counter:?}, rate timer {rate_timer})"
             )
         }
-        Congestion::Dctcp(_) | Congestion::Timely(_) | Congestion::Swift(_) => {
-            config.congestion.name().into()
-        }
+        Congestion::Dctcp(_)
+        | Congestion::Timely(_)
+        | Congestion::Swift(_)
+        | Congestion::Hpcc(_) => config.congestion.name().into(),
     };
     let notification = match config.notification {
         None => "no CNPs".into(),
