@@ -371,6 +371,7 @@ Misfit
 
 leaf0, leaf1
   ports      2 hosts at 400 Gb/s over 100 m; 1 switch at 400 Gb/s over 100 m
+  layers     800 Gb/s below, 400 above: oversubscribed 2 to 1
   buffer     4,000,000 bytes: 3,880,000 shared, 0 reserved, 120,000 headroom
   classes    DSCP 3, 24-31 -> TC 3 -> group 3 -> queue 3, lossless (priority 3)
              DSCP 4, 32-39 -> TC 4 -> group 4 -> queue 4, lossless (priority 4)

@@ -1,5 +1,6 @@
 //! The explanation as text: warnings first, then a few lines for each kind of switch.
 
+use core::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use rdma::{Rate, Span};
@@ -13,6 +14,7 @@ use crate::switch::config::{
     Balance, EcnConfig, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule, alpha_of,
 };
 use crate::switch::{Cell, sonic_headroom_bytes};
+use crate::topology::{End, Topology};
 use crate::words::{COLUMNS, wrapped};
 
 /// With commas: 16,000,000.
@@ -109,9 +111,44 @@ fn line(label: &str, words: &str) -> String {
     wrapped(&format!("  {label:<10} "), words, COLUMNS)
 }
 
+/// What the links of a switch carry from below and to above, of one that has both.
+fn layers(topology: &Topology, kind: &Kind) -> Option<String> {
+    let own = *kind.switches.first()?;
+    let tier = |end| match end {
+        End::Host(_) => None,
+        End::Switch(index) => Some(topology.switches.get(index as usize)?.tier),
+    };
+    let here = tier(End::Switch(own));
+    let (mut below, mut above) = (0, 0);
+    for link in &topology.links {
+        let [a, b] = link.ends;
+        let other = if a == End::Switch(own) { b } else { a };
+        if other != End::Switch(own) && (a == End::Switch(own) || b == End::Switch(own)) {
+            match tier(other).cmp(&here) {
+                Ordering::Less => below += link.rate.as_bps(),
+                Ordering::Greater => above += link.rate.as_bps(),
+                Ordering::Equal => {}
+            }
+        }
+    }
+    if below == 0 || above == 0 {
+        return None;
+    }
+    let ratio = (below as f64 / above as f64 * 100.0).round() / 100.0;
+    let words = match below > above {
+        true => format!("oversubscribed {ratio} to 1"),
+        false => "not oversubscribed".to_owned(),
+    };
+    let [below, above] = [below, above].map(|bps: u64| bytes(bps / 1_000_000_000));
+    Some(format!("{below} Gb/s below, {above} above: {words}"))
+}
+
 fn switch(config: &NetworkConfig, kind: &Kind) -> String {
     let own = &kind.config;
     let mut text = line("ports", &port_list(&kind.ports));
+    if let Some(layers) = layers(&config.topology, kind) {
+        text += &line("layers", &layers);
+    }
     let total = u64::from(own.buffer_bytes);
     let headrooms: u64 = match own.headroom_pool_bytes {
         Some(pool) => u64::from(pool),

@@ -193,7 +193,7 @@ impl Wiring {
             host_ports: self.host_ports.into(),
             racks: racks(&config.topology).into(),
         };
-        let mut tables = route_tables(&config.topology, &[]);
+        let mut tables = route_tables(&config.topology, &[], &config.weighted());
         let rates = config.topology.host_rates();
         let mut ports = self.ports.into_iter();
         let mut made = Vec::new();

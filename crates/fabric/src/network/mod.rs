@@ -129,6 +129,12 @@ impl NetworkConfig {
         self.switches.get(&switch).unwrap_or(&self.switch)
     }
 
+    /// By switch, whether it weighs its next hops.
+    pub(crate) fn weighted(&self) -> Vec<bool> {
+        let switches = 0..self.topology.switches.len() as u32;
+        switches.map(|switch| self.switch_of(switch).weighted).collect()
+    }
+
     /// The settings of the NIC of a host.
     pub(crate) fn nic_of(&self, host: u32) -> &NicConfig {
         self.nics.get(&host).unwrap_or(&self.nic)
@@ -263,6 +269,8 @@ pub struct Network {
     captures: Vec<Capture>,
     /// Links that are down, by their place in the topology.
     down: Vec<usize>,
+    /// See [`NetworkConfig::weighted`].
+    weighted: Vec<bool>,
     detector: Detector,
     deadlock_check: Option<Span>,
     /// When deadlocks are looked for next, in picoseconds.
@@ -305,6 +313,7 @@ impl Network {
                 .unwrap_or(1),
             partitions,
             switches,
+            weighted: config.weighted(),
             topology: config.topology,
             flows: Vec::new(),
             finite: config.flows.iter().any(|flow| flow.messages.is_some())

@@ -58,6 +58,8 @@ pub struct SwitchConfig {
     /// Whether it chooses as every other polarised switch does: what one has divided, the next does not
     /// divide again.
     pub polarised: bool,
+    /// Whether a next hop is chosen as often as what can flow on by it, and not as often as the others.
+    pub weighted: bool,
     /// ARP and MAC addresses of the servers below.
     pub tables: TableConfig,
     /// When packets are marked.
@@ -308,6 +310,7 @@ impl Default for SwitchConfig {
             balance: Balance::default(),
             ecmp_seed: 0,
             polarised: false,
+            weighted: false,
             tables: TableConfig::default(),
             ecn_mark: EcnMark::default(),
             watchdog: None,

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rdma::{Span, Time};
+use rdma::{Rate, Span, Time};
 use transport::Recovery;
 
 use super::{CABLES, finish, with_flows};
+use crate::fault::{Fault, FaultKind};
 use crate::switch::config::Balance;
 use crate::topology::{End, fat_tree, leaf_spine};
 use crate::workload::{FlowSpec, Interval, Service, Verb};
@@ -51,6 +52,32 @@ fn polarised_switches_do_not_divide_again_what_one_has_divided() {
     };
     assert_eq!(second(false), [4; 4]);
     assert_eq!(second(true), [1; 4]);
+}
+
+#[test]
+fn weighted_next_hops_take_flows_in_proportion_and_follow_a_link_that_fails() {
+    // Spine 2 has a quarter of the others' rate to the second leaf.
+    let taken = |weighted: bool, down: bool| {
+        let mut config = NetworkConfig::new(leaf_spine(2, 2, 1, CABLES, CABLES));
+        let slow = [End::Switch(1), End::Switch(2)];
+        let link = config.topology.links.iter_mut().find(|link| link.ends == slow).unwrap();
+        link.rate = Rate::from_gbps(25);
+        config.switch.weighted = weighted;
+        config.reroute = Some(Span::from_us(1));
+        if down {
+            let kind = FaultKind::LinkDown { ends: [End::Switch(1), End::Switch(3)] };
+            config.faults = vec![Fault { at: Time::ZERO + Span::from_us(1), kind }];
+        }
+        config.flows = vec![FlowSpec::write(0, 1, 1); 1_000];
+        let mut network = Network::new(config).unwrap();
+        network.run(Time::ZERO + Span::from_us(10));
+        let first = (0..1_000).filter(|&flow| network.flow_path(flow).unwrap()[0].1 == slow[1]);
+        first.count()
+    };
+    // Five standard deviations of a binomial are 63 and 79.
+    assert!(taken(true, false).abs_diff(200) < 63);
+    assert!(taken(false, false).abs_diff(500) < 79);
+    assert_eq!(taken(true, true), 1_000);
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub(crate) mod units;
 use rdma::{Rate, Span};
 
 pub use shapes::{Cables, ClosShape, clos, fat_tree, single_switch};
-pub(crate) use shapes::{back_to_back, leaf_spine, parking_lot};
+pub(crate) use shapes::{back_to_back, leaf_spine, parking_lot, rail_optimised};
 
 /// One end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

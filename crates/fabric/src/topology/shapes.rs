@@ -73,6 +73,36 @@ pub(crate) fn leaf_spine(
     topology
 }
 
+/// A rail-optimised network of servers with several NICs each, as GPU clusters have it: NIC r of each server of a
+/// segment is a host below the switch of rail r of that segment, and all those switches are linked to each of
+/// `spines` spine switches. Hosts are in the order of ranks: those of a server follow each other. (What servers
+/// carry inside, from NIC to NIC, is not here.) Names: `rail0-3` is the fourth rail of the first segment.
+pub(crate) fn rail_optimised(
+    [segments, servers, rails]: [u32; 3],
+    spines: u32,
+    down: Cables,
+    up: Cables,
+) -> Topology {
+    let mut topology = Topology::default();
+    for segment in 0..segments {
+        for rail in 0..rails {
+            topology.add_switch(format!("rail{segment}-{rail}"), 0);
+        }
+        for _ in 0..servers {
+            for rail in 0..rails {
+                topology.rack(segment * rails + rail, 1, down);
+            }
+        }
+    }
+    for spine in 0..spines {
+        let switch = topology.add_switch(format!("spine{spine}"), 1);
+        for rail in 0..segments * rails {
+            topology.join(End::Switch(rail), End::Switch(switch), up);
+        }
+    }
+    topology
+}
+
 /// A three-tier Clos of podsets (guo16, figures 1 and 7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClosShape {
@@ -193,6 +223,19 @@ mod tests {
         };
         assert_eq!(between(1, 2), 128, "leaf-spine links");
         assert_eq!(between(0, 1), 2 * 24 * 4);
+    }
+
+    #[test]
+    fn on_a_rail_are_the_same_nics_of_all_servers_of_a_segment() {
+        // Two segments of three servers with four NICs each.
+        let topology = rail_optimised([2, 3, 4], 2, CABLES, CABLES);
+        assert_eq!((topology.hosts.len(), topology.switches.len()), (24, 8 + 2));
+        assert_eq!(topology.links.len(), 24 + 8 * 2);
+        let racks = super::super::routing::racks(&topology);
+        for (host, &rack) in racks.iter().enumerate() {
+            let (segment, rail) = (host / 12, host % 4);
+            assert_eq!(topology.switches[rack as usize].name, format!("rail{segment}-{rail}"));
+        }
     }
 
     #[test]

@@ -112,6 +112,8 @@ table! {
         /// Whether all switches choose alike, as if nobody had set their hashes: what one has divided, the
         /// next does not divide again.
         polarised = flag() => config.polarised;
+        /// Whether a next hop is chosen as often as what can flow on by it (WCMP), and not as often as the others.
+        weighted = flag() => config.weighted;
         /// ARP and MAC addresses.
         tables = Keys => config.tables;
         /// Whether a queue's length at a packet's departure decides on its mark, or that at its arrival.

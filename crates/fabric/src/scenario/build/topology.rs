@@ -8,10 +8,10 @@ use crate::limits::{ALL_PORTS_MAX, CABLE_M_MAX, HOSTS_MAX, PORTS_MAX, SWITCHES_M
 use crate::scenario::at::{At, Result};
 use crate::scenario::deferred::{Deferred, all_deferred};
 use crate::scenario::table::{kinds, table};
-use crate::scenario::value::{Value, list, needed, or, rate, text, whole, within};
+use crate::scenario::value::{Value, list, needed, or, otherwise, rate, text, whole, within};
 use crate::topology::{
     Cables, ClosShape, End, StaticRoute, Topology, back_to_back, clos, fat_tree, leaf_spine,
-    parking_lot, propagation, single_switch,
+    parking_lot, propagation, rail_optimised, single_switch,
 };
 
 /// The most of anything that a shape is given.
@@ -41,6 +41,10 @@ kinds! {
         "clos" => Clos(Clos);
         /// A fat tree of switches with k ports each: k^3/4 hosts in k pods, named as in a clos.
         "fat-tree" => FatTree(FatTree);
+        /// Servers with several NICs, each NIC a host: those of server 0 are h0, h1 and so on, in the order of their
+        /// rails. The first NICs of all servers of segment 0 are under rail0-0, the second under rail0-1, and
+        /// each of these is linked to every spine.
+        "rail-optimised" => RailOptimised(RailOptimised);
         /// A chain of switches, s0, s1 and so on, with a host each and a second one at both ends: flows
         /// to the last host all cross the last link.
         "parking-lot" => ParkingLot(ParkingLot);
@@ -131,6 +135,8 @@ table! {
         spines = needed(size()) => spines: u32;
         /// Hosts of each rack.
         hosts = needed(size()) => hosts: u32;
+        /// The rate of a link between leaf and spine.
+        spine_rate_gbps = or("uplink_rate_gbps", rate()) => spine_rate: Option<Rate>;
         /// The length of a link between leaf and spine.
         spine_cable_m = or("uplink_cable_m", metres()) => spine_cable_m: Option<u32>;
         ..access: Access;
@@ -146,6 +152,22 @@ fn leaves_have_spines(clos: &Clos, at: &At<'_>) -> Result<()> {
     }
     let message = format!("{spines} spines cannot be dealt out to {leaves} leaves");
     Err(at.wrong("spines", message).hint("make it a multiple of leaves"))
+}
+
+table! {
+    /// See [`Shape`].
+    struct RailOptimised {
+        /// Groups of servers that share the switches of their rails.
+        segments = otherwise(1, size()) => segments: Option<u32>;
+        /// Servers of each segment.
+        servers = needed(size()) => servers: u32;
+        /// NICs of each server, and so switches of each segment.
+        rails = needed(size()) => rails: u32;
+        /// Spine switches.
+        spines = needed(size()) => spines: u32;
+        ..access: Access;
+        ..uplinks: Uplinks;
+    }
 }
 
 table! {
@@ -239,6 +261,7 @@ pub(super) fn topology(shape: &Deferred<'_, Shape<'_>>) -> Result<Topology> {
         }
         Shape::LeafSpine(shape) => racks(&shape, at)?,
         Shape::Clos(shape) => podsets(&shape, at)?,
+        Shape::RailOptimised(shape) => on_rails(&shape, at)?,
         Shape::FatTree(FatTree { k, access }) => fat_tree(k, access.cables()),
         Shape::ParkingLot(lot) => parking_lot(lot.switches, lot.access.cables()),
         Shape::Links(shape) => links(&shape, at)?,
@@ -272,8 +295,20 @@ fn racks(shape: &LeafSpine, at: &At<'_>) -> Result<Topology> {
     Ok(leaf_spine(shape.leaves, shape.spines, shape.hosts, down, up))
 }
 
+fn on_rails(shape: &RailOptimised, at: &At<'_>) -> Result<Topology> {
+    let RailOptimised { segments, servers, rails, spines, access, uplinks } = shape;
+    let sizes = [segments.unwrap_or(1), *servers, *rails];
+    let [segments, servers, rails] = sizes.map(u64::from);
+    let (switches, spine) = (segments * rails, u64::from(*spines));
+    let hosts = switches.saturating_mul(servers);
+    let links = hosts.saturating_add(switches.saturating_mul(spine));
+    fits(at, [hosts, switches + spine, links, (servers + spine).max(switches)])?;
+    Ok(rail_optimised(sizes, *spines, access.cables(), uplinks.cables(access)))
+}
+
 fn podsets(shape: &Clos, at: &At<'_>) -> Result<Topology> {
-    let Clos { podsets, tors, leaves, spines, hosts, spine_cable_m, access, uplinks } = shape;
+    let Clos { podsets, tors, leaves, spines, hosts, spine_rate, spine_cable_m, access, uplinks } =
+        shape;
     let tor_cables = uplinks.cables(access);
     let shape = ClosShape {
         podsets: *podsets,
@@ -283,9 +318,9 @@ fn podsets(shape: &Clos, at: &At<'_>) -> Result<Topology> {
         hosts: *hosts,
         host_cables: access.cables(),
         tor_cables,
-        spine_cables: match *spine_cable_m {
-            Some(metres) => Cables::new(tor_cables.rate, metres),
-            None => tor_cables,
+        spine_cables: Cables {
+            rate: spine_rate.unwrap_or(tor_cables.rate),
+            propagation: spine_cable_m.map_or(tor_cables.propagation, propagation),
         },
     };
     let [podsets, tors, leaves, spines, hosts] =
