@@ -126,8 +126,12 @@ impl Host {
         flows: &mut Flows,
         packet: u32,
     ) -> u64 {
-        let telemetry = links.pool.take_telemetry(packet);
-        let of = *links.pool.get(packet);
+        let mut of = *links.pool.get(packet);
+        let mut telemetry = None;
+        if of.kind == Kind::Extended {
+            telemetry = links.pool.take_telemetry(packet);
+            of.bytes = links.pool.get(packet).bytes;
+        }
         if of.kind == Kind::Tcp {
             self.deliver_tcp(links, flows, packet);
             return 0;
