@@ -105,14 +105,14 @@ fn marks(config: &NetworkConfig, kind: &Kind, dscps: &BTreeSet<u8>, say: &mut im
         }
         let queue = usize::from(treated.queue);
         let ecn = kind.config.queues_of(0)[queue].ecn;
-        let controlled = nics(config).any(|nic| nic.congestion != Congestion::None);
+        let listens = nics(config).any(|nic| nic.congestion.obeys_marks());
         match ecn {
-            None if controlled => say(format!(
+            None if listens => say(format!(
                 "queue {queue} does not mark (ECN), and the NICs' congestion control hears of nothing"
             )),
-            Some(_) if !controlled => say(format!(
-                "queue {queue} marks (ECN), and no NIC has a congestion control: packets are not \
-                 marked"
+            Some(_) if !listens => say(format!(
+                "queue {queue} marks (ECN), and no NIC has a congestion control that listens to marks: \
+                 packets are not marked"
             )),
             Some(ecn) => {
                 let threshold = kind.config.groups_of(0)[usize::from(treated.group)].threshold;

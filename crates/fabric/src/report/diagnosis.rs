@@ -228,11 +228,17 @@ impl Report<'_> {
             }
         }
         let listens = self.listens();
+        if !listens && network.nic_configs().any(|(_, nic)| nic.congestion != Congestion::None) {
+            // Senders are slowed down by something else.
+            return None;
+        }
         let (marked, notified) = self.marks();
         let about = "no ECN";
         if marked > 0 {
             let why = format!("{marked} packets were marked, and nobody sent a CNP");
-            return (notified == 0).then(|| Note::new("no CNPs", why));
+            let mut nics = network.nic_configs();
+            let obeys = nics.any(|(_, nic)| matches!(nic.congestion, Congestion::Dcqcn(_)));
+            return (obeys && notified == 0).then(|| Note::new("no CNPs", why));
         }
         if !configured {
             let and_nic = if listens { "" } else { ", and nic.congestion = \"dcqcn\"" };
@@ -304,7 +310,7 @@ impl Report<'_> {
 
     /// Whether any NIC listens to marks.
     fn listens(&self) -> bool {
-        self.network.nic_configs().any(|(_, nic)| nic.congestion != Congestion::None)
+        self.network.nic_configs().any(|(_, nic)| nic.congestion.obeys_marks())
     }
 
     /// For lossless groups and for lossy ones, the group that dropped most.
@@ -534,6 +540,8 @@ lossless_priorities = [3]
             let dcqcn = transport::congestion::Dcqcn::default();
             config.nic.congestion = Congestion::Dcqcn(dcqcn);
         });
+        let other = notes(|config| config.nic.congestion = Congestion::NAMED[2].1);
+        assert!(other.iter().all(|note| note.about != "no ECN"), "Swift needs no marks");
         let why = note(&short, "no ECN").why;
         assert!(
             why.starts_with("queue 3 of s0 to h4 held ") && why.ends_with(" 50000000"),

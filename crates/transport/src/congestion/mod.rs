@@ -233,6 +233,11 @@ impl Congestion {
         matches!(self, Self::Dctcp(_))
     }
 
+    /// Whether it obeys marks, so that data packets may be marked.
+    pub fn obeys_marks(&self) -> bool {
+        matches!(self, Self::Dcqcn(_) | Self::Dctcp(_))
+    }
+
     /// Whether it needs what switches write into data packets ([`Telemetry::is_for`]), and a receiver that
     /// echoes it.
     pub fn needs_telemetry(&self) -> bool {
