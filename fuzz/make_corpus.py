@@ -249,6 +249,36 @@ WORKLOADS = {
 }
 GOAL = "num_ranks 2\nrank 0 {\na: calc 9 cpu 1\nb: send 9b to 1 tag 2 nic 1\nb requires a\n}\n" \
     "rank 1 {\na: recv 9b from 0 tag 2 // so\nb: calc 0\nb irequires a /* and */\n}\n"
+
+
+def varint(number):
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def node(number, kind, requires, **attributes):
+    """A node of a Chakra trace, after those that it requires."""
+    attributes = [field(10, field(1, name.encode()) + field(13, value)) for name, value in attributes.items()]
+    return field(1, number) + field(3, kind) + field(5, bytes(requires)) + field(7, 2) + b"".join(attributes)
+
+
+def trace(*nodes):
+    return b"".join(varint(len(message)) + message for message in (field(1, b"0.0.4"), *nodes))
+
+
+# Both ranks have the same trace.
+CHAKRA = trace(
+    node(1, 4, [], is_cpu_op=1),
+    node(2, 7, [1], comm_type=0, comm_size=9_000),
+    node(3, 7, [2], comm_type=6, comm_size=70),
+    node(4, 4, [1, 3]),
+)
 SIZES = "bytes,cumulative\n100,0.5\n3000,1\n"
 TRACE = "# one\nstart_us,source,destination,bytes,dscp,verb\n0.5,h0,h1,300,4,send\n7,h1,h0,0,3,read\n"
 
@@ -273,7 +303,9 @@ def settings():
 
 
 def main():
-    texts = ((name, text.encode()) for name, text in settings())
+    texts = [(name, text.encode()) for name, text in settings()]
+    chakra = f'{SMALL}[[workload]]\nkind = "chakra"\nprefix = "two"\nchunk_bytes = 999\n\0'
+    texts.append(("chakra", chakra.encode() + CHAKRA))
     for folder, written in ((CORPUS, inputs()), (CONVERSATIONS, conversations()), (SETTINGS, texts)):
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in written:

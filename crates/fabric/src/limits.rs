@@ -33,6 +33,8 @@ pub(crate) const SAMPLES_KEPT: usize = 512;
 pub(crate) const SAMPLE_ENTRIES_MAX: usize = 1 << 23;
 /// A file that a scenario names, in bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The execution traces of all ranks together, in bytes.
+pub(crate) const TRACES_BYTES_MAX: usize = 512 << 20;
 /// The longest time that a setting may name, in seconds.
 pub(crate) const SECONDS_MAX: f64 = 1e6;
 /// The fastest link, in Gb/s.

@@ -20,8 +20,9 @@ const FLOWS_MADE: usize = 1_000;
 /// # Panics
 /// If an error does not say a line, or a line that is not there.
 pub fn read_anything(bytes: &[u8]) -> bool {
-    let Ok(text) = core::str::from_utf8(bytes) else { return false };
-    let (text, file) = text.split_once('\0').unwrap_or((text, ""));
+    let mut parts = bytes.splitn(2, |&byte| byte == 0);
+    let (text, file) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let Ok(text) = core::str::from_utf8(text) else { return false };
     if text.trim_start().starts_with('{') {
         let link = Cables { rate: Rate::from_gbps(100), propagation: Span::from_ns(25) };
         let made = ConfigDb::parse(text)

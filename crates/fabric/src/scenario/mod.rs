@@ -45,7 +45,7 @@ use at::At;
 use place::Lines;
 
 /// Reads a file that a scenario names, if it is there. Errors are a few words.
-pub(crate) type Files<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
+pub(crate) type Files<'a> = dyn Fn(&str) -> Result<Option<Vec<u8>>, String> + 'a;
 
 /// A scenario that is ready to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -107,8 +107,8 @@ fn with_file<T>(
     read(&At::file(&lines, written.get_ref()))
 }
 
-/// The text of a file, which is one, and not too long.
-fn read(path: &Path) -> Result<Option<String>, String> {
+/// What is in a file, which is one, and not too long.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let why = |error: std::io::Error| error.to_string();
     let metadata = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -119,12 +119,17 @@ fn read(path: &Path) -> Result<Option<String>, String> {
         return Err("it is no file".to_owned());
     }
     let file = File::open(path).map_err(why)?;
-    let mut text = String::new();
-    let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(why)?;
-    if bytes as u64 > FILE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    let length = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(why)?;
+    if length as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {} MiB", FILE_BYTES_MAX >> 20));
     }
-    Ok(Some(text))
+    Ok(Some(bytes))
+}
+
+/// What is in a file, as text.
+fn text_of(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
 #[cfg(test)]
@@ -224,8 +229,8 @@ message_bytes = 100000
     #[test]
     fn sizes_and_traces_come_from_files_beside_the_scenario() {
         let files = |name: &str| match name {
-            "sizes.csv" => Ok(Some("bytes,cumulative\n1000,0.5\n3000,1\n".to_owned())),
-            "trace.csv" => Ok(Some("start_us,source,destination,bytes\n7,h2,h0,300\n".to_owned())),
+            "sizes.csv" => Ok(Some("bytes,cumulative\n1000,0.5\n3000,1\n".into())),
+            "trace.csv" => Ok(Some("start_us,source,destination,bytes\n7,h2,h0,300\n".into())),
             _ => Ok(None),
         };
         let flows = |workload: &str| {
@@ -263,9 +268,9 @@ message_bytes = 100000
     #[test]
     fn dcqcn_is_what_preset_folder_and_keys_say_in_that_order() {
         let files = |name: &str| match name {
-            "ecn/roce_rp/rpg_hai_rate" => Ok(Some("77\n".to_owned())),
-            "ecn/roce_np/min_time_between_cnps" => Ok(Some("9\n".to_owned())),
-            "bad/rpg_gd" => Ok(Some("much".to_owned())),
+            "ecn/roce_rp/rpg_hai_rate" => Ok(Some("77\n".into())),
+            "ecn/roce_np/min_time_between_cnps" => Ok(Some("9\n".into())),
+            "bad/rpg_gd" => Ok(Some("much".into())),
             _ => Ok(None),
         };
         let read = |table: &str| {

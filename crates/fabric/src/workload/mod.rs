@@ -32,7 +32,7 @@ pub(crate) use files::{Trace, trace};
 #[cfg(test)]
 pub(crate) use job::Plan;
 pub use job::{Algorithm, Collective, Job, Operation, Schedule};
-pub(crate) use job::{JobPart, Misfit, Op, Repetition, Size, Todo, Walk, goal};
+pub(crate) use job::{JobPart, Misfit, Op, Repetition, Size, Todo, Walk, chakra, goal};
 pub use probes::{PROBE_BYTES, probes};
 pub use queries::{Queries, queries};
 pub(crate) use shapes::all_to_all;

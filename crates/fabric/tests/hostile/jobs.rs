@@ -132,4 +132,19 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
         "message_bytes = 100000\n[[workload]]\nkind = \"goal\"\nfile = \"Cargo.toml\"",
         "line 21: workload.file: Cargo.toml, line 1: num_ranks is not said first\nhint: the first line is `num_ranks 2`, for instance",
     ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"chakra\"\nprefix = \"nowhere\"",
+        "line 21: workload.prefix: cannot read \"nowhere.0.et\": it is not there\nhint: the path is relative to the scenario, and each rank has a file",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"chakra\"\nprefix = \"tests/hostile/chakra/cut\"",
+        "line 21: workload.prefix: tests/hostile/chakra/cut.0.et: at byte 2 there is no message\nhint: write the file again: it may be cut, or no trace of Chakra",
+    ),
+    (
+        "message_bytes = 100000",
+        "message_bytes = 100000\n[[workload]]\nkind = \"chakra\"\nprefix = \"tests/hostile/chakra/cut\"\nhosts = [\"h0\", \"h1\", \"h2\"]",
+        "line 21: workload.prefix: cannot read \"tests/hostile/chakra/cut.2.et\": it is not there\nhint: the path is relative to the scenario, and each rank has a file",
+    ),
 ];

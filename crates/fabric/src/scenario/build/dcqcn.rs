@@ -2,7 +2,7 @@
 
 use transport::congestion::{Congestion, FolderError, PARAMETERS, Settings, read_folder};
 
-use super::Files;
+use super::{Files, text_of};
 use crate::nic::NicConfig;
 use crate::scenario::at::{At, Result};
 use crate::scenario::error::ScenarioError;
@@ -76,7 +76,10 @@ impl DcqcnTable {
             settings = preset;
         }
         if let Some(folder) = &self.folder {
-            let read = |file: &str| files(&format!("{folder}/{file}"));
+            let read = |file: &str| {
+                let bytes = files(&format!("{folder}/{file}"))?;
+                bytes.map(text_of).transpose()
+            };
             read_folder(&mut settings, &read).map_err(|FolderError { file, problem, hint }| {
                 let file = file.map_or(folder.clone(), |file| format!("{folder}/{file}"));
                 at.wrong("folder", format!("{file}: {problem}")).hint(hint)

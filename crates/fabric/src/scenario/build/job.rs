@@ -3,15 +3,17 @@
 use rdma::{Span, Time};
 use transport::limits::MESSAGE_BYTES_MAX;
 
-use super::{Files, host};
-use crate::limits::REPETITIONS_MAX;
+use super::{Files, NOT_THERE, ScenarioError, host};
+use crate::limits::{REPETITIONS_MAX, TRACES_BYTES_MAX};
 use crate::scenario::at::{At, Result};
 use crate::scenario::table::table;
 use crate::scenario::value::{
     Value, at_least, choice, list, named, needed, or, otherwise, text, time, within,
 };
 use crate::topology::Topology;
-use crate::workload::{Algorithm, Collective as Made, Job, Misfit, Operation, Size, Verb, goal};
+use crate::workload::{
+    Algorithm, Collective as Made, Job, Misfit, Operation, Size, Verb, chakra, goal,
+};
 
 const REPEAT: u32 = 1;
 const CHANNELS: u32 = 1;
@@ -20,6 +22,7 @@ const CHANNELS_MAX: u32 = 256;
 /// More than all memory of any cluster.
 const BYTES_MAX: u64 = 1 << 50;
 const DSCP: u8 = 3;
+const LONGEST: &str = "the longest message has 2147483648";
 
 table! {
     /// How often, and by what messages.
@@ -57,7 +60,7 @@ table! {
             => bytes: u64;
         /// Messages have at most as many, and are passed on one by one.
         chunk_bytes = or("as long as they come",
-            within(1, MESSAGE_BYTES_MAX, "the longest message has 2147483648")) => chunk: Option<u32>;
+            within(1, MESSAGE_BYTES_MAX, LONGEST)) => chunk: Option<u32>;
         /// Among so many queue pairs from rank to rank the bytes are divided.
         channels = otherwise(CHANNELS, within(1, CHANNELS_MAX, "1 for a queue pair"))
             => channels: Option<u32>;
@@ -155,6 +158,58 @@ impl Goal {
         }
         Ok(self.turns.of(Job::new(format!("{name}, {ranks} ranks"), schedule, hosts)))
     }
+}
+
+table! {
+    /// See [`Workload`](super::workload::Workload).
+    struct Chakra {
+        /// The traces are PREFIX.0.et, PREFIX.1.et and so on, one for each rank.
+        prefix = needed(text("the beginning of the files' names")) => prefix: String;
+        /// Messages of collectives have at most as many, and are passed on one by one.
+        chunk_bytes = or("as long as they come",
+            within(1, MESSAGE_BYTES_MAX, LONGEST)) => chunk: Option<u32>;
+        ..turns: Turns;
+    }
+}
+
+impl Chakra {
+    pub(super) fn job(&self, at: &At<'_>, topology: &Topology, files: &Files<'_>) -> Result<Job> {
+        let prefix = &self.prefix;
+        let file = |rank: usize| format!("{prefix}.{rank}.et");
+        let most = self.turns.hosts.as_ref().map_or(topology.hosts.len(), Vec::len);
+        let mut traces = Vec::new();
+        let mut room = TRACES_BYTES_MAX;
+        while traces.len() < most {
+            let name = file(traces.len());
+            let Some(bytes) = files(&name).map_err(|error| cannot_read(at, &name, &error))? else {
+                break;
+            };
+            room = room.checked_sub(bytes.len()).ok_or_else(|| {
+                let message = format!("with {name} there are more than {TRACES_BYTES_MAX} bytes");
+                at.wrong("prefix", message).hint("cut the traces in pieces")
+            })?;
+            traces.push(bytes);
+        }
+        let ranks = traces.len();
+        if ranks < most.min(2) {
+            return Err(cannot_read(at, &file(ranks), NOT_THERE));
+        }
+        let hosts = self.turns.hosts(at, topology, ranks)?;
+        if hosts.len() != ranks {
+            return Err(cannot_read(at, &file(ranks), NOT_THERE));
+        }
+        let chunk_bytes = self.chunk.unwrap_or(MESSAGE_BYTES_MAX);
+        let schedule = chakra(&traces, chunk_bytes).map_err(|error| {
+            let message = format!("{}: {}", file(error.rank), error.message);
+            at.wrong("prefix", message).hint(error.hint)
+        })?;
+        Ok(self.turns.of(Job::new(format!("{prefix}, {ranks} ranks"), schedule, hosts)))
+    }
+}
+
+fn cannot_read(at: &At<'_>, name: &str, why: &str) -> ScenarioError {
+    let wrong = at.wrong("prefix", format!("cannot read {name:?}: {why}"));
+    wrong.hint("the path is relative to the scenario, and each rank has a file")
 }
 
 impl Turns {

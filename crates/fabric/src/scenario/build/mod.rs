@@ -26,7 +26,7 @@ use super::place::Place;
 use super::sonic::FileError;
 use super::table::{Describe as _, Table as _, table};
 use super::value::{TICK, flag, needed, or, otherwise, text, time, time_from, whole};
-use super::{Files, Note, Scenario, ScenarioError, TableText};
+use super::{Files, Note, Scenario, ScenarioError, TableText, text_of};
 use crate::NetworkConfig;
 use crate::model::HostConfig;
 use crate::nic::NicConfig;
@@ -110,8 +110,8 @@ pub(super) fn reference() -> Vec<TableText> {
 impl<'a> At<'a> {
     /// The text of a file that the table names.
     fn open(&self, key: &str, name: &str, files: &Files<'_>) -> Result<String> {
-        let text = files(name).and_then(|text| text.ok_or_else(|| NOT_THERE.to_owned()));
-        text.map_err(|error| {
+        let bytes = files(name).and_then(|bytes| bytes.ok_or_else(|| NOT_THERE.to_owned()));
+        bytes.and_then(text_of).map_err(|error| {
             self.wrong(key, format!("cannot read {name:?}: {error}"))
                 .hint("the path is relative to the scenario")
         })

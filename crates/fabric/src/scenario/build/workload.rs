@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rdma::{Rate, Span, Time};
 use transport::limits::MESSAGE_BYTES_MAX;
 
-use super::job::{Collective, Goal};
+use super::job::{Chakra, Collective, Goal};
 use super::{Files, host};
 use crate::limits::{FLOWS_MAX, SPREAD_BYTES_MAX};
 use crate::random::Random;
@@ -47,6 +47,8 @@ kinds! {
         "collective" => Collective(Collective);
         /// What the ranks of a file do: a schedule in the text form of GOAL (LogGOPSim, ATLAHS).
         "goal" => Goal(Goal);
+        /// What execution traces of Chakra (MLCommons) say, one for each rank.
+        "chakra" => Chakra(Chakra);
     }
 }
 
@@ -276,6 +278,7 @@ pub(super) fn workload(
         Workload::Queries(of) => return scene.queries(&of, at, random).map(Work::Flows),
         Workload::Probes(of) => return scene.probes(&of, at, random).map(Work::Flows),
         Workload::Collective(of) => return job(of.job(at, scene.topology)?, at),
+        Workload::Chakra(of) => return job(of.job(at, scene.topology, scene.files)?, at),
         Workload::Goal(of) => return job(of.job(at, scene.topology, scene.files)?, at),
         Workload::Flow(of) => scene.flow(of, at)?,
         Workload::Permutation(of) => scene.permutation(of, at, random)?,

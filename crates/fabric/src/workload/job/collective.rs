@@ -147,15 +147,16 @@ impl Collective {
         if operations > OPERATIONS_MAX as f64 {
             return Err(Misfit::TooMany(operations));
         }
-        let mut made =
-            Making { plan: Plan::new(self.ranks), chunk_bytes: u64::from(size.chunk_bytes.max(1)) };
+        let mut plan = Plan::new(self.ranks);
+        let chunk_bytes = u64::from(size.chunk_bytes.max(1));
+        let mut made = Making { plan: &mut plan, chunk_bytes };
         let ranks: Vec<u32> = (0..self.ranks).collect();
         for channel in 0..size.channels {
             let own = part((0, self.bytes), channel as usize, size.channels as usize);
             self.plan(&mut made, &ranks, channel, own, size.group as usize);
         }
         // Messages are matched as they are made, and wait for those before.
-        made.plan.finish().map_err(|_| Misfit::Groups)
+        plan.finish().map_err(|_| Misfit::Groups)
     }
 
     fn fits(&self, size: Size) -> Result<(), Misfit> {
@@ -184,7 +185,7 @@ impl Collective {
     }
 
     /// About how many messages there are: at least as many.
-    fn messages(&self, size: Size) -> f64 {
+    pub(super) fn messages(&self, size: Size) -> f64 {
         let (ranks, group) = (f64::from(self.ranks), f64::from(size.group.max(1)));
         let bytes = self.bytes as f64 / f64::from(size.channels);
         let chunks = |bytes: f64| (bytes / f64::from(size.chunk_bytes.max(1))).ceil().max(1.0);
@@ -208,7 +209,7 @@ impl Collective {
         of_channel * f64::from(size.channels)
     }
 
-    fn plan(&self, made: &mut Making, ranks: &[u32], channel: u32, range: Range, group: usize) {
+    fn plan(&self, made: &mut Making<'_>, ranks: &[u32], channel: u32, range: Range, group: usize) {
         let count = ranks.len();
         let nothing = vec![None; count];
         match (self.algorithm, self.operation) {
@@ -229,21 +230,42 @@ impl Collective {
                 }
             }
             (Algorithm::Hierarchical, _) => made.hierarchy(ranks, channel, range, group),
-            (Algorithm::Direct, _) => made.direct(count, channel, range),
+            (Algorithm::Direct, _) => made.direct(ranks, channel, range, &nothing),
+        }
+    }
+}
+
+impl Collective {
+    /// Adds the collective to a plan, among `members`, by a ring or directly. Each member begins when
+    /// what `before` names of it is complete.
+    pub(super) fn add_to(
+        &self,
+        plan: &mut Plan,
+        members: &[u32],
+        chunk_bytes: u32,
+        before: &[Option<OpId>],
+    ) {
+        let mut made = Making { plan, chunk_bytes: u64::from(chunk_bytes.max(1)) };
+        let range = (0, self.bytes);
+        let others = members.len() - 1;
+        match self.operation {
+            Operation::AllReduce => drop(made.ring(members, 0, range, 2 * others, 0, before)),
+            Operation::AllToAll => made.direct(members, 0, range, before),
+            _ => drop(made.ring(members, 0, range, others, 0, before)),
         }
     }
 }
 
 /// A schedule in the making.
-struct Making {
-    plan: Plan,
+struct Making<'p> {
+    plan: &'p mut Plan,
     chunk_bytes: u64,
 }
 
 /// By rank: what it has to wait for before it goes on.
 type Before = Vec<Option<OpId>>;
 
-impl Making {
+impl Making<'_> {
     /// The messages that a range is sent in: at least one.
     fn chunks(&self, (low, high): Range) -> impl Iterator<Item = u32> + use<> {
         let (bytes, chunk) = (high - low, self.chunk_bytes);
@@ -410,12 +432,14 @@ impl Making {
         }
     }
 
-    /// A part to each other rank.
-    fn direct(&mut self, count: usize, channel: u32, range: Range) {
+    /// A part to each other member.
+    fn direct(&mut self, members: &[u32], channel: u32, range: Range, before: &[Option<OpId>]) {
+        let count = members.len();
         for step in 1..count {
-            for rank in 0..count {
-                let to = (rank + step) % count;
-                self.send((rank as u32, to as u32), channel, part(range, to, count), &[]);
+            for (index, &from) in members.iter().enumerate() {
+                let to = (index + step) % count;
+                let part = part(range, to, count);
+                self.send((from, members[to]), channel, part, &before[index..=index]);
             }
         }
     }

@@ -22,12 +22,13 @@
 //! The n-th send of a rank to another with a tag is received by the other's n-th receive of these, in the
 //! order of the file. So it is known before the run what has no other end, and who waits for whom.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rdma::Span;
 use transport::limits::MESSAGE_BYTES_MAX;
 
+use super::matching::{Matching, Why};
 use super::schedule::{OpId, Plan, Schedule, Unfit};
 use crate::limits::{OPERATIONS_MAX, RANKS_MAX, SECONDS_MAX};
 use crate::mistake::FileError;
@@ -81,22 +82,13 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// One end of a message, or both, while the other ends are looked for.
-#[derive(Default)]
-struct Ends {
-    /// With their lengths.
-    sends: VecDeque<(OpId, u32)>,
-    receives: VecDeque<(OpId, u32)>,
-}
-
 /// A schedule, as far as it has been read.
 struct Reading<'a> {
     plan: Plan,
     ranks: u32,
     /// By operation: its line.
     lines: Vec<u32>,
-    /// By source, destination and tag.
-    messages: BTreeMap<(u32, u32, u32), Ends>,
+    messages: Matching,
     /// The rank that is being read.
     rank: Option<u32>,
     /// Ranks that were there.
@@ -133,7 +125,7 @@ impl<'a> Reading<'a> {
             plan: Plan::new(ranks),
             ranks,
             lines: Vec::new(),
-            messages: BTreeMap::new(),
+            messages: Matching::default(),
             rank: None,
             seen: vec![false; ranks as usize],
             last_line: line,
@@ -271,32 +263,11 @@ impl<'a> Reading<'a> {
             let said = format!("rank {rank} sends to itself, or receives from itself");
             return Err(FileError::new(line, said).hint("write a calc for the copy"));
         }
-        Ok(self.end_of_message(what == "send", (rank, peer), tag, nic, bytes))
-    }
-
-    /// One end of a message, at `rank`; the other end may have been there before.
-    fn end_of_message(
-        &mut self,
-        is_send: bool,
-        (rank, peer): (u32, u32),
-        tag: u32,
-        nic: u32,
-        bytes: u32,
-    ) -> OpId {
-        let (source, destination) = if is_send { (rank, peer) } else { (peer, rank) };
-        let ends = self.messages.entry((source, destination, tag)).or_default();
-        match is_send {
-            true => {
-                let send = self.plan.send((source, destination), nic, bytes);
-                ends.sends.push_back((send, bytes));
-                send
-            }
-            false => {
-                let receive = self.plan.receive(destination);
-                ends.receives.push_back((receive, bytes));
-                receive
-            }
-        }
+        let Self { messages, plan, .. } = self;
+        Ok(match what {
+            "send" => messages.send(plan, (rank, peer), (tag, nic), bytes),
+            _ => messages.receive(plan, (peer, rank), tag, bytes),
+        })
     }
 
     fn line(&self, op: OpId) -> usize {
@@ -308,38 +279,23 @@ impl<'a> Reading<'a> {
             let said = format!("rank {rank} does not end");
             return Err(FileError::new(self.last_line, said).hint("end it with `}`"));
         }
-        // Of several mistakes the first in the file.
-        let mut wrong: Option<(OpId, String, String)> = None;
-        let mut note = |op: OpId, said: String, hint: String| {
-            if wrong.as_ref().is_none_or(|(first, ..)| op < *first) {
-                wrong = Some((op, said, hint));
-            }
-        };
-        for (&(source, destination, tag), ends) in &self.messages {
-            for (&(send, bytes), &(receive, room)) in ends.sends.iter().zip(&ends.receives) {
-                self.plan.join(send, receive);
-                if bytes > room {
-                    let said = format!("{bytes} bytes come, and there is room for {room}");
-                    let hint = format!("the send is in line {}", self.line(send));
-                    note(receive, said, hint);
-                }
-            }
-            let (sends, receives) = (ends.sends.len(), ends.receives.len());
-            if let Some(&(send, bytes)) = ends.sends.get(receives) {
-                let said = format!("no receive takes this send to {destination} with tag {tag}");
-                let hint =
-                    format!("add `recv {bytes}b from {source} tag {tag}` to rank {destination}");
-                note(send, said, hint);
-            }
-            if let Some(&(receive, bytes)) = ends.receives.get(sends) {
-                let said = format!("nothing is sent to this receive from {source} with tag {tag}");
-                let hint =
-                    format!("add `send {bytes}b to {destination} tag {tag}` to rank {source}");
-                note(receive, said, hint);
-            }
-        }
-        if let Some((op, said, hint)) = wrong {
-            return Err(FileError::new(self.line(op), said).hint(hint));
+        if let Some(wrong) = self.messages.join(&mut self.plan) {
+            let ((source, destination), tag, bytes) = (wrong.ends, wrong.tag, wrong.bytes);
+            let (said, hint) = match wrong.why {
+                Why::NotReceived => (
+                    format!("no receive takes this send to {destination} with tag {tag}"),
+                    format!("add `recv {bytes}b from {source} tag {tag}` to rank {destination}"),
+                ),
+                Why::NotSent => (
+                    format!("nothing is sent to this receive from {source} with tag {tag}"),
+                    format!("add `send {bytes}b to {destination} tag {tag}` to rank {source}"),
+                ),
+                Why::TooLong { send, room } => (
+                    format!("{bytes} bytes come, and there is room for {room}"),
+                    format!("the send is in line {}", self.line(send)),
+                ),
+            };
+            return Err(FileError::new(self.line(wrong.op), said).hint(hint));
         }
         let lines = core::mem::take(&mut self.lines);
         let line = |op: OpId| lines.get(op.index()).map_or(self.last_line, |&line| line as usize);

@@ -8,16 +8,20 @@
 //! receive at the other end: the immediate data names the operation that receives. So the receiver knows
 //! what has come, as an application over verbs would.
 
+mod chakra;
 mod collective;
 mod goal;
+mod matching;
 mod schedule;
 mod walk;
+mod wire_format;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rdma::{Span, Time};
 
+pub(crate) use chakra::chakra;
 pub use collective::{Algorithm, Collective, Operation};
 pub(crate) use collective::{Misfit, Size};
 pub(crate) use goal::goal;

@@ -295,6 +295,16 @@ impl Plan {
         self.ops.len()
     }
 
+    pub(crate) fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// What was added when there were so many operations already, with the rank of each.
+    pub(crate) fn since(&self, first: usize) -> Vec<(OpId, u32)> {
+        let added = (first as u32..).zip(&self.ops[first..]);
+        added.map(|(index, (rank, _))| (OpId(index), *rank)).collect()
+    }
+
     fn add(&mut self, rank: u32, op: Op) -> OpId {
         debug_assert!(rank < self.ranks);
         self.ops.push((rank, op));
