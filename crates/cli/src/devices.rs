@@ -1,16 +1,17 @@
 //! `ferroce devices`: what a program finds when it asks for RDMA devices.
 
-use softnic::DeviceInfo;
+use softnic::{DeviceInfo, Options};
 
 use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn list() -> Result<(), Failure> {
     let devices = softnic::devices().map_err(|error| Failure::from_message(&error))?;
-    print(&devices.iter().map(described).collect::<String>())
+    let options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
+    print(&devices.iter().map(|device| described(device, &options)).collect::<String>())
 }
 
-fn described(device: &DeviceInfo) -> String {
+fn described(device: &DeviceInfo, options: &Options) -> String {
     let DeviceInfo { name, interface, mtu, .. } = device;
     let link = if device.link_up { "up" } else { "down" };
     let path_mtu = device.active_mtu.bytes();
@@ -18,9 +19,19 @@ fn described(device: &DeviceInfo) -> String {
     if let Some(shortcomings) = device.shortcomings() {
         text.push_str(&format!("    {shortcomings}\n"));
     }
+    if interface != "lo" {
+        text.push_str(&format!("    {}\n", between_hosts(options)));
+    }
     for entry in &device.gids {
         let note = if entry.usable { "" } else { " (the interface has no such address)" };
         text.push_str(&format!("    GID {}: {}{note}\n", entry.index, entry.gid));
     }
     text
+}
+
+/// How it talks to other hosts.
+fn between_hosts(options: &Options) -> String {
+    let control = options.congestion.congestion.name();
+    let recovery = if options.signs { "selective repeat with soft NICs, else " } else { "" };
+    format!("to other hosts: congestion control {control}, {recovery}{}", options.recovery.name())
 }

@@ -494,10 +494,10 @@ hint: use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, and s
 #[test]
 fn a_controller_that_is_none_is_refused() {
     let library = Library::new();
-    let command = library.ferroce().args(["run", "--cc", "bbr", "echo", "ran"]);
+    let command = library.ferroce().args(["run", "--cc", "cubic", "echo", "ran"]);
     command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
-error: FERROCE_CC: `bbr` is not a controller
-hint: use none, dcqcn, dctcp, timely, swift, or fixed with its rate, as in fixed,rate_mbps=1000
+error: FERROCE_CC: `cubic` is not a controller
+hint: use none, dcqcn, dctcp, timely, swift, bbr, or fixed with its rate, as in fixed,rate_mbps=1000
 
 "#]]);
 }

@@ -13,7 +13,7 @@
 //! | `preset` | `dcqcn` | `scaled` to the line rate, `paper-40g` or `connectx`; `scaled` |
 //! | `folder` | `dcqcn` | files as in `/sys/class/net/eth0/ecn`, which count before the preset |
 //! | those of [`PARAMETERS`], by either name | `dcqcn` | what the preset has |
-//! | those of [`Congestion::keys`] | `dctcp`, `timely`, `swift` | those of its paper |
+//! | those of [`Congestion::keys`] | `dctcp`, `timely`, `swift`, `bbr` | those of its paper |
 //! | `cnp_interval_us` | all | a queue pair sends at most one CNP in this time; 50 |
 //! | `cnp_dscp` | all | the DSCP of CNPs; 48 |
 
@@ -355,7 +355,10 @@ mod tests {
     #[test]
     fn what_says_nothing_is_refused_with_a_hint() {
         for (text, message) in [
-            ("bbr", "`bbr` is not a controller\nhint: use none, dcqcn, dctcp, timely, swift, or"),
+            (
+                "cubic",
+                "`cubic` is not a controller\nhint: use none, dcqcn, dctcp, timely, swift, bbr",
+            ),
             (
                 "hpcc,t_ns=9000",
                 "`hpcc` needs what switches write into packets (INT), and a UDP socket does not show it\n\

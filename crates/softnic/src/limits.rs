@@ -41,6 +41,8 @@ pub(crate) const WINDOW_BYTES: u64 =
     8 * BATCH_PACKETS * (4096 + transport::limits::PACKET_OVERHEAD_BYTES);
 /// A queue pair whose window was full goes on with four.
 pub(crate) const REFILL_BYTES: u64 = WINDOW_BYTES / 2;
+/// To another host it goes on with half a GSO batch: a long path is to be filled evenly.
+pub(crate) const REFILL_BYTES_BETWEEN_HOSTS: u64 = 32 << 10;
 /// What each role of a queue pair may keep out of order of what comes from another host: packets, and bytes
 /// of their payload. That is what may be under way: 20 ms at 6 Gb/s.
 pub(crate) const OUT_OF_ORDER_PACKETS: u32 = 8192;

@@ -199,10 +199,11 @@ impl Qp {
         let packets = requester.unacked.distance_from(before);
         let under_way = requester.top.distance_from(requester.unacked);
         let is_full = requester.is_window_full();
-        let round_trip =
-            self.pacer.on_progress(now, requester.unacked, packets, under_way, is_full);
-        requester.train.on_progress(packets);
         requester.catch_up();
+        let behind = requester.arrived_packets();
+        let counts = [packets, under_way, behind];
+        let round_trip = self.pacer.on_progress(now, requester.unacked, counts, is_full);
+        requester.train.on_progress(packets);
         requester.retries_left = self.attributes.retry_count;
         requester.rnr_retries_left = self.attributes.rnr_retry;
         requester.gone_back_for = None;
@@ -270,6 +271,9 @@ impl Qp {
             return;
         }
         self.pacer.on_loss(now);
+        if self.requester.scoreboard.is_none() {
+            self.pacer.repeated(1);
+        }
         self.requester.train.on_loss();
         let requester = &mut self.requester;
         requester.unacked = resume;

@@ -206,6 +206,7 @@ mod region;
 mod requester;
 mod responder;
 mod secret;
+mod shortest;
 mod slab;
 mod srq;
 mod state;

@@ -119,6 +119,32 @@ pub(crate) const DEADLINES_SPARE: usize = 16;
 
 /// Round trips of one queue pair that are measured at a time.
 pub(crate) const ROUND_TRIPS_MAX: usize = 64;
+/// BBR: what a window has beyond the path's: what arrives while the threads of a host are late.
+pub(crate) const BBR_HOST_LATENESS: Span = Span::from_us(200);
+/// BBR: packets leave at this part of the rate at which they arrive, in hundredths: while a flow begins, 2 / ln 2,
+/// and afterwards the highest of BBR's cycle.
+pub(crate) const BBR_PACE_PERCENT: [u64; 2] = [289, 125];
+/// BBR: where a window is longer than the path, it grows by one in so many packets that arrive.
+pub(crate) const BBR_GROWTH_DIVISOR: u64 = 4;
+/// What may leave at once where a pace is kept to: a GSO batch.
+pub(crate) const PACED_BATCH_BYTES: u64 = 64 << 10;
+/// And what may be sent in this time, since a driver comes so late.
+pub(crate) const PACED_BATCH_TIME: Span = Span::from_us(200);
+/// BBR: the highest rate of so many rounds counts, and of as many before them. BBR's own are ten together.
+pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
+/// BBR: a flow no longer begins after so many rounds in a row without a quarter more.
+pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
+/// BBR: losses are weighed among so many packets at least, so that chance makes no ceiling.
+pub(crate) const BBR_LOSS_SAMPLE: u64 = 512;
+/// BBR: the ceiling is this part of the window that lost too many. BBRv2 leaves 70; ours holds no less than
+/// the path does.
+pub(crate) const BBR_CEILING_FALL_PERCENT: u64 = 85;
+/// BBR: where round trips are half as long again as the shortest, there is a queue, and so many of 1,000 packets
+/// that are lost are too many.
+pub(crate) const BBR_LOSS_WITH_QUEUE: u64 = 4;
+/// BBR: how often the window is a half, to see the path without a queue: twice in the time that a shortest round
+/// trip is known for.
+pub(crate) const BBR_DRAIN_INTERVAL: Span = Span::from_ms(5_000);
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
 /// and FCS. A rate limit counts these bytes too.
 pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;

@@ -19,7 +19,9 @@ use std::thread::JoinHandle;
 
 use rdma::{Completion, Gid, Key, Qpn, Time};
 use transport::cm::{CmConfig, Manager};
-use transport::{BetweenHosts, Config, CqId, Endpoint, PdId, RegionSpec, RegisterError};
+use transport::{
+    BetweenHosts, Config, Congestion, CqId, Endpoint, PdId, RegionSpec, RegisterError,
+};
 
 use crate::attachment::Attachment;
 use crate::attachment::membership::Membership;
@@ -27,7 +29,8 @@ use crate::congestion::CongestionSettings;
 use crate::fork::Nics;
 use crate::limits::{
     ACK_DELAY, ACK_INTERVAL_PACKETS, COMM_ID_SHIFT, FINAL_ACKNOWLEDGEMENTS, OUT_OF_ORDER_BYTES,
-    OUT_OF_ORDER_PACKETS, PACE_SLACK, REFILL_BYTES, SENDER_WAIT, SLOT_SHIFT, WINDOW_BYTES,
+    OUT_OF_ORDER_PACKETS, PACE_SLACK, REFILL_BYTES, REFILL_BYTES_BETWEEN_HOSTS, SENDER_WAIT,
+    SLOT_SHIFT, WINDOW_BYTES,
 };
 use crate::memory::device::DeviceMemory;
 use crate::memory::guard;
@@ -102,6 +105,11 @@ impl Nic {
         let first = slot << SLOT_SHIFT;
         let CongestionSettings { congestion, notification, .. } =
             options.congestion.at(&device.interface).map_err(OpenError::Setting)?;
+        // A window that follows the path need not be kept to what a socket holds.
+        let (window_bytes, refill_bytes) = match congestion {
+            Congestion::Bbr(_) => (u64::MAX, REFILL_BYTES_BETWEEN_HOSTS),
+            _ => (membership.window_bytes(WINDOW_BYTES), REFILL_BYTES),
+        };
         let config = Config {
             qpns: first..first + (1 << SLOT_SHIFT),
             seed: Some(random()?),
@@ -117,8 +125,8 @@ impl Nic {
             pace_slack: PACE_SLACK,
             between_hosts: Some(BetweenHosts {
                 congestion,
-                window_bytes: membership.window_bytes(WINDOW_BYTES),
-                refill_bytes: REFILL_BYTES,
+                window_bytes,
+                refill_bytes,
                 signs: options.signs,
                 out_of_order_packets: OUT_OF_ORDER_PACKETS,
                 out_of_order_bytes: OUT_OF_ORDER_BYTES,

@@ -28,15 +28,16 @@ impl Qp {
         }
         adapter.stats.rcvd_seq_err += 1;
         self.acknowledge_before(now, missing, adapter);
-        if arrived.ranges[0].packets > 0 {
-            let newest = missing.plus(arrived.ranges[0].end());
-            let round_trip = self.pacer.arrived_behind_a_gap(now, newest);
-            self.note_round_trip(now, round_trip);
-        }
-        self.arm_probe(now, true);
         if let Some(scoreboard) = &mut self.requester.scoreboard {
             scoreboard.record(missing, arrived);
         }
+        let [newest, ..] = arrived.ranges;
+        let end = missing.plus(if newest.packets > 0 { newest.end() } else { 0 });
+        let requester = &self.requester;
+        let (is_full, behind) = (requester.is_window_full(), requester.arrived_packets());
+        let round_trip = self.pacer.arrived_behind_a_gap(now, end, is_full, behind);
+        self.note_round_trip(now, round_trip);
+        self.arm_probe(now, true);
         self.send_gaps(now, adapter);
         Ok(())
     }

@@ -24,6 +24,7 @@
 //! **Invariants:** rates are integers, the same on every machine, and never zero. A controller owns
 //! no timer: when asked it catches up with `now`, in bounded time however late it is.
 
+mod bbr;
 mod dcqcn;
 mod dctcp;
 mod fixed;
@@ -42,6 +43,8 @@ use core::fmt;
 
 use rdma::{Mtu, Psn, QpType, Rate, Span, Time};
 
+pub use bbr::Bbr;
+use bbr::BbrWindow;
 pub(crate) use dcqcn::{NotificationPoint, ReactionPoint};
 pub use dctcp::Dctcp;
 use dctcp::DctcpWindow;
@@ -58,7 +61,9 @@ pub use telemetry::{Hop, Telemetry};
 pub use timely::Timely;
 use timely::TimelyRate;
 
-use crate::limits::{LINK_HEADER_BYTES, PACKET_OVERHEAD_BYTES, ROUND_TRIPS_MAX};
+use crate::limits::{
+    LINK_HEADER_BYTES, PACED_BATCH_BYTES, PACED_BATCH_TIME, PACKET_OVERHEAD_BYTES, ROUND_TRIPS_MAX,
+};
 use crate::mutation::{Mutation, mutated};
 
 /// Decides how fast one queue pair may send. One that says no more than a rate ignores the network.
@@ -84,8 +89,11 @@ pub(crate) trait Controller: fmt::Debug + Send {
         None
     }
 
-    /// A round trip was measured by a packet behind a gap, which is no progress.
-    fn on_round_trip(&mut self, _now: Time, _took: Span) {}
+    /// Packets behind a gap have arrived, which is no progress but tells as much.
+    fn on_arrival_behind_a_gap(&mut self, _now: Time, _progress: &Progress) {}
+
+    /// So many packets were lost, and are sent again.
+    fn on_repetition(&mut self, _packets: u32) {}
 
     /// What switches have written into a packet of this queue pair: one that an acknowledgement tells of, or
     /// a READ response. The acknowledgement follows.
@@ -94,6 +102,12 @@ pub(crate) trait Controller: fmt::Debug + Send {
     /// How many bytes may be in flight, where a full packet counts as `packet_bytes`.
     fn window(&self, _packet_bytes: u64) -> u64 {
         u64::MAX
+    }
+
+    /// At what rate what is in the window is to leave, where a full packet counts as `packet_bytes`; `None` for
+    /// at once.
+    fn pace(&self, _packet_bytes: u64) -> Option<Rate> {
+        None
     }
 
     /// Whether it obeys marks, so that data packets carry ECT(0) (RFC 3168).
@@ -114,6 +128,10 @@ pub(crate) struct Progress {
     /// From sending the last request that asked for an acknowledgement and has one now until now; `None`
     /// if there is none, or packets were repeated.
     pub(crate) round_trip: Option<Span>,
+    /// All packets that have arrived, also behind gaps, since the queue pair was made.
+    pub(crate) delivered: u64,
+    /// As many when the packet was sent whose round trip this is.
+    pub(crate) delivered_when_sent: u64,
     /// Whether one of them was marked.
     pub(crate) is_marked: bool,
     /// Whether more would have been sent if the window were larger.
@@ -138,15 +156,18 @@ pub enum Congestion {
     Swift(Swift),
     /// A window and a rate as in HPCC, with these settings.
     Hpcc(Hpcc),
+    /// A window after BBR, with these settings.
+    Bbr(Bbr),
 }
 
 impl Congestion {
     /// The controllers that have settings other than DCQCN's, by name, as they are by default.
-    pub const NAMED: [(&'static str, Self); 4] = [
+    pub const NAMED: [(&'static str, Self); 5] = [
         ("dctcp", Self::Dctcp(Dctcp::DEFAULT)),
         ("timely", Self::Timely(Timely::DEFAULT)),
         ("swift", Self::Swift(Swift::DEFAULT)),
         ("hpcc", Self::Hpcc(Hpcc::DEFAULT)),
+        ("bbr", Self::Bbr(Bbr::DEFAULT)),
     ];
 
     /// The name of the controller.
@@ -159,6 +180,7 @@ impl Congestion {
             Self::Timely(_) => "timely",
             Self::Swift(_) => "swift",
             Self::Hpcc(_) => "hpcc",
+            Self::Bbr(_) => "bbr",
         }
     }
 
@@ -170,6 +192,7 @@ impl Congestion {
             Self::Timely(_) => Timely::KEYS,
             Self::Swift(_) => Swift::KEYS,
             Self::Hpcc(_) => Hpcc::KEYS,
+            Self::Bbr(_) => Bbr::KEYS,
         }
     }
 
@@ -184,6 +207,7 @@ impl Congestion {
             Self::Timely(settings) => settings.check(),
             Self::Swift(settings) => settings.check(),
             Self::Hpcc(settings) => settings.check(),
+            Self::Bbr(settings) => settings.check(),
         }
     }
 
@@ -203,6 +227,7 @@ impl Congestion {
             Self::Timely(settings) => Box::new(TimelyRate::new(settings)),
             Self::Swift(settings) => Box::new(SwiftWindow::new(settings)),
             Self::Hpcc(settings) => Box::new(HpccWindow::new(settings)),
+            Self::Bbr(settings) => Box::new(BbrWindow::new(settings)),
         }
     }
 
@@ -213,7 +238,7 @@ impl Congestion {
             Self::Dcqcn(Dcqcn { line_rate, .. })
             | Self::Timely(Timely { line_rate, .. })
             | Self::Hpcc(Hpcc { line_rate, .. }) => *line_rate = line,
-            Self::None | Self::Fixed(_) | Self::Dctcp(_) | Self::Swift(_) => {}
+            Self::None | Self::Fixed(_) | Self::Dctcp(_) | Self::Swift(_) | Self::Bbr(_) => {}
         }
         self
     }
@@ -245,6 +270,17 @@ impl Congestion {
     }
 }
 
+/// A request that an acknowledgement was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// The PSN behind it.
+    end: Psn,
+    /// When it was sent.
+    at: Time,
+    /// How many packets had arrived by then.
+    delivered: u64,
+}
+
 /// Holds data packets back until their time has come, and says how much may be in flight.
 #[derive(Debug)]
 pub(crate) struct Pacer {
@@ -262,10 +298,18 @@ pub(crate) struct Pacer {
     most_bytes: u64,
     /// How much may be now.
     window_bytes: u64,
+    /// At what rate that is to leave, in batches, and when all that has left would have at that rate.
+    pace: Option<Rate>,
+    paced_until: Time,
+    is_batch_full: bool,
     /// What a full packet counts of that.
     packet_bytes: u64,
-    /// The PSNs behind requests that an acknowledgement was asked for, and when they were sent.
-    asked: VecDeque<(Psn, Time)>,
+    /// Requests that an acknowledgement was asked for.
+    asked: VecDeque<Asked>,
+    /// Packets that are acknowledged.
+    acknowledged: u64,
+    /// Packets that have arrived, also behind gaps.
+    delivered: u64,
     /// A mark has been heard of since the last progress.
     is_marked: bool,
 }
@@ -284,8 +328,13 @@ impl Pacer {
             next: Time::ZERO,
             most_bytes,
             window_bytes: most_bytes,
+            pace: None,
+            paced_until: Time::ZERO,
+            is_batch_full: false,
             packet_bytes: 0,
             asked: VecDeque::new(),
+            acknowledged: 0,
+            delivered: 0,
             is_marked: false,
         }
     }
@@ -303,6 +352,7 @@ impl Pacer {
 
     fn set_window(&mut self) {
         self.window_bytes = self.most_bytes.min(self.controller.window(self.packet_bytes));
+        self.pace = self.controller.pace(self.packet_bytes);
     }
 
     /// How many bytes may be in flight.
@@ -315,8 +365,13 @@ impl Pacer {
     #[inline]
     pub(crate) fn asked(&mut self, now: Time, end: Psn) {
         if self.measures && self.asked.len() < ROUND_TRIPS_MAX {
-            self.asked.push_back((end, now));
+            self.asked.push_back(Asked { end, at: now, delivered: self.delivered });
         }
+    }
+
+    /// So many packets are lost, and sent again.
+    pub(crate) fn repeated(&mut self, packets: u32) {
+        self.controller.on_repetition(packets);
     }
 
     /// Packets are sent again: which of them an acknowledgement is for, nobody knows.
@@ -346,6 +401,43 @@ impl Pacer {
         (self.next > now).then_some(self.next)
     }
 
+    /// When a request may leave, if not now: once a batch is full, when there is room for half of one, so that
+    /// a driver that comes often does not send packets one by one.
+    #[inline]
+    pub(crate) fn batch_held_until(&mut self, now: Time) -> Option<Time> {
+        let pace = self.pace?;
+        let batch = pace.time_of(PACED_BATCH_BYTES).max(PACED_BATCH_TIME);
+        let ahead = self.paced_until.since(now);
+        let half = Span::from_ps(batch.as_ps() / 2);
+        self.is_batch_full = ahead > if self.is_batch_full { half } else { batch };
+        self.is_batch_full.then(|| self.paced_until - half)
+    }
+
+    /// Bytes of the window that may leave at once.
+    #[inline]
+    pub(crate) fn batch_bytes(&self, now: Time) -> u64 {
+        let Some(pace) = self.pace else { return u64::MAX };
+        let batch = pace.time_of(PACED_BATCH_BYTES).max(PACED_BATCH_TIME);
+        let left = batch.as_ps().saturating_sub(self.paced_until.since(now).as_ps());
+        let bits = u128::from(left) * u128::from(pace.as_bps()) / 1_000_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+
+    /// So many packets leave that each take as many bytes of the window.
+    #[inline]
+    pub(crate) fn spend(&mut self, now: Time, bytes: u64, packets: u32) {
+        if let Some(pace) = self.pace {
+            self.paced_until = self.paced_until.max(now) + pace.time_of(bytes) * packets.into();
+        }
+    }
+
+    /// The last so many have not left after all.
+    pub(crate) fn take_back(&mut self, bytes: u64, packets: u32) {
+        if let Some(pace) = self.pace {
+            self.paced_until = self.paced_until - pace.time_of(bytes) * packets.into();
+        }
+    }
+
     /// A data packet leaves, of `length` bytes from its BTH to the end of its payload. If the
     /// driver came up to `slack` late for it, the next one may leave that much earlier.
     pub(crate) fn sent(&mut self, now: Time, length: u64, slack: Span) {
@@ -364,28 +456,40 @@ impl Pacer {
         self.set_window();
     }
 
-    /// What is before `unacked` is acknowledged, `packets` for the first time, and `under_way` are not;
-    /// `is_window_full` if more would have been sent in a larger window. Returns the round trip that has
-    /// ended.
+    /// What is before `unacked` is acknowledged: packets for the first time, those that are under way, and
+    /// those of them that have arrived behind a gap. `is_window_full` if more would have been sent in a larger
+    /// window. Returns the round trip that has ended.
     #[inline]
     pub(crate) fn on_progress(
         &mut self,
         now: Time,
         unacked: Psn,
-        packets: u32,
-        under_way: u32,
+        [packets, under_way, behind]: [u32; 3],
         is_window_full: bool,
     ) -> Option<Span> {
         if self.is_limited {
             self.controller.on_progress(now);
         }
-        let round_trip = if self.measures { self.round_trip_to(now, unacked) } else { None };
+        if !self.measures {
+            return None;
+        }
+        self.acknowledged += u64::from(packets);
+        self.note_delivered(behind);
+        let (round_trip, delivered_when_sent) = self.round_trip_to(now, unacked);
         if self.listens {
             let payload = self.packet_bytes.saturating_sub(PACKET_OVERHEAD_BYTES);
             let bytes = u64::from(packets) * payload;
             let is_marked = core::mem::take(&mut self.is_marked);
-            let progress =
-                Progress { packets, bytes, under_way, round_trip, is_marked, is_window_full };
+            let progress = Progress {
+                packets,
+                bytes,
+                under_way,
+                round_trip,
+                delivered: self.delivered,
+                delivered_when_sent,
+                is_marked,
+                is_window_full,
+            };
             if let Some(next) = self.controller.on_acknowledgement(now, &progress) {
                 self.next = next;
             }
@@ -394,25 +498,46 @@ impl Pacer {
         round_trip
     }
 
-    /// The newest packet that has arrived, behind a gap, is the one before `end`. Returns its round trip.
-    pub(crate) fn arrived_behind_a_gap(&mut self, now: Time, end: Psn) -> Option<Span> {
-        let round_trip = if self.measures { self.round_trip_to(now, end) } else { None };
-        if let Some(took) = round_trip.filter(|_| self.listens) {
-            self.controller.on_round_trip(now, took);
+    /// The newest packet that has arrived, behind a gap, is the one before `end`; `behind` the gap, so many
+    /// have. Returns its round trip.
+    pub(crate) fn arrived_behind_a_gap(
+        &mut self,
+        now: Time,
+        end: Psn,
+        is_window_full: bool,
+        behind: u32,
+    ) -> Option<Span> {
+        if !self.measures {
+            return None;
+        }
+        self.note_delivered(behind);
+        let (round_trip, delivered_when_sent) = self.round_trip_to(now, end);
+        if self.listens {
+            let delivered = self.delivered;
+            let news = Progress { round_trip, delivered, delivered_when_sent, ..<_>::default() };
+            let progress = Progress { is_window_full, ..news };
+            self.controller.on_arrival_behind_a_gap(now, &progress);
+            self.set_window();
         }
         round_trip
     }
 
-    /// The round trip of the last packet before `end` that asked for an acknowledgement.
-    fn round_trip_to(&mut self, now: Time, end: Psn) -> Option<Span> {
-        let mut round_trip = None;
-        while let Some(&(asked, sent)) = self.asked.front()
-            && !asked.is_after(end)
+    /// A peer that takes back what it said makes it no fewer.
+    fn note_delivered(&mut self, behind: u32) {
+        self.delivered = self.delivered.max(self.acknowledged + u64::from(behind));
+    }
+
+    /// The round trip of the last packet before `end` that asked for an acknowledgement, and how many had
+    /// arrived when it was sent.
+    fn round_trip_to(&mut self, now: Time, end: Psn) -> (Option<Span>, u64) {
+        let (mut round_trip, mut delivered) = (None, 0);
+        while let Some(asked) = self.asked.front()
+            && !asked.end.is_after(end)
         {
+            (round_trip, delivered) = (Some(now.since(asked.at)), asked.delivered);
             self.asked.pop_front();
-            round_trip = Some(now.since(sent));
         }
-        round_trip
+        (round_trip, delivered)
     }
 
     /// The traffic class of a data packet of a queue pair that has `class`.
@@ -509,6 +634,8 @@ mod tests {
             (2, &[("min_cwnd_1000ths", 10_001)], ["min_cwnd_1000ths", "initial_window_packets"]),
             (2, &[("max_cwnd_packets", 9)], ["initial_window_packets", "max_cwnd_packets"]),
             (3, &[("w_ai_bytes", 65_001)], ["w_ai_bytes", "t_ns"]),
+            (4, &[("min_window_packets", 11)], ["min_window_packets", "initial_window_packets"]),
+            (4, &[("max_window_packets", 9)], ["initial_window_packets", "max_window_packets"]),
         ] {
             // What is one less, or more, is right.
             for (is_wrong, nearer) in [(true, 0), (false, 1)] {
@@ -551,11 +678,11 @@ mod tests {
         assert_eq!(pacer.window_bytes(), 0);
         pacer.asked(us(10), Psn::new(5));
         pacer.asked(us(20), Psn::new(9));
-        pacer.on_progress(us(31), Psn::new(4), 4, 5, false);
-        pacer.on_progress(us(32), Psn::new(5), 1, 4, false);
+        pacer.on_progress(us(31), Psn::new(4), [4, 5, 0], false);
+        pacer.on_progress(us(32), Psn::new(5), [1, 4, 0], false);
         assert_eq!(pacer.window_bytes(), 2 * 1_280);
         pacer.repeats();
-        pacer.on_progress(us(33), Psn::new(9), 4, 0, false);
+        pacer.on_progress(us(33), Psn::new(9), [4, 0, 0], false);
         assert_eq!(pacer.window_bytes(), 3_000);
         let heard = std::format!("{:?}", pacer.controller);
         assert_eq!(heard, "Heard([None, Some(22), None])");

@@ -14,14 +14,12 @@ use rdma::{Span, Time};
 use crate::limits::{
     OVERTAKEN_WAIT_MIN, PROBE_DOUBLINGS, PROBE_WAIT_MIN, SHORTEST_ROUND_TRIP_KNOWN,
 };
+use crate::shortest::Shortest;
 
 /// The round trips of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {
-    /// The shortest of late, and of the time before that.
-    shortest: [Option<Span>; 2],
-    /// When the present time began.
-    since: Time,
+    shortest: Shortest,
     smoothed: Option<Span>,
     variation: Span,
 }
@@ -29,11 +27,7 @@ pub(crate) struct Patience {
 impl Patience {
     /// A round trip was measured (RFC 6298, 2).
     pub(crate) fn measured(&mut self, now: Time, took: Span) {
-        if now.since(self.since) >= SHORTEST_ROUND_TRIP_KNOWN {
-            (self.shortest, self.since) = ([None, self.shortest[0]], now);
-        }
-        let [shortest, _] = &mut self.shortest;
-        *shortest = Some(shortest.map_or(took, |it| it.min(took)));
+        self.shortest.measured(now, took, SHORTEST_ROUND_TRIP_KNOWN);
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.variation) = (Some(took), part(took, 1, 2));
             return;
@@ -45,8 +39,8 @@ impl Patience {
 
     /// How long packets that others have overtaken may still arrive.
     pub(crate) fn for_overtaken(&self) -> Span {
-        let shortest = self.shortest.iter().flatten().min();
-        shortest.map_or(Span::ZERO, |it| part(*it, 1, 4)).max(OVERTAKEN_WAIT_MIN)
+        let wait = self.shortest.get().map(|shortest| part(shortest, 1, 4));
+        wait.unwrap_or(Span::ZERO).max(OVERTAKEN_WAIT_MIN)
     }
 
     /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` as long

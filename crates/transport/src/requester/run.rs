@@ -40,6 +40,8 @@ impl Qp {
                 }
                 let left = self.middle_packets_after(serial, packet);
                 let count = self.unquestioned(next, left.min(most), adapter);
+                let each = u64::from(self.mtu(adapter).bytes()) + PACKET_OVERHEAD_BYTES;
+                self.pacer.spend(adapter.now, each, count);
                 self.requester.count_on(count, self.spec.kind.is_reliable());
                 count
             }
@@ -52,6 +54,9 @@ impl Qp {
     pub(crate) fn put_back(&mut self, unsent: u32, is_request: bool) {
         if is_request {
             self.requester.count_back(unsent, self.spec.kind.is_reliable());
+            // A run has more than one packet within a message alone.
+            let each = u64::from(self.attributes.path_mtu.bytes()) + PACKET_OVERHEAD_BYTES;
+            self.pacer.take_back(each, unsent);
         } else {
             self.responder.shorten_answer(unsent);
         }
@@ -73,6 +78,7 @@ impl Qp {
         let window = self.window();
         let each = u64::from(mtu.bytes()) + PACKET_OVERHEAD_BYTES;
         let room = window.bytes.saturating_sub(requester.in_flight(mtu));
+        let room = room.min(self.pacer.batch_bytes(adapter.now));
         // The one behind the last is to fit, too.
         let fitting = (room / each).saturating_sub(1);
         let in_sequence =

@@ -40,10 +40,15 @@ impl Requester {
         true
     }
 
+    /// How many packets are known to have arrived behind a gap.
+    pub(crate) fn arrived_packets(&self) -> u32 {
+        self.scoreboard.as_ref().map_or(0, |board| board.arrived_packets())
+    }
+
     /// Of `bytes` from the oldest packet to the one before `end`: what has not arrived, as far as that is
     /// known.
     pub(super) fn less_arrived(&self, bytes: u64, end: Psn) -> u64 {
-        let arrived = self.scoreboard.as_ref().map_or(0, |board| board.arrived_packets());
+        let arrived = self.arrived_packets();
         if arrived == 0 {
             return bytes;
         }

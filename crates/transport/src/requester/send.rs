@@ -65,6 +65,7 @@ impl Qp {
         let again = psn.is_before(self.requester.top);
         let (mut count, mut cost) = self.extent(wqe, packet, mtu, adapter);
         let selective = self.requester.scoreboard.is_some();
+        let spent = cost;
         if selective && again {
             // A lost packet was in flight before; of a READ some responses may have arrived.
             count = self.requester.lost_run(psn, count);
@@ -90,7 +91,8 @@ impl Qp {
         {
             return Err(Some(Blocked::ReadLimit));
         }
-        if let Some(until) = self.pacer.held_until(now) {
+        let until = self.pacer.held_until(now);
+        if let Some(until) = until.or_else(|| self.pacer.batch_held_until(now)) {
             self.timers.set(Timer::Pace, until);
             return Err(Some(Blocked::Pace));
         }
@@ -100,6 +102,7 @@ impl Qp {
         let is_read_or_atomic = wqe.is_read_or_atomic();
 
         let early = self.pace(now, opcode, length, adapter);
+        self.pacer.spend(now, spent, 1);
         let end = psn.plus(count);
         let requester = &mut self.requester;
         requester.filled = false;
@@ -123,6 +126,7 @@ impl Qp {
             if is_probe {
                 scoreboard.probed(psn, count, requester.top);
             } else {
+                self.pacer.repeated(count);
                 scoreboard.resent(psn, count, requester.top);
             }
             requester.pass_over();
@@ -136,9 +140,9 @@ impl Qp {
             if ack_request {
                 requester.unasked = 0;
                 requester.asked_at = now;
-                if !again {
-                    self.pacer.asked(now, psn.next());
-                }
+            }
+            if (ack_request || is_read_or_atomic) && !again {
+                self.pacer.asked(now, end);
             }
             if is_read_or_atomic && !(selective && again) {
                 requester.rd_atomics.push_back(end.minus(1));

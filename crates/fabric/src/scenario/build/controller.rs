@@ -14,6 +14,7 @@ pub(super) const DCTCP: usize = 0;
 pub(super) const TIMELY: usize = 1;
 pub(super) const SWIFT: usize = 2;
 pub(super) const HPCC: usize = 3;
+pub(super) const BBR: usize = 4;
 
 /// What is written of the settings of a controller; what is not is as it was.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::Files;
-use super::controller::{Controller, DCTCP, HPCC, SWIFT, TIMELY, check};
+use super::controller::{BBR, Controller, DCTCP, HPCC, SWIFT, TIMELY, check};
 use super::dcqcn::DcqcnTable;
 use super::switch::some;
 use crate::NetworkConfig;
@@ -50,6 +50,7 @@ pub(super) struct Nic<'a> {
     timely: Option<Deferred<'a, Controller<TIMELY>>>,
     swift: Option<Deferred<'a, Controller<SWIFT>>>,
     hpcc: Option<Deferred<'a, Controller<HPCC>>>,
+    bbr: Option<Deferred<'a, Controller<BBR>>>,
 }
 
 table! {
@@ -67,6 +68,8 @@ table! {
         swift = deferred() => swift;
         /// What HPCC is set to, for congestion "hpcc".
         hpcc = deferred() => hpcc;
+        /// What the windows of BBR are set to, for congestion "bbr".
+        bbr = deferred() => bbr;
         ..config;
     }
 }
@@ -207,7 +210,7 @@ pub(super) fn nic(
 ) -> Result<(NicConfig, bool)> {
     let mut said = Nic { config: config.nic.clone(), ..Nic::default() };
     table.read_over(&mut said)?;
-    let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift, hpcc } = said;
+    let Nic { config: mut nic, lossless, dcqcn, dctcp, timely, swift, hpcc, bbr } = said;
     if let Some(dcqcn) = dcqcn {
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
@@ -227,6 +230,10 @@ pub(super) fn nic(
     if let Some(hpcc) = &hpcc {
         hpcc.read()?.set(&mut nic.congestion, &hpcc.at)?;
         at = &hpcc.at;
+    }
+    if let Some(bbr) = &bbr {
+        bbr.read()?.set(&mut nic.congestion, &bbr.at)?;
+        at = &bbr.at;
     }
     check(&nic.congestion, line, at)?;
     nic.lossless_priorities = lossless.unwrap_or(nic.lossless_priorities);

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use rdma::{Mtu, QpType, Rate, Span};
 
 use super::random::Random;
-use crate::congestion::{Congestion, Dcqcn, Notification, Share, Volume};
+use crate::congestion::{Bbr, Congestion, Dcqcn, Notification, Share, Volume};
 use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES};
 use crate::{BetweenHosts, Config, Recovery};
 
@@ -264,10 +264,15 @@ fn config(node: u64, recovery: Recovery, random: &mut Random) -> Config {
     }
 }
 
-/// The same windows and control, with the sign of selective repeat.
+/// The same windows, with a control if there is none, and the sign of selective repeat.
 fn between_hosts(config: &Config, random: &mut Random) -> BetweenHosts {
+    // What others do with marks is checked by what the node is set to.
+    let congestion = match config.congestion {
+        Congestion::None => Congestion::Bbr(Bbr::default()),
+        other => other,
+    };
     BetweenHosts {
-        congestion: config.congestion,
+        congestion,
         window_bytes: config.window_bytes,
         refill_bytes: config.refill_bytes,
         signs: true,

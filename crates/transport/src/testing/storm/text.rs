@@ -133,7 +133,8 @@ fn config(node: usize, config: &Config) -> String {
         Congestion::Dctcp(_)
         | Congestion::Timely(_)
         | Congestion::Swift(_)
-        | Congestion::Hpcc(_) => config.congestion.name().into(),
+        | Congestion::Hpcc(_)
+        | Congestion::Bbr(_) => config.congestion.name().into(),
     };
     let notification = match config.notification {
         None => "no CNPs".into(),

@@ -360,8 +360,9 @@ impl World<'_> {
         let link = &self.links[index];
         let [own, peer] = [side, 1 - side].map(|side| u64::from(link.mtus[side].bytes()));
         let config = self.nodes[link.ends[side].node].endpoint.config();
-        let kept =
-            config.recovery.bounds(config.out_of_order()).filter(|_| link.plan.kind == QpType::Rc);
+        let agreed = config.recovery.bounds(config.out_of_order());
+        let offered = config.between_hosts.and_then(|between| between.out_of_order());
+        let kept = agreed.or(offered).filter(|_| link.plan.kind == QpType::Rc);
         let is_cut =
             verb == Verb::Read && own < peer && config.read_packets(link.mtus[side], kept) == 1;
         let connected = link.plan.kind != QpType::Ud;

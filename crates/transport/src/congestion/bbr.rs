@@ -1,0 +1,447 @@
+//! A window after BBR: Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016.
+//!
+//! ```text
+//!   rate at which packets arrive           round trip
+//!     ▲        ________ bottleneck           ▲          ╱
+//!     │      ╱                               │        ╱   a queue
+//!     │    ╱                                 │______╱
+//!     └────┴──────────► window               └──────┴─────────► window
+//!          bandwidth-delay product                  bandwidth-delay product
+//!
+//!   window = gain x most arrived in a while x shortest round trip of late + what a host is late by
+//! ```
+//!
+//! A loss says nothing of a queue: a path may lose packets by chance. So a window does not fall for one; it gets
+//! a ceiling where more than a few in a hundred are lost, and the ceiling rises again while they are not (BBRv2
+//! does the like). A flow begins as TCP's do: its window doubles in each round trip, until three in a row
+//! have brought no more than a quarter more.
+//!
+//! A window of twice the bandwidth-delay product holds a queue. So that its round trips are not taken for the
+//! shortest, the window is a half for one round trip, every few seconds.
+//!
+//! Packets leave at a little more than the rate at which they arrive. Absent is BBR's cycle of gains: the window is larger than the path in any case, and so finds out what the
+//! path has become.
+
+use rdma::{Rate, Span, Time};
+
+use super::keys::{keys, order};
+use super::{Conflict, Controller, Key, Progress};
+use crate::limits::{
+    BBR_CEILING_FALL_PERCENT, BBR_DRAIN_INTERVAL, BBR_FLAT_ROUNDS, BBR_GROWTH_DIVISOR,
+    BBR_HOST_LATENESS, BBR_LOSS_SAMPLE, BBR_LOSS_WITH_QUEUE, BBR_PACE_PERCENT, BBR_RATE_ROUNDS,
+    SHORTEST_ROUND_TRIP_KNOWN,
+};
+use crate::shortest::Shortest;
+
+/// The whole of a part.
+const WHOLE: u64 = 1_000;
+
+/// What a sender is set to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bbr {
+    /// What the window is over the bandwidth-delay product, in thousandths (cwnd_gain).
+    pub gain: u16,
+    /// The part of the packets, in thousandths, that may be lost without a ceiling.
+    pub loss: u16,
+    /// The window of a flow that begins, in packets: ten in TCP (RFC 6928).
+    pub initial_window: u32,
+    /// What the window never falls below, in packets (BBRMinPipeCwnd).
+    pub minimum_window: u32,
+    /// What it never exceeds, in packets.
+    pub maximum_window: u32,
+}
+
+impl Bbr {
+    pub(super) const DEFAULT: Self = Self {
+        gain: 2_000,
+        loss: 30,
+        initial_window: 10,
+        minimum_window: 4,
+        maximum_window: 8_192,
+    };
+
+    pub(super) const KEYS: &'static [Key] = &keys! { Bbr:
+        gain: "gain_1000ths", 1_000..=10_000,
+            "What the window is over the bandwidth-delay product, in thousandths.";
+        loss: "loss_1000ths", 1..=999,
+            "The part of the packets, in thousandths, that may be lost before the window gets a ceiling.";
+        initial_window: "initial_window_packets", 1..=8_192,
+            "The window of a flow that begins; TCP's is ten (RFC 6928).";
+        minimum_window: "min_window_packets", 1..=1_000_000, "What the window never falls below.";
+        maximum_window: "max_window_packets", 1..=1_000_000, "What the window never exceeds.";
+    };
+
+    pub(super) fn check(&self) -> Result<(), Conflict> {
+        let least = ("min_window_packets", self.minimum_window.into());
+        let first = ("initial_window_packets", self.initial_window.into());
+        let most = ("max_window_packets", self.maximum_window.into());
+        let why = "a flow begins with a window that it may have";
+        order(least.1 <= first.1, [least, first], "at most", why)?;
+        order(first.1 <= most.1, [first, most], "at most", why)
+    }
+}
+
+impl Default for Bbr {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The controller of a sender. Windows are in packets, rates in packets of 1,024 seconds.
+#[derive(Clone, Debug)]
+pub(crate) struct BbrWindow {
+    settings: Bbr,
+    window: u64,
+    /// Packets that have arrived since the window last grew.
+    earned: u64,
+    shortest: Shortest,
+    /// The highest rates of this stretch of rounds and of the one before.
+    rates: [u64; 2],
+    /// Rounds of this stretch.
+    rounds: u32,
+    /// A round ends when a packet arrives that was sent after so many had.
+    round_end: u64,
+    /// Whether the window was full in this round.
+    was_full: bool,
+    is_starting: bool,
+    /// While it is starting: the rate to be exceeded, and rounds in a row in which it was not.
+    exceeded: u64,
+    flat_rounds: u32,
+    ceiling: u64,
+    /// By how much the ceiling rises next: in each round twice as much.
+    rise: u64,
+    /// Packets since losses were last looked at, how many of them were lost, and the shortest round trip of the
+    /// others.
+    arrived: u64,
+    lost: u64,
+    shortest_now: Option<Span>,
+    /// All that had arrived when this was last heard.
+    delivered: u64,
+    is_draining: bool,
+    drained_at: Time,
+}
+
+impl BbrWindow {
+    /// Settings that make no sense are moved to the nearest that do.
+    pub(crate) fn new(settings: &Bbr) -> Self {
+        let mut settings = *settings;
+        settings.minimum_window = settings.minimum_window.max(1);
+        settings.maximum_window = settings.maximum_window.max(settings.minimum_window);
+        let first = settings.initial_window;
+        Self {
+            window: first.clamp(settings.minimum_window, settings.maximum_window).into(),
+            settings,
+            earned: 0,
+            shortest: Shortest::default(),
+            rates: [0; 2],
+            rounds: 0,
+            round_end: 0,
+            was_full: false,
+            is_starting: true,
+            exceeded: 0,
+            flat_rounds: 0,
+            ceiling: u64::MAX,
+            rise: 1,
+            arrived: 0,
+            lost: 0,
+            shortest_now: None,
+            delivered: 0,
+            is_draining: false,
+            drained_at: Time::ZERO,
+        }
+    }
+
+    fn rate(&self) -> u64 {
+        self.rates[0].max(self.rates[1])
+    }
+
+    /// Packets that arrive in such a time.
+    fn packets_in(&self, span: Span) -> u64 {
+        let packets = u128::from(self.rate()) * u128::from(span.as_ps()) / (1_024 * PS_PER_SECOND);
+        u64::try_from(packets).unwrap_or(u64::MAX)
+    }
+
+    /// The bandwidth-delay product.
+    fn product(&self) -> u64 {
+        self.shortest.get().map_or(0, |shortest| self.packets_in(shortest))
+    }
+
+    fn heard(&mut self, now: Time, progress: &Progress) {
+        let news = progress.delivered.saturating_sub(self.delivered);
+        self.delivered = progress.delivered;
+        self.arrived += news;
+        self.was_full |= progress.is_window_full;
+        let is_used = self.was_full;
+        if let Some(took) = progress.round_trip {
+            self.shortest.measured(now, took, SHORTEST_ROUND_TRIP_KNOWN);
+            self.shortest_now = Some(self.shortest_now.map_or(took, |it| it.min(took)));
+            let packets = progress.delivered.saturating_sub(progress.delivered_when_sent);
+            let rate =
+                u128::from(packets) * 1_024 * PS_PER_SECOND / u128::from(took.as_ps().max(1));
+            self.rates[0] = self.rates[0].max(u64::try_from(rate).unwrap_or(u64::MAX));
+            if progress.delivered_when_sent >= self.round_end {
+                self.round_end = progress.delivered;
+                self.end_round(now);
+            }
+        }
+        let target = if self.is_starting {
+            // As long as it is used, it grows with what arrives.
+            self.window + if is_used { news } else { 0 }
+        } else {
+            let product = self.product();
+            let gained = product.saturating_mul(self.settings.gain.into()) / WHOLE;
+            let wanted = gained + self.packets_in(BBR_HOST_LATENESS);
+            let wanted = if self.is_draining { product / 2 } else { wanted };
+            let is_short = self.window < product;
+            self.earned += if is_short { news * BBR_GROWTH_DIVISOR } else { news };
+            let grown = self.window + self.earned / BBR_GROWTH_DIVISOR;
+            self.earned %= BBR_GROWTH_DIVISOR;
+            wanted.min(grown)
+        };
+        let Bbr { minimum_window, maximum_window, .. } = self.settings;
+        let most = self.ceiling.min(maximum_window.into()).max(minimum_window.into());
+        self.window = target.clamp(minimum_window.into(), most);
+    }
+
+    fn end_round(&mut self, now: Time) {
+        if self.is_starting && self.was_full {
+            if self.rate() / 5 >= self.exceeded / 4 {
+                (self.exceeded, self.flat_rounds) = (self.rate(), 0);
+            } else {
+                self.flat_rounds += 1;
+            }
+            self.is_starting = self.flat_rounds < BBR_FLAT_ROUNDS;
+        }
+        self.weigh_losses();
+        // A rate that was not asked for is not forgotten.
+        self.rounds += u32::from(self.was_full);
+        if self.rounds >= BBR_RATE_ROUNDS {
+            (self.rates, self.rounds) = ([0, self.rates[0]], 0);
+        }
+        self.was_full = false;
+        let is_due = now.since(self.drained_at) >= BBR_DRAIN_INTERVAL;
+        self.is_draining = is_due && !self.is_starting;
+        if is_due {
+            self.drained_at = now;
+        }
+    }
+
+    /// The ceiling rises by the same for flows of any window, and falls by a part: so they become alike.
+    fn weigh_losses(&mut self) {
+        self.ceiling = self.ceiling.saturating_add(self.rise);
+        self.rise = self.rise.saturating_mul(2).min(self.window);
+        let packets = self.arrived + self.lost;
+        if packets < BBR_LOSS_SAMPLE {
+            return;
+        }
+        let [now, least] = [self.shortest_now.take(), self.shortest.get()];
+        let has_queue =
+            now.zip(least).is_some_and(|(now, least)| now.as_ps() / 3 > least.as_ps() / 2);
+        let most = u64::from(self.settings.loss);
+        let most = if has_queue { most.min(BBR_LOSS_WITH_QUEUE) } else { most };
+        if self.lost * WHOLE > packets * most {
+            self.is_starting = false;
+            let fallen = self.window * BBR_CEILING_FALL_PERCENT / 100;
+            (self.ceiling, self.rise) = (fallen.max(self.product()), 1);
+        }
+        (self.arrived, self.lost) = (0, 0);
+    }
+}
+
+impl Controller for BbrWindow {
+    fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
+        None
+    }
+
+    fn on_acknowledgement(&mut self, now: Time, progress: &Progress) -> Option<Time> {
+        self.heard(now, progress);
+        None
+    }
+
+    fn on_arrival_behind_a_gap(&mut self, now: Time, progress: &Progress) {
+        self.heard(now, progress);
+    }
+
+    fn on_repetition(&mut self, packets: u32) {
+        self.lost += u64::from(packets);
+    }
+
+    fn window(&self, packet_bytes: u64) -> u64 {
+        self.window * packet_bytes
+    }
+
+    fn pace(&self, packet_bytes: u64) -> Option<Rate> {
+        let percent = u128::from(BBR_PACE_PERCENT[usize::from(!self.is_starting)]);
+        let mut rate = u128::from(self.rate());
+        if self.is_starting {
+            // A flow that has sent little so far is not held back for that.
+            let shortest = u128::from(self.shortest.get()?.as_ps().max(1));
+            rate = rate.max(u128::from(self.window) * 1_024 * PS_PER_SECOND / shortest);
+        }
+        let bits = rate * u128::from(packet_bytes) * 8 * percent / (1_024 * 100);
+        (bits > 0).then(|| Rate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX)))
+    }
+}
+
+const PS_PER_SECOND: u128 = 1_000_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::vec::Vec;
+
+    /// A bottleneck: a packet leaves it each 10 us.
+    #[derive(Clone, Copy)]
+    struct Link {
+        round_trip_us: u64,
+        queue: usize,
+        /// Lost by chance, of 1,000.
+        loss: u64,
+        seconds: u64,
+    }
+
+    const LINK: Link = Link { round_trip_us: 4_000, queue: 400, loss: 0, seconds: 4 };
+    const PACKET_US: u64 = 10;
+
+    struct Packet {
+        flow: usize,
+        sent: Time,
+        delivered: u64,
+    }
+
+    /// What flows have brought over a link in the second half of the time, as parts of what it can carry; and
+    /// what part of all packets found the queue full.
+    fn run(count: usize, link: Link) -> (Vec<f64>, f64) {
+        let mut flows: Vec<_> = (0..count).map(|_| BbrWindow::new(&Bbr::default())).collect();
+        let (mut in_flight, mut delivered) = (std::vec![0; count], std::vec![0_u64; count]);
+        let (mut queue, mut flying) = (VecDeque::new(), VecDeque::new());
+        let mut gone: VecDeque<(u64, usize)> = VecDeque::new();
+        let mut due = std::vec![Time::ZERO; count];
+        let (mut dropped, mut passed, mut half) = (0_u64, 0_u64, std::vec![0; count]);
+        let (steps, mut chance) = (link.seconds * 1_000_000 / PACKET_US, 1_u64);
+        for step in 0..steps {
+            let us = step * PACKET_US;
+            let now = Time::ZERO + Span::from_us(us);
+            if step == steps / 2 {
+                half.clone_from(&delivered);
+            }
+            // Who is first differs.
+            for index in (0..count).map(|index| (index + step as usize) % count) {
+                let pace = flows[index].pace(1_280);
+                while in_flight[index] < flows[index].window
+                    && pace.is_none_or(|_| due[index] <= now + Span::from_us(200))
+                {
+                    in_flight[index] += 1;
+                    if let Some(pace) = pace {
+                        due[index] = due[index].max(now) + pace.time_of(1_280);
+                    }
+                    if queue.len() < link.queue {
+                        let (flow, sent) = (index, now);
+                        queue.push_back(Packet { flow, sent, delivered: delivered[index] });
+                    } else {
+                        dropped += 1;
+                        gone.push_back((us + link.round_trip_us, index));
+                    }
+                }
+            }
+            if let Some(packet) = queue.pop_front() {
+                passed += 1;
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let due = us + link.round_trip_us;
+                if (chance >> 33) % 1_000 < link.loss {
+                    gone.push_back((due, packet.flow));
+                } else {
+                    flying.push_back((due, packet));
+                }
+            }
+            while gone.front().is_some_and(|(due, _)| *due <= us) {
+                let Some((_, flow)) = gone.pop_front() else { break };
+                in_flight[flow] -= 1;
+                flows[flow].on_repetition(1);
+            }
+            while flying.front().is_some_and(|(due, _)| *due <= us) {
+                let Some((_, packet)) = flying.pop_front() else { break };
+                let Packet { flow, sent, delivered: when_sent } = packet;
+                in_flight[flow] -= 1;
+                delivered[flow] += 1;
+                let progress = Progress {
+                    packets: 1,
+                    delivered: delivered[flow],
+                    delivered_when_sent: when_sent,
+                    round_trip: Some(now.since(sent)),
+                    is_window_full: true,
+                    ..Progress::default()
+                };
+                flows[flow].on_acknowledgement(now, &progress);
+            }
+        }
+        let parts = delivered.iter().zip(half).map(|(all, half)| all - half);
+        let parts = parts.map(|packets| packets as f64 * 2.0 / steps as f64).collect();
+        (parts, dropped as f64 / (dropped + passed) as f64)
+    }
+
+    fn jain(parts: &[f64]) -> f64 {
+        let sum: f64 = parts.iter().sum();
+        sum * sum / parts.len() as f64 / parts.iter().map(|part| part * part).sum::<f64>()
+    }
+
+    #[test]
+    fn one_flow_fills_a_path_whatever_its_delay_its_queue_and_its_losses() {
+        for round_trip_us in [200, 2_000, 20_000] {
+            for (queue, loss, least) in
+                [(400, 0, 0.95), (400, 1, 0.95), (400, 10, 0.93), (5_000, 0, 0.95), (40, 10, 0.85)]
+            {
+                let (parts, dropped) = run(1, Link { round_trip_us, queue, loss, ..LINK });
+                let told = (round_trip_us, queue, loss, dropped);
+                assert!(parts[0] >= least, "{:.3} over {told:?}", parts[0]);
+                assert!(dropped < if queue == 40 { 0.08 } else { 0.05 }, "{told:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn eight_flows_share_a_path_evenly() {
+        for link in [LINK, Link { loss: 10, ..LINK }, Link { queue: 40, ..LINK }] {
+            let (parts, _) = run(8, Link { seconds: 8, ..link });
+            assert!(jain(&parts) > 0.95, "{:.3}: {parts:.3?}", jain(&parts));
+            assert!(parts.iter().sum::<f64>() > 0.9, "{parts:.3?}");
+        }
+    }
+
+    #[test]
+    fn a_flow_that_does_not_fill_its_window_has_no_larger_one() {
+        let mut flow = BbrWindow::new(&Bbr::default());
+        for delivered in 1..1_000 {
+            let progress = Progress { packets: 1, delivered, ..Progress::default() };
+            flow.on_acknowledgement(Time::ZERO, &progress);
+        }
+        assert_eq!(flow.window, 10);
+    }
+
+    #[test]
+    fn no_setting_and_no_packets_lead_out_of_range() {
+        for number in [0, u32::MAX] {
+            let mut flow = BbrWindow::new(&Bbr {
+                gain: number as u16,
+                loss: number as u16,
+                initial_window: number,
+                minimum_window: number,
+                maximum_window: number,
+            });
+            for step in 0..10_000_u64 {
+                let now = Time::ZERO + Span::from_us(step * (step % 5));
+                let progress = Progress {
+                    delivered: step * 1_000_003,
+                    delivered_when_sent: (step % 11) * 1_000,
+                    round_trip: Some(Span::from_ps(step % 7)),
+                    is_window_full: step % 3 > 0,
+                    ..Progress::default()
+                };
+                flow.on_acknowledgement(now, &progress);
+                flow.on_repetition((step % 13) as u32);
+                assert!(flow.window >= 1 && flow.window <= u64::from(number.max(1)));
+            }
+        }
+    }
+}
