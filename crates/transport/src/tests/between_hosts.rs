@@ -6,7 +6,7 @@ use std::vec;
 use std::vec::Vec;
 use wire::{Opcode, roce};
 
-use super::statuses;
+use super::{statuses, write};
 use crate::limits::{OVERTAKEN_WAIT_MIN, PROBE_WAIT_MIN};
 use crate::testing::{Pair, Verdict, Wire};
 use crate::{Arrival, BetweenHosts, Config, Congestion, QpChange};
@@ -49,17 +49,6 @@ fn acquainted(signing: [bool; 2]) -> Pair {
     write(&mut pair, 5_000);
     pair.sent.clear();
     pair
-}
-
-/// Writes `length` bytes, and checks that they arrive.
-fn write(pair: &mut Pair, length: u32) {
-    pair.nodes[0].fill(0, length as usize, 1);
-    let expected = pair.nodes[0].bytes(0, length as usize);
-    let from = pair.nodes[0].sge(0, length);
-    pair.post(0, 1, pair.write(1, 0), &[from]);
-    pair.drive();
-    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
-    assert_eq!(pair.nodes[1].bytes(0, length as usize), expected);
 }
 
 /// Has this happen to packets of one node with PSNs at these distances from the first, once each.

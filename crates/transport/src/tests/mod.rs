@@ -26,11 +26,22 @@ use std::vec::Vec;
 use wire::roce;
 
 use crate::Endpoint;
-use crate::testing::Node;
+use crate::testing::{Node, Pair};
 
 /// Identifier and status of every completion that waits.
 fn statuses(node: &mut Node) -> Vec<(u64, CompletionStatus)> {
     node.completions().iter().map(|completion| (completion.id, completion.status)).collect()
+}
+
+/// Node 0 writes `length` bytes, and checks that they arrive.
+fn write(pair: &mut Pair, length: u32) {
+    pair.nodes[0].fill(0, length as usize, 1);
+    let expected = pair.nodes[0].bytes(0, length as usize);
+    let from = pair.nodes[0].sge(0, length);
+    pair.post(0, 1, pair.write(1, 0), &[from]);
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, CompletionStatus::Success)]);
+    assert_eq!(pair.nodes[1].bytes(0, length as usize), expected);
 }
 
 /// The one completion that waits.

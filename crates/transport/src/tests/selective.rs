@@ -5,7 +5,7 @@ use std::vec;
 use std::vec::Vec;
 use wire::{Opcode, aeth, roce, saeth};
 
-use super::{only, statuses};
+use super::{only, statuses, write};
 use crate::limits::{OUT_OF_ORDER_BYTES_MAX, OUT_OF_ORDER_PACKETS_MAX};
 use crate::testing::{Pair, TestMemory, Verdict, Wire};
 use crate::{Arrival, Config, ModifyError, OutOfOrder, QpChange, Recovery};
@@ -37,17 +37,6 @@ fn lose(pair: &mut Pair, lost: &'static [u64]) {
             if lost.contains(&packet.index) { Verdict::Drop } else { Verdict::Deliver }
         },
     );
-}
-
-/// Writes `length` bytes and checks that they arrive.
-fn write(pair: &mut Pair, length: u32) {
-    pair.nodes[0].fill(0, length as usize, 1);
-    let expected = pair.nodes[0].bytes(0, length as usize);
-    let from = pair.nodes[0].sge(0, length);
-    pair.post(0, 1, pair.write(1, 0), &[from]);
-    pair.drive();
-    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS)]);
-    assert_eq!(pair.nodes[1].bytes(0, length as usize), expected);
 }
 
 /// Retransmissions and timeouts of node 0.
