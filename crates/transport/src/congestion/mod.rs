@@ -314,6 +314,11 @@ pub(crate) struct Pacer {
     is_marked: bool,
 }
 
+/// How long a batch takes at `pace`.
+fn batch_time(pace: Rate) -> Span {
+    pace.time_of(PACED_BATCH_BYTES).max(PACED_BATCH_TIME)
+}
+
 impl Pacer {
     /// `most_bytes` may be in flight without a controller.
     pub(crate) fn new(congestion: &Congestion, kind: QpType, most_bytes: u64) -> Self {
@@ -406,7 +411,7 @@ impl Pacer {
     #[inline]
     pub(crate) fn batch_held_until(&mut self, now: Time) -> Option<Time> {
         let pace = self.pace?;
-        let batch = pace.time_of(PACED_BATCH_BYTES).max(PACED_BATCH_TIME);
+        let batch = batch_time(pace);
         let ahead = self.paced_until.since(now);
         let half = Span::from_ps(batch.as_ps() / 2);
         self.is_batch_full = ahead > if self.is_batch_full { half } else { batch };
@@ -417,7 +422,7 @@ impl Pacer {
     #[inline]
     pub(crate) fn batch_bytes(&self, now: Time) -> u64 {
         let Some(pace) = self.pace else { return u64::MAX };
-        let batch = pace.time_of(PACED_BATCH_BYTES).max(PACED_BATCH_TIME);
+        let batch = batch_time(pace);
         let left = batch.as_ps().saturating_sub(self.paced_until.since(now).as_ps());
         let bits = u128::from(left) * u128::from(pace.as_bps()) / 1_000_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
