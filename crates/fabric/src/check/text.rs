@@ -121,14 +121,14 @@ fn layers(topology: &Topology, kind: &Kind) -> Option<String> {
     let here = tier(End::Switch(own));
     let (mut below, mut above) = (0, 0);
     for link in &topology.links {
-        let [a, b] = link.ends;
-        let other = if a == End::Switch(own) { b } else { a };
-        if other != End::Switch(own) && (a == End::Switch(own) || b == End::Switch(own)) {
-            match tier(other).cmp(&here) {
-                Ordering::Less => below += link.rate.as_bps(),
-                Ordering::Greater => above += link.rate.as_bps(),
-                Ordering::Equal => {}
-            }
+        let other = match link.ends {
+            [End::Switch(index), other] | [other, End::Switch(index)] if index == own => other,
+            _ => continue,
+        };
+        match tier(other).cmp(&here) {
+            Ordering::Less => below += link.rate.as_bps(),
+            Ordering::Greater => above += link.rate.as_bps(),
+            Ordering::Equal => {}
         }
     }
     if below == 0 || above == 0 {

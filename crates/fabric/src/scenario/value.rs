@@ -375,15 +375,21 @@ pub(super) fn priorities<'a>(hint: &'static str) -> Value<'a, u8> {
     Value::new("a list of numbers from 0 to 7", read, show)
 }
 
+/// The two members of a list; `hint` is the remedy for any other.
+fn pair<'a, 'k>(entry: &Entry<'a, 'k>, hint: &'static str) -> Result<[Entry<'a, 'k>; 2]> {
+    let mut members = entry.list()?;
+    match (members.next(), members.next(), members.next()) {
+        (Some(first), Some(second), None) => Ok([first, second]),
+        _ => Err(entry.expected("a pair of numbers", hint)),
+    }
+}
+
 /// The class of each DSCP. What is written is read over what is there.
 pub(super) fn dscp_map<'a>() -> Value<'a, [u8; 64]> {
     const PAIRS: &str = "[[26, 3], [48, 6]]: DSCP 26 is 3, and 48 is 6";
     let read = |entry: &Entry<'a, '_>, out: &mut [u8; 64]| {
         for one in entry.list()? {
-            let mut pair = one.list()?;
-            let (Some(dscp), Some(class), None) = (pair.next(), pair.next(), pair.next()) else {
-                return Err(one.expected("a pair of numbers", PAIRS));
-            };
+            let [dscp, class] = pair(&one, PAIRS)?;
             let dscp: u8 = within(0, 63, PAIRS).get(&dscp)?;
             out[usize::from(dscp)] = within(0, 7, PAIRS).get(&class)?;
         }
@@ -399,11 +405,8 @@ pub(super) fn dscp_map<'a>() -> Value<'a, [u8; 64]> {
 /// Points of a cumulative distribution: a number and a probability each.
 pub(super) fn points<'a>() -> Value<'a, Vec<(u32, f64)>> {
     let one = |point: Entry<'a, '_>| {
-        let mut pair = point.list()?;
-        let (Some(bytes), Some(part), None) = (pair.next(), pair.next(), pair.next()) else {
-            let hint = "[1_000, 0.5]: half of all messages have at most 1,000 bytes";
-            return Err(point.expected("a pair of numbers", hint));
-        };
+        let hint = "[1_000, 0.5]: half of all messages have at most 1,000 bytes";
+        let [bytes, part] = pair(&point, hint)?;
         Ok((whole().get(&bytes)?, number(&part)?))
     };
     let read = move |entry: &Entry<'a, '_>| entry.list()?.map(one).collect();

@@ -33,6 +33,16 @@ impl Topology {
             self.join(End::Host(host), End::Switch(switch), cables);
         }
     }
+
+    /// `count` spine switches above the `racks` switches that are there.
+    fn spines(&mut self, count: u32, racks: u32, cables: Cables) {
+        for spine in 0..count {
+            let switch = self.add_switch(format!("spine{spine}"), 1);
+            for rack in 0..racks {
+                self.join(End::Switch(rack), End::Switch(switch), cables);
+            }
+        }
+    }
 }
 
 /// Two hosts and a cable.
@@ -64,12 +74,7 @@ pub(crate) fn leaf_spine(
         let switch = topology.add_switch(format!("leaf{leaf}"), 0);
         topology.rack(switch, hosts, down);
     }
-    for spine in 0..spines {
-        let switch = topology.add_switch(format!("spine{spine}"), 1);
-        for leaf in 0..leaves {
-            topology.join(End::Switch(leaf), End::Switch(switch), up);
-        }
-    }
+    topology.spines(spines, leaves, up);
     topology
 }
 
@@ -94,12 +99,7 @@ pub(crate) fn rail_optimised(
             }
         }
     }
-    for spine in 0..spines {
-        let switch = topology.add_switch(format!("spine{spine}"), 1);
-        for rail in 0..segments * rails {
-            topology.join(End::Switch(rail), End::Switch(switch), up);
-        }
-    }
+    topology.spines(spines, segments * rails, up);
     topology
 }
 

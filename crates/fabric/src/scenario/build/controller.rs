@@ -5,6 +5,7 @@ use rdma::Rate;
 use transport::congestion::{Conflict, Congestion};
 
 use crate::scenario::at::{At, Result};
+use crate::scenario::deferred::Deferred;
 use crate::scenario::error::ScenarioError;
 use crate::scenario::table::{Pass, Table};
 use crate::scenario::value::{otherwise, within};
@@ -36,7 +37,7 @@ impl<'a, const PLACE: usize> Table<'a> for Controller<PLACE> {
 
 impl<const PLACE: usize> Controller<PLACE> {
     /// Sets the controller of a NIC. `at` is this table.
-    pub(super) fn set(&self, congestion: &mut Congestion, at: &At<'_>) -> Result<()> {
+    fn set(&self, congestion: &mut Congestion, at: &At<'_>) -> Result<()> {
         let name = Congestion::NAMED[PLACE].0;
         if congestion.name() != name {
             let wrong = ScenarioError::at_place(&at.itself(), "nothing obeys these settings");
@@ -50,6 +51,19 @@ impl<const PLACE: usize> Controller<PLACE> {
         }
         Ok(())
     }
+}
+
+/// Sets `congestion` to what a NIC's table of a controller says, if it has one; that table is then `at`.
+pub(super) fn obey<'t, 'a, const PLACE: usize>(
+    table: Option<&'t Deferred<'a, Controller<PLACE>>>,
+    congestion: &mut Congestion,
+    at: &mut &'t At<'a>,
+) -> Result<()> {
+    if let Some(table) = table {
+        table.read()?.set(congestion, &table.at)?;
+        *at = &table.at;
+    }
+    Ok(())
 }
 
 /// Refuses settings that contradict each other where the slowest link of a host that has them is of rate

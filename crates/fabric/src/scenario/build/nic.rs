@@ -5,7 +5,7 @@ use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
 
 use super::Files;
-use super::controller::{BBR, Controller, DCTCP, HPCC, SWIFT, TIMELY, check};
+use super::controller::{BBR, Controller, DCTCP, HPCC, SWIFT, TIMELY, check, obey};
 use super::dcqcn::DcqcnTable;
 use super::switch::some;
 use crate::NetworkConfig;
@@ -215,26 +215,11 @@ pub(super) fn nic(
         dcqcn.read()?.set(&mut nic, &dcqcn.at, files)?;
     }
     let mut at = &table.at;
-    if let Some(dctcp) = &dctcp {
-        dctcp.read()?.set(&mut nic.congestion, &dctcp.at)?;
-        at = &dctcp.at;
-    }
-    if let Some(timely) = &timely {
-        timely.read()?.set(&mut nic.congestion, &timely.at)?;
-        at = &timely.at;
-    }
-    if let Some(swift) = &swift {
-        swift.read()?.set(&mut nic.congestion, &swift.at)?;
-        at = &swift.at;
-    }
-    if let Some(hpcc) = &hpcc {
-        hpcc.read()?.set(&mut nic.congestion, &hpcc.at)?;
-        at = &hpcc.at;
-    }
-    if let Some(bbr) = &bbr {
-        bbr.read()?.set(&mut nic.congestion, &bbr.at)?;
-        at = &bbr.at;
-    }
+    obey(dctcp.as_ref(), &mut nic.congestion, &mut at)?;
+    obey(timely.as_ref(), &mut nic.congestion, &mut at)?;
+    obey(swift.as_ref(), &mut nic.congestion, &mut at)?;
+    obey(hpcc.as_ref(), &mut nic.congestion, &mut at)?;
+    obey(bbr.as_ref(), &mut nic.congestion, &mut at)?;
     check(&nic.congestion, line, at)?;
     nic.lossless_priorities = lossless.unwrap_or(nic.lossless_priorities);
     Ok((nic, lossless.is_some()))
