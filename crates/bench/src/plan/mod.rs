@@ -640,6 +640,10 @@ impl Flow {
     fn check(&self, plan: &Plan) -> Result<(), Failure> {
         let wrong = |message: String, hint: &str| Err(Failure::new(message).hint(hint));
         let verb = self.verb.name();
+        if self.rd_atomic == 0 {
+            let message = "rd_atomic: no READ or atomic could begin with 0".to_owned();
+            return wrong(message, "write 1 or more");
+        }
         if self.signal_every > self.window {
             return wrong(
                 format!(

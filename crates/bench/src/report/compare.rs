@@ -262,6 +262,16 @@ mod tests {
     }
 
     #[test]
+    fn results_of_a_plan_that_could_not_run_are_refused() {
+        let text = report("a", &[1.0]).to_json();
+        assert!(Report::read(&text).is_ok());
+        let none = text.replacen("\"rd_atomic\": 16", "\"rd_atomic\": 0", 1);
+        assert_ne!(none, text);
+        let refused = Report::read(&none).unwrap_err().to_string();
+        assert!(refused.contains("run 0: flow \"a\": rd_atomic: "), "{refused}");
+    }
+
+    #[test]
     fn plans_that_differ_are_told_by_key() {
         let first = report("a", &[2.0, 2.0]);
         assert_eq!(pair(&first, &first).unwrap().notes, [""; 0]);

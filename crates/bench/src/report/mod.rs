@@ -191,6 +191,9 @@ impl Report {
         if report.format != FORMAT {
             return Err(wrong(format!("the format is {:?}, and not {FORMAT:?}", report.format)));
         }
+        for (index, run) in report.runs.iter().enumerate() {
+            run.plan.check().map_err(|failure| failure.within(format!("run {index}")))?;
+        }
         Ok(report)
     }
 
