@@ -41,10 +41,13 @@ const STATEMENTS: &str = "a line is `l1: send 8b to 1 tag 0`, `l2: recv 8b from 
 /// # Errors
 /// [`FileError`], with its line.
 pub(crate) fn goal(text: &str) -> Result<Arc<Schedule>, FileError> {
-    let mut lines = Lines { lines: text.lines().enumerate(), in_comment: false };
+    let mut lines = Lines { lines: text.lines().enumerate(), comment: None };
     let mut reading = Reading::begin(&mut lines)?;
     while let Some((line, words)) = lines.next() {
         reading.statement(line, &words)?;
+    }
+    if let Some(line) = lines.comment {
+        return Err(FileError::new(line, "a comment does not end").hint("end it with `*/`"));
     }
     reading.finish()
 }
@@ -52,8 +55,8 @@ pub(crate) fn goal(text: &str) -> Result<Arc<Schedule>, FileError> {
 /// Lines of words, without comments and empty ones.
 struct Lines<'a> {
     lines: core::iter::Enumerate<core::str::Lines<'a>>,
-    /// A comment has begun and not ended.
-    in_comment: bool,
+    /// The line where a comment has begun that has not ended.
+    comment: Option<usize>,
 }
 
 impl<'a> Lines<'a> {
@@ -62,9 +65,9 @@ impl<'a> Lines<'a> {
             let (index, mut rest) = self.lines.next()?;
             let mut words = Vec::new();
             loop {
-                if self.in_comment {
+                if self.comment.is_some() {
                     let Some((_, after)) = rest.split_once("*/") else { break };
-                    (rest, self.in_comment) = (after, false);
+                    (rest, self.comment) = (after, None);
                 }
                 let ends = ["//", "#", "/*"].map(|mark| rest.find(mark).unwrap_or(rest.len()));
                 let [line, hash, block] = ends;
@@ -73,7 +76,7 @@ impl<'a> Lines<'a> {
                 if block != end || end == rest.len() {
                     break;
                 }
-                (rest, self.in_comment) = (&rest[end + 2..], true);
+                (rest, self.comment) = (&rest[end + 2..], Some(index + 1));
             }
             if !words.is_empty() {
                 return Some((index + 1, words));
@@ -279,6 +282,11 @@ impl<'a> Reading<'a> {
             let said = format!("rank {rank} does not end");
             return Err(FileError::new(self.last_line, said).hint("end it with `}`"));
         }
+        if let Some(rank) = self.seen.iter().position(|seen| !seen) {
+            let said = format!("rank {rank} of {} is missing", self.ranks);
+            let hint = format!("write `rank {rank} {{ }}` if it has nothing to do");
+            return Err(FileError::new(self.last_line, said).hint(hint));
+        }
         if let Some(wrong) = self.messages.join(&mut self.plan) {
             let ((source, destination), tag, bytes) = (wrong.ends, wrong.tag, wrong.bytes);
             let (said, hint) = match wrong.why {
@@ -360,6 +368,11 @@ mod tests {
             ("num_ranks 2\nrank 0 {\n", "line 2: rank 0 does not end"),
             ("num_ranks 2\nrank 0 {\n}\nrank 0 {\n}", "line 4: rank 0 is there twice"),
             ("num_ranks 2\nrank 0 {\nrank 1 {", "line 3: a rank begins inside another"),
+            (
+                "num_ranks 2\nrank 0 { }\n",
+                "line 2: rank 1 of 2 is missing\nhint: write `rank 1 { }`",
+            ),
+            ("num_ranks 1\n/* a\nrank 0 { }", "line 2: a comment does not end"),
         ];
         for (text, said) in cases {
             assert!(refused(text).starts_with(said), "{}", refused(text));
