@@ -366,7 +366,13 @@ pub(super) fn priorities<'a>(hint: &'static str) -> Value<'a, u8> {
     let read = move |entry: &Entry<'a, '_>| {
         let mut members = entry.list()?;
         let priority = within::<u8>(0, 7, hint);
-        members.try_fold(0, |set, member| Ok(set | 1_u8 << priority.get(&member)?))
+        members.try_fold(0, |set, member| {
+            let bit = 1_u8 << priority.get(&member)?;
+            if set & bit != 0 {
+                return Err(member.wrong("this priority is there twice").hint("leave one out"));
+            }
+            Ok(set | bit)
+        })
     };
     let show = |_: &str, out: &u8| {
         let named: Vec<u8> = (0..8).filter(|bit| out >> bit & 1 == 1).collect();
@@ -388,9 +394,15 @@ fn pair<'a, 'k>(entry: &Entry<'a, 'k>, hint: &'static str) -> Result<[Entry<'a, 
 pub(super) fn dscp_map<'a>() -> Value<'a, [u8; 64]> {
     const PAIRS: &str = "[[26, 3], [48, 6]]: DSCP 26 is 3, and 48 is 6";
     let read = |entry: &Entry<'a, '_>, out: &mut [u8; 64]| {
+        let mut seen = 0_u64;
         for one in entry.list()? {
-            let [dscp, class] = pair(&one, PAIRS)?;
-            let dscp: u8 = within(0, 63, PAIRS).get(&dscp)?;
+            let [key, class] = pair(&one, PAIRS)?;
+            let dscp: u8 = within(0, 63, PAIRS).get(&key)?;
+            if seen >> dscp & 1 != 0 {
+                let said = format!("DSCP {dscp} is there twice");
+                return Err(key.wrong(&said).hint("leave one of its pairs out"));
+            }
+            seen |= 1 << dscp;
             out[usize::from(dscp)] = within(0, 7, PAIRS).get(&class)?;
         }
         Ok(())

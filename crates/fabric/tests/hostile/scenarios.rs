@@ -176,6 +176,16 @@ threshold_bytes = 5"#,
     ),
     (
         r#"alpha = "1/16""#,
+        "dscp_to_class = [[26, 3], [26, 4]]",
+        "line 12: switch.dscp_to_class: DSCP 26 is there twice\nhint: leave one of its pairs out",
+    ),
+    (
+        r#"alpha = "1/16""#,
+        "lossless_priorities = [3, 3]",
+        "line 12: switch.lossless_priorities: this priority is there twice\nhint: leave one out",
+    ),
+    (
+        r#"alpha = "1/16""#,
         "dscp_to_class = [26, 3]",
         "line 12: switch.dscp_to_class: expected a list in brackets, and found 26\nhint: a list is [a, b]",
     ),
