@@ -36,7 +36,29 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
         }
     }
     hops(config, kinds, &dscps, &mut warnings);
+    warnings.extend(unanswered(config));
     warnings
+}
+
+/// Flows between two NICs of which one alone has HPCC: what switches write into packets comes back to the
+/// sender only by a receiver that has it, too.
+fn unanswered(config: &NetworkConfig) -> Option<String> {
+    let needs = |host: u32| config.nic_of(host).congestion.needs_telemetry();
+    let reliable = config.flows.iter().filter(|flow| flow.service == Service::Rc);
+    let pairs: BTreeSet<(u32, u32)> = reliable
+        .map(|flow| (flow.source, flow.destination))
+        .filter(|&(source, destination)| needs(source) != needs(destination))
+        .map(|(one, other)| if needs(one) { (one, other) } else { (other, one) })
+        .collect();
+    let (with, without) = pairs.first()?;
+    let name = |host: u32| config.topology.name(End::Host(host));
+    Some(format!(
+        "{} has congestion \"hpcc\" and {} has not ({} such pairs): telemetry is not sent back, and HPCC \
+         never slows down; give both NICs \"hpcc\"",
+        name(*with),
+        name(*without),
+        pairs.len()
+    ))
 }
 
 /// Headroom above the pool (sonic-mgmt's and everybody's first mistake).
@@ -351,7 +373,7 @@ mod tests {
     use crate::topology::{Cables, leaf_spine, single_switch};
     use crate::workload::FlowSpec;
     use rdma::Rate;
-    use transport::congestion::Dcqcn;
+    use transport::congestion::{Dcqcn, Hpcc};
 
     const CABLES: Cables = Cables::new(Rate::from_gbps(100), 20);
 
@@ -409,6 +431,23 @@ mod tests {
         let after = of_nics(&config);
         assert_eq!(before, [""; 0]);
         assert_eq!(after, ["leaf1: DSCP 3 is lossless at the NICs of h3 and lossy here"]);
+    }
+
+    #[test]
+    fn hpcc_at_one_end_alone_is_a_mistake() {
+        let mut config = lossy();
+        let of_hpcc = |config: &NetworkConfig| -> Vec<String> {
+            warned(config).into_iter().filter(|text| text.contains("\"hpcc\"")).collect()
+        };
+        config.nic.congestion = Congestion::Hpcc(Hpcc::default());
+        assert_eq!(of_hpcc(&config), [""; 0]);
+        let without = NicConfig { congestion: Congestion::None, ..config.nic.clone() };
+        config.nics.insert(1, without.clone());
+        let texts = of_hpcc(&config);
+        assert!(texts.len() == 1, "{texts:?}");
+        assert!(texts[0].starts_with("h0 has congestion \"hpcc\" and h1 has not"), "{texts:?}");
+        config.nics.insert(0, without);
+        assert_eq!(of_hpcc(&config), [""; 0]);
     }
 
     #[test]
