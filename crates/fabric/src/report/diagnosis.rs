@@ -48,6 +48,14 @@ impl Nearest {
     }
 }
 
+/// Where packets were dropped.
+struct Place {
+    dropped: u64,
+    text: String,
+    /// The host that sent them and the priority of the pauses, if its NIC does not obey these.
+    deaf: Option<(u32, u8)>,
+}
+
 impl Report<'_> {
     /// Everything that a reader should know.
     pub fn notes(&self) -> Vec<Note> {
@@ -83,6 +91,18 @@ impl Report<'_> {
                      switches of one tier"
                 }))
             }
+            _ if failed > 0 => {
+                let mut why =
+                    format!("{failed} of {} flows gave up after their last retry", flows.len());
+                let others = flows.iter().filter(|flow| flow.failed == 0 && !flow.is_over());
+                if *self.verdict == Verdict::Stalled && others.clone().count() > 0 {
+                    why += &format!(", and {} wait for what they were to bring", others.count());
+                }
+                Some(Note::new("failed flows", why).change(
+                    "see what was dropped; nic.retry_count and nic.ack_timeout_code say how long a \
+                     queue pair tries",
+                ))
+            }
             Verdict::Stalled => {
                 let open = flows.iter().filter(|flow| !flow.is_over()).count();
                 let why = format!("{open} flows wait for something that will not happen");
@@ -92,14 +112,6 @@ impl Report<'_> {
                 } else {
                     "see what was dropped: what is lost over UC or UD is not sent again"
                 }))
-            }
-            _ if failed > 0 => {
-                let why =
-                    format!("{failed} of {} flows gave up after their last retry", flows.len());
-                Some(Note::new("failed flows", why).change(
-                    "see what was dropped; nic.retry_count and nic.ack_timeout_code say how long a \
-                     queue pair tries",
-                ))
             }
             Verdict::TimeOver => {
                 let late =
@@ -278,10 +290,21 @@ impl Report<'_> {
                 Drop::Buffer => places.get(&false),
                 _ => None,
             };
-            if let Some((_, place)) = place {
-                why += &format!("; most in {place}");
+            if let Some(place) = place {
+                why += &format!("; most in {}", place.text);
             }
-            Note { about: format!("dropped, {cause}"), why, change: Some(self.remedy(cause)) }
+            let deaf = place.filter(|_| cause == Drop::Headroom).and_then(|place| place.deaf);
+            let change = deaf.map_or_else(
+                || self.remedy(cause),
+                |(host, priority)| {
+                    let host = self.network.topology().name(End::Host(host));
+                    format!(
+                        "the NIC of {host} does not obey pauses of priority {priority}: name it in \
+                         nic.lossless_priorities"
+                    )
+                },
+            );
+            Note { about: format!("dropped, {cause}"), why, change: Some(change) }
         };
         self.network.drops().iter().map(note).collect()
     }
@@ -314,14 +337,16 @@ impl Report<'_> {
     }
 
     /// For lossless groups and for lossy ones, the group that dropped most.
-    fn places_of_drops(&self) -> BTreeMap<bool, (u64, String)> {
+    fn places_of_drops(&self) -> BTreeMap<bool, Place> {
         let network = self.network;
-        let mut places: BTreeMap<bool, (u64, String)> = BTreeMap::new();
+        let mut places: BTreeMap<bool, Place> = BTreeMap::new();
         for (switch, neighbour, counters) in network.all_switch_counters() {
             let Some(config) = network.switch_config(switch) else { continue };
             for (group, &dropped) in counters.group_dropped.iter().enumerate() {
                 let lossless = config.groups[group].lossless;
-                if dropped == 0 || places.get(&lossless).is_some_and(|(most, _)| *most >= dropped) {
+                if dropped == 0
+                    || places.get(&lossless).is_some_and(|place| place.dropped >= dropped)
+                {
                     continue;
                 }
                 let name = network.topology().name(End::Switch(switch));
@@ -332,8 +357,16 @@ impl Report<'_> {
                 } else {
                     format!(", which held {} bytes", counters.group_peak_bytes[group])
                 };
-                let place = format!("group {group} of {name} from {from}: {dropped}{full}");
-                places.insert(lossless, (dropped, place));
+                let text = format!("group {group} of {name} from {from}: {dropped}{full}");
+                let priority = config.group_to_priority[group] & 7;
+                let deaf = match neighbour {
+                    End::Host(host) => network
+                        .nic_config(host)
+                        .filter(|nic| nic.lossless_priorities >> priority & 1 == 0)
+                        .map(|_| (host, priority)),
+                    End::Switch(_) => None,
+                };
+                places.insert(lossless, Place { dropped, text, deaf });
             }
         }
         places
@@ -558,5 +591,21 @@ lossless_priorities = [3]
         let dropped = note(&small, "dropped, headroom full (lossless)");
         assert!(dropped.why.contains("; most in group 3 of s0 from h"), "{dropped:?}");
         assert!(dropped.change.unwrap().contains("headroom_bytes"));
+    }
+
+    #[test]
+    fn headroom_that_a_nic_without_pfc_fills_is_laid_at_its_door() {
+        let deaf = notes(|config| {
+            config.nic.lossless_priorities = 0;
+            config.switch.buffer_bytes = 300_000;
+        });
+        let change = note(&deaf, "dropped, headroom full (lossless)").change.unwrap();
+        assert!(change.starts_with("the NIC of h"), "{change}");
+        assert!(
+            change.ends_with(
+                "does not obey pauses of priority 3: name it in nic.lossless_priorities"
+            ),
+            "{change}"
+        );
     }
 }

@@ -227,6 +227,23 @@ fn bandwidths_are_those_of_nccl() {
 }
 
 #[test]
+fn a_job_whose_queue_pairs_gave_up_is_told_as_that() {
+    let mut config = config(4);
+    let of = collective(Operation::AllReduce, Algorithm::Ring, 4, 1_000_000);
+    config.add_job(job(of, Size::default()));
+    config.nic.retry_count = 1;
+    let ends = [End::Host(1), End::Switch(0)];
+    config.faults = vec![Fault { at: Time::ZERO, kind: FaultKind::LinkDown { ends } }];
+    let mut network = Network::new(config).unwrap();
+    let verdict = network.run(Time::ZERO + Span::from_ms(5_000));
+    assert_eq!(verdict, Verdict::Stalled);
+    let notes = Report::new("ring", &network, &verdict).notes();
+    let failed = notes.iter().find(|note| note.about == "failed flows").unwrap();
+    assert!(failed.why.contains("gave up after their last retry, and "), "{}", failed.why);
+    assert!(notes.iter().all(|note| note.about != "stalled"));
+}
+
+#[test]
 fn a_job_that_could_not_run_is_refused() {
     let refused = |change: fn(&mut NetworkConfig)| {
         let mut config = config(4);
