@@ -193,6 +193,16 @@ impl Wiring {
             host_ports: self.host_ports.into(),
             racks: racks(&config.topology).into(),
         };
+        // Before the routes, which take longest: a switch may be refused.
+        let order = self.units.iter().flat_map(|unit| &unit.switches);
+        let switches: Vec<Switch> = order
+            .map(|&switch| {
+                let (first_port, specs) =
+                    (self.first_ports[switch as usize], &self.specs[switch as usize]);
+                make_switch(config, switch, first_port, specs)
+            })
+            .collect::<Result<_, _>>()?;
+        let mut switches = switches.into_iter();
         let mut tables = route_tables(&config.topology, &[], &config.weighted());
         let rates = config.topology.host_rates();
         let mut ports = self.ports.into_iter();
@@ -205,12 +215,10 @@ impl Wiring {
             let links = Links::new(common.clone(), (partition as u16, count as u16), first, ports);
             let mut partition = Partition::new(links);
             for unit in units {
-                for &switch in &unit.switches {
+                for (&switch, mut made) in unit.switches.iter().zip(switches.by_ref()) {
                     let own = config.switch_of(switch);
                     let first_port = self.first_ports[switch as usize];
-                    let specs = &self.specs[switch as usize];
-                    let mut made = make_switch(config, switch, first_port, specs)?;
-                    for (local, spec) in (0..).zip(specs) {
+                    for (local, spec) in (0..).zip(&self.specs[switch as usize]) {
                         let port = partition.links.port(first_port + u32::from(local));
                         (port.class, port.strict) = classify(own, local, spec.serves);
                     }
