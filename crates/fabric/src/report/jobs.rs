@@ -1,10 +1,13 @@
 //! What became of jobs: how long each repetition took, who was last, and what held them up.
 
 use core::fmt::Write as _;
+use std::borrow::Cow;
 
 use rdma::{Span, Time};
 use telemetry::Table;
 
+use super::seeds::Number;
+use super::tables::micros;
 use super::{Report, gbps, percentile};
 use crate::limits::REPORT_JOBS;
 use crate::topology::End;
@@ -74,10 +77,8 @@ impl Report<'_> {
             .integers("late", "ps")
             .texts("held_up_by");
         for (index, job) in self.network.jobs().iter().enumerate() {
-            let ranks = self.network.repetitions(index);
             let least = self.network.least_time(index).as_ps();
-            for number in 0..job.repeat as usize {
-                let Some(turn) = Turn::of(&ranks, number) else { break };
+            for (number, turn) in self.turns(index, job).into_iter().enumerate() {
                 let bandwidth = turn.took.and_then(|took| bandwidths(job, took)).unzip();
                 let host = self.network.topology().name(End::Host(job.hosts[turn.last]));
                 let held = self.held_up(job, &turn);
@@ -115,12 +116,25 @@ impl Report<'_> {
         figures
     }
 
-    fn figures_of_job(&self, index: usize, job: &Job, figures: &mut Vec<(&'static str, String)>) {
+    /// For each job how long its median repetition took; nothing of one that was never complete.
+    pub(super) fn job_numbers(&self) -> impl Iterator<Item = Number> {
+        let jobs = self.network.jobs().iter().enumerate().take(REPORT_JOBS);
+        jobs.map(|(index, job)| {
+            let median = percentile(&times(&self.turns(index, job)), 50);
+            let took = median.map(|took| micros(took.as_ps()));
+            (Cow::Owned(format!("job_{index}")), "us", took)
+        })
+    }
+
+    /// The repetitions that have begun to end, in their order.
+    fn turns(&self, index: usize, job: &Job) -> Vec<Turn> {
         let ranks = self.network.repetitions(index);
-        let turns = (0..job.repeat as usize).map_while(|number| Turn::of(&ranks, number));
-        let turns: Vec<Turn> = turns.collect();
-        let mut took: Vec<Span> = turns.iter().filter_map(|turn| turn.took).collect();
-        took.sort_unstable();
+        (0..job.repeat as usize).map_while(|number| Turn::of(&ranks, number)).collect()
+    }
+
+    fn figures_of_job(&self, index: usize, job: &Job, figures: &mut Vec<(&'static str, String)>) {
+        let turns = self.turns(index, job);
+        let took = times(&turns);
         let mut text = format!("{}: ", job.name);
         // Writing to a string cannot fail.
         let _ = match (took.as_slice(), percentile(&took, 50)) {
@@ -134,7 +148,7 @@ impl Report<'_> {
         };
         if took.len() < job.repeat as usize {
             let over = turns.get(took.len()).map_or(0, |turn| turn.over);
-            let all = ranks.len();
+            let all = job.hosts.len();
             let _ = write!(text, "; UNFINISHED: {over} of {all} ranks have done number ");
             let _ = write!(text, "{} of {}", took.len() + 1, job.repeat);
         }
@@ -183,6 +197,13 @@ impl Report<'_> {
             format!("{} to {}, used to {:.1} %", name(link.at), name(link.to), 100.0 * link.used)
         })
     }
+}
+
+/// How long those took that are complete, in the order of lengths.
+fn times(turns: &[Turn]) -> Vec<Span> {
+    let mut took: Vec<Span> = turns.iter().filter_map(|turn| turn.took).collect();
+    took.sort_unstable();
+    took
 }
 
 /// Algorithm and bus bandwidth in Gb/s, if a collective took so long.

@@ -16,6 +16,7 @@ mod tables;
 
 use core::cell::OnceCell;
 use core::fmt::Write as _;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rdma::{Span, Time};
@@ -128,7 +129,7 @@ impl<'a> Report<'a> {
         let (again, timeouts) = self.repeated();
         let completed: u64 = flows.iter().map(|flow| flow.completed).sum();
         let count = |value: u64| Some(value as f64);
-        vec![
+        let mut numbers = [
             ("ended_at", "us", Some(tables::micros(network.now().as_ps()))),
             ("completed", "messages", count(completed)),
             ("goodput", "gbps", Some(self.goodput_of().0)),
@@ -141,6 +142,10 @@ impl<'a> Report<'a> {
             ("timeouts", "", count(timeouts)),
             ("pauses", "frames", count(network.pause_frames())),
         ]
+        .map(|(name, unit, value)| (Cow::Borrowed(name), unit, value))
+        .to_vec();
+        numbers.extend(self.job_numbers());
+        numbers
     }
 
     /// From post to completion of every message, in picoseconds, in their order.

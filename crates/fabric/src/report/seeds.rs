@@ -7,6 +7,7 @@
 //! ```
 
 use core::fmt::Write as _;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use telemetry::{Block, Cell, Figure, Page, Table};
@@ -15,7 +16,7 @@ use super::Report;
 use crate::Verdict;
 
 /// A figure of a run: its name, its unit, and its value if it has one.
-pub(super) type Number = (&'static str, &'static str, Option<f64>);
+pub(super) type Number = (Cow<'static, str>, &'static str, Option<f64>);
 
 /// How many runs ended in a way.
 type Endings = BTreeMap<&'static str, usize>;
@@ -132,9 +133,15 @@ impl Seeds {
     fn intervals(&self) -> Vec<(String, Interval)> {
         let numbers = self.runs.first().into_iter().flat_map(|run| &run.numbers);
         let of = |(place, (name, unit, _)): (usize, &Number)| {
-            let values = self.runs.iter().filter_map(|run| run.numbers.get(place)?.2).collect();
-            let name = name.replace('_', " ");
-            let name = if unit.is_empty() { name } else { format!("{name}, {unit}") };
+            let values = self.runs.iter().filter_map(|run| run.numbers.get(place)?.2);
+            let values: Vec<f64> = values.collect();
+            let mut name = name.replace('_', " ");
+            if !unit.is_empty() {
+                name += &format!(", {unit}");
+            }
+            if values.len() < self.runs.len() {
+                name += &format!(" ({} of {} runs)", values.len(), self.runs.len());
+            }
             Some((name, Interval::of(values)?))
         };
         numbers.enumerate().filter_map(of).collect()

@@ -7,7 +7,7 @@ use rdma::{Span, Time};
 use super::CABLES;
 use crate::fault::{DropRule, Fault, FaultKind};
 use crate::packet::{GAP_BYTES, LOWER_BYTES, PREAMBLE_BYTES};
-use crate::report::Report;
+use crate::report::{Report, Seeds};
 use crate::topology::{End, leaf_spine, single_switch};
 use crate::workload::{Algorithm, Collective, Job, Operation, Plan, Schedule, Size, Verb};
 use crate::{Network, NetworkConfig, Verdict};
@@ -241,6 +241,26 @@ fn a_job_whose_queue_pairs_gave_up_is_told_as_that() {
     let failed = notes.iter().find(|note| note.about == "failed flows").unwrap();
     assert!(failed.why.contains("gave up after their last retry, and "), "{}", failed.why);
     assert!(notes.iter().all(|note| note.about != "stalled"));
+}
+
+#[test]
+fn several_seeds_say_how_long_jobs_took_and_in_how_many_runs() {
+    let mut seeds = Seeds::default();
+    for seed in 1..=2 {
+        let mut config = config(4);
+        config.add_job(job(
+            collective(Operation::AllReduce, Algorithm::Ring, 4, MTU),
+            Size::default(),
+        ));
+        config.seed = seed;
+        // The second run is cut short.
+        let end = if seed == 1 { Span::from_ms(50) } else { Span::from_us(1) };
+        let mut network = Network::new(config).unwrap();
+        let verdict = network.run(Time::ZERO + end);
+        seeds.add(seed, &Report::new("ring", &network, &verdict));
+    }
+    let text = seeds.summary();
+    assert!(text.contains("job 0, us (1 of 2 runs)  "), "{text}");
 }
 
 #[test]
