@@ -200,8 +200,9 @@ impl Row {
                 }
                 values.push(value.ok());
             }
-            drop(hosts);
+            // First the cable: an interface goes with its host's namespace, and cannot be read from then on.
             row.counts = row.counts.plus(cable.take_away()?);
+            drop(hosts);
         }
         Ok(row)
     }
