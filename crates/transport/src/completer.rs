@@ -45,6 +45,9 @@ impl Qp {
         }
         let result = self.take_response(now, header, carried, memory, adapter);
         self.take_kept_responses(now, memory, adapter);
+        if self.requester.suspects_some() {
+            self.send_gaps(now, adapter);
+        }
         result
     }
 
@@ -76,10 +79,11 @@ impl Qp {
                 }
                 if self.requester.scoreboard.is_some() {
                     let chunk = self.read_chunk(adapter);
-                    self.requester.note_answer(psn, header.facts().part, chunk);
+                    let moment = self.moment(now);
+                    self.requester.note_answer(psn, header.facts().part, chunk, &moment);
                 }
                 if !self.acknowledge_before(now, psn, adapter) {
-                    return self.keep_response::<M>(header, carried);
+                    return self.keep_response::<M>(now, header, carried);
                 }
                 // 9.7.5.1.3: an answer that carries data is positive.
                 let is_nak = |aeth: aeth::Repr| !matches!(aeth.syndrome, Syndrome::Ack { .. });
@@ -199,8 +203,10 @@ impl Qp {
         let packets = requester.unacked.distance_from(before);
         let under_way = requester.top.distance_from(requester.unacked);
         let is_full = requester.is_window_full();
-        requester.catch_up();
-        let behind = requester.arrived_packets();
+        let moment = self.moment(now);
+        let requester = &mut self.requester;
+        requester.catch_up(&moment);
+        let behind = requester.delivered_packets();
         let counts = [packets, under_way, behind];
         let round_trip = self.pacer.on_progress(now, requester.unacked, counts, is_full);
         requester.train.on_progress(packets);

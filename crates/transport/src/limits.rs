@@ -124,6 +124,9 @@ pub(crate) const BBR_HOST_LATENESS: Span = Span::from_us(200);
 /// BBR: packets leave at this part of the rate at which they arrive, in hundredths: while a flow begins, 2 / ln 2,
 /// and afterwards the highest of BBR's cycle.
 pub(crate) const BBR_PACE_PERCENT: [u64; 2] = [289, 125];
+/// Packets are sent again at this part of the pace: at three quarters of the rate at which packets arrive, so that the
+/// queue which dropped them drains.
+pub(crate) const REPEATED_PACE_PERCENT: u64 = 60;
 /// BBR: where a window is longer than the path, it grows by one in so many packets that arrive.
 pub(crate) const BBR_GROWTH_DIVISOR: u64 = 4;
 /// What may leave at once where a pace is kept to: a GSO batch.
@@ -136,6 +139,8 @@ pub(crate) const BBR_RATE_ROUNDS: u32 = 5;
 pub(crate) const BBR_FLAT_ROUNDS: u32 = 3;
 /// BBR: losses are weighed among so many packets at least, so that chance makes no ceiling.
 pub(crate) const BBR_LOSS_SAMPLE: u64 = 512;
+/// BBR: so many losses, if they are too many among what was sent, end the beginning of a flow at once.
+pub(crate) const BBR_LOSS_AT_START: u64 = 16;
 /// BBR: the ceiling is this part of the window that lost too many. BBRv2 leaves 70; ours holds no less than
 /// the path does.
 pub(crate) const BBR_CEILING_FALL_PERCENT: u64 = 85;

@@ -7,6 +7,7 @@ use wire::{roce, saeth};
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::qp::Qp;
+use crate::recovery::Moment;
 use crate::stats::Drop;
 use crate::timer::Timer;
 
@@ -28,13 +29,11 @@ impl Qp {
         }
         adapter.stats.rcvd_seq_err += 1;
         self.acknowledge_before(now, missing, adapter);
-        if let Some(scoreboard) = &mut self.requester.scoreboard {
-            scoreboard.record(missing, arrived);
-        }
+        self.requester.record(missing, arrived);
         let [newest, ..] = arrived.ranges;
         let end = missing.plus(if newest.packets > 0 { newest.end() } else { 0 });
         let requester = &self.requester;
-        let (is_full, behind) = (requester.is_window_full(), requester.arrived_packets());
+        let (is_full, behind) = (requester.is_window_full(), requester.delivered_packets());
         let round_trip = self.pacer.arrived_behind_a_gap(now, end, is_full, behind);
         self.note_round_trip(now, round_trip);
         self.arm_probe(now, true);
@@ -45,10 +44,11 @@ impl Qp {
     /// The answer to a READ or atomic is missing, and a later one, before `end`, has arrived.
     /// Returns whether this loss is new.
     pub(super) fn answer_is_missing(&mut self, now: Time, end: Psn, adapter: &mut Adapter) -> bool {
+        let moment = self.moment(now);
         let Some(scoreboard) = &mut self.requester.scoreboard else {
             return self.go_back(now, adapter);
         };
-        scoreboard.executed(end);
+        scoreboard.executed(end, &moment);
         self.send_gaps(now, adapter)
     }
 
@@ -75,6 +75,11 @@ impl Qp {
         self.requester.gone_back_for = Some(self.requester.unacked);
         self.arm_ack_timer(now);
         true
+    }
+
+    /// The present, at which something is heard.
+    pub(super) fn moment(&self, now: Time) -> Moment {
+        Moment { now, by: self.patience.answered_by(now), top: self.requester.top }
     }
 
     pub(super) fn note_round_trip(&mut self, now: Time, took: Option<Span>) {
@@ -113,11 +118,13 @@ impl Qp {
     /// is dropped and requested again.
     pub(super) fn keep_response<M: Memory>(
         &mut self,
+        now: Time,
         header: &roce::Repr,
         carried: Carried<M::Payload<'_>>,
     ) -> Result<(), Drop> {
         if let Some(scoreboard) = &mut self.requester.scoreboard {
             scoreboard.responses.keep::<M>(header, carried, 1);
+            self.arm_probe(now, true);
         }
         Ok(())
     }

@@ -28,8 +28,8 @@ use super::keys::{keys, order};
 use super::{Conflict, Controller, Key, Progress};
 use crate::limits::{
     BBR_CEILING_FALL_PERCENT, BBR_DRAIN_INTERVAL, BBR_FLAT_ROUNDS, BBR_GROWTH_DIVISOR,
-    BBR_HOST_LATENESS, BBR_LOSS_SAMPLE, BBR_LOSS_WITH_QUEUE, BBR_PACE_PERCENT, BBR_RATE_ROUNDS,
-    SHORTEST_ROUND_TRIP_KNOWN,
+    BBR_HOST_LATENESS, BBR_LOSS_AT_START, BBR_LOSS_SAMPLE, BBR_LOSS_WITH_QUEUE, BBR_PACE_PERCENT,
+    BBR_RATE_ROUNDS, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::shortest::Shortest;
 
@@ -264,6 +264,13 @@ impl Controller for BbrWindow {
 
     fn on_repetition(&mut self, packets: u32) {
         self.lost += u64::from(packets);
+        let packets = (self.arrived + self.lost).max(BBR_LOSS_SAMPLE / 2);
+        if self.is_starting
+            && self.lost >= BBR_LOSS_AT_START
+            && self.lost * WHOLE > packets * u64::from(self.settings.loss)
+        {
+            self.is_starting = false;
+        }
     }
 
     fn window(&self, packet_bytes: u64) -> u64 {
@@ -272,12 +279,12 @@ impl Controller for BbrWindow {
 
     fn pace(&self, packet_bytes: u64) -> Option<Rate> {
         let percent = u128::from(BBR_PACE_PERCENT[usize::from(!self.is_starting)]);
-        let mut rate = u128::from(self.rate());
-        if self.is_starting {
-            // A flow that has sent little so far is not held back for that.
-            let shortest = u128::from(self.shortest.get()?.as_ps().max(1));
-            rate = rate.max(u128::from(self.window) * 1_024 * PS_PER_SECOND / shortest);
-        }
+        // A flow that has sent little of late is not held back for that, and one that begins not at all.
+        let least =
+            if self.is_starting { self.window } else { self.settings.initial_window.into() };
+        let shortest = u128::from(self.shortest.get()?.as_ps().max(1));
+        let least = u128::from(least) * 1_024 * PS_PER_SECOND / shortest;
+        let rate = least.max(self.rate().into());
         let bits = rate * u128::from(packet_bytes) * 8 * percent / (1_024 * 100);
         (bits > 0).then(|| Rate::from_bps(u64::try_from(bits).unwrap_or(u64::MAX)))
     }

@@ -34,7 +34,7 @@ use rdma::Psn;
 pub(crate) use patience::Patience;
 pub use reorder::OutOfOrder;
 pub(crate) use reorder::ReorderBuffer;
-pub(crate) use scoreboard::Scoreboard;
+pub(crate) use scoreboard::{Moment, Scoreboard};
 
 /// How much one role of a queue pair may keep out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

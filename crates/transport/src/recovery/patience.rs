@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   wait for the overtaken   a quarter of the shortest round trip          RFC 8985, 6.2, step 4
-//!   probe                    2 smoothed + 4 variation, doubled each time   RFC 8985, 7.2; RFC 6298, 2
+//!   probe                    2 smoothed + variation, doubled each time     RFC 8985, 7.2; RFC 6298, 2
 //! ```
 //!
 //! Both have a floor of ours: the threads of a soft NIC are woken tens of microseconds late, and more on a busy
@@ -37,6 +37,13 @@ impl Patience {
         self.smoothed = Some(part(smoothed, 7, 8) + part(took, 1, 8));
     }
 
+    /// What is answered now was sent by then; `None` as long as nothing was measured. A round trip is measured
+    /// of the last packet of many, so that of one packet alone may be shorter.
+    pub(crate) fn answered_by(&self, now: Time) -> Option<Time> {
+        let shortest = part(self.shortest.get()?, 1, 2);
+        now.as_ps().checked_sub(shortest.as_ps()).map(|ps| Time::ZERO + Span::from_ps(ps))
+    }
+
     /// How long packets that others have overtaken may still arrive.
     pub(crate) fn for_overtaken(&self) -> Span {
         let wait = self.shortest.get().map(|shortest| part(shortest, 1, 4));
@@ -46,7 +53,7 @@ impl Patience {
     /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` as long
     /// as nothing was measured.
     pub(crate) fn for_probe(&self, probes: u8) -> Option<Span> {
-        let wait = self.smoothed? * 2 + self.variation * 4;
+        let wait = self.smoothed? * 2 + self.variation;
         Some(wait.max(PROBE_WAIT_MIN) * (1 << probes.min(PROBE_DOUBLINGS)))
     }
 }
@@ -68,7 +75,7 @@ mod tests {
         let mut patience = Patience::default();
         assert_eq!(patience.for_probe(0), None);
         patience.measured(us(0), Span::from_us(8_000));
-        assert_eq!(patience.for_probe(0), Some(Span::from_us(2 * 8_000 + 4 * 4_000)));
+        assert_eq!(patience.for_probe(0), Some(Span::from_us(2 * 8_000 + 4_000)));
         for step in 1..200 {
             patience.measured(us(step), Span::from_us(8_000));
         }

@@ -9,12 +9,13 @@
 //!
 //! An arrival shows that each earlier packet has arrived or is lost. A request has arrived if a
 //! selective acknowledgement says so, or if a later one was executed. A READ or an atomic also
-//! needs its responses.
+//! needs its responses, which come once the gap before it is filled: from then on it counts as sent again.
 //!
 //! A packet that was sent again is lost once more if something arrives that was sent after it: a
-//! packet that was new then, or the response to a READ that was repeated then. (RFC 8985 does this
-//! for TCP by the time of sending.) Each packet that was sent again has its own [`Place`], so a
-//! second loss is noticed while others are under way.
+//! packet that was new then, or one that was sent again later (RFC 8985 does this for TCP by the time of
+//! sending). Each packet that was sent again has its own [`Place`], so a second loss is noticed while
+//! others are under way. What arrives sooner after its repetition than the shortest round trip was only
+//! late, and tells nothing (RFC 8985, 6.2, step 2).
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -36,12 +37,18 @@ pub(crate) struct Scoreboard {
     /// Requests that wait at the responder: a bit for each PSN from `unacked` on, at the PSN modulo
     /// the number of bits.
     arrived: [u64; WORDS],
-    /// How many bits are set.
+    /// Those of them that have brought what they carry: not READs and atomics, whose answers are to come.
+    delivered: [u64; WORDS],
+    /// How many bits of each are set.
     arrived_count: u32,
+    delivered_count: u32,
     /// Responses that came before their turn.
     pub(crate) responses: ReorderBuffer,
     /// Requests before it have been executed.
     executed_until: Psn,
+    /// Requests before it have arrived, and no gap is before them: the answers of READs and atomics are on the way.
+    /// It is only believed, and completes nothing.
+    awaited_until: Psn,
     /// A packet just before it has arrived, and was sent once.
     seen_until: Psn,
     /// Until when packets before another such mark, not after that one, have time to arrive.
@@ -57,6 +64,16 @@ pub(crate) struct Scoreboard {
     resends: u32,
 }
 
+/// When something is heard, or sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Time,
+    /// What is answered now was sent by then, if that is known.
+    pub(crate) by: Option<Time>,
+    /// The first packet that was never sent.
+    pub(crate) top: Psn,
+}
+
 /// When a packet was sent again, in the order of sending.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -64,6 +81,8 @@ struct Place {
     before: Psn,
     /// Its number among the repetitions. The packets of one READ request share it.
     number: NonZeroU32,
+    /// When, or the beginning of time if no answer can be to an earlier one.
+    at: Time,
 }
 
 impl Scoreboard {
@@ -73,9 +92,12 @@ impl Scoreboard {
             bounds,
             unacked: psn,
             arrived: [0; WORDS],
+            delivered: [0; WORDS],
             arrived_count: 0,
+            delivered_count: 0,
             responses: ReorderBuffer::new(bounds, psn),
             executed_until: psn,
+            awaited_until: psn,
             seen_until: psn,
             overtaken: None,
             lost_until: psn,
@@ -87,14 +109,17 @@ impl Scoreboard {
     }
 
     /// Everything before `unacked` is done.
-    pub(crate) fn advance(&mut self, unacked: Psn) {
+    pub(crate) fn advance(&mut self, unacked: Psn, moment: &Moment) {
         let passed = unacked.distance_from(self.unacked);
         if !unacked.is_before(self.lost_until) {
             self.forget_resent();
         } else if self.resent_before.is_some() {
+            // This one is known to have been missing. Others may have arrived long ago, and untold.
+            let number = self.answered_number(self.unacked, moment).filter(|_| passed > 0);
             for distance in 0..passed {
                 self.clear(self.unacked.plus(distance));
             }
+            self.lose_sent_before(number);
         }
         if self.arrived_count > 0 {
             for distance in 0..passed.min(OUT_OF_ORDER_PACKETS_MAX) {
@@ -104,19 +129,37 @@ impl Scoreboard {
         self.unacked = unacked;
         self.responses.advance(unacked);
         self.overtaken.take_if(|(end, _)| !end.is_after(unacked));
-        let Self { executed_until, seen_until, lost_until, resent_until, .. } = self;
-        for mark in [executed_until, seen_until, lost_until, resent_until] {
+        let Self { executed_until, awaited_until, seen_until, lost_until, resent_until, .. } = self;
+        for mark in [executed_until, awaited_until, seen_until, lost_until, resent_until] {
             if mark.is_before(unacked) {
                 *mark = unacked;
             }
+        }
+        self.await_answers(moment);
+    }
+
+    /// Requests that have arrived, and before which none is missing any more, are executed. If they are answered
+    /// with data, that is on the way from now on.
+    fn await_answers(&mut self, moment: &Moment) {
+        if self.awaited_until.is_before(self.executed_until) {
+            self.awaited_until = self.executed_until;
+        }
+        let first = self.awaited_until;
+        while self.has_arrived(self.awaited_until) {
+            self.awaited_until = self.awaited_until.next();
+        }
+        let packets = self.awaited_until.distance_from(first);
+        if packets > 0 {
+            self.probed(moment, first, packets);
         }
     }
 
     /// Forgets what was said of packets behind the gap: all packets before `top` are sent again.
     pub(crate) fn forget(&mut self, top: Psn) {
-        self.arrived = [0; WORDS];
-        self.arrived_count = 0;
+        (self.arrived, self.delivered) = ([0; WORDS], [0; WORDS]);
+        (self.arrived_count, self.delivered_count) = (0, 0);
         self.overtaken = None;
+        self.awaited_until = self.executed_until;
         self.seen_until = self.unacked;
         self.lost_until = top;
         self.resent_until = self.unacked;
@@ -131,16 +174,27 @@ impl Scoreboard {
     }
 
     /// The packets of `ranges` behind `missing` have arrived. The caller has checked that they were
-    /// sent.
-    pub(crate) fn record(&mut self, missing: Psn, selective: &saeth::Repr) {
+    /// sent, and knows which are answered with data.
+    pub(crate) fn record(
+        &mut self,
+        missing: Psn,
+        selective: &saeth::Repr,
+        is_answered: impl Fn(Psn) -> bool,
+    ) {
         self.seen(missing.next());
         for range in selective.ranges.iter().filter(|range| range.packets > 0) {
             for distance in u32::from(range.first)..range.end() {
                 let psn = missing.plus(distance);
                 if psn.distance_from(self.unacked) < OUT_OF_ORDER_PACKETS_MAX {
                     let (word, bit) = place(psn);
-                    self.arrived_count += u32::from(self.arrived[word] & bit == 0);
-                    self.arrived[word] |= bit;
+                    if self.arrived[word] & bit == 0 {
+                        self.arrived[word] |= bit;
+                        self.arrived_count += 1;
+                        if !is_answered(psn) {
+                            self.delivered[word] |= bit;
+                            self.delivered_count += 1;
+                        }
+                    }
                 }
             }
             self.seen(missing.plus(range.end()));
@@ -148,13 +202,14 @@ impl Scoreboard {
     }
 
     /// Requests before `end` have been executed.
-    pub(crate) fn executed(&mut self, end: Psn) {
+    pub(crate) fn executed(&mut self, end: Psn, moment: &Moment) {
         if end.is_after(self.executed_until) {
             // From now on a READ counts as missing if its response is.
             if self.resent_until.is_after(self.executed_until) {
                 self.resent_until = self.executed_until;
             }
             self.executed_until = end;
+            self.await_answers(moment);
         }
         self.seen(end);
     }
@@ -206,6 +261,25 @@ impl Scoreboard {
     pub(crate) fn answered_again(&mut self, psn: Psn) {
         if let Some(Place { number, .. }) = self.place_of(psn) {
             self.lose_again(psn, |place| place.number <= number);
+            self.lose_sent_before(Some(number));
+        }
+    }
+
+    /// The number of the repetition of `psn`, if that may have been answered by now.
+    fn answered_number(&self, psn: Psn, moment: &Moment) -> Option<NonZeroU32> {
+        let place = self.place_of(psn)?;
+        (place.at <= moment.by.unwrap_or(Time::ZERO)).then_some(place.number)
+    }
+
+    /// Whether the response `psn` may be to the request that was repeated for it.
+    pub(crate) fn may_be_answered_again(&self, psn: Psn, moment: &Moment) -> bool {
+        self.answered_number(psn, moment).is_some()
+    }
+
+    /// The repetition of this number has arrived: those that were sent before it, and have not, are lost.
+    fn lose_sent_before(&mut self, number: Option<NonZeroU32>) {
+        if let Some(number) = number {
+            self.lose_again(self.lost_until, |place| place.number < number);
         }
     }
 
@@ -231,12 +305,20 @@ impl Scoreboard {
     fn unmark(&mut self, psn: Psn) {
         let (word, bit) = place(psn);
         self.arrived_count -= u32::from(self.arrived[word] & bit != 0);
+        self.delivered_count -= u32::from(self.delivered[word] & bit != 0);
+        self.delivered[word] &= !bit;
         self.arrived[word] &= !bit;
     }
 
-    /// How many packets behind a gap have arrived.
-    pub(crate) fn arrived_packets(&self) -> u32 {
-        self.arrived_count + self.responses.held().packets as u32
+    /// How many packets behind a gap have brought what they carry.
+    pub(crate) fn delivered_packets(&self) -> u32 {
+        self.delivered_count + self.responses.held().packets as u32
+    }
+
+    /// Whether the request `psn` is known to have arrived.
+    fn has_arrived(&self, psn: Psn) -> bool {
+        let (word, bit) = place(psn);
+        psn.distance_from(self.unacked) < OUT_OF_ORDER_PACKETS_MAX && self.arrived[word] & bit != 0
     }
 
     fn place_of(&self, psn: Psn) -> Option<Place> {
@@ -265,8 +347,8 @@ impl Scoreboard {
         self.resent_until = self.lost_until;
     }
 
-    /// `packets` lost packets from `psn` on are sent again, before `top`.
-    pub(crate) fn resent(&mut self, psn: Psn, packets: u32, top: Psn) {
+    /// `packets` lost packets from `psn` on are sent again.
+    pub(crate) fn resent(&mut self, moment: &Moment, psn: Psn, packets: u32) {
         let end = psn.plus(packets);
         if end.is_after(self.resent_until) {
             self.resent_until = end;
@@ -275,19 +357,20 @@ impl Scoreboard {
             self.resent.resize(OUT_OF_ORDER_PACKETS_MAX as usize, None);
         }
         // A later repetition comes before the same new packet or a later one.
-        self.resent_before.get_or_insert(top);
+        self.resent_before.get_or_insert(moment.top);
         self.resends = self.resends.saturating_add(1);
         let number = NonZeroU32::MIN.saturating_add(self.resends);
-        let place = Place { before: top, number };
+        let place = Place { before: moment.top, number, at: moment.now };
         for distance in 0..packets {
             self.resent[index(psn.plus(distance))] = Some(place);
         }
     }
 
-    /// `packets` packets from `psn` on are sent again, before `top`, to hear of them.
-    pub(crate) fn probed(&mut self, psn: Psn, packets: u32, top: Psn) {
+    /// `packets` packets from `psn` on are sent again, to hear of them, or their first answers are on the way. Whatever
+    /// is heard of them answers this.
+    pub(crate) fn probed(&mut self, moment: &Moment, psn: Psn, packets: u32) {
         let resent_until = self.resent_until;
-        self.resent(psn, packets, top);
+        self.resent(&Moment { now: Time::ZERO, ..*moment }, psn, packets);
         self.resent_until = resent_until;
     }
 
@@ -297,14 +380,12 @@ impl Scoreboard {
     }
 
     /// Whether the packet `psn` is not known to have arrived; of a READ or an atomic, the response.
-    fn is_missing(&self, psn: Psn, is_answered: bool) -> bool {
-        if psn.is_before(self.executed_until) {
+    pub(crate) fn is_missing(&self, psn: Psn, is_answered: bool) -> bool {
+        if psn.is_before(self.executed_until) || psn.is_before(self.awaited_until) {
             let is_answered = is_answered && !mutated(Mutation::AnswerNotAskedAgain);
             return is_answered && !self.responses.has(psn);
         }
-        let (word, bit) = place(psn);
-        let known = psn.distance_from(self.unacked) < OUT_OF_ORDER_PACKETS_MAX;
-        !(known && self.arrived[word] & bit != 0)
+        !self.has_arrived(psn)
     }
 
     /// Marks `psn`, which was sent last, as lost.

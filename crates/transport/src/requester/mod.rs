@@ -31,7 +31,7 @@ use crate::PdId;
 use crate::attributes::QpAttributes;
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::mutation::{Mutation, mutated};
-use crate::recovery::{Bounds, Scoreboard};
+use crate::recovery::{Bounds, Moment, Scoreboard};
 use crate::region::{Epoch, RegionTable, SgeList};
 use crate::transmit::{Body, Payload};
 
@@ -386,9 +386,9 @@ impl Requester {
     }
 
     /// After `unacked` has moved on: nothing before it is sent again.
-    pub(crate) fn catch_up(&mut self) {
+    pub(crate) fn catch_up(&mut self, moment: &Moment) {
         if let Some(scoreboard) = &mut self.scoreboard {
-            scoreboard.advance(self.unacked);
+            scoreboard.advance(self.unacked, moment);
         }
         if self.cursor_psn().is_before(self.unacked) {
             let rd_atomics = core::mem::take(&mut self.rd_atomics);

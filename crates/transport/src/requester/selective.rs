@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 
 use rdma::Psn;
 use wire::opcode::Part;
+use wire::saeth;
 
 use super::{Cursor, Requester, SendWqe};
-use crate::recovery::{Bounds, OutOfOrder, Scoreboard};
+use crate::recovery::{Bounds, Moment, OutOfOrder, Scoreboard};
 
 impl Requester {
     /// Out-of-order responses that are kept.
@@ -28,27 +29,42 @@ impl Requester {
         }
     }
 
-    /// Puts the cursor at the packet to probe with, unless something else is to be sent again.
+    /// Puts the cursor at the packet to probe with, unless something else is to be sent again: the last one,
+    /// whose answer says what is missing, or the oldest, if that has been repeated already or has an answer of its
+    /// own.
     pub(crate) fn begin_probe(&mut self) -> bool {
         if self.unacked == self.top || self.cursor_psn() != self.top {
             return false;
         }
         let last = self.position(self.top.minus(1));
         let is_answered = self.wqe(last.serial).is_none_or(SendWqe::is_read_or_atomic);
-        self.cursor = if is_answered { self.position(self.unacked) } else { last };
+        let is_repeated = self.scoreboard.as_ref().is_some_and(|it| it.is_resent(self.unacked));
+        let oldest = is_answered || is_repeated;
+        self.cursor = if oldest { self.position(self.unacked) } else { last };
         self.probe = true;
         true
     }
 
-    /// How many packets are known to have arrived behind a gap.
-    pub(crate) fn arrived_packets(&self) -> u32 {
-        self.scoreboard.as_ref().map_or(0, |board| board.arrived_packets())
+    /// How many packets are known to have brought, behind a gap, what they carry.
+    pub(crate) fn delivered_packets(&self) -> u32 {
+        self.scoreboard.as_ref().map_or(0, |board| board.delivered_packets())
+    }
+
+    /// Takes what has arrived behind the `missing` packet.
+    pub(crate) fn record(&mut self, missing: Psn, arrived: &saeth::Repr) {
+        let Some(mut scoreboard) = self.scoreboard.take() else { return };
+        let has_answers = !self.rd_atomics.is_empty();
+        scoreboard.record(missing, arrived, |psn| {
+            let wqe = || self.wqe(self.position(psn).serial);
+            has_answers && wqe().is_some_and(SendWqe::is_read_or_atomic)
+        });
+        self.scoreboard = Some(scoreboard);
     }
 
     /// Of `bytes` from the oldest packet to the one before `end`: what has not arrived, as far as that is
     /// known.
     pub(super) fn less_arrived(&self, bytes: u64, end: Psn) -> u64 {
-        let arrived = self.arrived_packets();
+        let arrived = self.delivered_packets();
         if arrived == 0 {
             return bytes;
         }
@@ -72,6 +88,11 @@ impl Requester {
         }
     }
 
+    /// Whether there may be lost packets that have not been sent again.
+    pub(crate) fn suspects_some(&self) -> bool {
+        self.scoreboard.as_ref().is_some_and(|board| board.suspects().is_some())
+    }
+
     /// Moves the cursor back to the first lost packet that has not been sent again, if there is one
     /// before it. Returns its PSN.
     pub(crate) fn visit_gaps(&mut self) -> Option<Psn> {
@@ -87,27 +108,33 @@ impl Requester {
         Some(lost)
     }
 
-    /// Notes whether the response `psn` belongs to a repeated READ request. It does if it is
-    /// another part (first, middle, last) than in the answer to the first request; otherwise it may
-    /// be late. Requests end at multiples of `chunk` packets.
-    pub(crate) fn note_answer(&mut self, psn: Psn, part: Part, chunk: u32) {
-        if !self.scoreboard.as_ref().is_some_and(|board| board.is_resent(psn)) {
+    /// Notes whether the response `psn` belongs to a repeated READ request. It does if that was sent long enough
+    /// ago, or if the response is another part (first, middle, last) than in the answer to the first
+    /// request; otherwise it may be late. Requests end at multiples of `chunk` packets.
+    pub(crate) fn note_answer(&mut self, psn: Psn, part: Part, chunk: u32, moment: &Moment) {
+        let Some(scoreboard) = self.scoreboard.as_ref().filter(|it| it.is_resent(psn)) else {
             return;
-        }
-        let Cursor { serial, packet } = self.position(psn);
-        let Some(wqe) = self.wqe(serial) else { return };
-        let first = packet / chunk * chunk;
-        let count = chunk.min(wqe.packets - first);
-        if part != Part::of(packet - first, count)
-            && let Some(scoreboard) = &mut self.scoreboard
-        {
+        };
+        let is_again = scoreboard.may_be_answered_again(psn, moment) || {
+            let Cursor { serial, packet } = self.position(psn);
+            let Some(wqe) = self.wqe(serial) else { return };
+            let first = packet / chunk * chunk;
+            let count = chunk.min(wqe.packets - first);
+            part != Part::of(packet - first, count)
+        };
+        if let Some(scoreboard) = self.scoreboard.as_mut().filter(|_| is_again) {
             scoreboard.answered_again(psn);
         }
     }
 
-    /// How many packets from `psn` on are lost in a row, of `count` that one request stands for.
+    /// How many packets from `psn` on are lost in a row, of `count` that one request stands for. A probe asks
+    /// for all that are missing in a row.
     pub(super) fn lost_run(&self, psn: Psn, count: u32) -> u32 {
         let Some(scoreboard) = &self.scoreboard else { return count };
+        if self.probe {
+            let is_missing = |run: &u32| scoreboard.is_missing(psn.plus(*run), true);
+            return (1..count).find(|run| !is_missing(run)).unwrap_or(count);
+        }
         let Some((_, end)) = scoreboard.suspects() else { return count };
         let is_lost = |psn: Psn| psn.is_before(end) && scoreboard.is_wanted(psn, true);
         (1..count).find(|&run| !is_lost(psn.plus(run))).unwrap_or(count)

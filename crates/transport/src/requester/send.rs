@@ -6,9 +6,12 @@ use wire::opcode::Part;
 use super::{Begun, Cursor, SendWqe};
 use crate::Blocked;
 use crate::adapter::Adapter;
-use crate::limits::{ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, ack_timeout};
+use crate::limits::{
+    ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, REPEATED_PACE_PERCENT, ack_timeout,
+};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Outgoing, Qp};
+use crate::recovery::Moment;
 use crate::timer::Timer;
 
 /// What one queue pair may have in flight.
@@ -17,6 +20,11 @@ pub(super) struct SendWindow {
     pub(super) bytes: u64,
     /// From the oldest that is not acknowledged on.
     pub(super) packets: u32,
+}
+
+/// What a packet takes of the pace that is sent again.
+fn repeated(bytes: u64) -> u64 {
+    bytes * 100 / REPEATED_PACE_PERCENT
 }
 
 impl Qp {
@@ -65,10 +73,11 @@ impl Qp {
         let again = psn.is_before(self.requester.top);
         let (mut count, mut cost) = self.extent(wqe, packet, mtu, adapter);
         let selective = self.requester.scoreboard.is_some();
-        let spent = cost;
+        let mut spent = cost;
         if selective && again {
             // A lost packet was in flight before; of a READ some responses may have arrived.
             count = self.requester.lost_run(psn, count);
+            spent = wqe.cost(packet + count, mtu) - wqe.cost(packet, mtu);
             cost = 0;
         }
         let sent = begun.start_bytes + wqe.cost(packet, mtu);
@@ -102,6 +111,7 @@ impl Qp {
         let is_read_or_atomic = wqe.is_read_or_atomic();
 
         let early = self.pace(now, opcode, length, adapter);
+        let spent = if again && selective { repeated(spent) } else { spent };
         self.pacer.spend(now, spent, 1);
         let end = psn.plus(count);
         let requester = &mut self.requester;
@@ -123,11 +133,12 @@ impl Qp {
         let mut in_flight = in_flight.saturating_add(cost);
         let is_probe = core::mem::take(&mut requester.probe);
         if let Some(scoreboard) = requester.scoreboard.as_mut().filter(|_| again) {
+            let moment = Moment { now, by: None, top: requester.top };
             if is_probe {
-                scoreboard.probed(psn, count, requester.top);
+                scoreboard.probed(&moment, psn, count);
             } else {
                 self.pacer.repeated(count);
-                scoreboard.resent(psn, count, requester.top);
+                scoreboard.resent(&moment, psn, count);
             }
             requester.pass_over();
             in_flight = requester.in_flight(mtu);
@@ -142,6 +153,10 @@ impl Qp {
                 requester.asked_at = now;
             }
             if (ack_request || is_read_or_atomic) && !again {
+                if count > 1 {
+                    // The first response tells how long the path is, and the last how much it carries.
+                    self.pacer.asked(now, psn.next());
+                }
                 self.pacer.asked(now, end);
             }
             if is_read_or_atomic && !(selective && again) {

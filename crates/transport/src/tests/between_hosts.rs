@@ -120,6 +120,72 @@ fn a_lost_response_alone_is_asked_for_again() {
 }
 
 #[test]
+fn answers_that_are_lost_once_a_gap_is_filled_are_not_asked_for_one_by_one() {
+    let mut pair = acquainted([true, true]);
+    // The first of three READs of 20 packets, and the first answer to each packet of the others, which had to wait
+    // behind it.
+    let mut lost: Vec<u32> = (25..65).collect();
+    let mut request = Some(5);
+    pair.rule(move |packet| {
+        let distance = packet.header.bth.psn.distance_from(FIRST);
+        let is_lost = match packet.from {
+            0 => request.take_if(|request| *request == distance).is_some(),
+            _ => lost.iter().position(|it| *it == distance).map(|at| lost.remove(at)).is_some(),
+        };
+        if is_lost { Verdict::Drop } else { Verdict::Deliver }
+    });
+    pair.nodes[1].fill(0, 60_000, 7);
+    let expected = pair.nodes[1].bytes(0, 60_000);
+    for (id, offset) in [(1, 0), (2, 20_000), (3, 40_000)] {
+        let to = pair.nodes[0].sge(offset, 20_000);
+        pair.post(0, id, pair.read(1, offset), &[to]);
+    }
+    let began = pair.now;
+    while pair.nodes[0].endpoint.stats().rcvd_bytes < 60_000 {
+        pair.drive_for(Span::from_us(100));
+    }
+    let took = pair.now.since(began);
+    assert!(took < PROBE_WAIT_MIN * 4, "{took}");
+    pair.drive();
+    assert_eq!(statuses(&mut pair.nodes[0]), [(1, SUCCESS), (2, SUCCESS), (3, SUCCESS)]);
+    assert_eq!(pair.nodes[0].bytes(0, 60_000), expected);
+    assert_eq!(repeats(&pair)[1], 0);
+}
+
+#[test]
+fn a_repetition_that_is_lost_is_missed_by_the_answer_to_a_probe() {
+    for verb in ["write", "read"] {
+        let mut pair = acquainted([true, true]);
+        // Twelve of 40 packets, or answers, twice each.
+        let mut lost: Vec<u32> = (10..22).chain(10..22).collect();
+        let from = usize::from(verb == "read");
+        pair.rule(move |packet| {
+            let distance = packet.header.bth.psn.distance_from(FIRST);
+            let place = lost.iter().position(|it| *it == distance);
+            match place.filter(|_| packet.from == from) {
+                Some(place) => {
+                    lost.remove(place);
+                    Verdict::Drop
+                }
+                None => Verdict::Deliver,
+            }
+        });
+        let began = pair.now;
+        let piece = pair.nodes[0].sge(0, 40_000);
+        let operation = if from == 0 { pair.write(1, 0) } else { pair.read(1, 0) };
+        pair.post(0, 1, operation, &[piece]);
+        let mut done = None;
+        while done.is_none() && pair.now.since(began) < Span::from_ms(60) {
+            pair.drive_for(Span::from_us(100));
+            done = pair.nodes[0].completions().pop();
+        }
+        assert_eq!(done.map(|it| it.status), Some(SUCCESS), "{verb}");
+        let took = pair.now.since(began);
+        assert!(took < PROBE_WAIT_MIN * 3, "{verb}: {took}");
+    }
+}
+
+#[test]
 fn what_is_overtaken_for_less_than_the_wait_is_not_repeated_and_what_is_later_is() {
     for (late, repeated) in [(Span::from_us(100), 0), (OVERTAKEN_WAIT_MIN * 2, 3)] {
         let mut pair = acquainted([true, true]);
