@@ -26,14 +26,13 @@ const SLOTS: usize = 256;
 const RECURRENCES: u16 = 64;
 /// Entries of a cache line.
 const LINE: u32 = 8;
-/// No lane.
-const NONE: u16 = u16::MAX;
-
 /// A delay, and the kind of events that it is of.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     delay: u64,
     kind: u8,
+    /// It has a lane.
+    laned: bool,
     lane: u16,
     seen: u16,
 }
@@ -118,11 +117,16 @@ impl Ring {
     }
 
     /// The number of the event so many places behind the front; if there are so many, or else of one
-    /// that has left. What will be asked for next is fetched.
+    /// that has left.
     #[inline]
     fn ahead(&self, places: u32) -> u32 {
-        prefetch_index(&self.entries, self.place(self.taken.wrapping_add(places + LINE)));
         self.entries[self.place(self.taken.wrapping_add(places))].number
+    }
+
+    /// Fetches what [`Ring::ahead`] will be asked for.
+    #[inline]
+    fn fetch(&self) {
+        prefetch_index(&self.entries, self.place(self.taken.wrapping_add(FAR as u32 + LINE)));
     }
 
     /// Ends the oldest, which there is.
@@ -134,7 +138,7 @@ impl Ring {
 
 impl Default for Lanes {
     fn default() -> Self {
-        let slot = Slot { delay: u64::MAX, kind: 0, lane: NONE, seen: 0 };
+        let slot = Slot { delay: u64::MAX, kind: 0, laned: false, lane: 0, seen: 0 };
         Self { slots: [slot; SLOTS], rings: Vec::new() }
     }
 }
@@ -158,7 +162,7 @@ impl Lanes {
         let entry = Entry { due: (now as u32).wrapping_add(delay as u32), number };
         let index = ((delay ^ u64::from(kind)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize;
         let slot = &mut self.slots[index];
-        if slot.delay != delay || slot.kind != kind || slot.lane == NONE {
+        if slot.delay != delay || (slot.kind, slot.laned) != (kind, true) {
             return self.learn(index, now, (delay, kind), entry, heads);
         }
         let lane = usize::from(slot.lane);
@@ -186,12 +190,12 @@ impl Lanes {
         let slot = &mut self.slots[index];
         if slot.delay != delay || slot.kind != kind {
             // One that comes once in a while gives way to one that comes often.
-            if slot.lane != NONE {
+            if slot.laned {
                 return false;
             }
             slot.seen = slot.seen.saturating_sub(1);
             if slot.seen == 0 {
-                *slot = Slot { delay, kind, lane: NONE, seen: 1 };
+                *slot = Slot { delay, kind, laned: false, lane: 0, seen: 1 };
             }
             return false;
         }
@@ -200,7 +204,7 @@ impl Lanes {
             return false;
         }
         let lane = self.rings.len();
-        slot.lane = lane as u16;
+        (slot.laned, slot.lane) = (true, lane as u16);
         self.rings.push(Ring::of(kind, entry));
         heads.set(lane, Some(now + delay));
         true
@@ -219,6 +223,7 @@ impl Lanes {
         let ring = self.rings.get_mut(lane)?;
         let entry = ring.front()?;
         ring.take();
+        ring.fetch();
         meaning.is_soon(ring.kind, ring.ahead(FAR as u32));
         heads.set(lane, ring.front().map(|entry| entry.at(at)));
         Some(meaning.event(ring.kind, entry.number))
@@ -236,11 +241,15 @@ impl Lanes {
         meaning: &impl Meaning,
     ) {
         let Some(ring) = self.rings.get_mut(lane) else { return };
-        while let Some(entry) = ring.front().filter(|entry| entry.at(at) == at) {
+        let mut front = ring.front();
+        while let Some(entry) = front.filter(|entry| entry.due == at as u32) {
             take(meaning.event(ring.kind, entry.number));
             ring.take();
+            // Each that leaves lets one come near.
+            meaning.is_soon(ring.kind, ring.ahead(FAR as u32));
+            front = ring.front();
         }
-        (0..=FAR as u32).for_each(|places| meaning.is_soon(ring.kind, ring.ahead(places)));
-        heads.set(lane, ring.front().map(|entry| entry.at(at)));
+        ring.fetch();
+        heads.set(lane, front.map(|entry| entry.at(at)));
     }
 }

@@ -173,8 +173,12 @@ impl Events {
             if at > end {
                 return None;
             }
+            let event = match head < LANES_MAX {
+                true => self.lanes.pop(head, at, &mut self.heads, meaning),
+                false => self.take(head, meaning),
+            };
             // A slot of the wheel was opened, and may turn out to hold nothing before the others.
-            let Some(event) = self.take(head, at, meaning) else { continue };
+            let Some(event) = event else { continue };
             self.now = at;
             if self.heads.least().is_some_and(|(next, _)| next == at) {
                 return Some(self.first_of_batch(at, event, meaning));
@@ -183,10 +187,8 @@ impl Events {
         }
     }
 
-    /// Takes the head, due at `at`, of a lane, the wheel, the heap or the mail; or opens a slot of the
-    /// wheel.
-    #[inline]
-    fn take(&mut self, head: usize, at: u64, meaning: &impl Meaning) -> Option<u64> {
+    /// Takes the head of the wheel, the heap or the mail; or opens a slot of the wheel.
+    fn take(&mut self, head: usize, meaning: &impl Meaning) -> Option<u64> {
         match head {
             WHEEL => {
                 let entry = self.wheel.pop();
@@ -202,12 +204,11 @@ impl Events {
                 self.heads.set(HEAP, self.heap.peek().map(|Reverse(entry)| entry.at));
                 entry.map(|entry| entry.event)
             }
-            MAIL => {
+            _ => {
                 let event = self.mail.pop(meaning);
                 self.heads.set(MAIL, self.mail.head());
                 event
             }
-            lane => self.lanes.pop(lane, at, &mut self.heads, meaning),
         }
     }
 
@@ -221,7 +222,7 @@ impl Events {
             if head < LANES_MAX {
                 let push = |event| self.batch.push(event ^ coins);
                 self.lanes.pop_due(head, at, &mut self.heads, push, meaning);
-            } else if let Some(event) = self.take(head, at, meaning) {
+            } else if let Some(event) = self.take(head, meaning) {
                 self.batch.push(event ^ coins);
             }
         }
