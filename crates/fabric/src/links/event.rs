@@ -42,24 +42,38 @@ pub(crate) enum EventKind {
     Job,
 }
 
-const KINDS: [EventKind; 16] = [
-    EventKind::Arrive,
-    EventKind::ArrivePause,
-    EventKind::Obey,
-    EventKind::Expire,
-    EventKind::Sent,
-    EventKind::Renew,
-    EventKind::Received,
-    EventKind::Ready,
-    EventKind::Timer,
-    EventKind::Tcp,
-    EventKind::Start,
-    EventKind::NicWatchdog,
-    EventKind::Watchdog,
-    EventKind::Core,
-    EventKind::Doorbell,
-    EventKind::Job,
-];
+impl EventKind {
+    /// The kind of a number, of which there are sixteen.
+    #[inline]
+    const fn of(code: u8) -> Self {
+        match code & 15 {
+            0 => Self::Arrive,
+            1 => Self::ArrivePause,
+            2 => Self::Obey,
+            3 => Self::Expire,
+            4 => Self::Sent,
+            5 => Self::Renew,
+            6 => Self::Received,
+            7 => Self::Ready,
+            8 => Self::Timer,
+            9 => Self::Tcp,
+            10 => Self::Start,
+            11 => Self::NicWatchdog,
+            12 => Self::Watchdog,
+            13 => Self::Core,
+            14 => Self::Doorbell,
+            _ => Self::Job,
+        }
+    }
+}
+
+const _: () = {
+    let mut code = 0;
+    while code < 16 {
+        assert!(EventKind::of(code) as u8 == code, "kinds are numbered in their order");
+        code += 1;
+    }
+};
 
 /// An event in eight bytes: kind, port and argument, from the upper bits down.
 ///
@@ -70,7 +84,7 @@ const KINDS: [EventKind; 16] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event(pub(super) u64);
 
-const KIND_SHIFT: u32 = 58;
+const KIND_SHIFT: u32 = 60;
 const PORT_SHIFT: u32 = 32;
 
 impl Event {
@@ -82,7 +96,7 @@ impl Event {
 
     #[inline]
     pub(crate) fn kind(self) -> EventKind {
-        KINDS[((self.0 >> KIND_SHIFT) as usize).min(KINDS.len() - 1)]
+        EventKind::of(self.code())
     }
 
     /// The port that it happens to.

@@ -370,15 +370,21 @@ impl Links {
     }
 
     /// Sends a packet from a port that is free.
-    #[inline]
+    // One copy of it, which stays in the cache.
+    #[inline(never)]
     pub(crate) fn transmit(&mut self, port: u32, packet: u32) {
         self.link_hops += 1;
-        let delay = self.port(port).delay;
-        self.put_on_link(port, packet, EventKind::Arrive, delay);
+        self.put_on_link(port, packet, EventKind::Arrive, |at| at.delay);
     }
 
-    #[inline]
-    fn put_on_link(&mut self, port: u32, packet: u32, kind: EventKind, delay: u64) {
+    #[inline(always)]
+    fn put_on_link(
+        &mut self,
+        port: u32,
+        packet: u32,
+        kind: EventKind,
+        delay: impl FnOnce(&Port) -> u64,
+    ) {
         let now = self.events.now();
         let at = &mut self.ports[(port - self.first_port) as usize];
         let of = self.pool.get_mut(packet);
@@ -386,7 +392,7 @@ impl Links {
         let bytes = u64::from(of.bytes);
         let (peer, partition) = (at.peer, at.peer_partition);
         of.next = peer;
-        let delay = at.rate.ps(PREAMBLE_BYTES + bytes) + delay;
+        let delay = at.rate.ps(PREAMBLE_BYTES + bytes) + delay(at);
         at.free_at = now + at.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES);
         if partition == self.partition {
             let event = || Event::new(kind, peer, packet).0;
