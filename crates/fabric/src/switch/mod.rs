@@ -67,6 +67,9 @@ pub(crate) struct Switch {
     by_dscp: [u8; 64],
     /// The same by PCP.
     by_pcp: [u8; PRIORITIES],
+    /// Of the settings, those that each packet needs.
+    trust: Trust,
+    ecn_mark: EcnMark,
     pub(crate) routes: RouteTable,
     ecmp_seed: u64,
     balancer: Balancer,
@@ -156,6 +159,8 @@ impl Switch {
             ports: (0..).zip(ports).map(|(local, spec)| Port::new(&config, local, spec)).collect(),
             by_dscp: config.dscp_to_class.map(class),
             by_pcp: config.pcp_to_class.map(class),
+            trust: config.trust,
+            ecn_mark: config.ecn_mark,
             routes: RouteTable::default(),
             ecmp_seed: split_mix(config.ecmp_seed ^ own ^ of_seed(seed)),
             balancer: Balancer::new(config.balance),
@@ -177,7 +182,7 @@ impl Switch {
         if of.is_flooded() {
             return links.drop_packet(packet, Drop::NotForMe);
         }
-        let class = match self.config.trust {
+        let class = match self.trust {
             Trust::Dscp => self.by_dscp[of.dscp()],
             Trust::Pcp => self.by_pcp[usize::from(of.pcp().unwrap_or(0))],
         };
@@ -228,10 +233,14 @@ impl Switch {
         if serves {
             self.tables.saw(ingress, now);
         }
-        if let Err(cause) = self.may_enter(links, packet, egress, queue, lossless) {
+        let out = links.at(self.first_port + u32::from(egress));
+        let (is_idle, stormed) = (out.is_idle_for(queue, now), out.stormed >> queue & 1 != 0);
+        if (stormed || !lossless)
+            && let Err(cause) = self.may_enter(links, packet, egress, queue, lossless)
+        {
             return links.drop_packet(packet, cause);
         }
-        if self.passes(links, packet, egress, queue) {
+        if is_idle && self.passes(links, packet, egress, queue) {
             return;
         }
         match self.admit(links, packet) {
@@ -248,7 +257,8 @@ impl Switch {
         }
     }
 
-    /// Whether an egress queue takes a packet, before the buffer is asked.
+    /// Whether an egress queue takes a packet, before the buffer is asked: of a lossless one, from which the
+    /// watchdog has taken that, none.
     #[inline]
     fn may_enter(
         &mut self,
@@ -259,12 +269,9 @@ impl Switch {
         lossless: bool,
     ) -> Result<(), Drop> {
         if lossless {
-            if links.at(self.first_port + u32::from(egress)).stormed >> queue & 1 != 0 {
-                self.ports[usize::from(egress)].queue(queue).dropped += 1;
-                self.watchdog_drops(egress, false);
-                return Err(Drop::Watchdog);
-            }
-            return Ok(());
+            self.ports[usize::from(egress)].queue(queue).dropped += 1;
+            self.watchdog_drops(egress, false);
+            return Err(Drop::Watchdog);
         }
         let bytes = u32::from(links.pool.get(packet).bytes);
         let queue = self.ports[usize::from(egress)].queue(queue);
@@ -292,21 +299,17 @@ impl Switch {
         admission
     }
 
-    /// Sends a packet at once if its port is free, no other packet could leave there, and no pause is
+    /// Sends a packet at once to a port that is free, and where no other could leave, if no pause is
     /// involved. The result is that of [`Switch::admit`] and [`Switch::enqueue`]. Returns whether it was sent.
     #[inline]
     fn passes(&mut self, links: &mut Links, packet: u32, egress: u16, queue: usize) -> bool {
         let port = self.first_port + u32::from(egress);
-        let at = links.at(port);
-        if !at.is_idle_for(queue, links.now()) {
-            return false;
-        }
-        let is_trunk = at.class.is_trunk();
+        let is_trunk = links.at(port).class.is_trunk();
         let of = links.pool.get_mut(packet);
         let bytes = u32::from(of.bytes);
         // A packet that alone is enough for a mark takes the longer way.
-        let ecn = self.ports[usize::from(egress)].queue(queue).ecn.as_ref();
-        if ecn.is_some_and(|ecn| self.shared.cell.taken_by(bytes) > ecn.min_bytes) {
+        let marks_above = self.ports[usize::from(egress)].queue(queue).marks_above;
+        if self.shared.cell.taken_by(bytes) > marks_above {
             return false;
         }
         let group = of.group();
@@ -328,19 +331,27 @@ impl Switch {
     /// Puts an admitted packet into a queue.
     fn enqueue(&mut self, links: &mut Links, packet: u32, egress: u16, queue: usize) {
         let state = self.ports[usize::from(egress)].queue(queue);
-        let of = links.pool.get_mut(packet);
-        let bytes = u32::from(of.bytes);
-        if self.config.ecn_mark == EcnMark::Arrival
-            && let Some(ecn) = &state.ecn
-            && let Some(marked) = ecn::mark(ecn, state.bytes, of.traffic_class, &mut self.random)
-        {
-            of.traffic_class = marked;
-            state.marked += 1;
+        let bytes = u32::from(links.pool.get(packet).bytes);
+        if state.bytes > state.marks_above && self.ecn_mark == EcnMark::Arrival {
+            let waits = state.bytes;
+            self.mark(links, packet, (egress, queue), waits);
         }
+        let state = self.ports[usize::from(egress)].queue(queue);
         state.push(&mut links.pool, packet, bytes);
         let port = self.first_port + u32::from(egress);
         links.port(port).occupied |= 1 << queue;
         self.kick(links, port);
+    }
+
+    /// Marks a packet, perhaps, in a queue of so many bytes.
+    fn mark(&mut self, links: &mut Links, packet: u32, at: (u16, usize), bytes: u32) {
+        let (local, queue) = at;
+        let Some(ecn) = &self.config.queues_of(local)[queue].ecn else { return };
+        let of = links.pool.get_mut(packet);
+        if let Some(marked) = ecn::mark(ecn, bytes, of.traffic_class, &mut self.random) {
+            of.traffic_class = marked;
+            self.ports[usize::from(local)].marked[queue] += 1;
+        }
     }
 
     /// Sends a packet to every port but the one that it came in by.
@@ -413,17 +424,9 @@ impl Switch {
         let (queues, turn) = self.ports[local].queues_mut();
         let queue = pick(queues, &links.pool, eligible, strict, turn);
         let queued = &mut queues[queue & (PRIORITIES - 1)];
-        let bytes = queued.bytes;
+        let waited = queued.bytes;
+        let may_mark = waited > queued.marks_above && self.ecn_mark == EcnMark::Departure;
         let packet = queued.pop(&mut links.pool);
-        if self.config.ecn_mark == EcnMark::Departure
-            && let Some(ecn) = &queued.ecn
-        {
-            let of = links.pool.get_mut(packet);
-            if let Some(marked) = ecn::mark(ecn, bytes, of.traffic_class, &mut self.random) {
-                of.traffic_class = marked;
-                queued.marked += 1;
-            }
-        }
         let mut left = eligible;
         if queued.packets == 0 {
             left &= !(1 << queue);
@@ -431,6 +434,9 @@ impl Switch {
         }
         // It will be asked for when this frame has left.
         links.pool.fetch(queued.next());
+        if may_mark {
+            self.mark(links, packet, (local as u16, queue), waited);
+        }
         let resumed = self.release(links, packet);
         if is_trunk {
             let of = links.pool.get_mut(packet);
@@ -542,8 +548,8 @@ impl Switch {
         PortCounters {
             queue_packets: queue(|queue| queue.sent_packets),
             queue_bytes: queue(|queue| queue.sent_bytes),
-            queue_dropped: queue(|queue| queue.dropped),
-            queue_marked: queue(|queue| queue.marked),
+            queue_dropped: queue(|queue| u64::from(queue.dropped)),
+            queue_marked: of.marked,
             queue_peak_bytes: queue(|queue| u64::from(queue.peak_bytes)),
             group_packets: group(|group| group.received_packets),
             group_bytes: group(|group| group.received_bytes),

@@ -13,6 +13,8 @@ pub(super) struct Port {
     groups: [Group; PRIORITIES],
     /// Of what is to leave here.
     queues: [Queue; PRIORITIES],
+    /// Packets that were marked, by queue.
+    pub(super) marked: [u64; PRIORITIES],
     /// Whose turn it is in the round robin.
     turn: u8,
 }
@@ -24,6 +26,7 @@ impl Port {
         Self {
             groups: groups.each_ref().map(|group| Group::new(group, headroom_of(group, spec))),
             queues: queues.each_ref().map(|queue| Queue::new(queue, config.cell)),
+            marked: [0; PRIORITIES],
             turn: 0,
         }
     }
