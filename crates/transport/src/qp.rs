@@ -408,7 +408,8 @@ impl Qp {
     /// The nearest deadline, if it is to be entered: not if an earlier one is.
     #[inline]
     pub(crate) fn next_deadline(&mut self) -> Option<Time> {
-        if !self.timers.was_set() && self.scheduled.is_some() {
+        let nearest_set = self.timers.nearest_set();
+        if self.scheduled.is_some_and(|scheduled| scheduled <= nearest_set) {
             return None;
         }
         let at = self.timers.next()?;

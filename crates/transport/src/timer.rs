@@ -25,8 +25,8 @@ pub(crate) enum Timer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimerTable {
     at: [Time; 7],
-    /// Whether one was set since [`TimerTable::was_set`] was last asked.
-    was_set: bool,
+    /// The nearest deadline that was set since [`TimerTable::nearest_set`] was last asked.
+    nearest_set: Time,
 }
 
 /// The deadline of a timer that does not run: after every other.
@@ -34,19 +34,20 @@ const NEVER: Time = Time::MAX;
 
 impl Default for TimerTable {
     fn default() -> Self {
-        Self { at: [NEVER; 7], was_set: false }
+        Self { at: [NEVER; 7], nearest_set: NEVER }
     }
 }
 
 impl TimerTable {
     pub(crate) fn set(&mut self, timer: Timer, at: Time) {
         self.at[timer as usize] = at;
-        self.was_set = true;
+        self.nearest_set = self.nearest_set.min(at);
     }
 
-    /// Whether a timer was set since this was last asked. If not, no deadline is nearer than before.
-    pub(crate) fn was_set(&mut self) -> bool {
-        core::mem::take(&mut self.was_set)
+    /// The nearest deadline that was set since this was last asked, after every other if none was. No deadline
+    /// that is nearer is new.
+    pub(crate) fn nearest_set(&mut self) -> Time {
+        core::mem::replace(&mut self.nearest_set, NEVER)
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {
@@ -90,7 +91,7 @@ mod tests {
         timers.set(Timer::Retransmit, Time::from_ns(20));
         timers.set(Timer::RnrRetry, Time::from_ns(10));
         assert_eq!(timers.next(), Some(Time::from_ns(10)));
-        assert!(timers.was_set() && !timers.was_set());
+        assert_eq!((timers.nearest_set(), timers.nearest_set()), (Time::from_ns(10), NEVER));
         assert!(!timers.expire(Timer::Retransmit, Time::from_ns(19)));
         assert!(!timers.is_due(Timer::Retransmit, Time::from_ns(19)));
         assert!(timers.is_due(Timer::Retransmit, Time::from_ns(20)));

@@ -27,6 +27,8 @@ impl Qp {
         if !self.continues(arrival, request, adapter) || !is_open() {
             return false;
         }
+        let bth = &request.header.bth;
+        let asks = bth.ack_request && self.spec.kind.is_reliable();
         let Responder { message, taken, expected, nak_sent, .. } = &mut self.responder;
         let Some(Message { received, target, .. }) = message else { return false };
         let length = request.length();
@@ -46,6 +48,9 @@ impl Qp {
             *nak_sent = false;
             adapter.stats.rcvd_pkts += 1;
             adapter.stats.rcvd_bytes += length as u64;
+            if asks {
+                self.responder.acknowledge(bth.psn, adapter.config.coalesce_acks);
+            }
         }
         stored
     }
@@ -64,8 +69,8 @@ impl Qp {
     /// - `check_key`: the whole of a WRITE was found within its region, and none has gone since. The
     ///   list of a receive sees to that itself.
     ///
-    /// And it need only be stored: it has the sign that its message began with, no mark, requests no acknowledgement, releases none that
-    /// waits, and no kept request follows it.
+    /// And it need only be stored, and acknowledged if it asks: it has the sign that its message began with, no
+    /// mark, releases no acknowledgement that waits, and no kept request follows it.
     fn continues<M: Memory>(
         &self,
         arrival: &Arrival,
@@ -91,7 +96,6 @@ impl Qp {
         fits && request.facts.part == Part::Middle
             && is_of_service
             && bth.psn == self.responder.expected
-            && !bth.ack_request
             && PKey::DEFAULT.admits(bth.p_key)
             && request.length() == self.attributes.path_mtu.bytes() as usize
             && arrival.source == self.attributes.path.gid
