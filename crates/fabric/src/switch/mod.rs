@@ -33,7 +33,7 @@ mod watchdog;
 use std::collections::BTreeMap;
 
 use config::{
-    EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Threshold, Trust,
+    Balance, EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Threshold, Trust,
 };
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
@@ -55,27 +55,30 @@ use crate::random::{Random, of_seed, split_mix};
 use crate::slots::Slots;
 use crate::topology::routing::{NextHop, RouteTable};
 
-/// See the module.
+/// See the module. What each packet touches comes first, in few cache lines.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Switch {
-    pub(crate) index: u32,
+    ports: Vec<Port>,
+    pub(crate) routes: RouteTable,
+    ecmp_seed: u64,
+    shared: Shared,
     /// Its ports are consecutive from here on.
     first_port: u32,
-    shared: Shared,
-    ports: Vec<Port>,
+    /// Of the settings, those that each packet needs.
+    trust: Trust,
+    ecn_mark: EcnMark,
+    /// Packets of a flow may take different paths.
+    sprays: bool,
     /// Group (low three bits) and queue by DSCP.
     by_dscp: [u8; 64],
     /// The same by PCP.
     by_pcp: [u8; PRIORITIES],
-    /// Of the settings, those that each packet needs.
-    trust: Trust,
-    ecn_mark: EcnMark,
-    pub(crate) routes: RouteTable,
-    ecmp_seed: u64,
+    tables: Tables,
     balancer: Balancer,
     /// Decides which packets are marked.
     random: Random,
-    tables: Tables,
+    pub(crate) index: u32,
     /// References to flooded packets.
     floods: Slots<u32>,
     /// By flooded packet: its entry there.
@@ -163,6 +166,7 @@ impl Switch {
             ecn_mark: config.ecn_mark,
             routes: RouteTable::default(),
             ecmp_seed: split_mix(config.ecmp_seed ^ own ^ of_seed(seed)),
+            sprays: config.balance != Balance::Flow,
             balancer: Balancer::new(config.balance),
             random: Random::new(split_mix(!seed ^ split_mix(u64::from(index)))),
             tables: Tables::new(&config.tables, ports.len()),
@@ -204,8 +208,15 @@ impl Switch {
         }
         let rack = links.common.racks[destination as usize];
         let egress = match self.routes.next_hops.get(rack as usize) {
+            Some(&NextHop::Port(only)) => {
+                if self.sprays {
+                    // It counts packets.
+                    self.balancer.hash(hash, now);
+                }
+                only
+            }
             Some(&NextHop::Ports { first, count }) => {
-                let hash = self.balancer.hash(hash, now);
+                let hash = if self.sprays { self.balancer.hash(hash, now) } else { hash };
                 let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
                 self.routes.members[usize::from(first) + choice as usize]
             }
@@ -520,13 +531,10 @@ impl Switch {
     /// The port that a packet with `hash` for a rack leaves by; `None` if the rack is its own, or
     /// unknown.
     pub(crate) fn egress(&self, rack: u32, hash: u32) -> Option<u32> {
-        let Some(&NextHop::Ports { first, count }) = self.routes.next_hops.get(rack as usize)
-        else {
-            return None;
-        };
-        let choice = ecmp::choose(hash, self.ecmp_seed, u32::from(count));
-        let local = self.routes.members[usize::from(first) + choice as usize];
-        Some(self.first_port + u32::from(local))
+        let ports = self.routes.ports_to(rack);
+        let choice = ecmp::choose(hash, self.ecmp_seed, ports.len() as u32);
+        let local = ports.get(choice as usize)?;
+        Some(self.first_port + u32::from(*local))
     }
 
     /// Whether flooded packets are in its queues.

@@ -27,6 +27,8 @@ pub(crate) enum NextHop {
     None,
     /// The rack is its own.
     Local,
+    /// By this local port.
+    Port(u16),
     /// By one of these: a range of [`RouteTable::members`].
     Ports { first: u16, count: u16 },
 }
@@ -38,6 +40,20 @@ pub(crate) struct RouteTable {
     pub(crate) next_hops: Vec<NextHop>,
     /// Local ports, as often as they count.
     pub(crate) members: Vec<u16>,
+}
+
+impl RouteTable {
+    /// The local ports by one of which packets for a rack leave, as often as they count; none if it is the
+    /// switch's own, or unknown.
+    pub(crate) fn ports_to(&self, rack: u32) -> &[u16] {
+        match self.next_hops.get(rack as usize) {
+            Some(NextHop::Port(port)) => core::slice::from_ref(port),
+            Some(&NextHop::Ports { first, count }) => {
+                &self.members[usize::from(first)..usize::from(first) + usize::from(count)]
+            }
+            Some(NextHop::None | NextHop::Local) | None => &[],
+        }
+    }
 }
 
 /// A link of a switch to another.
@@ -136,6 +152,10 @@ pub(crate) fn route_tables(
                 Some(true) => members(&hops, &flows),
                 _ => hops.iter().map(|hop| hop.port).collect(),
             };
+            if let [only] = ports[..] {
+                table.next_hops[rack as usize] = NextHop::Port(only);
+                continue;
+            }
             let first = *sets[at].entry(ports.clone()).or_insert_with(|| {
                 let first = table.members.len() as u16;
                 table.members.extend(&ports);
@@ -258,6 +278,7 @@ mod tests {
 
     fn count(table: &RouteTable, rack: usize) -> u16 {
         match table.next_hops[rack] {
+            NextHop::Port(_) => 1,
             NextHop::Ports { count, .. } => count,
             NextHop::None => 0,
             NextHop::Local => u16::MAX,
@@ -269,12 +290,9 @@ mod tests {
         if at == rack {
             return vec![vec![at]];
         }
-        let NextHop::Ports { first, count } = tables[at as usize].next_hops[rack as usize] else {
-            return Vec::new();
-        };
         let neighbours = neighbours(topology, &[]);
         let mut all = Vec::new();
-        for &member in &tables[at as usize].members[first as usize..(first + count) as usize] {
+        for &member in tables[at as usize].ports_to(rack) {
             let hop = neighbours[at as usize].iter().find(|hop| hop.port == member).unwrap();
             let next = hop.switch;
             for rest in paths(topology, tables, next, rack) {
@@ -349,8 +367,7 @@ mod tests {
     fn counts(topology: &Topology, down: &[usize], at: u32, rack: u32) -> Vec<(u32, usize)> {
         let weighted = vec![true; topology.switches.len()];
         let table = &route_tables(topology, down, &weighted)[at as usize];
-        let NextHop::Ports { first, count } = table.next_hops[rack as usize] else { panic!() };
-        let members = &table.members[first as usize..(first + count) as usize];
+        let members = table.ports_to(rack);
         let neighbours = &neighbours(topology, &[])[at as usize];
         let times = |hop: &Neighbour| members.iter().filter(|port| **port == hop.port).count();
         let all = neighbours.iter().map(|hop| (hop.switch, times(hop)));
