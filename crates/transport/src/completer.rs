@@ -79,6 +79,7 @@ impl Qp {
                 }
                 if self.requester.scoreboard.is_some() {
                     let chunk = self.read_chunk(adapter);
+                    self.requester.note_answering(psn, chunk);
                     let moment = self.moment(now);
                     self.requester.note_answer(psn, header.facts().part, chunk, &moment);
                 }

@@ -27,6 +27,10 @@ pub struct Config {
     pub out_of_order_packets: u32,
     /// Bytes of payload of those.
     pub out_of_order_bytes: usize,
+    /// Selective repeat that both applications agree on: how long packets that others have overtaken may
+    /// still arrive before they count as lost, at least. `None` takes every packet that is overtaken for lost,
+    /// as in a network that keeps the order of a flow.
+    pub overtaken_wait_min: Option<Span>,
     /// Bytes that one queue pair may have in flight, its packets' overhead included
     /// ([`crate::limits::PACKET_OVERHEAD_BYTES`]). A socket has a receive buffer and no link-level
     /// flow control; this window keeps the peer's from overflowing. `u64::MAX` sends at once
@@ -126,6 +130,7 @@ impl Default for Config {
             recovery: Recovery::GoBackN,
             out_of_order_packets: 1024,
             out_of_order_bytes: 1 << 20,
+            overtaken_wait_min: None,
             window_bytes: 256 << 10,
             refill_bytes: 0,
             read_chunk_bytes: 128 << 10,

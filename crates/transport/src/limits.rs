@@ -46,9 +46,9 @@ pub(crate) const RNR_RETRY_INFINITE: u8 = 7;
 
 /// Selective repeat: packets, counted from the missing one, that a role of a queue pair may keep
 /// out of order. It divides the number of PSNs, and 16 bits of an acknowledgement hold it.
-pub(crate) const OUT_OF_ORDER_PACKETS_MAX: u32 = 8192;
+pub const OUT_OF_ORDER_PACKETS_MAX: u32 = 8192;
 /// Bytes of payload of those packets.
-pub(crate) const OUT_OF_ORDER_BYTES_MAX: usize = 16 << 20;
+pub const OUT_OF_ORDER_BYTES_MAX: usize = 16 << 20;
 /// Selective repeat: so many READ requests fit into those bounds.
 pub(crate) const READS_IN_WINDOW: u32 = 4;
 

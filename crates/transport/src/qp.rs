@@ -15,7 +15,7 @@ use wire::{Opcode, aeth, cnp, roce, saeth};
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::congestion::{NotificationPoint, Pacer};
-use crate::limits::ACK_BEHIND_PACKETS;
+use crate::limits::{ACK_BEHIND_PACKETS, OVERTAKEN_WAIT_MIN};
 use crate::recovery::{Bounds, Patience, Recovery};
 use crate::recv::{RecvQueue, RecvWqe};
 use crate::region::Holder;
@@ -82,7 +82,7 @@ pub(crate) struct Qp {
     pub(crate) offered: Option<Bounds>,
     /// See [`Config::refill_bytes`].
     pub(crate) refill_bytes: u64,
-    /// How long it waits for answers.
+    /// How long it waits for answers, where packets overtake each other.
     pub(crate) patience: Patience,
     /// Why the driver got no request, or no answer with data, when it last came.
     pub(crate) blocked: Option<Blocked>,
@@ -162,6 +162,13 @@ impl Qp {
             (QpState::Init, QpState::Rtr) => {
                 let psn = change.rq_psn.unwrap_or_default();
                 self.settle_between_hosts(&adapter.config);
+                let agrees = self.agreed(adapter).is_some();
+                if let Some(least) = adapter.config.overtaken_wait_min.filter(|_| agrees) {
+                    self.patience = Patience::of_many_paths(least);
+                }
+                if self.patience.is_needed() {
+                    self.pacer.measure();
+                }
                 self.responder.begin(psn, self.agreed(adapter));
             }
             (QpState::Rtr, QpState::Rts) => {
@@ -456,7 +463,7 @@ impl Qp {
         self.refill_bytes = between.refill_bytes;
         self.offered = between.out_of_order().filter(|_| self.spec.kind.is_reliable());
         if self.offered.is_some() {
-            self.pacer.measure();
+            self.patience = Patience::new(OVERTAKEN_WAIT_MIN);
         }
     }
 

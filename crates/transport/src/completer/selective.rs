@@ -56,8 +56,7 @@ impl Qp {
     /// go-back-N, each loss that holds back the oldest packet counts as a retry once (IBTA vol 1,
     /// 9.7.5.2.7).
     pub(crate) fn send_gaps(&mut self, now: Time, adapter: &mut Adapter) -> bool {
-        // Where nothing reorders, what is overtaken is lost.
-        let wait = if self.offered.is_some() { self.patience.for_overtaken() } else { Span::ZERO };
+        let wait = self.patience.for_overtaken();
         let requester = &mut self.requester;
         let Some(scoreboard) = &mut requester.scoreboard else { return false };
         match scoreboard.look_for_losses(now, wait) {
@@ -79,7 +78,8 @@ impl Qp {
 
     /// The present, at which something is heard.
     pub(super) fn moment(&self, now: Time) -> Moment {
-        Moment { now, by: self.patience.answered_by(now), top: self.requester.top }
+        let by = self.patience.answered_by(now);
+        Moment { now, by, is_sprayed: self.patience.is_sprayed(), top: self.requester.top }
     }
 
     pub(super) fn note_round_trip(&mut self, now: Time, took: Option<Span>) {
@@ -91,7 +91,7 @@ impl Qp {
     /// Something was sent, or, if `heard`, a peer that repeats selectively has told something: it is probed
     /// when it has told nothing for a while.
     pub(crate) fn arm_probe(&mut self, now: Time, heard: bool) {
-        if self.requester.scoreboard.is_none() || self.offered.is_none() {
+        if self.requester.scoreboard.is_none() || !self.patience.is_needed() {
             return;
         }
         if heard {

@@ -49,10 +49,13 @@ pub(crate) struct Scoreboard {
     /// Requests before it have arrived, and no gap is before them: the answers of READs and atomics are on the way.
     /// It is only believed, and completes nothing.
     awaited_until: Psn,
+    /// Responses before it have had time to arrive.
+    due_until: Psn,
+    /// The end of the newest READ request that is being answered: it has arrived, and all before it.
+    answering_until: Psn,
     /// A packet just before it has arrived, and was sent once.
     seen_until: Psn,
-    /// Until when packets before another such mark, not after that one, have time to arrive.
-    overtaken: Option<(Psn, Time)>,
+    overtaken: Option<Overtaken>,
     lost_until: Psn,
     /// No packet before it is to be sent again.
     resent_until: Psn,
@@ -70,8 +73,20 @@ pub(crate) struct Moment {
     pub(crate) now: Time,
     /// What is answered now was sent by then, if that is known.
     pub(crate) by: Option<Time>,
+    /// Whether what is sent again may overtake what was, as over many paths.
+    pub(crate) is_sprayed: bool,
     /// The first packet that was never sent.
     pub(crate) top: Psn,
+}
+
+/// What has time to arrive before it counts as lost.
+#[derive(Clone, Copy, Debug)]
+struct Overtaken {
+    /// Packets before it.
+    end: Psn,
+    /// Responses before it.
+    answers_end: Psn,
+    until: Time,
 }
 
 /// When a packet was sent again, in the order of sending.
@@ -98,6 +113,8 @@ impl Scoreboard {
             responses: ReorderBuffer::new(bounds, psn),
             executed_until: psn,
             awaited_until: psn,
+            due_until: psn,
+            answering_until: psn,
             seen_until: psn,
             overtaken: None,
             lost_until: psn,
@@ -128,9 +145,11 @@ impl Scoreboard {
         }
         self.unacked = unacked;
         self.responses.advance(unacked);
-        self.overtaken.take_if(|(end, _)| !end.is_after(unacked));
-        let Self { executed_until, awaited_until, seen_until, lost_until, resent_until, .. } = self;
-        for mark in [executed_until, awaited_until, seen_until, lost_until, resent_until] {
+        self.overtaken.take_if(|it| !it.end.is_after(unacked));
+        let Self { executed_until, awaited_until, due_until, answering_until, .. } = self;
+        let Self { seen_until, lost_until, resent_until, .. } = self;
+        let of_answers = [executed_until, awaited_until, due_until, answering_until];
+        for mark in of_answers.into_iter().chain([seen_until, lost_until, resent_until]) {
             if mark.is_before(unacked) {
                 *mark = unacked;
             }
@@ -160,6 +179,8 @@ impl Scoreboard {
         (self.arrived_count, self.delivered_count) = (0, 0);
         self.overtaken = None;
         self.awaited_until = self.executed_until;
+        self.due_until = self.executed_until;
+        self.answering_until = self.unacked;
         self.seen_until = self.unacked;
         self.lost_until = top;
         self.resent_until = self.unacked;
@@ -204,14 +225,21 @@ impl Scoreboard {
     /// Requests before `end` have been executed.
     pub(crate) fn executed(&mut self, end: Psn, moment: &Moment) {
         if end.is_after(self.executed_until) {
-            // From now on a READ counts as missing if its response is.
-            if self.resent_until.is_after(self.executed_until) {
-                self.resent_until = self.executed_until;
-            }
             self.executed_until = end;
             self.await_answers(moment);
         }
         self.seen(end);
+    }
+
+    /// The READ request before `end` is being answered.
+    pub(crate) fn answering(&mut self, end: Psn) {
+        if end.is_after(self.answering_until) {
+            self.answering_until = end;
+        }
+    }
+
+    pub(crate) fn answering_until(&self) -> Psn {
+        self.answering_until
     }
 
     pub(crate) fn executed_until(&self) -> Psn {
@@ -231,15 +259,31 @@ impl Scoreboard {
     pub(crate) fn look_for_losses(&mut self, now: Time, patience: Span) -> Option<Time> {
         loop {
             match self.overtaken {
-                Some((end, until)) if until <= now => {
+                Some(Overtaken { end, answers_end, until }) if until <= now => {
                     self.overtaken = None;
+                    self.answers_are_due(answers_end);
                     self.lose_before(end);
                 }
-                Some((_, until)) => return Some(until),
-                None if !self.seen_until.is_after(self.lost_until) => return None,
-                None if patience == Span::ZERO => self.lose_before(self.seen_until),
-                None => self.overtaken = Some((self.seen_until, now + patience)),
+                Some(Overtaken { until, .. }) => return Some(until),
+                None => {
+                    let (end, answers_end) = (self.seen_until, self.executed_until);
+                    let is_news = end.is_after(self.lost_until);
+                    if !is_news && !answers_end.is_after(self.due_until) {
+                        return None;
+                    }
+                    self.overtaken = Some(Overtaken { end, answers_end, until: now + patience });
+                }
             }
+        }
+    }
+
+    /// From now on a READ before `end` counts as missing if its response is.
+    fn answers_are_due(&mut self, end: Psn) {
+        if end.is_after(self.due_until) {
+            if self.resent_until.is_after(self.due_until) {
+                self.resent_until = self.due_until;
+            }
+            self.due_until = end;
         }
     }
 
@@ -267,7 +311,7 @@ impl Scoreboard {
 
     /// The number of the repetition of `psn`, if that may have been answered by now.
     fn answered_number(&self, psn: Psn, moment: &Moment) -> Option<NonZeroU32> {
-        let place = self.place_of(psn)?;
+        let place = self.place_of(psn).filter(|_| !moment.is_sprayed)?;
         (place.at <= moment.by.unwrap_or(Time::ZERO)).then_some(place.number)
     }
 
@@ -376,7 +420,10 @@ impl Scoreboard {
 
     /// Whether the packet `psn` is to be sent again, if it is lost and before [`Self::suspects`]' end.
     pub(crate) fn is_wanted(&self, psn: Psn, is_answered: bool) -> bool {
-        self.is_missing(psn, is_answered) && !self.is_resent(psn)
+        // Responses of a request that has arrived are under way.
+        let is_asked = psn.is_before(self.executed_until) || psn.is_before(self.answering_until);
+        let is_due = psn.is_before(self.due_until) || !is_asked;
+        self.is_missing(psn, is_answered) && is_due && !self.is_resent(psn)
     }
 
     /// Whether the packet `psn` is not known to have arrived; of a READ or an atomic, the response.

@@ -108,10 +108,28 @@ impl Requester {
         Some(lost)
     }
 
+    /// Notes that the response `psn` has arrived, so the request for it has.
+    pub(crate) fn note_answering(&mut self, psn: Psn, chunk: u32) {
+        let known = self.scoreboard.as_ref().map(|board| board.answering_until());
+        if known.is_none_or(|known| psn.is_before(known)) {
+            return;
+        }
+        let Cursor { serial, packet } = self.position(psn);
+        let Some(wqe) = self.wqe(serial).filter(|wqe| wqe.is_read_or_atomic()) else { return };
+        let end = (packet / chunk).saturating_add(1).saturating_mul(chunk).min(wqe.packets);
+        if let Some(scoreboard) = &mut self.scoreboard {
+            scoreboard.answering(psn.plus(end.saturating_sub(packet)));
+        }
+    }
+
     /// Notes whether the response `psn` belongs to a repeated READ request. It does if that was sent long enough
     /// ago, or if the response is another part (first, middle, last) than in the answer to the first
     /// request; otherwise it may be late. Requests end at multiples of `chunk` packets.
     pub(crate) fn note_answer(&mut self, psn: Psn, part: Part, chunk: u32, moment: &Moment) {
+        if moment.is_sprayed {
+            // Answers to later requests may have come first.
+            return;
+        }
         let Some(scoreboard) = self.scoreboard.as_ref().filter(|it| it.is_resent(psn)) else {
             return;
         };

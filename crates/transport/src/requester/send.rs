@@ -133,7 +133,8 @@ impl Qp {
         let mut in_flight = in_flight.saturating_add(cost);
         let is_probe = core::mem::take(&mut requester.probe);
         if let Some(scoreboard) = requester.scoreboard.as_mut().filter(|_| again) {
-            let moment = Moment { now, by: None, top: requester.top };
+            let is_sprayed = self.patience.is_sprayed();
+            let moment = Moment { now, by: None, is_sprayed, top: requester.top };
             if is_probe {
                 scoreboard.probed(&moment, psn, count);
             } else {

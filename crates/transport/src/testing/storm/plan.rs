@@ -178,6 +178,10 @@ impl Plan {
         for config in configs.iter_mut().filter(|_| recovery == Recovery::GoBackN) {
             config.between_hosts = driver.chance(500).then(|| between_hosts(config, driver));
         }
+        for config in configs.iter_mut().filter(|_| recovery == Recovery::SelectiveRepeat) {
+            let wait = Span::from_us(driver.pick(&[0, 5, 300]));
+            config.overtaken_wait_min = driver.chance(500).then_some(wait);
+        }
         let links = random.between(1, 4);
         let links = (0..links).map(|_| link(count as usize, &faults, random)).collect();
         Self {

@@ -107,8 +107,11 @@ fn config(node: usize, config: &Config) -> String {
     let Config { refill_bytes, read_chunk_bytes, burst_packets, ack_interval_packets, .. } = config;
     let reorder = match recovery {
         Recovery::SelectiveRepeat => {
+            let wait =
+                config.overtaken_wait_min.map(|wait| format!(", waits {wait} for the overtaken"));
             format!(
-                ", reorder buffer {out_of_order_packets} packets and {out_of_order_bytes} bytes"
+                ", reorder buffer {out_of_order_packets} packets and {out_of_order_bytes} bytes{}",
+                wait.unwrap_or_default()
             )
         }
         Recovery::GoBack0 | Recovery::GoBackN => match config.between_hosts {
