@@ -279,6 +279,9 @@ CHAKRA = trace(
     node(3, 7, [2], comm_type=6, comm_size=70),
     node(4, 4, [1, 3]),
 )
+# A folder of files of mlx5, in both layouts.
+MLX5 = "folder\nmlx5/roce_rp/rpg_ai_rate 5\nmlx5/roce_rp/dce_tcp_g 1019\nmlx5/rate_to_set_on_first_cnp 0\n" \
+    "mlx5/min_time_between_cnps 4\n"
 SIZES = "bytes,cumulative\n100,0.5\n3000,1\n"
 TRACE = "# one\nstart_us,source,destination,bytes,dscp,verb\n0.5,h0,h1,300,4,send\n7,h1,h0,0,3,read\n"
 
@@ -299,6 +302,10 @@ def settings():
     yield "sizes.toml", f'{SMALL}{poisson}sizes = [[1_000, 0.5], [9_000, 1.0]]\n'
     yield "sizes-file.toml", f'{SMALL}{poisson}distribution_file = "sizes.csv"\n\0{SIZES}'
     yield "goal.toml", f'{SMALL}[[workload]]\nkind = "goal"\nfile = "two.goal"\nrepeat = 2\n\0{GOAL}'
+    dcqcn = '[nic]\ncongestion = "dcqcn"\ndcqcn = { preset = "connectx", folder = "mlx5" }\n'
+    yield "mlx5.toml", f"{SMALL}{dcqcn}\0{MLX5}"
+    spray = '[switch]\nbalance = "packet"\n[nic]\nrecovery = "selective-repeat"\novertaken_wait_us = 5\nout_of_order_packets = 9\n'
+    yield "spray.toml", f"{SMALL}{spray}"
     yield "trace.toml", f'{SMALL}[[workload]]\nkind = "trace"\ntrace_file = "trace.csv"\n\0{TRACE}'
 
 

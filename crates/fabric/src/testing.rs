@@ -15,7 +15,8 @@ const HOSTS_MADE: usize = 64;
 const FLOWS_MADE: usize = 1_000;
 
 /// Reads `bytes` as a `config_db.json` if they begin with a brace, and otherwise as a scenario, up to a
-/// network that could run; says whether it could. Files that a scenario names are what stands behind the first NUL.
+/// network that could run; says whether it could. Files that a scenario names are what stands behind the first NUL,
+/// or of a folder, if that begins with the line "folder", what stands there behind the name of each.
 ///
 /// # Panics
 /// If an error does not say a line, or a line that is not there.
@@ -29,7 +30,7 @@ pub fn read_anything(bytes: &[u8]) -> bool {
             .and_then(|db| db.switch(&[link; 2], None, None, &SwitchConfig::default()));
         return made.map_or_else(|error| refused(text, &error.to_string()), |_| true);
     }
-    let scenario = match Scenario::parse_with(text, &|_| Ok(Some(file.to_owned())), None) {
+    let scenario = match Scenario::parse_with(text, &|name| Ok(content(file, name)), None) {
         Ok(scenario) => scenario,
         Err(error) => return refused(text, &error.to_string()),
     };
@@ -42,6 +43,13 @@ pub fn read_anything(bytes: &[u8]) -> bool {
         Ok(_) => true,
         Err(error) => refused(text, &scenario.origin.explain(&error).to_string()),
     }
+}
+
+/// What the file `name` has in it, if it is there.
+fn content(file: &[u8], name: &str) -> Option<Vec<u8>> {
+    let Some(folder) = file.strip_prefix(b"folder\n") else { return Some(file.to_owned()) };
+    let of = |line: &[u8]| Some(line.strip_prefix(name.as_bytes())?.strip_prefix(b" ")?.to_owned());
+    folder.split(|&byte| byte == b'\n').find_map(of)
 }
 
 /// Holds that the error says a line of the text.
