@@ -1,5 +1,10 @@
 //! Every bound of the simulator, by name.
 
+use rdma::Span;
+
+/// How long packets that others have overtaken may still arrive, where switches spray: ours, the time that a
+/// megabyte of one queue takes at 100 Gb/s.
+pub(crate) const OVERTAKEN_WAIT: Span = Span::from_us(100);
 /// Hosts of a network: an index of 24 bits is an address of 10.0.0.0/8.
 pub(crate) const HOSTS_MAX: usize = 1 << 20;
 /// Switches of a network.

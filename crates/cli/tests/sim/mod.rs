@@ -355,8 +355,8 @@ Misfit
   ! leaf0, leaf1: the watchdog has a detection time of 10 us, and looks every 50
     us: it cannot tell a storm that short
   ! leaf0, leaf1: packets are sprayed, and overtake each other; go-back-n and
-    go-back-0 take that for losses: use recovery "selective-repeat", or balance
-    "flow"
+    go-back-0 take that for losses, and send everything from there on again: use
+    recovery "selective-repeat", or balance "flow"
   ! spine0: the buffer of 30,000 bytes is less than the 40,000 of reserves and
     headrooms: there is no such switch; make the buffer larger, or headroom,
     reserves or cables smaller
@@ -365,8 +365,8 @@ Misfit
   ! spine0: the watchdog has a detection time of 10 us, and looks every 50 us:
     it cannot tell a storm that short
   ! spine0: packets are sprayed, and overtake each other; go-back-n and
-    go-back-0 take that for losses: use recovery "selective-repeat", or balance
-    "flow"
+    go-back-0 take that for losses, and send everything from there on again: use
+    recovery "selective-repeat", or balance "flow"
   ! DSCP 3 is lossless at leaf0, leaf1 and lossy at spine0
 
 leaf0, leaf1

@@ -31,7 +31,7 @@ pub(super) fn warnings(config: &NetworkConfig, kinds: &[Kind]) -> Vec<String> {
         let in_order = |nic: &NicConfig| nic.recovery != Recovery::SelectiveRepeat;
         if kind.config.balance == Balance::Packet && nics(config).any(in_order) {
             say("packets are sprayed, and overtake each other; go-back-n and go-back-0 take that for \
-                 losses: use recovery \"selective-repeat\", or balance \"flow\""
+                 losses, and send everything from there on again: use recovery \"selective-repeat\", or balance \"flow\""
                 .to_owned());
         }
     }

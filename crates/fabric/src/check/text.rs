@@ -451,9 +451,15 @@ fn nics(config: &NetworkConfig) -> String {
         .filter(|priority| nic.lossless_priorities >> priority & 1 != 0)
         .collect();
     let recovery = match nic.recovery {
-        transport::Recovery::GoBack0 => "go-back-0",
-        transport::Recovery::GoBackN => "go-back-N",
-        transport::Recovery::SelectiveRepeat => "selective repeat",
+        transport::Recovery::GoBack0 => "go-back-0".to_owned(),
+        transport::Recovery::GoBackN => "go-back-N".to_owned(),
+        transport::Recovery::SelectiveRepeat => {
+            let over_many = config.is_sprayed().then(|| nic.clone().over_many_paths());
+            match over_many.as_ref().unwrap_or(nic).overtaken_wait {
+                None | Some(Span::ZERO) => "selective repeat".to_owned(),
+                Some(wait) => format!("selective repeat (the overtaken have {wait} at least)"),
+            }
+        }
     };
     let control = match nic.congestion {
         Congestion::None => "no congestion control".to_owned(),

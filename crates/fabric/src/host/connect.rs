@@ -1,6 +1,7 @@
 //! Connections: queue pairs are made, and brought to RTS, before the first event.
 
-use rdma::{Access, Gid, Mtu, QKey, QpType, Qpn, UdAddress};
+use rdma::{Access, Gid, Mtu, QKey, QpType, Qpn, Span, UdAddress};
+use transport::limits::OUT_OF_ORDER_BYTES_MAX;
 use transport::{
     AddressVector, BringUp, Config, CreateError, Endpoint, QpCapacity, QpSpec, Recovery, RegionSpec,
 };
@@ -145,6 +146,10 @@ impl Host {
             qpns: first..first + transport::limits::QPS_MAX,
             active_mtu: self.config.mtu,
             recovery: self.config.recovery,
+            overtaken_wait_min: self.config.overtaken_wait.filter(|wait| *wait > Span::ZERO),
+            out_of_order_packets: self.config.out_of_order_packets,
+            // What is placed at once takes no memory of the NIC.
+            out_of_order_bytes: OUT_OF_ORDER_BYTES_MAX,
             window_bytes: self.config.window_bytes,
             read_chunk_bytes: self.config.read_chunk_bytes,
             burst_packets: 1,

@@ -205,6 +205,7 @@ impl Wiring {
         let mut switches = switches.into_iter();
         let mut tables = route_tables(&config.topology, &[], &config.weighted());
         let rates = config.topology.host_rates();
+        let is_sprayed = config.is_sprayed();
         let mut ports = self.ports.into_iter();
         let mut made = Vec::new();
         for partition in 0..count {
@@ -228,6 +229,7 @@ impl Wiring {
                 for &host in &unit.hosts {
                     let port = common.host_ports[host as usize];
                     let nic = config.nic_of(host).clone().at_rate(rates[host as usize]);
+                    let nic = if is_sprayed { nic.over_many_paths() } else { nic };
                     let model = config.host_of(host);
                     let mut made = Host::new(host, port, nic, config.seed, model);
                     made.paranoid = config.paranoid;

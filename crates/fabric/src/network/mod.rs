@@ -38,7 +38,7 @@ use crate::limits::SPREAD_BYTES_MAX;
 use crate::links::{Common, EventKind};
 use crate::model::HostConfig;
 use crate::nic::NicConfig;
-use crate::switch::config::SwitchConfig;
+use crate::switch::config::{Balance, SwitchConfig};
 use crate::topology::{End, Topology};
 use crate::workload::{Flow, FlowSpec, Job, Service, Verb};
 use build::Wiring;
@@ -133,6 +133,12 @@ impl NetworkConfig {
     pub(crate) fn weighted(&self) -> Vec<bool> {
         let switches = 0..self.topology.switches.len() as u32;
         switches.map(|switch| self.switch_of(switch).weighted).collect()
+    }
+
+    /// Whether any switch may send packets of one flow over several paths.
+    pub(crate) fn is_sprayed(&self) -> bool {
+        let mut switches = self.switches.values().chain([&self.switch]);
+        switches.any(|switch| switch.balance != Balance::Flow)
     }
 
     /// The settings of the NIC of a host.

@@ -27,6 +27,7 @@ use rdma::{Mtu, Rate, Span};
 use transport::Recovery;
 use transport::congestion::{Congestion, Notification};
 
+use crate::limits::OVERTAKEN_WAIT;
 use crate::pfc::PfcConfig;
 use crate::tcp::TcpConfig;
 
@@ -40,6 +41,13 @@ pub struct NicConfig {
     pub mtu: Mtu,
     /// What is sent again after a loss.
     pub recovery: Recovery,
+    /// Selective repeat: how long packets that others have overtaken may still arrive before they are sent
+    /// again, at least; with zero they count as lost at once. `None` leaves it to the network: no time where
+    /// all switches keep a flow on one path.
+    pub overtaken_wait: Option<Span>,
+    /// Selective repeat: packets, from the oldest that is missing on, that a queue pair may have under way and
+    /// place before their turn, each way.
+    pub out_of_order_packets: u32,
     /// An acknowledgement is asked for every so many packets.
     pub ack_interval_packets: u32,
     /// Bytes that a queue pair may have in flight; see [`transport::Config::window_bytes`].
@@ -93,6 +101,12 @@ impl NicConfig {
         self
     }
 
+    /// The same for a host whose packets may overtake each other.
+    pub(crate) fn over_many_paths(mut self) -> Self {
+        self.overtaken_wait.get_or_insert(OVERTAKEN_WAIT);
+        self
+    }
+
     /// The priority of a DSCP.
     pub(crate) fn priority_of(&self, dscp: u8) -> u8 {
         self.dscp_to_priority[usize::from(dscp & 63)] & 7
@@ -106,6 +120,8 @@ impl Default for NicConfig {
         Self {
             mtu: Mtu::B1024,
             recovery: Recovery::GoBackN,
+            overtaken_wait: None,
+            out_of_order_packets: 1024,
             ack_interval_packets: 1,
             window_bytes: u64::MAX,
             read_chunk_bytes: u32::MAX,

@@ -6,7 +6,7 @@ use rdma::{Rate, Span, Time};
 use transport::Recovery;
 
 use super::{CABLES, finish, with_flows};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{DropRule, Fault, FaultKind};
 use crate::switch::config::Balance;
 use crate::topology::{End, fat_tree, leaf_spine};
 use crate::workload::{FlowSpec, Interval, Service, Verb};
@@ -110,6 +110,70 @@ fn acknowledgements_that_overtake_each_other_are_no_drops() {
         .sum();
     assert!(overtaken > 0);
     assert_eq!(network.drops().total(), 0);
+}
+
+/// Packets sent again, timeouts, and packets that engines refused.
+fn repeats(network: &Network) -> [u64; 3] {
+    let hosts = 0..network.topology().hosts.len() as u32;
+    hosts.flat_map(|host| network.host_stats(host)).fold([0; 3], |[again, out, refused], stats| {
+        let dropped = stats.drop_unexpected_response + stats.drop_out_of_order;
+        [again + stats.retransmitted_pkts, out + stats.local_ack_timeout_err, refused + dropped]
+    })
+}
+
+/// Four flows of host 0 to 3, and four back, over four spines.
+fn sprayed(verb: Verb) -> NetworkConfig {
+    let mut config = NetworkConfig::new(leaf_spine(2, 4, 4, CABLES, CABLES));
+    config.switch.balance = Balance::Packet;
+    config.nic.recovery = Recovery::SelectiveRepeat;
+    let flows = (0..4).flat_map(|host| [(host, host + 4), (host + 4, host)]);
+    let flow = |(from, to)| FlowSpec {
+        verb,
+        messages: Some(4),
+        depth: 2,
+        ..FlowSpec::write(from, to, 1 << 20)
+    };
+    with_flows(config, flows.map(flow).collect())
+}
+
+#[test]
+fn nothing_is_repeated_that_was_only_overtaken() {
+    for verb in [Verb::Write, Verb::Send, Verb::Read] {
+        // One flow in an idle network has the line.
+        let mut idle = sprayed(verb);
+        idle.flows.truncate(1);
+        let network = finish(idle);
+        assert_eq!(repeats(&network), [0, 0, 0], "{verb:?}");
+        let finished = network.flows()[0].finished_at.unwrap().since(Time::ZERO);
+        // 4,096 packets of 1,102 or 1,086 bytes, with 20 of preamble and gap, and 4 round trips of some 10 us.
+        let line = Rate::from_gbps(100).time_of(4_096 * 1_122);
+        assert!(finished < line + Span::from_us(60), "{verb:?}: {finished}");
+        // Both directions at once.
+        let network = finish(sprayed(verb));
+        assert_eq!(repeats(&network)[..2], [0, 0], "{verb:?}");
+        // A NIC that does not wait takes what is overtaken for lost.
+        let mut hasty = sprayed(verb);
+        hasty.nic.overtaken_wait = Some(Span::ZERO);
+        assert!(repeats(&finish(hasty))[0] > 100, "{verb:?}");
+    }
+}
+
+#[test]
+fn what_was_dropped_is_repeated_once_and_nothing_else() {
+    // By who sends the data.
+    for (verb, host) in [(Verb::Write, 0), (Verb::Send, 0), (Verb::Read, 4)] {
+        let mut config = sprayed(verb);
+        let rule = DropRule::Every(97);
+        let kind = FaultKind::LinkRule { from: End::Host(host), to: End::Switch(host / 4), rule };
+        config.faults = vec![Fault { at: Time::ZERO, kind }];
+        // So no acknowledgement is lost, nor a request.
+        config.flows.retain(|flow| flow.destination != 0);
+        let network = finish(config);
+        let [again, timeouts, _] = repeats(&network);
+        assert_eq!((again, timeouts), (network.drops().total(), 0), "{verb:?}");
+        // 4,096 packets, and those that are sent again.
+        assert!((42..=43).contains(&again), "{verb:?}: {again}");
+    }
 }
 
 /// Everything that a seed may change, without a change of the flows themselves.

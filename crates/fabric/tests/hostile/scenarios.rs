@@ -207,12 +207,6 @@ hint: did you mean "trident+"?"#,
     ),
     (
         r#"alpha = "1/16""#,
-        r#"balance = "flowlet""#,
-        r#"line 11: switch.flowlet_gap_us: balance "flowlet" needs it
-hint: add flowlet_gap_us to this table"#,
-    ),
-    (
-        r#"alpha = "1/16""#,
         "flowlet_gap_us = 5",
         r#"line 12: switch.flowlet_gap_us: only flowlets have a gap
 hint: balance = "flowlet""#,
@@ -321,6 +315,16 @@ hint: one of go-back-0, go-back-n, selective-repeat"#,
         "[switch]",
         "[nic]\nreceive_ns = -1\n[switch]",
         "line 12: nic.receive_ns: -1 ns is not a time from 0 to 1000000000000000\nhint: the unit is nanoseconds",
+    ),
+    (
+        "[switch]",
+        "[nic]\novertaken_wait_us = -1\n[switch]",
+        "line 12: nic.overtaken_wait_us: -1 us is not a time from 0 to 1000000000000\nhint: the unit is microseconds",
+    ),
+    (
+        "[switch]",
+        "[nic]\nout_of_order_packets = 0\n[switch]",
+        "line 12: nic.out_of_order_packets: 0 is not from 1 to 8192\nhint: 1_024, for instance",
     ),
     (
         "[switch]",

@@ -3,6 +3,7 @@
 use rdma::{Mtu, Rate};
 use transport::Recovery;
 use transport::congestion::{Congestion, Dcqcn};
+use transport::limits::OUT_OF_ORDER_PACKETS_MAX;
 
 use super::Files;
 use super::controller::{BBR, Controller, DCTCP, HPCC, SWIFT, TIMELY, check, obey};
@@ -81,6 +82,13 @@ table! {
         mtu_bytes = mtu() => mtu;
         /// What is sent again after a loss.
         recovery = recovery() => recovery;
+        /// Selective repeat: how long packets that others have overtaken may still arrive before they are
+        /// sent again, at least; longer where round trips are (RFC 6298's timeout). With 0 they count as lost at once.
+        overtaken_wait_us = or(WAIT, time()) => overtaken_wait;
+        /// Selective repeat: how many packets, from the first that is missing on, may be placed before their
+        /// turn; no more are under way.
+        out_of_order_packets =
+            within(1, OUT_OF_ORDER_PACKETS_MAX, "1_024, for instance") => out_of_order_packets;
         /// How fast queue pairs may send; a line rate is that of the host's own link.
         congestion = congestion() => congestion;
         /// An acknowledgement is asked for every so many packets.
@@ -118,6 +126,8 @@ table! {
     besides read_chunk_bytes, lossless_priorities, notification, pfc;
     check thresholds_rise;
 }
+
+const WAIT: &str = "0 where all switches keep a flow on one path, else 100";
 
 fn thresholds_rise(nic: &NicConfig, at: &At<'_>) -> Result<()> {
     let NicConfig { xon_bytes, xoff_bytes, receive_buffer_bytes, .. } = nic;

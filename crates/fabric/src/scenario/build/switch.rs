@@ -40,6 +40,8 @@ pub(super) fn some<'a>() -> Value<'a, u8> {
     priorities("a list of priorities: [3, 4], for instance")
 }
 
+const FLOWLET_GAP: Span = Span::from_us(500);
+
 fn balance<'a>() -> Value<'a, Balance> {
     named(Balance::ALL.map(|balance| (balance.name(), balance)))
 }
@@ -105,8 +107,8 @@ table! {
         /// Which of several next hops a packet takes: one for each flow, one for each packet, or one for
         /// each flowlet.
         balance = otherwise(Balance::default(), balance()) => balance: Option<Balance>;
-        /// How long a gap is, for balance "flowlet".
-        flowlet_gap_us = or("needed by it alone", time()) => flowlet_gap: Option<Span>;
+        /// How long a gap is at least, for balance "flowlet"; CONGA (Alizadeh et al. 2014) has 500.
+        flowlet_gap_us = otherwise(FLOWLET_GAP, time()) => flowlet_gap: Option<Span>;
         /// Makes the ECMP choices of this switch differ from those of others.
         ecmp_seed = whole() => config.ecmp_seed;
         /// Whether all switches choose alike, as if nobody had set their hashes: what one has divided, the
@@ -161,9 +163,6 @@ fn no_contradiction(switch: &Switch, at: &At<'_>) -> Result<()> {
         return Err(wrong.hint("remove one of alpha and threshold_bytes"));
     }
     match (switch.balance, switch.flowlet_gap) {
-        (Some(Balance::Flowlet { .. }), None) => Err(at
-            .wrong("flowlet_gap_us", "balance \"flowlet\" needs it")
-            .hint("add flowlet_gap_us to this table")),
         (Some(Balance::Flowlet { .. }), Some(_)) | (_, None) => Ok(()),
         (_, Some(_)) => Err(at
             .wrong("flowlet_gap_us", "only flowlets have a gap")
@@ -381,7 +380,9 @@ impl Switch {
         set(
             &mut config.balance,
             match (self.balance, self.flowlet_gap) {
-                (Some(Balance::Flowlet { .. }), Some(gap)) => Some(Balance::Flowlet { gap }),
+                (Some(Balance::Flowlet { .. }), gap) => {
+                    Some(Balance::Flowlet { gap: gap.unwrap_or(FLOWLET_GAP) })
+                }
                 (balance, _) => balance,
             },
         );
