@@ -11,6 +11,12 @@ pub(crate) fn address_of(index: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | (index + 1) & 0x00ff_ffff)
 }
 
+/// The host that would have an address.
+pub(crate) fn host_of(address: Ipv4Addr) -> Option<u32> {
+    let number = u32::from(address);
+    (number >> 24 == 10).then_some(number & 0x00ff_ffff)?.checked_sub(1)
+}
+
 /// The MAC address of a host: its IP address behind a prefix that is nobody's.
 pub(crate) fn mac_of_host(host: u32) -> Address {
     let [_, a, b, c] = address_of(host).octets();

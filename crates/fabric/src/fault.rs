@@ -98,6 +98,13 @@ pub enum DropRule {
     },
 }
 
+impl FaultKind {
+    /// Whether it changes which links are there.
+    pub(crate) fn is_of_link(self) -> bool {
+        matches!(self, Self::LinkDown { .. } | Self::LinkUp { .. })
+    }
+}
+
 impl Fault {
     /// A link that fails at `at` and every `every` after, `times` times, for `down` each.
     pub fn flaps(ends: [End; 2], at: Time, down: Span, every: Span, times: u32) -> Vec<Self> {

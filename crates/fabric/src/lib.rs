@@ -104,6 +104,7 @@
 //! | what is counted, and its names in SAI | [`counters`] |
 //! | scenario files, and SONiC's `config_db.json` | [`scenario`] |
 //! | settings explained before a run | [`check`] |
+//! | programs outside that are hosts of it | [`Network::attach_hosts`] |
 //! | a run in stretches, and samples | [`record`] |
 //! | results | [`report`], [`Network`] |
 //!
@@ -154,6 +155,6 @@ pub mod topology;
 mod words;
 pub mod workload;
 
-pub use host::{Placed, Tenant, TenantEnd, model};
+pub use host::{Left, Placed, Refused, Tenant, TenantEnd, model};
 pub use network::{BuildError, Cycle, Delivered, Network, NetworkConfig, STEP, Verdict};
 pub use speed::Speed;

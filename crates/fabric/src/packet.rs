@@ -20,7 +20,7 @@ use rdma::{Psn, Qpn};
 use transport::congestion::{Hop, Telemetry};
 use wire::opcode::Headers;
 use wire::vlan::Tag;
-use wire::{Opcode, aeth, roce};
+use wire::{Opcode, aeth, ipv4, roce};
 
 /// No packet.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -89,6 +89,8 @@ const BECN: u32 = 1 << 27;
 const PAD_SHIFT: u32 = 28;
 /// Not of the frame: switches write into it.
 const OBSERVED: u32 = 1 << 30;
+/// Not of the frame: the bytes beside it are a whole IP packet, which a program made.
+const WHOLE: u32 = 1 << 31;
 
 /// What a PFC frame says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,6 +148,12 @@ impl Packet {
     #[inline]
     pub(crate) fn is_observed(&self) -> bool {
         self.kind == Kind::Extended && self.qpn & OBSERVED != 0
+    }
+
+    /// Whether it is a packet of a program, with all its bytes ([`Pool::carry_whole`]).
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.qpn & WHOLE != 0 && self.kind == Kind::Extended
     }
 
     pub(crate) fn dscp(&self) -> usize {
@@ -385,6 +393,30 @@ impl Pool {
         fill(&mut bytes);
         let word = self.place(index);
         *self.payload_at(word) = bytes;
+    }
+
+    /// Gives a RoCE packet all its bytes, from the IP header to the ICRC.
+    pub(crate) fn carry_whole(&mut self, index: u32, bytes: &[u8]) {
+        self.carry(index, |place| place.extend_from_slice(bytes));
+        self.get_mut(index).qpn |= WHOLE;
+    }
+
+    /// How many bytes a packet of a program has, from the IP header on.
+    pub(crate) fn ip_bytes(&self, index: u32) -> u32 {
+        let bytes = self.payloads.get(self.get(index).word as usize);
+        bytes.map_or(0, |bytes| bytes.len() as u32)
+    }
+
+    /// The bytes of a packet of a program as they are now: switches change traffic class and TTL.
+    pub(crate) fn whole(&mut self, index: u32) -> &[u8] {
+        let Packet { traffic_class, ttl, word, .. } = *self.get(index);
+        let Some(bytes) = self.payloads.get_mut(word as usize) else { return &[] };
+        if let Ok(header) = ipv4::Repr::parse(bytes)
+            && (header.tos, header.ttl) != (traffic_class, ttl)
+        {
+            ipv4::Repr { tos: traffic_class, ttl, ..header }.emit(bytes);
+        }
+        bytes
     }
 
     /// Gives a RoCE packet what it tells of switches, which makes it longer; if that `is_open`, switches write

@@ -5,9 +5,11 @@
 //! of that happens at one moment: flows take no time, NICs take the time that [`crate::nic`] says.
 //!
 //! A host with a [`model`] has a bus and stages of a NIC between engine and port (`stages.rs`), and may have
-//! tenants: applications of [`rdma::app`], on cores that take time (`tenants/`).
+//! tenants: applications of [`rdma::app`], on cores that take time (`tenants/`). Beside its engines a host may be
+//! attached to programs outside, whose packets it passes on with all their bytes (`attached.rs`).
 
 mod apps;
+pub(crate) mod attached;
 mod connect;
 mod delivery;
 mod jobs;
@@ -18,6 +20,7 @@ mod tcp;
 mod tenants;
 mod transmit;
 
+pub use attached::{Left, Refused};
 pub(crate) use jobs::beginning;
 pub(crate) use tcp::opening;
 pub(crate) use tenants::{Introduction, Peer};
@@ -108,6 +111,8 @@ pub(crate) struct Host {
     /// When an [`EventKind::Timer`] is scheduled, the earliest time last.
     timers: Vec<u64>,
     tcp: Option<Box<tcp::Tcp>>,
+    /// Programs outside.
+    attached: Option<Box<attached::Attached>>,
     pub(crate) buffer: ReceiveBuffer,
     /// The caches of what it keeps in the server's memory; `None` if it has everything itself.
     contexts: Option<Box<Contexts>>,
@@ -167,6 +172,7 @@ impl Host {
             ip_id: split_mix(u64::from(index) ^ of_seed(seed)) as u16,
             timers: Vec::new(),
             tcp: None,
+            attached: None,
             buffer: ReceiveBuffer::default(),
             contexts,
             ready_at: 0,

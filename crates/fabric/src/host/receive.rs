@@ -30,6 +30,9 @@ impl Host {
             return links.drop_packet(packet, Drop::Tagged);
         }
         let bytes = u32::from(of.bytes);
+        if of.is_whole() {
+            return self.keep_frame(links, packet);
+        }
         let buffer = &mut self.buffer;
         if self.config.receive == rdma::Span::ZERO && self.contexts.is_none() && !buffer.stuck {
             self.deliver(links, flows, packet);
@@ -38,9 +41,16 @@ impl Host {
         if buffer.bytes + bytes > self.config.receive_buffer_bytes {
             return links.drop_packet(packet, Drop::ReceiveBuffer);
         }
+        buffer.packets.push_back(packet);
+        self.fill(links, bytes);
+        self.take_next(links);
+    }
+
+    /// So many bytes more are in the receive buffer, where there was room for them.
+    pub(super) fn fill(&mut self, links: &mut Links, bytes: u32) {
+        let buffer = &mut self.buffer;
         buffer.bytes += bytes;
         buffer.peak_bytes = buffer.peak_bytes.max(buffer.bytes);
-        buffer.packets.push_back(packet);
         if buffer.bytes > self.config.xoff_bytes && !buffer.muted {
             let lossless = self.config.lossless_priorities;
             if links.port(self.port).off & lossless != lossless {
@@ -48,7 +58,6 @@ impl Host {
                 self.kick(links);
             }
         }
-        self.take_next(links);
     }
 
     /// Schedules the end of the next packet's processing, if the receive pipeline works.
@@ -92,14 +101,20 @@ impl Host {
 
     /// A packet has left the receive buffer.
     fn release(&mut self, links: &mut Links) {
+        let bytes = core::mem::take(&mut self.buffer.held_bytes);
+        self.drain_buffer(links, bytes);
+        self.take_next(links);
+    }
+
+    /// So many bytes have left the receive buffer.
+    pub(super) fn drain_buffer(&mut self, links: &mut Links, bytes: u32) {
         let buffer = &mut self.buffer;
-        buffer.bytes -= core::mem::take(&mut buffer.held_bytes);
+        buffer.bytes -= bytes;
         let off = links.port(self.port).off;
         if off != 0 && !buffer.stuck && buffer.bytes <= self.config.xon_bytes {
             links.resume(self.port, off);
             self.kick(links);
         }
-        self.take_next(links);
     }
 
     /// Hands a packet to its engine. Returns how long it waits for what the NIC has to fetch, in

@@ -43,15 +43,22 @@ impl Host {
         if self.ready_at > links.now() {
             return self.wake_when_ready(links);
         }
-        // The segments of TCP have a turn like an engine.
+        // The segments of TCP have a turn like an engine, and so have the packets of programs outside.
         let engines = self.engines.len();
-        let count = engines + usize::from(self.tcp.is_some());
+        let segments = usize::from(self.tcp.is_some());
+        let count = engines + segments + usize::from(self.attached.is_some());
         let mut next = self.turn;
         for _ in 0..count {
             let index = if next < count { next } else { 0 };
             next = index + 1;
-            if index == engines {
-                let Some(packet) = self.take_segment(paused) else { continue };
+            if index >= engines {
+                let is_segment = index < engines + segments;
+                let packet = if is_segment {
+                    self.take_segment(paused)
+                } else {
+                    self.take_frame(links, paused)
+                };
+                let Some(packet) = packet else { continue };
                 self.turn = next;
                 links.transmit(self.port, packet);
                 links.arm(self.port);

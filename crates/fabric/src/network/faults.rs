@@ -15,28 +15,10 @@ impl Network {
         reroute: Option<Span>,
     ) -> Result<(), BuildError> {
         for (index, fault) in faults.iter().enumerate() {
-            let known = match fault.kind {
-                FaultKind::LinkRule { from, to, .. }
-                | FaultKind::LinkDamage { from, to, .. }
-                | FaultKind::LinkDown { ends: [from, to] }
-                | FaultKind::LinkUp { ends: [from, to] } => self.port_between(from, to).is_some(),
-                FaultKind::HostDies { host, .. }
-                | FaultKind::HostReturns { host }
-                | FaultKind::NicStuck { host }
-                | FaultKind::NicRepaired { host } => (host as usize) < self.topology.hosts.len(),
-                FaultKind::AlphaChanges { switch, .. } => {
-                    (switch as usize) < self.topology.switches.len()
-                }
-                FaultKind::RoutesFollow => true,
-            };
-            if !known {
-                return Err(BuildError::NoSuchNode(format!("fault {index}")));
-            }
+            self.check_fault(index, fault.kind)?;
         }
         if let Some(delay) = reroute {
-            let links = |fault: &&Fault| {
-                matches!(fault.kind, FaultKind::LinkDown { .. } | FaultKind::LinkUp { .. })
-            };
+            let links = |fault: &&Fault| fault.kind.is_of_link();
             let follow =
                 |fault: &Fault| Fault { at: fault.at + delay, kind: FaultKind::RoutesFollow };
             let following: Vec<Fault> = faults.iter().filter(links).map(follow).collect();
@@ -51,6 +33,25 @@ impl Network {
         self.faults_done = from_the_beginning;
         self.faults = faults;
         Ok(())
+    }
+
+    /// Whether what fault `index` concerns is there.
+    pub(super) fn check_fault(&self, index: usize, kind: FaultKind) -> Result<(), BuildError> {
+        let known = match kind {
+            FaultKind::LinkRule { from, to, .. }
+            | FaultKind::LinkDamage { from, to, .. }
+            | FaultKind::LinkDown { ends: [from, to] }
+            | FaultKind::LinkUp { ends: [from, to] } => self.port_between(from, to).is_some(),
+            FaultKind::HostDies { host, .. }
+            | FaultKind::HostReturns { host }
+            | FaultKind::NicStuck { host }
+            | FaultKind::NicRepaired { host } => (host as usize) < self.topology.hosts.len(),
+            FaultKind::AlphaChanges { switch, .. } => {
+                (switch as usize) < self.topology.switches.len()
+            }
+            FaultKind::RoutesFollow => true,
+        };
+        if known { Ok(()) } else { Err(BuildError::NoSuchNode(format!("fault {index}"))) }
     }
 
     pub(super) fn apply(&mut self, kind: FaultKind) {

@@ -16,6 +16,7 @@ mod build;
 mod deadlock;
 mod faults;
 mod jobs;
+mod outside;
 mod partition;
 mod run;
 mod tenants;
@@ -275,6 +276,8 @@ pub struct Network {
     captures: Vec<Capture>,
     /// Links that are down, by their place in the topology.
     down: Vec<usize>,
+    /// The tuples of packets of programs outside.
+    outside: outside::Tuples,
     /// See [`NetworkConfig::weighted`].
     weighted: Vec<bool>,
     detector: Detector,
@@ -330,6 +333,7 @@ impl Network {
             faults_done: 0,
             captures: config.captures,
             down: Vec::new(),
+            outside: outside::Tuples::new(),
             detector: Detector::default(),
             deadlock_check: config.deadlock_check,
             check_at: config.deadlock_check.map_or(0, Span::as_ps),

@@ -90,12 +90,12 @@ impl Network {
     }
 
     /// A time before which nothing happens anywhere; `None` if nothing is to happen.
-    fn next_at(&self) -> Option<u64> {
+    pub(super) fn next_at(&self) -> Option<u64> {
         self.partitions.iter().filter_map(|partition| partition.links.next_at()).min()
     }
 
     /// Does what concerns several nodes and is due now.
-    fn between(&mut self) -> Option<Verdict> {
+    pub(super) fn between(&mut self) -> Option<Verdict> {
         while let Some(fault) = self.faults.get(self.faults_done)
             && fault.at.as_ps() <= self.past
         {
@@ -128,7 +128,7 @@ impl Network {
     }
 
     /// Lets all partitions live through everything before `stop`.
-    fn live(&mut self, stop: u64) {
+    pub(super) fn live(&mut self, stop: u64) {
         if let [only] = self.partitions.as_mut_slice() {
             only.run(stop - 1);
         } else if self.next_at().is_some_and(|next| next < stop) {
@@ -165,7 +165,7 @@ impl Network {
     }
 
     /// Hands the flows to the partitions that they start in, or takes them back.
-    fn exchange_flows(&mut self) {
+    pub(super) fn exchange_flows(&mut self) {
         if let [only] = self.partitions.as_mut_slice() {
             return core::mem::swap(&mut self.flows, &mut only.flows.flows);
         }

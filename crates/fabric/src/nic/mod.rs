@@ -108,7 +108,7 @@ impl NicConfig {
     }
 
     /// The priority of a DSCP.
-    pub(crate) fn priority_of(&self, dscp: u8) -> u8 {
+    pub fn priority_of(&self, dscp: u8) -> u8 {
         self.dscp_to_priority[usize::from(dscp & 63)] & 7
     }
 }

@@ -49,7 +49,7 @@ pub use headroom::{Frames, headroom_bytes, sonic_headroom_bytes};
 
 use crate::address::Tuple;
 use crate::counters::{Drop, PortCounters};
-use crate::links::{Links, PortClass};
+use crate::links::{Common, Links, PortClass};
 use crate::pfc::PRIORITIES;
 use crate::random::{Random, of_seed, split_mix};
 use crate::slots::Slots;
@@ -177,6 +177,15 @@ impl Switch {
         })
     }
 
+    /// Whether both ends of a packet hang on this switch: it then goes by its MAC address, and may have no hops
+    /// left. Programs for one subnet send such packets.
+    #[cold]
+    fn is_within_rack(&self, common: &Common, tuple: u32) -> bool {
+        let Tuple { source, destination, .. } = common.tuples[tuple as usize];
+        let is_here = |host: u32| common.racks[host as usize] == self.index;
+        is_here(source) && is_here(destination)
+    }
+
     /// A packet arrived at `port`.
     pub(crate) fn receive(&mut self, links: &mut Links, port: u32, packet: u32) {
         let now = links.now();
@@ -196,9 +205,13 @@ impl Switch {
         of.set_group(class);
         of.ingress = ingress;
         if of.ttl <= 1 {
-            return links.drop_packet(packet, Drop::HopLimit);
+            let tuple = of.tuple;
+            if !self.is_within_rack(&links.common, tuple) {
+                return links.drop_packet(packet, Drop::HopLimit);
+            }
+        } else {
+            of.ttl -= 1;
         }
-        of.ttl -= 1;
         let Tuple { destination, hash, .. } = links.common.tuples[of.tuple as usize];
         let (group, queue) = (usize::from(class & 7), usize::from(class >> 3));
         let lossless = self.ports[usize::from(ingress)].group(group).lossless;

@@ -9,6 +9,7 @@ mod faults;
 mod guo16;
 mod jobs;
 mod oracles;
+mod outside;
 mod partitions;
 mod pauses;
 mod shares;
