@@ -219,6 +219,12 @@ pub(super) fn share<'a>(hint: &'static str) -> Value<'a, f64> {
     real("above 0 and at most 1", |value| value > 0.0 && value <= 1.0, hint)
 }
 
+/// How many times slower something goes.
+pub(super) fn dilution<'a>() -> Value<'a, f64> {
+    let hint = "1 is real time, and 10 a tenth of its speed";
+    real("from 1 to 1000000", |value| (1.0..=1e6).contains(&value), hint)
+}
+
 /// A time in the unit that the key ends with.
 pub(super) fn time<'a>() -> Value<'a, Span> {
     time_from(Span::ZERO, "")

@@ -8,6 +8,7 @@ mod fault;
 mod files;
 mod host;
 mod job;
+mod lab;
 mod nic;
 mod switch;
 mod testbed;
@@ -36,6 +37,7 @@ use crate::topology::{Cables, End, Topology};
 use capture::{Capture, capture};
 use fault::{Fault, fault};
 use files::{all_from_config_db, by_cables, cables, one_from_config_db};
+use lab::Lab;
 use nic::{Nic, nic};
 use switch::{Switch, lossless, switch};
 pub use testbed::Testbed;
@@ -85,6 +87,8 @@ table! {
         fault = all_deferred() => faults: Vec<Deferred<'a, Fault>>;
         /// Ports whose frames are kept.
         capture = all_deferred() => captures: Vec<Deferred<'a, Capture>>;
+        /// Programs in the place of workloads.
+        lab = deferred() => lab: Option<Deferred<'a, Lab>>;
     }
 }
 
@@ -152,6 +156,8 @@ pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Res
     made.hosts(&file);
     let end = Time::ZERO + file.end;
     made.happenings(&file, end);
+    let lab = file.lab.as_ref().map(Deferred::read);
+    let lab = lab.and_then(|lab| made.mistakes.note(lab)).unwrap_or_default();
     let Made { mut config, origin, mut notes, mistakes, all_say_lossless, say_lossless, .. } = made;
     mistakes.first()?;
     if !all_say_lossless {
@@ -161,7 +167,8 @@ pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Res
     notes.dedup();
     notes.sort_by_key(|note: &Note| !note.warning);
     let title = file.title.unwrap_or_else(|| "untitled".to_owned());
-    Ok(Scenario { title, network: config, end, notes, sample_interval: file.sample, origin })
+    let (sample_interval, dilution) = (file.sample, lab.dilution());
+    Ok(Scenario { title, network: config, end, notes, sample_interval, dilution, origin })
 }
 
 impl File<'_> {
@@ -210,6 +217,9 @@ impl File<'_> {
             mistakes.note(table.kind());
         }
         for table in &self.captures {
+            mistakes.note(table.look());
+        }
+        if let Some(table) = &self.lab {
             mistakes.note(table.look());
         }
     }
