@@ -127,6 +127,33 @@ impl Prefix {
     }
 }
 
+/// How the ICRC of a packet changes with the headers below it, whatever the packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Correction {
+    /// What the other prefix adds to the CRC at the end of the packet.
+    difference: u32,
+    /// x^(8 length).
+    shift: u32,
+}
+
+impl Correction {
+    /// From one prefix to another, both for packets of `length` bytes.
+    pub fn new(from: &Prefix, to: &Prefix, length: usize) -> Self {
+        let shift = fast_power(8 * length);
+        Self { difference: multiply(from.crc ^ to.crc, shift), shift }
+    }
+
+    /// The ICRC with the other prefix and identification `to` of a packet that had `icrc` with identification
+    /// `from`. If that was wrong, so is this, and by the same bits.
+    #[inline]
+    pub fn apply(&self, icrc: [u8; 4], from: u16, to: u16) -> [u8; 4] {
+        let [high, low] = (from ^ to).to_be_bytes();
+        let ids = ID_HIGH[usize::from(high)] ^ ID_LOW[usize::from(low)];
+        let icrc = u32::from_le_bytes(icrc) ^ self.difference ^ multiply(ids, self.shift);
+        icrc.to_le_bytes()
+    }
+}
+
 /// The ICRC of a packet: `bytes` are BTH, extended headers, payload and padding.
 ///
 /// # Errors
@@ -216,6 +243,23 @@ const fn power(exponent: usize) -> u32 {
     product
 }
 
+/// x^(2^i) for i = 0..20.
+static POWERS: [u32; 20] = {
+    let mut powers = [ONE >> 1; 20];
+    let mut index = 1;
+    while index < powers.len() {
+        powers[index] = multiply(powers[index - 1], powers[index - 1]);
+        index += 1;
+    }
+    powers
+};
+
+/// [`power`] of exponents below 2^20, in as many steps as they have bits.
+fn fast_power(exponent: usize) -> u32 {
+    let bits = POWERS.iter().enumerate().filter(|(bit, _)| exponent >> bit & 1 != 0);
+    bits.fold(ONE, |product, (_, &power)| multiply(product, power))
+}
+
 /// x^-exponent modulo the polynomial.
 fn inverse_power(exponent: usize) -> u32 {
     INVERSES
@@ -247,6 +291,24 @@ mod tests {
         for exponent in 0..100 {
             assert_eq!(multiply(power, inverse_power(exponent)), ONE, "x^{exponent}");
             power = multiply(power, x);
+        }
+    }
+
+    #[test]
+    fn an_icrc_is_corrected_for_other_headers_and_a_wrong_one_stays_as_wrong() {
+        for length in [12, 13, 28, 1_040, 4_120] {
+            let (bytes, from) = (packet(length), datagram(0));
+            let to = Datagram { source_port: 0xc0de, ..datagram(0) };
+            let prefixes = [from, to].map(|datagram| Prefix::new(&datagram, length));
+            let correction = Correction::new(&prefixes[0], &prefixes[1], length);
+            for ids in [(0, 0), (0, 1), (63, 0xabcd), (0xffff, 0)] {
+                let [before, after] = [(0, ids.0), (1, ids.1)]
+                    .map(|(prefix, id): (usize, u16)| prefixes[prefix].icrc(id, &bytes).unwrap());
+                assert_eq!(correction.apply(before, ids.0, ids.1), after, "{length} {ids:?}");
+                let wrong = before.map(|byte| byte ^ 0x40);
+                let corrected = correction.apply(wrong, ids.0, ids.1);
+                assert_eq!(corrected, after.map(|byte| byte ^ 0x40));
+            }
         }
     }
 
