@@ -7,7 +7,7 @@ use rdma::Mtu;
 
 use crate::host::gid::{self, GidEntry};
 use crate::host::interfaces::{self, Interface, Offloads};
-use crate::{OpenError, SettingError};
+use crate::{OpenError, SettingError, lab};
 
 /// One RDMA device: a network interface that the soft NIC is bound to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub struct DeviceInfo {
     pub link_up: bool,
     /// The GID table.
     pub gids: Vec<GidEntry>,
+    /// The host of a lab that it is the NIC of, instead of an interface's.
+    pub lab: Option<lab::Site>,
 }
 
 /// The devices that `FERROCE_DEV` names, or the loopback interface alone if it is not set.
@@ -43,11 +45,16 @@ pub struct DeviceInfo {
 /// `lo/127.0.0.2` is one address of an interface, so that a machine can have several NICs. Of a
 /// loopback interface every address of `127.0.0.0/8` can be had.
 ///
+/// Where `FERROCE_LAB` names a lab, there is one device, the NIC of `FERROCE_LAB_HOST` in it.
+///
 /// # Errors
 /// An unknown interface or address, with those that exist, or an unfit `FERROCE_MTU`.
 pub fn devices() -> Result<Vec<DeviceInfo>, OpenError> {
     let named = env::var("FERROCE_DEV").unwrap_or_default();
     let mtu = env::var("FERROCE_MTU").ok();
+    if let Some(site) = lab::site()? {
+        return Ok(vec![DeviceInfo::in_lab(&site, mtu.as_deref())?]);
+    }
     list(&named, mtu.as_deref(), &interfaces()?)
 }
 
@@ -59,6 +66,36 @@ impl DeviceInfo {
     pub fn find(selector: &str, index: u32) -> Result<Self, OpenError> {
         let mtu = env::var("FERROCE_MTU").ok();
         device(selector, index, mtu.as_deref(), &interfaces()?)
+    }
+
+    /// The NIC of a host of a lab, with an MTU that is not the largest if that is said.
+    ///
+    /// # Errors
+    /// The lab says why there is none, or cannot be asked; an unfit MTU.
+    pub fn in_lab(site: &lab::Site, mtu: Option<&str>) -> Result<Self, OpenError> {
+        let lab::SiteNic { address, mac, mtu: largest } = site.nic()?;
+        let active_mtu = match mtu {
+            None => largest,
+            Some(text) => lab::mtu_of(text).filter(|mtu| *mtu <= largest).ok_or_else(|| {
+                let problem = format!("`{text}` is not an RDMA MTU of this host's NIC");
+                let hint = format!("use 256, 512, 1024, 2048 or 4096, up to {}", largest.bytes());
+                SettingError::new("FERROCE_MTU", problem, hint)
+            })?,
+        };
+        Ok(Self {
+            name: "ferroce0".to_owned(),
+            interface: site.host.clone(),
+            interface_index: 1,
+            index: 0,
+            mac,
+            guid: u64::from_be_bytes(gid::eui64(mac)),
+            mtu: largest.bytes() + rdma::mtu::HEADROOM,
+            active_mtu,
+            offloads: Offloads { segmentation: true, coalescing: true },
+            link_up: true,
+            gids: gid::table(mac, &[address.into()]),
+            lab: Some(site.clone()),
+        })
     }
 
     /// What the interface lacks to be fast, in one line; `None` if it lacks nothing.
@@ -139,6 +176,7 @@ fn device(
         active_mtu: active_mtu(interface, mtu)?,
         link_up: interface.up,
         gids: gid::table(mac, &addresses),
+        lab: None,
     })
 }
 

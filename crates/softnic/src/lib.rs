@@ -117,6 +117,7 @@
 //! |---|---|
 //! | `FERROCE_DEV` | devices, as `eth0,lo,lo/127.0.0.2`: see [`devices`] |
 //! | `FERROCE_MTU` | RDMA MTU of the port, instead of the largest that fits |
+//! | `FERROCE_LAB`, `FERROCE_LAB_HOST` | the socket of a lab and the host of it that we are: see [`lab`] |
 //! | `FERROCE_LINK` | `shm` (default): NICs of this host and user by shared memory; `shm,icrc`: with ICRCs; `udp`: all by UDP |
 //! | `FERROCE_WIRE` | `train` (default), or `exact`: one packet, one datagram |
 //! | `FERROCE_FAULTS` | faults of what is sent: see [`faults`] |
@@ -141,6 +142,7 @@ mod error;
 pub mod faults;
 mod fork;
 mod host;
+pub mod lab;
 pub mod limits;
 mod management;
 mod memory;

@@ -21,8 +21,21 @@ pub(crate) struct Received {
     pub(crate) source: IpAddr,
     pub(crate) source_port: u16,
     pub(crate) traffic_class: u8,
+    /// The IP identification of the first, where that is known, or else 0.
+    pub(crate) id: u16,
     /// Whether it is known to have come from this host, whatever its source is.
     pub(crate) by_loopback: bool,
+}
+
+/// A datagram, or a GSO batch, to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Bytes of each datagram, if `bytes` are several.
+    pub(crate) segment: Option<u16>,
+    pub(crate) destination: Gid,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
 }
 
 /// What was received, and where it lies in the buffer that it was received into.

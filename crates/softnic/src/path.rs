@@ -1,8 +1,9 @@
-//! The paths to other NICs: UDP, and for those of this host and user rings of shared memory.
+//! The paths to other NICs: UDP, and for those of this host and user rings of shared memory; or all by a lab.
 //!
 //! ```text
-//!   run ─► which path? ─┬─ UDP ──► GSO batches ─► outbox ─► kernel       room: credits
-//!                       └─ ring of the NIC there ─► its engine           room: in the ring
+//!   run ─► which path? ─┬─ UDP ──► GSO batches ─┬► outbox ─► kernel       room: credits
+//!                       │                       └► outbox ─► lab          room: in the NIC of the host
+//!                       └─ ring of the NIC there ─► its engine            room: in the ring
 //! ```
 //!
 //! Packets to a NIC of this host go by UDP until it has taken a ring, and through the ring while that works.
@@ -16,6 +17,7 @@
 use core::net::IpAddr;
 use core::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use rdma::{Gid, Time};
 use transport::{Route, Run};
@@ -26,10 +28,12 @@ use crate::engine::Engine;
 use crate::host::credits::Credits;
 use crate::host::registry::Registry;
 use crate::host::steering::is_ownable;
+use crate::lab::Planned;
 use crate::limits::{AWAITED_MAX, PAUSE_MAX};
 use crate::packet::{Flow, Missed, Path, Pushed};
 use crate::shm::{RingPacket, Shm};
 use crate::udp::outbox::Sockets;
+use crate::udp::port::Port;
 use crate::{Options, PathChoice, ProcessMemory};
 
 /// Both paths, and what sending waits for.
@@ -39,9 +43,18 @@ pub(crate) struct Paths {
     shm: Shm,
     /// Room at the sockets of NICs of this host.
     credits: Option<Credits>,
+    /// Where all packets go, if that is a lab.
+    lab: Option<Lab>,
     pauses: Vec<Pause>,
     /// Whether packets are built, sealed and looked at before they go into a ring.
     seals_rings: bool,
+}
+
+/// The port that leads to a lab, and what was built for it since packets were last sent.
+#[derive(Debug)]
+struct Lab {
+    port: Arc<Port>,
+    planned: Planned,
 }
 
 /// Nothing is sent to an address and slot, because the NIC there, of this host, has no room.
@@ -49,6 +62,8 @@ pub(crate) struct Paths {
 struct Pause {
     destination: Gid,
     slot: u16,
+    /// Of the packet that there was no more room behind.
+    traffic_class: u8,
     since: Time,
 }
 
@@ -80,13 +95,26 @@ impl Paths {
     pub(crate) fn open(membership: &Membership, options: &Options, sees_packets: bool) -> Self {
         let Membership { registry, .. } = membership;
         let addresses = membership.sockets.iter().map(|socket| socket.gid());
+        if let Some(port) = membership.sockets.first().filter(|port| port.link().is_some()) {
+            let lab = Some(Lab { port: Arc::clone(port), planned: Planned::default() });
+            let (shm, credits, pauses, seals_rings) = (Shm::none(), None, Vec::new(), false);
+            return Self { shm, credits, lab, pauses, seals_rings };
+        }
         let credits = Credits::open(registry.slot(), membership.receive_buffer_bytes(), addresses)
             .inspect_err(|error| tracing::debug!(%error, "no pauses for others of this host"))
             .ok();
         let takes_rings = options.path != PathChoice::Udp && !options.exact;
         let shm = if takes_rings { Shm::open(registry) } else { Shm::none() };
         let seals_rings = options.path == PathChoice::SharedMemoryWithIcrc || sees_packets;
-        Self { shm, credits, pauses: Vec::new(), seals_rings }
+        Self { shm, credits, lab: None, pauses: Vec::new(), seals_rings }
+    }
+
+    /// What was built has been sent, and packets are about to be built.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if let Some(lab) = &mut self.lab {
+            lab.planned = Planned::default();
+        }
     }
 
     /// Where packets of this route for this slot go, if they can be sent at all.
@@ -145,18 +173,21 @@ impl Paths {
     pub(crate) fn is_filled_by(&mut self, lane: &Lane, length: usize, counts: &mut Counts) -> bool {
         let Flow { path, slot, .. } = lane.flow;
         match path {
-            Path::Udp => {
-                lane.is_local
-                    && self.credits.as_mut().is_some_and(|credits| credits.plan(slot, length))
-            }
+            Path::Udp => match &mut self.lab {
+                None => {
+                    let credits = self.credits.as_mut().filter(|_| lane.is_local);
+                    credits.is_some_and(|credits| credits.plan(slot, length))
+                }
+                Some(lab) => lab.is_filled_by(lane.flow.traffic_class, length),
+            },
             Path::Shm => self.shm.is_filled(slot, counts),
         }
     }
 
     /// Sending to `slot` at `destination` waits for room from now on.
-    pub(crate) fn pause(&mut self, destination: Gid, slot: u16, now: Time) {
+    pub(crate) fn pause(&mut self, destination: Gid, slot: u16, traffic_class: u8, now: Time) {
         if !self.is_paused_for(destination, slot) {
-            self.pauses.push(Pause { destination, slot, since: now });
+            self.pauses.push(Pause { destination, slot, traffic_class, since: now });
         }
     }
 
@@ -169,7 +200,11 @@ impl Paths {
     /// Ends the pauses of those who have room again. One that lasts for too long ends too, and what there
     /// is no room for is dropped.
     pub(crate) fn end_pauses(&mut self, registry: &Registry, now: Time, counts: &mut Counts) {
-        let Self { shm, credits, pauses, .. } = self;
+        let Self { shm, credits, pauses, lab, .. } = self;
+        if let Some(lab) = lab {
+            // However long that takes: it is what PFC does.
+            return pauses.retain(|pause| lab.is_full(pause.traffic_class));
+        }
         pauses.retain(|&Pause { slot, since, .. }| {
             let ring = shm.is_full(registry, slot, now);
             let socket = credits.as_ref().filter(|_| ring.is_none());
@@ -282,7 +317,10 @@ impl Paths {
     /// Whoever watches goes to sleep, or has woken up. Returns whether there is something in a ring
     /// already.
     pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
-        self.shm.set_asleep(asleep)
+        match self.lab.as_ref().and_then(|lab| lab.port.link()) {
+            Some(link) => link.set_asleep(asleep),
+            None => self.shm.set_asleep(asleep),
+        }
     }
 
     /// Whether something from this host may come to our sockets, for which credits are due.
@@ -344,8 +382,25 @@ impl Paths {
     /// In a forked child: nothing comes or goes any more. Nobody is told, because the parent's NIC lives.
     pub(crate) fn forget(&mut self) {
         core::mem::forget(self.credits.take());
+        self.lab = None;
         self.shm = Shm::none();
         self.pauses.clear();
+    }
+}
+
+impl Lab {
+    /// Counts a packet of `length` bytes that was built; see [`Paths::is_filled_by`].
+    fn is_filled_by(&mut self, traffic_class: u8, length: usize) -> bool {
+        let Some(link) = self.port.link() else { return false };
+        let priority = link.priority_of(traffic_class);
+        self.planned[usize::from(priority)] += length as u64;
+        link.is_full(priority, &self.planned)
+    }
+
+    /// Whether the NIC of the host has no room for a packet of the class.
+    fn is_full(&self, traffic_class: u8) -> bool {
+        let link = self.port.link();
+        link.is_some_and(|link| link.is_full(link.priority_of(traffic_class), &Planned::default()))
     }
 }
 
@@ -432,7 +487,7 @@ mod tests {
         let address: Gid = IpAddr::from([127, 0, 135, 17]).into();
         core::mem::forget(Credits::open(slot, 1 << 20, [address].into_iter()).unwrap());
         assert!(paths.credits().plan(slot, 1 << 30));
-        paths.pause(address, slot, engine.now);
+        paths.pause(address, slot, 0, engine.now);
         paths.end_pauses(registry, engine.now, engine.counts);
         assert!(paths.is_paused());
         paths.end_pauses(registry, engine.now + PAUSE_MAX, engine.counts);

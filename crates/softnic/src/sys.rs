@@ -35,6 +35,8 @@ unsafe impl Plain for c_int {}
 unsafe impl Plain for u16 {}
 // SAFETY: as above; an array has no padding between its elements.
 unsafe impl Plain for [u32; 9] {}
+// SAFETY: as above. It is what a `ucred` has: process, user and group.
+unsafe impl Plain for [u32; 3] {}
 // SAFETY: three integers of four bytes.
 unsafe impl Plain for libc::ip_mreqn {}
 // SAFETY: sixteen bytes and an integer of four.

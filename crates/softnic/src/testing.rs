@@ -83,5 +83,5 @@ pub(crate) fn paused_for(nic: &Nic, full: &Nic) {
     let mut core = nic.shared().lock();
     let paths = &mut core.attachment.site.paths;
     while !paths.credits().plan(slot, 4096) {}
-    paths.pause(destination, slot, clock::now());
+    paths.pause(destination, slot, 0, clock::now());
 }

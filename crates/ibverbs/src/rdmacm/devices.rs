@@ -135,8 +135,9 @@ fn find_path(source: Option<IpAddr>, destination: SocketAddr) -> Result<Arc<Cont
     let exact = source.and_then(|source| devices.iter().find(|device| has(&device.info, source)));
     let beside =
         || devices.iter().find(|device| source.is_some_and(|it| is_beside(&device.info, it)));
-    // Multicast needs no route.
-    let any = || devices.first().filter(|_| destination.ip().is_multicast());
+    // Multicast needs no route, and of the network of a lab the kernel knows none.
+    let is_multicast = destination.ip().is_multicast();
+    let any = || devices.first().filter(|device| is_multicast || device.info.lab.is_some());
     let device = exact.or_else(beside);
     let context = open(device.or_else(any).ok_or(Errno::NO_DEVICE)?)?;
     if let Some(source) = source.filter(|_| device.is_some()) {

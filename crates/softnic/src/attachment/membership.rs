@@ -19,11 +19,14 @@ use crate::host::handover::Handover;
 use crate::host::ports::{PortChange, PortError};
 use crate::host::registry::Registry;
 use crate::host::steering::{Group, Probe};
-use crate::host::{interfaces, mailbox};
+use crate::host::{interfaces, mailbox, runtime};
+use crate::lab::{Link, Site};
 use crate::limits::{HOST_KNOWN, HOSTS_MAX, SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
+use crate::packet::Message;
 use crate::packet::Received;
 use crate::udp::groups::Groups;
-use crate::udp::socket::{Message, Socket};
+use crate::udp::port::Port;
+use crate::udp::socket::Socket;
 use crate::{DeviceInfo, OpenError, Options, sys};
 
 /// A slot, and the sockets that belong to it.
@@ -33,7 +36,7 @@ pub(crate) struct Membership {
     /// `None` if it has been left.
     pub(crate) handover: Option<Handover>,
     /// One for each address.
-    pub(crate) sockets: Vec<Arc<Socket>>,
+    pub(crate) sockets: Vec<Arc<Port>>,
     /// The multicast groups, each with its socket.
     pub(crate) groups: Groups,
     /// Changes whenever there are other sockets to wait for.
@@ -47,9 +50,10 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Takes a slot.
-    pub(crate) fn claim() -> Result<Self, OpenError> {
-        let (registry, handover) = Registry::claim()
+    /// Takes a slot, of a lab if the NIC is one's.
+    pub(crate) fn claim(lab: Option<&Site>) -> Result<Self, OpenError> {
+        let namespace = lab.map_or_else(runtime::network_namespace, |site| site.namespace);
+        let (registry, handover) = Registry::claim(namespace)
             .map_err(|error| OpenError::Io { doing: "taking a range of QPNs", error })?;
         Ok(Self {
             registry,
@@ -71,6 +75,11 @@ impl Membership {
     ) -> Result<(), OpenError> {
         let buffer = options.receive_buffer_bytes.and_then(|bytes| i32::try_from(bytes).ok());
         let buffer = buffer.unwrap_or(SOCKET_BUFFER_BYTES);
+        if let Some(site) = &device.lab {
+            let link = Link::attach(site, self.registry.slot())?;
+            self.sockets.push(Arc::new(Port::Lab(link)));
+            return Ok(());
+        }
         for entry in device.gids.iter().filter(|entry| entry.usable) {
             let address = entry.gid.ip();
             match self.join(address, device.interface_index, buffer) {
@@ -108,12 +117,17 @@ impl Membership {
         if dead > 0 {
             ask(&socket, &group);
         }
-        self.sockets.push(Arc::new(socket));
+        self.sockets.push(Arc::new(Port::Udp(socket)));
         Ok(())
     }
 
+    /// The path to the lab that we are a host of.
+    pub(crate) fn link(&self) -> Option<&Link> {
+        self.sockets.first().and_then(|port| port.link())
+    }
+
     /// Every socket: those of the addresses come first, then those of multicast groups.
-    pub(crate) fn all_sockets(&self) -> impl Iterator<Item = &Arc<Socket>> {
+    pub(crate) fn all_sockets(&self) -> impl Iterator<Item = &Arc<Port>> {
         self.sockets.iter().chain(self.groups.sockets())
     }
 
@@ -135,6 +149,9 @@ impl Membership {
 
     #[inline(never)]
     fn asks_of_host(&mut self, address: IpAddr, now: Time) -> bool {
+        if self.link().is_some() {
+            return self.has_address(address);
+        }
         let known = self.hosts.get(&address).copied();
         if let Some((is_local, _)) = known.filter(|(_, until)| now < *until) {
             return is_local;
@@ -152,8 +169,7 @@ impl Membership {
     }
 
     fn ask_kernel(&mut self, address: IpAddr, now: Time) -> io::Result<bool> {
-        let is_same_family =
-            |socket: &&Arc<Socket>| socket.address().is_ipv4() == address.is_ipv4();
+        let is_same_family = |socket: &&Arc<Port>| socket.address().is_ipv4() == address.is_ipv4();
         let Some(socket) = self.all_sockets().find(is_same_family) else { return Ok(true) };
         let may_be_bound = socket.may_be_bound(address)?;
         if !may_be_bound || !interfaces::bind_any(address.is_ipv4()) {
@@ -190,6 +206,9 @@ impl Membership {
     /// sockets any more.
     pub(crate) fn leave(&mut self) {
         for socket in self.sockets.drain(..) {
+            if socket.link().is_some() {
+                continue;
+            }
             let address = socket.address();
             let result = self.registry.change().and_then(|change| {
                 let mut group = change.read(address)?;
@@ -198,7 +217,9 @@ impl Membership {
                 change.write(address, &group)?;
                 // Only a member can attach a program, so we leave one for the time after us. Until the
                 // socket is closed, it brings packets of another here: so that comes next.
-                socket.attach(&group.program())?;
+                if let Port::Udp(socket) = &*socket {
+                    socket.attach(&group.program())?;
+                }
                 drop(socket);
                 Ok(())
             });
@@ -314,6 +335,13 @@ impl Membership {
     /// Tells the others of our addresses that we answer for QP1.
     pub(crate) fn answer_for_qp1(&self) -> io::Result<()> {
         for socket in &self.sockets {
+            let socket = match &**socket {
+                Port::Udp(socket) => socket,
+                Port::Lab(link) => {
+                    link.answer_for_qp1();
+                    continue;
+                }
+            };
             let change = self.registry.change()?;
             let mut group = change.read(socket.address())?;
             if group.manage(self.registry.member()) {
@@ -359,8 +387,11 @@ impl Membership {
         if !group.is_multicast() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        if self.link().is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
         // What a sender of the other family says cannot be answered, nor be sent.
-        let is_of_family = |socket: &Arc<Socket>| socket.address().is_ipv4() == group.is_ipv4();
+        let is_of_family = |socket: &Arc<Port>| socket.address().is_ipv4() == group.is_ipv4();
         if !self.groups.has(group) && !self.sockets.iter().any(is_of_family) {
             return Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
         }
@@ -383,7 +414,7 @@ impl Membership {
         counts: &mut Counts,
         change_it: impl Fn(&mut Group, &Registry) -> After,
     ) -> io::Result<()> {
-        let socket = &self.sockets[port];
+        let Port::Udp(socket) = &*self.sockets[port] else { return Ok(()) };
         // Mostly there is nothing to be changed, which is seen without the right to do so.
         let mut group = self.registry.read_group(socket.address())?;
         if change_it(&mut group, &self.registry) == After::Unchanged {
@@ -501,7 +532,8 @@ mod tests {
         wrong.members.rotate_left(2);
         wrong.members.swap(0, 1);
         nics[0].site.membership.registry.change().unwrap().write(address.into(), &wrong).unwrap();
-        nics[0].site.membership.sockets[0].attach(&wrong.program()).unwrap();
+        let Port::Udp(socket) = &*nics[0].site.membership.sockets[0] else { panic!("a socket") };
+        socket.attach(&wrong.program()).unwrap();
 
         let slots: Vec<u16> = nics.iter().map(|nic| nic.site.membership.registry.slot()).collect();
         let handed_over =

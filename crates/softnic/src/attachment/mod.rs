@@ -46,7 +46,7 @@ pub(crate) struct Attachment {
 impl Attachment {
     /// Takes a slot, and joins the group of each of the device's addresses.
     pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Self, OpenError> {
-        let mut membership = Membership::claim()?;
+        let mut membership = Membership::claim(device.lab.as_ref())?;
         let mut observers = Observers::open(device, options, membership.registry.slot())?;
         if let Err(error) = membership.join_all(device, options) {
             membership.leave();

@@ -121,7 +121,10 @@ impl Receiver {
         };
         // Our NICs send from one port, and no other user can bind it at their addresses. Over IPv6 anybody can
         // bind it at an address that no host has, and send from any.
-        let is_forged = if received.source_port == ROCE_PORT {
+        // A lab lets nobody send from the address of another.
+        let is_forged = if site.membership.link().is_some() {
+            false
+        } else if received.source_port == ROCE_PORT {
             received.by_loopback && !site.membership.is_of_this_host(received.source, engine.now)
         } else {
             site.membership.is_of_this_host(received.source, engine.now)
@@ -163,7 +166,7 @@ impl Receiver {
         let mut is_misled = false;
         self.habit = self.habits.place_of(received.source);
         self.seen = None;
-        let mut id = 0;
+        let mut id = received.id;
         let mut at = 0;
         let (mut packets, mut packet_bytes) = (0, 0);
         // All packets but the last are as long as the first.
@@ -401,8 +404,15 @@ mod tests {
             let (source, source_port, bytes) = (IpAddr::from(source), ROCE_PORT, [0; 64]);
             let (length, segment, traffic_class) = (bytes.len(), bytes.len(), 0);
             let by_loopback = false;
-            let received =
-                Received { source, source_port, length, segment, traffic_class, by_loopback };
+            let received = Received {
+                source,
+                source_port,
+                length,
+                segment,
+                traffic_class,
+                id: 0,
+                by_loopback,
+            };
             let (destination, by) = (IpAddr::from([127, 0, 135, 7]), By::Address(0));
             let found = Found { received, destination, by, bytes: &bytes };
             receiver.receive(&found, site, &mut engine);

@@ -35,7 +35,7 @@ use crate::packet::{Flow, Pushed, write_packet};
 use crate::path::Lane;
 use crate::udp::gso::Batches;
 use crate::udp::outbox::Outbox;
-use crate::udp::socket::Socket;
+use crate::udp::port::Port;
 
 /// The sending half of an attachment.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(options: &Options, sockets: &[Arc<Socket>]) -> Self {
+    pub(crate) fn new(options: &Options, sockets: &[Arc<Port>]) -> Self {
         let faults = options.faults.map(Faults::new);
         // Faults are for single packets.
         let is_singly = options.exact || faults.is_some();
@@ -102,6 +102,7 @@ impl Sender {
             return None;
         }
         let mut outbox = self.outbox.take()?;
+        site.paths.begin();
         let Engine { now, endpoint, manager, memory, counts } = engine;
         let now = *now;
         let mut stages = Stages { now, faults: &mut self.faults, outbox: &mut outbox, site };
@@ -202,7 +203,8 @@ impl Stages<'_> {
                 run.sent_only(packets);
             }
             if is_full {
-                self.site.paths.pause(destination, slot, self.now);
+                let class = lane.flow.traffic_class;
+                self.site.paths.pause(destination, slot, class, self.now);
                 counts.tx_pauses += 1;
             }
         }

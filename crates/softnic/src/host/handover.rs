@@ -112,6 +112,7 @@ fn parse(message: &[u8]) -> Option<(Received, IpAddr)> {
         source: Gid(*source).ip(),
         source_port: u16::from_ne_bytes(*source_port),
         traffic_class,
+        id: 0,
         // Whoever has handed it over has seen to that.
         by_loopback: false,
     };
@@ -142,6 +143,7 @@ mod tests {
             source: IpAddr::from([127, 0, 0, 9]),
             source_port: 0xc123,
             traffic_class: 0x6a,
+            id: 0,
             by_loopback: false,
         };
         let destination = IpAddr::from([127, 0, 0, 8]);
@@ -164,6 +166,7 @@ mod tests {
             source: IpAddr::from([127, 0, 0, 9]),
             source_port: 1,
             traffic_class: 0,
+            id: 0,
             by_loopback: false,
         };
         assert!(!from.send(owner(4), &received, received.source, b"x").unwrap());
@@ -186,6 +189,7 @@ mod tests {
             source: IpAddr::from([127, 0, 0, 9]),
             source_port: 1,
             traffic_class: 0,
+            id: 0,
             by_loopback: false,
         };
         from.send(owner(6), &received, received.source, b"yes").unwrap();

@@ -67,8 +67,8 @@ pub(crate) struct Change<'a> {
 
 impl Registry {
     /// Takes a free slot, and the socket on which its owner gets what others received for it.
-    pub(crate) fn claim() -> io::Result<(Self, Handover)> {
-        Self::claim_in(runtime::directory()?, runtime::network_namespace())
+    pub(crate) fn claim(namespace: u64) -> io::Result<(Self, Handover)> {
+        Self::claim_in(runtime::directory()?, namespace)
     }
 
     fn claim_in(directory: PathBuf, namespace: u64) -> io::Result<(Self, Handover)> {
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn a_slot_has_one_owner_and_is_free_when_it_is_gone() {
-        let (first, _handover) = Registry::claim().unwrap();
-        let (second, _handover) = Registry::claim().unwrap();
+        let (first, _handover) = Registry::claim(runtime::network_namespace()).unwrap();
+        let (second, _handover) = Registry::claim(runtime::network_namespace()).unwrap();
         assert_ne!(first.slot(), second.slot());
         let member = first.member();
         assert!(second.is_alive(member) && second.is_alive(second.member()));
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_group_is_read_as_it_was_written() {
-        let (registry, _handover) = Registry::claim().unwrap();
+        let (registry, _handover) = Registry::claim(runtime::network_namespace()).unwrap();
         let address = IpAddr::from([127, 0, 20, 1]);
         let change = registry.change().unwrap();
         assert_eq!(change.read(address).unwrap(), Group::default());
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn only_a_member_that_is_alive_is_at_an_address() {
-        let (registry, _handover) = Registry::claim().unwrap();
+        let (registry, _handover) = Registry::claim(runtime::network_namespace()).unwrap();
         let address = IpAddr::from([127, 0, 20, 3]);
         let missing = registry.member_at(address, registry.slot()).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);

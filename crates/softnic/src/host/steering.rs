@@ -151,6 +151,33 @@ impl Group {
     }
 }
 
+/// Whose a packet is, among the NICs of an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// Of the NIC with this slot.
+    Slot(u16),
+    /// Of one that answers for QP1.
+    Manager,
+}
+
+impl Owner {
+    /// What the kernel's program says, for who steers packets without the kernel. `None` if the packet, which begins
+    /// with its BTH, ends too early.
+    pub fn of(packet: &[u8]) -> Option<Self> {
+        let word = |at: u32| Some(u32::from_be_bytes(*packet.get(at as usize..)?.first_chunk()?));
+        let slot = slot_of(word(4)?);
+        if slot != 0 {
+            return Some(Self::Slot(slot));
+        }
+        let conversation = match word(MAD_ATTRIBUTE)? >> 16 {
+            ATTRIBUTE_REQ | ATTRIBUTE_SIDR_REQ => return Some(Self::Manager),
+            ATTRIBUTE_SIDR_REP => word(MAD_REQUEST_ID)?,
+            _ => word(MAD_REMOTE_ID)?,
+        };
+        Some(Self::Slot((conversation >> COMM_ID_SHIFT) as u16))
+    }
+}
+
 fn statement(code: u32, k: u32) -> libc::sock_filter {
     // The codes of classic BPF have 16 bits.
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
@@ -260,6 +287,32 @@ mod tests {
         }
         // A packet that ends early is whoever's.
         assert_eq!(run(&group.program(), &packet(1)), 0);
+    }
+
+    #[test]
+    fn who_steers_without_the_kernel_steers_as_it_does() {
+        let mut group = group(&[5, 1022, 7]);
+        group.manage(member(1022));
+        let program = group.program();
+        let mut packets =
+            vec![packet(5 << SLOT_SHIFT).to_vec(), packet(9 << SLOT_SHIFT | 3).to_vec()];
+        for attribute in 0x10..0x19 {
+            packets.extend(
+                [5, 7, 9, 1022].map(|slot| message(attribute, slot << COMM_ID_SHIFT | 3).to_vec()),
+            );
+        }
+        for packet in packets {
+            let index = match Owner::of(&packet).unwrap() {
+                Owner::Manager => 1,
+                Owner::Slot(slot) => {
+                    let at = group.members.iter().position(|member| member.slot == slot);
+                    at.map_or(NONE, |at| at as u32)
+                }
+            };
+            assert_eq!(index, run(&program, &packet), "{packet:x?}");
+        }
+        assert_eq!(Owner::of(&packet(1)), None);
+        assert_eq!(Owner::of(&packet(1)[..7]), None);
     }
 
     /// A message about conversation `id` of the receiver.

@@ -310,7 +310,7 @@ mod tests {
     impl Host {
         fn open(address: &str) -> Self {
             let device = DeviceInfo::find(&format!("lo/{address}"), 0).unwrap();
-            let mut membership = Membership::claim().unwrap();
+            let mut membership = Membership::claim(None).unwrap();
             membership.join_all(&device, &Options::default()).unwrap();
             let first = u32::from(membership.registry.slot()) << crate::limits::COMM_ID_SHIFT;
             let manager = Manager::new(CmConfig { ids: first..first + 1024, guid: 1, seed: 1 });
@@ -369,6 +369,7 @@ mod tests {
                 source: self.address,
                 source_port: wire::udp::ROCE_PORT,
                 traffic_class: 0,
+                id: 0,
                 by_loopback: false,
             };
             let payload = header.header_len()..bytes.len();

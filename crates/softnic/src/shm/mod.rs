@@ -23,7 +23,7 @@
 
 mod offers;
 mod peer;
-mod ring;
+pub(crate) mod ring;
 #[cfg(test)]
 mod tests;
 

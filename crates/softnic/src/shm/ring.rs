@@ -6,6 +6,7 @@
 //!      64  head      consumer: lines taken so far
 //!      72  answered  consumer: lines whose answers have been sent
 //!     128  state     offered, then the consumer's: awake, asleep (the doorbell is to be rung), gone
+//!     192  tallies   consumer: what became of what was taken, as both have agreed
 //!    4096  lines of 64 bytes, each entry a few of them, around the end
 //!
 //!   entry:  │ sequence u24 │ length u16 │ pair u8 │ class u8 │ flags u8 │ packet ... │
@@ -40,6 +41,9 @@ const PRODUCER_AT: usize = 8;
 const HEAD_AT: usize = 64;
 const ANSWERED_AT: usize = 72;
 const STATE_AT: usize = 128;
+const TALLIES_AT: usize = 192;
+/// Words of the consumer's that the ring gives no meaning.
+pub(crate) const TALLIES: usize = 8;
 const DATA_AT: usize = 4096;
 const MEMORY_BYTES: usize = DATA_AT + RING_BYTES;
 
@@ -58,29 +62,29 @@ const ASLEEP: u64 = 2;
 const GONE: u64 = 3;
 
 /// The packet ends with its ICRC.
-pub(super) const WITH_ICRC: u8 = 1;
+pub(crate) const WITH_ICRC: u8 = 1;
 /// No packet: 32 bytes that say between which addresses the packets of this pair go.
-pub(super) const DECLARES_PAIR: u8 = 2;
+pub(crate) const DECLARES_PAIR: u8 = 2;
 
 /// The other side does not keep to the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Broken;
+pub(crate) struct Broken;
 
 /// What is said of a packet beside its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) length: u16,
+pub(crate) struct Entry {
+    pub(crate) length: u16,
     /// Which addresses it goes between.
-    pub(super) pair: u8,
-    pub(super) traffic_class: u8,
-    pub(super) flags: u8,
+    pub(crate) pair: u8,
+    pub(crate) traffic_class: u8,
+    pub(crate) flags: u8,
 }
 
 /// An entry that was found in a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FoundEntry {
-    pub(super) entry: Entry,
-    pub(super) place: u64,
+pub(crate) struct FoundEntry {
+    pub(crate) entry: Entry,
+    pub(crate) place: u64,
 }
 
 impl Entry {
@@ -130,7 +134,7 @@ impl RingMemory {
 
 /// The side that sends.
 #[derive(Debug)]
-pub(super) struct Producer {
+pub(crate) struct Producer {
     memory: RingMemory,
     /// Lines written so far.
     tail: u64,
@@ -140,7 +144,7 @@ pub(super) struct Producer {
 
 /// What the consumer does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// It has not taken the ring yet.
     Offered,
     /// It will look at the ring by itself.
@@ -153,7 +157,7 @@ pub(super) enum State {
 
 impl Producer {
     /// A new ring, and the file that its consumer maps.
-    pub(super) fn create(nonce: u64) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn create(nonce: u64) -> io::Result<(Self, OwnedFd)> {
         let file = map::sealed_memory(MEMORY_BYTES)?;
         let map = map::map_sealed_memory(file.as_fd(), MEMORY_BYTES)?;
         map.word(NONCE_AT).store(nonce, Release);
@@ -161,7 +165,7 @@ impl Producer {
         Ok((Self { memory, tail: 0, head: 0 }, file))
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         match self.memory.map.word(STATE_AT).load(Acquire) {
             OFFERED => State::Offered,
             AWAKE => State::Awake,
@@ -176,18 +180,18 @@ impl Producer {
     }
 
     /// Takes the offer back, if the ring has not been taken.
-    pub(super) fn withdraw(&self) {
+    pub(crate) fn withdraw(&self) {
         let state = self.memory.map.word(STATE_AT);
         let _ = state.compare_exchange(OFFERED, GONE, AcqRel, Relaxed);
     }
 
     /// Says that nothing more will be put in.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.memory.map.word(PRODUCER_AT).store(GONE, Release);
     }
 
     /// Whether a packet of any length fits.
-    pub(super) fn has_room(&mut self) -> Result<bool, Broken> {
+    pub(crate) fn has_room(&mut self) -> Result<bool, Broken> {
         Ok(self.free() >= ENTRY_LINES_MAX || {
             self.refresh()?;
             self.free() >= ENTRY_LINES_MAX
@@ -195,40 +199,45 @@ impl Producer {
     }
 
     /// Whether everything has been taken.
-    pub(super) fn is_empty(&mut self) -> Result<bool, Broken> {
+    pub(crate) fn is_empty(&mut self) -> Result<bool, Broken> {
         self.refresh()?;
         Ok(self.head == self.tail)
     }
 
     /// Whether there is something in it that somebody may still take.
-    pub(super) fn is_untaken(&mut self) -> bool {
+    pub(crate) fn is_untaken(&mut self) -> bool {
         self.is_empty() == Ok(false) && self.is_taken()
     }
 
     /// Whether there is something in it whose answer somebody may still send. What a consumer says who lies
     /// costs it the wait.
-    pub(super) fn is_unanswered(&self) -> bool {
+    pub(crate) fn is_unanswered(&self) -> bool {
         self.is_taken() && self.answered() < self.tail
     }
 
     /// Up to which place answers have been sent.
-    pub(super) fn answered(&self) -> u64 {
+    pub(crate) fn answered(&self) -> u64 {
         self.memory.map.word(ANSWERED_AT).load(Acquire)
     }
 
+    /// A tally of the consumer's.
+    pub(crate) fn tally(&self, index: usize) -> u64 {
+        self.memory.map.word(TALLIES_AT + index % TALLIES * WORD).load(Acquire)
+    }
+
     /// The place of what is put in next.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.tail
     }
 
     /// Up to which place it has been taken.
-    pub(super) fn taken(&mut self) -> u64 {
+    pub(crate) fn taken(&mut self) -> u64 {
         let _ = self.refresh();
         self.head
     }
 
     /// Puts in a packet. `Ok(false)`: there is no room.
-    pub(super) fn push(&mut self, entry: Entry, packet: &[u8]) -> Result<bool, Broken> {
+    pub(crate) fn push(&mut self, entry: Entry, packet: &[u8]) -> Result<bool, Broken> {
         let filled =
             self.push_with(entry, packet.len(), |ring, guard| ring.store(guard, packet))?;
         match filled {
@@ -240,7 +249,7 @@ impl Producer {
 
     /// Puts in a packet of `length` bytes that `fill` writes, unless it meets memory that is gone:
     /// then nothing is put in. `Ok(None)`: there is no room.
-    pub(super) fn push_with(
+    pub(crate) fn push_with(
         &mut self,
         entry: Entry,
         length: usize,
@@ -265,7 +274,7 @@ impl Producer {
 
     /// What the consumer does, asked after packets were pushed. One that is asleep is not found so
     /// a second time: the doorbell is to be rung.
-    pub(super) fn wakes(&self) -> State {
+    pub(crate) fn wakes(&self) -> State {
         // Either we see that it has gone to sleep, or it sees our packet when it looks once more.
         fence(SeqCst);
         let state = self.state();
@@ -294,7 +303,7 @@ impl Producer {
 
 /// The side that receives.
 #[derive(Debug)]
-pub(super) struct Consumer {
+pub(crate) struct Consumer {
     memory: RingMemory,
     /// Lines taken so far.
     head: u64,
@@ -302,7 +311,7 @@ pub(super) struct Consumer {
 
 impl Consumer {
     /// The ring in `file`, which came with an offer of this nonce.
-    pub(super) fn open(file: BorrowedFd<'_>, nonce: u64) -> io::Result<Self> {
+    pub(crate) fn open(file: BorrowedFd<'_>, nonce: u64) -> io::Result<Self> {
         let map = map::map_sealed_memory(file, MEMORY_BYTES)?;
         if map.word(NONCE_AT).load(Acquire) != nonce {
             return Err(io::ErrorKind::InvalidData.into());
@@ -311,24 +320,24 @@ impl Consumer {
     }
 
     /// Accepts the ring. Returns whether it is still offered.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         let state = self.memory.map.word(STATE_AT);
         state.compare_exchange(OFFERED, AWAKE, AcqRel, Relaxed).is_ok()
     }
 
     /// Whether the producer has said that nothing more will be put in.
-    pub(super) fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         self.memory.map.word(PRODUCER_AT).load(Acquire) != 0
     }
 
     /// Whether there is nothing to be taken.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.memory.word(self.head).load(Acquire) == 0
     }
 
     /// Takes the next entry, and copies its first `most` bytes to the beginning of `buffer`, which
     /// has room for the longest. The whole of it stays where it is until [`Consumer::release`].
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         buffer: &mut [u8],
         most: usize,
@@ -349,23 +358,28 @@ impl Consumer {
     }
 
     /// The first `length` bytes of the packet that was taken from `place`.
-    pub(super) fn packet(&self, place: u64, length: usize) -> Stretch<'_> {
+    pub(crate) fn packet(&self, place: u64, length: usize) -> Stretch<'_> {
         self.memory.stretch(place, length)
     }
 
     /// Gives the room of what was taken back to the producer.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.memory.map.word(HEAD_AT).store(self.head, Release);
     }
 
     /// Says that what was taken so far has been answered, where there is an answer.
-    pub(super) fn answer(&self) {
+    pub(crate) fn answer(&self) {
         self.memory.map.word(ANSWERED_AT).store(self.head, Release);
+    }
+
+    /// Says how much a tally has come to.
+    pub(crate) fn set_tally(&self, index: usize, value: u64) {
+        self.memory.map.word(TALLIES_AT + index % TALLIES * WORD).store(value, Release);
     }
 
     /// Says whether the doorbell is to be rung for what is pushed from now on. After that,
     /// [`Consumer::is_empty`] must be asked once more before anybody sleeps.
-    pub(super) fn set_asleep(&self, asleep: bool) {
+    pub(crate) fn set_asleep(&self, asleep: bool) {
         let state = self.memory.map.word(STATE_AT);
         if state.load(Relaxed) == GONE {
             return;
@@ -379,7 +393,7 @@ impl Consumer {
     }
 
     /// Says that nobody will look again.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.memory.map.word(STATE_AT).store(GONE, Release);
     }
 }

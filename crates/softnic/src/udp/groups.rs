@@ -17,6 +17,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::limits::{GROUPS_MAX, SOCKET_BUFFER_BYTES};
+use crate::udp::port::Port;
 use crate::udp::socket::Socket;
 
 /// The groups that a NIC has joined.
@@ -26,7 +27,7 @@ pub(crate) struct Groups(Vec<Joined>);
 /// A group that a NIC has joined.
 #[derive(Debug)]
 struct Joined {
-    socket: Arc<Socket>,
+    socket: Arc<Port>,
     /// How often it was joined, and not left since.
     times: u32,
 }
@@ -42,7 +43,7 @@ impl Groups {
         if self.0.len() >= GROUPS_MAX {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
-        let socket = Arc::new(Socket::join(group, interface, SOCKET_BUFFER_BYTES)?);
+        let socket = Arc::new(Port::Udp(Socket::join(group, interface, SOCKET_BUFFER_BYTES)?));
         tracing::debug!(%group, "joined");
         self.0.push(Joined { socket, times: 1 });
         Ok(true)
@@ -73,7 +74,7 @@ impl Groups {
     }
 
     /// The socket of each.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = &Arc<Socket>> {
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = &Arc<Port>> {
         self.0.iter().map(|joined| &joined.socket)
     }
 }

@@ -19,13 +19,13 @@ use crate::attachment::membership::Membership;
 use crate::host::handover::{self, Entrance, Handover};
 use crate::limits::RECEIVE_BATCH;
 use crate::packet::{InBuffer, Received};
-use crate::udp::socket::Socket;
+use crate::udp::port::Port;
 
 /// Where packets arrive, and by what.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     /// As in [`Membership`]: those of the addresses come first.
-    sockets: Vec<Arc<Socket>>,
+    sockets: Vec<Arc<Port>>,
     /// How many are of addresses.
     addresses: usize,
     handover: Option<Entrance>,
@@ -126,10 +126,7 @@ impl Inbox {
             let mut found = None;
             if look.batch < RECEIVE_BATCH {
                 found = match (sockets.get(port), &*handover) {
-                    (Some(socket), _) => socket.receive(buffer).map(|received| {
-                        let (destination, place) = (socket.address(), 0..received.length);
-                        InBuffer { received, destination, place }
-                    }),
+                    (Some(socket), _) => socket.receive(buffer),
                     (None, Some(entrance)) => entrance.receive(buffer),
                     (None, None) => None,
                 };

@@ -4,4 +4,5 @@ pub(crate) mod groups;
 pub(crate) mod gso;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
+pub(crate) mod port;
 pub(crate) mod socket;

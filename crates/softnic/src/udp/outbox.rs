@@ -20,9 +20,10 @@ use smallvec::SmallVec;
 use crate::counts::Counts;
 use crate::limits::{MESSAGES_MAX, SEND_WAIT_MS};
 use crate::packet::Flow;
+use crate::packet::Message;
 use crate::sys::wait_writable;
 use crate::udp::gso::{Batch, Batches};
-use crate::udp::socket::{Message, Socket};
+use crate::udp::port::Port;
 
 /// Packets, and the sockets that they leave from.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 pub(crate) struct Sockets {
     /// By port.
-    sockets: Vec<Arc<Socket>>,
+    sockets: Vec<Arc<Port>>,
     sent: Sent,
     /// Whether it was said that a packet is too long for the network.
     has_warned: bool,
@@ -54,7 +55,7 @@ struct Sent {
 }
 
 impl Outbox {
-    pub(crate) fn new(batches: Batches, sockets: Vec<Arc<Socket>>) -> Self {
+    pub(crate) fn new(batches: Batches, sockets: Vec<Arc<Port>>) -> Self {
         let sockets = Sockets { sockets, sent: Sent::default(), has_warned: false };
         Self { batches, is_full: false, sockets }
     }
@@ -183,7 +184,7 @@ fn message<'a>(flow: &Flow, bytes: &'a [u8], segment: Option<u16>) -> Message<'a
 }
 
 /// Sends, and waits a little once if the socket is full.
-fn send_waiting(socket: &Socket, messages: &[Message<'_>]) -> io::Result<usize> {
+fn send_waiting(socket: &Port, messages: &[Message<'_>]) -> io::Result<usize> {
     match socket.send(messages) {
         Err(error) if is_full(&error) || error.kind() == io::ErrorKind::Interrupted => {
             wait_writable(socket.as_fd(), SEND_WAIT_MS);
@@ -257,7 +258,7 @@ mod tests {
         let mut buffer = vec![0; RECEIVE_BYTES];
         for byte in [1, 2, 3, 1, 2, 3] {
             let received = to.site.membership.sockets[0].receive(&mut buffer).unwrap();
-            assert_eq!((received.length, buffer[0]), (44, byte));
+            assert_eq!((received.received.length, buffer[0]), (44, byte));
             let (covered, icrc) = buffer[..44].split_last_chunk().unwrap();
             assert_eq!(icrc::compute(&flow.datagram(0), covered), Ok(*icrc));
         }

@@ -18,7 +18,7 @@ use rdma::Gid;
 use wire::udp::ROCE_PORT;
 
 use crate::limits::{HOP_LIMIT, MESSAGES_MAX, SOCKET_BUFFER_BYTES};
-use crate::packet::Received;
+use crate::packet::{Message, Received};
 use crate::sys::{self, Plain, check, set_option};
 
 /// The index of the loopback interface in every network namespace (`LOOPBACK_IFINDEX`).
@@ -32,17 +32,6 @@ pub(crate) struct Socket {
     gid: Gid,
     /// Scope of link-local addresses.
     interface: u32,
-}
-
-/// A datagram, or a GSO batch, to be sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Message<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// Bytes of each datagram, if `bytes` are several.
-    pub(crate) segment: Option<u16>,
-    pub(crate) destination: Gid,
-    pub(crate) traffic_class: u8,
-    pub(crate) hop_limit: u8,
 }
 
 impl Socket {
@@ -228,6 +217,7 @@ impl Socket {
             source,
             source_port: u16::from_be(source_port),
             traffic_class: 0,
+            id: 0,
             by_loopback: false,
         };
         // SAFETY: the macros walk the control messages of a header that the kernel has filled; the
@@ -470,6 +460,7 @@ mod tests {
                 source: a.address(),
                 source_port: ROCE_PORT,
                 traffic_class: 0x6a,
+                id: 0,
                 by_loopback: false
             }
         );
