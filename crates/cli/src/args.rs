@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rdma::Mtu;
+use softnic::lab::Site;
 
 /// RDMA without an RDMA NIC: runs unmodified verbs programs over RoCEv2 in software.
 #[derive(Debug, Parser)]
@@ -28,6 +29,9 @@ pub(crate) enum Command {
     /// Run a scenario in the simulator: links, switches and NICs around the same engine
     #[command(after_help = SIM_ENDS)]
     Sim(Sim),
+    /// Run programs as hosts of a modelled fabric, in real time
+    #[command(subcommand, after_help = LAB_EXAMPLES)]
+    Lab(Lab),
     /// Run what a paper ran, and hold what it found against what is measured
     Papers(Papers),
 }
@@ -178,10 +182,79 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
 
+    /// The host of a lab that it runs as
+    #[arg(skip)]
+    pub(crate) site: Option<Site>,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+const LAB_EXAMPLES: &str = "\
+Examples:
+  ferroce lab up --detach scenarios/lab/two-hosts.toml
+  ferroce lab run --host h0 -- ib_write_bw -d ferroce0              # a server, in one terminal
+  ferroce lab run --host h1 -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
+  ferroce lab status
+  ferroce lab down
+
+What programs say to each other beside RDMA, such as perftest by TCP, goes by the machine's own network.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Start a fabric, and stay until it is told to end
+    Up(Up),
+    /// Run a program as a host of it
+    Run(RunIn),
+    /// Say how it is: time, programs, pauses, drops
+    Status(Which),
+    /// End it
+    Down(Which),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// The scenario: that of `ferroce sim`, with programs in the place of workloads, or beside them
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+
+    /// What the lab is called; otherwise as its file
+    #[arg(long, value_name = "NAME", value_parser = lab_name)]
+    pub(crate) name: Option<String>,
+
+    /// How many times slower than the wall's its time goes, in place of what the file or a measurement says
+    #[arg(long, value_name = "NUMBER", value_parser = dilution)]
+    pub(crate) factor: Option<f64>,
+
+    /// The seed of everything that is left to chance, in place of the scenario's
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+
+    /// Stay in the background
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunIn {
+    /// The host, such as h3
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: String,
+
+    #[command(flatten)]
+    pub(crate) which: Which,
+
+    #[command(flatten)]
+    pub(crate) run: Run,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The lab, if several run
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lab: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -244,4 +317,14 @@ fn path_mtu(text: &str) -> Result<u32, &'static str> {
 fn seconds(text: &str) -> Result<f64, &'static str> {
     let seconds = text.parse().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
     seconds.ok_or("give seconds, from 0.01 to a day")
+}
+
+fn lab_name(text: &str) -> Result<String, &'static str> {
+    let why = "a name has letters, digits and underscores, 16 at most";
+    lab::client::is_name(text).then(|| text.to_owned()).ok_or(why)
+}
+
+fn dilution(text: &str) -> Result<f64, &'static str> {
+    let factor = text.parse().ok().filter(|factor| (1.0..=1e6).contains(factor));
+    factor.ok_or("a factor is a number from 1 to 1000000")
 }

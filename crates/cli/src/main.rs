@@ -5,6 +5,7 @@ mod bench;
 mod counters;
 mod devices;
 mod failure;
+mod lab;
 mod library;
 mod output;
 mod papers;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Counters(arguments) => counters::show(&arguments),
         Command::Devices => devices::list(),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Lab(command) => lab::run(command),
         Command::Papers(arguments) => papers::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
 
 use rdma::Mtu;
-use softnic::{DeviceInfo, Options, sysfs};
+use softnic::{DeviceInfo, Options, lab, sysfs};
 use telemetry::nearest;
 
 use crate::args::Run;
@@ -20,10 +20,12 @@ use crate::library::{self, LIBRARIES};
 use crate::program;
 
 /// Every variable that Ferroce reads.
-const VARIABLES: [&str; 12] = [
+const VARIABLES: [&str; 14] = [
     "FERROCE_CC",
     "FERROCE_DEV",
     "FERROCE_FAULTS",
+    "FERROCE_LAB",
+    "FERROCE_LAB_HOST",
     "FERROCE_LIBDIR",
     "FERROCE_LINK",
     "FERROCE_LOG",
@@ -100,6 +102,10 @@ fn before(variable: &str, first: &OsStr) -> OsString {
 /// The variables that the flags set. A variable without its flag keeps its value.
 fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut variables = Vec::new();
+    if let Some(site) = &arguments.site {
+        variables.push((lab::LAB, site.socket.clone().into()));
+        variables.push((lab::HOST, site.host.clone().into()));
+    }
     if !arguments.dev.is_empty() {
         variables.push(("FERROCE_DEV", arguments.dev.join(",").into()));
     }
@@ -129,7 +135,10 @@ fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> 
 
 /// Reports mistakes in the names of devices, instead of starting the program.
 fn devices(arguments: &Run) -> Result<Vec<DeviceInfo>, Failure> {
-    let devices = if arguments.dev.is_empty() {
+    let devices = if let Some(site) = &arguments.site {
+        let mtu = arguments.mtu.map(|mtu| mtu.to_string()).or_else(|| env::var("FERROCE_MTU").ok());
+        DeviceInfo::in_lab(site, mtu.as_deref()).map(|device| vec![device])
+    } else if arguments.dev.is_empty() {
         softnic::devices()
     } else {
         (0..).zip(&arguments.dev).map(|(index, name)| DeviceInfo::find(name, index)).collect()

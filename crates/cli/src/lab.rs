@@ -1,0 +1,156 @@
+//! `ferroce lab`: programs as hosts of a modelled fabric.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command as Process, Stdio};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Instant;
+
+use fabric::scenario::Scenario;
+use lab::{LabError, Settings, client};
+use softnic::lab::{Found, Site};
+
+use crate::args::{Lab, RunIn, Up, Which};
+use crate::failure::Failure;
+use crate::output::print;
+
+impl Which {
+    fn find(&self) -> Result<Found, Failure> {
+        client::find(self.lab.as_deref()).map_err(|error| Failure::from_message(&error))
+    }
+}
+
+pub(crate) fn run(command: Lab) -> Result<(), Failure> {
+    match command {
+        Lab::Up(up) if up.detach => detach(&up),
+        Lab::Up(up) => stay(&up),
+        Lab::Run(RunIn { host, which, mut run }) => {
+            let found = which.find()?;
+            let site = Site::new(&found.socket, &host);
+            run.site = Some(site.map_err(|error| Failure::from_message(&error))?);
+            if !run.dev.is_empty() || run.link.is_some() || run.wire.is_some() {
+                let message = "a host of a lab has one device, and one path for its packets";
+                return Err(Failure::new(message).hint("leave out --dev, --link and --wire"));
+            }
+            crate::run::run(&run)
+        }
+        Lab::Status(which) => {
+            let found = which.find()?;
+            print(&ask(&found, "status")?)
+        }
+        Lab::Down(which) => down(&which.find()?),
+    }
+}
+
+fn ask(found: &Found, request: &str) -> Result<String, Failure> {
+    client::ask(found, request).map_err(|error| Failure::from_message(&error))
+}
+
+impl Up {
+    /// What the lab is to be called.
+    fn name(&self) -> String {
+        let stem = self.scenario.file_stem().unwrap_or_default().to_string_lossy();
+        self.name.clone().unwrap_or_else(|| client::name_of(&stem))
+    }
+}
+
+/// Is the lab, until it ends.
+fn stay(up: &Up) -> Result<(), Failure> {
+    let path = &up.scenario;
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", path.display())).hint(
+            "a lab is made of a scenario, such as those in the folder scenarios/lab of Ferroce's source",
+        )
+    })?;
+    let of_file = |error: &dyn core::fmt::Display| {
+        Failure::from_message(&format!("{}: {error}", path.display()))
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let scenario = Scenario::parse_in(&text, folder, up.seed).map_err(|error| of_file(&error))?;
+    for note in scenario.notes.iter().filter(|note| note.warning) {
+        eprintln!("warning: {}", note.text);
+    }
+    let settings = Settings {
+        name: up.name(),
+        title: scenario.title,
+        network: scenario.network,
+        factor: up.factor.or(scenario.dilution),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::new(format!("cannot catch signals: {error}")))?;
+    }
+    let mut lab = lab::Lab::begin(settings).map_err(|error| match &error {
+        LabError::Network(why) => of_file(&scenario.origin.explain(why)),
+        LabError::NoHosts => of_file(&error),
+        _ => Failure::from_message(&error),
+    })?;
+    print(&lab.greeting())?;
+    lab.run(|| stop.load(Ordering::Relaxed));
+    print(&lab.farewell())
+}
+
+/// How long a lab may take to begin: its network may be large.
+const BEGIN_MAX: Duration = Duration::from_secs(60);
+/// How long it may take to end.
+const END_MAX: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Starts a lab in the background, and waits until it can be asked.
+fn detach(up: &Up) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::new(format!("cannot start the lab: {error}"));
+    let mut process = Process::new(env::current_exe().map_err(cannot)?);
+    process.args(["lab", "up"]).arg(&up.scenario).args(["--name", &up.name()]);
+    for (flag, value) in [
+        ("--factor", up.factor.map(|it| it.to_string())),
+        ("--seed", up.seed.map(|it| it.to_string())),
+    ] {
+        process.args(value.iter().flat_map(|value| [flag, value]));
+    }
+    process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = process.spawn().map_err(cannot)?;
+    let begin = Instant::now();
+    while begin.elapsed() < BEGIN_MAX {
+        if let Some(status) = child.try_wait().map_err(cannot)? {
+            let mut said = String::new();
+            if let Some(mut stderr) = child.stderr.take() {
+                io::Read::read_to_string(&mut stderr, &mut said).map_err(cannot)?;
+            }
+            let said = said.trim_end();
+            let message = said.rsplit_once("error: ").map_or(said, |(_, message)| message);
+            let message = if message.is_empty() {
+                format!("the lab ended: {status}")
+            } else {
+                message.to_owned()
+            };
+            return Err(Failure::from_message(&message));
+        }
+        let there = softnic::lab::all().into_iter().find(|found| found.name == up.name());
+        if let Some(greeting) = there.and_then(|found| client::ask(&found, "greeting").ok()) {
+            return print(&greeting);
+        }
+        sleep(LOOK_EVERY);
+    }
+    let _ = child.kill();
+    Err(Failure::new("the lab has not begun within a minute"))
+}
+
+/// Tells a lab to end, and waits until it has.
+fn down(found: &Found) -> Result<(), Failure> {
+    ask(found, "down")?;
+    let begin = Instant::now();
+    while softnic::lab::all().contains(found) {
+        if begin.elapsed() > END_MAX {
+            return Err(Failure::new(format!("lab `{}` does not end", found.name)));
+        }
+        sleep(LOOK_EVERY);
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Every bound of a lab, by name.
+
+use core::time::Duration;
+
+use rdma::Span;
+
+/// Programs at a time: as many as there are slots.
+pub(crate) const PROGRAMS_MAX: usize = 1_022;
+/// Connections that are no program's.
+pub(crate) const VISITORS_MAX: usize = 256;
+/// Packets that are taken from one program before the others have their turn.
+pub(crate) const BATCH: usize = 64;
+/// Packets that are taken from a program that is gone: as many short ones as its ring holds.
+pub(crate) const LAST_PACKETS: usize = 4_096;
+/// What a program may have in the NIC of its host before the lab reads no more of its ring. One that keeps to its
+/// credits never gets there.
+pub(crate) const INSIDE_BYTES_MAX: u64 = 2 * 8 * softnic::lab::CREDIT_BYTES;
+/// The network lives for so long at most before what has come for programs is given to them.
+pub(crate) const STRETCH: Span = Span::from_us(10);
+/// Stretches in a row before rings are read again.
+pub(crate) const STRETCHES_MAX: usize = 20;
+/// What is due in the network waits for so long at most before the clock slips.
+pub(crate) const LATE_MAX: Duration = Duration::from_micros(200);
+/// How soon something must be due in the network for the lab to stay awake.
+pub(crate) const NAP_LEAST: Duration = Duration::from_micros(100);
+/// How late the kernel may wake a sleeper.
+pub(crate) const SLACK: Duration = Duration::from_micros(60);
+/// How long the lab sleeps at most.
+pub(crate) const NAP_MAX: Duration = Duration::from_millis(100);
+/// How often a lab that does not sleep looks at its sockets.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_micros(500);
+/// Of a processor's time, what the lab counts on when it chooses its factor: the programs need the rest.
+pub(crate) const SHARE: f64 = 0.5;
+/// Bytes of an answer that one message holds.
+pub(crate) const ANSWER_BYTES: usize = 32 << 10;
+/// Characters of a lab's name: the path of its socket is bounded.
+pub(crate) const NAME_MAX: usize = 16;

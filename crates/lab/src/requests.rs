@@ -1,0 +1,188 @@
+//! What people and programs ask of a lab.
+//!
+//! ```text
+//!   device VERSION HOST              ok ADDRESS MAC MTU
+//!   attach VERSION HOST SLOT NONCE   ok ADDRESS PRIORITIES    + a ring each way; from then on a program
+//!   greeting                         ok TEXT
+//!   status                           ok TEXT
+//!   down                             ok bye
+//! ```
+//!
+//! A refusal is `no`, what is wrong, and a `hint:` line.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rdma::Mtu;
+use softnic::lab::{Channel, Jack, Message, VERSION};
+
+use crate::limits::ANSWER_BYTES;
+use crate::programs::Unfit;
+use crate::state::State;
+use crate::status;
+
+/// Who has connected, and is no program.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    pub(crate) channel: Channel,
+}
+
+const SAME_VERSION: &str = "use the same version of Ferroce for both";
+
+/// What is wrong, and what to do about it.
+type Refusal = (String, String);
+
+impl Visitor {
+    /// Lets in who is of this user. Others are told why they are not.
+    pub(crate) fn admit(channel: Channel) -> Option<Self> {
+        let own = rustix::process::getuid().as_raw();
+        match channel.peer() {
+            Ok(user) if user == own => Some(Self { channel }),
+            Ok(user) => {
+                let _ = channel.send(refused_user(user, own).as_bytes(), None);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn answer(&self, text: &str) -> io::Result<()> {
+        self.channel.send(format!("ok {text}").as_bytes(), None)
+    }
+
+    fn refuse(&self, (what, hint): &Refusal) -> io::Result<()> {
+        self.channel.send(format!("no {what}\nhint: {hint}").as_bytes(), None)
+    }
+}
+
+fn refused_user(user: u32, own: u32) -> String {
+    format!(
+        "no the lab is of user {own}, and the program of user {user}\n\
+         hint: a lab serves the programs of the user who has started it"
+    )
+}
+
+impl State {
+    /// Hears a visitor, and keeps it if it may say more.
+    pub(crate) fn hear(&mut self, visitor: Visitor) -> Option<Visitor> {
+        let message = match visitor.channel.receive() {
+            Ok(message) => message,
+            Err(error) => return (error.kind() == io::ErrorKind::WouldBlock).then_some(visitor),
+        };
+        let words: Vec<&str> = message.text.split_whitespace().collect();
+        let answer = match words[..] {
+            ["device", version, host] => self.device(version, host),
+            ["attach", version, host, slot, nonce] => {
+                let of = self.check_attach(version, host, slot, nonce);
+                return self.attach(visitor, of, &message);
+            }
+            ["greeting"] => Ok(status::greeting(self)),
+            ["status"] => Ok(cut(status::status(self))),
+            ["down"] => {
+                self.is_over = true;
+                Ok("bye".to_owned())
+            }
+            _ => Err(no("the lab does not know what is asked", SAME_VERSION)),
+        };
+        let sent = match answer {
+            Ok(text) => visitor.answer(&text),
+            Err(refusal) => visitor.refuse(&refusal),
+        };
+        sent.is_ok().then_some(visitor)
+    }
+
+    fn device(&self, version: &str, host: &str) -> Result<String, Refusal> {
+        let host = self.check(version, host)?;
+        let (address, mac) = self.network.host_addresses(host);
+        let mac = mac.iter().fold(0_u64, |mac, byte| mac << 8 | u64::from(*byte));
+        let mtu = self.network.host_nic(host).map_or(Mtu::B1024, |nic| nic.mtu);
+        Ok(format!("{address} {mac:x} {}", mtu.bytes()))
+    }
+
+    /// The host that a program wants to be.
+    fn check(&self, version: &str, host: &str) -> Result<u32, Refusal> {
+        if version != VERSION.to_string() {
+            let what =
+                format!("the lab speaks version {VERSION}, and the program version {version}");
+            return Err(no(what, SAME_VERSION));
+        }
+        let hosts = &self.network.topology().hosts;
+        let found = hosts.iter().position(|name| name == host);
+        found.map(|index| index as u32).ok_or_else(|| {
+            let hint = match &hosts[..] {
+                [first, .., last] => format!("its hosts are {first} to {last}"),
+                _ => format!("its only host is {}", hosts.concat()),
+            };
+            no(format!("there is no host `{host}` in lab `{}`", self.found.name), hint)
+        })
+    }
+
+    fn check_attach(
+        &self,
+        version: &str,
+        host: &str,
+        slot: &str,
+        nonce: &str,
+    ) -> Result<(u32, u16, u64), Refusal> {
+        let host = self.check(version, host)?;
+        let slot = slot.parse().ok().filter(|slot| softnic::lab::is_slot(*slot));
+        match slot.zip(nonce.parse().ok()) {
+            Some((slot, nonce)) => Ok((host, slot, nonce)),
+            None => Err(no("that is no slot, or no nonce", SAME_VERSION)),
+        }
+    }
+
+    /// Makes a program of a visitor, or tells it why not.
+    fn attach(
+        &mut self,
+        visitor: Visitor,
+        of: Result<(u32, u16, u64), Refusal>,
+        message: &Message,
+    ) -> Option<Visitor> {
+        let made = of.and_then(|(host, slot, nonce)| {
+            self.programs.has_place(host, slot).map_err(unfit)?;
+            let jack = message.file.as_ref().ok_or(io::ErrorKind::InvalidData.into());
+            let jack = jack.and_then(|file| Jack::take(file, nonce));
+            let why =
+                |error: io::Error| no(format!("the ring cannot be used: {error}"), SAME_VERSION);
+            let (jack, file) = jack.map_err(why)?;
+            Ok((host, slot, jack, file))
+        });
+        let (host, slot, jack, file) = match made {
+            Ok(made) => made,
+            Err(refusal) => return visitor.refuse(&refusal).ok().map(|()| visitor),
+        };
+        let (address, _) = self.network.host_addresses(host);
+        let priority = |dscp| {
+            self.network.host_nic(host).map_or(0, |nic| nic.priority_of(dscp) & 7).to_string()
+        };
+        let priorities: String = (0..64).map(priority).collect();
+        let process = visitor.channel.process().unwrap_or(0);
+        let answer = format!("ok {address} {priorities}");
+        if visitor.channel.send(answer.as_bytes(), Some(file.as_fd())).is_err() {
+            return None;
+        }
+        self.programs.add(visitor.channel, (host, slot, process), jack);
+        None
+    }
+}
+
+fn unfit(why: Unfit) -> Refusal {
+    match why {
+        Unfit::Taken => no("another program has this slot", "start it again"),
+        Unfit::TooMany => no("the lab has as many programs as it can", "end one of them"),
+    }
+}
+
+fn no(what: impl Into<String>, hint: impl Into<String>) -> Refusal {
+    (what.into(), hint.into())
+}
+
+/// As much as one message holds.
+fn cut(mut text: String) -> String {
+    if text.len() > ANSWER_BYTES {
+        text.truncate(text[..ANSWER_BYTES].rfind('\n').map_or(0, |end| end + 1));
+        text += "...\n";
+    }
+    text
+}

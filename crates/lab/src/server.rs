@@ -1,0 +1,252 @@
+//! The lab itself: one thread that takes what programs send, lets the network live, and gives programs what has come.
+//!
+//! ```text
+//!   rings ─► network ─► lives until now, in stretches ─► rings ─► doorbells ─► nothing to do? sleep
+//! ```
+//!
+//! It sleeps while nothing is under way and no program sends. Programs ring its doorbell then.
+
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use fabric::{BuildError, Network, NetworkConfig};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use softnic::lab::{Found, Listener};
+
+use crate::clock::Clock;
+use crate::factor::Choice;
+use crate::limits::{
+    LOOK_INTERVAL, NAP_LEAST, NAP_MAX, SLACK, STRETCH, STRETCHES_MAX, VISITORS_MAX,
+};
+use crate::programs::Programs;
+use crate::requests::Visitor;
+use crate::state::State;
+
+/// What a lab is made of.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What it is called.
+    pub name: String,
+    /// What its network is called.
+    pub title: String,
+    /// Its network.
+    pub network: NetworkConfig,
+    /// By how much its time is diluted; `None` for what a measurement says.
+    pub factor: Option<f64>,
+}
+
+/// Why a lab cannot begin.
+#[derive(Debug)]
+pub enum LabError {
+    /// The network cannot be made.
+    Network(BuildError),
+    /// Every host has a model, or there is none.
+    NoHosts,
+    /// A lab of this name runs already.
+    Taken(String),
+    /// A call of the kernel failed.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl core::fmt::Display for LabError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Network(error) => error.fmt(f),
+            Self::NoHosts => f.write_str(
+                "no host can have programs\nhint: hosts with a [host] model cannot: leave it out",
+            ),
+            Self::Taken(name) => write!(
+                f,
+                "a lab called `{name}` runs already\n\
+                 hint: end it with `ferroce lab down --lab {name}`, or give this one another --name"
+            ),
+            Self::Io { doing, error } => write!(f, "{doing}: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for LabError {}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Lab {
+    state: State,
+    listener: Listener,
+    visitors: Vec<Visitor>,
+    looked_at: Duration,
+}
+
+impl Lab {
+    /// Makes the network, measures what this machine carries, and listens.
+    ///
+    /// # Errors
+    /// See [`LabError`].
+    pub fn begin(settings: Settings) -> Result<Self, LabError> {
+        let Settings { name, title, network, factor } = settings;
+        let io = |doing| move |error| LabError::Io { doing, error };
+        crate::client::bury_the_dead();
+        if softnic::lab::all().iter().any(|found| found.name == name) {
+            return Err(LabError::Taken(name));
+        }
+        let config = NetworkConfig { partitions: Some(1), threads: 1, ..network };
+        let choice = Choice::make(factor, &config).map_err(LabError::Network)?;
+        let hosts = config.topology.hosts.len() as u32;
+        let mut network = Network::new(config).map_err(LabError::Network)?;
+        if network.attach_hosts() == 0 {
+            return Err(LabError::NoHosts);
+        }
+        let found = softnic::lab::place(&name).map_err(io("looking for a place for the socket"))?;
+        let listener = Listener::bind(&found.socket).map_err(io("opening the socket"))?;
+        let state = State {
+            found,
+            title,
+            network,
+            hosts,
+            programs: Programs::default(),
+            clock: Clock::new(choice.factor),
+            choice,
+            begin: Instant::now(),
+            deadlocks: Vec::new(),
+            is_over: false,
+        };
+        Ok(Self { state, listener, visitors: Vec::new(), looked_at: Duration::ZERO })
+    }
+
+    /// Its socket, and what it is called.
+    pub fn found(&self) -> &Found {
+        &self.state.found
+    }
+
+    /// What it is, and how it was diluted, in one line each.
+    pub fn greeting(&self) -> String {
+        crate::status::greeting(&self.state)
+    }
+
+    /// What became of it, in a few lines.
+    pub fn farewell(&self) -> String {
+        crate::status::status(&self.state)
+    }
+
+    /// Lives until it is told to end, or `stops` says so, which it is asked every tenth of a second at least.
+    pub fn run(&mut self, mut stops: impl FnMut() -> bool) {
+        self.state.begin = Instant::now();
+        while !self.state.is_over && !stops() {
+            let busy = self.turn();
+            if !busy {
+                self.rest();
+            } else if self.state.begin.elapsed() > self.looked_at + LOOK_INTERVAL {
+                self.look(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Moves everything on to the present. Returns whether there was anything to do.
+    fn turn(&mut self) -> bool {
+        let wall = self.state.begin.elapsed();
+        let sent = self.state.programs.send(&mut self.state.network);
+        if let Some(due) = self.state.network.next_event() {
+            self.state.clock.is_late_for(due, wall);
+        }
+        let mut received = 0;
+        for _ in 0..STRETCHES_MAX {
+            let now = self.state.clock.model(self.state.begin.elapsed());
+            let before = self.state.network.now();
+            if now <= before {
+                break;
+            }
+            let next = self.state.network.next_event().filter(|next| *next <= now);
+            let end = next.map_or(now, |next| now.min(next.max(before) + STRETCH));
+            for cycle in self.state.network.live_until(end) {
+                if self.state.deadlocks.last().is_none_or(|(_, last)| *last != cycle) {
+                    self.state.deadlocks.push((end, cycle));
+                }
+            }
+            for host in 0..self.state.hosts {
+                received += self.state.programs.receive(host, &mut self.state.network);
+            }
+            if next.is_none() {
+                break;
+            }
+        }
+        self.state.programs.left(&mut self.state.network);
+        self.state.programs.ring_doorbells();
+        sent + received > 0
+    }
+
+    /// Sleeps if nothing is due soon.
+    fn rest(&mut self) {
+        let wall = self.state.begin.elapsed();
+        let due = self
+            .state
+            .network
+            .next_event()
+            .map_or(NAP_MAX, |next| self.state.clock.wall(next).saturating_sub(wall));
+        if due < NAP_LEAST {
+            std::thread::yield_now();
+            return;
+        }
+        if self.state.programs.set_asleep(true) {
+            self.state.programs.set_asleep(false);
+            return;
+        }
+        self.look(due.saturating_sub(SLACK).min(NAP_MAX));
+        self.state.programs.set_asleep(false);
+    }
+
+    /// Waits for that long until somebody has something to say, and hears it.
+    fn look(&mut self, timeout: Duration) {
+        let owners: Vec<u32> = self.state.programs.iter().map(|program| program.owner).collect();
+        let channels = self.state.programs.iter().map(|program| program.channel.as_fd());
+        let visitors = self.visitors.iter().map(|visitor| visitor.channel.as_fd());
+        let fds: Vec<BorrowedFd<'_>> =
+            [self.listener.as_fd()].into_iter().chain(channels).chain(visitors).collect();
+        let mut polled: Vec<PollFd<'_>> =
+            fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        // A signal ends the wait as time does.
+        let found = poll(&mut polled, Some(&timeout)).unwrap_or(0);
+        let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        self.looked_at = self.state.begin.elapsed();
+        if found == 0 {
+            return;
+        }
+        for (owner, _) in owners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            if !self.state.programs.listen(*owner) {
+                self.state.programs.end(*owner, &mut self.state.network);
+            }
+        }
+        let mut visitors = core::mem::take(&mut self.visitors);
+        let mut spoken = ready[1 + owners.len()..].iter();
+        visitors = visitors
+            .into_iter()
+            .filter_map(|visitor| match spoken.next() {
+                Some(true) => self.state.hear(visitor),
+                _ => Some(visitor),
+            })
+            .collect();
+        self.visitors = visitors;
+        if ready[0] {
+            while let Ok(channel) = self.listener.accept() {
+                if self.visitors.len() < VISITORS_MAX
+                    && let Some(visitor) = Visitor::admit(channel)
+                {
+                    self.visitors.push(visitor);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.state.found.bury();
+    }
+}
