@@ -6,7 +6,7 @@ pub(super) const CASES: &[(&str, &str, &str)] = &[
         r#"title = "small""#,
         r#"title = "small"
 colour = 3"#,
-        "line 3: unknown key `colour`\nhint: the keys here are title, seed, end_ms, deadlock_check_us, sample_us, paranoid, share_queue_pairs, reroute_us, topology, switch, switches, nic, nics, host, hosts, workload, fault, capture",
+        "line 3: unknown key `colour`\nhint: the keys here are title, seed, end_ms, deadlock_check_us, sample_us, paranoid, share_queue_pairs, reroute_us, topology, switch, switches, nic, nics, host, hosts, workload, fault, capture, lab",
     ),
     (
         "end_ms = 1",
