@@ -7,6 +7,9 @@
 //!     t + (8 + frame + 12) bytes: the port is free again
 //! ```
 //!
+//! A switch that cuts through begins earlier than that: [`head_start`]. Its packets arrive as all others
+//! do, with their last bit, and a port that was free meanwhile takes them as if from their first.
+//!
 //! A port that has nothing more to send schedules no event for the end of its frame. It remembers until
 //! when it is busy; if more work comes sooner, an [`EventKind::Sent`] is scheduled then. So an uncongested
 //! hop is one event.
@@ -189,6 +192,20 @@ impl Port {
     pub(crate) fn lookahead(&self) -> u64 {
         self.pauses.delay + self.rate.ps(PREAMBLE_BYTES)
     }
+}
+
+/// What a switch that cuts through has seen of a packet when it sends its first bit on: the shortest frame of
+/// Ethernet (IEEE 802.3, 3.2.8), in which all addresses are.
+const HEAD_BYTES: u64 = 64;
+
+/// How long before the last bit of a frame of `bytes` has come in at a rate its first may leave at another. A
+/// faster port would run out of bits: it waits for the last.
+#[inline]
+pub(crate) fn head_start(ingress: LineRate, egress: LineRate, bytes: u64) -> u64 {
+    if egress.rate() > ingress.rate() {
+        return 0;
+    }
+    ingress.ps(bytes.saturating_sub(HEAD_BYTES))
 }
 
 /// Fetches the ports and packets of the next events from memory before they happen.
@@ -374,15 +391,29 @@ impl Links {
     #[inline(never)]
     pub(crate) fn transmit(&mut self, port: u32, packet: u32) {
         self.link_hops += 1;
-        self.put_on_link(port, packet, EventKind::Arrive, |at| at.delay);
+        self.put_on_link(port, packet, EventKind::Arrive, 0, |at| at.delay);
     }
 
+    /// Sends a packet from a port that is free, through a switch that cuts through: what has come in by
+    /// `ingress` has been leaving since its head was here, or since the frame before it was gone.
+    #[inline(never)]
+    pub(crate) fn transmit_through(&mut self, ingress: u32, port: u32, packet: u32) {
+        let bytes = u64::from(self.pool.get(packet).bytes);
+        let (from, to) = (self.at(ingress).rate, self.at(port));
+        let free_for = self.now() - to.free_at;
+        let sent = head_start(from, to.rate, bytes).min(free_for);
+        self.link_hops += 1;
+        self.put_on_link(port, packet, EventKind::Arrive, sent, |at| at.delay);
+    }
+
+    /// `sent` picoseconds ago it began.
     #[inline(always)]
     fn put_on_link(
         &mut self,
         port: u32,
         packet: u32,
         kind: EventKind,
+        sent: u64,
         delay: impl FnOnce(&Port) -> u64,
     ) {
         let now = self.events.now();
@@ -392,8 +423,8 @@ impl Links {
         let bytes = u64::from(of.bytes);
         let (peer, partition) = (at.peer, at.peer_partition);
         of.next = peer;
-        let delay = at.rate.ps(PREAMBLE_BYTES + bytes) + delay(at);
-        at.free_at = now + at.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES);
+        let delay = at.rate.ps(PREAMBLE_BYTES + bytes) + delay(at) - sent;
+        at.free_at = now + at.rate.ps(PREAMBLE_BYTES + bytes + GAP_BYTES) - sent;
         if partition == self.partition {
             let event = || Event::new(kind, peer, packet).0;
             self.events.push_short(delay, kind as u8, packet, event);

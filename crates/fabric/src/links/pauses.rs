@@ -63,7 +63,7 @@ impl Links {
         self.pfc_frames += 1;
         self.pfc_in_flight += 1;
         let packet = self.pool.pfc(Pause { stop, resume, quanta: pfc.quanta });
-        self.put_on_link(port, packet, EventKind::ArrivePause, |at| at.pauses.delay);
+        self.put_on_link(port, packet, EventKind::ArrivePause, 0, |at| at.pauses.delay);
     }
 
     /// Half of the pauses' time is over. Returns whether a frame is pending now.

@@ -7,7 +7,7 @@ use super::partition::{Partition, holding};
 use crate::address::Tuple;
 use crate::counters::{Drops, PauseCounters, PortCounters, WatchdogCounters};
 use crate::host::Host;
-use crate::links::Port;
+use crate::links::{Port, head_start};
 use crate::nic::CacheCounters;
 use crate::packet::LOWER_BYTES;
 use crate::switch::Switch;
@@ -234,7 +234,7 @@ impl Network {
     }
 
     /// How long a WRITE of `bytes` from `source` to `destination` takes from post to completion, if
-    /// nobody else sends: frames go store and forward, and the last one's acknowledgement returns.
+    /// nobody else sends, until the last frame's acknowledgement has returned.
     pub fn unloaded(&self, source: u32, destination: u32, bytes: u32) -> Option<Span> {
         let there = self.path(source, destination, 0)?;
         let back = self.path(destination, source, 0)?;
@@ -247,18 +247,36 @@ impl Network {
             let payload = (bytes - packet * mtu.bytes()).min(mtu.bytes());
             let reth = if packet == 0 { wire::reth::LEN as u32 } else { 0 };
             let frame = LOWER_BYTES + bth + reth + payload.next_multiple_of(4);
-            let mut at = 0;
-            for (&port, free) in there.iter().zip(&mut free) {
-                let (arrives, over) = self.at(port).hop(at.max(*free), u64::from(frame));
-                (at, *free) = (arrives, over);
-            }
-            arrival = at;
+            arrival = self.cross(&there, &mut free, 0, frame);
         }
         let acknowledgement = LOWER_BYTES + bth + wire::aeth::LEN as u32;
-        for &port in &back {
-            arrival = self.at(port).hop(arrival, u64::from(acknowledgement)).0;
-        }
+        let arrival = self.cross(&back, &mut vec![0; back.len()], arrival, acknowledgement);
         Some(Span::from_ps(arrival))
+    }
+
+    /// When a frame has crossed `path`, of whose ports each is free at a time, and from which it then takes
+    /// until the next; the first it may take at `at`.
+    pub(super) fn cross(&self, path: &[u32], free: &mut [u64], mut at: u64, frame: u32) -> u64 {
+        let frame = u64::from(frame);
+        let mut ingress: Option<&Port> = None;
+        for (&port, free) in path.iter().zip(free) {
+            let port = self.at(port);
+            let start = match (ingress, port.node) {
+                (Some(ingress), End::Switch(switch)) if self.cuts_through(switch) => {
+                    head_start(ingress.rate, port.rate, frame)
+                }
+                _ => 0,
+            };
+            // Who has to wait is stored.
+            let begins = if *free > at { *free } else { (at - start.min(at)).max(*free) };
+            (at, *free) = port.hop(begins, frame);
+            ingress = Some(port);
+        }
+        at
+    }
+
+    fn cuts_through(&self, switch: u32) -> bool {
+        self.switch(switch).is_some_and(|(_, switch)| switch.config.cut_through)
     }
 
     /// The receiving port, at `to`, of the link that comes from `from`.

@@ -136,19 +136,13 @@ impl Network {
             let reth = if packet == 0 && verb != Verb::Send { wire::reth::LEN as u32 } else { 0 };
             let immediate = if packet + 1 == count { IMMEDIATE_BYTES } else { 0 };
             let frame = LOWER_BYTES + bth + reth + immediate + payload.next_multiple_of(4);
-            let mut at = 0;
-            for (&port, free) in there.iter().zip(&mut free) {
-                (at, *free) = self.at(port).hop(at.max(*free), u64::from(frame));
-            }
-            alone.there = at;
+            alone.there = self.cross(&there, &mut free, 0, frame);
             for (busy, port) in alone.busy.iter_mut().zip([there.first(), there.last()]) {
                 *busy += self.at(*port?).rate.ps(PREAMBLE_BYTES + u64::from(frame) + GAP_BYTES);
             }
         }
         let acknowledgement = LOWER_BYTES + bth + wire::aeth::LEN as u32;
-        for &port in &back {
-            alone.back = self.at(port).hop(alone.back, u64::from(acknowledgement)).0;
-        }
+        alone.back = self.cross(&back, &mut vec![0; back.len()], 0, acknowledgement);
         Some(alone)
     }
 

@@ -49,8 +49,11 @@ pub struct SwitchConfig {
     pub ports: BTreeMap<u16, PortConfig>,
     /// Pause frames.
     pub pfc: PfcConfig,
-    /// How long a packet takes from its last bit to its queue.
+    /// How long a packet takes from its last bit to its queue; from its head, where it is cut through.
     pub latency: Span,
+    /// Whether a packet that need not wait leaves when its head is here, by ports that are not faster than
+    /// that by which it came; what waits is stored.
+    pub cut_through: bool,
     /// Which of several next hops a packet takes.
     pub balance: Balance,
     /// Makes the ECMP choices of this switch differ from those of others.
@@ -307,6 +310,7 @@ impl Default for SwitchConfig {
             ports: BTreeMap::new(),
             pfc: PfcConfig::default(),
             latency: Span::ZERO,
+            cut_through: false,
             balance: Balance::default(),
             ecmp_seed: 0,
             polarised: false,

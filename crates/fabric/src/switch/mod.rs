@@ -1,4 +1,4 @@
-//! A switch: store and forward, one shared buffer, eight priorities.
+//! A switch: store and forward, or cut through where told; one shared buffer, eight priorities.
 //!
 //! ```text
 //!   Arrive ─► classify (DSCP or PCP) ─► route (ECMP; at the last hop ARP and MAC tables)
@@ -70,6 +70,8 @@ pub(crate) struct Switch {
     ecn_mark: EcnMark,
     /// Packets of a flow may take different paths.
     sprays: bool,
+    /// A packet that need not wait leaves from its head on.
+    cuts_through: bool,
     /// Group (low three bits) and queue by DSCP.
     by_dscp: [u8; 64],
     /// The same by PCP.
@@ -166,6 +168,7 @@ impl Switch {
             ecn_mark: config.ecn_mark,
             routes: RouteTable::default(),
             ecmp_seed: split_mix(config.ecmp_seed ^ own ^ of_seed(seed)),
+            cuts_through: config.cut_through,
             sprays: config.balance != Balance::Flow,
             balancer: Balancer::new(config.balance),
             random: Random::new(split_mix(!seed ^ split_mix(u64::from(index)))),
@@ -337,7 +340,8 @@ impl Switch {
             return false;
         }
         let group = of.group();
-        let state = self.ports[usize::from(of.ingress)].group(group);
+        let ingress = of.ingress;
+        let state = self.ports[usize::from(ingress)].group(group);
         if !pass(&mut self.shared, state, bytes) {
             return false;
         }
@@ -348,7 +352,11 @@ impl Switch {
         if of.is_observed() {
             observe(&self.ports[usize::from(egress)], links, port, packet);
         }
-        links.transmit(port, packet);
+        if self.cuts_through {
+            links.transmit_through(self.first_port + u32::from(ingress), port, packet);
+        } else {
+            links.transmit(port, packet);
+        }
         true
     }
 

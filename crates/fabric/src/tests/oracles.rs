@@ -70,6 +70,43 @@ fn unloaded_messages_of_every_length_take_what_arithmetic_says() {
     }
 }
 
+#[test]
+fn a_frame_that_is_cut_through_is_whole_once_and_waits_for_64_bytes_at_each_switch() {
+    // One frame over hosts' links and uplinks of these rates.
+    let took = |down: u64, up: u64| {
+        let rates = [down, up].map(|gbps| Cables::new(Rate::from_gbps(gbps), 2));
+        let mut config = NetworkConfig::new(leaf_spine(2, 1, 1, rates[0], rates[1]));
+        config.switch.cut_through = true;
+        let network = finish(with_flows(config, vec![FlowSpec::write(0, 1, 1_024)]));
+        let took = network.flows()[0].latencies_ps[0];
+        assert_eq!(network.unloaded(0, 1, 1_024), Some(Span::from_ps(took)));
+        took
+    };
+    let (frame, cable, head) = (1_102, 10_000, 8 + 64);
+    // The whole frame comes over the last link; before it each switch has seen a head.
+    let there = hop(frame, 80, cable) + 3 * (head * 80 + cable);
+    let back = hop(ACK, 80, cable) + 3 * (head * 80 + cable);
+    assert_eq!(took(100, 100), there + back);
+    // Faster uplinks: the first switch has to wait for the last bit, the spine and the last leaf have not.
+    let up = hop(frame, 80, cable) + (head * 20 + cable) + (head * 20 + cable) + hop(frame, 80, cable);
+    let down = hop(ACK, 80, cable) + 2 * (head * 20 + cable) + hop(ACK, 80, cable);
+    assert_eq!(took(100, 400), up + down);
+    // Slower uplinks: the last switch is the one that waits.
+    let up = head * 20 + cable + (head * 80 + cable) + hop(frame, 80, cable) + hop(frame, 20, cable);
+    let down = head * 20 + cable + (head * 80 + cable) + hop(ACK, 80, cable) + hop(ACK, 20, cable);
+    assert_eq!(took(400, 100), up + down);
+}
+
+#[test]
+fn frames_that_are_cut_through_follow_each_other_as_close_as_they_came() {
+    let mut config = NetworkConfig::new(leaf_spine(2, 1, 1, CABLES, CABLES));
+    config.switch.cut_through = true;
+    config.paranoid = true;
+    let network = finish(with_flows(config, vec![FlowSpec::write(0, 1, 1_000_000)]));
+    let took = network.flows()[0].latencies_ps[0];
+    assert_eq!(network.unloaded(0, 1, 1_000_000), Some(Span::from_ps(took)));
+}
+
 /// The permutation of 128 hosts that Python's `random.seed(1)` shuffles: that of job P.
 #[rustfmt::skip]
 const JOB_P: [u32; 128] = [

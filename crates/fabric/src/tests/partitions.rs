@@ -110,6 +110,15 @@ fn marks_and_pauses_under_many_flows() {
 }
 
 #[test]
+fn frames_that_are_cut_through() {
+    let mut config = marks_and_pauses();
+    let stored = results(&config, us(400), 1, 1);
+    config.switch.cut_through = true;
+    config.paranoid = true;
+    assert_ne!(agreed(&config, us(400)), stored);
+}
+
+#[test]
 fn what_switches_write_into_packets_and_what_is_told_of_it() {
     let mut config = marks_and_pauses();
     config.nic.congestion = Congestion::Hpcc(Hpcc::default()).at_rate(Rate::from_gbps(100));

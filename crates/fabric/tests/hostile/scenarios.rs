@@ -701,7 +701,7 @@ buffer_bytes = 100_000"#,
     (
         "[switch]",
         "[switches.s0]\nbuffer_kb = 20_000\n[switch]",
-        "line 12: unknown key `buffer_kb`\nhint: the keys here are config_db, config_db_ports, model, trust, dscp_to_class, server_ports, buffer_bytes, cell_bytes, lossless_priorities, alpha, threshold_bytes, reserve_bytes, headroom_bytes, headroom_pool_bytes, xon_offset_bytes, xon_bytes, lossy_queue_bytes, weights, strict_queues, pause_quanta, pause_response_quanta, latency_ns, balance, flowlet_gap_us, ecmp_seed, polarised, weighted, incomplete_arp, arp_timeout_ms, mac_timeout_ms, ecn_mark, ecn, watchdog",
+        "line 12: unknown key `buffer_kb`\nhint: the keys here are config_db, config_db_ports, model, trust, dscp_to_class, server_ports, buffer_bytes, cell_bytes, lossless_priorities, alpha, threshold_bytes, reserve_bytes, headroom_bytes, headroom_pool_bytes, xon_offset_bytes, xon_bytes, lossy_queue_bytes, weights, strict_queues, pause_quanta, pause_response_quanta, latency_ns, cut_through, balance, flowlet_gap_us, ecmp_seed, polarised, weighted, incomplete_arp, arp_timeout_ms, mac_timeout_ms, ecn_mark, ecn, watchdog",
     ),
     (
         "end_ms = 1",

@@ -102,8 +102,11 @@ table! {
         strict_queues = or("none", some()) => strict: Option<u8>;
         /// Pause frames.
         pfc = Keys => config.pfc;
-        /// How long a packet takes from its last bit to its queue.
+        /// How long a packet takes from its last bit to its queue; from its head, where it is cut through.
         latency_ns = otherwise(Span::ZERO, time()) => latency: Option<Span>;
+        /// Whether a packet that need not wait leaves when its first 64 bytes are here, by ports that are not
+        /// faster than that by which it came; what waits, and what a faster port sends, is stored.
+        cut_through = flag() => config.cut_through;
         /// Which of several next hops a packet takes: one for each flow, one for each packet, or one for
         /// each flowlet.
         balance = otherwise(Balance::default(), balance()) => balance: Option<Balance>;
