@@ -323,6 +323,16 @@ hint: one of go-back-0, go-back-n, selective-repeat"#,
     ),
     (
         "[switch]",
+        "[nic]\nrecovery = \"go-back-n\"\novertaken_wait_us = 5\n[switch]",
+        "line 13: nic.overtaken_wait_us: recovery \"go-back-n\" takes packets in their turn alone\nhint: write recovery = \"selective-repeat\", or remove it",
+    ),
+    (
+        "[switch]",
+        "[nic]\nout_of_order_packets = 5\n[switch]",
+        "line 12: nic.out_of_order_packets: recovery \"go-back-n\" takes packets in their turn alone\nhint: write recovery = \"selective-repeat\", or remove it",
+    ),
+    (
+        "[switch]",
         "[nic]\nout_of_order_packets = 0\n[switch]",
         "line 12: nic.out_of_order_packets: 0 is not from 1 to 8192\nhint: 1_024, for instance",
     ),

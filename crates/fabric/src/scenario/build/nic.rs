@@ -142,6 +142,22 @@ fn thresholds_rise(nic: &NicConfig, at: &At<'_>) -> Result<()> {
     Err(at.wrong("xoff_bytes", message).hint(hint))
 }
 
+/// What `nic` says about overtaken packets beyond `base`, it says to a recovery that takes them.
+fn only_selective_repeat_places(nic: &NicConfig, base: &NicConfig, at: &At<'_>) -> Result<()> {
+    let key = if nic.overtaken_wait != base.overtaken_wait {
+        "overtaken_wait_us"
+    } else if nic.out_of_order_packets != base.out_of_order_packets {
+        "out_of_order_packets"
+    } else {
+        return Ok(());
+    };
+    if nic.recovery == Recovery::SelectiveRepeat {
+        return Ok(());
+    }
+    let message = format!("recovery {:?} takes packets in their turn alone", nic.recovery.name());
+    Err(at.wrong(key, message).hint("write recovery = \"selective-repeat\", or remove it"))
+}
+
 fn entries<'a>() -> Value<'a, u32> {
     within(1, CACHE_ENTRIES_MAX, "guo16 has 2_048")
 }
@@ -231,6 +247,7 @@ pub(super) fn nic(
     obey(hpcc.as_ref(), &mut nic.congestion, &mut at)?;
     obey(bbr.as_ref(), &mut nic.congestion, &mut at)?;
     check(&nic.congestion, line, at)?;
+    only_selective_repeat_places(&nic, &config.nic, at)?;
     nic.lossless_priorities = lossless.unwrap_or(nic.lossless_priorities);
     Ok((nic, lossless.is_some()))
 }
