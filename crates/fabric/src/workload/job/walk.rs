@@ -36,7 +36,7 @@ pub(crate) enum Todo {
 pub(crate) struct Repetition {
     pub(crate) begun: Time,
     pub(crate) over: Time,
-    /// The operation that was complete last; none of a rank that has none.
+    /// The operation that took time and was complete last; none of a rank that has none.
     pub(crate) last: Option<u32>,
 }
 
@@ -55,6 +55,8 @@ pub(crate) struct Walk {
     left: usize,
     /// When the present repetition began, if one has.
     begun: Option<Time>,
+    /// Of it the operation that took time and was complete last.
+    last: Option<u32>,
     over: Vec<Repetition>,
     /// Messages that are ahead of their repetition, by the operation that takes them.
     ahead: BTreeMap<u32, u32>,
@@ -80,6 +82,7 @@ impl Walk {
             waits: Vec::new(),
             left: 0,
             begun: None,
+            last: None,
             over: Vec::new(),
             ahead: BTreeMap::new(),
             cores: BTreeMap::new(),
@@ -107,11 +110,12 @@ impl Walk {
     pub(crate) fn begin(&mut self, now: Time) {
         debug_assert!(self.begun.is_none());
         self.begun = Some(now);
+        self.last = None;
         self.waits.clear();
         self.waits.extend_from_slice(self.schedule.waits_of(self.rank));
         self.left = self.waits.len();
         if self.left == 0 {
-            return self.end(now, None);
+            return self.end(now);
         }
         let (waits, first) = (&mut self.waits, self.first);
         self.ahead.retain(|op, count| {
@@ -178,7 +182,7 @@ impl Walk {
                 }
                 calc @ Op::Calc { .. } if calc.time() == Span::ZERO => {
                     self.passed(op, true);
-                    self.complete(op, now);
+                    self.ended(op, now);
                 }
                 Op::Calc { core, .. } => {
                     let queue = self.cores.entry(core).or_default();
@@ -202,16 +206,23 @@ impl Walk {
         }
     }
 
+    /// An operation that took time is complete.
     fn complete(&mut self, op: u32, now: Time) {
+        self.last = Some(op);
+        self.ended(op, now);
+    }
+
+    fn ended(&mut self, op: u32, now: Time) {
         self.passed(op, false);
         self.left -= 1;
         if self.left == 0 {
-            self.end(now, Some(op));
+            self.end(now);
         }
     }
 
-    fn end(&mut self, over: Time, last: Option<u32>) {
+    fn end(&mut self, over: Time) {
         let begun = self.begun.take().unwrap_or(over);
+        let last = self.last;
         self.over.push(Repetition { begun, over, last });
         self.todo.push_back(match self.over.len() < self.repeat as usize {
             true => Todo::Pause(self.pause),
@@ -283,5 +294,21 @@ mod tests {
         }
         assert_eq!(walk.repetitions().len(), 3);
         assert_eq!(walk.repetitions()[2].begun, at(13));
+    }
+
+    #[test]
+    fn what_takes_no_time_is_not_what_was_complete_last() {
+        let mut plan = Plan::new(2);
+        let (_, receive) = plan.message((0, 1), 0, 10);
+        let all = plan.calc(1, 0, Span::ZERO);
+        plan.requires(all, receive);
+        let schedule = plan.finish().unwrap();
+        let receive = schedule.ops_of(1).start;
+        let mut walk = Walk::new(&schedule, 1, 1, Span::ZERO);
+        walk.begin(at(0));
+        walk.arrived(receive, at(2));
+        assert_eq!(todos(&mut walk), [Todo::Over]);
+        let over = Repetition { begun: at(0), over: at(2), last: Some(receive) };
+        assert_eq!(walk.repetitions(), [over]);
     }
 }
