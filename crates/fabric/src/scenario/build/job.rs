@@ -156,7 +156,7 @@ impl Goal {
             let message = format!("{name} has {ranks} ranks, for {} hosts", hosts.len());
             return Err(at.wrong(key, message).hint("a rank has a host of its own"));
         }
-        Ok(self.turns.of(Job::new(format!("{name}, {ranks} ranks"), schedule, hosts)))
+        Ok(self.turns.of(Job::new(job_name(name, ranks), schedule, hosts)))
     }
 }
 
@@ -203,8 +203,14 @@ impl Chakra {
             let message = format!("{}: {}", file(error.rank), error.message);
             at.wrong("prefix", message).hint(error.hint)
         })?;
-        Ok(self.turns.of(Job::new(format!("{prefix}, {ranks} ranks"), schedule, hosts)))
+        Ok(self.turns.of(Job::new(job_name(prefix, ranks), schedule, hosts)))
     }
+}
+
+/// A job of a file: the folder that it is in says nothing about it.
+fn job_name(file: &str, ranks: usize) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    format!("{name}, {ranks} ranks")
 }
 
 fn cannot_read(at: &At<'_>, name: &str, why: &str) -> ScenarioError {
