@@ -88,11 +88,13 @@ fn a_frame_that_is_cut_through_is_whole_once_and_waits_for_64_bytes_at_each_swit
     let back = hop(ACK, 80, cable) + 3 * (head * 80 + cable);
     assert_eq!(took(100, 100), there + back);
     // Faster uplinks: the first switch has to wait for the last bit, the spine and the last leaf have not.
-    let up = hop(frame, 80, cable) + (head * 20 + cable) + (head * 20 + cable) + hop(frame, 80, cable);
+    let up =
+        hop(frame, 80, cable) + (head * 20 + cable) + (head * 20 + cable) + hop(frame, 80, cable);
     let down = hop(ACK, 80, cable) + 2 * (head * 20 + cable) + hop(ACK, 80, cable);
     assert_eq!(took(100, 400), up + down);
     // Slower uplinks: the last switch is the one that waits.
-    let up = head * 20 + cable + (head * 80 + cable) + hop(frame, 80, cable) + hop(frame, 20, cable);
+    let up =
+        head * 20 + cable + (head * 80 + cable) + hop(frame, 80, cable) + hop(frame, 20, cable);
     let down = head * 20 + cable + (head * 80 + cable) + hop(ACK, 80, cable) + hop(ACK, 20, cable);
     assert_eq!(took(400, 100), up + down);
 }
