@@ -1,0 +1,1 @@
+//! Probes between hosts, scopes, and the verdict that they come to.

@@ -1,0 +1,1 @@
+//! Counters as samples, and detectors as state machines over them.
