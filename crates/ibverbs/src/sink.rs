@@ -166,6 +166,8 @@ impl EventSink for Sink {
             Event::SrqLimitReached(id) => {
                 return raise(abi::IBV_EVENT_SRQ_LIMIT_REACHED, targets.srqs.get(&id));
             }
+            // The NIC has said why; programs hear of what the specification has.
+            Event::QpFailed(_) => return,
             Event::QpFatal(qpn) => (abi::IBV_EVENT_QP_FATAL, qpn),
             Event::QpRequestError(qpn) => (abi::IBV_EVENT_QP_REQ_ERR, qpn),
             Event::QpAccessError(qpn) => (abi::IBV_EVENT_QP_ACCESS_ERR, qpn),

@@ -91,6 +91,23 @@ pub enum CompletionOpcode {
     RecvWriteImmediate = 129,
 }
 
+impl fmt::Display for CompletionOpcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "SEND",
+            Self::Write => "RDMA WRITE",
+            Self::Read => "RDMA READ",
+            Self::CompareSwap => "COMPARE SWAP",
+            Self::FetchAdd => "FETCH ADD",
+            Self::BindWindow => "BIND WINDOW",
+            Self::LocalInvalidate => "LOCAL INVALIDATE",
+            Self::AtomicWrite => "ATOMIC WRITE",
+            Self::Recv => "RECEIVE",
+            Self::RecvWriteImmediate => "RECEIVE of RDMA WRITE with immediate",
+        })
+    }
+}
+
 /// What came with a received message beside its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Attached {

@@ -1,5 +1,6 @@
 //! Queue pair types, states and rights.
 
+use core::fmt;
 use core::ops::{BitAnd, BitOr};
 
 /// The transport service of a queue pair (IBTA vol 1, 3.2.2).
@@ -49,6 +50,32 @@ pub enum QpState {
     Sqe,
     /// Everything posted is flushed.
     Error,
+}
+
+impl fmt::Display for QpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::Rtr => "RTR",
+            Self::Rts => "RTS",
+            Self::Sqd => "SQD",
+            Self::Sqe => "SQE",
+            Self::Error => "ERR",
+        })
+    }
+}
+
+impl fmt::Display for QpType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+            Self::XrcInitiator => "XRC_SEND",
+            Self::XrcTarget => "XRC_RECV",
+        })
+    }
 }
 
 /// What may be done to a region, or through a queue pair by its peer (`enum ibv_access_flags`).

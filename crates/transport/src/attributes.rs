@@ -1,9 +1,11 @@
 //! Queue pair attributes: what `modify` sets and `query` returns.
 
+use core::fmt;
 use core::ops::BitOr;
 
 use rdma::{Access, Gid, Mtu, Psn, QKey, QpState, QpType, Qpn, UdAddress};
 
+use crate::limits::RD_ATOMIC_MAX;
 use crate::recovery::OutOfOrder;
 use crate::{CqId, ModifyError, PdId, SrqId};
 
@@ -92,6 +94,47 @@ impl Mask {
     /// Whether every attribute of `other` is in `self`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The attributes of `self` that are not in `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// The names of the bits in `infiniband/verbs.h`, from the lowest.
+const NAMES: [&str; 21] = [
+    "IBV_QP_STATE",
+    "IBV_QP_CUR_STATE",
+    "IBV_QP_EN_SQD_ASYNC_NOTIFY",
+    "IBV_QP_ACCESS_FLAGS",
+    "IBV_QP_PKEY_INDEX",
+    "IBV_QP_PORT",
+    "IBV_QP_QKEY",
+    "IBV_QP_AV",
+    "IBV_QP_PATH_MTU",
+    "IBV_QP_TIMEOUT",
+    "IBV_QP_RETRY_CNT",
+    "IBV_QP_RNR_RETRY",
+    "IBV_QP_RQ_PSN",
+    "IBV_QP_MAX_QP_RD_ATOMIC",
+    "IBV_QP_ALT_PATH",
+    "IBV_QP_MIN_RNR_TIMER",
+    "IBV_QP_SQ_PSN",
+    "IBV_QP_MAX_DEST_RD_ATOMIC",
+    "IBV_QP_PATH_MIG_STATE",
+    "IBV_QP_CAP",
+    "IBV_QP_DEST_QPN",
+];
+
+/// As a C program writes it.
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        for (at, (_, name)) in named.enumerate() {
+            write!(f, "{}{name}", if at > 0 { " | " } else { "" })?;
+        }
+        Ok(())
     }
 }
 
@@ -193,22 +236,25 @@ impl QpChange {
     /// Checks every value against its range.
     pub(crate) fn check_values(&self, active_mtu: Mtu) -> Result<(), ModifyError> {
         let within = |value: Option<u8>, max: u8| value.is_none_or(|value| value <= max);
-        let fits = within(self.timeout, 31)
-            && within(self.retry_count, 7)
-            && within(self.rnr_retry, 7)
-            && within(self.min_rnr_timer, 31)
-            && within(self.max_rd_atomic, crate::limits::RD_ATOMIC_MAX)
-            && within(self.max_dest_rd_atomic, crate::limits::RD_ATOMIC_MAX)
-            && self.pkey_index.is_none_or(|index| index == 0)
-            && self.port.is_none_or(|port| port == 1)
-            && self.path_mtu.is_none_or(|mtu| mtu <= active_mtu)
-            && self.path.is_none_or(|path| !path.gid.is_zero() && path.service_level <= 15);
-        if self.alternate_path {
-            Err(ModifyError::Unsupported)
-        } else if fits {
-            Ok(())
-        } else {
-            Err(ModifyError::Value)
+        let path = |path: AddressVector| !path.gid.is_zero() && path.service_level <= 15;
+        let checks = [
+            (within(self.timeout, 31), Mask::TIMEOUT),
+            (within(self.retry_count, 7), Mask::RETRY_COUNT),
+            (within(self.rnr_retry, 7), Mask::RNR_RETRY),
+            (within(self.min_rnr_timer, 31), Mask::MIN_RNR_TIMER),
+            (within(self.max_rd_atomic, RD_ATOMIC_MAX), Mask::MAX_RD_ATOMIC),
+            (within(self.max_dest_rd_atomic, RD_ATOMIC_MAX), Mask::MAX_DEST_RD_ATOMIC),
+            (self.pkey_index.is_none_or(|index| index == 0), Mask::PKEY_INDEX),
+            (self.port.is_none_or(|port| port == 1), Mask::PORT),
+            (self.path_mtu.is_none_or(|mtu| mtu <= active_mtu), Mask::PATH_MTU),
+            (self.path.is_none_or(path), Mask::PATH),
+        ];
+        let wrong = checks.iter().filter(|(fits, _)| !fits);
+        let wrong = wrong.fold(Mask::NONE, |mask, (_, bit)| mask | *bit);
+        match wrong {
+            _ if self.alternate_path => Err(ModifyError::Unsupported),
+            Mask::NONE => Ok(()),
+            wrong => Err(ModifyError::Value(wrong)),
         }
     }
 }

@@ -146,7 +146,7 @@ mod tests {
         let mut endpoint = Endpoint::new(Config::default());
         let [(_, qpn), ..] = all(&mut endpoint);
         let with = BringUp { timeout: 32, ..up() };
-        assert_eq!(endpoint.bring_up(qpn, &with), Err(ModifyError::Value));
+        assert_eq!(endpoint.bring_up(qpn, &with), Err(ModifyError::Value(crate::Mask::TIMEOUT)));
         assert_eq!(endpoint.query_qp(qpn).unwrap().state, QpState::Rtr);
         assert_eq!(endpoint.bring_up(Qpn::new(0xff), &up()), Err(ModifyError::NotFound));
     }

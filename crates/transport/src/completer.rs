@@ -17,6 +17,7 @@ use crate::limits::RNR_RETRY_INFINITE;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::region;
+use crate::responder::told_by;
 use crate::stats::Drop;
 use crate::timer::Timer;
 
@@ -153,14 +154,8 @@ impl Qp {
                 Ok(())
             }
             Syndrome::Nak(code) => {
-                let status = match code {
-                    NakCode::InvalidRequest => CompletionStatus::RemoteInvalidRequest,
-                    NakCode::RemoteAccess => CompletionStatus::RemoteAccess,
-                    NakCode::RemoteOperation => CompletionStatus::RemoteOperation,
-                    _ => CompletionStatus::BadResponse,
-                };
                 if self.acknowledge_before(now, psn, adapter) {
-                    self.fail_oldest(status, adapter);
+                    self.fail_oldest(told_by(code), adapter);
                 }
                 Ok(())
             }

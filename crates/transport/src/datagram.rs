@@ -3,12 +3,13 @@
 use core::net::IpAddr;
 
 use rdma::completion::{Attached, NetworkHeader};
-use rdma::{Completion, CompletionOpcode, CompletionStatus, Memory, QpType};
+use rdma::{Completion, CompletionOpcode, CompletionStatus, Memory, QpState, QpType};
 use wire::{bth, ipv4, ipv6, roce, udp};
 
 use crate::Event;
 use crate::adapter::Adapter;
 use crate::arrival::Arrival;
+use crate::failure::{Cause, Work};
 use crate::qp::Qp;
 use crate::recv::ScatterError;
 use crate::responder::Request;
@@ -53,6 +54,10 @@ impl Qp {
             Err(ScatterError::Protection) => {
                 let status = CompletionStatus::LocalProtection;
                 self.complete_recv_error(&wqe, self.spec.recv_cq, status, adapter);
+                let fault = wqe.fault(&adapter.regions, self.spec.pd);
+                let work = Work::received(request.header);
+                let cause = Cause::Refused { work, fault, told: None };
+                self.note_failure(QpState::Error, cause, adapter);
                 adapter.raise(Event::QpFatal(self.qpn));
                 self.enter_error(false, adapter);
                 return Ok(());

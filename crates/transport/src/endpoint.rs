@@ -19,6 +19,7 @@ use rdma::{
 use crate::adapter::Adapter;
 use crate::attributes::{QpChange, QpQuery};
 use crate::cq::Cq;
+use crate::failure::{Cause, Failure};
 use crate::limits::{
     CQE_MAX, CQS_MAX, DEADLINES_SPARE, INLINE_MAX, PDS_MAX, QPS_MAX, SGE_MAX, SRQ_WR_MAX, SRQS_MAX,
     WR_MAX,
@@ -400,6 +401,11 @@ impl Endpoint {
         self.qp(qpn).map(Qp::query)
     }
 
+    /// Why the queue pair left its state by itself, until it is reset.
+    pub fn failure(&self, qpn: Qpn) -> Option<&Failure> {
+        self.qp(qpn)?.failure.as_deref()
+    }
+
     /// Ends a queue pair and what is posted to it, without completions. The acknowledgement that it
     /// owes still leaves.
     ///
@@ -649,6 +655,7 @@ impl Endpoint {
                     || qp.domain.is_some_and(queue_of);
                 let uses = uses && !mutated(Mutation::OverrunHarmless);
                 if uses && !matches!(qp.state, QpState::Error | QpState::Reset) {
+                    qp.note_failure(QpState::Error, Cause::Overrun, &mut self.adapter);
                     self.adapter.raise(Event::QpFatal(qp.qpn));
                     qp.enter_error(false, &mut self.adapter);
                 }

@@ -3,6 +3,10 @@
 
 use core::fmt;
 
+use rdma::QpState;
+
+use crate::attributes::Mask;
+
 macro_rules! errors {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $text:literal,)* }) => {
         $(#[$doc])*
@@ -61,23 +65,52 @@ errors! {
     }
 }
 
-errors! {
-    /// A queue pair could not be modified.
-    ModifyError {
-        /// No such queue pair.
-        NotFound => "no such queue pair",
-        /// There is no such transition, or the queue pair is not in the state named as current.
-        Transition => "no such transition",
-        /// An attribute that the transition requires is missing.
-        Missing => "a required attribute is missing",
-        /// An attribute is given that the transition does not take.
-        NotAllowed => "an attribute is given that the transition does not take",
-        /// A value is out of its range.
-        Value => "an attribute is out of range",
-        /// The device does not offer this (alternate paths).
-        Unsupported => "not supported by the device",
+/// A queue pair could not be modified.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ModifyError {
+    /// No such queue pair.
+    NotFound,
+    /// The queue pair is not in the state named as current, or there is no such transition.
+    Transition {
+        /// The state that it is in.
+        from: QpState,
+        /// The state that was asked for.
+        to: QpState,
+    },
+    /// Attributes that the transition requires are missing: these.
+    Missing(Mask),
+    /// Attributes are given that the transition does not take: these.
+    NotAllowed(Mask),
+    /// Attributes are out of their ranges: these.
+    Value(Mask),
+    /// Selective repeat is agreed on elsewhere than on the way from INIT to RTR.
+    Agreement,
+    /// The device does not offer this (alternate paths).
+    Unsupported,
+}
+
+impl fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("no such queue pair"),
+            Self::Transition { from, to } => {
+                write!(
+                    f,
+                    "there is no transition from {from} to {to}, or it is not the current state"
+                )
+            }
+            Self::Missing(mask) => write!(f, "attr_mask lacks {mask}"),
+            Self::NotAllowed(mask) => {
+                write!(f, "attr_mask has {mask}, which this transition does not take")
+            }
+            Self::Value(mask) => write!(f, "out of range: {mask}"),
+            Self::Agreement => f.write_str("selective repeat is agreed on from INIT to RTR only"),
+            Self::Unsupported => f.write_str("alternate paths are not supported"),
+        }
     }
 }
+
+impl core::error::Error for ModifyError {}
 
 errors! {
     /// A work request could not be posted.

@@ -11,6 +11,9 @@ pub enum Event {
     CompletionNotify(CqId),
     /// A completion was lost because the queue was full; its queue pairs fail.
     CqError(CqId),
+    /// The queue pair left its state by itself, for ERROR or SQE: [`crate::Endpoint::failure`] says why. It is no
+    /// event of the specification, and comes before those that are.
+    QpFailed(Qpn),
     /// The queue pair failed.
     QpFatal(Qpn),
     /// The responder refused a request as invalid, and the queue pair failed.

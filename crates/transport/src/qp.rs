@@ -2,6 +2,8 @@
 
 mod congestion;
 
+use alloc::boxed::Box;
+
 use rdma::{
     Completion, CompletionOpcode, CompletionStatus, Gid, Psn, QpState, QpType, Qpn, Time,
     UdAddress,
@@ -15,6 +17,7 @@ use wire::{Opcode, aeth, cnp, roce, saeth};
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::congestion::{NotificationPoint, Pacer};
+use crate::failure::Failure;
 use crate::limits::{ACK_BEHIND_PACKETS, OVERTAKEN_WAIT_MIN};
 use crate::recovery::{Bounds, Patience, Recovery};
 use crate::recv::{RecvQueue, RecvWqe};
@@ -86,6 +89,8 @@ pub(crate) struct Qp {
     pub(crate) patience: Patience,
     /// Why the driver got no request, or no answer with data, when it last came.
     pub(crate) blocked: Option<Blocked>,
+    /// Why it left its state by itself.
+    pub(crate) failure: Option<Box<Failure>>,
     /// Whether it is in the endpoint's list of queue pairs that may have something to send.
     pub(crate) ready: bool,
     /// The nearest entry for it in the endpoint's heap of deadlines.
@@ -111,6 +116,7 @@ impl Qp {
             refill_bytes: config.refill_bytes,
             patience: Patience::default(),
             blocked: None,
+            failure: None,
             ready: false,
             scheduled: None,
         }
@@ -129,7 +135,7 @@ impl Qp {
             let offered = self.spec.kind == QpType::Rc
                 && adapter.config.recovery == Recovery::SelectiveRepeat;
             if !connects {
-                return Err(ModifyError::NotAllowed);
+                return Err(ModifyError::Agreement);
             }
             if selective_repeat && !offered {
                 return Err(ModifyError::Unsupported);
@@ -195,6 +201,7 @@ impl Qp {
         self.offered = None;
         self.refill_bytes = config.refill_bytes;
         self.patience = Patience::default();
+        self.failure = None;
     }
 
     /// Moves to ERROR and flushes both queues (10.3.1.7). With `answer`, replies that are queued

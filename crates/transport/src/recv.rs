@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use rdma::{Access, Memory, RecvRequest};
 
 use crate::arrival::Carried;
+use crate::failure::Fault;
 use crate::mutation::{Mutation, mutated};
 use crate::region::{self, Epoch, RegionTable, SgeList};
 use crate::{CqId, PdId, PostError, SrqId};
@@ -70,6 +71,14 @@ impl RecvWqe {
         }
         let Some((_, resolved)) = &self.resolved else { return Err(ScatterError::Protection) };
         region::scatter(resolved, offset, length, put).map_err(|_| ScatterError::Protection)
+    }
+
+    /// What is wrong with its memory.
+    #[cold]
+    pub(crate) fn fault(&self, regions: &RegionTable, pd: PdId) -> Fault {
+        let resolved =
+            regions.resolve_list(&self.list, pd, Access::LOCAL_WRITE, &mut SgeList::new());
+        resolved.err().map_or(Fault::Gone, Fault::Receive)
     }
 
     /// Stores a payload at `offset` of the list.

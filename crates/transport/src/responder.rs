@@ -11,6 +11,8 @@ mod middle;
 mod refusal;
 mod replies;
 
+pub(crate) use refusal::told_by;
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -22,6 +24,7 @@ use wire::roce;
 use crate::PdId;
 use crate::arrival::Carried;
 use crate::congestion::Telemetry;
+use crate::failure::Fault;
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, ANSWERS_MAX, REPLIES_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::recovery::{Bounds, ReorderBuffer};
@@ -61,9 +64,9 @@ enum Refusal {
     /// No receive is posted.
     NotReady,
     /// Malformed, too long or unsupported. The receive that the message had taken fails so.
-    Invalid(CompletionStatus),
+    Invalid(CompletionStatus, Fault),
     /// A key, its bounds or rights do not fit.
-    Access,
+    Access(Fault),
     /// Our own receive is at fault, with this status.
     Local(CompletionStatus),
 }

@@ -153,13 +153,14 @@ pub(crate) fn check_transition(
     from: QpState,
     change: &QpChange,
 ) -> Result<QpState, ModifyError> {
-    if change.current_state.is_some_and(|current| current != from) {
-        return Err(ModifyError::Transition);
-    }
     let to = change.state.unwrap_or(from);
+    let none = ModifyError::Transition { from, to };
+    if change.current_state.is_some_and(|current| current != from) {
+        return Err(none);
+    }
     // SQE is a state of the send queue alone, which no reliable service has (IBTA vol 1, 10.3.1).
     if from == QpState::Sqe && kind.is_reliable() {
-        return Err(ModifyError::Transition);
+        return Err(none);
     }
     let (required, optional) = match to {
         QpState::Reset | QpState::Error => (Mask::NONE, Mask::CURRENT_STATE),
@@ -167,15 +168,16 @@ pub(crate) fn check_transition(
             .iter()
             .find(|transition| transition.from == from && transition.to == to)
             .map(|transition| ((transition.required)(kind), (transition.optional)(kind)))
-            .ok_or(ModifyError::Transition)?,
+            .ok_or(none)?,
     };
     let given = change.mask();
     if !given.contains(required) {
-        return Err(ModifyError::Missing);
+        return Err(ModifyError::Missing(required.without(given)));
     }
     // A caller may name the current state in every transition.
-    if !(required | optional | Mask::STATE | Mask::CURRENT_STATE).contains(given) {
-        return Err(ModifyError::NotAllowed);
+    let taken = required | optional | Mask::STATE | Mask::CURRENT_STATE;
+    if !taken.contains(given) {
+        return Err(ModifyError::NotAllowed(given.without(taken)));
     }
     Ok(to)
 }
@@ -238,7 +240,7 @@ mod tests {
                         let lacking = change(transition.to, Mask(required.0 & !bit.0));
                         assert_eq!(
                             check_transition(kind, transition.from, &lacking),
-                            Err(ModifyError::Missing)
+                            Err(ModifyError::Missing(bit))
                         );
                     }
                 }
@@ -257,7 +259,7 @@ mod tests {
                 let everything = Mask((1 << 21) - 1);
                 let result = check_transition(Uc, from, &change(to, everything));
                 if !legal(from, to) {
-                    assert_eq!(result, Err(ModifyError::Transition), "{from:?} => {to:?}");
+                    assert_eq!(result, Err(ModifyError::Transition { from, to }));
                     refused.push((from, to));
                 }
             }
@@ -272,7 +274,10 @@ mod tests {
             for to in [Reset, Error] {
                 assert_eq!(check_transition(Rc, from, &QpChange::to(to)), Ok(to));
                 let extra = QpChange { timeout: Some(1), ..QpChange::to(to) };
-                assert_eq!(check_transition(Rc, from, &extra), Err(ModifyError::NotAllowed));
+                assert_eq!(
+                    check_transition(Rc, from, &extra),
+                    Err(ModifyError::NotAllowed(Mask::TIMEOUT))
+                );
             }
         }
     }
@@ -280,6 +285,9 @@ mod tests {
     #[test]
     fn a_wrong_current_state_is_refused() {
         let wrong = QpChange { current_state: Some(Rts), ..change(Init, CONNECTED_INIT) };
-        assert_eq!(check_transition(Rc, Reset, &wrong), Err(ModifyError::Transition));
+        assert_eq!(
+            check_transition(Rc, Reset, &wrong),
+            Err(ModifyError::Transition { from: Reset, to: Init })
+        );
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use rdma::{Access, Key, MemoryFault, Sge};
 
+use crate::failure::KeyViolation;
 use crate::limits::REGIONS_MAX;
 use crate::mutation::{Mutation, mutated};
 use crate::secret::Secret;
@@ -28,10 +29,6 @@ pub struct RegionSpec {
     /// What may be done to it.
     pub access: Access,
 }
-
-/// A key, an address or a right does not fit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct KeyViolation;
 
 /// How old a translation is: see [`RegionTable::epoch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,15 +63,25 @@ impl Region {
         length: u64,
         needed: Access,
     ) -> Result<u64, KeyViolation> {
-        let offset = iova.checked_sub(self.spec.iova).ok_or(KeyViolation)?;
+        let offset = iova.checked_sub(self.spec.iova).ok_or(KeyViolation::Bounds)?;
         let fits = offset.checked_add(length).is_some_and(|end| end <= self.spec.length);
         let fits = fits || mutated(Mutation::BoundsIgnored);
         let allowed = self.spec.access.allows(needed) || mutated(Mutation::RightsIgnored);
         let same_domain = self.pd == pd || mutated(Mutation::DomainIgnored);
         if !same_domain || !fits || !allowed {
-            return Err(KeyViolation);
+            return Err(violation(same_domain, fits));
         }
         Ok(self.spec.address + offset)
+    }
+}
+
+/// What does not fit, of a key that names something; rights, if the rest does.
+#[cold]
+fn violation(same_domain: bool, fits: bool) -> KeyViolation {
+    match (same_domain, fits) {
+        (false, _) => KeyViolation::Domain,
+        (true, false) => KeyViolation::Bounds,
+        (true, true) => KeyViolation::Rights,
     }
 }
 
@@ -233,7 +240,7 @@ impl RegionTable {
         length: u64,
         needed: Access,
     ) -> Result<u64, KeyViolation> {
-        self.region(key).ok_or(KeyViolation)?.resolve(pd, iova, length, needed)
+        self.region(key).ok_or(KeyViolation::Unknown)?.resolve(pd, iova, length, needed)
     }
 
     /// The same for an R_Key that the peer of `holder` presents, which may be a window's.
@@ -245,7 +252,7 @@ impl RegionTable {
         length: u64,
         needed: Access,
     ) -> Result<u64, KeyViolation> {
-        match self.entry(key).ok_or(KeyViolation)? {
+        match self.entry(key).ok_or(KeyViolation::Unknown)? {
             Entry::Region(region) => region.resolve(holder.pd, iova, length, needed),
             Entry::Window(window) => window.resolve(holder, iova, length, needed),
         }
@@ -321,10 +328,14 @@ mod tests {
         assert_eq!(resolve(0x5000, 0x100), Ok(0x1000));
         assert_eq!(resolve(0x50ff, 1), Ok(0x10ff));
         assert_eq!(resolve(0x5100, 0), Ok(0x1100));
-        assert_eq!(resolve(0x4fff, 1), Err(KeyViolation));
-        assert_eq!(resolve(0x50ff, 2), Err(KeyViolation));
-        assert_eq!(resolve(0x5001, u64::MAX), Err(KeyViolation));
-        assert_eq!(resolve(0x1000, 1), Err(KeyViolation), "memory's address is not the iova");
+        assert_eq!(resolve(0x4fff, 1), Err(KeyViolation::Bounds));
+        assert_eq!(resolve(0x50ff, 2), Err(KeyViolation::Bounds));
+        assert_eq!(resolve(0x5001, u64::MAX), Err(KeyViolation::Bounds));
+        assert_eq!(
+            resolve(0x1000, 1),
+            Err(KeyViolation::Bounds),
+            "memory's address is not the iova"
+        );
     }
 
     #[test]

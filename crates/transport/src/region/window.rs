@@ -13,7 +13,8 @@
 
 use rdma::{Access, Key, Qpn};
 
-use super::{Entry, KeyViolation, Region, RegionTable};
+use super::{Entry, Region, RegionTable, violation};
+use crate::failure::KeyViolation;
 use crate::mutation::{Mutation, mutated};
 use crate::{DestroyError, PdId, RegisterError};
 
@@ -73,15 +74,18 @@ impl MemoryWindow {
         length: u64,
         needed: Access,
     ) -> Result<u64, KeyViolation> {
-        let bound = self.bound.filter(|_| self.pd == holder.pd).ok_or(KeyViolation)?;
-        let offset = iova.checked_sub(bound.iova).ok_or(KeyViolation)?;
+        let bound = self.bound.filter(|_| self.pd == holder.pd).ok_or_else(|| {
+            if self.pd == holder.pd { KeyViolation::Unbound } else { KeyViolation::Domain }
+        })?;
+        let offset = iova.checked_sub(bound.iova).ok_or(KeyViolation::Bounds)?;
         let fits = offset.checked_add(length).is_some_and(|end| end <= bound.length);
         let fits = fits || mutated(Mutation::WindowBoundsIgnored);
         let its_own = bound.qpn.is_none_or(|qpn| qpn == holder.qpn);
         let its_own = its_own || mutated(Mutation::WindowOwnerIgnored);
         let allowed = bound.access.allows(needed) || mutated(Mutation::WindowRightsIgnored);
         if !fits || !its_own || !allowed {
-            return Err(KeyViolation);
+            let other = KeyViolation::OtherQueuePair;
+            return Err(if its_own { violation(true, fits) } else { other });
         }
         Ok(bound.address + offset)
     }
@@ -113,23 +117,23 @@ impl RegionTable {
     /// unbound.
     pub(crate) fn bind(&mut self, holder: Holder, bind: &Bind) -> Result<(), KeyViolation> {
         let index = bind.r_key.index();
-        let window = self.window(index).ok_or(KeyViolation)?;
+        let window = self.window(index).ok_or(KeyViolation::Unknown)?;
         // C10-72: one protection domain for queue pair, window and region.
         if window.pd != holder.pd {
-            return Err(KeyViolation);
+            return Err(KeyViolation::Domain);
         }
         let kind = window.kind;
         let bound = match kind {
             WindowKind::Type1 if bind.length == 0 => None,
             // o10-36.2.2: only a window of type 2 counts from zero.
             WindowKind::Type1 if bind.access.allows(Access::ZERO_BASED) => {
-                return Err(KeyViolation);
+                return Err(KeyViolation::Binding);
             }
             WindowKind::Type1 => Some(self.part(holder, kind, bind)?),
             // o10-37.2.30 and o10-37.2.40: it is invalidated before it is bound again, and not by
             // binding.
             WindowKind::Type2 if window.bound.is_some() || bind.length == 0 => {
-                return Err(KeyViolation);
+                return Err(KeyViolation::Binding);
             }
             WindowKind::Type2 => Some(self.part(holder, kind, bind)?),
         };
@@ -147,7 +151,7 @@ impl RegionTable {
 
     /// The part of a region that a window is bound to.
     fn part(&self, holder: Holder, kind: WindowKind, bind: &Bind) -> Result<Bound, KeyViolation> {
-        let Region { spec, .. } = self.region(bind.region).ok_or(KeyViolation)?;
+        let Region { spec, .. } = self.region(bind.region).ok_or(KeyViolation::Unknown)?;
         let Bind { address: iova, length, access, .. } = *bind;
         // C10-73: the region allows windows. C10-74: whoever lets a peer write may write. A window
         // is not bound to a region that counts from zero.
@@ -155,7 +159,7 @@ impl RegionTable {
         let zero_based = spec.access.allows(Access::ZERO_BASED);
         let allows = spec.access.allows(Access::MW_BIND) || mutated(Mutation::BindRightIgnored);
         if !allows || remote_change || zero_based {
-            return Err(KeyViolation);
+            return Err(KeyViolation::Binding);
         }
         // C10-75: within the region, and of its protection domain.
         let address = self.resolve(bind.region, holder.pd, iova, length, Access::NONE)?;
@@ -182,7 +186,7 @@ impl RegionTable {
     /// Invalidates the key of a type 2 window, which is then free to be bound again.
     pub(crate) fn invalidate(&mut self, key: Key, holder: Holder) -> Result<(), KeyViolation> {
         if !self.may_invalidate(key, holder) {
-            return Err(KeyViolation);
+            return Err(KeyViolation::Binding);
         }
         if !mutated(Mutation::InvalidationForgotten) {
             self.unbind(key.index());

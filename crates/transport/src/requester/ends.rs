@@ -4,6 +4,8 @@ use rdma::{CompletionStatus, QpState, SendFlags};
 
 use super::SendWqe;
 use crate::adapter::Adapter;
+use crate::attributes::QpAttributes;
+use crate::failure::{Cause, Work};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::recovery::Scoreboard;
@@ -48,10 +50,18 @@ impl Qp {
     /// Fails the oldest request. RC goes to ERROR; UC and UD to SQE, where receives go on
     /// (IBTA vol 1, 9.9.2.3 and 10.3.1.6).
     pub(crate) fn fail_oldest(&mut self, status: CompletionStatus, adapter: &mut Adapter) {
+        let is_reliable = self.spec.kind.is_reliable();
         if let Some(wqe) = self.requester.pop() {
+            let is_local = status == CompletionStatus::LocalProtection;
+            let fault = is_local.then(|| wqe.fault(&adapter.regions, self.spec.pd));
+            let QpAttributes { timeout, retry_count, rnr_retry, .. } = self.attributes;
+            let (work, patience) = (Work::posted(&wqe), (timeout, retry_count, rnr_retry));
+            let cause = Cause::Request { work, status, fault, patience };
+            let to = if is_reliable { QpState::Error } else { QpState::Sqe };
+            self.note_failure(to, cause, adapter);
             self.complete_send(&wqe, status, adapter);
         }
-        if self.spec.kind.is_reliable() {
+        if is_reliable {
             self.enter_error(false, adapter);
         } else {
             self.state = QpState::Sqe;

@@ -29,6 +29,7 @@ use train::Train;
 
 use crate::PdId;
 use crate::attributes::QpAttributes;
+use crate::failure::Fault;
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::mutation::{Mutation, mutated};
 use crate::recovery::{Bounds, Moment, Scoreboard};
@@ -116,10 +117,7 @@ impl SendWqe {
 
     /// Makes sure that the pieces are reachable now. `false` if a key, bound or right does not fit.
     pub(crate) fn resolve(&mut self, regions: &RegionTable, pd: PdId) -> bool {
-        // An atomic write is answered, but with nothing that would have to be stored.
-        let stores =
-            self.is_read_or_atomic() && !matches!(self.operation, Operation::AtomicWrite { .. });
-        let needed = if stores { Access::LOCAL_WRITE } else { Access::NONE };
+        let needed = self.needed();
         let Data::Pieces { posted, resolved, epoch } = &mut self.data else { return true };
         if *epoch == Some(regions.epoch()) {
             return true;
@@ -130,6 +128,23 @@ impl SendWqe {
             *epoch = Some(regions.epoch());
         }
         reachable
+    }
+
+    /// What is wrong with its memory.
+    #[cold]
+    pub(crate) fn fault(&self, regions: &RegionTable, pd: PdId) -> Fault {
+        let Data::Pieces { posted, .. } = &self.data else { return Fault::Gone };
+        let (needed, mut list) = (self.needed(), SgeList::new());
+        let resolved = regions.resolve_list(posted, pd, needed, &mut list);
+        resolved.err().map_or(Fault::Gone, Fault::Key)
+    }
+
+    /// What may be done to its pieces.
+    fn needed(&self) -> Access {
+        // An atomic write is answered, but with nothing that would have to be stored.
+        let stores =
+            self.is_read_or_atomic() && !matches!(self.operation, Operation::AtomicWrite { .. });
+        if stores { Access::LOCAL_WRITE } else { Access::NONE }
     }
 
     /// The pieces in addresses of memory; none for inline data.

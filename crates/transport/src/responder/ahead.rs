@@ -97,7 +97,7 @@ impl Qp {
             let request = Request::<M>::new(&kept.header, kept.carried::<M>());
             if let Err(refusal) = self.respond(&request, memory, adapter) {
                 self.responder.forget_kept();
-                return self.refuse(refusal, adapter);
+                return self.refuse(refusal, &kept.header, adapter);
             }
         }
         let responder = &mut self.responder;

@@ -13,6 +13,7 @@ use super::{
     Message, Refusal, RemoteTarget, Reply, Request, Resource, ResourceKind, Taken, Target,
 };
 use crate::adapter::Adapter;
+use crate::failure::{Fault, KeyViolation};
 use crate::limits::{ANSWERS_BEFORE_ACK_WAITS, MESSAGE_BYTES_MAX};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
@@ -21,6 +22,11 @@ use crate::region::Holder;
 use crate::stats::Drop;
 use crate::timer::Timer;
 use crate::{Event, QpSpec, SrqId};
+
+/// A request that may not be; a receive that it had taken is flushed.
+fn invalid(fault: Fault) -> Refusal {
+    Refusal::Invalid(CompletionStatus::Flushed, fault)
+}
 
 impl Qp {
     /// Takes a request of a connected service.
@@ -48,7 +54,7 @@ impl Qp {
             Err(Refusal::SequenceError) if self.responder.ahead.is_some() => {
                 self.keep_ahead(request, adapter)
             }
-            Err(refusal) => self.refuse(refusal, adapter),
+            Err(refusal) => self.refuse(refusal, request.header, adapter),
         }
     }
 
@@ -165,7 +171,7 @@ impl Qp {
                 Err(Refusal::Ignore(Drop::OutOfOrder))
             };
         }
-        Err(Refusal::Invalid(CompletionStatus::Flushed))
+        Err(invalid(Fault::Sequence))
     }
 
     /// 9.7.4.1.3: the queue pair was given the right.
@@ -176,10 +182,10 @@ impl Qp {
             Operation::Write | Operation::AtomicWrite => Access::REMOTE_WRITE,
             Operation::ReadRequest => Access::REMOTE_READ,
             Operation::CompareSwap | Operation::FetchAdd => Access::REMOTE_ATOMIC,
-            _ => return Err(Refusal::Invalid(CompletionStatus::Flushed)),
+            _ => return Err(invalid(Fault::Operation)),
         };
         if !self.attributes.access.allows(needed) {
-            return Err(Refusal::Invalid(CompletionStatus::Flushed));
+            return Err(invalid(Fault::Right));
         }
         Ok(())
     }
@@ -197,12 +203,12 @@ impl Qp {
             (Some(domain), Some(number)) => adapter.xrc_place(domain, number),
             (Some(_), None) => None,
         };
-        let place = place.ok_or(Refusal::Invalid(CompletionStatus::Flushed))?;
+        let place = place.ok_or(invalid(Fault::Queue))?;
         let takes =
             request.facts.operation == Operation::Send || request.header.immediate.is_some();
         let other = self.responder.taken.as_ref().is_some_and(|taken| taken.place != place);
         if takes && other {
-            return Err(Refusal::Invalid(CompletionStatus::Flushed));
+            return Err(invalid(Fault::Queue));
         }
         Ok(place)
     }
@@ -221,7 +227,7 @@ impl Qp {
             _ => {
                 let limit = self.attributes.max_dest_rd_atomic;
                 if self.responder.reads_in_progress() >= usize::from(limit) {
-                    return Err(Refusal::Invalid(CompletionStatus::Flushed));
+                    return Err(invalid(Fault::Reads));
                 }
                 false
             }
@@ -256,9 +262,8 @@ impl Qp {
             Part::Last => (1..=mtu).contains(&length),
             Part::Only => length <= mtu,
         };
-        let invalid = Err(Refusal::Invalid(CompletionStatus::Flushed));
         if facts.payload && !fits && !mutated(Mutation::PacketLengthIgnored) {
-            return invalid;
+            return Err(invalid(Fault::PacketLength));
         }
         let length = length as u64;
         let received = self.responder.message.as_ref().map_or(0, |message| message.received);
@@ -266,14 +271,15 @@ impl Qp {
             Operation::Send => {
                 let capacity = self.responder.taken.as_ref().map_or(0, |taken| taken.wqe.capacity);
                 if received + length > capacity.min(u64::from(MESSAGE_BYTES_MAX)) {
-                    return Err(Refusal::Invalid(CompletionStatus::LocalLength));
+                    let status = CompletionStatus::LocalLength;
+                    return Err(Refusal::Invalid(status, Fault::ReceiveTooShort));
                 }
             }
             Operation::Write => {
                 let whole = match (&request.header.reth, &self.responder.message) {
                     (Some(reth), _) => reth.length,
                     (None, Some(Message { target: Target::Region(remote), .. })) => remote.length,
-                    (None, _) => return invalid,
+                    (None, _) => return Err(invalid(Fault::Sequence)),
                 };
                 let so_far = received + length;
                 let fits = if facts.part.ends() {
@@ -282,23 +288,24 @@ impl Qp {
                     so_far < u64::from(whole)
                 };
                 if !fits || whole > MESSAGE_BYTES_MAX {
-                    return invalid;
+                    let fault = if fits { Fault::TooLong } else { Fault::MessageLength };
+                    return Err(invalid(fault));
                 }
             }
             Operation::ReadRequest => {
                 if request.header.reth.is_none_or(|reth| reth.length > MESSAGE_BYTES_MAX) {
-                    return invalid;
+                    return Err(invalid(Fault::TooLong));
                 }
             }
             Operation::AtomicWrite => {
                 let word = |reth: reth::Repr| reth.length == 8 && reth.address.is_multiple_of(8);
                 if length != 8 || !request.header.reth.is_some_and(word) {
-                    return invalid;
+                    return Err(invalid(Fault::Alignment));
                 }
             }
             _ => {
                 if request.header.atomic.is_none_or(|atomic| atomic.address % 8 != 0) {
-                    return invalid;
+                    return Err(invalid(Fault::Alignment));
                 }
             }
         }
@@ -319,7 +326,7 @@ impl Qp {
         // 9.4.1.1.3: the peer of this queue pair may invalidate the key.
         let invalidates = header.invalidate;
         if invalidates.is_some_and(|key| !adapter.regions.may_invalidate(key, holder)) {
-            return Err(Refusal::Access);
+            return Err(Refusal::Access(Fault::Key(KeyViolation::Binding)));
         }
         let (iova, r_key, length, needed) = match (request.facts.operation, header.reth) {
             (Operation::Write | Operation::AtomicWrite, Some(reth)) => {
@@ -352,7 +359,7 @@ impl Qp {
             .regions
             .resolve_remote(r_key, holder, iova, u64::from(length), needed)
             .map(|address| Some(RemoteTarget { pd, iova, r_key, length, address, epoch }))
-            .map_err(|_| Refusal::Access)
+            .map_err(|why| Refusal::Access(Fault::Key(why)))
     }
 
     /// Executes the request.
@@ -376,7 +383,9 @@ impl Qp {
                     .wqe
                     .scatter(&adapter.regions, place.pd, message.received, request.carried, memory)
                     .map_err(|error| match error {
-                        ScatterError::Length => Refusal::Invalid(CompletionStatus::LocalLength),
+                        ScatterError::Length => {
+                            Refusal::Invalid(CompletionStatus::LocalLength, Fault::ReceiveTooShort)
+                        }
                         ScatterError::Protection => {
                             Refusal::Local(CompletionStatus::LocalProtection)
                         }
@@ -386,7 +395,7 @@ impl Qp {
                 if let Some(key) = request.header.invalidate {
                     let holder = Holder { pd: place.pd, qpn: self.qpn };
                     let invalidated = adapter.regions.invalidate(key, holder);
-                    invalidated.map_err(|_| Refusal::Access)?;
+                    invalidated.map_err(|why| Refusal::Access(Fault::Key(why)))?;
                 }
                 if facts.part.ends() {
                     self.complete_recv(request, CompletionOpcode::Recv, adapter);
@@ -403,7 +412,7 @@ impl Qp {
                             0,
                             request.length(),
                         )
-                        .map_err(|_| Refusal::Access)?;
+                        .map_err(|_| Refusal::Access(Fault::Gone))?;
                 }
                 let target = Target::Region(remote);
                 let message = message.get_or_insert_with(|| fresh(target));
@@ -428,7 +437,7 @@ impl Qp {
                 self.responder.push_reply(reply);
             }
             (Operation::CompareSwap | Operation::FetchAdd, Some(remote)) => {
-                let atomic = request.header.atomic.ok_or(Refusal::Access)?;
+                let atomic = request.header.atomic.ok_or(Refusal::Access(Fault::Sequence))?;
                 let swaps = facts.operation == Operation::CompareSwap;
                 let original = memory
                     .fetch_update(remote.address, |word| match swaps {
@@ -436,7 +445,7 @@ impl Qp {
                         true => word,
                         false => word.wrapping_add(atomic.swap_or_add),
                     })
-                    .map_err(|_| Refusal::Access)?;
+                    .map_err(|_| Refusal::Access(Fault::Gone))?;
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::Atomic { original };
                 let resource = Resource { first_psn: psn, packets: 1, kind };
@@ -450,7 +459,7 @@ impl Qp {
                 // Memory stores the last eight bytes of a payload all at once.
                 memory
                     .write(remote.address, request.carried.payload, 0, request.length())
-                    .map_err(|_| Refusal::Access)?;
+                    .map_err(|_| Refusal::Access(Fault::Gone))?;
                 adapter.stats.rx_atomic_requests += 1;
                 let kind = ResourceKind::AtomicWrite;
                 let resource = Resource { first_psn: psn, packets: 1, kind };
@@ -458,7 +467,7 @@ impl Qp {
                 let msn = self.responder.msn + 1;
                 self.responder.answer_atomic_write(psn, msn, false);
             }
-            _ => return Err(Refusal::Invalid(CompletionStatus::Flushed)),
+            _ => return Err(invalid(Fault::Operation)),
         }
         Ok(())
     }

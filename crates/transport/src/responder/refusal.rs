@@ -1,18 +1,26 @@
 //! What a refused request leads to.
 
-use rdma::CompletionStatus;
+use rdma::{CompletionStatus, QpState};
 use wire::aeth::{NakCode, Syndrome};
+use wire::roce;
 
 use super::Refusal;
 use crate::Event;
 use crate::adapter::Adapter;
+use crate::failure::{Cause, Fault, Work};
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::stats::Drop;
 
 impl Qp {
     /// What a refused request leads to (9.9.3, table 60).
-    pub(super) fn refuse(&mut self, refusal: Refusal, adapter: &mut Adapter) -> Result<(), Drop> {
+    pub(super) fn refuse(
+        &mut self,
+        refusal: Refusal,
+        header: &roce::Repr,
+        adapter: &mut Adapter,
+    ) -> Result<(), Drop> {
+        let work = || Work::received(header);
         let reliable = self.spec.kind.is_reliable();
         let recovery = self.recovery(adapter);
         match refusal {
@@ -49,22 +57,32 @@ impl Qp {
                 self.skip_unreliable();
                 Err(Drop::NoReceive)
             }
-            Refusal::Invalid(status) if reliable => {
-                self.fail_responder(NakCode::InvalidRequest, status, adapter);
+            Refusal::Invalid(status, fault) if reliable => {
+                let code = NakCode::InvalidRequest;
+                self.fail_responder(code, status, (work(), fault), adapter);
                 Ok(())
             }
-            Refusal::Access if reliable => {
+            Refusal::Access(fault) if reliable => {
                 adapter.stats.resp_remote_access_errors += 1;
-                self.fail_responder(NakCode::RemoteAccess, CompletionStatus::Flushed, adapter);
+                let (code, status) = (NakCode::RemoteAccess, CompletionStatus::Flushed);
+                self.fail_responder(code, status, (work(), fault), adapter);
                 Ok(())
             }
             Refusal::Local(status) if reliable => {
-                self.fail_responder(NakCode::RemoteOperation, status, adapter);
+                let (code, fault) = (NakCode::RemoteOperation, self.receive_fault(status, adapter));
+                self.fail_responder(code, status, (work(), fault), adapter);
                 Ok(())
             }
             // UC: a fault of the queue pair's own receive is its error; the peer's mistakes are
             // dropped silently.
-            Refusal::Local(status) | Refusal::Invalid(status @ CompletionStatus::LocalLength) => {
+            Refusal::Local(status)
+            | Refusal::Invalid(status @ CompletionStatus::LocalLength, _) => {
+                let fault = match refusal {
+                    Refusal::Invalid(_, fault) => fault,
+                    _ => self.receive_fault(status, adapter),
+                };
+                let cause = Cause::Refused { work: work(), fault, told: None };
+                self.note_failure(QpState::Error, cause, adapter);
                 if let Some(taken) = self.responder.abandon_message() {
                     self.complete_recv_error(&taken.wqe, taken.place.cq, status, adapter);
                 }
@@ -72,7 +90,7 @@ impl Qp {
                 self.enter_error(false, adapter);
                 Ok(())
             }
-            Refusal::Invalid(_) | Refusal::Access => {
+            Refusal::Invalid(..) | Refusal::Access(_) => {
                 self.skip_unreliable();
                 Err(Drop::BadLength)
             }
@@ -85,14 +103,27 @@ impl Qp {
         self.responder.expected = self.responder.expected.next();
     }
 
+    /// What is wrong with the receive request that the message has taken.
+    #[cold]
+    pub(super) fn receive_fault(&self, status: CompletionStatus, adapter: &Adapter) -> Fault {
+        let taken = self.responder.taken.as_ref();
+        match taken.filter(|_| status == CompletionStatus::LocalProtection) {
+            Some(taken) => taken.wqe.fault(&adapter.regions, taken.place.pd),
+            None => Fault::Inconsistent,
+        }
+    }
+
     /// RC: refuses with a fatal NAK. The receive in progress fails with `status`, and then the
     /// queue pair.
     pub(super) fn fail_responder(
         &mut self,
         code: NakCode,
         status: CompletionStatus,
+        (work, fault): (Work, Fault),
         adapter: &mut Adapter,
     ) {
+        let cause = Cause::Refused { work, fault, told: Some(told_by(code)) };
+        self.note_failure(QpState::Error, cause, adapter);
         self.responder.nak(Syndrome::Nak(code));
         if let Some(taken) = self.responder.abandon_message() {
             self.complete_recv_error(&taken.wqe, taken.place.cq, status, adapter);
@@ -103,5 +134,15 @@ impl Qp {
             _ => Event::QpFatal(self.qpn),
         });
         self.enter_error(!mutated(Mutation::RefusalUnsaid), adapter);
+    }
+}
+
+/// The status with which the peer's request completes.
+pub(crate) fn told_by(code: NakCode) -> CompletionStatus {
+    match code {
+        NakCode::InvalidRequest => CompletionStatus::RemoteInvalidRequest,
+        NakCode::RemoteAccess => CompletionStatus::RemoteAccess,
+        NakCode::RemoteOperation => CompletionStatus::RemoteOperation,
+        _ => CompletionStatus::BadResponse,
     }
 }

@@ -1,13 +1,14 @@
 //! The responder's answers: acknowledgements and responses as they leave, and answers to
 //! duplicates.
 
-use rdma::{Access, CompletionStatus, Memory, Psn, QpState, QpType};
+use rdma::{Access, CompletionOpcode, CompletionStatus, Memory, Psn, QpState, QpType};
 use wire::Opcode;
 use wire::aeth::{NakCode, Syndrome};
 use wire::opcode::{Operation, Part, Service};
 
 use super::{RemoteTarget, Reply, Request, Resource, ResourceKind, Responder};
 use crate::adapter::Adapter;
+use crate::failure::{Fault, Work};
 use crate::limits::REPLIES_MAX;
 use crate::qp::{Content, Outgoing, Qp};
 use crate::region::Holder;
@@ -250,9 +251,25 @@ impl Qp {
     /// The memory of the READ response `psn` is gone: answers with a remote access error and
     /// nothing more.
     pub(crate) fn refuse_read(&mut self, psn: Psn, adapter: &mut Adapter) {
+        let work = self.responder.replies.iter().find_map(|reply| match *reply {
+            Reply::Read { remote: RemoteTarget { iova, r_key, length, .. }, .. } => {
+                let (opcode, remote) = (CompletionOpcode::Read, Some((iova, r_key)));
+                Some(Work { opcode, id: None, bytes: length, remote })
+            }
+            _ => None,
+        });
+        let nothing = Work { opcode: CompletionOpcode::Read, id: None, bytes: 0, remote: None };
+        let fault = work.and_then(|work| {
+            let (address, key) = work.remote?;
+            let (regions, length) = (&adapter.regions, u64::from(work.bytes));
+            let right = Access::REMOTE_READ;
+            regions.resolve_remote(key, self.holder(), address, length, right).err().map(Fault::Key)
+        });
         self.responder.forget_replies();
         self.responder.expected = psn;
         adapter.stats.resp_remote_access_errors += 1;
-        self.fail_responder(NakCode::RemoteAccess, CompletionStatus::Flushed, adapter);
+        let (code, status) = (NakCode::RemoteAccess, CompletionStatus::Flushed);
+        let refused = (work.unwrap_or(nothing), fault.unwrap_or(Fault::Gone));
+        self.fail_responder(code, status, refused, adapter);
     }
 }

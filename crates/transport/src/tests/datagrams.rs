@@ -88,7 +88,8 @@ fn a_receive_without_memory_fails_its_queue_pair() {
         statuses(&mut pair.nodes[1]),
         [(2, CompletionStatus::LocalProtection), (3, CompletionStatus::Flushed)]
     );
-    assert_eq!(pair.nodes[1].events, [Event::QpFatal(pair.nodes[1].qpn)]);
+    let qpn = pair.nodes[1].qpn;
+    assert_eq!(pair.nodes[1].events, [Event::QpFailed(qpn), Event::QpFatal(qpn)]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every error completion, and what comes with it.
 
 use rdma::{Access, CompletionStatus, Key, Operation, QpState, QpType, SendFlags, Sge, Span};
+use std::string::{String, ToString};
 use std::vec;
 use std::vec::Vec;
 use wire::aeth::{self, NakCode, Syndrome};
@@ -203,7 +204,8 @@ fn an_overrun_completion_queue_fails_its_queue_pairs() {
     }
     pair.drive();
     let events = &pair.nodes[0].events;
-    assert_eq!(events[..2], [Event::CqError(cq), Event::QpFatal(pair.nodes[0].qpn)]);
+    let qpn = pair.nodes[0].qpn;
+    assert_eq!(events[..3], [Event::CqError(cq), Event::QpFailed(qpn), Event::QpFatal(qpn)]);
     assert_eq!(state(&pair, 0), QpState::Error);
     assert_eq!(pair.nodes[0].completions().len(), 2);
 }
@@ -254,7 +256,65 @@ fn who_hears_that_a_completion_queue_is_overrun_finds_its_queue_pairs_failed() {
     }
     assert_eq!(endpoint.poll_event(), Some(Event::CqError(cq)));
     assert_eq!(endpoint.query_qp(qpn).map(|query| query.state), Some(QpState::Error));
+    assert_eq!(endpoint.poll_event(), Some(Event::QpFailed(qpn)));
     assert_eq!(endpoint.poll_event(), Some(Event::QpFatal(qpn)));
+}
+
+/// What both ends say of a failure, the requester first.
+fn said(pair: &Pair) -> [String; 2] {
+    [0, 1].map(|index| {
+        let node = &pair.nodes[index];
+        node.endpoint.failure(node.qpn).map(ToString::to_string).unwrap_or_default()
+    })
+}
+
+#[test]
+fn both_ends_say_their_half_of_a_failure_until_they_are_reset() {
+    let mut pair = Pair::connected(QpType::Rc);
+    let from = pair.nodes[0].sge(0, 8);
+    let (remote_address, r_key) = (64, Key(0x102));
+    pair.post(0, 7, Operation::Write { remote_address, r_key, immediate: None }, &[from]);
+    pair.drive();
+    let [asks, refuses] = said(&pair);
+    assert!(asks.contains("RTS -> ERR: remote access error: RDMA WRITE of 8 bytes"), "{asks}");
+    assert!(asks.contains("at 0x40 with R_Key 0x102 (wr_id 0x7) to "), "{asks}");
+    assert!(refuses.contains("no region or window has this key"), "{refuses}");
+    let qpn = pair.nodes[0].qpn;
+    assert!(pair.nodes[0].events.contains(&Event::QpFailed(qpn)));
+    pair.nodes[0].endpoint.modify_qp(qpn, &QpChange::to(QpState::Reset)).unwrap();
+    assert_eq!(said(&pair)[0], "");
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said_where_it_is_known() {
+    let failed = |change: &dyn Fn(&mut Pair) -> (Operation, Sge)| {
+        let mut pair = Pair::connected(QpType::Rc);
+        let (operation, piece) = change(&mut pair);
+        pair.post(0, 1, operation, &[piece]);
+        pair.drive();
+        said(&pair)
+    };
+    let [asks, refuses] = failed(&|pair| {
+        let Operation::Write { r_key, .. } = pair.write(1, 0) else { unreachable!() };
+        let write = Operation::Write { remote_address: u64::MAX - 8, r_key, immediate: None };
+        (write, pair.nodes[0].sge(0, 8))
+    });
+    assert!(refuses.contains("it reaches beyond what the key was registered for"), "{refuses}");
+    assert!(asks.contains("do not fit there"), "{asks}");
+    let [asks, _] = failed(&|pair| {
+        let piece = pair.nodes[0].sge(0, 8);
+        (pair.write(1, 0), Sge { l_key: Key(0x999), ..piece })
+    });
+    assert!(asks.contains("local protection error: "), "{asks}");
+    assert!(asks.ends_with(": no region or window has this key"), "{asks}");
+    let [_, refuses] = failed(&|pair| {
+        let qpn = pair.nodes[1].qpn;
+        let change = QpChange { access: Some(Access::REMOTE_READ), ..QpChange::default() };
+        pair.nodes[1].endpoint.modify_qp(qpn, &change).unwrap();
+        (pair.write(1, 0), pair.nodes[0].sge(0, 8))
+    });
+    assert!(refuses.contains("qp_access_flags of this queue pair do not allow it"), "{refuses}");
+    assert!(refuses.ends_with("(the peer reads: remote invalid request error)"), "{refuses}");
 }
 
 /// How a READ of three packets ends whose first answer is `change`d on its way.

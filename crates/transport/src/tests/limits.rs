@@ -14,7 +14,7 @@ use crate::limits::{
 };
 use crate::testing::{Pair, TestMemory, Verdict};
 use crate::{
-    Arrival, Config, CqId, CreateError, Endpoint, ModifyError, PdId, PostError, QpCapacity,
+    Arrival, Config, CqId, CreateError, Endpoint, Mask, ModifyError, PdId, PostError, QpCapacity,
     QpChange, QpSpec, RegionSpec, SrqAttributes,
 };
 
@@ -117,7 +117,10 @@ fn sizes_are_taken_up_to_their_limits() {
 
 #[test]
 fn reads_and_atomics_outstanding_are_granted_up_to_their_limit() {
-    for (depth, result) in [(RD_ATOMIC_MAX, Ok(())), (RD_ATOMIC_MAX + 1, Err(ModifyError::Value))] {
+    for (depth, result) in [
+        (RD_ATOMIC_MAX, Ok(())),
+        (RD_ATOMIC_MAX + 1, Err(ModifyError::Value(Mask::MAX_DEST_RD_ATOMIC))),
+    ] {
         let mut pair = Pair::default();
         pair.nodes[1].qpn = pair.nodes[1].create_qp(QpType::Rc, None);
         let qpn = pair.nodes[1].qpn;

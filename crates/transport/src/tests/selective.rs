@@ -453,7 +453,7 @@ fn it_is_agreed_between_init_and_rtr_where_the_device_offers_it() {
     let qpn = pair.nodes[0].create_qp(QpType::Rc, None);
     let agreed = QpChange { selective_repeat: Some(true), ..QpChange::default() };
     let endpoint = &mut pair.nodes[0].endpoint;
-    assert_eq!(endpoint.modify_qp(qpn, &agreed), Err(ModifyError::NotAllowed));
+    assert_eq!(endpoint.modify_qp(qpn, &agreed), Err(ModifyError::Agreement));
 
     for (recovery, kind, expected) in [
         (Recovery::SelectiveRepeat, QpType::Rc, Ok(())),

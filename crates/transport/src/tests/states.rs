@@ -5,7 +5,8 @@ use rdma::{CompletionStatus, Gid, QpState, QpType, Qpn, RecvRequest, SendFlags, 
 use super::{only, statuses, take_one};
 use crate::testing::Pair;
 use crate::{
-    Arrival, CreateError, DestroyError, Event, ModifyError, PostError, QpChange, SrqAttributes,
+    Arrival, CreateError, DestroyError, Event, Mask, ModifyError, PostError, QpChange,
+    SrqAttributes,
 };
 
 #[test]
@@ -210,7 +211,7 @@ fn attributes_out_of_range_change_nothing() {
     let before = pair.nodes[0].endpoint.query_qp(qpn);
     let change = QpChange { min_rnr_timer: Some(32), ..QpChange::default() };
     let result = pair.nodes[0].endpoint.modify_qp(qpn, &change);
-    assert_eq!(result, Err(ModifyError::Value));
+    assert_eq!(result, Err(ModifyError::Value(Mask::MIN_RNR_TIMER)));
     assert_eq!(pair.nodes[0].endpoint.query_qp(qpn), before);
 }
 

@@ -637,7 +637,9 @@ impl<'l> World<'l> {
                 Some((link, side)) => self.drained(link, side),
                 None => Ok(()),
             },
-            Event::CommunicationEstablished(_) | Event::LastWqeReached(_) => Ok(()),
+            Event::QpFailed(_) | Event::CommunicationEstablished(_) | Event::LastWqeReached(_) => {
+                Ok(())
+            }
         }
     }
 
