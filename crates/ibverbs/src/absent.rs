@@ -9,13 +9,13 @@ use abi::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
 /// A handle with hints for the PCIe bus: there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_dmah(_: *mut ibv_context, _: *const c_void) -> *mut c_void {
-    pointer(Err(Errno::UNSUPPORTED))
+    pointer!(Err(Errno::UNSUPPORTED))
 }
 
 /// No handle was ever given out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_dmah(_: *mut c_void) -> c_int {
-    status(Err(Errno::INVALID))
+    status!(Err(Errno::invalid("there is none to free")))
 }
 
 /// Buffers of other devices cannot be reached.
@@ -28,13 +28,13 @@ pub unsafe extern "C" fn ibv_reg_dmabuf_mr(
     _: c_int,
     _: c_int,
 ) -> *mut ibv_mr {
-    pointer(Err(Errno::UNSUPPORTED))
+    pointer!(Err(Errno::UNSUPPORTED))
 }
 
 /// Device memory is the NIC's own, and no DMA-buf.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
-    minus_one(Err(Errno::UNSUPPORTED))
+    minus_one!(Err(Errno::UNSUPPORTED))
 }
 
 macro_rules! no_completion_counters {
@@ -43,7 +43,7 @@ macro_rules! no_completion_counters {
             /// Completion counters (`ibv_create_comp_cntr`): there are none.
             #[unsafe(no_mangle)]
             pub extern "C" fn $name() -> c_int {
-                status(Err(Errno::UNSUPPORTED))
+                status!(Err(Errno::UNSUPPORTED))
             }
         )*
     };
@@ -61,5 +61,5 @@ pub unsafe extern "C" fn ibv_create_comp_cntr(
     _: *mut ibv_context,
     _: *const c_void,
 ) -> *mut c_void {
-    pointer(Err(Errno::UNSUPPORTED))
+    pointer!(Err(Errno::UNSUPPORTED))
 }

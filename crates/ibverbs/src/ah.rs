@@ -39,13 +39,14 @@ impl Ah {
 
 /// The path that C describes. On RoCE every path is global (IBTA annex A17.4.4).
 pub(crate) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
-    let source = context.gid(attr.grh.sgid_index).ok_or(Errno::INVALID)?;
+    let source = context
+        .gid(attr.grh.sgid_index)
+        .ok_or(Errno::invalid("sgid_index is beyond the table of GIDs"))?;
     if attr.is_global == 0 {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("IBV_QP_AV without is_global, which RoCE needs"));
     }
     if !source.usable {
-        tracing::debug!(index = source.index, gid = %source.gid, "no address belongs to this GID");
-        return Err(Errno::UNREACHABLE);
+        return Err(Errno::UNREACHABLE.because("no address belongs to the GID of sgid_index (now)"));
     }
     Ok(AddressVector {
         gid: destination(Gid(attr.grh.dgid.raw), source.gid),
@@ -81,16 +82,16 @@ pub(crate) fn attributes(path: &AddressVector) -> ibv_ah_attr {
 /// Makes an address handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes a readable structure.
-        create(pd, unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?)
+        create(pd, unsafe { attr.as_ref() }.ok_or(Errno::NULL)?)
     }))
 }
 
 fn create(pd: Arc<Pd>, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
     let path = path(&pd.context, attr)?;
     if attr.port_num != PORT || path.gid.is_zero() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("port_num is not 1, or the destination GID is zero"));
     }
     let c = Shared::new(ibv_ah { context: pd.context.c(), pd: pd.c(), handle: 0 });
     Ok(registry::insert(Arc::new(Ah { c, mark: Mark::new(Ah::KIND), pd, path })))
@@ -99,7 +100,7 @@ fn create(pd: Arc<Pd>, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
 /// Destroys an address handle. Requests that were posted with it go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    status(registry::forget::<Ah>(ah))
+    status!(registry::forget::<Ah>(ah))
 }
 
 /// The addresses and fields of the 40 bytes before a datagram.
@@ -149,11 +150,11 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     ah_attr: *mut ibv_ah_attr,
 ) -> c_int {
-    minus_one(registry::find::<Context>(context).and_then(|context| {
+    minus_one!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes three structures, of which one is written.
         let (wc, grh, target) = unsafe { (wc.as_ref(), grh.as_ref(), ah_attr.as_mut()) };
         let (Some(wc), Some(grh), Some(target)) = (wc, grh, target) else {
-            return Err(Errno::INVALID);
+            return Err(Errno::NULL);
         };
         *target = path_back(&context, port_num, wc, grh)?;
         Ok(())
@@ -168,11 +169,14 @@ fn path_back(
     grh: &ibv_grh,
 ) -> Result<ibv_ah_attr, Errno> {
     if wc.wc_flags & abi::IBV_WC_GRH == 0 || port_num != PORT {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("the completion has no GRH, or port_num is not 1"));
     }
-    let header = GlobalHeader::parse(&grh.raw).ok_or(Errno::INVALID)?;
+    let header = GlobalHeader::parse(&grh.raw)
+        .ok_or(Errno::invalid("the GRH is neither of IPv4 nor of IPv6"))?;
     let mut ours = context.nic.device().gids.iter();
-    let ours = ours.find(|entry| entry.gid == header.destination).ok_or(Errno::INVALID)?;
+    let ours = ours
+        .find(|entry| entry.gid == header.destination)
+        .ok_or(Errno::invalid("the GRH is to an address that is none of ours"))?;
     Ok(attributes(&AddressVector {
         gid: header.source,
         source_gid: ours.gid,
@@ -193,10 +197,10 @@ pub unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port_num: u8,
 ) -> *mut ibv_ah {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes two readable structures.
         let (wc, grh) = unsafe { (wc.as_ref(), grh.as_ref()) };
-        let (Some(wc), Some(grh)) = (wc, grh) else { return Err(Errno::INVALID) };
+        let (Some(wc), Some(grh)) = (wc, grh) else { return Err(Errno::NULL) };
         let attr = path_back(&pd.context, port_num, wc, grh)?;
         create(pd, &attr)
     }))
@@ -210,11 +214,11 @@ pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     eth_mac: *mut [u8; 6],
     vid: *mut u16,
 ) -> c_int {
-    minus_one(registry::find::<Context>(context).and_then(|context| {
+    minus_one!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes three structures, of which the last two are written.
         let (attr, mac, vid) = unsafe { (attr.as_ref(), eth_mac.as_mut(), vid.as_mut()) };
         let (Some(attr), Some(mac), Some(vid)) = (attr, mac, vid) else {
-            return Err(Errno::INVALID);
+            return Err(Errno::NULL);
         };
         let path = path(&context, attr)?;
         let device = context.nic.device();

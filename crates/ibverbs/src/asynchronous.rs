@@ -17,11 +17,11 @@ pub unsafe extern "C" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    minus_one(registry::find::<Context>(context).and_then(|context| {
+    minus_one!(registry::find::<Context>(context).and_then(|context| {
         let events = Arc::clone(&context.events);
         drop(context);
         // SAFETY: C passes a writable structure.
-        let target = unsafe { event.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { event.as_mut() }.ok_or(Errno::NULL)?;
         let event = events.queue.pop()?;
         event.acks.fetch();
         let qp = core::ptr::with_exposed_provenance_mut(event.object);

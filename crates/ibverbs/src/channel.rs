@@ -39,7 +39,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
     let context = registry::find::<Context>(context);
-    pointer(context.and_then(|context| Ok(create(&context)?.c())))
+    pointer!(context.and_then(|context| Ok(create(&context)?.c())))
 }
 
 /// Makes a channel.
@@ -55,7 +55,7 @@ pub(crate) fn create(context: &Arc<Context>) -> Result<Arc<Channel>, Errno> {
 /// Destroys a channel; `EBUSY` while a completion queue uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    status(registry::find::<Channel>(channel).and_then(|channel| destroy(&channel)))
+    status!(registry::find::<Channel>(channel).and_then(|channel| destroy(&channel)))
 }
 
 /// Destroys a channel. The caller has the only other reference.
@@ -73,9 +73,9 @@ pub unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    minus_one(registry::find::<Channel>(channel).and_then(|channel| {
+    minus_one!(registry::find::<Channel>(channel).and_then(|channel| {
         if cq.is_null() || cq_context.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::NULL);
         }
         // No reference to the channel is held while waiting: another thread may destroy it.
         let queue = Arc::clone(&channel.queue);

@@ -195,9 +195,9 @@ pub unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     device_attr: *mut ibv_device_attr,
 ) -> c_int {
-    status(registry::find::<Context>(context).and_then(|context| {
+    status!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a writable structure.
-        let target = unsafe { device_attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { device_attr.as_mut() }.ok_or(Errno::NULL)?;
         *target = attributes(&context);
         Ok(())
     }))
@@ -210,11 +210,13 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     attr: *mut ibv_device_attr_ex,
     attr_size: usize,
 ) -> c_int {
-    status(registry::find::<Context>(context).and_then(|context| {
+    status!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes NULL or a readable structure.
         let comp_mask = unsafe { input.as_ref() }.map_or(0, |input| input.comp_mask);
         if comp_mask != 0 || attr.is_null() || attr_size < size_of::<ibv_device_attr>() {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "comp_mask is not 0, or the structure is too short for an ibv_device_attr",
+            ));
         }
         let mut full = ibv_device_attr_ex::zeroed();
         full.orig_attr = attributes(&context);
@@ -256,11 +258,11 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
-    status(registry::find::<Context>(context).and_then(|_| {
+    status!(registry::find::<Context>(context).and_then(|_| {
         // SAFETY: C passes a writable structure.
-        let values = unsafe { values.as_mut() }.ok_or(Errno::INVALID)?;
+        let values = unsafe { values.as_mut() }.ok_or(Errno::NULL)?;
         if values.comp_mask & !abi::IBV_VALUES_MASK_RAW_CLOCK != 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("comp_mask has bits that are not known"));
         }
         if values.comp_mask != 0 {
             let now = ticks(softnic::clock::now());

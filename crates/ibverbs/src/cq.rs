@@ -111,7 +111,9 @@ pub(crate) fn create(
     let channel = spec.channel;
     let foreign = channel.as_ref().is_some_and(|it| !Arc::ptr_eq(&it.context, context));
     if spec.cqe == 0 || spec.comp_vector != 0 || foreign {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid(
+            "cqe is 0, comp_vector is not 0, or the channel is of another context",
+        ));
     }
     c.base.context = context.c();
     c.base.channel = channel.as_ref().map_or(ptr::null_mut(), |channel| channel.c());
@@ -155,19 +157,24 @@ pub unsafe extern "C" fn ibv_create_cq(
     comp_vector: c_int,
 ) -> *mut ibv_cq {
     let numbers = u32::try_from(cqe).and_then(|cqe| Ok((cqe, u32::try_from(comp_vector)?)));
-    pointer(numbers.map_err(|_| Errno::INVALID).and_then(|(cqe, comp_vector)| {
-        let context = registry::find::<Context>(context)?;
-        let channel = find_unless_null(channel)?;
-        let spec = Spec { cqe, cq_context, channel, comp_vector, single_threaded: false };
-        Ok(create(&context, spec, ibv_cq_ex::zeroed())?.c())
-    }))
+    pointer!(numbers.map_err(|_| Errno::invalid("cqe or comp_vector is negative")).and_then(
+        |(cqe, comp_vector)| {
+            let context = registry::find::<Context>(context)?;
+            let channel = find_unless_null(channel)?;
+            let spec = Spec { cqe, cq_context, channel, comp_vector, single_threaded: false };
+            Ok(create(&context, spec, ibv_cq_ex::zeroed())?.c())
+        }
+    ))
 }
 
 /// Changes how many completions a queue holds; `EINVAL` if more are in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    status(registry::find::<Cq>(cq).and_then(|cq| {
-        let capacity = u32::try_from(cqe).ok().filter(|cqe| *cqe > 0).ok_or(Errno::INVALID)?;
+    status!(registry::find::<Cq>(cq).and_then(|cq| {
+        let capacity = u32::try_from(cqe)
+            .ok()
+            .filter(|cqe| *cqe > 0)
+            .ok_or(Errno::invalid("cqe is not above 0"))?;
         cq.context.nic.with(|endpoint, _, _| endpoint.resize_cq(cq.id, capacity))?;
         // SAFETY: C reads the field only when the call is over.
         unsafe { (*cq.c()).cqe = cqe };
@@ -178,7 +185,7 @@ pub unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 /// Destroys a queue, once its events are acknowledged; `EBUSY` while a queue pair uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    status(registry::find::<Cq>(cq).and_then(|cq| destroy(&cq)))
+    status!(registry::find::<Cq>(cq).and_then(|cq| destroy(&cq)))
 }
 
 /// Destroys a queue. The caller has the only other reference.
@@ -237,7 +244,7 @@ pub(crate) unsafe extern "C" fn poll_cq(
 /// `ibv_req_notify_cq`.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: C passes a live queue.
-    status(unsafe { registry::hot::<Cq>(cq) }.and_then(|cq| {
+    status!(unsafe { registry::hot::<Cq>(cq) }.and_then(|cq| {
         let notify = if solicited_only != 0 { Notify::Solicited } else { Notify::Next };
         Ok(cq.context.nic.with(|endpoint, _, _| endpoint.arm_cq(cq.id, notify))?)
     }))

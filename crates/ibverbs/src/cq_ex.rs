@@ -16,7 +16,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     init_attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     // SAFETY: C passes a readable structure.
-    let result = unsafe { init_attr.as_ref() }.ok_or(Errno::INVALID).and_then(|attr| {
+    let result = unsafe { init_attr.as_ref() }.ok_or(Errno::NULL).and_then(|attr| {
         let known = abi::IBV_CQ_INIT_ATTR_MASK_FLAGS | abi::IBV_CQ_INIT_ATTR_MASK_PD;
         let given = |mask, flags| if attr.comp_mask & mask != 0 { flags } else { 0 };
         let flags = given(abi::IBV_CQ_INIT_ATTR_MASK_FLAGS, attr.flags);
@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         };
         cq::create(&registry::find(context)?, spec, readers())
     });
-    pointer(result.map(|cq| cq.c.get()))
+    pointer!(result.map(|cq| cq.c.get()))
 }
 
 /// A C structure with every function that a program may ask for.

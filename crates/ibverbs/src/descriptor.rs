@@ -44,6 +44,6 @@ mod tests {
         let duplicate = first.try_clone().unwrap();
         assert_eq!(Identity::of(duplicate.as_raw_fd()), Ok(known));
         assert_ne!(known, other);
-        assert_eq!(Identity::of(-1), Err(Errno(libc::EBADF)));
+        assert_eq!(Identity::of(-1), Err(Errno::new(libc::EBADF)));
     }
 }

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
     if let Some(num_devices) = unsafe { num_devices.as_mut() } {
         *num_devices = devices.as_ref().map_or(0, |devices| devices.len() as c_int);
     }
-    pointer(devices.and_then(|devices| registry::list(&devices)))
+    pointer!(devices.and_then(|devices| registry::list(&devices)))
 }
 
 /// Frees a list. The devices in it stay.
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 /// The name, as `ferroce0`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    pointer(registry::find::<Device>(device).map(|device| {
+    pointer!(registry::find::<Device>(device).map(|device| {
         // SAFETY: devices are never freed, and the name never changes.
         unsafe { (&raw mut (*device.c()).name).cast::<c_char>() }
     }))
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
 /// `text` is NULL or ends with a NUL.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a CStr, Errno> {
     if text.is_null() {
-        return Err(Errno::INVALID);
+        return Err(Errno::NULL);
     }
     // SAFETY: the caller vouches for the NUL.
     Ok(unsafe { CStr::from_ptr(text) })

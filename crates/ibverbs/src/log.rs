@@ -1,15 +1,23 @@
 //! `FERROCE_LOG` says what is logged to standard error, as `FERROCE_LOG=debug` or
-//! `FERROCE_LOG=softnic=trace`. Without it nothing is logged.
+//! `FERROCE_LOG=softnic=trace`. Without it a terminal is told what went wrong (`warn`), a line each, and a file or
+//! a pipe nothing: a program that reads what another says does not expect our lines.
 
 use core::fmt;
+use std::io::{self, IsTerminal};
 use std::sync::Once;
 
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::FromEnvError;
-use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::filter::{FromEnvError, dynamic_filter_fn};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 
 const VARIABLE: &str = "FERROCE_LOG";
+
+/// What lines for people begin with.
+const SPEAKER: &str = "libibverbs (ferroce): ";
 
 thread_local! {
     /// Destroyed at the end of the thread, as is what lines are formatted with.
@@ -33,19 +41,45 @@ fn can_write() -> bool {
 pub(crate) fn start() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        if std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty()) {
-            let filter = match EnvFilter::try_from_env(VARIABLE) {
-                Ok(filter) => filter,
-                Err(error) => return complain(&Unusable(error)),
-            };
-            let subscriber = tracing_subscriber::fmt()
-                .with_env_filter(filter)
-                .with_writer(std::io::stderr)
-                .finish()
-                .with(dynamic_filter_fn(|_, _| can_write()));
-            let _already_set = tracing::subscriber::set_global_default(subscriber);
+        let lines = || tracing_subscriber::fmt().with_writer(io::stderr);
+        match std::env::var_os(VARIABLE) {
+            Some(value) if value.is_empty() => {}
+            Some(_) => match EnvFilter::try_from_env(VARIABLE) {
+                Ok(filter) => set(lines().with_env_filter(filter).finish()),
+                Err(error) => complain(&Unusable(error)),
+            },
+            None if io::stderr().is_terminal() => {
+                let warnings = lines().with_env_filter(EnvFilter::new("warn"));
+                set(warnings.event_format(Complaint).finish());
+            }
+            None => {}
         }
     });
+}
+
+fn set(lines: impl Subscriber + for<'a> LookupSpan<'a> + Send + Sync) {
+    let lines = lines.with(dynamic_filter_fn(|_, _| can_write()));
+    let _already_set = tracing::subscriber::set_global_default(lines);
+}
+
+/// A line for whoever sits before the terminal: who speaks, and what is wrong.
+struct Complaint;
+
+impl<S, N> FormatEvent<S, N> for Complaint
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        line.write_str(SPEAKER)?;
+        context.field_format().format_fields(line.by_ref(), event)?;
+        writeln!(line)
+    }
 }
 
 /// The variable's value is no filter.
@@ -65,7 +99,7 @@ impl fmt::Display for Unusable {
 
 /// Tells the user why there is no device: the program itself will only say that there is none.
 pub(crate) fn complain(error: &dyn fmt::Display) {
-    eprintln!("libibverbs (ferroce): {error}");
+    eprintln!("{SPEAKER}{error}");
 }
 
 #[cfg(test)]

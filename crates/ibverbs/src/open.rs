@@ -75,7 +75,7 @@ pub(crate) fn open(device: &Device) -> Result<Arc<Context>, Errno> {
 /// Opens a device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(registry::find::<Device>(device).and_then(|it| open(&it)).map(registry::insert))
+    pointer!(registry::find::<Device>(device).and_then(|it| open(&it)).map(registry::insert))
 }
 
 /// Opens, once more, the device whose `cmd_fd` was duplicated to `cmd_fd`, which belongs to the new
@@ -88,20 +88,20 @@ pub unsafe extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
         // Two owners would close it twice.
         let is_taken = |it: &Arc<Context>| is_its(it) && it.command.as_raw_fd() == cmd_fd;
         if registry::search(|it| is_taken(it).then_some(())).is_some() {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("cmd_fd belongs to an open context already"));
         }
         let original = registry::search(|it| is_its(it).then(|| Arc::clone(it)));
         let original = original.ok_or(Errno::UNSUPPORTED)?;
         // SAFETY: the caller gives away a descriptor, and the check above has shown that it is open.
         original.beside(operations(), unsafe { OwnedFd::from_raw_fd(cmd_fd) })
     });
-    pointer(context.map(registry::insert))
+    pointer!(context.map(registry::insert))
 }
 
 /// Closes a device. Objects that the program has not destroyed end with it, as in the kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status(registry::find::<Context>(context).map(|context| {
+    status!(registry::find::<Context>(context).map(|context| {
         registry::remove(&*context);
         end_all(&context, Qp::end);
         end_all(&context, Srq::end);

@@ -68,7 +68,7 @@ impl Pd {
 /// Makes a protection domain.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    pointer(registry::find::<Context>(context).and_then(alloc))
+    pointer!(registry::find::<Context>(context).and_then(alloc))
 }
 
 /// Makes a protection domain, and returns its handle.
@@ -80,7 +80,7 @@ pub(crate) fn alloc(context: Arc<Context>) -> Result<*mut ibv_pd, Errno> {
 /// Destroys a protection domain or a parent domain; `EBUSY` while anything is in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    status(registry::find::<Pd>(pd).and_then(|pd| {
+    status!(registry::find::<Pd>(pd).and_then(|pd| {
         registry::check_unused(&pd)?;
         if pd.protection_domain.is_none() {
             pd.context.nic.with(|endpoint, _, _| endpoint.dealloc_pd(pd.id))?;
@@ -94,10 +94,11 @@ pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 /// context of the same device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         let id = PdId(pd_handle);
         let is_it = |pd: &Arc<Pd>| pd.id == id && Arc::ptr_eq(&pd.context.nic, &context.nic);
-        registry::search(|pd| is_it(pd).then_some(())).ok_or(Errno::INVALID)?;
+        registry::search(|pd| is_it(pd).then_some(()))
+            .ok_or(Errno::invalid("no protection domain of this context has this handle"))?;
         Ok(registry::insert(Pd::new(context, id, None, None, true)))
     }))
 }
@@ -114,16 +115,18 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::NULL)?;
         if attr.comp_mask & !abi::IBV_PARENT_DOMAIN_INIT_ATTR_KNOWN != 0 {
             return Err(Errno::UNSUPPORTED);
         }
         let pd = registry::find::<Pd>(attr.pd)?;
         let td = registry::find_unless_null::<Td>(attr.td)?;
         if pd.protection_domain.is_some() || !Arc::ptr_eq(&pd.context, &context) {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "the domain is a parent domain itself, or of another context",
+            ));
         }
         Ok(registry::insert(Pd::new(context, pd.id, Some(pd), td, false)))
     }))
@@ -134,9 +137,9 @@ pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::NULL)?;
         if attr.comp_mask != 0 {
             return Err(Errno::UNSUPPORTED);
         }
@@ -147,7 +150,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 
 /// `ibv_dealloc_td`.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    status(registry::find::<Td>(td).and_then(|td| {
+    status!(registry::find::<Td>(td).and_then(|td| {
         registry::check_unused(&td)?;
         registry::remove(&*td);
         Ok(())

@@ -44,7 +44,11 @@ const LEAST_MBPS: u32 = 2_500;
 
 fn find(context: *mut ibv_context, port: u32) -> Result<Arc<Context>, Errno> {
     let context = registry::find::<Context>(context)?;
-    if port == u32::from(PORT) { Ok(context) } else { Err(Errno::INVALID) }
+    if port == u32::from(PORT) {
+        Ok(context)
+    } else {
+        Err(Errno::invalid("port_num is not 1, the only port"))
+    }
 }
 
 /// The fewest entries of the GID table: room for an address that comes later, and few enough for
@@ -117,9 +121,9 @@ pub(crate) unsafe extern "C" fn query_port(
     port_attr: *mut ibv_port_attr,
     port_attr_len: usize,
 ) -> c_int {
-    status(find(context, u32::from(port_num)).and_then(|context| {
+    status!(find(context, u32::from(port_num)).and_then(|context| {
         if port_attr.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::NULL);
         }
         let attr = attributes(context.nic.device());
         // SAFETY: C passes `port_attr_len` writable bytes.
@@ -136,10 +140,10 @@ pub unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     gid: *mut ibv_gid,
 ) -> c_int {
-    minus_one(find(context, u32::from(port_num)).and_then(|context| {
+    minus_one!(find(context, u32::from(port_num)).and_then(|context| {
         // SAFETY: C passes a writable GID.
-        let gid = unsafe { gid.as_mut() }.ok_or(Errno::INVALID)?;
-        let index = u32::try_from(index).map_err(|_| Errno::INVALID)?;
+        let gid = unsafe { gid.as_mut() }.ok_or(Errno::NULL)?;
+        let index = u32::try_from(index).map_err(|_| Errno::invalid("index is negative"))?;
         gid.raw = entry(&context, index)?.unwrap_or_default().0;
         Ok(())
     }))
@@ -148,7 +152,7 @@ pub unsafe extern "C" fn ibv_query_gid(
 /// Entry `index`: an error beyond the table, `None` if it is empty.
 fn entry(context: &Context, index: u32) -> Result<Option<Gid>, Errno> {
     if index >= gid_count(context.nic.device()) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("index is beyond the table of GIDs"));
     }
     let entry = u8::try_from(index).ok().and_then(|index| context.gid(index));
     Ok(entry.map(|entry| entry.gid))
@@ -174,9 +178,9 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     entry_size: usize,
 ) -> c_int {
-    status(find(context, port_num).and_then(|context| {
+    status!(find(context, port_num).and_then(|context| {
         if target.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::NULL);
         }
         if flags != 0 {
             return Err(Errno::UNSUPPORTED);
@@ -205,7 +209,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
             return Err(Errno::UNSUPPORTED);
         }
         if entries.is_null() || device.gids.len() > max_entries {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("max_entries is too small for the table of GIDs"));
         }
         for (at, known) in device.gids.iter().enumerate() {
             let found = full_entry(device, u32::from(known.index), known.gid);
@@ -218,7 +222,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
         Ok(count) => count.cast_signed(),
         Err(error) => {
             error.set();
-            -(error.0 as isize)
+            -(error.number as isize)
         }
     }
 }
@@ -230,9 +234,9 @@ pub unsafe extern "C" fn ibv_query_port_speed(
     port_num: u32,
     port_speed: *mut u64,
 ) -> c_int {
-    status(find(context, port_num).and_then(|context| {
+    status!(find(context, port_num).and_then(|context| {
         // SAFETY: C passes a writable number.
-        let port_speed = unsafe { port_speed.as_mut() }.ok_or(Errno::INVALID)?;
+        let port_speed = unsafe { port_speed.as_mut() }.ok_or(Errno::NULL)?;
         *port_speed = u64::from(speed_mbps(context.nic.device()).max(LEAST_MBPS) / 100);
         Ok(())
     }))
@@ -247,9 +251,9 @@ pub unsafe extern "C" fn ferroce_query_gid_type(
     index: u32,
     gid_type: *mut u32,
 ) -> c_int {
-    minus_one(find(context, u32::from(port_num)).and_then(|context| {
+    minus_one!(find(context, u32::from(port_num)).and_then(|context| {
         // SAFETY: C passes a writable number.
-        let gid_type = unsafe { gid_type.as_mut() }.ok_or(Errno::INVALID)?;
+        let gid_type = unsafe { gid_type.as_mut() }.ok_or(Errno::NULL)?;
         entry(&context, index)?;
         *gid_type = abi::IBV_GID_TYPE_SYSFS_ROCE_V2;
         Ok(())
@@ -264,11 +268,11 @@ pub unsafe extern "C" fn ibv_query_pkey(
     index: c_int,
     pkey: *mut u16,
 ) -> c_int {
-    minus_one(find(context, u32::from(port_num)).and_then(|_| {
+    minus_one!(find(context, u32::from(port_num)).and_then(|_| {
         // SAFETY: C passes a writable number.
-        let pkey = unsafe { pkey.as_mut() }.ok_or(Errno::INVALID)?;
+        let pkey = unsafe { pkey.as_mut() }.ok_or(Errno::NULL)?;
         if index != 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("index is not 0, the only P_Key"));
         }
         *pkey = PKEY;
         Ok(())
@@ -282,8 +286,12 @@ pub unsafe extern "C" fn ibv_get_pkey_index(
     port_num: u8,
     pkey: u16,
 ) -> c_int {
-    let is_known = if pkey == PKEY { Ok(()) } else { Err(Errno::INVALID) };
-    minus_one(find(context, u32::from(port_num)).and(is_known))
+    let is_known = if pkey == PKEY {
+        Ok(())
+    } else {
+        Err(Errno::invalid("pkey is not 0xffff, the only P_Key"))
+    };
+    minus_one!(find(context, u32::from(port_num)).and(is_known))
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use crate::errno::{Errno, pointer, status};
 /// A provider's command to the kernel: there is no kernel device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferroce_provider_refused() -> c_int {
-    status(Err(Errno::UNSUPPORTED))
+    status!(Err(Errno::UNSUPPORTED))
 }
 
 /// A provider asks for a context of its own, or another pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn ferroce_provider_null() -> *mut c_void {
-    pointer(Err(Errno::UNSUPPORTED))
+    pointer!(Err(Errno::UNSUPPORTED))
 }
 
 /// A provider tells something, or asks how many.

@@ -90,7 +90,9 @@ pub(crate) fn insert<T: Object>(object: Arc<T>) -> *mut T::C {
 
 /// The object behind `handle`.
 pub(crate) fn find<T: Object>(handle: *const T::C) -> Result<Arc<T>, Errno> {
-    T::table().with(|live| live.get(&handle.addr()).cloned()).ok_or(Errno::INVALID)
+    T::table().with(|live| live.get(&handle.addr()).cloned()).ok_or(Errno::invalid(
+        "a handle is of no living object of its kind (NULL, destroyed, or foreign)",
+    ))
 }
 
 /// The object behind `handle`, unless that is NULL.
@@ -142,7 +144,11 @@ pub(crate) fn remove_all<T: Object>(goes: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
 
 /// Fails if anything but the registry and the caller refers to `object`.
 pub(crate) fn check_unused<T: Object>(object: &Arc<T>) -> Result<(), Errno> {
-    if Arc::strong_count(object) > 2 { Err(Errno::BUSY) } else { Ok(()) }
+    if Arc::strong_count(object) > 2 {
+        Err(Errno::BUSY.because("something still refers to it"))
+    } else {
+        Ok(())
+    }
 }
 
 thread_local! {
@@ -236,9 +242,13 @@ pub(crate) unsafe trait Hot: Object {
 pub(crate) unsafe fn hot<'a, T: Hot>(handle: *mut T::C) -> Result<&'a T, Errno> {
     let object = handle.cast::<T>();
     if object.is_null() || !object.is_aligned() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("a handle is NULL or no pointer to an object"));
     }
     // SAFETY: the caller vouches for it, and `Hot` for the position of the C structure.
     let object = unsafe { &*object };
-    if object.mark().is(T::KIND) { Ok(object) } else { Err(Errno::INVALID) }
+    if object.mark().is(T::KIND) {
+        Ok(object)
+    } else {
+        Err(Errno::invalid("a handle is of no living object of its kind (destroyed, or foreign)"))
+    }
 }

@@ -6,7 +6,7 @@ use rdma::{Key, RecvRequest, Sge};
 use smallvec::SmallVec;
 use transport::{PostError, limits};
 
-use crate::errno::Errno;
+use crate::errno::{Errno, refused};
 use abi::{ibv_recv_wr, ibv_sge};
 
 /// The pieces of a request, as many as usual without an allocation.
@@ -28,7 +28,9 @@ pub(crate) unsafe fn pieces<'a>(
             // SAFETY: the caller vouches for it.
             Ok(unsafe { core::slice::from_raw_parts(list, count) })
         }
-        _ => Err(Errno::INVALID),
+        _ => Err(Errno::invalid(
+            "num_sge is negative or beyond max_sge of the device, or sg_list is NULL",
+        )),
     }
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn translate(pieces: &[ibv_sge]) -> Sges {
 /// They are readable.
 pub(crate) unsafe fn gather(inline: &mut Inline, address: u64, length: usize) -> Result<(), Errno> {
     if inline.len().saturating_add(length) > limits::INLINE_MAX as usize {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("inline data is longer than any device takes"));
     }
     if length > 0 {
         let start = core::ptr::with_exposed_provenance::<u8>(address as usize);
@@ -59,6 +61,7 @@ pub(crate) unsafe fn gather(inline: &mut Inline, address: u64, length: usize) ->
 /// # Safety
 /// `wr` is a list that ends with NULL, and `bad_wr` can be written.
 pub(crate) unsafe fn each_recv(
+    call: &str,
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
     mut post: impl FnMut(&RecvRequest<'_>) -> Result<(), PostError>,
@@ -74,7 +77,7 @@ pub(crate) unsafe fn each_recv(
         });
         if let Err(error) = posted {
             // SAFETY: the caller vouches for it.
-            return unsafe { reject(error, next, bad_wr) };
+            return unsafe { reject(call, error, next, bad_wr) };
         }
         next = request.next;
     }
@@ -85,22 +88,21 @@ pub(crate) unsafe fn each_recv(
 ///
 /// # Safety
 /// `bad_wr` is NULL or can be written.
-pub(crate) unsafe fn refuse<T>(wr: *mut T, bad_wr: *mut *mut T) -> c_int {
+pub(crate) unsafe fn refuse<T>(call: &str, wr: *mut T, bad_wr: *mut *mut T) -> c_int {
     // SAFETY: the caller vouches for it.
-    unsafe { reject(Errno::INVALID, wr, bad_wr) }
+    unsafe { reject(call, Errno::invalid("the queue is none of ours, or destroyed"), wr, bad_wr) }
 }
 
 /// Names the request that could not be posted, and why.
 ///
 /// # Safety
 /// `bad_wr` is NULL or can be written.
-pub(crate) unsafe fn reject<T>(error: Errno, wr: *mut T, bad_wr: *mut *mut T) -> c_int {
+pub(crate) unsafe fn reject<T>(call: &str, error: Errno, wr: *mut T, bad_wr: *mut *mut T) -> c_int {
     // SAFETY: the caller vouches for it.
     if let Some(bad_wr) = unsafe { bad_wr.as_mut() } {
         *bad_wr = wr;
     }
-    error.set();
-    error.0
+    refused(error, call)
 }
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ mod tests {
         let mut bad = core::ptr::null_mut();
         // SAFETY: a list of two.
         let result = unsafe {
-            each_recv(&raw mut first, &raw mut bad, |request| {
+            each_recv("test", &raw mut first, &raw mut bad, |request| {
                 if request.id == 2 { Err(PostError::Full) } else { Ok(()) }
             })
         };

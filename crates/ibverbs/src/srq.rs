@@ -110,9 +110,9 @@ pub unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     srq_init_attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { srq_init_attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { srq_init_attr.as_mut() }.ok_or(Errno::NULL)?;
         Ok(create(&pd, None, attr.srq_context, &mut attr.attr)?.c())
     }))
 }
@@ -122,9 +122,9 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_mut() }.ok_or(Errno::NULL)?;
         Ok(create_extended(&context, attr)?.c())
     }))
 }
@@ -142,12 +142,16 @@ pub(crate) fn create_extended(
         return Err(Errno::UNSUPPORTED);
     }
     if !has(abi::IBV_SRQ_INIT_ATTR_PD) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("comp_mask lacks IBV_SRQ_INIT_ATTR_PD"));
     }
     let pd = registry::find::<Pd>(attr.pd)?;
     let xrc = match kind == abi::IBV_SRQT_XRC {
         false => None,
-        true if attr.comp_mask & of_xrc != of_xrc => return Err(Errno::INVALID),
+        true if attr.comp_mask & of_xrc != of_xrc => {
+            return Err(Errno::invalid(
+                "IBV_SRQT_XRC needs IBV_SRQ_INIT_ATTR_XRCD and IBV_SRQ_INIT_ATTR_CQ",
+            ));
+        }
         true => Some(Xrc {
             xrcd: registry::find::<Xrcd>(attr.xrcd)?,
             cq: registry::find::<Cq>(attr.cq)?,
@@ -156,7 +160,7 @@ pub(crate) fn create_extended(
     let same = |other: &Arc<Context>| Arc::ptr_eq(context, other);
     let ours = |xrc: &Xrc| same(&xrc.xrcd.context) && same(&xrc.cq.context);
     if !same(&pd.context) || !xrc.as_ref().is_none_or(ours) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("pd, XRC domain and completion queue are of several contexts"));
     }
     create(&pd, xrc.as_ref(), attr.srq_context, &mut attr.attr)
 }
@@ -168,12 +172,12 @@ pub unsafe extern "C" fn ibv_modify_srq(
     srq_attr: *mut ibv_srq_attr,
     srq_attr_mask: c_int,
 ) -> c_int {
-    status(registry::find::<Srq>(srq).and_then(|srq| {
+    status!(registry::find::<Srq>(srq).and_then(|srq| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { srq_attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { srq_attr.as_ref() }.ok_or(Errno::NULL)?;
         let mask = srq_attr_mask.cast_unsigned();
         if mask & !(abi::IBV_SRQ_MAX_WR | abi::IBV_SRQ_LIMIT) != 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("srq_attr_mask has bits that are not known"));
         }
         let limit = (mask & abi::IBV_SRQ_LIMIT != 0).then_some(attr.srq_limit);
         let max_wr = (mask & abi::IBV_SRQ_MAX_WR != 0).then_some(attr.max_wr);
@@ -184,11 +188,11 @@ pub unsafe extern "C" fn ibv_modify_srq(
 /// Tells a queue's sizes and its limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, srq_attr: *mut ibv_srq_attr) -> c_int {
-    status(registry::find::<Srq>(srq).and_then(|srq| {
+    status!(registry::find::<Srq>(srq).and_then(|srq| {
         // SAFETY: C passes a writable structure.
-        let target = unsafe { srq_attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { srq_attr.as_mut() }.ok_or(Errno::NULL)?;
         let found = srq.context.nic.with(|endpoint, _, _| endpoint.query_srq(srq.id));
-        *target = numbers(&found.ok_or(Errno::INVALID)?);
+        *target = numbers(&found.ok_or(Errno::invalid("the queue is gone"))?);
         Ok(())
     }))
 }
@@ -196,7 +200,7 @@ pub unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, srq_attr: *mut ibv_srq
 /// Destroys a queue, once its events are acknowledged; `EBUSY` while a queue pair uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    status(registry::find::<Srq>(srq).and_then(|srq| destroy(&srq)))
+    status!(registry::find::<Srq>(srq).and_then(|srq| destroy(&srq)))
 }
 
 /// Destroys a queue. The caller has the only other reference.
@@ -211,9 +215,9 @@ pub(crate) fn destroy(srq: &Arc<Srq>) -> Result<(), Errno> {
 
 /// `ibv_get_srq_num`: only XRC queues have a number.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: *mut u32) -> c_int {
-    status(registry::find::<Srq>(srq).and_then(|srq| {
+    status!(registry::find::<Srq>(srq).and_then(|srq| {
         // SAFETY: C passes a writable integer.
-        let target = unsafe { srq_num.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { srq_num.as_mut() }.ok_or(Errno::NULL)?;
         let number = srq.context.nic.with(|endpoint, _, _| endpoint.srq_number(srq.id));
         *target = number.ok_or(Errno::UNSUPPORTED)?.value();
         Ok(())
@@ -228,9 +232,13 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
 ) -> c_int {
     // SAFETY: C passes a live queue, a list of requests, and a pointer to write.
     unsafe {
-        let Ok(srq) = registry::hot::<Srq>(srq) else { return refuse(wr, bad_wr) };
+        let Ok(srq) = registry::hot::<Srq>(srq) else {
+            return refuse("ibv_post_srq_recv", wr, bad_wr);
+        };
         srq.context.nic.with(|endpoint, _, _| {
-            each_recv(wr, bad_wr, |request| endpoint.post_srq_recv(srq.id, request))
+            each_recv("ibv_post_srq_recv", wr, bad_wr, |request| {
+                endpoint.post_srq_recv(srq.id, request)
+            })
         })
     }
 }

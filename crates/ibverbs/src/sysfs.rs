@@ -44,7 +44,7 @@ pub unsafe extern "C" fn ibv_read_sysfs_file(
             c_int::try_from(length).unwrap_or(c_int::MAX)
         }
         Ok(_) => {
-            Errno::INVALID.set();
+            Errno::invalid("the buffer is NULL, or has no room").set();
             -1
         }
         Err(error) => {

@@ -55,15 +55,17 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::NULL)?;
         let known = abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS;
         if attr.comp_mask & !known != 0 {
             return Err(Errno::UNSUPPORTED);
         }
         if attr.comp_mask != known || attr.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "comp_mask lacks fd or oflags, or oflags has more than O_CREAT and O_EXCL",
+            ));
         }
         let file = if attr.fd == -1 { None } else { Some(Identity::of(attr.fd)?) };
         open(&context, file, attr.oflags)
@@ -87,7 +89,11 @@ pub(crate) fn open(
         };
         existing = registry::search(|xrcd| of_file(xrcd).then(|| Arc::clone(&xrcd.domain)));
         let domain = match &existing {
-            Some(_) if oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
+            Some(_) if oflags & libc::O_EXCL != 0 => {
+                return Err(Errno::invalid(
+                    "the file has an XRC domain already, and O_EXCL was given",
+                ));
+            }
             Some(domain) => Arc::clone(domain),
             None if file.is_some() && oflags & libc::O_CREAT == 0 => return Err(Errno::AGAIN),
             None => {
@@ -103,7 +109,7 @@ pub(crate) fn open(
 
 /// `ibv_close_xrcd`, which the header calls unchecked; `EBUSY` while anything uses this handle.
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    status(registry::find::<Xrcd>(xrcd).and_then(|xrcd| {
+    status!(registry::find::<Xrcd>(xrcd).and_then(|xrcd| {
         registry::check_unused(&xrcd)?;
         registry::remove(&*xrcd);
         Ok(())

@@ -36,7 +36,13 @@ impl Buf {
         let offset = address.addr().checked_sub(self.mapping.start.addr());
         let end = offset.and_then(|offset| offset.checked_add(length));
         let is_inside = end.is_some_and(|end| end <= self.mapping.bytes);
-        if Arc::ptr_eq(&self.pd, pd) && is_inside { Ok(()) } else { Err(Errno::INVALID) }
+        if Arc::ptr_eq(&self.pd, pd) && is_inside {
+            Ok(())
+        } else {
+            Err(Errno::invalid(
+                "the memory is not inside the buffer, or the buffer of another protection domain",
+            ))
+        }
     }
 }
 
@@ -55,7 +61,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     fn new(bytes: usize) -> Result<Self, Errno> {
         if bytes == 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("a buffer needs a length"));
         }
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -79,9 +85,9 @@ pub unsafe extern "C" fn ibv_alloc_buf(
     size: usize,
     buf: *mut *mut ibv_buf,
 ) -> *mut c_void {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes a writable pointer.
-        let buf = unsafe { buf.as_mut() }.ok_or(Errno::INVALID)?;
+        let buf = unsafe { buf.as_mut() }.ok_or(Errno::NULL)?;
         let mapping = Mapping::new(size)?;
         let start = mapping.start;
         let context = Arc::clone(&pd.context);
@@ -106,7 +112,7 @@ pub unsafe extern "C" fn ibv_reg_buf_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         registry::find::<Buf>(buf)?.check(&pd, addr, length)?;
         mr::register_at(&pd, addr, length, addr.addr() as u64, access.cast_unsigned())
     }))
@@ -121,9 +127,9 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
 ) -> *mut ibv_mr {
     const KNOWN: u64 =
         abi::IBV_REG_MR_MASK_IOVA | abi::IBV_REG_MR_MASK_ADDR | abi::IBV_REG_MR_MASK_BUF;
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         if mr_init_attr.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::NULL);
         }
         let attr = mr_init_attr;
         // SAFETY: C passes a readable structure that has these, whichever release it is of.
@@ -134,7 +140,7 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
             return Err(Errno::UNSUPPORTED);
         }
         if mask & abi::IBV_REG_MR_MASK_ADDR == 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("comp_mask lacks IBV_REG_MR_MASK_ADDR"));
         }
         if mask & abi::IBV_REG_MR_MASK_BUF != 0 {
             // SAFETY: who sets the bit has the field.
@@ -150,5 +156,5 @@ pub unsafe extern "C" fn ibv_reg_mr_ex(
 /// No buffer of ours is a DMA-buf.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_export_buf_dmabuf_fd(buf: *mut ibv_buf) -> c_int {
-    minus_one(registry::find::<Buf>(buf).and(Err(Errno::NO_DATA)))
+    minus_one!(registry::find::<Buf>(buf).and(Err(Errno::NO_DATA)))
 }

@@ -49,12 +49,14 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::NULL)?;
         let align = 1_u64.checked_shl(attr.log_align_req).unwrap_or(u64::MAX);
         if attr.comp_mask != 0 || attr.length == 0 || align > limits::DEVICE_MEMORY_ALIGN_MAX {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "comp_mask is not 0, length is 0, or log_align_req is too large",
+            ));
         }
         let (nic, length) = (Arc::clone(&context.nic), attr.length as u64);
         let address = nic.take_device_memory(length, align).ok_or(Errno::NO_MEMORY)?;
@@ -65,10 +67,10 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 
 /// `ibv_free_dm`; `EBUSY` while a region is registered over it.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    status(registry::find::<Dm>(dm).and_then(|dm| {
+    status!(registry::find::<Dm>(dm).and_then(|dm| {
         let lies_in = |mr: &Arc<Mr>| mr.lies_in(&dm.piece).then_some(());
         if registry::search(lies_in).is_some() {
-            return Err(Errno::BUSY);
+            return Err(Errno::BUSY.because("a region is registered over it"));
         }
         registry::remove(&*dm);
         Ok(())
@@ -79,12 +81,13 @@ pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
 /// context of the same device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_handle: u32) -> *mut ibv_dm {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         let piece_of = |dm: &Arc<Dm>| {
             let is_it = dm.piece.number() == dm_handle && Arc::ptr_eq(&dm.piece.nic, &context.nic);
             is_it.then(|| Arc::clone(&dm.piece))
         };
-        let piece = registry::search(piece_of).ok_or(Errno::INVALID)?;
+        let piece = registry::search(piece_of)
+            .ok_or(Errno::invalid("no device memory of this context has this handle"))?;
         Ok(registry::insert(Dm::new(context, piece)))
     }))
 }
@@ -103,7 +106,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     length: usize,
     access: c_uint,
 ) -> *mut ibv_mr {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         let dm = registry::find::<Dm>(dm)?;
         let access = mr::access(access)?;
         let meant = Access::ZERO_BASED
@@ -113,10 +116,10 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
             | Access::REMOTE_ATOMIC;
         let fits = access.allows(Access::ZERO_BASED) && meant.allows(access);
         if !fits || !Arc::ptr_eq(&pd.context, &dm.context) {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("access lacks IBV_ACCESS_ZERO_BASED or has more than device memory allows, or pd and dm are of two contexts"));
         }
         let length = length as u64;
-        let address = dm.piece.range(dm_offset, length).ok_or(Errno::INVALID)?;
+        let address = dm.piece.range(dm_offset, length).ok_or(Errno::invalid("the range is beyond the device memory"))?;
         let spec = RegionSpec { address, length, iova: 0, access };
         mr::register(&pd, spec, ptr::null_mut(), Some(Arc::clone(&dm.piece)))
     }))
@@ -130,13 +133,18 @@ fn copy(
     length: usize,
     copy: impl FnOnce(&mut softnic::ProcessMemory, u64) -> Result<(), rdma::MemoryFault>,
 ) -> c_int {
-    status(registry::find::<Dm>(dm).and_then(|dm| {
+    status!(registry::find::<Dm>(dm).and_then(|dm| {
         let length = length as u64;
         let whole = offset.is_multiple_of(WORD) && length.is_multiple_of(WORD);
         if !whole || host.is_null() && length > 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "offset and length must be multiples of 4, and the host's memory not NULL",
+            ));
         }
-        let address = dm.piece.range(offset, length).ok_or(Errno::FAULT)?;
+        let address = dm
+            .piece
+            .range(offset, length)
+            .ok_or(Errno::FAULT.because("the range is beyond the device memory"))?;
         if length == 0 {
             return Ok(());
         }

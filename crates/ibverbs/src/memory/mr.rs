@@ -71,7 +71,9 @@ fn spec(address: *mut c_void, length: usize, iova: u64, bits: u32) -> Result<Reg
     let start = address.expose_provenance() as u64;
     let iova = if access.allows(Access::ZERO_BASED) { 0 } else { iova };
     if length == 0 || start.checked_add(length as u64).is_none() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid(
+            "a region needs a length, and must not wrap around the address space",
+        ));
     }
     check_mapped(address, length)?;
     if access.allows(Access::LOCAL_WRITE) {
@@ -96,7 +98,7 @@ fn check_writable(address: *mut c_void, length: usize) -> Result<(), Errno> {
         let result = unsafe { libc::madvise(start, page, libc::MADV_POPULATE_WRITE) };
         // It fails for other reasons, too: on old kernels, and for memory of devices.
         if result != 0 && is_read_only(at) {
-            return Err(Errno::FAULT);
+            return Err(Errno::FAULT.because("the memory is not mapped, or may not be written"));
         }
     }
     Ok(())
@@ -128,7 +130,7 @@ fn check_mapped(address: *mut c_void, length: usize) -> Result<(), Errno> {
         let result =
             unsafe { libc::mincore(address.with_addr(start), bytes, resident.as_mut_ptr()) };
         if result != 0 {
-            return Err(Errno::FAULT);
+            return Err(Errno::FAULT.because("the memory is not mapped, or may not be written"));
         }
     }
     Ok(())
@@ -210,20 +212,21 @@ pub unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| register_at(&pd, addr, length, iova, access)))
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| register_at(&pd, addr, length, iova, access)))
 }
 
 /// Makes a handle, beside `pd`, of the region that has the number `mr_handle` in another context of
 /// the same device. It says nothing of the address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         let context = Arc::clone(&pd.context);
         let is_it = |mr: &Arc<Mr>| {
             mr.key.index() == mr_handle && Arc::ptr_eq(&mr.context.nic, &context.nic)
         };
         let original = registry::search(|mr| is_it(mr).then(|| Arc::clone(mr)));
-        let original = original.ok_or(Errno::INVALID)?;
+        let original =
+            original.ok_or(Errno::invalid("no region of this context has this handle"))?;
         let (key, piece) = (original.key, original.piece.clone());
         let changing = lock(&original.pd);
         // SAFETY: `ibv_rereg_mr`, which alone changes the fields, holds this lock.
@@ -245,7 +248,7 @@ pub unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
 /// Ends a region: its keys reach nothing any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    status(registry::find::<Mr>(mr).and_then(|mr| {
+    status!(registry::find::<Mr>(mr).and_then(|mr| {
         mr.context.nic.with(|endpoint, _, _| endpoint.deregister(mr.key))?;
         registry::remove(&*mr);
         Ok(())
@@ -299,20 +302,22 @@ fn change(
     let mr = registry::find::<Mr>(mr)?;
     // rdma-core has only its maker change a region.
     if flags & !known != 0 || flags == 0 || mr.imported {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("flags are unknown or none, or the region is imported"));
     }
     let pd = match has(abi::IBV_REREG_MR_CHANGE_PD) {
         true => Some(registry::find::<Pd>(pd)?),
         false => None,
     };
     if pd.as_ref().is_some_and(|pd| !Arc::ptr_eq(&pd.context, &mr.context)) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("pd is of another context"));
     }
     let memory = has(abi::IBV_REREG_MR_CHANGE_TRANSLATION).then_some((addr, length));
     // A region in device memory stays there.
     let moves = memory.is_some() && mr.piece.is_some();
     if moves || memory.is_some_and(|(addr, length)| addr.is_null() || length == 0) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid(
+            "device memory cannot be moved, and addr and length must not be 0",
+        ));
     }
     Ok(Change { mr, flags, pd, memory })
 }
@@ -323,7 +328,7 @@ impl Change {
         let mut held = lock(&mr.pd);
         let pd = pd.unwrap_or_else(|| Arc::clone(&held));
         let query = |key| mr.context.nic.with(|endpoint, _, _| endpoint.query_region(key));
-        let (_, mut region) = query(mr.key).ok_or(Errno::INVALID)?;
+        let (_, mut region) = query(mr.key).ok_or(Errno::invalid("the region is gone"))?;
         if flags & abi::IBV_REREG_MR_CHANGE_ACCESS != 0 {
             region.access = access(bits)?;
             if region.access.allows(Access::ZERO_BASED) {
@@ -354,7 +359,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     sg_list: *mut ibv_sge,
     num_sge: u32,
 ) -> c_int {
-    status(registry::find::<Pd>(pd).and_then(|pd| {
+    status!(registry::find::<Pd>(pd).and_then(|pd| {
         let needed = match advice {
             abi::IBV_ADVISE_MR_ADVICE_PREFETCH | abi::IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => {
                 Access::ON_DEMAND
@@ -364,7 +369,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
         };
         let count = c_int::try_from(num_sge).unwrap_or(-1);
         if flags & !abi::IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("flags are unknown, or num_sge is 0"));
         }
         // SAFETY: C passes a list of that length.
         let pieces = unsafe { request::pieces(sg_list, count)? };
@@ -377,7 +382,11 @@ pub(crate) unsafe extern "C" fn advise_mr(
                 (fits && region.access.allows(needed)).then_some(())
             };
             let all = pieces.iter().all(|piece| fits(piece).is_some());
-            if all { Ok(()) } else { Err(Errno::INVALID) }
+            if all {
+                Ok(())
+            } else {
+                Err(Errno::invalid("a piece is not inside its region, or lacks the rights for it"))
+            }
         })
     }))
 }

@@ -39,14 +39,15 @@ fn kind(number: u32) -> Result<WindowKind, Errno> {
     match number {
         abi::IBV_MW_TYPE_1 => Ok(WindowKind::Type1),
         abi::IBV_MW_TYPE_2 => Ok(WindowKind::Type2),
-        _ => Err(Errno::INVALID),
+        _ => Err(Errno::invalid("a memory window is of IBV_MW_TYPE_1 or IBV_MW_TYPE_2")),
     }
 }
 
 /// What a peer may do through a window. Windows have no local rights: local rights that programs pass
 /// are ignored.
 fn access(bits: c_uint) -> Result<Access, Errno> {
-    let access = Access::from_bits(bits).ok_or(Errno::INVALID)?;
+    let access = Access::from_bits(bits)
+        .ok_or(Errno::invalid("mw_access_flags has bits that are not known"))?;
     let meant =
         Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::ZERO_BASED;
     Ok(access & meant)
@@ -65,7 +66,7 @@ pub(crate) unsafe fn bind(
     let mw = unsafe { registry::hot::<Mw>(mw)? };
     let r_key = Key(r_key);
     if r_key.index() != mw.key.index() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("rkey is not one of this window"));
     }
     let region = match info.mr.is_null() {
         true => Key(0),
@@ -78,7 +79,7 @@ pub(crate) unsafe fn bind(
 
 /// `ibv_alloc_mw`.
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: u32) -> *mut ibv_mw {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         let kind = kind(number)?;
         let context = Arc::clone(&pd.context);
         let key = context.nic.with(|endpoint, _, _| endpoint.alloc_window(pd.id, kind))?;
@@ -101,7 +102,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: u32) -> *mut i
 
 /// `ibv_dealloc_mw`.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    status(registry::find::<Mw>(mw).and_then(|mw| {
+    status!(registry::find::<Mw>(mw).and_then(|mw| {
         mw.context.nic.with(|endpoint, _, _| endpoint.dealloc_window(mw.key))?;
         registry::remove(&*mw);
         Ok(())

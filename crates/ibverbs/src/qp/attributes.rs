@@ -26,8 +26,11 @@ pub(crate) fn state_number(state: QpState) -> u32 {
     STATES.iter().position(|known| *known == state).unwrap_or(STATES.len()) as u32
 }
 
-fn state(number: u32) -> Result<QpState, Errno> {
-    STATES.get(number as usize).copied().ok_or(Errno::INVALID)
+pub(super) fn state(number: u32) -> Result<QpState, Errno> {
+    STATES
+        .get(number as usize)
+        .copied()
+        .ok_or(Errno::invalid("qp_state or cur_qp_state is no state"))
 }
 
 /// What `attr` and its `mask` ask for.
@@ -36,7 +39,7 @@ pub(crate) fn change(context: &Context, attr: &ibv_qp_attr, mask: Mask) -> Resul
         return Err(Errno::UNSUPPORTED);
     }
     if mask.0 & !KNOWN != 0 {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("attr_mask has bits that are not known"));
     }
     let has = |attribute| mask.contains(attribute);
     let byte = |attribute, value: u8| has(attribute).then_some(value);
@@ -66,14 +69,17 @@ pub(crate) fn change(context: &Context, attr: &ibv_qp_attr, mask: Mask) -> Resul
         change.current_state = Some(state(attr.cur_qp_state)?);
     }
     if has(Mask::ACCESS) {
-        change.access = Some(Access::from_bits(attr.qp_access_flags).ok_or(Errno::INVALID)?);
+        change.access = Some(
+            Access::from_bits(attr.qp_access_flags)
+                .ok_or(Errno::invalid("qp_access_flags has bits that are not known"))?,
+        );
     }
     if has(Mask::PATH) {
         change.path = Some(ah::path(context, &attr.ah_attr)?);
     }
     if has(Mask::PATH_MTU) {
         let mtu = u8::try_from(attr.path_mtu).ok().and_then(Mtu::from_code);
-        change.path_mtu = Some(mtu.ok_or(Errno::INVALID)?);
+        change.path_mtu = Some(mtu.ok_or(Errno::invalid("path_mtu is no enum ibv_mtu"))?);
     }
     Ok(change)
 }

@@ -62,7 +62,9 @@ impl Batch {
         let end = self.sges.len();
         match self.requests.last_mut() {
             Some(request) => request.sges.end = end,
-            None => self.error = Some(Errno::INVALID),
+            None => {
+                self.error = Some(Errno::invalid("ibv_wr_set_... before any request was begun"));
+            }
         }
     }
 
@@ -85,7 +87,9 @@ impl Batch {
                 let start = request.inline.as_ref().map_or(start, |range| range.start);
                 request.inline = Some(start..end);
             }
-            None => self.error = Some(Errno::INVALID),
+            None => {
+                self.error = Some(Errno::invalid("ibv_wr_set_... before any request was begun"));
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ fn kind(number: u32) -> Result<QpType, Errno> {
         abi::IBV_QPT_XRC_SEND => Ok(QpType::XrcInitiator),
         abi::IBV_QPT_XRC_RECV => Ok(QpType::XrcTarget),
         abi::IBV_QPT_RAW_PACKET | abi::IBV_QPT_DRIVER => Err(Errno::UNSUPPORTED),
-        _ => Err(Errno::INVALID),
+        _ => Err(Errno::invalid("qp_type is no enum ibv_qp_type")),
     }
 }
 
@@ -55,7 +55,9 @@ fn create(
     let same = |other: &Arc<Context>| Arc::ptr_eq(&context, other);
     let foreign_srq = srq.as_ref().is_some_and(|srq| !same(&srq.context));
     if !same(&send_cq.context) || !same(&recv_cq.context) || foreign_srq {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid(
+            "queue pair, completion queues and shared receive queue are of several contexts",
+        ));
     }
     let spec = QpSpec {
         kind,
@@ -94,9 +96,9 @@ pub unsafe extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     qp_init_attr: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
-    pointer(registry::find::<Pd>(pd).and_then(|pd| {
+    pointer!(registry::find::<Pd>(pd).and_then(|pd| {
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { qp_init_attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { qp_init_attr.as_mut() }.ok_or(Errno::NULL)?;
         Ok(create(pd, attr, None)?.c())
     }))
 }
@@ -106,9 +108,9 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_mut() }.ok_or(Errno::NULL)?;
         Ok(create_extended(&context, attr)?.c())
     }))
 }
@@ -129,17 +131,17 @@ pub(crate) fn create_extended(
     }
     if attr.qp_type == abi::IBV_QPT_XRC_RECV {
         if !has(abi::IBV_QP_INIT_ATTR_XRCD) {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("IBV_QPT_XRC_RECV needs IBV_QP_INIT_ATTR_XRCD"));
         }
         let xrcd = registry::find::<Xrcd>(attr.xrcd)?;
         return create_target(context, xrcd, attr);
     }
     if !has(abi::IBV_QP_INIT_ATTR_PD) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("comp_mask lacks IBV_QP_INIT_ATTR_PD"));
     }
     let pd = registry::find::<Pd>(attr.pd)?;
     if !Arc::ptr_eq(&pd.context, context) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("pd is of another context"));
     }
     let ops = has(abi::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
     let mut base = ibv_qp_init_attr {
@@ -163,7 +165,7 @@ fn create_target(
     attr: &mut ibv_qp_init_attr_ex,
 ) -> Result<Arc<Qp>, Errno> {
     if !Arc::ptr_eq(&xrcd.context, context) {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("xrcd is of another context"));
     }
     let (xrcd, qp_context) = (&xrcd, attr.qp_context);
     let qp = context.nic.with(|endpoint, _, _| {
@@ -180,20 +182,22 @@ pub(crate) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,
 ) -> *mut ibv_qp {
-    pointer(registry::find::<Context>(context).and_then(|context| {
+    pointer!(registry::find::<Context>(context).and_then(|context| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::NULL)?;
         let needed =
             abi::IBV_QP_OPEN_ATTR_NUM | abi::IBV_QP_OPEN_ATTR_XRCD | abi::IBV_QP_OPEN_ATTR_TYPE;
         if attr.comp_mask & !(needed | abi::IBV_QP_OPEN_ATTR_CONTEXT) != 0 {
             return Err(Errno::UNSUPPORTED);
         }
         if attr.comp_mask & needed != needed || attr.qp_type != abi::IBV_QPT_XRC_RECV {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "ibv_open_qp is for IBV_QPT_XRC_RECV, with number, XRC domain and type",
+            ));
         }
         let xrcd = registry::find::<Xrcd>(attr.xrcd)?;
         if !Arc::ptr_eq(&xrcd.context, &context) {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("xrcd is of another context"));
         }
         let named = attr.comp_mask & abi::IBV_QP_OPEN_ATTR_CONTEXT != 0;
         let qp_context = if named { attr.qp_context } else { ptr::null_mut() };
@@ -201,11 +205,11 @@ pub(crate) unsafe extern "C" fn open_qp(
         // Under the NIC's lock, so that the queue pair does not go in between.
         let qp = context.nic.with(|endpoint, _, _| {
             if endpoint.target_xrcd(qpn) != Some(xrcd.id()) {
-                return Err(Errno::INVALID);
+                return Err(Errno::invalid("no XRC target of this domain has this number"));
             }
             let is_it = |qp: &Arc<Qp>| qp.qpn == qpn && Arc::ptr_eq(&qp.context.nic, &context.nic);
             let handles = registry::search(|qp| is_it(qp).then(|| Arc::clone(&qp.handles)));
-            let handles = handles.ok_or(Errno::INVALID)?;
+            let handles = handles.ok_or(Errno::invalid("the queue pair is being destroyed"))?;
             handles.fetch_add(1, Ordering::Relaxed);
             Ok(target(&xrcd, qpn, qp_context, handles))
         })?;
@@ -216,9 +220,9 @@ pub(crate) unsafe extern "C" fn open_qp(
 /// The extended view of a queue pair that was made with `send_ops_flags`; NULL for any other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    pointer(registry::find::<Qp>(qp).and_then(|qp| match qp.builder {
+    pointer!(registry::find::<Qp>(qp).and_then(|qp| match qp.builder {
         Some(_) => Ok(qp.c.get()),
-        None => Err(Errno::INVALID),
+        None => Err(Errno::invalid("the queue pair was made without send_ops_flags")),
     }))
 }
 

@@ -72,7 +72,12 @@ pub(crate) fn functions(kind: QpType, send_ops_flags: u64) -> Result<ibv_qp_ex, 
 unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Result<(&'a Qp, &'a Builder), Errno> {
     // SAFETY: the caller vouches for it.
     let qp = unsafe { registry::hot::<Qp>(qp.cast())? };
-    Ok((qp, qp.builder.as_ref().ok_or(Errno::INVALID)?))
+    Ok((
+        qp,
+        qp.builder
+            .as_ref()
+            .ok_or(Errno::invalid("the queue pair was made without send_ops_flags"))?,
+    ))
 }
 
 /// Runs `f` on the batch.
@@ -169,8 +174,7 @@ unsafe extern "C" fn wr_bind_mw(
     // SAFETY: C passes a live queue pair that it posts to, a live window, and a readable
     // structure with a live region.
     unsafe {
-        let operation =
-            info.as_ref().ok_or(Errno::INVALID).and_then(|info| mw::bind(mw, r_key, info));
+        let operation = info.as_ref().ok_or(Errno::NULL).and_then(|info| mw::bind(mw, r_key, info));
         match operation {
             Ok(operation) => begin(qp, operation),
             Err(error) => with_batch(qp, |batch| {
@@ -206,7 +210,10 @@ unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
     unsafe {
         with_batch(qp, |batch| match batch.requests.last_mut() {
             Some(request) => request.srq = Some(remote_srqn),
-            None => batch.error = Some(Errno::INVALID),
+            None => {
+                batch.error =
+                    Some(Errno::invalid("ibv_wr_set_xrc_srqn before any request was begun"));
+            }
         });
     }
 }
@@ -225,7 +232,7 @@ unsafe extern "C" fn wr_set_ud_addr(
             let address = batch.check(ah).map(|ah| ah.address(remote_qpn, remote_qkey));
             match batch.requests.last_mut().map(|request| &mut request.operation) {
                 Some(Operation::Send { address: target, .. }) => *target = address,
-                _ => batch.error = Some(Errno::INVALID),
+                _ => batch.error = Some(Errno::invalid("ibv_wr_set_ud_addr without a SEND")),
             }
         });
     }
@@ -292,12 +299,12 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: C passes a live queue pair that it posts to.
     let (qp, builder) = match unsafe { builder(qp) } {
         Ok(found) => found,
-        Err(error) => return status(Err(error)),
+        Err(error) => return status!(Err(error)),
     };
     // SAFETY: the holder of the latch alone uses the batch.
     let result = post(qp, unsafe { &*builder.batch.get() });
     builder.latch.release();
-    status(result)
+    status!(result)
 }
 
 /// `ibv_wr_abort`.
@@ -315,7 +322,8 @@ fn post(qp: &Qp, batch: &Batch) -> Result<(), Errno> {
     qp.context.nic.post(qp.qpn, |endpoint, _, now| {
         for request in &batch.requests {
             let inline = request.inline.clone().map(|range| &batch.bytes[range]);
-            let given = SendFlags::from_bits(request.flags).ok_or(Errno::INVALID)?;
+            let given = SendFlags::from_bits(request.flags)
+                .ok_or(Errno::invalid("wr_flags has bits that are not known"))?;
             let implied = if inline.is_some() { SendFlags::INLINE } else { SendFlags::NONE };
             // A request without data may still carry the flag that it is inline.
             let inline = inline.or_else(|| given.contains(SendFlags::INLINE).then_some(&[][..]));

@@ -17,8 +17,8 @@ use abi::{ibv_gid, ibv_qp};
 unsafe fn named(qp: *mut ibv_qp, gid: *const ibv_gid) -> Result<(Arc<Qp>, Gid), Errno> {
     let qp = registry::find::<Qp>(qp)?;
     // SAFETY: the caller vouches for it.
-    let gid = unsafe { gid.as_ref() }.ok_or(Errno::INVALID)?;
-    Ok((qp, Gid(gid.raw).group().ok_or(Errno::INVALID)?))
+    let gid = unsafe { gid.as_ref() }.ok_or(Errno::NULL)?;
+    Ok((qp, Gid(gid.raw).group().ok_or(Errno::invalid("the GID is of no multicast group"))?))
 }
 
 /// Has a UD queue pair receive what is sent to a group, and joins the group on the device's
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn ibv_attach_mcast(
     _lid: u16,
 ) -> c_int {
     // SAFETY: C passes NULL or a readable GID.
-    status(unsafe { named(qp, gid) }.and_then(|(qp, group)| {
+    status!(unsafe { named(qp, gid) }.and_then(|(qp, group)| {
         qp.context.nic.attach_multicast(qp.qpn, group)?;
         Ok(())
     }))
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn ibv_detach_mcast(
     _lid: u16,
 ) -> c_int {
     // SAFETY: C passes NULL or a readable GID.
-    status(unsafe { named(qp, gid) }.and_then(|(qp, group)| {
+    status!(unsafe { named(qp, gid) }.and_then(|(qp, group)| {
         qp.context.nic.detach_multicast(qp.qpn, group)?;
         Ok(())
     }))

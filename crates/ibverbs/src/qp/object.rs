@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use rdma::{QpState, QpType, Qpn};
-use transport::{Mask, Recovery};
+use transport::{Mask, QpQuery, Recovery};
 
 use crate::context::{Context, VENDOR_ID, owned};
 use crate::cq::Cq;
@@ -56,9 +56,9 @@ pub unsafe extern "C" fn ibv_modify_qp(
     attr: *mut ibv_qp_attr,
     attr_mask: c_int,
 ) -> c_int {
-    status(registry::find::<Qp>(qp).and_then(|qp| {
+    status!(registry::find::<Qp>(qp).and_then(|qp| {
         // SAFETY: C passes a readable structure.
-        let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_ref() }.ok_or(Errno::NULL)?;
         qp.modify(attr, Mask(attr_mask.cast_unsigned()))
     }))
 }
@@ -102,6 +102,16 @@ impl Qp {
 
     /// Changes attributes and state: `mask` says which of `attr`.
     pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: Mask) -> Result<(), Errno> {
+        self.change(attr, mask).map_err(|error| {
+            let query = self.context.nic.with(|endpoint, _, _| endpoint.query_qp(self.qpn));
+            let Some(QpQuery { state: from, .. }) = query else { return error };
+            let wanted = attributes::state(attr.qp_state).ok();
+            let to = wanted.filter(|_| mask.contains(Mask::STATE)).unwrap_or(from);
+            error.between(from, to)
+        })
+    }
+
+    fn change(&self, attr: &ibv_qp_attr, mask: Mask) -> Result<(), Errno> {
         let mut change = attributes::change(&self.context, attr, mask)?;
         self.ece.complete(&mut change);
         let nic = &self.context.nic;
@@ -120,11 +130,11 @@ impl Qp {
     fn destroy(&self) -> Result<(), Errno> {
         self.context.nic.with(|endpoint, _, _| {
             if endpoint.groups_of(self.qpn).next().is_some() {
-                return Err(Errno::BUSY);
+                return Err(Errno::BUSY.because("it is attached to a multicast group"));
             }
             // Another thread may have been faster.
             if !self.context.events.remove_qp(self.qpn, self.c().addr()) {
-                return Err(Errno::INVALID);
+                return Err(Errno::invalid("another thread has destroyed it"));
             }
             match self.handles.fetch_sub(1, Ordering::Relaxed) {
                 1 => endpoint.destroy_qp(self.qpn).map_err(Errno::from),
@@ -157,12 +167,12 @@ pub unsafe extern "C" fn ibv_query_qp(
     _attr_mask: c_int,
     init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    status(registry::find::<Qp>(qp).and_then(|qp| {
+    status!(registry::find::<Qp>(qp).and_then(|qp| {
         // SAFETY: C passes two writable structures.
         let (attr, init_attr) = unsafe { (attr.as_mut(), init_attr.as_mut()) };
-        let (Some(attr), Some(init_attr)) = (attr, init_attr) else { return Err(Errno::INVALID) };
+        let (Some(attr), Some(init_attr)) = (attr, init_attr) else { return Err(Errno::NULL) };
         let query = qp.context.nic.with(|endpoint, _, _| endpoint.query_qp(qp.qpn));
-        let query = query.ok_or(Errno::INVALID)?;
+        let query = query.ok_or(Errno::invalid("the queue pair is gone"))?;
         qp.show_state(query.state);
         *attr = attributes::attributes(&query);
         // SAFETY: a structure that is alive as long as the queue pair is.
@@ -184,7 +194,7 @@ pub unsafe extern "C" fn ibv_query_qp(
 /// `EBUSY` while it is attached to a multicast group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    status(registry::find::<Qp>(qp).and_then(|qp| destroy(&qp)))
+    status!(registry::find::<Qp>(qp).and_then(|qp| destroy(&qp)))
 }
 
 /// Destroys a queue pair, as [`ibv_destroy_qp`] does.
@@ -205,12 +215,12 @@ pub unsafe extern "C" fn ibv_query_qp_data_in_order(_: *mut ibv_qp, _: u32, _: c
 /// Returns the options that the queue pair offers; after [`ibv_set_ece`], those that it uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    status(registry::find::<Qp>(qp).and_then(|qp| {
+    status!(registry::find::<Qp>(qp).and_then(|qp| {
         if !qp.has_options() {
             return Err(Errno::UNSUPPORTED);
         }
         // SAFETY: C passes a writable structure.
-        let ece = unsafe { ece.as_mut() }.ok_or(Errno::INVALID)?;
+        let ece = unsafe { ece.as_mut() }.ok_or(Errno::NULL)?;
         *ece = ibv_ece { vendor_id: VENDOR_ID, options: qp.ece.options(), comp_mask: 0 };
         Ok(())
     }))
@@ -220,16 +230,16 @@ pub unsafe extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_
 /// after INIT, are `EINVAL`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    status(registry::find::<Qp>(qp).and_then(|qp| {
+    status!(registry::find::<Qp>(qp).and_then(|qp| {
         if !qp.has_options() {
             return Err(Errno::UNSUPPORTED);
         }
         // SAFETY: C passes a readable structure.
-        let ece = unsafe { ece.as_ref() }.ok_or(Errno::INVALID)?;
+        let ece = unsafe { ece.as_ref() }.ok_or(Errno::NULL)?;
         let state = qp.context.nic.with(|endpoint, _, _| endpoint.query_qp(qp.qpn));
         let early = state.is_some_and(|qp| matches!(qp.state, QpState::Reset | QpState::Init));
         if ece.vendor_id != VENDOR_ID || ece.comp_mask != 0 || !early {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("options are of another vendor, comp_mask is not 0, or the queue pair is beyond INIT"));
         }
         qp.ece.agree(ece.options);
         Ok(())

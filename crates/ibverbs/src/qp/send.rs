@@ -72,7 +72,7 @@ unsafe fn operation(wr: &ibv_send_wr, datagram: bool) -> Result<Operation, Errno
             bytes: [0; 8],
         }),
         abi::IBV_WR_TSO | abi::IBV_WR_DRIVER1 => Err(Errno::UNSUPPORTED),
-        _ => Err(Errno::INVALID),
+        _ => Err(Errno::invalid("the opcode is no enum ibv_wr_opcode, or lacks its data")),
     }
 }
 
@@ -88,7 +88,8 @@ unsafe fn send_one(
     // SAFETY: the caller vouches for the request.
     let (operation, pieces) =
         unsafe { (operation(wr, datagram)?, pieces(wr.sg_list, wr.num_sge)?) };
-    let flags = SendFlags::from_bits(wr.send_flags).ok_or(Errno::INVALID)?;
+    let flags = SendFlags::from_bits(wr.send_flags)
+        .ok_or(Errno::invalid("send_flags has bits that are not known"))?;
     let mut inline = Inline::new();
     let mut sges = Sges::new();
     let is_inline = flags.contains(SendFlags::INLINE);
@@ -119,7 +120,7 @@ pub(crate) unsafe extern "C" fn post_send(
     // SAFETY: C passes a live queue pair.
     let Ok(qp) = (unsafe { registry::hot::<Qp>(qp) }) else {
         // SAFETY: C passes a list of requests, and a pointer to write.
-        return unsafe { refuse(wr, bad_wr) };
+        return unsafe { refuse("ibv_post_send", wr, bad_wr) };
     };
     let datagram = qp.kind == QpType::Ud;
     let of_xrc = qp.kind == QpType::XrcInitiator;
@@ -139,7 +140,7 @@ pub(crate) unsafe extern "C" fn post_send(
             };
             if let Err(error) = posted {
                 // SAFETY: C passes a pointer to write.
-                return unsafe { reject(error, next, bad_wr) };
+                return unsafe { reject("ibv_post_send", error, next, bad_wr) };
             }
             next = request.next;
         }
@@ -155,9 +156,11 @@ pub(crate) unsafe extern "C" fn post_recv(
 ) -> c_int {
     // SAFETY: C passes a live queue pair, a list of requests, and a pointer to write.
     unsafe {
-        let Ok(qp) = registry::hot::<Qp>(qp) else { return refuse(wr, bad_wr) };
+        let Ok(qp) = registry::hot::<Qp>(qp) else {
+            return refuse("ibv_post_recv", wr, bad_wr);
+        };
         qp.context.nic.with(|endpoint, _, _| {
-            each_recv(wr, bad_wr, |request| endpoint.post_recv(qp.qpn, request))
+            each_recv("ibv_post_recv", wr, bad_wr, |request| endpoint.post_recv(qp.qpn, request))
         })
     }
 }

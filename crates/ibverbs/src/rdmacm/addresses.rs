@@ -11,7 +11,7 @@ use crate::errno::Errno;
 /// `address` is NULL, or points to a socket address as long as its family demands.
 pub(super) unsafe fn read(address: *const libc::sockaddr) -> Result<SocketAddr, Errno> {
     if address.is_null() {
-        return Err(Errno::INVALID);
+        return Err(Errno::NULL);
     }
     // SAFETY: not null, so it has a family; each cast below is to the type of that family.
     unsafe {
@@ -27,7 +27,7 @@ pub(super) unsafe fn read(address: *const libc::sockaddr) -> Result<SocketAddr, 
                 let port = u16::from_be(v6.sin6_port);
                 Ok(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
             }
-            _ => Err(Errno(libc::EAFNOSUPPORT)),
+            _ => Err(Errno::new(libc::EAFNOSUPPORT)),
         }
     }
 }
@@ -85,7 +85,7 @@ mod tests {
         let nothing: libc::sockaddr_storage = unsafe { mem::zeroed() };
         // SAFETY: a storage, and NULL.
         unsafe {
-            assert_eq!(read((&raw const nothing).cast()), Err(Errno(libc::EAFNOSUPPORT)));
+            assert_eq!(read((&raw const nothing).cast()), Err(Errno::new(libc::EAFNOSUPPORT)));
             assert_eq!(read(core::ptr::null()), Err(Errno::INVALID));
         }
     }

@@ -25,7 +25,7 @@ pub unsafe extern "C" fn ferroce_rdma_bind_addr(
     id: *mut rdma_cm_id,
     addr: *mut libc::sockaddr,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a socket address.
         let address = unsafe { addresses::read(addr) }?;
         let mut inner = id.lock();
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn ferroce_rdma_bind_addr(
 /// Takes the port of `address`, or a free one for port 0, at every address that it stands for.
 pub(super) fn bind(id: &CmId, inner: &mut Inner, address: SocketAddr) -> Result<(), Errno> {
     if inner.local.is_some() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("the id has an address already"));
     }
     let places = places(inner, address.ip())?;
     let mut tries = if address.port() == 0 { FREE_PORT_TRIES } else { 1 };
@@ -66,7 +66,9 @@ fn places(inner: &Inner, ip: IpAddr) -> Result<Vec<Place>, Errno> {
         return match devices::having(ip) {
             // For loopback any device will do, as with the kernel: libfabric asks for it to learn
             // of one.
-            Err(Errno::NO_DEVICE) if ip.is_loopback() => devices::any(ip).map(|place| vec![place]),
+            Err(error) if error == Errno::NO_DEVICE && ip.is_loopback() => {
+                devices::any(ip).map(|place| vec![place])
+            }
             found => Ok(vec![Place { context: found?, address: ip }]),
         };
     }
@@ -110,13 +112,13 @@ fn take(inner: &mut Inner, places: &[Place], port: u16) -> Result<u16, PortError
 /// Waits for requests.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| listen(&id, backlog)))
+    minus_one!(registry::find::<CmId>(id).and_then(|id| listen(&id, backlog)))
 }
 
 pub(super) fn listen(id: &CmId, backlog: c_int) -> Result<(), Errno> {
     let mut inner = id.lock();
     if !inner.listeners.is_empty() || inner.remote.is_some() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("the id listens already, or has a destination"));
     }
     if inner.local.is_none() {
         bind(id, &mut inner, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0))?;

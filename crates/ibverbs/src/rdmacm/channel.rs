@@ -32,7 +32,7 @@ impl EventChannel {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_create_event_channel() -> *mut rdma_event_channel {
     crate::log::start();
-    pointer(EventChannel::create().map(|channel| channel.c()))
+    pointer!(EventChannel::create().map(|channel| channel.c()))
 }
 
 /// Destroys a channel. Its ids are to be destroyed, or moved to others, before.

@@ -75,7 +75,9 @@ unsafe fn private<const N: usize>(
     if data.is_null() || length == 0 {
         return Ok(bytes);
     }
-    let room = bytes.get_mut(skip..skip + usize::from(length)).ok_or(Errno::INVALID)?;
+    let room = bytes
+        .get_mut(skip..skip + usize::from(length))
+        .ok_or(Errno::invalid("private data is longer than this message takes"))?;
     // SAFETY: the caller vouches for `length` readable bytes.
     room.copy_from_slice(unsafe { core::slice::from_raw_parts(data.cast(), length.into()) });
     Ok(bytes)
@@ -101,16 +103,21 @@ pub unsafe extern "C" fn ferroce_rdma_connect(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes NULL or a structure with its private data.
         let wish = unsafe { Wish::read(conn_param) };
         let mut inner = id.lock();
-        let context = inner.context.clone().ok_or(Errno::INVALID)?;
+        let context = inner
+            .context
+            .clone()
+            .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
         if inner.conversation.is_some() || !inner.listeners.is_empty() {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("the id is connecting or listening already"));
         }
         let route = inner.route()?;
-        let remote = inner.remote.ok_or(Errno::INVALID)?;
+        let remote = inner
+            .remote
+            .ok_or(Errno::invalid("the id has no destination: call rdma_resolve_addr first"))?;
         let service = inner.space.service(remote.port());
         let conversation = if id.is_datagram() {
             // SAFETY: as above.
@@ -148,14 +155,17 @@ fn request(
     (service, route): (u64, &Route),
     private: [u8; req::PRIVATE_LEN],
 ) -> Result<req::Repr, Errno> {
-    let context = inner.context.as_ref().ok_or(Errno::INVALID)?;
+    let context = inner
+        .context
+        .as_ref()
+        .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
     let (qpn, srq) = queue_pair(id, wish);
     let transport = match id.shown().qp_type {
         IBV_QPT_RC => req::Transport::Rc,
         IBV_QPT_UC => req::Transport::Uc,
         IBV_QPT_XRC_SEND => req::Transport::Extended,
         // An XRC target does not ask.
-        _ => return Err(Errno::INVALID),
+        _ => return Err(Errno::invalid("its queue pair's type makes no connections")),
     };
     let is_xrc = transport == req::Transport::Extended;
     let path = req::Path {
@@ -194,13 +204,13 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
     id: *mut rdma_cm_id,
     conn_param: *mut rdma_conn_param,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes NULL or a structure with its private data.
         let wish = unsafe { Wish::read(conn_param) };
         let mut inner = id.lock();
         let (context, conversation) = inner.connection()?;
         if !inner.passive {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("nobody has asked for this connection: accept the id of a RDMA_CM_EVENT_CONNECT_REQUEST"));
         }
         if id.is_datagram() {
             let (qpn, _) = queue_pair(&id, &wish);
@@ -215,7 +225,7 @@ pub unsafe extern "C" fn ferroce_rdma_accept(
                 Ok(())
             });
         }
-        let peer = inner.peer.as_mut().ok_or(Errno::INVALID)?;
+        let peer = inner.peer.as_mut().ok_or(Errno::invalid("the request for a connection is answered already"))?;
         peer.responder_resources = rd_atomic(wish.c.responder_resources, peer.responder_resources);
         peer.initiator_depth = rd_atomic(wish.c.initiator_depth, peer.initiator_depth);
         if wish.named {
@@ -271,7 +281,7 @@ pub unsafe extern "C" fn ferroce_rdma_reject(
     private_data_len: u8,
 ) -> c_int {
     // SAFETY: C passes NULL or as many bytes as it says.
-    minus_one(unsafe { reject(id, private_data, private_data_len, rej::Reason::CONSUMER) })
+    minus_one!(unsafe { reject(id, private_data, private_data_len, rej::Reason::CONSUMER) })
 }
 
 /// Refuses a request, because of the peer's options of enhanced connection establishment.
@@ -284,7 +294,7 @@ pub unsafe extern "C" fn ferroce_rdma_reject_ece(
     /// "Vendor option is not supported" (IBTA vol 1, chapter 12, "Rejection Reason").
     const VENDOR_OPTION: rej::Reason = rej::Reason(35);
     // SAFETY: C passes NULL or as many bytes as it says.
-    minus_one(unsafe { reject(id, private_data, private_data_len, VENDOR_OPTION) })
+    minus_one!(unsafe { reject(id, private_data, private_data_len, VENDOR_OPTION) })
 }
 
 /// # Safety
@@ -319,9 +329,11 @@ unsafe fn reject(
 /// Confirms a reply, for a queue pair that the program has made ready itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_establish(id: *mut rdma_cm_id) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         if !id.shown().qp.is_null() {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "the id has a queue pair, which rdma_connect has established",
+            ));
         }
         let (context, conversation) = id.lock().connection()?;
         confirm(&context, conversation)
@@ -331,14 +343,14 @@ pub unsafe extern "C" fn ferroce_rdma_establish(id: *mut rdma_cm_id) -> c_int {
 /// Passes on an event of the queue pair. One matters: a packet came before the confirmation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_notify(id: *mut rdma_cm_id, event: u32) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         let (context, conversation) = id.lock().connection()?;
         if event != IBV_EVENT_COMM_EST {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("event is not IBV_EVENT_COMM_EST"));
         }
         match confirm(&context, conversation) {
             // The confirmation was faster.
-            Err(Errno::NOT_CONNECTED) => Ok(()),
+            Err(error) if error == Errno::NOT_CONNECTED => Ok(()),
             result => result,
         }
     }))
@@ -347,11 +359,14 @@ pub unsafe extern "C" fn ferroce_rdma_notify(id: *mut rdma_cm_id, event: u32) ->
 /// Ends a connection: what is posted is flushed, and the peer is told.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         let inner = id.lock();
-        let context = inner.context.clone().ok_or(Errno::INVALID)?;
+        let context = inner
+            .context
+            .clone()
+            .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
         if inner.peer.is_none() {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("the id was never connected"));
         }
         states::end(&id)?;
         if let Some(conversation) = inner.conversation {
@@ -372,10 +387,10 @@ pub unsafe extern "C" fn ferroce_rdma_set_local_ece(
     id: *mut rdma_cm_id,
     ece: *mut ibv_ece,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a readable structure.
         let ece = unsafe { ece.as_ref() }.filter(|ece| ece.vendor_id != 0);
-        let ece = ece.ok_or(Errno::INVALID)?;
+        let ece = ece.ok_or(Errno::invalid("ece is NULL, or has no vendor_id"))?;
         id.lock().ece[0] = Some((ece.vendor_id, ece.options));
         Ok(())
     }))
@@ -387,9 +402,9 @@ pub unsafe extern "C" fn ferroce_rdma_get_remote_ece(
     id: *mut rdma_cm_id,
     ece: *mut ibv_ece,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a writable structure.
-        let target = unsafe { ece.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { ece.as_mut() }.ok_or(Errno::NULL)?;
         let (vendor_id, options) = id.lock().ece[1].unwrap_or_default();
         *target = ibv_ece { vendor_id, options, comp_mask: 0 };
         Ok(())
@@ -403,10 +418,10 @@ pub unsafe extern "C" fn ferroce_rdma_init_qp_attr(
     qp_attr: *mut abi::ibv_qp_attr,
     qp_attr_mask: *mut c_int,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes two writable places.
         let (attr, mask) = unsafe { (qp_attr.as_mut(), qp_attr_mask.as_mut()) };
-        let (Some(attr), Some(mask)) = (attr, mask) else { return Err(Errno::INVALID) };
+        let (Some(attr), Some(mask)) = (attr, mask) else { return Err(Errno::NULL) };
         let (filled, bits) = states::attributes(&id, &id.lock(), attr.qp_state)?;
         *attr = filled;
         *mask = bits.0.cast_signed();

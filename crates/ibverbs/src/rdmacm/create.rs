@@ -15,10 +15,10 @@ use crate::log;
 use crate::registry::{self, Object};
 
 fn port_space(number: u32) -> Result<PortSpace, Errno> {
-    let space = PortSpace(u16::try_from(number).map_err(|_| Errno(libc::EPROTONOSUPPORT))?);
+    let space = PortSpace(u16::try_from(number).map_err(|_| Errno::new(libc::EPROTONOSUPPORT))?);
     match space {
         PortSpace::TCP | PortSpace::UDP | PortSpace::IB | PortSpace::IPOIB => Ok(space),
-        _ => Err(Errno(libc::EPROTONOSUPPORT)),
+        _ => Err(Errno::new(libc::EPROTONOSUPPORT)),
     }
 }
 
@@ -57,9 +57,9 @@ pub unsafe extern "C" fn ferroce_rdma_create_id(
     context: *mut c_void,
     ps: u32,
 ) -> c_int {
-    minus_one((|| {
+    minus_one!((|| {
         // SAFETY: C passes a writable pointer.
-        let target = unsafe { id.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { id.as_mut() }.ok_or(Errno::NULL)?;
         *target = create(channel, context, ps)?.c();
         Ok(())
     })())
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ferroce_rdma_create_id(
 /// Destroys an id, once its events are acknowledged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    minus_one(registry::find::<CmId>(id).map(|id| destroy(&id)))
+    minus_one!(registry::find::<CmId>(id).map(|id| destroy(&id)))
 }
 
 pub(super) fn destroy(id: &CmId) {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn ferroce_rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| migrate(&id, channel)))
+    minus_one!(registry::find::<CmId>(id).and_then(|id| migrate(&id, channel)))
 }
 
 pub(super) fn migrate(id: &Arc<CmId>, channel: *mut rdma_event_channel) -> Result<(), Errno> {

@@ -202,7 +202,7 @@ fn replied(id: &CmId, conversation: CommId, reply: &rep::Repr, options: u32) -> 
     let ready = states::make_ready(id, &inner);
     match ready.and_then(|()| confirm(&context, conversation)) {
         Ok(()) => (event::ESTABLISHED, 0),
-        Err(Errno(number)) => {
+        Err(Errno { number, .. }) => {
             let private = [0; rej::PRIVATE_LEN];
             let reason = rej::Reason::CONSUMER;
             // The peer may be gone already.
@@ -226,7 +226,7 @@ fn datagram(id: &CmId, reply: &sidr::Rep) -> Result<rdma_ud_param, c_int> {
     };
     let (source, destination): (Gid, Gid) = (local.ip().into(), remote.ip().into());
     let ah_attr = states::path_to(context, source, destination, inner.settings.traffic_class)
-        .map_err(|Errno(number)| -number)?;
+        .map_err(|Errno { number, .. }| -number)?;
     Ok(rdma_ud_param {
         ah_attr,
         qp_num: reply.qpn.value(),

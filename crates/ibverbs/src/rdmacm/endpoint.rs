@@ -19,10 +19,10 @@ pub unsafe extern "C" fn ferroce_rdma_create_ep(
     pd: *mut ibv_pd,
     qp_init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    minus_one((|| {
+    minus_one!((|| {
         // SAFETY: C passes a writable pointer, a structure, and NULL or another.
         let (target, info, attr) = unsafe { (id.as_mut(), res.as_ref(), qp_init_attr.as_mut()) };
-        let (Some(target), Some(info)) = (target, info) else { return Err(Errno::INVALID) };
+        let (Some(target), Some(info)) = (target, info) else { return Err(Errno::NULL) };
         let ep = create::create(ptr::null_mut(), ptr::null_mut(), info.ai_port_space as u32)?;
         let result = begin(&ep, info, pd, attr);
         match result {
@@ -45,7 +45,7 @@ fn begin(
         (!info.ai_src_addr.is_null()).then(|| unsafe { addresses::read(info.ai_src_addr) });
     let source = source.transpose()?;
     if info.ai_flags & RAI_PASSIVE != 0 {
-        let source = source.ok_or(Errno::INVALID)?;
+        let source = source.ok_or(Errno::invalid("RAI_PASSIVE needs ai_src_addr"))?;
         let mut inner = ep.lock();
         bind::bind(ep, &mut inner, source)?;
         inner.template = attr.map(|attr| Template { pd, attr: *attr });
@@ -87,18 +87,20 @@ pub unsafe extern "C" fn ferroce_rdma_get_request(
     listen: *mut rdma_cm_id,
     id: *mut *mut rdma_cm_id,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(listen).and_then(|listener| {
+    minus_one!(registry::find::<CmId>(listen).and_then(|listener| {
         // SAFETY: C passes a writable pointer.
-        let target = unsafe { id.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { id.as_mut() }.ok_or(Errno::NULL)?;
         if listener.lock().own_channel.is_none() {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid(
+                "the listener has an event channel: take its events by rdma_get_cm_event",
+            ));
         }
         fetch::complete(&listener)?;
         let told = listener.shown().event;
         // SAFETY: the event that was just fetched, and is not acknowledged.
         let (kind, new) = unsafe { ((*told).event, (*told).id) };
         if kind != event::CONNECT_REQUEST {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("the event is no RDMA_CM_EVENT_CONNECT_REQUEST"));
         }
         let new = registry::find::<CmId>(new)?;
         let template = listener.lock().template;

@@ -17,9 +17,9 @@ pub unsafe extern "C" fn ferroce_rdma_get_cm_event(
     channel: *mut rdma_event_channel,
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
-    minus_one(registry::find::<EventChannel>(channel).and_then(|channel| {
+    minus_one!(registry::find::<EventChannel>(channel).and_then(|channel| {
         // SAFETY: C passes a writable pointer.
-        let target = unsafe { event.as_mut() }.ok_or(Errno::INVALID)?;
+        let target = unsafe { event.as_mut() }.ok_or(Errno::NULL)?;
         // No reference to the channel is held while waiting: another thread may destroy it.
         let queue = Arc::clone(&channel.queue);
         drop(channel);
@@ -51,7 +51,7 @@ pub(super) fn complete(id: &CmId) -> Result<(), Errno> {
     let (kind, status) = unsafe { ((*event).event, (*event).status) };
     match status {
         0 => Ok(()),
-        _ if kind == event::REJECTED => Err(Errno(libc::ECONNREFUSED)),
-        status => Err(Errno(status.saturating_abs())),
+        _ if kind == event::REJECTED => Err(Errno::new(libc::ECONNREFUSED)),
+        status => Err(Errno::new(status.saturating_abs())),
     }
 }

@@ -86,12 +86,15 @@ pub(super) struct Membership {
 impl Inner {
     /// The device and the conversation.
     pub(super) fn connection(&self) -> Result<(Arc<Context>, CommId), Errno> {
-        self.context.clone().zip(self.conversation).ok_or(Errno::INVALID)
+        self.context
+            .clone()
+            .zip(self.conversation)
+            .ok_or(Errno::invalid("the id has no connection"))
     }
 
     /// Our address, and the peer's.
     fn ends(&self) -> Result<(SocketAddr, SocketAddr), Errno> {
-        self.local.zip(self.remote).ok_or(Errno::INVALID)
+        self.local.zip(self.remote).ok_or(Errno::invalid("the id has no two addresses"))
     }
 
     /// The path of messages to the peer.
@@ -114,7 +117,7 @@ impl Inner {
 
     /// The GID of our end.
     pub(super) fn local_gid(&self) -> Result<Gid, Errno> {
-        self.local.map(|local| local.ip().into()).ok_or(Errno::INVALID)
+        self.local.map(|local| local.ip().into()).ok_or(Errno::invalid("the id has no address"))
     }
 
     /// The timeout of our queue pairs.

@@ -20,7 +20,7 @@ pub unsafe extern "C" fn ferroce_rdma_getaddrinfo(
     res: *mut *mut rdma_addrinfo,
 ) -> c_int {
     // SAFETY: C passes texts or NULL, NULL or a structure, and a writable pointer.
-    minus_one(unsafe { resolve(node, service, hints.as_ref(), res) })
+    minus_one!(unsafe { resolve(node, service, hints.as_ref(), res) })
 }
 
 /// # Safety
@@ -32,7 +32,7 @@ unsafe fn resolve(
     res: *mut *mut rdma_addrinfo,
 ) -> Result<(), Errno> {
     // SAFETY: the caller vouches for it.
-    let target = unsafe { res.as_mut() }.ok_or(Errno::INVALID)?;
+    let target = unsafe { res.as_mut() }.ok_or(Errno::NULL)?;
     let mut info = hints.map_or_else(rdma_addrinfo::zeroed, |hints| rdma_addrinfo {
         ai_flags: hints.ai_flags,
         ai_family: hints.ai_family,
@@ -46,7 +46,7 @@ unsafe fn resolve(
     if no_name
         && hints.is_none_or(|hints| hints.ai_src_addr.is_null() && hints.ai_dst_addr.is_null())
     {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("neither a node, a service nor addresses are given"));
     }
     if !no_name {
         // SAFETY: the caller vouches for the texts.
@@ -126,7 +126,7 @@ unsafe fn look_up(
         libc::EAI_SYSTEM => return Err(Errno::last()),
         libc::EAI_MEMORY => return Err(Errno::NO_MEMORY),
         libc::EAI_NONAME => return Err(Errno::NO_DEVICE),
-        _ => return Err(Errno::INVALID),
+        _ => return Err(Errno::invalid("node or service cannot be resolved")),
     }
     // SAFETY: a list that getaddrinfo has made, and that is freed once.
     unsafe {
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn ferroce_rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
 /// too: `rdma_getaddrinfo` does what RoCE can.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_addrinfo_absent() -> c_int {
-    minus_one(Err(Errno::UNSUPPORTED))
+    minus_one!(Err(Errno::UNSUPPORTED))
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
         unsafe {
             if ferroce_rdma_getaddrinfo(node, c"7174".as_ptr(), &raw const hints, &raw mut res) != 0
             {
-                return Err(Errno::last().0);
+                return Err(Errno::last().number);
             }
             let info = res.read();
             let address =

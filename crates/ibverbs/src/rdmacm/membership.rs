@@ -19,21 +19,24 @@ pub(super) fn joined(id: &CmId, number: u64, status: c_int) -> Option<(u32, c_in
     let param = rdma_ud_param { private_data: context, ..rdma_ud_param::zeroed() };
     let result = match status {
         0 => attach(id, &mut inner, at),
-        status => Err(Errno(-status)),
+        status => Err(Errno::new(-status)),
     };
     Some(match result {
         Ok(ah_attr) => {
             let (qp_num, qkey) = (Qpn::MULTICAST.value(), RDMA_UDP_QKEY);
             (event::MULTICAST_JOIN, 0, rdma_ud_param { ah_attr, qp_num, qkey, ..param })
         }
-        Err(Errno(number)) => (event::MULTICAST_ERROR, -number, param),
+        Err(Errno { number, .. }) => (event::MULTICAST_ERROR, -number, param),
     })
 }
 
 /// Attaches the id's queue pair, if it has one that is to receive, and returns how to send.
 fn attach(id: &CmId, inner: &mut Inner, at: usize) -> Result<ibv_ah_attr, Errno> {
-    let device = inner.context.clone().ok_or(Errno::INVALID)?;
-    let source = inner.local.ok_or(Errno::INVALID)?.ip().into();
+    let device = inner
+        .context
+        .clone()
+        .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
+    let source = inner.local.ok_or(Errno::invalid("the id has no address"))?.ip().into();
     let traffic_class = inner.settings.traffic_class;
     let membership = &mut inner.memberships[at];
     let path = states::path_to(&device, source, membership.group, traffic_class)?;

@@ -24,17 +24,17 @@ pub unsafe extern "C" fn ferroce_rdma_set_option(
     optval: *mut c_void,
     optlen: usize,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         if level != RDMA_OPTION_ID {
-            return Err(Errno(libc::ENOSYS));
+            return Err(Errno::new(libc::ENOSYS));
         }
         let length = match optname {
             TOS | ACK_TIMEOUT => size_of::<u8>(),
             REUSEADDR | AFONLY => size_of::<c_int>(),
-            _ => return Err(Errno(libc::ENOSYS)),
+            _ => return Err(Errno::new(libc::ENOSYS)),
         };
         if optval.is_null() || optlen != length {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("optval is NULL, or optlen is not that of the option"));
         }
         // SAFETY: C passes as many readable bytes as it says.
         let value = unsafe {
@@ -48,10 +48,14 @@ pub unsafe extern "C" fn ferroce_rdma_set_option(
         let settings = &mut inner.settings;
         match optname {
             TOS => settings.traffic_class = value as u8,
-            ACK_TIMEOUT if value > ACK_TIMEOUT_MAX.into() => return Err(Errno::INVALID),
+            ACK_TIMEOUT if value > ACK_TIMEOUT_MAX.into() => {
+                return Err(Errno::invalid("the ACK timeout has five bits"));
+            }
             ACK_TIMEOUT => settings.ack_timeout = Some(value as u8),
             // Too late once there is a port.
-            _ if bound => return Err(Errno::INVALID),
+            _ if bound => {
+                return Err(Errno::invalid("the id has an address already: set this before"));
+            }
             REUSEADDR => settings.reuse_address = value != 0,
             _ => settings.one_family = value != 0,
         }

@@ -26,9 +26,9 @@ pub unsafe extern "C" fn ferroce_rdma_create_qp(
     pd: *mut ibv_pd,
     qp_init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { qp_init_attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { qp_init_attr.as_mut() }.ok_or(Errno::NULL)?;
         create(&id, pd, attr)
     }))
 }
@@ -39,9 +39,9 @@ pub unsafe extern "C" fn ferroce_rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     qp_init_attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { qp_init_attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { qp_init_attr.as_mut() }.ok_or(Errno::NULL)?;
         create_extended(&id, attr)
     }))
 }
@@ -70,7 +70,9 @@ fn create_extended(id: &CmId, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errn
     let inner = id.lock();
     let shown = id.shown();
     if inner.context.is_none() || !shown.qp.is_null() || shown.qp_type != attr.qp_type {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid(
+            "the id has no device or has a queue pair already, or qp_type does not fit its port space",
+        ));
     }
     drop(inner);
     if attr.comp_mask & abi::IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
@@ -100,7 +102,11 @@ fn create_extended(id: &CmId, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errn
 
 /// The XRC domain of ids that are given none.
 fn default_xrcd(id: &CmId) -> Result<*mut abi::ibv_xrcd, Errno> {
-    let context = id.lock().context.clone().ok_or(Errno::INVALID)?;
+    let context = id
+        .lock()
+        .context
+        .clone()
+        .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
     devices::default_xrcd(&context)
 }
 
@@ -205,9 +211,9 @@ pub unsafe extern "C" fn ferroce_rdma_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a writable structure.
-        let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
+        let attr = unsafe { attr.as_mut() }.ok_or(Errno::NULL)?;
         let is_xrc = id.shown().qp_type == IBV_QPT_XRC_RECV;
         let mut extended = ibv_srq_init_attr_ex {
             srq_context: attr.srq_context,
@@ -228,7 +234,7 @@ pub unsafe extern "C" fn ferroce_rdma_create_srq(
 fn create_srq(id: &CmId, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
     let shown = id.shown();
     if !shown.srq.is_null() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("the id has a shared receive queue already"));
     }
     if attr.comp_mask & abi::IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= abi::IBV_SRQ_INIT_ATTR_PD;
@@ -243,7 +249,7 @@ fn create_srq(id: &CmId, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
         }
         if attr.comp_mask & abi::IBV_SRQ_INIT_ATTR_CQ == 0 || attr.cq.is_null() {
             if !shown.recv_cq.is_null() {
-                return Err(Errno::INVALID);
+                return Err(Errno::invalid("the id has a completion queue already"));
             }
             attr.comp_mask |= abi::IBV_SRQ_INIT_ATTR_CQ;
             attr.cq = make_recv_cq(id, attr.attr.max_wr)?;
@@ -264,9 +270,9 @@ pub unsafe extern "C" fn ferroce_rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a writable structure.
-        create_srq(&id, unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?)
+        create_srq(&id, unsafe { attr.as_mut() }.ok_or(Errno::NULL)?)
     }))
 }
 

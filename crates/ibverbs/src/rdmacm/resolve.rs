@@ -26,7 +26,7 @@ pub unsafe extern "C" fn ferroce_rdma_resolve_addr(
     dst_addr: *mut libc::sockaddr,
     _timeout_ms: c_int,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         // SAFETY: C passes a socket address, and NULL or another.
         let (source, destination) = unsafe {
             let source = (!src_addr.is_null()).then(|| addresses::read(src_addr)).transpose()?;
@@ -43,7 +43,7 @@ pub(super) fn resolve_addr(
 ) -> Result<(), Errno> {
     let mut inner = id.lock();
     if !inner.listeners.is_empty() || inner.conversation.is_some() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("the id listens or connects already"));
     }
     if let Some(source) = source
         && inner.local.is_none()
@@ -54,7 +54,7 @@ pub(super) fn resolve_addr(
     drop(inner);
     id.mailbox.post(match outcome {
         Ok(()) => What::Local(event::ADDR_RESOLVED, 0),
-        Err(Errno(number)) => What::Local(event::ADDR_ERROR, -number),
+        Err(Errno { number, .. }) => What::Local(event::ADDR_ERROR, -number),
     });
     fetch::complete(id)
 }
@@ -87,13 +87,15 @@ pub unsafe extern "C" fn ferroce_rdma_resolve_route(
     id: *mut rdma_cm_id,
     _timeout_ms: c_int,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| resolve_route(&id)))
+    minus_one!(registry::find::<CmId>(id).and_then(|id| resolve_route(&id)))
 }
 
 pub(super) fn resolve_route(id: &Arc<CmId>) -> Result<(), Errno> {
     let inner = id.lock();
     if inner.context.is_none() || inner.remote.is_none() {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid(
+            "the id has no device or no destination: call rdma_resolve_addr first",
+        ));
     }
     drop(inner);
     id.mailbox.post(What::Local(event::ROUTE_RESOLVED, 0));
@@ -110,7 +112,7 @@ pub unsafe extern "C" fn ferroce_rdma_get_devices(
     if let Some(count) = unsafe { num_devices.as_mut() } {
         *count = contexts.as_ref().map_or(0, |contexts| contexts.len() as c_int);
     }
-    pointer(contexts.and_then(|contexts| registry::list(&contexts)))
+    pointer!(contexts.and_then(|contexts| registry::list(&contexts)))
 }
 
 /// Frees a list. The devices in it stay.

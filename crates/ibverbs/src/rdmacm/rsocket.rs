@@ -8,7 +8,7 @@ use crate::errno::{Errno, minus_one};
 /// Every call that makes or uses an rsocket.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rsocket_absent() -> isize {
-    minus_one(Err(Errno::UNSUPPORTED)) as isize
+    minus_one!(Err(Errno::UNSUPPORTED)) as isize
 }
 
 /// `repoll_create`: `epoll_create1`, as every descriptor is an ordinary one.

@@ -34,7 +34,10 @@ pub(super) fn attributes(
     state: u32,
 ) -> Result<(ibv_qp_attr, Mask), Errno> {
     use QpState::{Init, Rtr, Rts};
-    let context = inner.context.as_ref().ok_or(Errno::INVALID)?;
+    let context = inner
+        .context
+        .as_ref()
+        .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
     let mut attr = ibv_qp_attr { qp_state: state, ..ibv_qp_attr::zeroed() };
     let datagram = id.is_datagram();
     let kind = id.shown().qp_type;
@@ -54,7 +57,9 @@ pub(super) fn attributes(
     } else if state == number(Rts) && datagram {
         Mask::SQ_PSN
     } else if state == number(Rtr) {
-        let peer = inner.peer.ok_or(Errno::INVALID)?;
+        let peer = inner
+            .peer
+            .ok_or(Errno::invalid("the peer's attributes are not known before it has answered"))?;
         attr.ah_attr = path(context, inner)?;
         attr.path_mtu = peer.mtu.into();
         attr.dest_qp_num = peer.qpn.value();
@@ -65,7 +70,9 @@ pub(super) fn attributes(
         let all = Mask::PATH | Mask::PATH_MTU | Mask::DESTINATION | Mask::RQ_PSN;
         if answers { all | Mask::MAX_DEST_RD_ATOMIC | Mask::MIN_RNR_TIMER } else { all }
     } else if state == number(Rts) {
-        let peer = inner.peer.ok_or(Errno::INVALID)?;
+        let peer = inner
+            .peer
+            .ok_or(Errno::invalid("the peer's attributes are not known before it has answered"))?;
         attr.sq_psn = peer.psn.value();
         attr.timeout = inner.ack_timeout();
         attr.retry_cnt = peer.retry_count;
@@ -78,7 +85,7 @@ pub(super) fn attributes(
             (false, false) => Mask::SQ_PSN,
         }
     } else {
-        return Err(Errno::INVALID);
+        return Err(Errno::invalid("qp_state is none of INIT, RTR and RTS"));
     };
     Ok((attr, bits | Mask::STATE))
 }
@@ -97,7 +104,9 @@ fn min_rnr_timer(retries: u8) -> u8 {
 
 /// The path to the peer.
 fn path(context: &Context, inner: &Inner) -> Result<ibv_ah_attr, Errno> {
-    let remote = inner.remote.ok_or(Errno::INVALID)?;
+    let remote = inner
+        .remote
+        .ok_or(Errno::invalid("the id has no destination: call rdma_resolve_addr first"))?;
     path_to(context, inner.local_gid()?, remote.ip().into(), inner.settings.traffic_class)
 }
 
@@ -109,7 +118,9 @@ pub(super) fn path_to(
     traffic_class: u8,
 ) -> Result<ibv_ah_attr, Errno> {
     let mut gids = context.nic.device().gids.iter();
-    let ours = gids.find(|entry| entry.gid == source).ok_or(Errno::INVALID)?;
+    let ours = gids
+        .find(|entry| entry.gid == source)
+        .ok_or(Errno::invalid("no GID of the device has the id's address"))?;
     Ok(ah::attributes(&AddressVector {
         gid: destination,
         source_gid: source,

@@ -85,9 +85,9 @@ pub unsafe extern "C" fn ferroce_rdma_write_cm_event(
     status: c_int,
     arg: u64,
 ) -> c_int {
-    minus_one(registry::find::<CmId>(id).and_then(|id| {
+    minus_one!(registry::find::<CmId>(id).and_then(|id| {
         if kind != event::USER {
-            return Err(Errno::INVALID);
+            return Err(Errno::invalid("event is not RDMA_CM_EVENT_USER"));
         }
         id.mailbox.post(What::User(status, arg));
         Ok(())
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ferroce_rdma_write_cm_event(
 /// Acknowledges an event, which is gone then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ferroce_rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    minus_one(registry::find::<Told>(event).map(|told| acknowledge(&told)))
+    minus_one!(registry::find::<Told>(event).map(|told| acknowledge(&told)))
 }
 
 fn acknowledge(told: &Told) {

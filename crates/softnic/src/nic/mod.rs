@@ -96,7 +96,8 @@ impl Nic {
         let membership = &attachment.site.membership;
         let slot = u32::from(membership.registry.slot());
         if let Some(shortcomings) = device.shortcomings() {
-            tracing::warn!("{shortcomings}");
+            // `ferroce run` and `ferroce devices` say so, too.
+            tracing::info!("{shortcomings}");
         }
         let random = || {
             let doing = "asking for a random number";

@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use rdma::{Completion, Time};
+use rdma::{Completion, Qpn, Time};
 use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
 
@@ -114,8 +114,10 @@ impl Core {
     pub(crate) fn tell(&mut self, now: Time, events: &dyn EventSink) {
         self.attachment.site.observers.flush();
         while let Some(event) = self.endpoint.poll_event() {
-            if matches!(event, Event::CompletionNotify(_)) {
-                self.policy.told(now);
+            match event {
+                Event::CompletionNotify(_) => self.policy.told(now),
+                Event::QpFailed(qpn) => self.complain(qpn),
+                _ => {}
             }
             events.event(event);
         }
@@ -124,6 +126,14 @@ impl Core {
         }
         if self.attachment.site.observers.is_publishing_due(now) {
             self.publish(now);
+        }
+    }
+
+    /// Says why a queue pair failed.
+    #[cold]
+    fn complain(&self, qpn: Qpn) {
+        if let Some(failure) = self.endpoint.failure(qpn) {
+            tracing::warn!("{failure}");
         }
     }
 
