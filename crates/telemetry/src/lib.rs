@@ -53,16 +53,22 @@
 //! [`Block`] lists what else stands on a page, among it a [`Replay`]: a drawing of a network with a slider
 //! over time.
 //!
+//! # Metrics
+//!
+//! [`Metrics`] are what runs counts now, for Prometheus; an [`Endpoint`] serves them.
+//!
 //! **Invariant:** the same rows give the same bytes in every format. Nothing here asks for the time
 //! or for chance.
 
 #![forbid(unsafe_code)]
 
 mod limits;
+mod metrics;
 mod page;
 mod spelling;
 mod table;
 
+pub use metrics::{Endpoint, EndpointError, Format, MetricKind, MetricValue, Metrics, Reach};
 pub use page::{Block, Figure, LEVELS, Page, Replay, ReplayFrame, ReplayNode};
 pub use spelling::nearest;
 pub use table::{Cell, Column, Kind, Table};
