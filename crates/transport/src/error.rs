@@ -5,7 +5,7 @@ use core::fmt;
 
 use rdma::QpState;
 
-use crate::attributes::Mask;
+use crate::mask::Mask;
 
 macro_rules! errors {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $text:literal,)* }) => {

@@ -10,14 +10,9 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use rdma::{CompletionOpcode, CompletionStatus, Gid, Key, Operation, QpState, Qpn};
+use rdma::{CompletionOpcode, CompletionStatus, Gid, Key, QpState, Qpn};
 use wire::opcode::Operation as Request;
 use wire::roce;
-
-use crate::Event;
-use crate::adapter::Adapter;
-use crate::qp::Qp;
-use crate::requester::SendWqe;
 
 /// Why a key does not reach what a request names with it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -122,22 +117,6 @@ pub struct Work {
 }
 
 impl Work {
-    pub(crate) fn posted(wqe: &SendWqe) -> Self {
-        let remote = match wqe.operation {
-            Operation::Write { remote_address, r_key, .. }
-            | Operation::Read { remote_address, r_key, .. }
-            | Operation::CompareSwap { remote_address, r_key, .. }
-            | Operation::FetchAdd { remote_address, r_key, .. }
-            | Operation::AtomicWrite { remote_address, r_key, .. } => Some((remote_address, r_key)),
-            Operation::BindWindow { r_key, address, .. } => Some((address, r_key)),
-            Operation::Send { .. }
-            | Operation::SendInvalidate { .. }
-            | Operation::LocalInvalidate { .. } => None,
-        };
-        let opcode = wqe.completion_opcode();
-        Self { opcode, id: Some(wqe.id), bytes: wqe.length, remote }
-    }
-
     pub(crate) fn received(header: &roce::Repr) -> Self {
         let opcode = match header.facts().operation {
             Request::Write => CompletionOpcode::Write,
@@ -275,17 +254,6 @@ impl fmt::Display for Peer {
             return f.write_str("its peers");
         }
         write!(f, "{address} QP {qpn}")
-    }
-}
-
-impl Qp {
-    /// Notes why the queue pair is about to fail, and tells the driver.
-    #[cold]
-    pub(crate) fn note_failure(&mut self, to: QpState, cause: Cause, adapter: &mut Adapter) {
-        let (peer, peer_qpn) = (self.attributes.path.gid, self.attributes.destination);
-        let (qpn, from) = (self.qpn, self.state);
-        self.failure = Some(Failure { qpn, from, to, peer, peer_qpn, cause }.into());
-        adapter.raise(Event::QpFailed(qpn));
     }
 }
 

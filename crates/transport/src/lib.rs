@@ -198,6 +198,7 @@ mod event;
 pub mod failure;
 mod handles;
 pub mod limits;
+mod mask;
 mod mutation;
 mod pressure;
 mod qp;
@@ -220,7 +221,7 @@ mod timer;
 mod transmit;
 
 pub use arrival::Arrival;
-pub use attributes::{AddressVector, Mask, QpAttributes, QpCapacity, QpChange, QpQuery, QpSpec};
+pub use attributes::{AddressVector, QpAttributes, QpCapacity, QpChange, QpQuery, QpSpec};
 pub use blocked::Blocked;
 pub use bring_up::BringUp;
 pub use config::{BetweenHosts, Config};
@@ -231,6 +232,7 @@ pub use error::{CreateError, DestroyError, ModifyError, PostError, RegisterError
 pub use event::Event;
 pub use failure::Failure;
 pub use handles::{CqId, PdId, SrqId, XrcdId};
+pub use mask::Mask;
 pub use pressure::{Flight, Pressure};
 pub use qp::source_port;
 pub use recovery::{OutOfOrder, Recovery};

@@ -17,7 +17,7 @@ use wire::{Opcode, aeth, cnp, roce, saeth};
 use crate::adapter::Adapter;
 use crate::attributes::{AddressVector, QpAttributes, QpChange, QpQuery};
 use crate::congestion::{NotificationPoint, Pacer};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::limits::{ACK_BEHIND_PACKETS, OVERTAKEN_WAIT_MIN};
 use crate::recovery::{Bounds, Patience, Recovery};
 use crate::recv::{RecvQueue, RecvWqe};
@@ -224,6 +224,15 @@ impl Qp {
         if self.spec.srq.is_some() {
             adapter.raise(Event::LastWqeReached(self.qpn));
         }
+    }
+
+    /// Notes why the queue pair is about to fail, and tells the driver.
+    #[cold]
+    pub(crate) fn note_failure(&mut self, to: QpState, cause: Cause, adapter: &mut Adapter) {
+        let (peer, peer_qpn) = (self.attributes.path.gid, self.attributes.destination);
+        let (qpn, from) = (self.qpn, self.state);
+        self.failure = Some(Box::new(Failure { qpn, from, to, peer, peer_qpn, cause }));
+        adapter.raise(Event::QpFailed(qpn));
     }
 
     /// Writes the completion of a receive that failed to `cq`.

@@ -10,7 +10,8 @@
 use rdma::{QpState, QpType};
 
 use crate::ModifyError;
-use crate::attributes::{Mask, QpChange};
+use crate::attributes::QpChange;
+use crate::mask::Mask;
 
 /// What one transition takes.
 struct Transition {

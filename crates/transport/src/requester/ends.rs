@@ -5,7 +5,7 @@ use rdma::{CompletionStatus, QpState, SendFlags};
 use super::SendWqe;
 use crate::adapter::Adapter;
 use crate::attributes::QpAttributes;
-use crate::failure::{Cause, Work};
+use crate::failure::Cause;
 use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::recovery::Scoreboard;
@@ -55,7 +55,7 @@ impl Qp {
             let is_local = status == CompletionStatus::LocalProtection;
             let fault = is_local.then(|| wqe.fault(&adapter.regions, self.spec.pd));
             let QpAttributes { timeout, retry_count, rnr_retry, .. } = self.attributes;
-            let (work, patience) = (Work::posted(&wqe), (timeout, retry_count, rnr_retry));
+            let (work, patience) = (wqe.work(), (timeout, retry_count, rnr_retry));
             let cause = Cause::Request { work, status, fault, patience };
             let to = if is_reliable { QpState::Error } else { QpState::Sqe };
             self.note_failure(to, cause, adapter);

@@ -29,7 +29,7 @@ use train::Train;
 
 use crate::PdId;
 use crate::attributes::QpAttributes;
-use crate::failure::Fault;
+use crate::failure::{Fault, Work};
 use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::mutation::{Mutation, mutated};
 use crate::recovery::{Bounds, Moment, Scoreboard};
@@ -145,6 +145,23 @@ impl SendWqe {
         let stores =
             self.is_read_or_atomic() && !matches!(self.operation, Operation::AtomicWrite { .. });
         if stores { Access::LOCAL_WRITE } else { Access::NONE }
+    }
+
+    /// What a failure tells of it.
+    pub(crate) fn work(&self) -> Work {
+        let remote = match self.operation {
+            Operation::Write { remote_address, r_key, .. }
+            | Operation::Read { remote_address, r_key, .. }
+            | Operation::CompareSwap { remote_address, r_key, .. }
+            | Operation::FetchAdd { remote_address, r_key, .. }
+            | Operation::AtomicWrite { remote_address, r_key, .. } => Some((remote_address, r_key)),
+            Operation::BindWindow { r_key, address, .. } => Some((address, r_key)),
+            Operation::Send { .. }
+            | Operation::SendInvalidate { .. }
+            | Operation::LocalInvalidate { .. } => None,
+        };
+        let opcode = self.completion_opcode();
+        Work { opcode, id: Some(self.id), bytes: self.length, remote }
     }
 
     /// The pieces in addresses of memory; none for inline data.
