@@ -27,6 +27,7 @@ pub const SECTION_HEADER_LEN: usize = 28;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
+const INTERFACE_STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
@@ -34,9 +35,13 @@ const OPTION_END: u16 = 0;
 const OPTION_COMMENT: u16 = 1;
 const OPTION_SHB_USERAPPL: u16 = 4;
 const OPTION_IF_NAME: u16 = 2;
+const OPTION_IF_DESCRIPTION: u16 = 3;
+const OPTION_IF_SPEED: u16 = 8;
 const OPTION_IF_TSRESOL: u16 = 9;
 const OPTION_IF_TSOFFSET: u16 = 14;
 const OPTION_EPB_FLAGS: u16 = 2;
+const OPTION_ISB_IFRECV: u16 = 4;
+const OPTION_ISB_IFDROP: u16 = 5;
 
 /// Type, length, and length again.
 const FRAME_OF_BLOCK: usize = 12;
@@ -127,12 +132,51 @@ pub fn write_section(file: &mut Vec<u8>, application: &str, comment: &str) {
 
 /// Appends the description of the next interface to `file`; the first is interface 0.
 pub fn write_interface(file: &mut Vec<u8>, name: &str) {
+    write_described(file, &Described { name, ..Described::default() });
+}
+
+/// What a file says of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Described<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is, in a few words; empty for nothing.
+    pub description: &'a str,
+    /// Bits per second; 0 if that is not known.
+    pub speed_bps: u64,
+    /// So many bytes of a frame are kept at most; 0 for all.
+    pub snap_bytes: u32,
+}
+
+/// Appends the description of the next interface to `file`, with all that is known of it.
+pub fn write_described(file: &mut Vec<u8>, of: &Described<'_>) {
     let start = open(file, INTERFACE_DESCRIPTION);
     file.extend_from_slice(&(LINKTYPE_ETHERNET as u16).to_le_bytes());
     file.extend_from_slice(&[0; 2]);
-    file.extend_from_slice(&SNAP_LEN.to_le_bytes());
-    write_option(file, OPTION_IF_NAME, cut(name));
+    let snap = if of.snap_bytes == 0 { SNAP_LEN } else { of.snap_bytes };
+    file.extend_from_slice(&snap.to_le_bytes());
+    write_option(file, OPTION_IF_NAME, cut(of.name));
+    if !of.description.is_empty() {
+        write_option(file, OPTION_IF_DESCRIPTION, cut(of.description));
+    }
+    if of.speed_bps != 0 {
+        write_option(file, OPTION_IF_SPEED, &of.speed_bps.to_le_bytes());
+    }
     write_option(file, OPTION_IF_TSRESOL, &[9]);
+    write_option(file, OPTION_END, &[]);
+    close(file, start);
+}
+
+/// Appends how many frames `interface` has seen until `at`, and how many of them are not in the file because
+/// nobody took them in time.
+pub fn write_statistics(file: &mut Vec<u8>, interface: u32, at: Time, seen: u64, missed: u64) {
+    let start = open(file, INTERFACE_STATISTICS);
+    let nanoseconds = at.as_ns();
+    file.extend_from_slice(&interface.to_le_bytes());
+    file.extend_from_slice(&((nanoseconds >> 32) as u32).to_le_bytes());
+    file.extend_from_slice(&(nanoseconds as u32).to_le_bytes());
+    write_option(file, OPTION_ISB_IFRECV, &seen.to_le_bytes());
+    write_option(file, OPTION_ISB_IFDROP, &missed.to_le_bytes());
     write_option(file, OPTION_END, &[]);
     close(file, start);
 }
@@ -497,6 +541,29 @@ mod tests {
         assert_eq!(file[..16], [6, 0, 0, 0, 48, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(file[16..32], [2, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 0xaa, 0xbb, 0xcc, 0]);
         assert_eq!(file[32..], [2, 0, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_said_of_an_interface_is_as_the_draft_draws_it_and_passed_over() {
+        let mut file = section_header().to_vec();
+        let (name, description) = ("s0 to h1", "a port");
+        write_described(
+            &mut file,
+            &Described { name, description, speed_bps: 1_000_000_000, snap_bytes: 96 },
+        );
+        let said = &file[SECTION_HEADER_LEN..];
+        assert_eq!(said[12..16], 96_u32.to_le_bytes());
+        assert!(said.windows(10).any(|part| part == b"\x03\0\x06\0a port"));
+        assert!(said.windows(8).any(|part| part == [8, 0, 8, 0, 0, 0xca, 0x9a, 0x3b]));
+        let before = file.len();
+        write_statistics(&mut file, 0, Time::from_ns(3), 9, 2);
+        let counted = &file[before..];
+        assert_eq!(counted[..8], [5, 0, 0, 0, 52, 0, 0, 0]);
+        assert_eq!(counted[20..32], [4, 0, 8, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(counted[32..44], [5, 0, 8, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        let mut reader = Reader::new(&file).unwrap();
+        assert_eq!(reader.next_record(), None);
+        assert_eq!(reader.interfaces()[0].name, Some(name));
     }
 
     #[test]
