@@ -61,6 +61,12 @@ pub(crate) const REPORT_QUEUES: usize = 6;
 pub(crate) const SNAP_BYTES_MIN: u32 = 90;
 /// Frames that all captures of a network keep together, of some 200 bytes of memory each.
 pub(crate) const CAPTURE_FRAMES_MAX: usize = 1 << 21;
+/// Bytes of programs' packets that all captures of a network keep together.
+pub(crate) const CAPTURE_BYTES_MAX: usize = 256 << 20;
+/// Frames that the taps of one capture keep together until it is asked while the network lives.
+pub(crate) const LIVE_FRAMES_MAX: usize = 1 << 14;
+/// Bytes of programs' packets that they keep.
+pub(crate) const LIVE_BYTES_MAX: usize = 32 << 20;
 /// A buffer of a TCP connection: its window scale has 14 bits at most (RFC 7323).
 pub(crate) const TCP_BUFFER_BYTES_MAX: u32 = 1 << 28;
 /// TCP connections that a host may begin, and as many that it may be asked for: half of the ports

@@ -407,6 +407,24 @@ impl Pool {
         bytes.map_or(0, |bytes| bytes.len() as u32)
     }
 
+    /// The bytes of a packet of a program as it was sent, from the IP header on.
+    pub(crate) fn sent_bytes(&self, index: u32) -> &[u8] {
+        self.payloads.get(self.get(index).word as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first `length` bytes of a packet of a program as they are now.
+    pub(crate) fn whole_beginning(&self, index: u32, length: usize) -> Box<[u8]> {
+        let (packet, bytes) = (self.get(index), self.sent_bytes(index));
+        let mut beginning: Box<[u8]> = bytes[..length.min(bytes.len())].into();
+        if beginning.len() >= ipv4::HEADER_LEN
+            && let Ok(header) = ipv4::Repr::parse(bytes)
+        {
+            ipv4::Repr { tos: packet.traffic_class, ttl: packet.ttl, ..header }
+                .emit(&mut beginning);
+        }
+        beginning
+    }
+
     /// The bytes of a packet of a program as they are now: switches change traffic class and TTL.
     pub(crate) fn whole(&mut self, index: u32) -> &[u8] {
         let Packet { traffic_class, ttl, word, .. } = *self.get(index);

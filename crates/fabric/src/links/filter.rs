@@ -1,4 +1,4 @@
-//! Filters: what a link loses or damages, and the tap that records what comes.
+//! Filters: what a link loses or damages, and the taps that record what comes.
 //!
 //! ```text
 //!   port ── first bit ──────── rate ──── last bit ── length x 5 ns/m ──► filter ──► port
@@ -23,15 +23,20 @@ pub(crate) struct Filter {
     pub(crate) down: bool,
     seen: u64,
     random: Random,
-    /// Records what comes.
-    pub(crate) tap: Option<Box<Tap>>,
+    /// They record what comes.
+    pub(crate) taps: Vec<Tap>,
 }
 
 impl Filter {
     /// One that loses nothing. Its random numbers come from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(seed);
-        Self { rules: Vec::new(), damage: 0.0, down: false, seen: 0, random, tap: None }
+        Self { rules: Vec::new(), damage: 0.0, down: false, seen: 0, random, taps: Vec::new() }
+    }
+
+    /// Whether there is nothing that it does.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.rules.is_empty() && self.damage == 0.0 && !self.down && self.taps.is_empty()
     }
 
     /// Whether the packet is lost, and why. `tuple` is that of the packet.
@@ -43,7 +48,7 @@ impl Filter {
             return Some(Drop::Damaged);
         }
         // Rules speak of packets; a pause frame has no IP header and belongs to no flow.
-        let tuple = tuple?;
+        let tuple = tuple.filter(|_| !self.rules.is_empty())?;
         self.seen += 1;
         let seen = self.seen;
         let random = &mut self.random;

@@ -31,7 +31,7 @@ use prefetch_index::prefetch_index;
 use rdma::Rate;
 
 use crate::address::Tuple;
-use crate::capture::Tap;
+use crate::capture::{Seen, Tap};
 use crate::counters::{Drop, Drops};
 use crate::events::{Events, Meaning};
 use crate::packet::{GAP_BYTES, PREAMBLE_BYTES, Pool};
@@ -460,15 +460,37 @@ impl Links {
         let place = self.place(port);
         let filter = self.filters[place].as_mut()?;
         let lost = filter.judge(of, tuple);
-        if let Some(tap) = &mut filter.tap {
+        for tap in &mut filter.taps {
             tap.see(self.events.now(), &self.pool, packet, tuple.copied(), lost.is_some());
         }
         lost
     }
 
-    /// The tap that records what arrives at `port`.
-    pub(crate) fn tap(&self, port: u32) -> Option<&Tap> {
-        self.filters[self.place(port)].as_ref()?.tap.as_deref()
+    /// The tap that records what arrives at `port`, for a capture that lives or for the file at the end.
+    pub(crate) fn tap(&self, port: u32, live: Option<u32>) -> Option<&Tap> {
+        self.filters[self.place(port)].as_ref()?.taps.iter().find(|tap| tap.live == live)
+    }
+
+    /// Puts a tap at `port`.
+    pub(crate) fn install(&mut self, port: u32, tap: Tap) {
+        self.filter(port).taps.push(tap);
+    }
+
+    /// What the tap of a live capture at `port` has seen, and how many frames it missed.
+    pub(crate) fn take_seen(&mut self, port: u32, live: u32) -> (Vec<Seen>, u64) {
+        let place = self.place(port);
+        let taps = self.filters[place].iter_mut().flat_map(|filter| &mut filter.taps);
+        let tap = taps.into_iter().find(|tap| tap.live == Some(live));
+        tap.map(Tap::take).unwrap_or_default()
+    }
+
+    /// Removes the tap of a live capture from `port`. What a filter remembers stays with it.
+    pub(crate) fn uninstall(&mut self, port: u32, live: u32) {
+        let place = self.place(port);
+        let Some(filter) = &mut self.filters[place] else { return };
+        filter.taps.retain(|tap| tap.live != Some(live));
+        let idle = filter.is_idle();
+        self.port(port).filtered = !idle;
     }
 
     /// The filter of what arrives at `port`, made if there is none yet.

@@ -23,7 +23,7 @@ mod tenants;
 mod view;
 
 pub(crate) use build::{longest_frame, port_spec};
-pub(crate) use view::{PortTap, PortView};
+pub(crate) use view::{PortEnd, PortView};
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -274,6 +274,8 @@ pub struct Network {
     faults: Vec<Fault>,
     faults_done: usize,
     captures: Vec<Capture>,
+    /// Captures that have begun while it lived.
+    captures_begun: u32,
     /// Links that are down, by their place in the topology.
     down: Vec<usize>,
     /// The tuples of packets of programs outside.
@@ -332,6 +334,7 @@ impl Network {
             faults: Vec::new(),
             faults_done: 0,
             captures: config.captures,
+            captures_begun: 0,
             down: Vec::new(),
             outside: outside::Tuples::new(),
             detector: Detector::default(),

@@ -6,7 +6,7 @@ use wire::ethernet::Address;
 
 use super::{BuildError, Network};
 use crate::address::{mac_of_host, mac_of_port};
-use crate::capture::{Capture, Tap, room_of};
+use crate::capture::{Capture, Room, Seen, Tap};
 use crate::counters::{PauseCounters, PortCounters};
 use crate::nic::NicConfig;
 use crate::pfc::PRIORITIES;
@@ -31,33 +31,33 @@ pub(crate) struct PortView {
     pub(crate) priority_to_queue: [u8; PRIORITIES],
 }
 
-/// A port, what lies behind it, and what its tap has kept.
+/// A port as a capture sees it, and what lies behind it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PortTap<'a> {
+pub(crate) struct PortEnd {
     /// Where the port is.
     pub(crate) at: End,
     /// Where it leads to.
     pub(crate) to: End,
-    /// The port at the other end: its place among all.
+    /// Its number.
+    pub(crate) port: u32,
+    /// The port at the other end.
     pub(crate) peer: u32,
     pub(crate) mac: Address,
+    pub(crate) rate_bps: u64,
     /// From the last bit of a packet that it sends to the queue or engine at the other end, and the
     /// same of a pause frame, in picoseconds.
     pub(crate) delays: (u64, u64),
-    pub(crate) tap: Option<&'a Tap>,
 }
 
 impl Network {
-    /// Puts taps at both ends of every link of which a port is to be captured.
+    /// Puts taps at both ends of every link of which a port is to be captured, for the file at the end.
     pub(super) fn install_taps(&mut self) -> Result<(), BuildError> {
-        let ports: Vec<PortTap<'_>> = self.taps().collect();
+        let ports: Vec<PortEnd> = self.port_ends().collect();
         let mut tapped = Vec::new();
         for (index, capture) in self.captures.iter().enumerate() {
             let before = tapped.len();
-            for (port, of) in ports.iter().zip(0u32..).map(|(of, port)| (port, of)) {
-                if capture.covers(of.at, of.to) {
-                    tapped.extend([port, of.peer]);
-                }
+            for port in ports.iter().filter(|port| capture.covers(port.at, port.to)) {
+                tapped.extend([port.port, port.peer]);
             }
             if tapped.len() == before {
                 return Err(BuildError::NoSuchNode(format!("capture {index}")));
@@ -65,9 +65,10 @@ impl Network {
         }
         tapped.sort_unstable();
         tapped.dedup();
-        let room = room_of(tapped.len());
+        let snaps = self.captures.iter().map(|it| it.snap_bytes.map_or(usize::MAX, |b| b as usize));
+        let room = Room::of(tapped.len(), snaps.max().unwrap_or(0));
         for port in tapped {
-            self.partition_mut(port).links.filter(port).tap = Some(Box::new(Tap::new(room)));
+            self.partition_mut(port).links.install(port, Tap::new(None, room));
         }
         Ok(())
     }
@@ -79,24 +80,52 @@ impl Network {
 
     /// Frames that no tap had room for.
     pub(crate) fn missed_frames(&self) -> u64 {
-        self.taps().filter_map(|port| port.tap).map(|tap| tap.missed).sum()
+        self.port_ends().filter_map(|port| self.tap(port.port)).map(|tap| tap.missed).sum()
+    }
+
+    /// What has been kept at a port for the file at the end.
+    pub(crate) fn tap(&self, port: u32) -> Option<&Tap> {
+        self.partition(port).links.tap(port, None)
+    }
+
+    /// Puts taps at `ports` for a capture that takes from them while the network lives. Returns its number.
+    pub(crate) fn begin_taps(&mut self, ports: &[u32], room: Room) -> u32 {
+        let live = self.captures_begun;
+        self.captures_begun = live.wrapping_add(1);
+        for &port in ports {
+            self.partition_mut(port).links.install(port, Tap::new(Some(live), room));
+        }
+        live
+    }
+
+    /// What the tap of a live capture at `port` has seen since this was last asked, and how many frames it missed.
+    pub(crate) fn take_seen(&mut self, port: u32, live: u32) -> (Vec<Seen>, u64) {
+        self.partition_mut(port).links.take_seen(port, live)
+    }
+
+    /// Removes the taps of a live capture.
+    pub(crate) fn end_taps(&mut self, ports: impl IntoIterator<Item = u32>, live: u32) {
+        for port in ports {
+            self.partition_mut(port).links.uninstall(port, live);
+        }
     }
 
     /// Every port, in the order of [`Network::ports`].
-    pub(crate) fn taps(&self) -> impl Iterator<Item = PortTap<'_>> {
+    pub(crate) fn port_ends(&self) -> impl Iterator<Item = PortEnd> {
         let ports = self.partitions.iter().flat_map(|partition| partition.links.ports());
         ports.map(|index| {
             let port = self.at(index);
-            PortTap {
+            PortEnd {
                 at: port.node,
                 to: self.at(port.peer).node,
+                port: index,
                 peer: port.peer,
                 mac: match port.node {
                     End::Host(host) => mac_of_host(host),
                     End::Switch(switch) => mac_of_port(switch, port.local),
                 },
+                rate_bps: port.rate.rate().as_bps(),
                 delays: port.delays(),
-                tap: self.partition(index).links.tap(index),
             }
         })
     }

@@ -8,8 +8,10 @@
 //! sampled, shown or stopped. A run that is not recorded pays nothing, and one that is recorded has the
 //! same results.
 //!
-//! Captures are made by taps at ports ([`crate::capture`]); `record/pcapng.rs` writes their file.
+//! Captures are made by taps at ports ([`crate::capture`]); `record/pcapng.rs` writes their file, `record/live.rs`
+//! one that grows while the network lives.
 
+mod live;
 pub(crate) mod pcapng;
 mod samples;
 
@@ -17,6 +19,7 @@ use rdma::{Span, Time};
 
 use crate::{Network, Verdict};
 
+pub use live::{CaptureLimits, CaptureTally, LiveCapture};
 pub use samples::{Change, Samples};
 
 /// What to do after a stretch of a run.

@@ -8,7 +8,8 @@
 //!
 //! A tap keeps what a frame was made of ([`crate::capture`]); bytes are made when the file is. A frame is
 //! stamped with the moment of its last bit: outbound when that left, inbound when it came. One that the link
-//! lost is outbound at one end and nothing at the other. Payloads are zeroes, ICRCs are right, and Ethernet's
+//! lost is outbound at one end and nothing at the other. Packets of programs outside have their own bytes; other
+//! payloads are zeroes with right ICRCs. Ethernet's
 //! check sequence is left out, as it is by captures of a real port. TCP options that are no numbers here
 //! (SACK) are NOPs. The header of the file says that it was simulated.
 //!
@@ -22,11 +23,12 @@ use wire::{ethernet, pcapng, pfc, vlan};
 use crate::Network;
 use crate::address::{Tuple, address_of, mac_of_host};
 use crate::capture::{Headers, Seen};
-use crate::network::PortTap;
-use crate::packet::Kind;
+use crate::network::PortEnd;
+use crate::packet::{Kind, Packet};
 use crate::paranoid;
 use crate::pfc::PRIORITIES;
 use crate::tcp::{Addresses, Carried, Segment, captured};
+use crate::topology::Topology;
 
 /// Of Ethernet, at the end of a frame.
 const CHECK_SEQUENCE: usize = 4;
@@ -38,7 +40,7 @@ struct Record<'a> {
     direction: Direction,
     seen: &'a Seen,
     /// The ports that sent it and that it was sent to.
-    ends: [&'a PortTap<'a>; 2],
+    ends: [&'a PortEnd; 2],
     snap_bytes: usize,
 }
 
@@ -51,18 +53,17 @@ pub(crate) fn file(network: &Network) -> Option<Vec<u8>> {
     let mut file = Vec::new();
     pcapng::write_section(&mut file, "ferroce sim", "simulated: these frames were on no wire");
     let mut records: Vec<Record<'_>> = Vec::new();
-    let ports: Vec<PortTap<'_>> = network.taps().collect();
+    let ports: Vec<PortEnd> = network.port_ends().collect();
     let topology = network.topology();
     let mut interface = 0;
     for capture in captures {
         for port in ports.iter().filter(|port| capture.covers(port.at, port.to)) {
-            let name = format!("{} to {}", topology.name(port.at), topology.name(port.to));
-            pcapng::write_interface(&mut file, &name);
+            write_interface(&mut file, topology, port, capture.snap_bytes);
             let peer = &ports[port.peer as usize];
             for (direction, ends) in
                 [(Direction::Inbound, [peer, port]), (Direction::Outbound, [port, peer])]
             {
-                let seen = ends[1].tap.map_or(&[][..], |tap| &tap.seen);
+                let seen = network.tap(ends[1].port).map_or(&[][..], |tap| &tap.seen);
                 let kept = seen.iter().filter(|seen| {
                     let there = direction == Direction::Outbound || !seen.lost;
                     there && priorities(seen, network) & capture.priorities != 0
@@ -81,20 +82,53 @@ pub(crate) fn file(network: &Network) -> Option<Vec<u8>> {
     }
     records.sort_by_key(|record| (record.at, record.interface, record.direction as u8));
     for record in records {
-        let frame = frame(record.seen, network, record.ends);
-        let part = &frame[..frame.len().min(record.snap_bytes)];
-        let at = Time::from_ps(record.at);
-        let whole = frame.len() as u32;
-        pcapng::write_part(&mut file, record.interface, at, record.direction, part, whole);
+        let to = (record.interface, Time::from_ps(record.at), record.direction);
+        write_frame(&mut file, to, record.seen, network, record.ends, record.snap_bytes);
     }
     Some(file)
 }
 
+/// Describes a port as an interface of the file.
+pub(super) fn write_interface(
+    file: &mut Vec<u8>,
+    topology: &Topology,
+    port: &PortEnd,
+    snap_bytes: Option<u32>,
+) {
+    let [at, to] = [port.at, port.to].map(|end| topology.name(end));
+    let described = pcapng::Described {
+        name: &format!("{at} to {to}"),
+        description: &format!("the port of {at} that leads to {to}"),
+        speed_bps: port.rate_bps,
+        snap_bytes: snap_bytes.unwrap_or(0),
+    };
+    pcapng::write_described(file, &described);
+}
+
+/// Writes a frame as an interface has seen it.
+pub(super) fn write_frame(
+    file: &mut Vec<u8>,
+    (interface, at, direction): (u32, Time, Direction),
+    seen: &Seen,
+    network: &Network,
+    ends: [&PortEnd; 2],
+    snap_bytes: usize,
+) {
+    let frame = frame(seen, network, ends);
+    let part = &frame[..frame.len().min(snap_bytes)];
+    let whole = match &seen.headers {
+        // Perhaps only the beginning was kept.
+        Headers::Whole(..) => usize::from(seen.packet.bytes).saturating_sub(CHECK_SEQUENCE),
+        _ => frame.len(),
+    };
+    pcapng::write_part(file, interface, at, direction, part, whole as u32);
+}
+
 /// The priorities that it is of, or speaks of.
-fn priorities(seen: &Seen, network: &Network) -> u8 {
+pub(super) fn priorities(seen: &Seen, network: &Network) -> u8 {
     match (seen.packet.pcp(), &seen.headers) {
         (Some(priority), _) => 1 << (priority & 7),
-        (None, Headers::Roce(_, tuple) | Headers::Tcp(_, tuple)) => {
+        (None, Headers::Roce(_, tuple) | Headers::Tcp(_, tuple) | Headers::Whole(_, tuple)) => {
             let nic = network.nic_config(tuple.source);
             nic.map_or(0, |nic| 1 << nic.priority_of(seen.packet.dscp() as u8))
         }
@@ -106,7 +140,7 @@ fn priorities(seen: &Seen, network: &Network) -> u8 {
 }
 
 /// When the last bit left `sender`, or came to the port at the other end.
-fn last_bit(seen: &Seen, sender: &PortTap<'_>, direction: Direction) -> u64 {
+pub(super) fn last_bit(seen: &Seen, sender: &PortEnd, direction: Direction) -> u64 {
     let pause = seen.packet.kind == Kind::Pfc;
     let (packet, alone) = sender.delays;
     let whole = if pause { alone } else { packet };
@@ -116,7 +150,7 @@ fn last_bit(seen: &Seen, sender: &PortTap<'_>, direction: Direction) -> u64 {
     }
 }
 
-fn frame(seen: &Seen, network: &Network, [from, to]: [&PortTap<'_>; 2]) -> Vec<u8> {
+fn frame(seen: &Seen, network: &Network, [from, to]: [&PortEnd; 2]) -> Vec<u8> {
     // A flooded copy is addressed to the server, not to the port that it comes to.
     let macs = |tuple: &Tuple| match seen.packet.is_flooded() {
         true => [from.mac, mac_of_host(tuple.destination)],
@@ -130,6 +164,7 @@ fn frame(seen: &Seen, network: &Network, [from, to]: [&PortTap<'_>; 2]) -> Vec<u
         Headers::Tcp(segment, tuple) => {
             tcp_frame(seen, segment, tuple, network.tcp_port(tuple), macs(tuple))
         }
+        Headers::Whole(bytes, tuple) => whole_frame(&seen.packet, bytes, macs(tuple)),
         Headers::Pause => {
             let pause = seen.packet.pause();
             let said = |priority: usize| match (
@@ -146,18 +181,29 @@ fn frame(seen: &Seen, network: &Network, [from, to]: [&PortTap<'_>; 2]) -> Vec<u
     }
 }
 
+/// The Ethernet header of a packet, to which the rest is to be added.
+fn link_header(packet: &Packet, [source, destination]: [Address; 2]) -> Vec<u8> {
+    let mut frame = vec![0; vlan::link_header_len(packet.tag())];
+    let link = ethernet::Repr { destination, source, ethertype: EtherType::IPV4 };
+    vlan::emit_link_header(&link, packet.tag(), &mut frame);
+    frame
+}
+
+/// The frame of a program's packet.
+fn whole_frame(packet: &Packet, bytes: &[u8], macs: [Address; 2]) -> Vec<u8> {
+    let mut frame = link_header(packet, macs);
+    frame.extend_from_slice(bytes);
+    frame
+}
+
 fn tcp_frame(
     seen: &Seen,
     segment: &Segment,
     tuple: &Tuple,
     port: Option<u16>,
-    [source, destination]: [Address; 2],
+    macs: [Address; 2],
 ) -> Vec<u8> {
-    let tag = seen.packet.tag();
-    let begin = vlan::link_header_len(tag);
-    let mut frame = vec![0; begin];
-    let link = ethernet::Repr { destination, source, ethertype: EtherType::IPV4 };
-    vlan::emit_link_header(&link, tag, &mut frame);
+    let mut frame = link_header(&seen.packet, macs);
     let addresses = Addresses {
         from: (address_of(tuple.source), tuple.source_port),
         to: (address_of(tuple.destination), port.unwrap_or_default()),
@@ -166,7 +212,7 @@ fn tcp_frame(
         traffic_class: seen.packet.traffic_class,
         ip_id: seen.packet.ip_id,
         ttl: seen.packet.ttl,
-        bytes: usize::from(seen.packet.bytes).saturating_sub(begin + CHECK_SEQUENCE),
+        bytes: usize::from(seen.packet.bytes).saturating_sub(frame.len() + CHECK_SEQUENCE),
     };
     frame.extend(captured(segment, &addresses, &carried));
     frame

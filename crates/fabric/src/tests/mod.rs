@@ -1,6 +1,7 @@
 //! Whole networks, held against what can be computed by hand.
 
 mod balance;
+mod captures;
 mod classes;
 mod congestion;
 mod controllers;

@@ -16,7 +16,7 @@ use crate::{Left, Network, NetworkConfig, Refused};
 const ECT: u8 = 2;
 
 /// Hosts on one switch, at 10 Gb/s, attached.
-fn network(hosts: u32, settle: impl FnOnce(&mut NetworkConfig)) -> Network {
+pub(super) fn network(hosts: u32, settle: impl FnOnce(&mut NetworkConfig)) -> Network {
     let mut config = NetworkConfig::new(single_switch(hosts, Cables::new(Rate::from_gbps(10), 2)));
     config.partitions = Some(1);
     settle(&mut config);
@@ -30,7 +30,7 @@ fn address(host: u32) -> Ipv4Addr {
 }
 
 /// An IP packet, from its header to its ICRC.
-fn packet(from: u32, to: u32, number: u32, class: u8) -> Vec<u8> {
+pub(super) fn packet(from: u32, to: u32, number: u32, class: u8) -> Vec<u8> {
     let payload: Vec<u8> = (0..1000_u32).map(|at| (at * 7 + number) as u8).collect();
     let frame = Frame {
         source: ethernet::Address([0; 6]),
@@ -51,11 +51,11 @@ fn packet(from: u32, to: u32, number: u32, class: u8) -> Vec<u8> {
     frame.to_vec().split_off(ethernet::HEADER_LEN)
 }
 
-fn at(us: u64) -> Time {
+pub(super) fn at(us: u64) -> Time {
     Time::ZERO + Span::from_us(us)
 }
 
-fn taken(network: &mut Network, host: u32) -> Vec<Vec<u8>> {
+pub(super) fn taken(network: &mut Network, host: u32) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     network.take_frames(host, |bytes| {
         all.push(bytes.to_vec());
