@@ -198,6 +198,7 @@ Examples:
   ferroce lab run --host h0 -- ib_write_bw -d ferroce0              # a server, in one terminal
   ferroce lab run --host h1 -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
   ferroce lab status
+  ferroce lab capture s0:h1 -w - | tshark -r -                      # what crosses a port
   ferroce lab down
 
 What programs say to each other beside RDMA, such as perftest by TCP, goes by the machine's own network.";
@@ -210,6 +211,8 @@ pub(crate) enum Lab {
     Run(RunIn),
     /// Say how it is: time, programs, pauses, drops
     Status(Which),
+    /// Write the frames of ports while it runs, as pcapng
+    Capture(Capture),
     /// End it
     Down(Which),
 }
@@ -255,6 +258,36 @@ pub(crate) struct Which {
     /// The lab, if several run
     #[arg(long, value_name = "NAME")]
     pub(crate) lab: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Capture {
+    /// The ports: leaf0:h3 for the one of leaf0 that leads to h3, leaf0 for all of leaf0
+    #[arg(required = true, value_name = "NODE[:NEIGHBOUR]")]
+    pub(crate) ports: Vec<String>,
+
+    /// The file; - for stdout, into `tshark -r -` or `wireshark -k -i -`
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// So many bytes of each frame are kept; 90 hold all headers
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(90..=65_535))]
+    pub(crate) snaplen: Option<u32>,
+
+    /// End after so many frames
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) packets: Option<u64>,
+
+    /// End before the file is longer: bytes, or as 64K, 10M or 1G of 1,024
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub(crate) size: Option<u64>,
+
+    /// Only frames of these priorities, and pauses of them
+    #[arg(long, value_name = "PRIORITY,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
+    pub(crate) priorities: Vec<u8>,
+
+    #[command(flatten)]
+    pub(crate) which: Which,
 }
 
 #[derive(Debug, Args)]
@@ -319,6 +352,21 @@ fn seconds(text: &str) -> Result<f64, &'static str> {
     seconds.ok_or("give seconds, from 0.01 to a day")
 }
 
+/// The shortest file: what describes a few ports.
+const SIZE_MIN: u64 = 4 << 10;
+
+fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    let bytes = bytes.filter(|bytes| *bytes >= SIZE_MIN);
+    bytes.ok_or_else(|| format!("a size is a number of bytes such as 10M, {SIZE_MIN} at least"))
+}
+
 fn lab_name(text: &str) -> Result<String, &'static str> {
     let why = "a name has letters, digits and underscores, 16 at most";
     lab::client::is_name(text).then(|| text.to_owned()).ok_or(why)
@@ -327,4 +375,18 @@ fn lab_name(text: &str) -> Result<String, &'static str> {
 fn dilution(text: &str) -> Result<f64, &'static str> {
     let factor = text.parse().ok().filter(|factor| (1.0..=1e6).contains(factor));
     factor.ok_or("a factor is a number from 1 to 1000000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_or_multiples_of_1024() {
+        assert_eq!(size("4096"), Ok(4_096));
+        assert_eq!([size("64K"), size("10m"), size("1G")], [65_536, 10 << 20, 1 << 30].map(Ok));
+        for wrong in ["", "K", "10X", "1", "-4", "99999999999999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! `ferroce lab`: programs as hosts of a modelled fabric.
 
+mod capture;
+
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::env;
@@ -44,6 +46,7 @@ pub(crate) fn run(command: Lab) -> Result<(), Failure> {
             let found = which.find()?;
             print(&ask(&found, "status")?)
         }
+        Lab::Capture(arguments) => capture::run(&arguments),
         Lab::Down(which) => down(&which.find()?),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use softnic::lab::{self, Channel, Found};
+use fabric::record::{CaptureLimits, CaptureTally};
+use softnic::lab::{self, Channel, Found, VERSION};
 
 use crate::limits::NAME_MAX;
 
@@ -77,17 +78,126 @@ pub fn find(name: Option<&str>) -> Result<Found, AskError> {
 /// # Errors
 /// It refuses, is gone, or does not answer.
 pub fn ask(found: &Found, request: &str) -> Result<String, AskError> {
-    let reply = Channel::connect(&found.socket)
+    ask_on(found, request).map(|(text, _)| text)
+}
+
+/// The same, and the connection, on which more may come.
+fn ask_on(found: &Found, request: &str) -> Result<(String, Channel), AskError> {
+    let (reply, channel) = Channel::connect(&found.socket)
         .and_then(|channel| {
             channel.send(request.as_bytes(), None)?;
-            channel.wait(PATIENCE_MS)
+            Ok((channel.wait(PATIENCE_MS)?, channel))
         })
         .map_err(|error| AskError(format!("lab `{}` does not answer: {error}", found.name)))?;
     match reply.text.split_once(' ') {
-        Some(("ok", text)) => Ok(text.to_owned()),
+        Some(("ok", text)) => Ok((text.to_owned(), channel)),
         Some(("no", text)) => Err(AskError(text.to_owned())),
         _ => Err(AskError(format!("lab `{}` says what makes no sense", found.name))),
     }
+}
+
+/// What is to be captured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CaptureOf {
+    /// The ports, as `NODE:NEIGHBOUR`, or `NODE` for all of a node.
+    pub ports: Vec<String>,
+    /// So many bytes of a frame are kept; `None` for all.
+    pub snap_bytes: Option<u32>,
+    /// A bit for each priority.
+    pub priorities: u8,
+    /// When it ends by itself.
+    pub limits: CaptureLimits,
+}
+
+/// The end of a capture at which its file comes out.
+#[derive(Debug)]
+pub struct Capturing {
+    channel: Channel,
+    message: Vec<u8>,
+    name: String,
+}
+
+/// What came out of a capture.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Captured<'a> {
+    /// The next bytes of the file.
+    Bytes(&'a [u8]),
+    /// Nothing, for as long as it was waited.
+    Nothing,
+    /// It is over, and the file complete.
+    Over(CaptureTally, CaptureEnd),
+}
+
+/// Why a capture is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CaptureEnd {
+    /// It has as much as it may have.
+    Limit,
+    /// It was told to stop.
+    Asked,
+    /// The lab has ended.
+    Lab,
+}
+
+impl Capturing {
+    /// Begins to capture.
+    ///
+    /// # Errors
+    /// There is no such port, or the lab does not answer.
+    pub fn begin(found: &Found, of: &CaptureOf) -> Result<Self, AskError> {
+        let CaptureLimits { frames, bytes } = of.limits;
+        let (snap, frames) = (of.snap_bytes.unwrap_or(0), frames.unwrap_or(0));
+        let (bytes, priorities) = (bytes.unwrap_or(0), of.priorities);
+        let mut request = format!("capture {VERSION} {snap} {frames} {bytes} {priorities}");
+        for port in &of.ports {
+            request.push('\n');
+            request.push_str(port);
+        }
+        let (_, channel) = ask_on(found, &request)?;
+        Ok(Self { channel, message: Vec::new(), name: found.name.clone() })
+    }
+
+    /// What comes next, within so many milliseconds.
+    ///
+    /// # Errors
+    /// The lab is gone, and the file may end in the middle of a frame.
+    pub fn next(&mut self, timeout_ms: i32) -> Result<Captured<'_>, AskError> {
+        let gone = |why: &dyn core::fmt::Display| {
+            AskError(format!("lab `{}` ended in the middle of a capture: {why}", self.name))
+        };
+        match self.channel.wait_bytes(&mut self.message, timeout_ms) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(Captured::Nothing),
+            Err(error) => return Err(gone(&error)),
+        }
+        match self.message.split_first() {
+            Some((b'd', bytes)) => Ok(Captured::Bytes(bytes)),
+            Some((b'e', said)) => {
+                let said = String::from_utf8_lossy(said);
+                over(&said).ok_or_else(|| gone(&"it says what makes no sense"))
+            }
+            _ => Err(gone(&"it says what makes no sense")),
+        }
+    }
+
+    /// Tells the lab that it is enough. What was seen until then still comes.
+    pub fn stop(&self) {
+        // If the lab is gone, that is seen when it is read from.
+        let _ = self.channel.send(b"stop", None);
+    }
+}
+
+fn over(said: &str) -> Option<Captured<'static>> {
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let [frames, bytes, missed, why] = words[..] else { return None };
+    let why = match why {
+        "limit" => CaptureEnd::Limit,
+        "asked" => CaptureEnd::Asked,
+        _ => CaptureEnd::Lab,
+    };
+    let number = |word: &str| word.parse().ok();
+    let [frames, bytes, missed] = [number(frames)?, number(bytes)?, number(missed)?];
+    Some(Captured::Over(CaptureTally { frames, bytes, missed }, why))
 }
 
 #[cfg(test)]

@@ -24,11 +24,13 @@
 
 #![forbid(unsafe_code)]
 
+mod captures;
 pub mod client;
 mod clock;
 mod factor;
 mod limits;
 mod programs;
+mod refusal;
 mod requests;
 mod server;
 mod state;

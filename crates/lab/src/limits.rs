@@ -35,3 +35,13 @@ pub(crate) const SHARE: f64 = 0.5;
 pub(crate) const ANSWER_BYTES: usize = 32 << 10;
 /// Characters of a lab's name: the path of its socket is bounded.
 pub(crate) const NAME_MAX: usize = 16;
+/// Captures at a time.
+pub(crate) const CAPTURES_MAX: usize = 16;
+/// Bytes that wait for the reader of a capture before frames are missed.
+pub(crate) const CAPTURE_BACKLOG_BYTES: usize = 8 << 20;
+/// Bytes of a capture that one message holds.
+pub(crate) const CAPTURE_MESSAGE_BYTES: usize = 32 << 10;
+/// How long captured frames wait for others before they are sent.
+pub(crate) const CAPTURE_FLUSH: Duration = Duration::from_millis(20);
+/// How long a lab that ends waits for the readers of its captures.
+pub(crate) const CAPTURE_PATIENCE: Duration = Duration::from_millis(500);

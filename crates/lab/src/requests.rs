@@ -6,18 +6,23 @@
 //!   greeting                         ok TEXT
 //!   status                           ok TEXT
 //!   down                             ok bye
+//!   capture VERSION SNAP FRAMES BYTES PRIORITIES, a PORT a line
+//!                                    ok                       from then on a reader (`captures.rs`)
 //! ```
 //!
 //! A refusal is `no`, what is wrong, and a `hint:` line.
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rdma::Mtu;
 use softnic::lab::{Channel, Jack, Message, VERSION};
 
+use crate::captures::Asked;
 use crate::limits::ANSWER_BYTES;
 use crate::programs::Unfit;
+use crate::refusal::{Refusal, SAME_VERSION, no};
 use crate::state::State;
 use crate::status;
 
@@ -26,11 +31,6 @@ use crate::status;
 pub(crate) struct Visitor {
     pub(crate) channel: Channel,
 }
-
-const SAME_VERSION: &str = "use the same version of Ferroce for both";
-
-/// What is wrong, and what to do about it.
-type Refusal = (String, String);
 
 impl Visitor {
     /// Lets in who is of this user. Others are told why they are not.
@@ -69,12 +69,17 @@ impl State {
             Ok(message) => message,
             Err(error) => return (error.kind() == io::ErrorKind::WouldBlock).then_some(visitor),
         };
-        let words: Vec<&str> = message.text.split_whitespace().collect();
+        let mut lines = message.text.lines();
+        let words: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         let answer = match words[..] {
             ["device", version, host] => self.device(version, host),
             ["attach", version, host, slot, nonce] => {
                 let of = self.check_attach(version, host, slot, nonce);
                 return self.attach(visitor, of, &message);
+            }
+            ["capture", version, ref bounds @ ..] => {
+                let ports: Vec<&str> = lines.collect();
+                return self.capture(visitor, version, bounds, &ports);
             }
             ["greeting"] => Ok(status::greeting(self)),
             ["status"] => Ok(cut(status::status(self))),
@@ -101,11 +106,7 @@ impl State {
 
     /// The host that a program wants to be.
     fn check(&self, version: &str, host: &str) -> Result<u32, Refusal> {
-        if version != VERSION.to_string() {
-            let what =
-                format!("the lab speaks version {VERSION}, and the program version {version}");
-            return Err(no(what, SAME_VERSION));
-        }
+        check_version(version)?;
         let hosts = &self.network.topology().hosts;
         let found = hosts.iter().position(|name| name == host);
         found.map(|index| index as u32).ok_or_else(|| {
@@ -130,6 +131,44 @@ impl State {
             Some((slot, nonce)) => Ok((host, slot, nonce)),
             None => Err(no("that is no slot, or no nonce", SAME_VERSION)),
         }
+    }
+
+    /// Makes a reader of a visitor, or tells it why not.
+    fn capture(
+        &mut self,
+        visitor: Visitor,
+        version: &str,
+        bounds: &[&str],
+        ports: &[&str],
+    ) -> Option<Visitor> {
+        let asked = check_version(version).and_then(|()| {
+            let bounds = bounds.try_into().map_err(|_| no("that is no capture", SAME_VERSION))?;
+            Asked::read(bounds, ports, self.network.topology())
+        });
+        let (visitor, refusal) = match asked {
+            Ok(asked) => {
+                let remark = self.remark();
+                match self.captures.begin(visitor.channel, &asked, &mut self.network, &remark) {
+                    Ok(()) => return None,
+                    Err((channel, refusal)) => (Visitor { channel }, refusal),
+                }
+            }
+            Err(refusal) => (visitor, refusal),
+        };
+        visitor.refuse(&refusal).ok().map(|()| visitor)
+    }
+
+    /// What a capture says of the lab, and of its times.
+    fn remark(&self) -> String {
+        let (name, factor) = (&self.found.name, self.clock.factor());
+        let since = SystemTime::now() - self.begin.elapsed();
+        let unix = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        format!(
+            "lab {name}: packets of programs on modelled links. Times are the model's since {}.{:03} (Unix), at \
+             factor {factor}",
+            unix.as_secs(),
+            unix.subsec_millis()
+        )
     }
 
     /// Makes a program of a visitor, or tells it why not.
@@ -167,15 +206,19 @@ impl State {
     }
 }
 
+fn check_version(version: &str) -> Result<(), Refusal> {
+    if version == VERSION.to_string() {
+        return Ok(());
+    }
+    let what = format!("the lab speaks version {VERSION}, and the program version {version}");
+    Err(no(what, SAME_VERSION))
+}
+
 fn unfit(why: Unfit) -> Refusal {
     match why {
         Unfit::Taken => no("another program has this slot", "start it again"),
         Unfit::TooMany => no("the lab has as many programs as it can", "end one of them"),
     }
-}
-
-fn no(what: impl Into<String>, hint: impl Into<String>) -> Refusal {
-    (what.into(), hint.into())
 }
 
 /// As much as one message holds.

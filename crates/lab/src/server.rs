@@ -15,6 +15,7 @@ use fabric::{BuildError, Network, NetworkConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use softnic::lab::{Found, Listener};
 
+use crate::captures::Captures;
 use crate::clock::Clock;
 use crate::factor::Choice;
 use crate::limits::{
@@ -110,6 +111,7 @@ impl Lab {
             network,
             hosts,
             programs: Programs::default(),
+            captures: Captures::default(),
             clock: Clock::new(choice.factor),
             choice,
             begin: Instant::now(),
@@ -141,10 +143,13 @@ impl Lab {
             let busy = self.turn();
             if !busy {
                 self.rest();
-            } else if self.state.begin.elapsed() > self.looked_at + LOOK_INTERVAL {
+            }
+            // Simulated hosts may keep the network awake while no program does.
+            if self.state.begin.elapsed() > self.looked_at + LOOK_INTERVAL {
                 self.look(Duration::ZERO);
             }
         }
+        self.state.captures.end(&mut self.state.network);
     }
 
     /// Moves everything on to the present. Returns whether there was anything to do.
@@ -177,6 +182,7 @@ impl Lab {
         }
         self.state.programs.left(&mut self.state.network);
         self.state.programs.ring_doorbells();
+        self.state.captures.turn(&mut self.state.network, wall, false);
         sent + received > 0
     }
 
@@ -192,6 +198,7 @@ impl Lab {
             std::thread::yield_now();
             return;
         }
+        self.state.captures.turn(&mut self.state.network, wall, true);
         if self.state.programs.set_asleep(true) {
             self.state.programs.set_asleep(false);
             return;
@@ -207,8 +214,16 @@ impl Lab {
         let visitors = self.visitors.iter().map(|visitor| visitor.channel.as_fd());
         let fds: Vec<BorrowedFd<'_>> =
             [self.listener.as_fd()].into_iter().chain(channels).chain(visitors).collect();
-        let mut polled: Vec<PollFd<'_>> =
-            fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let readers: Vec<(BorrowedFd<'_>, bool)> = self.state.captures.readers().collect();
+        let mut polled: Vec<PollFd<'_>> = fds
+            .iter()
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
+            .chain(readers.iter().map(|(fd, blocked)| {
+                let room = if *blocked { PollFlags::OUT } else { PollFlags::empty() };
+                PollFd::new(fd, PollFlags::IN | room)
+            }))
+            .collect();
+        let first_reader = fds.len();
         let timeout =
             Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         // A signal ends the wait as time does.
@@ -218,13 +233,14 @@ impl Lab {
         if found == 0 {
             return;
         }
+        self.state.captures.hear(&ready[first_reader..], &mut self.state.network);
         for (owner, _) in owners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
             if !self.state.programs.listen(*owner) {
                 self.state.programs.end(*owner, &mut self.state.network);
             }
         }
         let mut visitors = core::mem::take(&mut self.visitors);
-        let mut spoken = ready[1 + owners.len()..].iter();
+        let mut spoken = ready[1 + owners.len()..first_reader].iter();
         visitors = visitors
             .into_iter()
             .filter_map(|visitor| match spoken.next() {

@@ -7,6 +7,7 @@ use fabric::{Cycle, Network};
 use rdma::{Span, Time};
 use softnic::lab::Found;
 
+use crate::captures::Captures;
 use crate::clock::Clock;
 use crate::factor::Choice;
 use crate::programs::Programs;
@@ -19,6 +20,7 @@ pub(crate) struct State {
     pub(crate) network: Network,
     pub(crate) hosts: u32,
     pub(crate) programs: Programs,
+    pub(crate) captures: Captures,
     pub(crate) clock: Clock,
     pub(crate) choice: Choice,
     pub(crate) begin: Instant,

@@ -234,6 +234,16 @@ impl Channel {
     /// # Errors
     /// `TimedOut` after so long; otherwise as [`Channel::receive`].
     pub fn wait(&self, timeout_ms: i32) -> io::Result<Message> {
+        let mut bytes = Vec::new();
+        let file = self.wait_bytes(&mut bytes, timeout_ms)?;
+        Ok(Message { text: String::from_utf8_lossy(&bytes).into_owned(), file })
+    }
+
+    /// The same for a message of any bytes, which take the place of those in `bytes`.
+    ///
+    /// # Errors
+    /// As [`Channel::wait`].
+    pub fn wait_bytes(&self, bytes: &mut Vec<u8>, timeout_ms: i32) -> io::Result<Option<OwnedFd>> {
         let mut ready = [libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
         let until =
             sys::clock_ns(libc::CLOCK_MONOTONIC) + u64::from(timeout_ms.unsigned_abs()) * 1_000_000;
@@ -243,7 +253,7 @@ impl Channel {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 polled => polled?,
             };
-            match self.receive() {
+            match self.receive_bytes(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && left == 0 => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
