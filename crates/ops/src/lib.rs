@@ -15,5 +15,6 @@
 #![forbid(unsafe_code)]
 
 pub mod doctor;
+mod limits;
 pub mod pingmesh;
 pub mod watch;

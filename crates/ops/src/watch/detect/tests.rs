@@ -1,0 +1,260 @@
+//! Tables of samples, scenarios of the simulator, and a day without faults.
+
+use std::fs;
+use std::path::Path;
+
+use fabric::record::{self, Next};
+use fabric::scenario::Scenario;
+use fabric::switch::config::EcnConfig;
+use fabric::{Network, NetworkConfig};
+use rdma::Span;
+
+use super::*;
+use crate::watch::{ecn_configured, sample_network};
+
+fn kinds(events: &[Event]) -> Vec<(Kind, &str)> {
+    let found = events.iter().filter_map(|event| match event {
+        Event::Found(finding) => Some((finding.kind, finding.who.as_str())),
+        Event::Over(_) => None,
+    });
+    found.collect()
+}
+
+/// A NIC of which the samples say: pauses sent, microseconds of pausing, bytes received.
+fn nic((pauses, pausing_us, bytes): (u64, Option<u64>, Option<u64>)) -> Sample {
+    let mut port = PortSample::default();
+    port.queues[3] = QueueSample {
+        pauses_sent: Some(pauses),
+        pausing_us,
+        received_bytes: bytes,
+        ..QueueSample::default()
+    };
+    Sample { ports: [(PortName::new("mlx5_0", "1"), port)].into() }
+}
+
+#[test]
+fn pauses_that_a_nic_sends_are_a_storm_or_a_slow_receiver_by_whether_data_comes() {
+    type Step = fn(u64) -> (u64, Option<u64>, Option<u64>);
+    let rows: [(&str, Step, &[Kind]); 7] = [
+        ("no data, pauses", |second| (2_000 * second, None, Some(5)), &[Kind::PauseStorm]),
+        (
+            "paused all the time",
+            |second| (second, Some(second * 1_000_000), None),
+            &[Kind::PauseStorm],
+        ),
+        (
+            "data and thousands of pauses",
+            |second| (2_000 * second, None, Some(second)),
+            &[Kind::SlowReceiver],
+        ),
+        (
+            "thousands of pauses, data unknown",
+            |second| (2_000 * second, None, None),
+            &[Kind::SlowReceiver],
+        ),
+        ("data and a few pauses", |second| (20 * second, None, Some(second)), &[]),
+        ("idle", |_| (7, Some(0), Some(5)), &[]),
+        ("counters that fall", |second| (2_000 * (100 - second), None, Some(second)), &[]),
+    ];
+    for (what, step, expected) in rows {
+        let mut watch = Watch::new(Settings::default());
+        let mut found = Vec::new();
+        for second in 0..30 {
+            found.extend(watch.look(Duration::from_secs(second), &nic(step(second))));
+        }
+        let found: Vec<Kind> = kinds(&found).into_iter().map(|(kind, _)| kind).collect();
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_finding_is_told_once_and_is_over_when_it_is() {
+    let mut watch = Watch::new(Settings::default());
+    let mut events = Vec::new();
+    for second in 0..60u64 {
+        // A slow receiver until the twentieth second.
+        let pauses = 2_000 * second.min(20);
+        events.extend(watch.look(Duration::from_secs(second), &nic((pauses, None, Some(second)))));
+    }
+    assert!(matches!(&events[..], [Event::Found(_), Event::Over(_)]), "{events:?}");
+    assert_eq!(watch.open().count(), 0);
+    let Event::Found(finding) = &events[0] else { unreachable!("matched above") };
+    assert_eq!((finding.since, finding.found), (Duration::ZERO, Duration::from_secs(5)));
+}
+
+#[test]
+fn a_clock_that_jumps_and_ports_that_come_and_go_find_nothing() {
+    let mut watch = Watch::new(Settings::default());
+    let mut events = Vec::new();
+    for (second, pauses) in
+        [(0, 0), (1, 9_000), (1, 18_000), (0, 27_000), (50_000, 36_000), (50_001, 90_000)]
+    {
+        events.extend(watch.look(Duration::from_secs(second), &nic((pauses, None, Some(pauses)))));
+        events.extend(watch.look(Duration::from_secs(second), &Sample::default()));
+    }
+    assert_eq!(events, []);
+}
+
+#[test]
+fn a_drop_is_a_loss_only_where_pauses_were_seen_or_told() {
+    for (pauses, lossless, expected) in
+        [(1, None, 1), (0, None, 0), (0, Some(0b1000), 1), (1, Some(0b1_0000), 0)]
+    {
+        let mut watch = Watch::new(Settings { lossless, ..Settings::default() });
+        let mut found = 0;
+        for second in 0..4 {
+            let mut sample = nic((pauses, None, None));
+            for port in sample.ports.values_mut() {
+                port.queues[3].dropped = Some(if second < 2 { 5 } else { 6 });
+            }
+            found += kinds(&watch.look(Duration::from_secs(second), &sample)).len();
+        }
+        assert_eq!(found, expected, "{pauses} pauses, {lossless:?}");
+    }
+}
+
+// ---- the simulator
+
+/// Runs a scenario, changed by `with`, and returns every finding.
+fn findings(
+    name: &str,
+    settings: &Settings,
+    with: impl Fn(&mut NetworkConfig),
+) -> Vec<(Kind, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name);
+    let text = fs::read_to_string(&path).unwrap();
+    let Scenario { mut network, end, .. } =
+        Scenario::parse_in(&text, path.parent().unwrap(), None).unwrap();
+    // The simulator's own search would end the run.
+    network.deadlock_check = None;
+    with(&mut network);
+    let marks = ecn_configured(&network);
+    let mut network = Network::new(network).unwrap();
+    let mut watch = Watch::new(settings.clone());
+    let poll = Span::from_ns(u64::try_from(settings.poll.as_nanos()).unwrap());
+    let mut found = Vec::new();
+    record::run(&mut network, end, None, |network| {
+        let at = Duration::from_nanos(network.now().as_ps() / 1_000);
+        for event in watch.look(at, &sample_network(network, marks)) {
+            if let Event::Found(finding) = event {
+                found.push((finding.kind, finding.who));
+            }
+        }
+        Next::Run(poll)
+    });
+    found
+}
+
+/// Milliseconds in place of seconds.
+fn fast() -> Settings {
+    Settings { poll: Duration::from_micros(250), ..Settings::default().scaled(1e-3) }
+}
+
+#[test]
+fn the_storm_of_one_server_is_found_and_nothing_else() {
+    let found = findings("storm.toml", &fast(), |_| {});
+    assert_eq!(found, [(Kind::PauseStorm, "h0".to_owned())]);
+}
+
+#[test]
+fn the_deadlock_by_flooding_is_found_and_nothing_else() {
+    let found = findings("deadlock.toml", &fast(), |_| {});
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].0, found[0].1.split(',').count()), (Kind::Deadlock, 4), "{found:?}");
+}
+
+#[test]
+fn the_slow_receiver_is_found_and_nothing_else() {
+    let found = findings("slow-receiver.toml", &fast(), |_| {});
+    assert_eq!(found, [(Kind::SlowReceiver, "h1".to_owned())]);
+}
+
+#[test]
+fn an_incast_pauses_and_is_no_finding() {
+    for seed in 1..=3 {
+        let found = findings("incast.toml", &fast(), |network| network.seed = seed);
+        assert_eq!(found, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn healthy_scenarios_find_nothing() {
+    for name in ["controls/incast-dcqcn.toml", "chatty-servers.toml", "latency-under-load.toml"] {
+        for seed in 1..=2 {
+            let found = findings(name, &fast(), |network| network.seed = seed);
+            assert_eq!(found, [], "{name}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn ecn_above_the_point_of_pauses_never_marks_and_below_it_does() {
+    let settings = Settings { ecn_hold: Duration::from_millis(2), ..fast() };
+    let found = findings("incast.toml", &settings, |network| {
+        for queue in &mut network.switch.queues {
+            let (min_bytes, max_bytes, max_probability) = (8_000_000, 9_000_000, 0.1);
+            queue.ecn = Some(EcnConfig { min_bytes, max_bytes, max_probability });
+        }
+    });
+    assert_eq!(found, [(Kind::EcnNeverMarks, "leaf0".to_owned())]);
+    assert_eq!(findings("controls/incast-dcqcn.toml", &settings, |_| {}), []);
+}
+
+// ---- a day
+
+#[test]
+fn a_day_of_healthy_pauses_finds_nothing() {
+    let mut random = 7u64;
+    let mut chance = move |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let mut watch = Watch::new(Settings::default());
+    let mut sample = Sample::default();
+    for port in 0..4 {
+        let role = |switch| if switch { Role::Switch } else { Role::Nic };
+        let peer = Some((format!("n{port}"), role(port >= 2)));
+        let mut at = PortSample { role: Role::Switch, peer, ..PortSample::default() };
+        at.queues[3] = QueueSample {
+            pauses_received: Some(0),
+            pauses_sent: Some(0),
+            paused_us: Some(0),
+            transitions: Some(0),
+            sent_packets: Some(0),
+            waiting_bytes: Some(0),
+            dropped: Some(0),
+            marked: Some(0),
+            ..QueueSample::default()
+        };
+        at.queues[0].dropped = Some(0);
+        sample.ports.insert(PortName::new("tor", format!("p{port}")), at);
+    }
+    let mut looks = 0;
+    for second in 0..86_400 {
+        for port in sample.ports.values_mut() {
+            // Incasts: pauses of up to three quarters of a second from switches, few and short ones from servers.
+            let server = matches!(port.peer, Some((_, Role::Nic)));
+            let burst = chance(4) == 0;
+            let add =
+                |counter: &mut Option<u64>, more: u64| *counter = counter.map(|value| value + more);
+            let queue = &mut port.queues[3];
+            add(&mut queue.sent_packets, 1 + chance(1_000_000));
+            add(&mut queue.pauses_sent, if burst { chance(20_000) } else { 0 });
+            add(
+                &mut queue.pauses_received,
+                if burst { chance(if server { 900 } else { 20_000 }) } else { 0 },
+            );
+            add(&mut queue.paused_us, if burst { chance(750_000) } else { 0 });
+            add(&mut queue.marked, if burst { 1 + chance(5_000) } else { 0 });
+            queue.waiting_bytes = Some(chance(200_000));
+            // A lossy class may drop.
+            add(&mut port.queues[0].dropped, chance(3));
+        }
+        let events = watch.look(Duration::from_secs(second), &sample);
+        assert_eq!(events, [], "second {second}");
+        looks += 1;
+    }
+    assert_eq!(looks, 86_400);
+}
