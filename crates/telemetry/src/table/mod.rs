@@ -122,6 +122,16 @@ impl Table {
         self.rows += 1;
     }
 
+    /// Adds all rows of a table with the same columns.
+    ///
+    /// # Panics
+    /// If the columns are not the same.
+    pub fn append(&mut self, other: &Self) {
+        for row in 0..other.rows {
+            self.push(other.columns.iter().map(|column| column.cell(row)));
+        }
+    }
+
     /// The name of its file, without an extension.
     pub fn name(&self) -> &str {
         &self.name

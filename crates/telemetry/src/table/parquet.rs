@@ -1,7 +1,10 @@
 //! Tables as Parquet, with Snappy, which every reader has.
 
 use core::ops::Range;
+use core::panic::AssertUnwindSafe;
+use std::fs::File;
 use std::io::Write;
+use std::panic;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
@@ -9,10 +12,12 @@ use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
-use super::{Cells, Column, Kind, Table};
+use super::{Cell, Cells, Column, Kind, Table};
 use crate::limits::ROW_GROUP_ROWS;
 
 impl Table {
@@ -55,6 +60,68 @@ impl Table {
         writer.close()?;
         Ok(())
     }
+}
+
+impl Table {
+    /// Reads a file that [`Table::write_parquet`] has written, and what it says of itself. The unit of a
+    /// column is in its name then.
+    ///
+    /// The library panics over some damaged files. That is an error here, but the panic's hook has run:
+    /// who does not want its words takes it away meanwhile.
+    ///
+    /// # Errors
+    /// It is no such file, or damaged.
+    pub fn read_parquet(file: File) -> Result<(Self, Vec<(String, String)>), ParquetError> {
+        let read = AssertUnwindSafe(|| Self::read_rows(file));
+        panic::catch_unwind(read).unwrap_or_else(|_| Err(ParquetError::General("not whole".into())))
+    }
+
+    fn read_rows(file: File) -> Result<(Self, Vec<(String, String)>), ParquetError> {
+        let reader = SerializedFileReader::new(file)?;
+        let metadata = reader.metadata().file_metadata();
+        let mut table = Self::new(metadata.schema().name());
+        for field in metadata.schema().get_fields() {
+            if !field.is_primitive() || table.column(field.name()).is_some() {
+                return Err(foreign(field.name()));
+            }
+            table = match field.get_physical_type() {
+                Physical::INT64 => table.integers(field.name(), ""),
+                Physical::DOUBLE => table.floats(field.name(), ""),
+                Physical::BYTE_ARRAY => table.texts(field.name()),
+                _ => return Err(foreign(field.name())),
+            };
+        }
+        let pairs = metadata.key_value_metadata().into_iter().flatten();
+        let about = pairs.map(|pair| (pair.key.clone(), pair.value.clone().unwrap_or_default()));
+        let about = about.collect();
+        for row in reader.get_row_iter(None)? {
+            table.push_row(&row?)?;
+        }
+        Ok((table, about))
+    }
+
+    fn push_row(&mut self, row: &Row) -> Result<(), ParquetError> {
+        let mut cells = Vec::with_capacity(self.columns.len());
+        for (column, (name, field)) in self.columns.iter().zip(row.get_column_iter()) {
+            cells.push(match (column.kind(), field) {
+                (_, Field::Null) => Cell::Missing,
+                (Kind::Integer, Field::Long(value)) => Cell::Integer(*value),
+                (Kind::Float, Field::Double(value)) => Cell::Float(*value),
+                (Kind::Text, Field::Str(text)) => Cell::Text(text),
+                _ => return Err(foreign(name)),
+            });
+        }
+        match cells.len() == self.columns.len() {
+            true => self.push(cells),
+            false => return Err(foreign(self.name())),
+        }
+        Ok(())
+    }
+}
+
+/// What we do not write.
+fn foreign(name: &str) -> ParquetError {
+    ParquetError::General(format!("{name}: it is none of Ferroce's"))
 }
 
 impl Column {
@@ -102,10 +169,11 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
-    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use std::io::Seek;
+
     use parquet::record::RowAccessor;
 
-    use super::super::{Cell, sample};
+    use super::super::sample;
     use super::*;
 
     fn bytes(table: &Table) -> Vec<u8> {
@@ -114,10 +182,37 @@ mod tests {
         file
     }
 
-    fn read_back(table: &Table) -> SerializedFileReader<std::fs::File> {
+    fn file_of(bytes: &[u8]) -> File {
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&bytes(table)).unwrap();
-        SerializedFileReader::new(file).unwrap()
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        file
+    }
+
+    fn read_back(table: &Table) -> SerializedFileReader<File> {
+        SerializedFileReader::new(file_of(&bytes(table))).unwrap()
+    }
+
+    #[test]
+    fn a_table_is_the_same_when_it_is_read_again() {
+        let (table, about) = Table::read_parquet(file_of(&bytes(&sample()))).unwrap();
+        assert_eq!(table.to_csv(), sample().to_csv());
+        assert_eq!(about, [("origin".to_owned(), "simulated".to_owned())]);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_damaged_is_an_error_or_a_table_and_ends_no_program() {
+        let whole = bytes(&sample());
+        for length in 0..whole.len() {
+            assert!(Table::read_parquet(file_of(&whole[..length])).is_err(), "{length}");
+        }
+        for place in 0..whole.len() {
+            for bit in [0x01, 0x80, 0xff] {
+                let mut damaged = whole.clone();
+                damaged[place] ^= bit;
+                drop(Table::read_parquet(file_of(&damaged)));
+            }
+        }
     }
 
     #[test]
