@@ -4,12 +4,12 @@ use core::fmt;
 
 use telemetry::nearest;
 
-use super::place::{Lines, Place};
+use super::place::{Line, Lines, Place};
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
-    line: usize,
+    line: Line,
     byte: usize,
     key: Option<String>,
     message: String,
@@ -40,7 +40,7 @@ impl ScenarioError {
     /// At a place that is known already.
     pub(super) fn at_place(place: &Place, message: impl Into<String>) -> Self {
         let key = Some(place.key.clone());
-        let (line, byte) = (place.line.max(1), place.byte);
+        let (line, byte) = (place.line.clone(), place.byte);
         Self { line, byte, key, message: message.into(), hint: None }
     }
 
@@ -115,7 +115,7 @@ pub(super) fn plain(number: f64) -> String {
 
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: ", self.line)?;
+        write!(f, "{}: ", self.line)?;
         if let Some(key) = &self.key {
             write!(f, "{key}: ")?;
         }

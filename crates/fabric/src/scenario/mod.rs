@@ -18,6 +18,7 @@ mod error;
 mod origin;
 mod place;
 mod reference;
+mod set;
 pub mod sonic;
 mod table;
 mod testbed;
@@ -43,6 +44,7 @@ pub(crate) use value::variants;
 
 use at::At;
 use place::Lines;
+use set::Settings;
 
 /// Reads a file that a scenario names, if it is there. Errors are a few words.
 pub(crate) type Files<'a> = dyn Fn(&str) -> Result<Option<Vec<u8>>, String> + 'a;
@@ -81,15 +83,31 @@ impl Scenario {
     /// # Errors
     /// [`ScenarioError`], with line and key.
     pub fn parse_in(text: &str, folder: &Path, seed: Option<u64>) -> Result<Self, ScenarioError> {
-        Self::parse_with(text, &|name| read(&folder.join(name)), seed)
+        Self::parse_set(text, folder, &[], seed)
     }
 
+    /// The same, where `set` has keys and values, such as `switch.alpha=1/8`, that take the place of
+    /// what the file says.
+    ///
+    /// # Errors
+    /// [`ScenarioError`], with line and key, or with what was set.
+    pub fn parse_set(
+        text: &str,
+        folder: &Path,
+        set: &[String],
+        seed: Option<u64>,
+    ) -> Result<Self, ScenarioError> {
+        let files = |name: &str| read(&folder.join(name));
+        with_file(text, set, |at| build::scenario(at, seed, &files))
+    }
+
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn parse_with(
         text: &str,
         files: &Files<'_>,
         seed: Option<u64>,
     ) -> Result<Self, ScenarioError> {
-        with_file(text, |at| build::scenario(at, seed, files))
+        with_file(text, &[], |at| build::scenario(at, seed, files))
     }
 }
 
@@ -98,14 +116,17 @@ pub fn reference() -> Vec<TableText> {
     build::reference()
 }
 
-/// Has `read` see a file.
+/// Has `read` see a file, and what is set beside it.
 fn with_file<T>(
     text: &str,
+    set: &[String],
     read: impl FnOnce(&At<'_>) -> Result<T, ScenarioError>,
 ) -> Result<T, ScenarioError> {
-    let lines = Lines::of(text);
-    let written =
+    let mut lines = Lines::of(text);
+    let mut written =
         DeTable::parse(text).map_err(|error| ScenarioError::no_toml(&lines, text, &error))?;
+    let settings = Settings::of(set, text.len(), &mut lines)?;
+    settings.merge(written.get_mut(), &lines)?;
     read(&At::file(&lines, written.get_ref()))
 }
 

@@ -12,7 +12,7 @@ impl Testbed {
     /// # Errors
     /// [`ScenarioError`], with line and key.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
-        with_file(text, build::testbed)
+        with_file(text, &[], build::testbed)
     }
 }
 
@@ -21,7 +21,7 @@ impl Testbed {
 /// # Errors
 /// [`ScenarioError`], with line and key.
 pub fn topology(text: &str) -> Result<Topology, ScenarioError> {
-    with_file(text, build::bare_topology)
+    with_file(text, &[], build::bare_topology)
 }
 
 #[cfg(test)]

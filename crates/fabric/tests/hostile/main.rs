@@ -156,6 +156,12 @@ fn what_never_happens_is_said() {
     assert_eq!(warnings(SCENARIO), [""; 0]);
     let (idle, _) = SCENARIO.split_once("[[workload]]").unwrap();
     assert_eq!(warnings(idle), ["no application does anything: add a [[workload]]"]);
+    let alone = SCENARIO.replace("hosts = 3", "hosts = 1");
+    let (alone, _) = alone.split_once("kind = \"incast\"").unwrap();
+    assert_eq!(
+        warnings(&format!("{alone}kind = \"permutation\"\nmessage_bytes = 1\n")),
+        ["line 15: workload.kind: nothing is sent, with so few hosts, or in so little time"]
+    );
     let fault = "[[fault]]\nkind = \"host-dies\"\nhost = \"h0\"\nat_us = 1_001\n";
     assert_eq!(
         warnings(&format!("{SCENARIO}{fault}")),

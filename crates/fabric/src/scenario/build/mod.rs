@@ -348,6 +348,12 @@ impl Made<'_> {
             let scene = Scene { topology: &config.topology, end, files };
             let first = config.flows.len();
             match mistakes.note(workload(table, &scene, &mut random)) {
+                Some(Work::Flows(flows)) if flows.is_empty() => {
+                    let Place { line, key, .. } = table.at.place("kind");
+                    notes.push(warning(format!(
+                        "{line}: {key}: nothing is sent, with so few hosts, or in so little time"
+                    )));
+                }
                 Some(Work::Flows(flows)) => config.flows.extend(flows),
                 Some(Work::Job(job)) => config.add_job(job),
                 None => {}
@@ -356,11 +362,11 @@ impl Made<'_> {
             if !flows.is_empty() && flows.iter().all(|flow| flow.start > end) {
                 let Place { line, key, .. } = table.at.place("start_us");
                 notes.push(warning(format!(
-                    "line {line}: {key} is after the end of the run, {end}: nothing of it is sent"
+                    "{line}: {key} is after the end of the run, {end}: nothing of it is sent"
                 )));
             }
         }
-        if config.flows.is_empty() {
+        if file.workloads.is_empty() {
             let text = "no application does anything: add a [[workload]]".to_owned();
             notes.push(warning(text));
         }
@@ -369,7 +375,7 @@ impl Made<'_> {
             if faults.first().is_some_and(|fault| fault.at > end) {
                 let Place { line, key, .. } = table.at.place("at_us");
                 notes.push(warning(format!(
-                    "line {line}: {key} is after the end of the run, {end}: the fault never happens"
+                    "{line}: {key} is after the end of the run, {end}: the fault never happens"
                 )));
             }
             config.faults.extend(faults);

@@ -277,10 +277,13 @@ fn cell<'a>() -> Value<'a, Cell> {
     Value::new(accepts, read, |_, cell| cell.to_string())
 }
 
-/// "1/16" is -4, "8" is 3.
+/// "1/16" is -4, "8" is 3, and so is 8.
 pub(super) fn alpha<'a>() -> Value<'a, i8> {
     let read = |entry: &Entry<'a, '_>| {
-        let alpha = text("").get(entry)?;
+        let alpha = match entry.value().as_integer() {
+            Some(whole) => whole.as_str().to_owned(),
+            None => text("").get(entry)?,
+        };
         let (above, below) = alpha.split_once('/').unwrap_or((&alpha, "1"));
         let power = |text: &str| {
             let value: u32 = text.trim().parse().ok()?;
