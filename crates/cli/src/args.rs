@@ -29,6 +29,9 @@ pub(crate) enum Command {
     /// Run a scenario in the simulator: links, switches and NICs around the same engine
     #[command(after_help = SIM_ENDS)]
     Sim(Sim),
+    /// Hold the results of several simulations against each other: the same flows side by side
+    #[command(after_help = COMPARE_ENDS)]
+    Compare(Compare),
     /// Run programs as hosts of a modelled fabric, in real time
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(Lab),
@@ -81,9 +84,14 @@ pub(crate) enum Paper {
 
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
-    /// The scenario, such as scenarios/incast.toml
+    /// The scenario, such as scenarios/incast.toml; several run one after the other
     #[arg(value_name = "SCENARIO", required_unless_present = "keys")]
-    pub(crate) scenario: Option<PathBuf>,
+    pub(crate) scenarios: Vec<PathBuf>,
+
+    /// A key that has another value than the scenarios say, such as switch.alpha=1/8 or nic.congestion=none;
+    /// may be there several times
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "keys")]
+    pub(crate) set: Vec<String>,
 
     /// Say what may be written in a scenario, or in one table of it, such as nic.tcp or incast:
     /// every key with its unit, bounds and default
@@ -92,11 +100,12 @@ pub(crate) struct Sim {
         value_name = "TABLE",
         num_args = 0..=1,
         default_missing_value = "",
-        conflicts_with_all = ["scenario", "output", "check", "seed", "threads", "bench"]
+        conflicts_with_all = ["scenarios", "output", "check", "seed", "threads", "bench"]
     )]
     pub(crate) keys: Option<String>,
 
-    /// A folder for report.html, the summary, and flows, samples and counters as Parquet
+    /// A folder for report.html, the summary, and flows, samples and counters as Parquet; of several scenarios
+    /// each has a folder of its name in it
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
 
@@ -118,6 +127,10 @@ pub(crate) struct Sim {
     )]
     pub(crate) seeds: Option<u32>,
 
+    /// Print JSON in place of the summary; of several scenarios a document each
+    #[arg(long, conflicts_with_all = ["check", "keys", "bench"])]
+    pub(crate) json: bool,
+
     /// On how many threads it runs; the results are the same
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: u32,
@@ -126,6 +139,31 @@ pub(crate) struct Sim {
     #[arg(long)]
     pub(crate) bench: bool,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct Compare {
+    /// Folders that `ferroce sim -o` has written; all but the first are held against the first
+    #[arg(value_name = "FOLDER", num_args = 2.., required = true)]
+    pub(crate) folders: Vec<PathBuf>,
+
+    /// Print JSON instead
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// An HTML page with all of it, too
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+const COMPARE_ENDS: &str = "\
+Example:
+  ferroce sim scenarios/incast.toml --seeds 8 -o a
+  ferroce sim scenarios/incast.toml --seeds 8 -o b --set switch.alpha=1/8
+  ferroce compare a b
+
+The last column says \"more\" or \"less\" where the interval over seeds says so, \"chance\" where it does not, and
+\"of fewer\" where who looks better has completed fewer messages. A flow that was not finished took longer than all
+that were.";
 
 const SIM_ENDS: &str = "\
 Ctrl-C stops the run: what was simulated until then is told and written, and said to be partial.

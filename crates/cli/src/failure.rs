@@ -53,6 +53,11 @@ impl Failure {
         self
     }
 
+    /// Whether it says that the simulated network is deadlocked.
+    pub(crate) fn is_deadlock(&self) -> bool {
+        matches!(self.status, Status::Deadlock)
+    }
+
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.status as u8)
     }

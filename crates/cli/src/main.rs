@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod compare;
 mod counters;
 mod devices;
 mod failure;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Counters(arguments) => counters::show(&arguments),
         Command::Devices => devices::list(),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Lab(command) => lab::run(command),
         Command::Papers(arguments) => papers::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),

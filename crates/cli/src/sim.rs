@@ -1,5 +1,6 @@
 //! `ferroce sim`: runs a scenario in the simulator.
 
+mod inputs;
 mod meter;
 mod seeds;
 mod watch;
@@ -11,47 +12,60 @@ use std::time::Instant;
 
 use fabric::check::Check;
 use fabric::record::{self, Samples};
-use fabric::report::Report;
-use fabric::scenario::{self, Scenario};
+use fabric::report::{Report, Seeds};
+use fabric::scenario;
 use fabric::{Network, NetworkConfig, Verdict};
 use telemetry::Table;
 
 use crate::args::Sim;
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
+use inputs::{Input, inputs};
 use meter::Meter;
-use watch::{Building, Watch};
+use watch::{Building, Interrupt, Watch};
 
 pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     if let Some(table) = &arguments.keys {
         return keys(table);
     }
-    let Some(path) = &arguments.scenario else {
-        return Err(Failure::new("there is no scenario"));
-    };
-    let text = fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("cannot read {}: {error}", path.display())).hint(
-            "a scenario is a TOML file, such as those in the folder scenarios of Ferroce's source",
-        )
-    })?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-    if let Some(count) = arguments.seeds {
-        return seeds::run(arguments, path, &text, count);
+    let inputs = inputs(arguments)?;
+    // Of several, a mistake in the last is told before the first runs.
+    if inputs.len() > 1 {
+        for input in &inputs {
+            input.read(arguments.seed)?;
+        }
     }
+    let interrupt = Interrupt::catch()
+        .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
+    let mut deadlock = Ok(());
+    for (number, input) in inputs.iter().enumerate() {
+        if number > 0 {
+            print("\n")?;
+        }
+        let ran = match arguments.seeds {
+            Some(count) => seeds::run(arguments, input, count, &interrupt),
+            None => one(arguments, input, &interrupt),
+        };
+        match ran {
+            // That is a result, and others may have other ones.
+            Err(failure) if failure.is_deadlock() => deadlock = Err(failure),
+            other => other?,
+        }
+    }
+    deadlock
+}
+
+/// Runs one scenario once.
+fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Failure> {
     let building = Building::start();
-    let scenario = Scenario::parse_in(&text, folder, arguments.seed)
-        .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
+    let scenario = input.read(arguments.seed)?;
     building.read(scenario.network.topology.hosts.len());
     if arguments.check {
         building.aside(|| print(&Check::new(&scenario).to_string()))?;
     }
     let mut network =
-        Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network }).map_err(
-            |error| {
-                let error = scenario.origin.explain(&error);
-                Failure::from_message(&format!("{}: {error}", path.display()))
-            },
-        )?;
+        Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network })
+            .map_err(|error| input.wrong(&scenario.origin.explain(&error)))?;
     drop(building);
     if arguments.check {
         return Ok(());
@@ -59,16 +73,15 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     for note in scenario.notes.iter().filter(|note| note.warning) {
         eprintln!("warning: {}", note.text);
     }
-    if let Some(folder) = &arguments.output {
+    if let Some(folder) = &input.output {
         make_folder(folder)?;
     }
     // Samples are for the files alone: without a folder there are none.
-    let mut samples = arguments
+    let mut samples = input
         .output
         .is_some()
         .then(|| Samples::new(&network, scenario.end, scenario.sample_interval));
-    let mut watch = Watch::new(scenario.end)
-        .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
+    let mut watch = Watch::new(scenario.end, interrupt);
     let end = scenario.end;
     let meter = arguments.bench.then(Meter::start);
     let begin = Instant::now();
@@ -82,12 +95,12 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
     }
     let summary = report.summary();
     let mut text = summary.clone();
-    let written = arguments.output.as_ref().map(|folder| write(folder, &report, &summary));
-    if let Some((Ok(files), folder)) = written.as_ref().zip(arguments.output.as_ref()) {
+    let written = input.output.as_ref().map(|folder| write(folder, &report, &summary));
+    if let Some((Ok(files), folder)) = written.as_ref().zip(input.output.as_ref()) {
         let page = folder.join("report.html");
         text += &format!("  {:<12} {files} files: see {}\n", "written", page.display());
     }
-    print(&text)?;
+    print(&if arguments.json { report.json() } else { text })?;
     if let Some(cost) = cost {
         print(&cost)?;
     }
@@ -134,11 +147,14 @@ fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Fai
         fs::write(&path, frames).map_err(|error| cannot_write(&path, error))?;
         count += 1;
     }
+    let mut figures = Seeds::default();
+    figures.add(report, false);
     let about = report.about();
     let about: Vec<(&str, &str)> =
         about.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let tables = [
         ("flows.parquet", Some(report.flows())),
+        ("seeds.parquet", Some(figures.table())),
         ("samples.parquet", report.samples()),
         ("counters.parquet", Some(report.counters())),
         ("jobs.parquet", report.jobs()),

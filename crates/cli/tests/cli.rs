@@ -88,6 +88,7 @@ Commands:
   counters  Show what the programs that run now have counted, under the names of Linux
   bench     Measure verbs: bandwidth, rates and latencies of any number of flows at once
   sim       Run a scenario in the simulator: links, switches and NICs around the same engine
+  compare   Hold the results of several simulations against each other: the same flows side by side
   lab       Run programs as hosts of a modelled fabric, in real time
   papers    Run what a paper ran, and hold what it found against what is measured
 

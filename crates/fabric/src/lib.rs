@@ -125,6 +125,7 @@
 mod address;
 pub mod capture;
 pub mod check;
+pub mod compare;
 pub mod counters;
 mod events;
 pub mod fault;

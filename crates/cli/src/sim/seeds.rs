@@ -8,38 +8,37 @@ use std::sync::Mutex;
 use std::thread;
 
 use fabric::report::{Report, Seeds};
-use fabric::scenario::Scenario;
 use fabric::{Network, Verdict, record};
 
-use super::watch::Watch;
+use super::inputs::Input;
+use super::watch::{Interrupt, Watch};
 use super::write_table;
 use crate::args::Sim;
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
 
-/// Runs the scenario of `path`, whose text is `text`, with `count` seeds.
-pub(super) fn run(arguments: &Sim, path: &Path, text: &str, count: u32) -> Result<(), Failure> {
-    let wrong = |error: &dyn core::fmt::Display| {
-        Failure::from_message(&format!("{}: {error}", path.display()))
-    };
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let read = |seed| Scenario::parse_in(text, folder, seed).map_err(|error| wrong(&error));
-    let first = read(arguments.seed)?;
+/// Runs a scenario with `count` seeds.
+pub(super) fn run(
+    arguments: &Sim,
+    input: &Input,
+    count: u32,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let first = input.read(arguments.seed)?;
     for note in first.notes.iter().filter(|note| note.warning) {
         eprintln!("warning: {}", note.text);
     }
-    if let Some(folder) = &arguments.output {
+    if let Some(folder) = &input.output {
         make_folder(folder)?;
     }
-    let watch = Watch::new(first.end)
-        .map_err(|error| Failure::new(format!("cannot catch Ctrl-C: {error}")))?;
+    let watch = Watch::new(first.end, interrupt);
     let from = first.network.seed;
     let next = AtomicU64::new(0);
     let seeds = Mutex::new(Seeds::default());
     let one = |seed: u64| -> Result<(), Failure> {
-        let scenario = read(Some(seed))?;
+        let scenario = input.read(Some(seed))?;
         let mut network = Network::new(scenario.network)
-            .map_err(|error| wrong(&scenario.origin.explain(&error)))?;
+            .map_err(|error| input.wrong(&scenario.origin.explain(&error)))?;
         let mut own = watch.beside();
         let end = scenario.end;
         let verdict = record::run(&mut network, end, None, |network| own.next(network));
@@ -47,7 +46,8 @@ pub(super) fn run(arguments: &Sim, path: &Path, text: &str, count: u32) -> Resul
         if verdict != Verdict::Interrupted
             && let Ok(mut seeds) = seeds.lock()
         {
-            seeds.add(seed, &Report::new(&scenario.title, &network, &verdict));
+            let report = Report::new(&scenario.title, &network, &verdict);
+            seeds.add(&report, input.output.is_some());
             watch.show_part(seeds.len() as f64 / f64::from(count));
         }
         Ok(())
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &Sim, path: &Path, text: &str, count: u32) -> Resul
     let seeds = seeds.into_inner().unwrap_or_default();
     if !seeds.is_empty() {
         print(&seeds.summary())?;
-        if let Some(folder) = &arguments.output {
+        if let Some(folder) = &input.output {
             write(folder, &seeds)?;
         }
     }
@@ -92,5 +92,14 @@ fn write(folder: &Path, seeds: &Seeds) -> Result<(), Failure> {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
     }
-    write_table(&folder.join("seeds.parquet"), &seeds.table(), &[("origin", "simulated")])
+    let tables = [
+        ("seeds.parquet", Some(seeds.table())),
+        ("flows.parquet", seeds.flows()),
+        ("jobs.parquet", seeds.jobs()),
+    ];
+    for (name, table) in tables {
+        let Some(table) = table else { continue };
+        write_table(&folder.join(name), &table, &seeds.about())?;
+    }
+    Ok(())
 }

@@ -26,6 +26,10 @@ const LONG: Duration = Duration::from_millis(100);
 /// The length of the bar in steps.
 const STEPS: u64 = 10_000;
 
+/// Ctrl-C, of the whole program: whether it was pressed while a run was watched, or none is.
+#[derive(Debug)]
+pub(super) struct Interrupt(Arc<AtomicBool>);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -78,22 +82,31 @@ fn bar(length: Option<u64>) -> ProgressBar {
     }
 }
 
-impl Watch {
-    /// Watches a run that ends at `end` at the latest. From here on Ctrl-C stops the run; a second
-    /// one ends the program as it always does.
+impl Interrupt {
+    /// Ctrl-C ends the program as it always does, but for while a run is watched.
     ///
     /// # Errors
     /// If the signal cannot be caught.
-    pub(super) fn new(end: Time) -> io::Result<Self> {
-        let interrupted = Arc::new(AtomicBool::new(false));
+    pub(super) fn catch() -> io::Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(true));
         // In this order: the first signal sets the flag that makes the second one final.
         flag::register_conditional_default(SIGINT, Arc::clone(&interrupted))?;
         flag::register(SIGINT, Arc::clone(&interrupted))?;
+        Ok(Self(interrupted))
+    }
+}
+
+impl Watch {
+    /// Watches a run that ends at `end` at the latest. From here on Ctrl-C stops the run; a second
+    /// one ends the program.
+    pub(super) fn new(end: Time, Interrupt(interrupted): &Interrupt) -> Self {
+        interrupted.store(false, Ordering::Relaxed);
+        let interrupted = Arc::clone(interrupted);
         let bar = bar(Some(STEPS));
         let style = ProgressStyle::with_template("{bar:14} {percent:>3} %  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let now = Instant::now();
-        Ok(Self { end, stretch: FIRST, began: now, asked: now, interrupted, bar })
+        Self { end, stretch: FIRST, began: now, asked: now, interrupted, bar }
     }
 
     /// Watches another run beside this one, and shows nothing of it.

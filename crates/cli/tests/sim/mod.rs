@@ -69,7 +69,14 @@ fn sim_writes_the_same_files_each_time() {
     let names: Vec<&str> = first.keys().map(String::as_str).collect();
     assert_eq!(
         names,
-        ["counters.parquet", "flows.parquet", "report.html", "samples.parquet", "summary.txt"]
+        [
+            "counters.parquet",
+            "flows.parquet",
+            "report.html",
+            "samples.parquet",
+            "seeds.parquet",
+            "summary.txt"
+        ]
     );
     for (name, bytes) in &first {
         assert!(second[name] == *bytes, "{name} differs");
@@ -231,6 +238,57 @@ fn sim_with_many_seeds_says_medians_and_intervals() {
     assert_eq!(String::from_utf8_lossy(&again), told, "whichever thread ran which seed");
     let deadlock = format!("{}/../../scenarios/deadlock.toml", env!("CARGO_MANIFEST_DIR"));
     ferroce().args(["sim", "--seeds", "2", &deadlock]).assert().code(3);
+}
+
+#[test]
+fn sim_runs_several_scenarios_with_what_is_set_and_compare_holds_their_results_side_by_side() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let scenario = MISFIT.split("[switch]").next().unwrap().replace("spines = 1", "spines = 2");
+    let flows = "[[workload]]\nkind = \"permutation\"\nmessage_bytes = 100_000\n";
+    fs::write(path("one.toml"), format!("{scenario}{flows}")).unwrap();
+    fs::write(path("two.toml"), format!("{scenario}[switch]\nalpha = 1\n{flows}")).unwrap();
+    let sim = || ferroce().current_dir(folder.path()).args(["sim", "one.toml", "two.toml"]);
+    let assert = sim().args(["--seeds", "6", "-o", "out", "--set", "title=Set"]).assert().success();
+    let told = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    assert_eq!(told.matches("Set, title=Set (simulated, seeds 1 to 6)\n").count(), 2, "{told}");
+    for file in ["out/one/flows.parquet", "out/one/seeds.parquet", "out/two/report.html"] {
+        assert!(path(file).is_file(), "{file}");
+    }
+    sim().args(["--set", "workload.message_byte=1"]).assert().code(125).stdout_eq("").stderr_eq(
+        "error: one.toml: --set workload.message_byte=1: unknown key `message_byte`\n\
+         hint: did you mean `message_bytes`?\n",
+    );
+    let compare = || ferroce().current_dir(folder.path()).arg("compare");
+    let assert = compare().args(["out/one", "out/two", "-o", "page.html"]).assert().success();
+    assert_data_eq!(
+        String::from_utf8_lossy(&assert.get_output().stdout).into_owned(),
+        str![[r#"
+A  out/one: Set, title=Set (6 seeds: 6 finished)
+B  out/two: Set, title=Set (6 seeds: 6 finished)
+
+B against A                      A            B            B / A (95 %)
+flows not finished               0            0  same
+last flow done, us [..]
+...
+"#]]
+    );
+    let page = fs::read_to_string(path("page.html")).unwrap();
+    assert!(page.contains("Flow by flow, B against A"));
+    let output = compare().args(["--json", "out/one", "out/two"]).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&output).contains("\"origin\": \"simulated\""));
+    compare().args(["out/one", "out"]).assert().code(125).stdout_eq("").stderr_eq(str![[r#"
+error: there is no out/seeds.parquet
+hint: results are what `ferroce sim SCENARIO -o FOLDER` leaves behind
+
+"#]]);
+    let flows = path("out/one/flows.parquet");
+    let mut bytes = fs::read(&flows).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    fs::write(&flows, bytes).unwrap();
+    let assert = compare().args(["out/one", "out/two"]).assert().code(125).stdout_eq("");
+    let told = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    assert!(told.starts_with("error: out/one/flows.parquet is damaged: "), "{told}");
 }
 
 /// 65,536 hosts, of which two talk.

@@ -37,6 +37,11 @@ impl Network {
         Time::from_ps(self.now)
     }
 
+    /// The seed of everything that was left to chance.
+    pub fn seed(&self) -> u64 {
+        self.common.seed
+    }
+
     /// Into how many partitions it is divided.
     pub fn partitions(&self) -> usize {
         self.partitions.len()

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rdma::Span;
+use rdma::{Rate, Span};
 
+use super::view::PortView;
 use super::{BuildError, Network, NetworkConfig};
 use crate::host::beginning;
 use crate::limits::{JOBS_MAX, REPETITIONS_MAX};
@@ -18,12 +19,23 @@ const IMMEDIATE_BYTES: u32 = 4;
 /// A link on the path of a flow, and what has been on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkUse {
+    /// The port, by its place in [`Network::ports`].
+    pub(crate) port: u32,
+    pub(crate) rate: Rate,
     pub(crate) at: End,
     pub(crate) to: End,
     /// How long its queue of most pauses had to wait.
     pub(crate) paused: Span,
     /// The part of the time for which it was busy.
     pub(crate) used: f64,
+}
+
+impl LinkUse {
+    /// The same of a time in which it sent so many bytes.
+    pub(crate) fn of_a_while(self, (bytes, paused, length): (u64, Span, Span)) -> Self {
+        let used = self.rate.time_of(bytes).as_ps() as f64 / length.as_ps().max(1) as f64;
+        Self { paused, used, ..self }
+    }
 }
 
 /// A message alone in the network, in picoseconds.
@@ -150,16 +162,27 @@ impl Network {
     pub(crate) fn links_of(&self, flow: u32) -> Vec<LinkUse> {
         let of = |port: u32| {
             let view = self.port_view(port, self.now);
-            let sent: u64 = view.sent_bytes.iter().sum();
-            let busy = self.at(port).rate.ps(sent);
             let paused = view.pauses.paused_ps.iter().copied().max().unwrap_or(0);
             LinkUse {
+                port,
+                rate: self.at(port).rate.rate(),
                 at: view.at,
                 to: view.to,
                 paused: Span::from_ps(paused),
-                used: busy as f64 / self.now.max(1) as f64,
+                used: self.used(port, &view),
             }
         };
         self.flow_ports(flow).unwrap_or_default().into_iter().map(of).collect()
+    }
+
+    /// The part of the time for which each port was busy, in the order of [`Network::ports`].
+    pub(crate) fn link_uses(&self) -> impl Iterator<Item = f64> {
+        let ports = self.partitions.iter().flat_map(|partition| partition.links.ports());
+        ports.map(|port| self.used(port, &self.port_view(port, self.now)))
+    }
+
+    fn used(&self, port: u32, view: &PortView) -> f64 {
+        let sent: u64 = view.sent_bytes.iter().sum();
+        self.at(port).rate.ps(sent) as f64 / self.now.max(1) as f64
     }
 }

@@ -254,6 +254,19 @@ pub enum Verdict {
     Interrupted,
 }
 
+impl Verdict {
+    /// It in a word or two.
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::TimeOver => "time over",
+            Self::Stalled => "stalled",
+            Self::Deadlock(_) => "deadlocked",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Network {

@@ -211,6 +211,27 @@ impl Samples {
         }
     }
 
+    /// What the queues of a port did while they were looked at between two times, as nearly as there are
+    /// samples: bytes sent, for how long the one that was paused longest was, and how long that time was.
+    pub(crate) fn between(&self, port: u32, from: Time, to: Time) -> (u64, Span, Span) {
+        let first = self.times.partition_point(|&time| time <= from).saturating_sub(1);
+        let last = self.times.partition_point(|&time| time < to);
+        let last = last.min(self.times.len() - 1).max(first);
+        let (mut bytes, mut paused) = (0, 0);
+        let places = &self.places[port as usize * PRIORITIES..][..PRIORITIES];
+        for series in places.iter().filter_map(|&place| self.series.get(place as usize)) {
+            let at = |sample: usize| {
+                let known = series.entries.partition_point(|of| of.sample as usize <= sample);
+                let entry = known.checked_sub(1).and_then(|last| series.entries.get(last));
+                entry.map(|entry| entry.state).unwrap_or_default()
+            };
+            let (before, after) = (at(first), at(last));
+            bytes += after.sent_bytes - before.sent_bytes;
+            paused = (after.paused_ps - before.paused_ps).max(paused);
+        }
+        (bytes, Span::from_ps(paused), self.times[last].since(self.times[first]))
+    }
+
     /// What has changed: by port and queue, in the order of time.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
         let mut order: Vec<&Series> = self.series.iter().collect();
@@ -277,6 +298,23 @@ mod tests {
         }
         assert!(sums(&samples).iter().any(|(_, paused)| *paused > 0));
         assert!(samples.changes().all(|change| change.paused <= samples.span(change.sample)));
+    }
+
+    #[test]
+    fn what_a_port_did_in_a_part_of_the_run_adds_up_to_the_whole() {
+        let (network, samples) = sampled(ms(5), Some(Span::from_us(20)));
+        let half = Time::ZERO + Span::from_us(400);
+        for (port, (bytes, paused)) in (0..).zip(sums(&samples)) {
+            let [first, second] = [(Time::ZERO, half), (half, network.now())]
+                .map(|(from, to)| samples.between(port, from, to));
+            assert_eq!((first.0 + second.0, (first.1 + second.1).as_ps()), (bytes, paused));
+            assert_eq!(
+                (first.2 + second.2, first.2),
+                (network.now().since(Time::ZERO), Span::from_us(400))
+            );
+        }
+        let late = network.now() + Span::from_ms(1);
+        assert_eq!(samples.between(0, late, late), (0, Span::ZERO, Span::ZERO));
     }
 
     #[test]

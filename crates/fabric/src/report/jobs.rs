@@ -57,12 +57,14 @@ impl Turn {
 impl Report<'_> {
     /// Every repetition of every job, a row each. `least` is what the job cannot be faster than in this
     /// network, alone; bandwidths are those of nccl-tests; `held_up_by` is, on the path of the last message of
-    /// the rank that was last, the link that was paused for longest or, if none was, used most.
+    /// the rank that was last, the link that was paused for longest or, if none was, used most: in the time of
+    /// the repetition, as nearly as it was sampled, and in the whole run if it was not.
     pub fn jobs(&self) -> Option<Table> {
         if self.network.jobs().is_empty() {
             return None;
         }
         let mut table = Table::new("jobs")
+            .integers("seed", "")
             .integers("job", "")
             .texts("name")
             .integers("ranks", "")
@@ -83,6 +85,7 @@ impl Report<'_> {
                 let host = self.network.topology().name(End::Host(job.hosts[turn.last]));
                 let held = self.held_up(job, &turn);
                 table.push([
+                    self.network.seed().into(),
                     index.into(),
                     job.name.as_str().into(),
                     job.hosts.len().into(),
@@ -186,15 +189,27 @@ impl Report<'_> {
             Some(send @ Op::Send { .. }) => send,
         };
         let Op::Send { connection, .. } = send else { return String::new() };
-        let links = self.network.links_of(job.first_flow + connection);
+        let mut links = self.network.links_of(job.first_flow + connection);
+        let when = match self.samples {
+            Some(samples) => {
+                for link in &mut links {
+                    let did = samples.between(link.port, turn.begun, turn.end.over);
+                    *link = link.of_a_while(did);
+                }
+                ""
+            }
+            None => " in the whole run",
+        };
         let name = |end: End| self.network.topology().name(end);
         let paused = links.iter().rev().max_by_key(|link| link.paused);
         if let Some(link) = paused.filter(|link| link.paused > Span::ZERO) {
-            return format!("{} to {}, paused for {}", name(link.at), name(link.to), link.paused);
+            let (at, to) = (name(link.at), name(link.to));
+            return format!("{at} to {to}, paused for {}{when}", link.paused);
         }
         let used = links.iter().rev().max_by(|a, b| a.used.total_cmp(&b.used));
         used.map_or_else(String::new, |link| {
-            format!("{} to {}, used to {:.1} %", name(link.at), name(link.to), 100.0 * link.used)
+            let (at, to) = (name(link.at), name(link.to));
+            format!("{at} to {to}, used to {:.1} %{when}", 100.0 * link.used)
         })
     }
 }

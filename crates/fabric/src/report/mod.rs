@@ -8,7 +8,9 @@
 
 mod diagnosis;
 mod hops;
+mod interval;
 mod jobs;
+mod json;
 mod page;
 mod replay;
 mod seeds;
@@ -23,6 +25,8 @@ use rdma::{Span, Time};
 use telemetry::Table;
 
 pub use diagnosis::Note;
+pub(crate) use interval::Interval;
+pub(crate) use json::written;
 pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;
@@ -132,6 +136,7 @@ impl<'a> Report<'a> {
         let mut numbers = [
             ("ended_at", "us", Some(tables::micros(network.now().as_ps()))),
             ("completed", "messages", count(completed)),
+            ("flows_unfinished", "", count(self.unfinished())),
             ("goodput", "gbps", Some(self.goodput_of().0)),
             ("latency_p50", "us", took(50)),
             ("latency_p99", "us", took(99)),
@@ -141,11 +146,34 @@ impl<'a> Report<'a> {
             ("again", "packets", count(again)),
             ("timeouts", "", count(timeouts)),
             ("pauses", "frames", count(network.pause_frames())),
+            ("paused", "us", Some(tables::micros(self.paused_ps()))),
+            ("marks", "", count(self.marks().0)),
+            ("busiest_link", "percent", self.busiest_link()),
         ]
         .map(|(name, unit, value)| (Cow::Borrowed(name), unit, value))
         .to_vec();
         numbers.extend(self.job_numbers());
         numbers
+    }
+
+    /// Flows that have an end and have not reached it, or failed.
+    fn unfinished(&self) -> u64 {
+        let flows = self.network.flows().iter();
+        let open = flows.filter(|flow| {
+            flow.failed > 0 || flow.spec.messages.is_some() && flow.finished_at.is_none()
+        });
+        open.count() as u64
+    }
+
+    /// How long all ports together had to wait.
+    fn paused_ps(&self) -> u64 {
+        self.network.ports(self.network.now()).map(|port| hops::longest(&port.pauses)).sum()
+    }
+
+    /// For which part of the run the link that was used most was busy, in percent.
+    fn busiest_link(&self) -> Option<f64> {
+        let uses = self.network.link_uses().map(|part| part * 100.0);
+        uses.max_by(f64::total_cmp)
     }
 
     /// From post to completion of every message, in picoseconds, in their order.
@@ -249,7 +277,7 @@ impl<'a> Report<'a> {
     fn completion(&self) -> String {
         let flows = self.network.flows();
         let done: u64 = flows.iter().map(|flow| flow.completed).sum();
-        let asked: Option<u64> = flows.iter().map(|flow| flow.spec.messages).sum();
+        let asked: Option<u128> = flows.iter().map(|flow| flow.spec.messages.map(u128::from)).sum();
         match asked {
             Some(asked) => format!("{done} of {asked} messages"),
             None => format!("{done} messages, of flows without an end"),
@@ -339,7 +367,7 @@ fn write_note(text: &mut String, note: &Note) {
 }
 
 /// The smallest of `sorted` that at least `percent` of it do not exceed; `None` of nothing.
-fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
+pub(crate) fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
 }
@@ -396,6 +424,17 @@ mod tests {
         assert!(summary.contains("  2 of 3  "), "{summary}");
         assert!(summary.contains("  note         no ECN: no queue marks"), "{summary}");
         assert!(summary.lines().all(|line| line.len() <= COLUMNS), "{summary}");
+    }
+
+    #[test]
+    fn messages_that_no_count_holds_are_added_up() {
+        let mut config = NetworkConfig::new(single_switch(3, Cables::new(Rate::from_gbps(100), 2)));
+        let flow = FlowSpec { messages: Some(u64::MAX), ..FlowSpec::write(0, 2, 1_000) };
+        config.flows = vec![flow, FlowSpec { source: 1, ..flow }];
+        let mut network = Network::new(config).unwrap();
+        let verdict = network.run(Time::ZERO + Span::from_us(10));
+        let summary = Report::new("many", &network, &verdict).summary();
+        assert!(summary.contains(" of 36893488147419103230 messages\n"), "{summary}");
     }
 
     #[test]

@@ -12,12 +12,13 @@ use crate::topology::End;
 use crate::workload::{Flow, Service, Verb};
 
 impl Report<'_> {
-    /// Every flow, a row each. `delivered_bytes` came to its destination in order, `delivered_back_bytes`
+    /// Every flow, a row each. `asked` are its messages, unless it has no end. `delivered_bytes` came to its destination in order, `delivered_back_bytes`
     /// to its source: answers, and what READs ask for; flows that share a queue pair have them in the row
     /// of the first. `slowdown` is how many times longer than alone in the network its
     /// messages took on average; only WRITEs over RC that are posted one at a time have it.
     pub fn flows(&self) -> Table {
         let mut table = Table::new("flows")
+            .integers("seed", "")
             .integers("flow", "")
             .texts("source")
             .texts("destination")
@@ -25,6 +26,7 @@ impl Report<'_> {
             .texts("verb")
             .integers("dscp", "")
             .integers("message", "bytes")
+            .integers("asked", "")
             .integers("posted", "")
             .integers("completed", "")
             .integers("failed", "")
@@ -46,6 +48,7 @@ impl Report<'_> {
             let slowdowns = self.slowdowns(index);
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
             table.push([
+                self.network.seed().into(),
                 index.into(),
                 topology.name(End::Host(spec.source)).into(),
                 topology.name(End::Host(spec.destination)).into(),
@@ -53,6 +56,7 @@ impl Report<'_> {
                 variants::<Verb>()[spec.verb as usize].into(),
                 u32::from(spec.dscp).into(),
                 spec.message_bytes.into(),
+                spec.messages.into(),
                 flow.posted.into(),
                 flow.completed.into(),
                 flow.failed.into(),

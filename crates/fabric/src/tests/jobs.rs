@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use rdma::{Span, Time};
+use telemetry::Cell;
 
 use super::CABLES;
 use crate::fault::{DropRule, Fault, FaultKind};
 use crate::packet::{GAP_BYTES, LOWER_BYTES, PREAMBLE_BYTES};
+use crate::record::{self, Next, Samples};
 use crate::report::{Report, Seeds};
 use crate::topology::{End, leaf_spine, single_switch};
-use crate::workload::{Algorithm, Collective, Job, Operation, Plan, Schedule, Size, Verb};
+use crate::workload::{
+    Algorithm, Collective, FlowSpec, Job, Operation, Plan, Schedule, Size, Verb,
+};
 use crate::{Network, NetworkConfig, Verdict};
 
 const MTU: u64 = 4_096;
@@ -257,10 +261,48 @@ fn several_seeds_say_how_long_jobs_took_and_in_how_many_runs() {
         let end = if seed == 1 { Span::from_ms(50) } else { Span::from_us(1) };
         let mut network = Network::new(config).unwrap();
         let verdict = network.run(Time::ZERO + end);
-        seeds.add(seed, &Report::new("ring", &network, &verdict));
+        seeds.add(&Report::new("ring", &network, &verdict), false);
     }
     let text = seeds.summary();
     assert!(text.contains("job 0, us (1 of 2 runs)  "), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&seeds.json()).unwrap();
+    assert_eq!(json["runs"][1]["ended"], "time over");
+    assert_eq!(json["runs"][1]["figures"]["job_0_us"], serde_json::Value::Null);
+    let took = json["runs"][0]["jobs"][0]["took_ps"].as_f64().unwrap();
+    assert_eq!(json["runs"][0]["figures"]["job_0_us"].as_f64(), Some(took / 1e6));
+    let median = json["figures"].as_array().unwrap().iter().find(|of| of["figure"] == "job_0_us");
+    assert_eq!(median.unwrap()["value"]["median"].as_f64(), Some(took / 1e6));
+    assert_eq!(seeds.jobs().unwrap().len(), 1, "none of the second run");
+}
+
+#[test]
+fn what_held_up_a_job_is_of_its_own_time_where_the_run_was_sampled() {
+    let mut config = config(4);
+    // In a small buffer both are paused, and long over when the job begins.
+    config.switch.buffer_bytes = 1_000_000;
+    config.flows = [0, 3].map(|host| FlowSpec::write(host, 2, 2_000_000)).to_vec();
+    let ring = collective(Operation::AllReduce, Algorithm::Ring, 4, 40 * MTU);
+    let start = Time::ZERO + Span::from_ms(1);
+    config.add_job(Job { start, ..job(ring, Size::default()) });
+    let mut network = Network::new(config).unwrap();
+    let end = Time::ZERO + Span::from_ms(50);
+    let mut samples = Samples::new(&network, end, Some(Span::from_us(1)));
+    let next = |_: &Network| Next::Run(Span::from_ms(50));
+    let verdict = record::run(&mut network, end, Some(&mut samples), next);
+    let held_up = |report: &Report<'_>| {
+        let jobs = report.jobs().unwrap();
+        let Cell::Text(text) = jobs.column("held_up_by").unwrap().cell(0) else {
+            panic!("{jobs:?}")
+        };
+        text.to_owned()
+    };
+    let report = Report::new("ring", &network, &verdict);
+    let whole = held_up(&report);
+    assert!(whole.contains("paused for ") && whole.ends_with(" in the whole run"), "{whole}");
+    let own = held_up(&report.with_samples(&samples));
+    let used: f64 = own.split("used to ").nth(1).unwrap().trim_end_matches(" %").parse().unwrap();
+    // Between the steps the link rests; over the whole run it would be 2 %.
+    assert!((40.0..=100.0).contains(&used), "{own}");
 }
 
 #[test]
