@@ -60,8 +60,9 @@ fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Fail
     let building = Building::start();
     let scenario = input.read(arguments.seed)?;
     building.read(scenario.network.topology.hosts.len());
+    let check = Check::new(&scenario);
     if arguments.check {
-        building.aside(|| print(&Check::new(&scenario).to_string()))?;
+        building.aside(|| print(&check.to_string()))?;
     }
     let mut network =
         Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network })
@@ -70,9 +71,7 @@ fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Fail
     if arguments.check {
         return Ok(());
     }
-    for note in scenario.notes.iter().filter(|note| note.warning) {
-        eprintln!("warning: {}", note.text);
-    }
+    input.warn(&scenario.notes, &check);
     if let Some(folder) = &input.output {
         make_folder(folder)?;
     }

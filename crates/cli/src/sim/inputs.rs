@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fabric::scenario::Scenario;
+use fabric::check::Check;
+use fabric::scenario::{Note, Scenario};
 
 use crate::args::Sim;
 use crate::failure::Failure;
@@ -62,6 +63,20 @@ impl Input {
             scenario.title += &format!(", {}", self.set.join(", "));
         }
         Ok(scenario)
+    }
+
+    /// Says before a run what is likely to be a mistake: what never happens, and that there is more to read.
+    pub(super) fn warn(&self, notes: &[Note], check: &Check) {
+        let mut more = check.warnings().len();
+        for note in notes.iter().filter(|note| note.warning) {
+            eprintln!("warning: {}", note.text);
+            more -= 1;
+        }
+        if more > 0 {
+            let what = if more == 1 { "1 setting looks" } else { &format!("{more} settings look") };
+            let path = self.path.display();
+            eprintln!("warning: {what} wrong: see `ferroce sim --check {path}`");
+        }
     }
 
     /// What is wrong with it.

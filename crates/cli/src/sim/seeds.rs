@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 
+use fabric::check::Check;
 use fabric::report::{Report, Seeds};
 use fabric::{Network, Verdict, record};
 
@@ -25,9 +26,7 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let first = input.read(arguments.seed)?;
-    for note in first.notes.iter().filter(|note| note.warning) {
-        eprintln!("warning: {}", note.text);
-    }
+    input.warn(&first.notes, &Check::new(&first));
     if let Some(folder) = &input.output {
         make_folder(folder)?;
     }

@@ -480,6 +480,21 @@ NICs
 }
 
 #[test]
+fn sim_says_before_a_run_that_settings_look_wrong() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("spray.toml");
+    let (network, _) = MISFIT.split_once("buffer_bytes").unwrap();
+    let flows = "[[workload]]\nkind = \"permutation\"\nmessage_bytes = 1_000\n";
+    fs::write(&path, format!("{network}balance = \"packet\"\n{flows}")).unwrap();
+    let said = "warning: 2 settings look wrong: see `ferroce sim --check [..]/spray.toml`\n";
+    for more in [vec![], vec!["--seeds", "2"]] {
+        ferroce().arg("sim").arg(&path).args(more).assert().success().stderr_eq(said);
+    }
+    let quiet = ["--set", "nic.recovery=selective-repeat"];
+    ferroce().arg("sim").arg(&path).args(quiet).assert().success().stderr_eq("");
+}
+
+#[test]
 fn sim_says_what_may_be_written_in_a_table() {
     let expected = str![[r#"
 [nic.tcp]

@@ -147,7 +147,7 @@ impl Comparison {
         for (index, pairs) in self.pairs.iter().enumerate() {
             let name = letter(index + 1);
             let heading = format!("Flow by flow, {name} against A");
-            page.section(&heading).add(&Block::Text(&counts(index, pairs).join(". ")));
+            page.section(&heading).add(&Block::Text(&(counts(index, pairs).join(". ") + ".")));
             let mut table = Table::new("flows")
                 .integers("seed", "")
                 .integers("flow", "")
