@@ -71,7 +71,7 @@ pub(super) fn run(
     done.into_iter().collect::<Result<(), _>>()?;
     let seeds = seeds.into_inner().unwrap_or_default();
     if !seeds.is_empty() {
-        print(&seeds.summary())?;
+        print(&if arguments.json { seeds.json() } else { seeds.summary() })?;
         if let Some(folder) = &input.output {
             write(folder, &seeds)?;
         }

@@ -275,6 +275,10 @@ last flow done, us [..]
     );
     let page = fs::read_to_string(path("page.html")).unwrap();
     assert!(page.contains("Flow by flow, B against A"));
+    let documents = sim().args(["--seeds", "2", "--json"]).output().unwrap().stdout;
+    let documents = String::from_utf8(documents).unwrap();
+    assert!(documents.starts_with("{\n  \"figures\": ["), "{documents}");
+    assert_eq!(documents.matches("\n      \"seed\": 2").count(), 2, "one in each: {documents}");
     let output = compare().args(["--json", "out/one", "out/two"]).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&output).contains("\"origin\": \"simulated\""));
     compare().args(["out/one", "out"]).assert().code(125).stdout_eq("").stderr_eq(str![[r#"
