@@ -35,6 +35,12 @@ pub(crate) enum Command {
     /// Run programs as hosts of a modelled fabric, in real time
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(Lab),
+    /// Expose counters to Prometheus: of this host, of what was saved of others, of a simulation
+    #[command(after_help = crate::export::EXAMPLES)]
+    Export(crate::export::Export),
+    /// Watch pauses, marks, drops and retransmissions, with what looks wrong on top
+    #[command(after_help = crate::watch::EXAMPLES)]
+    Watch(Box<crate::watch::Look>),
     /// Run what a paper ran, and hold what it found against what is measured
     Papers(Papers),
 }
@@ -331,7 +337,7 @@ pub(crate) struct Capture {
 #[derive(Debug, Args)]
 pub(crate) struct Counters {
     /// Show them again after this many seconds, with rates, until interrupted
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = crate::values::seconds)]
     pub(crate) watch: Option<f64>,
 
     /// Print one line of JSON instead
@@ -383,11 +389,6 @@ fn path_mtu(text: &str) -> Result<u32, &'static str> {
     let bytes = text.parse().ok();
     let known = Mtu::ALL.into_iter().map(Mtu::bytes).find(|mtu| Some(*mtu) == bytes);
     known.ok_or("a path MTU is 256, 512, 1024, 2048 or 4096")
-}
-
-fn seconds(text: &str) -> Result<f64, &'static str> {
-    let seconds = text.parse().ok().filter(|seconds| (0.01..=86_400.0).contains(seconds));
-    seconds.ok_or("give seconds, from 0.01 to a day")
 }
 
 /// The shortest file: what describes a few ports.

@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod counters;
 mod devices;
+mod export;
 mod failure;
 mod lab;
 mod library;
@@ -13,6 +14,10 @@ mod papers;
 mod program;
 mod run;
 mod sim;
+mod sources;
+mod values;
+mod view;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -30,6 +35,8 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Papers(arguments) => papers::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 
 mod bench;
 mod book;
+mod export;
 mod sim;
 
 use std::env;
@@ -90,6 +91,8 @@ Commands:
   sim       Run a scenario in the simulator: links, switches and NICs around the same engine
   compare   Hold the results of several simulations against each other: the same flows side by side
   lab       Run programs as hosts of a modelled fabric, in real time
+  export    Expose counters to Prometheus: of this host, of what was saved of others, of a simulation
+  watch     Watch pauses, marks, drops and retransmissions, with what looks wrong on top
   papers    Run what a paper ran, and hold what it found against what is measured
 
 Options:

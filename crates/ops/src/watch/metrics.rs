@@ -338,7 +338,12 @@ impl At<'_> {
             return self.add("rdma_lifespan_milliseconds", MetricKind::Gauge, help, &[], value);
         }
         let help = meaning(counter);
-        self.count(&format!("rdma_{counter}_total"), help, &[], value);
+        let name = counter.to_lowercase();
+        self.count(&format!("rdma_{name}_total"), help, &[], value);
+        // Older kernels had `port_` before these four, and the dashboard still asks for it.
+        if name.starts_with("unicast_") || name.starts_with("multicast_") {
+            self.count(&format!("rdma_port_{name}_total"), help, &[], value);
+        }
         if let Some((_, node)) = NODE.iter().find(|(sysfs, _)| *sysfs == counter) {
             // Words of 4 bytes there, bytes here.
             let (value, help) = match counter {

@@ -1,0 +1,54 @@
+//! Where counters are read: this host, a folder of what was saved of others, a simulation's results.
+//!
+//! ```text
+//!   ferroce export, ferroce watch ─► Sources::gather ─► ops::watch::Raw
+//! ```
+
+mod folder;
+mod here;
+mod simulation;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ops::watch::Raw;
+
+use crate::failure::Failure;
+
+pub(crate) use simulation::replay;
+
+/// Which counters.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Sources {
+    /// Read what was saved in this folder in place of this host's counters: sysfs, ethtool -S, dcb, rdma, SONiC; or the
+    /// folder that `ferroce sim -o` wrote
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) from: Option<PathBuf>,
+
+    /// Where the devices of this host are
+    #[arg(long, value_name = "FOLDER", default_value = "/sys", conflicts_with = "from")]
+    pub(crate) sysfs: PathBuf,
+}
+
+impl Sources {
+    /// Everything that there is to be read now.
+    pub(crate) fn gather(&self) -> Result<Raw, Failure> {
+        let mut raw = Raw::default();
+        match &self.from {
+            Some(folder) if is_simulation(folder) => simulation::read(&mut raw, folder)?,
+            Some(folder) => folder::read(&mut raw, folder)?,
+            None => here::read(&mut raw, &self.sysfs),
+        }
+        raw.join_interfaces();
+        Ok(raw)
+    }
+
+    /// The folder of a simulation, if that is what is read.
+    pub(crate) fn simulation(&self) -> Option<&Path> {
+        self.from.as_deref().filter(|folder| is_simulation(folder))
+    }
+}
+
+fn is_simulation(folder: &Path) -> bool {
+    folder.join("counters.parquet").is_file()
+}

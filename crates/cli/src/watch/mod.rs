@@ -1,0 +1,319 @@
+//! `ferroce watch`: rates of all ports and priorities, and what looks wrong on top.
+
+mod hook;
+mod rows;
+mod screen;
+
+use core::time::Duration;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use ops::watch::{Event, Finding, Row, Sample, Settings, StormRule, Watch, rates, recorded};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Status};
+use crate::output::{cannot_write, print};
+use crate::sources::{self, Sources};
+use hook::Hook;
+
+#[derive(Debug, Args)]
+pub(crate) struct Look {
+    #[command(flatten)]
+    sources: Sources,
+
+    /// Judge a recording that --record made, and end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "record", "act"])]
+    replay: Option<PathBuf>,
+
+    /// Two looks, then end: exit status 1 if something is wrong
+    #[arg(long)]
+    once: bool,
+
+    /// End after so many looks, with the same exit status
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(2..))]
+    looks: Option<u64>,
+
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::values::seconds)]
+    interval: f64,
+
+    /// A line of JSON for each look
+    #[arg(long)]
+    json: bool,
+
+    /// Append every counter of every look to this file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// By which rule a queue is in a pause storm
+    #[arg(long, value_name = "RULE", default_value = "guo16")]
+    rule: Rule,
+
+    /// How long a storm lasts until it is one, in milliseconds; two looks at least
+    #[arg(long, value_name = "MS", default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    detection_ms: u64,
+
+    /// Priorities that may lose nothing; otherwise those of which pauses were seen
+    #[arg(long, value_name = "PRIORITY,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
+    lossless: Option<Vec<u8>>,
+
+    /// A command for each new finding, which `sh` gets with FERROCE_FINDING, FERROCE_WHO, FERROCE_PORT,
+    /// FERROCE_PRIORITIES and FERROCE_EVIDENCE; without --act it is only told
+    #[arg(long, value_name = "COMMAND")]
+    on_finding: Option<String>,
+
+    /// Really run the command of --on-finding
+    #[arg(long, requires = "on_finding")]
+    act: bool,
+}
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  ferroce watch                                   # this host: RDMA devices, interfaces, soft NICs
+  ferroce watch --once --interval 5               # for scripts: exit status 1 if something is wrong
+  ferroce watch --from snapshots/ --json          # what others keep saving there
+  ferroce watch --from out/ --once                # a simulation again (ferroce sim scenarios/storm.toml -o out/)
+  ferroce watch --record day.jsonl --looks 86400  # and later: ferroce watch --replay day.jsonl
+
+On a terminal: arrows move, q ends. RX of pauses: the peer stopped this port, so look behind it. TX: this port stopped
+the peer, so look at this device.
+
+Exit status: 0 when nothing is wrong; 1 when something was found; 125 when counters cannot be read.";
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Rule {
+    /// Packets wait and none leaves while the server pauses (the paper's)
+    Guo16,
+    /// SONiC's for Broadcom chips
+    Broadcom,
+    /// SONiC's for Mellanox chips
+    Mellanox,
+    /// The same as it was in 2019
+    Mellanox2019,
+}
+
+impl Look {
+    fn settings(&self) -> Settings {
+        let storm_rule = match self.rule {
+            Rule::Guo16 => StormRule::Guo16,
+            Rule::Broadcom => StormRule::Broadcom,
+            Rule::Mellanox => StormRule::Mellanox,
+            Rule::Mellanox2019 => StormRule::Mellanox2019,
+        };
+        let poll = Duration::from_secs_f64(self.interval);
+        let lossless = self.lossless.as_ref();
+        let lossless =
+            lossless.map(|list| list.iter().fold(0, |mask, priority| mask | 1 << priority));
+        let detection = Duration::from_millis(self.detection_ms);
+        Settings { poll, storm_rule, detection, lossless, ..Settings::default() }
+    }
+}
+
+pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
+    if let Some(path) = &arguments.replay {
+        return replay(arguments, path);
+    }
+    if let Some(folder) = arguments.sources.simulation() {
+        return simulated(arguments, folder);
+    }
+    let mut looker = Looker::new(arguments)?;
+    let ends = arguments.once || arguments.looks.is_some();
+    if io::stdout().is_terminal() && !arguments.json && !ends {
+        return screen::run(arguments, looker);
+    }
+    let looks = if arguments.once { 2 } else { arguments.looks.unwrap_or(u64::MAX) };
+    looker.look()?;
+    for number in 1..looks {
+        sleep(Duration::from_secs_f64(arguments.interval));
+        looker.look()?;
+        let last = number + 1 == looks;
+        // With --once only the end counts; otherwise each look is told.
+        if arguments.json {
+            print(&looker.to_json())?;
+        } else if !arguments.once || last {
+            print(&looker.to_text())?;
+        }
+    }
+    verdict(looker.found)
+}
+
+fn verdict(found: u64) -> Result<(), Failure> {
+    match found {
+        0 => Ok(()),
+        1 => Err(Failure::new("one thing was found wrong").status(Status::Missed)),
+        found => {
+            Err(Failure::new(format!("{found} things were found wrong")).status(Status::Missed))
+        }
+    }
+}
+
+/// Looks, and what they came to.
+#[derive(Debug)]
+struct Looker<'a> {
+    sources: &'a Sources,
+    record: Option<(PathBuf, BufWriter<File>)>,
+    hook: Hook,
+    watch: Watch,
+    begin: Instant,
+    at: Duration,
+    sample: Option<Sample>,
+    rows: Vec<Row>,
+    /// How many things were found since the beginning.
+    found: u64,
+    /// What the hook did or would do.
+    told: Vec<String>,
+}
+
+impl<'a> Looker<'a> {
+    fn new(arguments: &'a Look) -> Result<Self, Failure> {
+        let record = arguments.record.as_ref().map(|path| {
+            let file = File::options().create(true).append(true).open(path);
+            file.map(|file| (path.clone(), BufWriter::new(file)))
+                .map_err(|error| cannot_write(path, error))
+        });
+        Ok(Self {
+            sources: &arguments.sources,
+            record: record.transpose()?,
+            hook: Hook::new(arguments.on_finding.clone(), arguments.act),
+            watch: Watch::new(arguments.settings()),
+            begin: Instant::now(),
+            at: Duration::ZERO,
+            sample: None,
+            rows: Vec::new(),
+            found: 0,
+            told: Vec::new(),
+        })
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        let raw = self.sources.gather()?;
+        let at = self.begin.elapsed();
+        if let Some((path, file)) = &mut self.record {
+            let written =
+                file.write_all(recorded::write(&raw, at).as_bytes()).and_then(|()| file.flush());
+            written.map_err(|error| cannot_write(path, error))?;
+        }
+        let sample = raw.sample();
+        if let Some(before) = &self.sample {
+            self.rows = rates(before, &sample, at - self.at);
+        }
+        for event in self.watch.look(at, &sample) {
+            if let Event::Found(finding) = event {
+                self.found += 1;
+                self.told.extend(self.hook.found(&finding, sample.ports.get(&finding.port)));
+            }
+        }
+        (self.at, self.sample) = (at, Some(sample));
+        Ok(())
+    }
+
+    fn to_text(&self) -> String {
+        let findings: Vec<&Finding> = self.watch.open().collect();
+        let ports = self.sample.as_ref().map_or(0, |sample| sample.ports.len());
+        let mut text = rows::summary(ports, self.at, &findings, &self.told);
+        text += &rows::text(&self.rows, &findings);
+        text.push('\n');
+        text
+    }
+
+    fn to_json(&self) -> String {
+        let findings: Vec<Value> = self.watch.open().map(finding_json).collect();
+        let rows: Vec<Value> = self.rows.iter().map(row_json).collect();
+        let at = self.at.as_secs_f64();
+        format!("{}\n", json!({ "at_seconds": at, "findings": findings, "rows": rows }))
+    }
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    json!({
+        "kind": finding.kind.name(),
+        "who": finding.who,
+        "port": finding.port.to_string(),
+        "priorities": finding.priority_list(),
+        "since_seconds": finding.since.as_secs_f64(),
+        "found_seconds": finding.found.as_secs_f64(),
+        "evidence": finding.evidence,
+        "remedy": ops::watch::remedy(finding.kind),
+    })
+}
+
+fn row_json(row: &Row) -> Value {
+    json!({
+        "port": row.port.to_string(),
+        "priority": row.priority,
+        "rx_pauses_per_second": row.pauses_received,
+        "rx_paused_fraction": row.paused,
+        "tx_pauses_per_second": row.pauses_sent,
+        "marks_per_second": row.marks,
+        "cnps_per_second": row.cnps,
+        "drops_per_second": row.drops,
+        "retransmissions_per_second": row.retransmissions,
+        "bits_per_second": row.bits,
+    })
+}
+
+/// Events of the past, a line each.
+fn history(arguments: &Look, events: &[(Duration, Event)]) -> Result<u64, Failure> {
+    let mut found = 0;
+    let mut text = String::new();
+    for (at, event) in events {
+        let (word, finding) = match event {
+            Event::Found(finding) => ("found", finding),
+            Event::Over(finding) => ("over", finding),
+        };
+        found += u64::from(word == "found");
+        if arguments.json {
+            let mut line = finding_json(finding);
+            line["event"] = word.into();
+            line["at_seconds"] = at.as_secs_f64().into();
+            text += &format!("{line}\n");
+        } else {
+            text += &format!("{:>12}  {word:<5}  {finding}\n", rows::time(*at));
+        }
+    }
+    print(&text)?;
+    Ok(found)
+}
+
+fn simulated(arguments: &Look, folder: &std::path::Path) -> Result<(), Failure> {
+    let settings = arguments.settings();
+    let (watch, events) = sources::replay(folder, &settings)?;
+    let found = history(arguments, &events)?;
+    if !arguments.json {
+        let raw = arguments.sources.gather()?;
+        let open = watch.open().count();
+        let ports = raw.ports().len();
+        print(&format!(
+            "{ports} ports of a simulation; {found} found, {open} of them at its end\n"
+        ))?;
+    }
+    verdict(found)
+}
+
+fn replay(arguments: &Look, path: &std::path::Path) -> Result<(), Failure> {
+    let cannot = |error: &dyn core::fmt::Display| {
+        Failure::new(format!("cannot read {}: {error}", path.display()))
+            .hint("a recording is what --record wrote")
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error))?;
+    let mut watch = Watch::new(arguments.settings());
+    let mut events = Vec::new();
+    let mut looks = 0;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let (at, raw) = recorded::read(line, number + 1).map_err(|error| cannot(&error))?;
+        events.extend(watch.look(at, &raw.sample()).into_iter().map(|event| (at, event)));
+        looks += 1;
+    }
+    let found = history(arguments, &events)?;
+    if !arguments.json {
+        print(&format!(
+            "{looks} looks; {found} found, {} of them at the end\n",
+            watch.open().count()
+        ))?;
+    }
+    verdict(found)
+}
