@@ -34,6 +34,15 @@ pub enum Verdict {
     Duplicate,
     /// It arrives with a mark of congestion (CE), if its sender allows marks.
     Mark,
+    /// It arrives later by this much, so often, and with a mark or not.
+    Arrive {
+        /// Beyond the link's latency.
+        after: Span,
+        /// How often.
+        copies: u64,
+        /// As [`Verdict::Mark`].
+        marks: bool,
+    },
 }
 
 /// A packet on the wire, as a rule sees it.
@@ -130,8 +139,13 @@ impl Node {
         for (index, byte) in
             self.memory.at(TestMemory::BASE + offset, length).iter_mut().enumerate()
         {
-            *byte = seed.wrapping_add((index ^ index >> 8) as u8);
+            *byte = Self::pattern(index, seed);
         }
+    }
+
+    /// Byte `index` of the pattern.
+    pub(super) fn pattern(index: usize, seed: u8) -> u8 {
+        seed.wrapping_add((index ^ index >> 8) as u8)
     }
 
     /// The bytes `offset` into memory.
@@ -157,6 +171,8 @@ pub struct Pair {
     /// How fast each end sends, by bytes of Ethernet; without it, at once. A packet is taken from an
     /// engine when the link is free for it.
     pub rate: Option<Rate>,
+    /// The drivers look at their packets and timers at multiples of this time alone; zero looks at once.
+    pub glance: Span,
     /// What was sent, if [`Pair::record`] was called.
     pub sent: Vec<Wire>,
     recording: bool,
@@ -194,6 +210,7 @@ impl Pair {
             latency: Span::from_us(1),
             rate: None,
             free_at: [Time::ZERO; 2],
+            glance: Span::ZERO,
             sent: Vec::new(),
             recording: false,
             rule: Box::new(|_| Verdict::Deliver),
@@ -356,6 +373,11 @@ impl Pair {
         self.now = self.now.max(end);
     }
 
+    /// Runs until the next event, if there is one before `end`. Returns whether there was.
+    pub fn drive_once(&mut self, end: Time) -> bool {
+        self.step(Some(end))
+    }
+
     /// Sends what is to be sent, then jumps to the next event. `false` if there is none until
     /// `end`.
     fn step(&mut self, end: Option<Time>) -> bool {
@@ -373,7 +395,7 @@ impl Pair {
         if end.is_some_and(|end| next > end) {
             return false;
         }
-        self.now = self.now.max(next);
+        self.now = self.now.max(self.seen_at(next));
         // Everything that arrives at one moment arrives as one batch.
         while let Some(entry) = self.flying.first_entry() {
             if entry.key().0 > self.now {
@@ -386,6 +408,14 @@ impl Pair {
             node.endpoint.handle_timeout(self.now);
         }
         true
+    }
+
+    /// When the drivers see what happens at `at`.
+    fn seen_at(&self, at: Time) -> Time {
+        match at.as_ps() % self.glance.as_ps().max(1) {
+            0 => at,
+            past => at + self.glance - Span::from_ps(past),
+        }
     }
 
     fn transmit(&mut self, from: usize) {
@@ -410,16 +440,17 @@ impl Pair {
             if self.recording {
                 self.sent.push(packet.clone());
             }
-            let (delay, copies) = match (self.rule)(&packet) {
-                Verdict::Deliver => (Span::ZERO, 1),
-                Verdict::Drop => (Span::ZERO, 0),
-                Verdict::Delay(span) => (span, 1),
-                Verdict::Duplicate => (Span::ZERO, 2),
-                Verdict::Mark => {
-                    packet.traffic_class = marked(traffic_class);
-                    (Span::ZERO, 1)
-                }
+            let (delay, copies, marks) = match (self.rule)(&packet) {
+                Verdict::Deliver => (Span::ZERO, 1, false),
+                Verdict::Drop => (Span::ZERO, 0, false),
+                Verdict::Delay(span) => (span, 1, false),
+                Verdict::Duplicate => (Span::ZERO, 2, false),
+                Verdict::Mark => (Span::ZERO, 1, true),
+                Verdict::Arrive { after, copies, marks } => (after, copies, marks),
             };
+            if marks {
+                packet.traffic_class = marked(traffic_class);
+            }
             for copy in 0..copies {
                 let key = (self.now + taken + self.latency + delay, 2 * packet.index + copy);
                 self.flying.insert(key, packet.clone());

@@ -1,0 +1,133 @@
+//! A TCP flow as far as it concerns those who share its bottleneck: CUBIC's window (RFC 9438), one segment a
+//! packet, an acknowledgement a segment, and losses that are noticed a round trip later, as SACK does.
+//!
+//! Absent: timeouts, for a window never falls below two segments, and HyStart.
+
+use std::collections::BTreeMap;
+
+use rdma::{Span, Time};
+
+/// Payload of a segment, and its bytes of Ethernet.
+const PAYLOAD: u64 = 1_448;
+const FRAME: u64 = 1_538;
+/// RFC 9438: C, and what a loss leaves of the window.
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Cubic {
+    window: f64,
+    threshold: f64,
+    /// The window at the last loss, and when that was.
+    most: f64,
+    lost_at: Time,
+    /// What Reno's window would be by now.
+    reno: f64,
+    in_flight: u64,
+    delivered: u64,
+    /// What is heard when: of a segment that was sent then, and whether it is lost.
+    heard: BTreeMap<(Time, u64), (Time, bool)>,
+    number: u64,
+    sent_at: Time,
+    /// Losses of segments that were sent before are of one event.
+    recovers_until: Time,
+    shortest: Option<Span>,
+    starts: Time,
+}
+
+impl Cubic {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            window: 10.0,
+            threshold: f64::MAX,
+            most: 0.0,
+            lost_at: Time::ZERO,
+            reno: 0.0,
+            in_flight: 0,
+            delivered: 0,
+            heard: BTreeMap::new(),
+            number: 0,
+            sent_at: Time::ZERO,
+            recovers_until: Time::ZERO,
+            shortest: None,
+            starts: Time::from_ns(1 + seed % 1_000_000),
+        }
+    }
+
+    /// When it has something to do.
+    pub(super) fn next(&self) -> Option<Time> {
+        match self.heard.keys().next() {
+            Some(&(at, _)) => Some(at),
+            None if self.number == 0 => Some(self.starts),
+            None => None,
+        }
+    }
+
+    /// The bytes of its next packet, if it may send one at `now`, when it has heard what there is to hear.
+    pub(super) fn send(&mut self, now: Time) -> Option<u64> {
+        while let Some(entry) = self.heard.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let (sent, is_lost) = entry.remove();
+            self.in_flight -= 1;
+            if is_lost { self.lose(now, sent) } else { self.acknowledge(now, sent) }
+        }
+        if self.in_flight as f64 >= self.window.floor() {
+            return None;
+        }
+        self.in_flight += 1;
+        self.number += 1;
+        self.sent_at = now;
+        Some(FRAME)
+    }
+
+    /// What was sent last is acknowledged then.
+    pub(super) fn arrives(&mut self, at: Time) {
+        self.heard.insert((at, self.number), (self.sent_at, false));
+    }
+
+    /// It is known to be lost then.
+    pub(super) fn is_lost(&mut self, at: Time) {
+        self.heard.insert((at, self.number), (self.sent_at, true));
+    }
+
+    pub(super) fn delivered_bytes(&self) -> u64 {
+        self.delivered * PAYLOAD
+    }
+
+    fn acknowledge(&mut self, now: Time, sent: Time) {
+        self.delivered += 1;
+        let took = now.since(sent);
+        self.shortest = Some(self.shortest.map_or(took, |it| it.min(took)));
+        if sent < self.recovers_until {
+            return;
+        }
+        if self.window < self.threshold {
+            self.window += 1.0;
+            return;
+        }
+        let seconds = now.since(self.lost_at).as_ps() as f64 / 1e12;
+        let k = (self.most * (1.0 - BETA) / C).cbrt();
+        let round = took.as_ps() as f64 / 1e12;
+        let wanted = C * (seconds + round - k).powi(3) + self.most;
+        self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) / self.window;
+        if wanted > self.window {
+            self.window += (wanted - self.window).min(self.window / 2.0) / self.window;
+        }
+        self.window = self.window.max(self.reno);
+    }
+
+    fn lose(&mut self, now: Time, sent: Time) {
+        if sent < self.recovers_until {
+            return;
+        }
+        self.recovers_until = now;
+        // Fast convergence.
+        self.most =
+            if self.window < self.most { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.window = (self.window * BETA).max(2.0);
+        (self.threshold, self.reno, self.lost_at) = (self.window, self.window, now);
+    }
+}
