@@ -76,13 +76,13 @@ impl Qp {
             }
             Response::ReadResponse | Response::AtomicAcknowledge => {
                 if psn.is_before(self.requester.unacked) {
+                    self.note_repeated_answer(now);
                     return Err(Drop::UnexpectedResponse);
                 }
                 if self.requester.scoreboard.is_some() {
-                    let chunk = self.read_chunk(adapter);
-                    self.requester.note_answering(psn, chunk);
+                    self.requester.note_answering(psn);
                     let moment = self.moment(now);
-                    self.requester.note_answer(psn, header.facts().part, chunk, &moment);
+                    self.requester.note_answer(psn, header.facts().part, &moment);
                 }
                 if !self.acknowledge_before(now, psn, adapter) {
                     return self.keep_response::<M>(now, header, carried);
@@ -107,7 +107,7 @@ impl Qp {
     /// part.
     fn resume_at(&self, adapter: &Adapter) -> Psn {
         let unacked = self.requester.unacked;
-        self.recovery(adapter).resume_at(self.message_start(adapter), unacked)
+        self.recovery(adapter).resume_at(self.message_start(), unacked)
     }
 
     fn acknowledged(
@@ -123,6 +123,9 @@ impl Qp {
                 let less = psn.value() < unacked.value();
                 let as_numbers = mutated(Mutation::PsnComparedAsNumber);
                 if as_numbers && less || !as_numbers && psn.is_before(unacked) {
+                    if psn.next() == unacked {
+                        self.note_repeated_answer(now);
+                    }
                     return Err(Drop::UnexpectedResponse);
                 }
                 let more = u32::from(mutated(Mutation::AckCoversNext));
@@ -251,6 +254,7 @@ impl Qp {
         adapter.stats.local_ack_timeout_err += 1;
         self.requester.gone_back_for = None;
         self.requester.timed_out_for = None;
+        self.pacer.timed_out();
         self.requester.timeouts = self.requester.timeouts.saturating_add(1);
         self.retry(now, adapter);
         self.requester.timed_out_for = Some(self.requester.unacked);
@@ -274,7 +278,7 @@ impl Qp {
         }
         self.pacer.on_loss(now);
         if self.requester.scoreboard.is_none() {
-            self.pacer.repeated(1);
+            self.pacer.repeated(self.requester.unacked, 1);
         }
         self.requester.train.on_loss();
         let requester = &mut self.requester;
@@ -317,7 +321,6 @@ impl Qp {
         adapter: &mut Adapter,
     ) -> Result<(), Drop> {
         let (psn, part) = (header.bth.psn, header.facts().part);
-        let chunk = self.read_chunk(adapter);
         let is_selective = self.requester.scoreboard.is_some();
         let mtu = self.attributes.path_mtu;
         let pd = self.spec.pd;
@@ -332,7 +335,7 @@ impl Qp {
             self.fail_oldest(CompletionStatus::BadResponse, adapter);
             return Ok(());
         }
-        let first = wqe.begun.map_or(psn, |begun| begun.first_psn);
+        let (first, chunk) = wqe.begun.map_or((psn, 1), |begun| (begun.first_psn, begun.chunk));
         let packet = psn.distance_from(first);
         let offset = u64::from(packet) * u64::from(mtu.bytes());
         let Carried { payload, length } = carried;

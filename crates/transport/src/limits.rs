@@ -52,10 +52,31 @@ pub const OUT_OF_ORDER_BYTES_MAX: usize = 16 << 20;
 /// Selective repeat: so many READ requests fit into those bounds.
 pub(crate) const READS_IN_WINDOW: u32 = 4;
 
+/// READ responses to another host leave at this part, in hundredths, of the rate at which they were asked for,
+pub(crate) const SHAPER_PERCENT: u64 = 125;
+/// in the best of so many stretches of time before,
+pub(crate) const SHAPER_STRETCHES: usize = 4;
+/// each as long as this,
+pub(crate) const SHAPER_STRETCH: Span = Span::from_ms(5);
+/// and so many bytes at once.
+pub(crate) const SHAPER_BURST_BYTES: u64 = 128 << 10;
+/// Where a window follows the path, a READ is asked for in so many parts of it.
+pub(crate) const READ_CHUNKS_OF_WINDOW: u32 = 8;
+/// Of no fewer packets than these.
+pub(crate) const READ_CHUNK_PACKETS_MIN: u32 = 4;
+
 /// How long a packet that others have overtaken is not taken for lost, at least.
 pub(crate) const OVERTAKEN_WAIT_MIN: Span = Span::from_us(300);
+/// That time has so many parts in which it is noted what was overtaken.
+pub(crate) const OVERTAKEN_MARKS: u64 = 8;
+/// Where packets were repeated that were only late, others have up to so many times as long.
+pub(crate) const OVERTAKEN_WAIT_TIMES_MAX: u8 = 64;
+/// And as long as nothing was repeated in vain for this time, they have as long as at first.
+pub(crate) const OVERTAKEN_WAIT_KNOWN: Span = Span::from_ms(2_000);
 /// How long nothing must be heard before a probe is sent, at least.
 pub(crate) const PROBE_WAIT_MIN: Span = Span::from_ms(1);
+/// As long as no round trip was measured, it is so long.
+pub(crate) const PROBE_WAIT_FIRST: Span = Span::from_ms(25);
 /// How often that is doubled while nothing is heard.
 pub(crate) const PROBE_DOUBLINGS: u8 = 6;
 /// For how long the shortest round trip is remembered, at least: BBR's ten seconds.
@@ -121,9 +142,12 @@ pub(crate) const DEADLINES_SPARE: usize = 16;
 pub(crate) const ROUND_TRIPS_MAX: usize = 64;
 /// BBR: what a window has beyond the path's: what arrives while the threads of a host are late.
 pub(crate) const BBR_HOST_LATENESS: Span = Span::from_us(200);
-/// BBR: packets leave at this part of the rate at which they arrive, in hundredths: while a flow begins, 2 / ln 2,
-/// and afterwards the highest of BBR's cycle.
-pub(crate) const BBR_PACE_PERCENT: [u64; 2] = [289, 125];
+/// BBR: packets leave at this part of the rate at which they arrive, in hundredths, round by round.
+pub(crate) const BBR_PACE_PERCENT: [u64; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
+/// BBR: and while a flow begins at 2 / ln 2.
+pub(crate) const BBR_PACE_PERCENT_AT_START: u64 = 289;
+/// BBR: and so many packets more, whatever the rate: of two flows in one queue the smaller one gains by it.
+pub(crate) const BBR_SPARE_PACKETS: u64 = 8;
 /// Packets are sent again at this part of the pace: at three quarters of the rate at which packets arrive, so that the
 /// queue which dropped them drains.
 pub(crate) const REPEATED_PACE_PERCENT: u64 = 60;
@@ -147,9 +171,12 @@ pub(crate) const BBR_CEILING_FALL_PERCENT: u64 = 85;
 /// BBR: where round trips are half as long again as the shortest, there is a queue, and so many of 1,000 packets
 /// that are lost are too many.
 pub(crate) const BBR_LOSS_WITH_QUEUE: u64 = 4;
-/// BBR: how often the window is a half, to see the path without a queue: twice in the time that a shortest round
-/// trip is known for.
-pub(crate) const BBR_DRAIN_INTERVAL: Span = Span::from_ms(5_000);
+/// BBR: the window is a half for a round this often, to see the path without a queue.
+pub(crate) const BBR_DRAIN_INTERVAL: Span = Span::from_ms(200);
+/// And in as many round trips once, so that it costs less than a hundredth.
+pub(crate) const BBR_DRAIN_ROUNDS: u64 = 64;
+/// BBR: for so long a round trip is recent, and up to twice as long: a few of those times.
+pub(crate) const BBR_RECENT: Span = Span::from_ms(1_000);
 /// What a data packet takes of a link beside its RoCE headers and payload: Ethernet, IPv4, UDP, ICRC
 /// and FCS. A rate limit counts these bytes too.
 pub(crate) const LINK_HEADER_BYTES: u64 = 14 + 20 + 8 + 4 + 4;

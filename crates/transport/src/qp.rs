@@ -280,7 +280,9 @@ impl Qp {
             return Some(cnp);
         }
         let waits = self.timers.is_running(Timer::AckDelay);
-        let paced = !waits && self.responder.owes_data() && self.holds_back(now);
+        let paced = !waits
+            && self.responder.owes_data()
+            && (self.holds_back(now) || self.holds_response_back(now));
         let held = waits || paced;
         if !held
             && self.responder.owes_anything()
@@ -288,6 +290,7 @@ impl Qp {
         {
             if let Content::Response { length, .. } = reply.content {
                 self.pace(now, reply.opcode, length, adapter);
+                self.shape_response(now, length);
                 self.blocked.take_if(|why| *why == Blocked::Pace);
             }
             return Some(reply);

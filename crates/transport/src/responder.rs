@@ -10,6 +10,7 @@ mod checks;
 mod middle;
 mod refusal;
 mod replies;
+mod shaper;
 
 pub(crate) use refusal::told_by;
 
@@ -21,6 +22,7 @@ use wire::aeth::Syndrome;
 use wire::opcode::Facts;
 use wire::roce;
 
+use self::shaper::Shaper;
 use crate::PdId;
 use crate::arrival::Carried;
 use crate::congestion::Telemetry;
@@ -171,6 +173,8 @@ pub(crate) struct Responder {
     /// Whether the first packet has come.
     established: bool,
     replies: VecDeque<Reply>,
+    /// Holds responses to another host back.
+    shaper: Shaper,
     resources: VecDeque<Resource>,
     /// When the last message ended, unless the application has answered it.
     unanswered_since: Option<Time>,

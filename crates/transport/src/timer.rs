@@ -44,6 +44,11 @@ impl TimerTable {
         self.nearest_set = self.nearest_set.min(at);
     }
 
+    /// The same, unless it runs and expires sooner.
+    pub(crate) fn set_sooner(&mut self, timer: Timer, at: Time) {
+        self.set(timer, at.min(self.at[timer as usize]));
+    }
+
     /// The nearest deadline that was set since this was last asked, after every other if none was. No deadline
     /// that is nearer is new.
     pub(crate) fn nearest_set(&mut self) -> Time {

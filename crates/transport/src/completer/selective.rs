@@ -4,6 +4,7 @@
 use rdma::{Memory, Psn, QpState, Span, Time};
 use wire::{roce, saeth};
 
+use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::qp::Qp;
@@ -29,16 +30,22 @@ impl Qp {
         }
         adapter.stats.rcvd_seq_err += 1;
         self.acknowledge_before(now, missing, adapter);
-        self.requester.record(missing, arrived);
+        let moment = self.moment(now);
+        self.requester.record(missing, arrived, &moment);
         let [newest, ..] = arrived.ranges;
         let end = missing.plus(if newest.packets > 0 { newest.end() } else { 0 });
+        self.hear_behind_a_gap(now, end);
+        self.send_gaps(now, adapter);
+        Ok(())
+    }
+
+    /// The packet before `end`, or the response, has arrived behind a gap.
+    fn hear_behind_a_gap(&mut self, now: Time, end: Psn) {
         let requester = &self.requester;
         let (is_full, behind) = (requester.is_window_full(), requester.delivered_packets());
         let round_trip = self.pacer.arrived_behind_a_gap(now, end, is_full, behind);
         self.note_round_trip(now, round_trip);
         self.arm_probe(now, true);
-        self.send_gaps(now, adapter);
-        Ok(())
     }
 
     /// The answer to a READ or atomic is missing, and a later one, before `end`, has arrived.
@@ -56,7 +63,7 @@ impl Qp {
     /// go-back-N, each loss that holds back the oldest packet counts as a retry once (IBTA vol 1,
     /// 9.7.5.2.7).
     pub(crate) fn send_gaps(&mut self, now: Time, adapter: &mut Adapter) -> bool {
-        let wait = self.patience.for_overtaken();
+        let wait = self.patience.for_overtaken(now);
         let requester = &mut self.requester;
         let Some(scoreboard) = &mut requester.scoreboard else { return false };
         match scoreboard.look_for_losses(now, wait) {
@@ -82,9 +89,21 @@ impl Qp {
         Moment { now, by, is_sprayed: self.patience.is_sprayed(), top: self.requester.top }
     }
 
+    /// An answer has come to what was answered before: it may have been repeated in vain.
+    pub(super) fn note_repeated_answer(&mut self, now: Time) {
+        let Some(scoreboard) = &self.requester.scoreboard else { return };
+        let probes = core::mem::take(&mut self.requester.probes_sent);
+        if probes > 0 {
+            self.patience.probed_in_vain(probes);
+        } else if scoreboard.has_resent_any() {
+            self.patience.repeated_in_vain(now);
+        }
+    }
+
     pub(super) fn note_round_trip(&mut self, now: Time, took: Option<Span>) {
         if let Some(took) = took {
             self.patience.measured(now, took);
+            self.requester.probes_sent = 0;
         }
     }
 
@@ -108,8 +127,13 @@ impl Qp {
     /// it is the oldest that has no answer.
     pub(crate) fn probe(&mut self, now: Time) {
         let requester = &mut self.requester;
-        if requester.begin_probe() {
+        // What the window holds back is sent all the same.
+        let is_held = self.blocked == Some(Blocked::Window);
+        if requester.begin_probe(is_held) {
             requester.probes = requester.probes.saturating_add(1);
+            requester.probes_sent = requester.probes_sent.saturating_add(1);
+            // What is heard from now on may answer the probe.
+            self.pacer.repeats();
         }
         self.arm_probe(now, false);
     }
@@ -124,7 +148,7 @@ impl Qp {
     ) -> Result<(), Drop> {
         if let Some(scoreboard) = &mut self.requester.scoreboard {
             scoreboard.responses.keep::<M>(header, carried, 1);
-            self.arm_probe(now, true);
+            self.hear_behind_a_gap(now, header.bth.psn.next());
         }
         Ok(())
     }

@@ -80,6 +80,9 @@ pub(crate) trait Controller: fmt::Debug + Send {
     /// A loss has been noticed. It is called once for each, however many packets are sent again.
     fn on_loss(&mut self, _now: Time) {}
 
+    /// Nothing has come for so long that all that was sent counts as lost.
+    fn on_timeout(&mut self) {}
+
     /// Something that was not acknowledged before is.
     fn on_progress(&mut self, _now: Time) {}
 
@@ -366,6 +369,13 @@ impl Pacer {
         self.window_bytes
     }
 
+    /// How many full packets may be, if that is the controller's choice.
+    #[inline]
+    pub(crate) fn window_packets(&self) -> Option<u32> {
+        let packets = self.window_bytes / self.packet_bytes.max(1);
+        self.listens.then(|| u32::try_from(packets).unwrap_or(u32::MAX))
+    }
+
     /// A request before `end` is sent, and its acknowledgement asked for.
     #[inline]
     pub(crate) fn asked(&mut self, now: Time, end: Psn) {
@@ -374,14 +384,29 @@ impl Pacer {
         }
     }
 
-    /// So many packets are lost, and sent again.
-    pub(crate) fn repeated(&mut self, packets: u32) {
+    /// So many packets from `psn` on are lost, and sent again: what answers them tells nothing of the round trip
+    /// (Karn's rule).
+    pub(crate) fn repeated(&mut self, psn: Psn, packets: u32) {
+        self.forget_round_trips(psn, packets);
         self.controller.on_repetition(packets);
+    }
+
+    /// As many are sent again, but may have arrived.
+    pub(crate) fn forget_round_trips(&mut self, psn: Psn, packets: u32) {
+        let end = psn.plus(packets);
+        self.asked.retain(|asked| !asked.end.is_after(psn) || asked.end.is_after(end));
     }
 
     /// Packets are sent again: which of them an acknowledgement is for, nobody knows.
     pub(crate) fn repeats(&mut self) {
         self.asked.clear();
+    }
+
+    /// The local ACK timer has expired: all that was sent counts as lost.
+    pub(crate) fn timed_out(&mut self) {
+        self.repeats();
+        self.controller.on_timeout();
+        self.set_window();
     }
 
     /// Packets of this queue pair were marked.

@@ -2,7 +2,8 @@
 //! that it has measured.
 //!
 //! ```text
-//!   wait for the overtaken   a quarter of the shortest round trip          RFC 8985, 6.2, step 4
+//!   wait for the overtaken   a quarter of the shortest round trip, and     RFC 8985, 6.2, step 4
+//!                            longer where that was too short
 //!     over many paths        smoothed + 4 variation                        RFC 6298, 2
 //!   probe                    2 smoothed + variation, doubled each time     RFC 8985, 7.2; RFC 6298, 2
 //! ```
@@ -13,7 +14,8 @@
 use rdma::{Span, Time};
 
 use crate::limits::{
-    OVERTAKEN_WAIT_MIN, PROBE_DOUBLINGS, PROBE_WAIT_MIN, SHORTEST_ROUND_TRIP_KNOWN,
+    OVERTAKEN_WAIT_KNOWN, OVERTAKEN_WAIT_MIN, OVERTAKEN_WAIT_TIMES_MAX, PROBE_DOUBLINGS,
+    PROBE_WAIT_FIRST, PROBE_WAIT_MIN, SHORTEST_ROUND_TRIP_KNOWN,
 };
 use crate::shortest::Shortest;
 
@@ -24,6 +26,12 @@ pub(crate) struct Patience {
     overtaken_min: Option<Span>,
     /// Packets of one flow take several paths at once.
     is_sprayed: bool,
+    /// How often the overtaken have had too little time, of late.
+    in_vain: u8,
+    in_vain_at: Time,
+    /// Since probes were in vain the wait is doubled so often, until a round trip is measured: the path is longer than
+    /// is known.
+    doublings: u8,
     shortest: Shortest,
     smoothed: Option<Span>,
     variation: Span,
@@ -53,6 +61,7 @@ impl Patience {
     /// A round trip was measured (RFC 6298, 2).
     pub(crate) fn measured(&mut self, now: Time, took: Span) {
         self.shortest.measured(now, took, SHORTEST_ROUND_TRIP_KNOWN);
+        self.doublings = 0;
         let Some(smoothed) = self.smoothed else {
             (self.smoothed, self.variation) = (Some(took), part(took, 1, 2));
             return;
@@ -60,6 +69,27 @@ impl Patience {
         let off = Span::from_ps(took.as_ps().abs_diff(smoothed.as_ps()));
         self.variation = part(self.variation, 3, 4) + part(off, 1, 4);
         self.smoothed = Some(part(smoothed, 7, 8) + part(took, 1, 8));
+    }
+
+    /// Something was repeated that was only late. It counts once in a round trip.
+    pub(crate) fn repeated_in_vain(&mut self, now: Time) {
+        let round = self.smoothed.unwrap_or(Span::ZERO).max(self.for_overtaken(now));
+        if self.in_vain == 0 || now.since(self.in_vain_at) >= round {
+            self.in_vain = self.times(now).min(OVERTAKEN_WAIT_TIMES_MAX);
+            self.in_vain_at = now;
+        }
+    }
+
+    /// What so many probes asked for had arrived, and its answer was under way. Until a round trip is measured
+    /// probes wait for longer (RFC 6298, 5.7).
+    pub(crate) fn probed_in_vain(&mut self, probes: u8) {
+        self.doublings = self.doublings.saturating_add(1).max(probes).min(PROBE_DOUBLINGS);
+    }
+
+    /// How many times as long the overtaken have.
+    fn times(&self, now: Time) -> u8 {
+        let is_known = now.since(self.in_vain_at) < OVERTAKEN_WAIT_KNOWN;
+        if is_known { self.in_vain + 1 } else { 1 }
     }
 
     /// What is answered now was sent by then; `None` as long as nothing was measured. A round trip is measured
@@ -70,26 +100,29 @@ impl Patience {
     }
 
     /// How long packets that others have overtaken may still arrive.
-    pub(crate) fn for_overtaken(&self) -> Span {
+    pub(crate) fn for_overtaken(&self, now: Time) -> Span {
         let Some(least) = self.overtaken_min else { return Span::ZERO };
-        let Some(shortest) = self.shortest.get() else {
+        let (Some(shortest), Some(smoothed)) = (self.shortest.get(), self.smoothed) else {
             return least.max(OVERTAKEN_WAIT_MIN);
         };
-        let wait = match self.smoothed.filter(|_| self.is_sprayed) {
-            Some(smoothed) => smoothed + self.variation * 4,
-            None => part(shortest, 1, 4),
-        };
-        wait.max(least)
+        let round = smoothed + self.variation * 4;
+        if self.is_sprayed {
+            return round.max(least);
+        }
+        let wait = part(shortest, 1, 4).max(least);
+        (wait * self.times(now).into()).min(round.max(wait))
     }
 
-    /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` as long
-    /// as nothing was measured.
+    /// How long nothing may be heard before a probe is sent, after so many `probes` in vain; `None` where nothing
+    /// is probed.
     pub(crate) fn for_probe(&self, probes: u8) -> Option<Span> {
         if !self.is_needed() || self.is_sprayed {
             return None;
         }
-        let wait = self.smoothed? * 2 + self.variation;
-        Some(wait.max(PROBE_WAIT_MIN) * (1 << probes.min(PROBE_DOUBLINGS)))
+        let measured = self.smoothed.map(|smoothed| smoothed * 2 + self.variation);
+        let wait = measured.map_or(PROBE_WAIT_FIRST, |wait| wait.max(PROBE_WAIT_MIN));
+        let doublings = probes.saturating_add(self.doublings).min(PROBE_DOUBLINGS);
+        Some(wait * (1 << doublings))
     }
 }
 
@@ -108,7 +141,7 @@ mod tests {
     #[test]
     fn a_probe_waits_for_two_round_trips_and_their_variation_and_twice_as_long_each_time() {
         let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
-        assert_eq!(patience.for_probe(0), None);
+        assert_eq!(patience.for_probe(0), Some(PROBE_WAIT_FIRST));
         patience.measured(us(0), Span::from_us(8_000));
         assert_eq!(patience.for_probe(0), Some(Span::from_us(2 * 8_000 + 4_000)));
         for step in 1..200 {
@@ -123,21 +156,21 @@ mod tests {
     #[test]
     fn the_overtaken_have_a_quarter_of_the_shortest_round_trip_of_late() {
         let mut patience = Patience::new(OVERTAKEN_WAIT_MIN);
-        assert_eq!(patience.for_overtaken(), OVERTAKEN_WAIT_MIN);
+        assert_eq!(patience.for_overtaken(us(4)), OVERTAKEN_WAIT_MIN);
         patience.measured(us(1), Span::from_us(8_000));
         patience.measured(us(2), Span::from_us(20_000));
-        assert_eq!(patience.for_overtaken(), Span::from_us(2_000));
+        assert_eq!(patience.for_overtaken(us(4)), Span::from_us(2_000));
         let mut sprayed = Patience { is_sprayed: true, ..patience };
         // 8,000 + (20,000 - 8,000) / 8, and four times 3/4 of 4,000 + 1/4 of 12,000.
-        assert_eq!(sprayed.for_overtaken(), Span::from_us(9_500 + 4 * 6_000));
+        assert_eq!(sprayed.for_overtaken(us(4)), Span::from_us(9_500 + 4 * 6_000));
         assert_eq!(sprayed.for_probe(0), None);
         sprayed = Patience::of_many_paths(Span::from_us(400));
         sprayed.measured(us(1), Span::from_us(5));
-        assert_eq!(sprayed.for_overtaken(), Span::from_us(400));
+        assert_eq!(sprayed.for_overtaken(us(4)), Span::from_us(400));
         // The path has become longer.
         for round in 1..4 {
             patience.measured(us(3) + SHORTEST_ROUND_TRIP_KNOWN * round, Span::from_us(40_000));
         }
-        assert_eq!(patience.for_overtaken(), Span::from_us(10_000));
+        assert_eq!(patience.for_overtaken(us(4)), Span::from_us(10_000));
     }
 }

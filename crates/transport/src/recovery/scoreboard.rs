@@ -17,6 +17,7 @@
 //! others are under way. What arrives sooner after its repetition than the shortest round trip was only
 //! late, and tells nothing (RFC 8985, 6.2, step 2).
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -24,7 +25,7 @@ use rdma::{Psn, Span, Time};
 use wire::saeth;
 
 use super::{Bounds, ReorderBuffer};
-use crate::limits::OUT_OF_ORDER_PACKETS_MAX;
+use crate::limits::{OUT_OF_ORDER_PACKETS_MAX, OVERTAKEN_MARKS};
 use crate::mutation::{Mutation, mutated};
 
 const WORDS: usize = OUT_OF_ORDER_PACKETS_MAX as usize / 64;
@@ -55,7 +56,8 @@ pub(crate) struct Scoreboard {
     answering_until: Psn,
     /// A packet just before it has arrived, and was sent once.
     seen_until: Psn,
-    overtaken: Option<Overtaken>,
+    /// Oldest first.
+    overtaken: VecDeque<Overtaken>,
     lost_until: Psn,
     /// No packet before it is to be sent again.
     resent_until: Psn,
@@ -116,7 +118,7 @@ impl Scoreboard {
             due_until: psn,
             answering_until: psn,
             seen_until: psn,
-            overtaken: None,
+            overtaken: VecDeque::new(),
             lost_until: psn,
             resent_until: psn,
             resent: Vec::new(),
@@ -145,7 +147,9 @@ impl Scoreboard {
         }
         self.unacked = unacked;
         self.responses.advance(unacked);
-        self.overtaken.take_if(|it| !it.end.is_after(unacked));
+        while self.overtaken.front().is_some_and(|it| !it.end.is_after(unacked)) {
+            self.overtaken.pop_front();
+        }
         let Self { executed_until, awaited_until, due_until, answering_until, .. } = self;
         let Self { seen_until, lost_until, resent_until, .. } = self;
         let of_answers = [executed_until, awaited_until, due_until, answering_until];
@@ -177,7 +181,7 @@ impl Scoreboard {
     pub(crate) fn forget(&mut self, top: Psn) {
         (self.arrived, self.delivered) = ([0; WORDS], [0; WORDS]);
         (self.arrived_count, self.delivered_count) = (0, 0);
-        self.overtaken = None;
+        self.overtaken.clear();
         self.awaited_until = self.executed_until;
         self.due_until = self.executed_until;
         self.answering_until = self.unacked;
@@ -185,6 +189,11 @@ impl Scoreboard {
         self.lost_until = top;
         self.resent_until = self.unacked;
         self.forget_resent();
+    }
+
+    /// All packets before `top` were lost, and those before `psn` are sent again.
+    pub(crate) fn is_gone_back(&mut self, psn: Psn, top: Psn) {
+        (self.resent_until, self.lost_until) = (psn, top);
     }
 
     fn forget_resent(&mut self) {
@@ -200,15 +209,18 @@ impl Scoreboard {
         &mut self,
         missing: Psn,
         selective: &saeth::Repr,
+        moment: &Moment,
         is_answered: impl Fn(Psn) -> bool,
     ) {
         self.seen(missing.next());
+        let mut newest = None;
         for range in selective.ranges.iter().filter(|range| range.packets > 0) {
             for distance in u32::from(range.first)..range.end() {
                 let psn = missing.plus(distance);
                 if psn.distance_from(self.unacked) < OUT_OF_ORDER_PACKETS_MAX {
                     let (word, bit) = place(psn);
                     if self.arrived[word] & bit == 0 {
+                        newest = newest.max(self.answered_number(psn, moment));
                         self.arrived[word] |= bit;
                         self.arrived_count += 1;
                         if !is_answered(psn) {
@@ -220,6 +232,7 @@ impl Scoreboard {
             }
             self.seen(missing.plus(range.end()));
         }
+        self.lose_sent_before(newest);
     }
 
     /// Requests before `end` have been executed.
@@ -246,6 +259,11 @@ impl Scoreboard {
         self.executed_until
     }
 
+    /// Whether the request that the response `psn` answers is known to have arrived.
+    pub(crate) fn is_being_answered(&self, psn: Psn) -> bool {
+        psn.is_before(self.executed_until) || psn.is_before(self.answering_until)
+    }
+
     /// A packet before `end` that was sent once has arrived.
     fn seen(&mut self, end: Psn) {
         if end.is_after(self.seen_until) {
@@ -255,26 +273,29 @@ impl Scoreboard {
 
     /// What others have overtaken is lost once it has had so much time to arrive. Returns when to look again.
     ///
-    /// Packets that are overtaken meanwhile have their time afterwards, so there is one mark at a time.
+    /// Each time has one mark, and there are a few: what is overtaken soon after the last mark counts from the next.
     pub(crate) fn look_for_losses(&mut self, now: Time, patience: Span) -> Option<Time> {
-        loop {
-            match self.overtaken {
-                Some(Overtaken { end, answers_end, until }) if until <= now => {
-                    self.overtaken = None;
-                    self.answers_are_due(answers_end);
-                    self.lose_before(end);
-                }
-                Some(Overtaken { until, .. }) => return Some(until),
-                None => {
-                    let (end, answers_end) = (self.seen_until, self.executed_until);
-                    let is_news = end.is_after(self.lost_until);
-                    if !is_news && !answers_end.is_after(self.due_until) {
-                        return None;
-                    }
-                    self.overtaken = Some(Overtaken { end, answers_end, until: now + patience });
-                }
+        while self.overtaken.front().is_some_and(|it| it.until <= now)
+            && let Some(Overtaken { end, answers_end, .. }) = self.overtaken.pop_front()
+        {
+            self.answers_are_due(answers_end);
+            self.lose_before(end);
+        }
+        let (end, answers_end) = (self.seen_until, self.executed_until);
+        let last = self.overtaken.back();
+        let [known, known_answers] =
+            last.map_or([self.lost_until, self.due_until], |last| [last.end, last.answers_end]);
+        let mut again = None;
+        if end.is_after(known) || answers_end.is_after(known_answers) {
+            let until = now + patience;
+            let apart = Span::from_ps(patience.as_ps() / OVERTAKEN_MARKS);
+            again = last.map(|last| last.until + apart).filter(|&at| at > until);
+            if again.is_none() {
+                self.overtaken.push_back(Overtaken { end, answers_end, until });
             }
         }
+        let first = self.overtaken.front().map(|first| first.until);
+        first.into_iter().chain(again.map(|at| at - patience)).min()
     }
 
     /// From now on a READ before `end` counts as missing if its response is.
@@ -375,6 +396,11 @@ impl Scoreboard {
         }
     }
 
+    /// Whether any packet was sent again.
+    pub(crate) fn has_resent_any(&self) -> bool {
+        self.resent_before.is_some()
+    }
+
     /// Whether a packet was sent again, and is not known to be lost once more.
     pub(crate) fn is_resent(&self, psn: Psn) -> bool {
         self.place_of(psn).is_some()
@@ -421,8 +447,7 @@ impl Scoreboard {
     /// Whether the packet `psn` is to be sent again, if it is lost and before [`Self::suspects`]' end.
     pub(crate) fn is_wanted(&self, psn: Psn, is_answered: bool) -> bool {
         // Responses of a request that has arrived are under way.
-        let is_asked = psn.is_before(self.executed_until) || psn.is_before(self.answering_until);
-        let is_due = psn.is_before(self.due_until) || !is_asked;
+        let is_due = psn.is_before(self.due_until) || !self.is_being_answered(psn);
         self.is_missing(psn, is_answered) && is_due && !self.is_resent(psn)
     }
 

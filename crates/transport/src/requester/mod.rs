@@ -64,6 +64,8 @@ pub(crate) struct Begun {
     pub(crate) first_psn: Psn,
     /// Bytes put in flight before it, since the queue pair was made.
     start_bytes: u64,
+    /// The most responses that one request on the wire asks for, if it is a READ.
+    pub(crate) chunk: u32,
 }
 
 #[derive(Debug)]
@@ -97,6 +99,13 @@ impl SendWqe {
             Operation::BindWindow { .. } => CompletionOpcode::BindWindow,
             Operation::LocalInvalidate { .. } => CompletionOpcode::LocalInvalidate,
         }
+    }
+
+    /// Its last packets of this chunk: where the request on the wire ends that stands for `packet`. READs are cut at
+    /// multiples of the chunk, so that a repeated request ends where the first one did: the responder answers a
+    /// duplicate only within its bounds.
+    fn chunk_end(&self, packet: u32, chunk: u32) -> u32 {
+        (packet / chunk).saturating_add(1).saturating_mul(chunk).min(self.packets)
     }
 
     /// The PSN after its last.
@@ -246,6 +255,8 @@ pub(crate) struct Requester {
     probe: bool,
     /// Probes in a row, without an answer between them.
     pub(crate) probes: u8,
+    /// Those since a round trip was measured last, or one turned out to be in vain.
+    pub(crate) probes_sent: u8,
     /// Under selective repeat: what it knows of packets behind a gap.
     pub(crate) scoreboard: Option<Box<Scoreboard>>,
     /// UC and UD: requests at the front that have been sent whole. They complete when the driver

@@ -45,7 +45,9 @@ impl Qp {
                 self.requester.count_on(count, self.spec.kind.is_reliable());
                 count
             }
-            Content::Response { .. } => self.responder.prolong_answer(most),
+            Content::Response { length, .. } => {
+                self.responder.prolong_answer(adapter.now, length, most)
+            }
             _ => 0,
         }
     }

@@ -6,7 +6,7 @@ use rdma::Psn;
 use wire::opcode::Part;
 use wire::saeth;
 
-use super::{Cursor, Requester, SendWqe};
+use super::{Begun, Cursor, Requester, SendWqe};
 use crate::recovery::{Bounds, Moment, OutOfOrder, Scoreboard};
 
 impl Requester {
@@ -20,27 +20,67 @@ impl Requester {
         self.bounds
     }
 
-    /// The peer repeats selectively, and so does this queue pair from now on; but not while it goes back.
+    /// The peer repeats selectively, and so does this queue pair from now on. If it is going back, what it has not
+    /// sent again yet is lost.
     pub(crate) fn become_selective(&mut self) {
-        if let Some(bounds) = self.bounds.filter(|_| self.scoreboard.is_none())
-            && self.cursor_psn() == self.top
-        {
-            self.scoreboard = Some(Box::new(Scoreboard::new(bounds, self.unacked)));
+        let Some(bounds) = self.bounds.filter(|_| self.scoreboard.is_none()) else { return };
+        let mut scoreboard = Box::new(Scoreboard::new(bounds, self.unacked));
+        let psn = self.cursor_psn();
+        if psn.is_before(self.top) {
+            scoreboard.is_gone_back(psn, self.top);
+            self.expect_answers_again();
+        }
+        self.scoreboard = Some(scoreboard);
+    }
+
+    /// READs and atomics from the cursor on are outstanding again.
+    fn expect_answers_again(&mut self) {
+        let Cursor { serial, mut packet } = self.cursor;
+        let skipped = usize::try_from(serial.saturating_sub(self.first_serial));
+        for wqe in self.queue.iter().skip(skipped.unwrap_or(usize::MAX)) {
+            let Some(Begun { first_psn, chunk, .. }) = wqe.begun else { break };
+            while wqe.is_read_or_atomic() && packet < wqe.packets {
+                packet = wqe.chunk_end(packet, chunk);
+                let last = first_psn.plus(packet - 1);
+                if !last.is_before(self.top) {
+                    return;
+                }
+                self.rd_atomics.push_back(last);
+            }
+            packet = 0;
         }
     }
 
-    /// Puts the cursor at the packet to probe with, unless something else is to be sent again: the last one,
-    /// whose answer says what is missing, or the oldest, if that has been repeated already or has an answer of its
-    /// own.
-    pub(crate) fn begin_probe(&mut self) -> bool {
-        if self.unacked == self.top || self.cursor_psn() != self.top {
+    /// Puts the cursor at the packet to probe with, unless something else is to be sent again: the last one that is
+    /// missing, whose answer says what else is. If the window holds back what is to be sent again, that is it.
+    pub(crate) fn begin_probe(&mut self, is_held: bool) -> bool {
+        let Some(scoreboard) = &self.scoreboard else { return false };
+        if self.unacked == self.top {
             return false;
         }
-        let last = self.position(self.top.minus(1));
-        let is_answered = self.wqe(last.serial).is_none_or(SendWqe::is_read_or_atomic);
-        let is_repeated = self.scoreboard.as_ref().is_some_and(|it| it.is_resent(self.unacked));
-        let oldest = is_answered || is_repeated;
-        self.cursor = if oldest { self.position(self.unacked) } else { last };
+        if self.cursor_psn() != self.top {
+            self.probe |= is_held;
+            return is_held;
+        }
+        let is_missing = |psn: Psn| {
+            let is_answered =
+                self.wqe(self.position(psn).serial).is_some_and(SendWqe::is_read_or_atomic);
+            scoreboard.is_missing(psn, is_answered)
+        };
+        let mut psn = self.top.minus(1);
+        while psn != self.unacked && !is_missing(psn) {
+            psn = psn.minus(1);
+        }
+        self.cursor = self.position(psn);
+        if !scoreboard.is_being_answered(psn)
+            && let Some(wqe) = self.wqe(self.cursor.serial)
+            && let Some(Begun { chunk, .. }) = wqe.begun
+            && wqe.is_read_or_atomic()
+        {
+            // A responder that has not had the request must not take it for two.
+            let start = self.cursor.packet / chunk * chunk;
+            self.cursor.packet = start;
+        }
         self.probe = true;
         true
     }
@@ -51,10 +91,10 @@ impl Requester {
     }
 
     /// Takes what has arrived behind the `missing` packet.
-    pub(crate) fn record(&mut self, missing: Psn, arrived: &saeth::Repr) {
+    pub(crate) fn record(&mut self, missing: Psn, arrived: &saeth::Repr, moment: &Moment) {
         let Some(mut scoreboard) = self.scoreboard.take() else { return };
         let has_answers = !self.rd_atomics.is_empty();
-        scoreboard.record(missing, arrived, |psn| {
+        scoreboard.record(missing, arrived, moment, |psn| {
             let wqe = || self.wqe(self.position(psn).serial);
             has_answers && wqe().is_some_and(SendWqe::is_read_or_atomic)
         });
@@ -109,14 +149,15 @@ impl Requester {
     }
 
     /// Notes that the response `psn` has arrived, so the request for it has.
-    pub(crate) fn note_answering(&mut self, psn: Psn, chunk: u32) {
+    pub(crate) fn note_answering(&mut self, psn: Psn) {
         let known = self.scoreboard.as_ref().map(|board| board.answering_until());
         if known.is_none_or(|known| psn.is_before(known)) {
             return;
         }
         let Cursor { serial, packet } = self.position(psn);
         let Some(wqe) = self.wqe(serial).filter(|wqe| wqe.is_read_or_atomic()) else { return };
-        let end = (packet / chunk).saturating_add(1).saturating_mul(chunk).min(wqe.packets);
+        let Some(Begun { chunk, .. }) = wqe.begun else { return };
+        let end = wqe.chunk_end(packet, chunk);
         if let Some(scoreboard) = &mut self.scoreboard {
             scoreboard.answering(psn.plus(end.saturating_sub(packet)));
         }
@@ -124,8 +165,8 @@ impl Requester {
 
     /// Notes whether the response `psn` belongs to a repeated READ request. It does if that was sent long enough
     /// ago, or if the response is another part (first, middle, last) than in the answer to the first
-    /// request; otherwise it may be late. Requests end at multiples of `chunk` packets.
-    pub(crate) fn note_answer(&mut self, psn: Psn, part: Part, chunk: u32, moment: &Moment) {
+    /// request; otherwise it may be late.
+    pub(crate) fn note_answer(&mut self, psn: Psn, part: Part, moment: &Moment) {
         if moment.is_sprayed {
             // Answers to later requests may have come first.
             return;
@@ -136,9 +177,9 @@ impl Requester {
         let is_again = scoreboard.may_be_answered_again(psn, moment) || {
             let Cursor { serial, packet } = self.position(psn);
             let Some(wqe) = self.wqe(serial) else { return };
+            let Some(Begun { chunk, .. }) = wqe.begun else { return };
             let first = packet / chunk * chunk;
-            let count = chunk.min(wqe.packets - first);
-            part != Part::of(packet - first, count)
+            part != Part::of(packet - first, wqe.chunk_end(packet, chunk) - first)
         };
         if let Some(scoreboard) = self.scoreboard.as_mut().filter(|_| is_again) {
             scoreboard.answered_again(psn);
@@ -146,12 +187,11 @@ impl Requester {
     }
 
     /// How many packets from `psn` on are lost in a row, of `count` that one request stands for. A probe asks
-    /// for all that are missing in a row.
+    /// for one, or repeats a request that may not have arrived.
     pub(super) fn lost_run(&self, psn: Psn, count: u32) -> u32 {
         let Some(scoreboard) = &self.scoreboard else { return count };
         if self.probe {
-            let is_missing = |run: &u32| scoreboard.is_missing(psn.plus(*run), true);
-            return (1..count).find(|run| !is_missing(run)).unwrap_or(count);
+            return if scoreboard.is_being_answered(psn) { 1 } else { count };
         }
         let Some((_, end)) = scoreboard.suspects() else { return count };
         let is_lost = |psn: Psn| psn.is_before(end) && scoreboard.is_wanted(psn, true);

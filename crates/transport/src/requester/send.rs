@@ -7,7 +7,8 @@ use super::{Begun, Cursor, SendWqe};
 use crate::Blocked;
 use crate::adapter::Adapter;
 use crate::limits::{
-    ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, REPEATED_PACE_PERCENT, ack_timeout,
+    ACK_TIMEOUT_DOUBLINGS, PACKET_OVERHEAD_BYTES, READ_CHUNK_PACKETS_MIN, READ_CHUNKS_OF_WINDOW,
+    REPEATED_PACE_PERCENT, ack_timeout,
 };
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Outgoing, Qp};
@@ -88,8 +89,14 @@ impl Qp {
         let room = window.bytes.saturating_sub(in_flight);
         let refill = self.refill_bytes.min(window.bytes / 2);
         let refill = if self.requester.filled { refill } else { 0 };
-        let beyond = room < cost.max(refill) || behind > window.packets;
-        if reliable && outstanding > 0 && beyond && !(selective && again) {
+        // What is sent again was in flight before. Between hosts it may wait all the same: after a timeout
+        // nothing is in flight any more.
+        let (is_free, needed) = match selective && again {
+            true => (self.offered.is_none() || self.requester.probe, spent),
+            false => (false, cost),
+        };
+        let beyond = room < needed.max(refill) || behind > window.packets;
+        if reliable && outstanding > 0 && beyond && !is_free {
             self.requester.filled = true;
             return Err(Some(Blocked::Window));
         }
@@ -98,11 +105,12 @@ impl Qp {
             && self.requester.rd_atomics.len() >= usize::from(self.attributes.max_rd_atomic)
             && !mutated(Mutation::RdAtomicsUnlimited)
         {
+            self.requester.filled |= room < cost;
             return Err(Some(Blocked::ReadLimit));
         }
         let until = self.pacer.held_until(now);
         if let Some(until) = until.or_else(|| self.pacer.batch_held_until(now)) {
-            self.timers.set(Timer::Pace, until);
+            self.timers.set_sooner(Timer::Pace, until);
             return Err(Some(Blocked::Pace));
         }
         let opcode = self.request_opcode(wqe, packet);
@@ -136,9 +144,10 @@ impl Qp {
             let is_sprayed = self.patience.is_sprayed();
             let moment = Moment { now, by: None, is_sprayed, top: requester.top };
             if is_probe {
+                self.pacer.forget_round_trips(psn, count);
                 scoreboard.probed(&moment, psn, count);
             } else {
-                self.pacer.repeated(count);
+                self.pacer.repeated(psn, count);
                 scoreboard.resent(&moment, psn, count);
             }
             requester.pass_over();
@@ -226,27 +235,34 @@ impl Qp {
             let left = u64::from(wqe.length).saturating_sub(before);
             return (1, PACKET_OVERHEAD_BYTES + left.min(mtu.bytes().into()));
         };
-        // READs are cut at multiples of the chunk, so that a repeated request ends where the first
-        // one did: the responder answers a duplicate only within its bounds.
-        let chunk = self.read_chunk(adapter);
-        let end = (packet / chunk).saturating_add(1).saturating_mul(chunk).min(wqe.packets);
+        let chunk = wqe.begun.map_or_else(|| self.read_chunk(adapter), |begun| begun.chunk);
+        let end = wqe.chunk_end(packet, chunk);
         (end - packet, wqe.cost(end, mtu) - wqe.cost(packet, mtu))
     }
 
-    /// The most responses that one READ request asks for.
-    pub(crate) fn read_chunk(&self, adapter: &Adapter) -> u32 {
-        adapter.config.read_packets(self.attributes.path_mtu, self.requester.bounds())
+    /// The most responses that one request of a READ asks for that begins now: no more than a part of the window,
+    /// because a responder sends what it is asked for at once.
+    fn read_chunk(&self, adapter: &Adapter) -> u32 {
+        let mtu = self.attributes.path_mtu;
+        let most = adapter.config.read_packets(mtu, self.requester.bounds());
+        match self.pacer.window_packets().filter(|_| self.offered.is_some()) {
+            None => most,
+            Some(packets) => {
+                // As many requests as may be outstanding fill it.
+                let chunks = READ_CHUNKS_OF_WINDOW.min(self.attributes.max_rd_atomic.into());
+                most.min(packets.div_ceil(chunks.max(1)).max(READ_CHUNK_PACKETS_MIN))
+            }
+        }
     }
 
     /// Where the message that holds `unacked` began. To the responder each chunk of a READ is a
     /// message, and it remembers no more of them than may be outstanding.
-    pub(crate) fn message_start(&self, adapter: &Adapter) -> Psn {
+    pub(crate) fn message_start(&self) -> Psn {
         let requester = &self.requester;
         let unacked = requester.unacked;
         let Some(wqe) = requester.queue.front() else { return unacked };
-        let Some(Begun { first_psn, .. }) = wqe.begun else { return unacked };
+        let Some(Begun { first_psn, chunk, .. }) = wqe.begun else { return unacked };
         let Operation::Read { .. } = wqe.operation else { return first_psn };
-        let chunk = self.read_chunk(adapter);
         first_psn.plus(unacked.distance_from(first_psn) / chunk * chunk)
     }
 
@@ -280,6 +296,7 @@ impl Qp {
         let pd = self.spec.pd;
         let no_rd_atomics = self.attributes.max_rd_atomic == 0;
         let draining = self.state == QpState::Sqd && !mutated(Mutation::DrainIgnored);
+        let chunk = self.read_chunk(adapter);
         let requester = &mut self.requester;
         let index = serial.checked_sub(requester.first_serial).ok_or(None)?;
         let oldest = index == 0;
@@ -316,7 +333,7 @@ impl Qp {
         if beginning {
             let first_psn = requester.next_psn;
             let start_bytes = requester.started_bytes;
-            wqe.begun = Some(Begun { first_psn, start_bytes });
+            wqe.begun = Some(Begun { first_psn, start_bytes, chunk });
             requester.next_psn = first_psn.plus(wqe.packets);
             requester.started_bytes += wqe.cost(wqe.packets, mtu);
         }

@@ -42,6 +42,9 @@ impl Qp {
             adapter.raise(Event::CommunicationEstablished(self.qpn));
         }
         self.follow_sign(request.header.bth.signed);
+        if request.facts.operation == Operation::ReadRequest && self.responder.ahead.is_some() {
+            self.shape(now, request.header);
+        }
         // Only the acknowledgement of this request may wait, and only while it is alone.
         self.timers.stop(Timer::AckDelay);
         match self.respond(request, memory, adapter) {

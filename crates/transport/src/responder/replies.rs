@@ -1,10 +1,11 @@
 //! The responder's answers: acknowledgements and responses as they leave, and answers to
 //! duplicates.
 
-use rdma::{Access, CompletionOpcode, CompletionStatus, Memory, Psn, QpState, QpType};
+use rdma::{Access, CompletionOpcode, CompletionStatus, Memory, Psn, QpState, QpType, Time};
 use wire::Opcode;
 use wire::aeth::{NakCode, Syndrome};
 use wire::opcode::{Operation, Part, Service};
+use wire::roce;
 
 use super::{RemoteTarget, Reply, Request, Resource, ResourceKind, Responder};
 use crate::adapter::Adapter;
@@ -12,6 +13,7 @@ use crate::failure::{Fault, Work};
 use crate::limits::REPLIES_MAX;
 use crate::qp::{Content, Outgoing, Qp};
 use crate::region::Holder;
+use crate::timer::Timer;
 
 impl Reply {
     /// The PSN of the next packet of it; of a NAK, the one that is refused.
@@ -68,12 +70,14 @@ impl Responder {
         matches!(self.replies.front(), Some(Reply::Read { .. }))
     }
 
-    /// After a response in the middle of an answer was taken: takes up to `most` more, but not the
-    /// last of the answer. Returns how many.
-    pub(crate) fn prolong_answer(&mut self, most: u32) -> u32 {
+    /// After a response of `length` bytes in the middle of an answer was taken: takes up to `most` more, but
+    /// not the last of the answer. Returns how many.
+    pub(crate) fn prolong_answer(&mut self, now: Time, length: u32, most: u32) -> u32 {
+        let most = most.min(self.shaper.room(now, length.into()));
         let Some(Reply::Read { packets, sent, .. }) = self.replies.front_mut() else { return 0 };
         let count = most.min((*packets - *sent).saturating_sub(1));
         *sent += count;
+        self.shaper.sent(now, length.into(), count);
         count
     }
 
@@ -223,6 +227,28 @@ impl Qp {
                 packet(Opcode::read_response(part), psn, Content::Response { address, length, msn })
             }
         }
+    }
+
+    /// A READ is asked for over a path that has a rate.
+    pub(super) fn shape(&mut self, now: Time, header: &roce::Repr) {
+        if let Some(reth) = header.reth.filter(|_| self.offered.is_some()) {
+            let packets = self.attributes.path_mtu.packets(reth.length);
+            self.responder.shaper.asked(now, reth.length, packets);
+        }
+    }
+
+    /// Whether a READ response has to wait. If so, the timer is set.
+    pub(crate) fn holds_response_back(&mut self, now: Time) -> bool {
+        let until = self.responder.shaper.held_until(now).filter(|_| self.offered.is_some());
+        if let Some(until) = until {
+            self.timers.set_sooner(Timer::Pace, until);
+        }
+        until.is_some()
+    }
+
+    /// A READ response leaves.
+    pub(crate) fn shape_response(&mut self, now: Time, length: u32) {
+        self.responder.shaper.sent(now, length.into(), 1);
     }
 
     /// The service that its answers are of.

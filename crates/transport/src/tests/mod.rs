@@ -12,6 +12,7 @@ mod limits;
 mod livelock;
 mod loss;
 mod multicast;
+mod network;
 mod paths;
 mod pauses;
 mod recovery;

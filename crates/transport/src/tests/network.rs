@@ -1,0 +1,92 @@
+//! WRITE, SEND and READ over paths that have a rate, a queue and a delay, and that lose, reorder and duplicate:
+//! everything arrives, in a time that is bounded by what the path needs, and paths are filled and shared.
+
+use rdma::{Mtu, Rate, Span};
+use std::vec::Vec;
+
+use crate::congestion::{Bbr, Congestion};
+use crate::testing::load::{Load, Program, Verb, config};
+use crate::testing::path::{MILLION, Path};
+use crate::testing::trial::Trial;
+
+const BBR: Congestion = Congestion::Bbr(Bbr::DEFAULT);
+
+/// How much longer than on a perfect path a trial may take: a few times as long, some round trips for each
+/// message in turn, and the timeouts of a beginning that is lost whole (67, 134 and 268 ms).
+fn bound(trial: &Trial) -> Span {
+    trial.ideal() * 8 + (trial.path.delay + trial.path.late) * 400 + Span::from_ms(2_000)
+}
+
+#[test]
+fn everything_comes_over_any_path_in_a_bounded_time() {
+    for seed in 0..400 {
+        let trial = Trial::new(seed);
+        if let Err(error) = trial.run(BBR, bound(&trial)) {
+            panic!("{trial}: {error}");
+        }
+    }
+}
+
+/// A path of 200 Mb/s.
+fn path(delay_us: u64, lost: u64, reordered: u64) -> Path {
+    let path = Path::new(Rate::from_mbps(200), Span::from_us(delay_us));
+    Path { lost, reordered, queue_bytes: 200_000, ..path }
+}
+
+/// What part of a path's rate is payload, after a second.
+fn goodput(load: Load, path: Path) -> f64 {
+    let mut program = Program::new(config(BBR), load, path, 1, None);
+    let second = Span::from_ms(1_000);
+    program.go_on_for(second).unwrap();
+    let bytes: u64 = program.go_on_for(second).unwrap().iter().sum();
+    bytes as f64 * 8.0 / path.rate.as_bps() as f64
+}
+
+#[test]
+fn a_path_is_filled_whatever_its_delay_and_its_losses() {
+    for mtu in [Mtu::B1024, Mtu::B4096] {
+        // Headers of Ethernet, IP, UDP and RoCE, and what is sent again.
+        let payload = f64::from(mtu.bytes()) / (f64::from(mtu.bytes()) + 90.0);
+        for (delay_us, lost, reordered) in [
+            (1_000, 0, 0),
+            (1_000, 1_000, 0),
+            (1_000, 10_000, 0),
+            (1_000, 0, 10_000),
+            (10_000, 0, 0),
+        ] {
+            for verb in Verb::ALL {
+                let load = Load { depth: 64, ..Load::new(verb, mtu) };
+                let part = goodput(load, path(delay_us, lost, reordered)) / payload;
+                let told = (mtu, delay_us, lost, reordered, verb);
+                assert!(part > if lost == 10_000 { 0.8 } else { 0.85 }, "{part:.3} {told:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reordering_alone_repeats_next_to_nothing() {
+    for verb in Verb::ALL {
+        let load = Load { depth: 16, ..Load::new(verb, Mtu::B1024) };
+        let path = Path { queue_bytes: 10_000_000, ..path(1_000, 0, MILLION / 10) };
+        let mut program = Program::new(config(BBR), load, path, 1, None);
+        program.go_on_for(Span::from_ms(1_000)).unwrap();
+        let [sent, again] =
+            [program.counts().passed, program.pair.nodes[0].endpoint.stats().retransmitted_pkts];
+        assert!(again * 50 < sent, "{verb:?}: {again} of {sent}");
+    }
+}
+
+#[test]
+fn eight_queue_pairs_share_a_path() {
+    for (delay_us, lost) in [(1_000, 10_000), (10_000, 0)] {
+        let load = Load { depth: 16, qps: 8, ..Load::new(Verb::Write, Mtu::B1024) };
+        let mut program = Program::new(config(BBR), load, path(delay_us, lost, 0), 1, None);
+        program.go_on_for(Span::from_ms(2_000)).unwrap();
+        let parts: Vec<f64> =
+            program.go_on_for(Span::from_ms(3_000)).unwrap().iter().map(|it| *it as f64).collect();
+        let sum: f64 = parts.iter().sum();
+        let jain = sum * sum / 8.0 / parts.iter().map(|part| part * part).sum::<f64>();
+        assert!(jain > 0.9, "{jain:.3} over {delay_us} us, {lost} lost: {parts:?}");
+    }
+}
