@@ -143,7 +143,7 @@ fn merge_member<'t>(
 mod tests {
     use std::path::Path;
 
-    use super::super::Scenario;
+    use super::super::{Scenario, TableText, reference};
 
     const FILE: &str = r#"
 end_ms = 1
@@ -258,6 +258,31 @@ message_bytes = 200000
         // Of several mistakes the file's are told first, and then the first that was set.
         let message = with(&["topology.hosts=0", "workload.0.senders=9"]).unwrap_err();
         assert!(message.starts_with("--set topology.hosts=0: topology.hosts: "), "{message}");
+    }
+
+    #[test]
+    fn no_value_of_any_key_ends_the_program() {
+        let values = ["0", "-1", "7", "1e300", "nan", "99999999999999999999", "\"\"", "none"];
+        let values = values.into_iter().chain(["true", "[]", "[[1, 2]]", "{}"]);
+        let mut tried = 0;
+        for table in reference() {
+            let (name, kind) = table.name.split_once(' ').unwrap_or((&table.name, ""));
+            let bare = name.trim_matches(['[', ']']);
+            for (key, value) in
+                table.keys.iter().flat_map(|key| values.clone().map(move |value| (key.name, value)))
+            {
+                let set = match (kind, name.starts_with("[[")) {
+                    ("", _) => format!("{}={value}", TableText::path(name, key)),
+                    (kind, true) => format!("{bare}=[{{ {kind}, {key} = {value} }}]"),
+                    (kind, false) => format!("{bare}={{ {kind}, {key} = {value} }}"),
+                };
+                if let Err(message) = with(&[&set]) {
+                    assert!(message.contains("\nhint: "), "{set}: {message}");
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 3_000, "{tried}");
     }
 
     #[test]
