@@ -57,6 +57,10 @@ causes! {
     Tagged = "VLAN tag, NIC without VLAN",
     /// The host was dead.
     DeadHost = "host dead",
+    /// Its bytes were changed on the way, and its ICRC said so.
+    Icrc = "corrupted on the way (ICRC)",
+    /// It was in a switch that restarted.
+    Restart = "in a switch that restarted",
     /// The engine refused it; its own counters say why.
     Refused = "refused by the transport engine",
 }

@@ -127,6 +127,7 @@ pub mod capture;
 pub mod check;
 pub mod compare;
 pub mod counters;
+mod drop_rule;
 mod events;
 pub mod fault;
 mod host;

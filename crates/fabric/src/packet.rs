@@ -65,7 +65,8 @@ pub(crate) struct Packet {
     word: u32,
     /// The frame with its check sequence.
     pub(crate) bytes: u16,
-    pub(crate) payload: u16,
+    /// Of RoCE its bytes, and in the upper bit whether it was corrupted; of TCP see [`Pool::tcp`].
+    payload: u16,
     pub(crate) ip_id: u16,
     /// The port of the present switch that it came in by.
     pub(crate) ingress: u16,
@@ -91,6 +92,9 @@ const PAD_SHIFT: u32 = 28;
 const OBSERVED: u32 = 1 << 30;
 /// Not of the frame: the bytes beside it are a whole IP packet, which a program made.
 const WHOLE: u32 = 1 << 31;
+
+/// Of a payload: an ICRC would not be right. Payloads are far shorter.
+const CORRUPT: u16 = 1 << 15;
 
 /// What a PFC frame says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +152,18 @@ impl Packet {
     #[inline]
     pub(crate) fn is_observed(&self) -> bool {
         self.kind == Kind::Extended && self.qpn & OBSERVED != 0
+    }
+
+    /// The bytes of the payload of a RoCE packet.
+    #[inline]
+    pub(crate) fn payload(&self) -> u16 {
+        self.payload & !CORRUPT
+    }
+
+    /// Whether it is a RoCE packet that was corrupted on its way.
+    #[inline]
+    pub(crate) fn is_corrupt(&self) -> bool {
+        self.payload & CORRUPT != 0 && self.kind != Kind::Tcp
     }
 
     /// Whether it is a packet of a program, with all its bytes ([`Pool::carry_whole`]).
@@ -435,6 +451,26 @@ impl Pool {
             ipv4::Repr { tos: traffic_class, ttl, ..header }.emit(bytes);
         }
         bytes
+    }
+
+    /// Changes a RoCE packet, so that its ICRC is wrong; `random` says which byte of those that there are.
+    #[cold]
+    pub(crate) fn corrupt(&mut self, index: u32, random: u64) {
+        let packet = *self.get(index);
+        if !matches!(packet.kind, Kind::Roce | Kind::Extended) {
+            return;
+        }
+        self.get_mut(index).payload |= CORRUPT;
+        if packet.is_whole()
+            && let Some(bytes) = self.payloads.get_mut(packet.word as usize)
+            && let Some(covered) = bytes.len().checked_sub(ipv4::HEADER_LEN).filter(|&it| it > 0)
+        {
+            // Behind the UDP header, where what is wrong reaches the right program.
+            let at = ipv4::HEADER_LEN + wire::udp::HEADER_LEN + wire::bth::LEN;
+            let at = at.min(bytes.len() - 1);
+            let place = at + (random % (covered as u64)) as usize % (bytes.len() - at);
+            bytes[place] ^= 1 << (random >> 32 & 7);
+        }
     }
 
     /// Gives a RoCE packet what it tells of switches, which makes it longer; if that `is_open`, switches write

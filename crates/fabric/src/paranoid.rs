@@ -43,7 +43,7 @@ pub(crate) fn frame<'a>(
 /// # Panics
 /// If what is parsed is not what was emitted: a mistake of ours.
 pub(crate) fn check(packet: &Packet, header: &roce::Repr, tuple: &Tuple) {
-    let payload = vec![0x5a; usize::from(packet.payload)];
+    let payload = vec![0x5a; usize::from(packet.payload())];
     let addresses = [mac_of_host(tuple.source), mac_of_host(tuple.destination)];
     let frame = frame(packet, header, tuple, addresses, &payload);
     let bytes = frame.to_vec();

@@ -30,6 +30,10 @@ impl Host {
             return links.drop_packet(packet, Drop::Tagged);
         }
         let bytes = u32::from(of.bytes);
+        // The ICRC of a program's packet is for the program to check.
+        if of.is_corrupt() && !of.is_whole() {
+            return links.drop_packet(packet, Drop::Icrc);
+        }
         if of.is_whole() {
             return self.keep_frame(links, packet);
         }
@@ -81,7 +85,7 @@ impl Host {
         }
         let Some(packet) = buffer.packets.pop_front() else { return };
         let of = links.pool.get(packet);
-        let payload = u32::from(of.payload);
+        let payload = u32::from(of.payload());
         buffer.held_bytes = u32::from(of.bytes);
         if self.contexts.is_none() {
             self.release(links);
@@ -171,7 +175,7 @@ impl Host {
             hop_limit: of.ttl,
         };
         let now = Time::from_ps(links.now());
-        let payload = u32::from(of.payload);
+        let payload = u32::from(of.payload());
         let length = payload as usize;
         if let Some(contexts) = &mut self.contexts {
             contexts.queue_pair(of.qpn().value());

@@ -105,7 +105,7 @@ impl Stages {
         }
         let begun = self.free_at;
         let ready = if needs.bytes > 0 { self.bus.read(begun, needs.bytes) } else { begun };
-        let bytes = u32::from(links.pool.get(packet).payload).max(LEAST);
+        let bytes = u32::from(links.pool.get(packet).payload()).max(LEAST);
         let qpn = run.qpn().value();
         self.windows[engine].begin(Planned { packet, bytes, qpn, ready });
     }

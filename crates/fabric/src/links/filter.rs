@@ -10,9 +10,21 @@
 use crate::address::Tuple;
 use crate::capture::Tap;
 use crate::counters::Drop;
-use crate::fault::DropRule;
+use crate::drop_rule::DropRule;
 use crate::packet::Packet;
 use crate::random::Random;
+
+/// Why a link is down. It is up when no reason is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Down {
+    /// The link itself has failed.
+    Link = 1,
+    /// The switch that sends restarts.
+    Sender = 2,
+    /// The switch that receives does.
+    Receiver = 4,
+}
 
 /// One direction of a link that is not perfect.
 #[derive(Clone, Debug)]
@@ -20,7 +32,10 @@ pub(crate) struct Filter {
     pub(crate) rules: Vec<DropRule>,
     /// Probability that a frame is damaged, which its check sequence shows.
     pub(crate) damage: f64,
-    pub(crate) down: bool,
+    /// Of each RoCE packet that others see as whole.
+    pub(crate) corruption: f64,
+    /// Why nothing comes: see [`Down`].
+    pub(crate) down: u8,
     seen: u64,
     random: Random,
     /// They record what comes.
@@ -31,17 +46,38 @@ impl Filter {
     /// One that loses nothing. Its random numbers come from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let random = Random::new(seed);
-        Self { rules: Vec::new(), damage: 0.0, down: false, seen: 0, random, taps: Vec::new() }
+        Self {
+            rules: Vec::new(),
+            damage: 0.0,
+            corruption: 0.0,
+            down: 0,
+            seen: 0,
+            random,
+            taps: Vec::new(),
+        }
     }
 
     /// Whether there is nothing that it does.
     pub(crate) fn is_idle(&self) -> bool {
-        self.rules.is_empty() && self.damage == 0.0 && !self.down && self.taps.is_empty()
+        let Self { rules, damage, corruption, down, taps, .. } = self;
+        rules.is_empty() && (*damage, *corruption, *down) == (0.0, 0.0, 0) && taps.is_empty()
+    }
+
+    /// What picks the byte that is changed, if the packet is corrupted.
+    pub(crate) fn corrupts(&mut self) -> Option<u64> {
+        let is_hit = self.corruption > 0.0 && self.random.chance(self.corruption);
+        is_hit.then(|| self.random.below(u64::MAX))
+    }
+
+    /// The link is well again, if it is up.
+    pub(crate) fn repair(&mut self) {
+        self.rules.clear();
+        (self.damage, self.corruption) = (0.0, 0.0);
     }
 
     /// Whether the packet is lost, and why. `tuple` is that of the packet.
     pub(crate) fn judge(&mut self, packet: &Packet, tuple: Option<&Tuple>) -> Option<Drop> {
-        if self.down {
+        if self.down != 0 {
             return Some(Drop::LinkDown);
         }
         if self.damage > 0.0 && self.random.chance(self.damage) {

@@ -43,6 +43,7 @@ use pauses::PauseState;
 
 use event::is_of_packet;
 pub(crate) use event::{Event, EventKind};
+pub(crate) use filter::Down;
 use filter::Filter;
 pub(crate) use mail::Mailbox;
 
@@ -462,6 +463,11 @@ impl Links {
         let lost = filter.judge(of, tuple);
         for tap in &mut filter.taps {
             tap.see(self.events.now(), &self.pool, packet, tuple.copied(), lost.is_some());
+        }
+        if lost.is_none()
+            && let Some(random) = filter.corrupts()
+        {
+            self.pool.corrupt(packet, random);
         }
         lost
     }

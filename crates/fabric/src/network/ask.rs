@@ -174,7 +174,7 @@ impl Network {
     }
 
     /// How often the watchdog of a host's NIC has told it to pause no more.
-    pub(crate) fn nic_storms(&self, host: u32) -> Option<u64> {
+    pub fn nic_storms(&self, host: u32) -> Option<u64> {
         Some(self.host(host)?.buffer.storms)
     }
 
@@ -257,6 +257,21 @@ impl Network {
         let acknowledgement = LOWER_BYTES + bth + wire::aeth::LEN as u32;
         let arrival = self.cross(&back, &mut vec![0; back.len()], arrival, acknowledgement);
         Some(Span::from_ps(arrival))
+    }
+
+    /// The same where at each switch on the way, there and back, a priority group has filled the queue that it waits in:
+    /// as much as one may take alone.
+    pub fn behind_full_queues(&self, source: u32, destination: u32, bytes: u32) -> Option<Span> {
+        let mut ps = self.unloaded(source, destination, bytes)?.as_ps();
+        let there = self.path(source, destination, 0)?;
+        let back = self.path(destination, source, 0)?;
+        for port in there.into_iter().chain(back).map(|port| self.at(port)) {
+            if let End::Switch(switch) = port.node {
+                let held = self.switch(switch)?.1.largest_group_bytes();
+                ps = ps.saturating_add(port.rate.ps(held.into()));
+            }
+        }
+        Some(Span::from_ps(ps))
     }
 
     /// When a frame has crossed `path`, of whose ports each is free at a time, and from which it then takes

@@ -136,6 +136,11 @@ impl Network {
         self.next_at().into_iter().chain(fault).min().map(Time::from_ps)
     }
 
+    /// What has gone wrong so far, oldest first.
+    pub fn faults_so_far(&self) -> &[Fault] {
+        &self.faults[..self.faults_done]
+    }
+
     /// Does `kinds` to the network, each `after` from now. Where routing follows links, it does so as `reroute`
     /// says.
     ///

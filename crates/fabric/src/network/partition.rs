@@ -134,7 +134,7 @@ impl Partition {
             EventKind::NicWatchdog => self.look_at_nic(port),
             EventKind::Watchdog => {
                 let slot = self.links.at(port).slot as usize;
-                self.switches[slot].watch(&mut self.links);
+                self.switches[slot].watch(&mut self.links, event.argument());
             }
             EventKind::Core => {
                 let (host, links, flows) = self.host_at(port);

@@ -158,7 +158,7 @@ fn frame(seen: &Seen, network: &Network, [from, to]: [&PortEnd; 2]) -> Vec<u8> {
     };
     match &seen.headers {
         Headers::Roce(header, tuple) => {
-            let payload = vec![0; usize::from(seen.packet.payload)];
+            let payload = vec![0; usize::from(seen.packet.payload())];
             paranoid::frame(&seen.packet, header, tuple, macs(tuple), &payload).to_vec()
         }
         Headers::Tcp(segment, tuple) => {

@@ -424,6 +424,8 @@ fn what_it_means(cause: Drop) -> &'static str {
             "a switch had put a VLAN tag on them, and the NIC has not been told of VLANs"
         }
         Drop::DeadHost => "they came to a host that was dead",
+        Drop::Icrc => "their bytes were changed on the way, and the receiver's ICRC said so",
+        Drop::Restart => "they were in a switch that restarted",
         Drop::Refused => "the engine refused them; the counters of the NIC say why",
     }
 }
@@ -441,7 +443,9 @@ fn remedy(cause: Drop) -> &'static str {
         Drop::QueueLimit => "raise switch.lossy_queue_bytes",
         Drop::HopLimit => "look for a circle among [[topology.route]]",
         Drop::NoRoute => "look for a missing link, or a [[topology.route]] without an exit",
-        Drop::Damaged | Drop::Rule | Drop::LinkDown => "change the [[fault]], if it is not wanted",
+        Drop::Damaged | Drop::Icrc | Drop::Rule | Drop::LinkDown | Drop::Restart => {
+            "change the [[fault]], if it is not wanted"
+        }
         Drop::IncompleteArp => {
             "nothing: that is guo16's remedy against deadlock; the host is dead, or silent for longer \
              than switch.mac_timeout_ms"

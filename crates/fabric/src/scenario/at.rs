@@ -98,6 +98,31 @@ impl<'a> At<'a> {
         })
     }
 
+    /// The names and texts of a table that has nothing else.
+    pub(super) fn texts(&self) -> Result<Vec<(String, String)>> {
+        let of = |(name, value): (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)| {
+            let name = name.get_ref().to_string();
+            match value.get_ref().as_str() {
+                Some(text) => Ok((name, text.to_owned())),
+                None => {
+                    let wrong = self.wrong(&name, "expected a text in quotes");
+                    Err(wrong.hint("write it in quotes, numbers too"))
+                }
+            }
+        };
+        self.written.iter().map(of).collect()
+    }
+
+    /// All that is written in it.
+    pub(super) fn written(&self) -> &'a DeTable<'a> {
+        self.written
+    }
+
+    /// Another table of the same text, as a file.
+    pub(super) fn as_file(&self, written: &'a DeTable<'a>) -> Self {
+        Self { lines: self.lines, written, start: self.start, name: String::new(), kind: None }
+    }
+
     /// Which of `tags` the key that selects a kind has.
     pub(super) fn tag(
         &self,

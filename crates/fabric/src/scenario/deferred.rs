@@ -21,7 +21,7 @@ pub(super) struct Deferred<'a, T> {
 }
 
 impl<'a, T> Deferred<'a, T> {
-    fn new(at: At<'a>) -> Self {
+    pub(super) fn new(at: At<'a>) -> Self {
         Self { at, table: PhantomData }
     }
 

@@ -44,6 +44,12 @@ impl ScenarioError {
         Self { line, byte, key, message: message.into(), hint: None }
     }
 
+    /// The same in the second of two files, which begins behind so many lines; `None` if it is in the first.
+    pub(super) fn behind(&self, lines: usize) -> Option<Self> {
+        let line = self.line.number().checked_sub(lines).filter(|line| *line > 0)?;
+        Some(Self { line: Line::File(line), ..self.clone() })
+    }
+
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

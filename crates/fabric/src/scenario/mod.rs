@@ -15,6 +15,8 @@ mod at;
 mod build;
 mod deferred;
 mod error;
+pub mod experiment;
+mod experiment_file;
 mod origin;
 mod place;
 mod reference;
@@ -32,10 +34,13 @@ use rdma::{Span, Time};
 use toml::de::DeTable;
 
 use crate::NetworkConfig;
+use crate::fault::Fault;
 use crate::limits::FILE_BYTES_MAX;
+use crate::topology::Topology;
 
 pub use build::Testbed;
 pub use error::ScenarioError;
+pub use experiment_file::reference as experiment_reference;
 pub use origin::Origin;
 pub use reference::{KeyText, TableText, page};
 pub use sonic::Note;
@@ -109,6 +114,15 @@ impl Scenario {
     ) -> Result<Self, ScenarioError> {
         with_file(text, &[], |at| build::scenario(at, seed, files))
     }
+}
+
+/// Reads what goes wrong in `topology`, as a `[[fault]]` of a scenario says it: `text` is such a table. Times are from
+/// when it is done.
+///
+/// # Errors
+/// [`ScenarioError`], with line and key.
+pub fn faults(text: &str, topology: &Topology) -> Result<Vec<Fault>, ScenarioError> {
+    with_file(text, &[], |at| build::faults(at, topology))
 }
 
 /// Every key that may be written, table by table.
@@ -374,6 +388,11 @@ message_bytes = 100000
                 continue;
             }
             let text = fs::read_to_string(&path).unwrap();
+            if text.contains("[[program]]") {
+                let made = experiment::Experiment::parse_in(&text, path.parent().unwrap(), None);
+                made.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                continue;
+            }
             let scenario = Scenario::parse_in(&text, path.parent().unwrap(), None);
             let scenario = scenario.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let network = crate::Network::new(scenario.network).unwrap();

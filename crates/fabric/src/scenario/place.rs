@@ -30,6 +30,16 @@ impl Default for Line {
     }
 }
 
+impl Line {
+    /// Its number; zero of what is set beside the file.
+    pub(super) fn number(&self) -> usize {
+        match self {
+            Self::File(line) => *line,
+            Self::Set(_) => 0,
+        }
+    }
+}
+
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

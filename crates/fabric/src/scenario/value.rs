@@ -219,6 +219,11 @@ pub(super) fn share<'a>(hint: &'static str) -> Value<'a, f64> {
     real("above 0 and at most 1", |value| value > 0.0 && value <= 1.0, hint)
 }
 
+/// Any number.
+pub(super) fn number_of<'a>(what: &str) -> Value<'a, f64> {
+    Value::new(what, |entry: &Entry<'a, '_>| number(entry), |_, out| plain(*out))
+}
+
 /// How many times slower something goes.
 pub(super) fn dilution<'a>() -> Value<'a, f64> {
     let hint = "1 is real time, and 10 a tenth of its speed";

@@ -70,6 +70,16 @@ impl Group {
         }
     }
 
+    /// Gives it other limits. What it holds it keeps, and gives back as it is accounted.
+    pub(crate) fn change(&mut self, shared: &mut Shared, config: &GroupConfig, headroom: u32) {
+        shared.used -= self.shared();
+        self.reserve = config.reserve_bytes;
+        shared.used += self.shared();
+        self.headroom_limit = if config.lossless { headroom } else { 0 };
+        (self.xon_offset, self.xon) = (config.xon_offset_bytes, config.xon_bytes);
+        (self.threshold, self.lossless) = (config.threshold, config.lossless);
+    }
+
     /// What it holds of the shared memory.
     fn shared(&self) -> u32 {
         self.bytes.saturating_sub(self.reserve)

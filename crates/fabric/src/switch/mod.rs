@@ -19,6 +19,7 @@
 
 pub(crate) mod buffer;
 mod cell;
+mod change;
 pub mod config;
 mod ecmp;
 mod ecn;
@@ -32,9 +33,7 @@ mod watchdog;
 
 use std::collections::BTreeMap;
 
-use config::{
-    Balance, EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Threshold, Trust,
-};
+use config::{Balance, EcnMark, GroupConfig, Incomplete, PortMode, Schedule, SwitchConfig, Trust};
 
 use buffer::{Admission, Group, Shared, admit, pass, release};
 use ecmp::Balancer;
@@ -86,6 +85,11 @@ pub(crate) struct Switch {
     /// By flooded packet: its entry there.
     flooded: BTreeMap<u32, u32>,
     watchdog: Option<Watchdog>,
+    /// Which of its watchdogs it is: events of earlier ones are nobody's.
+    watchdog_number: u8,
+    /// Its ports, and its settings, as they were in the beginning.
+    specs: Box<[PortSpec]>,
+    boot: Box<SwitchConfig>,
     /// Boxed, because packets need little of it.
     pub(crate) config: Box<SwitchConfig>,
 }
@@ -105,6 +109,12 @@ pub(crate) fn classify(config: &SwitchConfig, local: u16, serves: bool) -> (Port
     let strict = queues.filter(|(_, queue)| queue.schedule == Schedule::Strict);
     let is_trunk = serves && config.server_ports == PortMode::Trunk;
     (PortClass::new(serves, is_trunk), strict.fold(0, |mask, (queue, _)| mask | 1 << queue))
+}
+
+/// The group (low three bits) and queue of a class.
+fn treatment(config: &SwitchConfig, class: u8) -> u8 {
+    let class = usize::from(class & 7);
+    config.class_to_group[class] & 7 | (config.class_to_queue[class] & 7) << 3
 }
 
 /// A switch whose reserves and headrooms would leave no shared buffer.
@@ -144,10 +154,7 @@ impl Switch {
         if size == 0 {
             return Err(BufferTooSmall { reserved_bytes });
         }
-        let class = |class: u8| {
-            let class = usize::from(class & 7);
-            config.class_to_group[class] & 7 | (config.class_to_queue[class] & 7) << 3
-        };
+        let class = |class: u8| treatment(&config, class);
         let own = if config.polarised { 0 } else { split_mix(u64::from(index)) };
         let headroom_size = config.headroom_pool_bytes.unwrap_or(u32::MAX);
         Ok(Self {
@@ -176,6 +183,9 @@ impl Switch {
             floods: Slots::default(),
             flooded: BTreeMap::new(),
             watchdog: Watchdog::new(&config, ports),
+            watchdog_number: 0,
+            specs: ports.into(),
+            boot: Box::new(config.clone()),
             config: Box::new(config),
         })
     }
@@ -614,6 +624,19 @@ impl Switch {
         self.shared.size
     }
 
+    /// What a group may take if no other has anything.
+    pub(crate) fn largest_group_bytes(&self) -> u32 {
+        let groups = self.config.groups.iter();
+        let most = groups.map(|group| match group.threshold {
+            config::Threshold::Static { bytes } => bytes.min(self.shared.size),
+            config::Threshold::Dynamic { exponent } => {
+                let alpha = f64::from(exponent).exp2();
+                (f64::from(self.shared.size) * alpha / (1.0 + alpha)) as u32
+            }
+        });
+        most.max().unwrap_or(0)
+    }
+
     /// What was free of it when the groups had taken most.
     pub(crate) fn least_free_bytes(&self) -> u32 {
         self.shared.size.saturating_sub(self.shared.peak)
@@ -649,14 +672,6 @@ impl Switch {
     /// Lets the MAC entry of the server at `port` age at once.
     pub(crate) fn age_mac(&mut self, local: u16) {
         self.tables.age_mac(local);
-    }
-
-    /// Gives the lossless groups of all ports a dynamic threshold.
-    pub(crate) fn set_alpha(&mut self, exponent: i8) {
-        let groups = self.ports.iter_mut().flat_map(Port::groups_mut);
-        for group in groups.filter(|group| group.lossless) {
-            group.threshold = Threshold::Dynamic { exponent };
-        }
     }
 
     /// The server at `port` has returned.

@@ -39,6 +39,10 @@ impl Port {
         &mut self.groups
     }
 
+    pub(super) fn all_queues_mut(&mut self) -> &mut [Queue; PRIORITIES] {
+        &mut self.queues
+    }
+
     pub(super) fn queues(&self) -> &[Queue; PRIORITIES] {
         &self.queues
     }

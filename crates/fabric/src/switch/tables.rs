@@ -50,6 +50,11 @@ impl Tables {
         Self { entries: vec![entry; ports], arp_timeout, mac_timeout, arp_requests: 0 }
     }
 
+    /// Nothing is known any more, and is asked for when it is needed.
+    pub(crate) fn forget(&mut self) {
+        self.entries.fill(Entry { arp_until: 0, mac_until: AGED + 1 });
+    }
+
     /// A packet came from the server at `port`. What a server sent just before it died "long ago" is
     /// too late.
     #[inline]

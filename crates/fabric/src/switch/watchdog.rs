@@ -49,6 +49,7 @@ struct WatchedQueue {
 #[derive(Clone, Debug)]
 struct Watched {
     config: WatchdogConfig,
+    is_on: bool,
     /// Queues of lossless groups.
     queues: u8,
     state: [WatchedQueue; PRIORITIES],
@@ -84,12 +85,28 @@ impl Watchdog {
                 .map(|(group, _)| config.group_to_priority[group] & 7)
                 .fold(0, |mask, queue| mask | 1 << queue);
             let (state, counters) = Default::default();
-            Some(Watched { config: watchdog, queues, state, counters })
+            Some(Watched { config: watchdog, is_on: true, queues, state, counters })
         };
         let ports: Vec<Option<Watched>> = ports.iter().enumerate().map(watched).collect();
         let any = ports.iter().flatten().next()?;
         let poll = config.watchdog.unwrap_or(any.config).poll.as_ps().max(1);
         Some(Self { poll, ports })
+    }
+
+    /// From now on no port is watched. What was counted stays.
+    fn turn_off(&mut self) {
+        for watched in self.ports.iter_mut().flatten() {
+            (watched.is_on, watched.state) = (false, Default::default());
+        }
+    }
+
+    /// Goes on counting where `other` has stopped.
+    fn go_on_from(&mut self, other: &Self) {
+        for (own, other) in self.ports.iter_mut().zip(&other.ports) {
+            if let (Some(own), Some(other)) = (own, other) {
+                own.counters = other.counters;
+            }
+        }
     }
 
     fn counters(&mut self, local: u16) -> Option<&mut WatchdogCounters> {
@@ -147,7 +164,37 @@ impl Switch {
         if let Some(watchdog) = &self.watchdog {
             let seed = links.common.seed ^ split_mix(u64::from(self.index) ^ 0xd06);
             let first = 1 + Random::new(seed).below(watchdog.poll);
-            links.schedule(first, EventKind::Watchdog, self.first_port, 0);
+            let number = u32::from(self.watchdog_number);
+            links.schedule(first, EventKind::Watchdog, self.first_port, number);
+        }
+    }
+
+    /// Gives it the watchdog that its settings say, in the place of the one that it has.
+    pub(super) fn change_watchdog(&mut self, links: &mut Links) {
+        if self.watchdog.is_some() {
+            for port in self.ports() {
+                let at = links.port(port);
+                at.stormed = 0;
+                if at.deaf != 0 && links.obey_all_but(port, 0) {
+                    self.kick(links, port);
+                }
+            }
+        }
+        let old = self.watchdog.take();
+        self.watchdog_number = self.watchdog_number.wrapping_add(1);
+        match (Watchdog::new(&self.config, &self.specs), old) {
+            (Some(mut new), old) => {
+                if let Some(old) = &old {
+                    new.go_on_from(old);
+                }
+                self.watchdog = Some(new);
+                self.start_watchdog(links);
+            }
+            (None, Some(mut old)) => {
+                old.turn_off();
+                self.watchdog = Some(old);
+            }
+            (None, None) => {}
         }
     }
 
@@ -166,18 +213,24 @@ impl Switch {
         }
     }
 
-    /// Looks at every port that is watched.
-    pub(crate) fn watch(&mut self, links: &mut Links) {
+    /// Watchdog `number` looks at every port that is watched.
+    pub(crate) fn watch(&mut self, links: &mut Links, number: u32) {
+        if number != u32::from(self.watchdog_number) {
+            return;
+        }
         let Some(mut watchdog) = self.watchdog.take() else { return };
         for local in 0..watchdog.ports.len() {
             let Some(watched) = &mut watchdog.ports[local] else { continue };
+            if !watched.is_on {
+                continue;
+            }
             let port = self.first_port + local as u32;
             match watched.config.rule {
                 WatchdogRule::Guo16 => self.watch_port(links, port, watched),
                 _ => self.watch_queues(links, port, watched, watchdog.poll),
             }
         }
-        links.schedule(watchdog.poll, EventKind::Watchdog, self.first_port, 0);
+        links.schedule(watchdog.poll, EventKind::Watchdog, self.first_port, number);
         self.watchdog = Some(watchdog);
     }
 

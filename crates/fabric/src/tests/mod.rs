@@ -2,6 +2,7 @@
 
 mod balance;
 mod captures;
+mod changes;
 mod classes;
 mod congestion;
 mod controllers;

@@ -1,18 +1,20 @@
 //! `[[fault]]`.
 
-use rdma::{Span, Time};
+use rdma::{Rate, Span, Time};
 
-use super::switch::alpha;
+use super::switch::{POLL, alpha, some};
 use super::{host, node};
 use crate::fault::{DropRule, Fault as Happening, FaultKind};
 use crate::limits::FLAPS_MAX;
-use crate::scenario::at::{At, Result};
+use crate::scenario::at::{At, Entry, Result};
 use crate::scenario::deferred::Deferred;
 use crate::scenario::table::{kinds, table};
 use crate::scenario::value::{
-    Value, at_least, flag, needed, or, probability, text, time, whole, within,
+    Value, at_least, choice, dscp_map, flag, needed, or, otherwise, probability, rate, text, time,
+    time_from, whole, within,
 };
-use crate::topology::{End, Topology};
+use crate::switch::config::{EcnConfig, SwitchConfig, WatchdogConfig};
+use crate::topology::{End, LinkSpec, Topology};
 
 fn chance<'a>() -> Value<'a, f64> {
     probability("0.01 for one packet in a hundred")
@@ -33,6 +35,12 @@ kinds! {
         "link-down" => LinkDown(Link);
         /// The link is well again.
         "link-up" => LinkUp(Link);
+        /// Bytes of packets in one direction of a link are changed; Ethernet's check does not see it, and ICRC does.
+        "corrupt" => Corrupt(Damage);
+        /// A link carries less, in both directions.
+        "link-degrades" => LinkDegrades(LinkDegrades);
+        /// A link neither drops, damages nor corrupts any more, and has its own rate.
+        "link-repaired" => LinkRepaired(Link);
         /// A link goes down and comes up again, several times.
         "link-flaps" => LinkFlaps(LinkFlaps);
         /// A host neither sends nor receives any more.
@@ -41,6 +49,18 @@ kinds! {
         "host-returns" => HostReturns(Host);
         /// The lossless priority groups of a switch have another alpha (guo16, 6.2).
         "alpha" => Alpha(Alpha);
+        /// Queues of a switch mark by other thresholds, or not at all.
+        "ecn" => Ecn(Ecn);
+        /// A switch, or the NIC of a host, pauses these priorities, and no others.
+        "pfc" => Pfc(Pfc);
+        /// A switch has another map from DSCP to class.
+        "dscp-map" => DscpMap(DscpMap);
+        /// All ports of a switch get a watchdog, or lose it.
+        "watchdog" => Watchdog(Watchdog);
+        /// The NIC of a host gets a watchdog over its own pauses, or loses it.
+        "nic-watchdog" => NicWatchdog(NicWatchdog);
+        /// A switch restarts: what it holds is lost, its links are down, its settings are those of the file again.
+        "switch-reboots" => SwitchReboots(SwitchReboots);
         /// The receive pipeline of a NIC stands still, and the NIC pauses its switch (guo16, 4.3).
         "nic-stuck" => NicStuck(Host);
         /// The host was rebooted, and its NIC receives again.
@@ -155,6 +175,147 @@ table! {
 }
 
 table! {
+    /// See [`Fault`].
+    struct LinkDegrades {
+        /// One end.
+        from = needed(named()) => from: String;
+        /// The other.
+        to = needed(named()) => to: String;
+        /// What it carries from then on, at most its own rate.
+        rate_gbps = needed(rate()) => rate: Rate;
+        ..when: When;
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct Ecn {
+        /// Which.
+        switch = or("all", text("a switch")) => switch: Option<String>;
+        /// Nothing is marked up to here.
+        min_bytes = or("not with off", whole()) => min_bytes: Option<u32>;
+        /// Everything is marked from here on.
+        max_bytes = or("not with off", whole()) => max_bytes: Option<u32>;
+        /// The probability just before that.
+        max_probability = otherwise(1.0, probability("0.1 for 10 %")) => max_probability: Option<f64>;
+        /// Which queues.
+        queues = or("all", some()) => queues: Option<u8>;
+        /// Nothing is marked any more.
+        off = flag() => off: bool;
+        ..when: When;
+    }
+    check marks_or_not;
+}
+
+fn marks_or_not(ecn: &Ecn, at: &At<'_>) -> Result<()> {
+    match (ecn.off, ecn.min_bytes, ecn.max_bytes) {
+        (true, None, None) => Ok(()),
+        (false, Some(min), Some(max)) if min < max => Ok(()),
+        (false, Some(min), Some(max)) => {
+            let wrong = at.wrong("max_bytes", format!("{max} is not above min_bytes, {min}"));
+            Err(wrong.hint("marks begin at min_bytes, and are certain above max_bytes"))
+        }
+        _ => {
+            let wrong = at.wrong("kind", "either thresholds or off are to be said");
+            Err(wrong.hint("give min_bytes and max_bytes, or off = true"))
+        }
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct Pfc {
+        /// A switch or a host.
+        node = or("all switches, and all hosts", named()) => node: Option<String>;
+        /// Those that are paused, and not dropped; [] for none.
+        lossless_priorities = needed(some()) => priorities: u8;
+        ..when: When;
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct DscpMap {
+        /// Which.
+        switch = or("all", text("a switch")) => switch: Option<String>;
+        /// DSCPs that are not in it have the class that they have by default.
+        dscp_to_class = map() => map: DscpToClass;
+        ..when: When;
+    }
+}
+
+/// The map of a switch.
+#[derive(Debug)]
+struct DscpToClass([u8; 64]);
+
+fn map<'a>() -> Value<'a, DscpToClass> {
+    let map = dscp_map();
+    let accepts = map.accepts.clone();
+    let read = move |entry: &Entry<'a, '_>, out: &mut DscpToClass| map.read(entry, &mut out.0);
+    Value::of_tables(&accepts, read, |_, _| {})
+}
+
+impl Default for DscpToClass {
+    fn default() -> Self {
+        Self(SwitchConfig::default().dscp_to_class)
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct Watchdog with config: WatchdogConfig {
+        /// Which.
+        switch = or("all", text("a switch")) => switch: Option<String>;
+        /// It is lost.
+        off = flag() => off: bool;
+        /// When it finds a storm.
+        rule = choice() => config.rule;
+        /// What it does about one.
+        action = choice() => config.action;
+        /// How often it looks.
+        poll_ms = time_from(Span::from_us(1), POLL) => config.poll;
+        /// A storm has lasted so long.
+        detection_ms = time() => config.detection;
+        /// It is over when no pause has come for so long.
+        restoration_ms = time() => config.restoration;
+        ..when: When;
+    }
+}
+
+table! {
+    /// See [`Fault`].
+    struct NicWatchdog {
+        /// Of which.
+        host = or("all", text("a host")) => host: Option<String>;
+        /// How long its receive pipeline may stand still and pause; guo16, 4.3, has 100 ms.
+        after_ms = or("not with off", time()) => after: Option<Span>;
+        /// It is lost.
+        off = flag() => off: bool;
+        ..when: When;
+    }
+    check after_or_off;
+}
+
+fn after_or_off(watchdog: &NicWatchdog, at: &At<'_>) -> Result<()> {
+    if watchdog.after.is_some() != watchdog.off {
+        return Ok(());
+    }
+    let wrong = at.wrong("kind", "either after_ms or off is to be said");
+    Err(wrong.hint("give after_ms = 100, for instance, or off = true"))
+}
+
+table! {
+    /// See [`Fault`].
+    struct SwitchReboots {
+        /// Which.
+        switch = needed(text("a switch")) => switch: String;
+        /// How long it takes.
+        down_ms = needed(time()) => down: Span;
+        ..when: When;
+    }
+}
+
+table! {
     /// When a fault happens.
     struct When {
         /// When; at 0 it is so from before the first packet.
@@ -195,10 +356,98 @@ pub(super) fn fault(table: &Deferred<'_, Fault>, topology: &Topology) -> Result<
             let switch = switch(at, topology, &of.switch)?;
             (of.when, FaultKind::AlphaChanges { switch, exponent: of.exponent })
         }
+        Fault::Corrupt(damage) => {
+            let (from, to) = link(&damage.from, &damage.to)?;
+            let probability = damage.probability;
+            (damage.when, FaultKind::LinkCorrupts { from, to, probability })
+        }
+        Fault::LinkDegrades(of) => {
+            let ends: [End; 2] = link(&of.from, &of.to)?.into();
+            let between = |link: &&LinkSpec| link.ends == ends || link.ends == [ends[1], ends[0]];
+            let own = topology.links.iter().find(between).map_or(of.rate, |link| link.rate);
+            if of.rate > own {
+                let wrong = format!("{} is more than the link's own rate, {own}", of.rate);
+                let wrong = at.wrong("rate_gbps", wrong);
+                return Err(wrong.hint("link-repaired gives the link its own rate again"));
+            }
+            (of.when, FaultKind::LinkDegrades { ends, rate: of.rate })
+        }
+        Fault::LinkRepaired(Link { from, to, when }) => {
+            (when, FaultKind::LinkRepaired { ends: link(&from, &to)?.into() })
+        }
+        Fault::Ecn(of) => {
+            let marks = of.min_bytes.zip(of.max_bytes);
+            let ecn = marks.map(|(min_bytes, max_bytes)| EcnConfig {
+                min_bytes,
+                max_bytes,
+                max_probability: of.max_probability.unwrap_or(1.0),
+            });
+            let queues = of.queues.unwrap_or(u8::MAX);
+            let kind = |switch| FaultKind::EcnChanges { switch, queues, ecn };
+            return of_switches(at, topology, of.switch.as_deref(), &of.when, kind);
+        }
+        Fault::Pfc(Pfc { node: name, priorities, when }) => {
+            let nodes: Vec<End> = match name {
+                Some(name) => vec![node(at, topology, "node", &name)?],
+                None => {
+                    let switches = 0..topology.switches.len() as u32;
+                    let hosts = 0..topology.hosts.len() as u32;
+                    switches.map(End::Switch).chain(hosts.map(End::Host)).collect()
+                }
+            };
+            let of = |node| when.fault(FaultKind::PfcChanges { node, priorities });
+            return Ok(nodes.into_iter().map(of).collect());
+        }
+        Fault::DscpMap(of) => {
+            let dscp_to_class = of.map.0;
+            let kind = |switch| FaultKind::DscpMapChanges { switch, dscp_to_class };
+            return of_switches(at, topology, of.switch.as_deref(), &of.when, kind);
+        }
+        Fault::Watchdog(of) => {
+            let watchdog = (!of.off).then_some(of.config);
+            let kind = |switch| FaultKind::WatchdogChanges { switch, watchdog };
+            return of_switches(at, topology, of.switch.as_deref(), &of.when, kind);
+        }
+        Fault::NicWatchdog(of) => {
+            let hosts = match of.host {
+                Some(name) => vec![host(&name)?],
+                None => (0..topology.hosts.len() as u32).collect(),
+            };
+            let after = of.after;
+            let of = |host| of.when.fault(FaultKind::NicWatchdogChanges { host, after });
+            return Ok(hosts.into_iter().map(of).collect());
+        }
+        Fault::SwitchReboots(of) => {
+            let switch = switch(at, topology, &of.switch)?;
+            let mut back = of.when.fault(FaultKind::SwitchReturns { switch });
+            back.at += of.down;
+            return Ok(vec![of.when.fault(FaultKind::SwitchGoesDown { switch }), back]);
+        }
         Fault::NicStuck(of) => (of.when, FaultKind::NicStuck { host: host(&of.host)? }),
         Fault::NicRepaired(of) => (of.when, FaultKind::NicRepaired { host: host(&of.host)? }),
     };
-    Ok(vec![Happening { at: Time::ZERO + when.after, kind }])
+    Ok(vec![when.fault(kind)])
+}
+
+impl When {
+    fn fault(&self, kind: FaultKind) -> Happening {
+        Happening { at: Time::ZERO + self.after, kind }
+    }
+}
+
+/// One for the switch that is named, or for all.
+fn of_switches(
+    at: &At<'_>,
+    topology: &Topology,
+    name: Option<&str>,
+    when: &When,
+    kind: impl Fn(u32) -> FaultKind,
+) -> Result<Vec<Happening>> {
+    let switches = match name {
+        Some(name) => vec![switch(at, topology, name)?],
+        None => (0..topology.switches.len() as u32).collect(),
+    };
+    Ok(switches.into_iter().map(|switch| when.fault(kind(switch))).collect())
 }
 
 /// A switch that is there.

@@ -4,6 +4,7 @@
 mod capture;
 mod controller;
 mod dcqcn;
+mod experiment;
 mod fault;
 mod files;
 mod host;
@@ -35,6 +36,7 @@ use crate::random::Random;
 use crate::topology::{Cables, End, Topology};
 
 use capture::{Capture, capture};
+pub(super) use experiment::{experiment, experiment_reference};
 use fault::{Fault, fault};
 use files::{all_from_config_db, by_cables, cables, one_from_config_db};
 use lab::Lab;
@@ -169,6 +171,11 @@ pub(super) fn scenario(at: &At<'_>, seed: Option<u64>, files: &Files<'_>) -> Res
     let title = file.title.unwrap_or_else(|| "untitled".to_owned());
     let (sample_interval, dilution) = (file.sample, lab.dilution());
     Ok(Scenario { title, network: config, end, notes, sample_interval, dilution, origin })
+}
+
+/// See [`super::faults`].
+pub(super) fn faults(at: &At<'_>, topology: &Topology) -> Result<Vec<crate::fault::Fault>> {
+    fault(&Deferred::new(at.clone()), topology)
 }
 
 impl File<'_> {

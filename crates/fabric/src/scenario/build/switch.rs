@@ -248,7 +248,7 @@ impl Ecn {
     }
 }
 
-const POLL: (&str, &str) = ("is less than a microsecond", "SONiC looks every 200 ms");
+pub(super) const POLL: (&str, &str) = ("is less than a microsecond", "SONiC looks every 200 ms");
 
 table! {
     /// A watchdog over ports whose other end pauses without end.
