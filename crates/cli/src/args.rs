@@ -253,6 +253,14 @@ pub(crate) enum Lab {
     Up(Up),
     /// Run a program as a host of it
     Run(RunIn),
+    /// Have something happen to it: a link fails, a NIC storms, a setting changes
+    #[command(after_help = EVENT_EXAMPLES)]
+    Event(Event),
+    /// Say what has happened, and when: faults, deadlocks, watchdogs, programs, slips of the clock
+    Events(Which),
+    /// Carry out an experiment: programs on hosts, what happens to them, and what is expected
+    #[command(after_help = EXEC_ENDS)]
+    Exec(Exec),
     /// Say how it is: time, programs, pauses, drops
     Status(Which),
     /// Write the frames of ports while it runs, as pcapng
@@ -284,8 +292,77 @@ pub(crate) struct Up {
     pub(crate) detach: bool,
 }
 
+const EVENT_EXAMPLES: &str = "\
+Examples:
+  ferroce lab event link-down from=leaf0 to=spine1
+  ferroce lab event link-flaps from=leaf0 to=spine1 down_us=2000 every_us=10000 times=5
+  ferroce lab event drop from=h0 to=leaf0 ip_id_ends=255 at_us=1000
+  ferroce lab event nic-stuck host=h3
+  ferroce lab event pfc 'lossless_priorities=[]'
+  ferroce lab event watchdog switch=leaf0 detection_ms=100
+
+Kinds and keys are those of a [[fault]] of a scenario: `ferroce sim --keys fault` lists them. Times are in the
+time of the lab, counted from now.";
+
+const EXEC_ENDS: &str = "\
+Exit status: 0 when all was as expected; 1 when it was not; 125 when the file is wrong, or it could not be
+carried out; 130 when it was interrupted. Whatever was started is ended in each case.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Event {
+    /// What happens, such as link-down
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: String,
+
+    /// To whom, and how: KEY=VALUE, as in from=leaf0
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) keys: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// The experiment, such as scenarios/lab/1-two-hosts.toml
+    #[arg(value_name = "EXPERIMENT", required_unless_present = "keys")]
+    pub(crate) experiment: Option<PathBuf>,
+
+    /// Say what may be written in an experiment, besides what may be in a scenario
+    #[arg(long, conflicts_with = "experiment")]
+    pub(crate) keys: bool,
+
+    /// Run each row once, and leave out those that are long
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// How often each row is run, in place of what the file says
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) draws: Option<u32>,
+
+    /// Run only this row; may be said several times
+    #[arg(long, value_name = "ROW")]
+    pub(crate) row: Vec<String>,
+
+    /// Say what happened in each run, and when
+    #[arg(long)]
+    pub(crate) events: bool,
+
+    /// A folder for the report and for what programs print
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The seed of everything that is left to chance, in place of the scenario's
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunIn {
+    /// Ends when whoever has started it does
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
+
     /// The host, such as h3
     #[arg(long, value_name = "HOST")]
     pub(crate) host: String,

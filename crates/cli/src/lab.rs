@@ -1,6 +1,8 @@
 //! `ferroce lab`: programs as hosts of a modelled fabric.
 
 mod capture;
+mod event;
+mod exec;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -16,6 +18,7 @@ use std::time::Instant;
 
 use fabric::scenario::Scenario;
 use lab::{LabError, Settings, client};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use softnic::lab::{Found, Site};
 
 use crate::args::{Lab, RunIn, Up, Which};
@@ -32,7 +35,14 @@ pub(crate) fn run(command: Lab) -> Result<(), Failure> {
     match command {
         Lab::Up(up) if up.detach => detach(&up),
         Lab::Up(up) => stay(&up),
-        Lab::Run(RunIn { host, which, mut run }) => {
+        Lab::Event(event) => event::run(&event),
+        Lab::Events(which) => event::list(&which.find()?),
+        Lab::Exec(exec) => exec::run(&exec),
+        Lab::Run(RunIn { host, which, mut run, with_parent }) => {
+            if with_parent {
+                // Whoever has started it may have ended already: then nobody waits for it.
+                let _ = set_parent_process_death_signal(Some(Signal::TERM));
+            }
             let found = which.find()?;
             let site = Site::new(&found.socket, &host);
             run.site = Some(site.map_err(|error| Failure::from_message(&error))?);
@@ -85,19 +95,25 @@ fn stay(up: &Up) -> Result<(), Failure> {
         network: scenario.network,
         factor: up.factor.or(scenario.dilution),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::new(format!("cannot catch signals: {error}")))?;
-    }
+    let stop = stopper()?;
     let mut lab = lab::Lab::begin(settings).map_err(|error| match &error {
         LabError::Network(why) => of_file(&scenario.origin.explain(why)),
         LabError::NoHosts => of_file(&error),
         _ => Failure::from_message(&error),
     })?;
     print(&lab.greeting())?;
-    lab.run(|| stop.load(Ordering::Relaxed));
+    lab.run(|_| stop.load(Ordering::Relaxed));
     print(&lab.farewell())
+}
+
+/// Is set when somebody wants us to end.
+fn stopper() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::new(format!("cannot catch signals: {error}")))?;
+    }
+    Ok(stop)
 }
 
 /// How long a lab may take to begin: its network may be large.

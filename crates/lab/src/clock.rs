@@ -6,19 +6,30 @@
 //!
 //! Something that is due in the network and comes late by more than a bound makes the clock slip: the network
 //! then goes on from where it is, as if the time in between had not been. So queues do not see a burst that no
-//! link would carry, and the lab can say how often it was too slow.
+//! link would carry, and the lab can say how often it was too slow. The bound is a few frames of the fastest host's
+//! link ([`late_max`]): on a slow one nobody can tell a millisecond.
 
 use core::time::Duration;
 
 use rdma::{Span, Time};
 
-use crate::limits::LATE_MAX;
+use rdma::Rate;
+
+use crate::limits::{LATE_FRAMES, LATE_LEAST, LATE_MOST};
 
 /// See the module. Wall times are since the lab has begun.
 #[derive(Debug)]
 pub(crate) struct Clock {
     factor: f64,
+    late_max: Duration,
     slips: Slips,
+}
+
+/// What may be due in the network before the clock slips, where the fastest link of a host has `rate` and frames have
+/// `bytes`.
+pub(crate) fn late_max(rate: Rate, bytes: u64, factor: f64) -> Duration {
+    let frames = 8.0 * (bytes * LATE_FRAMES) as f64 / rate.as_bps().max(1) as f64;
+    Duration::from_secs_f64((frames * factor).min(1.0)).clamp(LATE_LEAST, LATE_MOST)
 }
 
 /// How often, when, and by how much a clock has slipped.
@@ -26,6 +37,7 @@ pub(crate) struct Clock {
 pub(crate) struct Slips {
     pub(crate) count: u64,
     pub(crate) sum: Duration,
+    pub(crate) last: Duration,
     pub(crate) worst: Duration,
     /// When the worst was, and the first and the last.
     pub(crate) worst_at: Duration,
@@ -34,8 +46,8 @@ pub(crate) struct Slips {
 }
 
 impl Clock {
-    pub(crate) fn new(factor: f64) -> Self {
-        Self { factor, slips: Slips::default() }
+    pub(crate) fn new(factor: f64, late_max: Duration) -> Self {
+        Self { factor, late_max, slips: Slips::default() }
     }
 
     pub(crate) fn factor(&self) -> f64 {
@@ -61,12 +73,13 @@ impl Clock {
     /// has.
     pub(crate) fn is_late_for(&mut self, due: Time, wall: Duration) -> bool {
         let late = wall.saturating_sub(self.wall(due));
-        if late <= LATE_MAX {
+        if late <= self.late_max {
             return false;
         }
         let slips = &mut self.slips;
         slips.count += 1;
         slips.sum += late;
+        slips.last = late;
         if late > slips.worst {
             (slips.worst, slips.worst_at) = (late, wall);
         }
@@ -86,16 +99,24 @@ mod tests {
 
     #[test]
     fn a_factor_stretches_the_models_time() {
-        let clock = Clock::new(4.0);
+        let clock = Clock::new(4.0, LATE_LEAST);
         assert_eq!(clock.model(us(1_000)), Time::ZERO + Span::from_us(250));
         assert_eq!(clock.wall(Time::ZERO + Span::from_us(250)), us(1_000));
     }
 
     #[test]
+    fn what_may_be_late_is_a_few_frames_of_the_fastest_link() {
+        assert_eq!(late_max(Rate::from_gbps(100), 4_158, 1.0), LATE_LEAST);
+        let slow = late_max(Rate::from_mbps(50), 4_158, 1.0);
+        assert!(slow > us(5_000) && slow < us(6_000), "{slow:?}");
+        assert_eq!(late_max(Rate::from_mbps(50), 4_158, 100.0), LATE_MOST);
+    }
+
+    #[test]
     fn what_is_late_makes_it_slip_and_it_says_when_and_by_how_much() {
-        let mut clock = Clock::new(2.0);
+        let mut clock = Clock::new(2.0, LATE_LEAST);
         let due = Time::ZERO + Span::from_us(500);
-        assert!(!clock.is_late_for(due, us(1_000) + LATE_MAX));
+        assert!(!clock.is_late_for(due, us(1_000) + LATE_LEAST));
         assert_eq!(clock.slips(), &Slips::default());
         assert!(clock.is_late_for(due, us(3_000)));
         assert_eq!(clock.model(us(3_000)), due, "the time between has not been");
@@ -103,6 +124,7 @@ mod tests {
         let expected = Slips {
             count: 2,
             sum: us(2_900),
+            last: us(900),
             worst: us(2_000),
             worst_at: us(3_000),
             first_at: Some(us(3_000)),

@@ -24,16 +24,23 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod captures;
 pub mod client;
 mod clock;
+pub mod experiment;
 mod factor;
+mod journal;
 mod limits;
+mod processors;
 mod programs;
 mod refusal;
 mod requests;
 mod server;
+mod snapshot;
 mod state;
 mod status;
 
+pub use journal::Entry;
 pub use server::{Lab, LabError, Settings};
+pub use snapshot::Snapshot;

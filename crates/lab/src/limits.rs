@@ -19,8 +19,17 @@ pub(crate) const INSIDE_BYTES_MAX: u64 = 2 * 8 * softnic::lab::CREDIT_BYTES;
 pub(crate) const STRETCH: Span = Span::from_us(10);
 /// Stretches in a row before rings are read again.
 pub(crate) const STRETCHES_MAX: usize = 20;
-/// What is due in the network waits for so long at most before the clock slips.
-pub(crate) const LATE_MAX: Duration = Duration::from_micros(200);
+/// Frames of the fastest host's link that what is due in the network may be late by, before the clock slips.
+pub(crate) const LATE_FRAMES: u64 = 8;
+/// Less than that counts as in time on any link.
+pub(crate) const LATE_LEAST: Duration = Duration::from_micros(200);
+/// More than that is late on any link.
+pub(crate) const LATE_MOST: Duration = Duration::from_millis(10);
+/// For so long after a slip the lab sleeps until something is due, however soon that is: who yields where there are
+/// more threads than processors is back when all others have had their turn, and who sleeps is woken in time.
+pub(crate) const CONTENDED: Duration = Duration::from_millis(500);
+/// How late the kernel may wake the lab, if it can be told.
+pub(crate) const TIMER_SLACK_NS: u64 = 5_000;
 /// How soon something must be due in the network for the lab to stay awake.
 pub(crate) const NAP_LEAST: Duration = Duration::from_micros(100);
 /// How late the kernel may wake a sleeper.
@@ -45,3 +54,15 @@ pub(crate) const CAPTURE_MESSAGE_BYTES: usize = 32 << 10;
 pub(crate) const CAPTURE_FLUSH: Duration = Duration::from_millis(20);
 /// How long a lab that ends waits for the readers of its captures.
 pub(crate) const CAPTURE_PATIENCE: Duration = Duration::from_millis(500);
+/// Entries of a journal; older ones are forgotten.
+pub(crate) const JOURNAL_MAX: usize = 10_000;
+/// Slips of the clock that follow each other so soon are told as one.
+pub(crate) const SLIP_QUIET: Duration = Duration::from_secs(1);
+/// How often watchdogs and processors are looked at.
+pub(crate) const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Packets of a queue pair that may be sent again: a number that is further behind begins a new conversation.
+pub(crate) const AGAIN_MAX: u32 = 1 << 15;
+/// Queue pairs of which the last packet is remembered.
+pub(crate) const STREAMS_MAX: usize = 1 << 16;
+/// What a frame has on a link besides its payload, about: see `factor.rs`.
+pub(crate) const FRAME_HEADERS: u64 = 80;

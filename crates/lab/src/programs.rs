@@ -6,6 +6,7 @@ use fabric::{Network, Refused};
 use softnic::lab::{Broken, Channel, Jack, Owner};
 use wire::{ipv4, udp};
 
+use crate::again::Again;
 use crate::limits::{BATCH, INSIDE_BYTES_MAX, LAST_PACKETS, PROGRAMS_MAX};
 
 /// A program that is attached to a host.
@@ -32,8 +33,20 @@ pub(crate) struct Program {
 pub(crate) struct Counts {
     pub(crate) sent: u64,
     pub(crate) received: u64,
+    /// Sent again.
+    pub(crate) again: u64,
     /// Refused: malformed, of another host, or for nobody.
     pub(crate) refused: u64,
+}
+
+impl Counts {
+    fn add(&mut self, more: &Self) {
+        let Self { sent, received, again, refused } = more;
+        self.sent += sent;
+        self.received += received;
+        self.again += again;
+        self.refused += refused;
+    }
 }
 
 /// All programs.
@@ -46,7 +59,29 @@ pub(crate) struct Programs {
     slots: HashMap<(u32, u16), u32>,
     /// Packets that no program had.
     pub(crate) unclaimed: u64,
+    /// By host: packets of all programs that there have been.
+    totals: HashMap<u32, Counts>,
+    again: Again,
+    /// Who has come and gone since that was last asked.
+    moves: Vec<Move>,
     buffer: Vec<u8>,
+}
+
+/// A program has come, or is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Move {
+    pub(crate) host: u32,
+    pub(crate) process: u32,
+    pub(crate) kind: MoveKind,
+}
+
+/// See [`Move`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MoveKind {
+    Came,
+    Went,
+    /// It has scribbled over its ring.
+    Expelled,
 }
 
 /// Bits of an owner that are its place.
@@ -88,15 +123,31 @@ impl Programs {
         let program =
             Program { owner, channel, host, slot, process, jack, manages, inside, counts, touched };
         self.all[place] = Some(program);
+        self.moves.push(Move { host, process, kind: MoveKind::Came });
         self.slots.insert((host, slot), owner);
     }
 
-    /// Removes a program that is gone, or is to be.
-    pub(crate) fn remove(&mut self, owner: u32) {
+    fn remove(&mut self, owner: u32, kind: MoveKind) {
         let place = self.all.get_mut(place_of(owner));
         if let Some(gone) = place.and_then(|place| place.take_if(|it| it.owner == owner)) {
             self.slots.remove(&(gone.host, gone.slot));
+            self.totals.entry(gone.host).or_default().add(&gone.counts);
+            self.moves.push(Move { host: gone.host, process: gone.process, kind });
         }
+    }
+
+    /// Who has come and gone since this was last asked.
+    pub(crate) fn moves(&mut self) -> impl Iterator<Item = Move> {
+        self.moves.drain(..)
+    }
+
+    /// By host: packets of all programs that there have been.
+    pub(crate) fn totals(&self) -> HashMap<u32, Counts> {
+        let mut totals = self.totals.clone();
+        for program in self.iter() {
+            totals.entry(program.host).or_default().add(&program.counts);
+        }
+        totals
     }
 
     /// Removes a program that is gone, after what it has sent: its last acknowledgements are in its ring.
@@ -108,7 +159,7 @@ impl Programs {
             }
         }
         self.buffer = buffer;
-        self.remove(owner);
+        self.remove(owner, MoveKind::Went);
     }
 
     /// Every program.
@@ -145,7 +196,7 @@ impl Programs {
                     Ok(false) => break,
                     Err(Broken) => {
                         let owner = self.all[place].as_ref().map(|program| program.owner);
-                        owner.into_iter().for_each(|owner| self.remove(owner));
+                        owner.into_iter().for_each(|owner| self.remove(owner, MoveKind::Expelled));
                         break;
                     }
                 }
@@ -171,7 +222,10 @@ impl Programs {
         let class = packet.get(1).copied().unwrap_or(0);
         let priority = network.host_nic(host).map_or(0, |nic| nic.priority_of(class >> 2));
         match network.send_frame(host, packet, program.owner) {
-            Ok(()) => program.inside += u64::from(bytes),
+            Ok(()) => {
+                program.inside += u64::from(bytes);
+                program.counts.again += u64::from(self.again.is_again(host, packet));
+            }
             refused => {
                 program.jack.leaves(priority, bytes);
                 // What is for a program of the same host never leaves its NIC.
@@ -224,7 +278,7 @@ impl Programs {
                 program.touched = true;
             }
             Ok(false) => {}
-            Err(Broken) => self.remove(owner.unwrap_or(u32::MAX)),
+            Err(Broken) => self.remove(owner.unwrap_or(u32::MAX), MoveKind::Expelled),
         }
         pushed
     }

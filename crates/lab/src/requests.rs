@@ -5,6 +5,8 @@
 //!   attach VERSION HOST SLOT NONCE   ok ADDRESS PRIORITIES    + a ring each way; from then on a program
 //!   greeting                         ok TEXT
 //!   status                           ok TEXT
+//!   event TABLE                      ok TEXT               TABLE: a [[fault]] of a scenario, its times from now
+//!   events FIRST                     ok NEXT, and a line for each event from that number on
 //!   down                             ok bye
 //!   capture VERSION SNAP FRAMES BYTES PRIORITIES, a PORT a line
 //!                                    ok                       from then on a reader (`captures.rs`)
@@ -16,7 +18,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rdma::Mtu;
+use fabric::BuildError;
+use fabric::fault::{Fault, FaultKind};
+use rdma::{Mtu, Span, Time};
 use softnic::lab::{Channel, Jack, Message, VERSION};
 
 use crate::captures::Asked;
@@ -72,6 +76,8 @@ impl State {
         let mut lines = message.text.lines();
         let words: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         let answer = match words[..] {
+            ["event", ..] => self.event(message.text["event".len()..].trim_start()),
+            ["events", first] => Ok(self.journal.page(first.parse().unwrap_or(0))),
             ["device", version, host] => self.device(version, host),
             ["attach", version, host, slot, nonce] => {
                 let of = self.check_attach(version, host, slot, nonce);
@@ -94,6 +100,31 @@ impl State {
             Err(refusal) => visitor.refuse(&refusal),
         };
         sent.is_ok().then_some(visitor)
+    }
+
+    /// Does what a `[[fault]]` says.
+    fn event(&mut self, table: &str) -> Result<String, Refusal> {
+        let faults = fabric::scenario::faults(table, self.network.topology()).map_err(|error| {
+            let text = error.to_string();
+            let (what, hint) =
+                text.split_once("\nhint: ").unwrap_or((&text, "see lab.md in the book"));
+            no(what, hint)
+        })?;
+        self.happen(&faults).map_err(|error| no(error.to_string(), "name nodes that are there"))?;
+        let topology = self.network.topology();
+        let texts = faults.iter().map(|fault| {
+            let after = fault.at.since(Time::ZERO);
+            let when = if after == Span::ZERO { "now".to_owned() } else { format!("in {after}") };
+            format!("{when}: {}\n", fault.kind.text(topology))
+        });
+        Ok(cut(texts.collect()))
+    }
+
+    /// Does faults to the network, each so long from now.
+    pub(crate) fn happen(&mut self, faults: &[Fault]) -> Result<(), BuildError> {
+        let kinds: Vec<(Span, FaultKind)> =
+            faults.iter().map(|fault| (fault.at.since(Time::ZERO), fault.kind)).collect();
+        self.network.add_faults(&kinds, self.reroute)
     }
 
     fn device(&self, version: &str, host: &str) -> Result<String, Refusal> {

@@ -6,24 +6,33 @@
 //!
 //! It sleeps while nothing is under way and no program sends. Programs ring its doorbell then.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
+use fabric::fault::Fault;
+use fabric::topology::{End, LinkSpec};
 use fabric::{BuildError, Network, NetworkConfig};
+use rdma::Rate;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use softnic::lab::{Found, Listener};
 
 use crate::captures::Captures;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::factor::Choice;
+use crate::journal::{Entry, Journal};
 use crate::limits::{
-    LOOK_INTERVAL, NAP_LEAST, NAP_MAX, SLACK, STRETCH, STRETCHES_MAX, VISITORS_MAX,
+    CONTENDED, FRAME_HEADERS, LOOK_INTERVAL, NAP_LEAST, NAP_MAX, SLACK, STRETCH, STRETCHES_MAX,
+    TIMER_SLACK_NS, VISITORS_MAX, WATCH_INTERVAL,
 };
+use crate::processors::Processors;
 use crate::programs::Programs;
 use crate::requests::Visitor;
-use crate::state::State;
+use crate::snapshot::Snapshot;
+use crate::state::{State, Told};
+use crate::status;
 
 /// What a lab is made of.
 #[derive(Clone, Debug)]
@@ -82,6 +91,7 @@ pub struct Lab {
     listener: Listener,
     visitors: Vec<Visitor>,
     looked_at: Duration,
+    watched_at: Duration,
 }
 
 impl Lab {
@@ -91,6 +101,7 @@ impl Lab {
     /// See [`LabError`].
     pub fn begin(settings: Settings) -> Result<Self, LabError> {
         let Settings { name, title, network, factor } = settings;
+        let reroute = network.reroute;
         let io = |doing| move |error| LabError::Io { doing, error };
         crate::client::bury_the_dead();
         if softnic::lab::all().iter().any(|found| found.name == name) {
@@ -98,6 +109,11 @@ impl Lab {
         }
         let config = NetworkConfig { partitions: Some(1), threads: 1, ..network };
         let choice = Choice::make(factor, &config).map_err(LabError::Network)?;
+        let of_host = |link: &&LinkSpec| link.ends.iter().any(|end| matches!(end, End::Host(_)));
+        let rates = config.topology.links.iter().filter(of_host).map(|link| link.rate);
+        let fastest = rates.max().unwrap_or(Rate::ZERO);
+        let frame_bytes = u64::from(config.nic.mtu.bytes()) + FRAME_HEADERS;
+        let late_max = clock::late_max(fastest, frame_bytes, choice.factor);
         let hosts = config.topology.hosts.len() as u32;
         let mut network = Network::new(config).map_err(LabError::Network)?;
         if network.attach_hosts() == 0 {
@@ -112,13 +128,18 @@ impl Lab {
             hosts,
             programs: Programs::default(),
             captures: Captures::default(),
-            clock: Clock::new(choice.factor),
+            clock: Clock::new(choice.factor, late_max),
             choice,
             begin: Instant::now(),
             deadlocks: Vec::new(),
+            journal: Journal::default(),
+            reroute,
+            processors: Processors::default(),
+            told: Told::default(),
             is_over: false,
         };
-        Ok(Self { state, listener, visitors: Vec::new(), looked_at: Duration::ZERO })
+        let (looked_at, watched_at) = (Duration::ZERO, Duration::ZERO);
+        Ok(Self { state, listener, visitors: Vec::new(), looked_at, watched_at })
     }
 
     /// Its socket, and what it is called.
@@ -128,18 +149,61 @@ impl Lab {
 
     /// What it is, and how it was diluted, in one line each.
     pub fn greeting(&self) -> String {
-        crate::status::greeting(&self.state)
+        status::greeting(&self.state)
     }
 
     /// What became of it, in a few lines.
     pub fn farewell(&self) -> String {
-        crate::status::status(&self.state)
+        status::status(&self.state)
     }
 
-    /// Lives until it is told to end, or `stops` says so, which it is asked every tenth of a second at least.
-    pub fn run(&mut self, mut stops: impl FnMut() -> bool) {
+    /// What is counted now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.state.snapshot()
+    }
+
+    /// What has happened, oldest first.
+    pub fn events(&self) -> impl Iterator<Item = &Entry> {
+        self.state.journal.entries()
+    }
+
+    /// How its time was diluted, and whether it kept that.
+    pub fn time(&self) -> String {
+        status::kept(&self.state)
+    }
+
+    /// How far links, pauses and processors were the limit, host by host: only those with programs.
+    pub fn limits(&self) -> Vec<String> {
+        status::all_limits(&self.state)
+    }
+
+    /// By host: packets that its programs have received.
+    pub(crate) fn received(&self) -> std::collections::HashMap<u32, u64> {
+        let totals = self.state.programs.totals();
+        totals.into_iter().map(|(host, counts)| (host, counts.received)).collect()
+    }
+
+    /// Does faults to the network, each so long from now in the time of the model.
+    ///
+    /// # Errors
+    /// One of a node or link that is not there; then none happens.
+    pub fn happen(&mut self, faults: &[Fault]) -> Result<(), BuildError> {
+        self.state.happen(faults)
+    }
+
+    /// Lives until it is told to end, or `stops` says so, which it is asked every tenth of a second at least, and
+    /// whenever somebody asks the lab something.
+    pub fn run(&mut self, mut stops: impl FnMut(&mut Self) -> bool) {
         self.state.begin = Instant::now();
-        while !self.state.is_over && !stops() {
+        // Where it cannot be told, the lab is woken later.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
+        while !self.state.is_over && !stops(self) {
+            let wall = self.state.begin.elapsed();
+            if wall > self.watched_at + WATCH_INTERVAL {
+                self.watched_at = wall;
+                self.state.watch();
+            }
+            self.state.write_down();
             let busy = self.turn();
             if !busy {
                 self.rest();
@@ -156,8 +220,11 @@ impl Lab {
     fn turn(&mut self) -> bool {
         let wall = self.state.begin.elapsed();
         let sent = self.state.programs.send(&mut self.state.network);
-        if let Some(due) = self.state.network.next_event() {
-            self.state.clock.is_late_for(due, wall);
+        if let Some(due) = self.state.network.next_event()
+            && self.state.clock.is_late_for(due, wall)
+        {
+            let (late, model) = (self.state.clock.slips().last, self.state.network.now());
+            self.state.journal.slipped(wall, model, late);
         }
         let mut received = 0;
         for _ in 0..STRETCHES_MAX {
@@ -170,6 +237,8 @@ impl Lab {
             let end = next.map_or(now, |next| now.min(next.max(before) + STRETCH));
             for cycle in self.state.network.live_until(end) {
                 if self.state.deadlocks.last().is_none_or(|(_, last)| *last != cycle) {
+                    let text = format!("DEADLOCK: {}", status::circle(&cycle));
+                    self.state.journal.note(self.state.begin.elapsed(), end, text);
                     self.state.deadlocks.push((end, cycle));
                 }
             }
@@ -194,7 +263,9 @@ impl Lab {
             .network
             .next_event()
             .map_or(NAP_MAX, |next| self.state.clock.wall(next).saturating_sub(wall));
-        if due < NAP_LEAST {
+        let slipped = self.state.clock.slips();
+        let is_contended = slipped.count > 0 && wall < slipped.last_at + CONTENDED;
+        if due < NAP_LEAST && !is_contended {
             std::thread::yield_now();
             return;
         }
@@ -203,7 +274,8 @@ impl Lab {
             self.state.programs.set_asleep(false);
             return;
         }
-        self.look(due.saturating_sub(SLACK).min(NAP_MAX));
+        let slack = if is_contended { Duration::ZERO } else { SLACK };
+        self.look(due.saturating_sub(slack).min(NAP_MAX));
         self.state.programs.set_asleep(false);
     }
 

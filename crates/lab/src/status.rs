@@ -3,10 +3,12 @@
 use core::fmt::Write as _;
 use core::time::Duration;
 
+use fabric::Cycle;
 use fabric::topology::End;
 use rdma::{Span, Time};
 
 use crate::factor::Reason;
+use crate::journal::seconds;
 use crate::state::State;
 
 /// What it is, and how its time was diluted.
@@ -15,10 +17,80 @@ pub(crate) fn greeting(lab: &State) -> String {
     let (hosts, switches) = (topology.hosts.len(), topology.switches.len());
     let name = &lab.found.name;
     format!(
-        "lab {name}: {} ({hosts} hosts, {switches} switches)\n  time        {}\n",
+        "lab {name}: {} ({hosts} hosts, {switches} switches)\n  time        {}\n{}",
         lab.title,
-        time(lab)
+        time(lab),
+        timeouts(lab)
     )
+}
+
+/// Which timeouts of RC lie too close: those of programs are in the time of the wall, and the network is diluted.
+fn timeouts(lab: &State) -> String {
+    let (network, last) = (&lab.network, lab.hosts.saturating_sub(1));
+    let mtu = network.host_nic(0).map_or(1_024, |nic| nic.mtu.bytes());
+    let [Some(idle), Some(loaded)] =
+        [network.unloaded(0, last, mtu), network.behind_full_queues(0, last, mtu)]
+    else {
+        return String::new();
+    };
+    let wall = |span: Span| seconds(span) * lab.clock.factor();
+    // IBTA vol 1, 9.7.6.1.3: 4.096 us x 2^code, of which a requester takes one to four times.
+    let code =
+        (1..=31_u8).find(|code| 4.096e-6 * f64::from(*code).exp2() > wall(loaded)).unwrap_or(31);
+    format!(
+        "  timeouts    a round trip takes {} on the wall, and {} behind full queues: RC timeouts below {code} \
+         (4.096 us x 2^{code}) are too short\n",
+        duration(wall(idle)),
+        duration(wall(loaded))
+    )
+}
+
+/// A time as people read it.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        it if it < 1e-3 => format!("{:.1} us", it * 1e6),
+        it if it < 1.0 => format!("{:.1} ms", it * 1e3),
+        it => format!("{it:.2} s"),
+    }
+}
+
+/// The limits of every host that has had programs.
+pub(crate) fn all_limits(lab: &State) -> Vec<String> {
+    let mut hosts: Vec<u32> = lab.programs.totals().into_keys().collect();
+    hosts.sort_unstable();
+    let line = |host| {
+        let name = lab.network.topology().name(End::Host(host));
+        limits(lab, host).map(|limits| format!("{name:<11} {limits}"))
+    };
+    hosts.into_iter().filter_map(line).collect()
+}
+
+/// How far a host's link was its limit, how far pauses were, and how far its processor.
+fn limits(lab: &State, host: u32) -> Option<String> {
+    let (wall, model) = lab.ages();
+    let topology = lab.network.topology();
+    let node = End::Host(host);
+    let link = topology.links.iter().find(|link| link.ends.contains(&node))?;
+    let [a, b] = link.ends;
+    let End::Switch(switch) = (if a == node { b } else { a }) else { return None };
+    let counters = lab.network.port_counters(switch, node)?;
+    let seconds = seconds(model).max(1e-9);
+    let share = |bytes: &[u64]| {
+        let bits = 8.0 * bytes.iter().sum::<u64>() as f64;
+        100.0 * bits / seconds / link.rate.as_bps().max(1) as f64
+    };
+    let paused = lab.network.host_pauses(host)?.paused_ps.into_iter().max().unwrap_or(0);
+    let used = lab.processors.of(host);
+    let of_wall = |time: Duration| 100.0 * time.as_secs_f64() / wall.as_secs_f64().max(1e-9);
+    Some(format!(
+        "its link carried {:.1} % out and {:.1} % in, it was paused for {:.1} % of the time; its programs ran for \
+         {:.1} %, and waited for a processor for {:.1} %",
+        share(&counters.group_bytes),
+        share(&counters.queue_bytes),
+        100.0 * paused as f64 / 1e12 / seconds,
+        of_wall(used.ran),
+        of_wall(used.waited)
+    ))
 }
 
 /// The factor, and why it is that.
@@ -31,6 +103,15 @@ fn time(lab: &State) -> String {
             carried / 1e3,
             needed / 1e3
         ),
+    }
+}
+
+/// The factor, and whether it was kept.
+pub(crate) fn kept(lab: &State) -> String {
+    let factor = lab.choice.factor;
+    match lab.clock.slips().count {
+        0 => format!("factor {factor}, kept"),
+        _ => format!("factor {factor}, NOT kept: fell behind {}", behind(lab)),
     }
 }
 
@@ -73,6 +154,9 @@ pub(crate) fn status(lab: &State) -> String {
             );
         }
     }
+    for line in all_limits(lab) {
+        let _ = writeln!(text, "  {line}");
+    }
     let drops = lab.network.drops();
     let mut any = false;
     for &cause in fabric::counters::Drop::ALL {
@@ -90,14 +174,15 @@ pub(crate) fn status(lab: &State) -> String {
     }
     for (at, cycle) in &lab.deadlocks {
         let at = seconds(at.since(Time::ZERO));
-        let queues: Vec<String> = cycle
-            .queues
-            .iter()
-            .map(|(at, to, queue)| format!("{at} to {to}, queue {queue}"))
-            .collect();
-        let _ = writeln!(text, "  DEADLOCK    at {at:.6} s: {}", queues.join("; "));
+        let _ = writeln!(text, "  DEADLOCK    at {at:.6} s: {}", circle(cycle));
     }
     text
+}
+
+/// The queues of a deadlock.
+pub(crate) fn circle(cycle: &Cycle) -> String {
+    let queues = cycle.queues.iter().map(|(at, to, queue)| format!("{at} to {to}, queue {queue}"));
+    queues.collect::<Vec<_>>().join("; ")
 }
 
 /// Whether the clock slipped, when, and by how much.
@@ -119,8 +204,4 @@ fn behind(lab: &State) -> String {
         ms(slips.worst),
         slips.worst_at.as_secs_f64()
     )
-}
-
-fn seconds(span: Span) -> f64 {
-    span.as_ps() as f64 / 1e12
 }

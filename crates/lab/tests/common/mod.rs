@@ -46,7 +46,7 @@ impl Running {
                 Settings { name, title: "a test".to_owned(), network, factor: Some(1.0) };
             let mut lab = Lab::begin(settings).unwrap();
             tell.send(lab.found().clone()).unwrap();
-            lab.run(|| stops.load(Ordering::Relaxed));
+            lab.run(|_| stops.load(Ordering::Relaxed));
         });
         Self { found: told.recv().unwrap(), stop, thread: Some(thread) }
     }

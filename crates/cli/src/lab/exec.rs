@@ -1,0 +1,113 @@
+//! `ferroce lab exec`: an experiment from a file.
+
+use core::fmt::Write as _;
+use core::sync::atomic::Ordering;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fabric::scenario::experiment::Experiment;
+use fabric::scenario::experiment_reference;
+use lab::experiment::{self, Orders, Progress};
+
+use super::stopper;
+use crate::args::Exec;
+use crate::failure::{Failure, Status};
+use crate::output::{cannot_write, make_folder, print};
+
+pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
+    let Some(path) = &exec.experiment else { return keys() };
+    let cannot = |error: &dyn core::fmt::Display| {
+        let message = format!("cannot read {}: {error}", path.display());
+        Failure::new(message)
+            .hint("experiments are in the folder scenarios/lab of Ferroce's source")
+    };
+    let text = fs::read_to_string(path).map_err(|error| cannot(&error))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let of_file = |error: &dyn core::fmt::Display| {
+        Failure::from_message(&format!("{}: {error}", path.display()))
+    };
+    let made = Experiment::parse_in(&text, folder, exec.seed).map_err(|error| of_file(&error))?;
+    experiment::check(&made).map_err(|error| of_file(&error))?;
+    let mut warnings: Vec<&str> = made
+        .rows
+        .iter()
+        .flat_map(|row| {
+            row.scenario.notes.iter().filter(|note| note.warning && !of_workloads(&note.text))
+        })
+        .map(|note| note.text.as_str())
+        .collect();
+    warnings.dedup();
+    for warning in warnings {
+        eprintln!("warning: {warning}");
+    }
+    let (kept, _removed) = match &exec.output {
+        Some(folder) => {
+            make_folder(folder)?;
+            (folder.clone(), None)
+        }
+        None => {
+            let folder = tempfile::Builder::new().prefix("ferroce-lab-").tempdir();
+            let folder =
+                folder.map_err(|error| Failure::new(format!("no scratch folder: {error}")))?;
+            (folder.path().to_owned(), Some(folder))
+        }
+    };
+    let ferroce = env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find the command itself: {error}")))?;
+    let kept: PathBuf = std::path::absolute(&kept).unwrap_or(kept);
+    let orders = Orders {
+        ferroce,
+        quick: exec.quick,
+        draws: exec.draws,
+        rows: exec.row.clone(),
+        here: std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()),
+        folder: kept.clone(),
+    };
+    let stop = stopper()?;
+    print(&format!("{}\n", made.title))?;
+    let mut tell = |progress: Progress<'_>| {
+        if let Progress::Ended(run) = progress {
+            let mut text = run.to_string();
+            if exec.events {
+                for line in &run.limits {
+                    let _ = writeln!(text, "    {line}");
+                }
+                for event in &run.events {
+                    let _ = writeln!(text, "    {event}");
+                }
+            }
+            // That nobody reads it is noticed at the end.
+            let _ = print(&text);
+        }
+    };
+    let stops = || stop.load(Ordering::Relaxed);
+    let report =
+        experiment::run(&made, &orders, &mut tell, &stops).map_err(|error| of_file(&error))?;
+    let text = report.to_string();
+    print(&text)?;
+    if exec.output.is_some() {
+        let path = kept.join("report.txt");
+        let runs: String = report.runs.iter().map(ToString::to_string).collect();
+        let all = format!("{}\n{runs}{text}", made.title);
+        fs::write(&path, all).map_err(|error| cannot_write(&path, error))?;
+    }
+    if stops() {
+        return Err(Failure::new("it was interrupted").status(Status::Interrupted));
+    }
+    if report.is_met() {
+        return Ok(());
+    }
+    Err(Failure::new("not everything was as expected").status(Status::Missed))
+}
+
+/// Programs are the workload here.
+fn of_workloads(text: &str) -> bool {
+    text.starts_with("no application does anything")
+}
+
+fn keys() -> Result<(), Failure> {
+    let tables = experiment_reference();
+    let texts: Vec<String> = tables.iter().map(ToString::to_string).collect();
+    print(&texts.join("\n"))
+}
