@@ -11,8 +11,8 @@ use pico_args::Arguments;
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{
-    abi, crowd, dist, distributions, interop, programs, pyverbs, speed, storm, strangers, terminal,
-    tidy,
+    abi, crowd, dist, distributions, interop, labs, programs, pyverbs, speed, storm, strangers,
+    terminal, tidy,
 };
 
 /// How many storms run over the engine: about a minute.
@@ -71,6 +71,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("programs under faults", || {
         judged(tally, programs::run(&programs::Choice::under(FAULTS)))
     })?;
+    stage("labs", || judged(tally, labs::run(&labs::Choice::default())))?;
     let mut not_run = Vec::new();
     // What not every machine can run.
     let mut if_it_can =

@@ -9,6 +9,7 @@ mod dist;
 mod distributions;
 mod interop;
 mod lab;
+mod labs;
 mod network;
 mod programs;
 mod pyverbs;
@@ -41,6 +42,10 @@ cargo xtask <command>
            --filter TEXT        the rows whose command line contains TEXT
            --link LINK          over shm (as if not given), shm,icrc or udp
            --faults SPEC        with faults injected, such as loss=0.01,reorder=0.01
+  labs                          the experiments of scenarios/lab/, each row once
+           --filter TEXT        those whose name contains TEXT
+           --draws N            each row so often
+           --times N            all of them so often
   pyverbs                       run rdma-core's test suite against the list of what must pass
            -k PATTERN           the tests whose names match
            --link LINK          over shm (as if not given), shm,icrc or udp
@@ -104,6 +109,12 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
                 dist::run()?;
             }
             tally::require_all_passed(programs::run(&choice)?)
+        }
+        "labs" => {
+            let choice = labs::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            dist::run()?;
+            tally::require_all_passed(labs::run(&choice)?)
         }
         "pyverbs" => {
             let choice = pyverbs::Choice::parse(&mut arguments)?;
