@@ -127,6 +127,11 @@ pub(crate) fn run(arguments: &Look) -> Result<(), Failure> {
     }
     let looks = if arguments.once { 2 } else { arguments.looks.unwrap_or(u64::MAX) };
     looker.look()?;
+    if arguments.once && looker.ports() == 0 {
+        let message = "there is nothing to watch here: no RDMA device, no interface with statistics, and no program over Ferroce";
+        return Err(Failure::new(message)
+            .hint("install ethtool and iproute2, or name a folder of snapshots with --from"));
+    }
     for number in 1..looks {
         sleep(Duration::from_secs_f64(arguments.interval));
         looker.look()?;
@@ -204,17 +209,22 @@ impl<'a> Looker<'a> {
         for event in self.watch.look(at, &sample) {
             if let Event::Found(finding) = event {
                 self.found += 1;
-                self.told.extend(self.hook.found(&finding, sample.ports.get(&finding.port)));
+                let told = self.hook.found(&finding, sample.ports.get(&finding.port));
+                self.told
+                    .extend(told.into_iter().map(|line| format!("{}: {line}", rows::time(at))));
             }
         }
         (self.at, self.sample) = (at, Some(sample));
         Ok(())
     }
 
+    fn ports(&self) -> usize {
+        self.sample.as_ref().map_or(0, |sample| sample.ports.len())
+    }
+
     fn to_text(&self) -> String {
         let findings: Vec<&Finding> = self.watch.open().collect();
-        let ports = self.sample.as_ref().map_or(0, |sample| sample.ports.len());
-        let mut text = rows::summary(ports, self.at, &findings, &self.told);
+        let mut text = rows::summary(self.ports(), self.at, &findings, &self.told);
         text += &rows::text(&self.rows, &findings);
         text.push('\n');
         text

@@ -28,7 +28,9 @@ pub(super) const COLUMNS: [Column; 10] = [
 pub(super) fn lines(rows: &[Row], findings: &[&Finding]) -> Vec<Line> {
     let wrong = |row: &Row| {
         findings.iter().any(|finding| {
-            let at = finding.port == row.port || finding.who == row.port.device;
+            let at = finding.port == row.port
+                || finding.who == row.port.device
+                || finding.who == row.port.host;
             at && row.priority.is_none_or(|priority| finding.priorities >> priority & 1 != 0)
         })
     };

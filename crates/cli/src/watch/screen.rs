@@ -46,7 +46,7 @@ fn live(
     loop {
         let findings: Vec<&Finding> = looker.watch.open().collect();
         let shown = Shown {
-            ports: looker.sample.as_ref().map_or(0, |sample| sample.ports.len()),
+            ports: looker.ports(),
             at: looker.at,
             wrong: rows::wrong(&findings),
             is_wrong: !findings.is_empty(),

@@ -262,6 +262,8 @@ fn hardware(port: &mut PortSample, name: &str, value: u64) {
         "out_of_buffer" | "rx_icrc_encapsulated" => &mut port.dropped,
         "sent_bytes" => &mut port.sent_bytes,
         "rcvd_bytes" => &mut port.received_bytes,
+        // Why a NIC of Ferroce let a packet go.
+        name if name.starts_with("drop_") => &mut port.dropped,
         _ => return,
     };
     plus(counter, value);

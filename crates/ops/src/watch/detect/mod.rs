@@ -488,14 +488,7 @@ impl Look<'_> {
             let lost = rise(now.dropped, last.dropped);
             if lost > 0 && self.lossless >> priority & 1 != 0 {
                 let evidence = format!("{lost} packets dropped at {}", self.name);
-                self.see(
-                    Kind::LosslessLoss,
-                    self.name.device.clone(),
-                    priority,
-                    self.before,
-                    evidence,
-                    seen,
-                );
+                self.see(Kind::LosslessLoss, self.owner(), priority, self.before, evidence, seen);
             }
         }
         let storms = rise(self.now.storm_events, last.storm_events);
@@ -507,13 +500,18 @@ impl Look<'_> {
         }
     }
 
+    /// The host or switch that this port is of.
+    fn owner(&self) -> String {
+        let PortName { host, device, .. } = self.name;
+        if host.is_empty() { device.clone() } else { host.clone() }
+    }
+
     /// Who pauses this port, or, of a NIC, pauses its switch.
     fn at_fault(&self) -> String {
         match (self.now.role, &self.now.peer) {
             (Role::Switch, Some((peer, Role::Nic))) => peer.clone(),
             (Role::Switch, _) => self.name.to_string(),
-            (Role::Nic, _) if self.name.host.is_empty() => self.name.device.clone(),
-            (Role::Nic, _) => self.name.host.clone(),
+            (Role::Nic, _) => self.owner(),
         }
     }
 
