@@ -295,6 +295,26 @@ hint: results are what `ferroce sim SCENARIO -o FOLDER` leaves behind
     assert!(told.starts_with("error: out/one/flows.parquet is damaged: "), "{told}");
 }
 
+#[test]
+fn flows_that_are_drawn_for_another_simulator_are_a_trace_here() {
+    let folder = TempDir::new().unwrap();
+    let script = format!("{}/../../scripts/ns3-draws", env!("CARGO_MANIFEST_DIR"));
+    let drawn = Process::new(&script).args(["draw", "--seed", "3"]).arg(folder.path()).output();
+    let drawn = drawn.unwrap();
+    assert!(drawn.status.success(), "{}", String::from_utf8_lossy(&drawn.stderr));
+    let trace = fs::read_to_string(folder.path().join("3.csv")).unwrap();
+    let list = fs::read_to_string(folder.path().join("3.txt")).unwrap();
+    let flows = trace.lines().count() - 1;
+    assert_eq!(list.lines().next().unwrap(), flows.to_string());
+    assert_eq!(list.lines().count(), flows + 1);
+    let file = format!("workload.trace_file={}", folder.path().join("3.csv").display());
+    let check = ["sim", "--check", &scenario("controls/ns3/hpcc"), "--set", &file];
+    let told = ferroce().args(check).assert().success();
+    let told = String::from_utf8_lossy(&told.get_output().stdout).into_owned();
+    let said = format!(" {},{:03} flows, until 200 ms", flows / 1_000, flows % 1_000);
+    assert!(told.contains(&said), "{told}");
+}
+
 /// 65,536 hosts, of which two talk.
 const LARGE: &str = r#"
 end_ms = 0.1
