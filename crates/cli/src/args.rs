@@ -204,8 +204,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FAULT=PROBABILITY,...")]
     pub(crate) faults: Option<String>,
 
-    /// Congestion control: none, dcqcn, or a constant rate such as fixed,rate_mbps=1000; otherwise
-    /// none (FERROCE_CC)
+    /// Congestion control: none, dcqcn, bbr, or a constant rate such as fixed,rate_mbps=1000; otherwise
+    /// bbr to other hosts and none within this one (FERROCE_CC)
     #[arg(long, value_name = "CONTROLLER,SETTING=VALUE,...")]
     pub(crate) cc: Option<String>,
 

@@ -31,7 +31,7 @@ fn described(device: &DeviceInfo, options: &Options) -> String {
 
 /// How it talks to other hosts.
 fn between_hosts(options: &Options) -> String {
-    let control = options.congestion.congestion.name();
+    let control = options.congestion.between_hosts().name();
     let recovery = if options.signs { "selective repeat with soft NICs, else " } else { "" };
     format!("to other hosts: congestion control {control}, {recovery}{}", options.recovery.name())
 }

@@ -124,7 +124,7 @@ Options:
           Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7 (FERROCE_FAULTS)
 
       --cc <CONTROLLER,SETTING=VALUE,...>
-          Congestion control: none, dcqcn, or a constant rate such as fixed,rate_mbps=1000; otherwise none (FERROCE_CC)
+          Congestion control: none, dcqcn, bbr, or a constant rate such as fixed,rate_mbps=1000; otherwise bbr to other hosts and none within this one (FERROCE_CC)
 
       --pcap <FILE>
           Record every packet that the program sends and receives; %p in the name stands for the process ID (FERROCE_PCAP)

@@ -6,6 +6,8 @@
 //! `dctcp`, which echoes them in acknowledgements and so must be that of both ends. `hpcc` is refused: it needs
 //! switches that write into packets, and sockets that show it.
 //!
+//! Without it there is `bbr` between hosts, but for those of a lab, and `none` within a host. Fabrics that pause (PFC) need `none`.
+//!
 //! | setting | of | meaning, and default |
 //! |---|---|---|
 //! | `rate_mbps` | `fixed` | the rate; must be given |
@@ -26,7 +28,7 @@ use std::path::Path;
 use rdma::Rate;
 use transport::Congestion;
 use transport::congestion::{
-    Conflict, FolderError, Notification, PARAMETERS, Settings, read_folder,
+    Bbr, Conflict, FolderError, Notification, PARAMETERS, Settings, read_folder,
 };
 
 use crate::SettingError;
@@ -40,9 +42,17 @@ pub struct CongestionSettings {
     pub notification: Notification,
     /// Whether the line rate is the interface's.
     follows_interface: bool,
+    /// Whether the user has named the controller.
+    is_chosen: bool,
 }
 
 impl CongestionSettings {
+    /// How fast queue pairs send whose peer is on another host. Unless the user names a controller it is `bbr`: most
+    /// networks drop where RoCE would have them pause.
+    pub fn between_hosts(&self) -> Congestion {
+        if self.is_chosen { self.congestion } else { Congestion::Bbr(Bbr::default()) }
+    }
+
     /// The same at an interface, whose speed counts unless a line rate was said.
     pub(crate) fn at(mut self, interface: &str) -> Result<Self, SettingError> {
         if let Some(rate) = speed(interface).filter(|_| self.follows_interface) {
@@ -240,7 +250,7 @@ impl FromStr for CongestionSettings {
         // No minimum is above a line rate that is not known yet.
         let line = Rate::from_bps(u64::MAX);
         check(&if follows_interface { congestion.at_rate(line) } else { congestion })?;
-        Ok(Self { congestion, notification, follows_interface })
+        Ok(Self { congestion, notification, follows_interface, is_chosen: true })
     }
 }
 
@@ -258,6 +268,8 @@ mod tests {
     fn a_controller_and_its_settings_are_read() {
         assert_eq!(read(""), CongestionSettings::default());
         assert_eq!(read("none").congestion, Congestion::None);
+        assert_eq!(read("none").between_hosts(), Congestion::None);
+        assert_eq!(read("").between_hosts(), Congestion::Bbr(Bbr::default()));
         assert_eq!(read("dcqcn").congestion, Congestion::Dcqcn(Dcqcn::default()));
         let fixed = read("fixed, rate_mbps=2500,cnp_dscp=46");
         assert_eq!(fixed.congestion, Congestion::Fixed(Rate::from_mbps(2_500)));

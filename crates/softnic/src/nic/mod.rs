@@ -104,10 +104,15 @@ impl Nic {
             sys::random().map_err(|error| OpenError::Io { doing, error })
         };
         let first = slot << SLOT_SHIFT;
-        let CongestionSettings { congestion, notification, .. } =
-            options.congestion.at(&device.interface).map_err(OpenError::Setting)?;
+        let settings = options.congestion.at(&device.interface).map_err(OpenError::Setting)?;
+        let CongestionSettings { congestion, notification, .. } = settings;
+        // A lab is what its scenario says.
+        let between_hosts = match device.lab {
+            None => settings.between_hosts(),
+            Some(_) => congestion,
+        };
         // A window that follows the path need not be kept to what a socket holds.
-        let (window_bytes, refill_bytes) = match congestion {
+        let (window_bytes, refill_bytes) = match between_hosts {
             Congestion::Bbr(_) => (u64::MAX, REFILL_BYTES_BETWEEN_HOSTS),
             _ => (membership.window_bytes(WINDOW_BYTES), REFILL_BYTES),
         };
@@ -125,7 +130,7 @@ impl Nic {
             notification: Some(notification),
             pace_slack: PACE_SLACK,
             between_hosts: Some(BetweenHosts {
-                congestion,
+                congestion: between_hosts,
                 window_bytes,
                 refill_bytes,
                 signs: options.signs,
