@@ -67,15 +67,23 @@ fn tap(name: &str) -> Result<SyncDevice> {
 fn carry(taps: &[SyncDevice; 2], mut hops: [Hop; 2], ends: &AtomicBool) -> Result<Counts> {
     let start = Instant::now();
     let mut frame = vec![0; FRAME_MAX];
-    while !ends.load(Ordering::Relaxed) {
+    // An end whose host has gone carries nothing any more.
+    let mut is_there = [true; 2];
+    while !ends.load(Ordering::Relaxed) && is_there != [false; 2] {
         let mut has_moved = false;
         for (from, hop) in hops.iter_mut().enumerate() {
             for _ in 0..BATCH {
                 let length = match taps[from].recv(&mut frame) {
                     Ok(length) => length,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    // It is down, or being moved or removed.
+                    Err(error) if is_gone(&error) => {
+                        is_there[from] = false;
+                        break;
+                    }
                     Err(error) => return Err(error).context("cannot read from a TAP interface"),
                 };
+                is_there[from] = true;
                 hop.enter(start.elapsed(), &frame[..length]);
                 has_moved = true;
             }
@@ -91,6 +99,11 @@ fn carry(taps: &[SyncDevice; 2], mut hops: [Hop; 2], ends: &AtomicBool) -> Resul
     }
     let [there, back] = hops.map(|hop| hop.counts());
     Ok(there.plus(back))
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    matches!(number, Some(rustix::io::Errno::BADFD | rustix::io::Errno::IO))
 }
 
 /// Until a frame comes or is due.

@@ -162,8 +162,19 @@ pub(crate) fn run(choice: &Choice) -> Result<()> {
     );
     let [tcp, ours @ ..] = FIGURES;
     println!("  {:<28}{tcp:>6}{:>15}{:>15}{:>15}", "", ours[0], ours[1], ours[2]);
+    let mut failed = 0;
     for &path in &choice.paths {
-        Row::measure(path, choice)?.print();
+        // What one path does to a measurement is no reason to leave out the others.
+        match Row::measure(path, choice) {
+            Ok(row) => row.print(),
+            Err(error) => {
+                eprintln!("  {path}: {}: {error:#}", terminal::red("failed"));
+                failed += 1;
+            }
+        }
+    }
+    if failed > 0 {
+        bail!("{failed} of {} paths could not be measured", choice.paths.len());
     }
     Ok(())
 }
@@ -202,6 +213,7 @@ impl Row {
             }
             // First the cable: an interface goes with its host's namespace, and cannot be read from then on.
             row.counts = row.counts.plus(cable.take_away()?);
+            // Held until here, also where the last figure failed.
             drop(hosts);
         }
         Ok(row)
