@@ -296,7 +296,12 @@ impl Qp {
         let pd = self.spec.pd;
         let no_rd_atomics = self.attributes.max_rd_atomic == 0;
         let draining = self.state == QpState::Sqd && !mutated(Mutation::DrainIgnored);
-        let chunk = self.read_chunk(adapter);
+        let begins_read =
+            |wqe: &SendWqe| wqe.begun.is_none() && matches!(wqe.operation, Operation::Read { .. });
+        let chunk = match self.requester.wqe(serial).is_some_and(begins_read) {
+            true => self.read_chunk(adapter),
+            false => 1,
+        };
         let requester = &mut self.requester;
         let index = serial.checked_sub(requester.first_serial).ok_or(None)?;
         let oldest = index == 0;
