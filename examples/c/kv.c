@@ -5,8 +5,10 @@
  *     ferroce run -- ./kv serve 7471                                        # in one terminal
  *     ferroce run -- ./kv load 127.0.0.1 7471 before=1000 after=1000        # in another
  *
- * `load` asks for keys at random, one at a time, nine GETs to a PUT, for so many milliseconds under each name, checks
- * every value, and prints how long requests took. KV_TOS sets the type of service of its connection. */
+ * `load` asks for keys at random, nine GETs to a PUT, a request every ten milliseconds, for so many milliseconds under each
+ * name, checks every value, and prints how long requests took. A request that has to wait for the one before it has
+ * waited from when it was due: who asks less often while all are slow would not see it. KV_TOS sets the type of service
+ * at either end. */
 
 #include <endian.h>
 #include <errno.h>
@@ -19,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { KEYS = 4096, WORDS = 6, SAMPLES = 1 << 22, DEPTH = 4 };
+enum { KEYS = 4096, WORDS = 6, SAMPLES = 1 << 20, DEPTH = 4, INTERVAL_NS = 10000000 };
 
 /* A place of the table. Who reads while it is written sees that the sum is wrong, and reads again. */
 struct entry {
@@ -75,6 +77,14 @@ static struct rdma_cm_event *wait_event(struct rdma_event_channel *channel, enum
         exit(1);
     }
     return event;
+}
+
+static void set_tos(struct rdma_cm_id *id)
+{
+    if (!getenv("KV_TOS"))
+        return;
+    uint8_t tos = atoi(getenv("KV_TOS"));
+    require(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos), "rdma_set_option");
 }
 
 static void make_qp(struct rdma_cm_id *id)
@@ -161,6 +171,7 @@ static void run_server(const char *port)
         struct client *client = calloc(1, sizeof *client);
         require(client != NULL, "calloc");
         client->id = id;
+        set_tos(id);
         make_qp(id);
         client->mr = ibv_reg_mr(id->pd, client->messages, sizeof client->messages, IBV_ACCESS_LOCAL_WRITE);
         struct ibv_mr *mr = ibv_reg_mr(id->pd, table, sizeof table, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
@@ -248,10 +259,7 @@ static int run_client(char **arguments, int count)
     require(channel != NULL, "rdma_create_event_channel");
     require(!getaddrinfo(arguments[0], arguments[1], &hints, &server), "getaddrinfo");
     require(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), "rdma_create_id");
-    if (getenv("KV_TOS")) {
-        uint8_t tos = atoi(getenv("KV_TOS"));
-        require(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos), "rdma_set_option");
-    }
+    set_tos(id);
     require(!rdma_resolve_addr(id, NULL, server->ai_addr, 2000), "rdma_resolve_addr");
     rdma_ack_cm_event(wait_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
     require(!rdma_resolve_route(id, 2000), "rdma_resolve_route");
@@ -276,11 +284,12 @@ static int run_client(char **arguments, int count)
     for (int phase = 2; phase < count; phase++) {
         char *name = strtok(arguments[phase], "="), *length = strtok(NULL, "=");
         require(name && length, "a phase is NAME=MILLISECONDS");
-        uint64_t begin = now_ns(), end = begin + strtoull(length, NULL, 10) * 1000000u;
+        uint64_t from = now_ns(), end = from + strtoull(length, NULL, 10) * 1000000u;
         uint32_t done = 0;
-        while (now_ns() < end) {
+        for (; now_ns() < end; from += INTERVAL_NS) {
+            struct timespec due = {from / 1000000000u, from % 1000000000u};
+            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-            uint64_t from = now_ns();
             if (random % 10 == 0)
                 do_put(id, random / 10 % keys, ++version);
             else
