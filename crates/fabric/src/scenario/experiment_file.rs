@@ -203,7 +203,11 @@ within_percent = 15
         // In the scenario's own file its own lines count.
         let files = |_: &str| Ok(Some(NETWORK.replace("hosts = 3", "host = 3").into_bytes()));
         let error = Experiment::parse_with(EXPERIMENT, &files, None).unwrap_err();
-        assert_eq!(error, "net.toml: line 4: unknown key `host`\nhint: did you mean `hosts`?");
+        assert_eq!(
+            error,
+            "net.toml: line 4: topology.host: shape \"single-switch\" does not have it\n\
+             hint: its keys are hosts, rate_gbps, cable_m"
+        );
         let files = |_: &str| Ok(Some(b"a = = 1".to_vec()));
         let error = Experiment::parse_with(EXPERIMENT, &files, None).unwrap_err();
         assert!(error.starts_with("net.toml: line 1: "), "{error}");
