@@ -15,7 +15,7 @@ use std::time::Instant;
 use fabric::fault::Fault;
 use fabric::topology::{End, LinkSpec};
 use fabric::{BuildError, Network, NetworkConfig};
-use rdma::Rate;
+use rdma::{Rate, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use softnic::lab::{Found, Listener};
 
@@ -219,13 +219,19 @@ impl Lab {
     /// Moves everything on to the present. Returns whether there was anything to do.
     fn turn(&mut self) -> bool {
         let wall = self.state.begin.elapsed();
-        let sent = self.state.programs.send(&mut self.state.network);
-        if let Some(due) = self.state.network.next_event()
+        let due = self.state.network.next_event();
+        if let Some(due) = due
             && self.state.clock.is_late_for(due, wall)
         {
             let (late, model) = (self.state.clock.slips().last, self.state.network.now());
             self.state.journal.slipped(wall, model, late);
         }
+        // What programs send is sent at the network's present: that is not when the lab fell asleep.
+        let now = self.state.clock.model(wall);
+        if self.state.network.now() < now && due.is_none_or(|due| due > now) {
+            self.live_until(now);
+        }
+        let sent = self.state.programs.send(&mut self.state.network);
         let mut received = 0;
         for _ in 0..STRETCHES_MAX {
             let now = self.state.clock.model(self.state.begin.elapsed());
@@ -235,13 +241,7 @@ impl Lab {
             }
             let next = self.state.network.next_event().filter(|next| *next <= now);
             let end = next.map_or(now, |next| now.min(next.max(before) + STRETCH));
-            for cycle in self.state.network.live_until(end) {
-                if self.state.deadlocks.last().is_none_or(|(_, last)| *last != cycle) {
-                    let text = format!("DEADLOCK: {}", status::circle(&cycle));
-                    self.state.journal.note(self.state.begin.elapsed(), end, text);
-                    self.state.deadlocks.push((end, cycle));
-                }
-            }
+            self.live_until(end);
             for host in 0..self.state.hosts {
                 received += self.state.programs.receive(host, &mut self.state.network);
             }
@@ -253,6 +253,17 @@ impl Lab {
         self.state.programs.ring_doorbells();
         self.state.captures.turn(&mut self.state.network, wall, false);
         sent + received > 0
+    }
+
+    /// Lets the network live, and writes down deadlocks.
+    fn live_until(&mut self, end: Time) {
+        for cycle in self.state.network.live_until(end) {
+            if self.state.deadlocks.last().is_none_or(|(_, last)| *last != cycle) {
+                let text = format!("DEADLOCK: {}", status::circle(&cycle));
+                self.state.journal.note(self.state.begin.elapsed(), end, text);
+                self.state.deadlocks.push((end, cycle));
+            }
+        }
     }
 
     /// Sleeps if nothing is due soon.

@@ -47,7 +47,7 @@ fn who_loses_his_peer_sees_retries_exceeded_and_the_place_is_free() {
     let target = b.target();
     drop(b);
     assert_eq!(a.write(target), CompletionStatus::RetryExceeded);
-    wait_until(|| running.ask("status").matches("process").count() == 1);
+    wait_until(|| running.ask("status").matches(" process ").count() == 1);
     running.end();
 }
 
