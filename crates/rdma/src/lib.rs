@@ -56,6 +56,7 @@ pub mod mtu;
 pub mod psn;
 pub mod qp;
 pub mod rate;
+mod spelling;
 pub mod time;
 pub mod work;
 
@@ -67,5 +68,6 @@ pub use mtu::Mtu;
 pub use psn::Psn;
 pub use qp::{Access, QpState, QpType};
 pub use rate::Rate;
+pub use spelling::nearest;
 pub use time::{Span, Time};
 pub use work::{Operation, RecvRequest, SendFlags, Sge, UdAddress, WorkRequest};

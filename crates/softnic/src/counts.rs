@@ -93,6 +93,10 @@ rdma::counters! {
         fault_reordered,
         /// Packets that fault injection has corrupted: by a bit, a burst of 2 to 64 bits, or a word.
         fault_corrupted,
+        /// Packets that fault injection has sent later, by the time that was asked for.
+        fault_delayed,
+        /// Acknowledgements that fault injection has made RNR NAKs of.
+        fault_not_ready,
         /// Packets that fault injection has marked for congestion.
         fault_marked,
         /// Times that the progress thread has woken up.

@@ -5,8 +5,14 @@
 //! one. A corrupt packet has one wrong bit, a burst of 2 to 64 bits, or a word of 32 bits that is another, each
 //! as often. A seed makes the same decisions for the same sequence of packets; which packets are sent
 //! depends on timing, so a run is not repeated bit for bit.
+//!
+//! Behind a semicolon each, faults can be aimed ([`aimed`]): `loss=0.01;drop:opcode=write,nth=3`.
 
-use rdma::Time;
+pub mod aimed;
+
+use rdma::{Span, Time};
+
+use aimed::{AIMED_MAX, Aim, Aimed, Beginning, Kind, damage, say_not_ready, unknown};
 
 use crate::SettingError;
 use crate::counts::Counts;
@@ -14,7 +20,7 @@ use crate::limits::REORDER_HOLD;
 use crate::packet::Flow;
 
 /// The probabilities, between 0 and 1, and the seed.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct FaultSettings {
     /// A packet is not sent.
     pub loss: f64,
@@ -29,6 +35,16 @@ pub struct FaultSettings {
     pub ecn: f64,
     /// Where the generator begins.
     pub seed: u64,
+    /// Faults of some packets: each asks every packet.
+    pub aimed: Vec<Aimed>,
+}
+
+/// What a packet may suffer by chance, and the seed.
+const BY_CHANCE: [&str; 6] = ["corrupt", "duplicate", "ecn", "loss", "reorder", "seed"];
+
+/// A list of these is by chance; what has another first word is aimed.
+fn is_by_chance(part: &str) -> bool {
+    !part.contains(':') && part.contains('=') || part.trim().is_empty()
 }
 
 impl core::str::FromStr for FaultSettings {
@@ -36,7 +52,17 @@ impl core::str::FromStr for FaultSettings {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut settings = Self::default();
-        for element in text.split(',').map(str::trim).filter(|element| !element.is_empty()) {
+        let (by_chance, aimed): (Vec<&str>, Vec<&str>) =
+            text.split(';').partition(|part| is_by_chance(part));
+        if aimed.len() > AIMED_MAX {
+            let problem = format!("there are {} aimed faults", aimed.len());
+            let hint = format!("give {AIMED_MAX} at most");
+            return Err(SettingError::new("FERROCE_FAULTS", problem, hint));
+        }
+        settings.aimed =
+            aimed.iter().map(|part| Aimed::parse(part.trim())).collect::<Result<_, _>>()?;
+        let elements = by_chance.iter().flat_map(|part| part.split(','));
+        for element in elements.map(str::trim).filter(|element| !element.is_empty()) {
             let error = |problem| {
                 let hint = "use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, \
                             and seed, as in loss=0.01,seed=7";
@@ -54,7 +80,7 @@ impl core::str::FromStr for FaultSettings {
                         value.trim().parse().map_err(|_| error("is not a whole number"))?;
                     continue;
                 }
-                _ => return Err(error("is not a fault")),
+                other => return Err(unknown("fault", other, &BY_CHANCE)),
             };
             *probability = value.trim().parse().map_err(|_| error("is not a number"))?;
             if !(0.0..=1.0).contains(probability) {
@@ -93,6 +119,13 @@ impl Damage {
     }
 }
 
+/// What comes of the faults that are aimed at a packet.
+enum Fate {
+    Gone,
+    Late(Span),
+    Leaves { twice: bool },
+}
+
 /// A packet that is held back.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
@@ -106,13 +139,17 @@ pub(crate) struct Held {
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     settings: FaultSettings,
+    aims: Vec<Aim>,
+    beginning: Beginning,
     state: u64,
     held: Vec<Held>,
 }
 
 impl Faults {
     pub(crate) fn new(settings: FaultSettings) -> Self {
-        Self { settings, state: settings.seed, held: Vec::new() }
+        let aims = settings.aimed.iter().copied().map(Aim::new).collect();
+        let (state, beginning) = (settings.seed, Beginning::default());
+        Self { settings, aims, beginning, state, held: Vec::new() }
     }
 
     /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
@@ -139,6 +176,19 @@ impl Faults {
         counts: &mut Counts,
         mut leave: impl FnMut(&Flow, &[u8], &mut Counts),
     ) {
+        let mut twice = false;
+        if !self.aims.is_empty() {
+            match self.aim(now, &mut flow, packet, counts) {
+                Fate::Gone => return,
+                Fate::Late(delay) => {
+                    counts.fault_delayed += 1;
+                    let (packet, behind, until) = (packet.to_vec(), u32::MAX, now + delay);
+                    self.held.push(Held { flow, packet, behind, until });
+                    return;
+                }
+                Fate::Leaves { twice: again } => twice = again,
+            }
+        }
         let verdict = self.judge(packet.len());
         if verdict.lost {
             counts.fault_lost += 1;
@@ -156,7 +206,7 @@ impl Faults {
             self.hold(now, flow, packet, verdict.behind);
             return;
         }
-        if verdict.duplicated {
+        if verdict.duplicated || twice {
             counts.fault_duplicated += 1;
             leave(&flow, packet, counts);
         }
@@ -166,18 +216,52 @@ impl Faults {
         }
     }
 
+    /// Has a packet suffer what is aimed at it.
+    fn aim(&mut self, now: Time, flow: &mut Flow, packet: &mut [u8], counts: &mut Counts) -> Fate {
+        let after = self.beginning.after(now);
+        let (mut twice, mut delay) = (false, None);
+        // They ask the generator for lots, which is a part of this.
+        let mut aims = core::mem::take(&mut self.aims);
+        let struck: Vec<Kind> = aims
+            .iter_mut()
+            .filter_map(|aim| aim.strike(after, packet, |probability| self.happens(probability)))
+            .collect();
+        self.aims = aims;
+        for kind in struck {
+            match kind {
+                Kind::Drop | Kind::LinkDown { .. } => {
+                    counts.fault_lost += 1;
+                    return Fate::Gone;
+                }
+                Kind::Damage { bits } => {
+                    counts.fault_corrupted += 1;
+                    damage(packet, bits, self.next(), self.next());
+                }
+                Kind::Delay(by) => delay = Some(by),
+                Kind::Duplicate => twice = true,
+                Kind::Mark => counts.fault_marked += u64::from(flow.mark()),
+                Kind::Rnr { timer } => {
+                    counts.fault_not_ready += 1;
+                    say_not_ready(packet, timer);
+                    flow.seal(packet);
+                }
+            }
+        }
+        delay.map_or(Fate::Leaves { twice }, Fate::Late)
+    }
+
     /// Decides about a packet of `length` bytes.
     fn judge(&mut self, length: usize) -> Verdict {
-        let settings = self.settings;
-        let lost = self.happens(settings.loss);
-        let late = self.happens(settings.reorder);
+        let FaultSettings { loss, reorder, duplicate, corrupt, ecn, .. } = self.settings;
+        let lost = self.happens(loss);
+        let late = self.happens(reorder);
         let behind = 1 + (self.next() % 3) as u32;
-        let duplicated = self.happens(settings.duplicate);
-        let corrupt = self.happens(settings.corrupt);
+        let duplicated = self.happens(duplicate);
+        let corrupt = self.happens(corrupt);
         let place = self.next();
         let corrupted = corrupt.then(|| self.damage(place, 8 * length as u64));
         // Asked last and only if need be, so that older seeds do what they did.
-        let marked = settings.ecn > 0.0 && self.happens(settings.ecn);
+        let marked = ecn > 0.0 && self.happens(ecn);
         Verdict { lost, behind: if late { behind } else { 0 }, duplicated, corrupted, marked }
     }
 
@@ -227,7 +311,19 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rdma::{Gid, Span};
+    use rdma::Gid;
+
+    fn flow() -> Flow {
+        Flow {
+            port: 0,
+            path: crate::packet::Path::Udp,
+            source: Gid::ZERO,
+            destination: Gid::ZERO,
+            slot: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+        }
+    }
 
     #[test]
     fn settings_are_read_strictly() {
@@ -241,13 +337,14 @@ mod tests {
                 duplicate: 1.0,
                 corrupt: 0.001,
                 ecn: 0.25,
-                seed: 7
+                seed: 7,
+                aimed: Vec::new(),
             }
         );
         assert_eq!("".parse(), Ok(FaultSettings::default()));
         for (text, problem) in [
-            ("drop=0.1", "`drop=0.1` is not a fault"),
-            ("loss", "`loss` has no value"),
+            ("lost=0.1", "`lost` is not a fault"),
+            ("loss=0.1,reorder", "`reorder` has no value"),
             ("loss=1.5", "`loss=1.5` is not a probability"),
             ("loss=-0.1", "`loss=-0.1` is not a probability"),
             ("loss=NaN", "`loss=NaN` is not a probability"),
@@ -257,6 +354,43 @@ mod tests {
             let error = text.parse::<FaultSettings>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("FERROCE_FAULTS: {problem}\nhint: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn aimed_faults_stand_beside_those_by_chance() {
+        let settings: FaultSettings =
+            "loss=0.5,seed=3;drop:nth=2;link-down:down_us=5".parse().unwrap();
+        assert_eq!((settings.loss, settings.seed, settings.aimed.len()), (0.5, 3, 2));
+        let hint = |text: &str| text.parse::<FaultSettings>().unwrap_err().to_string();
+        assert!(hint("los=0.1").ends_with("\nhint: you may have meant loss"));
+        assert!(hint("loss").contains("`loss` is not a fault"), "it has no value, so it is aimed");
+    }
+
+    #[test]
+    fn what_is_aimed_at_a_packet_is_done_to_it() {
+        let flow = flow();
+        let mut acknowledgement = vec![0; 20];
+        acknowledgement[0] = 0x11;
+        let passed = |text: &str| {
+            let mut faults = Faults::new(text.parse().unwrap());
+            let (mut counts, mut left) = (Counts::default(), Vec::new());
+            let mut packet = acknowledgement.clone();
+            faults.pass(Time::from_ns(1), flow, &mut packet, &mut counts, |_, packet, _| {
+                left.push(packet.to_vec());
+            });
+            (left, counts, faults.deadline())
+        };
+        let (left, counts, _) = passed("drop:nth=1");
+        assert_eq!((left.len(), counts.fault_lost), (0, 1));
+        assert_eq!(passed("drop:nth=2").0.len(), 1);
+        assert_eq!(passed("duplicate").0.len(), 2);
+        let (left, counts, deadline) = passed("delay:delay_us=7");
+        assert_eq!((left.len(), counts.fault_delayed), (0, 1));
+        assert_eq!(deadline, Some(Time::from_ns(7_001)));
+        let (left, counts, _) = passed("rnr:timer=3");
+        assert_eq!((left[0][12], counts.fault_not_ready), (0x23, 1));
+        assert_ne!(left[0][16..], [0; 4], "its ICRC is computed again");
+        assert_eq!(passed("damage:bits=9").1.fault_corrupted, 1);
     }
 
     #[test]
@@ -270,7 +404,7 @@ mod tests {
             ..FaultSettings::default()
         };
         let judge_all = || {
-            let mut faults = Faults::new(settings);
+            let mut faults = Faults::new(settings.clone());
             (0..10_000).map(move |_| faults.judge(100)).collect::<Vec<_>>()
         };
         let verdicts = judge_all();
@@ -313,15 +447,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_held_for_packets_or_for_time() {
-        let flow = Flow {
-            port: 0,
-            path: crate::packet::Path::Udp,
-            source: Gid::ZERO,
-            destination: Gid::ZERO,
-            slot: 0,
-            traffic_class: 0,
-            hop_limit: 0,
-        };
+        let flow = flow();
         let mut faults = Faults::new(FaultSettings::default());
         faults.hold(Time::ZERO, flow, b"two", 2);
         faults.hold(Time::ZERO, flow, b"one", 1);

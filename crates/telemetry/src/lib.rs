@@ -65,10 +65,9 @@
 mod limits;
 mod metrics;
 mod page;
-mod spelling;
 mod table;
 
 pub use metrics::{Endpoint, EndpointError, Format, MetricKind, MetricValue, Metrics, Reach};
 pub use page::{Block, Figure, LEVELS, Page, Replay, ReplayFrame, ReplayNode};
-pub use spelling::nearest;
+pub use rdma::nearest;
 pub use table::{Cell, Column, Kind, Table};

@@ -52,7 +52,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(options: &Options, sockets: &[Arc<Port>]) -> Self {
-        let faults = options.faults.map(Faults::new);
+        let faults = options.faults.clone().map(Faults::new);
         // Faults are for single packets.
         let is_singly = options.exact || faults.is_some();
         let batches = Batches::new(if is_singly { 1 } else { GSO_SEGMENTS_MAX });

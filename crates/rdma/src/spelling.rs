@@ -6,7 +6,7 @@ pub fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     if unknown.is_empty() {
         return None;
     }
-    let close = known.iter().map(|name| (distance(unknown, name), *name)).min();
+    let close = known.iter().filter_map(|name| Some((distance(unknown, name)?, *name))).min();
     let within = |most: usize| {
         close.filter(|(letters, _)| *letters <= most && *letters < unknown.len()).map(|at| at.1)
     };
@@ -16,20 +16,26 @@ pub fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     within(1).or_else(|| known.iter().find(stem).copied()).or_else(|| within(2))
 }
 
-/// How many letters have to be changed, added or taken away (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+/// The longest name that is compared, in letters.
+const LETTERS_MAX: usize = 63;
+
+/// How many letters have to be changed, added or taken away (Levenshtein); `None` for what is too long.
+fn distance(a: &str, b: &str) -> Option<usize> {
+    let mut row: [usize; LETTERS_MAX + 1] = core::array::from_fn(|at| at);
+    let length = b.chars().count();
+    if length > LETTERS_MAX {
+        return None;
+    }
     for (index, letter) in a.chars().enumerate() {
         let mut diagonal = row[0];
         row[0] = index + 1;
-        for (column, &other) in b.iter().enumerate() {
+        for (column, other) in b.chars().enumerate() {
             let change = diagonal + usize::from(letter != other);
             diagonal = row[column + 1];
             row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
         }
     }
-    row[b.len()]
+    Some(row[length])
 }
 
 #[cfg(test)]
@@ -38,8 +44,8 @@ mod tests {
 
     #[test]
     fn letters_are_counted() {
-        assert_eq!(distance("leafs", "leaves"), 2);
-        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("leafs", "leaves"), Some(2));
+        assert_eq!(distance("", "abc"), Some(3));
     }
 
     #[test]
