@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use rdma::QpState;
-use softnic::{GroupError, OpenError, PortError};
+use softnic::{GroupError, OpenError, PortError, journal};
 use transport::cm::CmError;
 use transport::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
 
@@ -123,12 +123,15 @@ impl Errno {
             (_, true) => tracing::enabled!(tracing::Level::INFO),
             (_, false) => tracing::enabled!(tracing::Level::WARN),
         };
-        if !is_wanted {
+        if !is_wanted && (!journal::is_kept() || is_usual || matches!(self.why, Why::Unsaid)) {
             return;
         }
         let text = Refused { call: call_name(call), error: self }.to_string();
         if !is_new(&text) {
             return;
+        }
+        if !is_usual {
+            journal::note_refusal(&text);
         }
         if is_usual {
             tracing::info!("{text}");

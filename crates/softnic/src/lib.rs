@@ -125,6 +125,7 @@
 //! | `FERROCE_CC` | congestion control: see [`congestion`] |
 //! | `FERROCE_RECOVERY` | what is sent again after a loss: `go-back-n`, `go-back-0` or `selective-repeat`; by default the last between soft NICs of two hosts, and the first otherwise |
 //! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
+//! | `FERROCE_STATS` | folder that keeps what a run came to: see [`journal`] |
 //! | `FERROCE_SYSFS` | folder with the devices as files: see [`sysfs`] |
 //!
 //! What a NIC counts can be read while it runs: see [`counters`].
@@ -142,6 +143,7 @@ mod error;
 pub mod faults;
 mod fork;
 mod host;
+pub mod journal;
 pub mod lab;
 pub mod limits;
 mod management;

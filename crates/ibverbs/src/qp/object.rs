@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use rdma::{QpState, QpType, Qpn};
+use softnic::journal;
 use transport::{Mask, QpQuery, Recovery};
 
 use crate::context::{Context, VENDOR_ID, owned};
@@ -119,6 +120,7 @@ impl Qp {
         self.context.nic.with(|endpoint, _, _| endpoint.modify_qp(self.qpn, &change))?;
         if let Some(state) = change.state {
             self.show_state(state);
+            self.note(state);
         }
         if change.state == Some(QpState::Rtr) {
             self.context.start();
@@ -137,7 +139,10 @@ impl Qp {
                 return Err(Errno::invalid("another thread has destroyed it"));
             }
             match self.handles.fetch_sub(1, Ordering::Relaxed) {
-                1 => endpoint.destroy_qp(self.qpn).map_err(Errno::from),
+                1 => endpoint
+                    .destroy_qp(self.qpn)
+                    .map_err(Errno::from)
+                    .inspect(|()| journal::note_gone(self.qpn)),
                 _ => Ok(()),
             }
         })
@@ -150,6 +155,18 @@ impl Qp {
             .nic
             .with(|endpoint, _, _| endpoint.config().recovery == Recovery::SelectiveRepeat);
         offers && self.kind == QpType::Rc
+    }
+
+    /// For who waits for the end of this program.
+    fn note(&self, state: QpState) {
+        if !journal::is_kept() {
+            return;
+        }
+        let nic = &self.context.nic;
+        let query = nic.with(|endpoint, _, _| endpoint.query_qp(self.qpn));
+        let peer = query.map(|query| (query.attributes.path.gid, query.attributes.destination));
+        let device = &nic.device().name;
+        journal::note_state(device, (self.qpn, self.kind, state), peer.unwrap_or_default());
     }
 
     /// Keeps the copy that C may read as `qp->state`.

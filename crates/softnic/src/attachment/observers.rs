@@ -10,7 +10,7 @@ use crate::host::counters::Publisher;
 use crate::limits::HOP_LIMIT;
 use crate::packet::Flow;
 use crate::udp::gso::Batches;
-use crate::{DeviceInfo, OpenError, Options};
+use crate::{DeviceInfo, OpenError, Options, journal};
 
 /// What is shown of a NIC.
 #[derive(Debug, Default)]
@@ -31,6 +31,7 @@ impl Observers {
         };
         let capture = options.capture.as_deref().map(open).transpose()?;
         let publisher = Publisher::create(&device.name, slot)
+            .inspect(|publisher| journal::keep(publisher.path()))
             .inspect_err(|error| tracing::warn!(%error, "counters are not published"))
             .ok();
         Ok(Self { capture, publisher })

@@ -82,6 +82,11 @@ fn read(path: &Path) -> Option<ProcessCounters> {
     parse(&fs::read(path).ok()?)
 }
 
+/// The counters in a file that is kept beyond its NIC.
+pub(crate) fn read_kept(path: &Path) -> Option<ProcessCounters> {
+    parse(&fs::read(path).ok()?)
+}
+
 fn parse(bytes: &[u8]) -> Option<ProcessCounters> {
     let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let text = |at: usize, length: usize| {
@@ -138,6 +143,11 @@ impl Publisher {
         Ok(Self { path, map, _file: file, next: Time::ZERO })
     }
 
+    /// Where the file is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether it is time to publish again.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.next <= now
@@ -159,6 +169,12 @@ impl Publisher {
     pub(crate) fn remove(self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Every counter with what it counts, in the order in which they are published.
+pub fn explained() -> Vec<(&'static str, &'static str)> {
+    let texts = [Stats::EXPLAINED, CmStats::EXPLAINED, Counts::EXPLAINED].concat();
+    names().zip(texts).map(|(name, text)| (name, text.trim())).collect()
 }
 
 /// The names of all counters, in their order.

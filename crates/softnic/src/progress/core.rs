@@ -21,7 +21,7 @@ use crate::progress::policy::turns::Reach;
 use crate::progress::policy::{OnDuty, Parking, Pending, Policy, Sleep};
 use crate::sys::Sleepless;
 use crate::udp::outbox::Outbox;
-use crate::{EventSink, ProcessMemory, clock};
+use crate::{EventSink, ProcessMemory, clock, journal};
 
 /// The engine, and what it is driven by.
 #[derive(Debug)]
@@ -134,6 +134,7 @@ impl Core {
     fn complain(&self, qpn: Qpn) {
         if let Some(failure) = self.endpoint.failure(qpn) {
             tracing::warn!("{failure}");
+            journal::note_failure(qpn, failure.to, failure);
         }
     }
 
