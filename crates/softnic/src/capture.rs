@@ -1,8 +1,16 @@
 //! A record of every packet, as a pcapng file.
 //!
-//! `FERROCE_PCAP=file`: `%p` in the name is the process ID. The first NIC that a process opens
+//! `FERROCE_PCAP=file,snaplen=256,size=100M`: `%p` in the name is the process ID; so many bytes of each frame are
+//! kept, and no more than so many bytes are written (1 GiB unless it says so). The first NIC that a process opens
 //! writes to the file itself. Each further one, and one that finds the file in use by another
 //! process, appends `.` and its slot to the name.
+//!
+//! The file may be a FIFO or a pipe (`/dev/fd/N`), with a program behind it that shows packets as they come. One NIC
+//! writes to it. A reader that is too slow does not slow the program down: what it has no room for is left out, and
+//! said at the end. One that is gone ends the record, and nothing else.
+//!
+//! What is written is whole frames, after each batch of packets, so a file is good up to its end when the program
+//! is killed; a kill in the middle of a write may cut the last frame.
 //!
 //! One packet is one frame: GSO batches are cut, and Ethernet, IP and UDP headers are made anew with the
 //! IP identification that the ICRC was computed with, so that it verifies. The MAC addresses are
@@ -11,17 +19,21 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use core::net::IpAddr;
-use rdma::{Span, Time};
+use rdma::{Span, Time, nearest};
 use wire::ethernet;
 use wire::frame::{self, Ip};
 use wire::icrc::Datagram;
 use wire::pcapng::{self, Direction};
 
-use crate::limits::CAPTURE_FLUSH_BYTES;
-use crate::{DeviceInfo, clock};
+use crate::limits::{
+    CAPTURE_BYTES, CAPTURE_DRAIN, CAPTURE_FLUSH_BYTES, CAPTURE_PENDING_MAX, CAPTURE_RETRY,
+    CAPTURE_SNAP_MIN,
+};
+use crate::{DeviceInfo, SettingError, clock, sys};
 
 /// The headers below RoCE, as a frame shows them.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +44,83 @@ pub(crate) struct Below {
     pub(crate) hop_limit: u8,
 }
 
+/// What `FERROCE_PCAP` says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CaptureSpec {
+    /// The file, with `%p` for the process ID.
+    pub file: String,
+    /// Bytes of each frame that are kept.
+    pub snap_bytes: Option<u32>,
+    /// Bytes of the whole record.
+    pub size_bytes: u64,
+}
+
+impl core::str::FromStr for CaptureSpec {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const KEYS: [&str; 2] = ["size", "snaplen"];
+        let wrong = |problem: String, hint: &str| SettingError::new("FERROCE_PCAP", problem, hint);
+        let mut elements = text.split(',');
+        let file = elements.next().unwrap_or_default().to_owned();
+        let mut spec = Self { file, snap_bytes: None, size_bytes: CAPTURE_BYTES };
+        for element in elements {
+            let (key, value) = element.split_once('=').unwrap_or((element, ""));
+            match key.trim() {
+                "snaplen" => {
+                    let bytes =
+                        value.trim().parse().ok().filter(|bytes| *bytes >= CAPTURE_SNAP_MIN);
+                    let hint = "snaplen is a number of bytes from 90 on, so that it cuts no header";
+                    spec.snap_bytes =
+                        Some(bytes.ok_or_else(|| wrong(format!("`{element}` cannot be"), hint))?);
+                }
+                "size" => {
+                    let hint = "size is a number of bytes, as 500000, 100M or 2G";
+                    spec.size_bytes = size(value.trim())
+                        .ok_or_else(|| wrong(format!("`{element}` cannot be"), hint))?;
+                }
+                other => {
+                    let hint = match nearest(other, &KEYS) {
+                        Some(meant) => format!("you may have meant {meant}"),
+                        None => {
+                            "behind the file come snaplen and size; its name has no comma".into()
+                        }
+                    };
+                    return Err(wrong(format!("`{other}` is no bound of a record"), &hint));
+                }
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// Bytes, with a unit of 1000 or 1024 as people use it for files: k, M and G are powers of 1024.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: u64 = match &text[digits.len()..] {
+        "" => 1,
+        "k" | "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit).filter(|bytes| *bytes > 0)
+}
+
 /// An open record.
 #[derive(Debug)]
 pub(crate) struct Capture {
     file: File,
-    /// What is not written yet.
+    /// Whether it is a pipe or a FIFO, whose reader may be slow, or gone.
+    is_stream: bool,
+    snap_bytes: usize,
+    /// What may still be written, in bytes.
+    left: u64,
+    /// Frames that were left out because the reader was too slow.
+    left_out: u64,
+    /// What is not written yet, behind what a reader has taken already.
     pending: Vec<u8>,
+    taken: usize,
     frame: Vec<u8>,
     mac: [u8; 6],
     /// What is added to our time, so that with the file's offset in seconds it is the wall clock's.
@@ -45,31 +128,61 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Opens the record that `name` asks for.
-    pub(crate) fn open(name: &str, device: &DeviceInfo, slot: u16) -> io::Result<Self> {
-        let name = name.replace("%p", &std::process::id().to_string());
-        let file = match exclusive(Path::new(&name))? {
-            Some(file) => file,
-            None => exclusive(&PathBuf::from(format!("{name}.{slot}")))?
-                .ok_or(io::ErrorKind::ResourceBusy)?,
+    /// Opens the record that `spec` asks for; `None` if it is a stream that another NIC writes to.
+    pub(crate) fn open(spec: &str, device: &DeviceInfo, slot: u16) -> io::Result<Option<Self>> {
+        let spec: CaptureSpec = spec.parse().map_err(io::Error::other)?;
+        let name = spec.file.replace("%p", &std::process::id().to_string());
+        let (file, is_stream) = match exclusive(Path::new(&name))? {
+            Opened::Ours(file, is_stream) => (file, is_stream),
+            Opened::StreamOfAnother => return Ok(None),
+            Opened::FileOfAnother => match exclusive(&PathBuf::from(format!("{name}.{slot}")))? {
+                Opened::Ours(file, is_stream) => (file, is_stream),
+                _ => return Err(io::ErrorKind::ResourceBusy.into()),
+            },
         };
         let origin = clock::wall(Time::ZERO);
         let mut capture = Self {
             file,
+            is_stream,
+            snap_bytes: spec.snap_bytes.map_or(usize::MAX, |bytes| bytes as usize),
+            left: spec.size_bytes,
+            left_out: 0,
             pending: pcapng::section_header().to_vec(),
+            taken: 0,
             frame: Vec::new(),
             mac: device.mac,
             offset: Span::from_ns(origin.subsec_nanos().into()),
         };
         describe(&mut capture.pending, &device.name, origin.as_secs());
         capture.flush()?;
-        Ok(capture)
+        Ok(Some(capture))
     }
 
     /// Adds a packet: what UDP carries, ICRC included.
     pub(crate) fn record(&mut self, at: Time, direction: Direction, below: &Below, roce: &[u8]) {
+        if self.left == 0 {
+            return;
+        }
+        if self.pending.len() >= CAPTURE_PENDING_MAX {
+            self.left_out += 1;
+            return;
+        }
         frame(&mut self.frame, self.mac, direction, below, roce);
-        pcapng::write(&mut self.pending, 0, at + self.offset, direction, &self.frame);
+        let whole = self.frame.len() as u32;
+        self.frame.truncate(self.snap_bytes);
+        let before = self.pending.len();
+        let at = at + self.offset;
+        pcapng::write_part(&mut self.pending, 0, at, direction, &self.frame, whole);
+        let added = (self.pending.len() - before) as u64;
+        if added > self.left {
+            self.pending.truncate(before);
+            self.left = 0;
+            tracing::warn!(
+                "the record of packets is full: `size=` in FERROCE_PCAP says how long it may get"
+            );
+            return;
+        }
+        self.left -= added;
         if self.pending.len() >= CAPTURE_FLUSH_BYTES {
             // Said at the end of the batch.
             let _ = self.flush();
@@ -81,22 +194,67 @@ impl Capture {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let result = self.file.write_all(&self.pending);
-        self.pending.clear();
-        result
+        if !self.is_stream {
+            let result = self.file.write_all(&self.pending);
+            self.pending.clear();
+            return result;
+        }
+        let written = loop {
+            match sys::without_sigpipe(|| (&self.file).write(&self.pending[self.taken..])) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What the reader has no room for waits, within bounds.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
+                result => break result?,
+            }
+        };
+        self.taken += written;
+        if self.taken == self.pending.len() {
+            self.pending.clear();
+            self.taken = 0;
+        } else if self.taken > self.pending.len() / 2 {
+            self.pending.drain(..core::mem::take(&mut self.taken));
+        }
+        Ok(())
+    }
+
+    /// Nothing follows: gives a reader a while to take the rest, and says what it did not get.
+    pub(crate) fn finish(&mut self) {
+        let end = clock::now() + CAPTURE_DRAIN;
+        while self.flush().is_ok() && !self.pending.is_empty() && clock::now() < end {
+            clock::pause(CAPTURE_RETRY);
+        }
+        if self.left_out > 0 {
+            let frames = core::mem::take(&mut self.left_out);
+            tracing::warn!(frames, "left out of the record: its reader was too slow");
+        }
     }
 }
 
-/// The file, emptied, if nobody else is writing to it. Its lock ends with the process.
-fn exclusive(path: &Path) -> io::Result<Option<File>> {
+/// How a file was found.
+enum Opened {
+    /// Emptied; or a stream.
+    Ours(File, bool),
+    FileOfAnother,
+    StreamOfAnother,
+}
+
+/// Opens a file, unless somebody else is writing to it. The lock ends with the process. A FIFO is waited for until
+/// somebody reads.
+fn exclusive(path: &Path) -> io::Result<Opened> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
+    let is_stream = !file.metadata()?.is_file();
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::WouldBlock) if is_stream => return Ok(Opened::StreamOfAnother),
+        Err(TryLockError::WouldBlock) => return Ok(Opened::FileOfAnother),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    file.set_len(0)?;
-    Ok(Some(file))
+    if is_stream {
+        sys::never_wait(file.as_fd())?;
+    } else {
+        file.set_len(0)?;
+    }
+    Ok(Opened::Ours(file, is_stream))
 }
 
 /// Describes an interface of which times are nanoseconds from `seconds` after 1970 on.
@@ -173,7 +331,7 @@ mod tests {
     #[test]
     fn a_frame_has_the_headers_that_its_icrc_covers() {
         let name = std::env::temp_dir().join("ferroce-capture-%p-frame.pcapng");
-        let mut capture = Capture::open(name.to_str().unwrap(), &device(), 3).unwrap();
+        let mut capture = Capture::open(name.to_str().unwrap(), &device(), 3).unwrap().unwrap();
         let below = below(Ipv4Addr::new(127, 0, 0, 1).into(), Ipv4Addr::new(127, 0, 0, 2).into());
         let mut packet = vec![5; 40];
         packet.extend(icrc::compute(&below.datagram, &packet).unwrap());
@@ -206,13 +364,65 @@ mod tests {
     fn a_file_in_use_is_left_alone() {
         let path = std::env::temp_dir().join(format!("ferroce-capture-{}", std::process::id()));
         let name = path.to_str().unwrap();
-        let first = Capture::open(name, &device(), 3).unwrap();
+        let first = Capture::open(name, &device(), 3).unwrap().unwrap();
         let _second = Capture::open(name, &device(), 4).unwrap();
         let second = PathBuf::from(format!("{name}.4"));
         assert!(second.exists());
         drop(first);
         std::fs::remove_file(&path).unwrap();
         std::fs::remove_file(second).unwrap();
+    }
+
+    #[test]
+    fn a_record_is_bounded_and_says_what_is_wrong_with_a_bound() {
+        let spec: CaptureSpec = "a.pcapng,snaplen=128,size=2M".parse().unwrap();
+        assert_eq!(
+            (&*spec.file, spec.snap_bytes, spec.size_bytes),
+            ("a.pcapng", Some(128), 2 << 20)
+        );
+        assert_eq!("a".parse::<CaptureSpec>().unwrap().size_bytes, CAPTURE_BYTES);
+        for (text, problem) in [
+            ("a,snaplen=10", "`snaplen=10` cannot be\nhint: snaplen is"),
+            ("a,size=0", "`size=0` cannot be\nhint: size is"),
+            ("a,size=1T", "`size=1T` cannot be"),
+            ("a,snalen=128", "`snalen` is no bound of a record\nhint: you may have meant snaplen"),
+        ] {
+            let error = text.parse::<CaptureSpec>().unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+        let path = std::env::temp_dir().join(format!("ferroce-bounds-{}", std::process::id()));
+        let spec = format!("{},snaplen=90,size=1000", path.display());
+        let mut capture = Capture::open(&spec, &device(), 3).unwrap().unwrap();
+        let below = below(Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
+        for _ in 0..100 {
+            capture.record(Time::ZERO, Direction::Outbound, &below, &[7; 500]);
+        }
+        capture.flush().unwrap();
+        let frames = read(&path);
+        assert!((5..10).contains(&frames.len()), "{}", frames.len());
+        assert!(frames.iter().all(|(_, frame)| frame.len() == 90));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_reader_that_is_slow_or_gone_stops_nobody() {
+        use std::os::fd::AsRawFd;
+        let (reader, writer) = io::pipe().unwrap();
+        let name = format!("/dev/fd/{}", writer.as_raw_fd());
+        let mut capture = Capture::open(&name, &device(), 3).unwrap().unwrap();
+        assert!(Capture::open(&name, &device(), 4).unwrap().is_none(), "one NIC writes to it");
+        let below = below(Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
+        let mut record = |count| {
+            for _ in 0..count {
+                capture.record(Time::ZERO, Direction::Outbound, &below, &[7; 4000]);
+            }
+            (capture.flush(), capture.left_out)
+        };
+        let (flushed, left_out) = record(2 * CAPTURE_PENDING_MAX / 4000);
+        assert!(flushed.is_ok() && left_out > 0);
+        drop((reader, writer));
+        // SIGPIPE would end the test.
+        assert_eq!(record(1).0.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]

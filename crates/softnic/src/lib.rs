@@ -124,7 +124,7 @@
 //! | `FERROCE_RCVBUF_BYTES` | receive buffer of each socket, instead of 8 MiB (or what the kernel grants) |
 //! | `FERROCE_CC` | congestion control: see [`congestion`] |
 //! | `FERROCE_RECOVERY` | what is sent again after a loss: `go-back-n`, `go-back-0` or `selective-repeat`; by default the last between soft NICs of two hosts, and the first otherwise |
-//! | `FERROCE_PCAP` | file that every packet is recorded in; `%p` stands for the process ID |
+//! | `FERROCE_PCAP` | file that every packet is recorded in, with bounds: see [`CaptureSpec`] |
 //! | `FERROCE_STATS` | folder that keeps what a run came to: see [`journal`] |
 //! | `FERROCE_SYSFS` | folder with the devices as files: see [`sysfs`] |
 //!
@@ -160,6 +160,7 @@ pub mod sysfs;
 mod testing;
 mod udp;
 
+pub use capture::CaptureSpec;
 pub use counts::Counts;
 pub use device::{DeviceInfo, devices};
 pub use engine::EventSink;

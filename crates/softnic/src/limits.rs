@@ -61,6 +61,15 @@ pub(crate) const MESSAGES_MAX: usize = 32;
 pub(crate) const HOP_LIMIT: u8 = 64;
 /// Bytes of a record that are collected before they are written in the middle of a batch.
 pub(crate) const CAPTURE_FLUSH_BYTES: usize = 1 << 20;
+/// Bytes of a record, unless it is to be longer or shorter.
+pub(crate) const CAPTURE_BYTES: u64 = 1 << 30;
+/// The least of a frame that is kept: Ethernet, IPv6, UDP, BTH and an extended header.
+pub(crate) const CAPTURE_SNAP_MIN: u32 = 90;
+/// Bytes of a record that wait for a reader of a pipe; frames beyond are left out.
+pub(crate) const CAPTURE_PENDING_MAX: usize = 4 << 20;
+/// How long a reader of a pipe may take for the rest at the end, and how long its writer sleeps in between.
+pub(crate) const CAPTURE_DRAIN: Span = Span::from_ms(1_000);
+pub(crate) const CAPTURE_RETRY: Span = Span::from_ms(1);
 /// Bytes of one received buffer: the longest that `UDP_GRO` makes.
 pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
 /// Datagrams, or GSO batches, that are taken from one socket before the engine answers.

@@ -4,6 +4,7 @@ use std::env;
 
 use transport::Recovery;
 
+use crate::capture::CaptureSpec;
 use crate::congestion::CongestionSettings;
 use crate::faults::FaultSettings;
 use crate::{OpenError, SettingError};
@@ -86,6 +87,8 @@ impl Options {
                 None => return is_no("FERROCE_RECOVERY", &name, "strategy", &recoveries()),
             },
         };
+        let capture = variable("FERROCE_PCAP");
+        capture.as_deref().map(str::parse::<CaptureSpec>).transpose()?;
         let signs = variable("FERROCE_RECOVERY").is_none() || recovery == Recovery::SelectiveRepeat;
         let buffer = variable("FERROCE_RCVBUF_BYTES");
         // The kernel doubles it, and keeps it in an `int`.
@@ -104,7 +107,7 @@ impl Options {
             signs,
             faults: faults.transpose()?,
             congestion: congestion.transpose()?.unwrap_or_default(),
-            capture: variable("FERROCE_PCAP"),
+            capture,
             receive_buffer_bytes: bytes,
         })
     }

@@ -23,6 +23,40 @@ pub(crate) fn allocate(file: BorrowedFd<'_>, length: u64) -> io::Result<()> {
     }
 }
 
+/// Has writes to a pipe or a FIFO fail instead of waiting.
+pub(crate) fn never_wait(descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let descriptor = descriptor.as_raw_fd();
+    // SAFETY: takes no pointer.
+    let flags = check(unsafe { libc::fcntl(descriptor, libc::F_GETFL) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
+}
+
+/// Writes to a pipe whose reader may be gone, which is an error for us and no signal for the program.
+pub(crate) fn without_sigpipe<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    // SAFETY: sets of signals are plain data, which the calls fill in.
+    let (mut pipe, mut before, mut pending) =
+        unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed::<libc::sigset_t>()) };
+    // SAFETY: the pointers are to these sets.
+    let was_pending = unsafe {
+        libc::sigemptyset(&raw mut pipe);
+        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+        libc::sigpending(&raw mut pending);
+        libc::sigismember(&raw const pending, libc::SIGPIPE) == 1
+    };
+    let result = write();
+    let raised = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+    if raised && !was_pending {
+        let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a set, no place for information, and no time to wait.
+        unsafe { libc::sigtimedwait(&raw const pipe, ptr::null_mut(), &raw const no_time) };
+    }
+    // SAFETY: the mask that there was.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+    result
+}
+
 /// A type that the kernel reads and writes as plain bytes.
 ///
 /// # Safety

@@ -29,7 +29,10 @@ impl Observers {
             Capture::open(name, device, slot)
                 .map_err(|error| OpenError::Capture { file: name.to_owned(), error })
         };
-        let capture = options.capture.as_deref().map(open).transpose()?;
+        let capture = options.capture.as_deref().map(open).transpose()?.flatten();
+        if options.capture.is_some() && capture.is_none() {
+            tracing::warn!(device = %device.name, "another NIC writes to the stream of FERROCE_PCAP");
+        }
         let publisher = Publisher::create(&device.name, slot)
             .inspect(|publisher| journal::keep(publisher.path()))
             .inspect_err(|error| tracing::warn!(%error, "counters are not published"))
@@ -96,10 +99,17 @@ impl Observers {
         }
     }
 
+    /// The process ends, and the record with it.
+    pub(crate) fn finish(&mut self) {
+        if let Some(capture) = &mut self.capture {
+            capture.finish();
+        }
+    }
+
     /// Nothing is shown any more.
     pub(crate) fn leave(&mut self) {
         if let Some(capture) = &mut self.capture {
-            let _ = capture.flush();
+            capture.finish();
         }
         if let Some(publisher) = self.publisher.take() {
             publisher.remove();

@@ -74,7 +74,9 @@ impl Forks for Shared {
     fn exit(&self) {
         if let Some(core) = patiently(self) {
             let core = self.claim(core, SENDER_WAIT);
-            self.settle_debts(core).attachment.site.paths.retire();
+            let mut core = self.settle_debts(core);
+            core.attachment.site.observers.finish();
+            core.attachment.site.paths.retire();
         }
     }
 }
