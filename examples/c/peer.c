@@ -15,7 +15,7 @@ void require(int fine, const char *what)
 {
     if (fine)
         return;
-    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    fprintf(stderr, errno ? "%s: %s\n" : "%s\n", what, strerror(errno));
     exit(1);
 }
 
@@ -88,6 +88,13 @@ void hear(int stream, void *bytes, size_t length)
         at += heard;
         length -= (size_t)heard;
     }
+}
+
+int is_there(int stream)
+{
+    char next;
+    errno = 0;
+    return recv(stream, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 || errno == EAGAIN;
 }
 
 struct address exchange(int stream, const struct address *ours)

@@ -28,6 +28,9 @@ int connect_to_peer(const char *host, const char *port);
 void tell(int stream, const void *bytes, size_t length);
 void hear(int stream, void *bytes, size_t length);
 
+/* Whether the peer has not closed the stream. Takes nothing from it. */
+int is_there(int stream);
+
 /* Tells our address and hears the other. */
 struct address exchange(int stream, const struct address *ours);
 

@@ -39,7 +39,7 @@ int main(int argc, char **argv)
         return wc.status != IBV_WC_SUCCESS;
     }
     while (!*(volatile char *)&memory[0])
-        ;
+        require(is_there(stream), "the other side ended and wrote nothing");
     hear(stream, &done, 1);
     printf("%s\n", memory);
     tell(stream, &done, 1);
