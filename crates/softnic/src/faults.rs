@@ -12,7 +12,7 @@ pub mod aimed;
 
 use rdma::{Span, Time};
 
-use aimed::{AIMED_MAX, Aim, Aimed, Beginning, Kind, damage, say_not_ready, unknown};
+use aimed::{AIMED_MAX, Aim, Aimed, Beginning, KINDS, Kind, damage, say_not_ready, unknown};
 
 use crate::SettingError;
 use crate::counts::Counts;
@@ -42,9 +42,9 @@ pub struct FaultSettings {
 /// What a packet may suffer by chance, and the seed.
 const BY_CHANCE: [&str; 6] = ["corrupt", "duplicate", "ecn", "loss", "reorder", "seed"];
 
-/// A list of these is by chance; what has another first word is aimed.
+/// A list of these is by chance; what is aimed names its kind first.
 fn is_by_chance(part: &str) -> bool {
-    !part.contains(':') && part.contains('=') || part.trim().is_empty()
+    !part.contains(':') && !KINDS.contains(&part.trim())
 }
 
 impl core::str::FromStr for FaultSettings {
@@ -65,7 +65,7 @@ impl core::str::FromStr for FaultSettings {
         for element in elements.map(str::trim).filter(|element| !element.is_empty()) {
             let error = |problem| {
                 let hint = "use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, \
-                            and seed, as in loss=0.01,seed=7";
+                            and seed, as in loss=0.01,seed=7; or aim: drop:nth=3";
                 SettingError::new("FERROCE_FAULTS", format!("`{element}` {problem}"), hint)
             };
             let (key, value) = element.split_once('=').ok_or_else(|| error("has no value"))?;
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!((settings.loss, settings.seed, settings.aimed.len()), (0.5, 3, 2));
         let hint = |text: &str| text.parse::<FaultSettings>().unwrap_err().to_string();
         assert!(hint("los=0.1").ends_with("\nhint: you may have meant loss"));
-        assert!(hint("loss").contains("`loss` is not a fault"), "it has no value, so it is aimed");
+        assert!(hint("loss").contains("`loss` has no value"));
     }
 
     #[test]

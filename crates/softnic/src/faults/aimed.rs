@@ -50,7 +50,8 @@ pub enum Kind {
     },
 }
 
-const KINDS: [&str; 7] = ["damage", "delay", "drop", "duplicate", "link-down", "mark", "rnr"];
+pub(super) const KINDS: [&str; 7] =
+    ["damage", "delay", "drop", "duplicate", "link-down", "mark", "rnr"];
 
 /// Keys that every kind but `link-down` has.
 const AIMS: [&str; 7] = ["at_us", "every", "nth", "opcode", "probability", "qp", "times"];
