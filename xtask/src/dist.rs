@@ -7,6 +7,8 @@
 //! dist/lib/ferroce/librdmacm.so.1       its names alone: what they do is in libibverbs.so.1
 //! dist/lib/ferroce/librdmacm.so         a link to it
 //! dist/lib/ferroce/libferroce-paths.so  shows programs the files of the devices
+//! dist/share/man/man1/ferroce*.1        man pages
+//! dist/share/...                        completions for bash, zsh and fish
 //! ```
 //!
 //! The library is a Rust static library, linked once more with a version script, and with the names
@@ -132,6 +134,28 @@ fn build_binary() -> Result<()> {
         .and_then(|_| fs::rename(&fresh, &binary))
         .with_context(|| format!("cannot write {}", binary.display()))?;
     println!("{}", binary.display());
+    write_manual(&binary)
+}
+
+/// Where each shell looks for the completions of commands, below the prefix.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/ferroce"),
+    ("zsh", "share/zsh/site-functions/_ferroce"),
+    ("fish", "share/fish/vendor_completions.d/ferroce.fish"),
+];
+
+/// Has the command describe itself to `man` and to shells.
+fn write_manual(binary: &Path) -> Result<()> {
+    run_command(Command::new(binary).arg("man").arg(dist_dir().join("share/man/man1")))?;
+    for (shell, place) in COMPLETIONS {
+        let path = dist_dir().join(place);
+        make_parent(&path)?;
+        let output = Command::new(binary).args(["completions", shell]).output();
+        let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
+        anyhow::ensure!(output.status.success(), "`ferroce completions {shell}` failed");
+        fs::write(&path, output.stdout)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
     Ok(())
 }
 

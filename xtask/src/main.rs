@@ -10,6 +10,7 @@ mod distributions;
 mod interop;
 mod lab;
 mod labs;
+mod mistakes;
 mod network;
 mod programs;
 mod pyverbs;
@@ -46,6 +47,7 @@ cargo xtask <command>
            --filter TEXT        those whose name contains TEXT
            --draws N            each row so often
            --times N            all of them so often
+  mistakes                      make each mistake of the book's chapter on debugging
   pyverbs                       run rdma-core's test suite against the list of what must pass
            -k PATTERN           the tests whose names match
            --link LINK          over shm (as if not given), shm,icrc or udp
@@ -115,6 +117,11 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             tally::require_all_passed(labs::run(&choice)?)
+        }
+        "mistakes" => {
+            finish(arguments)?;
+            dist::run()?;
+            tally::require_all_passed(mistakes::run()?)
         }
         "pyverbs" => {
             let choice = pyverbs::Choice::parse(&mut arguments)?;

@@ -43,6 +43,16 @@ pub(crate) enum Command {
     Watch(Box<crate::watch::Look>),
     /// Run what a paper ran, and hold what it found against what is measured
     Papers(Papers),
+    /// Print the completions of a shell, such as bash, for it to load
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages of all commands to a folder
+    Man {
+        /// Where to; it is made if it is not there
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -199,9 +209,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(crate) mtu: Option<u32>,
 
-    /// Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7
-    /// (FERROCE_FAULTS)
-    #[arg(long, value_name = "FAULT=PROBABILITY,...")]
+    /// Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7, or aimed, such as
+    /// 'drop:opcode=write,nth=3;delay:delay_us=500,every=10' (FERROCE_FAULTS)
+    #[arg(long, value_name = "FAULT=PROBABILITY,...;FAULT:AIM=VALUE,...")]
     pub(crate) faults: Option<String>,
 
     /// Congestion control: none, dcqcn, bbr, or a constant rate such as fixed,rate_mbps=1000; otherwise
@@ -209,10 +219,16 @@ pub(crate) struct Run {
     #[arg(long, value_name = "CONTROLLER,SETTING=VALUE,...")]
     pub(crate) cc: Option<String>,
 
-    /// Record every packet that the program sends and receives; %p in the name stands for the
-    /// process ID (FERROCE_PCAP)
+    /// Record every packet that the program sends and receives, in a file or FIFO, or on stdout for `-`, which
+    /// sends the program's own output to stderr; %p in the name stands for the process ID; behind the name,
+    /// `,snaplen=256,size=100M` bound the bytes of a frame and of the whole (FERROCE_PCAP)
     #[arg(long, value_name = "FILE")]
-    pub(crate) pcap: Option<PathBuf>,
+    pub(crate) pcap: Option<OsString>,
+
+    /// When the program has ended, however it did: counters, queue pairs, what failed and why, as JSON
+    /// in this file, or as a table on stderr for `-`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
 
     /// Which way packets take to programs of the same host (FERROCE_LINK)
     #[arg(long)]
@@ -420,6 +436,16 @@ pub(crate) struct Counters {
     /// Print one line of JSON instead
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Say what a counter counts, and what it means when it grows; without a name, say so of all
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        default_missing_value = "",
+        conflicts_with_all = ["watch", "json"]
+    )]
+    pub(crate) explain: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

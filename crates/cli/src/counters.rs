@@ -1,5 +1,7 @@
 //! `ferroce counters`: the counters of running programs.
 
+mod explain;
+
 use core::fmt::Write;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -16,22 +18,39 @@ use crate::output::print;
 /// Moves to the top left corner and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
+/// What a terminal that does not say how large it is has.
+const SCREEN: (usize, usize) = (24, 80);
+
 pub(crate) fn show(arguments: &Counters) -> Result<(), Failure> {
+    if let Some(name) = &arguments.explain {
+        return print(&if name.is_empty() { explain::all() } else { explain::one(name)? });
+    }
     let Some(seconds) = arguments.watch else {
-        return print(&rendered(arguments, &read_all(), &Earlier::default()));
+        let processes = read_all();
+        let text = if arguments.json { as_json(&processes) } else { as_text(&processes) };
+        return print(&text);
     };
-    let clear = if io::stdout().is_terminal() && !arguments.json { CLEAR } else { "" };
+    let is_screen = io::stdout().is_terminal() && !arguments.json;
     let mut earlier = Earlier::default();
     loop {
         let processes = read_all();
-        print(&format!("{clear}{}", rendered(arguments, &processes, &earlier)))?;
+        let text = match is_screen {
+            true => format!("{CLEAR}{}", as_screen(&processes, &earlier, size_of_screen())),
+            false if arguments.json => as_json(&processes),
+            false => as_screen(&processes, &earlier, (usize::MAX, SCREEN.1)),
+        };
+        print(&text)?;
         earlier = Earlier::new(&processes, seconds);
         sleep(Duration::from_secs_f64(seconds));
     }
 }
 
-fn rendered(arguments: &Counters, processes: &[ProcessCounters], earlier: &Earlier) -> String {
-    if arguments.json { as_json(processes) } else { as_text(processes, earlier) }
+/// Rows and columns.
+fn size_of_screen() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_row > 3 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
+        _ => SCREEN,
+    }
 }
 
 /// The values of the previous look, which make rates.
@@ -60,27 +79,83 @@ impl Earlier {
     }
 }
 
+/// Whose counters they are.
+fn title(process: &ProcessCounters) -> String {
+    let ProcessCounters { pid, command, device, .. } = process;
+    format!("{command} (process {pid}) on {device}")
+}
+
+const NOBODY: &str = "no program of yours runs over Ferroce at the moment\n";
+
 /// A process after the other, without the counters that are zero.
-fn as_text(processes: &[ProcessCounters], earlier: &Earlier) -> String {
+fn as_text(processes: &[ProcessCounters]) -> String {
     let mut text = String::new();
     for process in processes {
-        let ProcessCounters { pid, command, device, counters, .. } = process;
+        let counters = &process.counters;
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{command} (process {pid}) on {device}");
+        let _ = writeln!(text, "{}", title(process));
         let counted = counters.iter().filter(|(_, value)| *value > 0);
         for (name, value) in counted.clone() {
-            let _ = match earlier.rate(process, name, *value) {
-                Some(rate) => writeln!(text, "    {name:<28} {value:>14} {rate:>14.0}/s"),
-                None => writeln!(text, "    {name:<28} {value:>14}"),
-            };
+            let _ = writeln!(text, "    {name:<28} {value:>14}");
         }
         let zero = counters.len() - counted.count();
         let _ = writeln!(text, "    {:<28} {zero:>14}", "(counters that are zero)");
     }
     if processes.is_empty() {
-        text.push_str("no program of yours runs over Ferroce at the moment\n");
+        text.push_str(NOBODY);
     }
     text
+}
+
+/// What fits a screen of so many rows and columns: of each process the counters that move most, then those that
+/// have counted most. The last row stays empty, for the cursor.
+fn as_screen(
+    processes: &[ProcessCounters],
+    earlier: &Earlier,
+    (rows, columns): (usize, usize),
+) -> String {
+    if processes.is_empty() {
+        return NOBODY.into();
+    }
+    let mut left = rows.saturating_sub(1);
+    // Two rows are a title and a counter.
+    let fits = (left / 2).clamp(1, processes.len());
+    let others = processes.len() - fits;
+    left -= usize::from(others > 0);
+    let mut lines: Vec<String> = Vec::new();
+    for (at, process) in processes.iter().take(fits).enumerate() {
+        // Each gets its share of what those before it have left.
+        let shown = of_process(process, earlier, left / (fits - at));
+        left -= shown.len();
+        lines.extend(shown);
+    }
+    if others > 0 {
+        lines.push(format!("and {others} more"));
+    }
+    let cut = |line: &String| line.chars().take(columns).collect::<String>() + "\n";
+    lines.iter().map(cut).collect()
+}
+
+/// Its title and counters, in so many rows at most.
+fn of_process(process: &ProcessCounters, earlier: &Earlier, rows: usize) -> Vec<String> {
+    let rate = |name: &str, value| earlier.rate(process, name, value);
+    let mut moving: Vec<_> = process.counters.iter().filter(|(_, value)| *value > 0).collect();
+    moving.sort_by(|(a, x), (b, y)| {
+        let key = |name: &str, value: u64| (rate(name, value).unwrap_or_default(), value as f64);
+        key(b, *y).partial_cmp(&key(a, *x)).unwrap_or(core::cmp::Ordering::Equal)
+    });
+    let room = rows.saturating_sub(1);
+    let hidden = moving.len().saturating_sub(room);
+    moving.truncate(room);
+    let mut head = title(process);
+    if hidden > 0 {
+        let _ = write!(head, ", {hidden} more counters");
+    }
+    let line = |(name, value): &(String, u64)| match rate(name, *value) {
+        Some(rate) => format!("    {name:<28} {value:>14} {rate:>14.0}/s"),
+        None => format!("    {name:<28} {value:>14}"),
+    };
+    core::iter::once(head).chain(moving.into_iter().map(line)).collect()
 }
 
 /// One line, so that `--watch` gives a line each time.
@@ -115,7 +190,7 @@ mod tests {
     #[test]
     fn counters_of_zero_are_only_counted() {
         assert_data_eq!(
-            as_text(&processes(1_000), &Earlier::default()),
+            as_text(&processes(1_000)),
             str![[r#"
 ib_write_bw (process 4711) on ferroce0
     tx_packets                             1000
@@ -129,14 +204,34 @@ ib_write_bw (process 4711) on ferroce0
     fn a_second_look_has_rates() {
         let earlier = Earlier::new(&processes(1_000), 2.0);
         assert_data_eq!(
-            as_text(&processes(5_000), &earlier),
+            as_screen(&processes(5_000), &earlier, SCREEN),
             str![[r#"
 ib_write_bw (process 4711) on ferroce0
     tx_packets                             5000           2000/s
-    (counters that are zero)                  1
 
 "#]]
         );
+    }
+
+    #[test]
+    fn a_screen_is_never_longer_or_wider_than_it_is() {
+        let of = |slot: u32| {
+            let counters = (0..90).map(|at| (format!("counter_{at}"), u64::from(slot) * 7 + at));
+            let command = "a_program_with_a_long_name_that_goes_on_and_on_and_on_and_on".into();
+            let device = "ferroce0".into();
+            ProcessCounters { pid: slot, command, device, slot, counters: counters.collect() }
+        };
+        for count in 1..40 {
+            let processes: Vec<_> = (0..count).map(of).collect();
+            for screen in [(24, 80), (10, 40), (4, 80)] {
+                let text = as_screen(&processes, &Earlier::default(), screen);
+                assert!(text.lines().count() < screen.0, "{count} on {screen:?}");
+                assert!(text.lines().all(|line| line.chars().count() <= screen.1));
+                assert!(!text.is_empty());
+            }
+        }
+        let text = as_screen(&[of(1)], &Earlier::default(), SCREEN);
+        assert!(text.lines().nth(1).unwrap().contains("counter_89"), "{text}");
     }
 
     #[test]

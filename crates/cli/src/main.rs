@@ -9,6 +9,7 @@ mod export;
 mod failure;
 mod lab;
 mod library;
+mod manual;
 mod output;
 mod papers;
 mod program;
@@ -26,7 +27,9 @@ use clap::Parser;
 use args::{Cli, Command};
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    run::doubt_variables();
+    let result = match command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Counters(arguments) => counters::show(&arguments),
         Command::Devices => devices::list(),
@@ -37,6 +40,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Watch(arguments) => watch::run(&arguments),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(&folder),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

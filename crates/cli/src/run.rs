@@ -1,11 +1,15 @@
 //! `ferroce run`: sets the environment and becomes the program.
 //!
 //! Nothing stays between the caller and the program: `exec` keeps the process, so the exit status,
-//! the signals and the terminal are the program's own.
+//! the signals and the terminal are the program's own. `--stats` is the exception: somebody has to be there when
+//! the program has ended ([`stats`]).
+
+mod stats;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
+use std::os::fd::IntoRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
@@ -18,9 +22,10 @@ use crate::args::Run;
 use crate::failure::{Failure, Status};
 use crate::library::{self, LIBRARIES};
 use crate::program;
+use stats::Target;
 
 /// Every variable that Ferroce reads.
-const VARIABLES: [&str; 14] = [
+const VARIABLES: [&str; 15] = [
     "FERROCE_CC",
     "FERROCE_DEV",
     "FERROCE_FAULTS",
@@ -33,6 +38,7 @@ const VARIABLES: [&str; 14] = [
     "FERROCE_PCAP",
     "FERROCE_RCVBUF_BYTES",
     "FERROCE_RECOVERY",
+    "FERROCE_STATS",
     "FERROCE_SYSFS",
     "FERROCE_WIRE",
 ];
@@ -42,12 +48,8 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     let devices = devices(arguments)?;
     check_mtu(arguments, &devices)?;
     let mut variables = variables(arguments)?;
+    let stats = arguments.stats.as_deref().map(Target::new).transpose()?;
     check_options(&variables)?;
-    for (name, _) in env::vars_os() {
-        if let Some(doubt) = doubt(&name.to_string_lossy()) {
-            eprintln!("warning: {doubt}");
-        }
-    }
     let [name, rest @ ..] = arguments.program.as_slice() else {
         return Err(Failure::new("no program was named"));
     };
@@ -66,15 +68,33 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
     }
     let preloaded = LIBRARIES.map(|name| library.join(name).into_os_string());
 
-    let error = Command::new(&path)
+    let mut command = Command::new(&path);
+    command
         .arg0(name)
         .args(rest)
         .envs(variables)
         .env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", library.as_os_str()))
-        .env("LD_PRELOAD", before("LD_PRELOAD", &preloaded.join(OsStr::new(":"))))
-        .exec();
+        .env("LD_PRELOAD", before("LD_PRELOAD", &preloaded.join(OsStr::new(":"))));
+    if arguments.pcap.as_deref().is_some_and(goes_to_stdout) {
+        let stderr = rustix::io::dup(io::stderr())
+            .map_err(|error| Failure::new(format!("cannot share stderr: {error}")))?;
+        command.stdout(stderr);
+    }
+    if let Some(target) = stats {
+        return stats::run(command, &arguments.program, &target);
+    }
+    let error = command.exec();
     let message = format!("cannot run {}: {error}", path.display());
     Err(Failure::new(message).status(Status::CannotRun))
+}
+
+/// Tells of each variable that is called as ours are, and that nobody reads.
+pub(crate) fn doubt_variables() {
+    for (name, _) in env::vars_os() {
+        if let Some(doubt) = doubt(&name.to_string_lossy()) {
+            eprintln!("warning: {doubt}");
+        }
+    }
 }
 
 /// What is wrong with a variable that is called as ours are, and that nobody reads.
@@ -118,8 +138,14 @@ fn variables(arguments: &Run) -> Result<Vec<(&'static str, OsString)>, Failure> 
     if let Some(controller) = &arguments.cc {
         variables.push(("FERROCE_CC", controller.into()));
     }
-    if let Some(file) = &arguments.pcap {
-        variables.push(("FERROCE_PCAP", capture(file)?.into()));
+    match arguments.pcap.as_deref().map(record).transpose()? {
+        Some(Record::File(spec)) => variables.push(("FERROCE_PCAP", spec)),
+        Some(Record::Stdout(bounds)) => {
+            let mut spec = shared_stdout()?;
+            spec.push(bounds);
+            variables.push(("FERROCE_PCAP", spec));
+        }
+        None => {}
     }
     if let Some(link) = arguments.link {
         variables.push(("FERROCE_LINK", link.name().into()));
@@ -169,7 +195,35 @@ fn check_options(flags: &[(&str, OsString)]) -> Result<(), Failure> {
     Options::from_variables(value).map(drop).map_err(|error| Failure::from_message(&error))
 }
 
-/// The capture's path, absolute because the program may change its working directory.
+/// Where packets are recorded.
+enum Record {
+    /// What the variable is to be.
+    File(OsString),
+    /// On our stdout, with bounds behind: the program's goes elsewhere.
+    Stdout(String),
+}
+
+fn goes_to_stdout(spec: &OsStr) -> bool {
+    let bytes = spec.as_encoded_bytes();
+    bytes == b"-" || bytes.starts_with(b"-,")
+}
+
+/// The capture's path, absolute because the program may change its working directory, and its bounds.
+fn record(spec: &OsStr) -> Result<Record, Failure> {
+    let text = spec.to_string_lossy();
+    let bounds = text.find(',').map_or("", |at| &text[at..]);
+    if goes_to_stdout(spec) {
+        return Ok(Record::Stdout(bounds.to_owned()));
+    }
+    let file = match text.find(',') {
+        Some(at) => PathBuf::from(&text[..at]),
+        None => PathBuf::from(spec),
+    };
+    let mut path = capture(&file)?.into_os_string();
+    path.push(bounds);
+    Ok(Record::File(path))
+}
+
 fn capture(file: &Path) -> Result<PathBuf, Failure> {
     let path = absolute(file)
         .map_err(|error| Failure::new(format!("cannot record to {}: {error}", file.display())))?;
@@ -184,6 +238,18 @@ fn capture(file: &Path) -> Result<PathBuf, Failure> {
         }
         _ => Ok(path),
     }
+}
+
+/// A descriptor of our stdout that the program has as well, under its name.
+fn shared_stdout() -> Result<OsString, Failure> {
+    if io::stdout().is_terminal() {
+        let failure = Failure::new("packets are no text, and stdout is a terminal");
+        return Err(failure.hint("name a reader: `ferroce run --pcap - -- PROGRAM | tshark -r -`"));
+    }
+    let shared = rustix::io::dup(io::stdout())
+        .map_err(|error| Failure::new(format!("cannot record to stdout: {error}")))?;
+    // It is for the program, so it is not closed here.
+    Ok(format!("/dev/fd/{}", shared.into_raw_fd()).into())
 }
 
 #[cfg(test)]

@@ -84,16 +84,18 @@ RDMA without an RDMA NIC: runs unmodified verbs programs over RoCEv2 in software
 Usage: ferroce <COMMAND>
 
 Commands:
-  run       Run a program with Ferroce in the place of libibverbs
-  devices   List the RDMA devices that programs see, as FERROCE_DEV names them
-  counters  Show what the programs that run now have counted, under the names of Linux
-  bench     Measure verbs: bandwidth, rates and latencies of any number of flows at once
-  sim       Run a scenario in the simulator: links, switches and NICs around the same engine
-  compare   Hold the results of several simulations against each other: the same flows side by side
-  lab       Run programs as hosts of a modelled fabric, in real time
-  export    Expose counters to Prometheus: of this host, of what was saved of others, of a simulation
-  watch     Watch pauses, marks, drops and retransmissions, with what looks wrong on top
-  papers    Run what a paper ran, and hold what it found against what is measured
+  run          Run a program with Ferroce in the place of libibverbs
+  devices      List the RDMA devices that programs see, as FERROCE_DEV names them
+  counters     Show what the programs that run now have counted, under the names of Linux
+  bench        Measure verbs: bandwidth, rates and latencies of any number of flows at once
+  sim          Run a scenario in the simulator: links, switches and NICs around the same engine
+  compare      Hold the results of several simulations against each other: the same flows side by side
+  lab          Run programs as hosts of a modelled fabric, in real time
+  export       Expose counters to Prometheus: of this host, of what was saved of others, of a simulation
+  watch        Watch pauses, marks, drops and retransmissions, with what looks wrong on top
+  papers       Run what a paper ran, and hold what it found against what is measured
+  completions  Print the completions of a shell, such as bash, for it to load
+  man          Write the man pages of all commands to a folder
 
 Options:
   -h, --help     Print help
@@ -120,14 +122,17 @@ Options:
       --mtu <BYTES>
           Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface (FERROCE_MTU)
 
-      --faults <FAULT=PROBABILITY,...>
-          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7 (FERROCE_FAULTS)
+      --faults <FAULT=PROBABILITY,...;FAULT:AIM=VALUE,...>
+          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7, or aimed, such as 'drop:opcode=write,nth=3;delay:delay_us=500,every=10' (FERROCE_FAULTS)
 
       --cc <CONTROLLER,SETTING=VALUE,...>
           Congestion control: none, dcqcn, bbr, or a constant rate such as fixed,rate_mbps=1000; otherwise bbr to other hosts and none within this one (FERROCE_CC)
 
       --pcap <FILE>
-          Record every packet that the program sends and receives; %p in the name stands for the process ID (FERROCE_PCAP)
+          Record every packet that the program sends and receives, in a file or FIFO, or on stdout for `-`, which sends the program's own output to stderr; %p in the name stands for the process ID; behind the name, `,snaplen=256,size=100M` bound the bytes of a frame and of the whole (FERROCE_PCAP)
+
+      --stats <FILE>
+          When the program has ended, however it did: counters, queue pairs, what failed and why, as JSON in this file, or as a table on stderr for `-`
 
       --link <LINK>
           Which way packets take to programs of the same host (FERROCE_LINK)
@@ -491,7 +496,7 @@ fn a_fault_that_is_none_is_refused() {
     let command = library.ferroce().args(["run", "--faults", "loss=2", "echo", "ran"]);
     command.assert().code(125).stdout_eq("").stderr_eq(str![[r#"
 error: FERROCE_FAULTS: `loss=2` is not a probability
-hint: use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, and seed, as in loss=0.01,seed=7
+hint: use loss, reorder, duplicate, corrupt and ecn, each between 0 and 1, and seed, as in loss=0.01,seed=7; or aim: drop:nth=3
 
 "#]]);
 }
