@@ -1,8 +1,14 @@
 //! The counters, and the names under which operators know them.
 
+mod port;
+
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::pfc::PRIORITIES;
+
+pub use port::{Counters, NicCounters, PortCounted, Traffic};
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -108,7 +114,7 @@ impl fmt::Display for Drop {
 }
 
 /// Pauses of one port, by priority.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PauseCounters {
     /// Frames sent, each once, whatever priorities it stops or resumes.
     pub sent_frames: u64,
@@ -130,7 +136,7 @@ pub struct PauseCounters {
 }
 
 /// What the watchdog of a switch has found and done at one port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WatchdogCounters {
     /// Storms found (`PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED` of SONiC).
     pub detected: u64,
@@ -161,7 +167,7 @@ impl WatchdogCounters {
 }
 
 /// What one port of a switch has counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PortCounters {
     /// By queue: packets sent (`SAI_QUEUE_STAT_PACKETS`).
     pub queue_packets: [u64; PRIORITIES],
@@ -185,6 +191,8 @@ pub struct PortCounters {
     /// By group: the most in headroom
     /// (`SAI_INGRESS_PRIORITY_GROUP_STAT_XOFF_ROOM_WATERMARK_BYTES`).
     pub group_peak_headroom_bytes: [u64; PRIORITIES],
+    /// Frames that were damaged on the link to it (`SAI_PORT_STAT_IF_IN_ERRORS`).
+    pub in_errors: u64,
     /// Pauses.
     pub pause: PauseCounters,
     /// The watchdog, if the port is watched.
@@ -216,6 +224,7 @@ impl PortCounters {
                 named.push((format!("{name}:{index}"), value));
             }
         }
+        named.push(("SAI_PORT_STAT_IF_IN_ERRORS".to_owned(), self.in_errors));
         let pause = &self.pause;
         for priority in 0..PRIORITIES {
             let mut put = |rest: &str, value| {

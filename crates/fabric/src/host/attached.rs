@@ -20,7 +20,7 @@ use wire::{ipv4, roce};
 
 use super::Host;
 use crate::address::{address_of, host_of};
-use crate::counters::Drop;
+use crate::counters::{Drop, Traffic};
 use crate::links::Links;
 use crate::packet::Draft;
 use crate::pfc::PRIORITIES;
@@ -36,6 +36,10 @@ pub(super) struct Attached {
     left: Vec<Left>,
     /// What has come, and lies in the receive buffer.
     arrived: VecDeque<u32>,
+    /// What its port has sent and received, and what its receive buffer had no room for.
+    tx: Traffic,
+    rx: Traffic,
+    discards: Traffic,
 }
 
 /// A packet has left the NIC.
@@ -148,6 +152,7 @@ impl Host {
             if let Some((packet, owner)) = attached.queues[priority].pop_front() {
                 attached.turn = priority + 1;
                 let bytes = links.pool.ip_bytes(packet);
+                attached.tx.add(priority as u8, links.pool.get(packet).bytes.into());
                 attached.left.push(Left { owner, priority: priority as u8, bytes });
                 return Some(packet);
             }
@@ -158,6 +163,11 @@ impl Host {
     /// What has left since this was last asked.
     pub(crate) fn left(&mut self) -> impl Iterator<Item = Left> {
         self.attached.iter_mut().flat_map(|attached| attached.left.drain(..))
+    }
+
+    /// What programs have had sent, what has come for them, and what of it there was no room for.
+    pub(crate) fn traffic(&self) -> Option<[Traffic; 3]> {
+        self.attached.as_ref().map(|of| [of.tx, of.rx, of.discards])
     }
 
     /// Bytes by priority that wait for the port, or for the end of a pause.
@@ -173,11 +183,14 @@ impl Host {
     #[cold]
     #[inline(never)]
     pub(super) fn keep_frame(&mut self, links: &mut Links, packet: u32) {
-        let bytes = u32::from(links.pool.get(packet).bytes);
+        let of = links.pool.get(packet);
+        let (bytes, priority) = (u32::from(of.bytes), self.config.priority_of(of.dscp() as u8));
         let Some(attached) = &mut self.attached else {
             return links.drop_packet(packet, Drop::Refused);
         };
+        attached.rx.add(priority, bytes.into());
         if self.buffer.bytes + bytes > self.config.receive_buffer_bytes {
+            attached.discards.add(priority, bytes.into());
             return links.drop_packet(packet, Drop::ReceiveBuffer);
         }
         attached.arrived.push_back(packet);

@@ -36,6 +36,8 @@ pub(crate) struct Filter {
     pub(crate) corruption: f64,
     /// Why nothing comes: see [`Down`].
     pub(crate) down: u8,
+    /// Frames that were damaged.
+    pub(crate) damaged: u64,
     seen: u64,
     random: Random,
     /// They record what comes.
@@ -51,6 +53,7 @@ impl Filter {
             damage: 0.0,
             corruption: 0.0,
             down: 0,
+            damaged: 0,
             seen: 0,
             random,
             taps: Vec::new(),
@@ -81,6 +84,7 @@ impl Filter {
             return Some(Drop::LinkDown);
         }
         if self.damage > 0.0 && self.random.chance(self.damage) {
+            self.damaged += 1;
             return Some(Drop::Damaged);
         }
         // Rules speak of packets; a pause frame has no IP header and belongs to no flow.

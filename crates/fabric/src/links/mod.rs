@@ -477,6 +477,12 @@ impl Links {
         self.filters[self.place(port)].as_ref()?.taps.iter().find(|tap| tap.live == live)
     }
 
+    /// Frames that were damaged on the link to `port`, and whether it is down.
+    pub(crate) fn damage(&self, port: u32) -> (u64, bool) {
+        let filter = self.filters[self.place(port)].as_ref();
+        filter.map_or((0, false), |filter| (filter.damaged, filter.down != 0))
+    }
+
     /// Puts a tap at `port`.
     pub(crate) fn install(&mut self, port: u32, tap: Tap) {
         self.filter(port).taps.push(tap);

@@ -13,6 +13,7 @@
 
 mod ask;
 mod build;
+mod counted;
 mod deadlock;
 mod faults;
 mod jobs;

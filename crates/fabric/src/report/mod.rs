@@ -466,6 +466,7 @@ mod tests {
         assert!(counters.contains("switch,s0,h2,SAI_QUEUE_STAT_PACKETS:3,2048\n"), "{counters}");
         assert!(counters.contains("nic,h0,,sent_bytes,1048576\n"), "{counters}");
         assert!(counters.contains("nic,h0,,rx_prio3_pause,"), "{counters}");
+        assert!(counters.contains("nic,h0,,tx_prio3_packets,1024\n"), "{counters}");
         let sampled = report.samples().unwrap();
         let sent = sampled.column("sent_bytes").unwrap();
         let of_h0 = |row: &usize| sampled.column("node").unwrap().cell(*row) == "h0".into();

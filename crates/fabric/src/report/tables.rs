@@ -4,8 +4,7 @@ use telemetry::{Cell, Table};
 
 use super::Report;
 use super::hops::Layers;
-use crate::counters::PauseCounters;
-use crate::pfc::PRIORITIES;
+use crate::counters::Counters;
 use crate::record::Samples;
 use crate::scenario::variants;
 use crate::topology::End;
@@ -97,57 +96,19 @@ impl Report<'_> {
             .texts("neighbour")
             .texts("counter")
             .integers("value", "");
-        let topology = self.network.topology();
-        for (switch, neighbour, counters) in self.network.all_switch_counters() {
-            let [name, to] = [End::Switch(switch), neighbour].map(|end| topology.name(end).into());
-            for (counter, value) in counters.named().iter().filter(|(_, value)| *value > 0) {
-                table.push(["switch".into(), name, to, counter.into(), (*value).into()]);
-            }
-        }
-        for host in 0..topology.hosts.len() as u32 {
-            let name = topology.name(End::Host(host));
-            let counters = self.nic_counters(host);
-            for (counter, value) in counters.iter().filter(|(_, value)| *value > 0) {
-                let row: [Cell<'_>; 5] =
-                    ["nic".into(), name.into(), Cell::Missing, counter.into(), (*value).into()];
-                table.push(row);
+        for port in self.network.counted() {
+            let neighbour = match port.counters {
+                Counters::Switch(_) => port.neighbour.as_str().into(),
+                // A NIC has one port.
+                Counters::Nic(_) => Cell::Missing,
+            };
+            for (counter, value) in port.named().iter().filter(|(_, value)| *value > 0) {
+                let node = port.node.as_str().into();
+                table.push([port.kind().into(), node, neighbour, counter.into(), (*value).into()]);
             }
         }
         table
     }
-
-    fn nic_counters(&self, host: u32) -> Vec<(String, u64)> {
-        let mut sums = [0u64; transport::Stats::NAMES.len()];
-        for stats in self.network.host_stats(host) {
-            for (sum, value) in sums.iter_mut().zip(stats.values()) {
-                *sum += value;
-            }
-        }
-        let names = transport::Stats::NAMES.iter().map(|&name| name.to_owned());
-        let mut counters: Vec<(String, u64)> = names.zip(sums).collect();
-        if let Some(pauses) = self.network.host_pauses(host) {
-            counters.extend(ethtool(&pauses));
-        }
-        // What mlx5 calls it when its device stands in a pause storm and gives up pausing.
-        let storms = self.network.nic_storms(host).unwrap_or(0);
-        counters.push(("tx_pause_storm_error_events".to_owned(), storms));
-        counters
-    }
-}
-
-/// The pauses of a NIC as `ethtool -S` of mlx5 names them; durations are in microseconds there.
-fn ethtool(pauses: &PauseCounters) -> Vec<(String, u64)> {
-    let mut named = Vec::new();
-    for priority in 0..PRIORITIES {
-        let mut put = |what: &str, value| {
-            named.push((what.replace('#', &priority.to_string()), value));
-        };
-        put("rx_prio#_pause", pauses.received[priority] + pauses.received_resume[priority]);
-        put("rx_prio#_pause_duration", pauses.paused_ps[priority] / 1_000_000);
-        put("rx_prio#_pause_transition", pauses.transitions[priority]);
-        put("tx_prio#_pause", pauses.sent[priority] + pauses.sent_resume[priority]);
-    }
-    named
 }
 
 /// What a flow is called together with its like: service, if it is not RC, verb and class.

@@ -595,6 +595,7 @@ impl Switch {
             group_dropped: group(|group| u64::from(group.dropped)),
             group_peak_bytes: group(|group| u64::from(group.peak_bytes)),
             group_peak_headroom_bytes: group(|group| u64::from(group.peak_headroom)),
+            in_errors: links.damage(port).0,
             pause: links.pause_counters(port, now),
             watchdog: self.watchdog_counters((port - self.first_port) as u16),
         }

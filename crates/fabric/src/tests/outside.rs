@@ -103,6 +103,27 @@ fn who_takes_nothing_pauses_his_switch_and_that_the_sender_and_nothing_is_lost()
 }
 
 #[test]
+fn ports_count_what_programs_send_under_the_names_of_their_kind() {
+    let mut network = network(2, |_| {});
+    for number in 0..7 {
+        network.send_frame(0, &packet(0, 1, number, 0x1a << 2), 0).unwrap();
+    }
+    network.live_until(at(1_000));
+    let counted = network.counted();
+    let of = |node: &str, neighbour: &str, counter: &str| {
+        let port = counted.iter().find(|at| (&*at.node, &*at.neighbour) == (node, neighbour));
+        port.unwrap().named().into_iter().find(|(name, _)| name == counter).map(|(_, count)| count)
+    };
+    let bytes = 7 * (packet(0, 1, 0, 0).len() as u64 + 18);
+    assert_eq!(of("h0", "s0", "tx_prio3_packets"), Some(7));
+    assert_eq!(of("h0", "s0", "tx_prio3_bytes"), Some(bytes));
+    assert_eq!(of("s0", "h0", "SAI_INGRESS_PRIORITY_GROUP_STAT_BYTES:3"), Some(bytes));
+    assert_eq!(of("s0", "h1", "SAI_QUEUE_STAT_PACKETS:3"), Some(7));
+    assert_eq!(of("h1", "s0", "rx_prio3_bytes"), Some(bytes));
+    assert_eq!(of("h1", "s0", transport::Stats::NAMES[0]), None, "engines are the programs'");
+}
+
+#[test]
 fn a_pause_of_one_priority_leaves_the_others_their_way() {
     let mut network = network(2, |config| config.switch.buffer_bytes = 1_000_000);
     for number in 0..3_000 {
