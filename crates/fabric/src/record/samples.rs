@@ -64,6 +64,8 @@ pub struct Samples {
     /// Whether the interval may grow for other reasons than want of memory.
     automatic: bool,
     due: Time,
+    /// The events that the network had taken at the last look.
+    events: u64,
     times: Vec<Time>,
     ports: Vec<(End, End)>,
     /// By port and queue, the series; `u32::MAX` as long as nothing has happened there.
@@ -79,13 +81,23 @@ impl Samples {
         let finest = Span::from_ns(100).as_ps();
         let length = end.since(network.now()).as_ps();
         let automatic = Span::from_ps((length / (16 * SAMPLES_KEPT as u64)).max(finest));
-        let interval_or = interval.unwrap_or(automatic);
+        Self::every(network, interval.unwrap_or(automatic), interval.is_none())
+    }
+
+    /// Samples of a network that lives until somebody ends it: every `interval` at first, and half as often
+    /// whenever there are many. So they take no more memory after days than after a minute.
+    pub fn of_living(network: &Network, interval: Span) -> Self {
+        Self::every(network, interval.max(Span::from_ns(100)), true)
+    }
+
+    fn every(network: &Network, interval: Span, automatic: bool) -> Self {
         let ports: Vec<(End, End)> =
             network.ports(network.now()).map(|port| (port.at, port.to)).collect();
         Self {
-            interval: interval_or,
-            automatic: interval.is_none(),
-            due: network.now() + interval_or,
+            interval,
+            automatic,
+            due: network.now() + interval,
+            events: 0,
             times: vec![network.now()],
             places: vec![u32::MAX; ports.len() * PRIORITIES],
             ports,
@@ -95,15 +107,32 @@ impl Samples {
     }
 
     /// When the next sample is due.
-    pub(super) fn due(&self) -> Time {
+    pub fn due(&self) -> Time {
         self.due
     }
 
-    /// Takes the sample that is due.
-    pub(super) fn take(&mut self, network: &Network) {
+    /// Takes the sample that is due: the network has lived until then.
+    pub fn take(&mut self, network: &Network) {
         let at = self.due;
         self.look(network, at);
-        self.due = at + self.interval;
+        self.thin();
+    }
+
+    /// Nothing happens in `network` before `until`: takes the samples that are due before. Only the first of them
+    /// looks, if something has happened since the last look.
+    pub fn pass(&mut self, network: &Network, until: Time) {
+        while self.due < until {
+            match network.events() == self.events {
+                true => self.times.push(self.due),
+                false => self.look(network, self.due),
+            }
+            self.thin();
+        }
+    }
+
+    /// After a sample: the next one is due and, if there are many, every second one goes.
+    fn thin(&mut self) {
+        self.due += self.interval;
         let many = self.automatic && self.times.len() > 2 * SAMPLES_KEPT;
         if many || self.entries > SAMPLE_ENTRIES_MAX {
             self.halve();
@@ -111,7 +140,7 @@ impl Samples {
     }
 
     /// Takes a sample where the run has ended, unless there is one.
-    pub(super) fn take_last(&mut self, network: &Network) {
+    pub fn take_last(&mut self, network: &Network) {
         let now = network.now();
         if self.times.last().is_some_and(|&last| last < now) {
             self.look(network, now);
@@ -121,6 +150,7 @@ impl Samples {
     fn look(&mut self, network: &Network, at: Time) {
         let sample = self.times.len() as u32;
         self.times.push(at);
+        self.events = network.events();
         for (port, view) in network.ports(at).enumerate() {
             let mut paused = [0; PRIORITIES];
             for (priority, &length) in view.pauses.paused_ps.iter().enumerate() {
@@ -334,6 +364,26 @@ mod tests {
             at(&halved, Time::ZERO + Span::from_us(200)),
             at(&fine, Time::ZERO + Span::from_us(200))
         );
+    }
+
+    #[test]
+    fn samples_of_a_network_that_lives_on_stay_few_and_time_that_passes_costs_nothing() {
+        let (mut network, _) = sampled(ms(5), Some(Span::from_us(20)));
+        let mut samples = Samples::of_living(&network, Span::from_us(1));
+        samples.pass(&network, ms(100));
+        assert!((SAMPLES_KEPT..=2 * SAMPLES_KEPT + 1).contains(&samples.times().len()));
+        assert!(samples.due() >= ms(100));
+        // What had happened before is in the first sample, and in no later one.
+        assert!(samples.entries > 0 && samples.changes().all(|change| change.sample == 1));
+        assert!(
+            samples.times().windows(3).skip(1).all(|at| at[2].since(at[1]) == at[1].since(at[0]))
+        );
+        for _ in 0..3_000 {
+            network.live_until(samples.due());
+            samples.take(&network);
+        }
+        assert!(samples.times().len() <= 2 * SAMPLES_KEPT + 1);
+        assert_eq!(samples.changes().count(), samples.entries);
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //!   Network, Verdict, Samples ─► summary (terminal), notes, flows, counters, samples (tables), page
 //! ```
 //!
-//! Every number is of simulated time, and every form says so. The same run gives the same bytes.
+//! Every number is of simulated time, and every form says so. The same run gives the same bytes. Of a lab, whose
+//! hosts are programs in real time, every form says that and whether its clock kept its factor.
 
 mod diagnosis;
 mod hops;
 mod interval;
 mod jobs;
 mod json;
+mod lab;
 mod page;
 mod replay;
 mod seeds;
@@ -27,6 +29,7 @@ use telemetry::Table;
 pub use diagnosis::Note;
 pub(crate) use interval::Interval;
 pub(crate) use json::written;
+pub use lab::{LabRun, ProgramRun};
 pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;
@@ -46,6 +49,7 @@ pub struct Report<'a> {
     network: &'a Network,
     verdict: &'a Verdict,
     samples: Option<&'a Samples>,
+    lab: Option<&'a LabRun>,
     /// By flow: what a message takes alone in the network, once somebody has asked.
     alone: OnceCell<Vec<Option<Span>>>,
 }
@@ -53,7 +57,7 @@ pub struct Report<'a> {
 impl<'a> Report<'a> {
     /// A report of `network`, whose run ended with `verdict`.
     pub fn new(title: &'a str, network: &'a Network, verdict: &'a Verdict) -> Self {
-        Self { title, network, verdict, samples: None, alone: OnceCell::new() }
+        Self { title, network, verdict, samples: None, lab: None, alone: OnceCell::new() }
     }
 
     /// The same, with what was sampled.
@@ -63,13 +67,26 @@ impl<'a> Report<'a> {
         self
     }
 
+    /// The same, as of a lab.
+    #[must_use]
+    pub fn in_lab(mut self, lab: &'a LabRun) -> Self {
+        self.lab = Some(lab);
+        self
+    }
+
     /// What every file of results says about itself, as key and value.
     pub fn about(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("origin", "simulated".to_owned()),
+        let origin = if self.lab.is_some() { "lab" } else { "simulated" };
+        let mut about = vec![
+            ("origin", origin.to_owned()),
             ("title", self.title.to_owned()),
             ("model", self.model()),
-        ]
+        ];
+        if let Some(lab) = self.lab {
+            about.push(("factor", lab.factor.to_string()));
+            about.push(("fell_behind", lab.behind.clone()));
+        }
+        about
     }
 
     /// What was sampled: a row for each queue and sample in which something changed.
@@ -93,9 +110,14 @@ impl<'a> Report<'a> {
 
     fn write_summary(&self, text: &mut String) -> core::fmt::Result {
         let network = self.network;
-        writeln!(text, "{} (simulated)", self.title)?;
+        let origin = if self.lab.is_some() { "a lab run" } else { "simulated" };
+        writeln!(text, "{} ({origin})", self.title)?;
         let now = network.now();
         match self.verdict {
+            _ if self.lab.is_some() => {
+                let ending = self.lab.map(|lab| self.lab_ending(lab)).unwrap_or_default();
+                writeln!(text, "  {ending}")?;
+            }
             Verdict::Finished => writeln!(text, "  finished at {now}")?,
             Verdict::TimeOver => writeln!(text, "  stopped at {now}: the time was over")?,
             Verdict::Stalled => writeln!(text, "  stalled at {now}: nothing is left to happen")?,
@@ -212,11 +234,15 @@ impl<'a> Report<'a> {
         let flows = network.flows();
         let over = flows.iter().filter(|flow| flow.is_over() && flow.failed == 0).count();
         let failed = flows.iter().filter(|flow| flow.failed > 0).count();
-        let mut figures = vec![
-            ("flows", format!("{} ({over} finished, {failed} failed)", flows.len())),
-            ("completed", self.completion()),
-            ("goodput", self.goodput()),
-        ];
+        let mut figures = self.lab.map(LabRun::figures).unwrap_or_default();
+        let has_flows = self.lab.is_none() || !flows.is_empty();
+        if has_flows {
+            figures.extend([
+                ("flows", format!("{} ({over} finished, {failed} failed)", flows.len())),
+                ("completed", self.completion()),
+                ("goodput", self.goodput()),
+            ]);
+        }
         let latencies = self.latencies();
         let at = |percent| percentile(&latencies, percent).map(Span::from_ps);
         if let [Some(p50), Some(p95), Some(p99)] = [50, 95, 99].map(at) {
@@ -232,12 +258,17 @@ impl<'a> Report<'a> {
         let (marked, notified) = self.marks();
         figures.extend(self.storms().map(|storms| ("watchdogs", storms)));
         let simulated = format!("{} link-hops, {} events", network.link_hops(), network.events());
+        figures.push(("drops", network.drops().total().to_string()));
+        // Programs count for themselves.
+        if has_flows {
+            figures.push(("again", format!("{again} packets, {timeouts} timeouts")));
+            figures.push(("ECN", format!("{marked} marks, {notified} CNPs")));
+        } else {
+            figures.push(("ECN", format!("{marked} marks")));
+        }
         figures.extend([
-            ("drops", network.drops().total().to_string()),
-            ("again", format!("{again} packets, {timeouts} timeouts")),
-            ("ECN", format!("{marked} marks, {notified} CNPs")),
             ("pauses", format!("{} frames", network.pause_frames())),
-            ("simulated", simulated),
+            (if self.lab.is_some() { "carried" } else { "simulated" }, simulated),
         ]);
         figures.into_iter().map(|(figure, value)| (figure.to_owned(), value)).collect()
     }
@@ -494,6 +525,52 @@ mod tests {
         assert!(reliable.is_some_and(|slowdown| slowdown >= 1.0), "{reliable:?}");
         assert_eq!(unreliable, None);
         assert_eq!(network.flows()[1].latencies_ps.len(), 1);
+    }
+
+    #[test]
+    fn a_lab_is_told_with_its_factor_its_slips_and_its_programs() {
+        let (network, verdict, samples) = two_to_one();
+        let program = ProgramRun {
+            host: "h0".to_owned(),
+            process: 4711,
+            command: "ib_write_bw".to_owned(),
+            sent: 90,
+            received: 8,
+            refused: 0,
+        };
+        let mut lab = LabRun {
+            name: "two".to_owned(),
+            factor: 4.0,
+            why: "as it was set".to_owned(),
+            wall: core::time::Duration::from_millis(2_500),
+            kept: true,
+            behind: "never: it kept its factor".to_owned(),
+            programs: vec![program],
+            more_programs: 0,
+            unclaimed: 0,
+            deadlocks: Vec::new(),
+        };
+        let report =
+            Report::new("two to one", &network, &verdict).with_samples(&samples).in_lab(&lab);
+        let summary = report.summary();
+        assert!(summary.starts_with("two to one (a lab run)\n  ended at "), "{summary}");
+        assert!(
+            summary.contains(" of the model, after 2.500 s on the wall (factor 4)\n"),
+            "{summary}"
+        );
+        assert!(summary.contains("  time         factor 4, as it was set\n"), "{summary}");
+        assert!(summary.contains("  programs     1: 90 packets sent, 8 received\n"), "{summary}");
+        assert!(report.about().contains(&("origin", "lab".to_owned())));
+        let html = report.page();
+        for part in
+            ["(a lab run)</title>", "<strong>Lab run:</strong>", "ib_write_bw", "Pauses, spreading"]
+        {
+            assert!(html.contains(part), "{part}");
+        }
+        assert!(!html.contains("did not keep its factor"));
+        (lab.kept, lab.behind) = (false, "3 times".to_owned());
+        let html = Report::new("two to one", &network, &verdict).in_lab(&lab).page();
+        assert!(html.contains("did not keep its factor: it fell behind 3 times"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rdma::Span;
+use rdma::{Span, Time};
 use telemetry::{Block, Cell, Figure, Page, Table};
 
 use super::hops::{Hop, Layers};
@@ -12,12 +12,25 @@ use crate::Verdict;
 use crate::limits::REPORT_QUEUES;
 use crate::record::{Change, Samples};
 
+const REST: &str = "Beside this page: `flows.parquet`, a row a flow, with what completed and what was delivered; \
+    `samples.parquet`, a row for each queue and sample in which something changed; `counters.parquet`, under the \
+    names of SAI for switches and of Linux for NICs. DuckDB, pandas and Spark read them: \
+    `duckdb -c \"SELECT * FROM 'flows.parquet' ORDER BY slowdown DESC LIMIT 10\"`.";
+const LAB_REST: &str = "Beside this page: `programs.parquet`, a row a program; `samples.parquet`, a row for each queue \
+    and sample in which something changed; `counters.parquet`, under the names of SAI for switches and of Linux for \
+    NICs; `flows.parquet`, of simulated hosts. DuckDB, pandas and Spark read them: \
+    `duckdb -c \"SELECT * FROM 'counters.parquet' WHERE counter LIKE '%PFC%'\"`.";
+
 impl Report<'_> {
     /// One HTML file, with everything that it needs.
     pub fn page(&self) -> String {
-        let mut page = Page::simulated(self.title, &self.model());
+        let mut page = match self.lab {
+            Some(_) => Page::in_lab(self.title, &self.model()),
+            None => Page::simulated(self.title, &self.model()),
+        };
         page.section("What happened").add(&Block::Text(&self.ending()));
         page.add(&Block::Table(&self.key_figures(), ""));
+        self.add_lab(&mut page);
         let notes = self.notes();
         if !notes.is_empty() {
             page.section("What to know");
@@ -41,13 +54,11 @@ impl Report<'_> {
         self.add_jobs(&mut page);
         self.add_messages(&mut page);
         self.add_drops(&mut page);
-        page.section("Where the rest is").add(&Block::Text(
-            "Beside this page: `flows.parquet`, a row a flow, with what completed and what was \
-             delivered; `samples.parquet`, a row for each queue \
-             and sample in which something changed; `counters.parquet`, under the names of SAI for \
-             switches and of Linux for NICs. DuckDB, pandas and Spark read them: \
-             `duckdb -c \"SELECT * FROM 'flows.parquet' ORDER BY slowdown DESC LIMIT 10\"`.",
-        ));
+        page.section("Where the rest is").add(&Block::Text(if self.lab.is_some() {
+            LAB_REST
+        } else {
+            REST
+        }));
         page.to_html()
     }
 
@@ -57,18 +68,31 @@ impl Report<'_> {
         let count = |number: usize, one: &str, several: &str| {
             format!("{number} {}", if number == 1 { one } else { several })
         };
-        format!(
-            "{}, {} and {}, packet by packet in integer picoseconds; store and \
-             forward, shared-buffer switches; in every NIC the transport engine of Ferroce's soft NIC. \
-             Not calibrated against hardware.",
+        let [hosts, switches, links] = [
             count(topology.hosts.len(), "host", "hosts"),
             count(topology.switches.len(), "switch", "switches"),
             count(topology.links.len(), "link", "links"),
+        ];
+        if let Some(lab) = self.lab {
+            return format!(
+                "real programs on {hosts}, {switches} and {links} that are modelled packet by packet, in real time \
+                 diluted by factor {}; store and forward, shared-buffer switches; in every program the transport \
+                 engine of Ferroce's soft NIC. Not calibrated against hardware.",
+                lab.factor
+            );
+        }
+        format!(
+            "{hosts}, {switches} and {links}, packet by packet in integer picoseconds; store and \
+             forward, shared-buffer switches; in every NIC the transport engine of Ferroce's soft NIC. \
+             Not calibrated against hardware."
         )
     }
 
     fn ending(&self) -> String {
         let now = self.network.now();
+        if let Some(lab) = self.lab {
+            return format!("The lab {}.", self.lab_ending(lab));
+        }
         match self.verdict {
             Verdict::Finished => format!("Every flow with an end had reached it at {now}."),
             Verdict::TimeOver => format!("The run stopped at {now}, when its time was over."),
@@ -102,6 +126,14 @@ impl Report<'_> {
 
     // ---- over time
 
+    /// The unit of time of all figures: a lab may live for days.
+    fn clock(&self) -> Clock {
+        match self.lab {
+            Some(_) => Clock { unit: "s", ps: 1e12 },
+            None => Clock { unit: "us", ps: 1e6 },
+        }
+    }
+
     fn add_time(&self, page: &mut Page, layers: &Layers, samples: &Samples) {
         page.section("Over time");
         let interval = samples.interval();
@@ -123,14 +155,22 @@ impl Report<'_> {
             *peak = change.queue_bytes.max(*peak);
             changes.push(change);
         }
-        let rates = throughput(layers, samples, &per_hop);
-        let figure =
-            Figure::steps(&rates, "time_us", "throughput_gbps").by("hop").title("Throughput");
-        let caption = format!("Frames sent by all ports of a hop together, over {interval} each.");
+        let clock = self.clock();
+        let time = clock.column();
+        let rates = throughput(layers, samples, &per_hop, clock);
+        let figure = Figure::steps(&rates, time, "throughput_gbps").by("hop").title("Throughput");
+        let thinned = match self.lab {
+            Some(_) => {
+                " A lab keeps some 500 to 1,000 samples, however long it lives: they lie farther apart then."
+            }
+            None => "",
+        };
+        let caption =
+            format!("Frames sent by all ports of a hop together, over {interval} each.{thinned}");
         page.add(&Block::Figure(&figure.caption(&caption)));
         let pauses = self.paused(layers, samples, &per_hop, &ports);
         if !pauses.is_empty() {
-            let figure = Figure::heat_map(&pauses, "time_us", "hop", "paused_percent")
+            let figure = Figure::heat_map(&pauses, time, "hop", "paused_percent")
                 .title("Part of the time paused")
                 .height(34 * per_hop.len() as u32 + 30)
                 .caption(
@@ -142,7 +182,7 @@ impl Report<'_> {
         let lengths = self.queues(samples, queues);
         if !lengths.is_empty() {
             let mut figure =
-                Figure::steps(&lengths, "time_us", "length_bytes").by("queue").title("Queues");
+                Figure::steps(&lengths, time, "length_bytes").by("queue").title("Queues");
             if let Some((at, label)) = self.marking_begins() {
                 figure = figure.rule(at, &label);
             }
@@ -161,8 +201,11 @@ impl Report<'_> {
     ) -> Table {
         /// Columns of the heat map.
         const COLUMNS: usize = 120;
-        let mut table =
-            Table::new("pauses").floats("time", "us").texts("hop").floats("paused", "percent");
+        let clock = self.clock();
+        let mut table = Table::new("pauses")
+            .floats("time", clock.unit)
+            .texts("hop")
+            .floats("paused", "percent");
         if per_hop.values().flatten().all(|&(_, paused)| paused == 0) {
             return table;
         }
@@ -177,19 +220,18 @@ impl Report<'_> {
                 let from = samples.times()[first];
                 let whole = samples.times()[until].since(from).as_ps() * ports[hop];
                 let percent = 100.0 * paused as f64 / whole.max(1) as f64;
-                table.push([
-                    micros(from.as_ps()).into(),
-                    (&name).into(),
-                    percent.min(100.0).into(),
-                ]);
+                table.push([clock.of(from).into(), (&name).into(), percent.min(100.0).into()]);
             }
         }
         table
     }
 
     fn queues(&self, samples: &Samples, queues: BTreeMap<(u32, u8), (u32, Vec<Change>)>) -> Table {
-        let mut table =
-            Table::new("queues").floats("time", "us").integers("length", "bytes").texts("queue");
+        let clock = self.clock();
+        let mut table = Table::new("queues")
+            .floats("time", clock.unit)
+            .integers("length", "bytes")
+            .texts("queue");
         let mut longest: Vec<_> = queues.into_iter().filter(|(_, (peak, _))| *peak > 0).collect();
         longest.sort_by_key(|&(key, (peak, _))| (core::cmp::Reverse(peak), key));
         longest.truncate(REPORT_QUEUES);
@@ -201,10 +243,10 @@ impl Report<'_> {
             for change in changes.iter().filter(|change| {
                 change.queue_bytes != core::mem::replace(&mut before, change.queue_bytes)
             }) {
-                let time = micros(samples.times()[change.sample as usize].as_ps());
+                let time = clock.of(samples.times()[change.sample as usize]);
                 table.push([time.into(), change.queue_bytes.into(), (&name).into()]);
             }
-            let end = micros(self.network.now().as_ps());
+            let end = clock.of(self.network.now());
             table.push([end.into(), before.into(), (&name).into()]);
         }
         table
@@ -310,14 +352,35 @@ impl Report<'_> {
     }
 }
 
+/// A unit of time.
+#[derive(Clone, Copy)]
+struct Clock {
+    unit: &'static str,
+    ps: f64,
+}
+
+impl Clock {
+    fn of(self, at: Time) -> f64 {
+        at.as_ps() as f64 / self.ps
+    }
+
+    /// What a column of times is called.
+    fn column(self) -> &'static str {
+        if self.unit == "s" { "time_s" } else { "time_us" }
+    }
+}
+
 /// What each hop sent, over time.
 fn throughput(
     layers: &Layers,
     samples: &Samples,
     per_hop: &BTreeMap<Hop, Vec<(u64, u64)>>,
+    clock: Clock,
 ) -> Table {
-    let mut table =
-        Table::new("throughput").floats("time", "us").texts("hop").floats("throughput", "gbps");
+    let mut table = Table::new("throughput")
+        .floats("time", clock.unit)
+        .texts("hop")
+        .floats("throughput", "gbps");
     for (hop, values) in per_hop {
         let name = layers.name(*hop);
         for (sample, &(sent, _)) in values.iter().enumerate().skip(1) {
@@ -326,7 +389,7 @@ fn throughput(
                 continue;
             }
             // A rate holds from the sample before to this one.
-            let from = micros(samples.times()[sample - 1].as_ps());
+            let from = clock.of(samples.times()[sample - 1]);
             let rate = gbps(sent, samples.span(sample as u32));
             table.push([from.into(), (&name).into(), rate.into()]);
         }

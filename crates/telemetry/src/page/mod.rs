@@ -26,11 +26,14 @@ const VEGA: &str = include_str!("../../vendor/vega/vega.min.js");
 const VEGA_LITE: &str = include_str!("../../vendor/vega-lite/vega-lite.min.js");
 const VEGA_EMBED: &str = include_str!("../../vendor/vega-embed/vega-embed.min.js");
 
-/// A page that says where its numbers are from: a simulation, or a measurement.
+/// The origin of a page about programs on modelled links.
+const IN_LAB: &str = "a lab run";
+
+/// A page that says where its numbers are from: a simulation, a measurement, or a lab.
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
-    /// "simulated" or "measured".
+    /// "simulated", "measured" or "a lab run".
     origin: &'static str,
     model: String,
     body: String,
@@ -66,6 +69,12 @@ impl Page {
     /// behind the word "Measured".
     pub fn measured(title: &str, place: &str) -> Self {
         Self::of("measured", title, place)
+    }
+
+    /// A page without sections. `model` says which modelled links real programs ran over, and how fast: it stands
+    /// under the title, behind the words "Lab run".
+    pub fn in_lab(title: &str, model: &str) -> Self {
+        Self::of(IN_LAB, title, model)
     }
 
     fn of(origin: &'static str, title: &str, model: &str) -> Self {
@@ -156,7 +165,11 @@ impl Page {
     pub fn to_html(&self) -> String {
         let (title, model) = (escape(&self.title), escape(&self.model));
         let origin = self.origin;
-        let stated = if origin == "simulated" { "Simulated" } else { "Measured" };
+        let stated = match origin {
+            "simulated" => "Simulated",
+            IN_LAB => "Lab run",
+            _ => "Measured",
+        };
         let mut scripts = String::new();
         let figures: &[&str] =
             if self.figures > 0 { &[VEGA, VEGA_LITE, VEGA_EMBED, START] } else { &[] };
