@@ -63,11 +63,14 @@ impl Listener {
     /// Those of the kernel.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let fd = socket()?;
-        let (name, length) = name(path)?;
+        // Under its own name it is there once it listens: whoever finds one that does not takes it for dead.
+        let made = path.with_file_name(format!("new.{:x}", sys::random()?));
+        let (name, length) = name(&made)?;
         // SAFETY: a live socket address of the length beside it.
         check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) })?;
         // SAFETY: takes no pointer.
         check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) })?;
+        std::fs::rename(made, path)?;
         Ok(Self(fd))
     }
 

@@ -128,8 +128,10 @@ pub fn is_slot(slot: u16) -> bool {
 /// Removes what programs have left behind of labs whose sockets are not there.
 pub fn sweep() {
     let Some(folder) = runtime::existing() else { return };
+    // Before the labs are: one that begins meanwhile is none that has died.
+    let entries: Vec<_> = folder.read_dir().into_iter().flatten().flatten().collect();
     let there: Vec<u64> = all().iter().map(|found| found.namespace).collect();
-    for entry in folder.read_dir().into_iter().flatten().flatten() {
+    for entry in entries {
         let name = entry.file_name();
         let numbers = name.to_str().into_iter().flat_map(|name| name.split('-'));
         let lab =
