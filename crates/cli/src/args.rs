@@ -1,5 +1,6 @@
 //! The command line.
 
+use core::net::SocketAddr;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -259,7 +260,8 @@ Examples:
   ferroce lab run --host h1 -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
   ferroce lab status
   ferroce lab capture s0:h1 -w - | tshark -r -                      # what crosses a port
-  ferroce lab down
+  ferroce lab top
+  ferroce lab down -o out/                                          # out/report.html shows how it went
 
 What programs say to each other beside RDMA, such as perftest by TCP, goes by the machine's own network.";
 
@@ -281,8 +283,12 @@ pub(crate) enum Lab {
     Status(Which),
     /// Write the frames of ports while it runs, as pcapng
     Capture(Capture),
+    /// Show what happens now, what looks wrong first: rates, pauses, marks and drops of every port
+    Top(Top),
+    /// Show what every port and program has counted, under the names of SAI and Linux
+    Counters(LabCounters),
     /// End it
-    Down(Which),
+    Down(Down),
 }
 
 #[derive(Debug, Args)]
@@ -306,6 +312,15 @@ pub(crate) struct Up {
     /// Stay in the background
     #[arg(long)]
     pub(crate) detach: bool,
+
+    /// At the end, a folder for report.html, the summary, and samples, counters and programs as Parquet
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Serve metrics for Prometheus on loopback, such as at 127.0.0.1:9400; port 0 is any that is free, and
+    /// `ferroce lab status` says which. Otherwise there are none
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 const EVENT_EXAMPLES: &str = "\
@@ -388,6 +403,40 @@ pub(crate) struct RunIn {
 
     #[command(flatten)]
     pub(crate) run: Run,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Look again after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = crate::values::seconds, default_value = "1")]
+    pub(crate) every: f64,
+
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabCounters {
+    /// Only this one: leaf0:h3 for the port of leaf0 that leads to h3, h3 for all of h3
+    #[arg(value_name = "NODE[:NEIGHBOUR]")]
+    pub(crate) port: Option<String>,
+
+    /// Print one line of JSON instead, counters that are zero included
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Down {
+    /// A folder for report.html, the summary, and samples, counters and programs as Parquet
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) which: Which,
 }
 
 #[derive(Debug, Args)]

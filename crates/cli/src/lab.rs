@@ -1,8 +1,10 @@
 //! `ferroce lab`: programs as hosts of a modelled fabric.
 
 mod capture;
+mod counters;
 mod event;
 mod exec;
+mod top;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -16,14 +18,16 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Instant;
 
+use fabric::Verdict;
+use fabric::report::Report;
 use fabric::scenario::Scenario;
 use lab::{LabError, Settings, client};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use softnic::lab::{Found, Site};
 
-use crate::args::{Lab, RunIn, Up, Which};
+use crate::args::{Down, Lab, RunIn, Up, Which};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{cannot_write, make_folder, print};
 
 impl Which {
     fn find(&self) -> Result<Found, Failure> {
@@ -57,7 +61,9 @@ pub(crate) fn run(command: Lab) -> Result<(), Failure> {
             print(&ask(&found, "status")?)
         }
         Lab::Capture(arguments) => capture::run(&arguments),
-        Lab::Down(which) => down(&which.find()?),
+        Lab::Top(arguments) => top::run(&arguments),
+        Lab::Counters(arguments) => counters::run(&arguments),
+        Lab::Down(arguments) => down(&arguments),
     }
 }
 
@@ -94,7 +100,11 @@ fn stay(up: &Up) -> Result<(), Failure> {
         title: scenario.title,
         network: scenario.network,
         factor: up.factor.or(scenario.dilution),
+        metrics: up.metrics,
     };
+    if let Some(folder) = &up.output {
+        make_folder(folder)?;
+    }
     let stop = stopper()?;
     let mut lab = lab::Lab::begin(settings).map_err(|error| match &error {
         LabError::Network(why) => of_file(&scenario.origin.explain(why)),
@@ -103,7 +113,29 @@ fn stay(up: &Up) -> Result<(), Failure> {
     })?;
     print(&lab.greeting())?;
     lab.run(|_| stop.load(Ordering::Relaxed));
-    print(&lab.farewell())
+    let told = print(&lab.farewell());
+    if let Some(folder) = lab.heir().map(Path::to_owned) {
+        let outcome = leave(&lab, &folder);
+        let why = outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let why = why.strip_prefix("error: ").unwrap_or(&why);
+        lab.tell_heir(outcome.as_deref().map_err(|_| why));
+    }
+    if let Some(folder) = &up.output {
+        print(&leave(&lab, folder)?)?;
+    }
+    told
+}
+
+/// Writes the results of a lab that is over, and says where.
+fn leave(lab: &lab::Lab, folder: &Path) -> Result<String, Failure> {
+    let (title, run) = lab.told();
+    let report = Report::new(title, lab.network(), &Verdict::TimeOver);
+    let report = report.with_samples(lab.samples()).in_lab(&run);
+    let summary = report.summary();
+    make_folder(folder)?;
+    let files = crate::sim::write(folder, &report, &summary)?;
+    let page = folder.join("report.html");
+    Ok(format!("{summary}  {:<12} {files} files: see {}\n", "written", page.display()))
 }
 
 /// Is set when somebody wants us to end.
@@ -130,8 +162,12 @@ fn detach(up: &Up) -> Result<(), Failure> {
     for (flag, value) in [
         ("--factor", up.factor.map(|it| it.to_string())),
         ("--seed", up.seed.map(|it| it.to_string())),
+        ("--metrics", up.metrics.map(|it| it.to_string())),
     ] {
         process.args(value.iter().flat_map(|value| [flag, value]));
+    }
+    if let Some(folder) = &up.output {
+        process.arg("--output").arg(folder);
     }
     process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let mut child = process.spawn().map_err(cannot)?;
@@ -161,11 +197,28 @@ fn detach(up: &Up) -> Result<(), Failure> {
     Err(Failure::new("the lab has not begun within a minute"))
 }
 
+/// How long a lab may take to write its results.
+const RESULTS_MAX_MS: i32 = 120_000;
+
 /// Tells a lab to end, and waits until it has.
-fn down(found: &Found) -> Result<(), Failure> {
-    ask(found, "down")?;
+fn down(arguments: &Down) -> Result<(), Failure> {
+    let found = arguments.which.find()?;
+    match &arguments.output {
+        None => {
+            ask(&found, "down")?;
+        }
+        Some(folder) => {
+            make_folder(folder)?;
+            let whole = std::path::absolute(folder).map_err(|error| cannot_write(folder, error))?;
+            let Some(whole) = whole.to_str().filter(|name| !name.contains('\n')) else {
+                return Err(cannot_write(folder, "its name is no line of text"));
+            };
+            let told = client::inherit(&found, whole, RESULTS_MAX_MS);
+            print(&told.map_err(|error| Failure::from_message(&error))?)?;
+        }
+    }
     let begin = Instant::now();
-    while softnic::lab::all().contains(found) {
+    while softnic::lab::all().contains(&found) {
         if begin.elapsed() > END_MAX {
             return Err(Failure::new(format!("lab `{}` does not end", found.name)));
         }

@@ -133,7 +133,7 @@ fn keys(table: &str) -> Result<(), Failure> {
 }
 
 /// Writes the files of a run, and returns how many.
-fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Failure> {
+pub(crate) fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Failure> {
     let texts = [("report.html", report.page()), ("summary.txt", summary.to_owned())];
     let mut count = 0;
     for (name, text) in &texts {
@@ -157,6 +157,7 @@ fn write(folder: &Path, report: &Report<'_>, summary: &str) -> Result<usize, Fai
         ("samples.parquet", report.samples()),
         ("counters.parquet", Some(report.counters())),
         ("jobs.parquet", report.jobs()),
+        ("programs.parquet", report.programs()),
     ];
     for (name, table) in tables {
         let Some(table) = table else { continue };

@@ -5,7 +5,8 @@ use std::io;
 use fabric::record::{CaptureLimits, CaptureTally};
 use softnic::lab::{self, Channel, Found, VERSION};
 
-use crate::limits::NAME_MAX;
+use crate::limits::{NAME_MAX, SEEN_BYTES_MAX};
+use crate::seen::Seen;
 
 /// Why a lab does not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,10 +84,14 @@ pub fn ask(found: &Found, request: &str) -> Result<String, AskError> {
 
 /// The same, and the connection, on which more may come.
 fn ask_on(found: &Found, request: &str) -> Result<(String, Channel), AskError> {
+    ask_for(found, request, PATIENCE_MS)
+}
+
+fn ask_for(found: &Found, request: &str, patience_ms: i32) -> Result<(String, Channel), AskError> {
     let (reply, channel) = Channel::connect(&found.socket)
         .and_then(|channel| {
             channel.send(request.as_bytes(), None)?;
-            Ok((channel.wait(PATIENCE_MS)?, channel))
+            Ok((channel.wait(patience_ms)?, channel))
         })
         .map_err(|error| AskError(format!("lab `{}` does not answer: {error}", found.name)))?;
     match reply.text.split_once(' ') {
@@ -94,6 +99,37 @@ fn ask_on(found: &Found, request: &str) -> Result<(String, Channel), AskError> {
         Some(("no", text)) => Err(AskError(text.to_owned())),
         _ => Err(AskError(format!("lab `{}` says what makes no sense", found.name))),
     }
+}
+
+/// What is seen of a lab now.
+///
+/// # Errors
+/// The lab is gone, does not answer, or is of another version.
+pub fn look(found: &Found) -> Result<Seen, AskError> {
+    let (_, channel) = ask_on(found, "seen")?;
+    let (mut text, mut message) = (Vec::new(), Vec::new());
+    let unclear = |why: &dyn core::fmt::Display| {
+        AskError(format!("lab `{}` does not say what is seen of it: {why}", found.name))
+    };
+    loop {
+        channel.wait_bytes(&mut message, PATIENCE_MS).map_err(|error| unclear(&error))?;
+        match message.split_first() {
+            Some((b'd', part)) if text.len() + part.len() <= SEEN_BYTES_MAX => {
+                text.extend_from_slice(part);
+            }
+            Some((b'e', _)) => break,
+            _ => return Err(unclear(&String::from_utf8_lossy(&message))),
+        }
+    }
+    serde_json::from_slice(&text).map_err(|error| unclear(&error))
+}
+
+/// Tells a lab to end and to write its results into `folder`; says what it has written. That may take a while.
+///
+/// # Errors
+/// It cannot, is gone, or takes longer than `patience_ms`.
+pub fn inherit(found: &Found, folder: &str, patience_ms: i32) -> Result<String, AskError> {
+    ask_for(found, &format!("down\n{folder}"), patience_ms).map(|(text, _)| text)
 }
 
 /// What is to be captured.

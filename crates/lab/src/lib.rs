@@ -11,7 +11,8 @@
 //! present (`clock.rs`). What programs send enters the NIC of their host, crosses the network as any packet of
 //! the simulator does, with all its bytes, and ends in the ring of the program that has the destination's slot
 //! (`programs.rs`). A host whose program takes nothing pauses its switch. People and programs speak to it through one
-//! socket (`requests.rs`); [`client`] is their end.
+//! socket (`requests.rs`); [`client`] is their end. What they see of it is copied by the lab and written out by
+//! others: frames (`captures.rs`), counters (`seen.rs`, `metrics.rs`), and samples for the report at the end.
 //!
 //! # What holds
 //!
@@ -32,15 +33,20 @@ pub mod experiment;
 mod factor;
 mod journal;
 mod limits;
+mod metrics;
 mod processors;
 mod programs;
 mod refusal;
 mod requests;
+mod scribe;
+mod seen;
 mod server;
 mod snapshot;
 mod state;
 mod status;
 
 pub use journal::Entry;
+pub use metrics::metrics;
+pub use seen::{ProgramSeen, Seen};
 pub use server::{Lab, LabError, Settings};
 pub use snapshot::Snapshot;

@@ -66,3 +66,17 @@ pub(crate) const AGAIN_MAX: u32 = 1 << 15;
 pub(crate) const STREAMS_MAX: usize = 1 << 16;
 /// What a frame has on a link besides its payload, about: see `factor.rs`.
 pub(crate) const FRAME_HEADERS: u64 = 80;
+/// Programs that are gone and remembered for the report.
+pub(crate) const GONE_MAX: usize = 1_000;
+/// How far apart samples are at first, for each port of the network and in all: to look at a port costs about a
+/// millionth of a second.
+pub(crate) const SAMPLE_EACH: Span = Span::from_us(50);
+pub(crate) const SAMPLE_LEAST: Span = Span::from_ms(1);
+/// Looks at all counters that wait to be written out.
+pub(crate) const LOOKS_MAX: usize = 8;
+/// Bytes of what was seen that one message holds.
+pub(crate) const SEEN_MESSAGE_BYTES: usize = 32 << 10;
+/// The most bytes of what was seen.
+pub(crate) const SEEN_BYTES_MAX: usize = 256 << 20;
+/// How long somebody who has asked what is seen may take to read on.
+pub(crate) const SEEN_PATIENCE: Duration = Duration::from_secs(2);

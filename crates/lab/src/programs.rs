@@ -7,7 +7,7 @@ use softnic::lab::{Broken, Channel, Jack, Owner};
 use wire::{ipv4, udp};
 
 use crate::again::Again;
-use crate::limits::{BATCH, INSIDE_BYTES_MAX, LAST_PACKETS, PROGRAMS_MAX};
+use crate::limits::{BATCH, GONE_MAX, INSIDE_BYTES_MAX, LAST_PACKETS, PROGRAMS_MAX};
 
 /// A program that is attached to a host.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Program {
     pub(crate) host: u32,
     pub(crate) slot: u16,
     pub(crate) process: u32,
+    /// What it is called.
+    pub(crate) command: String,
     jack: Jack,
     /// It answers for QP1 of its host.
     manages: bool,
@@ -49,6 +51,21 @@ impl Counts {
     }
 }
 
+/// A program that is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    pub(crate) host: u32,
+    pub(crate) process: u32,
+    pub(crate) command: String,
+    pub(crate) counts: Counts,
+}
+
+/// What a process is called, as the kernel knows it.
+fn command_of(process: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
 /// All programs.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
@@ -64,6 +81,9 @@ pub(crate) struct Programs {
     again: Again,
     /// Who has come and gone since that was last asked.
     moves: Vec<Move>,
+    /// Those that are gone, as many as are remembered, and how many are not.
+    pub(crate) gone: Vec<Gone>,
+    pub(crate) forgotten: u64,
     buffer: Vec<u8>,
 }
 
@@ -119,9 +139,20 @@ impl Programs {
         self.attached = self.attached.wrapping_add(1);
         let owner = self.attached << PLACE_BITS | place as u32;
         let (manages, inside, touched) = (false, 0, false);
-        let counts = Counts::default();
-        let program =
-            Program { owner, channel, host, slot, process, jack, manages, inside, counts, touched };
+        let (counts, command) = (Counts::default(), command_of(process));
+        let program = Program {
+            owner,
+            channel,
+            host,
+            slot,
+            process,
+            command,
+            jack,
+            manages,
+            inside,
+            counts,
+            touched,
+        };
         self.all[place] = Some(program);
         self.moves.push(Move { host, process, kind: MoveKind::Came });
         self.slots.insert((host, slot), owner);
@@ -133,6 +164,12 @@ impl Programs {
             self.slots.remove(&(gone.host, gone.slot));
             self.totals.entry(gone.host).or_default().add(&gone.counts);
             self.moves.push(Move { host: gone.host, process: gone.process, kind });
+            if self.gone.len() >= GONE_MAX {
+                self.forgotten += 1;
+                return;
+            }
+            let Program { host, process, command, counts, .. } = gone;
+            self.gone.push(Gone { host, process, command, counts });
         }
     }
 

@@ -7,7 +7,9 @@
 //!   status                           ok TEXT
 //!   event TABLE                      ok TEXT               TABLE: a [[fault]] of a scenario, its times from now
 //!   events FIRST                     ok NEXT, and a line for each event from that number on
+//!   seen                             ok                       + what is seen, in JSON (`seen.rs`)
 //!   down                             ok bye
+//!   down, a FOLDER in the next line  ok TEXT                  once the results are there
 //!   capture VERSION SNAP FRAMES BYTES PRIORITIES, a PORT a line
 //!                                    ok                       from then on a reader (`captures.rs`)
 //! ```
@@ -16,6 +18,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fabric::BuildError;
@@ -89,8 +92,13 @@ impl State {
             }
             ["greeting"] => Ok(status::greeting(self)),
             ["status"] => Ok(cut(status::status(self))),
+            ["seen"] => return self.show(visitor),
             ["down"] => {
                 self.is_over = true;
+                if let Some(folder) = lines.next() {
+                    self.heir.get_or_insert((visitor.channel, PathBuf::from(folder)));
+                    return None;
+                }
                 Ok("bye".to_owned())
             }
             _ => Err(no("the lab does not know what is asked", SAME_VERSION)),
@@ -125,6 +133,18 @@ impl State {
         let kinds: Vec<(Span, FaultKind)> =
             faults.iter().map(|fault| (fault.at.since(Time::ZERO), fault.kind)).collect();
         self.network.add_faults(&kinds, self.reroute)
+    }
+
+    /// Has what is seen written to a visitor.
+    fn show(&mut self, visitor: Visitor) -> Option<Visitor> {
+        if visitor.answer("").is_err() {
+            return None;
+        }
+        let seen = status::seen(self);
+        let channel = self.scribe.write(visitor.channel, seen).err()?;
+        let visitor = Visitor { channel };
+        visitor.refuse(&no("too many look at the lab", "ask less often")).ok()?;
+        Some(visitor)
     }
 
     fn device(&self, version: &str, host: &str) -> Result<String, Refusal> {

@@ -6,30 +6,36 @@
 //!
 //! It sleeps while nothing is under way and no program sends. Programs ring its doorbell then.
 
+use core::net::SocketAddr;
 use core::num::NonZeroU64;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::time::Instant;
 
 use fabric::fault::Fault;
+use fabric::record::Samples;
+use fabric::report::LabRun;
 use fabric::topology::{End, LinkSpec};
 use fabric::{BuildError, Network, NetworkConfig};
 use rdma::{Rate, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use softnic::lab::{Found, Listener};
+use telemetry::{Endpoint, EndpointError, Metrics, Reach};
 
 use crate::captures::Captures;
 use crate::clock::{self, Clock};
 use crate::factor::Choice;
 use crate::journal::{Entry, Journal};
 use crate::limits::{
-    CONTENDED, FRAME_HEADERS, LOOK_INTERVAL, NAP_LEAST, NAP_MAX, SLACK, STRETCH, STRETCHES_MAX,
-    TIMER_SLACK_NS, VISITORS_MAX, WATCH_INTERVAL,
+    CONTENDED, FRAME_HEADERS, LOOK_INTERVAL, NAP_LEAST, NAP_MAX, SAMPLE_EACH, SAMPLE_LEAST, SLACK,
+    STRETCH, STRETCHES_MAX, TIMER_SLACK_NS, VISITORS_MAX, WATCH_INTERVAL,
 };
 use crate::processors::Processors;
 use crate::programs::Programs;
 use crate::requests::Visitor;
+use crate::scribe::Scribe;
 use crate::snapshot::Snapshot;
 use crate::state::{State, Told};
 use crate::status;
@@ -45,6 +51,8 @@ pub struct Settings {
     pub network: NetworkConfig,
     /// By how much its time is diluted; `None` for what a measurement says.
     pub factor: Option<f64>,
+    /// Where Prometheus may ask for metrics, on loopback; port 0 for any that is free. `None` for nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Why a lab cannot begin.
@@ -56,6 +64,8 @@ pub enum LabError {
     NoHosts,
     /// A lab of this name runs already.
     Taken(String),
+    /// Metrics cannot be served there.
+    Metrics(EndpointError),
     /// A call of the kernel failed.
     Io {
         /// What was being done.
@@ -77,6 +87,7 @@ impl core::fmt::Display for LabError {
                 "a lab called `{name}` runs already\n\
                  hint: end it with `ferroce lab down --lab {name}`, or give this one another --name"
             ),
+            Self::Metrics(error) => write!(f, "--metrics: {error}"),
             Self::Io { doing, error } => write!(f, "{doing}: {error}"),
         }
     }
@@ -92,6 +103,8 @@ pub struct Lab {
     visitors: Vec<Visitor>,
     looked_at: Duration,
     watched_at: Duration,
+    /// Serves metrics as long as it is there.
+    endpoint: Option<Endpoint>,
 }
 
 impl Lab {
@@ -100,7 +113,7 @@ impl Lab {
     /// # Errors
     /// See [`LabError`].
     pub fn begin(settings: Settings) -> Result<Self, LabError> {
-        let Settings { name, title, network, factor } = settings;
+        let Settings { name, title, network, factor, metrics } = settings;
         let reroute = network.reroute;
         let io = |doing| move |error| LabError::Io { doing, error };
         crate::client::bury_the_dead();
@@ -121,7 +134,22 @@ impl Lab {
         }
         let found = softnic::lab::place(&name).map_err(io("looking for a place for the socket"))?;
         let listener = Listener::bind(&found.socket).map_err(io("opening the socket"))?;
+        // It asks the lab as any visitor does.
+        let asked = found.clone();
+        let gather = move || match crate::client::look(&asked) {
+            Ok(seen) => crate::metrics(&seen),
+            // What Prometheus then lacks is what it is to notice.
+            Err(_) => Metrics::new(),
+        };
+        let endpoint = metrics.map(|address| Endpoint::serve(address, Reach::Loopback, gather));
+        let endpoint = endpoint.transpose().map_err(LabError::Metrics)?;
+        let ports = 2 * network.topology().links.len() as u64;
+        let every = (SAMPLE_EACH * ports).max(SAMPLE_LEAST);
         let state = State {
+            samples: Samples::of_living(&network, every),
+            scribe: Scribe::default(),
+            metrics: endpoint.as_ref().map(Endpoint::address),
+            heir: None,
             found,
             title,
             network,
@@ -138,8 +166,8 @@ impl Lab {
             told: Told::default(),
             is_over: false,
         };
-        let (looked_at, watched_at) = (Duration::ZERO, Duration::ZERO);
-        Ok(Self { state, listener, visitors: Vec::new(), looked_at, watched_at })
+        let (visitors, looked_at, watched_at) = (Vec::new(), Duration::ZERO, Duration::ZERO);
+        Ok(Self { state, listener, visitors, looked_at, watched_at, endpoint })
     }
 
     /// Its socket, and what it is called.
@@ -214,6 +242,40 @@ impl Lab {
             }
         }
         self.state.captures.end(&mut self.state.network);
+        self.state.samples.take_last(&self.state.network);
+        // Nobody answers any more.
+        self.endpoint = None;
+    }
+
+    /// Its network as it is now.
+    pub fn network(&self) -> &Network {
+        &self.state.network
+    }
+
+    /// What it is called in full, and what a report says of it beside what its network has counted.
+    pub fn told(&self) -> (&str, LabRun) {
+        (&self.state.title, status::run(&self.state))
+    }
+
+    /// What was sampled.
+    pub fn samples(&self) -> &Samples {
+        &self.state.samples
+    }
+
+    /// The folder in which who has ended it wants to have its results.
+    pub fn heir(&self) -> Option<&Path> {
+        self.state.heir.as_ref().map(|(_, folder)| folder.as_path())
+    }
+
+    /// Tells whoever waits for the results that they are there, or why not.
+    pub fn tell_heir(&mut self, outcome: Result<&str, &str>) {
+        let Some((channel, _)) = self.state.heir.take() else { return };
+        let text = match outcome {
+            Ok(text) => format!("ok {text}"),
+            Err(why) => format!("no {why}"),
+        };
+        // Whoever has gone away does not miss it.
+        let _ = channel.send(text.as_bytes(), None);
     }
 
     /// Moves everything on to the present. Returns whether there was anything to do.
@@ -240,8 +302,13 @@ impl Lab {
                 break;
             }
             let next = self.state.network.next_event().filter(|next| *next <= now);
-            let end = next.map_or(now, |next| now.min(next.max(before) + STRETCH));
+            self.state.samples.pass(&self.state.network, next.unwrap_or(now));
+            let due = self.state.samples.due();
+            let end = next.map_or(now, |next| now.min(next.max(before) + STRETCH)).min(due);
             self.live_until(end);
+            if due <= end {
+                self.state.samples.take(&self.state.network);
+            }
             for host in 0..self.state.hosts {
                 received += self.state.programs.receive(host, &mut self.state.network);
             }

@@ -1,13 +1,16 @@
 //! What a lab has: its network, its programs and its clock, as those see it who are asked about it.
 
+use core::net::SocketAddr;
 use core::time::Duration;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use fabric::counters::WatchdogCounters;
+use fabric::record::Samples;
 use fabric::topology::End;
 use fabric::{Cycle, Network};
 use rdma::{Span, Time};
-use softnic::lab::Found;
+use softnic::lab::{Channel, Found};
 
 use crate::captures::Captures;
 use crate::clock::Clock;
@@ -15,6 +18,7 @@ use crate::factor::Choice;
 use crate::journal::Journal;
 use crate::processors::Processors;
 use crate::programs::{MoveKind, Programs};
+use crate::scribe::Scribe;
 use crate::snapshot::Snapshot;
 
 /// See the module.
@@ -26,6 +30,10 @@ pub(crate) struct State {
     pub(crate) hosts: u32,
     pub(crate) programs: Programs,
     pub(crate) captures: Captures,
+    pub(crate) samples: Samples,
+    pub(crate) scribe: Scribe,
+    /// Where its metrics are.
+    pub(crate) metrics: Option<SocketAddr>,
     pub(crate) clock: Clock,
     pub(crate) choice: Choice,
     pub(crate) begin: Instant,
@@ -38,6 +46,8 @@ pub(crate) struct State {
     /// What the journal knows already.
     pub(crate) told: Told,
     pub(crate) is_over: bool,
+    /// Who has ended it and waits for its results, and where those are to be.
+    pub(crate) heir: Option<(Channel, PathBuf)>,
 }
 
 /// What the journal knows already.

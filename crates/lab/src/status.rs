@@ -2,13 +2,17 @@
 
 use core::fmt::Write as _;
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use fabric::Cycle;
+use fabric::report::{LabRun, ProgramRun};
 use fabric::topology::End;
 use rdma::{Span, Time};
 
 use crate::factor::Reason;
 use crate::journal::seconds;
+use crate::programs::{Counts, Program};
+use crate::seen::{ProgramSeen, Seen};
 use crate::state::State;
 
 /// What it is, and how its time was diluted.
@@ -95,11 +99,16 @@ fn limits(lab: &State, host: u32) -> Option<String> {
 
 /// The factor, and why it is that.
 fn time(lab: &State) -> String {
-    let factor = lab.choice.factor;
+    let between = if lab.choice.reason.is_some() { ":" } else { "," };
+    format!("factor {}{between} {}", lab.choice.factor, why(lab))
+}
+
+/// Why the factor is what it is.
+pub(crate) fn why(lab: &State) -> String {
     match lab.choice.reason {
-        None => format!("factor {factor}, as it was set"),
+        None => "as it was set".to_owned(),
         Some(Reason { carried, needed }) => format!(
-            "factor {factor}: this machine carries {:.0} thousand packets/s, and programs could send {:.0}",
+            "this machine carries {:.0} thousand packets/s, and programs could send {:.0}",
             carried / 1e3,
             needed / 1e3
         ),
@@ -172,9 +181,11 @@ pub(crate) fn status(lab: &State) -> String {
     if lab.programs.unclaimed > 0 {
         let _ = writeln!(text, "  unclaimed   {} packets for no program", lab.programs.unclaimed);
     }
-    for (at, cycle) in &lab.deadlocks {
-        let at = seconds(at.since(Time::ZERO));
-        let _ = writeln!(text, "  DEADLOCK    at {at:.6} s: {}", circle(cycle));
+    for found in &lab.deadlocks {
+        let _ = writeln!(text, "  DEADLOCK    {}", deadlock(found));
+    }
+    if let Some(address) = lab.metrics {
+        let _ = writeln!(text, "  metrics     http://{address}/metrics");
     }
     text
 }
@@ -185,8 +196,14 @@ pub(crate) fn circle(cycle: &Cycle) -> String {
     queues.collect::<Vec<_>>().join("; ")
 }
 
+/// When it was found, and of which queues it is.
+pub(crate) fn deadlock((at, cycle): &(Time, Cycle)) -> String {
+    let at = seconds(at.since(Time::ZERO));
+    format!("at {at:.6} s: {}", circle(cycle))
+}
+
 /// Whether the clock slipped, when, and by how much.
-fn behind(lab: &State) -> String {
+pub(crate) fn behind(lab: &State) -> String {
     let slips = lab.clock.slips();
     let Some(first) = slips.first_at else { return "never: it kept its factor".to_owned() };
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -204,4 +221,94 @@ fn behind(lab: &State) -> String {
         ms(slips.worst),
         slips.worst_at.as_secs_f64()
     )
+}
+
+/// What a report says of it.
+pub(crate) fn run(lab: &State) -> LabRun {
+    let program = |host, process, command: &str, counts: Counts| ProgramRun {
+        host: lab.network.topology().name(End::Host(host)).to_owned(),
+        process,
+        command: command.to_owned(),
+        sent: counts.sent,
+        received: counts.received,
+        refused: counts.refused,
+    };
+    let gone = lab.programs.gone.iter();
+    let gone = gone.map(|it| program(it.host, it.process, &it.command, it.counts));
+    let there = lab.programs.iter();
+    let there = there.map(|it| program(it.host, it.process, &it.command, it.counts));
+    // One for each process of a host: it may have had several NICs.
+    let mut programs: Vec<ProgramRun> = Vec::new();
+    for more in gone.chain(there) {
+        let same = |it: &&mut ProgramRun| (&it.host, it.process) == (&more.host, more.process);
+        match programs.iter_mut().find(same) {
+            Some(program) => {
+                program.sent += more.sent;
+                program.received += more.received;
+                program.refused += more.refused;
+            }
+            None => programs.push(more),
+        }
+    }
+    LabRun {
+        name: lab.found.name.clone(),
+        factor: lab.clock.factor(),
+        why: why(lab),
+        wall: lab.begin.elapsed(),
+        kept: lab.clock.slips().count == 0,
+        behind: behind(lab),
+        programs,
+        more_programs: lab.programs.forgotten,
+        unclaimed: lab.programs.unclaimed,
+        deadlocks: lab.deadlocks.iter().map(deadlock).collect(),
+    }
+}
+
+/// What is to be seen now, but for what programs count themselves.
+pub(crate) fn seen(lab: &State) -> Seen {
+    let (wall, model) = lab.ages();
+    let slips = lab.clock.slips();
+    let topology = lab.network.topology();
+    let drops = lab.network.drops();
+    let program = |program: &Program| ProgramSeen {
+        host: topology.name(End::Host(program.host)).to_owned(),
+        process: program.process,
+        command: program.command.clone(),
+        sent: program.counts.sent,
+        received: program.counts.received,
+        refused: program.counts.refused,
+        counters: BTreeMap::new(),
+    };
+    Seen {
+        lab: lab.found.name.clone(),
+        title: lab.title.clone(),
+        wall_ns: wall.as_nanos() as u64,
+        model_ps: model.as_ps(),
+        factor: lab.clock.factor(),
+        slips: slips.count,
+        slipped_ns: slips.sum.as_nanos() as u64,
+        ports: lab.network.counted(),
+        drops: drops.iter().map(|(cause, count)| (cause.text().to_owned(), count)).collect(),
+        unclaimed: lab.programs.unclaimed,
+        deadlocks: lab.deadlocks.len() as u64,
+        link_hops: lab.network.link_hops(),
+        programs: by_process(lab.programs.iter().map(program)),
+    }
+}
+
+/// One for each process of a host: it may have several NICs.
+fn by_process(all: impl Iterator<Item = ProgramSeen>) -> Vec<ProgramSeen> {
+    let mut programs: Vec<ProgramSeen> = Vec::new();
+    for more in all {
+        let same = |it: &&mut ProgramSeen| (&it.host, it.process) == (&more.host, more.process);
+        match programs.iter_mut().find(same) {
+            Some(program) => {
+                program.sent += more.sent;
+                program.received += more.received;
+                program.refused += more.refused;
+            }
+            None => programs.push(more),
+        }
+    }
+    programs
 }

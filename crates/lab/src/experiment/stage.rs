@@ -170,6 +170,7 @@ pub(super) fn run(
         title: format!("{}: {}", experiment.title, row.name),
         network,
         factor: row.scenario.dilution,
+        metrics: None,
     };
     let begin = Instant::now();
     let lab = Background::begin(settings).map_err(|error| match &error {

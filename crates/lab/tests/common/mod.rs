@@ -42,13 +42,18 @@ impl Running {
         let stop = Arc::new(AtomicBool::new(false));
         let (name, stops) = (name.to_owned(), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
-            let settings =
-                Settings { name, title: "a test".to_owned(), network, factor: Some(1.0) };
+            let title = "a test".to_owned();
+            let settings = Settings { name, title, network, factor: Some(1.0), metrics: None };
             let mut lab = Lab::begin(settings).unwrap();
             tell.send(lab.found().clone()).unwrap();
             lab.run(|_| stops.load(Ordering::Relaxed));
         });
         Self { found: told.recv().unwrap(), stop, thread: Some(thread) }
+    }
+
+    /// One that somebody else ends.
+    pub(crate) fn of(found: Found) -> Self {
+        Self { found, stop: Arc::default(), thread: None }
     }
 
     pub(crate) fn ask(&self, request: &str) -> String {
