@@ -133,7 +133,9 @@ fn leave(lab: &lab::Lab, folder: &Path) -> Result<String, Failure> {
     let report = report.with_samples(lab.samples()).in_lab(&run);
     let summary = report.summary();
     make_folder(folder)?;
-    let files = crate::sim::write(folder, &report, &summary)?;
+    let json = folder.join("report.json");
+    fs::write(&json, report.json()).map_err(|error| cannot_write(&json, error))?;
+    let files = 1 + crate::sim::write(folder, &report, &summary)?;
     let page = folder.join("report.html");
     Ok(format!("{summary}  {:<12} {files} files: see {}\n", "written", page.display()))
 }

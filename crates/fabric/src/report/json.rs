@@ -14,8 +14,18 @@ impl Report<'_> {
             .notes()
             .into_iter()
             .map(|note| json!({"about": note.about, "why": note.why, "change": note.change}));
-        written(&json!({
-            "origin": "simulated",
+        let origin = if self.lab.is_some() { "lab" } else { "simulated" };
+        let lab = self.lab.map(|lab| {
+            json!({
+                "factor": lab.factor,
+                "wall_s": lab.wall.as_secs_f64(),
+                "kept": lab.kept,
+                "fell_behind": lab.behind,
+                "programs": rows(self.programs().as_ref()),
+            })
+        });
+        let mut document = json!({
+            "origin": origin,
             "title": self.title,
             "model": self.model(),
             "seed": self.network.seed(),
@@ -23,7 +33,11 @@ impl Report<'_> {
             "figures": figures(&self.numbers()),
             "jobs": rows(self.jobs().as_ref()),
             "notes": notes.collect::<Vec<_>>(),
-        }))
+        });
+        if let Some(lab) = lab {
+            document["lab"] = lab;
+        }
+        written(&document)
     }
 }
 

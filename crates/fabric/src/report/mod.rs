@@ -561,6 +561,7 @@ mod tests {
         assert!(summary.contains("  time         factor 4, as it was set\n"), "{summary}");
         assert!(summary.contains("  programs     1: 90 packets sent, 8 received\n"), "{summary}");
         assert!(report.about().contains(&("origin", "lab".to_owned())));
+        assert!(report.json().contains("\"factor\": 4.0"), "{}", report.json());
         let html = report.page();
         for part in
             ["(a lab run)</title>", "<strong>Lab run:</strong>", "ib_write_bw", "Pauses, spreading"]
