@@ -25,6 +25,16 @@ impl FileError {
         self
     }
 
+    /// The line, from 1.
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+
+    /// What was expected, without the line, and the remedy.
+    pub fn words(&self) -> (&str, Option<&str>) {
+        (&self.message, self.hint.as_deref())
+    }
+
     /// Everything but the remedy, and the remedy.
     pub(crate) fn parts(self) -> (String, Option<String>) {
         (format!("line {}: {}", self.line, self.message), self.hint)

@@ -57,13 +57,7 @@ impl Kind {
 
     /// What a group holds of shared memory when XOFF is due and `k` groups in all fill together.
     fn xoff(&self, threshold: Threshold, k: usize) -> u64 {
-        match threshold {
-            Threshold::Static { bytes } => u64::from(bytes).min(self.shared()),
-            Threshold::Dynamic { exponent } => {
-                let alpha = 2f64.powi(i32::from(exponent));
-                (alpha * self.shared() as f64 / (1.0 + k as f64 * alpha)) as u64
-            }
-        }
+        threshold.xoff_bytes(self.shared(), k)
     }
 
     /// The class, group and queue of a DSCP at these switches, for packets that carry no tag if it is

@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 use crate::switch::config::{
     Balance, EcnConfig, Schedule, Threshold, Trust, WatchdogAction, WatchdogRule, alpha_of,
 };
-use crate::switch::{Cell, sonic_headroom_bytes};
+use crate::switch::{Cell, SONIC_MTU_BYTES, sonic_headroom_bytes};
 use crate::topology::{End, Topology};
 use crate::words::{COLUMNS, wrapped};
 
@@ -320,7 +320,7 @@ fn headroom_words(config: &NetworkConfig, kind: &Kind, group: usize, ports: &[us
     let own = headroom(kind, ports[0], group);
     let configured = kind.config.groups_of(ports[0] as u16)[group].headroom_bytes.is_some();
     let mtu = config.nic.mtu.bytes();
-    let sonic = sonic_headroom_bytes(port.rate, port.propagation, mtu);
+    let sonic = sonic_headroom_bytes(port.rate, port.propagation, SONIC_MTU_BYTES, mtu);
     let sonic = sonic.map_or(String::new(), |by| format!(", {} by SONiC's formula", bytes(by)));
     let needed = match configured {
         true => format!("{} needed", bytes(u64::from(port.spec.headroom))),

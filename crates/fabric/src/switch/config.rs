@@ -149,11 +149,24 @@ pub enum Threshold {
     },
 }
 
+impl Threshold {
+    /// What a group holds of `shared` bytes when XOFF is due and `k` groups in all fill together.
+    pub fn xoff_bytes(self, shared: u64, k: usize) -> u64 {
+        match self {
+            Self::Static { bytes } => u64::from(bytes).min(shared),
+            Self::Dynamic { exponent } => {
+                let alpha = 2f64.powi(i32::from(exponent));
+                (alpha * shared as f64 / (1.0 + k as f64 * alpha)) as u64
+            }
+        }
+    }
+}
+
 /// The exponents of the alphas that there are: 1/256 to 128.
 pub(crate) const ALPHA_EXPONENTS: RangeInclusive<i8> = -8..=7;
 
 /// 2^`exponent` in words: 1/16, or 8.
-pub(crate) fn alpha_of(exponent: i8) -> String {
+pub fn alpha_of(exponent: i8) -> String {
     let power = 1_u32 << exponent.unsigned_abs().min(31);
     if exponent < 0 { format!("1/{power}") } else { power.to_string() }
 }

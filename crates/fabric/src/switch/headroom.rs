@@ -91,16 +91,22 @@ const SONIC_RESPONSE_QUANTA: [(u64, u64); 7] =
 /// The headroom that SONiC's dynamic buffer model computes (its document on dynamic headroom
 /// calculation): an MTU that waits here, the cable there and back, what the neighbour sends until it
 /// obeys, and a lossless packet. The switch chip's own share is not in it, and a cell counts as full.
-/// `None` for rates that the document does not name.
-pub fn sonic_headroom_bytes(rate: Rate, propagation: Span, lossless_mtu: u32) -> Option<u64> {
+/// `None` for rates that the document does not name. `port_mtu` is that of the port ([`SONIC_MTU_BYTES`] if
+/// nothing else is said), `lossless_mtu` that of the packets of lossless classes.
+pub fn sonic_headroom_bytes(
+    rate: Rate,
+    propagation: Span,
+    port_mtu: u32,
+    lossless_mtu: u32,
+) -> Option<u64> {
     let quanta = SONIC_RESPONSE_QUANTA.iter().find(|(gbps, _)| rate == Rate::from_gbps(*gbps))?.1;
     let response = quanta * wire::pause::QUANTUM_BITS / 8;
     let cable = 2 * bytes_in(rate, propagation);
-    Some(SONIC_MTU_BYTES + cable + response + u64::from(lossless_mtu))
+    Some(u64::from(port_mtu) + cable + response + u64::from(lossless_mtu))
 }
 
 /// The MTU of a SONiC port.
-const SONIC_MTU_BYTES: u64 = 9_100;
+pub const SONIC_MTU_BYTES: u32 = 9_100;
 
 #[cfg(test)]
 mod tests {
@@ -110,9 +116,12 @@ mod tests {
     #[test]
     fn sonic_computes_its_own_example() {
         // 9,100 + 2 x 10,000 + 57,920, and the lossless packet.
-        let bytes = sonic_headroom_bytes(Rate::from_gbps(400), propagation(40), 1_500);
-        assert_eq!(bytes, Some(87_020 + 1_500));
-        assert_eq!(sonic_headroom_bytes(Rate::from_gbps(800), propagation(40), 1_500), None);
+        let of = |gbps, port_mtu| {
+            sonic_headroom_bytes(Rate::from_gbps(gbps), propagation(40), port_mtu, 1_500)
+        };
+        assert_eq!(of(400, SONIC_MTU_BYTES), Some(87_020 + 1_500));
+        assert_eq!(of(400, 1_500), Some(87_020 - 9_100 + 1_500 + 1_500));
+        assert_eq!(of(800, SONIC_MTU_BYTES), None);
     }
 
     #[test]

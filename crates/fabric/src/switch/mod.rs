@@ -44,7 +44,7 @@ use tables::{Lookup, Tables};
 use watchdog::Watchdog;
 
 pub use cell::Cell;
-pub use headroom::{Frames, headroom_bytes, sonic_headroom_bytes};
+pub use headroom::{Frames, SONIC_MTU_BYTES, headroom_bytes, sonic_headroom_bytes};
 
 use crate::address::Tuple;
 use crate::counters::{Drop, PortCounters};

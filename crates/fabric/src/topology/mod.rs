@@ -10,6 +10,7 @@ pub(crate) mod units;
 
 use rdma::{Rate, Span};
 
+pub use routing::next_hops;
 pub use shapes::{Cables, ClosShape, clos, fat_tree, single_switch};
 pub(crate) use shapes::{back_to_back, leaf_spine, parking_lot, rail_optimised};
 
@@ -45,7 +46,7 @@ pub struct LinkSpec {
 
 /// How long light takes for a metre of fibre or copper, in picoseconds: two thirds of its speed in
 /// vacuum.
-pub(crate) const PS_PER_METRE: u64 = 5_000;
+pub const PS_PER_METRE: u64 = 5_000;
 
 /// How long a signal takes over `metres`.
 pub const fn propagation(metres: u32) -> Span {

@@ -56,6 +56,25 @@ impl RouteTable {
     }
 }
 
+/// By switch and by rack, the neighbours by one of which packets for the rack leave: none where the rack is the
+/// switch itself, where no path leads, and for switches without hosts.
+pub fn next_hops(topology: &Topology) -> Vec<Vec<Vec<u32>>> {
+    let neighbours = neighbours(topology, &[]);
+    let tables = route_tables(topology, &[], &[]);
+    let of = |(hops, table): (&Vec<Neighbour>, &RouteTable)| {
+        let to = |rack: u32| {
+            let ports = table.ports_to(rack);
+            let mut found: Vec<u32> =
+                hops.iter().filter(|hop| ports.contains(&hop.port)).map(|hop| hop.switch).collect();
+            found.sort_unstable();
+            found.dedup();
+            found
+        };
+        (0..neighbours.len() as u32).map(to).collect()
+    };
+    neighbours.iter().zip(&tables).map(of).collect()
+}
+
 /// A link of a switch to another.
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {

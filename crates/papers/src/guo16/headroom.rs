@@ -6,7 +6,7 @@
 use fabric::counters::Drop;
 use fabric::random::Random;
 use fabric::switch::config::{GroupConfig, PortConfig, SwitchConfig, Threshold};
-use fabric::switch::{Cell, Frames, headroom_bytes, sonic_headroom_bytes};
+use fabric::switch::{Cell, Frames, SONIC_MTU_BYTES, headroom_bytes, sonic_headroom_bytes};
 use fabric::topology::{End, LinkSpec, propagation};
 use fabric::workload::{FlowSpec, Verb};
 use fabric::{BuildError, Network};
@@ -168,8 +168,10 @@ impl By {
     fn bytes(self, link: &LinkSpec) -> Option<u32> {
         match self {
             Self::Cells | Self::Far | Self::Bytes => None,
-            Self::Sonic => sonic_headroom_bytes(link.rate, link.propagation, FRAME_BYTES)
-                .map(|bytes| bytes.min(u64::from(u32::MAX)) as u32),
+            Self::Sonic => {
+                sonic_headroom_bytes(link.rate, link.propagation, SONIC_MTU_BYTES, FRAME_BYTES)
+                    .map(|bytes| bytes.min(u64::from(u32::MAX)) as u32)
+            }
             Self::Profile => Some(PROFILE_BYTES),
         }
     }

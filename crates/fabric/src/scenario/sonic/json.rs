@@ -13,27 +13,37 @@ use crate::mistake::FileError;
 
 /// A table that is known here.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    pub(super) name: &'static str,
-    pub(super) line: usize,
-    pub(super) entries: Vec<Entry>,
+pub struct Table {
+    /// Such as `PORT`.
+    pub name: &'static str,
+    /// The line that it begins in, from 1.
+    pub line: usize,
+    /// Its keys, in the order of the file.
+    pub entries: Vec<Entry>,
 }
 
 /// A key of a table and what it holds.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) table: &'static str,
-    pub(super) key: String,
-    pub(super) line: usize,
-    pub(super) fields: Vec<Field>,
+pub struct Entry {
+    /// The table that it is of.
+    pub table: &'static str,
+    /// Such as `Ethernet0`, or `Ethernet0|3-4`.
+    pub key: String,
+    /// The line that it begins in, from 1.
+    pub line: usize,
+    /// Its fields, in the order of the file.
+    pub fields: Vec<Field>,
 }
 
 /// A field of an entry.
 #[derive(Clone, Debug)]
-pub(super) struct Field {
-    pub(super) name: String,
-    pub(super) line: usize,
-    pub(super) value: String,
+pub struct Field {
+    /// Such as `pfc_enable`.
+    pub name: String,
+    /// The line that its value begins in, from 1.
+    pub line: usize,
+    /// Its text; numbers, booleans and lists as they are written.
+    pub value: String,
 }
 
 /// The members of an object in their order, those that are there twice included.

@@ -31,9 +31,9 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use crate::mistake::FileError;
+pub use json::{Entry, Field, Table};
 pub use notes::Note;
 
-use json::Table;
 use notes::Notes;
 use tables::{Pool, Port, Profile, Watchdogs};
 
@@ -62,6 +62,27 @@ const KNOWN: [&str; 19] = [
     "TC_TO_QUEUE_MAP",
     "WRED_PROFILE",
 ];
+
+/// Tables that say nothing about a simulated switch, and are read for those who ask ([`tables`]).
+const BESIDE: [&str; 7] = [
+    "DEVICE_NEIGHBOR",
+    "FLEX_COUNTER_TABLE",
+    "LOSSLESS_TRAFFIC_PATTERN",
+    "STATIC_ROUTE",
+    "VLAN",
+    "VLAN_INTERFACE",
+    "VLAN_MEMBER",
+];
+
+/// The tables of a file as they are written, with their lines, whether they make sense or not: those of buffers
+/// and classes, and those that say who is beside a switch and what it floods.
+///
+/// # Errors
+/// [`FileError`] if the file is no JSON, or no tables of keys and fields.
+pub fn tables(text: &str) -> Result<Vec<Table>, FileError> {
+    let known: Vec<&'static str> = KNOWN.into_iter().chain(BESIDE).collect();
+    json::read(text, &known).map(|(tables, _)| tables)
+}
 
 /// A `config_db.json` that has been read, for one switch or many.
 #[derive(Clone, Debug)]

@@ -13,7 +13,8 @@ use crate::switch::config::{EcnConfig, Schedule, Threshold, WatchdogAction, Watc
 type Result<T> = core::result::Result<T, FileError>;
 
 impl Entry {
-    pub(super) fn place(&self) -> String {
+    /// Where it is, as in `PORT|Ethernet0`.
+    pub fn place(&self) -> String {
         format!("{}|{}", self.table, self.key)
     }
 
@@ -37,7 +38,8 @@ impl Entry {
         Err(wrong.hint(suggestion(&field.name, known, all)))
     }
 
-    pub(super) fn field(&self, name: &str) -> Option<&Field> {
+    /// The field of that name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 
