@@ -1,1 +1,97 @@
-//! Configuration: what is there against what is desired, and against rules that each have an incident behind them.
+//! Configuration: what is there against what is desired, and against rules that each have an incident behind them
+//! (guo16, 5.1 and 6.2).
+//!
+//! ```text
+//!   Folder (files per device) ─► source (a reader for each command's output) ─► Cluster: switches, hosts, links
+//!   desired.toml ─► Desired ─┐                                                     │
+//!                            ├─► rules ─► Findings ─► Mutes ─► report: text, JSON, SARIF
+//!                            └─► path  (one DSCP hop by hop)
+//! ```
+//!
+//! # What holds
+//!
+//! - SONiC's `config_db.json` is read by [`fabric::scenario::sonic`], once, and what it means for a port is what a
+//!   simulated switch would do: a rule and a simulation cannot disagree about a file.
+//! - A file that cannot be read, that is cut, or that another vendor wrote is a finding (`FD000`) with line and remedy;
+//!   everything else is still judged. Nothing in a file makes anything panic, and what is kept of one is bounded
+//!   ([`limits`]).
+//! - A fact that no file states is not judged: no rule fires because a snapshot is missing.
+//!
+//! **What is deliberately absent:** access to devices (`--collect` prints the commands), and changing anything on them.
+
+pub mod cluster;
+mod collect;
+mod desired;
+mod explain;
+mod finding;
+mod folder;
+mod here;
+pub mod limits;
+mod mute;
+mod path;
+pub mod report;
+mod rules;
+mod source;
+mod times;
+mod wiring;
+
+use std::time::SystemTime;
+
+use cluster::Cluster;
+
+pub use collect::collect;
+pub use desired::Desired;
+pub use explain::explain;
+pub use finding::{Difference, Finding, Place, Rule, Severity};
+pub use folder::{File, Folder};
+pub use here::{Ask, here};
+pub use mute::{Muted, Mutes};
+pub use path::{NoPath, path};
+
+/// What is said of a folder.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// What the files say is there.
+    pub cluster: Cluster,
+    /// What every device should be, if a file says so.
+    pub desired: Desired,
+    /// What is wrong: the gravest first, then by device and rule.
+    pub findings: Vec<Finding>,
+    /// What is wrong and was said to be known, with the reason.
+    pub muted: Vec<Muted>,
+}
+
+impl Diagnosis {
+    /// Judges a folder. `desired` takes the place of the folder's own `desired.toml`; `now` is what mutes with an
+    /// end are held by.
+    pub fn of(folder: &Folder, desired: Option<&File>, now: Option<SystemTime>) -> Self {
+        let (cluster, mut findings) = Cluster::of(folder);
+        let own = folder.file("desired.toml");
+        let desired = match desired.or(own) {
+            Some(file) => Desired::parse(file).unwrap_or_else(|finding| {
+                findings.push(*finding);
+                Desired::default()
+            }),
+            None => Desired::default(),
+        };
+        let mut mutes = match folder.file("doctor.toml") {
+            Some(file) => Mutes::parse(file).unwrap_or_else(|finding| {
+                findings.push(*finding);
+                Mutes::default()
+            }),
+            None => Mutes::default(),
+        };
+        let today = now.and_then(times::text).unwrap_or_default();
+        mutes.today = today.split(' ').next().unwrap_or_default().to_owned();
+        rules::check(&cluster, &desired, &mut findings);
+        findings.sort();
+        findings.dedup();
+        let (findings, muted) = mutes.apply(findings);
+        Self { cluster, desired, findings, muted }
+    }
+
+    /// The gravest severity there is.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+}

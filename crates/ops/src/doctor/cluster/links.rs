@@ -1,0 +1,117 @@
+//! Which port is at which, by LLDP of either end; where a switch has none, by `DEVICE_NEIGHBOR` of its configuration.
+
+use std::collections::BTreeMap;
+
+use super::Cluster;
+use crate::doctor::finding::Place;
+use crate::doctor::source::lldp::Neighbour;
+
+/// A device, by its place in the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Node {
+    /// A switch.
+    Switch(usize),
+    /// A host.
+    Host(usize),
+}
+
+/// An end of a link.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct End {
+    /// Whose.
+    pub node: Node,
+    /// The port, or the interface.
+    pub port: String,
+}
+
+/// A cable.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// The smaller first.
+    pub ends: [End; 2],
+    /// Who says that it is there.
+    pub place: Place,
+}
+
+/// All cables between devices of the cluster.
+pub(super) fn of(cluster: &Cluster) -> Vec<Link> {
+    let mut links: Vec<Link> = Vec::new();
+    let mut taken: BTreeMap<End, ()> = BTreeMap::new();
+    let names: BTreeMap<&str, Node> = {
+        let hosts = cluster.hosts.iter().enumerate();
+        let hosts = hosts.map(|(index, host)| (host.name.as_str(), Node::Host(index)));
+        let switches = cluster.switches.iter().enumerate();
+        hosts.chain(switches.map(|(at, switch)| (switch.name.as_str(), Node::Switch(at)))).collect()
+    };
+    let mut join = |here: End, there: &Neighbour, place: Place| {
+        let Some(&node) = names.get(there.device.as_str()) else { return };
+        let Some(port) = port_of(cluster, node, there, &here) else { return };
+        let mut ends = [here, End { node, port }];
+        if ends[0] == ends[1] || ends.iter().any(|end| taken.contains_key(end)) {
+            return;
+        }
+        ends.sort();
+        ends.iter().for_each(|end| _ = taken.insert(end.clone(), ()));
+        links.push(Link { ends, place });
+    };
+    for (index, switch) in cluster.switches.iter().enumerate() {
+        let Some(file) = &switch.lldp_file else { continue };
+        for neighbour in &switch.neighbours {
+            let Some(port) = switch.port(&neighbour.local) else { continue };
+            let here = End { node: Node::Switch(index), port: port.name.clone() };
+            join(here, neighbour, Place { file: file.clone(), line: neighbour.line });
+        }
+    }
+    for (index, host) in cluster.hosts.iter().enumerate() {
+        let Some(file) = &host.lldp_file else { continue };
+        for neighbour in &host.neighbours {
+            let here = End { node: Node::Host(index), port: neighbour.local.clone() };
+            join(here, neighbour, Place { file: file.clone(), line: neighbour.line });
+        }
+    }
+    for (index, switch) in cluster.switches.iter().enumerate() {
+        if switch.lldp_file.is_some() {
+            continue;
+        }
+        for entry in switch.entries("DEVICE_NEIGHBOR") {
+            let text = |name: &str| entry.field(name).map(|field| field.value.clone());
+            let (Some(device), Some(port)) = (text("name"), text("port")) else { continue };
+            let Some(own) = switch.port(&entry.key) else { continue };
+            let here = End { node: Node::Switch(index), port: own.name.clone() };
+            let neighbour =
+                Neighbour { local: own.name.clone(), device, ports: vec![port], line: None };
+            join(here, &neighbour, switch.place(entry.line));
+        }
+    }
+    links.sort_by(|a, b| a.ends.cmp(&b.ends));
+    links
+}
+
+/// The port of `node` that a neighbour describes: by its names, or because it says itself that `here` is at it.
+fn port_of(cluster: &Cluster, node: Node, there: &Neighbour, here: &End) -> Option<String> {
+    let of_here = cluster.name(here.node);
+    let says_here = |all: &[Neighbour]| {
+        let mut named =
+            all.iter().filter(|back| back.device == of_here && back.ports.contains(&here.port));
+        named.next().map(|back| back.local.clone())
+    };
+    match node {
+        Node::Switch(index) => {
+            let switch = cluster.switches.get(index)?;
+            let found = there.ports.iter().find_map(|name| switch.port(name));
+            found.map(|port| port.name.clone()).or_else(|| says_here(&switch.neighbours))
+        }
+        Node::Host(index) => {
+            let host = cluster.hosts.get(index)?;
+            let known = host.interfaces.iter().find(|(name, interface)| {
+                there.ports.iter().any(|said| {
+                    let mac = interface.mac.as_deref();
+                    said == *name
+                        || mac.is_some_and(|mac| said.eq_ignore_ascii_case(mac))
+                        || said.split_whitespace().last() == Some(name.as_str())
+                })
+            });
+            known.map(|(name, _)| name.clone()).or_else(|| says_here(&host.neighbours))
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What the files say is there: switches, hosts, and the links between them.
+//!
+//! A device is a folder. One with a `config_db.json` is a switch; so is a `NAME.json` beside the folders. Everything
+//! else is a host, whose files are named after the command and the interface that they are of.
+
+mod host;
+mod links;
+mod switch;
+
+use std::collections::BTreeMap;
+
+use super::finding::{Finding, Place, Severity};
+use super::folder::{File, Folder};
+use super::limits::SNAPSHOTS_MAX;
+
+pub use super::source::Trusted;
+pub use super::source::queue_pairs::QueuePair;
+pub use host::{Gid, Host, Interface, Job, Known, Rdma};
+pub use links::{End, Link, Node};
+pub(super) use switch::of_ports;
+pub use switch::{Port, Qos, Switch};
+
+/// Everything that is there.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// In the order of their names.
+    pub switches: Vec<Switch>,
+    /// In the order of their names.
+    pub hosts: Vec<Host>,
+    /// Cables, each once.
+    pub links: Vec<Link>,
+    /// What is at the other end of each end.
+    peers: BTreeMap<End, End>,
+}
+
+/// Files of the top of a folder that are of no device.
+const OF_NO_DEVICE: [&str; 2] = ["desired.toml", "doctor.toml"];
+
+impl Cluster {
+    /// Reads every device of a folder; what is not understood becomes findings.
+    pub(super) fn of(folder: &Folder) -> (Self, Vec<Finding>) {
+        let mut findings = Vec::new();
+        for (path, why) in &folder.left_out {
+            let device = path.split('/').next().unwrap_or_default();
+            let what = format!("{path} was not read: {why}.");
+            let hint = "make it a file that can be read, or take it out of the folder";
+            findings.push(Finding::not_understood(device, Place::of(path), what, hint));
+        }
+        let mut devices: BTreeMap<&str, Vec<(&str, &File)>> = BTreeMap::new();
+        for file in &folder.files {
+            match file.path.split_once('/') {
+                Some((device, rest)) => devices.entry(device).or_default().push((rest, file)),
+                None if OF_NO_DEVICE.contains(&file.path.as_str()) => {}
+                None => {
+                    let stem = file.path.trim_end_matches(".json").trim_end_matches(".config_db");
+                    devices.entry(stem).or_default().push(("config_db.json", file));
+                }
+            }
+        }
+        let mut cluster = Self::default();
+        for (name, files) in devices {
+            let is_switch = files.iter().any(|(path, _)| *path == "config_db.json");
+            let (now, snapshots) = by_time(&files);
+            if is_switch {
+                let mut switch = Switch::read(name, &now, &mut findings);
+                for (stamp, files) in snapshots {
+                    // What an old snapshot lacks is no concern of today.
+                    let old = Switch::read(name, &files, &mut Vec::new());
+                    switch.history.push((stamp, old));
+                }
+                cluster.switches.push(switch);
+            } else {
+                let Some(mut host) = Host::read(name, &now, &mut findings) else { continue };
+                for (stamp, files) in snapshots {
+                    let old = Host::read(name, &files, &mut Vec::new());
+                    host.history.extend(old.map(|old| (stamp, old)));
+                }
+                cluster.hosts.push(host);
+            }
+        }
+        cluster.switches.sort_by_key(|switch| super::finding::natural(&switch.name));
+        cluster.hosts.sort_by_key(|host| super::finding::natural(&host.name));
+        cluster.links = links::of(&cluster);
+        let both = cluster.links.iter().map(|link| &link.ends);
+        let both = both.flat_map(|[a, b]| [(a.clone(), b.clone()), (b.clone(), a.clone())]);
+        cluster.peers = both.collect();
+        (cluster, findings)
+    }
+
+    /// A few words: how many of what there are.
+    pub fn summary(&self) -> String {
+        let count = |number: usize, what: &str, many: &str| match number {
+            1 => format!("1 {what}"),
+            _ => format!("{number} {many}"),
+        };
+        let jobs: std::collections::BTreeSet<&str> =
+            self.hosts.iter().flat_map(|host| host.jobs.keys().map(String::as_str)).collect();
+        [
+            count(self.switches.len(), "switch", "switches"),
+            count(self.hosts.len(), "host", "hosts"),
+            count(self.links.len(), "link", "links"),
+            count(jobs.len(), "job", "jobs"),
+        ]
+        .join(", ")
+    }
+
+    /// The switch of that name.
+    pub fn switch(&self, name: &str) -> Option<&Switch> {
+        self.switches.iter().find(|switch| switch.name == name)
+    }
+
+    /// The host of that name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// The name of a node.
+    pub fn name(&self, node: Node) -> &str {
+        match node {
+            Node::Switch(index) => self.switches.get(index).map_or("?", |switch| &switch.name),
+            Node::Host(index) => self.hosts.get(index).map_or("?", |host| &host.name),
+        }
+    }
+
+    /// What is at the other end of a port.
+    pub fn peer(&self, node: Node, port: &str) -> Option<&End> {
+        self.peers.get(&End { node, port: port.to_owned() })
+    }
+}
+
+type Named<'a> = Vec<(&'a str, &'a File)>;
+
+/// The files of now, and those of each `history/STAMP/` or `history/STAMP.json`, the newest last.
+fn by_time<'a>(files: &[(&'a str, &'a File)]) -> (Named<'a>, Vec<(String, Named<'a>)>) {
+    let mut now = Vec::new();
+    let mut then: BTreeMap<String, Named<'a>> = BTreeMap::new();
+    for &(path, file) in files {
+        let Some(rest) = path.strip_prefix("history/") else {
+            now.push((path, file));
+            continue;
+        };
+        match rest.split_once('/') {
+            Some((stamp, path)) => then.entry(stamp.to_owned()).or_default().push((path, file)),
+            None => {
+                let stamp = rest.trim_end_matches(".json").trim_end_matches(".config_db");
+                then.entry(stamp.to_owned()).or_default().push(("config_db.json", file));
+            }
+        }
+    }
+    let too_many = then.len().saturating_sub(SNAPSHOTS_MAX);
+    (now, then.into_iter().skip(too_many).collect())
+}
+
+/// A file that is there and that no reader knows.
+fn unknown(device: &str, file: &File) -> Finding {
+    let text = file.text();
+    let what = match vendor(&text) {
+        Some(vendor) => format!("{} is a configuration of {vendor}.", file.path),
+        None => format!("{} has no name that is known here.", file.path),
+    };
+    let finding = Finding::not_understood(
+        device,
+        Place::of(&file.path),
+        what,
+        "files are named as `ferroce doctor --collect` writes them; of switches, SONiC's config_db.json is read",
+    );
+    if vendor(&text).is_some() { finding } else { finding.severity(Severity::Note) }
+}
+
+/// Whose configuration a text is, by words that theirs have.
+fn vendor(text: &str) -> Option<&'static str> {
+    let head: String = text.lines().take(60).collect::<Vec<_>>().join("\n");
+    let has = |words: &[&str]| words.iter().any(|word| head.contains(word));
+    if has(&["! Command: show running-config", "! device:", "EOS-4", "vEOS"]) {
+        Some("Arista EOS")
+    } else if has(&["!Command: show running-config", "boot nxos", "feature nxapi"]) {
+        Some("Cisco NX-OS")
+    } else if has(&["set system host-name", "## Last commit", "host-name "]) {
+        Some("Juniper Junos")
+    } else if has(&["nv set ", "- set:", "auto swp", "traffic.packet_priority_source_set"]) {
+        Some("NVIDIA Cumulus Linux")
+    } else if has(&["Building configuration...", "Current configuration"]) {
+        Some("Cisco IOS, or one of its kind")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,374 @@
+//! A switch: its `config_db.json`, and what that means for each port.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fabric::scenario::sonic::{self, ConfigDb, Entry, Field, FileError, Table};
+use fabric::switch::config::{
+    GroupConfig, PortConfig, QueueConfig, SwitchConfig, Trust, WatchdogConfig,
+};
+use fabric::topology::{Cables, propagation};
+use rdma::Rate;
+
+use super::unknown;
+use crate::doctor::finding::{Finding, Place};
+use crate::doctor::folder::File;
+use crate::doctor::source::lldp::{self, Neighbour};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    /// What its folder is called, or the `hostname` of its metadata.
+    pub name: String,
+    /// The `type` of its metadata, such as `ToRRouter`; empty if it does not say.
+    pub role: String,
+    /// The `hwsku` of its metadata.
+    pub hwsku: String,
+    /// The `platform` of its metadata.
+    pub platform: String,
+    /// What `show version` says, if that is there.
+    pub firmware: Option<String>,
+    /// Its `config_db.json`.
+    pub file: String,
+    /// When that was written.
+    pub modified: Option<SystemTime>,
+    /// As they are written.
+    pub tables: Vec<Table>,
+    /// Every port of `PORT`, in the order of their numbers.
+    pub ports: Vec<Port>,
+    /// What groups share, in bytes; `None` where the file does not say how large the pool is.
+    pub shared_bytes: Option<u64>,
+    /// Older snapshots, the newest last.
+    pub history: Vec<(String, Switch)>,
+    pub(in crate::doctor) neighbours: Vec<Neighbour>,
+    pub(in crate::doctor) lldp_file: Option<String>,
+}
+
+/// A port of a switch.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Such as `Ethernet0`.
+    pub name: String,
+    /// Such as `etp1`.
+    pub alias: Option<String>,
+    /// Of its link.
+    pub rate: Option<Rate>,
+    /// In bytes.
+    pub mtu: Option<u32>,
+    /// In metres.
+    pub cable_m: Option<u32>,
+    /// Whether it is to be up.
+    pub up: bool,
+    /// The line of its key in `PORT`.
+    pub line: usize,
+    /// What becomes of packets; `None` where the file makes no sense.
+    pub qos: Option<Qos>,
+}
+
+/// What a port makes of packets and pauses, as a simulated switch understands the file.
+#[derive(Clone, Debug)]
+pub struct Qos {
+    config: Arc<SwitchConfig>,
+    local: u16,
+}
+
+impl Qos {
+    /// The settings that it is of.
+    pub fn config(&self) -> &SwitchConfig {
+        &self.config
+    }
+
+    /// Whether DSCP or PCP says the class.
+    pub fn trust(&self) -> Trust {
+        self.config.trust
+    }
+
+    /// The class of a DSCP; of an untagged packet, if it is the tag that is trusted.
+    pub fn class(&self, dscp: u8) -> u8 {
+        match self.config.trust {
+            Trust::Dscp => self.config.dscp_to_class[usize::from(dscp & 63)] & 7,
+            Trust::Pcp => self.config.pcp_to_class[0] & 7,
+        }
+    }
+
+    /// The priority group of a class.
+    pub fn group(&self, class: u8) -> u8 {
+        self.config.class_to_group[usize::from(class & 7)] & 7
+    }
+
+    /// The queue of a class.
+    pub fn queue(&self, class: u8) -> u8 {
+        self.config.class_to_queue[usize::from(class & 7)] & 7
+    }
+
+    /// The priority of the pauses that a group sends.
+    pub fn priority(&self, group: u8) -> u8 {
+        self.config.group_to_priority[usize::from(group & 7)] & 7
+    }
+
+    /// The queue that a received pause of a priority stops.
+    pub fn stopped(&self, priority: u8) -> u8 {
+        self.config.priority_to_queue[usize::from(priority & 7)] & 7
+    }
+
+    /// The settings of a priority group.
+    pub fn group_config(&self, group: u8) -> &GroupConfig {
+        let own = self.own().map_or(&self.config.groups, |port| &port.groups);
+        &own[usize::from(group & 7)]
+    }
+
+    /// The settings of a queue.
+    pub fn queue_config(&self, queue: u8) -> &QueueConfig {
+        let own = self.own().map_or(&self.config.queues, |port| &port.queues);
+        &own[usize::from(queue & 7)]
+    }
+
+    /// Its watchdog.
+    pub fn watchdog(&self) -> Option<&WatchdogConfig> {
+        self.own().map_or(self.config.watchdog.as_ref(), |port| port.watchdog.as_ref())
+    }
+
+    /// The groups that pause.
+    pub fn lossless(&self) -> impl Iterator<Item = u8> {
+        (0..8).filter(|&group| self.group_config(group).lossless)
+    }
+
+    fn own(&self) -> Option<&PortConfig> {
+        self.config.ports.get(&self.local)
+    }
+}
+
+/// The pool of a switch that computes it while it runs, to make sense of the rest.
+const UNKNOWN_POOL_BYTES: u32 = 32 << 20;
+
+impl Switch {
+    pub(super) fn read(name: &str, files: &[(&str, &File)], findings: &mut Vec<Finding>) -> Self {
+        let mut switch = Self {
+            name: name.to_owned(),
+            role: String::new(),
+            hwsku: String::new(),
+            platform: String::new(),
+            firmware: None,
+            file: String::new(),
+            modified: None,
+            tables: Vec::new(),
+            ports: Vec::new(),
+            shared_bytes: None,
+            history: Vec::new(),
+            neighbours: Vec::new(),
+            lldp_file: None,
+        };
+        for &(path, file) in files {
+            match path {
+                "config_db.json" => switch.read_config(file, findings),
+                "lldp.txt" | "lldp.json" => match lldp::read(&file.text()) {
+                    Ok(neighbours) => {
+                        switch.neighbours = neighbours;
+                        switch.lldp_file = Some(file.path.clone());
+                    }
+                    Err(wrong) => {
+                        let place = Place { file: file.path.clone(), line: wrong.line };
+                        let what = format!("{}: {}.", file.path, wrong.what);
+                        findings.push(Finding::not_understood(name, place, what, wrong.hint));
+                    }
+                },
+                "version.txt" => {
+                    let text = file.text();
+                    let mut lines = text.lines();
+                    let version = lines.find_map(|line| line.split_once("Software Version:"));
+                    switch.firmware = version.map(|(_, version)| version.trim().to_owned());
+                }
+                _ => findings.push(unknown(name, file)),
+            }
+        }
+        switch
+    }
+
+    fn read_config(&mut self, file: &File, findings: &mut Vec<Finding>) {
+        self.file = file.path.clone();
+        self.modified = file.modified;
+        let text = file.text();
+        let mut wrong = |name: &str, error: &FileError| {
+            let (what, hint) = error.words();
+            let place = Place::new(&file.path, error.line());
+            let hint = hint.unwrap_or("compare it with `show runningconfiguration all`");
+            findings.push(Finding::not_understood(name, place, format!("{what}."), hint));
+        };
+        match sonic::tables(&text) {
+            Ok(tables) => self.tables = tables,
+            Err(error) => return wrong(&self.name, &error),
+        }
+        let metadata = |field: &str| {
+            let entry = self.entry("DEVICE_METADATA", "localhost");
+            let field = entry.and_then(|entry| entry.field(field));
+            field.map(|field| field.value.clone()).unwrap_or_default()
+        };
+        (self.role, self.hwsku, self.platform) =
+            (metadata("type"), metadata("hwsku"), metadata("platform"));
+        self.ports = self.read_ports();
+        let db = match ConfigDb::parse(&text) {
+            Ok(db) => db,
+            Err(error) => return wrong(&self.name, &error),
+        };
+        if let Err(error) = self.understand(&db) {
+            wrong(&self.name, &error);
+        }
+    }
+
+    fn read_ports(&self) -> Vec<Port> {
+        let cables = self.entries("CABLE_LENGTH");
+        let cable = |port: &str| {
+            let field = cables.iter().find_map(|entry| entry.field(port))?;
+            field.value.trim().strip_suffix('m')?.parse().ok()
+        };
+        let mut ports: Vec<Port> = Vec::new();
+        for entry in self.entries("PORT") {
+            let number = |name: &str| entry.field(name)?.value.trim().parse::<u64>().ok();
+            let text = |name: &str| entry.field(name).map(|field| field.value.clone());
+            let rate = number("speed").filter(|&mbps| (1..=100_000_000).contains(&mbps));
+            ports.push(Port {
+                name: entry.key.clone(),
+                alias: text("alias"),
+                rate: rate.map(|mbps| Rate::from_bps(mbps * 1_000_000)),
+                mtu: number("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
+                cable_m: cable(&entry.key).filter(|&metres| metres < 1_000_000),
+                up: text("admin_status").as_deref() == Some("up"),
+                line: entry.line,
+                qos: None,
+            });
+        }
+        // A file that says it of no port does not say it.
+        if ports.iter().all(|port| !port.up) {
+            ports.iter_mut().for_each(|port| port.up = true);
+        }
+        ports.sort_by_key(|port| crate::doctor::finding::natural(&port.name));
+        ports
+    }
+
+    /// What the file means for each port.
+    fn understand(&mut self, db: &ConfigDb) -> Result<(), FileError> {
+        let base = SwitchConfig::default();
+        let names: Vec<String> = self.ports.iter().map(|port| port.name.clone()).collect();
+        let links: Vec<Cables> = self.ports.iter().map(cables).collect();
+        let pools = self.entries("BUFFER_POOL").iter();
+        let is_ingress =
+            |entry: &&Entry| entry.field("type").is_some_and(|of| of.value != "egress");
+        let known = pools.filter(is_ingress).all(|entry| entry.field("size").is_some());
+        let buffer = (!known).then_some(UNKNOWN_POOL_BYTES);
+        match db.switch(&links, Some(&names), buffer, &base) {
+            Ok((config, _)) => {
+                let config = Arc::new(config);
+                for (local, port) in (0..).zip(&mut self.ports) {
+                    port.qos = Some(Qos { config: Arc::clone(&config), local });
+                }
+            }
+            // A simulated switch has one set of maps; here each port may have its own.
+            Err(first) => {
+                let mut any = false;
+                for (port, link) in self.ports.iter_mut().zip(&links) {
+                    let names = [port.name.clone()];
+                    let made = db.switch(core::slice::from_ref(link), Some(&names), buffer, &base);
+                    let Ok((config, _)) = made else { continue };
+                    any = true;
+                    port.qos = Some(Qos { config: Arc::new(config), local: 0 });
+                }
+                if !any {
+                    return Err(first);
+                }
+            }
+        }
+        if known {
+            self.shared_bytes = self.shared();
+        }
+        Ok(())
+    }
+
+    /// What groups share.
+    fn shared(&self) -> Option<u64> {
+        let first = self.ports.iter().find_map(|port| port.qos.as_ref())?;
+        let (mut reserved, mut headrooms) = (0_u64, 0_u64);
+        for qos in self.ports.iter().filter_map(|port| port.qos.as_ref()) {
+            for group in (0..8).map(|group| qos.group_config(group)) {
+                reserved += u64::from(group.reserve_bytes);
+                let headroom = if group.lossless { group.headroom_bytes.unwrap_or(0) } else { 0 };
+                headrooms += u64::from(headroom);
+            }
+        }
+        let config = first.config();
+        let headrooms = config.headroom_pool_bytes.map_or(headrooms, u64::from);
+        Some(u64::from(config.buffer_bytes).saturating_sub(reserved + headrooms))
+    }
+
+    /// The entries of a table.
+    pub fn entries(&self, table: &str) -> &[Entry] {
+        let found = self.tables.iter().find(|known| known.name == table);
+        found.map_or(&[], |table| table.entries.as_slice())
+    }
+
+    /// An entry of a table.
+    pub fn entry(&self, table: &str, key: &str) -> Option<&Entry> {
+        self.entries(table).iter().find(|entry| entry.key == key)
+    }
+
+    /// A field of `PORT_QOS_MAP`: the port's own, or that for all.
+    pub fn qos_field(&self, port: &str, name: &str) -> Option<(&Entry, &Field)> {
+        let of = |key: &str| {
+            let entries = self.entries("PORT_QOS_MAP").iter();
+            let mut named = entries.filter(|entry| of_ports(&entry.key).any(|port| port == key));
+            named.find_map(|entry| Some((entry, entry.field(name)?)))
+        };
+        of(port).or_else(|| of("global"))
+    }
+
+    /// The entry about a number of a port: of `BUFFER_PG`, `QUEUE`.
+    pub fn numbered(&self, table: &str, port: &str, number: u8) -> Option<&Entry> {
+        self.entries(table).iter().find(|entry| {
+            let Some((ports, numbers)) = entry.key.rsplit_once('|') else { return false };
+            let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+            let within = first.trim().parse().ok().is_some_and(|first: u8| first <= number)
+                && last.trim().parse().ok().is_some_and(|last: u8| number <= last);
+            within && of_ports(ports).any(|name| name == port)
+        })
+    }
+
+    /// The entry that a field of another refers to, by name or as `[TABLE|name]`.
+    pub fn referred(&self, field: &Field, table: &str) -> Option<&Entry> {
+        let text = field.value.trim();
+        let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        let name = match inner {
+            Some(inner) => inner.split_once('|')?.1,
+            None => text,
+        };
+        self.entry(table, name)
+    }
+
+    /// The ports that are judged.
+    pub fn judged(&self) -> impl Iterator<Item = (&Port, &Qos)> {
+        let up = self.ports.iter().filter(|port| port.up);
+        up.filter_map(|port| Some((port, port.qos.as_ref()?)))
+    }
+
+    /// The port of that name, or of that alias.
+    pub fn port(&self, name: &str) -> Option<&Port> {
+        let named = self.ports.iter().find(|port| port.name == name);
+        named.or_else(|| self.ports.iter().find(|port| port.alias.as_deref() == Some(name)))
+    }
+
+    /// A line of its file.
+    pub(in crate::doctor) fn place(&self, line: usize) -> Place {
+        Place::new(&self.file, line)
+    }
+}
+
+/// What is at a port, as the file says: 100 Gb/s and 5 m if it does not.
+pub(in crate::doctor) fn cables(port: &Port) -> Cables {
+    Cables {
+        rate: port.rate.unwrap_or(Rate::from_gbps(100)),
+        propagation: propagation(port.cable_m.unwrap_or(5)),
+    }
+}
+
+/// The ports of a key: `Ethernet0,Ethernet4`.
+pub(in crate::doctor) fn of_ports(key: &str) -> impl Iterator<Item = &str> {
+    key.split(',').map(str::trim)
+}

@@ -1,0 +1,517 @@
+//! The chain from DSCP to lossless queue: FD004; which field is trusted: FD005; CNPs and ACKs: FD010.
+//!
+//! ```text
+//!   host    DSCP ─► priority, with PFC ─┐ pauses of this priority stop it
+//!   switch  DSCP ─► class ─► group, in pfc_enable, whose pauses are of that priority
+//!                       └─► queue, stopped by the priority of the next switch's pauses
+//! ```
+
+use std::collections::BTreeSet;
+
+use fabric::switch::config::Trust;
+
+use super::{Look, Traffic, alike};
+use crate::doctor::cluster::{End, Host, Interface, Link, Node, Port, Qos, Switch, Trusted};
+use crate::doctor::finding::{Finding, Place, Rule, several};
+
+pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
+    for &dscp in &look.traffic.data {
+        for host in &look.cluster.hosts {
+            host_breaks(host, dscp, findings);
+        }
+        for (index, switch) in look.cluster.switches.iter().enumerate() {
+            switch_breaks(look, index, switch, dscp, findings);
+        }
+        for link in &look.cluster.links {
+            link_breaks(look, link, dscp, findings);
+        }
+    }
+    strays(look, findings);
+    unmarked(look, findings);
+    trust(look, findings);
+    beside_data(look, findings);
+}
+
+/// What a host does with a DSCP, as far as its files say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::doctor) struct AtHost {
+    pub(in crate::doctor) priority: u8,
+    /// Whether PFC is on for it.
+    pub(in crate::doctor) pfc: Option<bool>,
+}
+
+pub(in crate::doctor) fn at_host(interface: &Interface, dscp: u8) -> Option<AtHost> {
+    let by_pcp = interface.trust.as_ref().is_some_and(|trust| trust.value == Trusted::Pcp);
+    let priority = match &interface.dscp_to_priority {
+        _ if by_pcp => 0,
+        Some(map) => map.value[usize::from(dscp & 63)] & 7,
+        None => return None,
+    };
+    let pfc = interface.pfc.as_ref().map(|pfc| pfc.value >> priority & 1 != 0);
+    Some(AtHost { priority, pfc })
+}
+
+/// "3 and 4", or "none".
+pub(in crate::doctor) fn priorities(mask: u8) -> String {
+    let all: Vec<String> =
+        (0..8).filter(|bit| mask >> bit & 1 != 0).map(|bit| bit.to_string()).collect();
+    match all.as_slice() {
+        [] => "none".to_owned(),
+        _ => several(&all.iter().map(String::as_str).collect::<Vec<_>>()),
+    }
+}
+
+/// Pauses that came for a priority, if the NIC counts any: "; rx_prio4_pause counts 812".
+fn pauses_seen(interface: &Interface, but: u8) -> String {
+    let counted = (0..8).filter(|&priority| priority != but).filter_map(|priority| {
+        let name = format!("rx_prio{priority}_pause");
+        let count = *interface.counters.get(&name)?;
+        (count > 0).then(|| format!("{name} counts {count}"))
+    });
+    let all: Vec<String> = counted.collect();
+    if all.is_empty() { String::new() } else { format!(" ({})", all.join(", ")) }
+}
+
+fn host_breaks(host: &Host, dscp: u8, findings: &mut Vec<Finding>) {
+    let broken = host.judged().filter_map(|(name, interface)| {
+        let at = at_host(interface, dscp)?;
+        let pcp = interface.trust.as_ref().is_some_and(|trust| trust.value == Trusted::Pcp);
+        // FD005 says that.
+        (at.pfc == Some(false) && !pcp).then_some((at.priority, (name, interface)))
+    });
+    for (priority, of) in alike(broken) {
+        let names: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
+        let (name, interface) = of[0];
+        let mask = interface.pfc.as_ref().map_or(0, |pfc| pfc.value);
+        let text = format!(
+            "{} puts DSCP {dscp} into priority {priority}; PFC is on for {}: it obeys no pause of \
+             these packets, and sends none{}.",
+            several(&names),
+            match mask {
+                0 => "no priority".to_owned(),
+                _ => format!("priority {}", priorities(mask)),
+            },
+            pauses_seen(interface, priority)
+        );
+        let bits: Vec<&str> = (0..8).map(|bit| if bit == priority { "1" } else { "0" }).collect();
+        findings.push(
+            Finding::new(Rule::Chain, &host.name, text)
+                .key(name.clone())
+                .remedy(format!(
+                    "turn PFC on for priority {priority}, or map DSCP {dscp} to one that has it"
+                ))
+                .command(format!("sudo mlnx_qos -i {name} --pfc {}", bits.join(",")))
+                .at(interface.pfc.as_ref().map(|pfc| pfc.place.clone()))
+                .at(interface.dscp_to_priority.as_ref().map(|map| map.place.clone())),
+        );
+    }
+}
+
+/// Whether ports without a link are judged: where nothing is known of any, all are.
+fn is_of_fabric(look: Look<'_>, index: usize, port: &Port) -> bool {
+    look.cluster.links.is_empty() || look.cluster.peer(Node::Switch(index), &port.name).is_some()
+}
+
+/// Where the chain ends at a port of a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Break {
+    /// The class's group does not pause.
+    Lossy { class: u8, group: u8, mapped: bool },
+    /// A pause for the group's own priority stops another queue than that of the class.
+    OtherQueue { priority: u8, stopped: u8, queue: u8 },
+}
+
+fn broken_at(qos: &Qos, dscp: u8, mapped: bool) -> Option<Break> {
+    let class = qos.class(dscp);
+    let (group, queue) = (qos.group(class), qos.queue(class));
+    if !qos.group_config(group).lossless {
+        return Some(Break::Lossy { class, group, mapped });
+    }
+    let priority = qos.priority(group);
+    let stopped = qos.stopped(priority);
+    (stopped != queue).then_some(Break::OtherQueue { priority, stopped, queue })
+}
+
+fn switch_breaks(
+    look: Look<'_>,
+    index: usize,
+    switch: &Switch,
+    dscp: u8,
+    findings: &mut Vec<Finding>,
+) {
+    let mut broken = Vec::new();
+    let mut judged = 0;
+    for (port, qos) in switch.judged() {
+        if qos.trust() == Trust::Pcp || !is_of_fabric(look, index, port) {
+            continue;
+        }
+        judged += 1;
+        let map = switch.qos_field(&port.name, "dscp_to_tc_map");
+        let map = map.and_then(|(_, field)| switch.referred(field, "DSCP_TO_TC_MAP"));
+        let entry = map.and_then(|map| map.field(&dscp.to_string()));
+        if let Some(broken_at) = broken_at(qos, dscp, entry.is_some()) {
+            broken.push((broken_at, (port, map, entry)));
+        }
+    }
+    for (broken, of) in alike(broken) {
+        let names: Vec<&str> = of.iter().map(|(port, ..)| port.name.as_str()).collect();
+        let (port, map, entry) = of[0];
+        let which = match names.len() == judged {
+            true => "every port of the fabric".to_owned(),
+            false => several(&names),
+        };
+        let pfc = switch.qos_field(&port.name, "pfc_enable").map(|(_, field)| field);
+        let enabled = pfc.map_or("nothing", |field| field.value.as_str());
+        let name = map.map_or("AZURE", |map| map.key.as_str());
+        let line = |field: Option<usize>| switch.place(field.unwrap_or(port.line));
+        findings.push(match broken {
+            Break::Lossy { class, group, mapped } => {
+                let first = match mapped {
+                    true => format!("DSCP {dscp} is class {class}"),
+                    false => format!("DSCP {dscp} is in no DSCP_TO_TC_MAP, so class {class}"),
+                };
+                let text = format!(
+                    "{first}, group {group} at {which}, which does not pause (pfc_enable {enabled}): \
+                     its packets are dropped under load."
+                );
+                // Where the class is lossless elsewhere on this switch, it is the port that lacks PFC.
+                let elsewhere = switch.judged().any(|(_, qos)| {
+                    qos.class(dscp) == class && qos.group_config(qos.group(class)).lossless
+                });
+                let finding = Finding::new(Rule::Chain, &switch.name, text);
+                match elsewhere {
+                    true => finding
+                        .key(format!("PORT_QOS_MAP|{}", port.name))
+                        .remedy(format!("add priority {group} to pfc_enable of the port"))
+                        .command(format!("sudo config interface pfc priority {} {group} on", port.name))
+                        .at(line(pfc.map(|field| field.line))),
+                    false => finding
+                        .key(format!("DSCP_TO_TC_MAP|{name}"))
+                        .remedy(format!("map DSCP {dscp} to the class that is lossless"))
+                        .command(format!("sonic-db-cli CONFIG_DB hset 'DSCP_TO_TC_MAP|{name}' {dscp} 3"))
+                        .at(line(entry.map(|field| field.line).or(map.map(|map| map.line)))),
+                }
+            }
+            Break::OtherQueue { priority, stopped, queue } => {
+                let text = format!(
+                    "DSCP {dscp} leaves by queue {queue} of {which}, and a pause of its priority \
+                     {priority} stops queue {stopped}: the packets go on, and innocent ones stand."
+                );
+                let map = switch.qos_field(&port.name, "pfc_to_queue_map");
+                let referred = map.and_then(|(_, field)| {
+                    switch.referred(field, "MAP_PFC_PRIORITY_TO_QUEUE")
+                });
+                let entry = referred.and_then(|map| map.field(&priority.to_string()));
+                let name = referred.map_or("AZURE", |map| map.key.as_str());
+                let at = entry.map(|field| field.line).or(map.map(|(_, field)| field.line));
+                Finding::new(Rule::Chain, &switch.name, text)
+                    .key(format!("MAP_PFC_PRIORITY_TO_QUEUE|{name}"))
+                    .remedy(format!("map priority {priority} to queue {queue}"))
+                    .command(format!(
+                        "sonic-db-cli CONFIG_DB hset 'MAP_PFC_PRIORITY_TO_QUEUE|{name}' {priority} {queue}"
+                    ))
+                    .at(line(at))
+            }
+        });
+    }
+}
+
+/// The priority of the pauses that a node sends for a DSCP, if it sends any by itself.
+fn pause_sent(look: Look<'_>, end: &End, dscp: u8) -> Option<u8> {
+    match end.node {
+        Node::Switch(index) => {
+            let qos = look.cluster.switches.get(index)?.port(&end.port)?.qos.as_ref()?;
+            let group = qos.group(qos.class(dscp));
+            qos.group_config(group).lossless.then(|| qos.priority(group))
+        }
+        Node::Host(index) => {
+            let host = look.cluster.hosts.get(index)?;
+            let at = at_host(host.interfaces.get(&end.port)?, dscp)?;
+            (at.pfc == Some(true)).then_some(at.priority)
+        }
+    }
+}
+
+/// Whether the packets of a DSCP at this end stand still for a pause of that priority. `None` if it is not known, or
+/// if the end has no lossless class for them: that is a finding of its own.
+fn obeys(look: Look<'_>, end: &End, dscp: u8, pause: u8) -> Option<bool> {
+    match end.node {
+        Node::Switch(index) => {
+            let qos = look.cluster.switches.get(index)?.port(&end.port)?.qos.as_ref()?;
+            let class = qos.class(dscp);
+            let group = qos.group(class);
+            let own = qos.priority(group);
+            let astray = pause == own && qos.stopped(own) != qos.queue(class);
+            if !qos.group_config(group).lossless || astray {
+                return None;
+            }
+            let enabled = qos.lossless().any(|group| qos.priority(group) == pause);
+            Some(enabled && qos.stopped(pause) == qos.queue(class))
+        }
+        Node::Host(index) => {
+            let host = look.cluster.hosts.get(index)?;
+            let at = at_host(host.interfaces.get(&end.port)?, dscp)?;
+            (at.pfc == Some(true)).then_some(at.priority == pause)
+        }
+    }
+}
+
+fn link_breaks(look: Look<'_>, link: &Link, dscp: u8, findings: &mut Vec<Finding>) {
+    let [a, b] = &link.ends;
+    for (from, to) in [(a, b), (b, a)] {
+        let Some(pause) = pause_sent(look, from, dscp) else { continue };
+        if obeys(look, to, dscp, pause) != Some(false) {
+            continue;
+        }
+        let (here, there) = (look.cluster.name(to.node), look.cluster.name(from.node));
+        let own = pause_sent(look, to, dscp)
+            .map_or(String::new(), |own| format!(", which is of priority {own}"));
+        let seen = match to.node {
+            Node::Host(index) => {
+                let host = &look.cluster.hosts[index];
+                host.interfaces.get(&to.port).map_or(String::new(), |of| {
+                    pauses_seen(of, at_host(of, dscp).map_or(8, |at| at.priority))
+                })
+            }
+            Node::Switch(_) => String::new(),
+        };
+        let text = format!(
+            "{there} {} pauses DSCP {dscp} as priority {pause}, and at {} that does not stop it{own}{seen}.",
+            from.port, to.port
+        );
+        let finding = Finding::new(Rule::Chain, here, text)
+            .key(to.port.clone())
+            .remedy("give the DSCP the same priority at both ends of the link")
+            .at(place_of(look, to));
+        findings.push(match to.node {
+            Node::Host(_) => finding
+                .command(format!("sudo mlnx_qos -i {} --dscp2prio set,{dscp},{pause}", to.port)),
+            Node::Switch(_) => finding,
+        });
+        // One end is enough: the other direction says the same.
+        return;
+    }
+}
+
+/// Where the priorities of an end stand.
+fn place_of(look: Look<'_>, end: &End) -> Option<Place> {
+    match end.node {
+        Node::Switch(index) => {
+            let switch = look.cluster.switches.get(index)?;
+            let field = switch.qos_field(&end.port, "pfc_enable").map(|(_, field)| field.line);
+            Some(switch.place(field.or_else(|| switch.port(&end.port).map(|port| port.line))?))
+        }
+        Node::Host(index) => {
+            let interface = look.cluster.hosts.get(index)?.interfaces.get(&end.port)?;
+            interface.dscp_to_priority.as_ref().map(|map| map.place.clone())
+        }
+    }
+}
+
+/// Whether a DSCP is lossless at a host, and at all ports of all switches that say so.
+fn is_lossless_everywhere(look: Look<'_>, host: &Host, dscp: u8) -> bool {
+    let at_hosts = host
+        .judged()
+        .all(|(_, interface)| at_host(interface, dscp).is_none_or(|at| at.pfc != Some(false)));
+    let switches = look.cluster.switches.iter().enumerate();
+    let mut ports = switches.flat_map(|(index, switch)| {
+        switch.judged().filter(move |(port, _)| is_of_fabric(look, index, port))
+    });
+    at_hosts && ports.all(|(_, qos)| qos.group_config(qos.group(qos.class(dscp))).lossless)
+}
+
+/// Jobs and devices that mark their packets otherwise than the rest.
+fn strays(look: Look<'_>, findings: &mut Vec<Finding>) {
+    let Some(&data) = look.traffic.data.first() else { return };
+    for stray in &look.traffic.strays {
+        let Some(host) = look.cluster.host(&stray.host) else { continue };
+        if is_lossless_everywhere(look, host, stray.dscp) {
+            continue;
+        }
+        let text = format!(
+            "{} is {}, DSCP {}, which is in no lossless class; the others have DSCP {data}.",
+            stray.what, stray.value, stray.dscp
+        );
+        let name = stray.what.split(' ').next().unwrap_or_default();
+        let class = u32::from(data) << 2;
+        let command = match name {
+            "traffic_class" => {
+                let device = stray.what.rsplit(' ').next().unwrap_or_default();
+                format!("echo {class} | sudo tee /sys/class/infiniband/{device}/tc/1/traffic_class")
+            }
+            _ => format!("export {name}={class}"),
+        };
+        findings.push(
+            Finding::new(Rule::Chain, &stray.host, text)
+                .key(name)
+                .remedy(format!(
+                    "a traffic class is the DSCP times four: {class}, or {} with ECN",
+                    class + 2
+                ))
+                .command(command)
+                .at(stray.place.clone()),
+        );
+    }
+}
+
+/// Jobs of NCCL that leave their packets at DSCP 0, on hosts whose devices do not say otherwise.
+fn unmarked(look: Look<'_>, findings: &mut Vec<Finding>) {
+    let Some(&data) = look.traffic.data.first().filter(|&&data| data != 0) else { return };
+    for host in &look.cluster.hosts {
+        if host.devices.values().any(|device| device.traffic_class.is_some()) {
+            continue;
+        }
+        for (name, job) in &host.jobs {
+            let of_nccl = job.variables.iter().find(|(name, _)| name.starts_with("NCCL_IB_"));
+            let Some((_, first)) = of_nccl else { continue };
+            if job.variables.contains_key("NCCL_IB_TC") || is_lossless_everywhere(look, host, 0) {
+                continue;
+            }
+            let text = format!(
+                "job {name} sets no NCCL_IB_TC: its packets are of DSCP 0, which is in no lossless class."
+            );
+            findings.push(
+                Finding::new(Rule::Chain, &host.name, text)
+                    .key("NCCL_IB_TC")
+                    .remedy(format!("set it to DSCP {data} times four"))
+                    .command(format!("export NCCL_IB_TC={}", u32::from(data) << 2))
+                    .at(Place::of(&first.place.file)),
+            );
+        }
+    }
+}
+
+/// Links whose ends look at different fields.
+fn trust(look: Look<'_>, findings: &mut Vec<Finding>) {
+    let of = |end: &End| match end.node {
+        Node::Switch(index) => {
+            let switch = look.cluster.switches.get(index)?;
+            let qos = switch.port(&end.port)?.qos.as_ref()?;
+            let (name, at) = match qos.trust() {
+                Trust::Dscp => ("dscp_to_tc_map", Trusted::Dscp),
+                Trust::Pcp => ("dot1p_to_tc_map", Trusted::Pcp),
+            };
+            let (_, field) = switch.qos_field(&end.port, name)?;
+            Some((at, switch.place(field.line)))
+        }
+        Node::Host(index) => {
+            let interface = look.cluster.hosts.get(index)?.interfaces.get(&end.port)?;
+            let trust = interface.trust.as_ref()?;
+            Some((trust.value, trust.place.clone()))
+        }
+    };
+    let mut odd = Vec::new();
+    for link in &look.cluster.links {
+        let [a, b] = &link.ends;
+        let (Some((at_a, place_a)), Some((at_b, place_b))) = (of(a), of(b)) else { continue };
+        if at_a == at_b {
+            continue;
+        }
+        // Packets are routed, so it is PCP that is wrong.
+        let (end, place, other) =
+            if at_a == Trusted::Pcp { (a, place_a, b) } else { (b, place_b, a) };
+        odd.push((look.cluster.name(end.node), (end, place, look.cluster.name(other.node))));
+    }
+    for (device, of) in alike(odd) {
+        let ports: Vec<&str> = of.iter().map(|(end, ..)| end.port.as_str()).collect();
+        let others: Vec<&str> = of.iter().map(|(.., other)| *other).collect();
+        let text = format!(
+            "{} trusts PCP, and {} at the other end DSCP: what is untagged is priority 0 here.",
+            several(&ports),
+            several(&others)
+        );
+        let (end, place, _) = &of[0];
+        let finding = Finding::new(Rule::Trust, device, text)
+            .key(end.port.clone())
+            .remedy("trust DSCP at both ends")
+            .at(place.clone());
+        findings.push(match end.node {
+            Node::Host(_) => finding.command(format!("sudo mlnx_qos -i {} --trust dscp", end.port)),
+            Node::Switch(_) => finding.command(format!(
+                "sonic-db-cli CONFIG_DB hset 'PORT_QOS_MAP|{}' dscp_to_tc_map AZURE",
+                end.port
+            )),
+        });
+    }
+}
+
+/// The DSCPs of CNPs, with who says so: hosts, or the file.
+pub(in crate::doctor) fn cnp_dscps(look_hosts: &[Host], traffic: &Traffic) -> BTreeSet<u8> {
+    let of_hosts = look_hosts.iter().flat_map(|host| host.interfaces.values());
+    let said = of_hosts.filter_map(|interface| interface.cnp_dscp.as_ref()).map(|said| said.value);
+    traffic.cnp.into_iter().chain(said).collect()
+}
+
+/// CNPs and ACKs that wait behind data.
+fn beside_data(look: Look<'_>, findings: &mut Vec<Finding>) {
+    let Some(&data) = look.traffic.data.first() else { return };
+    let mut kinds: Vec<(&str, u8)> = cnp_dscps(&look.cluster.hosts, look.traffic)
+        .into_iter()
+        .map(|dscp| ("CNPs", dscp))
+        .collect();
+    kinds.extend(look.traffic.ack.filter(|ack| *ack != data).map(|dscp| ("ACKs", dscp)));
+    for (what, dscp) in kinds {
+        // One and the same DSCP is the doing of those who set it.
+        let same = dscp == data;
+        for host in &look.cluster.hosts {
+            for (name, interface) in host.judged() {
+                let own = interface.cnp_dscp.as_ref().is_none_or(|own| own.value == dscp);
+                // Where all is priority 0, that is what FD005 says.
+                if interface.trust.as_ref().is_some_and(|trust| trust.value == Trusted::Pcp) {
+                    continue;
+                }
+                let (Some(of_data), Some(of_cnp)) =
+                    (at_host(interface, data), at_host(interface, dscp))
+                else {
+                    continue;
+                };
+                if of_data.priority != of_cnp.priority || !own {
+                    continue;
+                }
+                let text = format!(
+                    "{what} of {name} have DSCP {dscp}, priority {}, as the data of DSCP {data} have.",
+                    of_cnp.priority
+                );
+                findings.push(
+                    Finding::new(Rule::NotificationsAmongData, &host.name, text)
+                        .key(name.clone())
+                        .remedy("give them a DSCP of a priority that is served first, such as 48")
+                        .command(format!(
+                            "echo 48 | sudo tee /sys/class/net/{name}/ecn/roce_np/cnp_dscp"
+                        ))
+                        .at(interface.cnp_dscp.as_ref().map(|own| own.place.clone()))
+                        .at(interface.dscp_to_priority.as_ref().map(|map| map.place.clone())),
+                );
+            }
+        }
+        if same {
+            continue;
+        }
+        for switch in &look.cluster.switches {
+            let shared = switch.judged().filter_map(|(port, qos)| {
+                let (own, of_data) = (qos.queue(qos.class(dscp)), qos.queue(qos.class(data)));
+                (own == of_data).then_some((own, port.name.as_str()))
+            });
+            for (queue, names) in alike(shared) {
+                let map = switch.qos_field(names[0], "dscp_to_tc_map");
+                let map = map.and_then(|(_, field)| switch.referred(field, "DSCP_TO_TC_MAP"));
+                let entry = map.and_then(|map| map.field(&dscp.to_string()));
+                let line = entry.map(|field| field.line).or(map.map(|map| map.line)).unwrap_or(1);
+                let name = map.map_or("AZURE", |map| map.key.as_str());
+                let text = format!(
+                    "{what} (DSCP {dscp}) leave by queue {queue} of {}, as the data of DSCP {data} do.",
+                    several(&names)
+                );
+                findings.push(
+                    Finding::new(Rule::NotificationsAmongData, &switch.name, text)
+                        .key(format!("DSCP_TO_TC_MAP|{name}"))
+                        .remedy("give them a class with a strict queue of its own")
+                        .command(format!(
+                            "sonic-db-cli CONFIG_DB hset 'DSCP_TO_TC_MAP|{name}' {dscp} 6"
+                        ))
+                        .at(switch.place(line)),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Ends that differ in MTU, GID or RoCE version: FD011; and cables that are elsewhere: FD016.
+
+use std::collections::BTreeMap;
+
+use super::{Look, alike};
+use crate::doctor::cluster::{Cluster, End, Host, Node};
+use crate::doctor::finding::{Finding, Place, Rule, Severity, quoted, several};
+use crate::doctor::source::env;
+
+pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
+    mtus(look, findings);
+    for host in &look.cluster.hosts {
+        gids(host, findings);
+    }
+    cables(look.cluster, findings);
+}
+
+/// The MTU of an end, and where it stands.
+fn mtu(cluster: &Cluster, end: &End) -> Option<(u32, Place)> {
+    match end.node {
+        Node::Switch(index) => {
+            let switch = cluster.switches.get(index)?;
+            let entry = switch.entry("PORT", &end.port)?;
+            let line = entry.field("mtu")?.line;
+            Some((switch.port(&end.port)?.mtu?, switch.place(line)))
+        }
+        Node::Host(index) => {
+            let mtu = cluster.hosts.get(index)?.interfaces.get(&end.port)?.mtu.as_ref()?;
+            Some((mtu.value, mtu.place.clone()))
+        }
+    }
+}
+
+fn mtus(look: Look<'_>, findings: &mut Vec<Finding>) {
+    let cluster = look.cluster;
+    let mut smaller = Vec::new();
+    for link in &cluster.links {
+        let [a, b] = &link.ends;
+        let (Some((mtu_a, place_a)), Some((mtu_b, place_b))) = (mtu(cluster, a), mtu(cluster, b))
+        else {
+            continue;
+        };
+        let (low, place, high, of_low, of_high) = match mtu_a < mtu_b {
+            true => (a, place_a, b, mtu_a, mtu_b),
+            false => (b, place_b, a, mtu_b, mtu_a),
+        };
+        // A host may send shorter packets than its port takes.
+        if of_low == of_high || matches!(low.node, Node::Host(_)) {
+            continue;
+        }
+        let key = (cluster.name(low.node), of_low, of_high);
+        smaller.push((key, (low.port.as_str(), place, cluster.name(high.node))));
+    }
+    for ((device, low, high), of) in alike(smaller) {
+        let ports: Vec<&str> = of.iter().map(|(port, ..)| *port).collect();
+        let others: Vec<&str> = of.iter().map(|(.., other)| *other).collect();
+        let text = format!(
+            "{} takes packets of {low} bytes, and {} at the other end sends {high}: they are dropped.",
+            several(&ports),
+            several(&others)
+        );
+        findings.push(
+            Finding::new(Rule::EndsDiffer, device, text)
+                .key(format!("PORT|{}", ports[0]))
+                .remedy("give every port of the fabric the same MTU, above that of all hosts")
+                .command(format!("sudo config interface mtu {} {high}", ports[0]))
+                .at(of[0].1.clone()),
+        );
+    }
+    // Hosts among themselves.
+    let all = cluster.hosts.iter().flat_map(|host| {
+        let judged = host.judged().filter_map(|(name, own)| Some((name, own.mtu.as_ref()?)));
+        judged.map(move |(name, mtu)| (mtu.value, (host, name, mtu)))
+    });
+    let mut ways = alike(all);
+    ways.sort_by_key(|(mtu, of)| (core::cmp::Reverse(of.len()), core::cmp::Reverse(*mtu)));
+    let Some(((usual, _), others)) = ways.split_first() else { return };
+    for (own, of) in others {
+        for (host, name, known) in of {
+            let said = look
+                .desired
+                .of(crate::doctor::desired::About { name: &host.name, ..Default::default() });
+            if said.is_some_and(|(_, settings)| settings.mtu_bytes.is_some()) {
+                continue;
+            }
+            let text = format!(
+                "{name} has an MTU of {own}, and the other hosts {usual}: connections take the smaller \
+                 path MTU, or fail where programs do not agree on it."
+            );
+            findings.push(
+                Finding::new(Rule::EndsDiffer, &host.name, text)
+                    .severity(Severity::Warning)
+                    .key((*name).clone())
+                    .remedy("give all hosts of the fabric one MTU")
+                    .command(format!("sudo ip link set {name} mtu {usual}"))
+                    .at(known.place.clone()),
+            );
+        }
+    }
+}
+
+/// Whether a job uses a device, by `NCCL_IB_HCA`; what excludes is not looked at.
+fn uses(list: Option<&str>, device: &str) -> bool {
+    let Some(list) = list.map(str::trim).filter(|list| !list.is_empty()) else { return true };
+    if list.starts_with('^') {
+        return true;
+    }
+    let exact = list.starts_with('=');
+    list.trim_start_matches('=').split(',').any(|name| {
+        let name = name.split(':').next().unwrap_or_default();
+        if exact { name == device } else { device.starts_with(name) }
+    })
+}
+
+fn gids(host: &Host, findings: &mut Vec<Finding>) {
+    for (job, of) in &host.jobs {
+        for variable in ["NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"] {
+            let Some(known) = of.variables.get(variable) else { continue };
+            let Some(index) = env::number(&known.value).and_then(|at| usize::try_from(at).ok())
+            else {
+                continue;
+            };
+            let list = of.variables.get("NCCL_IB_HCA").map(|list| list.value.as_str());
+            let mut wrong: BTreeMap<&str, (String, Option<usize>, Place)> = BTreeMap::new();
+            for (name, device) in &host.devices {
+                if device.gids.is_empty() || !uses(list, name) {
+                    continue;
+                }
+                let gid = device.gids.get(&index);
+                let why = match gid {
+                    Some(gid) if gid.is_set() && !gid.kind.contains("v1") => continue,
+                    Some(gid) if gid.is_set() => format!("is {}", quoted(&gid.kind)),
+                    _ => "is not set".to_owned(),
+                };
+                let mut usable = device.gids.iter().filter(|(_, gid)| {
+                    gid.is_set() && gid.kind.contains("v2") && !gid.value.starts_with("fe80")
+                });
+                let better = usable.next().map(|(index, _)| *index);
+                let place = gid.map_or_else(|| known.place.clone(), |gid| gid.place.clone());
+                wrong.insert(name, (why, better, place));
+            }
+            let Some((_, (why, better, place))) = wrong.first_key_value() else { continue };
+            let names: Vec<&str> = wrong.keys().copied().collect();
+            let text = format!(
+                "{variable} of job {job} is {index}, and that GID of {} {why}: peers that speak RoCE v2 \
+                 do not answer.",
+                several(&names)
+            );
+            let finding = Finding::new(Rule::EndsDiffer, &host.name, text)
+                .key(variable)
+                .remedy("name the index of a RoCE v2 address")
+                .at(known.place.clone())
+                .at(place.clone());
+            findings.push(match better {
+                Some(better) => finding.command(format!("export {variable}={better}")),
+                None => finding.command("show_gids"),
+            });
+        }
+    }
+}
+
+/// Neighbours by LLDP against those of `DEVICE_NEIGHBOR`.
+fn cables(cluster: &Cluster, findings: &mut Vec<Finding>) {
+    for (index, switch) in cluster.switches.iter().enumerate() {
+        let Some(file) = &switch.lldp_file else { continue };
+        let known = |name: &str| cluster.switch(name).is_some() || cluster.host(name).is_some();
+        for entry in switch.entries("DEVICE_NEIGHBOR") {
+            let Some(name) = entry.field("name") else { continue };
+            let Some(port) = switch.port(&entry.key) else { continue };
+            let mut said = switch.neighbours.iter().filter(|neighbour| {
+                switch.port(&neighbour.local).is_some_and(|at| at.name == port.name)
+            });
+            let Some(neighbour) = said.next() else { continue };
+            // Names of a minigraph that stand for no one device.
+            if neighbour.device == name.value || !known(&name.value) {
+                continue;
+            }
+            let text = format!(
+                "{} is cabled to {} by LLDP, and DEVICE_NEIGHBOR says {}.",
+                port.name,
+                quoted(&neighbour.device),
+                quoted(&name.value)
+            );
+            let at = cluster.peer(Node::Switch(index), &port.name);
+            let grave = at.is_some_and(|end| matches!(end.node, Node::Switch(_)));
+            findings.push(
+                Finding::new(Rule::Cabling, &switch.name, text)
+                    .severity(if grave { Severity::Error } else { Severity::Warning })
+                    .key(format!("DEVICE_NEIGHBOR|{}", entry.key))
+                    .remedy("move the cable, or correct the configuration and its cable length")
+                    .command("show lldp table")
+                    .at(switch.place(name.line))
+                    .at(Place { file: file.clone(), line: neighbour.line }),
+            );
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Points in time as people write them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// As in `2026-11-25 04:16 UTC`; nothing for times before 1970.
+pub(super) fn text(time: SystemTime) -> Option<String> {
+    let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Howard Hinnant's civil_from_days: years begin in March, so that the leap day is a year's last.
+    let from_0000_03 = days.checked_add(719_468)?;
+    let (era, of_era) = (from_0000_03 / 146_097, from_0000_03 % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (of_day / 3_600, of_day / 60 % 60);
+    Some(format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_709_251_200, "2024-03-01 00:00 UTC"),
+            (1_795_580_160, "2026-11-25 04:16 UTC"),
+        ] {
+            assert_eq!(text(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap(), expected);
+        }
+        assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), None);
+    }
+}
