@@ -44,6 +44,9 @@ pub(crate) enum Command {
     Watch(Box<crate::watch::Look>),
     /// Run what a paper ran, and hold what it found against what is measured
     Papers(Papers),
+    /// Judge the configuration of switches and hosts, from their files, by rules with an incident behind each
+    #[command(after_help = crate::doctor::ENDS)]
+    Doctor(Box<crate::doctor::Doctor>),
     /// Print the completions of a shell, such as bash, for it to load
     Completions {
         /// Which shell

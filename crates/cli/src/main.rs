@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod counters;
 mod devices;
+mod doctor;
 mod export;
 mod failure;
 mod lab;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command),
         Command::Papers(arguments) => papers::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Watch(arguments) => watch::run(&arguments),
         Command::Completions { shell } => manual::completions(shell),
