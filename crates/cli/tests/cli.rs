@@ -94,6 +94,7 @@ Commands:
   export       Expose counters to Prometheus: of this host, of what was saved of others, of a simulation
   watch        Watch pauses, marks, drops and retransmissions, with what looks wrong on top
   papers       Run what a paper ran, and hold what it found against what is measured
+  doctor       Judge the configuration of switches and hosts, from their files, by rules with an incident behind each
   completions  Print the completions of a shell, such as bash, for it to load
   man          Write the man pages of all commands to a folder
 
