@@ -10,7 +10,7 @@
 //!
 //! Both are files that others read, so they are there however the process ends: by `exit`, `_exit`, or a signal,
 //! SIGKILL among them. A process that is killed, or calls `_exit`, may not have shown what it counted in the last
-//! [`PUBLISH_INTERVAL`](crate::limits::PUBLISH_INTERVAL).
+//! `PUBLISH_INTERVAL`.
 //!
 //! **Invariants:** a line is written by one call, and whole or not there. Nothing of this is done on the data
 //! path, and without the variable nothing at all.

@@ -6,7 +6,7 @@
 //!             full: dropped    rate     delay, chance
 //! ```
 //!
-//! It is given to a pair as its rule ([`Path::rule`]). A [`Cubic`] flow may share the port of one direction: what
+//! It is given to a pair as its rule ([`Path::rule`]). A CUBIC flow may share the port of one direction: what
 //! it does is caught up with whenever a packet comes, so the order of what happens is that of time.
 
 use std::sync::{Arc, Mutex, PoisonError};
