@@ -173,6 +173,18 @@ pub struct QpSpec {
     pub reads: u8,
     /// DSCP and ECN bits of its packets.
     pub traffic_class: u8,
+    /// How many of the labels of [`flow_label`] its datagrams may carry in their addresses, in turn, so that they
+    /// take several of the paths that switches choose from. With none, the world gives each peer one label.
+    pub labels: u16,
+}
+
+/// The most labels that the datagrams of a queue pair may have.
+pub const LABELS_MAX: u16 = 64;
+
+/// The flow label that has number `index`, below [`LABELS_MAX`]. Each leads to another UDP source port (IBTA
+/// annex A17.3), and so, at a switch that hashes, to another choice.
+pub const fn flow_label(index: u16) -> u32 {
+    1 + (index % LABELS_MAX) as u32 * 251
 }
 
 impl QpSpec {
@@ -189,6 +201,7 @@ impl QpSpec {
             inline_bytes: 0,
             reads: 16,
             traffic_class: 0,
+            labels: 0,
         }
     }
 }
@@ -297,6 +310,21 @@ pub trait Verbs {
 
     /// Takes the oldest completions of `cq` into `out`, and says how many.
     fn poll(&mut self, cq: Cq, out: &mut [Completion]) -> usize;
+
+    /// The same, each with the time at which the NIC completed it, by the clock of [`Verbs::now`]. A world whose NIC
+    /// does not say gives the time of the call.
+    fn poll_timed(&mut self, cq: Cq, out: &mut [(Completion, Time)]) -> usize {
+        let mut count = 0;
+        while let Some(place) = out.get_mut(count) {
+            let mut one = [Completion::NOTHING];
+            if self.poll(cq, &mut one) == 0 {
+                break;
+            }
+            *place = (one[0], self.now());
+            count += 1;
+        }
+        count
+    }
 
     /// Asks for one event, at the next completion of `cq`, or at the next that is solicited (or failed).
     fn arm(&mut self, cq: Cq, solicited: bool);

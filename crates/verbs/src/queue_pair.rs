@@ -100,7 +100,7 @@ pub struct QueuePair {
     /// Kept as long as the queue pair.
     _queues: [Arc<CompletionQueue>; 2],
     /// Address handles by destination and path; datagrams that are posted may use them to the end.
-    handles: Mutex<BTreeMap<(Gid, u8, u8), Handle>>,
+    handles: Mutex<BTreeMap<(Gid, u8, u8, u32), Handle>>,
     /// Where datagrams come from.
     source: Mutex<Option<GidEntry>>,
 }
@@ -179,7 +179,7 @@ impl QueuePair {
         if !is_rc {
             attr.qp_access_flags = Access::REMOTE_WRITE.bits();
         }
-        attr.ah_attr = path(with.source, with.gid, with.traffic_class, with.hop_limit);
+        attr.ah_attr = path(with.source, with.gid, with.traffic_class, with.hop_limit, 0);
         attr.path_mtu = with.path_mtu.code().into();
         attr.dest_qp_num = with.destination.value();
         (attr.rq_psn, attr.sq_psn) = (with.rq_psn.value(), with.sq_psn.value());
@@ -332,11 +332,12 @@ impl QueuePair {
         let source = *self.source.lock().unwrap_or_else(PoisonError::into_inner);
         let source = source.ok_or_else(|| Error::number("ibv_post_send", libc::EINVAL))?;
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (address.gid, address.traffic_class, address.hop_limit);
+        let &UdAddress { gid, traffic_class, hop_limit, flow_label, .. } = address;
+        let key = (gid, traffic_class, hop_limit, flow_label);
         let handle = match handles.get(&key) {
             Some(handle) => *handle,
             None => {
-                let mut attr = path(source, address.gid, address.traffic_class, address.hop_limit);
+                let mut attr = path(source, gid, traffic_class, hop_limit, flow_label);
                 let calls = &self.pd.context.library.calls;
                 // SAFETY: a live domain, a readable structure.
                 let raw = unsafe { (calls.ibv_create_ah)(self.pd.raw.as_ptr(), &mut attr) };
@@ -371,11 +372,17 @@ fn sge(piece: &Sge) -> ibv_sge {
 }
 
 /// The path to `gid`. On RoCE every path is global (IBTA annex A17.4.4).
-fn path(source: GidEntry, gid: Gid, traffic_class: u8, hop_limit: u8) -> ibv_ah_attr {
+fn path(
+    source: GidEntry,
+    gid: Gid,
+    traffic_class: u8,
+    hop_limit: u8,
+    flow_label: u32,
+) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
             dgid: ibv_gid { raw: gid.0 },
-            flow_label: 0,
+            flow_label,
             sgid_index: source.index,
             hop_limit,
             traffic_class,

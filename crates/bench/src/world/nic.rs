@@ -340,18 +340,29 @@ impl Seat for NicSeat {
         let own = self.device.port.active_mtu;
         for (index, (pair, peers)) in self.qps.iter_mut().zip(peers).enumerate() {
             pair.peers = peers;
-            let Some(peer) = pair.peers.first() else { continue };
-            let end = peer.end();
+            let of_peer = |peer: &Peer| {
+                let end = peer.end();
+                let reads = pair.end.reads.min(end.reads);
+                (Gid(peer.introduction.gid), peer.path_mtu(own), end.qpn, end.psn, reads)
+            };
+            let (gid, path_mtu, qpn, psn, rd_atomics) = match pair.peers.first() {
+                Some(peer) => of_peer(peer),
+                // Datagrams may go to whom the application has an address of.
+                None if pair.kind == QpType::Ud => {
+                    (self.device.source.gid, own, pair.end.qpn, 0, 0)
+                }
+                None => continue,
+            };
             let connected = pair.pair.connect(&Connection {
                 source: self.device.source,
-                gid: Gid(peer.introduction.gid),
+                gid,
                 traffic_class: pair.traffic_class,
                 hop_limit: HOP_LIMIT,
-                path_mtu: peer.path_mtu(own),
-                destination: Qpn::new(end.qpn),
-                rq_psn: Psn::new(end.psn),
+                path_mtu,
+                destination: Qpn::new(qpn),
+                rq_psn: Psn::new(psn),
                 sq_psn: Psn::new(pair.end.psn),
-                rd_atomics: pair.end.reads.min(end.reads),
+                rd_atomics,
                 q_key: Q_KEY,
             });
             connected.map_err(|error| {

@@ -385,6 +385,23 @@ impl Verbs for SoftSeat {
         stash.poll(out, |out| self.host.nic.poll_cq(*id, out))
     }
 
+    fn poll_timed(&mut self, cq: Cq, out: &mut [(Completion, Time)]) -> usize {
+        let Queue { id, stash, .. } = &mut self.cqs[usize::from(cq.0)];
+        let mut count = 0;
+        for place in out {
+            // What a busy wait has taken in advance has been here for a moment only.
+            let mut one = [Completion::NOTHING];
+            let found = match stash.poll(&mut one, |_| 0) {
+                0 => self.host.nic.poll_cq_timed(*id),
+                _ => Some((one[0], clock::now())),
+            };
+            let Some(found) = found else { break };
+            *place = found;
+            count += 1;
+        }
+        count
+    }
+
     fn arm(&mut self, cq: Cq, solicited: bool) {
         let queue = self.queue(cq);
         queue.armed = true;
@@ -446,24 +463,31 @@ impl Seat for SoftSeat {
         let gid = self.host.gid;
         for (index, (pair, peers)) in self.qps.iter_mut().zip(peers).enumerate() {
             pair.peers = peers;
-            let Some(peer) = pair.peers.first() else { continue };
             let path = AddressVector {
-                gid: Gid(peer.introduction.gid),
                 source_gid: gid.gid,
                 source_gid_index: gid.index,
                 traffic_class: pair.traffic_class,
                 hop_limit: HOP_LIMIT,
                 ..AddressVector::default()
             };
-            let end = peer.end();
-            let with = BringUp {
-                q_key: Q_KEY,
-                rq_psn: Psn::new(end.psn),
-                sq_psn: Psn::new(pair.end.psn),
-                rd_atomics: pair.end.reads.min(end.reads),
-                between_hosts: self.host.nic.is_of_another_host(path.gid),
-                ..BringUp::new(path, peer.path_mtu(own), Qpn::new(end.qpn))
+            let with = match pair.peers.first() {
+                Some(peer) => {
+                    let end = peer.end();
+                    let path = AddressVector { gid: Gid(peer.introduction.gid), ..path };
+                    BringUp {
+                        rq_psn: Psn::new(end.psn),
+                        rd_atomics: pair.end.reads.min(end.reads),
+                        between_hosts: self.host.nic.is_of_another_host(path.gid),
+                        ..BringUp::new(path, peer.path_mtu(own), Qpn::new(end.qpn))
+                    }
+                }
+                // Datagrams may go to whom the application has an address of.
+                None if pair.kind == QpType::Ud => {
+                    BringUp::new(AddressVector { gid: gid.gid, ..path }, own, pair.qpn)
+                }
+                None => continue,
             };
+            let with = BringUp { q_key: Q_KEY, sq_psn: Psn::new(pair.end.psn), ..with };
             let qpn = pair.qpn;
             let brought = self.host.nic.with(|endpoint, _, _| endpoint.bring_up(qpn, &with));
             brought.map_err(|error| {

@@ -130,7 +130,8 @@ impl Host {
         let index = ((run.qpn().value() & ((1 << ENGINE_SHIFT) - 1)) - FIRST_QPN) as usize;
         let Route { source_port, traffic_class, hop_limit, destination, .. } = *run.route();
         let tenants = self.tenants.as_deref();
-        let to_peer = tenants.and_then(|tenants| tenants.tuple_towards(engine, index, destination));
+        let to_peer = tenants
+            .and_then(|tenants| tenants.tuple_towards((engine, index), destination, source_port));
         let tuple = to_peer.unwrap_or(at.pairs[index].tuple);
         debug_assert_eq!(source_port, links.common.tuples[tuple as usize].source_port);
         self.ip_id = self.ip_id.wrapping_add(1);

@@ -4,7 +4,7 @@ use rdma::{Span, Time};
 
 use super::Network;
 use super::partition::{Partition, holding};
-use crate::address::Tuple;
+use crate::address::{Tuple, hash_of};
 use crate::counters::{Drops, PauseCounters, PortCounters, WatchdogCounters};
 use crate::host::Host;
 use crate::links::{Port, head_start};
@@ -197,6 +197,27 @@ impl Network {
                 End::Switch(switch) => Some((switch, self.at(at.peer).node)),
                 End::Host(_) => None,
             }
+        });
+        Some(named.collect())
+    }
+
+    /// The same for datagrams from one host to another that carry a flow label: what `traceroute` finds out with the
+    /// same five-tuple.
+    pub fn datagram_path(
+        &self,
+        source: u32,
+        destination: u32,
+        flow_label: u32,
+    ) -> Option<Vec<(u32, End)>> {
+        let hosts = self.common.host_ports.len() as u32;
+        if source >= hosts || destination >= hosts {
+            return None;
+        }
+        let hash = hash_of(source, destination, transport::source_port(flow_label));
+        let ports = self.path(source, destination, hash)?.into_iter();
+        let named = ports.filter_map(|port| match self.at(port).node {
+            End::Switch(switch) => Some((switch, self.at(self.at(port).peer).node)),
+            End::Host(_) => None,
         });
         Some(named.collect())
     }

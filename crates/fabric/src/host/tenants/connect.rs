@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rdma::app::{Channel, Layout, RemoteRegion, Wait};
+use rdma::app::{Channel, LABELS_MAX, Layout, RemoteRegion, Wait, flow_label};
 use rdma::{Mtu, QpType, Qpn};
-use transport::{BringUp, QpSpec, RegionSpec};
+use transport::{AddressVector, BringUp, QpSpec, RegionSpec};
 
 use super::cores::Core;
 use super::memory::Regions;
@@ -180,6 +180,7 @@ impl Host {
                 qpn,
                 kind: spec.kind,
                 traffic_class: spec.traffic_class,
+                labels: if spec.kind == QpType::Ud { spec.labels.min(LABELS_MAX) } else { 0 },
                 send_cq,
                 recv_cq,
                 peers: Vec::new(),
@@ -208,8 +209,13 @@ impl Host {
             let mix = split_mix(u64::from(index) << 32 | u64::from(pair.qpn.value()));
             split_mix(mix ^ peer)
         };
+        let labels = pair.labels;
         let path = |peer: &Peer<'_>| {
-            path(index, peer.of.host, pair.traffic_class, label(peer.of.host.into()))
+            let label = match labels {
+                0 => label(peer.of.host.into()),
+                _ => flow_label(0).into(),
+            };
+            path(index, peer.of.host, pair.traffic_class, label)
         };
         let Some(first) = peers.first() else { return Err("it has no peer".to_owned()) };
         let (other, mine) = (&first.of.ends[first.end], &own.ends[qp]);
@@ -224,7 +230,12 @@ impl Host {
         for peer in peers {
             let (path, mine, remote) =
                 (path(peer), (pair.qpn, pair.kind), peer.of.ends[peer.end].qpn);
-            let (tuple, address) = at.enter(mine, (index, peer.of.host), &path, remote, tuples);
+            let ends = (index, peer.of.host);
+            let (tuple, address) = at.enter(mine, ends, &path, remote, tuples);
+            for label in 1..labels {
+                let path = AddressVector { flow_label: flow_label(label), ..path };
+                at.enter(mine, ends, &path, remote, tuples);
+            }
             let place = at.index_of(pair.qpn);
             at.pairs[place].tuple = tuple;
             known.push(Known {

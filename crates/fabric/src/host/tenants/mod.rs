@@ -131,9 +131,14 @@ impl Tenants {
     }
 
     /// The tuple of a datagram from the queue pair at `index` of `engine`; `None` if that is connected.
-    pub(super) fn tuple_towards(&self, engine: usize, index: usize, to: Gid) -> Option<u32> {
+    pub(super) fn tuple_towards(
+        &self,
+        (engine, index): (usize, usize),
+        to: Gid,
+        source_port: u16,
+    ) -> Option<u32> {
         let owner = self.owner(engine, index)?;
-        self.tasks[owner.task].pairs[owner.qp].tuple_towards(to)
+        self.tasks[owner.task].pairs[owner.qp].tuple_towards(to, source_port)
     }
 
     fn owner(&self, engine: usize, index: usize) -> Option<Owner> {
@@ -159,14 +164,14 @@ impl Host {
         tenants.regions.recycle(changes);
         let seen_at = written + stages.config.cqe.as_ps();
         let fetch = stages.config.dma_read.as_ps();
-        while let Some(completion) = self.engines[engine].endpoint.poll_cq(cq) {
+        while let Some((completion, at)) = self.engines[engine].endpoint.poll_cq_timed(cq) {
             let index = self.engines[engine].index_of(completion.qpn);
             let Some(owner) = tenants.owner(engine, index) else { continue };
             let is_fetched = is_received(&completion)
                 && !tenants.tasks[owner.task].pairs[owner.qp]
                     .takes_prefetched(stages.config.recv_prefetch);
             let seen_at = seen_at + if is_fetched { fetch } else { 0 };
-            tenants.note_completion(owner, seen_at, completion);
+            tenants.note_completion(owner, (at.as_ps(), seen_at), completion);
             tenants.plan(links, self.port, tenants.tasks[owner.task].core);
         }
     }

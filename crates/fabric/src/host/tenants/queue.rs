@@ -11,8 +11,8 @@ use rdma::{Completion, CompletionStatus};
 /// See the module. Times are in picoseconds.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Each with the time from which it is seen, which never decreases.
-    entries: VecDeque<(u64, Completion)>,
+    /// Each with the time from which it is seen, which never decreases, and with that at which the NIC completed it.
+    entries: VecDeque<(u64, u64, Completion)>,
     depth: usize,
     armed: Option<Notify>,
     /// When an event that nobody has taken is raised.
@@ -38,8 +38,8 @@ impl Queue {
         }
     }
 
-    /// A completion, which is seen at `seen_at`, but not before the one ahead of it.
-    pub(super) fn push(&mut self, seen_at: u64, completion: Completion) {
+    /// A completion of `written_at`, which is seen at `seen_at`, but not before the one ahead of it.
+    pub(super) fn push(&mut self, (written_at, seen_at): (u64, u64), completion: Completion) {
         if self.entries.len() >= self.depth {
             self.overrun = true;
             return;
@@ -50,12 +50,12 @@ impl Queue {
             self.armed = None;
             self.event_at = Some(seen_at);
         }
-        self.entries.push_back((seen_at, completion));
+        self.entries.push_back((seen_at, written_at, completion));
     }
 
     /// Asks for an event at `now`. What has completed and is not seen yet raises it.
     pub(super) fn arm(&mut self, now: u64, solicited: bool) {
-        if let Some((seen_at, _)) = self.entries.iter().find(|(seen_at, _)| *seen_at > now) {
+        if let Some((seen_at, ..)) = self.entries.iter().find(|(seen_at, ..)| *seen_at > now) {
             self.event_at.get_or_insert(*seen_at);
             return;
         }
@@ -85,14 +85,15 @@ impl Queue {
         self.entries.front().map(|entry| entry.0)
     }
 
-    /// Takes the oldest of what is seen at `now`. Returns how many.
-    pub(super) fn poll(&mut self, now: u64, out: &mut [Completion]) -> usize {
-        let seen = self.entries.iter().take_while(|(seen_at, _)| *seen_at <= now).count();
-        let count = seen.min(out.len());
-        for (place, (_, completion)) in out.iter_mut().zip(self.entries.drain(..count)) {
-            *place = completion;
-        }
-        count
+    /// Takes the oldest of what is seen at `now`, `most` at most, each with when the NIC completed it.
+    pub(super) fn take(
+        &mut self,
+        now: u64,
+        most: usize,
+    ) -> impl Iterator<Item = (Completion, u64)> {
+        let seen = self.entries.iter().take_while(|(seen_at, ..)| *seen_at <= now).count();
+        let taken = self.entries.drain(..seen.min(most));
+        taken.map(|(_, written_at, completion)| (completion, written_at))
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
     fn queue(seen: &[u64]) -> Queue {
         let mut queue = Queue::new(3);
         for &at in seen {
-            queue.push(at, Completion::NOTHING);
+            queue.push((at, at), Completion::NOTHING);
         }
         queue
     }
@@ -111,8 +112,7 @@ mod tests {
     #[test]
     fn what_is_not_seen_yet_is_not_polled() {
         let mut queue = queue(&[10, 5, 20]);
-        let mut out = [Completion::NOTHING; 4];
-        assert_eq!([9, 10, 19, 20].map(|now| queue.poll(now, &mut out)), [0, 2, 0, 1]);
+        assert_eq!([9, 10, 19, 20].map(|now| queue.take(now, 4).count()), [0, 2, 0, 1]);
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         let mut idle = queue(&[10]);
         idle.arm(10, false);
         assert_eq!(idle.event_at(), None);
-        idle.push(30, Completion::NOTHING);
+        idle.push((30, 30), Completion::NOTHING);
         assert_eq!(idle.event_at(), Some(30));
         // Completed before, and seen after: nobody would hear of it otherwise.
         let mut late = queue(&[10, 25]);
@@ -132,9 +132,9 @@ mod tests {
     fn a_solicited_event_waits_for_a_solicited_completion() {
         let mut queue = queue(&[]);
         queue.arm(0, true);
-        queue.push(1, Completion::NOTHING);
+        queue.push((1, 1), Completion::NOTHING);
         assert_eq!(queue.event_at(), None);
-        queue.push(2, Completion { solicited: true, ..Completion::NOTHING });
+        queue.push((2, 2), Completion { solicited: true, ..Completion::NOTHING });
         assert_eq!(queue.event_at(), Some(2));
     }
 

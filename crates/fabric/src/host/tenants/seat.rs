@@ -102,6 +102,14 @@ impl<'a> Seat<'a> {
         self.at += span.as_ps();
     }
 
+    /// A poll has found so many.
+    fn has_polled(&mut self, count: usize) -> usize {
+        let config = &self.tenants().config;
+        let (poll, empty) = (config.poll, config.poll_empty);
+        self.spend(if count > 0 { poll * count as u64 } else { empty });
+        count
+    }
+
     /// Rings the doorbell for a list of requests.
     fn ring(&mut self, qp: Qp, requests: SmallVec<[Kept; 1]>, bytes: u64, rides: bool) {
         let (task, qp) = (self.task, usize::from(qp.0));
@@ -201,10 +209,25 @@ impl Verbs for Seat<'_> {
     fn poll(&mut self, cq: Cq, out: &mut [Completion]) -> usize {
         let (task, now) = (self.task, self.at);
         let tenants = self.tenants_mut();
-        let count = tenants.tasks[task].queues[usize::from(cq.0)].poll(now, out);
-        let (poll, empty) = (tenants.config.poll, tenants.config.poll_empty);
-        self.spend(if count > 0 { poll * count as u64 } else { empty });
-        count
+        let mut count = 0;
+        let taken = tenants.tasks[task].queues[usize::from(cq.0)].take(now, out.len());
+        for (place, (completion, _)) in out.iter_mut().zip(taken) {
+            *place = completion;
+            count += 1;
+        }
+        self.has_polled(count)
+    }
+
+    fn poll_timed(&mut self, cq: Cq, out: &mut [(Completion, Time)]) -> usize {
+        let (task, now) = (self.task, self.at);
+        let tenants = self.tenants_mut();
+        let mut count = 0;
+        let taken = tenants.tasks[task].queues[usize::from(cq.0)].take(now, out.len());
+        for (place, (completion, at)) in out.iter_mut().zip(taken) {
+            *place = (completion, Time::from_ps(at));
+            count += 1;
+        }
+        self.has_polled(count)
     }
 
     fn arm(&mut self, cq: Cq, solicited: bool) {

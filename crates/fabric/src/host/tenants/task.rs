@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rdma::app::{On, RemoteRegion, Wait, Woke, Words};
+use rdma::app::{On, RemoteRegion, Wait, Woke, Words, flow_label};
 use rdma::{Completion, Gid, Key, QpType, Qpn, UdAddress};
 
 use super::memory::{Change, Regions};
@@ -17,7 +17,7 @@ use crate::random::Random;
 pub(super) struct Known {
     pub(super) gid: Gid,
     pub(super) regions: Arc<[RemoteRegion]>,
-    /// Where a datagram goes, and the tuple of its packets.
+    /// Where a datagram goes, and the tuple of its packets: the first of them, if the queue pair has labels.
     pub(super) datagram: Option<(UdAddress, u32)>,
 }
 
@@ -28,6 +28,8 @@ pub(super) struct OwnPair {
     pub(super) qpn: Qpn,
     pub(super) kind: QpType,
     pub(super) traffic_class: u8,
+    /// Labels that its datagrams may carry; each has a tuple of its own.
+    pub(super) labels: u16,
     pub(super) send_cq: usize,
     pub(super) recv_cq: usize,
     pub(super) peers: Vec<Known>,
@@ -39,9 +41,12 @@ pub(super) struct OwnPair {
 }
 
 impl OwnPair {
-    pub(super) fn tuple_towards(&self, to: Gid) -> Option<u32> {
+    pub(super) fn tuple_towards(&self, to: Gid, source_port: u16) -> Option<u32> {
         let peer = self.peers.iter().find(|peer| peer.gid == to)?;
-        peer.datagram.map(|(_, tuple)| tuple)
+        let (_, first) = peer.datagram?;
+        let mut labels = 0..self.labels;
+        let label = labels.find(|&label| transport::source_port(flow_label(label)) == source_port);
+        Some(first + u32::from(label.unwrap_or(0)))
     }
 
     /// Takes a receive. Whether the NIC had it at hand.
@@ -197,14 +202,20 @@ impl Tenants {
         true
     }
 
-    /// A completion is seen at `seen_at`.
-    pub(super) fn note_completion(&mut self, owner: Owner, seen_at: u64, completion: Completion) {
+    /// A completion that the NIC has written at the first of `times` is seen at the second.
+    pub(super) fn note_completion(
+        &mut self,
+        owner: Owner,
+        times: (u64, u64),
+        completion: Completion,
+    ) {
+        let (_, seen_at) = times;
         let empty = self.config.poll_empty.as_ps();
         let task = &mut self.tasks[owner.task];
         let pair = &task.pairs[owner.qp];
         let index = if super::is_received(&completion) { pair.recv_cq } else { pair.send_cq };
         let queue = &mut task.queues[index];
-        queue.push(seen_at, completion);
+        queue.push(times, completion);
         if queue.overrun {
             task.failure.get_or_insert_with(|| {
                 format!("completion queue {index} was full, and a completion is lost")
