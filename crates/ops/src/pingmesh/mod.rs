@@ -1,1 +1,42 @@
-//! Probes between hosts, scopes, and the verdict that they come to.
+//! RDMA Pingmesh (guo16, 5.3; six timestamps as in R-Pingmesh, SIGCOMM 2024): probes between hosts, and what is sick by
+//! what they say.
+//!
+//! ```text
+//!   topology ─► Map: racks, podsets ─► pinglist: whom each host probes, how often, with which flow labels
+//!                                            │
+//!   Prober (an rdma::app::App) ◄─────────────┘ on simulated hosts, soft NICs, RDMA devices
+//!        │ a Window every 30 s: counts by error code, histograms
+//!        ▼
+//!   verdict: windows + paths + counters of ports and hosts ─► host, NIC, link, switch, or nothing; and why
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | [`scope`] | which hosts are of a rack, a podset, a data centre; how many flow labels cover the paths |
+//! | [`pinglist`] | whom a host probes, within a bound on its rate |
+//! | `message` | what probes and answers say |
+//! | [`probe`] | the application that sends and answers them |
+//! | [`window`] | what a host has seen in a window of time |
+//! | [`evidence`] | what a verdict may look at: windows, paths, counters |
+//! | [`verdict`] | what is sick |
+//! | [`simulation`] | probes on the hosts of a simulated network |
+//! | [`summary`] | what all hosts have seen, added up |
+//! | [`trial`] | faults that are injected there, and how often the verdict is right |
+//!
+//! # What holds
+//!
+//! - Nothing here opens a socket, starts a thread or asks for the time.
+//! - A verdict is a function of what probes and counters say, and of the topology. What was injected into a
+//!   simulation is known to [`trial`] alone.
+
+pub mod evidence;
+pub mod limits;
+mod message;
+pub mod pinglist;
+pub mod probe;
+pub mod scope;
+pub mod simulation;
+pub mod summary;
+pub mod trial;
+pub mod verdict;
+pub mod window;

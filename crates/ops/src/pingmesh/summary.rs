@@ -1,0 +1,187 @@
+//! What all hosts have seen: by scope and window, and by pairs of racks and podsets.
+
+use core::fmt::Write as _;
+use std::collections::BTreeMap;
+
+use fabric::topology::{End, Topology};
+use telemetry::{Cell, Table};
+
+use super::scope::{Map, Scope};
+use super::window::{Counts, Latency, Pair, Window};
+
+/// Probes of one kind, added up.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Sum {
+    /// By outcome.
+    pub counts: Counts,
+    /// Round trips of the network.
+    pub network: Latency,
+    /// What those that answered took.
+    pub responder: Latency,
+}
+
+impl Sum {
+    /// Those of a target.
+    pub fn add(&mut self, pair: &Pair) {
+        self.counts.add(&pair.counts);
+        self.network.add(&pair.network);
+        self.responder.add(&pair.responder);
+    }
+
+    /// These and those.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.network.add(&other.network);
+        self.responder.add(&other.responder);
+    }
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Summary {
+    /// By scope, and by when the window began, in nanoseconds.
+    pub windows: BTreeMap<(Scope, u64), Sum>,
+    /// By scope, and by the units that probes went from and to.
+    pub pairs: BTreeMap<(Scope, String, String), Sum>,
+    /// What the probers' own processors took.
+    pub prober: Latency,
+    /// How long windows are.
+    pub length_ns: u64,
+}
+
+/// What a host counts to, at the distance of a scope: its podset beyond podsets, otherwise its rack.
+pub fn unit(topology: &Topology, map: &Map, scope: Scope, host: u32) -> String {
+    match (scope, map.podset_of(host), map.rack_of(host)) {
+        (Scope::Dc, Some(podset), _) => format!("podset{podset}"),
+        (_, _, Some(rack)) => topology.name(End::Switch(rack)).to_owned(),
+        _ => topology.name(End::Host(host)).to_owned(),
+    }
+}
+
+impl Summary {
+    /// Of some windows.
+    pub fn of(topology: &Topology, map: &Map, windows: &[Window]) -> Self {
+        let mut summary = Self::default();
+        for window in windows {
+            summary.length_ns = summary.length_ns.max(window.length_ns);
+            summary.prober.add(&window.prober);
+            for pair in &window.pairs {
+                let scope = pair.scope;
+                summary.windows.entry((scope, window.start_ns)).or_default().add(pair);
+                let from = unit(topology, map, scope, window.host);
+                let to = unit(topology, map, scope, pair.target);
+                summary.pairs.entry((scope, from, to)).or_default().add(pair);
+            }
+        }
+        summary
+    }
+
+    /// Of a scope.
+    pub fn scope(&self, scope: Scope) -> Sum {
+        let mut all = Sum::default();
+        let of = self.windows.range((scope, 0)..=(scope, u64::MAX));
+        of.for_each(|(_, sum)| all.merge(sum));
+        all
+    }
+
+    /// When the first window began.
+    pub fn begin_ns(&self) -> u64 {
+        self.windows.keys().map(|(_, start)| *start).min().unwrap_or(0)
+    }
+
+    /// In lines, for people.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "  {:<7} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>10} {:>10} {:>12}\n",
+            "scope",
+            "probes",
+            "answered",
+            "timeout",
+            "error",
+            "invalid",
+            "p50 us",
+            "p99 us",
+            "p99.9 us",
+            "responder us"
+        );
+        for scope in Scope::ALL {
+            let Sum { counts, network, responder } = self.scope(scope);
+            if counts.sent == 0 {
+                continue;
+            }
+            let us = |latency: &Latency, rank: f64| {
+                latency.us(rank).map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"))
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "  {:<7} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>10} {:>10} {:>12}",
+                scope.name(),
+                counts.sent,
+                counts.answered,
+                counts.timeout,
+                counts.send_error,
+                counts.invalid_rtt,
+                us(&network, 0.5),
+                us(&network, 0.99),
+                us(&network, 0.999),
+                us(&responder, 0.99),
+            );
+        }
+        text
+    }
+
+    /// By scope and window.
+    pub fn windows_table(&self) -> Table {
+        let mut table = Table::new("windows")
+            .texts("scope")
+            .floats("time", "ms")
+            .integers("sent", "probes")
+            .integers("timeout", "probes")
+            .floats("p50", "us")
+            .floats("p99", "us")
+            .floats("p999", "us")
+            .floats("responder_p99", "us");
+        let begin = self.begin_ns();
+        for ((scope, start), sum) in &self.windows {
+            let float = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Float);
+            table.push([
+                scope.name().into(),
+                ((start - begin) as f64 / 1e6).into(),
+                sum.counts.sent.into(),
+                sum.counts.timeout.into(),
+                float(sum.network.us(0.5)),
+                float(sum.network.us(0.99)),
+                float(sum.network.us(0.999)),
+                float(sum.responder.us(0.99)),
+            ]);
+        }
+        table
+    }
+
+    /// By pair of units of a scope.
+    pub fn pairs_table(&self, scope: Scope) -> Table {
+        let mut table = Table::new("pairs")
+            .texts("from")
+            .texts("to")
+            .integers("sent", "probes")
+            .floats("lost", "percent")
+            .floats("p50", "us")
+            .floats("p99", "us");
+        for ((of, from, to), sum) in &self.pairs {
+            if *of != scope {
+                continue;
+            }
+            let float = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Float);
+            table.push([
+                Cell::Text(from),
+                Cell::Text(to),
+                sum.counts.sent.into(),
+                (sum.counts.lost() * 100.0).into(),
+                float(sum.network.us(0.5)),
+                float(sum.network.us(0.99)),
+            ]);
+        }
+        table
+    }
+}

@@ -1,0 +1,91 @@
+//! Which host takes its time: T4 - T3 at those that answer, and the prober's own delay.
+//!
+//! Neither has the network in it. A host is busy if its delay is far from that of the other hosts, in the same window,
+//! and its port is not stopped: T4 waits for a pause, too.
+
+use std::collections::BTreeMap;
+
+use fabric::topology::End;
+
+use super::super::evidence::{Evidence, Node};
+use super::super::window::Latency;
+use super::{Cause, Culprit, Suspect};
+
+/// The percentile that is looked at.
+const RANK: f64 = 0.9;
+/// A host that takes so many times as long as the median of all is busy,
+const TIMES: f64 = 4.0;
+/// if it takes so much longer, in microseconds, too.
+const LONGER_US: f64 = 100.0;
+/// Of fewer answers nothing is known.
+const ANSWERS_MIN: u64 = 20;
+/// A host whose port is stopped for more than this part of the time is not judged.
+const STOPPED: f64 = 0.01;
+
+pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
+    let delays = &evidence.digest.responder;
+    let mut suspects: BTreeMap<u32, Suspect> = BTreeMap::new();
+    let mut starts: Vec<u64> = delays.keys().map(|(start, _)| *start).collect();
+    starts.dedup();
+    for start in starts {
+        let of_window = delays.range((start, 0)..=(start, u32::MAX));
+        let seen: Vec<(u32, f64, u64)> = of_window
+            .filter(|(_, latency)| latency.count() >= ANSWERS_MIN)
+            .filter_map(|((_, host), latency)| Some((*host, latency.us(RANK)?, latency.count())))
+            .collect();
+        let mut sorted: Vec<f64> = seen.iter().map(|(_, us, _)| *us).collect();
+        sorted.sort_by(f64::total_cmp);
+        let Some(&median) = sorted.get(sorted.len() / 2).filter(|_| sorted.len() > 2) else {
+            continue;
+        };
+        for (host, us, answers) in seen {
+            if us < TIMES * median || us < median + LONGER_US || is_stopped(evidence, host) {
+                continue;
+            }
+            let suspect = suspects.entry(host).or_insert_with(|| Suspect {
+                culprit: Culprit::Host(host),
+                cause: Cause::Busy,
+                score: 0.0,
+                since_ns: start,
+                evidence: Vec::new(),
+            });
+            if us > suspect.score {
+                let name = evidence.topology.name(End::Host(host));
+                suspect.score = us;
+                suspect.evidence = vec![format!(
+                    "{name} took {us:.0} us to answer a probe (90th percentile of {answers}); the median of {} hosts \
+                     is {median:.0} us",
+                    sorted.len()
+                )];
+            }
+        }
+    }
+    let mut suspects: Vec<Suspect> = suspects.into_values().collect();
+    for suspect in &mut suspects {
+        let Culprit::Host(host) = suspect.culprit else { continue };
+        suspect.evidence.extend(own_delay(evidence, host));
+    }
+    suspects
+}
+
+/// Whether the network stops the host's NIC, or the NIC the network.
+fn is_stopped(evidence: &Evidence<'_>, host: u32) -> bool {
+    let Some(switch) = evidence.map.rack_of(host) else { return false };
+    evidence.intervals.iter().any(|interval| {
+        let by_network = interval.hosts.get(&host).map_or(0, |host| host.paused_us);
+        let by_host =
+            interval.ports.get(&(switch, Node::Host(host))).map_or(0, |port| port.paused_us);
+        by_network.max(by_host) as f64 / interval.length_us() as f64 > STOPPED
+    })
+}
+
+fn own_delay(evidence: &Evidence<'_>, host: u32) -> Option<String> {
+    let (mut own, mut others) = (Latency::default(), Latency::default());
+    for ((_, prober), latency) in &evidence.digest.prober {
+        if *prober == host { &mut own } else { &mut others }.add(latency);
+    }
+    let (own, others) = (own.us(RANK)?, others.us(RANK)?);
+    Some(format!(
+        "its own probes waited {own:.0} us for its processor, those of others {others:.0} us"
+    ))
+}

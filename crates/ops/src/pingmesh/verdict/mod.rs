@@ -1,0 +1,207 @@
+//! What is sick: a host, a NIC, a link, a switch, or nothing; and by what that is known.
+//!
+//! ```text
+//!   windows + paths ─► losses: by which link, switch or host do the lost ones go?   (vote.rs)
+//!                   ├► round trips: by which do the slow ones go?                     (vote.rs)
+//!                   └► delays: which host takes its time to answer?                  (hosts.rs)
+//!   counters        ─► pauses: who stops others, and is stopped by nobody?           (pauses.rs)
+//!                   └► queues: which switch sorts packets otherwise than its like?   (queues.rs)
+//!                                      │
+//!                                      ▼ what explains the most comes first; the rest are its symptoms, or suspects
+//!                                   Verdict
+//! ```
+//!
+//! No probe is believed alone, and no counter: what a path, a host or a port shows is held against the others of its
+//! kind. Thresholds are ours where nothing else is said, and are in the files beside the rules that use them.
+
+mod hosts;
+mod pauses;
+mod queues;
+mod vote;
+
+use core::fmt;
+
+use fabric::topology::{End, Topology};
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Evidence, Node};
+use super::scope::Map;
+pub use vote::Losses;
+
+/// What is sick.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Culprit {
+    /// Nothing.
+    Nothing,
+    /// The processor or the system of a host.
+    Host(u32),
+    /// The NIC of a host.
+    Nic(u32),
+    /// A link, or a port at one of its ends.
+    Link(Node, Node),
+    /// The switch of a rack.
+    Tor(u32),
+    /// A switch above the racks: a Leaf or a Spine.
+    Plane(u32),
+}
+
+impl Culprit {
+    /// A switch, by its tier.
+    pub(super) fn switch(map: &Map, switch: u32) -> Self {
+        if map.podsets.contains_key(&switch) { Self::Tor(switch) } else { Self::Plane(switch) }
+    }
+
+    /// A link, whichever end is named first.
+    pub fn link(a: Node, b: Node) -> Self {
+        Self::Link(a.min(b), a.max(b))
+    }
+
+    /// Of which kind it is.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Host(_) => "host",
+            Self::Nic(_) => "NIC",
+            Self::Link(..) => "link",
+            Self::Tor(_) => "ToR",
+            Self::Plane(_) => "Leaf or Spine",
+        }
+    }
+
+    /// With the names that the topology has.
+    pub fn named(self, topology: &Topology) -> String {
+        let name = |node: Node| topology.name(End::from(node)).to_owned();
+        match self {
+            Self::Nothing => "nothing".to_owned(),
+            Self::Host(host) => format!("host {}", name(Node::Host(host))),
+            Self::Nic(host) => format!("NIC of {}", name(Node::Host(host))),
+            Self::Link(a, b) => format!("link {}-{}", name(a), name(b)),
+            Self::Tor(switch) => format!("ToR {}", name(Node::Switch(switch))),
+            Self::Plane(switch) => format!("switch {}", name(Node::Switch(switch))),
+        }
+    }
+}
+
+/// What is wrong with it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Its NIC pauses its switch, nearly always (guo16, 4.3).
+    PauseStorm,
+    /// It puts packets into other queues than the switches of its kind.
+    WrongClass,
+    /// Its NIC pauses its switch now and then: it takes packets more slowly than they come (guo16, 4.4).
+    SlowReceiver,
+    /// Nothing that goes by it arrives.
+    Dead,
+    /// Some of what goes by it does not arrive.
+    Lossy,
+    /// It pauses others, and nothing below pauses it, where its like do not: buffer thresholds (guo16, 6.2).
+    EarlyPauses,
+    /// Round trips by it take longer than by its like.
+    Slow,
+    /// It takes long to answer, and the network does not.
+    Busy,
+}
+
+impl Cause {
+    /// In a few words.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::PauseStorm => "pauses without end",
+            Self::WrongClass => "queues its packets otherwise than its like",
+            Self::SlowReceiver => "receives more slowly than packets come",
+            Self::Dead => "carries nothing",
+            Self::Lossy => "loses packets",
+            Self::EarlyPauses => "pauses where its like do not",
+            Self::Slow => "is slow",
+            Self::Busy => "takes long to answer, and the network does not",
+        }
+    }
+}
+
+/// One thing that seems wrong.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Suspect {
+    /// What.
+    pub culprit: Culprit,
+    /// What is wrong with it.
+    pub cause: Cause,
+    /// Among suspects of one cause, the largest is the likeliest.
+    pub score: f64,
+    /// Since when, in nanoseconds of windows.
+    pub since_ns: u64,
+    /// By what that is known: pairs, counters. A sentence each, with names.
+    pub evidence: Vec<String>,
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What is sick, the likeliest first: of each of the others it may be a symptom. None: nothing is wrong.
+    pub suspects: Vec<Suspect>,
+    /// Probes that the verdict rests on.
+    pub probes: u64,
+}
+
+impl Verdict {
+    /// What is sick.
+    pub fn culprit(&self) -> Culprit {
+        self.suspects.first().map_or(Culprit::Nothing, |suspect| suspect.culprit)
+    }
+
+    /// In lines, for people.
+    pub fn text<'a>(&'a self, topology: &'a Topology) -> impl fmt::Display + 'a {
+        Text { verdict: self, topology }
+    }
+}
+
+struct Text<'a> {
+    verdict: &'a Verdict,
+    topology: &'a Topology,
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verdict, topology } = self;
+        let Some((first, others)) = verdict.suspects.split_first() else {
+            return writeln!(f, "verdict: nothing wrong, by {} probes", verdict.probes);
+        };
+        let since = first.since_ns as f64 / 1e6;
+        let what = (first.culprit.named(topology), first.cause.text());
+        writeln!(f, "verdict: {}: {}, since {since:.0} ms", what.0, what.1)?;
+        for line in &first.evidence {
+            writeln!(f, "  {line}")?;
+        }
+        for other in others {
+            let named = other.culprit.named(topology);
+            writeln!(f, "also seen: {named}: {}", other.cause.text())?;
+        }
+        Ok(())
+    }
+}
+
+/// Comes to a verdict.
+pub fn judge(evidence: &Evidence<'_>) -> Verdict {
+    let mut suspects = pauses::suspects(evidence);
+    suspects.extend(queues::suspects(evidence));
+    suspects.extend(vote::lost(evidence));
+    suspects.extend(vote::slow(evidence));
+    suspects.extend(hosts::suspects(evidence));
+    for suspect in &mut suspects {
+        let of = |node: Node| match suspect.culprit {
+            Culprit::Host(host) | Culprit::Nic(host) => node == Node::Host(host),
+            Culprit::Tor(switch) | Culprit::Plane(switch) => node == Node::Switch(switch),
+            Culprit::Link(a, b) => node == a || node == b,
+            Culprit::Nothing => false,
+        };
+        let found = evidence.findings.iter().filter(|finding| of(finding.node));
+        suspect.evidence.extend(found.map(|finding| format!("configuration: {}", finding.what)));
+    }
+    // Causes are in the order in which one explains the others.
+    suspects.sort_by(|a, b| {
+        (a.cause, b.score).partial_cmp(&(b.cause, a.score)).unwrap_or(core::cmp::Ordering::Equal)
+    });
+    Verdict { suspects, probes: evidence.digest.probes }
+}

@@ -1,0 +1,160 @@
+//! Who stops others: the root of the pauses.
+//!
+//! ```text
+//!   NIC ─ pauses ─► ToR ─ pauses, as it is full ─► Leaf ─ pauses ─► other ToRs ─► their hosts
+//!    ▲ stopped by nobody: the root
+//! ```
+//!
+//! A NIC that pauses is always a root, because nothing is below it; and a healthy one does not (guo16, 4.3). A switch
+//! that pauses is a root if no neighbour stops it meanwhile.
+
+use std::collections::BTreeMap;
+
+use fabric::topology::End;
+
+use super::super::evidence::{Evidence, Interval, Node};
+use super::{Cause, Culprit, Suspect};
+
+/// A NIC that stops its switch for more than this part of the time storms.
+const STORM: f64 = 0.5;
+/// A NIC that stops its switch for more than this part of the time is a slow receiver.
+const SLOW: f64 = 0.001;
+/// A switch whose pauses are more than so many times those of its like is an outlier.
+const OUTLIER: u64 = 8;
+/// A burst that pauses once is chance; a setting that is wrong pauses in so many windows at least.
+const WINDOWS_MIN: usize = 3;
+/// Fewer pauses than this in all are not looked at.
+const PAUSES_MIN: u64 = 16;
+
+pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
+    let mut suspects = nics(evidence);
+    // What a NIC has begun goes on from switch to switch.
+    if suspects.is_empty() {
+        suspects.extend(switches(evidence));
+    }
+    suspects
+}
+
+fn name(evidence: &Evidence<'_>, node: Node) -> String {
+    evidence.topology.name(End::from(node)).to_owned()
+}
+
+/// For which part of an interval a host has stopped the port of its switch.
+fn stopped(interval: &Interval, switch: u32, host: u32) -> f64 {
+    let port = interval.ports.get(&(switch, Node::Host(host)));
+    let of_port = port.map_or(0.0, |port| port.paused_us as f64 / interval.length_us() as f64);
+    of_port.min(1.0)
+}
+
+fn nics(evidence: &Evidence<'_>) -> Vec<Suspect> {
+    let mut suspects = Vec::new();
+    for (host, rack) in (0..).zip(&evidence.map.racks) {
+        let Some(switch) = *rack else { continue };
+        let parts = evidence.intervals.iter().map(|interval| stopped(interval, switch, host));
+        let parts: Vec<f64> = parts.collect();
+        let most = parts.iter().copied().fold(0.0, f64::max);
+        if most <= SLOW {
+            continue;
+        }
+        let first = parts.iter().position(|part| *part > SLOW).unwrap_or(0);
+        let is_storm = most > STORM;
+        let (nic, tor) = (name(evidence, Node::Host(host)), name(evidence, Node::Switch(switch)));
+        let frames: u64 = evidence
+            .intervals
+            .iter()
+            .filter_map(|interval| interval.hosts.get(&host))
+            .map(|host| host.tx_pause)
+            .sum();
+        let mut said = vec![format!(
+            "{nic} has stopped the port of {tor} for {:.1} % of its worst window ({frames} pause frames), and nothing is below a NIC",
+            most * 100.0
+        )];
+        said.extend(to_host(evidence, host));
+        suspects.push(Suspect {
+            culprit: Culprit::Nic(host),
+            cause: if is_storm { Cause::PauseStorm } else { Cause::SlowReceiver },
+            score: parts.iter().sum(),
+            since_ns: evidence.intervals.get(first).map_or(0, |interval| interval.start_ns),
+            evidence: said,
+        });
+    }
+    suspects
+}
+
+/// What probes of a host have seen, beside those of all others.
+fn to_host(evidence: &Evidence<'_>, host: u32) -> Option<String> {
+    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    let (mut lost, mut known) = (0, 0);
+    for pair in &evidence.digest.pairs {
+        if pair.target == host {
+            let of_pair = pair.losses();
+            (known, lost) = (known + of_pair.0, lost + of_pair.1);
+            here.extend(pair.p99_us);
+        } else if pair.host != host {
+            elsewhere.extend(pair.p99_us);
+        }
+    }
+    let others = median(&mut elsewhere)?;
+    Some(match median(&mut here) {
+        Some(own) => format!(
+            "of {known} probes of it {lost} were not answered; the 99th percentile of a pair is {own:.0} us there, and \
+             {others:.0} us elsewhere"
+        ),
+        None => format!("none of {known} probes of it was answered"),
+    })
+}
+
+fn median(of: &mut [f32]) -> Option<f32> {
+    of.sort_by(f32::total_cmp);
+    of.get(of.len() / 2).copied()
+}
+
+fn switches(evidence: &Evidence<'_>) -> Vec<Suspect> {
+    // By switch and interval: frames sent, and whether a neighbour has stopped it.
+    let mut sent: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for (number, interval) in evidence.intervals.iter().enumerate() {
+        let mut of: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for ((switch, _), port) in &interval.ports {
+            let (tx, rx) = of.entry(*switch).or_default();
+            *tx += port.tx_pause;
+            *rx += port.rx_pause;
+        }
+        for (switch, (tx, rx)) in of {
+            let counts = sent.entry(switch).or_insert_with(|| vec![0; evidence.intervals.len()]);
+            // Who is stopped more than it stops hands on what came from elsewhere.
+            counts[number] = tx.saturating_sub(rx);
+        }
+    }
+    let mut suspects = Vec::new();
+    for (&switch, counts) in &sent {
+        let own: u64 = counts.iter().sum();
+        let tier = evidence.map.tier(switch);
+        let like = sent
+            .iter()
+            .filter(|(other, _)| **other != switch && evidence.map.tier(**other) == tier);
+        let mut like: Vec<u64> = like.map(|(_, counts)| counts.iter().sum()).collect();
+        like.sort_unstable();
+        // The third quartile: half of its like may be busy for a reason.
+        let usual = like.get(like.len() * 3 / 4).or(like.last()).copied();
+        let Some(usual) = usual else { continue };
+        let windows = counts.iter().filter(|count| **count > 0).count();
+        if windows < WINDOWS_MIN || own < PAUSES_MIN || own <= OUTLIER * (usual + 1) {
+            continue;
+        }
+        let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
+        let named = name(evidence, Node::Switch(switch));
+        suspects.push(Suspect {
+            culprit: Culprit::switch(evidence.map, switch),
+            cause: Cause::EarlyPauses,
+            score: own as f64,
+            since_ns: evidence.intervals.get(first).map_or(0, |interval| interval.start_ns),
+            evidence: vec![format!(
+                "{named} has sent {own} pause frames more than it received, in {windows} of {} windows; three quarters of \
+                 the other {} switches of its tier no more than {usual}",
+                counts.len(),
+                like.len()
+            )],
+        });
+    }
+    suspects
+}
