@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// Watch pauses, marks, drops and retransmissions, with what looks wrong on top
     #[command(after_help = crate::watch::EXAMPLES)]
     Watch(Box<crate::watch::Look>),
+    /// Probe hosts by RDMA, and say which host, NIC, link or switch is sick
+    #[command(subcommand)]
+    Pingmesh(Box<crate::pingmesh::Pingmesh>),
     /// Run what a paper ran, and hold what it found against what is measured
     Papers(Papers),
     /// Judge the configuration of switches and hosts, from their files, by rules with an incident behind each

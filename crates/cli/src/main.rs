@@ -13,6 +13,7 @@ mod library;
 mod manual;
 mod output;
 mod papers;
+mod pingmesh;
 mod program;
 mod run;
 mod sim;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Lab(command) => lab::run(command),
         Command::Papers(arguments) => papers::run(&arguments),
+        Command::Pingmesh(command) => pingmesh::run(&command),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

@@ -4,6 +4,7 @@
 mod bench;
 mod book;
 mod export;
+mod pingmesh;
 mod sim;
 
 use std::env;
@@ -93,6 +94,7 @@ Commands:
   lab          Run programs as hosts of a modelled fabric, in real time
   export       Expose counters to Prometheus: of this host, of what was saved of others, of a simulation
   watch        Watch pauses, marks, drops and retransmissions, with what looks wrong on top
+  pingmesh     Probe hosts by RDMA, and say which host, NIC, link or switch is sick
   papers       Run what a paper ran, and hold what it found against what is measured
   doctor       Judge the configuration of switches and hosts, from their files, by rules with an incident behind each
   completions  Print the completions of a shell, such as bash, for it to load

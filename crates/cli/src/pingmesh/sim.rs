@@ -1,0 +1,55 @@
+//! `ferroce pingmesh sim`: probes on the hosts of a scenario.
+
+use std::fs;
+use std::path::Path;
+
+use fabric::NetworkConfig;
+use fabric::scenario::Scenario;
+use ops::pingmesh::pinglist::Rates;
+use ops::pingmesh::simulation::{Mesh, Scale};
+use ops::pingmesh::summary::Summary;
+use rdma::Span;
+
+use super::arguments::Sim;
+use crate::failure::Failure;
+use crate::output::{make_folder, print};
+
+pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
+    let path = &arguments.scenario;
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", path.display()))
+            .hint("a scenario is a TOML file, such as those in scenarios/pingmesh")
+    })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let scenario = Scenario::parse_in(&text, folder, arguments.seed)
+        .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
+    if let Some(folder) = &arguments.output {
+        make_folder(folder)?;
+    }
+    let span = |ms: f64| Span::from_ps((ms * 1e9) as u64);
+    // To hosts of the rack ten times as often as to others, until the host has reached its bound.
+    let rates = Rates { rack: 1e6, beyond: 1e5, host: arguments.rate };
+    let scale = Scale {
+        faster: 1.0,
+        window: span(arguments.window_ms),
+        patience: span(arguments.patience_ms),
+        rates,
+        ..Scale::default()
+    };
+    let config = NetworkConfig { threads: arguments.threads, ..scenario.network };
+    let failed =
+        |failure: bench::Failure| Failure::from_message(&format!("{}: {failure}", path.display()));
+    let mut mesh = Mesh::new(config, scale, scenario.end).map_err(failed)?;
+    mesh.run(|_| true);
+    let summary = Summary::of(mesh.topology(), mesh.map(), mesh.windows());
+    let verdict = mesh.verdict();
+    let (hosts, windows) = (mesh.topology().hosts.len(), mesh.intervals().len());
+    let mut said = format!(
+        "pingmesh of \"{}\" (simulated): {hosts} hosts, {windows} windows of {} ms\n",
+        scenario.title, arguments.window_ms
+    );
+    said += &summary.text();
+    said += &verdict.text(mesh.topology()).to_string();
+    print(&said)?;
+    Ok(())
+}
