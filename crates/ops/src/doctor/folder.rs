@@ -12,7 +12,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::limits::{DEPTH_MAX, FILE_BYTES_MAX, FILES_MAX, FOLDER_BYTES_MAX};
@@ -34,11 +34,25 @@ impl File {
         Self { path: path.into(), bytes: text.into(), modified: None }
     }
 
-    /// Its text, without what is no UTF-8 and without a byte order mark.
+    /// Its text, without what is no UTF-8 or UTF-16 and without a byte order mark.
     pub(super) fn text(&self) -> String {
+        if let Some(text) = utf16(&self.bytes) {
+            return text;
+        }
         let text = String::from_utf8_lossy(&self.bytes);
         text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()
     }
+}
+
+/// A text of two bytes a letter, as redirections of PowerShell write it, by its byte order mark.
+fn utf16(bytes: &[u8]) -> Option<String> {
+    let (of, rest): (fn([u8; 2]) -> u16, _) = match bytes {
+        [0xff, 0xfe, rest @ ..] => (u16::from_le_bytes, rest),
+        [0xfe, 0xff, rest @ ..] => (u16::from_be_bytes, rest),
+        _ => return None,
+    };
+    let units = rest.chunks_exact(2).map(|pair| of([pair[0], pair[1]]));
+    Some(char::decode_utf16(units).map(|letter| letter.unwrap_or('\u{fffd}')).collect())
 }
 
 /// Files, by path.
@@ -59,7 +73,7 @@ impl Folder {
     pub fn read(folder: &Path) -> io::Result<Self> {
         let mut found = Self::default();
         let mut bytes_left = FOLDER_BYTES_MAX;
-        found.walk(folder, "", 0, &mut bytes_left)?;
+        found.walk(folder, "", &mut vec![fs::canonicalize(folder)?], &mut bytes_left)?;
         found.files.sort_by(|a, b| a.path.cmp(&b.path));
         found.left_out.sort();
         Ok(found)
@@ -77,7 +91,14 @@ impl Folder {
         self.files.iter().find(|file| file.path == path)
     }
 
-    fn walk(&mut self, at: &Path, under: &str, depth: usize, left: &mut u64) -> io::Result<()> {
+    /// `within` are the folders that `at` is in, and itself.
+    fn walk(
+        &mut self,
+        at: &Path,
+        under: &str,
+        within: &mut Vec<PathBuf>,
+        left: &mut u64,
+    ) -> io::Result<()> {
         let mut entries: Vec<fs::DirEntry> = fs::read_dir(at)?.collect::<io::Result<_>>()?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
@@ -87,7 +108,7 @@ impl Folder {
                 continue;
             }
             let path = if under.is_empty() { name.to_string() } else { format!("{under}/{name}") };
-            if let Err(why) = self.take(&entry.path(), &path, depth, left) {
+            if let Err(why) = self.take(&entry.path(), &path, within, left) {
                 self.left_out.push((path, why));
             }
             if self.files.len() + self.left_out.len() >= FILES_MAX {
@@ -99,15 +120,28 @@ impl Folder {
         Ok(())
     }
 
-    fn take(&mut self, at: &Path, path: &str, depth: usize, left: &mut u64) -> Result<(), String> {
-        // Links are followed; a link in a circle ends at the depth.
+    fn take(
+        &mut self,
+        at: &Path,
+        path: &str,
+        within: &mut Vec<PathBuf>,
+        left: &mut u64,
+    ) -> Result<(), String> {
+        // Links are followed, but not back to where they are.
         let why = |error: io::Error| error.to_string();
         let metadata = fs::metadata(at).map_err(why)?;
         if metadata.is_dir() {
-            if depth >= DEPTH_MAX {
+            if within.len() > DEPTH_MAX {
                 return Err(format!("folders are read {DEPTH_MAX} deep"));
             }
-            return self.walk(at, path, depth + 1, left).map_err(why);
+            let real = fs::canonicalize(at).map_err(why)?;
+            if within.contains(&real) {
+                return Err("it is a link to a folder that it is in".to_owned());
+            }
+            within.push(real);
+            let walked = self.walk(at, path, within, left).map_err(why);
+            within.pop();
+            return walked;
         }
         if !metadata.is_file() {
             return Err("it is no file".to_owned());

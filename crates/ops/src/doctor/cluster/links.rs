@@ -37,15 +37,10 @@ pub struct Link {
 pub(super) fn of(cluster: &Cluster) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
     let mut taken: BTreeMap<End, ()> = BTreeMap::new();
-    let names: BTreeMap<&str, Node> = {
-        let hosts = cluster.hosts.iter().enumerate();
-        let hosts = hosts.map(|(index, host)| (host.name.as_str(), Node::Host(index)));
-        let switches = cluster.switches.iter().enumerate();
-        hosts.chain(switches.map(|(at, switch)| (switch.name.as_str(), Node::Switch(at)))).collect()
-    };
+    let names = Names::of(cluster);
     let mut join = |here: End, there: &Neighbour, place: Place| {
-        let Some(&node) = names.get(there.device.as_str()) else { return };
-        let Some(port) = port_of(cluster, node, there, &here) else { return };
+        let Some(node) = names.node(&there.device) else { return };
+        let Some(port) = port_of(cluster, &names, node, there, &here) else { return };
         let mut ends = [here, End { node, port }];
         if ends[0] == ends[1] || ends.iter().any(|end| taken.contains_key(end)) {
             return;
@@ -87,12 +82,58 @@ pub(super) fn of(cluster: &Cluster) -> Vec<Link> {
     links
 }
 
+/// Devices by the names that others call them: their folder's, their `hostname`, and either without its domain.
+struct Names<'a> {
+    whole: BTreeMap<&'a str, Node>,
+    /// `None` for what two devices are called.
+    short: BTreeMap<&'a str, Option<Node>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(cluster: &'a Cluster) -> Self {
+        let hosts = cluster.hosts.iter().enumerate();
+        let hosts = hosts.map(|(index, host)| (host.name.as_str(), Node::Host(index)));
+        let switches = || cluster.switches.iter().enumerate();
+        let folders = switches().map(|(at, switch)| (switch.name.as_str(), Node::Switch(at)));
+        let named = switches().map(|(at, switch)| (switch.hostname.as_str(), Node::Switch(at)));
+        let folders: BTreeMap<&str, Node> = hosts.chain(folders).collect();
+        let mut short: BTreeMap<&str, Option<Node>> = BTreeMap::new();
+        for (name, node) in folders.iter().map(|(name, node)| (*name, *node)).chain(named) {
+            for name in [name, without_domain(name)] {
+                let known = short.entry(name).or_insert(Some(node));
+                if *known != Some(node) {
+                    *known = None;
+                }
+            }
+        }
+        short.remove("");
+        Self { whole: folders, short }
+    }
+
+    fn node(&self, name: &str) -> Option<Node> {
+        let short = |name: &str| self.short.get(name).copied().flatten();
+        let whole = self.whole.get(name).copied();
+        whole.or_else(|| short(name)).or_else(|| short(without_domain(name)))
+    }
+}
+
+/// "tor-1" of "tor-1.dc1.example.com".
+pub(in crate::doctor) fn without_domain(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(name, _)| name)
+}
+
 /// The port of `node` that a neighbour describes: by its names, or because it says itself that `here` is at it.
-fn port_of(cluster: &Cluster, node: Node, there: &Neighbour, here: &End) -> Option<String> {
-    let of_here = cluster.name(here.node);
+fn port_of(
+    cluster: &Cluster,
+    names: &Names<'_>,
+    node: Node,
+    there: &Neighbour,
+    here: &End,
+) -> Option<String> {
     let says_here = |all: &[Neighbour]| {
-        let mut named =
-            all.iter().filter(|back| back.device == of_here && back.ports.contains(&here.port));
+        let mut named = all.iter().filter(|back| {
+            names.node(&back.device) == Some(here.node) && back.ports.contains(&here.port)
+        });
         named.next().map(|back| back.local.clone())
     };
     match node {

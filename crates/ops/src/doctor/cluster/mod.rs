@@ -16,6 +16,7 @@ use super::limits::SNAPSHOTS_MAX;
 pub use super::source::Trusted;
 pub use super::source::queue_pairs::QueuePair;
 pub use host::{Gid, Host, Interface, Job, Known, Rdma};
+pub(super) use links::without_domain;
 pub use links::{End, Link, Node};
 pub(super) use switch::of_ports;
 pub use switch::{Port, Qos, Switch};
@@ -59,7 +60,10 @@ impl Cluster {
         }
         let mut cluster = Self::default();
         for (name, files) in devices {
-            let is_switch = files.iter().any(|(path, _)| *path == "config_db.json");
+            // One whose file was not read is one, too.
+            let own = format!("{name}/config_db.json");
+            let is_switch = files.iter().any(|(path, _)| *path == "config_db.json")
+                || folder.left_out.iter().any(|(path, _)| *path == own);
             let (now, snapshots) = by_time(&files);
             if is_switch {
                 let mut switch = Switch::read(name, &now, &mut findings);
@@ -168,16 +172,24 @@ fn unknown(device: &str, file: &File) -> Finding {
 }
 
 /// Whose configuration a text is, by words that theirs have.
-fn vendor(text: &str) -> Option<&'static str> {
+pub(in crate::doctor) fn vendor(text: &str) -> Option<&'static str> {
     let head: String = text.lines().take(60).collect::<Vec<_>>().join("\n");
     let has = |words: &[&str]| words.iter().any(|word| head.contains(word));
     if has(&["! Command: show running-config", "! device:", "EOS-4", "vEOS"]) {
         Some("Arista EOS")
     } else if has(&["!Command: show running-config", "boot nxos", "feature nxapi"]) {
         Some("Cisco NX-OS")
-    } else if has(&["set system host-name", "## Last commit", "host-name "]) {
+    } else if has(&["openconfig-interfaces:", "ietf-interfaces:", "openconfig-qos:"]) {
+        Some("OpenConfig or IETF models, as gNMI and NETCONF give it")
+    } else if has(&["set system host-name", "## Last commit", "host-name ", "junos"]) {
         Some("Juniper Junos")
-    } else if has(&["nv set ", "- set:", "auto swp", "traffic.packet_priority_source_set"]) {
+    } else if has(&[
+        "nv set ",
+        "- set:",
+        "auto swp",
+        "traffic.packet_priority_source_set",
+        "nvue-api-version",
+    ]) {
         Some("NVIDIA Cumulus Linux")
     } else if has(&["Building configuration...", "Current configuration"]) {
         Some("Cisco IOS, or one of its kind")

@@ -10,7 +10,7 @@ use fabric::switch::config::{
 use fabric::topology::{Cables, propagation};
 use rdma::Rate;
 
-use super::unknown;
+use super::{unknown, vendor};
 use crate::doctor::finding::{Finding, Place};
 use crate::doctor::folder::File;
 use crate::doctor::source::lldp::{self, Neighbour};
@@ -18,8 +18,10 @@ use crate::doctor::source::lldp::{self, Neighbour};
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// What its folder is called, or the `hostname` of its metadata.
+    /// What its folder is called.
     pub name: String,
+    /// The `hostname` of its metadata, by which LLDP names it; empty if it does not say.
+    pub hostname: String,
     /// The `type` of its metadata, such as `ToRRouter`; empty if it does not say.
     pub role: String,
     /// The `hwsku` of its metadata.
@@ -145,6 +147,7 @@ impl Switch {
     pub(super) fn read(name: &str, files: &[(&str, &File)], findings: &mut Vec<Finding>) -> Self {
         let mut switch = Self {
             name: name.to_owned(),
+            hostname: String::new(),
             role: String::new(),
             hwsku: String::new(),
             platform: String::new(),
@@ -189,7 +192,21 @@ impl Switch {
         self.modified = file.modified;
         let text = file.text();
         let mut wrong = |name: &str, error: &FileError| {
+            if let Some(vendor) = vendor(&text) {
+                let what = format!("{} is a configuration of {vendor}.", file.path);
+                let hint = "of switches, SONiC's config_db.json is read";
+                return findings.push(Finding::not_understood(
+                    name,
+                    Place::of(&file.path),
+                    what,
+                    hint,
+                ));
+            }
             let (what, hint) = error.words();
+            let what = match what.strip_prefix("the file: ") {
+                Some(rest) => format!("{}: {rest}", file.path),
+                None => what.to_owned(),
+            };
             let place = Place::new(&file.path, error.line());
             let hint = hint.unwrap_or("compare it with `show runningconfiguration all`");
             findings.push(Finding::not_understood(name, place, format!("{what}."), hint));
@@ -203,8 +220,8 @@ impl Switch {
             let field = entry.and_then(|entry| entry.field(field));
             field.map(|field| field.value.clone()).unwrap_or_default()
         };
-        (self.role, self.hwsku, self.platform) =
-            (metadata("type"), metadata("hwsku"), metadata("platform"));
+        (self.role, self.hwsku, self.platform, self.hostname) =
+            (metadata("type"), metadata("hwsku"), metadata("platform"), metadata("hostname"));
         self.ports = self.read_ports();
         let db = match ConfigDb::parse(&text) {
             Ok(db) => db,
@@ -250,10 +267,11 @@ impl Switch {
         let base = SwitchConfig::default();
         let names: Vec<String> = self.ports.iter().map(|port| port.name.clone()).collect();
         let links: Vec<Cables> = self.ports.iter().map(cables).collect();
-        let pools = self.entries("BUFFER_POOL").iter();
         let is_ingress =
             |entry: &&Entry| entry.field("type").is_some_and(|of| of.value != "egress");
-        let known = pools.filter(is_ingress).all(|entry| entry.field("size").is_some());
+        // A switch without PFC may have no pool at all.
+        let mut pools = self.entries("BUFFER_POOL").iter().filter(is_ingress).peekable();
+        let known = pools.peek().is_some() && pools.all(|entry| entry.field("size").is_some());
         let buffer = (!known).then_some(UNKNOWN_POOL_BYTES);
         match db.switch(&links, Some(&names), buffer, &base) {
             Ok((config, _)) => {

@@ -20,6 +20,7 @@ pub fn json(diagnosis: &Diagnosis, what: &str) -> String {
         "links": cluster.links.len(),
         "findings": diagnosis.findings.iter().map(finding).collect::<Vec<_>>(),
         "muted": muted.collect::<Vec<_>>(),
+        "not_judged": diagnosis.not_judged(),
     });
     format!("{value:#}\n")
 }

@@ -39,6 +39,9 @@ fn tally(diagnosis: &Diagnosis) -> String {
         text += "; there is no desired.toml to compare with";
     }
     let mut lines = wrapped(&text, 0, 0);
+    for why in diagnosis.not_judged() {
+        lines += &wrapped(&format!("not judged: {why}"), 0, 12);
+    }
     for muted in &diagnosis.muted {
         let Finding { rule, device, .. } = &muted.finding;
         let line = format!("muted: {} at {device}: {}", rule.id(), muted.reason);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Look, alike};
-use crate::doctor::cluster::{Cluster, End, Host, Node};
+use crate::doctor::cluster::{Cluster, End, Host, Node, without_domain};
 use crate::doctor::finding::{Finding, Place, Rule, Severity, quoted, several};
 use crate::doctor::source::env;
 
@@ -171,8 +171,12 @@ fn cables(cluster: &Cluster, findings: &mut Vec<Finding>) {
                 switch.port(&neighbour.local).is_some_and(|at| at.name == port.name)
             });
             let Some(neighbour) = said.next() else { continue };
+            let at = cluster.peer(Node::Switch(index), &port.name);
+            // LLDP may say a domain as well, and a folder may be called otherwise than its device.
+            let is_meant = without_domain(&neighbour.device) == without_domain(&name.value)
+                || at.is_some_and(|end| cluster.name(end.node) == name.value);
             // Names of a minigraph that stand for no one device.
-            if neighbour.device == name.value || !known(&name.value) {
+            if is_meant || !known(&name.value) {
                 continue;
             }
             let text = format!(
@@ -181,7 +185,6 @@ fn cables(cluster: &Cluster, findings: &mut Vec<Finding>) {
                 quoted(&neighbour.device),
                 quoted(&name.value)
             );
-            let at = cluster.peer(Node::Switch(index), &port.name);
             let grave = at.is_some_and(|end| matches!(end.node, Node::Switch(_)));
             findings.push(
                 Finding::new(Rule::Cabling, &switch.name, text)

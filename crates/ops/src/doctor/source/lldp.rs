@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Result, Wrong};
+use crate::doctor::finding::quoted;
 use crate::doctor::limits::NEIGHBOURS_MAX;
 
 /// What is at the other end of a local port.
@@ -75,15 +76,24 @@ fn table(text: &str) -> Result<Vec<Neighbour>> {
         return Err(Wrong::whole("it has no row that begins with LocalPort", hint));
     }
     let mut found = Vec::new();
+    let mut rows = 0;
     for (number, line) in lines {
+        if let Some(total) = line.trim().strip_prefix("Total entries displayed:") {
+            if total.trim().parse() != Ok(rows) {
+                let what = format!("it has {rows} of {} rows", quoted(total.trim()));
+                return Err(Wrong::at(number + 1, what, hint));
+            }
+            return Ok(found);
+        }
         let mut words = line.split_whitespace();
         let (Some(local), Some(device), Some(port)) = (words.next(), words.next(), words.next())
         else {
             continue;
         };
-        if local.starts_with('-') || local == "Total" {
+        if local.starts_with('-') {
             continue;
         }
+        rows += 1;
         let descr: Vec<&str> = words.skip(1).collect();
         let ports = vec![port.to_owned(), descr.join(" ")];
         if found.len() < NEIGHBOURS_MAX {
@@ -91,7 +101,7 @@ fn table(text: &str) -> Result<Vec<Neighbour>> {
             found.push(Neighbour { local, device, ports, line: Some(number + 1) });
         }
     }
-    Ok(found)
+    Err(Wrong::whole("it is cut: its last line, \"Total entries displayed\", is missing", hint))
 }
 
 #[cfg(test)]

@@ -1,0 +1,187 @@
+//! Folders as people have them: other encodings, names and vendors, links in circles, and files that are not there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ops::doctor::{Diagnosis, File, Folder, report};
+
+fn healthy() -> Folder {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cluster-healthy");
+    Folder::read(&at).expect("the example is in the repository")
+}
+
+/// The same with every file of these names changed.
+fn changed(names: &[&str], change: impl Fn(&str, &str) -> Vec<u8>) -> Folder {
+    let mut folder = healthy();
+    for file in &mut folder.files {
+        let name = file.path.rsplit('/').next().unwrap_or_default();
+        if names.is_empty() || names.contains(&name) {
+            let text = String::from_utf8(file.bytes.clone()).expect("ours are UTF-8");
+            file.bytes = change(&file.path, &text);
+        }
+    }
+    folder
+}
+
+fn found(folder: &Folder) -> Vec<String> {
+    let diagnosis = Diagnosis::of(folder, None, None);
+    let all = diagnosis.findings.iter();
+    all.map(|f| format!("{} {}: {}", f.rule.id(), f.device, f.text)).collect()
+}
+
+#[test]
+fn line_ends_and_encodings_of_other_systems_change_nothing() {
+    let none = Vec::<String>::new();
+    assert_eq!(found(&changed(&[], |_, text| text.replace('\n', "\r\n").into_bytes())), none);
+    assert_eq!(found(&changed(&[], |_, text| format!("\u{feff}{text}").into_bytes())), none);
+    let utf16 = |big: bool| {
+        move |_: &str, text: &str| {
+            let units = core::iter::once(0xfeff).chain(text.encode_utf16());
+            let of = |unit: u16| if big { unit.to_be_bytes() } else { unit.to_le_bytes() };
+            units.flat_map(of).collect()
+        }
+    };
+    assert_eq!(found(&changed(&[], utf16(false))), none);
+    assert_eq!(found(&changed(&[], utf16(true))), none);
+}
+
+#[test]
+fn devices_are_found_by_hostname_and_with_a_domain() {
+    let domain = |_: &str, text: &str| {
+        let mut text = text.to_owned();
+        for name in ["tor-", "leaf-", "spine-"] {
+            for number in 1..=4 {
+                let (old, new) = (format!("{name}{number}"), format!("{name}{number}.dc1.example"));
+                text = text.replace(&format!("{old} "), &format!("{new} "));
+                text = text.replace(&format!("\"{old}\""), &format!("\"{new}\""));
+            }
+        }
+        text.into_bytes()
+    };
+    let folder = changed(&["lldp.txt", "lldp.json"], domain);
+    assert_eq!(found(&folder), Vec::<String>::new());
+    assert_eq!(Diagnosis::of(&folder, None, None).cluster.links.len(), 32);
+    let mut renamed = healthy();
+    for file in &mut renamed.files {
+        file.path = file.path.replace("tor-1/", "rack one/");
+    }
+    let diagnosis = Diagnosis::of(&renamed, None, None);
+    assert_eq!(diagnosis.findings, []);
+    assert_eq!(diagnosis.cluster.links.len(), 32);
+}
+
+#[test]
+fn a_table_of_neighbours_that_is_cut_is_said_and_not_used() {
+    for keep in ["Ethernet4", "Total entries"] {
+        let cut = changed(&["lldp.txt"], |path, text| {
+            let at = if path.starts_with("tor-2/") { text.find(keep) } else { None };
+            text.as_bytes()[..at.unwrap_or(text.len())].to_vec()
+        });
+        let all = found(&cut);
+        assert!(
+            all.len() == 1 && all[0].starts_with("FD000 tor-2: tor-2/lldp.txt: it is cut"),
+            "{all:?}"
+        );
+        // Its DEVICE_NEIGHBOR and the others' LLDP say it as well.
+        assert_eq!(Diagnosis::of(&cut, None, None).cluster.links.len(), 32);
+    }
+    let fewer = changed(&["lldp.txt"], |path, text| {
+        let row = |line: &&str| !(path.starts_with("tor-2/") && line.starts_with("Ethernet4 "));
+        text.lines().filter(row).map(|line| format!("{line}\n")).collect::<String>().into_bytes()
+    });
+    assert!(
+        found(&fewer).iter().any(|f| f.contains("it has 4 of \"5\" rows")),
+        "{:?}",
+        found(&fewer)
+    );
+}
+
+#[test]
+fn other_vendors_are_named() {
+    for (name, text, words) in [
+        ("a/config_db.json", "{\"ietf-interfaces:interfaces\": {}}", "OpenConfig or IETF"),
+        ("b.json", "[{\"header\": {\"nvue-api-version\": \"nvue_v1\"}}]", "NVIDIA Cumulus"),
+        ("c/config_db.json", "{\"configuration\": {\"@\": {\"xmlns\": \"junos\"}}}", "Juniper"),
+        ("d/running-config", "! Command: show running-config\n! device: d", "Arista"),
+    ] {
+        let all = found(&Folder::of([File::new(name, text)]));
+        assert!(all.len() == 1 && all[0].contains(words), "{name}: {all:?}");
+    }
+}
+
+/// A switch without PFC is judged like any other: what must be lossless is not.
+#[test]
+fn a_switch_without_pfc_breaks_chains_and_is_no_error_of_its_file() {
+    let folder = changed(&["config_db.json"], |path, text| {
+        if !path.starts_with("tor-1/") {
+            return text.as_bytes().to_vec();
+        }
+        let mut value: serde_json::Value = serde_json::from_str(text).expect("ours are JSON");
+        let tables = value.as_object_mut().expect("an object");
+        for table in [
+            "BUFFER_PG",
+            "BUFFER_PROFILE",
+            "BUFFER_POOL",
+            "BUFFER_QUEUE",
+            "PORT_QOS_MAP",
+            "PFC_WD",
+            "QUEUE",
+        ] {
+            tables.remove(table);
+        }
+        value.to_string().into_bytes()
+    });
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let rules: Vec<&str> = diagnosis.findings.iter().map(|f| f.rule.id()).collect();
+    assert!(rules.contains(&"FD004") && !rules.contains(&"FD000"), "{:#?}", found(&folder));
+    assert!(
+        diagnosis.findings.iter().all(|f| f.device.starts_with("tor-1")),
+        "{:#?}",
+        found(&folder)
+    );
+}
+
+#[test]
+fn what_no_file_says_is_told_and_not_taken_for_healthy() {
+    let mut folder = changed(&["config_db.json"], |_, text| {
+        let mut value: serde_json::Value = serde_json::from_str(text).expect("ours are JSON");
+        value.as_object_mut().expect("an object").remove("DEVICE_NEIGHBOR");
+        value.to_string().into_bytes()
+    });
+    folder.files.retain(|file| !file.path.contains("lldp."));
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let text = report::text(&diagnosis, "cluster");
+    assert!(text.contains("not judged: no file says what is connected to what"), "{text}");
+    assert_eq!(Diagnosis::of(&healthy(), None, None).not_judged(), Vec::<&str>::new());
+}
+
+#[test]
+fn links_in_circles_are_one_finding_each_and_a_switch_too_long_to_read_is_still_one() {
+    let at = scratch("links");
+    fs::create_dir_all(at.join("tor-1/deep")).expect("a folder");
+    std::os::unix::fs::symlink("..", at.join("tor-1/deep/up")).expect("a link");
+    std::os::unix::fs::symlink("self", at.join("tor-1/self")).expect("a link");
+    let file = fs::File::create(at.join("tor-1/config_db.json")).expect("a file");
+    file.set_len(100 << 20).expect("a hole");
+    fs::write(at.join("tor-1/version.txt"), "SONiC Software Version: SONiC.1\n").expect("a file");
+    let folder = Folder::read(&at).expect("a folder");
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let all = found(&folder);
+    assert!(
+        all.len() == 3 && all.iter().all(|finding| finding.starts_with("FD000 tor-1")),
+        "{all:#?}"
+    );
+    assert!(
+        all.iter().any(|finding| finding.contains("a link to a folder that it is in")),
+        "{all:#?}"
+    );
+    assert_eq!((diagnosis.cluster.switches.len(), diagnosis.cluster.hosts.len()), (1, 0));
+    fs::remove_dir_all(&at).expect("ours");
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let at = std::env::temp_dir().join(format!("ferroce-doctor-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&at);
+    fs::create_dir_all(&at).expect("a folder of ours");
+    at
+}
