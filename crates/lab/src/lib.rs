@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod busy_poll;
 mod captures;
 pub mod client;
 mod clock;

@@ -28,6 +28,14 @@ pub(crate) const LATE_MOST: Duration = Duration::from_millis(10);
 /// For so long after a slip the lab sleeps until something is due, however soon that is: who yields where there are
 /// more threads than processors is back when all others have had their turn, and who sleeps is woken in time.
 pub(crate) const CONTENDED: Duration = Duration::from_millis(500);
+/// The lab looks for more before it sleeps, for so many times as long as it has worked.
+pub(crate) const BUSY_POLL_FACTOR: u32 = 4;
+/// And for no longer than this: about what it costs two programs to wake it and to be woken.
+pub(crate) const BUSY_POLL_MAX: Duration = Duration::from_micros(50);
+/// Another thread had the processor if two looks in a row were so far apart.
+pub(crate) const CONTENTION_GAP: Duration = Duration::from_micros(500);
+/// For so long the lab then does not busy poll.
+pub(crate) const CONTENTION_STAYS: Duration = Duration::from_millis(20);
 /// How late the kernel may wake the lab, if it can be told.
 pub(crate) const TIMER_SLACK_NS: u64 = 5_000;
 /// How soon something must be due in the network for the lab to stay awake.

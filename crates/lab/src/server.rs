@@ -4,7 +4,8 @@
 //!   rings ─► network ─► lives until now, in stretches ─► rings ─► doorbells ─► nothing to do? sleep
 //! ```
 //!
-//! It sleeps while nothing is under way and no program sends. Programs ring its doorbell then.
+//! It sleeps while nothing is under way and no program sends (`busy_poll.rs`: not at once). Programs ring its doorbell
+//! then.
 
 use core::net::SocketAddr;
 use core::num::NonZeroU64;
@@ -24,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use softnic::lab::{Found, Listener};
 use telemetry::{Endpoint, EndpointError, Metrics, Reach};
 
+use crate::busy_poll::BusyPoll;
 use crate::captures::Captures;
 use crate::clock::{self, Clock};
 use crate::factor::Choice;
@@ -103,6 +105,7 @@ pub struct Lab {
     visitors: Vec<Visitor>,
     looked_at: Duration,
     watched_at: Duration,
+    busy_poll: BusyPoll,
     /// Serves metrics as long as it is there.
     endpoint: Option<Endpoint>,
 }
@@ -167,7 +170,8 @@ impl Lab {
             is_over: false,
         };
         let (visitors, looked_at, watched_at) = (Vec::new(), Duration::ZERO, Duration::ZERO);
-        Ok(Self { state, listener, visitors, looked_at, watched_at, endpoint })
+        let busy_poll = BusyPoll::default();
+        Ok(Self { state, listener, visitors, looked_at, watched_at, busy_poll, endpoint })
     }
 
     /// Its socket, and what it is called.
@@ -232,8 +236,10 @@ impl Lab {
                 self.state.watch();
             }
             self.state.write_down();
-            let busy = self.turn();
-            if !busy {
+            let since = self.state.begin.elapsed();
+            if self.turn() {
+                self.busy_poll.worked(since, self.state.begin.elapsed());
+            } else {
                 self.rest();
             }
             // Simulated hosts may keep the network awake while no program does.
@@ -343,7 +349,8 @@ impl Lab {
             .map_or(NAP_MAX, |next| self.state.clock.wall(next).saturating_sub(wall));
         let slipped = self.state.clock.slips();
         let is_contended = slipped.count > 0 && wall < slipped.last_at + CONTENDED;
-        if due < NAP_LEAST && !is_contended {
+        let is_polling = self.busy_poll.goes_on(wall);
+        if (is_polling || due < NAP_LEAST) && !is_contended {
             std::thread::yield_now();
             return;
         }
@@ -355,6 +362,7 @@ impl Lab {
         let slack = if is_contended { Duration::ZERO } else { SLACK };
         self.look(due.saturating_sub(slack).min(NAP_MAX));
         self.state.programs.set_asleep(false);
+        self.busy_poll.woke(self.looked_at);
     }
 
     /// Waits for that long until somebody has something to say, and hears it.

@@ -46,6 +46,17 @@ pub(crate) struct InBuffer {
     pub(crate) place: Range<usize>,
 }
 
+/// Who carries packets to a NIC, and so what a poll looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Carrier {
+    /// The kernel, within the sender's call. A poll is a call of the kernel as well.
+    Kernel,
+    /// The sender, through rings: most polls look at memory alone.
+    Sender,
+    /// The thread of a lab, through a ring.
+    Lab,
+}
+
 /// How a NIC is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Path {

@@ -30,7 +30,7 @@ use crate::host::registry::Registry;
 use crate::host::steering::is_ownable;
 use crate::lab::Planned;
 use crate::limits::{AWAITED_MAX, PAUSE_MAX};
-use crate::packet::{Flow, Missed, Path, Pushed};
+use crate::packet::{Carrier, Flow, Missed, Path, Pushed};
 use crate::shm::{RingPacket, Shm};
 use crate::udp::outbox::Sockets;
 use crate::udp::port::Port;
@@ -266,6 +266,16 @@ impl Paths {
     /// A look at all ports is over, and has found every socket empty or not.
     pub(crate) fn after_all_sockets(&mut self, is_empty: bool) {
         self.shm.after_all_sockets(is_empty);
+    }
+
+    /// Who brings most packets.
+    #[inline]
+    pub(crate) fn carrier(&self) -> Carrier {
+        match self.lab {
+            Some(_) => Carrier::Lab,
+            None if self.has_rings() => Carrier::Sender,
+            None => Carrier::Kernel,
+        }
     }
 
     /// Whether rings are read.

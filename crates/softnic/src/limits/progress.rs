@@ -29,6 +29,8 @@ pub const POSTS_PER_LOOK: usize = 256;
 pub(crate) const POLLS_BEFORE_YIELD: u32 = 100;
 /// The same where most polls look at memory alone.
 pub(crate) const RING_POLLS_BEFORE_YIELD: u32 = 1_000;
+/// The same where a lab carries every packet: its thread may wait for this very processor.
+pub(crate) const LAB_POLLS_BEFORE_YIELD: u32 = 4;
 /// An application that has polled twice in vain, and not longer ago than this, polls in a loop.
 pub(crate) const POLL_LOOP: Span = Span::from_us(10);
 

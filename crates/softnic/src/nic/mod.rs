@@ -324,9 +324,9 @@ impl Nic {
         core.policy.took(packets);
         let is_quiet = packets == 0 && core.is_quiet(now);
         let count = if is_quiet { 0 } else { take(&mut core) };
-        let has_rings = core.attachment.site.paths.has_rings();
+        let carrier = core.attachment.site.paths.carrier();
         let is_served = is_served || !core.attachment.sender.is_whole();
-        let yields = core.policy.polled(now, count, is_served, has_rings);
+        let yields = core.policy.polled(now, count, is_served, carrier);
         if is_quiet {
             drop(core);
         } else {

@@ -46,10 +46,11 @@ use self::turns::Turns;
 use crate::limits::{
     ANSWER_PATIENCE, BATCH_BEHIND, BATCH_BYTES, BATCH_REQUESTS, BUSY_POLL_FACTOR, BUSY_POLL_MAX,
     CONTENTION_GAP, CONTENTION_INTERVAL, CONTENTION_SHARE, CONTENTION_STAYS, HELD_MAX,
-    PARK_BLIND_NAPS, PARK_EVENT_FREE, PARK_NAP, PARK_PACKETS, PAUSE_RETRY, POLL_LOOP,
-    POLLS_BEFORE_YIELD, POSTS_PER_LOOK, RING_POLLS_BEFORE_YIELD, SLEEP_MAX, STAND_IN_DISTRUST,
-    STAND_IN_GRACE, WAKE_SLACK,
+    LAB_POLLS_BEFORE_YIELD, PARK_BLIND_NAPS, PARK_EVENT_FREE, PARK_NAP, PARK_PACKETS, PAUSE_RETRY,
+    POLL_LOOP, POLLS_BEFORE_YIELD, POSTS_PER_LOOK, RING_POLLS_BEFORE_YIELD, SLEEP_MAX,
+    STAND_IN_DISTRUST, STAND_IN_GRACE, WAKE_SLACK,
 };
+use crate::packet::Carrier;
 
 /// What is known of the application, and of those who look after its NIC.
 #[derive(Clone, Debug, Default)]
@@ -150,14 +151,13 @@ impl Policy {
     /// whoever is to send what it waits for may need that very core.
     ///
     /// `is_served` if another thread sends or receives for it, and a third may be about to answer that.
-    /// With rings most polls look at memory alone.
     #[inline]
     pub(crate) fn polled(
         &mut self,
         now: Time,
         found: usize,
         is_served: bool,
-        has_rings: bool,
+        carrier: Carrier,
     ) -> bool {
         if found > 0 {
             self.empty_polls = 0;
@@ -168,7 +168,11 @@ impl Policy {
         if self.posts > 0 {
             self.burst = mem::take(&mut self.posts);
         }
-        let patience = if has_rings { RING_POLLS_BEFORE_YIELD } else { POLLS_BEFORE_YIELD };
+        let patience = match carrier {
+            Carrier::Kernel => POLLS_BEFORE_YIELD,
+            Carrier::Sender => RING_POLLS_BEFORE_YIELD,
+            Carrier::Lab => LAB_POLLS_BEFORE_YIELD,
+        };
         is_served || self.empty_polls > patience
     }
 

@@ -30,7 +30,7 @@ fn parked(policy: &mut Policy) -> Parking {
 }
 
 fn poll(policy: &mut Policy, now: Time, found: usize) -> bool {
-    policy.polled(now, found, false, false)
+    policy.polled(now, found, false, Carrier::Kernel)
 }
 
 /// The application takes `inline` packets, and the one on duty then `here`. Says whether it is parked.
@@ -98,9 +98,9 @@ fn how_many_were_posted_between_two_empty_polls_is_remembered() {
         for _ in 1..posts {
             policy.posted(NOW, &due);
         }
-        policy.polled(NOW, 0, false, false);
+        policy.polled(NOW, 0, false, Carrier::Kernel);
         // A second poll is none between posts.
-        policy.polled(NOW, 0, false, false);
+        policy.polled(NOW, 0, false, Carrier::Kernel);
         first
     };
     assert_eq!(round(BATCH_BEHIND + 1), Posted::Leaves);
@@ -121,23 +121,27 @@ fn a_program_that_posts_on_and_on_has_it_looked_what_has_arrived() {
 
 #[test]
 fn polls_that_find_nothing_yield_after_a_while() {
+    use Carrier::{Kernel, Lab, Sender};
     let (few, many) = (POLLS_BEFORE_YIELD, RING_POLLS_BEFORE_YIELD);
-    for (situation, empty, found, is_served, has_rings, yields) in [
-        ("the first", 0, 0, false, false, false),
-        ("the last of a few", few - 1, 0, false, false, false),
-        ("one more", few, 0, false, false, true),
-        ("one more, of memory", few, 0, false, true, false),
-        ("the last of many, of memory", many - 1, 0, false, true, false),
-        ("one more than that", many, 0, false, true, true),
-        ("another thread looks or sends", 0, 0, true, false, true),
-        ("it does, and something was found", 0, 1, true, false, false),
-        ("something was found at last", few, 1, false, false, false),
+    let at_once = LAB_POLLS_BEFORE_YIELD;
+    for (situation, empty, found, is_served, carrier, yields) in [
+        ("the first", 0, 0, false, Kernel, false),
+        ("the last of a few", few - 1, 0, false, Kernel, false),
+        ("one more", few, 0, false, Kernel, true),
+        ("one more, of memory", few, 0, false, Sender, false),
+        ("the last of many, of memory", many - 1, 0, false, Sender, false),
+        ("one more than that", many, 0, false, Sender, true),
+        ("the first of a lab", 0, 0, false, Lab, false),
+        ("one more than it gets", at_once, 0, false, Lab, true),
+        ("another thread looks or sends", 0, 0, true, Kernel, true),
+        ("it does, and something was found", 0, 1, true, Kernel, false),
+        ("something was found at last", few, 1, false, Kernel, false),
     ] {
         let mut policy = Policy::default();
         for _ in 0..empty {
-            policy.polled(NOW, 0, false, has_rings);
+            policy.polled(NOW, 0, false, carrier);
         }
-        assert_eq!(policy.polled(NOW, found, is_served, has_rings), yields, "{situation}");
+        assert_eq!(policy.polled(NOW, found, is_served, carrier), yields, "{situation}");
     }
     let mut policy = Policy::default();
     for _ in 0..few {
@@ -302,7 +306,7 @@ fn a_sleep_ends_with_what_is_pending() {
         let expected = Sleep { until, watch: Watch::Sockets, wakes_other: false };
         assert_eq!(sleep, expected, "{situation}");
         // What was posted in a row counts for the next row too.
-        policy.polled(NOW, 0, false, false);
+        policy.polled(NOW, 0, false, Carrier::Kernel);
         policy.posted(NOW, &Pressure::default());
         assert_eq!(policy.sleeps(Thread, NOW, &Parking::default(), pending), expected);
         let mut parking = parked(&mut policy);

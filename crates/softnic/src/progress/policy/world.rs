@@ -206,7 +206,8 @@ impl World {
                 let packets = if is_served { 0 } else { self.take() };
                 self.policy.took(packets);
                 let found = usize::from(packets > 0);
-                let yields = self.policy.polled(self.now, found, is_served, self.has_rings);
+                let carrier = if self.has_rings { Carrier::Sender } else { Carrier::Kernel };
+                let yields = self.policy.polled(self.now, found, is_served, carrier);
                 assert!(!(yields && found > 0));
                 self.finish();
             }
