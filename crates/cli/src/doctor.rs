@@ -1,17 +1,19 @@
 //! `ferroce doctor`: judges the configuration of switches and hosts.
 
+use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::thread::sleep;
+use std::thread::{available_parallelism, sleep};
 use std::time::{Instant, SystemTime};
 
 use clap::Args;
 use ops::doctor::{
-    Ask, Diagnosis, File, Folder, Rule, Severity, collect, explain, here, path, report,
+    Ask, Diagnosis, File, Folder, Rule, Severity, collect, explain, here, path, report, what_if,
 };
 
 use crate::failure::Failure;
@@ -21,6 +23,7 @@ pub(crate) const ENDS: &str = "\
 Examples:
   ferroce doctor examples/cluster
   ferroce doctor examples/cluster --path h0,h5 --dscp 26
+  ferroce doctor examples/cluster --what-if incast --at h7
   ferroce doctor --collect > collect.sh    # on each device: sh collect.sh cluster/
   ferroce doctor --explain FD007
 
@@ -64,6 +67,18 @@ pub(crate) struct Doctor {
     #[arg(long, value_name = "NUMBER", requires = "path", value_parser = clap::value_parser!(u8).range(0..64))]
     dscp: Option<u8>,
 
+    /// Simulate a fault on the network of these files, as it runs and as it is desired, and name the victims
+    #[arg(long, value_name = "FAULT", requires = "folder", conflicts_with_all = ["path", "sarif"])]
+    what_if: Option<Fault>,
+
+    /// The server with the fault; otherwise each draw takes another
+    #[arg(long, value_name = "HOST", requires = "what_if")]
+    at: Option<String>,
+
+    /// How often it is simulated, with seeds from 1 on
+    #[arg(long, value_name = "NUMBER", requires = "what_if", default_value = "8", value_parser = clap::value_parser!(u64).range(1..=64))]
+    draws: u64,
+
     /// Print JSON instead
     #[arg(long, conflicts_with = "path")]
     json: bool,
@@ -75,6 +90,16 @@ pub(crate) struct Doctor {
     /// From which severity on the exit status is 1
     #[arg(long, value_name = "SEVERITY", default_value = "warning")]
     fail_on: FailOn,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Fault {
+    /// The NIC of a server pauses without end
+    Storm,
+    /// All servers send to one at once, every millisecond
+    Incast,
+    /// A server dies, and its switch has forgotten its port
+    DeadServer,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -122,6 +147,9 @@ fn tell(arguments: &Doctor) -> Result<ExitCode, Failure> {
         print(&text)?;
         return Ok(ExitCode::from(u8::from(breaks > 0)));
     }
+    if let Some(fault) = arguments.what_if {
+        return simulated(arguments, &diagnosis, fault, &what);
+    }
     print(&if arguments.json {
         report::json(&diagnosis, &what)
     } else if arguments.sarif {
@@ -136,6 +164,46 @@ fn tell(arguments: &Doctor) -> Result<ExitCode, Failure> {
         FailOn::Never => return Ok(ExitCode::SUCCESS),
     };
     Ok(ExitCode::from(u8::from(diagnosis.worst().is_some_and(|worst| worst >= bound))))
+}
+
+/// Draws on all cores, told in their order.
+fn simulated(
+    arguments: &Doctor,
+    diagnosis: &Diagnosis,
+    fault: Fault,
+    what: &str,
+) -> Result<ExitCode, Failure> {
+    let fault = match fault {
+        Fault::Storm => what_if::WhatIf::Storm,
+        Fault::Incast => what_if::WhatIf::Incast,
+        Fault::DeadServer => what_if::WhatIf::DeadServer,
+    };
+    let trial = what_if::Trial::new(diagnosis, fault, arguments.at.as_deref(), arguments.draws)
+        .map_err(|error| Failure::from_message(&error))?;
+    let next = AtomicU64::new(0);
+    let work = || {
+        let mut own = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= trial.draws() {
+                return own;
+            }
+            own.push((number, trial.draw(number)));
+        }
+    };
+    let threads = available_parallelism().map_or(1, NonZeroUsize::get);
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect::<Vec<_>>()
+    });
+    all.sort_by_key(|(number, _)| *number);
+    let draws = all.into_iter().map(|(_, draw)| draw).collect::<Result<Vec<_>, _>>();
+    let draws = draws.map_err(|error| Failure::from_message(&error))?;
+    print(&match arguments.json {
+        true => what_if::json(&trial, &draws, what),
+        false => what_if::text(&trial, &draws, what),
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn told_rules(name: &str) -> Result<ExitCode, Failure> {

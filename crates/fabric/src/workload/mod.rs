@@ -225,6 +225,11 @@ impl Flow {
         self.completed * u64::from(self.spec.message_bytes)
     }
 
+    /// For how long messages that are outstanding at `now` have been so, in picoseconds, the oldest first.
+    pub fn waiting_ps(&self, now: Time) -> impl Iterator<Item = u64> + '_ {
+        self.outstanding.iter().map(move |posted| now.as_ps().saturating_sub(*posted))
+    }
+
     /// From the first post to the last completion, if it is over.
     pub fn completion_time(&self) -> Option<Span> {
         Some(self.finished_at?.since(self.spec.start))

@@ -27,5 +27,9 @@ pub const WORDS_MAX: usize = 60;
 /// A watchdog that takes longer is late: the bound in the title of SONiC's change "Limit PFC WD Detection time to
 /// maximum value of 1000ms" (sonic-utilities 4306).
 pub const WATCHDOG_LATE_MS: u64 = 1_000;
-/// Ours: a host whose goodput falls below this share of the control run's median is a victim.
+/// Ours: a host that completes less than this share of what it completes without the fault is a victim.
 pub const VICTIM_SHARE: f64 = 0.8;
+/// Ours: so is one whose slowest messages take this many times as long.
+pub const VICTIM_TIMES: f64 = 2.0;
+/// Hosts of a network that is simulated for a what-if.
+pub const WHAT_IF_HOSTS_MAX: usize = 1_024;

@@ -5,7 +5,8 @@
 //!   Folder (files per device) ─► source (a reader for each command's output) ─► Cluster: switches, hosts, links
 //!   desired.toml ─► Desired ─┐                                                     │
 //!                            ├─► rules ─► Findings ─► Mutes ─► report: text, JSON, SARIF
-//!                            └─► path  (one DSCP hop by hop)
+//!                            ├─► path     (one DSCP hop by hop)
+//!                            └─► what_if  (a fault in the simulator, as it runs and as it is desired)
 //! ```
 //!
 //! # What holds
@@ -33,6 +34,7 @@ pub mod report;
 mod rules;
 mod source;
 mod times;
+pub mod what_if;
 mod wiring;
 
 use std::time::SystemTime;

@@ -13,7 +13,7 @@ use fabric::topology::next_hops;
 
 use super::Diagnosis;
 use super::cluster::{Cluster, Node, Trusted};
-use super::report::wrapped;
+use super::report::{harmless, wrapped};
 use super::rules::{Traffic, at_host, cnp_dscps};
 use super::wiring::Wiring;
 
@@ -114,7 +114,7 @@ pub fn path(
         0,
         2,
     );
-    Ok((told.text, breaks))
+    Ok((harmless(&told.text), breaks))
 }
 
 /// A hop: a node with the ports by which packets come and leave.

@@ -125,6 +125,15 @@ impl Qos {
         &own[usize::from(queue & 7)]
     }
 
+    /// All of these, as a simulated port has them.
+    pub fn port_config(&self) -> PortConfig {
+        self.own().cloned().unwrap_or_else(|| PortConfig {
+            groups: self.config.groups,
+            queues: self.config.queues,
+            watchdog: self.config.watchdog,
+        })
+    }
+
     /// Its watchdog.
     pub fn watchdog(&self) -> Option<&WatchdogConfig> {
         self.own().map_or(self.config.watchdog.as_ref(), |port| port.watchdog.as_ref())

@@ -6,4 +6,5 @@ mod text;
 
 pub use json::json;
 pub use sarif::sarif;
+pub(super) use text::harmless;
 pub use text::{text, wrapped};

@@ -15,7 +15,12 @@ pub fn text(diagnosis: &Diagnosis, what: &str) -> String {
     }
     text.push('\n');
     text += &tally(diagnosis);
-    text
+    harmless(&text)
+}
+
+/// The same without what a terminal would obey: names of files and devices may hold anything.
+pub(in crate::doctor) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
 /// "2 errors, 1 warning; 3 muted", or that there is nothing.

@@ -30,7 +30,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// The firmware of a host's first NIC that says one.
-fn firmware(host: &Host) -> Option<String> {
+pub(in crate::doctor) fn firmware(host: &Host) -> Option<String> {
     let of_nics = host.interfaces.values().filter_map(|own| own.firmware.as_ref());
     let of_devices = host.devices.values().filter_map(|own| own.firmware.as_ref());
     of_nics.chain(of_devices).next().map(|known| known.value.clone())

@@ -17,6 +17,7 @@ use super::finding::{Finding, Rule};
 use super::limits::FINDINGS_MAX;
 
 pub(super) use chain::{at_host, cnp_dscps};
+pub(super) use desired::firmware as host_firmware;
 pub(super) use traffic::Traffic;
 
 /// What rules look at.
@@ -67,7 +68,7 @@ pub(super) fn check(cluster: &Cluster, desired: &Desired, findings: &mut Vec<Fin
 }
 
 /// By which the desired settings of a switch are found.
-fn about_switch(switch: &Switch) -> About<'_> {
+pub(super) fn about_switch(switch: &Switch) -> About<'_> {
     About {
         name: &switch.name,
         role: &switch.role,
