@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes corpus/wire from the golden files, corpus/manager and corpus/fabric: `python3 fuzz/make_corpus.py`.
+"""Writes corpus/wire from the golden files, corpus/manager, corpus/fabric and corpus/doctor: `python3 fuzz/make_corpus.py`.
 
 wire: the smallest frame of each opcode, whole and from its BTH on; a few of the headers below, and
 captures. manager: conversations, step by step, and steps at random. fabric: scenarios, behind a NUL the
-file that one names, and SONiC configurations of two ports. Everything else in the folders stays.
+file that one names, and SONiC configurations of two ports. doctor: files of examples/cluster, each by itself and as a
+folder of two hosts below a switch. Everything else in the folders stays.
 """
 
 import json
@@ -17,6 +18,8 @@ CORPUS = HERE / "corpus" / "wire"
 CONVERSATIONS = HERE / "corpus" / "manager"
 SCENARIOS = HERE.parent / "scenarios"
 SETTINGS = HERE / "corpus" / "fabric"
+CLUSTER = HERE.parent / "examples" / "cluster-healthy"
+FOLDERS = HERE / "corpus" / "doctor"
 
 # Steps of `transport::testing::fuzz::manager`: what, to whom or which.
 REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP = range(9)
@@ -309,11 +312,40 @@ def settings():
     yield "trace.toml", f'{SMALL}[[workload]]\nkind = "trace"\ntrace_file = "trace.csv"\n\0{TRACE}'
 
 
+def folder(*paths):
+    """Files of the example, as one input: a path, a NUL, what is in it, a NUL, ..."""
+    parts = []
+    for path in paths:
+        of = CLUSTER / path
+        text = two_ports(of) if of.name == "config_db.json" else of.read_text()
+        parts += [path, text]
+    return "\0".join(parts)
+
+
+def folders():
+    of_host = sorted(path.name for path in (CLUSTER / "h0").iterdir() if path.is_file())
+    for name in of_host:
+        yield name, folder(f"h0/{name}")
+    switch = ["tor-1/config_db.json", "tor-1/lldp.txt", "tor-1/version.txt"]
+    yield "config_db.json", folder(switch[0])
+    yield "version.txt", folder(switch[0], switch[2])
+    yield "lldp.txt", folder(switch[0], switch[1])
+    yield "desired.toml", folder("desired.toml")
+    hosts = [f"{host}/{name}" for host in ("h0", "h1") for name in of_host]
+    yield "rack", folder("desired.toml", *switch, *hosts)
+    unwatched = folder(switch[0]).replace("PFC_WD", "PFC_XX")
+    yield "mutes", unwatched + '\0doctor.toml\0[[mute]]\nrule = "FD009"\ndevices = ["t*"]\nuntil = "2027-01-31"\nreason = "known"\n'
+    yield "queue-pairs", "h0/qp.train.txt\0qpn=0x11 min_rnr_timer=0 rnr_retry=7\n"
+    fact = "/sys/class/net/eth2/ecn/roce_np/enable/3"
+    yield "tree", f"h0{fact}\0001\n\0h0/sys/class/infiniband/mlx5_0/tc/1/traffic_class\0Global tclass=106\n"
+    yield "history", "tor-1/history/2026-11-18.json\0" + two_ports(CLUSTER / "tor-1" / "config_db.json") + "\0" + folder(*switch)
+
+
 def main():
     texts = [(name, text.encode()) for name, text in settings()]
     chakra = f'{SMALL}[[workload]]\nkind = "chakra"\nprefix = "two"\nchunk_bytes = 999\n\0'
     texts.append(("chakra", chakra.encode() + CHAKRA))
-    for folder, written in ((CORPUS, inputs()), (CONVERSATIONS, conversations()), (SETTINGS, texts)):
+    for folder, written in ((CORPUS, inputs()), (CONVERSATIONS, conversations()), (SETTINGS, texts), (FOLDERS, [(name, text.encode()) for name, text in folders()])):
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in written:
             (folder / name).write_bytes(data)

@@ -17,4 +17,6 @@
 pub mod doctor;
 mod limits;
 pub mod pingmesh;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod watch;
