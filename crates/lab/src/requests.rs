@@ -37,20 +37,21 @@ use crate::status;
 #[derive(Debug)]
 pub(crate) struct Visitor {
     pub(crate) channel: Channel,
+    /// Another user, who has got past the rights of the folder.
+    stranger: Option<u32>,
 }
 
 impl Visitor {
-    /// Lets in who is of this user. Others are told why they are not.
+    /// Lets in whoever can be asked who he is.
     pub(crate) fn admit(channel: Channel) -> Option<Self> {
-        let own = rustix::process::getuid().as_raw();
-        match channel.peer() {
-            Ok(user) if user == own => Some(Self { channel }),
-            Ok(user) => {
-                let _ = channel.send(refused_user(user, own).as_bytes(), None);
-                None
-            }
-            Err(_) => None,
-        }
+        let user = channel.peer().ok()?;
+        let stranger = (user != own_user()).then_some(user);
+        Some(Self { channel, stranger })
+    }
+
+    /// One of this user.
+    fn of_ours(channel: Channel) -> Self {
+        Self { channel, stranger: None }
     }
 
     fn answer(&self, text: &str) -> io::Result<()> {
@@ -62,10 +63,14 @@ impl Visitor {
     }
 }
 
-fn refused_user(user: u32, own: u32) -> String {
-    format!(
-        "no the lab is of user {own}, and the program of user {user}\n\
-         hint: a lab serves the programs of the user who has started it"
+fn own_user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+fn refused_user(user: u32) -> Refusal {
+    no(
+        format!("the lab is of user {}, and the program of user {user}", own_user()),
+        "a lab serves the programs of the user who has started it",
     )
 }
 
@@ -76,6 +81,11 @@ impl State {
             Ok(message) => message,
             Err(error) => return (error.kind() == io::ErrorKind::WouldBlock).then_some(visitor),
         };
+        // Not before it has asked: whoever sends to a socket that is closed already never reads why.
+        if let Some(user) = visitor.stranger {
+            let _ = visitor.refuse(&refused_user(user));
+            return None;
+        }
         let mut lines = message.text.lines();
         let words: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         let answer = match words[..] {
@@ -142,7 +152,7 @@ impl State {
         }
         let seen = status::seen(self);
         let channel = self.scribe.write(visitor.channel, seen).err()?;
-        let visitor = Visitor { channel };
+        let visitor = Visitor::of_ours(channel);
         visitor.refuse(&no("too many look at the lab", "ask less often")).ok()?;
         Some(visitor)
     }
@@ -201,7 +211,7 @@ impl State {
                 let remark = self.remark();
                 match self.captures.begin(visitor.channel, &asked, &mut self.network, &remark) {
                     Ok(()) => return None,
-                    Err((channel, refusal)) => (Visitor { channel }, refusal),
+                    Err((channel, refusal)) => (Visitor::of_ours(channel), refusal),
                 }
             }
             Err(refusal) => (visitor, refusal),
