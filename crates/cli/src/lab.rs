@@ -23,7 +23,7 @@ use fabric::report::Report;
 use fabric::scenario::Scenario;
 use lab::{LabError, Settings, client};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use softnic::lab::{Found, Site};
+use softnic::lab::{Channel, Found, Site};
 
 use crate::args::{Down, Lab, RunIn, Up, Which};
 use crate::failure::Failure;
@@ -92,7 +92,8 @@ fn stay(up: &Up) -> Result<(), Failure> {
     };
     let folder = path.parent().unwrap_or(Path::new("."));
     let scenario = Scenario::parse_in(&text, folder, up.seed).map_err(|error| of_file(&error))?;
-    for note in scenario.notes.iter().filter(|note| note.warning) {
+    let warnings = scenario.notes.iter().filter(|note| note.warning && !of_workloads(&note.text));
+    for note in warnings {
         eprintln!("warning: {}", note.text);
     }
     let settings = Settings {
@@ -138,6 +139,11 @@ fn leave(lab: &lab::Lab, folder: &Path) -> Result<String, Failure> {
     let files = 1 + crate::sim::write(folder, &report, &summary)?;
     let page = folder.join("report.html");
     Ok(format!("{summary}  {:<12} {files} files: see {}\n", "written", page.display()))
+}
+
+/// Whether a note asks for workloads: programs are the workload here.
+fn of_workloads(text: &str) -> bool {
+    text.starts_with("no application does anything")
 }
 
 /// Is set when somebody wants us to end.
@@ -189,7 +195,14 @@ fn detach(up: &Up) -> Result<(), Failure> {
             };
             return Err(Failure::from_message(&message));
         }
-        let there = softnic::lab::all().into_iter().find(|found| found.name == up.name());
+        // Another one of this name may run already: then ours will say so and end.
+        let is_ours = |found: &Found| {
+            found.name == up.name()
+                && Channel::connect(&found.socket)
+                    .and_then(|channel| channel.process())
+                    .is_ok_and(|process| process == child.id())
+        };
+        let there = softnic::lab::all().into_iter().find(is_ours);
         if let Some(greeting) = there.and_then(|found| client::ask(&found, "greeting").ok()) {
             return print(&greeting);
         }

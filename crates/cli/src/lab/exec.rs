@@ -10,7 +10,7 @@ use fabric::scenario::experiment::Experiment;
 use fabric::scenario::experiment_reference;
 use lab::experiment::{self, Orders, Progress};
 
-use super::stopper;
+use super::{of_workloads, stopper};
 use crate::args::Exec;
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
@@ -99,11 +99,6 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new("not everything was as expected").status(Status::Missed))
-}
-
-/// Programs are the workload here.
-fn of_workloads(text: &str) -> bool {
-    text.starts_with("no application does anything")
 }
 
 fn keys() -> Result<(), Failure> {
