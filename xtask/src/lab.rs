@@ -179,6 +179,19 @@ impl Lab {
         command
     }
 
+    /// Processes that still run where its programs are started, by number and name.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let of_ours = all.filter(|process| {
+            fs::read_link(process.path().join("cwd")).is_ok_and(|at| at.starts_with(self.folder()))
+        });
+        let shown = |process: fs::DirEntry| {
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            format!("process {} ({})", process.file_name().to_string_lossy(), name.trim_end())
+        };
+        of_ours.map(shown).collect()
+    }
+
     /// Starts a command in a process group of its own, with its output in files called `name`.
     pub(crate) fn start(&self, name: &str, mut command: Command) -> Result<Running> {
         let stdout = self.folder.path().join(format!("{name}.stdout"));

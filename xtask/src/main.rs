@@ -43,10 +43,11 @@ cargo xtask <command>
            --filter TEXT        the rows whose command line contains TEXT
            --link LINK          over shm (as if not given), shm,icrc or udp
            --faults SPEC        with faults injected, such as loss=0.01,reorder=0.01
-  labs                          the experiments of scenarios/lab/, each row once
+  labs                          the experiments of scenarios/lab/, each row once, and hard days
            --filter TEXT        those whose name contains TEXT
            --draws N            each row so often
            --times N            all of them so often
+           --full               long forms of the hard days, a thousand programs among them
   mistakes                      make each mistake of the book's chapter on debugging
   pyverbs                       run rdma-core's test suite against the list of what must pass
            -k PATTERN           the tests whose names match

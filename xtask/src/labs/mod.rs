@@ -1,7 +1,9 @@
-//! `cargo xtask labs`: the experiments of `scenarios/lab/`, each carried out as users do it, once.
+//! `cargo xtask labs`: the experiments of `scenarios/lab/`, each carried out as users do it, once, and then the hard days.
 //!
 //! What they expect holds on a machine that does other things as well. After them nothing may be left: no process, no
 //! file of a lab.
+
+mod hard_days;
 
 use core::time::Duration;
 use std::fs;
@@ -28,6 +30,8 @@ pub(crate) struct Choice {
     filter: Option<String>,
     draws: Option<u32>,
     times: Option<u32>,
+    /// The long forms of hard days.
+    full: bool,
 }
 
 impl Choice {
@@ -36,6 +40,7 @@ impl Choice {
             filter: arguments.opt_value_from_str("--filter")?,
             draws: arguments.opt_value_from_str("--draws")?,
             times: arguments.opt_value_from_str("--times")?,
+            full: arguments.contains("--full"),
         })
     }
 }
@@ -48,8 +53,10 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
         choice.filter.as_ref().is_none_or(|text| path.to_string_lossy().contains(text))
     };
     let chosen: Vec<&PathBuf> = experiments.iter().filter(is_chosen).collect();
-    if chosen.is_empty() {
-        bail!("no experiment is called so");
+    let is_chosen = |name: &str| choice.filter.as_ref().is_none_or(|text| name.contains(text));
+    let days: Vec<_> = hard_days::DAYS.iter().filter(|(name, _)| is_chosen(name)).collect();
+    if chosen.is_empty() && days.is_empty() {
+        bail!("no experiment and no hard day is called so");
     }
     println!("as {}", lab.user());
     let mut tally = Tally::default();
@@ -59,8 +66,22 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
             tally.passed += usize::from(passed);
             tally.failed += usize::from(!passed);
         }
+        for (name, day) in &days {
+            let begin = Instant::now();
+            let outcome = day(&lab, choice.full);
+            let seconds = begin.elapsed().as_secs_f64();
+            tally.passed += usize::from(outcome.is_ok());
+            tally.failed += usize::from(outcome.is_err());
+            match outcome {
+                Ok(()) => println!("{} {name}, {seconds:.1} s", terminal::green("ok")),
+                Err(why) => {
+                    println!("{} {name}, {seconds:.1} s: {why:#}", terminal::red("FAILED"));
+                }
+            }
+        }
     }
-    let left = left_over();
+    let mut left = left_over();
+    left.extend(lab.processes());
     if !left.is_empty() {
         println!("{} left behind: {}", terminal::red("FAILED"), left.join(", "));
         tally.failed += 1;
@@ -120,10 +141,15 @@ fn copies(lab: &Lab) -> Result<Vec<PathBuf>> {
     Ok(experiments)
 }
 
-/// Files of labs in the folder in which programs of the user find each other.
-fn left_over() -> Vec<String> {
+/// The folder in which programs of the user find each other.
+fn runtime_folder() -> PathBuf {
     let user = if geteuid().is_root() { NOBODY } else { geteuid().as_raw() };
-    let entries = fs::read_dir(format!("/dev/shm/ferroce-{user}")).into_iter().flatten().flatten();
+    PathBuf::from(format!("/dev/shm/ferroce-{user}"))
+}
+
+/// Files of labs in that folder.
+fn left_over() -> Vec<String> {
+    let entries = fs::read_dir(runtime_folder()).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     // Numbers of labs are from 2^31 on (`crates/softnic/src/lab/mod.rs`).
     let is_of_lab = |name: &String| {
