@@ -25,7 +25,7 @@ use crate::program;
 use stats::Target;
 
 /// Every variable that Ferroce reads.
-const VARIABLES: [&str; 15] = [
+const VARIABLES: [&str; 16] = [
     "FERROCE_CC",
     "FERROCE_DEV",
     "FERROCE_FAULTS",
@@ -38,6 +38,7 @@ const VARIABLES: [&str; 15] = [
     "FERROCE_PCAP",
     "FERROCE_RCVBUF_BYTES",
     "FERROCE_RECOVERY",
+    "FERROCE_SOURCE_PORTS",
     "FERROCE_STATS",
     "FERROCE_SYSFS",
     "FERROCE_WIRE",

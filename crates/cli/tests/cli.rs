@@ -430,6 +430,7 @@ fn every_variable_is_checked_before_the_program_starts() {
         ("FERROCE_LINK", "use `shm`, `shm,icrc` or `udp`"),
         ("FERROCE_WIRE", "use `train` or `exact`"),
         ("FERROCE_RECOVERY", "use `go-back-n`, `go-back-0` or `selective-repeat`"),
+        ("FERROCE_SOURCE_PORTS", "use `flow` or `4791`"),
         ("FERROCE_RCVBUF_BYTES", "leave it out for the largest that the kernel grants"),
         ("FERROCE_FAULTS", "use loss, reorder[..]"),
         ("FERROCE_CC", "use none, dcqcn[..]"),

@@ -319,6 +319,7 @@ mod tests {
             path: crate::packet::Path::Udp,
             source: Gid::ZERO,
             destination: Gid::ZERO,
+            source_port: wire::udp::ROCE_PORT,
             slot: 0,
             traffic_class: 0,
             hop_limit: 0,

@@ -124,6 +124,7 @@
 //! | `FERROCE_RCVBUF_BYTES` | receive buffer of each socket, instead of 8 MiB (or what the kernel grants) |
 //! | `FERROCE_CC` | congestion control: see [`congestion`] |
 //! | `FERROCE_RECOVERY` | what is sent again after a loss: `go-back-n`, `go-back-0` or `selective-repeat`; by default the last between soft NICs of two hosts, and the first otherwise |
+//! | `FERROCE_SOURCE_PORTS` | UDP source ports of packets to other hosts: `flow` (each flow its own), or `4791` |
 //! | `FERROCE_PCAP` | file that every packet is recorded in, with bounds: see [`CaptureSpec`] |
 //! | `FERROCE_STATS` | folder that keeps what a run came to: see [`journal`] |
 //! | `FERROCE_SYSFS` | folder with the devices as files: see [`sysfs`] |
@@ -171,5 +172,5 @@ pub use host::interfaces::Offloads;
 pub use host::ports::{PortChange, PortError};
 pub use memory::{Arrived, ProcessMemory};
 pub use nic::{GroupError, Nic};
-pub use options::{Options, PathChoice};
+pub use options::{Options, PathChoice, SourcePorts};
 pub use progress::stand_in::{StandIn, Waiting};

@@ -76,6 +76,8 @@ pub(crate) const RECEIVE_BYTES: usize = 64 << 10;
 pub(crate) const RECEIVE_BATCH: usize = 16;
 /// What is asked of the kernel for a socket's receive and send buffers.
 pub const SOCKET_BUFFER_BYTES: i32 = 8 << 20;
+/// UDP source ports of a NIC's flows to other hosts: a descriptor each.
+pub const DEPARTURES_MAX: usize = 64;
 /// Multicast groups that a NIC has joined: a descriptor each.
 pub(crate) const GROUPS_MAX: usize = 256;
 /// Bytes of a NIC's own memory.

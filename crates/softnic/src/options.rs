@@ -21,6 +21,16 @@ pub enum PathChoice {
     SharedMemoryWithIcrc,
 }
 
+/// The UDP source ports of packets to other hosts. Within a host all have 4791.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SourcePorts {
+    /// Of each flow its own, from 49152 to 65535: paths of equal cost are all used.
+    #[default]
+    ByFlow,
+    /// 4791: for filters that let an answer in by the port that was asked.
+    One,
+}
+
 /// The settings of a [`crate::Nic`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Options {
@@ -39,6 +49,8 @@ pub struct Options {
     /// Whether packets to other hosts carry the sign of selective repeat, so that two soft NICs repeat so
     /// (unless `FERROCE_RECOVERY` names another strategy).
     pub signs: bool,
+    /// Which UDP ports packets to other hosts come from (`FERROCE_SOURCE_PORTS`).
+    pub source_ports: SourcePorts,
     /// The file that packets are recorded in (`FERROCE_PCAP`). `%p` in it is the process ID. The
     /// first NIC that uses a name has it; later ones write to the name with `.` and their slot.
     pub capture: Option<String>,
@@ -87,6 +99,14 @@ impl Options {
                 None => return is_no("FERROCE_RECOVERY", &name, "strategy", &recoveries()),
             },
         };
+        let source_ports = match variable("FERROCE_SOURCE_PORTS").as_deref() {
+            None | Some("flow") => SourcePorts::ByFlow,
+            Some("4791") => SourcePorts::One,
+            Some(other) => {
+                let hint = "use `flow` or `4791`";
+                return is_no("FERROCE_SOURCE_PORTS", other, "choice of source ports", hint);
+            }
+        };
         let capture = variable("FERROCE_PCAP");
         capture.as_deref().map(str::parse::<CaptureSpec>).transpose()?;
         let signs = variable("FERROCE_RECOVERY").is_none() || recovery == Recovery::SelectiveRepeat;
@@ -105,6 +125,7 @@ impl Options {
             path,
             recovery,
             signs,
+            source_ports,
             faults: faults.transpose()?,
             congestion: congestion.transpose()?.unwrap_or_default(),
             capture,

@@ -70,10 +70,11 @@ pub(crate) enum Path {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flow {
     pub(crate) path: Path,
-    /// Index of the socket that has the source address.
+    /// Index of the socket that has the source address and port.
     pub(crate) port: usize,
     pub(crate) source: Gid,
     pub(crate) destination: Gid,
+    pub(crate) source_port: u16,
     /// Slot of the destination QPN.
     pub(crate) slot: u16,
     pub(crate) traffic_class: u8,
@@ -99,7 +100,8 @@ impl Flow {
 
     /// The headers below RoCE of a packet with IP identification `id`.
     pub(crate) fn datagram(&self, id: u16) -> Datagram {
-        Datagram { id, ..Datagram::between(self.source.ip(), self.destination.ip()) }
+        let source_port = self.source_port;
+        Datagram { id, source_port, ..Datagram::between(self.source.ip(), self.destination.ip()) }
     }
 
     /// Gives its ICRC to a packet that leaves by itself. `packet` has room for it.
@@ -222,8 +224,16 @@ mod tests {
     fn a_packet_that_leaves_by_itself_has_identification_zero() {
         let [source, destination] = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last).into());
         let (path, traffic_class) = (Path::Shm, 0);
-        let flow =
-            Flow { path, port: 0, source, destination, slot: 3, traffic_class, hop_limit: 64 };
+        let flow = Flow {
+            path,
+            port: 0,
+            source,
+            destination,
+            source_port: wire::udp::ROCE_PORT,
+            slot: 3,
+            traffic_class,
+            hop_limit: 64,
+        };
         let mut packet = [9; 54];
         flow.seal(&mut packet);
         let icrc = icrc::compute(&flow.datagram(0), &[9; 50]).unwrap();

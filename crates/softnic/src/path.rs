@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use rdma::{Gid, Time};
 use transport::{Route, Run};
+use wire::udp::ROCE_PORT;
 
 use crate::attachment::membership::Membership;
 use crate::counts::Counts;
@@ -73,6 +74,8 @@ pub(crate) struct Lane {
     pub(crate) flow: Flow,
     /// Whether it ends at a NIC of this host, which says how much room it has.
     is_local: bool,
+    /// The source port of its route, if that counts: to other hosts.
+    follows: Option<u16>,
     /// Whether the last packet of the GSO batches goes there too.
     pub(crate) is_last: bool,
 }
@@ -86,6 +89,7 @@ impl Lane {
             && self.flow.slot == slot
             && (source, destination) == (route.source, route.destination)
             && (traffic_class, hop_limit) == (route.traffic_class, route.hop_limit)
+            && self.follows.is_none_or(|port| port == route.source_port)
     }
 }
 
@@ -120,7 +124,7 @@ impl Paths {
     /// Where packets of this route for this slot go, if they can be sent at all.
     pub(crate) fn lane(
         &mut self,
-        membership: &Membership,
+        membership: &mut Membership,
         route: &Route,
         slot: u16,
         now: Time,
@@ -130,9 +134,13 @@ impl Paths {
         if self.shm.reach_or_offer(&membership.registry, flow.destination, slot, now, counts) {
             flow.path = Path::Shm;
         }
+        let follows = match flow.path {
+            Path::Udp => membership.depart(&mut flow, route.source_port, now),
+            Path::Shm => None,
+        };
         let knows = |credits: &Credits| credits.knows(slot, flow.destination);
         let is_local = is_ownable(slot) && self.credits.as_ref().is_some_and(knows);
-        Some(Lane { flow, is_local, is_last: false })
+        Some(Lane { flow, is_local, follows, is_last: false })
     }
 
     /// Writes packets to the ring that they go through, from where their payload lies. `None` if they
@@ -414,13 +422,14 @@ impl Lab {
     }
 }
 
-/// Where packets of this route for this slot go by UDP, as all of connection management does. `None` if
-/// no socket has their source address.
+/// Where packets of this route for this slot go by UDP, as all of connection management does, from port 4791. `None`
+/// if no socket has their source address.
 pub(crate) fn udp_flow(membership: &Membership, route: &Route, slot: u16) -> Option<Flow> {
     let &Route { source, destination, traffic_class, hop_limit, .. } = route;
     let port = membership.port_of(source, destination)?;
     let path = Path::Udp;
-    Some(Flow { path, port, source, destination, slot, traffic_class, hop_limit })
+    let source_port = ROCE_PORT;
+    Some(Flow { path, port, source, destination, source_port, slot, traffic_class, hop_limit })
 }
 
 #[cfg(test)]
@@ -452,9 +461,9 @@ mod tests {
             source: site.membership.sockets[0].gid(),
             traffic_class: 0,
             hop_limit: HOP_LIMIT,
-            source_port: wire::udp::ROCE_PORT,
+            source_port: ROCE_PORT,
         };
-        let lane = site.paths.lane(&site.membership, &route, slot, engine.now, engine.counts);
+        let lane = site.paths.lane(&mut site.membership, &route, slot, engine.now, engine.counts);
         lane.unwrap().is_local
     }
 

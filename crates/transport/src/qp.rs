@@ -145,7 +145,7 @@ impl Qp {
         if change.path.is_some() || change.destination.is_some() {
             let path = &self.attributes.path;
             let flow = if path.flow_label == 0 {
-                self.qpn.value() ^ self.attributes.destination.value().rotate_left(8)
+                flow_label(self.qpn, self.attributes.destination)
             } else {
                 path.flow_label
             };
@@ -507,14 +507,15 @@ pub(crate) fn route_to(path: &AddressVector, flow: u32) -> Route {
     }
 }
 
-/// The route of a datagram.
-pub(crate) fn route_of_datagram(address: &UdAddress) -> Route {
+/// The route of a datagram of `sender`. One whose address has no flow label takes the path of its queue pair.
+pub(crate) fn route_of_datagram(address: &UdAddress, sender: Qpn) -> Route {
+    let flow = if address.flow_label == 0 { sender.value() } else { address.flow_label };
     Route {
         destination: address.gid,
         source: address.source_gid,
         traffic_class: address.traffic_class,
         hop_limit: if address.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { address.hop_limit },
-        source_port: source_port(address.flow_label),
+        source_port: source_port(flow),
     }
 }
 
@@ -522,9 +523,54 @@ const DEFAULT_HOP_LIMIT: u8 = 64;
 
 static RESERVED: [u8; cnp::RESERVED_LEN] = [0; cnp::RESERVED_LEN];
 
+/// What stands for the flow label of a connection that has none: the same at both of its ends, other for others, and
+/// of 20 bits.
+fn flow_label(ours: Qpn, theirs: Qpn) -> u32 {
+    let product = u64::from(ours.value()) * u64::from(theirs.value());
+    let folded = product ^ product >> 20;
+    ((folded ^ folded >> 40) & 0xf_ffff) as u32
+}
+
 /// A source port of the dynamic range, 0xc000 to 0xffff, from the 20-bit flow label of a datagram's
 /// address, or from what stands for one (IBTA annex A17.9.1 leaves the mapping open; folding the
 /// label is what Linux does as well).
 pub fn source_port(flow: u32) -> u16 {
     0xc000 | ((flow ^ flow >> 14) & 0x3fff) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_label_gives_the_source_port_that_linux_gives_it() {
+        for (label, port) in
+            [(0, 0xc000), (1, 0xc001), (0x3fff, 0xffff), (0x4000, 0xc001), (0x1_2345, 0xe341)]
+        {
+            assert_eq!(source_port(label), port, "{label:#x}");
+        }
+        assert_eq!(source_port(0xf_ffff), 0xc000 | (0x3fff ^ 0x3f));
+    }
+
+    #[test]
+    fn queue_pairs_have_ports_of_their_own_and_both_ends_of_a_connection_the_same() {
+        let (ours, theirs) = (Qpn::new(5 << 14 | 77), Qpn::new(900 << 14 | 1234));
+        assert_eq!(flow_label(ours, theirs), flow_label(theirs, ours));
+        let next = |by: u32| Qpn::new(ours.value() + by);
+        let ports = (0..256).map(|by| source_port(flow_label(next(by), theirs)));
+        let ports: alloc::collections::BTreeSet<u16> = ports.collect();
+        assert!(ports.len() > 240, "{}", ports.len());
+
+        let to = |flow_label| UdAddress {
+            gid: Gid::ZERO,
+            source_gid: Gid::ZERO,
+            traffic_class: 0,
+            hop_limit: 0,
+            flow_label,
+            qpn: theirs,
+            q_key: rdma::QKey(0),
+        };
+        assert_eq!(route_of_datagram(&to(0x1_2345), ours).source_port, 0xe341);
+        assert_eq!(route_of_datagram(&to(0), ours).source_port, source_port(ours.value()));
+    }
 }

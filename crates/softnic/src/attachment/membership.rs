@@ -22,12 +22,14 @@ use crate::host::steering::{Group, Probe};
 use crate::host::{interfaces, mailbox, runtime};
 use crate::lab::{Link, Site};
 use crate::limits::{HOST_KNOWN, HOSTS_MAX, SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
+use crate::packet::Flow;
 use crate::packet::Message;
 use crate::packet::Received;
+use crate::udp::departures::{Departure, Departures};
 use crate::udp::groups::Groups;
 use crate::udp::port::Port;
 use crate::udp::socket::Socket;
-use crate::{DeviceInfo, OpenError, Options, sys};
+use crate::{DeviceInfo, OpenError, Options, SourcePorts, sys};
 
 /// A slot, and the sockets that belong to it.
 #[derive(Debug)]
@@ -37,6 +39,9 @@ pub(crate) struct Membership {
     pub(crate) handover: Option<Handover>,
     /// One for each address.
     pub(crate) sockets: Vec<Arc<Port>>,
+    /// Where packets to other hosts leave from.
+    pub(crate) departures: Departures,
+    source_ports: SourcePorts,
     /// The multicast groups, each with its socket.
     pub(crate) groups: Groups,
     /// Changes whenever there are other sockets to wait for.
@@ -59,6 +64,8 @@ impl Membership {
             registry,
             handover: Some(handover),
             sockets: Vec::new(),
+            departures: Departures::default(),
+            source_ports: SourcePorts::default(),
             groups: Groups::default(),
             layout: 0,
             next_repair: Time::ZERO,
@@ -73,6 +80,7 @@ impl Membership {
         device: &DeviceInfo,
         options: &Options,
     ) -> Result<(), OpenError> {
+        self.source_ports = options.source_ports;
         let buffer = options.receive_buffer_bytes.and_then(|bytes| i32::try_from(bytes).ok());
         let buffer = buffer.unwrap_or(SOCKET_BUFFER_BYTES);
         if let Some(site) = &device.lab {
@@ -235,6 +243,7 @@ impl Membership {
     /// Lets go of the slot and the sockets, without a word to the others.
     pub(crate) fn forget(&mut self) {
         self.sockets.clear();
+        self.departures = Departures::default();
         self.groups = Groups::default();
         self.handover = None;
         self.registry.leave();
@@ -244,6 +253,21 @@ impl Membership {
     pub(crate) fn port_of(&self, source: Gid, destination: Gid) -> Option<usize> {
         let port = self.sockets.iter().position(|socket| socket.gid() == source)?;
         (source.is_ipv4() == destination.is_ipv4()).then_some(port)
+    }
+
+    /// Has a flow to another host leave from source port `wanted`, or another that stands for it. Says what was
+    /// wanted, if that counts.
+    pub(crate) fn depart(&mut self, flow: &mut Flow, wanted: u16, now: Time) -> Option<u16> {
+        let one_port = self.source_ports == SourcePorts::One || self.link().is_some();
+        if one_port || self.is_of_this_host(flow.destination.ip(), now) {
+            return None;
+        }
+        let Self { sockets, departures, .. } = self;
+        if let Some(found) = departures.find(&sockets[flow.port], flow.port, wanted) {
+            let Departure { at, source_port } = found;
+            (flow.port, flow.source_port) = (sockets.len() + at, source_port);
+        }
+        Some(wanted)
     }
 
     /// A packet for another slot has arrived at `port`: finds out why, and puts it right.

@@ -170,6 +170,7 @@ mod tests {
             path: Path::Udp,
             source: Ipv4Addr::new(127, 0, 0, 1).into(),
             destination: Ipv4Addr::new(127, 0, 0, last).into(),
+            source_port: wire::udp::ROCE_PORT,
             slot: 3,
             traffic_class: 0,
             hop_limit: 64,
@@ -210,13 +211,21 @@ mod tests {
     #[test]
     fn packets_of_another_flow_are_a_batch_of_their_own() {
         let other_slot = Flow { slot: 4, ..flow(2) };
+        let other_port = Flow { source_port: 0xc001, ..flow(2) };
         let marked = Flow { traffic_class: 1, ..flow(2) };
         assert_eq!(
             grouped(
                 64,
-                &[(flow(2), 96), (flow(3), 96), (flow(3), 96), (other_slot, 96), (marked, 96)]
+                &[
+                    (flow(2), 96),
+                    (flow(3), 96),
+                    (flow(3), 96),
+                    (other_slot, 96),
+                    (other_port, 96),
+                    (marked, 96)
+                ]
             ),
-            [(1, 100), (2, 200), (1, 100), (1, 100)]
+            [(1, 100), (2, 200), (1, 100), (1, 100), (1, 100)]
         );
     }
 

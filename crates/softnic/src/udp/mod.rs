@@ -1,5 +1,6 @@
 //! The path by UDP: sockets, and what goes to and from them.
 
+pub(crate) mod departures;
 pub(crate) mod groups;
 pub(crate) mod gso;
 pub(crate) mod inbox;

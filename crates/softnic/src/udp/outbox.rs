@@ -37,7 +37,7 @@ pub(crate) struct Outbox {
 /// The sockets, and what became of the packets that were given to them.
 #[derive(Debug)]
 pub(crate) struct Sockets {
-    /// By port.
+    /// By [`Flow::port`].
     sockets: Vec<Arc<Port>>,
     sent: Sent,
     /// Whether it was said that a packet is too long for the network.
@@ -131,6 +131,12 @@ impl Outbox {
 }
 
 impl Sockets {
+    /// Has all sockets that packets may leave from: those of the addresses, which are `addresses`, and these.
+    pub(crate) fn follow(&mut self, addresses: usize, departures: &[Arc<Port>]) {
+        let known = self.sockets.len().saturating_sub(addresses);
+        self.sockets.extend(departures.iter().skip(known).cloned());
+    }
+
     /// Sends one packet, with its ICRC, if the socket takes it: nobody waits under the engine's lock.
     pub(crate) fn send_packet(&mut self, flow: &Flow, packet: &[u8]) {
         let sent = self.sockets[flow.port].send(&[message(flow, packet, None)]);
@@ -235,6 +241,7 @@ mod tests {
             path: Path::Udp,
             source: from.site.membership.sockets[0].address().into(),
             destination: to.site.membership.sockets[0].address().into(),
+            source_port: wire::udp::ROCE_PORT,
             slot: to.site.membership.registry.slot(),
             traffic_class: 0,
             hop_limit: 0,
@@ -275,6 +282,7 @@ mod tests {
             source: from.site.membership.sockets[0].address().into(),
             // Broadcast is not allowed to a socket that has not asked for it.
             destination: core::net::Ipv4Addr::new(255, 255, 255, 255).into(),
+            source_port: wire::udp::ROCE_PORT,
             slot: 1,
             traffic_class: 0,
             hop_limit: 0,

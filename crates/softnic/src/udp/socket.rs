@@ -4,9 +4,8 @@
 //! (and 0, 1, 2... for the segments of a GSO batch), so that the sender's ICRC, which covers the
 //! identification, is exact. A connected one starts at random.
 //!
-//! All packets leave from port 4791, whatever [`transport::Route::source_port`] says: one socket
-//! has one port, and a socket for each flow would multiply descriptors and polling for entropy that
-//! only matters where there are equal-cost paths.
+//! Packets within the host leave from port 4791 as well, those to other hosts by further sockets
+//! ([`crate::udp::departures`]), which receive nothing.
 
 use core::ffi::c_int;
 use core::mem::{self, MaybeUninit};
@@ -24,6 +23,9 @@ use crate::sys::{self, Plain, check, set_option};
 /// The index of the loopback interface in every network namespace (`LOOPBACK_IFINDEX`).
 const LOOPBACK: u32 = 1;
 
+/// The classic BPF instruction that ends a program with a constant.
+const BPF_RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
 /// A bound socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -39,14 +41,8 @@ impl Socket {
     /// asked for as receive buffer is `receive_buffer` bytes.
     pub(crate) fn bind(address: IpAddr, interface: u32, receive_buffer: c_int) -> io::Result<Self> {
         let socket = Self::open(address, interface, receive_buffer)?;
-        set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-        if address.is_ipv6() {
-            // For a second or two after an interface is up, its address is checked for duplicates and
-            // nobody can bind to it. Its GID is in the table all the same, as that of a kernel's
-            // device is. Kernels before 4.15 do not know the option.
-            let _ = set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1);
-        }
-        socket.take_name()?;
+        socket.share_port()?;
+        socket.take_name(ROCE_PORT)?;
         Ok(socket)
     }
 
@@ -65,8 +61,19 @@ impl Socket {
                 let _ = set(libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
             }
         }
-        socket.take_name()?;
+        socket.take_name(ROCE_PORT)?;
         sys::join_group(socket.as_fd(), group, interface)?;
+        Ok(socket)
+    }
+
+    /// A socket on `port` of the same address, which sends and receives nothing. Other processes of this user may
+    /// have the port too.
+    pub(crate) fn open_beside(&self, port: u16) -> io::Result<Self> {
+        let socket = Self::open(self.address, self.interface, 0)?;
+        let nothing = [libc::sock_filter { code: BPF_RETURN, jt: 0, jf: 0, k: 0 }];
+        socket.set_program(libc::SO_ATTACH_FILTER, &nothing)?;
+        socket.share_port()?;
+        socket.take_name(port)?;
         Ok(socket)
     }
 
@@ -77,8 +84,20 @@ impl Socket {
         Ok(socket)
     }
 
-    fn take_name(&self) -> io::Result<()> {
-        let (name, length) = self.name(self.address, ROCE_PORT);
+    /// Other sockets of this user may have its name too.
+    fn share_port(&self) -> io::Result<()> {
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        if self.address.is_ipv6() {
+            // For a second or two after an interface is up, its address is checked for duplicates and
+            // nobody can bind to it. Its GID is in the table all the same, as that of a kernel's
+            // device is. Kernels before 4.15 do not know the option.
+            let _ = set_option(self.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_FREEBIND, 1);
+        }
+        Ok(())
+    }
+
+    fn take_name(&self, port: u16) -> io::Result<()> {
+        let (name, length) = self.name(self.address, port);
         // SAFETY: `name` is a socket address of `length` bytes.
         check(unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const name).cast(), length) })?;
         Ok(())
@@ -141,17 +160,26 @@ impl Socket {
 
     /// Makes `program` choose the socket of each packet, for the whole group.
     pub(crate) fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
-        let program = libc::sock_fprog {
-            len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
-            filter: program.as_ptr().cast_mut(),
-        };
+        self.set_program(libc::SO_ATTACH_REUSEPORT_CBPF, program)
+    }
+
+    fn set_program(&self, option: c_int, program: &[libc::sock_filter]) -> io::Result<()> {
+        let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // Zeroed as a whole: valgrind complains of padding that is not.
+        let mut named = MaybeUninit::<libc::sock_fprog>::zeroed();
+        let at = named.as_mut_ptr();
+        // SAFETY: both fields are in the room of `named`.
+        unsafe {
+            (&raw mut (*at).len).write(len);
+            (&raw mut (*at).filter).write(program.as_ptr().cast_mut());
+        }
         // SAFETY: the kernel reads the program, whose length is given and which lives long enough.
         check(unsafe {
             libc::setsockopt(
                 self.fd.as_raw_fd(),
                 libc::SOL_SOCKET,
-                libc::SO_ATTACH_REUSEPORT_CBPF,
-                (&raw const program).cast(),
+                option,
+                named.as_ptr().cast(),
                 size_of::<libc::sock_fprog>() as libc::socklen_t,
             )
         })?;

@@ -70,7 +70,7 @@ impl Qp {
                 header.bth.solicited = solicited;
                 header.immediate = immediate.filter(|_| part.ends());
                 if let Some(address) = address.filter(|_| self.is_datagram()) {
-                    *route = route_of_datagram(&address);
+                    *route = route_of_datagram(&address, self.qpn);
                     header.bth.destination = address.qpn;
                     let q_key = if address.q_key.is_controlled() {
                         self.attributes.q_key
