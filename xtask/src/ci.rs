@@ -11,8 +11,8 @@ use pico_args::Arguments;
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{
-    abi, crowd, dist, distributions, interop, labs, mistakes, programs, pyverbs, speed, storm,
-    strangers, terminal, tidy,
+    abi, crowd, dist, distributions, interop, labs, mistakes, programs, pyverbs, routed, speed,
+    storm, strangers, terminal, tidy,
 };
 
 /// How many storms run over the engine: about a minute.
@@ -87,6 +87,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
             })
         };
     if_it_can("strangers", &strangers::prepare, &strangers::run)?;
+    if_it_can("routed", &routed::prepare, &|| routed::run(&routed::Choice::default()))?;
     let others = distributions::Choice::default();
     let prepared = || distributions::prepare(&others);
     if_it_can("distributions", &prepared, &|| distributions::run(&others))?;

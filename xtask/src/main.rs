@@ -14,6 +14,7 @@ mod mistakes;
 mod network;
 mod programs;
 mod pyverbs;
+mod routed;
 mod speed;
 mod storm;
 mod strangers;
@@ -64,6 +65,8 @@ cargo xtask <command>
         [--link LINK]           over shm, shm,icrc or udp only
         [--rounds N]            after so many messages from each to each other
   strangers                     what another user of the host tries, as root
+  routed                        two hosts with a router between them, as root: source ports, marks, MTU
+           --filter TEXT        the cases whose name contains TEXT
   speed                         count the simulator's and the NIC's instructions, against the committed numbers
   interop                       our soft NIC against the Linux kernel's, in a virtual machine
            --filter TEXT        the cases whose command line contains TEXT
@@ -155,6 +158,15 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             bench::run(set, rounds)
+        }
+        "routed" => {
+            let choice = routed::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            routed::prepare()?;
+            if !choice.inside {
+                dist::run()?;
+            }
+            tally::require_all_passed(routed::run(&choice)?)
         }
         "speed" => finish(arguments).and_then(|()| speed::run()),
         "storm" => storm::run(arguments),

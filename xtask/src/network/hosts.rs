@@ -15,14 +15,14 @@ use crate::workspace;
 pub(super) const ADDRESSES: [&str; 2] = ["10.80.0.1", "10.80.0.2"];
 
 /// A network namespace, for as long as this lives.
-pub(super) struct Host {
+pub(crate) struct Host {
     holder: Child,
     /// The holder ends when this is closed, also if we are killed.
     _open: ChildStdin,
 }
 
 impl Host {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut command = Command::new("unshare");
         command.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut holder = command.spawn().context("cannot start unshare")?;
@@ -40,14 +40,20 @@ impl Host {
     }
 
     /// The process whose namespace it is.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.holder.id()
     }
 
-    fn ip(&self, words: &[&str]) -> Result<()> {
+    /// Runs `ip` there.
+    pub(crate) fn ip(&self, words: &[&str]) -> Result<()> {
+        self.run(&[&["ip"], words].concat())
+    }
+
+    /// Runs a program there, as root.
+    pub(crate) fn run(&self, words: &[&str]) -> Result<()> {
         let target = self.id().to_string();
         let mut command = Command::new("nsenter");
-        workspace::run(command.args(["--target", &target, "--net", "ip"]).args(words))
+        workspace::run(command.args(["--target", &target, "--net"]).args(words))
     }
 }
 

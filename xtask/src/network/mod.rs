@@ -3,7 +3,7 @@
 
 mod cable;
 mod hop;
-mod hosts;
+pub(crate) mod hosts;
 
 use core::fmt;
 use core::time::Duration;

@@ -1,0 +1,105 @@
+//! The cases: the rules of the router, a program, and what has to come of it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+
+use super::place::{CLIENT, Place, SERVER};
+
+/// Says in a few words what was seen.
+type Case = fn(&Place) -> Result<String>;
+
+pub(super) const CASES: [(&str, Case); 4] = [
+    ("queue pairs have UDP source ports of their own, the same in both directions", ports),
+    ("datagrams pass a filter that lets in port 4791 alone", datagrams),
+    ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
+    ("marks of nftables slow the sender down, and without them there is no CNP", marks),
+];
+
+/// Lets pass RoCE and what programs say beside it, and keeps the addresses and source ports of RoCE.
+const COUNTED: &str = "table ip routed {
+    set ports { type ipv4_addr . inet_service; size 4096; flags dynamic; }
+    chain forward {
+        type filter hook forward priority 0; policy drop;
+        udp dport 4791 add @ports { ip saddr . udp sport } accept
+        ip protocol { tcp, icmp } accept
+    }
+}";
+
+/// The source ports that packets of an address had.
+fn ports_of(place: &Place, address: &str) -> Result<BTreeSet<u64>> {
+    let mut ports = BTreeSet::new();
+    for element in place.set("ports")? {
+        let pair = &element["concat"];
+        if pair[0] == address {
+            ports.insert(pair[1].as_u64().context("a port")?);
+        }
+    }
+    Ok(ports)
+}
+
+fn ports(place: &Place) -> Result<String> {
+    place.rule(COUNTED)?;
+    let words = ["ib_write_bw", "-q", "8", "-s", "16384", "-n", "200"];
+    place.perftest(&[], &words)?.must_be_good()?;
+    let (client, server) = (ports_of(place, CLIENT)?, ports_of(place, SERVER)?);
+    ensure!(client == server, "client {client:?}, server {server:?}");
+    // Two of eight have the same by chance, once in six hundred runs.
+    ensure!(client.len() >= 7, "eight queue pairs have the ports {client:?}");
+    ensure!(client.iter().all(|port| *port >= 0xc000), "{client:?}");
+    Ok(format!("{} ports", client.len()))
+}
+
+fn datagrams(place: &Place) -> Result<String> {
+    place.rule(COUNTED)?;
+    let words = ["ib_send_lat", "-c", "UD", "-s", "64", "-n", "200"];
+    place.perftest(&[], &words)?.must_be_good()?;
+    let ports = ports_of(place, CLIENT)?;
+    ensure!(ports.len() == 1 && ports.iter().all(|port| *port >= 0xc000), "{ports:?}");
+    Ok("one port".to_owned())
+}
+
+fn one_port(place: &Place) -> Result<String> {
+    place.rule(&format!(
+        "table ip routed {{
+            set ports {{ type ipv4_addr . inet_service; size 4096; flags dynamic; }}
+            chain forward {{
+                type filter hook forward priority 0; policy drop;
+                udp dport 4791 add @ports {{ ip saddr . udp sport }}
+                ct state established,related accept
+                ip saddr {CLIENT} accept
+            }}
+        }}"
+    ))?;
+    let words = ["ib_write_bw", "-q", "4", "-s", "16384", "-n", "200"];
+    place.perftest(&[("FERROCE_SOURCE_PORTS", "4791")], &words)?.must_be_good()?;
+    let (client, server) = (ports_of(place, CLIENT)?, ports_of(place, SERVER)?);
+    ensure!(client == BTreeSet::from([4791]) && client == server, "{client:?}, {server:?}");
+    Ok("4791 alone".to_owned())
+}
+
+fn marks(place: &Place) -> Result<String> {
+    let words = ["ib_write_bw", "-s", "65536", "-n", "500"];
+    let dcqcn = [("FERROCE_CC", "dcqcn,line_mbps=1000")];
+    place.rule(COUNTED)?;
+    let without = place.perftest(&dcqcn, &words)?;
+    without.must_be_good()?;
+    ensure!(without.at_client("rp_cnp_handled")? == 0, "CNPs where nothing marks");
+    // Every tenth of the client's packets that may be marked, as a switch does whose queue is long.
+    place.rule(&format!(
+        "{COUNTED}
+        table ip marks {{
+            chain forward {{
+                type filter hook forward priority -10;
+                ip saddr {CLIENT} udp dport 4791 ip ecn ect0 numgen inc mod 10 0 ip ecn set ce
+            }}
+        }}"
+    ))?;
+    let with = place.perftest(&dcqcn, &words)?;
+    with.must_be_good()?;
+    let marked = with.at_server("np_ecn_marked_roce_packets")?;
+    let (told, heard) = (with.at_server("np_cnp_sent")?, with.at_client("rp_cnp_handled")?);
+    ensure!(marked > 0 && told > 0 && heard > 0, "{marked} marked, {told} CNPs, {heard} heard");
+    ensure!(told <= marked && heard <= told, "{marked} marked, {told} CNPs, {heard} heard");
+    Ok(format!("{marked} marked, {told} CNPs sent, {heard} obeyed"))
+}
