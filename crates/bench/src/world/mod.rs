@@ -37,8 +37,8 @@ pub use hog::Hogs;
 pub use meeting::{End, Introduction};
 pub use runner::{Bystander, Ended, Outcome, Player, Stop, drive, run};
 
-/// The key of all datagrams.
-const Q_KEY: QKey = QKey(0x00fe_44ce);
+/// The key of all datagrams of applications.
+pub const Q_KEY: QKey = QKey(0x00fe_44ce);
 const HOP_LIMIT: u8 = 64;
 
 fn timespec(span: Span) -> Timespec {

@@ -30,6 +30,7 @@ pub use diagnosis::Note;
 pub(crate) use interval::Interval;
 pub(crate) use json::written;
 pub use lab::{LabRun, ProgramRun};
+pub use replay::marked;
 pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;

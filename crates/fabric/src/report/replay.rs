@@ -51,6 +51,29 @@ pub(super) fn replay(topology: &Topology, layers: &Layers, samples: &Samples) ->
     })
 }
 
+/// The topology with some of its nodes and links marked, at one moment. `meaning` says what a mark means.
+pub fn marked(
+    topology: &Topology,
+    nodes: &[End],
+    links: &[[End; 2]],
+    time: &str,
+    meaning: &str,
+) -> Replay {
+    let layers = Layers::of(topology);
+    let drawing = Drawing::of(topology, &layers);
+    let filled = nodes.iter().map(|&end| (drawing.node(end), LEVELS)).collect();
+    let waiting = links.iter().flat_map(|ends| {
+        let [a, b] = ends.map(|end| drawing.node(end));
+        let place = drawing.links.binary_search(&(a.min(b), a.max(b)));
+        place.into_iter().flat_map(|at| [false, true].map(|far| (at as u32, far, LEVELS)))
+    });
+    let waiting = waiting.collect();
+    let frames = vec![ReplayFrame { time: time.to_owned(), waiting, filled }];
+    let (waiting, filled) = (meaning.to_owned(), meaning.to_owned());
+    let Drawing { nodes, links, .. } = drawing;
+    Replay { nodes, links, layers: layers.names().to_vec(), frames, waiting, filled }
+}
+
 impl Drawing {
     fn of(topology: &Topology, layers: &Layers) -> Self {
         let racks = racks(topology);
