@@ -57,6 +57,8 @@
 
     const bar = html(place, "div");
     bar.className = "controls";
+    // Of one moment there is nothing to play.
+    bar.hidden = data.frames.length < 2;
     const play = html(bar, "button", "▶ Play");
     const slider = html(bar, "input");
     Object.assign(slider, { type: "range", min: 0, max: Math.max(0, data.frames.length - 1), step: 1 });
@@ -64,9 +66,15 @@
     const time = html(bar, "output");
     const legend = html(place, "p");
     legend.className = "caption";
-    legend.innerHTML = "<span class='ramp wait'></span> <span></span> &ensp; <span class='ramp fill'></span> <span></span>";
-    legend.children[1].textContent = data.waiting;
-    legend.children[3].textContent = data.filled;
+    // What needs no scale is said once, and nothing is said where nothing is marked.
+    const isPlain = data.waiting === data.filled;
+    const isMarked = data.frames.some((frame) => frame[1].length + frame[2].length > 0);
+    if (isPlain) legend.textContent = isMarked ? `Coloured: ${data.waiting}` : "";
+    else legend.innerHTML = "<span class='ramp wait'></span> <span></span> &ensp; <span class='ramp fill'></span> <span></span>";
+    if (!isPlain) {
+      legend.children[1].textContent = data.waiting;
+      legend.children[3].textContent = data.filled;
+    }
 
     let lit = [], full = [];
     const show = (index) => {
