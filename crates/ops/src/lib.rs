@@ -19,4 +19,5 @@ mod limits;
 pub mod pingmesh;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod times;
 pub mod watch;

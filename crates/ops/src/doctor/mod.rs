@@ -33,12 +33,12 @@ mod path;
 pub mod report;
 mod rules;
 mod source;
-mod times;
 pub mod what_if;
 mod wiring;
 
 use std::time::SystemTime;
 
+use crate::times;
 use cluster::Cluster;
 
 pub use collect::collect;

@@ -24,9 +24,26 @@ pub const RATE_HOST: f64 = 300.0;
 pub const COVERED: f64 = 0.9;
 /// No round trip of a network takes longer; what seems to is a clock.
 pub const ROUND_TRIP_MAX: Span = Span::from_ms(60_000);
+/// How often a prober that sleeps looks for other targets.
+pub const TARGETS_LOOK: Span = Span::from_ms(1_000);
 /// Significant digits of histograms, of nanoseconds.
 pub const DIGITS: u8 = 2;
 /// The longest value of a histogram, in nanoseconds.
 pub const HISTOGRAM_MAX_NS: u64 = 60_000_000_000;
 /// Finished windows that wait for who takes them.
 pub const WINDOWS_HELD: usize = 16;
+/// The longest message between an agent and the collector: a window of [`TARGETS_MAX`] targets in three scopes has some
+/// 100 KB.
+pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
+/// Characters of the name of a host.
+pub const NAME_MAX: usize = 253;
+/// Windows that an agent keeps for a collector that does not answer: a day of them.
+pub const SPOOL_MAX: usize = 2_880;
+/// How far ahead of the collector's clock a window may end.
+pub const AHEAD_NS: u64 = 60_000_000_000;
+/// How long ago a window may have begun: as long as an agent keeps them.
+pub const BEHIND_NS: u64 = SPOOL_MAX as u64 * 30_000_000_000;
+/// Windows that a collector's file keeps whole, of all hosts: some 2 GB at most. Older ones are there added up.
+pub const WINDOWS_KEPT: u64 = 200_000;
+/// Windows that a verdict looks at, of each host: what is plain shows in the first number, rare losses in the second.
+pub const WINDOWS_JUDGED: [u64; 2] = [3, 10];

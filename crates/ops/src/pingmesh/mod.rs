@@ -20,6 +20,12 @@
 //! | [`evidence`] | what a verdict may look at: windows, paths, counters |
 //! | [`verdict`] | what is sick |
 //! | [`simulation`] | probes on the hosts of a simulated network |
+//! | [`exchange`] | what agents and their collector say to each other, and how they know each other |
+//! | [`admission`] | which windows a collector believes |
+//! | [`store`] | the collector's file |
+//! | [`collector`] | who is there, whom they probe, what is sick, and since when |
+//! | [`layout`] | a topology as text |
+//! | [`page`] | all of it on one page |
 //! | [`summary`] | what all hosts have seen, added up |
 //! | [`trial`] | faults that are injected there, and how often the verdict is right |
 //!
@@ -29,13 +35,19 @@
 //! - A verdict is a function of what probes and counters say, and of the topology. What was injected into a
 //!   simulation is known to [`trial`] alone.
 
+pub mod admission;
+pub mod collector;
 pub mod evidence;
+pub mod exchange;
+pub mod layout;
 pub mod limits;
 mod message;
+pub mod page;
 pub mod pinglist;
 pub mod probe;
 pub mod scope;
 pub mod simulation;
+pub mod store;
 pub mod summary;
 pub mod trial;
 pub mod verdict;

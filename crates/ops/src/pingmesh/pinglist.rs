@@ -4,6 +4,8 @@
 //! [`TARGETS_MAX`]; of more, those that follow it. If all of that is more than its bound, every target is probed less
 //! often.
 
+use std::collections::BTreeMap;
+
 use rdma::Span;
 
 use super::limits::{RATE_BEYOND, RATE_HOST, RATE_RACK, TARGETS_MAX};
@@ -70,7 +72,7 @@ impl Pinglist {
 
 /// The pinglists of all hosts that are in any group.
 pub fn pinglists(map: &Map, rates: Rates) -> Vec<Pinglist> {
-    let mut lists: Vec<Pinglist> = Vec::new();
+    let mut lists: BTreeMap<u32, Pinglist> = BTreeMap::new();
     let labels = Scope::ALL.map(|scope| map.labels(scope));
     for (number, group) in (0..).zip(map.groups()) {
         for (place, &host) in group.hosts.iter().enumerate() {
@@ -88,13 +90,11 @@ pub fn pinglists(map: &Map, rates: Rates) -> Vec<Pinglist> {
                 every: Span::from_ps((1e12 / rate.max(1e-6)) as u64),
                 labels: labels[group.scope as usize],
             };
-            match lists.iter_mut().find(|list| list.host == host) {
-                Some(list) => list.duties.push(duty),
-                None => lists.push(Pinglist { host, duties: vec![duty] }),
-            }
+            let list = lists.entry(host).or_insert_with(|| Pinglist { host, duties: vec![] });
+            list.duties.push(duty);
         }
     }
-    lists.sort_by_key(|list| list.host);
+    let mut lists: Vec<Pinglist> = lists.into_values().collect();
     for list in &mut lists {
         let over = list.rate() / rates.host;
         if over > 1.0 {

@@ -26,7 +26,8 @@ use rdma::{
 };
 
 use super::limits::{
-    OUTSTANDING, PATIENCE, PROBE_BYTES, RECEIVES, ROUND_TRIP_MAX, WINDOW, WINDOWS_HELD,
+    OUTSTANDING, PATIENCE, PROBE_BYTES, RECEIVES, ROUND_TRIP_MAX, TARGETS_LOOK, WINDOW,
+    WINDOWS_HELD,
 };
 use super::message::{HEAD, Kind, Message};
 use super::pinglist::Pinglist;
@@ -228,13 +229,17 @@ pub struct Prober {
     windows: VecDeque<Window>,
     /// Of the datagrams of its world, once it has sent one.
     q_key: QKey,
+    /// How long it may sleep at most: nobody wakes it for other targets.
+    looks_every: Option<Span>,
 }
 
 impl Prober {
     /// The prober of a host that is in no group: it answers, and is told its targets by and by.
-    pub fn alone(host: u32, settings: Settings, results: Results) -> Self {
+    /// `q_key` is that of the datagrams of its world.
+    pub fn alone(host: u32, settings: Settings, results: Results, q_key: QKey) -> Self {
         let qp = QpSpec { labels: LABELS_MAX, ..QpSpec::new(QpType::Ud, Channel(0), QUEUE) };
-        Self::new(host, settings, results, vec![qp], Vec::new())
+        let looks_every = Some(TARGETS_LOOK);
+        Self { q_key, looks_every, ..Self::new(host, settings, results, vec![qp], Vec::new()) }
     }
 
     /// The prober of a host with a pinglist: a queue pair for each of its groups, on the channel of that number.
@@ -289,6 +294,7 @@ impl Prober {
             next_sequence: 0,
             windows: VecDeque::new(),
             q_key: QKey::default(),
+            looks_every: None,
         }
     }
 
@@ -697,7 +703,8 @@ impl App for Prober {
                     return self.end();
                 }
                 let until = self.settings.until.unwrap_or(Time::MAX);
-                let next = due.min(patience).min(self.finishes_at()).min(until);
+                let look = self.looks_every.map_or(Time::MAX, |every| now + every);
+                let next = due.min(patience).min(self.finishes_at()).min(until).min(look);
                 if self.settings.polls {
                     return Wait::poll(QUEUE).or_at(next);
                 }

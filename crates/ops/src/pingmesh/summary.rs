@@ -49,10 +49,17 @@ pub struct Summary {
     pub length_ns: u64,
 }
 
-/// What a host counts to, at the distance of a scope: its podset beyond podsets, otherwise its rack.
+/// Of so many hosts a heat map shows each by itself.
+const HOSTS_SHOWN: usize = 64;
+
+/// What a host counts to, at the distance of a scope: its podset beyond podsets, otherwise its rack; in a small network,
+/// within a rack, itself.
 pub fn unit(topology: &Topology, map: &Map, scope: Scope, host: u32) -> String {
     match (scope, map.podset_of(host), map.rack_of(host)) {
         (Scope::Dc, Some(podset), _) => format!("podset{podset}"),
+        (Scope::Tor, ..) if topology.hosts.len() <= HOSTS_SHOWN => {
+            topology.name(End::Host(host)).to_owned()
+        }
         (_, _, Some(rack)) => topology.name(End::Switch(rack)).to_owned(),
         _ => topology.name(End::Host(host)).to_owned(),
     }
@@ -154,6 +161,31 @@ impl Summary {
                 float(sum.network.us(0.99)),
                 float(sum.network.us(0.999)),
                 float(sum.responder.us(0.99)),
+            ]);
+        }
+        table
+    }
+
+    /// By pair of units of all scopes.
+    pub fn all_pairs_table(&self) -> Table {
+        let mut table = Table::new("pairs")
+            .texts("scope")
+            .texts("from")
+            .texts("to")
+            .integers("sent", "probes")
+            .integers("timeout", "probes")
+            .floats("p50", "us")
+            .floats("p99", "us");
+        for ((scope, from, to), sum) in &self.pairs {
+            let float = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Float);
+            table.push([
+                scope.name().into(),
+                Cell::Text(from),
+                Cell::Text(to),
+                sum.counts.sent.into(),
+                sum.counts.timeout.into(),
+                float(sum.network.us(0.5)),
+                float(sum.network.us(0.99)),
             ]);
         }
         table

@@ -9,7 +9,7 @@ use crate::doctor::cluster::{Host, Port, Qos, Switch};
 use crate::doctor::desired::{About, Settings, raw};
 use crate::doctor::finding::{Difference, Finding, Place, Rule, several};
 use crate::doctor::rules::peers;
-use crate::doctor::times;
+use crate::times;
 
 pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for switch in &look.cluster.switches {

@@ -1,7 +1,8 @@
 //! Which host takes its time: T4 - T3 at those that answer, and the prober's own delay.
 //!
-//! Neither has the network in it. A host is busy if its delay is far from that of the other hosts, in the same window,
-//! and its port is not stopped: T4 waits for a pause, too.
+//! Neither has the network in it. A host is busy if its delay is far from that of the other hosts, in the same window
+//! and again in the next, and its port is not stopped: T4 waits for a pause, too. What a host does in one window alone
+//! may be a program that starts.
 
 use std::collections::BTreeMap;
 
@@ -27,38 +28,27 @@ pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
     let mut suspects: BTreeMap<u32, Suspect> = BTreeMap::new();
     let mut starts: Vec<u64> = delays.keys().map(|(start, _)| *start).collect();
     starts.dedup();
+    let mut before: Vec<(u32, f64, String)> = Vec::new();
+    let mut before_ns = 0;
     for start in starts {
-        let of_window = delays.range((start, 0)..=(start, u32::MAX));
-        let seen: Vec<(u32, f64, u64)> = of_window
-            .filter(|(_, latency)| latency.count() >= ANSWERS_MIN)
-            .filter_map(|((_, host), latency)| Some((*host, latency.us(RANK)?, latency.count())))
-            .collect();
-        let mut sorted: Vec<f64> = seen.iter().map(|(_, us, _)| *us).collect();
-        sorted.sort_by(f64::total_cmp);
-        let Some(&median) = sorted.get(sorted.len() / 2).filter(|_| sorted.len() > 2) else {
-            continue;
-        };
-        for (host, us, answers) in seen {
-            if us < TIMES * median || us < median + LONGER_US || is_stopped(evidence, host) {
+        let now = slow(evidence, start);
+        for (host, us, line) in &now {
+            let Some((_, us_before, line_before)) = before.iter().find(|of| of.0 == *host) else {
                 continue;
-            }
-            let suspect = suspects.entry(host).or_insert_with(|| Suspect {
-                culprit: Culprit::Host(host),
+            };
+            let suspect = suspects.entry(*host).or_insert_with(|| Suspect {
+                culprit: Culprit::Host(*host),
                 cause: Cause::Busy,
-                score: 0.0,
-                since_ns: start,
-                evidence: Vec::new(),
+                score: *us_before,
+                since_ns: before_ns,
+                evidence: vec![line_before.clone()],
             });
-            if us > suspect.score {
-                let name = evidence.topology.name(End::Host(host));
-                suspect.score = us;
-                suspect.evidence = vec![format!(
-                    "{name} took {us:.0} us to answer a probe (90th percentile of {answers}); the median of {} hosts \
-                     is {median:.0} us",
-                    sorted.len()
-                )];
+            if *us > suspect.score {
+                suspect.score = *us;
+                suspect.evidence = vec![line.clone()];
             }
         }
+        (before, before_ns) = (now, start);
     }
     let mut suspects: Vec<Suspect> = suspects.into_values().collect();
     for suspect in &mut suspects {
@@ -66,6 +56,33 @@ pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
         suspect.evidence.extend(own_delay(evidence, host));
     }
     suspects
+}
+
+/// The hosts that are slow to answer in a window, their delay in microseconds, and what that is to the others'.
+fn slow(evidence: &Evidence<'_>, start: u64) -> Vec<(u32, f64, String)> {
+    let of_window = evidence.digest.responder.range((start, 0)..=(start, u32::MAX));
+    let seen: Vec<(u32, f64, u64)> = of_window
+        .filter(|(_, latency)| latency.count() >= ANSWERS_MIN)
+        .filter_map(|((_, host), latency)| Some((*host, latency.us(RANK)?, latency.count())))
+        .collect();
+    let mut sorted: Vec<f64> = seen.iter().map(|(_, us, _)| *us).collect();
+    sorted.sort_by(f64::total_cmp);
+    let Some(&median) = sorted.get(sorted.len() / 2).filter(|_| sorted.len() > 2) else {
+        return Vec::new();
+    };
+    let is_slow = |&(host, us, _): &(u32, f64, u64)| {
+        us >= TIMES * median && us >= median + LONGER_US && !is_stopped(evidence, host)
+    };
+    let told = |(host, us, answers): (u32, f64, u64)| {
+        let name = evidence.topology.name(End::Host(host));
+        let line = format!(
+            "{name} took {us:.0} us to answer a probe (90th percentile of {answers}); the median of {} hosts is \
+             {median:.0} us",
+            sorted.len()
+        );
+        (host, us, line)
+    };
+    seen.iter().copied().filter(is_slow).map(told).collect()
 }
 
 /// Whether the network stops the host's NIC, or the NIC the network.

@@ -20,6 +20,8 @@ mod queues;
 mod vote;
 
 use core::fmt;
+use core::time::Duration;
+use std::time::UNIX_EPOCH;
 
 use fabric::topology::{End, Topology};
 use serde::{Deserialize, Serialize};
@@ -151,26 +153,45 @@ impl Verdict {
         self.suspects.first().map_or(Culprit::Nothing, |suspect| suspect.culprit)
     }
 
-    /// In lines, for people.
+    /// In lines, for people, with times of a model.
     pub fn text<'a>(&'a self, topology: &'a Topology) -> impl fmt::Display + 'a {
-        Text { verdict: self, topology }
+        self.text_by(topology, of_model)
     }
+
+    /// The same, with times as `clock` writes them.
+    pub fn text_by<'a>(&'a self, topology: &'a Topology, clock: Clock) -> impl fmt::Display + 'a {
+        Text { verdict: self, topology, clock }
+    }
+}
+
+/// How a time of windows, in nanoseconds, is written.
+pub type Clock = fn(u64) -> String;
+
+/// A time of a model, as in `40 ms`.
+pub fn of_model(ns: u64) -> String {
+    format!("{:.0} ms", ns as f64 / 1e6)
+}
+
+/// A time since 1970, as in `2026-11-25 04:16 UTC`.
+pub fn of_wall(ns: u64) -> String {
+    crate::times::text(UNIX_EPOCH + Duration::from_nanos(ns)).unwrap_or_default()
 }
 
 struct Text<'a> {
     verdict: &'a Verdict,
     topology: &'a Topology,
+    clock: Clock,
 }
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { verdict, topology } = self;
+        let Self { verdict, topology, clock } = self;
         let Some((first, others)) = verdict.suspects.split_first() else {
             return writeln!(f, "verdict: nothing wrong, by {} probes", verdict.probes);
         };
-        let since = first.since_ns as f64 / 1e6;
+        let since = clock(first.since_ns);
         let what = (first.culprit.named(topology), first.cause.text());
-        writeln!(f, "verdict: {}: {}, since {since:.0} ms", what.0, what.1)?;
+        writeln!(f, "verdict: {}: {}, since {since}", what.0, what.1)?;
         for line in &first.evidence {
             writeln!(f, "  {line}")?;
         }

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// As in `2026-11-25 04:16 UTC`; nothing for times before 1970.
-pub(super) fn text(time: SystemTime) -> Option<String> {
+pub fn text(time: SystemTime) -> Option<String> {
     let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     // Howard Hinnant's civil_from_days: years begin in March, so that the leap day is a year's last.

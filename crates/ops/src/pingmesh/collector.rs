@@ -1,0 +1,382 @@
+//! Who is there, whom they probe, what is sick, and since when: a collector without its sockets.
+//!
+//! ```text
+//!   hello ─► who is there ─► targets of the pinglist that are there, too
+//!   window ─► admission ─► store
+//!   now and then: the last windows ─► verdict ─► incidents that begin and end
+//! ```
+
+use std::collections::BTreeMap;
+
+use fabric::topology::{End, Topology};
+
+use super::admission::{Known, admit};
+use super::evidence::{Digest, EndsOnly, Evidence};
+use super::exchange::{Address, Aim, Answer, VERSION};
+use super::limits::{NAME_MAX, WINDOWS_JUDGED};
+use super::pinglist::{Pinglist, Rates, pinglists};
+use super::scope::{Map, Scope};
+use super::store::{Incident, Store, StoreError};
+use super::summary::unit;
+use super::verdict::{self, Cause, Culprit, Suspect, Verdict};
+use super::window::Window;
+
+/// A host that has not said anything for so many windows is not probed any more: it has been shut down. Until then
+/// its silence is lost probes.
+const SILENT_WINDOWS: u64 = 20;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Collector {
+    topology: Topology,
+    map: Map,
+    lists: BTreeMap<u32, Pinglist>,
+    places: BTreeMap<String, u32>,
+    length_ns: u64,
+    agents: BTreeMap<u32, (Address, u64)>,
+    open: BTreeMap<Culprit, (i64, Cause)>,
+}
+
+/// What has changed with a verdict.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// Something is sick.
+    Began(Suspect),
+    /// It still is, and by now for another reason: what is dead has been lossy for a while.
+    Became(Suspect),
+    /// It is no more.
+    Ended(Culprit),
+}
+
+impl Collector {
+    /// Of a topology, with windows of `length_ns`. Hosts that were there before are probed at once.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn new(
+        topology: Topology,
+        rates: Rates,
+        length_ns: u64,
+        store: &mut Store,
+        now_ns: u64,
+    ) -> Result<Self, StoreError> {
+        let silent = now_ns.saturating_sub(SILENT_WINDOWS * length_ns);
+        let agents =
+            store.hosts(silent)?.into_iter().map(|(host, at)| (host, (at, now_ns))).collect();
+        // Whether what was sick still is, nobody has looked.
+        for incident in store.incidents()?.iter().filter(|incident| incident.until_ns.is_none()) {
+            store.end_incident(incident.id, now_ns)?;
+        }
+        Ok(Self { agents, ..Self::reading(topology, rates, length_ns) })
+    }
+
+    /// One that only reads: nobody is there.
+    pub fn reading(topology: Topology, rates: Rates, length_ns: u64) -> Self {
+        let map = Map::of(&topology);
+        let lists = pinglists(&map, rates).into_iter().map(|list| (list.host, list)).collect();
+        let hosts = 0..topology.hosts.len() as u32;
+        let places = hosts.map(|host| (topology.name(End::Host(host)).to_owned(), host)).collect();
+        let (agents, open) = (BTreeMap::new(), BTreeMap::new());
+        Self { topology, map, lists, places, length_ns, agents, open }
+    }
+
+    /// The topology.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Where hosts are.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Hosts that are there.
+    pub fn agents(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// An agent is there, and asks for its targets.
+    ///
+    /// # Errors
+    /// It is none of this topology, or of another version; or the store cannot be written.
+    pub fn hello(
+        &mut self,
+        (version, name, address): (u32, &str, Option<Address>),
+        store: &mut Store,
+        now_ns: u64,
+    ) -> Result<(u32, Answer), Answer> {
+        let refused = |why: String| Answer::Refused { why };
+        if version != VERSION {
+            return Err(refused(format!("the collector speaks version {VERSION}, not {version}")));
+        }
+        let host = (name.len() <= NAME_MAX).then(|| self.places.get(name).copied()).flatten();
+        let Some(host) = host else {
+            let known: Vec<&str> = self.places.keys().take(3).map(String::as_str).collect();
+            return Err(refused(format!(
+                "its topology has no such host; it has {}, ...",
+                known.join(", ")
+            )));
+        };
+        let targets = |of: &Self| Answer::Targets {
+            host,
+            window_ms: of.length_ns / 1_000_000,
+            targets: of.targets(host),
+        };
+        let Some(address) = address else { return Ok((host, targets(self))) };
+        let seen = self.agents.insert(host, (address, now_ns));
+        // What is on the disk is for the next collector: it need not be newer than a window.
+        let is_known = seen.is_some_and(|(at, seen_ns)| {
+            at == address && now_ns.saturating_sub(seen_ns) < self.length_ns
+        });
+        if !is_known {
+            let put = store.put_host(name, host, address, now_ns);
+            put.map_err(|error| Answer::Later { why: error.to_string() })?;
+        }
+        let silent = now_ns.saturating_sub(SILENT_WINDOWS * self.length_ns);
+        self.agents.retain(|_, (_, seen_ns)| *seen_ns >= silent);
+        Ok((host, targets(self)))
+    }
+
+    /// Whom a host probes: those of its pinglist that are there.
+    pub fn targets(&self, host: u32) -> Vec<Aim> {
+        let duties = self.lists.get(&host).map_or(&[][..], |list| &list.duties);
+        duties
+            .iter()
+            .flat_map(|duty| duty.targets.iter().map(move |&peer| (duty, duty.peers[peer])))
+            .filter_map(|(duty, target)| {
+                Some(Aim {
+                    host: target,
+                    scope: duty.scope,
+                    address: self.agents.get(&target)?.0,
+                    every_us: duty.every.as_ps() / 1_000_000,
+                    labels: duty.labels,
+                })
+            })
+            .collect()
+    }
+
+    /// Whether a window of `host` can be kept.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(&self, host: u32, window: &Window, now_ns: u64) -> Result<(), String> {
+        let Self { map, length_ns, .. } = self;
+        admit(window, &Known { map, host, length_ns: *length_ns, now_ns })
+    }
+
+    /// The unit that a host counts to.
+    pub fn unit(&self, scope: Scope, host: u32) -> String {
+        unit(&self.topology, &self.map, scope, host)
+    }
+
+    /// What these windows come to.
+    fn verdict(&self, digest: &Digest) -> Verdict {
+        verdict::judge(&Evidence {
+            topology: &self.topology,
+            map: &self.map,
+            digest,
+            paths: &EndsOnly(&self.map),
+            intervals: &[],
+            findings: &[],
+        })
+    }
+
+    /// The verdict by the last windows of a file, and when they ended.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn last_verdict(&self, store: &Store) -> Result<(Verdict, u64), StoreError> {
+        let end_ns = store.last_window()?.map_or(0, |start| start + self.length_ns);
+        Ok((self.verdict_at(store, end_ns)?, end_ns))
+    }
+
+    fn verdict_at(&self, store: &Store, now_ns: u64) -> Result<Verdict, StoreError> {
+        let since = |count: u64| now_ns.saturating_sub((count + 1) * self.length_ns);
+        let [few, many] = WINDOWS_JUDGED;
+        let windows = store.windows(since(many))?;
+        let of_last = |count| windows.iter().filter(move |of| of.start_ns >= since(count));
+        let recent = self.verdict(&Digest::of(of_last(few)));
+        Ok(match recent.culprit() {
+            Culprit::Nothing => self.verdict(&Digest::of(&windows)),
+            _ => recent,
+        })
+    }
+
+    /// Comes to a verdict by the last windows, and writes down what has begun and ended.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub fn judge(
+        &mut self,
+        store: &mut Store,
+        now_ns: u64,
+    ) -> Result<(Verdict, Vec<Change>), StoreError> {
+        let verdict = self.verdict_at(store, now_ns)?;
+        let mut changes = Vec::new();
+        let now = |culprit: &Culprit| verdict.suspects.iter().any(|of| of.culprit == *culprit);
+        let ended: Vec<Culprit> = self.open.keys().copied().filter(|of| !now(of)).collect();
+        for culprit in ended {
+            if let Some((id, _)) = self.open.remove(&culprit) {
+                store.end_incident(id, now_ns)?;
+                changes.push(Change::Ended(culprit));
+            }
+        }
+        // The others may be its symptoms.
+        let Some(suspect) = verdict.suspects.first() else { return Ok((verdict, changes)) };
+        match self.open.get_mut(&suspect.culprit) {
+            Some((_, cause)) if *cause == suspect.cause => {}
+            Some((id, cause)) => {
+                store.change_incident(*id, suspect.cause.text(), &suspect.evidence)?;
+                *cause = suspect.cause;
+                changes.push(Change::Became(suspect.clone()));
+            }
+            None => {
+                let incident = Incident {
+                    id: 0,
+                    culprit: suspect.culprit.named(&self.topology),
+                    cause: suspect.cause.text().to_owned(),
+                    since_ns: suspect.since_ns,
+                    until_ns: None,
+                    evidence: suspect.evidence.clone(),
+                };
+                let id = store.begin_incident(&incident)?;
+                self.open.insert(suspect.culprit, (id, suspect.cause));
+                changes.push(Change::Began(suspect.clone()));
+            }
+        }
+        Ok((verdict, changes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::topology::{Cables, single_switch};
+    use rdma::{Rate, Span};
+
+    use super::super::window::{Counts, Latency, OfLabel, Pair};
+    use super::*;
+
+    const LENGTH: u64 = 1_000_000_000;
+
+    fn made(store: &mut Store) -> Collector {
+        let topology = single_switch(4, Cables::new(Rate::from_gbps(40), 2));
+        Collector::new(topology, Rates::default(), LENGTH, store, 0).unwrap()
+    }
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("mesh.db")).unwrap();
+        (folder, store)
+    }
+
+    fn address(host: u32) -> Address {
+        Address { gid: [host as u8; 16], qpn: 100 + host }
+    }
+
+    /// What a host sees of all others, with these round trips in microseconds.
+    fn window(host: u32, start_ns: u64, us: impl Fn(u32) -> u64) -> Window {
+        let pairs = (0..4).filter(|target| *target != host).map(|target| {
+            let mut pair = Pair::new(target, Scope::Tor, 1);
+            pair.counts = Counts { sent: 10, answered: 10, ..Counts::default() };
+            pair.labels = vec![OfLabel { sent: 10, lost: 0, slow: 0 }];
+            (0..10).for_each(|_| pair.network.record(Span::from_us(us(target))));
+            (0..10).for_each(|_| pair.responder.record(Span::from_us(9)));
+            pair
+        });
+        let pairs = pairs.collect();
+        Window { host, start_ns, length_ns: LENGTH, pairs, prober: Latency::default() }
+    }
+
+    #[test]
+    fn whoever_is_there_is_probed_by_those_who_are() {
+        let (_folder, mut store) = store();
+        let mut collector = made(&mut store);
+        let mut hello = |collector: &mut Collector, name: &str, host| {
+            collector.hello((VERSION, name, Some(address(host))), &mut store, 0)
+        };
+        let (host, answer) = hello(&mut collector, "h2", 2).unwrap();
+        let alone = Answer::Targets { host: 2, window_ms: 1_000, targets: vec![] };
+        assert_eq!((host, answer), (2, alone));
+        hello(&mut collector, "h0", 0).unwrap();
+        let (_, answer) = hello(&mut collector, "h2", 2).unwrap();
+        let Answer::Targets { targets, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(targets.len(), 1);
+        let Aim { host, address: at, every_us, .. } = targets[0];
+        assert_eq!((host, at, every_us), (0, address(0), 100_000));
+        let refused = hello(&mut collector, "h9", 9).unwrap_err();
+        assert!(matches!(&refused, Answer::Refused { why } if why.contains("no such host")));
+        // Another collector with the same file knows them at once.
+        assert_eq!(made(&mut store).agents(), 2);
+    }
+
+    #[test]
+    fn a_link_that_seemed_lossy_and_is_dead_stays_one_incident() {
+        let (_folder, mut store) = store();
+        let mut collector = made(&mut store);
+        let unit = |_: Scope, host: u32| format!("t{host}");
+        let mut seen = Vec::new();
+        for round in 0..6 {
+            let at = round * LENGTH;
+            let windows = (0..4).map(|host| {
+                let mut window = window(host, at, |_| 20);
+                for pair in &mut window.pairs {
+                    if round > 2 && (host == 1 || pair.target == 1) {
+                        pair.counts.answered = 0;
+                        pair.counts.timeout = 10;
+                        pair.labels[0].lost = 10;
+                        pair.network = Latency::default();
+                        pair.responder = Latency::default();
+                    }
+                }
+                window
+            });
+            store.keep(&windows.collect::<Vec<_>>(), &unit).unwrap();
+            seen.extend(collector.judge(&mut store, at + LENGTH).unwrap().1);
+        }
+        let [Change::Began(first), Change::Became(then)] = &seen[..] else { panic!("{seen:?}") };
+        assert_eq!(first.culprit.named(collector.topology()), "link h1-s0");
+        assert_eq!([first.cause, then.cause], [Cause::Lossy, Cause::Dead]);
+        let incidents = store.incidents().unwrap();
+        assert_eq!(incidents.len(), 1);
+        assert_eq!((incidents[0].cause.as_str(), incidents[0].until_ns), ("carries nothing", None));
+    }
+
+    #[test]
+    fn a_host_whose_link_is_slow_is_an_incident_that_begins_and_ends() {
+        let (_folder, mut store) = store();
+        let mut collector = made(&mut store);
+        let unit = |_: Scope, host: u32| format!("t{host}");
+        let mut at = 0;
+        let mut round = |collector: &mut Collector, store: &mut Store, sick: Option<u32>| {
+            let windows: Vec<Window> = (0..4)
+                .map(|host| {
+                    let is_slow = |target| sick.is_some_and(|sick| sick == host || sick == target);
+                    window(host, at, |target| if is_slow(target) { 5_000 } else { 20 })
+                })
+                .collect();
+            windows.iter().for_each(|of| collector.admit(of.host, of, at + LENGTH).unwrap());
+            store.keep(&windows, &unit).unwrap();
+            at += LENGTH;
+            collector.judge(store, at).unwrap().1
+        };
+        assert_eq!(round(&mut collector, &mut store, None), []);
+        // One window of two is not enough to accuse anybody.
+        assert_eq!(round(&mut collector, &mut store, Some(2)), []);
+        let changes = round(&mut collector, &mut store, Some(2));
+        let [Change::Began(suspect)] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!(suspect.culprit.named(collector.topology()), "link h2-s0");
+        assert_eq!(suspect.since_ns, LENGTH);
+        assert_eq!(round(&mut collector, &mut store, Some(2)), []);
+        for _ in 0..=WINDOWS_JUDGED[1] {
+            let ended = round(&mut collector, &mut store, None);
+            if let [Change::Ended(culprit)] = ended[..] {
+                assert_eq!(culprit, suspect.culprit);
+                let incidents = store.incidents().unwrap();
+                assert_eq!(incidents.len(), 1);
+                assert!(incidents[0].until_ns.is_some());
+                return;
+            }
+        }
+        panic!("it has not ended");
+    }
+}

@@ -1,0 +1,549 @@
+//! The collector's file: one SQLite database, which other programs can read, too.
+//!
+//! ```text
+//!   about      key, value                                what the file is, and the topology that it belongs to
+//!   host       name, place, gid, qpn, seen_ns            who has said hello
+//!   window     host, start_ns, body                      what each host has seen, as JSON; the body of old ones is gone
+//!   sum        scope, start_ns, from_unit, to_unit, ...  the same added up; histograms in HdrHistogram's format V2
+//!   incident   culprit, cause, since_ns, until_ns, ...   what was sick, and when
+//! ```
+//!
+//! **Invariants:** a window is in `sum` exactly once, however often it is said: both are written in one transaction, and
+//! `window` knows it for as long as an agent may say it again. What [`Store::keep`] has returned from is on the disk (a
+//! write-ahead log, synchronous FULL). The file is bounded in windows, and not in sums: a day of those is what
+//! [`super::page`] shows.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+
+use super::exchange::Address;
+use super::limits::{BEHIND_NS, WINDOWS_KEPT};
+use super::scope::Scope;
+use super::summary::{Sum, Summary};
+use super::window::{Counts, Latency, Window};
+
+/// Of the tables.
+const FORMAT: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE host (
+        name TEXT PRIMARY KEY, place INTEGER NOT NULL, gid BLOB NOT NULL, qpn INTEGER NOT NULL,
+        seen_ns INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE window (
+        host INTEGER, start_ns INTEGER, body BLOB, PRIMARY KEY (start_ns, host)
+    ) WITHOUT ROWID;
+    CREATE TABLE sum (
+        scope TEXT, start_ns INTEGER, from_unit TEXT, to_unit TEXT,
+        sent INTEGER NOT NULL, answered INTEGER NOT NULL, timeout INTEGER NOT NULL, send_error INTEGER NOT NULL,
+        invalid_rtt INTEGER NOT NULL, unknown INTEGER NOT NULL,
+        network BLOB NOT NULL, responder BLOB NOT NULL,
+        PRIMARY KEY (scope, start_ns, from_unit, to_unit)
+    ) WITHOUT ROWID;
+    CREATE TABLE incident (
+        id INTEGER PRIMARY KEY, culprit TEXT NOT NULL, cause TEXT NOT NULL,
+        since_ns INTEGER NOT NULL, until_ns INTEGER, evidence TEXT NOT NULL
+    );
+";
+
+/// Why the file could not be read or written.
+#[derive(Debug)]
+pub enum StoreError {
+    /// SQLite says so.
+    Sqlite(rusqlite::Error),
+    /// It is the file of another program, or of a newer version.
+    Foreign(i64),
+    /// What stands in it was not written by us.
+    Spoilt(&'static str),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::DiskFull) => {
+                    f.write_str("the disk is full\nhint: make room; agents keep what they have")
+                }
+                Some(ErrorCode::NotADatabase) => {
+                    f.write_str("it is no SQLite database\nhint: name another file, or one that is not there yet")
+                }
+                Some(ErrorCode::DatabaseBusy) => f.write_str(
+                    "another program has it locked\nhint: one collector writes a file; others may read it",
+                ),
+                _ => write!(f, "{error}"),
+            },
+            Self::Foreign(format) => write!(
+                f,
+                "its tables are of format {format}, and not {FORMAT}\nhint: use the version of Ferroce that has \
+                 written it, or another file"
+            ),
+            Self::Spoilt(what) => write!(f, "its {what} cannot be read"),
+        }
+    }
+}
+
+impl core::error::Error for StoreError {}
+
+type Result<T> = core::result::Result<T, StoreError>;
+
+/// Something that was sick.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Incident {
+    /// Its number.
+    pub id: i64,
+    /// What, with the names of the topology.
+    pub culprit: String,
+    /// What was wrong with it.
+    pub cause: String,
+    /// Since when, in nanoseconds since 1970.
+    pub since_ns: u64,
+    /// Until when; `None` while it is.
+    pub until_ns: Option<u64>,
+    /// By what that is known, a sentence each.
+    pub evidence: Vec<String>,
+}
+
+/// Which windows of a host are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Coverage {
+    /// How many.
+    pub windows: u64,
+    /// When the first began.
+    pub first_ns: u64,
+    /// When the last began.
+    pub last_ns: u64,
+}
+
+impl Coverage {
+    /// Windows between the first and the last that are not there: the agent did not run, or they were lost.
+    pub fn missing(&self, length_ns: u64) -> u64 {
+        let spanned = self.last_ns.saturating_sub(self.first_ns) / length_ns.max(1) + 1;
+        spanned.saturating_sub(self.windows)
+    }
+}
+
+/// The units of a pair: those of the prober and of the target.
+pub type Units<'a> = &'a dyn Fn(Scope, u32) -> String;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Store {
+    db: Connection,
+}
+
+impl Store {
+    /// Opens a file, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// It is not ours, or cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::of(Connection::open(path)?)
+    }
+
+    /// Opens a file to read what a collector writes.
+    ///
+    /// # Errors
+    /// It is not there, or not ours.
+    pub fn read(path: &Path) -> Result<Self> {
+        let db = Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        match db.pragma_query_value(None, "user_version", |row| row.get(0))? {
+            FORMAT => Ok(Self { db }),
+            other => Err(StoreError::Foreign(other)),
+        }
+    }
+
+    fn of(mut db: Connection) -> Result<Self> {
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let tables: i64 =
+            db.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+        match (version, tables) {
+            (FORMAT, _) => {}
+            (0, 0) => {
+                let made = db.transaction()?;
+                made.execute_batch(TABLES)?;
+                made.pragma_update(None, "user_version", FORMAT)?;
+                made.commit()?;
+            }
+            (other, _) => return Err(StoreError::Foreign(other)),
+        }
+        Ok(Self { db })
+    }
+
+    /// What stands under a key of `about`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn about(&self, key: &str) -> Result<Option<String>> {
+        let found =
+            self.db.query_row("SELECT value FROM about WHERE key = ?1", [key], |row| row.get(0));
+        Ok(found.optional()?)
+    }
+
+    /// Writes it there.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_about(&mut self, key: &str, value: &str) -> Result<()> {
+        self.db.execute("INSERT OR REPLACE INTO about VALUES (?1, ?2)", [key, value])?;
+        Ok(())
+    }
+
+    /// A host is there.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn put_host(&mut self, name: &str, place: u32, at: Address, seen_ns: u64) -> Result<()> {
+        let row = params![name, place, at.gid.as_slice(), at.qpn, seen_ns as i64];
+        self.db.execute("INSERT OR REPLACE INTO host VALUES (?1, ?2, ?3, ?4, ?5)", row)?;
+        Ok(())
+    }
+
+    /// The hosts that have been there since a time: their places, and where they are.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn hosts(&self, since_ns: u64) -> Result<BTreeMap<u32, Address>> {
+        let mut found = self.db.prepare("SELECT place, gid, qpn FROM host WHERE seen_ns >= ?1")?;
+        let rows = found.query_map([since_ns as i64], |row| {
+            Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?))
+        })?;
+        rows.map(|row| {
+            let (place, gid, qpn) = row?;
+            let gid = gid.try_into().map_err(|_| StoreError::Spoilt("hosts"))?;
+            Ok((place, Address { gid, qpn }))
+        })
+        .collect()
+    }
+
+    /// Keeps windows that were admitted: all of them or, if it fails, none. Returns how many were new.
+    ///
+    /// # Errors
+    /// The file cannot be written; a full disk is one that may go away.
+    pub fn keep(&mut self, windows: &[Window], unit: Units<'_>) -> Result<usize> {
+        let write = self.db.transaction()?;
+        let mut sums: BTreeMap<(Scope, u64, String, String), Sum> = BTreeMap::new();
+        let mut new = 0;
+        for window in windows {
+            let body = serde_json::to_vec(window).map_err(|_| StoreError::Spoilt("windows"))?;
+            let row = params![window.host, window.start_ns as i64, body];
+            let put = "INSERT OR IGNORE INTO window (host, start_ns, body) VALUES (?1, ?2, ?3)";
+            if write.prepare_cached(put)?.execute(row)? == 0 {
+                continue;
+            }
+            new += 1;
+            for pair in &window.pairs {
+                let (from, to) = (unit(pair.scope, window.host), unit(pair.scope, pair.target));
+                sums.entry((pair.scope, window.start_ns, from, to)).or_default().add(pair);
+            }
+        }
+        for ((scope, start_ns, from, to), mut sum) in sums {
+            let key = params![scope.name(), start_ns as i64, from, to];
+            let known = write.prepare_cached(
+                "SELECT sent, answered, timeout, send_error, invalid_rtt, unknown, network, responder FROM sum \
+                 WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4",
+            )?
+            .query_row(key, read_sum)
+            .optional()?;
+            if let Some(known) = known {
+                sum.merge(&known.ok_or(StoreError::Spoilt("sums"))?);
+            }
+            let Sum { counts, network, responder } = &sum;
+            write
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO sum VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                )?
+                .execute(params![
+                    scope.name(),
+                    start_ns as i64,
+                    from,
+                    to,
+                    counts.sent as i64,
+                    counts.answered as i64,
+                    counts.timeout as i64,
+                    counts.send_error as i64,
+                    counts.invalid_rtt as i64,
+                    counts.unknown as i64,
+                    network.encode(),
+                    responder.encode()
+                ])?;
+        }
+        write.commit()?;
+        Ok(new)
+    }
+
+    /// Forgets what is beyond the file's bounds.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn prune(&mut self, now_ns: u64) -> Result<()> {
+        let write = self.db.transaction()?;
+        let oldest = now_ns.saturating_sub(2 * BEHIND_NS) as i64;
+        write.execute("DELETE FROM window WHERE start_ns < ?1", [oldest])?;
+        let edge: Option<i64> = write
+            .query_row(
+                "SELECT start_ns FROM window WHERE body IS NOT NULL ORDER BY start_ns DESC LIMIT 1 OFFSET ?1",
+                [WINDOWS_KEPT as i64],
+                |row| row.get(0),
+            )
+            .optional()?;
+        if let Some(edge) = edge {
+            let without = "UPDATE window SET body = NULL WHERE start_ns <= ?1 AND body IS NOT NULL";
+            write.execute(without, [edge])?;
+        }
+        write.commit()?;
+        Ok(())
+    }
+
+    /// The windows that began at a time or later, the oldest first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn windows(&self, since_ns: u64) -> Result<Vec<Window>> {
+        let text = "SELECT body FROM window WHERE start_ns >= ?1 AND body IS NOT NULL ORDER BY start_ns, host";
+        let mut found = self.db.prepare_cached(text)?;
+        let rows = found.query_map([since_ns as i64], |row| row.get::<_, Vec<u8>>(0))?;
+        rows.map(|row| serde_json::from_slice(&row?).map_err(|_| StoreError::Spoilt("windows")))
+            .collect()
+    }
+
+    /// What was kept of each host since a time, by its place.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn coverage(&self, since_ns: u64) -> Result<BTreeMap<u32, Coverage>> {
+        let mut found = self.db.prepare(
+            "SELECT host, count(*), min(start_ns), max(start_ns) FROM window WHERE start_ns >= ?1 GROUP BY host",
+        )?;
+        let rows = found.query_map([since_ns as i64], |row| {
+            let number =
+                |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
+            let coverage =
+                Coverage { windows: number(1)?, first_ns: number(2)?, last_ns: number(3)? };
+            Ok((row.get(0)?, coverage))
+        })?;
+        Ok(rows.collect::<core::result::Result<_, _>>()?)
+    }
+
+    /// When the last window began.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn last_window(&self) -> Result<Option<u64>> {
+        let found = self.db.query_row("SELECT max(start_ns) FROM window", [], |row| row.get(0));
+        Ok(found.map(|start: Option<i64>| start.map(|start| start as u64))?)
+    }
+
+    /// All that was added up since a time.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn summary(&self, since_ns: u64, length_ns: u64) -> Result<Summary> {
+        let mut summary = Summary { length_ns, ..Summary::default() };
+        let mut found = self.db.prepare(
+            "SELECT sent, answered, timeout, send_error, invalid_rtt, unknown, network, responder, \
+             scope, start_ns, from_unit, to_unit FROM sum WHERE start_ns >= ?1",
+        )?;
+        let mut rows = found.query([since_ns as i64])?;
+        while let Some(row) = rows.next()? {
+            let sum = read_sum(row)?.ok_or(StoreError::Spoilt("sums"))?;
+            let scope: String = row.get(8)?;
+            let scope = Scope::ALL.into_iter().find(|known| known.name() == scope);
+            let scope = scope.ok_or(StoreError::Spoilt("sums"))?;
+            let start_ns = row.get::<_, i64>(9)? as u64;
+            summary.windows.entry((scope, start_ns)).or_default().merge(&sum);
+            summary.pairs.entry((scope, row.get(10)?, row.get(11)?)).or_default().merge(&sum);
+        }
+        Ok(summary)
+    }
+
+    /// Something is sick.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn begin_incident(&mut self, incident: &Incident) -> Result<i64> {
+        let Incident { culprit, cause, since_ns, evidence, .. } = incident;
+        let row = params![culprit, cause, *since_ns as i64, evidence.join("\n")];
+        let put =
+            "INSERT INTO incident (culprit, cause, since_ns, evidence) VALUES (?1, ?2, ?3, ?4)";
+        self.db.execute(put, row)?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// It is sick for another reason than was thought.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn change_incident(&mut self, id: i64, cause: &str, evidence: &[String]) -> Result<()> {
+        let row = params![id, cause, evidence.join("\n")];
+        self.db.execute("UPDATE incident SET cause = ?2, evidence = ?3 WHERE id = ?1", row)?;
+        Ok(())
+    }
+
+    /// It is no more.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn end_incident(&mut self, id: i64, until_ns: u64) -> Result<()> {
+        let row = params![id, until_ns as i64];
+        self.db.execute("UPDATE incident SET until_ns = ?2 WHERE id = ?1", row)?;
+        Ok(())
+    }
+
+    /// All of them, the oldest first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn incidents(&self) -> Result<Vec<Incident>> {
+        let text =
+            "SELECT id, culprit, cause, since_ns, until_ns, evidence FROM incident ORDER BY id";
+        let mut found = self.db.prepare(text)?;
+        let rows = found.query_map([], |row| {
+            let evidence: String = row.get(5)?;
+            Ok(Incident {
+                id: row.get(0)?,
+                culprit: row.get(1)?,
+                cause: row.get(2)?,
+                since_ns: row.get::<_, i64>(3)? as u64,
+                until_ns: row.get::<_, Option<i64>>(4)?.map(|until| until as u64),
+                evidence: evidence.lines().map(str::to_owned).collect(),
+            })
+        })?;
+        Ok(rows.collect::<core::result::Result<_, _>>()?)
+    }
+}
+
+/// The first eight columns of a sum. `None` if its histograms are none.
+fn read_sum(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Sum>> {
+    let count = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
+    let counts = Counts {
+        sent: count(0)?,
+        answered: count(1)?,
+        timeout: count(2)?,
+        send_error: count(3)?,
+        invalid_rtt: count(4)?,
+        unknown: count(5)?,
+    };
+    let latency =
+        |column: usize| Ok::<_, rusqlite::Error>(Latency::decode(&row.get::<_, Vec<u8>>(column)?));
+    let (network, responder) = (latency(6)?, latency(7)?);
+    Ok(network.zip(responder).map(|(network, responder)| Sum { counts, network, responder }))
+}
+
+#[cfg(test)]
+mod tests {
+    use rdma::Span;
+
+    use super::super::window::Pair;
+    use super::*;
+
+    fn window(host: u32, start_ns: u64) -> Window {
+        let mut pair = Pair::new(1 - host, Scope::Tor, 1);
+        pair.counts = Counts { sent: 10, answered: 10, ..Counts::default() };
+        (1..=10).for_each(|us| pair.network.record(Span::from_us(us)));
+        let prober = Latency::default();
+        Window { host, start_ns, length_ns: 10, pairs: vec![pair], prober }
+    }
+
+    fn unit(_: Scope, host: u32) -> String {
+        format!("t{host}")
+    }
+
+    #[test]
+    fn a_window_counts_once_however_often_it_is_said_and_whoever_ends_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mesh.db");
+        let mut store = Store::open(&path).unwrap();
+        assert_eq!(store.keep(&[window(0, 0), window(1, 0)], &unit).unwrap(), 2);
+        // As after a kill: nobody has closed it.
+        core::mem::forget(store);
+        let mut store = Store::open(&path).unwrap();
+        assert_eq!(store.keep(&[window(0, 0), window(0, 10), window(0, 10)], &unit).unwrap(), 1);
+        let summary = store.summary(0, 10).unwrap();
+        let sum = summary.scope(Scope::Tor);
+        assert_eq!((sum.counts.sent, sum.network.count()), (30, 30));
+        assert_eq!(summary.pairs.len(), 2);
+        let windows = store.windows(0).unwrap();
+        assert_eq!(windows, [window(0, 0), window(1, 0), window(0, 10)]);
+        assert_eq!(store.windows(1).unwrap().len(), 1);
+        store.keep(&[window(1, 40)], &unit).unwrap();
+        let missing = |host| store.coverage(0).unwrap()[&host].missing(10);
+        assert_eq!([missing(0), missing(1)], [0, 3]);
+        let summary = store.summary(0, 10).unwrap();
+        let reader = Store::read(&path).unwrap();
+        assert_eq!(reader.summary(0, 10).unwrap(), summary);
+    }
+
+    #[test]
+    fn hosts_and_incidents_are_there_again() {
+        let mut store = Store::of(Connection::open_in_memory().unwrap()).unwrap();
+        let at = Address { gid: [3; 16], qpn: 9 };
+        store.put_host("h0", 0, at, 50).unwrap();
+        assert_eq!(store.hosts(50).unwrap(), BTreeMap::from([(0, at)]));
+        assert_eq!(store.hosts(51).unwrap(), BTreeMap::new());
+        let mut incident = Incident {
+            id: 0,
+            culprit: "NIC of h0".to_owned(),
+            cause: "pauses without end".to_owned(),
+            since_ns: 7,
+            until_ns: None,
+            evidence: vec!["one".to_owned(), "two".to_owned()],
+        };
+        incident.id = store.begin_incident(&incident).unwrap();
+        assert_eq!(store.incidents().unwrap(), core::slice::from_ref(&incident));
+        store.end_incident(incident.id, 9).unwrap();
+        assert_eq!(store.incidents().unwrap()[0].until_ns, Some(9));
+    }
+
+    #[test]
+    fn other_files_are_refused_and_left_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        std::fs::write(&path, "this is a text and no database, however long it is".repeat(30))
+            .unwrap();
+        let why = Store::open(&path).unwrap_err().to_string();
+        assert!(why.contains("no SQLite database\nhint: "), "{why}");
+        let other = folder.path().join("other.db");
+        Connection::open(&other).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+        assert!(matches!(Store::open(&other), Err(StoreError::Foreign(0))));
+        assert!(Store::read(&folder.path().join("absent")).is_err());
+    }
+
+    #[test]
+    fn a_full_disk_keeps_nothing_of_a_batch_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mesh.db");
+        let mut store = Store::open(&path).unwrap();
+        store.keep(&[window(0, 0)], &unit).unwrap();
+        let pages: i64 = store.db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        store.db.pragma_update(None, "max_page_count", pages).unwrap();
+        let many: Vec<Window> = (1..500).map(|start| window(0, 10 * start)).collect();
+        let error = store.keep(&many, &unit).unwrap_err();
+        assert!(error.to_string().contains("disk is full\nhint: "), "{error}");
+        store.db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
+        assert_eq!(store.windows(0).unwrap().len(), 1);
+        assert_eq!(store.keep(&many, &unit).unwrap(), many.len());
+    }
+
+    #[test]
+    fn old_windows_are_known_but_not_kept() {
+        let mut store = Store::of(Connection::open_in_memory().unwrap()).unwrap();
+        store.keep(&[window(0, 0), window(0, 10)], &unit).unwrap();
+        store.prune(0).unwrap();
+        assert_eq!(store.windows(0).unwrap().len(), 2);
+        store.prune(3 * BEHIND_NS).unwrap();
+        assert_eq!(store.windows(0).unwrap().len(), 0);
+        assert_eq!(store.summary(0, 10).unwrap().scope(Scope::Tor).counts.sent, 20);
+    }
+}
