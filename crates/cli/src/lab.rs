@@ -6,7 +6,7 @@ mod event;
 mod exec;
 mod top;
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::env;
 use std::fs;
@@ -14,7 +14,6 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Instant;
 
@@ -106,7 +105,7 @@ fn stay(up: &Up) -> Result<(), Failure> {
     if let Some(folder) = &up.output {
         make_folder(folder)?;
     }
-    let stop = stopper()?;
+    let stop = crate::signals::stopper()?;
     let mut lab = lab::Lab::begin(settings).map_err(|error| match &error {
         LabError::Network(why) => of_file(&scenario.origin.explain(why)),
         LabError::NoHosts => of_file(&error),
@@ -144,16 +143,6 @@ fn leave(lab: &lab::Lab, folder: &Path) -> Result<String, Failure> {
 /// Whether a note asks for workloads: programs are the workload here.
 fn of_workloads(text: &str) -> bool {
     text.starts_with("no application does anything")
-}
-
-/// Is set when somebody wants us to end.
-fn stopper() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::new(format!("cannot catch signals: {error}")))?;
-    }
-    Ok(stop)
 }
 
 /// How long a lab may take to begin: its network may be large.

@@ -16,6 +16,7 @@ mod papers;
 mod pingmesh;
 mod program;
 mod run;
+mod signals;
 mod sim;
 mod sources;
 mod values;

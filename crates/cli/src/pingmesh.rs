@@ -1,7 +1,13 @@
 //! `ferroce pingmesh`: probes between hosts, and what is sick by what they say.
 
+mod agent;
 mod arguments;
+mod collect;
+mod line;
+mod load;
+mod report;
 mod sim;
+mod spool;
 mod trial;
 
 pub(crate) use arguments::Pingmesh;
@@ -11,6 +17,10 @@ use crate::failure::Failure;
 pub(crate) fn run(command: &Pingmesh) -> Result<(), Failure> {
     match command {
         Pingmesh::Sim(arguments) => sim::run(arguments),
+        Pingmesh::Agent(arguments) => agent::run(arguments),
+        Pingmesh::Collect(arguments) => collect::run(arguments),
+        Pingmesh::Report(arguments) => report::run(arguments),
+        Pingmesh::Load(arguments) => load::run(arguments),
         Pingmesh::Trial(arguments) => trial::run(arguments),
     }
 }

@@ -10,7 +10,7 @@ use fabric::scenario::experiment::Experiment;
 use fabric::scenario::experiment_reference;
 use lab::experiment::{self, Orders, Progress};
 
-use super::{of_workloads, stopper};
+use super::of_workloads;
 use crate::args::Exec;
 use crate::failure::{Failure, Status};
 use crate::output::{cannot_write, make_folder, print};
@@ -64,7 +64,7 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
         here: std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()),
         folder: kept.clone(),
     };
-    let stop = stopper()?;
+    let stop = crate::signals::stopper()?;
     print(&format!("{}\n", made.title))?;
     let mut tell = |progress: Progress<'_>| {
         if let Progress::Ended(run) = progress {

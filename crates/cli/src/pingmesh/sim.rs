@@ -5,6 +5,7 @@ use std::path::Path;
 
 use fabric::NetworkConfig;
 use fabric::scenario::Scenario;
+use ops::pingmesh::page::{Shown, page};
 use ops::pingmesh::pinglist::Rates;
 use ops::pingmesh::simulation::{Mesh, Scale};
 use ops::pingmesh::summary::Summary;
@@ -12,7 +13,7 @@ use rdma::Span;
 
 use super::arguments::Sim;
 use crate::failure::Failure;
-use crate::output::{make_folder, print};
+use crate::output::{cannot_write, make_folder, print};
 
 pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     let path = &arguments.scenario;
@@ -50,6 +51,25 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     );
     said += &summary.text();
     said += &verdict.text(mesh.topology()).to_string();
-    print(&said)?;
-    Ok(())
+    if let Some(folder) = &arguments.output {
+        let html = page(&Shown {
+            title: &scenario.title,
+            place: &format!("{hosts} hosts, by ferroce pingmesh sim"),
+            is_simulated: true,
+            topology: mesh.topology(),
+            summary: &summary,
+            verdict: &verdict,
+            incidents: &[],
+        });
+        let file = folder.join("pingmesh.html");
+        fs::write(&file, html).map_err(|error| cannot_write(&file, error))?;
+        for table in [summary.windows_table(), summary.all_pairs_table()] {
+            let file = folder.join(format!("{}.parquet", table.name()));
+            let out = fs::File::create(&file).map_err(|error| cannot_write(&file, error))?;
+            let about = [("scenario", scenario.title.as_str()), ("origin", "simulated")];
+            table.write_parquet(out, &about).map_err(|error| cannot_write(&file, error))?;
+        }
+        said += &format!("written to {}\n", file.display());
+    }
+    print(&said)
 }

@@ -1,0 +1,266 @@
+//! `ferroce pingmesh collect`: takes windows of all agents, keeps them, and says what is sick.
+//!
+//! ```text
+//!   agent ═ connection, a thread ─┬─ hello ──► collector
+//!                                 └─ window ─► writer: many in one transaction ─► disk ─► kept
+//!   every window: verdict ─► what begins and ends
+//! ```
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use fabric::scenario::Scenario;
+use fabric::topology::Topology;
+use ops::pingmesh::collector::{Change, Collector};
+use ops::pingmesh::exchange::{Answer, Say};
+use ops::pingmesh::layout;
+use ops::pingmesh::store::{Store, StoreError};
+use ops::pingmesh::verdict::{Suspect, of_wall};
+use ops::pingmesh::window::Window;
+
+use super::agent::wall_ns;
+use super::arguments::Collect;
+use super::line::{Line, read_key};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Agents that are heard at a time. Others wait in the backlog of the listener.
+const LINES_MAX: usize = 256;
+/// Windows that are written in one transaction, at most.
+const BATCH: usize = 512;
+/// How often the collector looks for agents, and whether it is to end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// A verdict comes so long after a window has ended: agents wait for answers, and then deliver.
+const GRACE_NS: u64 = 2_000_000_000;
+
+/// A window that was admitted, and where to say that it is kept.
+type Admitted = (Window, SyncSender<Answer>);
+
+/// What all threads share.
+struct Shared {
+    key: Vec<u8>,
+    state: Mutex<(Collector, Store)>,
+    lines: AtomicUsize,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, (Collector, Store)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
+    let key = read_key(&arguments.key)?;
+    let topology = topology(&arguments.topology)?;
+    let of_store =
+        |error: StoreError| Failure::from_message(&format!("{}: {error}", arguments.db.display()));
+    let mut store = Store::open(&arguments.db).map_err(of_store)?;
+    let length_ns = arguments.window_ms * 1_000_000;
+    let text = layout::to_text(&topology);
+    for (what, value) in [("topology", text), ("window_ns", length_ns.to_string())] {
+        match store.about(what).map_err(of_store)? {
+            Some(before) if before != value => {
+                return Err(Failure::new(format!(
+                    "{} has windows of another {}",
+                    arguments.db.display(),
+                    if what == "topology" { "topology" } else { "length" }
+                ))
+                .hint(
+                    "name another file for the new one: what is known of the old stays readable",
+                ));
+            }
+            Some(_) => {}
+            None => store.set_about(what, &value).map_err(of_store)?,
+        }
+    }
+    let rates = arguments.rates();
+    let collector = Collector::new(topology, rates, length_ns, &mut store, wall_ns());
+    let collector = collector.map_err(of_store)?;
+    let listener = TcpListener::bind(arguments.listen).map_err(|error| {
+        Failure::new(format!("cannot listen at {}: {error}", arguments.listen))
+            .hint("--listen names another address; port 0 is any that is free")
+    })?;
+    let cannot = |error: io::Error| Failure::new(format!("cannot listen: {error}"));
+    listener.set_nonblocking(true).map_err(cannot)?;
+    let ends = crate::signals::stopper()?;
+    let hosts = collector.topology().hosts.len();
+    let address = listener.local_addr().map_err(cannot)?;
+    print(&format!(
+        "collecting at {address} from {hosts} hosts, into {}\n",
+        arguments.db.display()
+    ))?;
+    let state = Mutex::new((collector, store));
+    let shared = Arc::new(Shared { key, state, lines: AtomicUsize::new(0) });
+    let (queue, admitted) = sync_channel(BATCH);
+    let writer = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || write(&shared, &admitted))
+    };
+    let mut next_ns = due(wall_ns(), length_ns);
+    let mut pruned = Instant::now();
+    while !ends.load(Ordering::Relaxed) {
+        while shared.lines.load(Ordering::Relaxed) < LINES_MAX
+            && let Ok((stream, _)) = listener.accept()
+        {
+            shared.lines.fetch_add(1, Ordering::Relaxed);
+            let (of_line, queue) = (Arc::clone(&shared), queue.clone());
+            let spawned = thread::Builder::new().spawn(move || {
+                // An agent that says nonsense, or nothing, is one that has hung up.
+                let _ = listen(stream, &of_line, &queue);
+                of_line.lines.fetch_sub(1, Ordering::Relaxed);
+            });
+            if spawned.is_err() {
+                shared.lines.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        if wall_ns() >= next_ns {
+            next_ns = due(wall_ns(), length_ns);
+            judge(&shared)?;
+            if pruned.elapsed() > Duration::from_secs(600) {
+                pruned = Instant::now();
+                shared.state().1.prune(wall_ns()).map_err(of_store)?;
+            }
+        }
+        thread::sleep(LOOK_INTERVAL);
+    }
+    drop(queue);
+    // What is in the queue is written, unless an agent is in the middle of something.
+    let until = Instant::now() + Duration::from_secs(2);
+    while !writer.is_finished() && Instant::now() < until {
+        thread::sleep(LOOK_INTERVAL);
+    }
+    Ok(())
+}
+
+/// The topology of a scenario.
+pub(super) fn topology(path: &Path) -> Result<Topology, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", path.display())).hint(
+            "a topology is the [topology] of a scenario, as in scenarios/pingmesh/four-hosts.toml",
+        )
+    })?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let scenario = Scenario::parse_in(&text, folder, None)
+        .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))?;
+    Ok(scenario.network.topology)
+}
+
+/// When the next verdict is due.
+fn due(now_ns: u64, length_ns: u64) -> u64 {
+    (now_ns.saturating_sub(GRACE_NS) / length_ns + 1) * length_ns + GRACE_NS
+}
+
+/// Hears one agent out.
+fn listen(stream: TcpStream, shared: &Shared, queue: &SyncSender<Admitted>) -> io::Result<()> {
+    let mut line = Line::accept(stream, &shared.key)?;
+    let mut known = None;
+    while let Some(said) = line.hear()? {
+        let answer = match said {
+            Say::Hello { version, host, address } => {
+                let mut state = shared.state();
+                let (collector, store) = &mut *state;
+                let before = collector.agents();
+                let heard = collector.hello((version, &host, address), store, wall_ns());
+                let agents = collector.agents();
+                if agents > before {
+                    let of = collector.topology().hosts.len();
+                    eprintln!("{host} is there: {agents} of {of}");
+                }
+                drop(state);
+                match heard {
+                    Ok((host, answer)) => {
+                        known = Some(host);
+                        answer
+                    }
+                    Err(refused) => refused,
+                }
+            }
+            Say::Window(window) => match known {
+                None => Answer::Refused { why: "say hello first".to_owned() },
+                Some(host) => {
+                    let admitted = shared.state().0.admit(host, &window, wall_ns());
+                    match admitted {
+                        Err(why) => Answer::Refused { why },
+                        Ok(()) => {
+                            let (tell, told) = sync_channel(1);
+                            let gone = |_| io::Error::other("the collector ends");
+                            queue
+                                .send((*window, tell))
+                                .map_err(|_| io::Error::other("the collector ends"))?;
+                            told.recv().map_err(gone)?
+                        }
+                    }
+                }
+            },
+        };
+        line.say(&answer)?;
+    }
+    Ok(())
+}
+
+/// Writes what was admitted, as much at once as there is: a window is kept when it is on the disk, and a disk has time
+/// for a few hundred such promises a second.
+fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
+    while let Ok(first) = admitted.recv() {
+        let mut batch = vec![first];
+        batch.extend(admitted.try_iter().take(BATCH - 1));
+        let (windows, tellers): (Vec<Window>, Vec<_>) = batch.into_iter().unzip();
+        let answer = {
+            let mut state = shared.state();
+            let (collector, store) = &mut *state;
+            let unit = |scope, host| collector.unit(scope, host);
+            match store.keep(&windows, &unit) {
+                Ok(_) => Answer::Kept,
+                Err(error) => {
+                    eprintln!("warning: windows are not kept: {error}");
+                    Answer::Later { why: error.to_string() }
+                }
+            }
+        };
+        for teller in tellers {
+            // Who has hung up says it again.
+            let _ = teller.send(answer.clone());
+        }
+    }
+}
+
+/// Says what is sick, when that changes.
+fn judge(shared: &Shared) -> Result<(), Failure> {
+    let mut state = shared.state();
+    let (collector, store) = &mut *state;
+    let changes = match collector.judge(store, wall_ns()) {
+        Ok((_, changes)) => changes,
+        Err(error) => {
+            eprintln!("warning: no verdict: {error}");
+            return Ok(());
+        }
+    };
+    let mut said = String::new();
+    for change in changes {
+        let topology = collector.topology();
+        match change {
+            Change::Began(suspect) => said += &sick("SICK", &suspect, topology),
+            Change::Became(suspect) => said += &sick("BY NOW", &suspect, topology),
+            Change::Ended(culprit) => {
+                said += &format!("well: {}\n", culprit.named(topology));
+            }
+        }
+    }
+    drop(state);
+    if said.is_empty() { Ok(()) } else { print(&said) }
+}
+
+fn sick(word: &str, suspect: &Suspect, topology: &Topology) -> String {
+    let (what, why) = (suspect.culprit.named(topology), suspect.cause.text());
+    let mut said = format!("{word}: {what}: {why}, since {}\n", of_wall(suspect.since_ns));
+    suspect.evidence.iter().for_each(|line| said += &format!("  {line}\n"));
+    said
+}

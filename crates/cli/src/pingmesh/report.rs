@@ -1,0 +1,72 @@
+//! `ferroce pingmesh report`: what a collector's file says, as text and as a page.
+
+use std::fs;
+
+use fabric::topology::Topology;
+use ops::pingmesh::collector::Collector;
+use ops::pingmesh::layout;
+use ops::pingmesh::page::{Shown, page};
+use ops::pingmesh::pinglist::Rates;
+use ops::pingmesh::store::{Store, StoreError};
+use ops::pingmesh::verdict::of_wall;
+
+use super::agent::wall_ns;
+use super::arguments::Report;
+use crate::failure::Failure;
+use crate::output::{cannot_write, print};
+
+/// What is reported on, if nothing else is said.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
+    let path = arguments.db.display();
+    let of_store = |error: StoreError| {
+        Failure::from_message(&format!("{path}: {error}"))
+            .hint("a collector writes it: ferroce pingmesh collect --db FILE")
+    };
+    let store = Store::read(&arguments.db).map_err(of_store)?;
+    let about = |key: &str| {
+        let value = store.about(key).map_err(of_store)?;
+        value.ok_or_else(|| Failure::new(format!("{path} does not say its {key}")))
+    };
+    let topology: Topology = layout::from_text(&about("topology")?)
+        .ok_or_else(|| Failure::new(format!("the topology of {path} cannot be read")))?;
+    let length_ns: u64 = about("window_ns")?.parse().unwrap_or(1).max(1);
+    let now_ns = wall_ns();
+    let since_ns = now_ns.saturating_sub((arguments.hours * HOUR_NS as f64) as u64);
+    let summary = store.summary(since_ns, length_ns).map_err(of_store)?;
+    let collector = Collector::reading(topology, Rates::default(), length_ns);
+    let (verdict, to_ns) = collector.last_verdict(&store).map_err(of_store)?;
+    let mut incidents = store.incidents().map_err(of_store)?;
+    incidents.retain(|of| of.until_ns.is_none_or(|until| until >= since_ns));
+    let hosts = collector.topology().hosts.len();
+    let place = format!("{hosts} hosts, {} to {}", of_wall(summary.begin_ns()), of_wall(to_ns));
+    let mut said = format!("pingmesh of {place}\n{}", summary.text());
+    let coverage = store.coverage(since_ns).map_err(of_store)?;
+    let kept: u64 = coverage.values().map(|of| of.windows).sum();
+    let missing: u64 = coverage.values().map(|of| of.missing(length_ns)).sum();
+    said += &format!(
+        "windows: {kept} of {} hosts, {missing} missing between the first and the last of each\n",
+        coverage.len()
+    );
+    said += &verdict.text_by(collector.topology(), of_wall).to_string();
+    for incident in &incidents {
+        let until = incident.until_ns.map_or_else(|| "now".to_owned(), of_wall);
+        let (what, why) = (&incident.culprit, &incident.cause);
+        said += &format!("incident: {what}: {why}, {} to {until}\n", of_wall(incident.since_ns));
+    }
+    if let Some(file) = &arguments.output {
+        let html = page(&Shown {
+            title: "RDMA Pingmesh",
+            place: &place,
+            is_simulated: false,
+            topology: collector.topology(),
+            summary: &summary,
+            verdict: &verdict,
+            incidents: &incidents,
+        });
+        fs::write(file, html).map_err(|error| cannot_write(file, error))?;
+        said += &format!("written to {}\n", file.display());
+    }
+    print(&said)
+}
