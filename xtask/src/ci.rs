@@ -11,8 +11,8 @@ use pico_args::Arguments;
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{
-    abi, crowd, dist, distributions, interop, labs, mistakes, programs, pyverbs, routed, speed,
-    storm, strangers, terminal, tidy,
+    abi, crowd, dist, distributions, interop, labs, mistakes, pingmesh, programs, pyverbs, routed,
+    speed, storm, strangers, terminal, tidy,
 };
 
 /// How many storms run over the engine: about a minute.
@@ -88,6 +88,8 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
         };
     if_it_can("strangers", &strangers::prepare, &strangers::run)?;
     if_it_can("routed", &routed::prepare, &|| routed::run(&routed::Choice::default()))?;
+    let mesh = pingmesh::Choice::default();
+    if_it_can("pingmesh", &pingmesh::prepare, &|| pingmesh::run(&mesh))?;
     let others = distributions::Choice::default();
     let prepared = || distributions::prepare(&others);
     if_it_can("distributions", &prepared, &|| distributions::run(&others))?;

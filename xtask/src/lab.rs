@@ -17,7 +17,7 @@ use std::thread::sleep;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use tempfile::TempDir;
 
 use crate::workspace;
@@ -150,14 +150,23 @@ impl Lab {
 
     /// A program as it is.
     pub(crate) fn plain(&self, program: &str) -> Command {
-        let mut command = match (&self.root, self.network) {
+        self.command_in(self.network, program)
+    }
+
+    /// A program as it is, in the network namespace of a process.
+    pub(crate) fn plain_within(&self, process: u32, program: &str) -> Command {
+        self.command_in(Some(process), program)
+    }
+
+    fn command_in(&self, network: Option<u32>, program: &str) -> Command {
+        let mut command = match (&self.root, network) {
             (None, None) => Command::new(program),
             (Some(root), _) => enter(root, program),
             (None, Some(process)) => enter_network(process, program),
         };
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         if self.as_nobody {
-            if self.root.is_none() && self.network.is_none() {
+            if self.root.is_none() && network.is_none() {
                 command.uid(NOBODY).gid(NOBODY);
             }
             command.env("HOME", self.folder.path());
@@ -291,7 +300,13 @@ impl Running {
         Ok(true)
     }
 
-    fn kill(&mut self) {
+    /// Asks it to end, as whoever has started it would.
+    pub(crate) fn interrupt(&self) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::INT)?)
+    }
+
+    /// Ends it at once, and whatever it started.
+    pub(crate) fn kill(&mut self) {
         // Either call fails only if the program is gone already, which is what is wanted.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();

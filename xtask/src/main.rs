@@ -12,6 +12,7 @@ mod lab;
 mod labs;
 mod mistakes;
 mod network;
+mod pingmesh;
 mod programs;
 mod pyverbs;
 mod routed;
@@ -50,6 +51,9 @@ cargo xtask <command>
            --times N            all of them so often
            --full               long forms of the hard days, a thousand programs among them
   mistakes                      make each mistake of the book's chapter on debugging
+  pingmesh                      four hosts in network namespaces, and one with a bad cable, as root
+           --full               each fault at each host
+           --draws N            all of them so often
   pyverbs                       run rdma-core's test suite against the list of what must pass
            -k PATTERN           the tests whose names match
            --link LINK          over shm (as if not given), shm,icrc or udp
@@ -126,6 +130,15 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             tally::require_all_passed(mistakes::run()?)
+        }
+        "pingmesh" => {
+            let choice = pingmesh::Choice::parse(&mut arguments)?;
+            finish(arguments)?;
+            if !choice.is_prepared() {
+                dist::run()?;
+            }
+            pingmesh::prepare()?;
+            tally::require_all_passed(pingmesh::run(&choice)?)
         }
         "pyverbs" => {
             let choice = pyverbs::Choice::parse(&mut arguments)?;

@@ -21,17 +21,17 @@ const GLANCE: Duration = Duration::from_millis(50);
 const FRAME_MAX: usize = 1 << 16;
 
 /// The names of the ends while they are made.
-pub(super) const ENDS: [&str; 2] = ["ferroce-a", "ferroce-b"];
+pub(crate) const ENDS: [&str; 2] = ["ferroce-a", "ferroce-b"];
 
 /// The path while it is there.
-pub(super) struct Cable {
+pub(crate) struct Cable {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Counts>>>,
 }
 
 impl Cable {
     /// Makes both ends and begins to carry frames, the same in both directions.
-    pub(super) fn lay(line: Line, seed: u64) -> Result<Self> {
+    pub(crate) fn lay(line: Line, seed: u64) -> Result<Self> {
         let taps = [tap(ENDS[0])?, tap(ENDS[1])?];
         let ends = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ends);
@@ -43,7 +43,7 @@ impl Cable {
     }
 
     /// Takes the path away, and says what became of the frames of both directions.
-    pub(super) fn take_away(mut self) -> Result<Counts> {
+    pub(crate) fn take_away(mut self) -> Result<Counts> {
         self.ends.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("the cable was taken away before")?;
         thread.join().map_err(|_| anyhow::anyhow!("the cable's thread has panicked"))?

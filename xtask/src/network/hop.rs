@@ -12,22 +12,22 @@ const HELD_BACK_MAX: Duration = Duration::from_micros(200);
 
 /// One direction of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// How long a frame is under way.
-    pub(super) delay: Duration,
+    pub(crate) delay: Duration,
     /// Part of the frames that are lost.
-    pub(super) loss: f64,
+    pub(crate) loss: f64,
     /// Part of the frames that come late, after others that left behind them.
-    pub(super) reordered: f64,
+    pub(crate) reordered: f64,
     /// The rate of the port.
-    pub(super) gbps: f64,
+    pub(crate) gbps: f64,
     /// What may wait before the port; a frame that finds more is dropped.
-    pub(super) queue_bytes: usize,
+    pub(crate) queue_bytes: usize,
 }
 
 /// What became of frames.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     pub(super) passed: u64,
     /// The queue was full.
     pub(super) dropped: u64,

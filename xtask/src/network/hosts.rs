@@ -55,6 +55,16 @@ impl Host {
         let mut command = Command::new("nsenter");
         workspace::run(command.args(["--target", &target, "--net"]).args(words))
     }
+
+    /// Gives it an interface of ours, with an address.
+    pub(crate) fn plug(&self, end: &str, address: &str, mtu: u32) -> Result<()> {
+        let target = self.id().to_string();
+        workspace::run(Command::new("ip").args(["link", "set", end, "netns", &target]))?;
+        self.ip(&["link", "set", "lo", "up"])?;
+        self.ip(&["link", "set", end, "mtu", &mtu.to_string()])?;
+        self.ip(&["address", "add", &format!("{address}/24"), "dev", end])?;
+        self.ip(&["link", "set", end, "up"])
+    }
 }
 
 impl Drop for Host {
@@ -69,12 +79,7 @@ impl Drop for Host {
 pub(super) fn join(mtu: u32) -> Result<[Host; 2]> {
     let hosts = [Host::new()?, Host::new()?];
     for ((host, end), address) in hosts.iter().zip(ENDS).zip(ADDRESSES) {
-        let target = host.id().to_string();
-        workspace::run(Command::new("ip").args(["link", "set", end, "netns", &target]))?;
-        host.ip(&["link", "set", "lo", "up"])?;
-        host.ip(&["link", "set", end, "mtu", &mtu.to_string()])?;
-        host.ip(&["address", "add", &format!("{address}/24"), "dev", end])?;
-        host.ip(&["link", "set", end, "up"])?;
+        host.plug(end, address, mtu)?;
     }
     Ok(hosts)
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask bench network`: RDMA over soft NICs beside TCP, in turn, over a path that has a rate, a queue
 //! and a delay, and that loses and reorders. The path is our own (`hop.rs`): not every kernel has netem.
 
-mod cable;
-mod hop;
+pub(crate) mod cable;
+pub(crate) mod hop;
 pub(crate) mod hosts;
 
 use core::fmt;
