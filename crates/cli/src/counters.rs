@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal};
 use std::thread::sleep;
 
 use serde_json::{Value, json};
-use softnic::counters::{ProcessCounters, read_all};
+use softnic::counters::{ProcessCounters, is_gauge, read_all};
 
 use crate::args::Counters;
 use crate::failure::Failure;
@@ -72,8 +72,11 @@ impl Earlier {
         Self { seconds, values: values.collect() }
     }
 
-    /// Per second since the previous look.
+    /// Per second since the previous look; of what goes up and down there is none.
     fn rate(&self, process: &ProcessCounters, name: &str, value: u64) -> Option<f64> {
+        if is_gauge(name) {
+            return None;
+        }
         let before = self.values.get(&(process.pid, process.slot, name.to_owned()))?;
         Some(value.saturating_sub(*before) as f64 / self.seconds)
     }
@@ -94,6 +97,9 @@ fn as_text(processes: &[ProcessCounters]) -> String {
         let counters = &process.counters;
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", title(process));
+        if !process.control.is_empty() {
+            let _ = writeln!(text, "    congestion control: {}", process.control);
+        }
         let counted = counters.iter().filter(|(_, value)| *value > 0);
         for (name, value) in counted.clone() {
             let _ = writeln!(text, "    {name:<28} {value:>14}");
@@ -161,10 +167,13 @@ fn of_process(process: &ProcessCounters, earlier: &Earlier, rows: usize) -> Vec<
 /// One line, so that `--watch` gives a line each time.
 fn as_json(processes: &[ProcessCounters]) -> String {
     let process = |process: &ProcessCounters| {
-        let ProcessCounters { pid, command, device, counters, .. } = process;
+        let ProcessCounters { pid, command, device, control, counters, .. } = process;
         let counters: BTreeMap<&str, u64> =
             counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-        json!({ "pid": pid, "command": command, "device": device, "counters": counters })
+        json!({
+            "pid": pid, "command": command, "device": device, "congestion_control": control,
+            "counters": counters,
+        })
     };
     let processes: Value = processes.iter().map(process).collect();
     format!("{processes}\n")
@@ -183,6 +192,7 @@ mod tests {
             command: "ib_write_bw".into(),
             device: "ferroce0".into(),
             slot: 3,
+            control: String::new(),
             counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
         }]
     }
@@ -219,7 +229,8 @@ ib_write_bw (process 4711) on ferroce0
             let counters = (0..90).map(|at| (format!("counter_{at}"), u64::from(slot) * 7 + at));
             let command = "a_program_with_a_long_name_that_goes_on_and_on_and_on_and_on".into();
             let device = "ferroce0".into();
-            ProcessCounters { pid: slot, command, device, slot, counters: counters.collect() }
+            let (control, counters) = (String::new(), counters.collect());
+            ProcessCounters { pid: slot, command, device, slot, control, counters }
         };
         for count in 1..40 {
             let processes: Vec<_> = (0..count).map(of).collect();
@@ -239,7 +250,7 @@ ib_write_bw (process 4711) on ferroce0
         assert_data_eq!(
             as_json(&processes(1_000)),
             str![[r#"
-[{"command":"ib_write_bw","counters":{"rx_packets":0,"tx_packets":1000},"device":"ferroce0","pid":4711}]
+[{"command":"ib_write_bw","congestion_control":"","counters":{"rx_packets":0,"tx_packets":1000},"device":"ferroce0","pid":4711}]
 
 "#]]
         );

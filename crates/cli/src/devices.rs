@@ -1,6 +1,6 @@
 //! `ferroce devices`: what a program finds when it asks for RDMA devices.
 
-use softnic::{DeviceInfo, Options};
+use softnic::{DeviceInfo, Options, SourcePorts};
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -31,7 +31,14 @@ fn described(device: &DeviceInfo, options: &Options) -> String {
 
 /// How it talks to other hosts.
 fn between_hosts(options: &Options) -> String {
-    let control = options.congestion.between_hosts().name();
+    let control = options.congestion.told(false);
     let recovery = if options.signs { "selective repeat with soft NICs, else " } else { "" };
-    format!("to other hosts: congestion control {control}, {recovery}{}", options.recovery.name())
+    let ports = match options.source_ports {
+        SourcePorts::ByFlow => "49152 to 65535, one of each flow",
+        SourcePorts::One => "4791",
+    };
+    format!(
+        "congestion control: {control}\n    repeated to other hosts: {recovery}{}\n    UDP source ports to other hosts: {ports}",
+        options.recovery.name()
+    )
 }

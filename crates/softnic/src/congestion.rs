@@ -53,6 +53,21 @@ impl CongestionSettings {
         if self.is_chosen { self.congestion } else { Congestion::Bbr(Bbr::default()) }
     }
 
+    /// Which controllers there are, and why, in one line; `is_lab` for a NIC of a lab.
+    pub fn told(&self, is_lab: bool) -> String {
+        let name = self.congestion.name();
+        match (self.is_chosen, is_lab) {
+            (true, _) => format!("{name} (FERROCE_CC says so)"),
+            (false, true) => format!("{name} (a lab has what is said alone)"),
+            (false, false) => {
+                let other = self.between_hosts().name();
+                format!(
+                    "{other} to other hosts (by default: networks drop), {name} within this one (nothing is lost)"
+                )
+            }
+        }
+    }
+
     /// The same at an interface, whose speed counts unless a line rate was said.
     pub(crate) fn at(mut self, interface: &str) -> Result<Self, SettingError> {
         if let Some(rate) = speed(interface).filter(|_| self.follows_interface) {

@@ -115,6 +115,8 @@ pub(crate) const EXIT_WAIT: Span = Span::from_ms(10);
 pub(crate) const SENDER_WAIT: core::time::Duration = core::time::Duration::from_millis(10);
 /// Counters are published at most this often.
 pub(crate) const PUBLISH_INTERVAL: Span = Span::from_ms(10);
+/// What congestion control allows is published at most this often: each queue pair is looked at.
+pub(crate) const PUBLISH_CONTROL_INTERVAL: Span = Span::from_ms(100);
 /// Bytes of a name in the file of counters.
 pub(crate) const COUNTER_NAME_BYTES: usize = 64;
 /// The kernel's order of the sockets is asked for at most this often.

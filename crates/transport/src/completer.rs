@@ -18,7 +18,7 @@ use crate::mutation::{Mutation, mutated};
 use crate::qp::Qp;
 use crate::region;
 use crate::responder::told_by;
-use crate::stats::Drop;
+use crate::stats::{Again, Drop};
 use crate::timer::Timer;
 
 impl Qp {
@@ -236,6 +236,7 @@ impl Qp {
         if self.requester.gone_back_for == Some(self.requester.unacked) {
             return false;
         }
+        self.requester.again = Again::Nak;
         self.retry(now, adapter);
         self.requester.gone_back_for = Some(self.requester.unacked);
         true
@@ -256,6 +257,7 @@ impl Qp {
         self.requester.timed_out_for = None;
         self.pacer.timed_out();
         self.requester.timeouts = self.requester.timeouts.saturating_add(1);
+        self.requester.again = Again::Timeout;
         self.retry(now, adapter);
         self.requester.timed_out_for = Some(self.requester.unacked);
     }
@@ -304,6 +306,7 @@ impl Qp {
             requester.rnr_retries_left = left;
         }
         requester.unacked = resume;
+        requester.again = Again::NotReady;
         requester.go_back_to(resume);
         requester.gone_back_for = None;
         for timer in [Timer::Retransmit, Timer::Overtaken, Timer::Probe] {

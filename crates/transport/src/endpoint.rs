@@ -2,6 +2,7 @@
 //! driver's questions in `ask.rs`.
 
 mod ask;
+mod control;
 mod drive;
 mod multicast;
 mod run;
@@ -35,6 +36,7 @@ use crate::{
     QpSpec, RegionSpec, RegisterError, SrqAttributes, SrqId, WindowKind,
 };
 
+pub use control::Control;
 pub use run::Run;
 
 /// The engine.

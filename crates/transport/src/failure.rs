@@ -197,6 +197,13 @@ pub struct Failure {
     pub cause: Cause,
 }
 
+impl Failure {
+    /// Whether the peer has answered nothing, however often it was asked.
+    pub fn is_of_silence(&self) -> bool {
+        matches!(self.cause, Cause::Request { status: CompletionStatus::RetryExceeded, .. })
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let &Self { qpn, from, to, peer, peer_qpn, cause } = self;

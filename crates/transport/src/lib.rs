@@ -227,7 +227,7 @@ pub use bring_up::BringUp;
 pub use config::{BetweenHosts, Config};
 pub use congestion::Congestion;
 pub use cq::Notify;
-pub use endpoint::{Endpoint, Run};
+pub use endpoint::{Control, Endpoint, Run};
 pub use error::{CreateError, DestroyError, ModifyError, PostError, RegisterError};
 pub use event::Event;
 pub use failure::Failure;

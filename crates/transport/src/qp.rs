@@ -486,6 +486,11 @@ impl Qp {
         }
     }
 
+    /// Whether it is connected, and may have sent something.
+    pub(crate) fn may_send(&self) -> bool {
+        matches!(self.state, QpState::Rts | QpState::Sqd)
+    }
+
     /// How it presents keys.
     pub(crate) fn holder(&self) -> Holder {
         Holder { pd: self.spec.pd, qpn: self.qpn }

@@ -37,6 +37,16 @@ rdma::counters! {
         local_ack_timeout_err,
         /// Packets sent a second time or more.
         retransmitted_pkts,
+        /// Of those: after a local ACK timeout.
+        retransmitted_after_timeout,
+        /// Of those: after a NAK, or a response that was missing; under go-back-N all packets from there on.
+        retransmitted_after_nak,
+        /// Of those: after an RNR NAK.
+        retransmitted_after_rnr,
+        /// Of those: alone, as the peer has told of later ones (selective repeat).
+        retransmitted_selectively,
+        /// Of those: to hear of the last of a message, because nothing was heard for a while (tail-loss probes).
+        retransmitted_as_probe,
         /// Acknowledgements sent.
         acks_sent,
         /// RDMA WRITE requests executed.
@@ -125,7 +135,36 @@ pub enum Drop {
     BadLength,
 }
 
+/// What made a requester send packets again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Again {
+    /// The local ACK timer.
+    Timeout,
+    /// A NAK, or a response that was missing.
+    #[default]
+    Nak,
+    /// An RNR NAK.
+    NotReady,
+    /// A selective acknowledgement.
+    Selective,
+    /// Nothing was heard for a while.
+    Probe,
+}
+
 impl Stats {
+    /// Counts a packet that is sent again.
+    pub(crate) fn again(&mut self, why: Again) {
+        let reason = match why {
+            Again::Timeout => &mut self.retransmitted_after_timeout,
+            Again::Nak => &mut self.retransmitted_after_nak,
+            Again::NotReady => &mut self.retransmitted_after_rnr,
+            Again::Selective => &mut self.retransmitted_selectively,
+            Again::Probe => &mut self.retransmitted_as_probe,
+        };
+        *reason += 1;
+        self.retransmitted_pkts += 1;
+    }
+
     /// Counts that sending has stopped, by the reason.
     pub(crate) fn block(&mut self, why: Blocked) {
         let counter = match why {

@@ -9,11 +9,13 @@ use super::place::{CLIENT, Place, SERVER};
 /// Says in a few words what was seen.
 type Case = fn(&Place) -> Result<String>;
 
-pub(super) const CASES: [(&str, Case); 4] = [
+pub(super) const CASES: [(&str, Case); 6] = [
     ("queue pairs have UDP source ports of their own, the same in both directions", ports),
     ("datagrams pass a filter that lets in port 4791 alone", datagrams),
     ("with FERROCE_SOURCE_PORTS=4791 a filter of connections lets in answers", one_port),
     ("marks of nftables slow the sender down, and without them there is no CNP", marks),
+    ("ferroce counters shows the control, its window and round trips", control),
+    ("a path that is too narrow is named, and RDMA CM takes what fits", narrow),
 ];
 
 /// Lets pass RoCE and what programs say beside it, and keeps the addresses and source ports of RoCE.
@@ -85,6 +87,8 @@ fn marks(place: &Place) -> Result<String> {
     let without = place.perftest(&dcqcn, &words)?;
     without.must_be_good()?;
     ensure!(without.at_client("rp_cnp_handled")? == 0, "CNPs where nothing marks");
+    let rate = without.at_client("cc_rate_mbps")?;
+    ensure!(rate == 1000, "{rate} Mb/s where nothing marks");
     // Every tenth of the client's packets that may be marked, as a switch does whose queue is long.
     place.rule(&format!(
         "{COUNTED}
@@ -101,5 +105,52 @@ fn marks(place: &Place) -> Result<String> {
     let (told, heard) = (with.at_server("np_cnp_sent")?, with.at_client("rp_cnp_handled")?);
     ensure!(marked > 0 && told > 0 && heard > 0, "{marked} marked, {told} CNPs, {heard} heard");
     ensure!(told <= marked && heard <= told, "{marked} marked, {told} CNPs, {heard} heard");
-    Ok(format!("{marked} marked, {told} CNPs sent, {heard} obeyed"))
+    // Fewer than the gigabit that it began with.
+    let rate = with.at_client("cc_rate_mbps")?;
+    ensure!((1..1000).contains(&rate), "{rate} Mb/s after {heard} CNPs");
+    Ok(format!("{marked} marked, {told} CNPs sent, {heard} obeyed, {rate} Mb/s at the end"))
+}
+
+fn control(place: &Place) -> Result<String> {
+    place.rule("")?;
+    let outcome = place.perftest(&[], &["ib_write_bw", "-s", "65536", "-D", "1"])?;
+    outcome.must_be_good()?;
+    let said = &outcome.told;
+    let value = |name: &str| -> Option<u64> {
+        let line = said.lines().find(|line| line.trim_start().starts_with(name))?;
+        line.split_whitespace().last()?.parse().ok()
+    };
+    ensure!(said.contains("congestion control: bbr to other hosts (by default"), "{said}");
+    for name in
+        ["cc_queue_pairs", "cc_window_bytes", "cc_rate_mbps", "rtt_min_us", "rtt_smoothed_us"]
+    {
+        ensure!(value(name).is_some_and(|value| value > 0), "{name} is not shown:\n{said}");
+    }
+    let [least, smoothed] = ["rtt_min_us", "rtt_smoothed_us"].map(|name| value(name).unwrap_or(0));
+    // Nobody waits for a second on this path.
+    ensure!(least <= smoothed && smoothed < 1_000_000, "{least} and {smoothed} us");
+    Ok(format!("round trips of {least} us at least, {smoothed} us smoothed"))
+}
+
+fn narrow(place: &Place) -> Result<String> {
+    place.rule("")?;
+    place.set_mtu(9000, 1500)?;
+    let result = on_narrow_path(place);
+    place.set_mtu(1500, 1500)?;
+    result
+}
+
+/// Of 1,500 bytes, where both hosts send 9,000.
+fn on_narrow_path(place: &Place) -> Result<String> {
+    let words = ["ib_write_bw", "-s", "65536", "-n", "20"];
+    // 4 ms, so that seven retries do not take half a second.
+    let outcome = place.perftest(&[], &[&words[..], &["-u", "10"]].concat())?;
+    ensure!(!outcome.is_good(), "packets of 4,096 bytes pass a path of 1,500");
+    let said = outcome.said();
+    ensure!(said.contains("the path to 10.81.2.1 takes packets of 1500 bytes"), "{said}");
+    ensure!(said.contains("hint: FERROCE_MTU=1024"), "{said}");
+    place.perftest(&[("FERROCE_MTU", "1024")], &words)?.must_be_good()?;
+    // The kernel has been told, so RDMA CM asks for a path MTU that fits.
+    place.perftest(&[], &[&words[..], &["-R"]].concat())?.must_be_good()?;
+    Ok("told at the end, and passed with 1,024".to_owned())
 }

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// See the module.
 pub(super) struct Place {
-    _hosts: [Host; 2],
+    hosts: [Host; 2],
     router: Host,
     labs: [Lab; 2],
 }
@@ -33,6 +34,8 @@ pub(super) struct Outcome {
     /// Of server and client.
     pub(super) ended: [Ended; 2],
     counters: [Value; 2],
+    /// What `ferroce counters` said while the client ran, for a while.
+    pub(super) told: String,
 }
 
 impl Outcome {
@@ -97,7 +100,7 @@ impl Place {
             Ok(Lab::open_on(ENDS[at], addresses[at])?.within(hosts[at].id()))
         };
         let labs = [lab(0)?, lab(1)?];
-        Ok(Self { _hosts: hosts, router, labs })
+        Ok(Self { hosts, router, labs })
     }
 
     /// Replaces the router's rules.
@@ -124,6 +127,27 @@ impl Place {
         Ok(elements.cloned().unwrap_or_default())
     }
 
+    /// The MTU of both hosts, and of the router towards the server: where that is less, the path is narrow. What hosts
+    /// have learned of it is forgotten.
+    pub(super) fn set_mtu(&self, hosts: u32, to_server: u32) -> Result<()> {
+        let set = |host: &Host, interface: &str, mtu: u32| {
+            host.ip(&["link", "set", interface, "mtu", &mtu.to_string()])
+        };
+        for (host, end) in self.hosts.iter().zip(ENDS) {
+            set(host, end, hosts)?;
+            host.ip(&["route", "flush", "cache"])?;
+        }
+        set(&self.router, PORTS[0], hosts)?;
+        set(&self.router, PORTS[1], to_server)
+    }
+
+    /// What `ferroce counters` prints of the programs of both hosts.
+    fn counters(&self) -> Result<String> {
+        let lab = &self.labs[0];
+        let mut command = lab.plain(&lab.command().to_string_lossy());
+        workspace::output(command.arg("counters"))
+    }
+
     /// Runs a program of perftest at both ends.
     pub(super) fn perftest(&self, variables: &[(&str, &str)], words: &[&str]) -> Result<Outcome> {
         let port = free_port()?.to_string();
@@ -138,12 +162,26 @@ impl Place {
         };
         let deadline = Instant::now() + PATIENCE;
         let mut at_server = server.start("server", command(server, &words))?;
-        // `ferroce run --stats` waits for the program, which is a process of its own.
-        if !at_server.listens(port.parse()?, deadline)? {
+        let number = port.parse()?;
+        let listens = match words.contains(&"-R") {
+            true => at_server.listens_for_cm(number, deadline)?,
+            false => at_server.listens(number, deadline)?,
+        };
+        if !listens {
             bail!("the server does not listen: {}", at_server.finish(Instant::now())?.stderr);
         }
         let words = [&words[..], &[SERVER]].concat();
-        let at_client = client.finish("client", command(client, &words), deadline)?;
+        let mut at_client = client.start("client", command(client, &words))?;
+        let mut told = String::new();
+        while !at_client.has_ended()? && Instant::now() < deadline {
+            let now = self.counters()?;
+            // The longest is that of both ends at work.
+            if now.len() > told.len() {
+                told = now;
+            }
+            sleep(Duration::from_millis(100));
+        }
+        let at_client = at_client.finish(deadline)?;
         // A server whose client has failed may wait for ever.
         let is_good = at_client.status.is_some_and(|status| status.success());
         let deadline = if is_good { deadline } else { Instant::now() + Duration::from_secs(2) };
@@ -152,6 +190,6 @@ impl Place {
             let text = fs::read_to_string(lab.folder().join("stats.json")).unwrap_or_default();
             serde_json::from_str(&text).unwrap_or_default()
         };
-        Ok(Outcome { ended, counters: [read(server), read(client)] })
+        Ok(Outcome { ended, counters: [read(server), read(client)], told })
     }
 }

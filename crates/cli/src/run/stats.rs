@@ -273,6 +273,7 @@ mod tests {
             command: "ib_write_bw".into(),
             device: "ferroce0".into(),
             slot: 3,
+            control: String::new(),
             counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
         };
         let pair = QueuePair {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rdma::{QpState, QpType, Qpn};
 use softnic::journal;
-use transport::{Mask, QpQuery, Recovery};
+use transport::{Mask, QpChange, QpQuery, Recovery};
 
 use crate::context::{Context, VENDOR_ID, owned};
 use crate::cq::Cq;
@@ -123,9 +123,20 @@ impl Qp {
             self.note(state);
         }
         if change.state == Some(QpState::Rtr) {
+            self.warn_of_narrow_path(&change);
             self.context.start();
         }
         Ok(())
+    }
+
+    /// Says so where the path is known to be too narrow.
+    fn warn_of_narrow_path(&self, change: &QpChange) {
+        if let (Some(true), Some(path), Some(mtu)) =
+            (change.between_hosts, change.path, change.path_mtu)
+            && let Some(narrow) = self.context.nic.narrow_path(path.gid, mtu)
+        {
+            tracing::warn!("QP {} will not be answered: {narrow}", self.qpn);
+        }
     }
 
     /// Ends the queue pair, unless there are other handles.

@@ -133,6 +133,7 @@ pub unsafe extern "C" fn ferroce_rdma_connect(
             // SAFETY: as above.
             let mut private = unsafe { wish.private(ip::LEN) }?;
             inner.addresses()?.emit(&mut private);
+            inner.mtu = context.nic.path_mtu_to(route.destination);
             let request = request(&id, &inner, &wish, (service, &route), private)?;
             let options = inner.ece[0].map_or(0, |(_, options)| options);
             context.nic.with_manager(|manager, now| {
@@ -155,10 +156,6 @@ fn request(
     (service, route): (u64, &Route),
     private: [u8; req::PRIVATE_LEN],
 ) -> Result<req::Repr, Errno> {
-    let context = inner
-        .context
-        .as_ref()
-        .ok_or(Errno::invalid("the id has no device: resolve or bind its address first"))?;
     let (qpn, srq) = queue_pair(id, wish);
     let transport = match id.shown().qp_type {
         IBV_QPT_RC => req::Transport::Rc,
@@ -189,7 +186,7 @@ fn request(
         flow_control: wish.c.flow_control != 0,
         psn: inner.psn,
         retry_count: wish.c.retry_count.min(RETRIES),
-        mtu: context.nic.device().active_mtu.code(),
+        mtu: inner.mtu.code(),
         rnr_retry: wish.c.rnr_retry_count.min(RETRIES),
         srq: srq && !is_xrc,
         extended_transport: if is_xrc { req::EXTENDED_XRC } else { 0 },

@@ -189,7 +189,7 @@ fn replied(id: &CmId, conversation: CommId, reply: &rep::Repr, options: u32) -> 
     inner.peer = Some(Peer {
         qpn: queue_pair_of(id, reply),
         psn: reply.psn,
-        mtu: context.nic.device().active_mtu.code(),
+        mtu: inner.mtu.code(),
         responder_resources: reply.initiator_depth,
         initiator_depth: reply.responder_resources,
         retry_count: inner.retry_count,

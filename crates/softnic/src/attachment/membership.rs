@@ -190,6 +190,16 @@ impl Membership {
         Ok(self.own.0.contains(&address))
     }
 
+    /// The longest packet that the path to another host takes, as far as the kernel knows.
+    pub(crate) fn path_bytes(&mut self, destination: Gid, now: Time) -> Option<u32> {
+        if self.link().is_some() || self.is_of_this_host(destination.ip(), now) {
+            return None;
+        }
+        let own = self.sockets.iter().find(|it| it.gid().is_ipv4() == destination.is_ipv4())?;
+        let Port::Udp(own) = &**own else { return None };
+        own.path_bytes(destination.ip()).ok()
+    }
+
     /// The smallest receive buffer of a socket. The kernel counts up to twice a packet's bytes against
     /// it.
     pub(crate) fn receive_buffer_bytes(&self) -> u64 {

@@ -33,7 +33,8 @@ impl Observers {
         if options.capture.is_some() && capture.is_none() {
             tracing::warn!(device = %device.name, "another NIC writes to the stream of FERROCE_PCAP");
         }
-        let publisher = Publisher::create(&device.name, slot)
+        let control = options.congestion.told(device.lab.is_some());
+        let publisher = Publisher::create(&device.name, slot, &control)
             .inspect(|publisher| journal::keep(publisher.path()))
             .inspect_err(|error| tracing::warn!(%error, "counters are not published"))
             .ok();

@@ -4,11 +4,12 @@
 //! and readable by anybody who may read the directory:
 //!
 //! ```text
-//!     0  magic "FRCOUNT\x01"
+//!     0  magic "FRCOUNT\x02"
 //!     8  process ID u32       12  number of counters u32
 //!    16  slot u32             20  0
 //!    24  device, 40 bytes     64  command, 64 bytes            (text, filled up with zeros)
-//!   128  counters: name, 64 bytes (text, filled up with zeros), value u64
+//!   128  the congestion control, and why it is that one, 256 bytes (text, filled up with zeros)
+//!   384  counters: name, 64 bytes (text, filled up with zeros), value u64
 //! ```
 //!
 //! Numbers are in the byte order of the machine. Names and their order do not change while the file
@@ -24,19 +25,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rdma::Time;
-use transport::Stats;
 use transport::cm::CmStats;
+use transport::{Control, Stats};
 
 use crate::counts::Counts;
 use crate::host::runtime;
-use crate::limits::{COUNTER_NAME_BYTES, PUBLISH_INTERVAL};
+use crate::limits::{COUNTER_NAME_BYTES, PUBLISH_CONTROL_INTERVAL, PUBLISH_INTERVAL};
 use crate::memory::map::Map;
 
-const MAGIC: [u8; 8] = *b"FRCOUNT\x01";
+const MAGIC: [u8; 8] = *b"FRCOUNT\x02";
 const SLOT_AT: usize = 16;
 const DEVICE_AT: usize = 24;
 const COMMAND_AT: usize = 64;
-const HEADER_LEN: usize = 128;
+const CONTROL_AT: usize = 128;
+const HEADER_LEN: usize = 384;
 const ENTRY_LEN: usize = COUNTER_NAME_BYTES + size_of::<u64>();
 
 /// What one NIC of a process has counted.
@@ -50,6 +52,8 @@ pub struct ProcessCounters {
     pub device: String,
     /// Its slot of the QPN space: the upper ten bits of its QPNs.
     pub slot: u32,
+    /// The congestion control that the NIC has chosen, and why.
+    pub control: String,
     /// Name and value, the engine's counters first.
     pub counters: Vec<(String, u64)>,
 }
@@ -106,7 +110,8 @@ fn parse(bytes: &[u8]) -> Option<ProcessCounters> {
     });
     Some(ProcessCounters {
         pid: word(8)?,
-        command: text(COMMAND_AT, HEADER_LEN - COMMAND_AT)?,
+        command: text(COMMAND_AT, CONTROL_AT - COMMAND_AT)?,
+        control: text(CONTROL_AT, HEADER_LEN - CONTROL_AT)?,
         device: text(DEVICE_AT, COMMAND_AT - DEVICE_AT)?,
         slot: word(SLOT_AT)?,
         counters: counters.collect::<Option<_>>()?,
@@ -121,11 +126,12 @@ pub(crate) struct Publisher {
     /// Holds the lock.
     _file: File,
     next: Time,
+    next_control: Time,
 }
 
 impl Publisher {
-    /// Makes the file, with every counter at zero.
-    pub(crate) fn create(device: &str, slot: u16) -> io::Result<Self> {
+    /// Makes the file, with every counter at zero. `control` says which congestion control there is, and why.
+    pub(crate) fn create(device: &str, slot: u16, control: &str) -> io::Result<Self> {
         let directory = runtime::directory()?.join("counters");
         fs::create_dir_all(&directory)?;
         let name = format!("{}-{device}-{slot}", std::process::id());
@@ -136,11 +142,11 @@ impl Publisher {
         let file =
             options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&making)?;
         file.lock()?;
-        io::Write::write_all(&mut &file, &header(device, slot))?;
+        io::Write::write_all(&mut &file, &header(device, slot, control))?;
         let map = Map::new(file.as_fd(), HEADER_LEN + names().count() * ENTRY_LEN)?;
         let path = directory.join(name);
         fs::rename(&making, &path)?;
-        Ok(Self { path, map, _file: file, next: Time::ZERO })
+        Ok(Self { path, map, _file: file, next: Time::ZERO, next_control: Time::ZERO })
     }
 
     /// Where the file is.
@@ -161,6 +167,21 @@ impl Publisher {
         }
     }
 
+    /// Publishes what congestion control allows, if that was not done of late. Without queue pairs that have one, what
+    /// was last so stays.
+    pub(crate) fn publish_control(&mut self, now: Time, control: impl FnOnce() -> Control) {
+        if now < self.next_control {
+            return;
+        }
+        self.next_control = now + PUBLISH_CONTROL_INTERVAL;
+        let control = control();
+        let first = names().count() - Control::NAMES.len();
+        let known = if control.cc_queue_pairs == 0 { 1 } else { Control::NAMES.len() };
+        for (index, value) in control.values().into_iter().enumerate().take(known) {
+            self.value(first + index).store(value, Ordering::Relaxed);
+        }
+    }
+
     fn value(&self, index: usize) -> &AtomicU64 {
         self.map.word(HEADER_LEN + index * ENTRY_LEN + COUNTER_NAME_BYTES)
     }
@@ -173,16 +194,23 @@ impl Publisher {
 
 /// Every counter with what it counts, in the order in which they are published.
 pub fn explained() -> Vec<(&'static str, &'static str)> {
-    let texts = [Stats::EXPLAINED, CmStats::EXPLAINED, Counts::EXPLAINED].concat();
+    let texts =
+        [Stats::EXPLAINED, CmStats::EXPLAINED, Counts::EXPLAINED, Control::EXPLAINED].concat();
     names().zip(texts).map(|(name, text)| (name, text.trim())).collect()
 }
 
 /// The names of all counters, in their order.
 fn names() -> impl Iterator<Item = &'static str> {
-    Stats::NAMES.iter().chain(CmStats::NAMES).chain(Counts::NAMES).copied()
+    let counted = Stats::NAMES.iter().chain(CmStats::NAMES).chain(Counts::NAMES);
+    counted.chain(Control::NAMES).copied()
 }
 
-fn header(device: &str, slot: u16) -> Vec<u8> {
+/// Whether a value goes up and down: it says how things stand, and counts nothing.
+pub fn is_gauge(name: &str) -> bool {
+    Control::NAMES.contains(&name)
+}
+
+fn header(device: &str, slot: u16, control: &str) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_LEN];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(0, &MAGIC);
@@ -191,7 +219,8 @@ fn header(device: &str, slot: u16) -> Vec<u8> {
     put(SLOT_AT, &u32::from(slot).to_ne_bytes());
     put(DEVICE_AT, cut(device, COMMAND_AT - DEVICE_AT));
     let command = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    put(COMMAND_AT, cut(command.trim_end(), HEADER_LEN - COMMAND_AT));
+    put(COMMAND_AT, cut(command.trim_end(), CONTROL_AT - COMMAND_AT));
+    put(CONTROL_AT, cut(control, HEADER_LEN - CONTROL_AT));
     for name in names() {
         let start = bytes.len();
         bytes.extend(cut(name, COUNTER_NAME_BYTES));
@@ -214,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_published_is_read() {
-        let mut publisher = Publisher::create("test-publish", 1001).unwrap();
+        let mut publisher = Publisher::create("test-publish", 1001, "bbr (by default)").unwrap();
         let stats = Stats { acks_sent: 7, ..Stats::default() };
         let counts = Counts { rx_packets: 9, ..Counts::default() };
         assert!(publisher.is_due(Time::ZERO));
@@ -230,13 +259,24 @@ mod tests {
         let value = |name| read.counters.iter().find(|(n, _)| n == name).unwrap().1;
         assert_eq!(value("cm_tx_retries"), 5);
         assert_eq!((value("acks_sent"), value("rx_packets"), value("tx_packets")), (7, 9, 0));
+        assert_eq!(read.control, "bbr (by default)");
+
+        let known = Control { cc_queue_pairs: 2, rtt_min_us: 31, ..Control::default() };
+        publisher.publish_control(Time::ZERO, || known);
+        publisher.publish_control(Time::from_ns(99_999_999), || panic!("it was just done"));
+        // The last queue pair is gone, and what was measured stays.
+        publisher.publish_control(Time::from_ns(100_000_000), Control::default);
+        let read = of("test-publish").unwrap();
+        let value = |name| read.counters.iter().find(|(n, _)| n == name).unwrap().1;
+        assert_eq!((value("cc_queue_pairs"), value("rtt_min_us")), (0, 31));
+        assert!(is_gauge("rtt_min_us") && !is_gauge("tx_packets"));
         publisher.remove();
         assert_eq!(of("test-publish"), None);
     }
 
     #[test]
     fn the_file_of_a_dead_process_is_removed() {
-        let publisher = Publisher::create("test-dead", 1002).unwrap();
+        let publisher = Publisher::create("test-dead", 1002, "").unwrap();
         let path = publisher.path.clone();
         assert!(of("test-dead").is_some() && path.exists());
         drop(publisher);
@@ -246,9 +286,9 @@ mod tests {
 
     #[test]
     fn a_file_that_is_something_else_is_passed_over() {
-        assert_eq!(parse(b"FRCOUNT\x01"), None);
+        assert_eq!(parse(b"FRCOUNT\x02"), None);
         assert_eq!(parse(&[0; 500]), None);
-        let bytes = header("ferroce0", 5);
+        let bytes = header("ferroce0", 5, "none");
         for end in 0..bytes.len() {
             let _ = parse(&bytes[..end]);
         }

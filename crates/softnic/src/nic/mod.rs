@@ -17,7 +17,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rdma::{Completion, Gid, Key, Qpn, Time};
+use rdma::{Completion, Gid, Key, Mtu, Qpn, Time};
 use transport::cm::{CmConfig, Manager};
 use transport::{
     BetweenHosts, Config, Congestion, CqId, Endpoint, PdId, RegionSpec, RegisterError,
@@ -41,7 +41,9 @@ use crate::progress::shared::{Busy, Looked, Shared};
 use crate::progress::stand_in::StandIn;
 use crate::progress::thread;
 use crate::udp::inbox::Inbox;
-use crate::{Counts, DeviceInfo, EventSink, OpenError, Options, ProcessMemory, clock, sys};
+use crate::{
+    Counts, DeviceInfo, EventSink, NarrowPath, OpenError, Options, ProcessMemory, clock, sys,
+};
 
 /// An open device: a port with its engine, its sockets and its thread.
 ///
@@ -193,6 +195,22 @@ impl Nic {
     pub fn is_of_another_host(&self, gid: Gid) -> bool {
         let mut core = self.shared.lock();
         !core.attachment.site.membership.is_of_this_host(gid.ip(), clock::now())
+    }
+
+    /// Says so if the path to `gid` is too narrow for packets of `path_mtu`.
+    pub fn narrow_path(&self, gid: Gid, path_mtu: Mtu) -> Option<NarrowPath> {
+        let bytes = self.path_bytes(gid)?;
+        NarrowPath::of(gid, bytes, path_mtu)
+    }
+
+    /// The largest path MTU that fits the port, and the path to `gid` as far as it is known.
+    pub fn path_mtu_to(&self, gid: Gid) -> Mtu {
+        let port = self.device.active_mtu;
+        self.path_bytes(gid).map_or(port, |bytes| port.min(Mtu::fitting(bytes)))
+    }
+
+    fn path_bytes(&self, gid: Gid) -> Option<u32> {
+        self.shared.lock().attachment.site.membership.path_bytes(gid, clock::now())
     }
 
     /// Runs `f` on the engine, then sends what that has made ready, and delivers the events. `f`

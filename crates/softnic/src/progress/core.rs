@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use rdma::{Completion, Qpn, Time};
+use rdma::{Completion, Gid, Qpn, Time};
 use transport::cm::Manager;
 use transport::{CqId, Endpoint, Event};
 
@@ -21,7 +21,7 @@ use crate::progress::policy::turns::Reach;
 use crate::progress::policy::{OnDuty, Parking, Pending, Policy, Sleep};
 use crate::sys::Sleepless;
 use crate::udp::outbox::Outbox;
-use crate::{EventSink, ProcessMemory, clock, journal};
+use crate::{EventSink, NarrowPath, ProcessMemory, clock, journal};
 
 /// The engine, and what it is driven by.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Core {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 Event::CompletionNotify(_) => self.policy.told(now),
-                Event::QpFailed(qpn) => self.complain(qpn),
+                Event::QpFailed(qpn) => self.complain(qpn, now),
                 _ => {}
             }
             events.event(event);
@@ -131,11 +131,25 @@ impl Core {
 
     /// Says why a queue pair failed.
     #[cold]
-    fn complain(&self, qpn: Qpn) {
-        if let Some(failure) = self.endpoint.failure(qpn) {
-            tracing::warn!("{failure}");
-            journal::note_failure(qpn, failure.to, failure);
+    fn complain(&mut self, qpn: Qpn, now: Time) {
+        let Some(&failure) = self.endpoint.failure(qpn) else { return };
+        tracing::warn!("{failure}");
+        let narrow =
+            if failure.is_of_silence() { self.narrow_path(qpn, failure.peer, now) } else { None };
+        match narrow {
+            Some(narrow) => {
+                tracing::warn!("{narrow}");
+                journal::note_failure(qpn, failure.to, &format_args!("{failure}; {narrow}"));
+            }
+            None => journal::note_failure(qpn, failure.to, &failure),
         }
+    }
+
+    /// Whether the path of a queue pair to `peer` is too narrow for its packets.
+    fn narrow_path(&mut self, qpn: Qpn, peer: Gid, now: Time) -> Option<NarrowPath> {
+        let path_mtu = self.endpoint.path_mtu(qpn)?;
+        let bytes = self.attachment.site.membership.path_bytes(peer, now)?;
+        NarrowPath::of(peer, bytes, path_mtu)
     }
 
     /// Shows the counters to other programs. `cargo xtask speed` leaves this function out: how often it is
@@ -149,7 +163,9 @@ impl Core {
                 site.membership.all_sockets().map(|socket| socket.overflows()).sum();
         }
         if let Some(publisher) = &mut site.observers.publisher {
-            publisher.publish(now, self.endpoint.stats(), self.manager.stats(), &self.counts);
+            let Self { endpoint, manager, counts, .. } = self;
+            publisher.publish(now, endpoint.stats(), manager.stats(), counts);
+            publisher.publish_control(now, || endpoint.control());
         }
     }
 

@@ -200,6 +200,26 @@ impl Socket {
         }
     }
 
+    /// The longest packet that the path to `destination` takes, as far as the kernel knows: by the interface, the
+    /// route, and what routers have told of packets of this host.
+    ///
+    /// # Errors
+    /// No route leads there.
+    pub(crate) fn path_bytes(&self, destination: IpAddr) -> io::Result<u32> {
+        let (name, length) = self.name(destination, ROCE_PORT);
+        let is_ipv4 = self.address.is_ipv4();
+        let socket = sys::udp_socket(is_ipv4)?;
+        // SAFETY: `name` is a socket address of `length` bytes.
+        check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const name).cast(), length) })?;
+        let (level, name) = if is_ipv4 {
+            (libc::IPPROTO_IP, libc::IP_MTU)
+        } else {
+            (libc::IPPROTO_IPV6, libc::IPV6_MTU)
+        };
+        let bytes: c_int = sys::option(socket.as_fd(), level, name)?;
+        u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
     /// Takes the next datagram, or GSO batch; `None` if there is none.
     ///
     /// An error that the kernel reports on a socket (an ICMP that it has kept) is not about a

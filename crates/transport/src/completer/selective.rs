@@ -9,7 +9,7 @@ use crate::adapter::Adapter;
 use crate::arrival::Carried;
 use crate::qp::Qp;
 use crate::recovery::Moment;
-use crate::stats::Drop;
+use crate::stats::{Again, Drop};
 use crate::timer::Timer;
 
 impl Qp {
@@ -76,6 +76,7 @@ impl Qp {
         if !self.take_retry(adapter) {
             return false;
         }
+        self.requester.again = Again::Selective;
         self.pacer.on_loss(now);
         self.requester.train.on_loss();
         self.requester.gone_back_for = Some(self.requester.unacked);

@@ -249,6 +249,10 @@ impl ReactionPoint {
 }
 
 impl Controller for ReactionPoint {
+    fn rate(&self) -> Option<Rate> {
+        Some(self.current_rate())
+    }
+
     fn on_sent(&mut self, now: Time, bytes: u64) -> Option<Rate> {
         self.advance(now);
         self.bytes = self.bytes.saturating_add(bytes);

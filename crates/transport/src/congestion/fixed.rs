@@ -19,6 +19,10 @@ impl Fixed {
 }
 
 impl Controller for Fixed {
+    fn rate(&self) -> Option<Rate> {
+        Some(self.rate)
+    }
+
     fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
         Some(self.rate)
     }

@@ -113,6 +113,11 @@ pub(crate) trait Controller: fmt::Debug + Send {
         None
     }
 
+    /// The rate that [`Controller::on_sent`] last counted by, if there is one.
+    fn rate(&self) -> Option<Rate> {
+        None
+    }
+
     /// Whether it obeys marks, so that data packets carry ECT(0) (RFC 3168).
     fn is_ecn_capable(&self) -> bool {
         false
@@ -419,6 +424,16 @@ impl Pacer {
         if self.listens {
             self.controller.on_telemetry(telemetry, is_of_response);
         }
+    }
+
+    /// Whether there is a controller.
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.is_limited || self.listens
+    }
+
+    /// At what rate data leaves now, if something limits it beside the window.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.controller.rate().or(self.pace)
     }
 
     /// Whether data packets are to be counted.

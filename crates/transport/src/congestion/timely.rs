@@ -187,8 +187,12 @@ impl TimelyRate {
 }
 
 impl Controller for TimelyRate {
-    fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
+    fn rate(&self) -> Option<Rate> {
         Some(Rate::from_bps(self.rate))
+    }
+
+    fn on_sent(&mut self, _: Time, _: u64) -> Option<Rate> {
+        self.rate()
     }
 
     fn on_acknowledgement(&mut self, _: Time, progress: &Progress) -> Option<Time> {

@@ -2,9 +2,9 @@
 
 use core::cmp::Reverse;
 
-use rdma::{Qpn, Time, WorkRequest};
+use rdma::{Mtu, Qpn, Time, WorkRequest};
 
-use super::{Endpoint, Posted};
+use super::{Control, Endpoint, Posted};
 use crate::qp::Qp;
 use crate::timer::Timer;
 use crate::{Blocked, Config, PostError, Pressure, Stats};
@@ -18,6 +18,16 @@ impl Endpoint {
     /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.adapter.stats
+    }
+
+    /// The path MTU of a queue pair.
+    pub fn path_mtu(&self, qpn: Qpn) -> Option<Mtu> {
+        self.qp(qpn).map(|qp| qp.attributes.path_mtu)
+    }
+
+    /// What congestion control allows now, and the round trips that are measured. It takes a look at each queue pair.
+    pub fn control(&self) -> Control {
+        Control::of(self.qps.iter().flatten().map(|qp| &**qp))
     }
 
     /// The queue pair that `qpn` is connected to, if there is such a one and it is for a connection.

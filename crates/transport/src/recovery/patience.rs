@@ -71,6 +71,16 @@ impl Patience {
         self.smoothed = Some(part(smoothed, 7, 8) + part(took, 1, 8));
     }
 
+    /// The shortest round trip of late.
+    pub(crate) fn shortest(&self) -> Option<Span> {
+        self.shortest.get()
+    }
+
+    /// The smoothed round trip.
+    pub(crate) fn smoothed(&self) -> Option<Span> {
+        self.smoothed
+    }
+
     /// Something was repeated that was only late. It counts once in a round trip.
     pub(crate) fn repeated_in_vain(&mut self, now: Time) {
         let round = self.smoothed.unwrap_or(Span::ZERO).max(self.for_overtaken(now));

@@ -34,6 +34,7 @@ use crate::limits::PACKET_OVERHEAD_BYTES;
 use crate::mutation::{Mutation, mutated};
 use crate::recovery::{Bounds, Moment, Scoreboard};
 use crate::region::{Epoch, RegionTable, SgeList};
+use crate::stats::Again;
 use crate::transmit::{Body, Payload};
 
 /// A send request in the queue.
@@ -247,6 +248,8 @@ pub(crate) struct Requester {
     pub(crate) is_put_off: bool,
     /// The oldest packet when the timer last expired, until a NAK reports its loss.
     pub(crate) timed_out_for: Option<Psn>,
+    /// Why the cursor was last moved back.
+    pub(crate) again: Again,
     /// How many packets may travel as one.
     pub(crate) train: Train,
     /// How much may be kept out of order, if it repeats selectively or may come to.

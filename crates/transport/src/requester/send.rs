@@ -13,6 +13,7 @@ use crate::limits::{
 use crate::mutation::{Mutation, mutated};
 use crate::qp::{Content, Outgoing, Qp};
 use crate::recovery::Moment;
+use crate::stats::Again;
 use crate::timer::Timer;
 
 /// What one queue pair may have in flight.
@@ -130,7 +131,8 @@ impl Qp {
             Cursor { serial, packet: packet + count }
         };
         if again {
-            adapter.stats.retransmitted_pkts += 1;
+            let is_probe = requester.probe;
+            adapter.stats.again(if is_probe { Again::Probe } else { requester.again });
             if !selective {
                 self.pacer.repeats();
             }

@@ -65,6 +65,31 @@ fn a_path_is_filled_whatever_its_delay_and_its_losses() {
 }
 
 #[test]
+fn how_things_stand_and_why_packets_were_repeated_is_told() {
+    let load = Load { depth: 16, ..Load::new(Verb::ALL[0], Mtu::B1024) };
+    let mut program = Program::new(config(BBR), load, path(1_000, 10_000, 0), 1, None);
+    program.go_on_for(Span::from_ms(500)).unwrap();
+    let endpoint = &program.pair.nodes[0].endpoint;
+    let stats = endpoint.stats();
+    let reasons = [
+        stats.retransmitted_after_timeout,
+        stats.retransmitted_after_nak,
+        stats.retransmitted_after_rnr,
+        stats.retransmitted_selectively,
+        stats.retransmitted_as_probe,
+    ];
+    assert_eq!(reasons.iter().sum::<u64>(), stats.retransmitted_pkts);
+    assert!(stats.retransmitted_selectively > 0 && stats.retransmitted_after_rnr == 0, "{stats}");
+    let control = endpoint.control();
+    assert_eq!(control.cc_queue_pairs, 1);
+    // The path takes a millisecond each way, and 200 Mb/s.
+    assert!((2_000..3_000).contains(&control.rtt_min_us), "{control:?}");
+    assert!(control.rtt_smoothed_us >= control.rtt_min_us, "{control:?}");
+    assert!((100..600).contains(&control.cc_rate_mbps), "{control:?}");
+    assert!((20_000..500_000).contains(&control.cc_window_bytes), "{control:?}");
+}
+
+#[test]
 fn reordering_alone_repeats_next_to_nothing() {
     for verb in Verb::ALL {
         let load = Load { depth: 16, ..Load::new(verb, Mtu::B1024) };

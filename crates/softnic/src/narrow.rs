@@ -1,0 +1,89 @@
+//! Paths that take shorter packets than a queue pair sends.
+//!
+//! ```text
+//!   host, MTU 9000 ── switch, router or tunnel of MTU 1500 ── host, MTU 9000
+//!       │  packets of 4,180 bytes ──► dropped │
+//!       ◄── ICMP: take 1500 ─────────────────┘   the kernel keeps it
+//! ```
+//!
+//! The path MTU of a connected queue pair is what its ends have agreed on before RTR, and every packet of a
+//! message but its last is that long (IBTA vol 1, 9.7.2 and 11.2.5): the NIC may neither shorten nor fragment
+//! them. So it says what is wrong where that is known: of a route, or of routers that have told the kernel. Who may
+//! choose a path MTU, RDMA CM, takes one that fits.
+//!
+//! **Invariant:** what a router says changes no connection that stands: anybody could say it.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use rdma::{Gid, Mtu};
+
+/// A path that is narrower than a path MTU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NarrowPath {
+    /// Where it leads.
+    pub destination: IpAddr,
+    /// The longest IP packet that it takes, as far as the kernel knows.
+    pub bytes: u32,
+    /// The path MTU that it is too narrow for.
+    pub path_mtu: Mtu,
+}
+
+impl NarrowPath {
+    /// `None` if packets of `path_mtu` fit a path to `destination` that takes so many `bytes`.
+    pub(crate) fn of(destination: Gid, bytes: u32, path_mtu: Mtu) -> Option<Self> {
+        let fits = Mtu::fitting(bytes) >= path_mtu;
+        (!fits).then(|| Self { destination: destination.ip(), bytes, path_mtu })
+    }
+}
+
+impl fmt::Display for NarrowPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self { destination, bytes, path_mtu } = self;
+        let needed = path_mtu.bytes() + rdma::mtu::HEADROOM;
+        let fitting = Mtu::fitting(bytes).bytes();
+        write!(
+            f,
+            "the path to {destination} takes packets of {bytes} bytes, and a path MTU of {} needs up to {needed}\n\
+             hint: FERROCE_MTU={fitting} at both ends, or a smaller path_mtu in ibv_modify_qp",
+            path_mtu.bytes(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::testing::{in_namespace, open};
+
+    #[test]
+    fn a_path_that_is_too_narrow_says_what_fits() {
+        let destination = Gid::from(IpAddr::from([10, 0, 0, 2]));
+        assert_eq!(NarrowPath::of(destination, 1500, Mtu::B1024), None);
+        assert_eq!(
+            NarrowPath::of(destination, 1500, Mtu::B4096).unwrap().to_string(),
+            "the path to 10.0.0.2 takes packets of 1500 bytes, and a path MTU of 4096 needs up to 4180\n\
+             hint: FERROCE_MTU=1024 at both ends, or a smaller path_mtu in ibv_modify_qp"
+        );
+    }
+
+    #[test]
+    fn the_mtu_of_a_route_is_that_of_the_path() {
+        let script = "ip link set lo up; ip link add eth0 type veth peer name eth1; \
+                      ip link set eth1 up; ip link set eth0 mtu 9000 up; \
+                      ip address add 10.0.0.1/24 dev eth0; \
+                      ip route add 10.9.0.0/16 dev eth0 mtu 1400";
+        let this = "narrow::tests::the_mtu_of_a_route_is_that_of_the_path";
+        if !in_namespace(this, script) {
+            return;
+        }
+        let nic = open("127.0.0.1");
+        let membership = &mut nic.shared().lock().attachment.site.membership;
+        let mut of = |it: [u8; 4]| membership.path_bytes(IpAddr::from(it).into(), clock::now());
+        assert_eq!(of([10, 9, 0, 1]), Some(1400));
+        assert_eq!(of([10, 0, 0, 2]), Some(9000));
+        // Of this host, and where no route leads.
+        assert_eq!([of([10, 0, 0, 1]), of([192, 0, 2, 1])], [None; 2]);
+    }
+}
