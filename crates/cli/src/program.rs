@@ -1,8 +1,8 @@
 //! Finds the program to run, and notices early that it cannot be preloaded.
 
 use std::env;
-use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -122,6 +122,23 @@ fn loader(path: &Path) -> Option<Option<String>> {
     loader_of(&head)
 }
 
+/// The runtime of AddressSanitizer, if the program is linked to it: the loader has to load it before all others.
+pub(crate) fn sanitizer(path: &Path) -> Option<OsString> {
+    const LARGEST: u64 = 256 << 20;
+    path.metadata().ok().filter(|it| it.len() <= LARGEST)?;
+    let bytes = fs::read(path).ok().filter(|bytes| bytes.starts_with(b"\x7fELF"))?;
+    let name = sanitizer_of(&bytes)?;
+    Some(OsString::from(String::from_utf8_lossy(name).into_owned()))
+}
+
+/// The same, in a program's bytes: a name of its own in the table of names.
+fn sanitizer_of(bytes: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b"\0libasan.so.";
+    let at = bytes.windows(NAME.len()).position(|window| window == NAME)? + 1;
+    let length = bytes[at..].iter().take(64).position(|byte| *byte == 0)?;
+    Some(&bytes[at..at + length])
+}
+
 /// As [`loader`], of the first bytes of the file.
 fn loader_of(head: &[u8]) -> Option<Option<String>> {
     const PT_DYNAMIC: u32 = 2;
@@ -162,6 +179,13 @@ mod tests {
         head.extend(loader.as_bytes());
         head.push(0);
         head
+    }
+
+    #[test]
+    fn a_program_names_the_runtime_of_its_sanitizer() {
+        assert_eq!(sanitizer_of(b"..\0libc.so.6\0libasan.so.8\0.."), Some(&b"libasan.so.8"[..]));
+        assert_eq!(sanitizer_of(b"..\0libc.so.6\0.."), None);
+        assert_eq!(sanitizer_of(b"..\0libasan.so.8"), None, "it is cut");
     }
 
     #[test]

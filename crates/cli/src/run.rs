@@ -68,6 +68,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         }
     }
     let preloaded = LIBRARIES.map(|name| library.join(name).into_os_string());
+    let preloaded = preloaded_before(preloaded.join(OsStr::new(":")), program::sanitizer(&path));
 
     let mut command = Command::new(&path);
     command
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: &Run) -> Result<(), Failure> {
         .args(rest)
         .envs(variables)
         .env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", library.as_os_str()))
-        .env("LD_PRELOAD", before("LD_PRELOAD", &preloaded.join(OsStr::new(":"))));
+        .env("LD_PRELOAD", preloaded);
     if arguments.pcap.as_deref().is_some_and(goes_to_stdout) {
         let stderr = rustix::io::dup(io::stderr())
             .map_err(|error| Failure::new(format!("cannot share stderr: {error}")))?;
@@ -118,6 +119,18 @@ fn before(variable: &str, first: &OsStr) -> OsString {
         value.push(held);
     }
     value
+}
+
+/// What is preloaded: what the user preloads comes before ours, so that it may replace what we have; and the runtime of
+/// a sanitized program, which must be first.
+fn preloaded_before(ours: OsString, sanitizer: Option<OsString>) -> OsString {
+    let held = env::var_os("LD_PRELOAD").filter(|held| !held.is_empty());
+    let has = |name: &OsStr| {
+        held.as_ref().is_some_and(|held| held.to_string_lossy().contains(&*name.to_string_lossy()))
+    };
+    let sanitizer = sanitizer.filter(|name| !has(name));
+    let all: Vec<OsString> = [sanitizer, held.clone(), Some(ours)].into_iter().flatten().collect();
+    all.join(OsStr::new(":"))
 }
 
 /// The variables that the flags set. A variable without its flag keeps its value.

@@ -232,7 +232,7 @@ FERROCE_LIBDIR=LIBDIR
 FERROCE_MTU=512
 FERROCE_SYSFS=[..]
 LD_LIBRARY_PATH=LIBDIR:/opt/lib
-LD_PRELOAD=LIBDIR/libibverbs.so.1:LIBDIR/librdmacm.so.1:LIBDIR/libferroce-paths.so:libc.so.6
+LD_PRELOAD=libc.so.6:LIBDIR/libibverbs.so.1:LIBDIR/librdmacm.so.1:LIBDIR/libferroce-paths.so
 
 "#]]
     );

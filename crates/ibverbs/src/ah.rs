@@ -48,8 +48,15 @@ pub(crate) fn path(context: &Context, attr: &ibv_ah_attr) -> Result<AddressVecto
     if !source.usable {
         return Err(Errno::UNREACHABLE.because("no address belongs to the GID of sgid_index (now)"));
     }
+    let gid = destination(Gid(attr.grh.dgid.raw), source.gid);
+    if !gid.is_zero() && gid.is_ipv4() != source.gid.is_ipv4() {
+        return Err(Errno::invalid(
+            "the GIDs of sgid_index and of the destination are of two families, IPv4 and IPv6: \
+             choose a sgid_index of the destination's",
+        ));
+    }
     Ok(AddressVector {
-        gid: destination(Gid(attr.grh.dgid.raw), source.gid),
+        gid,
         source_gid: source.gid,
         source_gid_index: attr.grh.sgid_index,
         traffic_class: attr.grh.traffic_class,

@@ -1,7 +1,6 @@
 //! The port: `ibv_query_port`, `ibv_query_gid`, `ibv_query_gid_ex`, `ibv_query_pkey`.
 
 use core::ffi::{c_int, c_void};
-use std::fs;
 use std::sync::Arc;
 
 use rdma::{Gid, Mtu};
@@ -61,18 +60,9 @@ fn gid_count(device: &DeviceInfo) -> u32 {
     used.unwrap_or(0).max(GID_TABLE_LENGTH)
 }
 
-/// The interface's speed in Mb/s, 0 if it says none. Loopback, which has none, is shown as 100 Gb/s.
-fn speed_mbps(device: &DeviceInfo) -> u32 {
-    if device.interface == "lo" {
-        return 100_000;
-    }
-    let path = format!("/sys/class/net/{}/speed", device.interface);
-    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-}
-
 /// Width and speed codes of the interface.
 fn width_and_speed(device: &DeviceInfo) -> (u8, u8) {
-    let mbps = speed_mbps(device);
+    let mbps = device.speed_mbps();
     SPEEDS
         .iter()
         .find(|(least, ..)| mbps >= *least)
@@ -237,7 +227,7 @@ pub unsafe extern "C" fn ibv_query_port_speed(
     status!(find(context, port_num).and_then(|context| {
         // SAFETY: C passes a writable number.
         let port_speed = unsafe { port_speed.as_mut() }.ok_or(Errno::NULL)?;
-        *port_speed = u64::from(speed_mbps(context.nic.device()).max(LEAST_MBPS) / 100);
+        *port_speed = u64::from(context.nic.device().speed_mbps().max(LEAST_MBPS) / 100);
         Ok(())
     }))
 }

@@ -98,6 +98,15 @@ impl DeviceInfo {
         })
     }
 
+    /// The interface's speed in Mb/s, 0 if it says none. Loopback, which has none, is shown as 100 Gb/s.
+    pub fn speed_mbps(&self) -> u32 {
+        if self.interface == "lo" {
+            return 100_000;
+        }
+        let path = format!("/sys/class/net/{}/speed", self.interface);
+        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+
     /// What the interface lacks to be fast, in one line; `None` if it lacks nothing.
     pub fn shortcomings(&self) -> Option<String> {
         let mut lacks = Vec::new();

@@ -167,6 +167,10 @@ fn add(tree: &mut Tree, device: &DeviceInfo) {
     file(format!("{rdma}/node_type"), "1: CA");
     file(format!("{rdma}/node_desc"), name);
     file(format!("{rdma}/fw_ver"), env!("CARGO_PKG_VERSION"));
+    // Read by `ibstat` and `ibstatus`.
+    file(format!("{rdma}/hw_rev"), "0x0");
+    file(format!("{rdma}/hca_type"), "Ferroce soft NIC");
+    file(format!("{rdma}/board_id"), "");
     file(format!("{verbs}/ibdev"), name);
     file(format!("{verbs}/dev"), NULL_DEVICE);
     file(format!("{verbs}/abi_version"), "1");
@@ -177,6 +181,8 @@ fn add(tree: &mut Tree, device: &DeviceInfo) {
     file(format!("{port}/state"), state);
     file(format!("{port}/phys_state"), physical);
     file(format!("{port}/link_layer"), "Ethernet");
+    file(format!("{port}/rate"), rate(device.speed_mbps()));
+    file(format!("{port}/cap_mask"), "0x00010000");
     // Addresses of InfiniBand, of which an Ethernet port has none.
     for absent in ["lid", "sm_lid"] {
         file(format!("{port}/{absent}"), "0x0");
@@ -204,6 +210,21 @@ fn add(tree: &mut Tree, device: &DeviceInfo) {
     link(class, format!("../../{parent}/infiniband/{name}"));
     let class = format!("sys/class/infiniband_verbs/uverbs{index}");
     link(class, format!("../../{parent}/infiniband_verbs/uverbs{index}"));
+}
+
+/// How the kernel writes the rate of an Ethernet port that is so fast, in the lanes and speeds of InfiniBand.
+fn rate(mbps: u32) -> &'static str {
+    const RATES: [(u32, &str); 8] = [
+        (400_000, "400 Gb/sec (4X NDR)"),
+        (200_000, "200 Gb/sec (4X HDR)"),
+        (100_000, "100 Gb/sec (4X EDR)"),
+        (50_000, "50 Gb/sec (1X HDR)"),
+        (40_000, "40 Gb/sec (4X QDR)"),
+        (25_000, "25 Gb/sec (1X EDR)"),
+        (10_000, "10 Gb/sec (1X QDR)"),
+        (0, "2.5 Gb/sec (1X SDR)"),
+    ];
+    RATES.iter().find(|(least, _)| mbps >= *least).map_or("", |(_, text)| *text)
 }
 
 /// Octets in groups of two, as the kernel writes GUIDs and GIDs.
@@ -237,6 +258,7 @@ mod tests {
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
         let port = "sys/class/infiniband/ferroce0/ports/1";
         assert_eq!(read(&format!("{port}/state")), "4: ACTIVE\n");
+        assert_eq!(read(&format!("{port}/rate")), "100 Gb/sec (4X EDR)\n");
         assert_eq!(read(&format!("{port}/gid_attrs/types/1")), "RoCE v2\n");
         assert_eq!(read(&format!("{port}/gid_attrs/ndevs/1")), "lo\n");
         let gid = read(&format!("{port}/gids/1"));

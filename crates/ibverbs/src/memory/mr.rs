@@ -351,7 +351,7 @@ impl Change {
 }
 
 /// `ibv_advise_mr`: pages are mapped when they are touched, so valid advice is accepted and changes
-/// nothing.
+/// nothing. Regions need not be on demand: there is no other kind here.
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: u32,
@@ -362,9 +362,9 @@ pub(crate) unsafe extern "C" fn advise_mr(
     status!(registry::find::<Pd>(pd).and_then(|pd| {
         let needed = match advice {
             abi::IBV_ADVISE_MR_ADVICE_PREFETCH | abi::IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => {
-                Access::ON_DEMAND
+                Access::NONE
             }
-            abi::IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE => Access::ON_DEMAND | Access::LOCAL_WRITE,
+            abi::IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE => Access::LOCAL_WRITE,
             _ => return Err(Errno::UNSUPPORTED),
         };
         let count = c_int::try_from(num_sge).unwrap_or(-1);

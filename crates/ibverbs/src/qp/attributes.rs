@@ -8,6 +8,9 @@ use crate::context::Context;
 use crate::errno::Errno;
 use abi::{self, Plain, ibv_qp_attr, ibv_qp_cap, ibv_sge};
 
+/// `IBV_ACCESS_FLUSH_GLOBAL` and `_PERSISTENT`: the right to FLUSH, which nobody has, as no queue pair posts or
+/// answers one. Programs grant it whether it is there or not.
+const FLUSH: u32 = 1 << 8 | 1 << 9;
 /// Bits of a mask that exist, with the four that libibverbs once used for itself.
 const KNOWN: u32 = (1 << 25) - 1;
 
@@ -70,7 +73,7 @@ pub(crate) fn change(context: &Context, attr: &ibv_qp_attr, mask: Mask) -> Resul
     }
     if has(Mask::ACCESS) {
         change.access = Some(
-            Access::from_bits(attr.qp_access_flags)
+            Access::from_bits(attr.qp_access_flags & !FLUSH)
                 .ok_or(Errno::invalid("qp_access_flags has bits that are not known"))?,
         );
     }
