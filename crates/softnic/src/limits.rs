@@ -117,6 +117,10 @@ pub(crate) const SENDER_WAIT: core::time::Duration = core::time::Duration::from_
 pub(crate) const PUBLISH_INTERVAL: Span = Span::from_ms(10);
 /// What congestion control allows is published at most this often: each queue pair is looked at.
 pub(crate) const PUBLISH_CONTROL_INTERVAL: Span = Span::from_ms(100);
+/// A NIC that is opened looks at most this often for what others have left.
+pub(crate) const SWEEP_INTERVAL: Span = Span::from_ms(1_000);
+/// How a slot is asked for while all seem to be taken: those of a namespace are while its files are removed.
+pub(crate) const SLOT_RETRY: Retry = Retry { tries: 20, pause: Span::from_ms(1) };
 /// Bytes of a name in the file of counters.
 pub(crate) const COUNTER_NAME_BYTES: usize = 64;
 /// The kernel's order of the sockets is asked for at most this often.

@@ -405,6 +405,16 @@ pub(crate) fn lock(file: BorrowedFd<'_>, byte: i64, action: Lock) -> io::Result<
     Ok(())
 }
 
+/// Takes the locks of all bytes of `file`, if nobody else has one of them.
+pub(crate) fn lock_whole(file: BorrowedFd<'_>) -> io::Result<()> {
+    let mut request = flock(0, libc::F_WRLCK);
+    // To whatever end.
+    request.l_len = 0;
+    // SAFETY: as in `lock`.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) })?;
+    Ok(())
+}
+
 /// Whether some other opening of the file holds the lock of `byte`.
 pub(crate) fn is_locked(file: BorrowedFd<'_>, byte: i64) -> io::Result<bool> {
     let mut request = flock(byte, libc::F_WRLCK);

@@ -19,7 +19,7 @@ use crate::host::handover::Handover;
 use crate::host::ports::{PortChange, PortError};
 use crate::host::registry::Registry;
 use crate::host::steering::{Group, Probe};
-use crate::host::{interfaces, mailbox, runtime};
+use crate::host::{interfaces, leftovers, mailbox, runtime};
 use crate::lab::{Link, Site};
 use crate::limits::{HOST_KNOWN, HOSTS_MAX, SOCKET_BUFFER_BYTES, STEERING_INTERVAL};
 use crate::packet::Flow;
@@ -58,6 +58,7 @@ impl Membership {
     /// Takes a slot, of a lab if the NIC is one's.
     pub(crate) fn claim(lab: Option<&Site>) -> Result<Self, OpenError> {
         let namespace = lab.map_or_else(runtime::network_namespace, |site| site.namespace);
+        leftovers::sweep_if_due();
         let (registry, handover) = Registry::claim(namespace)
             .map_err(|error| OpenError::Io { doing: "taking a range of QPNs", error })?;
         Ok(Self {
@@ -248,6 +249,7 @@ impl Membership {
         }
         mailbox::bury(self.registry.namespace(), self.registry.member());
         self.forget();
+        leftovers::left(self.registry.namespace());
     }
 
     /// Lets go of the slot and the sockets, without a word to the others.

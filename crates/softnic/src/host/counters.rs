@@ -29,7 +29,7 @@ use transport::cm::CmStats;
 use transport::{Control, Stats};
 
 use crate::counts::Counts;
-use crate::host::runtime;
+use crate::host::{leftovers, runtime};
 use crate::limits::{COUNTER_NAME_BYTES, PUBLISH_CONTROL_INTERVAL, PUBLISH_INTERVAL};
 use crate::memory::map::Map;
 
@@ -67,6 +67,7 @@ pub fn counters_dir() -> Option<PathBuf> {
 /// The counters of all NICs that are open, of this user's processes, by process ID. Files of
 /// processes that were killed are removed.
 pub fn read_all() -> Vec<ProcessCounters> {
+    leftovers::sweep();
     let Some(entries) = counters_dir().and_then(|directory| fs::read_dir(directory).ok()) else {
         return Vec::new();
     };
@@ -74,6 +75,16 @@ pub fn read_all() -> Vec<ProcessCounters> {
         entries.filter_map(|entry| read(&entry.ok()?.path())).collect();
     all.sort_by(|a, b| (a.pid, &a.device, a.slot).cmp(&(b.pid, &b.device, b.slot)));
     all
+}
+
+/// Removes the files of NICs that have gone.
+pub(crate) fn remove_dead(directory: &Path) {
+    let files = fs::read_dir(directory.join("counters")).into_iter().flatten().flatten();
+    for path in files.map(|file| file.path()) {
+        if File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 fn read(path: &Path) -> Option<ProcessCounters> {

@@ -5,6 +5,7 @@ pub(crate) mod credits;
 pub(crate) mod gid;
 pub(crate) mod handover;
 pub(crate) mod interfaces;
+pub(crate) mod leftovers;
 pub(crate) mod mailbox;
 pub(crate) mod ports;
 pub(crate) mod registry;

@@ -20,8 +20,8 @@ use core::net::IpAddr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rdma::Span;
 
@@ -31,7 +31,7 @@ use crate::host::mailbox;
 use crate::host::ports::{self, Ports};
 use crate::host::runtime;
 use crate::host::steering::{Group, Member, is_ownable};
-use crate::limits::{OPEN_RETRY, PORTS_MAX, Retry, SLOTS};
+use crate::limits::{OPEN_RETRY, PORTS_MAX, Retry, SLOT_RETRY, SLOTS};
 use crate::sys::{self, Lock};
 
 /// The byte whose lock is for changing groups.
@@ -73,7 +73,15 @@ impl Registry {
 
     fn claim_in(directory: PathBuf, namespace: u64) -> io::Result<(Self, Handover)> {
         let path = directory.join(format!("slots-{namespace}"));
-        let file = open(&path)?;
+        retry(
+            SLOT_RETRY,
+            |error: &io::Error| error.kind() == io::ErrorKind::QuotaExceeded,
+            || Self::claim_of(&directory, &path, namespace),
+        )
+    }
+
+    fn claim_of(directory: &Path, path: &Path, namespace: u64) -> io::Result<(Self, Handover)> {
+        let file = open(path)?;
         let claim = sys::random()? as u32;
         // At random, so that the QPNs of a process that has just died are not used again at once:
         // its peers may still be sending to them.
@@ -83,6 +91,10 @@ impl Registry {
             if sys::lock(file.as_fd(), slot.into(), Lock::Try).is_err() {
                 continue;
             }
+            if file.metadata()?.nlink() == 0 {
+                // The last of the namespace has just removed its files. There is another by now, or we make it.
+                break;
+            }
             let mut before = [0; 4];
             if file.read_exact_at(&mut before, claim_at(slot)).is_ok() {
                 mailbox::bury(namespace, Member { slot, claim: u32::from_ne_bytes(before) });
@@ -90,6 +102,7 @@ impl Registry {
             file.write_all_at(&claim.to_ne_bytes(), claim_at(slot))?;
             let member = Member { slot, claim };
             let handover = Handover::bind(namespace, member)?;
+            let directory = directory.to_owned();
             return Ok((Self { file: Some(file), directory, namespace, member }, handover));
         }
         Err(io::Error::new(
@@ -255,7 +268,7 @@ impl Drop for Change<'_> {
     }
 }
 
-fn open(path: &std::path::Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.open(path)
