@@ -77,16 +77,6 @@ pub fn read_all() -> Vec<ProcessCounters> {
     all
 }
 
-/// Removes the files of NICs that have gone.
-pub(crate) fn remove_dead(directory: &Path) {
-    let files = fs::read_dir(directory.join("counters")).into_iter().flatten().flatten();
-    for path in files.map(|file| file.path()) {
-        if File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 fn read(path: &Path) -> Option<ProcessCounters> {
     let file = File::open(path).ok()?;
     if file.try_lock_shared().is_ok() {

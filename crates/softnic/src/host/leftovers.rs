@@ -19,7 +19,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::host::counters;
 use crate::host::mailbox::{HANDOVER, RINGS};
 use crate::host::runtime;
 use crate::limits::SWEEP_INTERVAL;
@@ -34,7 +33,7 @@ const SWEPT: &str = "swept";
 /// Removes what nobody uses, in the directory of this user.
 pub(crate) fn sweep() {
     if let Some(directory) = runtime::existing() {
-        counters::remove_dead(&directory);
+        remove_counters(&directory);
         for namespace in namespaces(&directory) {
             if !remove_unused(&directory, namespace) {
                 let _ = remove_mailboxes(&directory, namespace);
@@ -69,6 +68,16 @@ fn is_due(directory: &Path) -> bool {
     is_due
         && File::create(mark)
             .is_ok_and(|file| file.set_modified(std::time::SystemTime::now()).is_ok())
+}
+
+/// Removes the files of counters of NICs that have gone.
+fn remove_counters(directory: &Path) {
+    let files = fs::read_dir(directory.join("counters")).into_iter().flatten().flatten();
+    for path in files.map(|file| file.path()) {
+        if File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Those that have slots.
