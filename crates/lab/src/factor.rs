@@ -58,8 +58,14 @@ fn factor(carried: f64, needed: f64) -> f64 {
     if least <= 1.0 {
         return 1.0;
     }
-    let unit = 10_f64.powf(least.log10().floor() - 1.0);
-    (least / unit).ceil() * unit
+    // A tenth of a whole number is said as it is, and so many times 0.1 is not.
+    match least.log10().floor() {
+        0.0 => (least * 10.0).ceil() / 10.0,
+        digits => {
+            let unit = 10_f64.powf(digits - 1.0);
+            (least / unit).ceil() * unit
+        }
+    }
 }
 
 /// What the links of hosts without workload carry in packets of their NICs' MTUs.
@@ -138,6 +144,7 @@ mod tests {
         assert_eq!(factor(300_000.0, 150_000.0), 1.0);
         assert_eq!(factor(300_000.0, 1_000_000.0), 6.7);
         assert_eq!(factor(100_000.0, 12_340_000.0), 250.0);
+        assert_eq!(factor(2_005_000.0, 2_260_000.0).to_string(), "2.3");
     }
 
     #[test]

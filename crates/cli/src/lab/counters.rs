@@ -101,6 +101,7 @@ fn as_json(seen: &Seen) -> String {
         "slipped_ns": seen.slipped_ns,
         "drops": seen.drops,
         "deadlocks": seen.deadlocks,
+        "link_hops": seen.link_hops,
         "ports": ports,
         "programs": seen.programs,
     });

@@ -12,6 +12,7 @@
 
 use core::time::Duration;
 
+use rdma::Span;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -45,6 +46,8 @@ pub struct Row {
     pub scenario: Scenario,
     /// It is run in the simulator, with the scenario's workloads in the place of programs.
     pub simulated: bool,
+    /// In the simulator, by how much later at most each flow begins, as chance has it.
+    pub starts_within: Span,
     /// It is left out of short runs.
     pub long: bool,
     /// Its programs, in their order.
@@ -207,6 +210,8 @@ pub enum Bound {
     Times {
         /// The other row.
         row: String,
+        /// The least draw of it counts below, and the greatest above; otherwise the middle one does for both.
+        any_draw: bool,
         /// At least.
         least: f64,
         /// At most.

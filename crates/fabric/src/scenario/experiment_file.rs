@@ -154,7 +154,7 @@ within_percent = 15
         let [expected] = &made.expectations[..] else { panic!("one") };
         assert_eq!(expected.rows, ["other"]);
         let row = "plain".to_owned();
-        assert_eq!(expected.bound, Bound::Times { row, least: 0.85, most: 1.15 });
+        assert_eq!(expected.bound, Bound::Times { row, any_draw: false, least: 0.85, most: 1.15 });
     }
 
     #[test]

@@ -161,22 +161,30 @@ pub(super) fn judge(experiment: &Experiment, rows: &[&Row], runs: Vec<Run>) -> R
     let mut judged = Vec::new();
     for expected in &experiment.expectations {
         for row in expected.rows.iter().filter_map(|name| row_of(name)) {
-            let seen = Seen::of(values(expected, row, &runs));
+            let of_row = values(expected, row, &runs);
             let (other, bounds) = match &expected.bound {
                 Bound::Between(least, most) => (None, Some((*least, *most))),
-                Bound::Times { row, least, most } => {
+                Bound::Times { row, any_draw, least, most } => {
                     // A row that was not run is no yardstick.
                     let Some(than) = row_of(row) else { continue };
                     let than = Seen::of(values(expected, than, &runs));
-                    let bounds = than.median.map(|by| (least * by, most * by));
+                    let bounds = than.median.map(|by| {
+                        let (below, above) = if *any_draw { than.range } else { (by, by) };
+                        (least * below, most * above)
+                    });
                     (Some((row.clone(), than)), bounds)
                 }
             };
-            let is_met = seen.median.zip(bounds).is_some_and(|(median, (least, most))| {
-                // What is counted is whole, and what was divided may be off by a hair.
-                let hair = 1e-9 * median.abs();
-                median >= least - hair && median <= most + hair
-            });
+            let meets = |value: f64| {
+                bounds.is_some_and(|(least, most)| {
+                    // What is counted is whole, and what was divided may be off by a hair.
+                    let hair = 1e-9 * value.abs();
+                    value >= least - hair && value <= most + hair
+                })
+            };
+            let met_alone = of_row.iter().filter(|value| meets(**value)).count();
+            let seen = Seen::of(of_row);
+            let is_met = seen.median.is_some_and(meets);
             let verdict = if is_met { Verdict::Met } else { Verdict::Missed };
             judged.push(Judged {
                 row: row.name.clone(),
@@ -184,6 +192,7 @@ pub(super) fn judge(experiment: &Experiment, rows: &[&Row], runs: Vec<Run>) -> R
                 seen,
                 other,
                 verdict,
+                met_alone,
             });
         }
     }

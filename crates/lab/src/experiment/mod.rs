@@ -29,7 +29,8 @@ pub use report::{Report, Verdict};
 pub struct Orders {
     /// The command `ferroce`, which runs programs as hosts.
     pub ferroce: PathBuf,
-    /// Rows that are long are left out, and each is run once.
+    /// Rows that are long are left out, and each is run once; simulated ones take no time, and are run as often as the
+    /// file says.
     pub quick: bool,
     /// How often each row is run, in the place of what the file says.
     pub draws: Option<u32>,
@@ -130,16 +131,20 @@ pub fn run(
         let is_named = orders.rows.is_empty() || orders.rows.contains(&row.name);
         is_named && !(orders.quick && row.long)
     };
-    let draws = orders.draws.unwrap_or(if orders.quick { 1 } else { experiment.draws });
+    let draws = orders.draws.unwrap_or(experiment.draws);
+    let draws_of = |row: &Row| match orders.draws {
+        None if orders.quick && !row.simulated => 1,
+        _ => draws,
+    };
     let rows: Vec<&Row> = experiment.rows.iter().filter(is_run).collect();
     let mut runs = Vec::new();
     // Draw by draw, so that what disturbs the machine for a while disturbs all rows.
     'all: for draw in 0..draws {
-        for row in &rows {
+        for row in rows.iter().filter(|row| draw < draws_of(row)) {
             if stops() {
                 break 'all;
             }
-            tell(Progress::Begins { row: &row.name, draw, of: draws });
+            tell(Progress::Begins { row: &row.name, draw, of: draws_of(row) });
             let points = judge::points(experiment, row);
             let run = if row.simulated {
                 simulated::run(experiment, row, draw, &points)?

@@ -30,6 +30,8 @@ pub struct Judged {
     pub other: Option<(String, Seen)>,
     /// What that comes to.
     pub verdict: Verdict,
+    /// Draws that would each have met it.
+    pub met_alone: usize,
 }
 
 /// Whether it was as expected.
@@ -119,7 +121,10 @@ fn wanted(bound: &Bound) -> String {
     };
     match bound {
         Bound::Between(least, most) => between(*least, *most, ""),
-        Bound::Times { row, least, most } => between(*least, *most, &format!(" x {row:?}")),
+        Bound::Times { row, any_draw, least, most } => {
+            let of = if *any_draw { "draws of " } else { "" };
+            between(*least, *most, &format!(" x {of}{row:?}"))
+        }
     }
 }
 
@@ -148,6 +153,9 @@ impl fmt::Display for Judged {
         };
         writeln!(f, "          {measure}{per_second}{window}")?;
         write!(f, "          expected {}, seen {}", wanted(bound), self.seen)?;
+        if self.seen.draws > 1 {
+            write!(f, ", met by {} of them", self.met_alone)?;
+        }
         if let Some((row, other)) = &self.other {
             write!(f, "; {row} has {other}")?;
         }
@@ -220,8 +228,12 @@ mod tests {
             (Bound::Between(1.0, infinity), "at least 1"),
             (Bound::Between(-infinity, 2.0), "at most 2"),
             (
-                Bound::Times { row: "a".to_owned(), least: 0.85, most: 1.15 },
+                Bound::Times { row: "a".to_owned(), any_draw: false, least: 0.85, most: 1.15 },
                 "0.850 to 1.150 x \"a\"",
+            ),
+            (
+                Bound::Times { row: "a".to_owned(), any_draw: true, least: 0.9, most: infinity },
+                "at least 0.900 x draws of \"a\"",
             ),
         ] {
             assert_eq!(wanted(&bound), text);

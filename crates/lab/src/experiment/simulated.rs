@@ -1,5 +1,6 @@
 //! A row that is run in the simulator: the scenario's workloads in the place of programs.
 
+use fabric::random::Random;
 use fabric::scenario::experiment::{Experiment, Row, What};
 use fabric::{Network, NetworkConfig, Verdict};
 use rdma::{Span, Time};
@@ -19,6 +20,10 @@ pub(super) fn run(
     let model = |wall: core::time::Duration| Span::from_ns(wall.as_nanos() as u64);
     let mut config: NetworkConfig = row.scenario.network.clone();
     config.seed = config.seed.wrapping_add(draw.into());
+    let mut random = Random::new(config.seed);
+    for flow in &mut config.flows {
+        flow.start += Span::from_ps(random.below(row.starts_within.as_ps() + 1));
+    }
     for event in &row.events {
         if let What::Faults(faults) = &event.what {
             let after = |fault: &fabric::fault::Fault| fabric::fault::Fault {

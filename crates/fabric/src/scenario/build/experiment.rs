@@ -70,6 +70,8 @@ table! {
         set = deferred() => set: Option<Deferred<'a, Anything>>;
         /// It is run in the simulator: the scenario's workloads take the place of the programs.
         simulated = flag() => simulated: bool;
+        /// In the simulator each flow begins so much later at most, as chance has it; programs do by themselves.
+        starts_within_ms = or("0", time()) => starts_within: Option<Span>;
         /// It is left out where --quick is said.
         long = flag() => long: bool;
     }
@@ -231,6 +233,8 @@ table! {
         equals = or("no bound", number_of("a number")) => equals: Option<f64>;
         /// The row that it is compared with.
         than_row = or("none", text("a row")) => than_row: Option<String>;
+        /// That row's least draw is the one that it is at least, and its greatest the one that it is at most.
+        any_draw = flag() => any_draw: bool;
         /// It differs from that row's by at most so many percent of it.
         within_percent = or("no bound", number_of("a number")) => within_percent: Option<f64>;
     }
@@ -239,6 +243,9 @@ table! {
 
 fn has_bound(expect: &ExpectTable, at: &At<'_>) -> Result<()> {
     let ExpectTable { at_least, at_most, equals, than_row, within_percent, .. } = expect;
+    if expect.any_draw && than_row.is_none() {
+        return Err(at.lacks("than_row"));
+    }
     let between = at_least.is_some() || at_most.is_some();
     match (between, equals.is_some(), within_percent.is_some(), than_row.is_some()) {
         (true, false, false, _) | (false, true, false, false) | (false, false, true, true) => {
@@ -431,6 +438,7 @@ impl Context<'_, '_> {
         Ok(Row {
             about: row.about.unwrap_or_default(),
             simulated: row.simulated,
+            starts_within: row.starts_within.unwrap_or(Span::ZERO),
             long: row.long,
             name: row.name,
             scenario,
@@ -540,7 +548,7 @@ impl Context<'_, '_> {
             per_second: said.per_second,
             scale: said.scale.unwrap_or(1.0),
             bound: match said.than_row {
-                Some(row) => Bound::Times { row, least, most },
+                Some(row) => Bound::Times { row, any_draw: said.any_draw, least, most },
                 None => Bound::Between(least, most),
             },
         })
