@@ -79,6 +79,7 @@ cargo xtask <command>
         ucx [--rounds N]        UCX over Ferroce beside UCX over TCP, interleaved
         verbs [--rounds N]      `ferroce bench` beside perftest over Ferroce, interleaved
         connections [--rounds N]  what many connections and queue pairs cost
+        lab [--rounds N]        latency, packets a second, factor and rest of labs of 2 to 64 hosts
         network [--rounds N]    RDMA beside TCP on paths that delay, lose and reorder, as root
            --all                24 paths and not 7; or one by --mtu, --delay-us, --loss, --reordered
            --gbps R --queue-kb Q  the port before each path
@@ -166,6 +167,11 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
                 let choice = network::Choice::parse(&mut arguments, rounds)?;
                 finish(arguments)?;
                 return network::prepare(&choice).and_then(|()| network::run(&choice));
+            }
+            if name.as_deref() == Some("lab") {
+                finish(arguments)?;
+                dist::run()?;
+                return labs::scale::run(rounds);
             }
             let set = bench::Set::named(name.as_deref())?;
             finish(arguments)?;

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: our figures beside those of other programs (`datapath`, `ucx`), those of `ferroce
 //! bench` beside perftest's (`verbs`), and what many connections cost (`connections`). Paths that lose and
-//! delay (`network`) have a room of their own.
+//! delay (`network`) have a room of their own, and so have labs (`labs/scale.rs`).
 //!
 //! Ours and the peers' alternate in every round, because the machine changes from minute to
 //! minute; a ratio is the median of the ratios of the rounds. All pairs are pinned to cores 0
@@ -142,7 +142,7 @@ impl Set {
         let set = SETS.into_iter().find(|set| name == Some(set.name));
         set.with_context(|| {
             let names = SETS.map(|set| set.name).join(", ");
-            format!("what is to be measured? `cargo xtask bench` and one of {names}, network")
+            format!("what is to be measured? `cargo xtask bench` and one of {names}, lab, network")
         })
     }
 }

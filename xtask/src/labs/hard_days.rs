@@ -2,8 +2,6 @@
 //!
 //! Short forms are for every day; `--full` has more of what is left to chance, and a thousand programs.
 
-mod up;
-
 use core::time::Duration;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -14,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use rustix::process::geteuid;
 
-use self::up::{PATIENCE, Pair, TIMEOUT_CODE, Up, kill, succeeded};
+use super::up::{PATIENCE, Pair, TIMEOUT_CODE, Up, kill, succeeded};
 use crate::lab::{Ended, Lab, NOBODY, Running};
 
 /// Nobody in particular: neither the lab's user nor root.

@@ -4,6 +4,8 @@
 //! file of a lab.
 
 mod hard_days;
+pub(crate) mod scale;
+mod up;
 
 use core::time::Duration;
 use std::fs;

@@ -10,10 +10,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::super::runtime_folder;
+use super::runtime_folder;
 use crate::lab::{Ended, Lab, Running, free_port};
 
-pub(super) const NETWORK: &str = "scenarios/lab/two-hosts.toml";
+/// Two hosts on one switch.
+const NETWORK: &str = "scenarios/lab/two-hosts.toml";
 /// How long anything may take: retries last two seconds where the machine has time.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const GLANCE: Duration = Duration::from_millis(20);
@@ -43,8 +44,14 @@ impl Pair {
 impl<'l> Up<'l> {
     /// `which` tells the labs of this process apart.
     pub(super) fn begin(lab: &'l Lab, which: char) -> Result<Self> {
+        let file = lab.folder().join(NETWORK);
+        Self::begin_with(lab, which, &[&file.to_string_lossy(), "--factor", "1"])
+    }
+
+    /// The same with what else `lab up` is told.
+    pub(super) fn begin_with(lab: &'l Lab, which: char, words: &[&str]) -> Result<Self> {
         let name = format!("{which}{}", process::id());
-        let process = lab.start(&name, up(lab, &name))?;
+        let process = lab.start(&name, up(lab, &name, words))?;
         let mut up = Self { lab, name, process };
         up.wait_for("the lab to begin", |up| Ok(up.status().is_ok()))?;
         Ok(up)
@@ -52,7 +59,8 @@ impl<'l> Up<'l> {
 
     /// Somebody else wants a lab of this name.
     pub(super) fn again(&self) -> Command {
-        up(self.lab, &self.name)
+        let file = self.lab.folder().join(NETWORK);
+        up(self.lab, &self.name, &[&file.to_string_lossy()])
     }
 
     pub(super) fn wait_for(
@@ -76,15 +84,15 @@ impl<'l> Up<'l> {
     }
 
     /// What it prints.
-    fn ask(&self, word: &str) -> Result<String> {
-        let asked = self.command(&[word]);
+    pub(super) fn ask(&self, words: &[&str]) -> Result<String> {
+        let asked = self.command(words);
         let ended = self.lab.finish("asked", asked, Instant::now() + PATIENCE)?;
-        ensure!(succeeded(&ended), "lab {word}: {}", ended.stderr);
+        ensure!(succeeded(&ended), "lab {}: {}", words.join(" "), ended.stderr);
         Ok(ended.stdout)
     }
 
     pub(super) fn status(&self) -> Result<String> {
-        self.ask("status")
+        self.ask(&["status"])
     }
 
     pub(super) fn run(&self, host: &str, words: &[&str]) -> Command {
@@ -93,16 +101,21 @@ impl<'l> Up<'l> {
         command
     }
 
-    /// A server on one host and its client on the other.
+    /// A server on h0 and its client on h1.
     pub(super) fn two(&self, name: &str, words: &[&str]) -> Result<Pair> {
+        self.two_on(["h0", "h1"], name, words)
+    }
+
+    /// The same on any hosts.
+    pub(super) fn two_on(&self, hosts: [&str; 2], name: &str, words: &[&str]) -> Result<Pair> {
         let port = free_port()?.to_string();
         let words = [words, &["-p", &port]].concat();
         let file = |end| format!("{}-{name}-{end}", self.name);
-        let mut server = self.lab.start(&file("server"), self.run("h0", &words))?;
+        let mut server = self.lab.start(&file("server"), self.run(hosts[0], &words))?;
         let deadline = Instant::now() + PATIENCE;
         ensure!(server.listens(port.parse()?, deadline)?, "the server does not listen");
         let words = [&words[..], &["127.0.0.1"]].concat();
-        let client = self.lab.start(&file("client"), self.run("h1", &words))?;
+        let client = self.lab.start(&file("client"), self.run(hosts[1], &words))?;
         Ok(Pair { server, client })
     }
 
@@ -149,7 +162,7 @@ impl<'l> Up<'l> {
     }
 
     pub(super) fn end(&self) -> Result<()> {
-        self.ask("down").map(drop)
+        self.ask(&["down"]).map(drop)
     }
 
     /// Ends as a lab should.
@@ -179,10 +192,9 @@ impl<'l> Up<'l> {
     }
 }
 
-fn up(lab: &Lab, name: &str) -> Command {
+fn up(lab: &Lab, name: &str, words: &[&str]) -> Command {
     let mut command = lab.plain(&lab.command().to_string_lossy());
-    command.args(["lab", "up", "--name", name, "--factor", "1"]);
-    command.arg(lab.folder().join(NETWORK));
+    command.args(["lab", "up", "--name", name]).args(words);
     command
 }
 
