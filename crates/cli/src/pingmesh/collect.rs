@@ -3,10 +3,12 @@
 //! ```text
 //!   agent ═ connection, a thread ─┬─ hello ──► collector
 //!                                 └─ window ─► writer: many in one transaction ─► disk ─► kept
-//!   every window: verdict ─► what begins and ends
+//!   every window: verdict, a thread ─► what begins and ends
 //! ```
+//!
+//! Agents wait for the disk and not for a verdict. Whoever needs both locks takes the store's first.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::io;
@@ -18,8 +20,8 @@ use std::thread;
 use std::time::Instant;
 
 use fabric::scenario::Scenario;
-use fabric::topology::Topology;
-use ops::pingmesh::collector::{Change, Collector};
+use fabric::topology::{End, Topology};
+use ops::pingmesh::collector::{Change, Collector, verdict_by};
 use ops::pingmesh::exchange::{Answer, Say};
 use ops::pingmesh::layout;
 use ops::pingmesh::store::{Store, StoreError};
@@ -38,6 +40,8 @@ const LINES_MAX: usize = 256;
 const BATCH: usize = 512;
 /// How often the collector looks for agents, and whether it is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How often old windows and sums are forgotten.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 /// A verdict comes so long after a window has ended: agents wait for answers, and then deliver.
 const GRACE_NS: u64 = 2_000_000_000;
 
@@ -47,13 +51,23 @@ type Admitted = (Window, SyncSender<Answer>);
 /// What all threads share.
 struct Shared {
     key: Vec<u8>,
-    state: Mutex<(Collector, Store)>,
+    store: Mutex<Store>,
+    collector: Mutex<Collector>,
     lines: AtomicUsize,
+    ends: Arc<AtomicBool>,
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, (Collector, Store)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn collector(&self) -> MutexGuard<'_, Collector> {
+        self.collector.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
     }
 }
 
@@ -97,16 +111,18 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
         "collecting at {address} from {hosts} hosts, into {}\n",
         arguments.db.display()
     ))?;
-    let state = Mutex::new((collector, store));
-    let shared = Arc::new(Shared { key, state, lines: AtomicUsize::new(0) });
+    let (store, collector) = (Mutex::new(store), Mutex::new(collector));
+    let shared = Arc::new(Shared { key, store, collector, lines: AtomicUsize::new(0), ends });
     let (queue, admitted) = sync_channel(BATCH);
     let writer = {
         let shared = Arc::clone(&shared);
         thread::spawn(move || write(&shared, &admitted))
     };
-    let mut next_ns = due(wall_ns(), length_ns);
-    let mut pruned = Instant::now();
-    while !ends.load(Ordering::Relaxed) {
+    let judge = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || judge(&shared, length_ns))
+    };
+    while !shared.is_over() && !judge.is_finished() {
         while shared.lines.load(Ordering::Relaxed) < LINES_MAX
             && let Ok((stream, _)) = listener.accept()
         {
@@ -121,14 +137,6 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
                 shared.lines.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        if wall_ns() >= next_ns {
-            next_ns = due(wall_ns(), length_ns);
-            judge(&shared)?;
-            if pruned.elapsed() > Duration::from_secs(600) {
-                pruned = Instant::now();
-                shared.state().1.prune(wall_ns()).map_err(of_store)?;
-            }
-        }
         thread::sleep(LOOK_INTERVAL);
     }
     drop(queue);
@@ -137,7 +145,7 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     while !writer.is_finished() && Instant::now() < until {
         thread::sleep(LOOK_INTERVAL);
     }
-    Ok(())
+    judge.join().unwrap_or(Ok(()))
 }
 
 /// The topology of a scenario.
@@ -165,16 +173,15 @@ fn listen(stream: TcpStream, shared: &Shared, queue: &SyncSender<Admitted>) -> i
     while let Some(said) = line.hear()? {
         let answer = match said {
             Say::Hello { version, host, address } => {
-                let mut state = shared.state();
-                let (collector, store) = &mut *state;
+                let mut collector = shared.collector();
                 let before = collector.agents();
-                let heard = collector.hello((version, &host, address), store, wall_ns());
+                let heard = collector.hello((version, &host, address), wall_ns());
                 let agents = collector.agents();
                 if agents > before {
                     let of = collector.topology().hosts.len();
                     eprintln!("{host} is there: {agents} of {of}");
                 }
-                drop(state);
+                drop(collector);
                 match heard {
                     Ok((host, answer)) => {
                         known = Some(host);
@@ -186,7 +193,7 @@ fn listen(stream: TcpStream, shared: &Shared, queue: &SyncSender<Admitted>) -> i
             Say::Window(window) => match known {
                 None => Answer::Refused { why: "say hello first".to_owned() },
                 Some(host) => {
-                    let admitted = shared.state().0.admit(host, &window, wall_ns());
+                    let admitted = shared.collector().admit(host, &window, wall_ns());
                     match admitted {
                         Err(why) => Answer::Refused { why },
                         Ok(()) => {
@@ -209,16 +216,18 @@ fn listen(stream: TcpStream, shared: &Shared, queue: &SyncSender<Admitted>) -> i
 /// Writes what was admitted, as much at once as there is: a window is kept when it is on the disk, and a disk has time
 /// for a few hundred such promises a second.
 fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
+    let units = shared.collector().to_judge();
     while let Ok(first) = admitted.recv() {
         let mut batch = vec![first];
         batch.extend(admitted.try_iter().take(BATCH - 1));
         let (windows, tellers): (Vec<Window>, Vec<_>) = batch.into_iter().unzip();
         let answer = {
-            let mut state = shared.state();
-            let (collector, store) = &mut *state;
-            let unit = |scope, host| collector.unit(scope, host);
-            match store.keep(&windows, &unit) {
-                Ok(_) => Answer::Kept,
+            let kept = shared.store().keep(&windows, &|scope, host| units.unit(scope, host));
+            match kept {
+                Ok(new) => {
+                    shared.collector().learn(&windows, &new);
+                    Answer::Kept
+                }
                 Err(error) => {
                     eprintln!("warning: windows are not kept: {error}");
                     Answer::Later { why: error.to_string() }
@@ -232,30 +241,57 @@ fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
     }
 }
 
-/// Says what is sick, when that changes.
-fn judge(shared: &Shared) -> Result<(), Failure> {
-    let mut state = shared.state();
-    let (collector, store) = &mut *state;
-    let changes = match collector.judge(store, wall_ns()) {
-        Ok((_, changes)) => changes,
-        Err(error) => {
-            eprintln!("warning: no verdict: {error}");
-            return Ok(());
+/// Says what is sick, when that changes, and keeps the file in order.
+fn judge(shared: &Shared, length_ns: u64) -> Result<(), Failure> {
+    let mut next_ns = due(wall_ns(), length_ns);
+    let mut pruned = Instant::now();
+    while !shared.is_over() {
+        thread::sleep(LOOK_INTERVAL);
+        if wall_ns() < next_ns {
+            continue;
         }
-    };
-    let mut said = String::new();
-    for change in changes {
-        let topology = collector.topology();
-        match change {
-            Change::Began(suspect) => said += &sick("SICK", &suspect, topology),
-            Change::Became(suspect) => said += &sick("BY NOW", &suspect, topology),
-            Change::Ended(culprit) => {
-                said += &format!("well: {}\n", culprit.named(topology));
+        next_ns = due(wall_ns(), length_ns);
+        let done = put_hosts(shared).and_then(|()| conclude(shared)).and_then(|said| {
+            if pruned.elapsed() > PRUNE_INTERVAL {
+                pruned = Instant::now();
+                shared.store().prune(wall_ns())?;
             }
+            Ok(said)
+        });
+        match done {
+            Ok(said) if said.is_empty() => {}
+            Ok(said) => print(&said)?,
+            Err(error) => eprintln!("warning: the file is not as it should be: {error}"),
         }
     }
-    drop(state);
-    if said.is_empty() { Ok(()) } else { print(&said) }
+    Ok(())
+}
+
+/// Writes down who is there.
+fn put_hosts(shared: &Shared) -> Result<(), StoreError> {
+    let (judge, hosts) = {
+        let mut collector = shared.collector();
+        (collector.to_judge(), collector.new_hosts())
+    };
+    let name = |host| judge.topology().name(End::Host(host));
+    let rows = hosts.iter().map(|&(host, address, seen_ns)| (host, name(host), address, seen_ns));
+    shared.store().put_hosts(rows)
+}
+
+/// Comes to a verdict, and says what has begun and ended with it.
+fn conclude(shared: &Shared) -> Result<String, StoreError> {
+    let now_ns = wall_ns();
+    let verdict = verdict_by(|windows| shared.collector().look(windows, now_ns));
+    let mut store = shared.store();
+    let mut collector = shared.collector();
+    let changes = collector.conclude(&verdict, &mut store, now_ns)?;
+    let topology = collector.topology();
+    let said = changes.into_iter().map(|change| match change {
+        Change::Began(suspect) => sick("SICK", &suspect, topology),
+        Change::Became(suspect) => sick("BY NOW", &suspect, topology),
+        Change::Ended(culprit) => format!("well: {}\n", culprit.named(topology)),
+    });
+    Ok(said.collect())
 }
 
 fn sick(word: &str, suspect: &Suspect, topology: &Topology) -> String {

@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
     let now_ns = wall_ns();
     let since_ns = now_ns.saturating_sub((arguments.hours * HOUR_NS as f64) as u64);
     let summary = store.summary(since_ns, length_ns).map_err(of_store)?;
-    let collector = Collector::reading(topology, Rates::default(), length_ns);
+    let mut collector = Collector::reading(topology, Rates::default(), length_ns);
     let (verdict, to_ns) = collector.last_verdict(&store).map_err(of_store)?;
     let mut incidents = store.incidents().map_err(of_store)?;
     incidents.retain(|of| of.until_ns.is_none_or(|until| until >= since_ns));

@@ -6,14 +6,15 @@
 //!   now and then: the last windows ─► verdict ─► incidents that begin and end
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fabric::topology::{End, Topology};
 
 use super::admission::{Known, admit};
 use super::evidence::{Digest, EndsOnly, Evidence};
 use super::exchange::{Address, Aim, Answer, VERSION};
-use super::limits::{NAME_MAX, WINDOWS_JUDGED};
+use super::limits::{NAME_MAX, PAIRS_JUDGED, WINDOWS_JUDGED};
 use super::pinglist::{Pinglist, Rates, pinglists};
 use super::scope::{Map, Scope};
 use super::store::{Incident, Store, StoreError};
@@ -28,13 +29,47 @@ const SILENT_WINDOWS: u64 = 20;
 /// See the module.
 #[derive(Debug)]
 pub struct Collector {
-    topology: Topology,
-    map: Map,
+    judge: Judge,
     lists: BTreeMap<u32, Pinglist>,
     places: BTreeMap<String, u32>,
     length_ns: u64,
     agents: BTreeMap<u32, (Address, u64)>,
+    /// Of them, those that the store does not know yet.
+    to_store: BTreeSet<u32>,
+    /// What the last windows say.
+    digest: Digest,
     open: BTreeMap<Culprit, (i64, Cause)>,
+}
+
+/// Who comes to a verdict, and needs no collector for that: it takes a while, and agents do not wait for it.
+#[derive(Clone, Debug)]
+pub struct Judge {
+    topology: Arc<Topology>,
+    map: Arc<Map>,
+}
+
+impl Judge {
+    /// The topology.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The unit that a host counts to.
+    pub fn unit(&self, scope: Scope, host: u32) -> String {
+        unit(&self.topology, &self.map, scope, host)
+    }
+
+    /// What these windows come to.
+    pub fn verdict(&self, digest: &Digest) -> Verdict {
+        verdict::judge(&Evidence {
+            topology: &self.topology,
+            map: &self.map,
+            digest,
+            paths: &EndsOnly(&self.map),
+            intervals: &[],
+            findings: &[],
+        })
+    }
 }
 
 /// What has changed with a verdict.
@@ -67,7 +102,37 @@ impl Collector {
         for incident in store.incidents()?.iter().filter(|incident| incident.until_ns.is_none()) {
             store.end_incident(incident.id, now_ns)?;
         }
-        Ok(Self { agents, ..Self::reading(topology, rates, length_ns) })
+        let mut made = Self { agents, ..Self::reading(topology, rates, length_ns) };
+        made.read(store, now_ns)?;
+        Ok(made)
+    }
+
+    /// Reads what the last windows before a time say, in place of what it knows.
+    fn read(&mut self, store: &Store, now_ns: u64) -> Result<(), StoreError> {
+        self.digest = Digest::default();
+        store.each_window(self.since(now_ns, WINDOWS_JUDGED[1]), |window| self.learn_one(&window))
+    }
+
+    /// When the first of the last `count` windows begins.
+    fn since(&self, now_ns: u64, count: u64) -> u64 {
+        now_ns.saturating_sub((count + 1) * self.length_ns)
+    }
+
+    fn learn_one(&mut self, window: &Window) {
+        self.digest.add_ends(window);
+        let least = WINDOWS_JUDGED[0] * self.length_ns;
+        while self.digest.pairs.len() > PAIRS_JUDGED
+            && let Some(begin_ns) = self.digest.begin_ns()
+            && begin_ns + least < window.start_ns
+        {
+            self.digest.forget(begin_ns + 1);
+        }
+    }
+
+    /// What the windows that the store has kept say, for the next verdict; `new` as [`Store::keep`] has said it.
+    pub fn learn(&mut self, windows: &[Window], new: &[bool]) {
+        let is_new = windows.iter().zip(new).filter(|(_, is_new)| **is_new);
+        is_new.for_each(|(window, _)| self.learn_one(window));
     }
 
     /// One that only reads: nobody is there.
@@ -76,18 +141,20 @@ impl Collector {
         let lists = pinglists(&map, rates).into_iter().map(|list| (list.host, list)).collect();
         let hosts = 0..topology.hosts.len() as u32;
         let places = hosts.map(|host| (topology.name(End::Host(host)).to_owned(), host)).collect();
-        let (agents, open) = (BTreeMap::new(), BTreeMap::new());
-        Self { topology, map, lists, places, length_ns, agents, open }
+        let judge = Judge { topology: Arc::new(topology), map: Arc::new(map) };
+        let (agents, to_store, open) = Default::default();
+        let digest = Digest::default();
+        Self { judge, lists, places, length_ns, agents, to_store, digest, open }
     }
 
     /// The topology.
     pub fn topology(&self) -> &Topology {
-        &self.topology
+        &self.judge.topology
     }
 
     /// Where hosts are.
     pub fn map(&self) -> &Map {
-        &self.map
+        &self.judge.map
     }
 
     /// Hosts that are there.
@@ -98,11 +165,10 @@ impl Collector {
     /// An agent is there, and asks for its targets.
     ///
     /// # Errors
-    /// It is none of this topology, or of another version; or the store cannot be written.
+    /// It is none of this topology, or of another version.
     pub fn hello(
         &mut self,
         (version, name, address): (u32, &str, Option<Address>),
-        store: &mut Store,
         now_ns: u64,
     ) -> Result<(u32, Answer), Answer> {
         let refused = |why: String| Answer::Refused { why };
@@ -129,12 +195,15 @@ impl Collector {
             at == address && now_ns.saturating_sub(seen_ns) < self.length_ns
         });
         if !is_known {
-            let put = store.put_host(name, host, address, now_ns);
-            put.map_err(|error| Answer::Later { why: error.to_string() })?;
+            self.to_store.insert(host);
         }
-        let silent = now_ns.saturating_sub(SILENT_WINDOWS * self.length_ns);
-        self.agents.retain(|_, (_, seen_ns)| *seen_ns >= silent);
         Ok((host, targets(self)))
+    }
+
+    /// Who is there since the last time that this was asked: what the next collector is to find in the store.
+    pub fn new_hosts(&mut self) -> Vec<(u32, Address, u64)> {
+        let of = |host| self.agents.get(&host).map(|(address, seen_ns)| (host, *address, *seen_ns));
+        core::mem::take(&mut self.to_store).into_iter().filter_map(of).collect()
     }
 
     /// Whom a host probes: those of its pinglist that are there.
@@ -160,58 +229,46 @@ impl Collector {
     /// # Errors
     /// Why not.
     pub fn admit(&self, host: u32, window: &Window, now_ns: u64) -> Result<(), String> {
-        let Self { map, length_ns, .. } = self;
-        admit(window, &Known { map, host, length_ns: *length_ns, now_ns })
+        admit(window, &Known { map: self.map(), host, length_ns: self.length_ns, now_ns })
     }
 
-    /// The unit that a host counts to.
-    pub fn unit(&self, scope: Scope, host: u32) -> String {
-        unit(&self.topology, &self.map, scope, host)
-    }
-
-    /// What these windows come to.
-    fn verdict(&self, digest: &Digest) -> Verdict {
-        verdict::judge(&Evidence {
-            topology: &self.topology,
-            map: &self.map,
-            digest,
-            paths: &EndsOnly(&self.map),
-            intervals: &[],
-            findings: &[],
-        })
+    /// Who comes to verdicts, and knows the topology.
+    pub fn to_judge(&self) -> Judge {
+        self.judge.clone()
     }
 
     /// The verdict by the last windows of a file, and when they ended.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn last_verdict(&self, store: &Store) -> Result<(Verdict, u64), StoreError> {
+    pub fn last_verdict(&mut self, store: &Store) -> Result<(Verdict, u64), StoreError> {
         let end_ns = store.last_window()?.map_or(0, |start| start + self.length_ns);
-        Ok((self.verdict_at(store, end_ns)?, end_ns))
+        self.read(store, end_ns)?;
+        Ok((self.verdict_at(end_ns), end_ns))
     }
 
-    fn verdict_at(&self, store: &Store, now_ns: u64) -> Result<Verdict, StoreError> {
-        let since = |count: u64| now_ns.saturating_sub((count + 1) * self.length_ns);
-        let [few, many] = WINDOWS_JUDGED;
-        let windows = store.windows(since(many))?;
-        let of_last = |count| windows.iter().filter(move |of| of.start_ns >= since(count));
-        let recent = self.verdict(&Digest::of(of_last(few)));
-        Ok(match recent.culprit() {
-            Culprit::Nothing => self.verdict(&Digest::of(&windows)),
-            _ => recent,
-        })
+    /// What is to be judged now, and by whom: the last windows, a few or more of them.
+    pub fn look(&self, windows: u64, now_ns: u64) -> (Judge, Digest) {
+        (self.to_judge(), self.digest.since(self.since(now_ns, windows)))
     }
 
-    /// Comes to a verdict by the last windows, and writes down what has begun and ended.
+    fn verdict_at(&self, now_ns: u64) -> Verdict {
+        verdict_by(|windows| self.look(windows, now_ns))
+    }
+
+    /// Writes down what has begun and ended with a verdict.
     ///
     /// # Errors
-    /// The store cannot be read or written.
-    pub fn judge(
+    /// The store cannot be written.
+    pub fn conclude(
         &mut self,
+        verdict: &Verdict,
         store: &mut Store,
         now_ns: u64,
-    ) -> Result<(Verdict, Vec<Change>), StoreError> {
-        let verdict = self.verdict_at(store, now_ns)?;
+    ) -> Result<Vec<Change>, StoreError> {
+        self.digest.forget(self.since(now_ns, WINDOWS_JUDGED[1]));
+        let silent = now_ns.saturating_sub(SILENT_WINDOWS * self.length_ns);
+        self.agents.retain(|_, (_, seen_ns)| *seen_ns >= silent);
         let mut changes = Vec::new();
         let now = |culprit: &Culprit| verdict.suspects.iter().any(|of| of.culprit == *culprit);
         let ended: Vec<Culprit> = self.open.keys().copied().filter(|of| !now(of)).collect();
@@ -222,7 +279,7 @@ impl Collector {
             }
         }
         // The others may be its symptoms.
-        let Some(suspect) = verdict.suspects.first() else { return Ok((verdict, changes)) };
+        let Some(suspect) = verdict.suspects.first() else { return Ok(changes) };
         match self.open.get_mut(&suspect.culprit) {
             Some((_, cause)) if *cause == suspect.cause => {}
             Some((id, cause)) => {
@@ -233,7 +290,7 @@ impl Collector {
             None => {
                 let incident = Incident {
                     id: 0,
-                    culprit: suspect.culprit.named(&self.topology),
+                    culprit: suspect.culprit.named(self.topology()),
                     cause: suspect.cause.text().to_owned(),
                     since_ns: suspect.since_ns,
                     until_ns: None,
@@ -244,8 +301,21 @@ impl Collector {
                 changes.push(Change::Began(suspect.clone()));
             }
         }
-        Ok((verdict, changes))
+        Ok(changes)
     }
+}
+
+/// The verdict by the last few windows; if they say nothing by more of them, in which rare losses show.
+pub fn verdict_by(look: impl Fn(u64) -> (Judge, Digest)) -> Verdict {
+    let [few, many] = WINDOWS_JUDGED.map(|windows| {
+        let look = &look;
+        move || {
+            let (judge, digest) = look(windows);
+            judge.verdict(&digest)
+        }
+    });
+    let recent = few();
+    if recent.culprit() == Culprit::Nothing { many() } else { recent }
 }
 
 #[cfg(test)]
@@ -287,12 +357,27 @@ mod tests {
         Window { host, start_ns, length_ns: LENGTH, pairs, prober: Latency::default() }
     }
 
+    fn judge(collector: &mut Collector, store: &mut Store, now_ns: u64) -> Vec<Change> {
+        let verdict = collector.verdict_at(now_ns);
+        // Who has only the file comes to the same.
+        let topology = collector.topology().clone();
+        let mut reader = Collector::reading(topology, Rates::default(), LENGTH);
+        assert_eq!(reader.last_verdict(store).unwrap().0, verdict);
+        collector.conclude(&verdict, store, now_ns).unwrap()
+    }
+
+    fn keep(collector: &mut Collector, windows: &[Window], store: &mut Store) {
+        let judge = collector.to_judge();
+        let new = store.keep(windows, &|scope, host| judge.unit(scope, host)).unwrap();
+        collector.learn(windows, &new);
+    }
+
     #[test]
     fn whoever_is_there_is_probed_by_those_who_are() {
         let (_folder, mut store) = store();
         let mut collector = made(&mut store);
-        let mut hello = |collector: &mut Collector, name: &str, host| {
-            collector.hello((VERSION, name, Some(address(host))), &mut store, 0)
+        let hello = |collector: &mut Collector, name: &str, host| {
+            collector.hello((VERSION, name, Some(address(host))), 0)
         };
         let (host, answer) = hello(&mut collector, "h2", 2).unwrap();
         let alone = Answer::Targets { host: 2, window_ms: 1_000, targets: vec![] };
@@ -306,6 +391,12 @@ mod tests {
         let refused = hello(&mut collector, "h9", 9).unwrap_err();
         assert!(matches!(&refused, Answer::Refused { why } if why.contains("no such host")));
         // Another collector with the same file knows them at once.
+        let judge = collector.to_judge();
+        let hosts = collector.new_hosts().into_iter();
+        let hosts =
+            hosts.map(|(host, at, seen)| (host, judge.topology().name(End::Host(host)), at, seen));
+        store.put_hosts(hosts).unwrap();
+        assert!(collector.new_hosts().is_empty());
         assert_eq!(made(&mut store).agents(), 2);
     }
 
@@ -313,7 +404,6 @@ mod tests {
     fn a_link_that_seemed_lossy_and_is_dead_stays_one_incident() {
         let (_folder, mut store) = store();
         let mut collector = made(&mut store);
-        let unit = |_: Scope, host: u32| format!("t{host}");
         let mut seen = Vec::new();
         for round in 0..6 {
             let at = round * LENGTH;
@@ -330,8 +420,8 @@ mod tests {
                 }
                 window
             });
-            store.keep(&windows.collect::<Vec<_>>(), &unit).unwrap();
-            seen.extend(collector.judge(&mut store, at + LENGTH).unwrap().1);
+            keep(&mut collector, &windows.collect::<Vec<_>>(), &mut store);
+            seen.extend(judge(&mut collector, &mut store, at + LENGTH));
         }
         let [Change::Began(first), Change::Became(then)] = &seen[..] else { panic!("{seen:?}") };
         assert_eq!(first.culprit.named(collector.topology()), "link h1-s0");
@@ -345,7 +435,6 @@ mod tests {
     fn a_host_whose_link_is_slow_is_an_incident_that_begins_and_ends() {
         let (_folder, mut store) = store();
         let mut collector = made(&mut store);
-        let unit = |_: Scope, host: u32| format!("t{host}");
         let mut at = 0;
         let mut round = |collector: &mut Collector, store: &mut Store, sick: Option<u32>| {
             let windows: Vec<Window> = (0..4)
@@ -355,9 +444,9 @@ mod tests {
                 })
                 .collect();
             windows.iter().for_each(|of| collector.admit(of.host, of, at + LENGTH).unwrap());
-            store.keep(&windows, &unit).unwrap();
+            keep(collector, &windows, store);
             at += LENGTH;
-            collector.judge(store, at).unwrap().1
+            judge(collector, store, at)
         };
         assert_eq!(round(&mut collector, &mut store, None), []);
         // One window of two is not enough to accuse anybody.

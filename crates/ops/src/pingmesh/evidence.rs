@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fabric::counters::{PauseCounters, PortCounters};
 use fabric::topology::{End, Topology};
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 use super::scope::{Map, Scope};
 use super::window::{Latency, OfLabel, Window};
@@ -160,8 +161,8 @@ pub struct Brief {
     pub target: u32,
     /// How far away that is.
     pub scope: Scope,
-    /// By number of the flow label.
-    pub labels: Vec<OfLabel>,
+    /// By number of the flow label; all as one where nobody knows which way a label goes.
+    pub labels: SmallVec<[OfLabel; 1]>,
     /// The median round trip of the network, in microseconds; `None` if nothing was answered.
     pub p50_us: Option<f32>,
     /// The 99th percentile.
@@ -199,6 +200,23 @@ impl Digest {
 
     /// One window more.
     pub fn add(&mut self, window: &Window) {
+        self.add_with(window, |labels| labels.into());
+    }
+
+    /// The same, with all labels as one: what [`EndsOnly`] can use.
+    pub fn add_ends(&mut self, window: &Window) {
+        self.add_with(window, |labels| {
+            let mut all = OfLabel::default();
+            for OfLabel { sent, lost, slow } in labels {
+                all.sent = all.sent.saturating_add(*sent);
+                all.lost = all.lost.saturating_add(*lost);
+                all.slow = all.slow.saturating_add(*slow);
+            }
+            smallvec![all]
+        });
+    }
+
+    fn add_with(&mut self, window: &Window, labels: impl Fn(&[OfLabel]) -> SmallVec<[OfLabel; 1]>) {
         let (host, start_ns) = (window.host, window.start_ns);
         self.prober.entry((start_ns, host)).or_default().add(&window.prober);
         for pair in &window.pairs {
@@ -210,11 +228,29 @@ impl Digest {
                 host,
                 target: pair.target,
                 scope: pair.scope,
-                labels: pair.labels.clone(),
+                labels: labels(&pair.labels),
                 p50_us: us(0.5),
                 p99_us: us(0.99),
             });
         }
+    }
+
+    /// When the oldest of its windows began.
+    pub fn begin_ns(&self) -> Option<u64> {
+        self.prober.keys().next().map(|(start, _)| *start)
+    }
+
+    /// What is in it of windows that began at a time or later.
+    #[must_use]
+    pub fn since(&self, start_ns: u64) -> Self {
+        let pairs: Vec<Brief> =
+            self.pairs.iter().filter(|pair| pair.start_ns >= start_ns).cloned().collect();
+        let of = |all: &BTreeMap<(u64, u32), Latency>| {
+            all.range((start_ns, 0)..).map(|(key, latency)| (*key, latency.clone())).collect()
+        };
+        let sent = |pair: &Brief| pair.labels.iter().map(|of| of.sent).sum::<u64>();
+        let probes = pairs.iter().map(sent).sum();
+        Self { pairs, responder: of(&self.responder), prober: of(&self.prober), probes }
     }
 
     /// Forgets windows that began before a time. Probes stay counted.

@@ -10,8 +10,7 @@
 //!
 //! **Invariants:** a window is in `sum` exactly once, however often it is said: both are written in one transaction, and
 //! `window` knows it for as long as an agent may say it again. What [`Store::keep`] has returned from is on the disk (a
-//! write-ahead log, synchronous FULL). The file is bounded in windows, and not in sums: a day of those is what
-//! [`super::page`] shows.
+//! write-ahead log, synchronous FULL). The file is bounded in windows and in sums.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -20,7 +19,7 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::exchange::Address;
-use super::limits::{BEHIND_NS, WINDOWS_KEPT};
+use super::limits::{BEHIND_NS, SUMS_KEPT, WINDOWS_KEPT};
 use super::scope::Scope;
 use super::summary::{Sum, Summary};
 use super::window::{Counts, Latency, Window};
@@ -42,7 +41,7 @@ const TABLES: &str = "
         sent INTEGER NOT NULL, answered INTEGER NOT NULL, timeout INTEGER NOT NULL, send_error INTEGER NOT NULL,
         invalid_rtt INTEGER NOT NULL, unknown INTEGER NOT NULL,
         network BLOB NOT NULL, responder BLOB NOT NULL,
-        PRIMARY KEY (scope, start_ns, from_unit, to_unit)
+        PRIMARY KEY (start_ns, scope, from_unit, to_unit)
     ) WITHOUT ROWID;
     CREATE TABLE incident (
         id INTEGER PRIMARY KEY, culprit TEXT NOT NULL, cause TEXT NOT NULL,
@@ -200,14 +199,21 @@ impl Store {
         Ok(())
     }
 
-    /// A host is there.
+    /// Hosts are there: their places, names, where they are, and when they have said so.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn put_host(&mut self, name: &str, place: u32, at: Address, seen_ns: u64) -> Result<()> {
-        let row = params![name, place, at.gid.as_slice(), at.qpn, seen_ns as i64];
-        self.db.execute("INSERT OR REPLACE INTO host VALUES (?1, ?2, ?3, ?4, ?5)", row)?;
-        Ok(())
+    pub fn put_hosts<'a>(
+        &mut self,
+        hosts: impl Iterator<Item = (u32, &'a str, Address, u64)>,
+    ) -> Result<()> {
+        let write = self.db.transaction()?;
+        for (place, name, at, seen_ns) in hosts {
+            let row = params![name, place, at.gid.as_slice(), at.qpn, seen_ns as i64];
+            let put = "INSERT OR REPLACE INTO host VALUES (?1, ?2, ?3, ?4, ?5)";
+            write.prepare_cached(put)?.execute(row)?;
+        }
+        Ok(write.commit()?)
     }
 
     /// The hosts that have been there since a time: their places, and where they are.
@@ -227,22 +233,23 @@ impl Store {
         .collect()
     }
 
-    /// Keeps windows that were admitted: all of them or, if it fails, none. Returns how many were new.
+    /// Keeps windows that were admitted: all of them or, if it fails, none. Returns which were new.
     ///
     /// # Errors
     /// The file cannot be written; a full disk is one that may go away.
-    pub fn keep(&mut self, windows: &[Window], unit: Units<'_>) -> Result<usize> {
+    pub fn keep(&mut self, windows: &[Window], unit: Units<'_>) -> Result<Vec<bool>> {
         let write = self.db.transaction()?;
         let mut sums: BTreeMap<(Scope, u64, String, String), Sum> = BTreeMap::new();
-        let mut new = 0;
+        let mut new = Vec::with_capacity(windows.len());
         for window in windows {
             let body = serde_json::to_vec(window).map_err(|_| StoreError::Spoilt("windows"))?;
             let row = params![window.host, window.start_ns as i64, body];
             let put = "INSERT OR IGNORE INTO window (host, start_ns, body) VALUES (?1, ?2, ?3)";
-            if write.prepare_cached(put)?.execute(row)? == 0 {
+            let is_new = write.prepare_cached(put)?.execute(row)? > 0;
+            new.push(is_new);
+            if !is_new {
                 continue;
             }
-            new += 1;
             for pair in &window.pairs {
                 let (from, to) = (unit(pair.scope, window.host), unit(pair.scope, pair.target));
                 sums.entry((pair.scope, window.start_ns, from, to)).or_default().add(pair);
@@ -302,6 +309,16 @@ impl Store {
             let without = "UPDATE window SET body = NULL WHERE start_ns <= ?1 AND body IS NOT NULL";
             write.execute(without, [edge])?;
         }
+        let edge: Option<i64> = write
+            .query_row(
+                "SELECT start_ns FROM sum ORDER BY start_ns DESC LIMIT 1 OFFSET ?1",
+                [SUMS_KEPT as i64],
+                |row| row.get(0),
+            )
+            .optional()?;
+        if let Some(edge) = edge {
+            write.execute("DELETE FROM sum WHERE start_ns <= ?1", [edge])?;
+        }
         write.commit()?;
         Ok(())
     }
@@ -311,11 +328,23 @@ impl Store {
     /// # Errors
     /// The file cannot be read.
     pub fn windows(&self, since_ns: u64) -> Result<Vec<Window>> {
+        let mut windows = Vec::new();
+        self.each_window(since_ns, |window| windows.push(window))?;
+        Ok(windows)
+    }
+
+    /// Does something with each of them.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn each_window(&self, since_ns: u64, mut act: impl FnMut(Window)) -> Result<()> {
         let text = "SELECT body FROM window WHERE start_ns >= ?1 AND body IS NOT NULL ORDER BY start_ns, host";
         let mut found = self.db.prepare_cached(text)?;
         let rows = found.query_map([since_ns as i64], |row| row.get::<_, Vec<u8>>(0))?;
-        rows.map(|row| serde_json::from_slice(&row?).map_err(|_| StoreError::Spoilt("windows")))
-            .collect()
+        for row in rows {
+            act(serde_json::from_slice(&row?).map_err(|_| StoreError::Spoilt("windows"))?);
+        }
+        Ok(())
     }
 
     /// What was kept of each host since a time, by its place.
@@ -465,11 +494,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mesh.db");
         let mut store = Store::open(&path).unwrap();
-        assert_eq!(store.keep(&[window(0, 0), window(1, 0)], &unit).unwrap(), 2);
+        assert_eq!(store.keep(&[window(0, 0), window(1, 0)], &unit).unwrap(), [true; 2]);
         // As after a kill: nobody has closed it.
         core::mem::forget(store);
         let mut store = Store::open(&path).unwrap();
-        assert_eq!(store.keep(&[window(0, 0), window(0, 10), window(0, 10)], &unit).unwrap(), 1);
+        let again = [window(0, 0), window(0, 10), window(0, 10)];
+        assert_eq!(store.keep(&again, &unit).unwrap(), [false, true, false]);
         let summary = store.summary(0, 10).unwrap();
         let sum = summary.scope(Scope::Tor);
         assert_eq!((sum.counts.sent, sum.network.count()), (30, 30));
@@ -489,7 +519,7 @@ mod tests {
     fn hosts_and_incidents_are_there_again() {
         let mut store = Store::of(Connection::open_in_memory().unwrap()).unwrap();
         let at = Address { gid: [3; 16], qpn: 9 };
-        store.put_host("h0", 0, at, 50).unwrap();
+        store.put_hosts([(0, "h0", at, 50)].into_iter()).unwrap();
         assert_eq!(store.hosts(50).unwrap(), BTreeMap::from([(0, at)]));
         assert_eq!(store.hosts(51).unwrap(), BTreeMap::new());
         let mut incident = Incident {
@@ -533,7 +563,7 @@ mod tests {
         assert!(error.to_string().contains("disk is full\nhint: "), "{error}");
         store.db.pragma_update(None, "max_page_count", 1_000_000).unwrap();
         assert_eq!(store.windows(0).unwrap().len(), 1);
-        assert_eq!(store.keep(&many, &unit).unwrap(), many.len());
+        assert_eq!(store.keep(&many, &unit).unwrap(), vec![true; many.len()]);
     }
 
     #[test]

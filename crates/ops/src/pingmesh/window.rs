@@ -125,6 +125,39 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
+/// Labels as text: how many there are, and of those that were sent their number and counts. A window has few probes of
+/// each target, and a target many labels.
+mod sent {
+    use rdma::app::LABELS_MAX;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::OfLabel;
+
+    pub(super) fn serialize<S: Serializer>(labels: &[OfLabel], to: S) -> Result<S::Ok, S::Error> {
+        let seen = (0_u16..).zip(labels).filter(|(_, of)| **of != OfLabel::default());
+        let seen: Vec<(u16, u64, u64, u64)> =
+            seen.map(|(label, of)| (label, of.sent, of.lost, of.slow)).collect();
+        (labels.len(), seen).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<OfLabel>, D::Error> {
+        let (count, seen) = <(usize, Vec<(u16, u64, u64, u64)>)>::deserialize(from)?;
+        if count > usize::from(LABELS_MAX) {
+            return Err(D::Error::custom("more labels than there are"));
+        }
+        let mut labels = vec![OfLabel::default(); count];
+        for (label, sent, lost, slow) in seen {
+            let place = labels.get_mut(usize::from(label));
+            *place.ok_or_else(|| D::Error::custom("a label that there is not"))? =
+                OfLabel { sent, lost, slow };
+        }
+        Ok(labels)
+    }
+}
+
 /// Probes, by what became of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
@@ -192,7 +225,8 @@ pub struct Pair {
     pub scope: Scope,
     /// By outcome.
     pub counts: Counts,
-    /// By number of the flow label.
+    /// By number of the flow label; as text, those that were sent alone.
+    #[serde(with = "sent")]
     pub labels: Vec<OfLabel>,
     /// Round trips of the network: (T5 - T2) - (T4 - T3).
     pub network: Latency,
@@ -281,6 +315,19 @@ mod tests {
         V2Serializer::new().serialize(&huge, &mut bytes).unwrap();
         assert!(Latency::decode(&bytes).is_none());
         assert!(serde_json::from_str::<Latency>("\"1c8\"").is_err());
+    }
+
+    #[test]
+    fn labels_are_written_if_they_were_sent_and_take_no_more_memory_than_there_are() {
+        let mut pair = Pair::new(3, Scope::Dc, 40);
+        pair.labels[7] = OfLabel { sent: 2, lost: 1, slow: 0 };
+        let text = serde_json::to_string(&pair).unwrap();
+        assert!(text.contains("\"labels\":[40,[[7,2,1,0]]]"), "{text}");
+        assert_eq!(serde_json::from_str::<Pair>(&text).unwrap(), pair);
+        for wrong in ["[40,[[40,2,1,0]]]", "[4000000000,[]]"] {
+            let text = text.replace("[40,[[7,2,1,0]]]", wrong);
+            assert!(serde_json::from_str::<Pair>(&text).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -150,6 +150,10 @@ fn ways(evidence: &Evidence<'_>, pair: &Brief, label: u16) -> Option<(Vec<Hop>, 
 
 /// Where probes are lost.
 pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
+    let all_lost: u64 = evidence.digest.pairs.iter().map(|pair| pair.losses().1).sum();
+    if all_lost < LOSSES_MIN {
+        return None;
+    }
     let mut votes = Votes::default();
     for pair in &evidence.digest.pairs {
         for (label, of) in (0..).zip(&pair.labels).filter(|(_, of)| of.sent > 0) {
@@ -238,12 +242,20 @@ pub(super) fn slow(evidence: &Evidence<'_>) -> Option<Suspect> {
             Some((key, *all.get(all.len() / 4)?))
         })
         .collect();
+    // A pair's median, and whether that is slow.
+    let seen = |pair: &Brief| {
+        let us = pair.p50_us?;
+        let usual = usual.get(&(pair.start_ns, pair.scope))?;
+        Some((us, us > SLOW_TIMES * usual && us > usual + SLOW_LONGER_US))
+    };
+    let all_slow = evidence.digest.pairs.iter().filter_map(seen).filter(|(_, is_slow)| *is_slow);
+    if (all_slow.count() as u64) < SLOW_PAIRS_MIN {
+        return None;
+    }
     let mut votes = Votes::default();
     let mut slow: BTreeMap<Candidate, Vec<f32>> = BTreeMap::new();
     for pair in &evidence.digest.pairs {
-        let Some(us) = pair.p50_us else { continue };
-        let Some(usual) = usual.get(&(pair.start_ns, pair.scope)) else { continue };
-        let is_slow = us > SLOW_TIMES * usual && us > usual + SLOW_LONGER_US;
+        let Some((us, is_slow)) = seen(pair) else { continue };
         let Some((there, back)) = ways(evidence, pair, 0) else { continue };
         votes.add((&there, &back), pair.start_ns, (1, u64::from(is_slow)));
         for candidate in candidates(&there, &back) {
