@@ -141,6 +141,33 @@ fn a_switch_without_pfc_breaks_chains_and_is_no_error_of_its_file() {
     );
 }
 
+/// A map and a priority that no others have are named by their own keys, and by nothing that follows from them.
+#[test]
+fn a_difference_is_named_by_its_whole_key_and_once() {
+    let folder = changed(&["config_db.json"], |path, old| {
+        let is_odd = path.starts_with("tor-2/");
+        let new = old.replace("\"48\": \"6\"", "\"48\": \"5\"");
+        let new = new.replace("\"pfc_enable\": \"3,4\"", "\"pfc_enable\": \"2,3,4\"");
+        if is_odd { new.into() } else { old.into() }
+    });
+    let diagnosis = Diagnosis::of(&folder, None, None);
+    let differences = diagnosis.findings.iter().filter_map(|finding| finding.difference.as_ref());
+    let mut keys: Vec<&str> = differences.map(|difference| difference.key.as_str()).collect();
+    keys.sort_unstable();
+    let role = "roles.ToRRouter";
+    assert_eq!(keys, [format!("{role}.dscp_to_class.48"), format!("{role}.lossless_priorities")]);
+    let texts = found(&folder).join("\n");
+    assert!(texts.contains("dscp_to_class.48 is 5, and should be 6."), "{texts}");
+}
+
+/// Names that nobody has, in what is desired.
+#[test]
+fn variables_of_other_letters_are_compared_and_nothing_else() {
+    let env = "\n[roles.server.env]\n\"aa\u{e9}\" = \"1\"\n\"N\" = \"1\"\n";
+    let folder = changed(&["desired.toml"], |_, old| format!("{}{env}", old.trim_end()).into());
+    assert_eq!(found(&folder), Vec::<String>::new());
+}
+
 #[test]
 fn what_no_file_says_is_told_and_not_taken_for_healthy() {
     let mut folder = changed(&["config_db.json"], |_, text| {

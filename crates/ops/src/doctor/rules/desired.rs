@@ -50,6 +50,12 @@ struct Wanted {
     command: String,
 }
 
+/// The lossless groups that thresholds are desired for: those of priorities that should have PFC. One that has it by
+/// mistake is a difference of its own, and has the buffer of a lossy one.
+fn meant(qos: &Qos, wanted: Option<&[u8]>) -> impl Iterator<Item = u8> {
+    qos.lossless().filter(move |&group| wanted.is_none_or(|all| all.contains(&qos.priority(group))))
+}
+
 fn of_switch(settings: &Settings) -> Vec<Wanted> {
     let mut all = Vec::new();
     let mut add = |key: &str, value: String, rule, of: OfPort, place, command: String| {
@@ -57,10 +63,13 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
     };
     if let Some(alpha) = &settings.alpha {
         let exponent = crate::doctor::desired::exponent(alpha).unwrap_or_default();
-        let of = |_: &Switch, _: &Port, qos: &Qos| {
-            let own = qos.lossless().map(|group| match qos.group_config(group).threshold {
-                Threshold::Dynamic { exponent } => alpha_of(exponent),
-                Threshold::Static { bytes } => format!("static {bytes}"),
+        let wanted = settings.lossless_priorities.clone();
+        let of = move |_: &Switch, _: &Port, qos: &Qos| {
+            let own = meant(qos, wanted.as_deref()).map(|group| {
+                match qos.group_config(group).threshold {
+                    Threshold::Dynamic { exponent } => alpha_of(exponent),
+                    Threshold::Static { bytes } => format!("static {bytes}"),
+                }
             });
             distinct(own)
         };
@@ -109,8 +118,10 @@ fn of_switch(settings: &Settings) -> Vec<Wanted> {
         add(&key, class.to_string(), Rule::Chain, Box::new(of), place, command);
     }
     if let Some(wanted) = settings.headroom_bytes {
-        let of = |_: &Switch, _: &Port, qos: &Qos| {
-            let own = qos.lossless().filter_map(|group| qos.group_config(group).headroom_bytes);
+        let lossless = settings.lossless_priorities.clone();
+        let of = move |_: &Switch, _: &Port, qos: &Qos| {
+            let own = meant(qos, lossless.as_deref())
+                .filter_map(|group| qos.group_config(group).headroom_bytes);
             distinct(own.map(|bytes| bytes.to_string()))
         };
         let command = format!("sudo config buffer profile set PROFILE --xoff {wanted}");
@@ -385,7 +396,8 @@ fn merge(
         finding.difference = Some(difference);
         return;
     }
-    let key = difference.key.rsplit_once('.').map_or("", |(_, key)| key);
+    // After "roles" and the role.
+    let key = difference.key.splitn(3, '.').nth(2).unwrap_or_default();
     let text = format!("{key} is {}, and should be {}.", difference.running, difference.desired);
     let mut finding = Finding::new(rule, device, text)
         .key(difference.key.clone())
@@ -495,10 +507,8 @@ fn of_host(settings: &Settings) -> Vec<WantedOfHost> {
         let variable = name.clone();
         let of = move |host: &Host| {
             let jobs = host.jobs.iter().filter_map(|(job, of)| {
-                let of_nccl = of
-                    .variables
-                    .iter()
-                    .find(|(name, _)| name[..3] == variable[..3.min(variable.len())])?;
+                let of_nccl =
+                    of.variables.iter().find(|(name, _)| name.get(..3) == variable.get(..3))?;
                 let known = of.variables.get(&variable);
                 let value = known.map_or_else(|| "nothing".to_owned(), |known| known.value.clone());
                 let place = known
