@@ -141,6 +141,18 @@ fn a_switch_without_pfc_breaks_chains_and_is_no_error_of_its_file() {
     );
 }
 
+#[test]
+fn more_ports_than_a_switch_has_are_not_read() {
+    let many: Vec<String> =
+        (0..60_000).map(|at| format!("\"Ethernet{at}\": {{ \"speed\": \"100000\" }}")).collect();
+    let text = format!("{{ \"PORT\": {{ {} }} }}", many.join(","));
+    let found = found(&changed(&["config_db.json"], |path, old| {
+        if path.starts_with("tor-2/") { text.clone().into_bytes() } else { old.into() }
+    }));
+    let said = "FD000 tor-2: tor-2/config_db.json: PORT has 60000 entries, and 1024 are read.";
+    assert_eq!(found, [said]);
+}
+
 /// A map and a priority that no others have are named by their own keys, and by nothing that follows from them.
 #[test]
 fn a_difference_is_named_by_its_whole_key_and_once() {

@@ -14,6 +14,8 @@ pub const SNAPSHOTS_MAX: usize = 64;
 pub const INTERFACES_MAX: usize = 256;
 /// Entries of a table of GIDs.
 pub const GIDS_MAX: usize = 256;
+/// Ports of a switch: twice those of 51.2 Tb/s at 100 Gb/s each. Rules look at pairs of them.
+pub const PORTS_MAX: usize = 1_024;
 /// Queue pairs of a log.
 pub const QUEUE_PAIRS_MAX: usize = 4_096;
 /// Counters of an interface. mlx5 has 700.

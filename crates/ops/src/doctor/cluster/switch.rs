@@ -13,6 +13,7 @@ use rdma::Rate;
 use super::{unknown, vendor};
 use crate::doctor::finding::{Finding, Place};
 use crate::doctor::folder::File;
+use crate::doctor::limits::PORTS_MAX;
 use crate::doctor::source::lldp::{self, Neighbour};
 
 /// See the module.
@@ -200,16 +201,11 @@ impl Switch {
         self.file = file.path.clone();
         self.modified = file.modified;
         let text = file.text();
-        let mut wrong = |name: &str, error: &FileError| {
+        let wrong = |name: &str, error: &FileError| {
             if let Some(vendor) = vendor(&text) {
                 let what = format!("{} is a configuration of {vendor}.", file.path);
                 let hint = "of switches, SONiC's config_db.json is read";
-                return findings.push(Finding::not_understood(
-                    name,
-                    Place::of(&file.path),
-                    what,
-                    hint,
-                ));
+                return Finding::not_understood(name, Place::of(&file.path), what, hint);
             }
             let (what, hint) = error.words();
             let what = match what.strip_prefix("the file: ") {
@@ -218,11 +214,11 @@ impl Switch {
             };
             let place = Place::new(&file.path, error.line());
             let hint = hint.unwrap_or("compare it with `show runningconfiguration all`");
-            findings.push(Finding::not_understood(name, place, format!("{what}."), hint));
+            Finding::not_understood(name, place, format!("{what}."), hint)
         };
         match sonic::tables(&text) {
             Ok(tables) => self.tables = tables,
-            Err(error) => return wrong(&self.name, &error),
+            Err(error) => return findings.push(wrong(&self.name, &error)),
         }
         let metadata = |field: &str| {
             let entry = self.entry("DEVICE_METADATA", "localhost");
@@ -231,13 +227,22 @@ impl Switch {
         };
         (self.role, self.hwsku, self.platform, self.hostname) =
             (metadata("type"), metadata("hwsku"), metadata("platform"), metadata("hostname"));
+        let ports = self.entries("PORT").len();
+        if ports > PORTS_MAX {
+            let what =
+                format!("{}: PORT has {ports} entries, and {PORTS_MAX} are read.", file.path);
+            let hint = "a folder is one device: take the file of this switch alone";
+            let place = Place::of(&file.path);
+            findings.push(Finding::not_understood(&self.name, place, what, hint));
+            return;
+        }
         self.ports = self.read_ports();
         let db = match ConfigDb::parse(&text) {
             Ok(db) => db,
-            Err(error) => return wrong(&self.name, &error),
+            Err(error) => return findings.push(wrong(&self.name, &error)),
         };
         if let Err(error) = self.understand(&db) {
-            wrong(&self.name, &error);
+            findings.push(wrong(&self.name, &error));
         }
     }
 
