@@ -142,6 +142,30 @@ fn a_switch_without_pfc_breaks_chains_and_is_no_error_of_its_file() {
 }
 
 #[test]
+fn two_folders_of_one_device_are_told() {
+    let mut folder = healthy();
+    let copies: Vec<File> = [
+        ("tor-1/config_db.json", "tor-1-old/config_db.json"),
+        ("tor-2/config_db.json", "tor-2.json"),
+        ("h0/sysfs.txt", "h0-cloned/sysfs.txt"),
+        ("h0/mlnx_qos.eth2.txt", "h0-cloned/mlnx_qos.eth2.txt"),
+    ]
+    .into_iter()
+    .map(|(from, to)| File::new(to, folder.file(from).expect(from).bytes.clone()))
+    .collect();
+    folder = Folder::of(folder.files.into_iter().chain(copies));
+    assert_eq!(
+        found(&folder),
+        [
+            "FD000 tor-2: tor-2/config_db.json was not read: tor-2.json is of the same switch.",
+            "FD000 h0-cloned: eth2 has the address b8:3f:d2:0a:1c:00, as an interface of h0 has: which of the two is at \
+             the cable is not known.",
+            "FD000 tor-1-old: it calls itself tor-1, as tor-1 does: which of the two its neighbours mean is not known.",
+        ]
+    );
+}
+
+#[test]
 fn more_ports_than_a_switch_has_are_not_read() {
     let many: Vec<String> =
         (0..60_000).map(|at| format!("\"Ethernet{at}\": {{ \"speed\": \"100000\" }}")).collect();

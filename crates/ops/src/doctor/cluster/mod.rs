@@ -6,6 +6,7 @@
 mod host;
 mod links;
 mod switch;
+mod twins;
 
 use std::collections::BTreeMap;
 
@@ -64,7 +65,8 @@ impl Cluster {
             let own = format!("{name}/config_db.json");
             let is_switch = files.iter().any(|(path, _)| *path == "config_db.json")
                 || folder.left_out.iter().any(|(path, _)| *path == own);
-            let (now, snapshots) = by_time(&files);
+            let (mut now, snapshots) = by_time(&files);
+            twins::files(name, &mut now, &mut findings);
             if is_switch {
                 let mut switch = Switch::read(name, &now, &mut findings);
                 for (stamp, files) in snapshots {
@@ -84,6 +86,7 @@ impl Cluster {
         }
         cluster.switches.sort_by_key(|switch| super::finding::natural(&switch.name));
         cluster.hosts.sort_by_key(|host| super::finding::natural(&host.name));
+        twins::devices(&cluster, &mut findings);
         cluster.links = links::of(&cluster);
         let both = cluster.links.iter().map(|link| &link.ends);
         let both = both.flat_map(|[a, b]| [(a.clone(), b.clone()), (b.clone(), a.clone())]);
