@@ -226,6 +226,16 @@ const CASES: &[Case] = &[
     ("FD011", "h1", &[("h1/sysfs.txt", "eth2/mtu:9000", "eth2/mtu:1500")]),
     ("FD011", "h2", &[("h2/env.train.txt", "GID_INDEX=3", "GID_INDEX=2")]),
     ("FD011", "h3", &[("h3/env.train.txt", "GID_INDEX=3", "GID_INDEX=5")]),
+    // The same index is an address of IPv6 here.
+    (
+        "FD011",
+        "h5",
+        &[(
+            "h5/sysfs.txt",
+            "gids/3:0000:0000:0000:0000:0000:ffff:",
+            "gids/3:fd00:0000:0000:0000:0000:0000:",
+        )],
+    ),
     ("FD012", "h4", &[("h4/lldpad.txt", "inactive", "active")]),
     (
         "FD013",

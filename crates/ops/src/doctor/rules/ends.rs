@@ -12,6 +12,7 @@ pub(super) fn check(look: Look<'_>, findings: &mut Vec<Finding>) {
     for host in &look.cluster.hosts {
         gids(host, findings);
     }
+    families(look.cluster, findings);
     cables(look.cluster, findings);
 }
 
@@ -155,6 +156,56 @@ fn gids(host: &Host, findings: &mut Vec<Finding>) {
                 Some(better) => finding.command(format!("export {variable}={better}")),
                 None => finding.command("show_gids"),
             });
+        }
+    }
+}
+
+/// Of which kind an address is: those of two kinds do not reach each other.
+fn family(gid: &str) -> &'static str {
+    match gid {
+        _ if gid.starts_with("0000:0000:0000:0000:0000:ffff:") => "an IPv4 address",
+        _ if gid.starts_with("fe80:") => "a link-local address",
+        _ => "an IPv6 address",
+    }
+}
+
+/// The indices of one job that name addresses of several kinds.
+fn families(cluster: &Cluster, findings: &mut Vec<Finding>) {
+    let mut chosen = Vec::new();
+    for host in &cluster.hosts {
+        for (job, of) in &host.jobs {
+            let list = of.variables.get("NCCL_IB_HCA").map(|list| list.value.as_str());
+            for variable in ["NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"] {
+                let Some(known) = of.variables.get(variable) else { continue };
+                let index = env::number(&known.value).and_then(|at| usize::try_from(at).ok());
+                let gids = host.devices.iter().filter(|(name, _)| uses(list, name));
+                let gids = gids.filter_map(|(name, of)| Some((name, of.gids.get(&index?)?)));
+                for (name, gid) in gids.filter(|(_, gid)| gid.is_set()) {
+                    let what = (host.name.as_str(), name.as_str(), known.value.as_str(), known);
+                    chosen.push(((job.as_str(), variable), (family(&gid.value), (what, gid))));
+                }
+            }
+        }
+    }
+    for ((job, variable), of) in alike(chosen) {
+        let mut ways = alike(of);
+        ways.sort_by_key(|(family, of)| (core::cmp::Reverse(of.len()), *family));
+        let Some(((usual, _), others)) = ways.split_first() else { continue };
+        for (own, of) in others {
+            for ((host, device, index, known), gid) in of {
+                let text = format!(
+                    "{variable} of job {job} is {index}, which is {own} of {device}, and {usual} of most \
+                     others: they do not reach each other."
+                );
+                findings.push(
+                    Finding::new(Rule::EndsDiffer, *host, text)
+                        .key(variable)
+                        .remedy("name the index of an address of the kind that the others use")
+                        .command("show_gids")
+                        .at(known.place.clone())
+                        .at(gid.place.clone()),
+                );
+            }
         }
     }
 }
