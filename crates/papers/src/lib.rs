@@ -90,6 +90,8 @@ pub enum Error {
     Network(BuildError),
     /// Flows between the hosts of a testbed could not be run to their end.
     Hosts(&'static str, String),
+    /// A configuration that is simulated makes no network.
+    Files(String),
     /// There are no soft NICs on this machine.
     Soft(String),
 }
@@ -103,7 +105,7 @@ impl fmt::Display for Error {
             Self::Claims(error) => write!(f, "studies/claims.toml: {error}"),
             Self::Scenario(name, error) => write!(f, "scenarios/{name}: {error}"),
             Self::Network(error) => error.fmt(f),
-            Self::Soft(why) => f.write_str(why),
+            Self::Soft(why) | Self::Files(why) => f.write_str(why),
             Self::Hosts(testbed, why) => write!(f, "studies/testbeds/{testbed}.toml: {why}"),
         }
     }

@@ -26,7 +26,7 @@ fn check(names: &[&str]) {
 
 #[test]
 fn verdicts_about_livelock_deadlock_buffers_and_counters_are_those_of_the_book() {
-    check(&["livelock", "deadlock", "slow-receiver", "dscp", "headroom", "counters"]);
+    check(&["livelock", "deadlock", "slow-receiver", "dscp", "headroom", "counters", "config"]);
 }
 
 #[test]

@@ -12,10 +12,12 @@
 //! | `tail_latency` | 5.4, figure 6 | tails of RDMA and TCP |
 //! | `ecmp` | 5.4, figure 7 | throughput under ECMP |
 //! | `loaded_latency` | 5.4, figure 8 | latency under load |
+//! | `config_monitoring` | 5.1 and 6.2 | differences between configurations, and the alpha incident in files |
 //! | `counters` | 5.2 | pause intervals and pause counts |
 //! | `cpu` | 1 and 5.4 | processor time of RDMA and of TCP |
 
 mod alpha;
+mod config_monitoring;
 mod counters;
 mod cpu;
 mod deadlock;
@@ -49,6 +51,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment { claims: tail_latency::CLAIMS, run: tail_latency::run },
     Experiment { claims: ecmp::CLAIMS, run: ecmp::run },
     Experiment { claims: loaded_latency::CLAIMS, run: loaded_latency::run },
+    Experiment { claims: config_monitoring::CLAIMS, run: config_monitoring::run },
     Experiment { claims: counters::CLAIMS, run: counters::run },
     Experiment { claims: cpu::CLAIMS, run: cpu::run },
 ];
