@@ -13,7 +13,7 @@
 //! | `ecmp` | 5.4, figure 7 | throughput under ECMP |
 //! | `loaded_latency` | 5.4, figure 8 | latency under load |
 //! | `config_monitoring` | 5.1 and 6.2 | differences between configurations, and the alpha incident in files |
-//! | `counters` | 5.2 | pause intervals and pause counts |
+//! | `counters`, `watched` | 5.2 and 6.2 | pause intervals and pause counts; the storm incident in counters |
 //! | `cpu` | 1 and 5.4 | processor time of RDMA and of TCP |
 
 mod alpha;
@@ -31,6 +31,7 @@ mod slow_receiver;
 mod storm;
 mod tail;
 mod tail_latency;
+mod watched;
 
 use fabric::random::Random;
 use fabric::scenario::Scenario;
