@@ -30,6 +30,11 @@ fn verdicts_about_livelock_deadlock_buffers_and_counters_are_those_of_the_book()
 }
 
 #[test]
+fn verdicts_about_probes_are_those_of_the_book() {
+    check(&["pingmesh"]);
+}
+
+#[test]
 fn verdicts_about_storms_are_those_of_the_book() {
     check(&["storm"]);
 }

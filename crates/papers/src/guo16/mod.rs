@@ -13,6 +13,7 @@
 //! | `ecmp` | 5.4, figure 7 | throughput under ECMP |
 //! | `loaded_latency` | 5.4, figure 8 | latency under load |
 //! | `config_monitoring` | 5.1 and 6.2 | differences between configurations, and the alpha incident in files |
+//! | `probes` | 5.3 and 6.2 | what each probe of RDMA Pingmesh logs, and the two incidents in them |
 //! | `counters`, `watched` | 5.2 and 6.2 | pause intervals and pause counts; the storm incident in counters |
 //! | `cpu` | 1 and 5.4 | processor time of RDMA and of TCP |
 
@@ -27,6 +28,7 @@ mod headroom;
 mod livelock;
 mod loaded_latency;
 mod pingmesh;
+mod probes;
 mod slow_receiver;
 mod storm;
 mod tail;
@@ -54,6 +56,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment { claims: loaded_latency::CLAIMS, run: loaded_latency::run },
     Experiment { claims: config_monitoring::CLAIMS, run: config_monitoring::run },
     Experiment { claims: counters::CLAIMS, run: counters::run },
+    Experiment { claims: probes::CLAIMS, run: probes::run },
     Experiment { claims: cpu::CLAIMS, run: cpu::run },
 ];
 
