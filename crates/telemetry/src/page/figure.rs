@@ -166,15 +166,43 @@ impl<'a> Figure<'a> {
         &self.caption
     }
 
+    /// What there is to say where a picture would show a single value, or none; `None` if there is one to draw.
+    pub(super) fn instead(&self) -> Option<String> {
+        let points = self.points();
+        let first = points.first().map(|first| (first.x, first.y));
+        let same = |point: &Point<'_>| match self.mark {
+            Mark::Ecdf => Some(point.x) == first.map(|(x, _)| x),
+            _ => Some((point.x, point.y)) == first,
+        };
+        if self.mark == Mark::Heat || !points.iter().all(same) {
+            return None;
+        }
+        let Some((x, y)) = first else { return Some("There is no value.".to_owned()) };
+        let of_x = format!("{}: {}", self.title_of(0, Some(self.x)), super::shown(x));
+        let mut text = match self.y {
+            Some(column) => {
+                format!("{}: {}; {of_x}.", self.title_of(1, Some(column)), super::shown(y))
+            }
+            None if self.table.len() == 1 => format!("One value: {of_x}."),
+            None => format!("All {} values are alike: {of_x}.", self.table.len()),
+        };
+        for Rule { value, label } in &self.rules {
+            text += &format!(" {label}: {}.", super::shown(Cell::Float(*value)));
+        }
+        Some(text)
+    }
+
     /// The specification, as Vega-Lite 6 reads it.
     pub fn to_vega_lite(&self) -> Value {
         let points = self.points();
         let step = step_of(&points);
+        // A line through one point is not seen.
+        let is_short = split(points.clone()).iter().any(|series| series.len() == 1);
         let values: Vec<Value> = points.iter().map(|point| self.row(*point, step)).collect();
         let mut layers = vec![json!({
             "data": {"values": values},
-            "mark": self.mark(),
-            "encoding": self.encoding(step.is_some()),
+            "mark": self.mark(is_short),
+            "encoding": self.encoding(&points, step.is_some()),
         })];
         for rule in &self.rules {
             layers.push(json!({
@@ -209,8 +237,9 @@ impl<'a> Figure<'a> {
         row.into()
     }
 
-    fn mark(&self) -> Value {
+    fn mark(&self, is_short: bool) -> Value {
         match self.mark {
+            Mark::Line if is_short => json!({"type": "line", "strokeWidth": 1.6, "point": true}),
             Mark::Line => json!({"type": "line", "strokeWidth": 1.6}),
             Mark::Step | Mark::Ecdf => {
                 json!({"type": "line", "strokeWidth": 1.6, "interpolate": "step-after"})
@@ -221,11 +250,11 @@ impl<'a> Figure<'a> {
         }
     }
 
-    fn encoding(&self, even: bool) -> Value {
+    fn encoding(&self, points: &[Point<'_>], even: bool) -> Value {
         let heat = self.mark == Mark::Heat;
         let of_x = self.title_of(0, Some(self.x));
         let of_y = match self.y {
-            None => self.titles[1].clone().unwrap_or_else(|| "part of all".to_owned()),
+            None => self.titles[1].clone().unwrap_or_else(|| "CDF".to_owned()),
             Some(_) => self.title_of(1, self.y),
         };
         let lying = self.mark == Mark::Bar && self.y.is_some_and(|y| y.kind() == Kind::Text);
@@ -234,6 +263,11 @@ impl<'a> Figure<'a> {
         let mut y = self.axis(1, &of_y, self.y.map_or(Kind::Float, Column::kind), lying);
         if self.mark == Mark::Ecdf {
             y["scale"] = json!({"domain": [0, 1]});
+        }
+        if let Some(domain) = self.narrow(points)
+            && x["scale"]["zero"] == false
+        {
+            x["scale"]["domain"] = json!(domain);
         }
         let mut tooltip = vec![
             json!({"field": "x", "title": of_x, "type": x["type"]}),
@@ -266,6 +300,16 @@ impl<'a> Figure<'a> {
         }
         encoding.insert("tooltip".to_owned(), tooltip.into());
         encoding.into()
+    }
+
+    /// Ends of a horizontal axis whose values differ by next to nothing: a hundredth beyond them, so that its
+    /// labels need no more digits than can be read.
+    fn narrow(&self, points: &[Point<'_>]) -> Option<[f64; 2]> {
+        let values = points.iter().filter_map(|point| point.x.number());
+        let least = values.clone().reduce(f64::min)?;
+        let most = values.reduce(f64::max)?;
+        let beyond = most.abs().max(least.abs()) / 100.0;
+        (most - least < beyond).then_some([least - beyond, most + beyond])
     }
 
     fn title_of(&self, axis: usize, column: Option<&Column>) -> String {
@@ -448,6 +492,28 @@ mod tests {
 
     fn values(figure: &Figure<'_>) -> Vec<Value> {
         figure.to_vega_lite()["layer"][0]["data"]["values"].as_array().unwrap().clone()
+    }
+
+    #[test]
+    fn a_single_value_is_said_and_not_drawn() {
+        let mut table = Table::new("runs").floats("goodput", "gbps").integers("seed", "");
+        assert_eq!(Figure::ecdf(&table, "goodput_gbps").instead().unwrap(), "There is no value.");
+        table.push([34.0.into(), 1u32.into()]);
+        let cdf = |table: &Table| Figure::ecdf(table, "goodput_gbps").instead();
+        assert_eq!(cdf(&table).unwrap(), "One value: goodput (Gb/s): 34.");
+        let line = Figure::line(&table, "seed", "goodput_gbps").instead();
+        assert_eq!(line.unwrap(), "goodput (Gb/s): 34; seed: 1.");
+        let line = Figure::line(&table, "seed", "goodput_gbps").rule(40.0, "paper").instead();
+        assert_eq!(line.unwrap(), "goodput (Gb/s): 34; seed: 1. paper: 40.");
+        table.push([34.0.into(), 2u32.into()]);
+        assert_eq!(cdf(&table).unwrap(), "All 2 values are alike: goodput (Gb/s): 34.");
+        assert!(Figure::line(&table, "seed", "goodput_gbps").instead().is_none());
+        // Values that are nearly alike have an axis whose labels can be read.
+        table.push([34.000_01.into(), 3u32.into()]);
+        assert!(cdf(&table).is_none());
+        let spec = Figure::ecdf(&table, "goodput_gbps").to_vega_lite();
+        let x = &spec["layer"][0]["encoding"]["x"]["scale"]["domain"];
+        assert!(x[0].as_f64().unwrap() < 33.7 && x[1].as_f64().unwrap() > 34.3, "{x}");
     }
 
     #[test]

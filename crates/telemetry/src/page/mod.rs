@@ -130,6 +130,12 @@ impl Page {
     }
 
     fn figure(&mut self, figure: &Figure<'_>) -> core::fmt::Result {
+        if let Some(text) = figure.instead() {
+            if !figure.headline().is_empty() {
+                writeln!(self.body, "<h3>{}</h3>", escape(figure.headline()))?;
+            }
+            return writeln!(self.body, "<p>{}</p>", escape(&text));
+        }
         self.figures += 1;
         let number = self.figures;
         let specification = script_data(&figure.to_vega_lite());
@@ -230,6 +236,10 @@ fn shown(cell: Cell<'_>) -> String {
         Cell::Text(text) => text.to_owned(),
         Cell::Integer(value) => grouped(&value.to_string()),
         Cell::Float(value) if !value.is_finite() => "–".to_owned(),
+        // A count has no decimals, though others of its column have.
+        Cell::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
+            grouped(&(value as i64).to_string())
+        }
         Cell::Float(value) => {
             let whole = value.abs().log10().floor().max(0.0) as usize;
             let text = format!("{value:.*}", 3usize.saturating_sub(whole));
@@ -262,7 +272,7 @@ mod tests {
             Table::new("t").texts("host").integers("sent", "bytes").floats("rate", "gbps");
         table.push(["<h0>".into(), 1_234_567u64.into(), 99.123_45.into()]);
         table.push(["h1".into(), Cell::Missing, 0.012_34.into()]);
-        let figure = Figure::bar(&table, "host", "sent_bytes").title("Sent").caption("By `host`.");
+        let figure = Figure::bar(&table, "host", "rate_gbps").title("Rate").caption("By `host`.");
         let mut page = Page::simulated("A <title>", "store & forward");
         page.section("Hosts")
             .add(&Block::Text("Who sent `how much`, at a < b."))
