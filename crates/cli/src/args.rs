@@ -167,6 +167,11 @@ pub(crate) struct Sim {
 pub(crate) struct Compare {
     /// Folders that `ferroce sim -o` has written; all but the first are held against the first
     #[arg(value_name = "FOLDER", num_args = 2.., required = true)]
+    /// Try no remedies after a run: what a report advises is otherwise tried where that takes no longer than
+    /// the run
+    #[arg(long)]
+    pub(crate) no_trials: bool,
+
     pub(crate) folders: Vec<PathBuf>,
 
     /// Print JSON instead

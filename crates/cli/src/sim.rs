@@ -3,6 +3,7 @@
 mod inputs;
 mod meter;
 mod seeds;
+mod trials;
 mod watch;
 
 use std::fs::{self, File};
@@ -100,6 +101,10 @@ fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Fail
         text += &format!("  {:<12} {files} files: see {}\n", "written", page.display());
     }
     print(&if arguments.json { report.json() } else { text })?;
+    if verdict != Verdict::Interrupted {
+        let tried = trials::tried(arguments, input, &report, &network, interrupt);
+        report = report.with_trials(tried);
+    }
     if let Some(cost) = cost {
         print(&cost)?;
     }

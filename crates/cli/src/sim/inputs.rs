@@ -65,6 +65,13 @@ impl Input {
         Ok(scenario)
     }
 
+    /// Reads it once more, with more set; `None` if it cannot be set so.
+    pub(super) fn read_with(&self, seed: Option<u64>, set: &[String]) -> Option<Scenario> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let set = [&self.set[..], set].concat();
+        Scenario::parse_set(&self.text, folder, &set, seed).ok()
+    }
+
     /// Says before a run what is likely to be a mistake: what never happens, and that there is more to read.
     pub(super) fn warn(&self, notes: &[Note], check: &Check) {
         let mut more = check.warnings().len();

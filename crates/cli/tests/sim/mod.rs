@@ -33,7 +33,7 @@ Incast of 31 under a leaf-spine (simulated)
   latency      p50 2.162 ms, p95 2.679 ms, p99 2.679 ms
   slowdown     p50 24.37, p95 30.19, p99 30.19
   drops        0
-  again        0 packets, 0 timeouts
+  retransmits  0 of 60574 packets, 0 timeouts
   ECN          0 marks, 0 CNPs
   pauses       3984 frames
     who pauses whom     frames     ports     paused        most  which
@@ -41,11 +41,19 @@ Incast of 31 under a leaf-spine (simulated)
     spine pauses leaf     1468    6 of 8   9.807 ms    1.988 ms  leaf3 by spine1
     leaf pauses spine     1232    2 of 8   2.898 ms    1.484 ms  spine1 by leaf0
   simulated    214940 link-hops, [..] events
-  note         no ECN: no queue marks: there is no [switch.ecn]
+  finding      full link: leaf0 -> h0 carried 98.1 of 100 Gb/s (98 %): 31 flows
+               that wait lead there
+  finding      source of pauses: leaf0, which paused spine1, which paused
+               leaf1, which paused h8. leaf0 is the source: more comes there
+               than its link to h0 takes (98 % used)
+  finding      no ECN: no queue marks: there is no [switch.ecn]
                change: give switch.ecn min_bytes, max_bytes and
                max_probability, and nic.congestion = "dcqcn"
 
 "#]
+               tried: switch.ecn={}, nic.congestion=dcqcn does not help:
+               messages done: 1 by 2.679 ms (was 31), 84.0 Gb/s (was 92.5),
+               2277 pause frames (was 3984)
     ]);
 }
 
@@ -371,7 +379,7 @@ Deadlock by flooding, figure 4 (simulated)
   flows        5 (0 finished, 0 failed)
   completed    8 messages, of flows without an end
 ...
-  note         deadlock: each of these ports is paused by the next, for ever:
+  finding      deadlock: each of these ports is paused by the next, for ever:
                T0 -> La, La -> T1, T1 -> Lb, Lb -> T0, T0 -> La
                change: packets must not go up again once they have gone down:
                with switch.incomplete_arp = "drop" none is flooded

@@ -23,14 +23,19 @@ pub struct Note {
     pub why: String,
     /// What to change, if it is not wanted so.
     pub change: Option<String>,
+    /// What may be set so that it goes away, as `ferroce sim --set` takes it: each several settings.
+    pub remedies: Vec<Vec<String>>,
+    /// What those came to that were tried: each in a sentence.
+    pub tried: Vec<String>,
 }
 
 impl Note {
-    fn new(about: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { about: about.into(), why: why.into(), change: None }
+    pub(super) fn new(about: impl Into<String>, why: impl Into<String>) -> Self {
+        let (about, why) = (about.into(), why.into());
+        Self { about, why, change: None, remedies: Vec::new(), tried: Vec::new() }
     }
 
-    fn change(mut self, change: &str) -> Self {
+    pub(super) fn change(mut self, change: &str) -> Self {
         self.change = Some(change.to_owned());
         self
     }
@@ -57,17 +62,64 @@ struct Place {
 }
 
 impl Report<'_> {
-    /// Everything that a reader should know.
+    /// Everything that a reader should know, causes first.
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         notes.extend(self.why_it_ended());
-        notes.extend(self.why_no_pauses());
-        notes.extend(self.who_paused());
-        notes.extend(self.why_no_marks());
+        if let Some(nothing) = self.why_nothing() {
+            notes.push(nothing);
+            return notes;
+        }
+        let source = self.where_pauses_begin();
+        let by_host = source.as_ref().is_some_and(|(end, _)| matches!(end, End::Host(_)));
+        // Whoever is behind a host that pauses waits for that host, and for no link.
+        let source = source.map(|(_, note)| match self.who_paused() {
+            Some(paused) if by_host => Note { change: paused.change, ..note },
+            _ => note,
+        });
+        let [first, second] = match by_host {
+            true => [source, self.what_limits()],
+            false => [self.what_limits(), source],
+        };
+        notes.extend(first);
+        notes.extend(second);
+        if !by_host {
+            notes.extend(self.who_paused());
+        }
         notes.extend(self.why_drops());
         notes.extend(self.why_again());
+        notes.extend(self.which_is_first());
+        notes.extend(self.why_no_pauses());
+        notes.extend(self.why_no_marks());
         notes.extend(self.what_was_missed());
+        let before = self.effect();
+        for note in &mut notes {
+            let trials = note.remedies.iter().filter_map(|remedy| {
+                let trial = self.trials.iter().find(|trial| trial.set == *remedy)?;
+                Some(trial.said(&before))
+            });
+            note.tried = trials.collect();
+        }
         notes
+    }
+
+    /// Why no packet was sent, if none was.
+    fn why_nothing(&self) -> Option<Note> {
+        let network = self.network;
+        if self.lab.is_some() || network.link_hops() > 0 {
+            return None;
+        }
+        let about = "nothing simulated";
+        let now = network.now();
+        Some(match network.flows() {
+            [] => Note::new(about, "no packet was sent: no application does anything")
+                .change("add a [[workload]] or a [[job]]"),
+            flows if flows.iter().all(|flow| flow.spec.start >= now) => {
+                Note::new(about, format!("no packet was sent: no flow begins before {now}"))
+                    .change("raise end_ms, or let the workload begin sooner")
+            }
+            _ => Note::new(about, "no packet was sent, though flows have begun"),
+        })
     }
 
     fn why_it_ended(&self) -> Option<Note> {
@@ -159,7 +211,12 @@ impl Report<'_> {
                 });
             }
         }
+        let (marked, _) = self.marks();
         Some(match nearest.0 {
+            Some((_, why)) if marked > 0 && self.listens() => Note::new(
+                "ECN before PFC",
+                format!("{marked} packets were marked before any sender had to be paused: {why}"),
+            ),
             Some((_, why)) => Note::new(about, why)
                 .change("nothing, if that is wanted; a smaller switch.alpha pauses sooner"),
             None => Note::new(about, "no packet came in a lossless group").change(
@@ -170,7 +227,7 @@ impl Report<'_> {
     }
 
     /// The lowest that the threshold of a group of `switch` ever was.
-    fn lowest_threshold(&self, switch: u32, group: usize) -> u64 {
+    pub(super) fn lowest_threshold(&self, switch: u32, group: usize) -> u64 {
         let Some(config) = self.network.switch_config(switch) else { return 0 };
         let config = config.groups[group];
         let shared = match config.threshold {
@@ -256,7 +313,13 @@ impl Report<'_> {
             let and_nic = if listens { "" } else { ", and nic.congestion = \"dcqcn\"" };
             let ecn = "give switch.ecn min_bytes, max_bytes and max_probability";
             let note = Note::new(about, "no queue marks: there is no [switch.ecn]");
-            return Some(note.change(&format!("{ecn}{and_nic}")));
+            let mut note = note.change(&format!("{ecn}{and_nic}"));
+            let by_switch = matches!(self.where_pauses_begin(), Some((End::Switch(_), _)));
+            if by_switch && !listens {
+                note.remedies =
+                    vec![vec!["switch.ecn={}".to_owned(), "nic.congestion=dcqcn".to_owned()]];
+            }
+            return Some(note);
         }
         if !listens {
             let why = "queues mark, but no packet may be marked: no NIC listens to marks";
@@ -304,7 +367,7 @@ impl Report<'_> {
                     )
                 },
             );
-            Note { about: format!("dropped, {cause}"), why, change: Some(change) }
+            Note::new(format!("dropped, {cause}"), why).change(&change)
         };
         self.network.drops().iter().map(note).collect()
     }
@@ -332,7 +395,7 @@ impl Report<'_> {
     }
 
     /// Whether any NIC listens to marks.
-    fn listens(&self) -> bool {
+    pub(super) fn listens(&self) -> bool {
         self.network.nic_configs().any(|(_, nic)| nic.congestion.obeys_marks())
     }
 
@@ -557,6 +620,24 @@ lossless_priorities = [3]
         let summary = report.summary();
         assert!(summary.contains("  DEADLOCK at "), "{summary}");
         assert!(summary.contains("\n    c port to a, queue 3\n"), "{summary}");
+    }
+
+    #[test]
+    fn where_nothing_is_sent_nothing_else_is_explained() {
+        let none = notes(|config| config.flows.clear());
+        assert_eq!(
+            note(&none, "nothing simulated").change.unwrap(),
+            "add a [[workload]] or a [[job]]"
+        );
+        let late = notes(|config| {
+            for flow in &mut config.flows {
+                flow.start = Time::ZERO + Span::from_ms(30);
+            }
+        });
+        assert!(note(&late, "nothing simulated").why.ends_with("no flow begins before 20.000 ms"));
+        for notes in [none, late] {
+            assert!(notes.iter().all(|note| !note.about.starts_with("no ")), "{notes:?}");
+        }
     }
 
     #[test]

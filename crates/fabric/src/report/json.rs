@@ -10,10 +10,15 @@ impl Report<'_> {
     /// What the run came to: how it ended, its figures, its jobs, and what is to be known. A figure that it
     /// has not got is null.
     pub fn json(&self) -> String {
-        let notes = self
-            .notes()
-            .into_iter()
-            .map(|note| json!({"about": note.about, "why": note.why, "change": note.change}));
+        let notes = self.notes().into_iter().map(|note| {
+            json!({
+                "about": note.about,
+                "why": note.why,
+                "change": note.change,
+                "remedies": note.remedies,
+                "tried": note.tried,
+            })
+        });
         let origin = if self.lab.is_some() { "lab" } else { "simulated" };
         let lab = self.lab.map(|lab| {
             json!({
@@ -32,7 +37,7 @@ impl Report<'_> {
             "ended": self.verdict.word(),
             "figures": figures(&self.numbers()),
             "jobs": rows(self.jobs().as_ref()),
-            "notes": notes.collect::<Vec<_>>(),
+            "findings": notes.collect::<Vec<_>>(),
         });
         if let Some(lab) = lab {
             document["lab"] = lab;

@@ -7,6 +7,7 @@
 //! Every number is of simulated time, and every form says so. The same run gives the same bytes. Of a lab, whose
 //! hosts are programs in real time, every form says that and whether its clock kept its factor.
 
+mod cause;
 mod diagnosis;
 mod hops;
 mod interval;
@@ -26,6 +27,7 @@ use std::collections::BTreeMap;
 use rdma::{Span, Time};
 use telemetry::Table;
 
+pub use cause::{Effect, Trial};
 pub use diagnosis::Note;
 pub(crate) use interval::Interval;
 pub(crate) use json::written;
@@ -51,6 +53,8 @@ pub struct Report<'a> {
     verdict: &'a Verdict,
     samples: Option<&'a Samples>,
     lab: Option<&'a LabRun>,
+    /// What was tried afterwards.
+    trials: Vec<Trial>,
     /// By flow: what a message takes alone in the network, once somebody has asked.
     alone: OnceCell<Vec<Option<Span>>>,
 }
@@ -58,7 +62,8 @@ pub struct Report<'a> {
 impl<'a> Report<'a> {
     /// A report of `network`, whose run ended with `verdict`.
     pub fn new(title: &'a str, network: &'a Network, verdict: &'a Verdict) -> Self {
-        Self { title, network, verdict, samples: None, lab: None, alone: OnceCell::new() }
+        let (trials, alone) = (Vec::new(), OnceCell::new());
+        Self { title, network, verdict, samples: None, lab: None, trials, alone }
     }
 
     /// The same, with what was sampled.
@@ -166,7 +171,7 @@ impl<'a> Report<'a> {
             ("slowdown_p50", "", slower(50)),
             ("slowdown_p99", "", slower(99)),
             ("drops", "", count(network.drops().total())),
-            ("again", "packets", count(again)),
+            ("retransmits", "packets", count(again)),
             ("timeouts", "", count(timeouts)),
             ("pauses", "frames", count(network.pause_frames())),
             ("paused", "us", Some(tables::micros(self.paused_ps()))),
@@ -262,7 +267,9 @@ impl<'a> Report<'a> {
         figures.push(("drops", network.drops().total().to_string()));
         // Programs count for themselves.
         if has_flows {
-            figures.push(("again", format!("{again} packets, {timeouts} timeouts")));
+            let sent: u64 = network.all_host_stats().map(|own| own.sent_pkts).sum();
+            let again = format!("{again} of {sent} packets, {timeouts} timeouts");
+            figures.push(("retransmits", again));
             figures.push(("ECN", format!("{marked} marks, {notified} CNPs")));
         } else {
             figures.push(("ECN", format!("{marked} marks")));
@@ -322,7 +329,7 @@ impl<'a> Report<'a> {
         let now = self.network.now();
         let window = match first {
             Time::ZERO => format!("in the first {now}"),
-            first => format!("from {first} to {now}"),
+            first => format!("{first} to {now}"),
         };
         format!("{rate:.3} Gb/s: {bytes} bytes in order, {window}")
     }
@@ -392,9 +399,18 @@ impl<'a> Report<'a> {
 }
 
 fn write_note(text: &mut String, note: &Note) {
-    *text += &wrapped("  note         ", &format!("{}: {}", note.about, note.why), COLUMNS);
+    *text += &wrapped("  finding      ", &format!("{}: {}", note.about, note.why), COLUMNS);
     if let Some(change) = &note.change {
         *text += &wrapped("               ", &format!("change: {change}"), COLUMNS);
+    }
+    for tried in &note.tried {
+        *text += &wrapped("               ", &format!("tried: {tried}"), COLUMNS);
+    }
+    if note.tried.is_empty() {
+        for remedy in &note.remedies {
+            let set: Vec<String> = remedy.iter().map(|set| format!("--set '{set}'")).collect();
+            *text += &wrapped("               ", &format!("to try: {}", set.join(" ")), COLUMNS);
+        }
     }
 }
 
@@ -454,7 +470,7 @@ mod tests {
         assert!(summary.contains("    who pauses whom    frames   ports "), "{summary}");
         assert!(summary.contains("    ToR pauses server  "), "{summary}");
         assert!(summary.contains("  2 of 3  "), "{summary}");
-        assert!(summary.contains("  note         no ECN: no queue marks"), "{summary}");
+        assert!(summary.contains("  finding      no ECN: no queue marks"), "{summary}");
         assert!(summary.lines().all(|line| line.len() <= COLUMNS), "{summary}");
     }
 
@@ -482,7 +498,10 @@ mod tests {
         let frames = network.pause_frames();
         let stopped = network.host_pauses(1).unwrap().sent;
         assert!(stopped.iter().filter(|&&sent| sent > 0).count() > 1, "{stopped:?}");
-        assert!(summary.contains(&format!("h1 sent {frames} pause frames to its")), "{summary}");
+        assert!(
+            summary.contains(&format!("it sent\n               {frames} pause frames")),
+            "{summary}"
+        );
         let hop = summary.lines().find(|line| line.starts_with("    server pauses ToR ")).unwrap();
         assert_eq!(hop.split_whitespace().nth(3), Some(frames.to_string().as_str()), "{summary}");
     }

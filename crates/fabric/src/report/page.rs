@@ -33,15 +33,17 @@ impl Report<'_> {
         self.add_lab(&mut page);
         let notes = self.notes();
         if !notes.is_empty() {
-            page.section("What to know");
+            page.section("Findings");
             for note in &notes {
                 let change = note.change.as_ref();
                 let change =
                     change.map_or_else(String::new, |change| format!(" To change it: {change}."));
+                let tried = note.tried.iter().map(|tried| format!(" Tried: {tried}."));
                 page.add(&Block::Notice(&format!(
-                    "{}: {}.{change}",
+                    "{}: {}.{change}{}",
                     capital(&note.about),
-                    note.why
+                    note.why,
+                    tried.collect::<String>()
                 )));
             }
         }
@@ -115,6 +117,9 @@ impl Report<'_> {
     }
 
     fn add_replay(&self, page: &mut Page, layers: &Layers, samples: &Samples) {
+        if samples.changes().all(|change| change.paused == Span::ZERO) {
+            return;
+        }
         let Some(replay) = replay::replay(self.network.topology(), layers, samples) else { return };
         page.section("Pauses, spreading").add(&Block::Text(
             "Each link has two ends; an end is coloured when it had to wait, because the other end had \
@@ -277,7 +282,8 @@ impl Report<'_> {
             .integers("ports_paused", "")
             .floats("paused", "us")
             .texts("longest");
-        for (hop, totals) in &hops {
+        let paused = hops.iter().filter(|(_, totals)| totals.frames > 0 || totals.paused_ps > 0);
+        for (hop, totals) in paused {
             let name = layers.pausing(*hop);
             let longest = totals.longest.map_or_else(String::new, |(paused, at, to)| {
                 let (at, to) = (topology.name(at), topology.name(to));
@@ -292,11 +298,14 @@ impl Report<'_> {
                 (&longest).into(),
             ]);
         }
-        let figure = Figure::bar(&table, "paused_us", "who")
-            .height(30 * hops.len() as u32 + 20)
-            .x_title("time paused, all paused ports together (µs)")
-            .y_title("");
-        page.add(&Block::Figure(&figure));
+        // What a row says needs no bar.
+        if table.len() > 1 {
+            let figure = Figure::bar(&table, "paused_us", "who")
+                .height(30 * table.len() as u32 + 20)
+                .x_title("time paused, all paused ports together (µs)")
+                .y_title("");
+            page.add(&Block::Figure(&figure));
+        }
         page.add(&Block::Table(&table, ""));
     }
 
@@ -345,9 +354,11 @@ impl Report<'_> {
             return;
         }
         page.section("Drops");
-        let height = 30 * table.len() as u32 + 20;
-        let figure = Figure::bar(&table, "packets", "cause").height(height).y_title("");
-        page.add(&Block::Figure(&figure));
+        if table.len() > 1 {
+            let height = 30 * table.len() as u32 + 20;
+            let figure = Figure::bar(&table, "packets", "cause").height(height).y_title("");
+            page.add(&Block::Figure(&figure));
+        }
         page.add(&Block::Table(&table, ""));
     }
 }

@@ -176,8 +176,9 @@ impl Seeds {
 
     /// One HTML file, with everything that it needs.
     pub fn page(&self) -> String {
-        let mut page = Page::simulated(&self.title, &self.model);
         let count = self.runs.len();
+        let title = format!("{}, {count} seeds", self.title);
+        let mut page = Page::simulated(&title, &self.model);
         page.section("What happened").add(&Block::Text(&format!(
             "{count} runs, each with a seed of its own: {}. The 95 % interval is that of the median.",
             self.ended()

@@ -17,7 +17,7 @@ const LINE_GBPS: u64 = 40;
 const CABLES: Cables = Cables::new(Rate::from_gbps(LINE_GBPS), 20);
 
 /// Each of `pairs` sends without end, 1.6 MB at a time.
-fn hungry(topology: Topology, pairs: &[(u32, u32)]) -> NetworkConfig {
+fn saturating(topology: Topology, pairs: &[(u32, u32)]) -> NetworkConfig {
     let mut config = NetworkConfig::new(topology);
     config.switch.groups[3].threshold = Threshold::Static { bytes: 100_000 };
     let flow = |&(from, to): &(u32, u32)| FlowSpec {
@@ -73,14 +73,15 @@ fn assert_rates(measured: &[f64], expected: &[f64]) {
 #[test]
 fn each_bottleneck_of_a_parking_lot_gives_its_ingress_ports_equal_parts() {
     // h0 and h1 enter at the first switch, h2 at the second, h3 at the last, where h4 is.
-    let config = hungry(parking_lot(3, CABLES), &[(0, 4), (1, 4), (2, 4), (3, 4)]);
+    let config = saturating(parking_lot(3, CABLES), &[(0, 4), (1, 4), (2, 4), (3, 4)]);
     assert_rates(&rates(config, 5, 20), &[5.0, 5.0, 10.0, 20.0]);
 }
 
 #[test]
 fn a_sender_beside_the_receiver_gets_a_half_or_a_third_by_how_many_uplinks_the_others_have() {
     // Figure 3: H4 is below the switch of the receiver, H1 to H3 are below another.
-    let config = || hungry(leaf_spine(2, 2, 3, CABLES, CABLES), &[(0, 4), (1, 4), (2, 4), (3, 4)]);
+    let config =
+        || saturating(leaf_spine(2, 2, 3, CABLES, CABLES), &[(0, 4), (1, 4), (2, 4), (3, 4)]);
     let one = with_ways(config(), |ways| ways[0] == ways[1] && ways[1] == ways[2]);
     let third = LINE_GBPS as f64 / 3.0;
     assert_rates(&rates(one, 5, 20), &[third / 2.0, third / 2.0, third / 2.0, 20.0]);
@@ -95,7 +96,7 @@ fn victim(more: bool) -> NetworkConfig {
     if more {
         pairs.extend([(10, 15), (11, 15)]);
     }
-    with_ways(hungry(leaf_spine(4, 2, 5, CABLES, CABLES), &pairs), |ways| {
+    with_ways(saturating(leaf_spine(4, 2, 5, CABLES, CABLES), &pairs), |ways| {
         let with_victim = ways[1..5].iter().filter(|&&way| way == ways[0]).count();
         with_victim == 2 && ways[5..].iter().all(|&way| way == ways[0])
     })

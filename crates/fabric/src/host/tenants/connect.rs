@@ -262,7 +262,7 @@ impl Host {
         self.tenants.as_ref().map_or(0, |tenants| tenants.cores[core].busy_until)
     }
 
-    /// Whoever runs beside a hog is somewhere in its slice, as chance has it, unless slices are in step.
+    /// Whoever runs beside a hog is somewhere in its slice, as chance has it, unless slices are in lockstep.
     pub(crate) fn draw_slices(&mut self, seed: u64) {
         let Some(tenants) = &mut self.tenants else { return };
         if tenants.config.slices == Slices::InStep {

@@ -1,0 +1,504 @@
+//! Causes: which link should have been full and was not, where a chain of pauses begins, and which threshold
+//! came first.
+//!
+//! ```text
+//!   flows that wait ─► their destination's link ─► full: so many lead there
+//!                                              └► not full: paused, slowed down by CNPs, or sent again
+//!   port that was paused longest ─► who paused it ─► who paused that ─► ... ─► the source
+//! ```
+//!
+//! A cause is told before its effects. Where a setting would take it away and a run of the same length tells
+//! whether that is so, the note says what to set ([`Note::remedies`]), and the report of a run that was
+//! followed by trials says what they came to ([`Trial`]).
+
+use std::collections::BTreeMap;
+
+use rdma::{Span, Time};
+use transport::Recovery;
+use transport::congestion::{Congestion, Settings};
+
+use super::Report;
+use super::diagnosis::Note;
+use crate::topology::End;
+use crate::workload::Flow;
+
+/// A link that is busy for this part of the time or more is full. Ours.
+const FULL: f64 = 0.8;
+/// A flow waits if its messages take so many times longer than alone in the network. Ours.
+const WAITS: f64 = 1.5;
+/// A pause matters if it takes this part of the time. Ours.
+const MATTERS: f64 = 0.1;
+
+/// A setting that was tried after a run, by another run of the same scenario that was stopped at the time of
+/// the model when the first had ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trial {
+    /// What was set, as `ferroce sim --set` takes it.
+    pub set: Vec<String>,
+    /// What that run came to.
+    pub effect: Effect,
+}
+
+/// What a run came to, in the few figures that a trial is judged by.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Effect {
+    /// When all flows had ended, if they all have an end and reached it.
+    finished: Option<Time>,
+    /// When it stopped.
+    at: Time,
+    completed: u64,
+    goodput_gbps: f64,
+    pauses: u64,
+    drops: u64,
+}
+
+impl Effect {
+    /// Whether it is better than `before`: a goodput that is 5 % higher, or one as high (within 5 %) with at most
+    /// half of the pauses and drops. Ours.
+    pub fn is_better(&self, before: &Self) -> bool {
+        let troubles = [self, before].map(|effect| effect.pauses + effect.drops);
+        let rate = self.goodput_gbps / before.goodput_gbps.max(f64::MIN_POSITIVE);
+        rate >= 1.05 || rate >= 0.95 && troubles[1] > 0 && troubles[0] * 2 <= troubles[1]
+    }
+
+    /// What it came to, and what it was `before`.
+    fn beside(&self, before: &Self) -> String {
+        let mut parts = vec![match (self.finished, before.finished) {
+            (Some(now), Some(was)) => format!("finished at {now} (was {was})"),
+            (Some(now), None) => format!("finished at {now} (was not by {})", before.at),
+            (None, _) => {
+                format!(
+                    "messages done: {} by {} (was {})",
+                    self.completed, self.at, before.completed
+                )
+            }
+        }];
+        parts.push(format!("{:.1} Gb/s (was {:.1})", self.goodput_gbps, before.goodput_gbps));
+        for (what, now, was) in
+            [("pause frames", self.pauses, before.pauses), ("drops", self.drops, before.drops)]
+        {
+            if now + was > 0 {
+                parts.push(format!("{now} {what} (was {was})"));
+            }
+        }
+        parts.join(", ")
+    }
+}
+
+impl Trial {
+    /// What was set and what came of it, beside `before`, in a sentence.
+    pub(super) fn said(&self, before: &Effect) -> String {
+        let helps = match self.effect.is_better(before) {
+            true => "helps",
+            false => "does not help",
+        };
+        format!("{} {helps}: {}", self.set.join(", "), self.effect.beside(before))
+    }
+}
+
+impl Report<'_> {
+    /// What to try, so that the causes that were found go away: each several settings, as `ferroce sim --set`
+    /// takes them.
+    pub fn remedies(&self) -> Vec<Vec<String>> {
+        self.notes().into_iter().flat_map(|note| note.remedies).collect()
+    }
+
+    /// The same, with what was tried.
+    #[must_use]
+    pub fn with_trials(mut self, trials: Vec<Trial>) -> Self {
+        self.trials = trials;
+        self
+    }
+
+    /// What this run came to as a trial.
+    pub fn effect(&self) -> Effect {
+        let network = self.network;
+        let is_over = network.flows().iter().all(Flow::is_over);
+        Effect {
+            finished: is_over.then(|| network.now()),
+            at: network.now(),
+            completed: network.flows().iter().map(|flow| flow.completed).sum(),
+            goodput_gbps: self.goodput_of().0,
+            pauses: network.pause_frames(),
+            drops: network.drops().total(),
+        }
+    }
+
+    /// The part of the time from the first flow's start for which a link was used, of its part of the whole.
+    fn of_window(&self, used: f64) -> f64 {
+        let (_, _, first) = self.goodput_of();
+        let now = self.network.now();
+        used * now.as_ps() as f64 / now.since(first).as_ps().max(1) as f64
+    }
+
+    /// Whether somebody waited for the messages of a flow longer than its network, alone, would have needed.
+    fn waits(&self, index: usize, flow: &Flow) -> bool {
+        let spec = &flow.spec;
+        if spec.interval.is_some() || spec.reply_bytes.is_some() || flow.failed > 0 {
+            return false;
+        }
+        if spec.messages.is_none() {
+            return spec.message_bytes > 0;
+        }
+        let slowdowns = self.slowdowns(index);
+        match slowdowns.is_empty() {
+            true => !flow.is_over(),
+            false => slowdowns.iter().sum::<f64>() / slowdowns.len() as f64 > WAITS,
+        }
+    }
+
+    /// The link that most of the flows that wait lead to: full, or why not.
+    pub(super) fn what_limits(&self) -> Option<Note> {
+        let network = self.network;
+        let mut towards: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (index, flow) in network.flows().iter().enumerate() {
+            if flow.spec.job.is_none() && self.waits(index, flow) {
+                towards.entry(flow.spec.destination).or_default().push(index as u32);
+            }
+        }
+        // Of those with as many, the first.
+        let most = towards.values().map(Vec::len).max()?;
+        let flows = towards.into_values().find(|flows| flows.len() == most)?;
+        let last = |flow: &u32| network.links_of(*flow).pop();
+        let link = flows.iter().find_map(last)?;
+        let topology = network.topology();
+        let name = |end| topology.name(end);
+        let used = self.of_window(link.used);
+        let (line, percent) = (link.rate.as_bps() as f64 / 1e9, used * 100.0);
+        let carried = format!(
+            "{} -> {} carried {:.1} of {line} Gb/s ({percent:.0} %)",
+            name(link.at),
+            name(link.to),
+            used * line,
+        );
+        let led = match most {
+            1 => "a flow that waits leads there".to_owned(),
+            count => format!("{count} flows that wait lead there"),
+        };
+        let mut sources: Vec<u32> =
+            flows.iter().map(|&flow| network.flows()[flow as usize].spec.source).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        let sum = |of: fn(&transport::Stats) -> u64| -> u64 {
+            sources.iter().flat_map(|&source| network.host_stats(source)).map(|own| of(&own)).sum()
+        };
+        let nic = network.nic_config(*sources.first()?)?;
+        let (again, timeouts) =
+            (sum(|stats| stats.retransmitted_pkts), sum(|own| own.local_ack_timeout_err));
+        let packets = sum(|stats| stats.sent_pkts).max(1);
+        let part = again as f64 / packets as f64;
+        let repeated = format!(
+            "its senders retransmitted {again} of {packets} packets ({:.0} %), after {timeouts} timeouts",
+            part * 100.0
+        );
+        if used >= FULL && part > MATTERS {
+            let mut note = Note::new("wasted link", format!("{carried}, and {led}: {repeated}"));
+            let better = [Recovery::GoBackN, Recovery::SelectiveRepeat];
+            let better = better.iter().filter(|&&one| match nic.recovery {
+                Recovery::GoBack0 => true,
+                Recovery::GoBackN => one == Recovery::SelectiveRepeat,
+                Recovery::SelectiveRepeat => false,
+            });
+            let set = |one: &Recovery| vec![format!("nic.recovery={}", one.name())];
+            note.remedies = better.map(set).collect();
+            return Some(note.change("see what was dropped and why, or nic.recovery"));
+        }
+        if used >= FULL {
+            return Some(Note::new("full link", format!("{carried}: {led}")));
+        }
+        // What stands before it may be full.
+        let all: Vec<_> = flows.iter().flat_map(|&flow| network.links_of(flow)).collect();
+        let full = all.iter().max_by(|a, b| a.used.total_cmp(&b.used))?;
+        let most_used = self.of_window(full.used);
+        if most_used >= FULL {
+            let why = format!(
+                "{carried}, and {led}: {} -> {} on their way is full ({:.0} %)",
+                name(full.at),
+                name(full.to),
+                most_used * 100.0
+            );
+            return Some(Note::new("full link", why));
+        }
+        let why = |cause: &str| format!("{carried}, though {led}: {cause}");
+        let about = "idle link";
+        let whole = network.now().as_ps() as f64;
+        let paused = all.iter().max_by_key(|link| link.paused)?;
+        if paused.paused.as_ps() as f64 > whole * (1.0 - FULL) {
+            let cause = format!(
+                "on the way, {} was paused by {} for {:.0} % of the time",
+                name(paused.at),
+                name(paused.to),
+                paused.paused.as_ps() as f64 * 100.0 / whole
+            );
+            return Some(Note::new(about, why(&cause)));
+        }
+        let cnps = sum(|stats| stats.rp_cnp_handled);
+        match nic.congestion {
+            Congestion::Dcqcn(reaction) if cnps > 0 => {
+                let (marked, _) = self.marks();
+                let back = match reaction.recovery_time(2) {
+                    Some(time) => format!("{:.1} ms", time.as_ps() as f64 / 1e9),
+                    None => "more than 10 s".to_owned(),
+                };
+                let cause = format!(
+                    "DCQCN slowed its senders down by {cnps} CNPs ({marked} marks), and from two in a row \
+                     it takes {back} to line rate again"
+                );
+                let notification = nic.notification.unwrap_or_default();
+                let timer = rate_timer_us(Settings { reaction, notification });
+                let mut note = Note::new(about, why(&cause)).change(
+                    "a shorter nic.dcqcn.rate_timer_us, or another nic.congestion; the network without any \
+                     says what PFC alone would do",
+                );
+                note.remedies = vec![vec!["nic.congestion=none".to_owned()]];
+                if let Some(timer) = timer.map(|timer| timer / 10).filter(|&timer| timer > 0) {
+                    note.remedies.insert(0, vec![format!("nic.dcqcn.rate_timer_us={timer}")]);
+                }
+                Some(note)
+            }
+            _ => {
+                if timeouts > 0 || part > MATTERS {
+                    return Some(Note::new(about, why(&repeated)));
+                }
+                (nic.congestion != Congestion::None).then(|| {
+                    let cause = format!("{} held its senders back", nic.congestion.name());
+                    let mut note = Note::new(about, why(&cause)).change("see nic.congestion");
+                    note.remedies = vec![vec!["nic.congestion=none".to_owned()]];
+                    note
+                })
+            }
+        }
+    }
+
+    /// Follows the pauses of the port that was paused longest to who began them: that one, and what is to be
+    /// known. Where they lead in a circle nobody began them.
+    pub(super) fn where_pauses_begin(&self) -> Option<(End, Note)> {
+        let network = self.network;
+        let topology = network.topology();
+        let whole = network.now().as_ps() as f64;
+        // By node, the port that was paused longest: by whom, and how long.
+        let mut paused: BTreeMap<End, (u64, End)> = BTreeMap::new();
+        for port in network.ports(network.now()) {
+            let time = super::hops::longest(&port.pauses);
+            let most = paused.entry(port.at).or_insert((0, port.to));
+            if time > most.0 {
+                *most = (time, port.to);
+            }
+        }
+        // From a node that had to wait to whoever began it, and for how long the last was held; `None` in a circle.
+        let behind = |from: End| {
+            let (mut way, mut held, mut here) = (vec![from], None, from);
+            while let Some(&(time, by)) = paused.get(&here) {
+                if time as f64 <= whole * MATTERS {
+                    break;
+                }
+                if way.contains(&by) {
+                    return None;
+                }
+                (here, held) = (by, Some(time));
+                way.push(by);
+            }
+            held.map(|held| (way, held))
+        };
+        let longest = |(end, (time, _)): &(&End, &(u64, End))| (*time, core::cmp::Reverse(**end));
+        let (most, _) = paused.iter().max_by_key(longest)?;
+        let (way, time) = behind(*most)?;
+        let here = *way.last()?;
+        // Of all who waited for the same, the farthest shows how far it spread.
+        let all = paused.keys().filter_map(|&from| behind(from));
+        let all = all.filter(|(way, _)| way.last() == Some(&here)).map(|(way, _)| way);
+        let way = all.rev().max_by_key(Vec::len).unwrap_or(way);
+        let names: Vec<&str> = way.iter().rev().map(|&end| topology.name(end)).collect();
+        let (source, chain) = (topology.name(here), names.join(", which paused "));
+        let part = time as f64 * 100.0 / whole;
+        let about = "source of pauses";
+        match here {
+            End::Host(host) => {
+                let sent = network.host_pauses(host)?.sent_frames;
+                let why = format!(
+                    "{chain}. {source} is the source: it sent {sent} pause frames, and held its switch for \
+                     {part:.0} % of the time ({})",
+                    Span::from_ps(time)
+                );
+                Some((here, Note::new(about, why)))
+            }
+            End::Switch(switch) => {
+                // It was not paused itself: more came than one of its links takes.
+                let mut busiest: Option<(u64, End, f64)> = None;
+                for (port, used) in network.ports(network.now()).zip(network.link_uses()) {
+                    let sent: u64 = port.sent_bytes.iter().sum();
+                    let is_more = busiest.is_none_or(|(most, ..)| sent > most);
+                    if port.at == End::Switch(switch) && is_more {
+                        busiest = Some((sent, port.to, used));
+                    }
+                }
+                let (_, to, used) = busiest?;
+                let used = self.of_window(used);
+                let at_times = if used >= FULL { "" } else { " at times" };
+                let why = format!(
+                    "{chain}. {source} is the source: more comes there{at_times} than its link to {} takes \
+                     ({:.0} % used)",
+                    topology.name(to),
+                    used * 100.0
+                );
+                Some((here, Note::new(about, why)))
+            }
+        }
+    }
+
+    /// Whether senders were told to slow down before they were paused.
+    pub(super) fn which_is_first(&self) -> Option<Note> {
+        let network = self.network;
+        if !self.listens() {
+            return None;
+        }
+        let (marked, _) = self.marks();
+        let counters = network.all_switch_counters();
+        // The least threshold of a group that paused, and where marks of that switch begin.
+        let mut first: Option<(u64, u32, u32, usize)> = None;
+        for (switch, _, own) in counters {
+            let Some(config) = network.switch_config(switch) else { continue };
+            let marks = config.queues.iter().filter_map(|queue| queue.ecn).map(|ecn| ecn.min_bytes);
+            let Some(marks) = marks.min() else { continue };
+            for (group, _) in config.groups.iter().enumerate().filter(|(_, own)| own.lossless) {
+                let xoff = self.lowest_threshold(switch, group);
+                let reached = own.group_peak_bytes[group] >= xoff.max(1);
+                if reached && first.is_none_or(|(least, ..)| xoff < least) {
+                    first = Some((xoff, marks, switch, group));
+                }
+            }
+        }
+        let (xoff, marks, switch, group) = first?;
+        let name = network.topology().name(End::Switch(switch));
+        if xoff >= u64::from(marks) {
+            return None;
+        }
+        let why = format!(
+            "XOFF of group {group} of {name} fell to {xoff} bytes of an ingress, and marks begin at {marks} \
+             of a queue: senders are paused before they are told to slow down ({marked} marks, {} pause \
+             frames)",
+            network.pause_frames()
+        );
+        Some(
+            Note::new("PFC before ECN", why)
+                .change("a larger switch.alpha or buffer, or smaller switch.ecn.min_bytes"),
+        )
+    }
+}
+
+/// The timer of a reaction point's increase, in microseconds.
+fn rate_timer_us(settings: Settings) -> Option<u64> {
+    let mut all = transport::congestion::PARAMETERS.iter();
+    all.find(|parameter| parameter.key == "rate_timer_us").map(|timer| timer.get(&settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::{Network, Verdict};
+
+    const RACK: &str = r#"
+end_ms = 20
+[topology]
+shape = "single-switch"
+hosts = 18
+rate_gbps = 100
+cable_m = 5
+[switch]
+buffer_bytes = 32_000_000
+alpha = 1
+lossless_priorities = [3]
+[[workload]]
+kind = "incast"
+receiver = "h0"
+senders = 16
+message_bytes = 1_000_000
+"#;
+
+    fn told(text: &str, set: &[&str]) -> (Vec<Note>, Effect) {
+        let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
+        let folder = std::path::Path::new(".");
+        let scenario = Scenario::parse_set(text, folder, &set, None).unwrap();
+        let mut network = Network::new(scenario.network).unwrap();
+        let verdict: Verdict = network.run(scenario.end);
+        let report = Report::new("told", &network, &verdict);
+        (report.notes(), report.effect())
+    }
+
+    #[test]
+    fn a_link_that_dcqcn_leaves_idle_is_told_with_settings_that_fill_it() {
+        let ecn =
+            "switch.ecn={ min_bytes = 1_000_000, max_bytes = 2_000_000, max_probability = 0.05 }";
+        let dcqcn = ["nic.congestion=dcqcn", ecn];
+        let (notes, before) = told(RACK, &dcqcn);
+        let first = &notes[0];
+        assert_eq!(first.about, "idle link");
+        assert!(first.why.starts_with("s0 -> h0 carried "), "{first:?}");
+        assert!(first.why.contains("16 flows that wait lead there: DCQCN slowed"), "{first:?}");
+        let remedies = [["nic.dcqcn.rate_timer_us=5"], ["nic.congestion=none"]];
+        assert_eq!(first.remedies, remedies);
+        for [remedy] in remedies {
+            let set = [&dcqcn[..], &[remedy]].concat();
+            let (notes, effect) = told(RACK, &set);
+            assert_eq!(notes[0].about, "full link", "{remedy}: {notes:?}");
+            let trial = Trial { set: vec![remedy.to_owned()], effect };
+            let said = trial.said(&before);
+            assert!(said.starts_with(&format!("{remedy} helps: finished at 1.3")), "{said}");
+            assert!(said.contains(" Gb/s (was "), "{said}");
+            // The other way round it is a loss.
+            assert!(!before.is_better(&trial.effect));
+        }
+    }
+
+    #[test]
+    fn the_source_of_a_storm_is_found_behind_those_whom_it_paused() {
+        let storm = "[[fault]]\nkind = \"nic-stuck\"\nhost = \"h0\"\nat_us = 100\n";
+        let (notes, _) = told(&format!("{RACK}{storm}"), &["switch.alpha=1/64"]);
+        let source = notes.iter().find(|note| note.about == "source of pauses").unwrap();
+        assert!(source.why.contains("h0, which paused s0, which paused h"), "{source:?}");
+        assert!(source.why.contains("h0 is the source: it sent "), "{source:?}");
+    }
+
+    #[test]
+    fn of_an_incast_the_switch_is_the_source() {
+        let (notes, _) = told(RACK, &["switch.alpha=1/64"]);
+        let source = notes.iter().find(|note| note.about == "source of pauses").unwrap();
+        assert!(
+            source.why.contains("s0 is the source: more comes there than its link to h0"),
+            "{source:?}"
+        );
+    }
+
+    #[test]
+    fn a_link_full_of_retransmissions_is_told_with_a_recovery_that_wastes_less() {
+        let text = r#"
+end_ms = 10
+[topology]
+shape = "single-switch"
+hosts = 2
+rate_gbps = 40
+cable_m = 2
+[nic]
+recovery = "go-back-0"
+[[fault]]
+kind = "drop"
+from = "s0"
+to = "h1"
+ip_id_ends = 0xff
+[[workload]]
+kind = "flow"
+from = "h0"
+to = "h1"
+message_bytes = 4_194_304
+endless = true
+"#;
+        let (notes, before) = told(text, &[]);
+        assert_eq!(notes[0].about, "wasted link", "{notes:?}");
+        assert!(notes[0].why.contains("a flow that waits leads there: its senders retransmitted"));
+        let names = [["nic.recovery=go-back-n"], ["nic.recovery=selective-repeat"]];
+        assert_eq!(notes[0].remedies, names);
+        let (_, better) = told(text, &names[0]);
+        assert!(better.is_better(&before), "{better:?}");
+    }
+}
