@@ -107,7 +107,8 @@ pub(crate) enum Paper {
 
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
-    /// The scenario, such as scenarios/incast.toml; several run one after the other
+    /// The scenario, such as scenarios/incast.toml, or the config_db.json of a SONiC switch; several run one after the
+    /// other
     #[arg(value_name = "SCENARIO", required_unless_present = "keys")]
     pub(crate) scenarios: Vec<PathBuf>,
 
@@ -140,6 +141,14 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
+    /// What looks wrong in a scenario is an error, and ends the command with status 1
+    #[arg(long, conflicts_with = "keys")]
+    pub(crate) strict: bool,
+
+    /// Write a scenario around the config_db.json of a switch, as NAME.toml beside NAME.json, and run nothing
+    #[arg(long, conflicts_with_all = ["output", "check", "bench", "keys", "seeds", "json", "set", "strict"])]
+    pub(crate) init: bool,
+
     /// Run it with so many seeds, from --seed or the scenario's on, on all cores: medians and intervals
     /// in place of one draw
     #[arg(
@@ -150,8 +159,8 @@ pub(crate) struct Sim {
     )]
     pub(crate) seeds: Option<u32>,
 
-    /// Print JSON in place of the summary; of several scenarios a document each
-    #[arg(long, conflicts_with_all = ["check", "keys", "bench"])]
+    /// Print JSON in place of the summary or of what --check says; of several scenarios a document each
+    #[arg(long, conflicts_with_all = ["keys", "bench"])]
     pub(crate) json: bool,
 
     /// On how many threads it runs; the results are the same
@@ -196,8 +205,8 @@ that were.";
 const SIM_ENDS: &str = "\
 Ctrl-C stops the run: what was simulated until then is told and written, and said to be partial.
 
-Exit status: 0 when the run ended; 3 when the network is deadlocked; 125 when the scenario is wrong, or a
-file cannot be written; 130 when it was interrupted.";
+Exit status: 0 when the run ended; 1 when --strict met a warning; 3 when the network is deadlocked; 125 when
+the scenario is wrong, or a file cannot be written; 130 when it was interrupted.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:

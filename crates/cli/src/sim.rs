@@ -30,6 +30,10 @@ pub(crate) fn run(arguments: &Sim) -> Result<(), Failure> {
         return keys(table);
     }
     let inputs = inputs(arguments)?;
+    if arguments.init {
+        return inputs.iter().try_for_each(Input::init);
+    }
+    inputs.iter().for_each(Input::say_if_switch);
     // Of several, a mistake in the last is told before the first runs.
     if inputs.len() > 1 {
         for input in &inputs {
@@ -63,7 +67,11 @@ fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Fail
     building.read(scenario.network.topology.hosts.len());
     let check = Check::new(&scenario);
     if arguments.check {
-        building.aside(|| print(&check.to_string()))?;
+        let text = if arguments.json { check.json() } else { check.to_string() };
+        building.aside(|| print(&text))?;
+    }
+    if arguments.strict {
+        input.strictly(&check)?;
     }
     let mut network =
         Network::new(NetworkConfig { threads: arguments.threads, ..scenario.network })
@@ -93,6 +101,10 @@ fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Fail
     if let Some(samples) = &samples {
         report = report.with_samples(samples);
     }
+    if verdict != Verdict::Interrupted {
+        let tried = trials::tried(arguments, input, &report, &network, interrupt);
+        report = report.with_trials(tried);
+    }
     let summary = report.summary();
     let mut text = summary.clone();
     let written = input.output.as_ref().map(|folder| write(folder, &report, &summary));
@@ -101,10 +113,6 @@ fn one(arguments: &Sim, input: &Input, interrupt: &Interrupt) -> Result<(), Fail
         text += &format!("  {:<12} {files} files: see {}\n", "written", page.display());
     }
     print(&if arguments.json { report.json() } else { text })?;
-    if verdict != Verdict::Interrupted {
-        let tried = trials::tried(arguments, input, &report, &network, interrupt);
-        report = report.with_trials(tried);
-    }
     if let Some(cost) = cost {
         print(&cost)?;
     }

@@ -1,20 +1,24 @@
 //! The scenarios that a command names: their texts, what is set beside them, and where their results go.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use fabric::check::Check;
-use fabric::scenario::{Note, Scenario};
+use fabric::scenario::{Note, Scenario, sonic};
 
 use crate::args::Sim;
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
+use crate::output::{cannot_write, print};
 
 /// A scenario that is to run.
 #[derive(Debug)]
 pub(super) struct Input {
     path: PathBuf,
     text: String,
+    /// Whether the file is a switch's, and `text` a scenario around it.
+    switch: bool,
     /// What `--set` says.
     set: Vec<String>,
     /// The folder of its results.
@@ -35,9 +39,19 @@ pub(super) fn inputs(arguments: &Sim) -> Result<Vec<Input>, Failure> {
             true => folder.join(own_name(path, &mut names)),
             false => folder.clone(),
         });
-        Ok(Input { path: path.clone(), text, set: arguments.set.clone(), output })
+        let switch = text.trim_start().starts_with('{');
+        let text = if switch { around(path, &text)? } else { text };
+        Ok(Input { path: path.clone(), text, switch, set: arguments.set.clone(), output })
     };
     arguments.scenarios.iter().map(input).collect()
+}
+
+/// A scenario around the `config_db.json` of a switch.
+fn around(path: &Path, text: &str) -> Result<String, Failure> {
+    let name =
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    sonic::around(text, &name)
+        .map_err(|error| Failure::from_message(&format!("{}: {error}", path.display())))
 }
 
 /// The name of a file, or it with a number if `names` has that already.
@@ -70,6 +84,54 @@ impl Input {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         let set = [&self.set[..], set].concat();
         Scenario::parse_set(&self.text, folder, &set, seed).ok()
+    }
+
+    /// Says that the file is a switch's, if it is.
+    pub(super) fn say_if_switch(&self) {
+        if self.switch {
+            let path = self.path.display();
+            eprintln!(
+                "note: {path} is the configuration of a switch: this is a scenario with a host at each port, \
+                 which `ferroce sim --init {path}` writes"
+            );
+        }
+    }
+
+    /// Writes the scenario around a switch beside its file.
+    pub(super) fn init(&self) -> Result<(), Failure> {
+        let path = self.path.with_extension("toml");
+        if !self.switch {
+            return Err(Failure::new(format!("{} is no config_db.json", self.path.display()))
+                .hint("--init takes what `show runningconfiguration all` says on a SONiC switch"));
+        }
+        let file = File::create_new(&path);
+        let written = file.and_then(|mut file| file.write_all(self.text.as_bytes()));
+        written.map_err(|error| {
+            let failure = cannot_write(&path, &error);
+            match error.kind() {
+                ErrorKind::AlreadyExists => {
+                    failure.hint("remove it, or give the JSON file another name")
+                }
+                _ => failure,
+            }
+        })?;
+        let path = path.display();
+        print(&format!(
+            "written {path}: see `ferroce sim --check {path}`, and change what hosts do\n"
+        ))
+    }
+
+    /// Refuses what looks wrong.
+    pub(super) fn strictly(&self, check: &Check) -> Result<(), Failure> {
+        let warnings = check.warnings();
+        let Some(first) = warnings.first() else { return Ok(()) };
+        let what = match warnings.len() {
+            1 => "1 warning".to_owned(),
+            count => format!("{count} warnings"),
+        };
+        Err(Failure::new(format!("{}: {what}, and --strict: {first}", self.path.display()))
+            .status(Status::Missed)
+            .hint(format!("`ferroce sim --check {}` says all", self.path.display())))
     }
 
     /// Says before a run what is likely to be a mistake: what never happens, and that there is more to read.

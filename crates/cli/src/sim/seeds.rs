@@ -26,7 +26,11 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let first = input.read(arguments.seed)?;
-    input.warn(&first.notes, &Check::new(&first));
+    let check = Check::new(&first);
+    if arguments.strict {
+        input.strictly(&check)?;
+    }
+    input.warn(&first.notes, &check);
     if let Some(folder) = &input.output {
         make_folder(folder)?;
     }

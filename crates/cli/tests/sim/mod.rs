@@ -1,5 +1,7 @@
 //! Runs in the simulator: `ferroce sim` and `ferroce papers`.
 
+mod switch;
+
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -98,6 +98,9 @@ struct Treatment {
 /// A scenario, explained. Its text is for a terminal; it ends with a line feed.
 #[derive(Clone, Debug)]
 pub struct Check {
+    title: String,
+    size: [(&'static str, usize); 4],
+    notes: Vec<String>,
     warnings: Vec<String>,
     text: String,
 }
@@ -114,7 +117,28 @@ impl Check {
             .collect();
         warnings.extend(rules::warnings(&scenario.network, &kinds));
         let text = text::explain(scenario, &kinds, &warnings);
-        Self { warnings, text }
+        let config = &scenario.network;
+        let size = [
+            ("hosts", config.topology.hosts.len()),
+            ("switches", config.topology.switches.len()),
+            ("links", config.topology.links.len()),
+            ("flows", config.flows.len()),
+        ];
+        let others = scenario.notes.iter().filter(|note| !note.warning);
+        let notes = others.map(|note| note.text.clone()).collect();
+        Self { title: scenario.title.clone(), size, notes, warnings, text }
+    }
+
+    /// The same as JSON: title, size, warnings, notes, and the explanation as lines.
+    pub fn json(&self) -> String {
+        let size = self.size.iter().map(|&(what, count)| (what.to_owned(), count.into()));
+        crate::report::written(&serde_json::json!({
+            "title": self.title,
+            "size": serde_json::Map::from_iter(size),
+            "warnings": self.warnings,
+            "notes": self.notes,
+            "explanation": self.text.lines().collect::<Vec<_>>(),
+        }))
     }
 
     /// What is likely to be a mistake.

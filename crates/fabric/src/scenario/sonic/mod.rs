@@ -21,6 +21,7 @@
 //! **What is deliberately absent:** egress pools (queues are limited by the ingress pool, and lossless
 //! queues not at all), maps that differ between the ports of a switch, rewriting of DSCPs.
 
+mod around;
 mod json;
 mod notes;
 mod settings;
@@ -31,6 +32,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use crate::mistake::FileError;
+pub use around::around;
 pub use json::{Entry, Field, Table};
 pub use notes::Note;
 
