@@ -76,6 +76,10 @@ pub(crate) struct Papers {
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
 
+    /// Write the scenarios that guo16 runs to a folder, each with the commands for its rows, and run nothing
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["output", "quick", "soft", "seed"])]
+    pub(crate) scenarios: Option<PathBuf>,
+
     /// Smaller and shorter: seconds instead of minutes
     #[arg(long)]
     pub(crate) quick: bool,
@@ -137,10 +141,6 @@ pub(crate) struct Sim {
     #[arg(long, conflicts_with_all = ["output", "bench"])]
     pub(crate) check: bool,
 
-    /// The seed of everything that is left to chance, in place of the scenario's
-    #[arg(long, value_name = "NUMBER")]
-    pub(crate) seed: Option<u64>,
-
     /// What looks wrong in a scenario is an error, and ends the command with status 1
     #[arg(long, conflicts_with = "keys")]
     pub(crate) strict: bool,
@@ -148,6 +148,10 @@ pub(crate) struct Sim {
     /// Write a scenario around the config_db.json of a switch, as NAME.toml beside NAME.json, and run nothing
     #[arg(long, conflicts_with_all = ["output", "check", "bench", "keys", "seeds", "json", "set", "strict"])]
     pub(crate) init: bool,
+
+    /// The seed of everything that is left to chance, in place of the scenario's
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
 
     /// Run it with so many seeds, from --seed or the scenario's on, on all cores: medians and intervals
     /// in place of one draw
@@ -163,6 +167,11 @@ pub(crate) struct Sim {
     #[arg(long, conflicts_with_all = ["keys", "bench"])]
     pub(crate) json: bool,
 
+    /// Try no remedies after a run: what a report advises is otherwise tried where that takes no longer than
+    /// the run
+    #[arg(long)]
+    pub(crate) no_trials: bool,
+
     /// On how many threads it runs; the results are the same
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: u32,
@@ -176,11 +185,6 @@ pub(crate) struct Sim {
 pub(crate) struct Compare {
     /// Folders that `ferroce sim -o` has written; all but the first are held against the first
     #[arg(value_name = "FOLDER", num_args = 2.., required = true)]
-    /// Try no remedies after a run: what a report advises is otherwise tried where that takes no longer than
-    /// the run
-    #[arg(long)]
-    pub(crate) no_trials: bool,
-
     pub(crate) folders: Vec<PathBuf>,
 
     /// Print JSON instead

@@ -1,13 +1,17 @@
 //! `ferroce papers`: the papers' claims, compared with what the simulator measures.
 
+mod progress;
+
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 
-use papers::{Options, Outcome, Study};
+use papers::{Options, Outcome, Step, Study};
 
 use crate::args::{Paper, Papers};
 use crate::failure::Failure;
 use crate::output::{cannot_write, make_folder, print};
+use progress::Progress;
 
 pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
     let Papers { quick, soft, .. } = *arguments;
@@ -19,14 +23,19 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
         )
         .hint("leave CLAIM and --soft out, or name a paper"));
     }
+    if let Some(folder) = &arguments.scenarios {
+        return export(arguments, folder);
+    }
     if let Some(folder) = &arguments.output {
         make_folder(folder)?;
     }
-    let mut progress = |text: &str| eprintln!("running {text}");
+    let shown = Progress::start();
+    let mut progress = |step: &Step<'_>| shown.show(step);
     let only = arguments.claim.as_deref();
     let (name, study) = match arguments.paper {
         Paper::Guidance => {
             let guidance = papers::guidance(options, &mut progress);
+            drop(shown);
             let guidance = guidance.map_err(|error| Failure::from_message(&error))?;
             return say(arguments.output.as_deref(), "guidance", &guidance.table());
         }
@@ -39,9 +48,29 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
         Paper::Ma16 => ("ma16", papers::ma16::run(only, options, &mut progress)),
         Paper::Zhang17 => ("zhang17", papers::zhang17::run(only, options, &mut progress)),
     };
+    drop(shown);
     let study = study.map_err(|error| Failure::from_message(&error))?;
     print(&study.table())?;
     arguments.output.as_ref().map_or(Ok(()), |folder| write(folder, name, &study, options.seed))
+}
+
+/// Writes the scenarios of a paper, and runs nothing.
+fn export(arguments: &Papers, folder: &Path) -> Result<(), Failure> {
+    if arguments.paper != Paper::Guo16 {
+        return Err(Failure::new("only guo16 is made of scenarios")
+            .hint("the others run on modelled hosts: see `ferroce bench --world sim --testbed`"));
+    }
+    let files = papers::guo16::files(arguments.claim.as_deref());
+    let files = files.map_err(|error| Failure::from_message(&error))?;
+    make_folder(folder)?;
+    let mut text = String::new();
+    for (name, scenario) in &files {
+        let path = folder.join(name);
+        let file = File::create_new(&path).and_then(|mut file| file.write_all(scenario.as_bytes()));
+        file.map_err(|error| cannot_write(&path, &error).hint("name a folder of no such files"))?;
+        text += &format!("written {}\n", path.display());
+    }
+    print(&(text + "The first lines of each say what is run with it.\n"))
 }
 
 /// Prints a text, and keeps it where there is a folder.

@@ -45,6 +45,7 @@ pub use guidance::{Guidance, run as guidance};
 pub use outcome::{Check, Outcome};
 pub use record::table as record;
 pub use soft::OnSoft;
+pub use study::Step;
 pub use verdict::Verdict;
 
 /// How experiments are run.
@@ -61,6 +62,17 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { quick: false, seed: 1, soft: false }
+    }
+}
+
+/// The title of a paper, by the name that the command line has for it.
+pub fn title(paper: &str) -> &'static str {
+    match paper {
+        "guo16" => "RDMA over Commodity Ethernet at Scale",
+        "zhang17" => "Performance Isolation Anomalies in RDMA",
+        "le19" => "On the Impact of Cluster Configuration on RoCE Application Design",
+        "ma16" => "Exploring Low-latency Interconnect for Scaling Out Software Routers",
+        _ => "Claims of a paper",
     }
 }
 

@@ -9,25 +9,29 @@ const MODEL: &str = "packet by packet, with the transport engine of the soft NIC
                      What the paper says is drawn as dashed lines.";
 
 impl Study {
-    /// One HTML file with everything in it.
-    pub fn page(&self, title: &str) -> String {
-        let mut page = Page::simulated(title, MODEL);
+    /// One HTML file with everything in it; `paper` is the name of the paper.
+    pub fn page(&self, paper: &str) -> String {
+        let title = format!("{} ({paper})", crate::title(paper));
+        let mut page = Page::simulated(&title, MODEL);
         page.section("Verdicts");
-        let mut table =
-            Table::new("verdicts").texts("claim").texts("where").texts("verdict").texts("measured");
+        let mut table = Table::new("verdicts")
+            .texts("claim")
+            .texts("where")
+            .texts("what_the_paper_says")
+            .texts("verdict");
         for outcome in &self.outcomes {
-            table.push([
-                Cell::Text(&outcome.claim.id),
-                Cell::Text(&outcome.claim.place),
-                Cell::Text(outcome.verdict().text()),
-                Cell::Text(&outcome.measured),
-            ]);
+            let claim = &outcome.claim;
+            let verdict = outcome.verdict().text();
+            let row = [claim.id.as_str(), &claim.place, &claim.finding, verdict];
+            table.push(row.map(Cell::Text));
         }
         for claim in &self.later {
-            let (id, place) = (Cell::Text(&claim.id), Cell::Text(&claim.place));
             let why = claim.unmeasured.as_deref().unwrap_or("later");
-            table.push([id, place, Cell::Text("not measured here"), Cell::Text(why)]);
+            let verdict = format!("not measured here: {why}");
+            let row = [claim.id.as_str(), &claim.place, &claim.finding, &verdict];
+            table.push(row.map(Cell::Text));
         }
+        page.add(&Block::Text(&format!("{}.", self.count())));
         page.add(&Block::Table(&table, ""));
         for outcome in &self.outcomes {
             add(&mut page, outcome);
@@ -82,13 +86,15 @@ fn add_checks(page: &mut Page, checks: &[Check]) {
     if checks.is_empty() {
         return;
     }
-    let mut table = Table::new("checks").texts("check").texts("holds").texts("why_not");
+    let fails = checks.iter().any(|check| check.reason.is_some());
+    let mut table = Table::new("checks").texts("check").texts("holds");
+    if fails {
+        table = table.texts("why_not");
+    }
     for check in checks {
-        table.push([
-            Cell::Text(&check.text),
-            Cell::Text(if check.holds { "yes" } else { "no" }),
-            check.reason.as_deref().into(),
-        ]);
+        let holds = Cell::Text(if check.holds { "yes" } else { "no" });
+        let row = [Cell::Text(&check.text), holds, check.reason.as_deref().into()];
+        table.push(row.into_iter().take(if fails { 3 } else { 2 }));
     }
     page.add(&Block::Table(&table, ""));
 }
@@ -139,6 +145,7 @@ mod tests {
             assert!(table.contains(text), "{text} in {table}");
         }
         let page = study.page("guo16");
+        assert!(page.contains("<h1>RDMA over Commodity Ethernet at Scale (guo16)</h1>"));
         assert!(page.contains("measured on soft NICs of a test: a soft one"));
         for text in ["goodput is zero while", "a &lt;b&gt;", "it is broken", "a picture", "later"] {
             assert!(page.contains(text), "{text}");

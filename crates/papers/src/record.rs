@@ -2,13 +2,11 @@
 
 use crate::claims::{Claim, of_paper};
 use crate::fitted::fitted;
-use crate::table::row_of;
+use crate::table::block;
 use crate::{Error, Verdict};
 
 /// The papers whose experiments have modelled hosts.
 const PAPERS: [&str; 3] = ["zhang17", "le19", "ma16"];
-/// Widths of the columns.
-const WIDTHS: [usize; 5] = [32, 44, 22, 22, 60];
 
 /// Every claim of those papers: whether numbers were fitted on it, its first verdict, the last, and what was
 /// changed between.
@@ -16,9 +14,7 @@ const WIDTHS: [usize; 5] = [32, 44, 22, 22, 60];
 /// # Errors
 /// What is wrong with the file of the claims.
 pub fn table() -> Result<String, Error> {
-    let mut text = row_of(["claim", "fitted on it", "first run", "now", "what changed"], WIDTHS);
-    let rule = WIDTHS.map(|width| "-".repeat(width));
-    text += &row_of(core::array::from_fn(|index| rule[index].as_str()), WIDTHS);
+    let mut text = String::new();
     let (mut counts, mut weak) = ([[0; 2]; 3], 0);
     for paper in PAPERS {
         for claim in of_paper(paper).map_err(|error| Error::Claims(error.to_string()))? {
@@ -30,8 +26,10 @@ pub fn table() -> Result<String, Error> {
                 (false, _) => fitted.join(", "),
             };
             let mended = claim.mended.as_deref().unwrap_or("");
-            let cells = [&claim.id, what.as_str(), said(claim.first_run), said(claim.now), mended];
-            text += &row_of(cells, WIDTHS);
+            let title = format!("{}: {}", claim.id, said(claim.now));
+            let rows =
+                [("first run", said(claim.first_run)), ("fitted", &what), ("changed", mended)];
+            text += &block(&title, &rows);
             count(&mut counts, &claim, fitted.is_empty());
             weak += u32::from(claim.weak.is_some() && holds(claim.first_run));
         }
@@ -40,10 +38,12 @@ pub fn table() -> Result<String, Error> {
         let [all, first, now] = counts.map(|count| count[place]);
         format!("of {all} that were measured {first} held on the first run, and {now} do now")
     });
-    text += &format!(
-        "\nheld out: {out}\nfitted:   {fit}\nOf those held out that held on the first run {weak} say less than \
-         that, as said in their rows.\n"
+    let weak = format!(
+        "Of those held out that held on the first run {weak} say less than that, as said in their rows."
     );
+    let sums = [format!("held out: {out}"), format!("fitted: {fit}"), weak];
+    text.push('\n');
+    text.extend(sums.map(|sum| block(&sum, &[])));
     Ok(text)
 }
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_each_claim_and_counts_them() {
         let text = table().unwrap();
-        for id in ["zhang17.table3 ", "le19.jumbo ", "ma16.fig5.rc-uc-throughput "] {
+        for id in ["zhang17.table3:", "le19.jumbo:", "ma16.fig5.rc-uc-throughput:"] {
             assert!(text.lines().any(|line| line.starts_with(id)), "{id} in {text}");
         }
         assert!(text.contains("\nheld out: of "), "{text}");

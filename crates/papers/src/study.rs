@@ -8,13 +8,27 @@ use crate::hosts::{Hosts, Runs, Seen};
 use crate::soft::{self, OnSoft, Rounds, Row};
 use crate::{Error, Options, Outcome, Study};
 
+/// What is being run, of how much.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Step<'a> {
+    /// What is being run.
+    pub text: &'a str,
+    /// The number of the experiment, from 1 on.
+    pub number: usize,
+    /// How many experiments there are.
+    pub of: usize,
+}
+
 /// What an experiment is given.
 pub(crate) struct Context<'a> {
     claims: &'a [Claim],
     pub(crate) options: Options,
     /// The rounds of the experiment that runs on soft NICs, if one does.
     pub(crate) soft: Option<Rounds>,
-    progress: &'a mut dyn FnMut(&str),
+    /// The number of the experiment that runs, and how many there are.
+    number: usize,
+    of: usize,
+    progress: &'a mut dyn FnMut(&Step<'_>),
 }
 
 /// An experiment: the claims that it is about, and how it is run.
@@ -33,17 +47,11 @@ pub(crate) fn run(
     on_soft: &[Experiment],
     only: Option<&str>,
     options: Options,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&Step<'_>),
 ) -> Result<Study, Error> {
     let claims = of_paper(paper).map_err(|error| Error::Claims(error.to_string()))?;
     let wanted = |claim: &Claim| only.is_none_or(|name| is_meant(claim, name));
-    if !claims.iter().any(wanted) {
-        let names = claims.iter().map(|claim| in_paper(&claim.id));
-        let mut names: Vec<String> = names.map(str::to_owned).collect();
-        names.extend(claims.iter().flat_map(exhibits));
-        return Err(Error::NoSuchClaim(only.unwrap_or("").to_owned(), names));
-    }
-    let mut context = Context { claims: &claims, options, soft: None, progress };
+    some_of(&claims, only)?;
     let is_meant = |experiment: &&Experiment| {
         let about = |claim: &Claim| experiment.claims.contains(&claim.id.as_str());
         claims.iter().any(|claim| about(claim) && wanted(claim))
@@ -54,8 +62,12 @@ pub(crate) fn run(
             "--soft: nothing of that is about hosts alone\nhint: leave --soft or the claim out";
         return Err(Error::Soft(why.to_owned()));
     }
+    let simulated: Vec<&Experiment> = experiments.iter().filter(is_meant).collect();
+    let of = simulated.len() + if options.soft { on_soft.len() } else { 0 };
+    let mut context = Context { claims: &claims, options, soft: None, number: 0, of, progress };
     let mut outcomes = Vec::new();
-    for experiment in experiments.iter().filter(is_meant) {
+    for experiment in simulated {
+        context.number += 1;
         outcomes.extend((experiment.run)(&mut context)?);
     }
     let place = |id: &str| claims.iter().position(|claim| claim.id == id);
@@ -84,6 +96,25 @@ pub(crate) fn run(
     Ok(Study { outcomes, later, soft, unlike })
 }
 
+/// The claims that `only` means; all of them if it names none.
+///
+/// # Errors
+/// [`Error::NoSuchClaim`].
+pub(crate) fn some_of<'a>(
+    claims: &'a [Claim],
+    only: Option<&str>,
+) -> Result<Vec<&'a Claim>, Error> {
+    let wanted = |claim: &&Claim| only.is_none_or(|name| is_meant(claim, name));
+    let meant: Vec<&Claim> = claims.iter().filter(wanted).collect();
+    if meant.is_empty() {
+        let names = claims.iter().map(|claim| in_paper(&claim.id));
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.extend(claims.iter().flat_map(exhibits));
+        return Err(Error::NoSuchClaim(only.unwrap_or("").to_owned(), names));
+    }
+    Ok(meant)
+}
+
 /// Runs experiments in rounds of real time.
 fn on_soft_nics(experiments: &[&Experiment], context: &mut Context<'_>) -> Result<OnSoft, Error> {
     let settings = Settings::of_environment();
@@ -91,6 +122,7 @@ fn on_soft_nics(experiments: &[&Experiment], context: &mut Context<'_>) -> Resul
     let mut made = OnSoft::new(&settings);
     let draws = seeds(context.options);
     for experiment in experiments {
+        context.number += 1;
         context.soft = Some(Rounds::new(&settings, context.options));
         let mut outcomes = Vec::new();
         for (round, options) in (1..).zip(&draws) {
@@ -144,8 +176,13 @@ fn exhibits(claim: &Claim) -> impl Iterator<Item = String> {
 
 impl<'a> Context<'a> {
     /// For what is simulated and is about no claim of its own.
-    pub(crate) fn without_claims(options: Options, progress: &'a mut dyn FnMut(&str)) -> Self {
-        Self { claims: &[], options, soft: None, progress }
+    pub(crate) fn without_claims(options: Options, progress: &'a mut dyn FnMut(&Step<'_>)) -> Self {
+        Self { claims: &[], options, soft: None, number: 0, of: 0, progress }
+    }
+
+    /// Another of `of` experiments begins.
+    pub(crate) fn next(&mut self, of: usize) {
+        (self.number, self.of) = (self.number + 1, of);
     }
 
     /// The claim `id`. Experiments name those of the file, as a test checks.
@@ -187,7 +224,7 @@ impl<'a> Context<'a> {
 
     /// Says what is being run.
     pub(crate) fn say(&mut self, text: &str) {
-        (self.progress)(text);
+        (self.progress)(&Step { text, number: self.number, of: self.of });
     }
 }
 

@@ -1,56 +1,71 @@
-//! A study in a terminal: claim, paper, measured, verdict.
+//! A study in a terminal of 80 columns: claim, paper, measured, verdict.
 
 use core::fmt::Write as _;
 
 use crate::{OnSoft, Outcome, Study, Verdict};
 
-/// Widths of the columns.
-const WIDTHS: [usize; 4] = [22, 34, 44, 40];
+/// Columns of a line, at most.
+const COLUMNS: usize = 80;
+/// Columns before the text of a row: two, the longest label, and one.
+const LABEL: usize = 12;
 
 impl Study {
     /// Every claim, what the paper says, what was measured, and the verdict.
     pub fn table(&self) -> String {
-        let mut text = row(["claim", "paper", "measured (simulated)", "verdict"]);
-        let rule = WIDTHS.map(|width| "-".repeat(width));
-        text += &row([&rule[0], &rule[1], &rule[2], &rule[3]]);
+        let mut text = String::new();
         for outcome in &self.outcomes {
             let Outcome { claim, measured, ran, .. } = outcome;
-            let id = format!("{} ({})", claim.id, claim.place);
-            let measured = format!("{measured} [{ran}]");
-            text += &row([&id, &claim.finding, &measured, &outcome.verdict_text()]);
-            text += &row(["", "", "", ""]);
+            let verdict = outcome.verdict_text();
+            let (verdict, why) = verdict.split_once([':', ';']).unwrap_or((&verdict, ""));
+            let title = format!("{} ({}): {verdict}", claim.id, claim.place);
+            let rows = [
+                ("paper", claim.finding.as_str()),
+                ("simulated", measured),
+                ("run", ran),
+                ("verdict", why),
+            ];
+            text += &block(&title, &rows);
+            text.push('\n');
         }
         for claim in &self.later {
-            let id = format!("{} ({})", claim.id, claim.place);
+            let title = format!("{} ({}): not measured here", claim.id, claim.place);
             let why = claim.unmeasured.as_deref().unwrap_or("later");
-            text += &row([&id, &claim.finding, "", &format!("not measured here: {why}")]);
-            text += &row(["", "", "", ""]);
+            text += &block(&title, &[("paper", claim.finding.as_str()), ("why", why)]);
+            text.push('\n');
         }
-        let claims = match self.outcomes.len() + self.later.len() {
+        text += &block(&self.count(), &[]);
+        for (claim, now) in &self.unlike {
+            text += &block(&format!("{claim}: on record it is \"{}\"", now.text()), &[]);
+        }
+        if let Some(soft) = &self.soft {
+            text += &soft.table();
+        }
+        text
+    }
+
+    /// How many claims there are, and how many of them hold.
+    pub(crate) fn count(&self) -> String {
+        let measured = self.outcomes.len();
+        let claims = match measured + self.later.len() {
             1 => "1 claim".to_owned(),
             several => format!("{several} claims"),
         };
         let count = |verdict| self.outcomes.iter().filter(|of| of.verdict() == verdict).count();
-        let _ = write!(
-            text,
-            "\n{claims}: {}, {} at another scale, {}; {} not measured",
+        let mut text = format!(
+            "{claims}, {measured} measured: of these {}, {} at another scale, {}; {} not measured",
             number(count(Verdict::Holds), "holds", "hold"),
             number(count(Verdict::HoldsAtAnotherScale), "holds", "hold"),
             number(count(Verdict::DoesNotHold), "does not hold", "do not hold"),
             number(self.later.len(), "is", "are")
         );
         let holds = self.outcomes.iter().filter(|of| of.verdict() != Verdict::DoesNotHold);
-        match holds.filter(|of| !of.fitted().is_empty()).count() {
-            0 => text.push('\n'),
-            fitted => {
-                let _ = writeln!(text, "\nof those that hold numbers were fitted on {fitted}");
-            }
-        }
-        for (claim, now) in &self.unlike {
-            let _ = writeln!(text, "{claim}: on record it is \"{}\"", now.text());
-        }
-        if let Some(soft) = &self.soft {
-            text += &soft.table();
+        let fitted = holds.clone().filter(|of| !of.fitted().is_empty()).count();
+        if fitted > 0 {
+            let _ = write!(
+                text,
+                ". Of the {} that hold numbers were fitted on {fitted}",
+                holds.count()
+            );
         }
         text
     }
@@ -59,26 +74,26 @@ impl Study {
 impl OnSoft {
     /// Every claim, what was measured on soft NICs, and what of it is as in the paper.
     fn table(&self) -> String {
-        let mut text = format!("\n\nThe same experiments on {}\n\n", self.about);
-        text +=
-            &row(["claim", "paper", "measured (soft NICs on this machine)", "as in the paper?"]);
-        let rule = WIDTHS.map(|width| "-".repeat(width));
-        text += &row([&rule[0], &rule[1], &rule[2], &rule[3]]);
+        let mut text =
+            format!("\n{}\n", block(&format!("The same experiments on {}", self.about), &[]));
         for outcome in &self.outcomes {
-            let id = format!("{} ({})", outcome.claim.id, outcome.claim.place);
-            text += &row([&id, &outcome.claim.finding, &outcome.measured, &outcome.likeness()]);
-            text += &row(["", "", "", ""]);
+            let title = format!("{} ({})", outcome.claim.id, outcome.claim.place);
+            let (measured, like) = (outcome.measured.as_str(), outcome.likeness());
+            let finding = outcome.claim.finding.as_str();
+            let rows = [("paper", finding), ("measured", measured), ("as there?", &like)];
+            text += &block(&title, &rows);
+            text.push('\n');
         }
         for (claim, again) in &self.again {
-            let _ = writeln!(text, "control: the first row of {claim} again, over itself: {again}");
+            let control = format!("control: the first row of {claim} again, over itself: {again}");
+            text += &block(&control, &[]);
         }
-        let _ = match self.failed.as_slice() {
-            [] => writeln!(text, "all draws could be made"),
+        text + &match self.failed.as_slice() {
+            [] => "all draws could be made\n".to_owned(),
             [first, ..] => {
-                writeln!(text, "{} draws failed, the first: {first}", self.failed.len())
+                block(&format!("{} draws failed, the first: {first}", self.failed.len()), &[])
             }
-        };
-        text
+        }
     }
 }
 
@@ -87,25 +102,21 @@ fn number(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// A row of a study.
-fn row(cells: [&str; 4]) -> String {
-    row_of(cells, WIDTHS)
-}
-
-/// A row of cells, each wrapped to its width.
-pub(crate) fn row_of<const N: usize>(cells: [&str; N], widths: [usize; N]) -> String {
-    let columns: Vec<Vec<String>> =
-        cells.iter().zip(widths).map(|(cell, width)| wrap(cell, width)).collect();
-    let height = columns.iter().map(Vec::len).max().unwrap_or(0);
+/// A title and what belongs to it, each text behind its label; texts of nothing are left out.
+pub(crate) fn block(title: &str, rows: &[(&str, &str)]) -> String {
     let mut text = String::new();
-    for line in 0..height {
-        let mut whole = String::new();
-        for (column, width) in columns.iter().zip(widths) {
-            let cell = column.get(line).map_or("", String::as_str);
-            let _ = write!(whole, "{cell:width$}  ");
+    for (line, part) in wrap(title, COLUMNS).into_iter().enumerate() {
+        text += if line > 0 { "\n" } else { "" };
+        text += part.trim_end();
+    }
+    text.push('\n');
+    for (label, said) in rows.iter().filter(|(_, said)| !said.trim().is_empty()) {
+        let mut label = *label;
+        for line in wrap(said.trim(), COLUMNS - LABEL) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {label:<9} {line}");
+            label = "";
         }
-        text += whole.trim_end();
-        text.push('\n');
     }
     text
 }
@@ -144,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_wrapped_and_rows_are_as_high_as_their_highest_cell() {
+    fn words_are_wrapped_and_longer_ones_cut() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(
             wrap("guo16.slow-receiver.mtt (4.4)", 14),
@@ -152,8 +163,15 @@ mod tests {
         );
         assert_eq!(wrap("", 5), [""]);
         assert_eq!([0, 1, 2].map(|n| number(n, "holds", "hold")), ["0 hold", "1 holds", "2 hold"]);
-        let text = row(["a", "b", &"long ".repeat(20), "d"]);
-        assert_eq!(text.lines().count(), 3);
-        assert!(text.lines().all(|line| line.len() <= 150));
+    }
+
+    #[test]
+    fn a_block_fits_80_columns_and_has_no_row_of_nothing() {
+        let long = "long ".repeat(40);
+        let text = block("claim", &[("paper", "b"), ("measured", long.trim()), ("verdict", "")]);
+        assert!(text.starts_with("claim\n  paper     b\n  measured  long long"), "{text}");
+        assert_eq!(text.lines().count(), 5);
+        assert!(text.lines().all(|line| line.len() <= 80 && line.trim_end() == line), "{text}");
+        assert_eq!(block(&"word ".repeat(17), &[]).lines().count(), 2);
     }
 }

@@ -101,12 +101,16 @@ impl Grid {
                     small.push(method);
                 }
             }
+            // The number of ways is the same on each testbed.
+            let of = (small.len() + 1) * testbeds.len();
             for method in small {
+                context.next(of);
                 context.say(&format!("{testbed}: {}", method.name()));
                 for &size in sizes {
                     grid.small(context, testbed, method, size)?;
                 }
             }
+            context.next(of);
             context.say(&format!("{testbed}: large messages"));
             for way in Way::of(1, LARGE) {
                 grid.large(context, testbed, way)?;

@@ -16,10 +16,8 @@ mod grid;
 mod papers;
 mod soft;
 
-use core::fmt::Write as _;
-
-use crate::study::Context;
-use crate::table::row_of;
+use crate::study::{Context, Step};
+use crate::table::block;
 use crate::{Error, Options};
 use grid::{Found, Grid};
 use papers::Agrees;
@@ -114,7 +112,7 @@ pub struct Guidance {
 ///
 /// # Errors
 /// A file of ours is not as it should be.
-pub fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Result<Guidance, Error> {
+pub fn run(options: Options, progress: &mut dyn FnMut(&Step<'_>)) -> Result<Guidance, Error> {
     let mut context = Context::without_claims(options, progress);
     let grid = Grid::measure(&mut context)?;
     let measured = soft::Measured::read()?;
@@ -158,25 +156,15 @@ fn advise(
     Advice { way: names.join(" or "), sure, why, soft: measured.says(question, &ways) }
 }
 
-/// Widths of the columns.
-const WIDTHS: [usize; 8] = [8, 8, 14, 14, 34, 6, 44, 32];
-
 impl Guidance {
     /// A row for each question; sizes whose answers are the same share one.
     pub fn table(&self) -> String {
-        let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "simulated: medians of {} draws on each of {}; soft NICs: as recorded\n",
+        let about = format!(
+            "simulated: medians of {} draws on each of {}; soft NICs: as recorded",
             self.draws,
             self.testbeds.join(", ")
         );
-        text += &row_of(
-            ["bytes", "accesses", "load", "goal", "advice", "sure", "why", "on soft NICs"],
-            WIDTHS,
-        );
-        let rule = WIDTHS.map(|width| "-".repeat(width));
-        text += &row_of(core::array::from_fn(|index| rule[index].as_str()), WIDTHS);
+        let mut text = block(&about, &[]);
         let mut left = self.rows.as_slice();
         while let Some(((first, advice), _)) = left.split_first() {
             let same = |(question, other): &&(Question, Advice)| {
@@ -188,10 +176,21 @@ impl Guidance {
                 1 => first.size.to_string(),
                 _ => format!("{} to {}", first.size, last.size),
             };
-            let depends = first.depends.to_string();
+            let accesses = match first.depends {
+                1 => "1 access".to_owned(),
+                several => format!("{several} dependent accesses"),
+            };
             let (load, goal) = (first.load.text(), first.goal.text());
             let Advice { way, sure, why, soft } = advice;
-            text += &row_of([&sizes, &depends, load, goal, way, sure.text(), why, soft], WIDTHS);
+            text.push('\n');
+            let title = format!("{sizes} bytes, {accesses}, load {load}, for {goal}:");
+            let rows = [
+                ("advice", way.as_str()),
+                ("sure", sure.text()),
+                ("why", why),
+                ("soft NICs", soft),
+            ];
+            text += &block(&title, &rows);
             left = &left[count..];
         }
         text

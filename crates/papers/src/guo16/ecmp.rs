@@ -3,13 +3,13 @@
 //! The paper does not say what its queue pairs waited for, nor what control they had. So there is a row for
 //! each way, over several hashes:
 //!
-//! - hungry: each always has more to send than can be in flight, under PFC alone;
+//! - saturating: each always has more to send than can be in flight, under PFC alone;
 //! - DCQCN: the same, with marks and rates as in its paper;
-//! - 128 KB each: hungry, with at most so much in flight;
+//! - 128 KB each: saturating, with at most so much in flight;
 //! - paced: all have one rate, 1 Gb/s (the paper's 8 Gb/s a server) or 1.25 Gb/s;
 //! - barrier of a server: it posts the next messages when all eight of its queue pairs have completed;
 //! - barrier of all: all post the next when the slowest has completed, again and again;
-//! - polarised: hungry, and all switches choose by the same hash.
+//! - polarised: saturating, and all switches choose by the same hash.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ const LINK_GBPS: f64 = 40.0;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Coupling {
-    Hungry,
+    Saturating,
     Dcqcn,
     Bounded,
     /// In Gb/s of the paper's frames.
@@ -62,7 +62,7 @@ enum Coupling {
 }
 
 const COUPLINGS: [(Coupling, &str); 8] = [
-    (Coupling::Hungry, "hungry"),
+    (Coupling::Saturating, "saturating"),
     (Coupling::Dcqcn, "DCQCN"),
     (Coupling::Bounded, "128 KB each"),
     (Coupling::Paced(1.0), "paced at 1 Gb/s"),
@@ -118,7 +118,7 @@ fn pace(gbps: f64) -> Span {
 /// What a queue pair from one host to another does.
 fn flow(coupling: Coupling, from: u32, to: u32, random: &mut Random) -> FlowSpec {
     match coupling {
-        Coupling::Hungry | Coupling::Dcqcn | Coupling::Polarised => {
+        Coupling::Saturating | Coupling::Dcqcn | Coupling::Polarised => {
             FlowSpec::write(from, to, 16 << 20).endless()
         }
         Coupling::Bounded => FlowSpec::write(from, to, 64 << 10).endless(),
@@ -336,7 +336,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
         .map(|row| row.name)
         .collect();
     let near = if near.is_empty() { "none".to_owned() } else { near.join(", ") };
-    let [hungry, dcqcn, .., fast, _, _, _] = &rows[..] else { return Ok(Vec::new()) };
+    let [saturating, dcqcn, .., fast, _, _, _] = &rows[..] else { return Ok(Vec::new()) };
     let drops: u64 = rows.iter().flat_map(|row| &row.runs).map(|run| run.drops).sum();
     let scale = quick.then(|| "a quarter of ToRs and Spines".to_owned());
     let unsaid = format!(
@@ -347,19 +347,19 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Vec<Outcome>, Error> {
             "the topology and pairing of figure 7, {servers} servers of those that are there; from {} ms \
              on, or {ROUNDS} rounds; the median of {} hashes, and between what",
             WARM.as_ps() / 1_000_000_000,
-            hungry.runs.len()
+            saturating.runs.len()
         ),
         scale,
         measured: format!(
-            "of {capacity} Tb/s: {}; hungry {} Gb/s a server, DCQCN {}; within the paper's band: {near}; \
+            "of {capacity} Tb/s: {}; saturating {} Gb/s a server, DCQCN {}; within the paper's band: {near}; \
              {drops} packets dropped",
             rows.iter().map(Row::told).collect::<Vec<_>>().join("; "),
-            short(gbps(hungry)),
+            short(gbps(saturating)),
             short(gbps(dcqcn)),
         ),
         checks: vec![
-            Check::number(&claim, "aggregate_tbps", tbps(hungry)).because(unsaid.as_str()),
-            Check::number(&claim, "server_gbps", gbps(hungry)).because(unsaid.as_str()),
+            Check::number(&claim, "aggregate_tbps", tbps(saturating)).because(unsaid.as_str()),
+            Check::number(&claim, "server_gbps", gbps(saturating)).because(unsaid.as_str()),
             Check::number(&claim, "aggregate_tbps", tbps(dcqcn)).because(unsaid.as_str()),
             Check::number(&claim, "server_gbps", gbps(dcqcn)).because(unsaid.as_str()),
             Check::order(

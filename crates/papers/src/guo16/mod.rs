@@ -24,6 +24,7 @@ mod cpu;
 mod deadlock;
 mod dscp;
 mod ecmp;
+mod files;
 mod headroom;
 mod livelock;
 mod loaded_latency;
@@ -40,7 +41,8 @@ use fabric::scenario::Scenario;
 use fabric::{Network, NetworkConfig, Verdict as Ended};
 use rdma::{Span, Time};
 
-use crate::study::{self, Context, Experiment};
+use crate::claims::of_paper;
+use crate::study::{self, Context, Experiment, Step};
 use crate::{Error, Options, Study};
 
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -72,9 +74,21 @@ const ON_SOFT: &[Experiment] = &[Experiment { claims: cpu::CLAIMS, run: cpu::run
 pub fn run(
     only: Option<&str>,
     options: Options,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&Step<'_>),
 ) -> Result<Study, Error> {
     study::run("guo16", EXPERIMENTS, ON_SOFT, only, options, progress)
+}
+
+/// The scenarios that experiments run, or those about the claim or figure `only`: file names and texts. The
+/// first lines of each say what is run with it, as commands.
+///
+/// # Errors
+/// [`Error::NoSuchClaim`].
+pub fn files(only: Option<&str>) -> Result<Vec<(String, String)>, Error> {
+    let claims = of_paper("guo16").map_err(|error| Error::Claims(error.to_string()))?;
+    let meant = study::some_of(&claims, only)?;
+    let meant: Vec<&str> = meant.iter().map(|claim| claim.id.as_str()).collect();
+    Ok(files::files(&meant))
 }
 
 impl Context<'_> {

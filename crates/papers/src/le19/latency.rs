@@ -157,7 +157,7 @@ fn in_long_frames(context: &mut Context<'_>) -> Result<f64, Error> {
 
 /// Latencies at 64 B of the two methods with two ends, where the slices of both hosts begin together.
 fn in_step(context: &mut Context<'_>) -> Result<[Spread; 2], Error> {
-    context.say("figure 3: slices in step");
+    context.say("figure 3: slices in lockstep");
     let mut us = |method: Method| {
         let runs = one_in_step(context, method.flow(STEP_BYTES))?;
         Ok::<_, Error>(runs.spread(0, |seen| seen.mean_us))

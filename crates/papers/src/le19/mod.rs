@@ -17,7 +17,7 @@ mod throughput;
 use bench::plan::{Flow, Verb, WaitMode};
 
 use crate::hosts::{Hosts, Runs};
-use crate::study::{self, Context, Experiment};
+use crate::study::{self, Context, Experiment, Step};
 use crate::{Error, Options, Study};
 
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -129,7 +129,7 @@ impl Crowd {
 pub fn run(
     only: Option<&str>,
     options: Options,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&Step<'_>),
 ) -> Result<Study, Error> {
     study::run("le19", EXPERIMENTS, ON_SOFT, only, options, progress)
 }

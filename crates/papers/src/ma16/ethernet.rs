@@ -220,7 +220,7 @@ impl App for Generator {
             self.has_begun = true;
             let all: Vec<u64> = (0..RING).collect();
             self.receive(verbs, &all);
-            // The other's receives are posted by then. Loops do not run in step.
+            // The other's receives are posted by then. Loops do not run in lockstep.
             let later = Span::from_ns(100_000 + verbs.random() % 5_000);
             return Wait::at(verbs.now() + later);
         }

@@ -21,7 +21,7 @@ use rdma::{QpType, Span, Time};
 use crate::draws::Spread;
 use crate::hosts::{Hosts, Runs, Seen};
 use crate::stats::quantile;
-use crate::study::{self, Context, Experiment};
+use crate::study::{self, Context, Experiment, Step};
 use crate::{Error, Options, Study};
 use router::{Router, Traffic};
 
@@ -48,7 +48,7 @@ const SOFT_LENGTH: Span = Span::from_ms(60);
 pub fn run(
     only: Option<&str>,
     options: Options,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&Step<'_>),
 ) -> Result<Study, Error> {
     study::run("ma16", EXPERIMENTS, ON_SOFT, only, options, progress)
 }

@@ -21,7 +21,7 @@ use bench::isolation;
 use bench::plan::{Flow, Verb, WaitMode};
 
 use crate::hosts::{Hosts, Runs};
-use crate::study::{self, Context, Experiment};
+use crate::study::{self, Context, Experiment, Step};
 use crate::{Error, Options, Study};
 
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -64,7 +64,7 @@ const VERBS: [(Verb, &str); 4] =
 pub fn run(
     only: Option<&str>,
     options: Options,
-    progress: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&Step<'_>),
 ) -> Result<Study, Error> {
     study::run("zhang17", EXPERIMENTS, ON_SOFT, only, options, progress)
 }
