@@ -222,7 +222,7 @@ fn table_of(process: &Process, text: &mut String) {
     let causes: Vec<_> = causes.map(|(name, cause)| format!("{} {cause}", count(name))).collect();
     if count("retransmitted_pkts") > 0 || !causes.is_empty() {
         let packets = count("retransmitted_pkts");
-        wrap(&format!("    packets sent again: {packets} ({})", causes.join(", ")), text);
+        wrap(&format!("    packets retransmitted: {packets} ({})", causes.join(", ")), text);
     }
     for nic in nics {
         text.push_str(&format!("    {}:\n", nic.device));
@@ -313,7 +313,7 @@ ib_write_bw: killed by signal 9 after 1.5 s
     QP 0x71c000 RC ERR   to 127.0.0.1 QP 0x000020
     failed: QP 0x71c000 RTS -> ERR: remote access error: RDMA WRITE of 64 bytes
         at 0x7000 with R_Key 0x102
-    packets sent again: 3 (2 NAKs: packets were missing)
+    packets retransmitted: 3 (2 NAKs: packets were missing)
     ferroce0:
     sent_pkts                         12  rcvd_seq_err                       2
     retransmitted_pkts                 3
