@@ -96,7 +96,9 @@ fn one(lab: &Lab, path: &Path, choice: &Choice) -> Result<bool> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let begin = Instant::now();
     let mut command = lab.plain(&lab.command().to_string_lossy());
-    command.args(["lab", "exec"]).arg(path);
+    // By its bare name, as people do who are in the folder.
+    command.current_dir(path.parent().unwrap_or(lab.folder()));
+    command.args(["lab", "exec"]).args(path.file_name());
     match choice.draws {
         Some(draws) => command.args(["--draws", &draws.to_string()]),
         None => command.arg("--quick"),

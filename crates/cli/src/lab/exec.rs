@@ -23,7 +23,8 @@ pub(super) fn run(exec: &Exec) -> Result<(), Failure> {
             .hint("experiments are in the folder scenarios/lab of Ferroce's source")
     };
     let text = fs::read_to_string(path).map_err(|error| cannot(&error))?;
-    let folder = path.parent().unwrap_or(Path::new("."));
+    // The folder of a bare name is an empty path, which has no absolute one.
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let of_file = |error: &dyn core::fmt::Display| {
         Failure::from_message(&format!("{}: {error}", path.display()))
     };
