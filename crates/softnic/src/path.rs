@@ -81,6 +81,12 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Whether it may leave from another socket than that of its address.
+    #[inline]
+    pub(crate) fn departs(&self) -> bool {
+        self.follows.is_some()
+    }
+
     /// Whether packets of this route for this slot take the same path. A ring may have failed since.
     #[inline]
     pub(crate) fn is_for(&self, route: &Route, slot: u16) -> bool {

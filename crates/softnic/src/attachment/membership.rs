@@ -269,7 +269,16 @@ impl Membership {
 
     /// Has a flow to another host leave from source port `wanted`, or another that stands for it. Says what was
     /// wanted, if that counts.
+    #[inline]
     pub(crate) fn depart(&mut self, flow: &mut Flow, wanted: u16, now: Time) -> Option<u16> {
+        if flow.destination.ip().is_loopback() {
+            return None;
+        }
+        self.depart_to(flow, wanted, now)
+    }
+
+    #[inline(never)]
+    fn depart_to(&mut self, flow: &mut Flow, wanted: u16, now: Time) -> Option<u16> {
         let one_port = self.source_ports == SourcePorts::One || self.link().is_some();
         if one_port || self.is_of_this_host(flow.destination.ip(), now) {
             return None;

@@ -184,8 +184,10 @@ impl Stages<'_> {
             let destination = run.route().destination;
             if !lane.as_ref().is_some_and(|lane| lane.is_for(run.route(), slot)) {
                 lane = paths.lane(membership, run.route(), slot, self.now, counts);
-                let departures = membership.departures.sockets();
-                self.outbox.sockets.follow(membership.sockets.len(), departures);
+                if lane.as_ref().is_some_and(Lane::departs) {
+                    let departures = membership.departures.sockets();
+                    self.outbox.sockets.follow(membership.sockets.len(), departures);
+                }
             }
             let Some(lane) = &mut lane else {
                 counts.tx_no_source += u64::from(run.count());
