@@ -170,7 +170,7 @@ mod tests {
         let long = "long ".repeat(40);
         let text = block("claim", &[("paper", "b"), ("measured", long.trim()), ("verdict", "")]);
         assert!(text.starts_with("claim\n  paper     b\n  measured  long long"), "{text}");
-        assert_eq!(text.lines().count(), 5);
+        assert_eq!(text.lines().count(), 6);
         assert!(text.lines().all(|line| line.len() <= 80 && line.trim_end() == line), "{text}");
         assert_eq!(block(&"word ".repeat(17), &[]).lines().count(), 2);
     }
