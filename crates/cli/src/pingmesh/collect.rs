@@ -41,7 +41,7 @@ const BATCH: usize = 512;
 /// How often the collector looks for agents, and whether it is to end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often old windows and sums are forgotten.
-const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 /// A verdict comes so long after a window has ended: agents wait for answers, and then deliver.
 const GRACE_NS: u64 = 2_000_000_000;
 
