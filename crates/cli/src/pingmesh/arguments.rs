@@ -158,7 +158,7 @@ impl Agent {
 
 #[derive(Debug, Args)]
 pub(crate) struct Collect {
-    /// The scenario whose [topology] the hosts are in, such as scenarios/pingmesh/four-hosts.toml
+    /// The scenario whose topology the hosts are in, such as scenarios/pingmesh/four-hosts.toml
     #[arg(long, value_name = "SCENARIO")]
     pub(super) topology: PathBuf,
 
