@@ -396,9 +396,10 @@ message_bytes = 100000
             let scenario = Scenario::parse_in(&text, path.parent().unwrap(), None);
             let scenario = scenario.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let network = crate::Network::new(scenario.network).unwrap();
-            // Some flows of experiments are made by the experiment, or are programs.
-            let by_others =
-                ["guo16", "lab"].iter().any(|folder| path.parent().unwrap().ends_with(folder));
+            // Some flows of experiments are made by the experiment, or are programs, or probes.
+            let by_others = ["guo16", "lab", "pingmesh"]
+                .iter()
+                .any(|folder| path.parent().unwrap().ends_with(folder));
             let complete = !network.flows().is_empty() || by_others;
             assert!(complete, "{}", path.display());
             seen += 1;
