@@ -9,7 +9,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::PathBuf;
 
-const HEADER_LEN: usize = 128;
+const MAGIC: &[u8; 8] = b"FRCOUNT\x02";
+const HEADER_LEN: usize = 384;
 const NAME_LEN: usize = 64;
 const ENTRY_LEN: usize = NAME_LEN + 8;
 
@@ -60,7 +61,11 @@ impl Counters {
     }
 }
 
+/// Empty of a file of another layout.
 fn parse(bytes: &[u8]) -> BTreeMap<String, u64> {
+    if !bytes.starts_with(MAGIC) {
+        return BTreeMap::new();
+    }
     let entries = bytes.get(HEADER_LEN..).unwrap_or_default().chunks_exact(ENTRY_LEN);
     entries
         .map(|entry| {
@@ -75,10 +80,16 @@ fn parse(bytes: &[u8]) -> BTreeMap<String, u64> {
 mod tests {
     use super::*;
 
+    fn header() -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.resize(HEADER_LEN, 0);
+        bytes
+    }
+
     #[test]
     fn what_a_dead_process_has_left_is_not_counted() {
         let folder = tempfile::tempdir().unwrap();
-        let mut bytes = vec![0; HEADER_LEN];
+        let mut bytes = header();
         bytes.extend(b"tx_packets");
         bytes.resize(HEADER_LEN + NAME_LEN, 0);
         bytes.extend(5_u64.to_ne_bytes());
@@ -98,7 +109,7 @@ mod tests {
 
     #[test]
     fn names_and_values_are_read() {
-        let mut bytes = vec![0; HEADER_LEN];
+        let mut bytes = header();
         for (name, value) in [("rx_packets", 7_u64), ("tx_packets", 9)] {
             let start = bytes.len();
             bytes.extend(name.as_bytes());
@@ -108,5 +119,7 @@ mod tests {
         let counters = parse(&bytes);
         assert_eq!((counters["rx_packets"], counters["tx_packets"]), (7, 9));
         assert!(parse(&bytes[..100]).is_empty());
+        bytes[7] += 1;
+        assert!(parse(&bytes).is_empty());
     }
 }
