@@ -154,7 +154,6 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 pub mod topology;
-mod words;
 pub mod workload;
 
 pub use host::{Left, Placed, Refused, Tenant, TenantEnd, model};

@@ -66,6 +66,7 @@ mod limits;
 mod metrics;
 mod page;
 mod table;
+pub mod words;
 
 pub use metrics::{Endpoint, EndpointError, Format, MetricKind, MetricValue, Metrics, Reach};
 pub use page::{Block, Figure, LEVELS, Page, Replay, ReplayFrame, ReplayNode};

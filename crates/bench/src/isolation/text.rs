@@ -2,6 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
+use telemetry::words::wrapped;
+
 use super::result::{Number, Results, Spread};
 use super::{bytes, short};
 use crate::plan::WaitMode;
@@ -132,7 +134,7 @@ impl Results {
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let matrix = &self.matrix;
-        writeln!(f, "world     {}: {}", self.world, self.about)?;
+        f.write_str(&wrapped("world     ", &format!("{}: {}", self.world, self.about), 80))?;
         if let Some(why) = &self.partial {
             writeln!(f, "PARTIAL   {why}")?;
         }
@@ -144,10 +146,7 @@ impl fmt::Display for Results {
             matrix.cells.len(),
             matrix.draw_ms
         )?;
-        writeln!(
-            f,
-            "a number  the median of the draws; * eight or more, all on the same side of 1"
-        )?;
+        writeln!(f, "a number  the median of the draws; * eight or more, all on one side of 1")?;
         writeln!(f, "columns   e sleeps for events, p polls; one message at a time")?;
         for map in self.maps() {
             map.fmt(f)?;

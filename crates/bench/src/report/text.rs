@@ -2,6 +2,8 @@
 
 use core::fmt::{self, Write as _};
 
+use telemetry::words::{COLUMNS, wrapped};
+
 use super::{FlowResult, Report, Run};
 use crate::plan::Verb;
 
@@ -11,7 +13,8 @@ type Column<'a> = (&'static str, Box<dyn Fn(&FlowResult, usize) -> String + 'a>)
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let simulated = if self.simulated { " (simulated)" } else { "" };
-        writeln!(f, "world     {}{simulated}: {}", self.world, self.about)?;
+        let world = format!("{}{simulated}: {}", self.world, self.about);
+        f.write_str(&wrapped("world     ", &world, COLUMNS))?;
         let cores = match self.simulated {
             true => "of the simulated hosts",
             false => "for the whole process",
@@ -42,8 +45,10 @@ impl Run {
             )?,
         }
         f.write_char('\n')?;
-        table(f, &self.columns())?;
-        f.write_char('\n')?;
+        for columns in self.tables() {
+            table(f, &columns)?;
+            f.write_char('\n')?;
+        }
         let together = &self.together;
         if self.flows.len() > 1 {
             writeln!(
@@ -56,7 +61,8 @@ impl Run {
             let ratios: Vec<String> =
                 together.ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
             if ratios.len() <= 16 && !ratios.is_empty() {
-                writeln!(f, "ratios    {} of bandwidth, to the first", ratios.join(" : "))?;
+                let ratios = format!("{} of bandwidth, to the first", ratios.join(" : "));
+                f.write_str(&wrapped("ratios    ", &ratios, COLUMNS))?;
             }
         }
         writeln!(f, "cpu       {:.2} cores {cores}", together.process_cores)?;
@@ -89,22 +95,23 @@ impl Run {
             let served = flow.served.iter().flat_map(|served| &served.errors);
             flow.errors.iter().chain(served).map(move |error| (&flow.name, error))
         }) {
-            writeln!(f, "error     {}: {}", error.0, error.1)?;
+            f.write_str(&wrapped("error     ", &format!("{}: {}", error.0, error.1), COLUMNS))?;
         }
         for miss in &self.misses {
-            writeln!(f, "MISSED    {miss}")?;
+            f.write_str(&wrapped("MISSED    ", &miss.to_string(), COLUMNS))?;
         }
         Ok(())
     }
 }
 
 impl Run {
-    fn columns(&self) -> Vec<Vec<String>> {
+    /// What flows carried, and how long it took: side by side they would not fit a terminal.
+    fn tables(&self) -> [Vec<Vec<String>>; 2] {
         let flows = &self.plan.flows;
         let us = |value: f64| {
             if value >= 1000.0 { format!("{value:.0}") } else { format!("{value:.1}") }
         };
-        let cells: Vec<Column<'_>> = vec![
+        let carried: Vec<Column<'_>> = vec![
             ("flow", Box::new(|flow, _| flow.name.clone())),
             ("verb", Box::new(|_, at| verb(flows[at].verb, flows[at].depends))),
             ("bytes", Box::new(|_, at| flows[at].bytes().to_string())),
@@ -113,6 +120,9 @@ impl Run {
             ("Gb/s", Box::new(|flow, _| format!("{:.3}", flow.bandwidth_gbps))),
             ("worst", Box::new(|flow, _| format!("{:.3}", flow.window_gbps_min))),
             ("ops/s", Box::new(|flow, _| grouped(flow.rate_per_s))),
+        ];
+        let took: Vec<Column<'_>> = vec![
+            ("flow", Box::new(|flow, _| flow.name.clone())),
             ("p50 us", Box::new(move |flow, _| us(flow.latency_us.p50))),
             ("p90", Box::new(move |flow, _| us(flow.latency_us.p90))),
             ("p99", Box::new(move |flow, _| us(flow.latency_us.p99))),
@@ -132,7 +142,7 @@ impl Run {
             let rows = self.flows.iter().enumerate().map(|(at, flow)| cell(flow, at));
             core::iter::once((*title).to_owned()).chain(rows).collect()
         };
-        cells.iter().map(of).collect()
+        [carried, took].map(|cells| cells.iter().map(of).collect())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::switch::config::{
 };
 use crate::switch::{Cell, SONIC_MTU_BYTES, sonic_headroom_bytes};
 use crate::topology::{End, Topology};
-use crate::words::{COLUMNS, wrapped};
+use telemetry::words::{COLUMNS, wrapped};
 
 /// With commas: 16,000,000.
 pub(super) fn bytes(number: u64) -> String {

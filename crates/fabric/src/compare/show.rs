@@ -10,7 +10,7 @@ use super::flows::{ALIKE, Pair, Pairs};
 use super::results::Results;
 use super::{Comparison, letter};
 use crate::report::{Interval, written};
-use crate::words::{COLUMNS, wrapped};
+use telemetry::words::{COLUMNS, wrapped};
 
 /// Flows at either end of the list that a terminal shows.
 const SHOWN: usize = 4;

@@ -37,10 +37,10 @@ pub use seeds::Seeds;
 
 use crate::counters::WatchdogCounters;
 use crate::record::Samples;
-use crate::words::wrapped;
 use crate::workload::{Flow, Service, Verb};
 use crate::{Delivered, Network, Verdict};
 use hops::{Hop, HopTotals, Layers};
+use telemetry::words::wrapped;
 
 /// Columns of the terminal that notes are set for.
 const COLUMNS: usize = 79;

@@ -5,7 +5,7 @@
 use core::fmt;
 
 use super::error::unit_of;
-use crate::words::{COLUMNS, wrapped};
+use telemetry::words::{COLUMNS, wrapped};
 
 /// A table: what can be written in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
