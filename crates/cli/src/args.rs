@@ -10,7 +10,7 @@ use softnic::lab::Site;
 
 /// RDMA without an RDMA NIC: runs unmodified verbs programs over RoCEv2 in software.
 #[derive(Debug, Parser)]
-#[command(name = "ferroce", version, disable_help_subcommand = true)]
+#[command(name = "ferroce", version, disable_help_subcommand = true, max_term_width = 80)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -202,25 +202,28 @@ Example:
   ferroce sim scenarios/incast.toml --seeds 8 -o b --set switch.alpha=1/8
   ferroce compare a b
 
-The last column says \"more\" or \"less\" where the interval over seeds says so, \"chance\" where it does not, and
-\"of fewer\" where who looks better has completed fewer messages. A flow that was not finished took longer than all
-that were.";
+The last column says \"more\" or \"less\" where the interval over seeds says so,
+\"chance\" where it does not, and \"of fewer\" where who looks better has completed
+fewer messages. A flow that was not finished took longer than all that were.";
 
 const SIM_ENDS: &str = "\
-Ctrl-C stops the run: what was simulated until then is told and written, and said to be partial.
+Ctrl-C stops the run: what was simulated until then is told and written, and
+said to be partial.
 
-Exit status: 0 when the run ended; 1 when --strict met a warning; 3 when the network is deadlocked; 125 when
-the scenario is wrong, or a file cannot be written; 130 when it was interrupted.";
+Exit status: 0 when the run ended; 1 when --strict met a warning; 3 when the
+network is deadlocked; 125 when the scenario is wrong, or a file cannot be
+written; 130 when it was interrupted.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   ferroce run ibv_devinfo
-  ferroce run -- ib_write_bw -d ferroce0              # a server, in one terminal
-  ferroce run -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
+  ferroce run -- ib_write_bw -d ferroce0              # a server
+  ferroce run -- ib_write_bw -d ferroce0 127.0.0.1    # its client, elsewhere
   ferroce run --faults loss=0.01,seed=7 -- ib_read_lat 127.0.0.1
 
-The program's own output, exit status and signals are untouched. A flag sets the environment
-variable named beside it, which the program may also have from elsewhere.";
+The program's own output, exit status and signals are untouched. A flag sets the
+environment variable named beside it, which the program may also have from
+elsewhere.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -280,14 +283,15 @@ pub(crate) struct Run {
 const LAB_EXAMPLES: &str = "\
 Examples:
   ferroce lab up --detach scenarios/lab/two-hosts.toml
-  ferroce lab run --host h0 -- ib_write_bw -d ferroce0              # a server, in one terminal
-  ferroce lab run --host h1 -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
+  ferroce lab run --host h0 -- ib_write_bw -d ferroce0    # in one terminal
+  ferroce lab run --host h1 -- ib_write_bw -d ferroce0 127.0.0.1
   ferroce lab status
-  ferroce lab capture s0:h1 -w - | tshark -r -                      # what crosses a port
+  ferroce lab capture s0:h1 -w - | tshark -r -    # what crosses a port
   ferroce lab top
-  ferroce lab down -o out/                                          # out/report.html shows how it went
+  ferroce lab down -o out/                        # out/report.html: how it went
 
-What programs say to each other beside RDMA, such as perftest by TCP, goes by the machine's own network.";
+What programs say to each other beside RDMA, such as perftest by TCP, goes by
+the machine's own network.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
@@ -350,18 +354,19 @@ pub(crate) struct Up {
 const EVENT_EXAMPLES: &str = "\
 Examples:
   ferroce lab event link-down from=leaf0 to=spine1
-  ferroce lab event link-flaps from=leaf0 to=spine1 down_us=2000 every_us=10000 times=5
+  ferroce lab event link-flaps from=h0 to=s0 down_us=2000 every_us=9000 times=5
   ferroce lab event drop from=h0 to=leaf0 ip_id_ends=255 at_us=1000
   ferroce lab event nic-stuck host=h3
   ferroce lab event pfc 'lossless_priorities=[]'
   ferroce lab event watchdog switch=leaf0 detection_ms=100
 
-Kinds and keys are those of a [[fault]] of a scenario: `ferroce sim --keys fault` lists them. Times are in the
-time of the lab, counted from now.";
+Kinds and keys are those of a [[fault]] of a scenario: `ferroce sim --keys
+fault` lists them. Times are in the time of the lab, counted from now.";
 
 const EXEC_ENDS: &str = "\
-Exit status: 0 when all was as expected; 1 when it was not; 125 when the file is wrong, or it could not be
-carried out; 130 when it was interrupted. Whatever was started is ended in each case.";
+Exit status: 0 when all was as expected; 1 when it was not; 125 when the file is
+wrong, or it could not be carried out; 130 when it was interrupted. Whatever was
+started is ended in each case.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Event {

@@ -24,14 +24,16 @@ Examples:
   ferroce doctor examples/cluster
   ferroce doctor examples/cluster --path h0,h5 --dscp 26
   ferroce doctor examples/cluster --what-if incast --at h7
-  ferroce doctor --collect > collect.sh    # on each device: sh collect.sh cluster/
+  ferroce doctor --collect > collect.sh    # on each: sh collect.sh cluster/
   ferroce doctor --explain FD007
 
-A folder has a folder for each device; desired.toml says what each should be, and doctor.toml which findings are
-known and why. docs/book/doctor.md has all of it.
+A folder has a folder for each device; desired.toml says what each should be,
+and doctor.toml which findings are known and why. docs/book/doctor.md has all
+of it.
 
-Exit status: 0 when nothing is wrong, or notes only; 1 with a warning or an error (--fail-on), or a chain that
-breaks (--path); 125 when the folder cannot be read.";
+Exit status: 0 when nothing is wrong, or notes only; 1 with a warning or an
+error (--fail-on), or a chain that breaks (--path); 125 when the folder cannot
+be read.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {

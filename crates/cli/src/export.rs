@@ -40,12 +40,13 @@ pub(crate) struct Export {
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  ferroce export --once                          # what Prometheus would get of this host
-  ferroce export                                 # http://127.0.0.1:9879/metrics, until Ctrl-C
-  ferroce export --from snapshots/ --once        # of what was saved of hosts and switches
-  ferroce export --from out/ --once              # of a simulation (ferroce sim scenarios/storm.toml -o out/)
+  ferroce export --once                     # what Prometheus gets of this host
+  ferroce export                            # http://127.0.0.1:9879/metrics
+  ferroce export --from snapshots/ --once   # of what was saved of others
+  ferroce export --from out/ --once         # of what `ferroce sim -o` wrote
 
-Names and labels are those of rdma_exporter and node_exporter; see docs/book/watch.md.";
+Names and labels are those of rdma_exporter and node_exporter; see
+docs/book/watch.md.";
 
 pub(crate) fn run(arguments: &Export) -> Result<(), Failure> {
     let mut exporter = Exporter::new(arguments);

@@ -86,17 +86,27 @@ Usage: ferroce <COMMAND>
 
 Commands:
   run          Run a program with Ferroce in the place of libibverbs
-  devices      List the RDMA devices that programs see, as FERROCE_DEV names them
-  counters     Show what the programs that run now have counted, under the names of Linux
-  bench        Measure verbs: bandwidth, rates and latencies of any number of flows at once
-  sim          Run a scenario in the simulator: links, switches and NICs around the same engine
-  compare      Hold the results of several simulations against each other: the same flows side by side
+  devices      List the RDMA devices that programs see, as FERROCE_DEV names
+               them
+  counters     Show what the programs that run now have counted, under the names
+               of Linux
+  bench        Measure verbs: bandwidth, rates and latencies of any number of
+               flows at once
+  sim          Run a scenario in the simulator: links, switches and NICs around
+               the same engine
+  compare      Hold the results of several simulations against each other: the
+               same flows side by side
   lab          Run programs as hosts of a modelled fabric, in real time
-  export       Expose counters to Prometheus: of this host, of what was saved of others, of a simulation
-  watch        Watch pauses, marks, drops and retransmissions, with what looks wrong on top
-  pingmesh     Probe hosts by RDMA, and say which host, NIC, link or switch is sick
-  papers       Run what a paper ran, and hold what it found against what is measured
-  doctor       Judge the configuration of switches and hosts, from their files, by rules with an incident behind each
+  export       Expose counters to Prometheus: of this host, of what was saved of
+               others, of a simulation
+  watch        Watch pauses, marks, drops and retransmissions, with what looks
+               wrong on top
+  pingmesh     Probe hosts by RDMA, and say which host, NIC, link or switch is
+               sick
+  papers       Run what a paper ran, and hold what it found against what is
+               measured
+  doctor       Judge the configuration of switches and hosts, from their files,
+               by rules with an incident behind each
   completions  Print the completions of a shell, such as bash, for it to load
   man          Write the man pages of all commands to a folder
 
@@ -120,29 +130,43 @@ Arguments:
 
 Options:
       --dev <INTERFACE,...>
-          Interfaces to make devices of, such as eth0 or lo/127.0.0.2, the first being ferroce0; loopback unless named (FERROCE_DEV)
+          Interfaces to make devices of, such as eth0 or lo/127.0.0.2, the first
+          being ferroce0; loopback unless named (FERROCE_DEV)
 
       --mtu <BYTES>
-          Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest that fits the interface (FERROCE_MTU)
+          Path MTU: 256, 512, 1024, 2048 or 4096 bytes; otherwise the largest
+          that fits the interface (FERROCE_MTU)
 
       --faults <FAULT=PROBABILITY,...;FAULT:AIM=VALUE,...>
-          Faults to inject, such as loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7, or aimed, such as 'drop:opcode=write,nth=3;delay:delay_us=500,every=10' (FERROCE_FAULTS)
+          Faults to inject, such as
+          loss=0.01,reorder=0.02,duplicate=0.01,corrupt=0.001,ecn=0.05,seed=7,
+          or aimed, such as
+          'drop:opcode=write,nth=3;delay:delay_us=500,every=10' (FERROCE_FAULTS)
 
       --cc <CONTROLLER,SETTING=VALUE,...>
-          Congestion control: none, dcqcn, bbr, or a constant rate such as fixed,rate_mbps=1000; otherwise bbr to other hosts and none within this one (FERROCE_CC)
+          Congestion control: none, dcqcn, bbr, or a constant rate such as
+          fixed,rate_mbps=1000; otherwise bbr to other hosts and none within
+          this one (FERROCE_CC)
 
       --pcap <FILE>
-          Record every packet that the program sends and receives, in a file or FIFO, or on stdout for `-`, which sends the program's own output to stderr; %p in the name stands for the process ID; behind the name, `,snaplen=256,size=100M` bound the bytes of a frame and of the whole (FERROCE_PCAP)
+          Record every packet that the program sends and receives, in a file or
+          FIFO, or on stdout for `-`, which sends the program's own output to
+          stderr; %p in the name stands for the process ID; behind the name,
+          `,snaplen=256,size=100M` bound the bytes of a frame and of the whole
+          (FERROCE_PCAP)
 
       --stats <FILE>
-          When the program has ended, however it did: counters, queue pairs, what failed and why, as JSON in this file, or as a table on stderr for `-`
+          When the program has ended, however it did: counters, queue pairs,
+          what failed and why, as JSON in this file, or as a table on stderr for
+          `-`
 
       --link <LINK>
           Which way packets take to programs of the same host (FERROCE_LINK)
 
           Possible values:
           - shm:      Shared memory, if they are of the same user; fast
-          - shm,icrc: The same, with the check sums that packets have on the wire
+          - shm,icrc: The same, with the check sums that packets have on the
+            wire
           - udp:      UDP, as to other hosts
 
       --wire <WIRE>
@@ -150,7 +174,8 @@ Options:
 
           Possible values:
           - train: Many packets in one system call; fast
-          - exact: One packet a datagram, so that a capture on the interface shows each
+          - exact: One packet a datagram, so that a capture on the interface
+            shows each
 
       --log <FILTER>
           What to log on stderr, such as info or softnic=debug (FERROCE_LOG)
@@ -160,12 +185,13 @@ Options:
 
 Examples:
   ferroce run ibv_devinfo
-  ferroce run -- ib_write_bw -d ferroce0              # a server, in one terminal
-  ferroce run -- ib_write_bw -d ferroce0 127.0.0.1    # its client, in another
+  ferroce run -- ib_write_bw -d ferroce0              # a server
+  ferroce run -- ib_write_bw -d ferroce0 127.0.0.1    # its client, elsewhere
   ferroce run --faults loss=0.01,seed=7 -- ib_read_lat 127.0.0.1
 
-The program's own output, exit status and signals are untouched. A flag sets the environment
-variable named beside it, which the program may also have from elsewhere.
+The program's own output, exit status and signals are untouched. A flag sets the
+environment variable named beside it, which the program may also have from
+elsewhere.
 
 "#]]);
 }

@@ -11,23 +11,25 @@ use super::simulated::SimulatedHosts;
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
-Verbs: read, write, write_imm, send, fetch_add, compare_swap; and compound reads, in which the server
-answers: write_send, send_send, write_write.
+Verbs: read, write, write_imm, send, fetch_add, compare_swap; and compound
+reads, in which the server answers: write_send, send_send, write_write.
 
 Examples:
   ferroce bench read --size 64 --wait poll
-  ferroce bench write --sweep size=64,4096,65536 --window 16 --json results.json
-  ferroce bench flows.toml -o results
-  ferroce bench serve                                # on one host, or in one terminal
-  ferroce bench send --connect 127.0.0.1:18516       # on another
-  ferroce bench compare before.json after.json       # several runs of each side: a.json,b.json c.json,d.json
+  ferroce bench write --sweep size=64,65536 --window 16 --json results.json
+  ferroce bench flows/mix.toml -o results
+  ferroce bench serve                             # on one host, or terminal
+  ferroce bench send --connect 127.0.0.1:18516    # on another
+  ferroce bench compare before.json after.json    # or a.json,b.json c.json
   ferroce bench read --world sim --testbed cx3-56g-xeon --size 64
 
-A flag sets the key of the same name in every flow; --set sets any key of a flow file (docs/book/bench.md).
-Ctrl-C ends the run: what was measured until then is told, and said to be partial.
+A flag sets the key of the same name in every flow; --set sets any key of a flow
+file (docs/book/bench.md). Ctrl-C ends the run: what was measured until then is
+told, and said to be partial.
 
-Exit status: 0 when all was measured; 1 when a threshold was missed, or a payload was wrong; 125 when the
-run could not begin, or was cut short; 130 when it was interrupted; 2 when the command line cannot be read.";
+Exit status: 0 when all was measured; 1 when a threshold was missed, or a
+payload was wrong; 125 when the run could not begin, or was cut short; 130 when
+it was interrupted; 2 when the command line cannot be read.";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]

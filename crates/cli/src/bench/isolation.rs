@@ -17,8 +17,8 @@ use crate::output::{cannot_write, make_folder, print};
 const ENDS: &str = "\
 A limit is held against the median of the draws.
 
-Exit status: 0 when all was measured; 1 when a limit was missed; 125 when the run could not begin, or was
-cut short; 130 when it was interrupted.";
+Exit status: 0 when all was measured; 1 when a limit was missed; 125 when the
+run could not begin, or was cut short; 130 when it was interrupted.";
 
 #[derive(Debug, Args)]
 #[command(after_help = ENDS)]

@@ -157,6 +157,8 @@ impl Agent {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "ferroce pingmesh collect --topology <SCENARIO> --db <FILE>\n       \
+                            --key <FILE> [OPTIONS]")]
 pub(crate) struct Collect {
     /// The scenario whose topology the hosts are in, such as scenarios/pingmesh/four-hosts.toml
     #[arg(long, value_name = "SCENARIO")]

@@ -73,16 +73,18 @@ pub(crate) struct Look {
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  ferroce watch                                   # this host: RDMA devices, interfaces, soft NICs
-  ferroce watch --once --interval 5               # for scripts: exit status 1 if something is wrong
-  ferroce watch --from snapshots/ --json          # what others keep saving there
-  ferroce watch --from out/ --once                # a simulation again (ferroce sim scenarios/storm.toml -o out/)
-  ferroce watch --record day.jsonl --looks 86400  # and later: ferroce watch --replay day.jsonl
+  ferroce watch                            # this host, with its soft NICs
+  ferroce watch --once --interval 5        # for scripts: see the exit status
+  ferroce watch --from snapshots/ --json   # what others keep saving there
+  ferroce watch --from out/ --once         # what `ferroce sim -o` wrote
+  ferroce watch --record day.jsonl --looks 86400
+  ferroce watch --replay day.jsonl         # and the same day again
 
-On a terminal: arrows move, q ends. RX of pauses: the peer stopped this port, so look behind it. TX: this port stopped
-the peer, so look at this device.
+On a terminal: arrows move, q ends. RX of pauses: the peer stopped this port, so
+look behind it. TX: this port stopped the peer, so look at this device.
 
-Exit status: 0 when nothing is wrong; 1 when something was found; 125 when counters cannot be read.";
+Exit status: 0 when nothing is wrong; 1 when something was found; 125 when
+counters cannot be read.";
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Rule {

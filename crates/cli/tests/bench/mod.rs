@@ -35,8 +35,10 @@ Usage: ferroce bench [OPTIONS] [VERB|FILE]
 
 Commands:
   serve      Serve clients of other processes or hosts, one after the other
-  compare    Hold the results of two runs against each other: ratios, with an interval each
-  isolation  What flows do to each other: every kind beside every other, as a heat map
+  compare    Hold the results of two runs against each other: ratios, with an
+             interval each
+  isolation  What flows do to each other: every kind beside every other, as a
+             heat map
 
 Arguments:
   [VERB|FILE]
@@ -59,7 +61,8 @@ Options:
           Threads at each end, each with a NIC of its own
 
       --rate <NUMBER>
-          Operations a second, all threads together; otherwise the next begins when one ends
+          Operations a second, all threads together; otherwise the next begins
+          when one ends
 
       --length-ms <MILLISECONDS>
           How long is measured
@@ -68,22 +71,27 @@ Options:
           How long is run before that
 
       --hogs <CORES>
-          So many cores, from core 0 on, have a task that never waits: a solver of queens on a chessboard
+          So many cores, from core 0 on, have a task that never waits: a solver
+          of queens on a chessboard
 
       --verify
           Check every payload
 
       --set <KEY=VALUE>
-          Set a key of all flows, such as inline=true, depends=3 or latency_p99_us_max=50
+          Set a key of all flows, such as inline=true, depends=3 or
+          latency_p99_us_max=50
 
       --sweep <KEY=VALUE,...>
           Run once for each value, or for each combination of several sweeps
 
       --testbed <NAME|FILE>
-          Simulated hosts: cx3-10g-arm, cx3-40g-ethernet, cx3-40g-xeon, cx3-56g-xeon, cx4-100g-power8, or a file like those of studies/testbeds/
+          Simulated hosts: cx3-10g-arm, cx3-40g-ethernet, cx3-40g-xeon,
+          cx3-56g-xeon, cx4-100g-power8, or a file like those of
+          studies/testbeds/
 
       --hosts <NUMBER>
-          How many simulated hosts there are under one switch: h0 serves, the others ask
+          How many simulated hosts there are under one switch: h0 serves, the
+          others ask
 
       --topology <FILE>
           A file with the table of a scenario's topology, for simulated hosts
@@ -92,13 +100,16 @@ Options:
           Of what is left to chance in a simulation
 
       --connect <HOST:PORT>
-          The address of a `ferroce bench serve`; otherwise both ends are in this process
+          The address of a `ferroce bench serve`; otherwise both ends are in
+          this process
 
       --json <FILE>
-          Write the results as one JSON document; - for stdout, instead of the text
+          Write the results as one JSON document; - for stdout, instead of the
+          text
 
   -o, --output <FOLDER>
-          A folder for report.html, results.json, the summary, and tables as Parquet
+          A folder for report.html, results.json, the summary, and tables as
+          Parquet
 
       --world <WORLD>
           Where time passes
@@ -111,7 +122,10 @@ Options:
           [default: soft]
 
       --dev <INTERFACE,...>
-          Interfaces of those that ask and of those that serve, such as lo/127.0.0.1,lo/127.0.0.2, otherwise those of FERROCE_DEV, or loopback; in the world nic devices, such as mlx5_0, otherwise the first
+          Interfaces of those that ask and of those that serve, such as
+          lo/127.0.0.1,lo/127.0.0.2, otherwise those of FERROCE_DEV, or
+          loopback; in the world nic devices, such as mlx5_0, otherwise the
+          first
 
       --link <LINK>
           Which way packets take to soft NICs of the same host (FERROCE_LINK)
@@ -119,31 +133,35 @@ Options:
           [possible values: shm, shm,icrc, udp]
 
       --library <FILE>
-          The libibverbs.so.1 of the world nic; otherwise the one that programs find
+          The libibverbs.so.1 of the world nic; otherwise the one that programs
+          find
 
       --gid-index <NUMBER>
-          The place of the address in the GID table, in the world nic; otherwise the first for RoCEv2
+          The place of the address in the GID table, in the world nic; otherwise
+          the first for RoCEv2
 
   -h, --help
           Print help (see a summary with '-h')
 
-Verbs: read, write, write_imm, send, fetch_add, compare_swap; and compound reads, in which the server
-answers: write_send, send_send, write_write.
+Verbs: read, write, write_imm, send, fetch_add, compare_swap; and compound
+reads, in which the server answers: write_send, send_send, write_write.
 
 Examples:
   ferroce bench read --size 64 --wait poll
-  ferroce bench write --sweep size=64,4096,65536 --window 16 --json results.json
-  ferroce bench flows.toml -o results
-  ferroce bench serve                                # on one host, or in one terminal
-  ferroce bench send --connect 127.0.0.1:18516       # on another
-  ferroce bench compare before.json after.json       # several runs of each side: a.json,b.json c.json,d.json
+  ferroce bench write --sweep size=64,65536 --window 16 --json results.json
+  ferroce bench flows/mix.toml -o results
+  ferroce bench serve                             # on one host, or terminal
+  ferroce bench send --connect 127.0.0.1:18516    # on another
+  ferroce bench compare before.json after.json    # or a.json,b.json c.json
   ferroce bench read --world sim --testbed cx3-56g-xeon --size 64
 
-A flag sets the key of the same name in every flow; --set sets any key of a flow file (docs/book/bench.md).
-Ctrl-C ends the run: what was measured until then is told, and said to be partial.
+A flag sets the key of the same name in every flow; --set sets any key of a flow
+file (docs/book/bench.md). Ctrl-C ends the run: what was measured until then is
+told, and said to be partial.
 
-Exit status: 0 when all was measured; 1 when a threshold was missed, or a payload was wrong; 125 when the
-run could not begin, or was cut short; 130 when it was interrupted; 2 when the command line cannot be read.
+Exit status: 0 when all was measured; 1 when a threshold was missed, or a
+payload was wrong; 125 when the run could not begin, or was cut short; 130 when
+it was interrupted; 2 when the command line cannot be read.
 
 "#]]);
 }
