@@ -157,5 +157,7 @@ pub mod topology;
 pub mod workload;
 
 pub use host::{Left, Placed, Refused, Tenant, TenantEnd, model};
-pub use network::{BuildError, Cycle, Delivered, Network, NetworkConfig, STEP, Verdict};
+pub use network::{
+    BuildError, Choice, Cycle, Delivered, FlowPath, Hop, Network, NetworkConfig, STEP, Verdict,
+};
 pub use speed::Speed;

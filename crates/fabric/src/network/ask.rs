@@ -4,7 +4,7 @@ use rdma::{Span, Time};
 
 use super::Network;
 use super::partition::{Partition, holding};
-use crate::address::{Tuple, hash_of};
+use crate::address::Tuple;
 use crate::counters::{Drops, PauseCounters, PortCounters, WatchdogCounters};
 use crate::host::Host;
 use crate::links::{Port, head_start};
@@ -188,75 +188,9 @@ impl Network {
         Some(&self.switch(switch)?.1.config)
     }
 
-    /// The switch ports that the packets of a flow leave by on their way to its destination, as the
-    /// hash of its five-tuple has it: switch and neighbour.
-    pub fn flow_path(&self, flow: u32) -> Option<Vec<(u32, End)>> {
-        let named = self.flow_ports(flow)?.into_iter().filter_map(|port| {
-            let at = self.at(port);
-            match at.node {
-                End::Switch(switch) => Some((switch, self.at(at.peer).node)),
-                End::Host(_) => None,
-            }
-        });
-        Some(named.collect())
-    }
-
-    /// The same for datagrams from one host to another that carry a flow label: what `traceroute` finds out with the
-    /// same five-tuple.
-    pub fn datagram_path(
-        &self,
-        source: u32,
-        destination: u32,
-        flow_label: u32,
-    ) -> Option<Vec<(u32, End)>> {
-        let hosts = self.common.host_ports.len() as u32;
-        if source >= hosts || destination >= hosts {
-            return None;
-        }
-        let hash = hash_of(source, destination, transport::source_port(flow_label));
-        let ports = self.path(source, destination, hash)?.into_iter();
-        let named = ports.filter_map(|port| match self.at(port).node {
-            End::Switch(switch) => Some((switch, self.at(self.at(port).peer).node)),
-            End::Host(_) => None,
-        });
-        Some(named.collect())
-    }
-
-    /// All ports that they leave by.
-    pub(super) fn flow_ports(&self, flow: u32) -> Option<Vec<u32>> {
-        let spec = &self.flows.get(flow as usize)?.spec;
-        let end = *self.partition(self.host_port(spec.source)).local_ends.get(flow as usize)?;
-        let tuple = self.host(spec.source)?.tuple_of(end)?;
-        let hash = self.common.tuples.get(tuple as usize)?.hash;
-        self.path(spec.source, spec.destination, hash)
-    }
-
     /// The TCP port at the destination of the segments of `tuple`.
     pub(crate) fn tcp_port(&self, tuple: &Tuple) -> Option<u16> {
         self.host(tuple.destination)?.tcp_port(tuple.source, tuple.source_port)
-    }
-
-    /// The ports that packets with `hash` leave by, from host to host.
-    pub(super) fn path(&self, source: u32, destination: u32, hash: u32) -> Option<Vec<u32>> {
-        let to_destination = self.host_port(destination);
-        let rack = self.common.racks[destination as usize];
-        let mut path = vec![self.host_port(source)];
-        loop {
-            let peer = self.at(*path.last()?).peer;
-            match self.at(peer).node {
-                End::Host(host) if host == destination => return Some(path),
-                End::Host(_) => return None,
-                End::Switch(switch) => {
-                    let at = self.switch(switch)?.1;
-                    let last = || self.at(to_destination).peer;
-                    let port = at.egress(rack, hash).unwrap_or_else(last);
-                    if !at.ports().contains(&port) || path.len() > self.switches.len() + 1 {
-                        return None;
-                    }
-                    path.push(port);
-                }
-            }
-        }
     }
 
     /// How long a WRITE of `bytes` from `source` to `destination` takes from post to completion, if

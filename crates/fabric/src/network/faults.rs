@@ -189,6 +189,7 @@ impl Network {
 
     /// Gives every switch routes that go round the links that are down.
     fn follow_links(&mut self) {
+        self.keep_paths();
         let tables = route_tables(&self.topology, &self.down, &self.weighted);
         for (table, &(partition, slot)) in tables.into_iter().zip(&self.switches) {
             self.partitions[partition].switches[slot].routes = table;

@@ -19,6 +19,7 @@ mod faults;
 mod jobs;
 mod outside;
 mod partition;
+mod paths;
 mod run;
 mod tenants;
 mod view;
@@ -49,6 +50,7 @@ use partition::Partition;
 
 pub use ask::Delivered;
 pub use deadlock::Cycle;
+pub use paths::{Choice, FlowPath, Hop};
 pub use run::STEP;
 
 /// Everything that a network is made of.
@@ -292,6 +294,8 @@ pub struct Network {
     captures_begun: u32,
     /// Links that are down, by their place in the topology.
     down: Vec<usize>,
+    /// By flow: how it went before routes changed, if it had begun by then.
+    paths_before: Vec<Option<FlowPath>>,
     /// The tuples of packets of programs outside.
     outside: outside::Tuples,
     /// See [`NetworkConfig::weighted`].
@@ -347,6 +351,7 @@ impl Network {
             tenants: Vec::new(),
             faults: Vec::new(),
             faults_done: 0,
+            paths_before: Vec::new(),
             captures: config.captures,
             captures_begun: 0,
             down: Vec::new(),

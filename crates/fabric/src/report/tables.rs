@@ -5,16 +5,18 @@ use telemetry::{Cell, Table};
 use super::Report;
 use super::hops::Layers;
 use crate::counters::Counters;
+use crate::network::{Choice, FlowPath};
 use crate::record::Samples;
 use crate::scenario::variants;
-use crate::topology::End;
+use crate::topology::{End, Topology};
 use crate::workload::{Flow, Service, Verb};
 
 impl Report<'_> {
     /// Every flow, a row each. `asked` are its messages, unless it has no end. `delivered_bytes` came to its destination in order, `delivered_back_bytes`
     /// to its source: answers, and what READs ask for; flows that share a queue pair have them in the row
     /// of the first. `slowdown` is how many times longer than alone in the network its
-    /// messages took on average; only WRITEs over RC that are posted one at a time have it.
+    /// messages took on average; only WRITEs over RC that are posted one at a time have it. `path`, `ports` and `choices`
+    /// are as [`Network::path_of`](crate::Network::path_of) has them.
     pub fn flows(&self) -> Table {
         let mut table = Table::new("flows")
             .integers("seed", "")
@@ -36,7 +38,12 @@ impl Report<'_> {
             .integers("latency_p50", "ps")
             .integers("latency_p99", "ps")
             .integers("latency_max", "ps")
-            .floats("slowdown", "");
+            .floats("slowdown", "")
+            .integers("source_port", "")
+            .integers("hash", "")
+            .texts("path")
+            .texts("ports")
+            .texts("choices");
         let topology = self.network.topology();
         let delivered = self.network.delivered();
         for (index, flow) in self.network.flows().iter().enumerate() {
@@ -46,6 +53,8 @@ impl Report<'_> {
             let at = |percent| super::percentile(&latencies, percent);
             let slowdowns = self.slowdowns(index);
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
+            let path = self.network.path_of(index as u32);
+            let [hops, ports, choices] = told(topology, spec.source, path.as_ref());
             table.push([
                 self.network.seed().into(),
                 index.into(),
@@ -67,6 +76,11 @@ impl Report<'_> {
                 at(99).into(),
                 at(100).into(),
                 (!slowdowns.is_empty()).then_some(mean).into(),
+                path.as_ref().map(|path| u32::from(path.source_port)).into(),
+                path.as_ref().map(|path| path.hash).into(),
+                hops.as_deref().into(),
+                ports.as_deref().into(),
+                choices.as_deref().into(),
             ]);
         }
         table
@@ -109,6 +123,25 @@ impl Report<'_> {
         }
         table
     }
+}
+
+/// A path in words: the nodes, the ports of its switches, and the choices; all that is not known is missing.
+fn told(topology: &Topology, source: u32, path: Option<&FlowPath>) -> [Option<String>; 3] {
+    let Some(path) = path else { return [None, None, None] };
+    let hops = path.hops.as_ref().filter(|hops| !hops.is_empty());
+    let nodes = hops.map(|hops| {
+        let first = [topology.name(End::Host(source)), topology.name(End::Switch(hops[0].switch))];
+        let names = first.into_iter().chain(hops.iter().map(|hop| topology.name(hop.to)));
+        names.collect::<Vec<_>>().join(" ")
+    });
+    let ports =
+        hops.map(|hops| hops.iter().map(|hop| hop.port.to_string()).collect::<Vec<_>>().join(" "));
+    let choice = |choice: &Choice| {
+        let taken = choice.taken.map_or_else(|| "*".to_owned(), |taken| taken.to_string());
+        format!("{}:{taken}/{}", topology.name(End::Switch(choice.switch)), choice.of)
+    };
+    let choices = path.choices.iter().map(choice).collect::<Vec<_>>().join(" ");
+    [nodes, ports, Some(choices)]
 }
 
 /// What a flow is called together with its like: service, if it is not RC, verb and class.

@@ -559,13 +559,19 @@ impl Switch {
 
     // ---- what can be asked
 
-    /// The port that a packet with `hash` for a rack leaves by; `None` if the rack is its own, or
-    /// unknown.
-    pub(crate) fn egress(&self, rack: u32, hash: u32) -> Option<u32> {
+    /// The port that a packet with `hash` for a rack leaves by, and which of how many next hops that is; `None` if the
+    /// rack is its own, or unknown.
+    pub(crate) fn egress(&self, rack: u32, hash: u32) -> Option<(u32, u32, u32)> {
         let ports = self.routes.ports_to(rack);
-        let choice = ecmp::choose(hash, self.ecmp_seed, ports.len() as u32);
+        let of = ports.len() as u32;
+        let choice = ecmp::choose(hash, self.ecmp_seed, of);
         let local = ports.get(choice as usize)?;
-        Some(self.first_port + u32::from(*local))
+        Some((self.first_port + u32::from(*local), choice, of))
+    }
+
+    /// Whether packets of one flow may leave by several ports.
+    pub(crate) fn sprays(&self) -> bool {
+        self.sprays
     }
 
     /// Whether flooded packets are in its queues.

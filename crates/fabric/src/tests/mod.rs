@@ -13,6 +13,7 @@ mod jobs;
 mod oracles;
 mod outside;
 mod partitions;
+mod paths;
 mod pauses;
 mod shares;
 mod slow_receiver;
