@@ -11,8 +11,8 @@ use pico_args::Arguments;
 use crate::tally::{self, Tally};
 use crate::workspace::{self, cargo};
 use crate::{
-    abi, crowd, dist, distributions, interop, labs, mistakes, pingmesh, programs, pyverbs, routed,
-    speed, storm, strangers, terminal, tidy,
+    abi, book, crowd, dist, distributions, interop, labs, mistakes, pingmesh, programs, pyverbs,
+    routed, speed, storm, strangers, terminal, tidy,
 };
 
 /// How many storms run over the engine: about a minute.
@@ -67,6 +67,7 @@ fn stages(tally: &mut Tally) -> Result<Option<String>> {
     stage("pyverbs", || judged(tally, pyverbs::run(&pyverbs::Choice::default())))?;
     stage("pyverbs over UDP", || judged(tally, pyverbs::run(&pyverbs::Choice::over("udp"))))?;
     stage("programs", || judged(tally, programs::run(&programs::Choice::default())))?;
+    stage("book", || judged(tally, book::run(false)))?;
     stage("mistakes", || judged(tally, mistakes::run()))?;
     stage("programs over UDP", || judged(tally, programs::run(&programs::Choice::over("udp"))))?;
     stage("programs under faults", || {

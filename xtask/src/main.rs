@@ -2,6 +2,7 @@
 
 mod abi;
 mod bench;
+mod book;
 mod ci;
 mod crowd;
 mod demo;
@@ -50,6 +51,8 @@ cargo xtask <command>
            --draws N            each row so often
            --times N            all of them so often
            --full               long forms of the hard days, a thousand programs among them
+  book                          run the blocks of README and book that need what `dist` builds
+           --long               those that take minutes, too
   mistakes                      make each mistake of the book's chapter on debugging
   pingmesh                      four hosts in network namespaces, and one with a bad cable, as root
            --full               each fault at each host
@@ -126,6 +129,12 @@ fn dispatch(mut arguments: Arguments) -> Result<()> {
             finish(arguments)?;
             dist::run()?;
             tally::require_all_passed(labs::run(&choice)?)
+        }
+        "book" => {
+            let long = arguments.contains("--long");
+            finish(arguments)?;
+            dist::run()?;
+            tally::require_all_passed(book::run(long)?)
         }
         "mistakes" => {
             finish(arguments)?;

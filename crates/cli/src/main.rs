@@ -6,6 +6,8 @@ mod compare;
 mod counters;
 mod devices;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod export;
 mod failure;
 mod lab;

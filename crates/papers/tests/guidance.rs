@@ -9,7 +9,7 @@ use papers::Options;
 fn shown(page: &str, command: &str) -> (PathBuf, String, String) {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book")).join(page);
     let text = fs::read_to_string(&path).unwrap();
-    let begin = format!("```text\n$ {command}\n");
+    let begin = format!("```console\n$ {command}\n");
     let (_, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{page} has no {command}"));
     let (block, _) = rest.split_once("```").unwrap();
     (path.clone(), text.clone(), block.to_owned())

@@ -1,5 +1,12 @@
 //! `ferroce pingmesh`.
 
+use core::time::Duration;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+
 use snapbox::str;
 
 use super::ferroce;
@@ -63,6 +70,41 @@ verdict: ToR tor0-0: queues its packets otherwise than its like, since 0 ms
 fault                    trials  right  recall  precision
 ToR with wrong DSCP map       1      1   100 %      100 %
 115184 probes in 1 simulated networks
+
+"#]]);
+}
+
+#[test]
+fn a_load_of_few_agents_is_taken_whole() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let key = folder.path().join("key");
+    fs::write(&key, "some key of thirty-two bytes, or more\n").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let topology = scenario("pingmesh/four-hosts");
+    let mut collector = Command::new(env!("CARGO_BIN_EXE_ferroce"))
+        .args(["pingmesh", "collect", "--db", "big.db", "--rate", "10", "--window-ms", "500"])
+        .args(["--topology", &topology, "--key", "key", "--listen", &free])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while TcpStream::connect(&free).is_err() && collector.try_wait().unwrap().is_none() {
+        sleep(Duration::from_millis(20));
+    }
+    let load = ["pingmesh", "load", "--key", "key", "--windows", "2"];
+    let load = ferroce()
+        .args(load)
+        .args(["--topology", &topology, "--collector", &free])
+        .current_dir(folder.path())
+        .assert();
+    collector.kill().unwrap();
+    collector.wait().unwrap();
+    load.success().stdout_eq(str![[r#"
+4 agents have said hello in [..] s; windows are 500 ms
+window 1: 4 kept, 0 not; answered after [..] ms (p50), [..] ms (p99); at most [..] ms behind
+window 2: 4 kept, 0 not; answered after [..] ms (p50), [..] ms (p99); at most [..] ms behind
 
 "#]]);
 }
