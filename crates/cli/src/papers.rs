@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 
+use telemetry::words::{COLUMNS, wrapped};
+
 use papers::{Options, Outcome, Step, Study};
 
 use crate::args::{Paper, Papers};
@@ -29,7 +31,7 @@ pub(crate) fn run(arguments: &Papers) -> Result<(), Failure> {
     if let Some(folder) = &arguments.output {
         make_folder(folder)?;
     }
-    let shown = Progress::start();
+    let mut shown = Progress::start();
     let mut progress = |step: &Step<'_>| shown.show(step);
     let only = arguments.claim.as_deref();
     let (name, study) = match arguments.paper {
@@ -70,7 +72,12 @@ fn export(arguments: &Papers, folder: &Path) -> Result<(), Failure> {
         file.map_err(|error| cannot_write(&path, &error).hint("name a folder of no such files"))?;
         text += &format!("written {}\n", path.display());
     }
-    print(&(text + "The first lines of each say what is run with it.\n"))
+    text += "The first lines of each say what is run with it.\n";
+    let besides = papers::guo16::without_files(arguments.claim.as_deref());
+    for (name, why) in besides.map_err(|error| Failure::from_message(&error))? {
+        text += &wrapped(&format!("{:17} ", format!("no file: {name}")), why, COLUMNS);
+    }
+    print(&text)
 }
 
 /// Prints a text, and keeps it where there is a folder.

@@ -1,7 +1,7 @@
 //! The progress of `ferroce papers`: on a terminal a line that changes, elsewhere a line for each step.
 //!
-//! Experiments take seconds or minutes, and what is left is guessed from those that are done as if all took the
-//! same: "about".
+//! What is left is said once some experiments of this run are done, as an interval from how long these took; experiments
+//! take seconds or minutes, and where they differ too much nothing is said.
 
 use core::time::Duration;
 use std::io::{self, IsTerminal};
@@ -12,11 +12,18 @@ use papers::Step;
 
 /// How often the clock of the line moves.
 const TICK: Duration = Duration::from_millis(200);
+/// So many experiments are to be done before anything is said of the others.
+const FEW: usize = 3;
+/// An interval whose end is so many times its beginning says nothing.
+const WIDEST: f64 = 3.0;
 
 /// Shows steps until it is dropped.
 #[derive(Debug)]
 pub(super) struct Progress {
-    began: Instant,
+    /// How long the experiments took that are done, in seconds.
+    done: Vec<f64>,
+    /// The experiment that runs, and since when.
+    runs: Option<(usize, Instant)>,
     /// `None` where stderr is no terminal.
     line: Option<ProgressBar>,
 }
@@ -30,11 +37,18 @@ impl Progress {
             line.enable_steady_tick(TICK);
             line
         });
-        Self { began: Instant::now(), line }
+        Self { done: Vec::new(), runs: None, line }
     }
 
-    pub(super) fn show(&self, step: &Step<'_>) {
-        let text = told(step, self.began.elapsed());
+    pub(super) fn show(&mut self, step: &Step<'_>) {
+        match self.runs {
+            Some((number, _)) if number == step.number => {}
+            before => {
+                self.done.extend(before.map(|(_, since)| since.elapsed().as_secs_f64()));
+                self.runs = Some((step.number, Instant::now()));
+            }
+        }
+        let text = told(step, &self.done);
         match &self.line {
             Some(line) => line.set_message(text),
             None => eprintln!("running {text}"),
@@ -50,18 +64,30 @@ impl Drop for Progress {
     }
 }
 
-/// A step in words, after so long.
-fn told(step: &Step<'_>, elapsed: Duration) -> String {
+/// A step in words, where those before took so many seconds each.
+fn told(step: &Step<'_>, done: &[f64]) -> String {
     let Step { text, number, of } = *step;
-    let done = number.saturating_sub(1);
-    let left = match done {
-        0 => String::new(),
-        _ => {
-            let seconds = elapsed.as_secs_f64() * of.saturating_sub(done) as f64 / done as f64;
-            format!(", about {} left", clock(seconds))
+    let left = match left(done, (of + 1).saturating_sub(number)) {
+        Some([least, most]) if clock(least) == clock(most) => {
+            format!(", {} left", clock(least))
         }
+        Some([least, most]) => format!(", {} to {} left", clock(least), clock(most)),
+        None => String::new(),
     };
     format!("{number} of {of}{left}: {text}")
+}
+
+/// How long `rest` experiments take, in seconds: two standard errors around the mean of those that are `done`.
+fn left(done: &[f64], rest: usize) -> Option<[f64; 2]> {
+    let count = done.len() as f64;
+    let mean = done.iter().sum::<f64>() / count;
+    let squares: f64 = done.iter().map(|seconds| (seconds - mean).powi(2)).sum();
+    // Of the sum of `rest` more, and of the mean that it is reckoned with.
+    let variance = squares / (count - 1.0);
+    let error = 2.0 * (variance * rest as f64 * (1.0 + rest as f64 / count)).sqrt();
+    let sum = mean * rest as f64;
+    let [least, most] = [sum - error, sum + error];
+    (done.len() >= FEW && least > 0.0 && most <= least * WIDEST).then_some([least, most])
 }
 
 fn clock(seconds: f64) -> String {
@@ -76,12 +102,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_guessed_from_what_is_done() {
-        let said = |number, seconds| {
-            told(&Step { text: "storm", number, of: 4 }, Duration::from_secs(seconds))
-        };
-        assert_eq!(said(1, 50), "1 of 4: storm");
-        assert_eq!(said(3, 20), "3 of 4, about 20 s left: storm");
-        assert_eq!(said(2, 60), "2 of 4, about 3 min left: storm");
+    fn what_is_left_is_said_after_a_few_that_are_alike_and_otherwise_not() {
+        let said = |number, done: &[f64]| told(&Step { text: "storm", number, of: 9 }, done);
+        assert_eq!(said(1, &[]), "1 of 9: storm");
+        assert_eq!(said(3, &[20.0, 20.0]), "3 of 9: storm");
+        assert_eq!(said(4, &[20.0, 21.0, 19.0]), "4 of 9, 2 min left: storm");
+        assert_eq!(
+            said(9, &[10.0, 11.0, 9.0, 10.0, 10.0, 12.0, 8.0, 10.0]),
+            "9 of 9, 7 s to 13 s left: storm"
+        );
+        assert_eq!(said(5, &[1.0, 200.0, 3.0, 40.0]), "5 of 9: storm");
     }
 }

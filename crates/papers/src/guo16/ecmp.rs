@@ -164,6 +164,21 @@ fn paired(options: Options, coupling: Coupling) -> Result<Scenario, Error> {
     Ok(scenario)
 }
 
+/// The saturating queue pairs of the whole network, as workloads of a scenario.
+pub(super) fn workloads() -> String {
+    let ClosShape { tors, hosts, .. } = ClosShape::FIGURE_7;
+    let podset = tors * hosts;
+    let servers = (0..tors).flat_map(|tor| (0..SERVERS).map(move |server| tor * hosts + server));
+    let pairs = servers.flat_map(|here| [(here, here + podset), (here + podset, here)]);
+    let workload = |(from, to): (u32, u32)| {
+        format!(
+            "\n[[workload]]\nkind = \"flow\"\nfrom = \"h{from}\"\nto = \"h{to}\"\n\
+             message_bytes = 16_777_216\nendless = true\nqueue_pairs = {QUEUE_PAIRS}\n"
+        )
+    };
+    pairs.map(workload).collect()
+}
+
 /// The marks of DCQCN's paper: 5 KB, 200 KB, 1 %.
 pub(super) const DCQCN_MARKS: EcnConfig =
     EcnConfig { min_bytes: 5_000, max_bytes: 200_000, max_probability: 0.01 };

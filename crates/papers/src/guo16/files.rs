@@ -9,8 +9,8 @@
 
 use core::fmt::Write as _;
 
-use super::{alpha, counters, deadlock, dscp, ecmp, headroom, livelock};
-use super::{loaded_latency, slow_receiver, storm, tail_latency};
+use super::{alpha, config_monitoring, counters, cpu, deadlock, dscp, ecmp, headroom, livelock};
+use super::{loaded_latency, probes, slow_receiver, storm, tail_latency};
 
 /// A scenario that experiments vary.
 struct File {
@@ -22,6 +22,8 @@ struct File {
     rows: &'static [(&'static str, &'static [&'static str])],
     /// What the experiment makes in code.
     besides: &'static str,
+    /// Its flows, as workloads, where the file has none of its own.
+    flows: fn() -> String,
 }
 
 /// A file of `scenarios/guo16/`, and its text.
@@ -33,6 +35,7 @@ macro_rules! file {
             claims: $claims,
             rows: $rows,
             besides: $besides,
+            flows: String::new,
         }
     };
 }
@@ -136,12 +139,25 @@ const FILES: &[File] = &[
         NO_FLOWS,
         "all flows: questions and answers over RDMA and TCP"
     ),
-    file!(
-        "ecmp.toml",
-        ecmp::CLAIMS,
-        NO_FLOWS,
-        "all flows: every server of a podset to one of the other"
-    ),
+    File {
+        flows: ecmp::workloads,
+        ..file!(
+            "ecmp.toml",
+            ecmp::CLAIMS,
+            &[
+                ("saturating", &[]),
+                (
+                    "DCQCN",
+                    &[
+                        "nic.congestion=dcqcn",
+                        "switch.ecn={ min_bytes = 5_000, max_bytes = 200_000, max_probability = 0.01 }"
+                    ]
+                ),
+                ("polarised", &["switch.polarised=true"]),
+            ],
+            "rows in which queue pairs are paced, bounded, or wait for each other"
+        )
+    },
     file!(
         "loaded-latency.toml",
         loaded_latency::CLAIMS,
@@ -158,6 +174,31 @@ const FILES: &[File] = &[
         "other times; in a row the NIC of h3 stands still, which is a [[fault]]; when flows begin"
     ),
 ];
+
+/// Experiments that are no scenarios: what they are called, their claims, and why.
+const WITHOUT: &[(&str, &[&str], &str)] = &[
+    (
+        "config-monitoring",
+        config_monitoring::CLAIMS,
+        "it judges files of switches and hosts: ferroce doctor examples/cluster",
+    ),
+    (
+        "pingmesh",
+        probes::CLAIMS,
+        "its probes are no workload: ferroce pingmesh sim scenarios/pingmesh/storm.toml",
+    ),
+    (
+        "cpu",
+        cpu::CLAIMS,
+        "processor time is of hosts: ferroce bench write --world sim --testbed cx3-56g-xeon",
+    ),
+];
+
+/// Those of them that are about `claims`.
+pub(crate) fn without_files(claims: &[&str]) -> Vec<(&'static str, &'static str)> {
+    let are_meant = |(_, of, _): &&(_, &[&str], _)| of.iter().any(|claim| claims.contains(claim));
+    WITHOUT.iter().filter(are_meant).map(|&(name, _, why)| (name, why)).collect()
+}
 
 /// The scenarios of the experiments about `claims`, each as a file name and its text.
 pub(crate) fn files(claims: &[&str]) -> Vec<(String, String)> {
@@ -181,7 +222,7 @@ impl File {
         }
         let _ =
             writeln!(text, "#\n# Made by the experiment, and not in the file: {}.\n", self.besides);
-        text + self.text
+        text + self.text + &(self.flows)()
     }
 }
 
@@ -205,6 +246,9 @@ mod tests {
                 assert!(fabric::Network::new(scenario.network).is_ok(), "{}", file.name);
             }
         }
+        let ecmp = FILES.iter().find(|file| file.name == "ecmp.toml").unwrap();
+        let ecmp = Scenario::parse(&ecmp.whole(), None).unwrap();
+        assert_eq!(ecmp.network.flows.len(), 3_072);
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/guo16");
         assert_eq!(std::fs::read_dir(folder).unwrap().count(), FILES.len());
     }
@@ -217,6 +261,10 @@ mod tests {
         assert_eq!(names(livelock::CLAIMS), ["livelock.toml"]);
         let all: Vec<&str> = EXPERIMENTS.iter().flat_map(|of| of.claims).copied().collect();
         assert_eq!(names(&all).len(), FILES.len());
+        for experiment in EXPERIMENTS {
+            let is_told = !names(experiment.claims).is_empty();
+            assert_eq!(is_told, without_files(experiment.claims).is_empty());
+        }
         let text = &files(storm::CLAIMS)[0].1;
         assert!(
             text.contains("\n#     ferroce sim storm.toml --seeds 8 --set 'nic.watchdog_ms=100'\n"),

@@ -91,6 +91,17 @@ pub fn files(only: Option<&str>) -> Result<Vec<(String, String)>, Error> {
     Ok(files::files(&meant))
 }
 
+/// The experiments about the claim or figure `only` that are no scenarios: what they are called, and why.
+///
+/// # Errors
+/// [`Error::NoSuchClaim`].
+pub fn without_files(only: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, Error> {
+    let claims = of_paper("guo16").map_err(|error| Error::Claims(error.to_string()))?;
+    let meant = study::some_of(&claims, only)?;
+    let meant: Vec<&str> = meant.iter().map(|claim| claim.id.as_str()).collect();
+    Ok(files::without_files(&meant))
+}
+
 impl Context<'_> {
     /// A scenario of `scenarios/guo16/`, which the program carries with it.
     fn scenario(&self, name: &'static str, text: &str) -> Result<Scenario, Error> {
