@@ -10,6 +10,7 @@ use std::thread::sleep;
 
 use serde_json::{Value, json};
 use softnic::counters::{ProcessCounters, is_gauge, read_all};
+use telemetry::words::{COLUMNS, wrapped};
 
 use crate::args::Counters;
 use crate::failure::Failure;
@@ -98,7 +99,8 @@ fn as_text(processes: &[ProcessCounters]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", title(process));
         if !process.control.is_empty() {
-            let _ = writeln!(text, "    congestion control: {}", process.control);
+            let control = format!("congestion control: {}", process.control);
+            text += &wrapped("    ", &control, COLUMNS);
         }
         let counted = counters.iter().filter(|(_, value)| *value > 0);
         for (name, value) in counted.clone() {

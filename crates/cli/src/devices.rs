@@ -3,12 +3,13 @@
 use softnic::{DeviceInfo, Options, SourcePorts};
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{fitted, print};
 
 pub(crate) fn list() -> Result<(), Failure> {
     let devices = softnic::devices().map_err(|error| Failure::from_message(&error))?;
     let options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
-    print(&devices.iter().map(|device| described(device, &options)).collect::<String>())
+    let told: String = devices.iter().map(|device| described(device, &options)).collect();
+    print(&fitted(&told))
 }
 
 fn described(device: &DeviceInfo, options: &Options) -> String {

@@ -17,7 +17,7 @@ use ops::doctor::{
 };
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{paragraphs, print};
 
 pub(crate) const ENDS: &str = "\
 Examples:
@@ -218,7 +218,7 @@ fn told_rules(name: &str) -> Result<ExitCode, Failure> {
         let message = format!("there is no rule {name:?}");
         return Err(Failure::new(message).hint("ferroce doctor --explain lists all of them"));
     };
-    print(&format!("{}\n", explain(rule)))?;
+    print(&paragraphs(explain(rule)))?;
     Ok(ExitCode::SUCCESS)
 }
 

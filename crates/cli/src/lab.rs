@@ -26,7 +26,7 @@ use softnic::lab::{Channel, Found, Site};
 
 use crate::args::{Down, Lab, RunIn, Up, Which};
 use crate::failure::Failure;
-use crate::output::{cannot_write, make_folder, print};
+use crate::output::{cannot_write, fitted, make_folder, print};
 
 impl Which {
     fn find(&self) -> Result<Found, Failure> {
@@ -57,7 +57,7 @@ pub(crate) fn run(command: Lab) -> Result<(), Failure> {
         }
         Lab::Status(which) => {
             let found = which.find()?;
-            print(&ask(&found, "status")?)
+            print(&fitted(&ask(&found, "status")?))
         }
         Lab::Capture(arguments) => capture::run(&arguments),
         Lab::Top(arguments) => top::run(&arguments),
@@ -111,9 +111,9 @@ fn stay(up: &Up) -> Result<(), Failure> {
         LabError::NoHosts => of_file(&error),
         _ => Failure::from_message(&error),
     })?;
-    print(&lab.greeting())?;
+    print(&fitted(&lab.greeting()))?;
     lab.run(|_| stop.load(Ordering::Relaxed));
-    let told = print(&lab.farewell());
+    let told = print(&fitted(&lab.farewell()));
     if let Some(folder) = lab.heir().map(Path::to_owned) {
         let outcome = leave(&lab, &folder);
         let why = outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
@@ -193,7 +193,7 @@ fn detach(up: &Up) -> Result<(), Failure> {
         };
         let there = softnic::lab::all().into_iter().find(is_ours);
         if let Some(greeting) = there.and_then(|found| client::ask(&found, "greeting").ok()) {
-            return print(&greeting);
+            return print(&fitted(&greeting));
         }
         sleep(LOOK_EVERY);
     }
@@ -218,7 +218,7 @@ fn down(arguments: &Down) -> Result<(), Failure> {
                 return Err(cannot_write(folder, "its name is no line of text"));
             };
             let told = client::inherit(&found, whole, RESULTS_MAX_MS);
-            print(&told.map_err(|error| Failure::from_message(&error))?)?;
+            print(&fitted(&told.map_err(|error| Failure::from_message(&error))?))?;
         }
     }
     let begin = Instant::now();

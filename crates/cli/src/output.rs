@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process;
 
 use rustix::fs::{Access, access};
+use telemetry::words::{COLUMNS, wrapped};
 
 use crate::failure::Failure;
 
@@ -20,6 +21,31 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// What stands before the words of a line has so many columns at most.
+const LABEL: usize = 16;
+
+/// Lines of at most 80 columns. One that is longer goes on below its words, behind its label if it has one:
+/// `  time         factor 5, this machine`.
+pub(crate) fn fitted(text: &str) -> String {
+    let line = |line: &str| {
+        let indented = line.len() - line.trim_start().len();
+        let label = line[indented..].find("  ").map(|at| indented + at);
+        let label = label.filter(|at| *at < LABEL && line.len() > COLUMNS);
+        let words = label.map_or(indented, |at| line.len() - line[at..].trim_start().len());
+        wrapped(&line[..words], &line[words..], COLUMNS)
+    };
+    text.lines().map(line).collect()
+}
+
+/// Text in paragraphs, such as pages of the book are, in lines of at most 80 columns; indented lines stay.
+pub(crate) fn paragraphs(text: &str) -> String {
+    let paragraph = |text: &str| match text.starts_with(' ') {
+        true => format!("{text}\n"),
+        false => wrapped("", &text.replace('\n', " "), COLUMNS),
+    };
+    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n")
+}
+
 /// Makes the folder for results. This is done before the run, so that a bad path is an error at once.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     let made = fs::create_dir_all(folder);
@@ -31,4 +57,21 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
 
 pub(crate) fn cannot_write(path: &Path, error: impl Display) -> Failure {
     Failure::new(format!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_in_others_and_columns_stay() {
+        let words = "word ".repeat(20);
+        let text = format!("short\n  {}\n", words.trim_end());
+        let lines: Vec<usize> = fitted(&text).lines().map(str::len).collect();
+        assert_eq!(lines, [5, 76, 26]);
+        assert!(fitted(&text).lines().skip(1).all(|line| line.starts_with("  word")));
+        let labelled = fitted(&format!("  time    {}", words.trim_end()));
+        assert!(labelled.ends_with("\n          word word word word word word\n"), "{labelled}");
+        assert_eq!(paragraphs("a\nb\n\n    x  y\n\nc"), "a b\n\n    x  y\n\nc\n");
+    }
 }

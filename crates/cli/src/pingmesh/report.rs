@@ -13,7 +13,7 @@ use ops::pingmesh::verdict::of_wall;
 use super::agent::wall_ns;
 use super::arguments::Report;
 use crate::failure::Failure;
-use crate::output::{cannot_write, print};
+use crate::output::{cannot_write, fitted, print};
 
 /// What is reported on, if nothing else is said.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
     incidents.retain(|of| of.until_ns.is_none_or(|until| until >= since_ns));
     let hosts = collector.topology().hosts.len();
     let place = format!("{hosts} hosts, {} to {}", of_wall(summary.begin_ns()), of_wall(to_ns));
-    let mut said = format!("pingmesh of {place}\n{}", summary.text());
+    let mut said = fitted(&format!("pingmesh of {place}")) + &summary.text();
     let coverage = store.coverage(since_ns).map_err(of_store)?;
     let kept: u64 = coverage.values().map(|of| of.windows).sum();
     let missing: u64 = coverage.values().map(|of| of.missing(length_ns)).sum();
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
         "windows: {kept} of {} hosts, {missing} missing between the first and the last of each\n",
         coverage.len()
     );
-    said += &verdict.text_by(collector.topology(), of_wall).to_string();
+    said += &fitted(&verdict.text_by(collector.topology(), of_wall).to_string());
     for incident in &incidents {
         let until = incident.until_ns.map_or_else(|| "now".to_owned(), of_wall);
         let (what, why) = (&incident.culprit, &incident.cause);

@@ -13,7 +13,7 @@ use rdma::Span;
 
 use super::arguments::Sim;
 use crate::failure::Failure;
-use crate::output::{cannot_write, make_folder, print};
+use crate::output::{cannot_write, fitted, make_folder, print};
 
 pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     let path = &arguments.scenario;
@@ -45,12 +45,12 @@ pub(super) fn run(arguments: &Sim) -> Result<(), Failure> {
     let summary = Summary::of(mesh.topology(), mesh.map(), mesh.windows());
     let verdict = mesh.verdict();
     let (hosts, windows) = (mesh.topology().hosts.len(), mesh.intervals().len());
-    let mut said = format!(
-        "pingmesh of \"{}\" (simulated): {hosts} hosts, {windows} windows of {} ms\n",
+    let title = format!(
+        "pingmesh of \"{}\" (simulated): {hosts} hosts, {windows} windows of {} ms",
         scenario.title, arguments.window_ms
     );
-    said += &summary.text();
-    said += &verdict.text(mesh.topology()).to_string();
+    let mut said = fitted(&title) + &summary.text();
+    said += &fitted(&verdict.text(mesh.topology()).to_string());
     if let Some(folder) = &arguments.output {
         let html = page(&Shown {
             title: &scenario.title,

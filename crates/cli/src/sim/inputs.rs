@@ -116,9 +116,7 @@ impl Input {
             }
         })?;
         let path = path.display();
-        print(&format!(
-            "written {path}: see `ferroce sim --check {path}`, and change what hosts do\n"
-        ))
+        print(&format!("written {path}: see `ferroce sim --check {path}`, and change its flows\n"))
     }
 
     /// Refuses what looks wrong.

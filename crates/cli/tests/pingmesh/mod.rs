@@ -19,23 +19,23 @@ fn scenario(name: &str) -> String {
 #[test]
 fn pingmesh_names_the_nic_that_storms_in_a_simulation() {
     let storm = scenario("pingmesh/storm");
-    ferroce()
-        .args(["pingmesh", "sim", &storm])
-        .assert()
-        .success()
-        .stderr_eq("")
-        .stdout_eq(str![[r#"
-pingmesh of "A NIC that storms, among 32 servers" (simulated): 32 hosts, 6 windows of 20 ms
-  scope      probes  answered  timeout    error  invalid     p50 us     p99 us   p99.9 us responder us
-  tor         16941     14936      222        0        0        1.8        2.5        2.7          9.3
-  podset       1688      1225       31        0        0        2.7        3.5        4.9          9.3
-  dc            566       387       10        0        0        9.2       11.4       17.5          9.5
+    ferroce().args(["pingmesh", "sim", &storm]).assert().success().stderr_eq("").stdout_eq(str![[
+        r#"
+pingmesh of "A NIC that storms, among 32 servers" (simulated): 32 hosts, 6
+windows of 20 ms
+  scope    probes answered timeout  error invalid p50 us    p99  p99.9 responder
+  tor       16941    14936     222      0       0    1.8    2.5    2.7       9.3
+  podset     1688     1225      31      0       0    2.7    3.5    4.9       9.3
+  dc          566      387      10      0       0    9.2   11.4   17.5       9.5
 verdict: NIC of h5: pauses without end, since 40 ms
-  h5 has stopped the port of tor0-1 for 100.0 % of its worst window (358 pause frames), and nothing is below a NIC
-  of 350 probes of it 126 were not answered; the 99th percentile of a pair is 3 us there, and 3 us elsewhere
+  h5 has stopped the port of tor0-1 for 100.0 % of its worst window (358 pause
+  frames), and nothing is below a NIC
+  of 350 probes of it 126 were not answered; the 99th percentile of a pair is 3
+  us there, and 3 us elsewhere
 also seen: link h5-tor0-1: carries nothing
 
-"#]]);
+"#
+    ]]);
 }
 
 #[test]

@@ -46,7 +46,7 @@ The switch of switch.json (simulated)
 ...
 "#]]);
     sim(&["--init"]).success().stdout_eq(str![[r#"
-written switch.toml: see `ferroce sim --check switch.toml`, and change what hosts do
+written switch.toml: see `ferroce sim --check switch.toml`, and change its flows
 
 "#]]);
     sim(&["--init"]).code(125).stderr_eq(str![[r#"

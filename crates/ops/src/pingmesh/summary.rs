@@ -96,10 +96,10 @@ impl Summary {
         self.windows.keys().map(|(_, start)| *start).min().unwrap_or(0)
     }
 
-    /// In lines, for people.
+    /// In lines of 80 columns, for people; `responder` is the 99th percentile of its delay.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "  {:<7} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>10} {:>10} {:>12}\n",
+            "  {:<6} {:>8} {:>8} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {:>9}\n",
             "scope",
             "probes",
             "answered",
@@ -107,9 +107,9 @@ impl Summary {
             "error",
             "invalid",
             "p50 us",
-            "p99 us",
-            "p99.9 us",
-            "responder us"
+            "p99",
+            "p99.9",
+            "responder"
         );
         for scope in Scope::ALL {
             let Sum { counts, network, responder } = self.scope(scope);
@@ -122,7 +122,7 @@ impl Summary {
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "  {:<7} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10} {:>10} {:>10} {:>12}",
+                "  {:<6} {:>8} {:>8} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {:>9}",
                 scope.name(),
                 counts.sent,
                 counts.answered,
