@@ -3,6 +3,7 @@
 //! ```text
 //!   ```console            a command behind `$ `, and what it prints; `...` is any number of lines
 //!   ```console differs=…  the same, but for what a rule of DIFFERS leaves out
+//!   ```console terminal   the same, and what it writes to is a terminal
 //!   ELSEWHERE             what a plain test cannot run: who runs it, and why not here
 //! ```
 //!
@@ -163,23 +164,26 @@ impl Page {
         }
     }
 
-    /// Runs one command; what it prints on stdout and stderr.
-    fn run(&self, command: &str) -> String {
+    /// Runs one command, on a terminal if the block says so; what it prints on stdout and stderr.
+    fn run(&self, command: &str, marks: &str) -> String {
         let path = std::env::var("PATH").unwrap();
         let mut bash = Command::new("bash");
         let set = std::env::vars_os().map(|(name, _)| name);
         for name in set.filter(|name| name.to_string_lossy().starts_with("FERROCE_")) {
             bash.env_remove(name);
         }
+        if marks.split(' ').any(|mark| mark == "terminal") {
+            bash.args(["-c", "script -qec \"$0\" /dev/null", command]);
+        } else {
+            bash.args(["-c", &format!("exec 2>&1\n{command}\n")]);
+        }
         let output = bash
-            .arg("-c")
-            .arg(format!("exec 2>&1\n{command}\n"))
             .env("PATH", format!("{}:{path}", self.programs.display()))
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        String::from_utf8_lossy(&output.stdout).replace('\r', "")
     }
 
     /// Runs the blocks of `runner`, and compares. What differs, and the page as it would be right.
@@ -195,7 +199,7 @@ impl Page {
                 continue;
             }
             for Step { command, printed: shown } in steps(self.body(&block)) {
-                let printed = self.run(&command);
+                let printed = self.run(&command, &block.marks);
                 commands += 1;
                 if agree(&printed, &shown, &block.marks) {
                     continue;
@@ -230,8 +234,7 @@ fn agree(printed: &str, shown: &str, marks: &str) -> bool {
 /// A text without what its block says that differs.
 fn masked(text: &str, marks: &str) -> String {
     let mut text = text.trim_end().to_owned();
-    let rules = marks.strip_prefix("differs=").map_or(Vec::new(), |m| m.split(',').collect());
-    for rule in rules {
+    for rule in rules(marks) {
         text = match rule {
             "numbers" => without_numbers(&text),
             "addresses" => without_addresses(&text),
@@ -239,6 +242,12 @@ fn masked(text: &str, marks: &str) -> String {
         };
     }
     text
+}
+
+/// What the marks of a block say that differs.
+fn rules(marks: &str) -> impl Iterator<Item = &str> {
+    let of = marks.split(' ').filter_map(|mark| mark.strip_prefix("differs="));
+    of.flat_map(|rules| rules.split(','))
 }
 
 /// With `N` in the place of each number, and one space in the place of several.
@@ -353,10 +362,14 @@ fn marks_of_blocks_are_rules_and_outputs_are_no_plain_text() {
             let body = &text[block.body];
             match &*block.language {
                 "console" => {
-                    let rules = block.marks.strip_prefix("differs=").unwrap_or(&block.marks);
-                    for rule in rules.split(',').filter(|rule| !rule.is_empty()) {
+                    for rule in rules(&block.marks) {
                         assert!(DIFFERS.iter().any(|(name, _)| *name == rule), "{place}: {rule}");
                     }
+                    let mut marks = block.marks.split(' ');
+                    let known = |mark: &str| {
+                        ["", "terminal"].contains(&mark) || mark.starts_with("differs=")
+                    };
+                    assert!(marks.all(known), "{place}: {}", block.marks);
                 }
                 "" | "text" | "sh" => {
                     assert!(
@@ -370,6 +383,36 @@ fn marks_of_blocks_are_rules_and_outputs_are_no_plain_text() {
             }
         }
     }
+}
+
+/// Lines that may be wider than a terminal: how they begin, and why.
+const WIDE: &[(&str, &str)] = &[
+    ("error: ", "a message is one line, for whoever looks for its words"),
+    ("hint: ", "the same"),
+    ("note: ", "the same"),
+    ("libibverbs (ferroce): ", "a log has an event a line"),
+    ("    2.578 ms  found  ", "the same"),
+    ("SICK: ", "the same"),
+    ("  3 of 3 slow pairs ", "the same"),
+    ("window ", "the same"),
+    ("         type     ", "a command to be copied stands alone on its line"),
+];
+
+#[test]
+fn what_the_command_prints_fits_a_terminal() {
+    let mut wide = Vec::new();
+    for page in pages() {
+        let text = read(&page);
+        for block in blocks(&text).iter().filter(|block| block.language == "console") {
+            let ours = steps(&text[block.body.clone()]).into_iter();
+            for step in ours.filter(|step| step.command.starts_with("ferroce ")) {
+                let may = |line: &str| WIDE.iter().any(|(begin, _)| line.starts_with(begin));
+                let lines = step.printed.lines().filter(|line| line.chars().count() > 80);
+                wide.extend(lines.filter(|l| !may(l)).map(|line| format!("{page}: {line}")));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
 #[test]
