@@ -9,6 +9,11 @@
 //!   the cable: TAP ─ delay, loss ─ TAP (`network/cable.rs`); in the control row it has neither
 //! ```
 //!
+//! Where UDP of RoCE alone is lost (by the host's own nftables), TCP beside it has to be found well; where all is lost, it
+//! has to be found hurt, too.
+//!
+//! Where the cable is slow, a switch's saved counters say that its port has seen pauses: the collector joins them.
+//!
 //! In the control row nobody may be called sick, and its collector is killed in the middle of a window and started
 //! again: no window may be missing afterwards.
 
@@ -36,6 +41,8 @@ const INSIDE: &str = "--inside";
 const TOPOLOGY: &str = "scenarios/pingmesh/four-hosts.toml";
 const HOSTS: usize = 4;
 const SWITCH: &str = "s0";
+/// The folder of what is saved of switches.
+const COUNTERS: &str = "switches";
 const COLLECTOR: &str = "10.80.0.254";
 const PORT: u16 = 4792;
 const MTU: u32 = 1500;
@@ -54,12 +61,14 @@ enum Fault {
     Nothing,
     Slow,
     Lossy,
+    /// Packets of RoCE are lost, and no others.
+    RdmaLossy,
     /// The agent is killed, as on a host that crashes.
     Gone,
 }
 
 impl Fault {
-    const ALL: [Self; 4] = [Self::Nothing, Self::Slow, Self::Lossy, Self::Gone];
+    const ALL: [Self; 5] = [Self::Nothing, Self::Slow, Self::RdmaLossy, Self::Lossy, Self::Gone];
 
     const fn line(self) -> Line {
         let delay_us = if matches!(self, Self::Slow) { 3_000 } else { 0 };
@@ -73,13 +82,22 @@ impl Fault {
         }
     }
 
+    /// What else it is to say of it, at once or later.
+    const fn said_too(self) -> Option<&'static str> {
+        match self {
+            Self::Slow | Self::Lossy => Some(", TCP too"),
+            Self::RdmaLossy => Some(", RDMA only"),
+            Self::Nothing | Self::Gone => None,
+        }
+    }
+
     /// What the collector is to say, at first and by and by.
     fn expected(self, host: usize) -> Option<(String, Option<String>)> {
         let link = |what: &str| format!("link h{host}-{SWITCH}: {what}");
         match self {
             Self::Nothing => None,
             Self::Slow => Some((link("is slow"), None)),
-            Self::Lossy => Some((link("loses packets"), None)),
+            Self::Lossy | Self::RdmaLossy => Some((link("loses packets"), None)),
             // From outside a dead host looks like a dead link; and windows from before its end are judged, too.
             Self::Gone => Some((link("loses packets"), Some(link("carries nothing")))),
         }
@@ -92,6 +110,7 @@ impl fmt::Display for Fault {
             Self::Nothing => "a cable without fault; its collector is killed and comes back",
             Self::Slow => "a cable that delays by 3 ms each way",
             Self::Lossy => "a cable that loses 5 % each way",
+            Self::RdmaLossy => "lost 8 % of RoCE's packets each way, and no others",
             Self::Gone => "an agent that is killed",
         })
     }
@@ -124,7 +143,7 @@ impl Choice {
     fn rows(&self) -> Vec<(Fault, usize, u64)> {
         let (faults, hosts) = match self.full {
             true => (&Fault::ALL[..], 0..HOSTS),
-            false => (&Fault::ALL[..2], 2..3),
+            false => (&Fault::ALL[..4], 2..3),
         };
         let draws = self.draws.unwrap_or(1);
         let each = |seed| {
@@ -173,17 +192,18 @@ pub(crate) fn run(choice: &Choice) -> Result<Tally> {
 struct Network {
     hosts: Vec<Host>,
     cable: Option<Cable>,
+    sick: usize,
 }
 
 impl Network {
-    fn new(sick: usize, line: Line, seed: u64) -> Result<Self> {
+    fn new(sick: usize, fault: Fault, seed: u64) -> Result<Self> {
         let ip = |words: &[&str]| workspace::run(Command::new("ip").args(words));
         ip(&["link", "add", SWITCH, "type", "bridge"])?;
         ip(&["address", "add", &format!("{COLLECTOR}/24"), "dev", SWITCH])?;
         ip(&["link", "set", SWITCH, "up"])?;
-        let cable = Some(Cable::lay(line, seed)?);
+        let cable = Some(Cable::lay(fault.line(), seed)?);
         let hosts: Result<Vec<Host>> = (0..HOSTS).map(|_| Host::new()).collect();
-        let network = Self { hosts: hosts?, cable };
+        let network = Self { hosts: hosts?, cable, sick };
         for (at, host) in network.hosts.iter().enumerate() {
             let (near, far) = (format!("p{at}"), format!("q{at}"));
             let (port, end) = match at == sick {
@@ -196,6 +216,19 @@ impl Network {
             ip(&["link", "set", port, "master", SWITCH])?;
             ip(&["link", "set", port, "up"])?;
             host.plug(end, &address(at), MTU)?;
+        }
+        if fault == Fault::RdmaLossy {
+            for hook in ["input", "output"] {
+                let chain = format!("{{ type filter hook {hook} priority 0; }}");
+                let rule = "udp dport 4791 numgen random mod 100 < 8 drop";
+                for words in [
+                    "add table ip cable".to_owned(),
+                    format!("add chain ip cable {hook} {chain}"),
+                    format!("add rule ip cable {hook} {rule}"),
+                ] {
+                    network.hosts[sick].run(&["nft", &words])?;
+                }
+            }
         }
         Ok(network)
     }
@@ -211,8 +244,11 @@ impl Drop for Network {
             // What became of the frames is not asked here.
             let _ = cable.take_away();
         }
+        // A namespace goes some time after its last process, and its interfaces with it: the next row has the same names.
+        for at in (0..HOSTS).filter(|at| *at != self.sick) {
+            let _ = workspace::run(Command::new("ip").args(["link", "delete", &format!("p{at}")]));
+        }
         self.hosts.clear();
-        // Its ports go with it or with their hosts.
         let _ = workspace::run(Command::new("ip").args(["link", "delete", SWITCH]));
     }
 }
@@ -234,17 +270,20 @@ struct Mesh<'a> {
 
 impl<'a> Mesh<'a> {
     fn new(lab: &'a Lab, fault: Fault, sick: usize, seed: u64) -> Result<Self> {
-        let network = Network::new(sick, fault.line(), seed)?;
+        let network = Network::new(sick, fault, seed)?;
         let name = format!("{fault:?}-{sick}-{seed}");
         let key = lab.folder().join("key");
         let topology = lab.folder().join("four-hosts.toml");
         fs::copy(workspace::root().join(TOPOLOGY), &topology)?;
         fs::write(&key, format!("{:032x}", fastrand::u128(..)))?;
+        fs::create_dir_all(lab.folder().join(COUNTERS).join(SWITCH))?;
+        count(lab, sick, 0)?;
         for file in [&key, &topology] {
             fs::set_permissions(file, fs::Permissions::from_mode(0o600))?;
             chown(file, Some(NOBODY), Some(NOBODY))?;
         }
-        let collector = collect(lab, &name, 0)?;
+        let counters = (fault == Fault::Slow).then_some(COUNTERS);
+        let collector = collect(lab, &name, 0, counters)?;
         let mut mesh =
             Self { lab, network, sick, name, collector, agents: Vec::new(), begun: Instant::now() };
         mesh.agents = (0..HOSTS).map(|at| mesh.agent(at)).collect::<Result<_>>()?;
@@ -272,6 +311,7 @@ impl<'a> Mesh<'a> {
     fn hears(&self, word: &str, patience: Duration) -> Result<Option<(String, Duration)>> {
         let begin = Instant::now();
         while begin.elapsed() < patience {
+            count(self.lab, self.sick, self.begun.elapsed().as_millis())?;
             let printed = self.collector.printed()?;
             if let Some(line) = printed.lines().find_map(|line| line.strip_prefix(word)) {
                 let named = line.split(", since").next().unwrap_or(line);
@@ -280,6 +320,25 @@ impl<'a> Mesh<'a> {
             sleep(GLANCE);
         }
         Ok(None)
+    }
+
+    /// Waits until the collector says something more of what it has called sick, and returns after how long.
+    fn says_of(&self, named: &str, what: &str) -> Result<Duration> {
+        let begin = Instant::now();
+        loop {
+            let printed = self.collector.printed()?;
+            let found = printed.lines().any(|line| {
+                let of = line.strip_prefix("SICK: ").or(line.strip_prefix("BY NOW: "));
+                of.is_some_and(|line| line.starts_with(named) && line.contains(what))
+            });
+            if found {
+                return Ok(self.begun.elapsed());
+            }
+            if begin.elapsed() > PATIENCE {
+                bail!("the collector does not say \"{what}\" of {named}\n{printed}");
+            }
+            sleep(GLANCE);
+        }
     }
 
     /// Ends all, and returns the report.
@@ -308,11 +367,24 @@ impl<'a> Mesh<'a> {
     }
 }
 
-fn collect(lab: &Lab, name: &str, part: u32) -> Result<Running> {
+/// Saves what the switch has counted: pauses at the port of the sick host.
+fn count(lab: &Lab, sick: usize, pauses: u128) -> Result<()> {
+    let line =
+        |host| format!("{:>7}  {:>8}\n", format!("h{host}"), if host == sick { pauses } else { 0 });
+    let lines: String = (0..HOSTS).map(line).collect();
+    let text = format!("{:>7}  {:>8}\n-------  --------\n{lines}", "Port Rx", "PFC3");
+    let file = lab.folder().join(COUNTERS).join(SWITCH).join("pfc-counters.txt");
+    let beside = file.with_extension("new");
+    fs::write(&beside, text)?;
+    Ok(fs::rename(beside, file)?)
+}
+
+fn collect(lab: &Lab, name: &str, part: u32, counters: Option<&str>) -> Result<Running> {
     let mut command = lab.plain(&lab.command().to_string_lossy());
     command.args(["pingmesh", "collect", "--topology", "four-hosts.toml", "--key", "key"]);
     command.args(["--db", &format!("{name}.db"), "--listen", &format!("{COLLECTOR}:{PORT}")]);
     command.args(["--window-ms", &WINDOW.as_millis().to_string()]);
+    command.args(counters.iter().flat_map(|folder| ["--counters", folder]));
     let mut collector = lab.start(&format!("collector-{name}-{part}"), command)?;
     if !collector.listens(PORT, Instant::now() + PATIENCE)? {
         bail!("the collector does not listen: {}", collector.finish(Instant::now())?.stderr);
@@ -339,6 +411,18 @@ fn row(lab: &Lab, fault: Fault, host: usize, seed: u64) -> Result<String> {
             other => bail!("not \"{expected}\" but {other:?}:\n{}", mesh.end()?),
         }
     }
+    if let Some(too) = fault.said_too() {
+        let after = mesh.says_of(&format!("link h{host}-{SWITCH}: "), too)?;
+        said.push(format!("\"{}\" after {:.1} s", &too[2..], after.as_secs_f64()));
+    }
+    if fault == Fault::Slow {
+        let printed = mesh.collector.printed()?;
+        let agrees = format!("  agrees: the port of {SWITCH} to h{host} has seen ");
+        if !printed.contains(", confirmed\n") || !printed.contains(&agrees) {
+            bail!("the counters of the switch are not joined:\n{printed}");
+        }
+        said.push("confirmed by the switch's counters".to_owned());
+    }
     mesh.end()?;
     Ok(said.join(", "))
 }
@@ -354,7 +438,7 @@ fn control(mut mesh: Mesh<'_>) -> Result<String> {
     let (lab, name) = (mesh.lab, mesh.name.clone());
     mesh.collector.kill();
     sleep(AWAY);
-    mesh.collector = collect(lab, &name, 1)?;
+    mesh.collector = collect(lab, &name, 1, None)?;
     called(&mesh, half)?;
     let report = mesh.end()?;
     let line = |start: &str| report.lines().find(|line| line.starts_with(start));

@@ -2,12 +2,18 @@
 
 mod agent;
 mod arguments;
+mod beside;
+mod clock;
 mod collect;
+mod counting;
 mod line;
 mod load;
+mod nic;
+mod places;
 mod report;
 mod sim;
 mod spool;
+mod tcp;
 mod trial;
 
 pub(crate) use arguments::Pingmesh;

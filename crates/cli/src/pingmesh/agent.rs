@@ -8,20 +8,22 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
 use std::thread::{self, JoinHandle};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use bench::world::soft::{Host, SoftSeat};
-use bench::world::{Ended, Q_KEY, Seat, Stop, drive, soft};
+use bench::world::{Ended, Q_KEY, Stop, soft};
 use ops::pingmesh::exchange::{Address, Aim, Answer, Say, VERSION};
 use ops::pingmesh::probe::{Place, Prober, Results, Settings, Target};
 use ops::pingmesh::window::Counts;
-use rdma::app::{App, Qp};
+use rdma::app::Qp;
 use rdma::{Gid, Qpn, Span, UdAddress};
-use softnic::{DeviceInfo, Options};
 
 use super::arguments::Agent;
+use super::clock::wall_ns;
+use super::counting::Counting;
 use super::line::{Line, read_key};
+use super::nic::Nic;
 use super::spool::Spool;
+use super::tcp::{Beside, ip};
 use crate::failure::Failure;
 
 /// How often the agent looks for finished windows, and whether it is to end.
@@ -51,14 +53,16 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
     let key = read_key(&arguments.key)?;
     let spool = Spool::open(&arguments.spool()?)?;
     let ends = crate::signals::stopper()?;
-    let options = Options::from_environment().map_err(|error| Failure::from_message(&error))?;
-    let device = arguments.device()?;
+    let nic = Nic::open(arguments)?;
     let name = arguments.host()?;
     let mut teller = Teller::default();
     let Some(duty) = begin(arguments, &key, &name, &ends, &mut teller)? else { return Ok(()) };
-    let mut running = start(arguments, &device, &options, &duty)?;
-    let path = device.interface.clone();
-    eprintln!("{name} probes by {path}, and tells {}", arguments.collector);
+    let mut running = start(arguments, &nic, &duty)?;
+    let (device, interface) = nic.counted();
+    let length_ns = duty.window.as_ps() / 1_000;
+    let counting = Counting::start(arguments.sysfs.clone(), device, interface, length_ns)?;
+    let tcp = beside(arguments, running.address.gid, &duty)?;
+    eprintln!("{name} probes by {}, and tells {}", nic.label(), arguments.collector);
     let mut asked: Option<Instant> = None;
     while !ends.load(Ordering::Relaxed) {
         thread::sleep(LOOK_INTERVAL);
@@ -68,12 +72,14 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
         if wall_ns().abs_diff(running.epoch_ns + soft::now().as_ns()) > JUMP_NS {
             eprintln!("warning: the clock of this host has jumped; windows begin anew");
             running.end();
-            running = start(arguments, &device, &options, &duty)?;
+            running = start(arguments, &nic, &duty)?;
             asked = None;
         }
         let mut is_new = false;
-        for window in running.results.take() {
+        for mut window in running.results.take() {
             is_new = true;
+            window.counted = counting.of(&window);
+            window.tcp = tcp.as_ref().map(|tcp| tcp.take(window.start_ns)).unwrap_or_default();
             told(&window.counts(), arguments.verbose);
             match spool.put(&window) {
                 Ok(0) => {}
@@ -83,11 +89,15 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
         }
         if is_new || asked.is_none_or(|at| at.elapsed() > ASK_INTERVAL) {
             asked = Some(Instant::now());
-            match deliver(arguments, &key, &name, &running, &spool, &mut teller) {
+            let address = Address { tcp: tcp.as_ref().map(Beside::port), ..running.address };
+            match deliver(arguments, &key, &name, address, &spool, &mut teller) {
                 Ok(targets) => {
                     teller.well(&format!("{} targets", targets.len()));
                     let of = |aim: &Aim| target(aim, &running, arguments.traffic_class());
                     running.results.retarget(targets.iter().map(of).collect());
+                    if let Some(tcp) = &tcp {
+                        tcp.retarget(&targets);
+                    }
                 }
                 Err(error) => teller.warn(&unreachable(arguments, &error)),
             }
@@ -95,6 +105,18 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
     }
     running.end();
     Ok(())
+}
+
+/// TCP probes from the address that RDMA's come from.
+fn beside(arguments: &Agent, gid: [u8; 16], duty: &Duty) -> Result<Option<Beside>, Failure> {
+    match ip(gid) {
+        _ if arguments.no_tcp => Ok(None),
+        Some(own) => Beside::start(own, arguments.tcp_port, duty.window.as_ps() / 1_000).map(Some),
+        None => {
+            eprintln!("warning: its address is of its link alone: there are no TCP probes");
+            Ok(None)
+        }
+    }
 }
 
 /// Says the same thing once, until it has changed.
@@ -161,36 +183,20 @@ fn begin(
     Ok(None)
 }
 
-fn start(
-    arguments: &Agent,
-    device: &DeviceInfo,
-    options: &Options,
-    duty: &Duty,
-) -> Result<Running, Failure> {
-    let failed = |failure: bench::Failure| Failure::from_message(&failure);
+fn start(arguments: &Agent, nic: &Nic, duty: &Duty) -> Result<Running, Failure> {
     let epoch_ns = wall_ns().saturating_sub(soft::now().as_ns());
     let settings = Settings {
         window: duty.window,
         slow: Span::from_us(arguments.slow_us),
         epoch_ns,
         traffic_class: arguments.traffic_class(),
+        nic_times: nic.has_times(),
         ..Settings::default()
     };
-    let results = Results::default();
-    let mut prober = Prober::alone(duty.host, settings, results.clone(), Q_KEY);
-    let stop = Stop::default();
-    let host = Host::open(device, options).map_err(failed)?;
-    let mut seat = SoftSeat::new(&host, &prober.layout(), &stop, epoch_ns).map_err(failed)?;
-    let introduction = seat.introduction();
-    let end = introduction.ends.first();
-    let qpn = end.ok_or_else(|| Failure::new("a prober has a queue pair"))?.qpn;
-    seat.connect(vec![Vec::new()]).map_err(failed)?;
-    let thread = thread::Builder::new()
-        .name("prober".to_owned())
-        .spawn(move || drive(&mut prober, &mut seat, || {}))
-        .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
-    let (gid, address) = (Gid(introduction.gid), Address { gid: introduction.gid, qpn });
-    Ok(Running { results, stop, thread, address, gid, epoch_ns })
+    let (results, stop) = (Results::default(), Stop::default());
+    let prober = Prober::alone(duty.host, settings, results.clone(), Q_KEY);
+    let (address, thread) = nic.start(prober, &stop, epoch_ns)?;
+    Ok(Running { results, stop, thread, address, gid: Gid(address.gid), epoch_ns })
 }
 
 impl Running {
@@ -213,12 +219,12 @@ fn deliver(
     arguments: &Agent,
     key: &[u8],
     name: &str,
-    running: &Running,
+    address: Address,
     spool: &Spool,
     teller: &mut Teller,
 ) -> io::Result<Vec<Aim>> {
     let mut line = Line::connect(arguments.collector, key)?;
-    let address = Some(running.address);
+    let address = Some(address);
     line.say(&Say::Hello { version: VERSION, host: name.to_owned(), address })?;
     let targets = match line.hear()? {
         Some(Answer::Targets { targets, .. }) => targets,
@@ -267,10 +273,4 @@ fn told(counts: &Counts, verbose: bool) {
             "window: {sent} probes, {answered} answered, {timeout} not in time, {send_error} not sent"
         );
     }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn wall_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -95,6 +95,18 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "INTERFACE")]
     dev: Option<String>,
 
+    /// The RDMA device to probe by, such as mlx5_0 or rxe0, by the libibverbs of this host, in place of a soft NIC
+    #[arg(long, value_name = "DEVICE", conflicts_with = "dev")]
+    pub(super) device: Option<String>,
+
+    /// The place of its address in its GID table; otherwise the first for RoCEv2
+    #[arg(long, value_name = "NUMBER", requires = "device")]
+    pub(super) gid_index: Option<u8>,
+
+    /// Its libibverbs.so.1; otherwise the one that programs find
+    #[arg(long, value_name = "FILE", requires = "device")]
+    pub(super) library: Option<PathBuf>,
+
     /// A folder for windows that are not delivered yet; otherwise one below ~/.local/state/ferroce
     #[arg(long, value_name = "FOLDER")]
     spool: Option<PathBuf>,
@@ -106,6 +118,18 @@ pub(crate) struct Agent {
     /// Round trips beyond this are slow
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 500)]
     pub(super) slow_us: u64,
+
+    /// The port at which TCP probes of others are answered; 0 is any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 4793)]
+    pub(super) tcp_port: u16,
+
+    /// Neither send nor answer TCP probes
+    #[arg(long)]
+    pub(super) no_tcp: bool,
+
+    /// Where the counters of this host's devices are
+    #[arg(long, value_name = "FOLDER", default_value = "/sys")]
+    pub(super) sysfs: PathBuf,
 
     /// Say of each window what became of its probes
     #[arg(short, long)]
@@ -124,7 +148,8 @@ impl Agent {
         })
     }
 
-    pub(super) fn device(&self) -> Result<DeviceInfo, Failure> {
+    /// The interface of its soft NIC.
+    pub(super) fn interface(&self) -> Result<DeviceInfo, Failure> {
         let of = |error: softnic::OpenError| Failure::from_message(&error);
         match &self.dev {
             Some(name) => DeviceInfo::find(name, 0).map_err(of),
@@ -176,6 +201,15 @@ pub(crate) struct Collect {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4792")]
     pub(super) listen: SocketAddr,
 
+    /// A folder with the files of each device, as `ferroce doctor` reads it: what it finds is joined to the verdict
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) cluster: Option<PathBuf>,
+
+    /// A folder where counters of switches are saved again and again, as `ferroce export --from` reads it: they are joined
+    /// to the verdict
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) counters: Option<PathBuf>,
+
     /// How long windows are
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(500..=3_600_000))]
     pub(super) window_ms: u64,
@@ -200,6 +234,10 @@ pub(crate) struct Report {
     /// A page to write
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+
+    /// Print JSON instead
+    #[arg(long)]
+    pub(super) json: bool,
 
     /// Of how many hours
     #[arg(long, value_name = "HOURS", default_value_t = 24.0, value_parser = hours)]

@@ -8,7 +8,7 @@
 //!
 //! Agents wait for the disk and not for a verdict. Whoever needs both locks takes the store's first.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::io;
@@ -28,14 +28,14 @@ use ops::pingmesh::store::{Store, StoreError};
 use ops::pingmesh::verdict::{Suspect, of_wall};
 use ops::pingmesh::window::Window;
 
-use super::agent::wall_ns;
 use super::arguments::Collect;
+use super::beside::Beside;
+use super::clock::wall_ns;
 use super::line::{Line, read_key};
+use super::places::{GREETING, Place, Places, Refused};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Agents that are heard at a time. Others wait in the backlog of the listener.
-const LINES_MAX: usize = 256;
 /// Windows that are written in one transaction, at most.
 const BATCH: usize = 512;
 /// How often the collector looks for agents, and whether it is to end.
@@ -53,7 +53,7 @@ struct Shared {
     key: Vec<u8>,
     store: Mutex<Store>,
     collector: Mutex<Collector>,
-    lines: AtomicUsize,
+    places: Arc<Places>,
     ends: Arc<AtomicBool>,
 }
 
@@ -97,7 +97,17 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     }
     let rates = arguments.rates();
     let collector = Collector::new(topology, rates, length_ns, &mut store, wall_ns());
-    let collector = collector.map_err(of_store)?;
+    let mut collector = collector.map_err(of_store)?;
+    let mut beside = Beside::new(arguments.cluster.as_deref(), arguments.counters.as_deref());
+    // What is wrong with a folder is told now, and not in the middle of the night.
+    let configuration = beside.configuration(collector.topology())?.unwrap_or_default();
+    if arguments.cluster.is_some() {
+        eprintln!("{}", configuration.text());
+    }
+    store.put_configuration(&configuration).map_err(of_store)?;
+    store.set_about("refused", "").map_err(of_store)?;
+    collector.configure(configuration);
+    beside.counters()?;
     let listener = TcpListener::bind(arguments.listen).map_err(|error| {
         Failure::new(format!("cannot listen at {}: {error}", arguments.listen))
             .hint("--listen names another address; port 0 is any that is free")
@@ -112,7 +122,7 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
         arguments.db.display()
     ))?;
     let (store, collector) = (Mutex::new(store), Mutex::new(collector));
-    let shared = Arc::new(Shared { key, store, collector, lines: AtomicUsize::new(0), ends });
+    let shared = Arc::new(Shared { key, store, collector, places: Arc::default(), ends });
     let (queue, admitted) = sync_channel(BATCH);
     let writer = {
         let shared = Arc::clone(&shared);
@@ -120,22 +130,19 @@ pub(super) fn run(arguments: &Collect) -> Result<(), Failure> {
     };
     let judge = {
         let shared = Arc::clone(&shared);
-        thread::spawn(move || judge(&shared, length_ns))
+        thread::spawn(move || judge(&shared, beside, length_ns))
     };
     while !shared.is_over() && !judge.is_finished() {
-        while shared.lines.load(Ordering::Relaxed) < LINES_MAX
-            && let Ok((stream, _)) = listener.accept()
+        while shared.places.has_room()
+            && let Ok((stream, from)) = listener.accept()
         {
-            shared.lines.fetch_add(1, Ordering::Relaxed);
+            let Some(mut place) = shared.places.take(from.ip()) else { continue };
             let (of_line, queue) = (Arc::clone(&shared), queue.clone());
-            let spawned = thread::Builder::new().spawn(move || {
-                // An agent that says nonsense, or nothing, is one that has hung up.
-                let _ = listen(stream, &of_line, &queue);
-                of_line.lines.fetch_sub(1, Ordering::Relaxed);
+            // Without a thread the place is free again, and the agent says it again.
+            let _ = thread::Builder::new().spawn(move || {
+                let ended = listen(stream, &mut place, &of_line, &queue);
+                place.ended(&ended);
             });
-            if spawned.is_err() {
-                shared.lines.fetch_sub(1, Ordering::Relaxed);
-            }
         }
         thread::sleep(LOOK_INTERVAL);
     }
@@ -167,10 +174,16 @@ fn due(now_ns: u64, length_ns: u64) -> u64 {
 }
 
 /// Hears one agent out.
-fn listen(stream: TcpStream, shared: &Shared, queue: &SyncSender<Admitted>) -> io::Result<()> {
-    let mut line = Line::accept(stream, &shared.key)?;
+fn listen(
+    stream: TcpStream,
+    place: &mut Place,
+    shared: &Shared,
+    queue: &SyncSender<Admitted>,
+) -> io::Result<()> {
+    let mut line = Line::accept(stream, &shared.key, GREETING)?;
     let mut known = None;
     while let Some(said) = line.hear()? {
+        place.is_known();
         let answer = match said {
             Say::Hello { version, host, address } => {
                 let mut collector = shared.collector();
@@ -242,15 +255,28 @@ fn write(shared: &Shared, admitted: &Receiver<Admitted>) {
 }
 
 /// Says what is sick, when that changes, and keeps the file in order.
-fn judge(shared: &Shared, length_ns: u64) -> Result<(), Failure> {
+fn judge(shared: &Shared, mut beside: Beside, length_ns: u64) -> Result<(), Failure> {
     let mut next_ns = due(wall_ns(), length_ns);
     let mut pruned = Instant::now();
+    let mut told = Refused::default();
     while !shared.is_over() {
         thread::sleep(LOOK_INTERVAL);
         if wall_ns() < next_ns {
             continue;
         }
+        // The window that has ended before the grace began.
+        let start_ns = next_ns.saturating_sub(GRACE_NS + length_ns);
         next_ns = due(wall_ns(), length_ns);
+        if let Err(failure) = look_beside(shared, &mut beside, start_ns) {
+            beside.tell(&failure.to_string());
+        }
+        let refused = shared.places.refused();
+        if refused != told {
+            told = refused;
+            eprintln!("warning: refused so far: {refused}");
+            let put = shared.store().set_about("refused", &refused.to_string());
+            put.unwrap_or_else(|error| eprintln!("warning: {error}"));
+        }
         let done = put_hosts(shared).and_then(|()| conclude(shared)).and_then(|said| {
             if pruned.elapsed() > PRUNE_INTERVAL {
                 pruned = Instant::now();
@@ -264,6 +290,27 @@ fn judge(shared: &Shared, length_ns: u64) -> Result<(), Failure> {
             Err(error) => eprintln!("warning: the file is not as it should be: {error}"),
         }
     }
+    Ok(())
+}
+
+/// Reads what is beside windows: counters of switches, and the configuration.
+fn look_beside(shared: &Shared, beside: &mut Beside, start_ns: u64) -> Result<(), Failure> {
+    let of_store = |error: StoreError| Failure::from_message(&error);
+    let judge = shared.collector().to_judge();
+    if let Some(configuration) = beside.configuration(judge.topology())? {
+        shared.store().put_configuration(&configuration).map_err(of_store)?;
+        shared.collector().configure(configuration);
+    }
+    let Some((Some(before), now)) = beside.counters()? else { return Ok(()) };
+    let (ports, others) = shared.collector().ports_between(&before, &now);
+    if others > 0 {
+        beside.tell(&format!(
+            "warning: of {others} ports nobody knows what they lead to: they are left out (--cluster with LLDP's \
+             neighbours says)"
+        ));
+    }
+    shared.store().put_ports(start_ns, &ports).map_err(of_store)?;
+    shared.collector().learn_ports(start_ns, ports);
     Ok(())
 }
 
@@ -296,7 +343,8 @@ fn conclude(shared: &Shared) -> Result<String, StoreError> {
 
 fn sick(word: &str, suspect: &Suspect, topology: &Topology) -> String {
     let (what, why) = (suspect.culprit.named(topology), suspect.cause.text());
-    let mut said = format!("{word}: {what}: {why}, since {}\n", of_wall(suspect.since_ns));
-    suspect.evidence.iter().for_each(|line| said += &format!("  {line}\n"));
+    let (since, support) = (of_wall(suspect.since_ns), suspect.support());
+    let mut said = format!("{word}: {what}: {why}, since {since}{support}\n");
+    suspect.lines().for_each(|line| said += &format!("  {line}\n"));
     said
 }

@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Instant;
 
 use ops::pingmesh::exchange::{Bad, CHANCE, FRAME_HEAD, Seal, Side};
 use serde::Serialize;
@@ -17,6 +18,8 @@ use crate::failure::Failure;
 
 /// How long the other may be silent in the middle of something.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest message of whoever has not proved yet that it has the key: a hello.
+const HELLO_BYTES_MAX: usize = 4_096;
 /// A shorter key could be guessed.
 const KEY_BYTES_MIN: usize = 16;
 
@@ -25,6 +28,8 @@ const KEY_BYTES_MIN: usize = 16;
 pub(super) struct Line {
     stream: TcpStream,
     seal: Seal,
+    /// Until when the other has to have proved that it has the key; `None` if it has, or need not hurry.
+    greeting: Option<Instant>,
 }
 
 /// What is wrong with a file that is to be a key; of others than its owner it must not be readable.
@@ -61,28 +66,33 @@ fn chance() -> io::Result<[u8; CHANCE]> {
 impl Line {
     /// To the collector.
     pub(super) fn connect(address: SocketAddr, key: &[u8]) -> io::Result<Self> {
-        Self::open(TcpStream::connect_timeout(&address, PATIENCE)?, Side::Agent, key)
+        Self::open(TcpStream::connect_timeout(&address, PATIENCE)?, Side::Agent, key, None)
     }
 
-    /// From an agent that has connected.
-    pub(super) fn accept(stream: TcpStream, key: &[u8]) -> io::Result<Self> {
-        Self::open(stream, Side::Collector, key)
+    /// From an agent that has connected, and has so long to say its first message.
+    pub(super) fn accept(stream: TcpStream, key: &[u8], greeting: Duration) -> io::Result<Self> {
+        Self::open(stream, Side::Collector, key, Some(Instant::now() + greeting))
     }
 
-    fn open(mut stream: TcpStream, own: Side, key: &[u8]) -> io::Result<Self> {
+    fn open(
+        mut stream: TcpStream,
+        own: Side,
+        key: &[u8],
+        greeting: Option<Instant>,
+    ) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let (ours, mut theirs) = (chance()?, [0; CHANCE]);
         stream.write_all(&ours)?;
-        stream.read_exact(&mut theirs)?;
+        fill(&mut stream, &mut theirs, greeting)?;
         let (agent, collector) = match own {
             Side::Agent => (&ours, &theirs),
             Side::Collector => (&theirs, &ours),
         };
         let seal = Seal::new(key, own, agent, collector);
-        Ok(Self { stream, seal })
+        Ok(Self { stream, seal, greeting })
     }
 
     pub(super) fn say(&mut self, message: &impl Serialize) -> io::Result<()> {
@@ -93,17 +103,106 @@ impl Line {
     /// What the other says; `None` if it has hung up.
     pub(super) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut head = [0; FRAME_HEAD];
-        if self.stream.read(&mut head[..1])? == 0 {
+        if !fill(&mut self.stream, &mut head, self.greeting)? {
             return Ok(None);
         }
-        self.stream.read_exact(&mut head[1..])?;
         let length = Seal::length(&head).map_err(bad)?;
-        // What is not there takes no memory.
         let mut body = Vec::new();
-        (&self.stream).take(length as u64).read_to_end(&mut body)?;
+        if self.greeting.is_some() {
+            if length > HELLO_BYTES_MAX {
+                return Err(bad(Bad::TooLong));
+            }
+            body.resize(length, 0);
+            fill(&mut self.stream, &mut body, self.greeting)?;
+        } else {
+            // What is not there takes no memory.
+            (&self.stream).take(length as u64).read_to_end(&mut body)?;
+        }
         if body.len() < length {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        self.seal.parse(&head, &body).map(Some).map_err(bad)
+        let said = self.seal.parse(&head, &body).map_err(bad)?;
+        if self.greeting.take().is_some() {
+            self.stream.set_read_timeout(Some(PATIENCE))?;
+        }
+        Ok(Some(said))
+    }
+}
+
+/// Reads all of `bytes`, until a time if there is one: however little comes at once, it does not come for longer.
+/// `false` if the other has hung up before the first.
+fn fill(stream: &mut TcpStream, bytes: &mut [u8], until: Option<Instant>) -> io::Result<bool> {
+    let mut done = 0;
+    while done < bytes.len() {
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            stream.set_read_timeout(Some(left))?;
+        }
+        match stream.read(&mut bytes[done..]) {
+            Ok(0) if done == 0 => return Ok(false),
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => done += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    const KEY: &[u8] = b"a key that both have";
+    const GREETING: Duration = Duration::from_millis(300);
+
+    /// What a collector makes of whoever connects, and after how long.
+    fn greeted(by: impl FnOnce(TcpStream) + Send + 'static) -> (io::Result<Option<u32>>, Duration) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let other = thread::spawn(move || by(TcpStream::connect(address).unwrap()));
+        let (stream, _) = listener.accept().unwrap();
+        let begun = Instant::now();
+        let heard = Line::accept(stream, KEY, GREETING).and_then(|mut line| line.hear());
+        let took = begun.elapsed();
+        other.join().unwrap();
+        (heard, took)
+    }
+
+    #[test]
+    fn whoever_has_the_key_is_heard_and_whoever_trickles_is_not_waited_for() {
+        let (heard, _) = greeted(|stream| {
+            Line::open(stream, Side::Agent, KEY, None).unwrap().say(&7_u32).unwrap();
+        });
+        assert_eq!(heard.unwrap(), Some(7));
+        let (heard, _) = greeted(|stream| {
+            Line::open(stream, Side::Agent, b"another key", None).unwrap().say(&7_u32).unwrap();
+        });
+        assert_eq!(heard.unwrap_err().kind(), ErrorKind::InvalidData);
+        // A byte now and then, more of them than there are to a hello.
+        let (heard, took) = greeted(|mut stream| {
+            for _ in 0..40 {
+                if stream.write_all(&[0]).is_err() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        assert!(heard.is_err());
+        assert!(took < Duration::from_millis(1_500), "{took:?}");
+        // One that says that its hello is long.
+        let (heard, _) = greeted(|mut stream| {
+            stream.write_all(&[0; CHANCE]).unwrap();
+            stream.write_all(&[0, 1, 0, 0]).unwrap();
+            stream.write_all(&[0; FRAME_HEAD - 4]).unwrap();
+            let _ = stream.read(&mut [0; 64]);
+        });
+        assert_eq!(heard.unwrap_err().to_string(), Bad::TooLong.to_string());
     }
 }

@@ -12,8 +12,8 @@ use ops::pingmesh::exchange::{Address, Aim, Answer, Say, VERSION};
 use ops::pingmesh::window::{Counts, Latency, OfLabel, Pair, Window};
 use rdma::Span;
 
-use super::agent::wall_ns;
 use super::arguments::Load;
+use super::clock::wall_ns;
 use super::collect::topology;
 use super::line::{Line, read_key};
 use crate::failure::Failure;
@@ -129,7 +129,7 @@ fn hello(
     let mut gid = [0; 16];
     gid[0] = 0xfd;
     gid[12..].copy_from_slice(&host.to_be_bytes());
-    let address = Some(Address { gid, qpn: 17 });
+    let address = Some(Address { gid, qpn: 17, tcp: None });
     line.say(&Say::Hello { version: VERSION, host: name.to_owned(), address })?;
     match line.hear()? {
         Some(Answer::Targets { window_ms, targets, .. }) => Ok((line, window_ms, targets)),
@@ -152,7 +152,15 @@ fn deliver(
     let mut prober = Latency::default();
     (0..sent).for_each(|number| prober.record(Span::from_us(3 + number % 5)));
     let length_ns = window_ms * 1_000_000;
-    line.say(&Say::Window(Box::new(Window { host, start_ns, length_ns, pairs, prober })))?;
+    line.say(&Say::Window(Box::new(Window {
+        host,
+        start_ns,
+        length_ns,
+        pairs,
+        prober,
+        counted: None,
+        tcp: vec![],
+    })))?;
     match line.hear()? {
         Some(Answer::Kept) => Ok(true),
         Some(Answer::Refused { why }) => Err(std::io::Error::other(why)),

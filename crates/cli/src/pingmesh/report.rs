@@ -4,14 +4,15 @@ use std::fs;
 
 use fabric::topology::Topology;
 use ops::pingmesh::collector::Collector;
+use ops::pingmesh::json::{Told, json};
 use ops::pingmesh::layout;
 use ops::pingmesh::page::{Shown, page};
 use ops::pingmesh::pinglist::Rates;
 use ops::pingmesh::store::{Store, StoreError};
 use ops::pingmesh::verdict::of_wall;
 
-use super::agent::wall_ns;
 use super::arguments::Report;
+use super::clock::wall_ns;
 use crate::failure::Failure;
 use crate::output::{cannot_write, fitted, print};
 
@@ -41,20 +42,41 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
     incidents.retain(|of| of.until_ns.is_none_or(|until| until >= since_ns));
     let hosts = collector.topology().hosts.len();
     let place = format!("{hosts} hosts, {} to {}", of_wall(summary.begin_ns()), of_wall(to_ns));
-    let mut said = fitted(&format!("pingmesh of {place}")) + &summary.text();
     let coverage = store.coverage(since_ns).map_err(of_store)?;
     let kept: u64 = coverage.values().map(|of| of.windows).sum();
     let missing: u64 = coverage.values().map(|of| of.missing(length_ns)).sum();
-    said += &format!(
-        "windows: {kept} of {} hosts, {missing} missing between the first and the last of each\n",
-        coverage.len()
-    );
-    said += &fitted(&verdict.text_by(collector.topology(), of_wall).to_string());
-    for incident in &incidents {
-        let until = incident.until_ns.map_or_else(|| "now".to_owned(), of_wall);
-        let (what, why) = (&incident.culprit, &incident.cause);
-        said += &format!("incident: {what}: {why}, {} to {until}\n", of_wall(incident.since_ns));
-    }
+    let mut said = if arguments.json {
+        json(&Told {
+            topology: collector.topology(),
+            summary: &summary,
+            to_ns,
+            windows: [kept, missing],
+            verdict: &verdict,
+            incidents: &incidents,
+        })
+    } else {
+        let configuration = store.configuration().map_err(of_store)?;
+        let mut said = fitted(&format!("pingmesh of {place}")) + &summary.text();
+        said += &format!(
+            "windows: {kept} of {} hosts, {missing} missing between the first and the last of each\n",
+            coverage.len()
+        );
+        let refused = store.about("refused").map_err(of_store)?.unwrap_or_default();
+        if !refused.is_empty() {
+            said += &fitted(&format!("refused: {refused}"));
+        }
+        if !configuration.read.is_empty() {
+            said += &format!("{}\n", configuration.text());
+        }
+        said += &fitted(&verdict.text_by(collector.topology(), of_wall).to_string());
+        for incident in &incidents {
+            let until = incident.until_ns.map_or_else(|| "now".to_owned(), of_wall);
+            let (what, why, since) =
+                (&incident.culprit, &incident.cause, of_wall(incident.since_ns));
+            said += &format!("incident: {what}: {why}, {since} to {until}\n");
+        }
+        said
+    };
     if let Some(file) = &arguments.output {
         let html = page(&Shown {
             title: "RDMA Pingmesh",
@@ -66,7 +88,9 @@ pub(super) fn run(arguments: &Report) -> Result<(), Failure> {
             incidents: &incidents,
         });
         fs::write(file, html).map_err(|error| cannot_write(file, error))?;
-        said += &format!("written to {}\n", file.display());
+        if !arguments.json {
+            said += &format!("written to {}\n", file.display());
+        }
     }
     print(&said)
 }

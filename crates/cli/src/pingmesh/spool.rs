@@ -60,7 +60,15 @@ mod tests {
     use super::*;
 
     fn window(start_ns: u64) -> Window {
-        Window { host: 0, start_ns, length_ns: 1, pairs: vec![], prober: Latency::default() }
+        Window {
+            host: 0,
+            start_ns,
+            length_ns: 1,
+            pairs: vec![],
+            prober: Latency::default(),
+            counted: None,
+            tcp: vec![],
+        }
     }
 
     #[test]

@@ -19,11 +19,13 @@ const PROGRAM_TIME_MAX: Duration = Duration::from_secs(3);
 /// The most interfaces that are asked.
 const INTERFACES_MAX: usize = 128;
 
-pub(super) fn read(raw: &mut Raw, root: &Path) {
-    devices(raw, &root.join("class/infiniband"));
+/// Reads all, or what belongs to an RDMA device and its interface alone.
+pub(super) fn read(raw: &mut Raw, root: &Path, only: Option<[&str; 2]>) {
+    let is_wanted = |name: &str| only.is_none_or(|only| only.contains(&name));
+    devices(raw, &root.join("class/infiniband"), is_wanted);
     // Interfaces of this host can be asked for, those of a copy of its files cannot.
     if root == Path::new("/sys") {
-        for netdev in interfaces(raw, root) {
+        for netdev in interfaces(raw, root).into_iter().filter(|name| is_wanted(name)) {
             let port = PortName::new(&netdev, "");
             if let Some(text) = output("ethtool", &["-S", &netdev]) {
                 // Many drivers have none.
@@ -42,10 +44,20 @@ pub(super) fn read(raw: &mut Raw, root: &Path) {
             }
         }
     }
-    for process in softnic::counters::read_all() {
+    let processes = softnic::counters::read_all().into_iter();
+    for process in processes {
+        // Names of NICs are each network namespace's own.
+        if only.is_some() && !(is_wanted(&process.device) && is_of_this_network(process.pid)) {
+            continue;
+        }
         let counters = process.counters.iter().map(|(name, value)| (name.as_str(), *value));
         soft::read(raw, &process.device, counters);
     }
+}
+
+fn is_of_this_network(pid: u32) -> bool {
+    let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    of(&pid.to_string()).is_some_and(|network| Some(network) == of("self"))
 }
 
 /// Names of entries of a folder, sorted.
@@ -57,8 +69,8 @@ fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-fn devices(raw: &mut Raw, class: &Path) {
-    for device in entries(class) {
+fn devices(raw: &mut Raw, class: &Path, is_wanted: impl Fn(&str) -> bool) {
+    for device in entries(class).into_iter().filter(|name| is_wanted(name)) {
         let folder = class.join(&device);
         for port in entries(&folder.join("ports")) {
             let files = folder.join("ports").join(&port);

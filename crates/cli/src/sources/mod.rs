@@ -37,10 +37,18 @@ impl Sources {
         match &self.from {
             Some(folder) if is_simulation(folder) => simulation::read(&mut raw, folder)?,
             Some(folder) => folder::read(&mut raw, folder)?,
-            None => here::read(&mut raw, &self.sysfs),
+            None => here::read(&mut raw, &self.sysfs, None),
         }
         raw.join_interfaces();
         Ok(raw)
+    }
+
+    /// What an RDMA device of this host and its interface count.
+    pub(crate) fn of_device(sysfs: &Path, device: &str, interface: &str) -> Raw {
+        let mut raw = Raw::default();
+        here::read(&mut raw, sysfs, Some([device, interface]));
+        raw.join_interfaces();
+        raw
     }
 
     /// The folder of a simulation, if that is what is read.

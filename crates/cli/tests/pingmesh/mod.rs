@@ -1,11 +1,13 @@
 //! `ferroce pingmesh`.
 
 use core::time::Duration;
-use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
+use std::time::Instant;
 
 use snapbox::str;
 
@@ -27,11 +29,12 @@ windows of 20 ms
   tor       16941    14936     222      0       0    1.8    2.5    2.7       9.3
   podset     1688     1225      31      0       0    2.7    3.5    4.9       9.3
   dc          566      387      10      0       0    9.2   11.4   17.5       9.5
-verdict: NIC of h5: pauses without end, since 40 ms
+verdict: NIC of h5: pauses without end, since 40 ms, confirmed
   h5 has stopped the port of tor0-1 for 100.0 % of its worst window (358 pause
   frames), and nothing is below a NIC
   of 350 probes of it 126 were not answered; the 99th percentile of a pair is 3
   us there, and 3 us elsewhere
+  agrees: the NIC of h5 counts 358 pause frames that it has sent
 also seen: link h5-tor0-1: carries nothing
 
 "#
@@ -74,37 +77,114 @@ ToR with wrong DSCP map       1      1   100 %      100 %
 "#]]);
 }
 
+/// A collector at a free port of loopback, in a folder with its key.
+struct Collecting {
+    folder: tempfile::TempDir,
+    child: Child,
+    address: String,
+}
+
+impl Collecting {
+    fn start(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        fs::write(&key, "a key that both of them have").unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferroce"));
+        command.args(["pingmesh", "collect", "--topology", &scenario("pingmesh/four-hosts")]);
+        command.args(["--db", "mesh.db", "--key", "key", "--listen", "127.0.0.1:0"]);
+        command.args(["--window-ms", "500"]).args(more).current_dir(folder.path());
+        command.stdout(Stdio::piped()).stderr(File::create(folder.path().join("stderr")).unwrap());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(' ').nth(2).unwrap().to_owned();
+        Self { folder, child, address }
+    }
+
+    fn load(&self, windows: u32) -> snapbox::cmd::OutputAssert {
+        let topology = scenario("pingmesh/four-hosts");
+        let command = ferroce().args(["pingmesh", "load", "--topology", &topology, "--key", "key"]);
+        let command = command.args(["--collector", &self.address]);
+        let command = command.args(["--windows", &windows.to_string()]);
+        command.current_dir(self.folder.path()).assert()
+    }
+
+    /// What it has said on standard error, once that contains something.
+    fn says(&self, what: &str) -> String {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let said = fs::read_to_string(self.folder.path().join("stderr")).unwrap();
+            if said.contains(what) {
+                return said;
+            }
+            assert!(Instant::now() < until, "not \"{what}\" but {said}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn a_load_of_few_agents_is_taken_whole() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let key = folder.path().join("key");
-    fs::write(&key, "some key of thirty-two bytes, or more\n").unwrap();
-    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let topology = scenario("pingmesh/four-hosts");
-    let mut collector = Command::new(env!("CARGO_BIN_EXE_ferroce"))
-        .args(["pingmesh", "collect", "--db", "big.db", "--rate", "10", "--window-ms", "500"])
-        .args(["--topology", &topology, "--key", "key", "--listen", &free])
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    while TcpStream::connect(&free).is_err() && collector.try_wait().unwrap().is_none() {
-        sleep(Duration::from_millis(20));
-    }
-    let load = ["pingmesh", "load", "--key", "key", "--windows", "2"];
-    let load = ferroce()
-        .args(load)
-        .args(["--topology", &topology, "--collector", &free])
-        .current_dir(folder.path())
-        .assert();
-    collector.kill().unwrap();
-    collector.wait().unwrap();
-    load.success().stdout_eq(str![[r#"
+    Collecting::start(&["--rate", "10"]).load(2).success().stdout_eq(str![[r#"
 4 agents have said hello in [..] s; windows are 500 ms
 window 1: 4 kept, 0 not; answered after [..] ms (p50), [..] ms (p99); at most [..] ms behind
 window 2: 4 kept, 0 not; answered after [..] ms (p50), [..] ms (p99); at most [..] ms behind
+
+"#]]);
+}
+
+#[test]
+fn whoever_has_no_key_keeps_few_places_for_a_while_and_is_counted() {
+    let collecting = Collecting::start(&[]);
+    let connect = || {
+        let stream = TcpStream::connect(&collecting.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let silent: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
+    // All are closed, though they say nothing: some at once, the others after their two seconds.
+    for mut stream in silent {
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        assert!(heard.len() <= 32, "{heard:?}");
+    }
+    collecting.load(1).success();
+    let said = collecting.says("refused so far: ");
+    let said = said.lines().find(|line| line.contains("refused so far")).unwrap();
+    assert!(said.contains(" connections beyond 32 of one address, "), "{said}");
+    assert!(said.ends_with("; the last from 127.0.0.1"), "{said}");
+}
+
+#[test]
+fn a_collector_is_told_what_is_wrong_with_what_it_is_to_read_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    fs::write(&key, "a key that both of them have").unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let collect = |more: [&str; 2]| {
+        let topology = scenario("pingmesh/four-hosts");
+        let command = ferroce().args(["pingmesh", "collect", "--topology", &topology]);
+        let command = command.args(["--db", "mesh.db", "--key", "key", "--listen", "127.0.0.1:0"]);
+        command.args(more).current_dir(folder.path()).assert().code(125).stdout_eq("")
+    };
+    collect(["--cluster", "nowhere"]).stderr_eq(str![[r#"
+error: cannot read nowhere: No such file or directory (os error 2)
+hint: --cluster names a folder as `ferroce doctor` reads it: one for each device
+
+"#]]);
+    fs::create_dir_all(folder.path().join("cluster/other")).unwrap();
+    fs::write(folder.path().join("cluster/other/config_db.json"), "{}").unwrap();
+    collect(["--cluster", "cluster"]).stderr_eq(str![[r#"
+error: no device of cluster has the name of one in the topology
+hint: folders and the topology name hosts and switches alike
 
 "#]]);
 }

@@ -75,6 +75,31 @@ pub fn admit(window: &Window, known: &Known<'_>) -> Result<(), String> {
             return about("more losses than probes");
         }
     }
+    if window.tcp.len() > TARGETS_MAX * Scope::ALL.len() {
+        return Err(format!("{} targets of TCP are more than there can be", window.tcp.len()));
+    }
+    let sent: u64 = window.tcp.iter().fold(0, |sum, pair| sum.saturating_add(pair.counts.sent));
+    if sent > most {
+        return Err(format!("{sent} TCP probes are more than a host sends"));
+    }
+    for pair in &window.tcp {
+        let about = |what: &str| Err(format!("TCP of target {}: {what}", pair.target));
+        if pair.target == host || map.rack_of(pair.target).is_none() {
+            return about("no such target");
+        }
+        if map.scope(host, pair.target) > pair.scope {
+            return about("it is farther away");
+        }
+        let answered = pair.counts.answered;
+        if !pair.counts.is_sound() || pair.late > answered || pair.round_trip.count() > answered {
+            return about("more outcomes than probes");
+        }
+    }
+    let mut tcp: Vec<_> = window.tcp.iter().map(|pair| (pair.scope, pair.target)).collect();
+    tcp.sort_unstable();
+    if tcp.windows(2).any(|two| two[0] == two[1]) {
+        return Err("it names a target of TCP twice".to_owned());
+    }
     let mut targets: Vec<_> = window.pairs.iter().map(|pair| (pair.scope, pair.target)).collect();
     targets.sort_unstable();
     if targets.windows(2).any(|two| two[0] == two[1]) {
@@ -88,7 +113,7 @@ mod tests {
     use fabric::topology::{Cables, single_switch};
     use rdma::{Rate, Span};
 
-    use super::super::window::{Counts, Latency, OfLabel, Pair};
+    use super::super::window::{Counts, Latency, OfLabel, Pair, TcpPair};
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -101,7 +126,15 @@ mod tests {
         (0..9).for_each(|_| pair.network.record(Span::from_us(5)));
         let start_ns = NOW - 60 * SECOND;
         let (length_ns, prober) = (30 * SECOND, Latency::default());
-        Window { host: 0, start_ns, length_ns, pairs: vec![pair], prober }
+        Window {
+            host: 0,
+            start_ns,
+            length_ns,
+            pairs: vec![pair],
+            prober,
+            counted: None,
+            tcp: vec![],
+        }
     }
 
     fn said(window: &Window) -> Result<(), String> {
@@ -113,7 +146,14 @@ mod tests {
     fn what_can_be_is_believed_and_every_lie_is_told_apart() {
         assert_eq!(said(&good()), Ok(()));
         type Lie = (&'static str, fn(&mut Window));
-        let lies: [Lie; 15] = [
+        fn tcp(late: u64) -> TcpPair {
+            TcpPair { late, ..TcpPair::new(1, Scope::Tor) }
+        }
+        let lies: [Lie; 19] = [
+            ("TCP of target 1: more", |w| w.tcp = vec![tcp(1)]),
+            ("TCP twice", |w| w.tcp = vec![tcp(0); 2]),
+            ("TCP of target 0: no such", |w| w.tcp = vec![TcpPair::new(0, Scope::Tor)]),
+            ("targets of TCP are more", |w| w.tcp = vec![tcp(0); 500]),
             ("of host 2", |w| w.host = 2),
             ("from whole ones on", |w| w.start_ns += 1),
             ("from whole ones on", |w| w.length_ns = 1),

@@ -12,14 +12,17 @@ use std::sync::Arc;
 use fabric::topology::{End, Topology};
 
 use super::admission::{Known, admit};
-use super::evidence::{Digest, EndsOnly, Evidence};
+use super::configured::{Configuration, places};
+use super::counted::{OfPort, Reading};
+use super::evidence::{Digest, EndsOnly, Evidence, Interval};
 use super::exchange::{Address, Aim, Answer, VERSION};
 use super::limits::{NAME_MAX, PAIRS_JUDGED, WINDOWS_JUDGED};
+use super::node::Node;
 use super::pinglist::{Pinglist, Rates, pinglists};
 use super::scope::{Map, Scope};
 use super::store::{Incident, Store, StoreError};
 use super::summary::unit;
-use super::verdict::{self, Cause, Culprit, Suspect, Verdict};
+use super::verdict::{self, Cause, Culprit, Reach, Suspect, Verdict};
 use super::window::Window;
 
 /// A host that has not said anything for so many windows is not probed any more: it has been shut down. Until then
@@ -38,14 +41,27 @@ pub struct Collector {
     to_store: BTreeSet<u32>,
     /// What the last windows say.
     digest: Digest,
-    open: BTreeMap<Culprit, (i64, Cause)>,
+    /// What was counted meanwhile, by when the window began.
+    intervals: BTreeMap<u64, Interval>,
+    open: BTreeMap<Culprit, (i64, Why)>,
 }
+
+/// What is wrong with a culprit, and what it hurts.
+type Why = (Cause, Option<Reach>);
 
 /// Who comes to a verdict, and needs no collector for that: it takes a while, and agents do not wait for it.
 #[derive(Clone, Debug)]
 pub struct Judge {
     topology: Arc<Topology>,
     map: Arc<Map>,
+    configuration: Arc<Configuration>,
+}
+
+/// What is judged: what the last windows say, and what was counted meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    digest: Digest,
+    intervals: Vec<Interval>,
 }
 
 impl Judge {
@@ -60,14 +76,14 @@ impl Judge {
     }
 
     /// What these windows come to.
-    pub fn verdict(&self, digest: &Digest) -> Verdict {
+    pub fn verdict(&self, seen: &Seen) -> Verdict {
         verdict::judge(&Evidence {
             topology: &self.topology,
             map: &self.map,
-            digest,
+            digest: &seen.digest,
             paths: &EndsOnly(&self.map),
-            intervals: &[],
-            findings: &[],
+            intervals: &seen.intervals,
+            configuration: &self.configuration,
         })
     }
 }
@@ -77,7 +93,7 @@ impl Judge {
 pub enum Change {
     /// Something is sick.
     Began(Suspect),
-    /// It still is, and by now for another reason: what is dead has been lossy for a while.
+    /// It still is, and by now more is known of it: what is dead has been lossy for a while, or RDMA alone is hurt.
     Became(Suspect),
     /// It is no more.
     Ended(Culprit),
@@ -110,7 +126,47 @@ impl Collector {
     /// Reads what the last windows before a time say, in place of what it knows.
     fn read(&mut self, store: &Store, now_ns: u64) -> Result<(), StoreError> {
         self.digest = Digest::default();
-        store.each_window(self.since(now_ns, WINDOWS_JUDGED[1]), |window| self.learn_one(&window))
+        self.intervals.clear();
+        let since_ns = self.since(now_ns, WINDOWS_JUDGED[1]);
+        store.each_window(since_ns, |window| self.learn_one(&window))?;
+        for (start_ns, ports) in store.ports(since_ns)? {
+            self.learn_ports(start_ns, ports);
+        }
+        Ok(())
+    }
+
+    fn interval(&mut self, start_ns: u64) -> &mut Interval {
+        let end_ns = start_ns.saturating_add(self.length_ns);
+        let new = || Interval { start_ns, end_ns, ..Interval::default() };
+        self.intervals.entry(start_ns).or_insert_with(new)
+    }
+
+    /// What ports of switches have counted in the window that began then.
+    pub fn learn_ports(&mut self, start_ns: u64, ports: Vec<OfPort>) {
+        self.interval(start_ns).ports.extend(ports);
+    }
+
+    /// What is wrong with the configuration, from now on.
+    pub fn configure(&mut self, configuration: Configuration) {
+        self.judge.configuration = Arc::new(configuration);
+    }
+
+    /// What ports of switches have counted between two readings, as far as it is known what they lead to; and how many
+    /// others there are.
+    pub fn ports_between(&self, before: &Reading, after: &Reading) -> (Vec<OfPort>, usize) {
+        let places = places(self.topology());
+        let (mut known, mut others) = (Vec::new(), 0);
+        for (name, peer, delta) in after.ports_since(before) {
+            let Some(&Node::Switch(switch)) = places.get(name.device.as_str()) else { continue };
+            let port = (switch, name.port.clone());
+            let by_file = self.judge.configuration.leads.get(&port).copied();
+            let by_name = || places.get(peer.unwrap_or(&name.port)).copied();
+            match by_file.or_else(by_name) {
+                Some(to) => known.push(((switch, to), delta)),
+                None => others += 1,
+            }
+        }
+        (known, others)
     }
 
     /// When the first of the last `count` windows begins.
@@ -120,6 +176,9 @@ impl Collector {
 
     fn learn_one(&mut self, window: &Window) {
         self.digest.add_ends(window);
+        if let Some(counted) = window.counted {
+            self.interval(window.start_ns).hosts.insert(window.host, counted);
+        }
         let least = WINDOWS_JUDGED[0] * self.length_ns;
         while self.digest.pairs.len() > PAIRS_JUDGED
             && let Some(begin_ns) = self.digest.begin_ns()
@@ -141,10 +200,11 @@ impl Collector {
         let lists = pinglists(&map, rates).into_iter().map(|list| (list.host, list)).collect();
         let hosts = 0..topology.hosts.len() as u32;
         let places = hosts.map(|host| (topology.name(End::Host(host)).to_owned(), host)).collect();
-        let judge = Judge { topology: Arc::new(topology), map: Arc::new(map) };
-        let (agents, to_store, open) = Default::default();
+        let (topology, map) = (Arc::new(topology), Arc::new(map));
+        let judge = Judge { topology, map, configuration: Arc::default() };
+        let (agents, to_store, open, intervals) = Default::default();
         let digest = Digest::default();
-        Self { judge, lists, places, length_ns, agents, to_store, digest, open }
+        Self { judge, lists, places, length_ns, agents, to_store, digest, intervals, open }
     }
 
     /// The topology.
@@ -244,12 +304,15 @@ impl Collector {
     pub fn last_verdict(&mut self, store: &Store) -> Result<(Verdict, u64), StoreError> {
         let end_ns = store.last_window()?.map_or(0, |start| start + self.length_ns);
         self.read(store, end_ns)?;
+        self.configure(store.configuration()?);
         Ok((self.verdict_at(end_ns), end_ns))
     }
 
     /// What is to be judged now, and by whom: the last windows, a few or more of them.
-    pub fn look(&self, windows: u64, now_ns: u64) -> (Judge, Digest) {
-        (self.to_judge(), self.digest.since(self.since(now_ns, windows)))
+    pub fn look(&self, windows: u64, now_ns: u64) -> (Judge, Seen) {
+        let since_ns = self.since(now_ns, windows);
+        let intervals = self.intervals.range(since_ns..).map(|(_, of)| of.clone()).collect();
+        (self.to_judge(), Seen { digest: self.digest.since(since_ns), intervals })
     }
 
     fn verdict_at(&self, now_ns: u64) -> Verdict {
@@ -266,7 +329,9 @@ impl Collector {
         store: &mut Store,
         now_ns: u64,
     ) -> Result<Vec<Change>, StoreError> {
-        self.digest.forget(self.since(now_ns, WINDOWS_JUDGED[1]));
+        let oldest_ns = self.since(now_ns, WINDOWS_JUDGED[1]);
+        self.digest.forget(oldest_ns);
+        self.intervals = self.intervals.split_off(&oldest_ns);
         let silent = now_ns.saturating_sub(SILENT_WINDOWS * self.length_ns);
         self.agents.retain(|_, (_, seen_ns)| *seen_ns >= silent);
         let mut changes = Vec::new();
@@ -280,11 +345,16 @@ impl Collector {
         }
         // The others may be its symptoms.
         let Some(suspect) = verdict.suspects.first() else { return Ok(changes) };
+        let why = (suspect.cause, suspect.joined.reach);
         match self.open.get_mut(&suspect.culprit) {
-            Some((_, cause)) if *cause == suspect.cause => {}
-            Some((id, cause)) => {
-                store.change_incident(*id, suspect.cause.text(), &suspect.evidence)?;
-                *cause = suspect.cause;
+            Some((_, known)) if *known == why || (known.0 == why.0 && why.1.is_none()) => {}
+            Some((id, known)) => {
+                store.change_incident(
+                    *id,
+                    suspect.cause.text(),
+                    &suspect.lines().collect::<Vec<_>>(),
+                )?;
+                *known = why;
                 changes.push(Change::Became(suspect.clone()));
             }
             None => {
@@ -294,10 +364,10 @@ impl Collector {
                     cause: suspect.cause.text().to_owned(),
                     since_ns: suspect.since_ns,
                     until_ns: None,
-                    evidence: suspect.evidence.clone(),
+                    evidence: suspect.lines().collect(),
                 };
                 let id = store.begin_incident(&incident)?;
-                self.open.insert(suspect.culprit, (id, suspect.cause));
+                self.open.insert(suspect.culprit, (id, why));
                 changes.push(Change::Began(suspect.clone()));
             }
         }
@@ -306,12 +376,12 @@ impl Collector {
 }
 
 /// The verdict by the last few windows; if they say nothing by more of them, in which rare losses show.
-pub fn verdict_by(look: impl Fn(u64) -> (Judge, Digest)) -> Verdict {
+pub fn verdict_by(look: impl Fn(u64) -> (Judge, Seen)) -> Verdict {
     let [few, many] = WINDOWS_JUDGED.map(|windows| {
         let look = &look;
         move || {
-            let (judge, digest) = look(windows);
-            judge.verdict(&digest)
+            let (judge, seen) = look(windows);
+            judge.verdict(&seen)
         }
     });
     let recent = few();
@@ -340,7 +410,7 @@ mod tests {
     }
 
     fn address(host: u32) -> Address {
-        Address { gid: [host as u8; 16], qpn: 100 + host }
+        Address { gid: [host as u8; 16], qpn: 100 + host, tcp: None }
     }
 
     /// What a host sees of all others, with these round trips in microseconds.
@@ -354,7 +424,15 @@ mod tests {
             pair
         });
         let pairs = pairs.collect();
-        Window { host, start_ns, length_ns: LENGTH, pairs, prober: Latency::default() }
+        Window {
+            host,
+            start_ns,
+            length_ns: LENGTH,
+            pairs,
+            prober: Latency::default(),
+            counted: None,
+            tcp: vec![],
+        }
     }
 
     fn judge(collector: &mut Collector, store: &mut Store, now_ns: u64) -> Vec<Change> {

@@ -2,106 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use fabric::counters::{PauseCounters, PortCounters};
-use fabric::topology::{End, Topology};
-use serde::{Deserialize, Serialize};
+use fabric::topology::Topology;
 use smallvec::{SmallVec, smallvec};
 
+use super::configured::Configuration;
+use super::counted::{HostDelta, PortDelta};
+use super::node::Node;
 use super::scope::{Map, Scope};
 use super::window::{Latency, OfLabel, Window};
 
-/// A host or a switch, by index in the topology.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Node {
-    /// A host.
-    Host(u32),
-    /// A switch.
-    Switch(u32),
-}
-
-impl From<End> for Node {
-    fn from(end: End) -> Self {
-        match end {
-            End::Host(index) => Self::Host(index),
-            End::Switch(index) => Self::Switch(index),
-        }
-    }
-}
-
-impl From<Node> for End {
-    fn from(node: Node) -> Self {
-        match node {
-            Node::Host(index) => Self::Host(index),
-            Node::Switch(index) => Self::Switch(index),
-        }
-    }
-}
-
 /// One direction of a link: who sends, and who receives.
 pub type Hop = (Node, Node);
-
-/// What a port of a switch has counted in an interval. Names in brackets are SAI's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct PortDelta {
-    /// Pause frames that it received: its neighbour stopped it (`PFC_n_RX_PKTS`).
-    pub rx_pause: u64,
-    /// Pause frames that it sent: it stopped its neighbour (`PFC_n_TX_PKTS`).
-    pub tx_pause: u64,
-    /// For how long it was stopped, of the priority that was longest (`PFC_n_RX_PAUSE_DURATION_US`).
-    pub paused_us: u64,
-    /// Packets dropped, at either side of its buffer.
-    pub dropped: u64,
-    /// By queue: packets sent (`SAI_QUEUE_STAT_PACKETS`).
-    pub queue_packets: [u64; 8],
-    /// Packets received (`SAI_INGRESS_PRIORITY_GROUP_STAT_PACKETS`).
-    pub rx_packets: u64,
-}
-
-impl PortDelta {
-    /// What has been counted from one reading to the next.
-    pub fn between(before: &PortCounters, after: &PortCounters) -> Self {
-        let sum = |of: &PortCounters| {
-            let PortCounters { queue_dropped, group_dropped, .. } = of;
-            queue_dropped.iter().chain(group_dropped).sum::<u64>()
-        };
-        let mut queue_packets = [0; 8];
-        for (queue, packets) in queue_packets.iter_mut().enumerate() {
-            *packets = after.queue_packets[queue].saturating_sub(before.queue_packets[queue]);
-        }
-        let HostDelta { rx_pause, tx_pause, paused_us } =
-            HostDelta::between(&before.pause, &after.pause);
-        let dropped = sum(after).saturating_sub(sum(before));
-        let received = |of: &PortCounters| of.group_packets.iter().sum::<u64>();
-        let rx_packets = received(after).saturating_sub(received(before));
-        Self { rx_pause, tx_pause, paused_us, dropped, queue_packets, rx_packets }
-    }
-}
-
-/// What the NIC of a host has counted in an interval. Names in brackets are mlx5's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct HostDelta {
-    /// Pause frames that it received: the network stopped it (`rx_prioN_pause`).
-    pub rx_pause: u64,
-    /// Pause frames that it sent: it stopped the network (`tx_prioN_pause`).
-    pub tx_pause: u64,
-    /// For how long it was stopped (`rx_prioN_pause_duration`).
-    pub paused_us: u64,
-}
-
-impl HostDelta {
-    /// What has been counted from one reading to the next.
-    pub fn between(before: &PauseCounters, after: &PauseCounters) -> Self {
-        let sum = |of: &[u64; 8]| of.iter().sum::<u64>();
-        let paused = after.paused_ps.iter().zip(before.paused_ps);
-        let longest = paused.map(|(after, before)| after.saturating_sub(before)).max();
-        Self {
-            rx_pause: sum(&after.received).saturating_sub(sum(&before.received)),
-            tx_pause: sum(&after.sent).saturating_sub(sum(&before.sent)),
-            paused_us: longest.unwrap_or(0) / 1_000_000,
-        }
-    }
-}
 
 /// What was counted from one time to another.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -141,15 +52,6 @@ impl Paths for EndsOnly<'_> {
     }
 }
 
-/// What another tool has found, as far as a verdict can use it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// The device that it is about.
-    pub node: Node,
-    /// What is wrong with it, for people.
-    pub what: String,
-}
-
 /// What became of the probes of one pair of hosts in a window: what a verdict needs of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Brief {
@@ -177,6 +79,25 @@ impl Brief {
     }
 }
 
+/// What became of the TCP probes of one pair of hosts in a window.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TcpBrief {
+    /// When the window began, in nanoseconds.
+    pub start_ns: u64,
+    /// Who probed.
+    pub host: u32,
+    /// Whom.
+    pub target: u32,
+    /// How far away that is.
+    pub scope: Scope,
+    /// Probes that were answered, or not in time.
+    pub known: u64,
+    /// Of them, those that took as long as if a packet had been lost, or were not answered.
+    pub hurt: u64,
+    /// The median round trip, in microseconds.
+    pub p50_us: Option<f32>,
+}
+
 /// What probes saw in several windows, without what a verdict does not need: a tenth of their memory.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Digest {
@@ -186,6 +107,8 @@ pub struct Digest {
     pub responder: BTreeMap<(u64, u32), Latency>,
     /// By when the window began and who probed: its own delay.
     pub prober: BTreeMap<(u64, u32), Latency>,
+    /// By pair and window: by TCP.
+    pub tcp: Vec<TcpBrief>,
     /// Probes that were sent.
     pub probes: u64,
 }
@@ -219,6 +142,15 @@ impl Digest {
     fn add_with(&mut self, window: &Window, labels: impl Fn(&[OfLabel]) -> SmallVec<[OfLabel; 1]>) {
         let (host, start_ns) = (window.host, window.start_ns);
         self.prober.entry((start_ns, host)).or_default().add(&window.prober);
+        self.tcp.extend(window.tcp.iter().map(|pair| TcpBrief {
+            start_ns,
+            host,
+            target: pair.target,
+            scope: pair.scope,
+            known: pair.counts.known(),
+            hurt: pair.hurt(),
+            p50_us: pair.round_trip.us(0.5).map(|us| us as f32),
+        }));
         for pair in &window.pairs {
             let us = |rank| pair.network.us(rank).map(|us| us as f32);
             self.probes += pair.counts.sent;
@@ -250,12 +182,14 @@ impl Digest {
         };
         let sent = |pair: &Brief| pair.labels.iter().map(|of| of.sent).sum::<u64>();
         let probes = pairs.iter().map(sent).sum();
-        Self { pairs, responder: of(&self.responder), prober: of(&self.prober), probes }
+        let tcp = self.tcp.iter().filter(|pair| pair.start_ns >= start_ns).copied().collect();
+        Self { pairs, tcp, responder: of(&self.responder), prober: of(&self.prober), probes }
     }
 
     /// Forgets windows that began before a time. Probes stay counted.
     pub fn forget(&mut self, before_ns: u64) {
         self.pairs.retain(|pair| pair.start_ns >= before_ns);
+        self.tcp.retain(|pair| pair.start_ns >= before_ns);
         self.responder = self.responder.split_off(&(before_ns, 0));
         self.prober = self.prober.split_off(&(before_ns, 0));
     }
@@ -274,8 +208,8 @@ pub struct Evidence<'a> {
     pub paths: &'a dyn Paths,
     /// What was counted meanwhile, in the order of time; nothing if nobody reads counters.
     pub intervals: &'a [Interval],
-    /// What is wrong with the configuration, as far as anybody has looked.
-    pub findings: &'a [Finding],
+    /// What is wrong with the configuration.
+    pub configuration: &'a Configuration,
 }
 
 impl core::fmt::Debug for Evidence<'_> {

@@ -46,6 +46,9 @@ pub struct Address {
     pub gid: [u8; 16],
     /// The number of its queue pair of datagrams.
     pub qpn: u32,
+    /// The port at which it answers TCP probes, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<u16>,
 }
 
 /// What an agent says.
@@ -239,7 +242,7 @@ mod tests {
     }
 
     fn hello() -> Say {
-        let address = Address { gid: [7; 16], qpn: 17 };
+        let address = Address { gid: [7; 16], qpn: 17, tcp: Some(4793) };
         Say::Hello { version: VERSION, host: "h0".to_owned(), address: Some(address) }
     }
 

@@ -4,7 +4,7 @@ use fabric::topology::{End, Topology};
 use rdma::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
-use super::evidence::Node;
+use super::node::Node;
 
 /// Hosts by name, switches by name and tier, and who is linked to whom.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -17,6 +17,9 @@
 //! | `message` | what probes and answers say |
 //! | [`probe`] | the application that sends and answers them |
 //! | [`window`] | what a host has seen in a window of time |
+//! | [`node`] | a host or a switch |
+//! | [`configured`] | what doctor finds, as a verdict has it |
+//! | [`counted`] | what NICs and ports have counted |
 //! | [`evidence`] | what a verdict may look at: windows, paths, counters |
 //! | [`verdict`] | what is sick |
 //! | [`simulation`] | probes on the hosts of a simulated network |
@@ -25,6 +28,7 @@
 //! | [`store`] | the collector's file |
 //! | [`collector`] | who is there, whom they probe, what is sick, and since when |
 //! | [`layout`] | a topology as text |
+//! | [`json`] | all of it for programs |
 //! | [`page`] | all of it on one page |
 //! | [`summary`] | what all hosts have seen, added up |
 //! | [`trial`] | faults that are injected there, and how often the verdict is right |
@@ -37,11 +41,15 @@
 
 pub mod admission;
 pub mod collector;
+pub mod configured;
+pub mod counted;
 pub mod evidence;
 pub mod exchange;
+pub mod json;
 pub mod layout;
 pub mod limits;
 mod message;
+pub mod node;
 pub mod page;
 pub mod pinglist;
 pub mod probe;

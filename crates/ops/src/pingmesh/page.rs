@@ -5,10 +5,10 @@ use fabric::report::marked;
 use fabric::topology::{End, Topology};
 use telemetry::{Block, Cell, Figure, Page, Table};
 
-use super::evidence::Node;
+use super::node::Node;
 use super::scope::Scope;
 use super::store::Incident;
-use super::summary::{Sum, Summary};
+use super::summary::{Sum, Summary, TcpSum};
 use super::verdict::{Clock, Culprit, Verdict, of_model, of_wall};
 
 /// What is shown.
@@ -133,6 +133,22 @@ fn outcomes(summary: &Summary) -> Table {
             float(network.us(0.999)),
             float(responder.us(0.99)),
         ]);
+        let TcpSum { counts, round_trip, .. } = summary.tcp(scope);
+        if counts.sent > 0 {
+            let name = format!("{} by TCP", scope.name());
+            table.push([
+                Cell::Text(&name),
+                counts.sent.into(),
+                counts.answered.into(),
+                counts.timeout.into(),
+                counts.send_error.into(),
+                Cell::Missing,
+                float(round_trip.us(0.5)),
+                float(round_trip.us(0.99)),
+                float(round_trip.us(0.999)),
+                Cell::Missing,
+            ]);
+        }
     }
     table
 }

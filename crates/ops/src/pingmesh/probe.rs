@@ -60,6 +60,9 @@ pub struct Settings {
     pub traffic_class: u8,
     /// Receives of each queue pair.
     pub receives: u32,
+    /// Completions say when the NIC had them. Where they do not, that is when they are polled, and what is posted counts as
+    /// sent at once: a poll may find an answer before the completion of what was asked.
+    pub nic_times: bool,
     /// It polls all the time and never sleeps: a core for it alone, and no awakening in any delay.
     pub polls: bool,
     /// When it ends; `None` if it serves as long as its world lives.
@@ -76,6 +79,7 @@ impl Default for Settings {
             epoch_ns: 0,
             traffic_class: 3 << 2,
             receives: RECEIVES,
+            nic_times: true,
             polls: false,
             until: None,
         }
@@ -175,6 +179,7 @@ struct Owed {
     sequence: u64,
     /// T3.
     arrived: Time,
+    posted: Time,
 }
 
 /// Which request a completion is of: kind above, place below. A probe has its sequence, because a place may have been
@@ -342,7 +347,8 @@ impl Prober {
                 let place = found.unwrap_or(self.windows.len());
                 let (host, pairs) = (self.host, Vec::new());
                 let prober = super::window::Latency::default();
-                let window = Window { host, start_ns, length_ns, pairs, prober };
+                let window =
+                    Window { host, start_ns, length_ns, pairs, prober, counted: None, tcp: vec![] };
                 self.windows.insert(place, window);
                 place
             }
@@ -502,12 +508,14 @@ impl Prober {
     // ---- what comes
 
     fn take(&mut self, verbs: &mut dyn Verbs, (completion, at): (Completion, Time)) {
+        let times = self.settings.nic_times;
         let is_good = completion.status == CompletionStatus::Success;
         match Id::unpack(completion.id) {
             Id::Probe(sequence) => {
                 let Some(flight) = self.flight(sequence) else { return };
                 if is_good {
-                    flight.left.get_or_insert(at);
+                    let left = if times { at } else { flight.posted };
+                    flight.left.get_or_insert(left);
                     return self.settle(slot_of(sequence));
                 }
                 let flight = *flight;
@@ -516,7 +524,8 @@ impl Prober {
             }
             Id::Answer(place) => {
                 let Some(owed) = self.owed.get(place).copied().flatten() else { return };
-                let delay = at.since(owed.arrived);
+                let left = if times { at } else { owed.posted };
+                let delay = left.since(owed.arrived);
                 let Owed { to, qp, label, sequence, .. } = owed;
                 let message = Message { kind: Kind::Report { delay }, label, sequence };
                 let is_told =
@@ -582,7 +591,8 @@ impl Prober {
                     qpn: completion.source_qpn,
                     q_key,
                 };
-                self.owed[owed] = Some(Owed { to, qp, label, sequence, arrived: at });
+                let posted = if self.settings.nic_times { at } else { verbs.now() };
+                self.owed[owed] = Some(Owed { to, qp, label, sequence, arrived: at, posted });
                 let message = Message { kind: Kind::Answer, label, sequence };
                 if !self.send(verbs, (qp, Id::Answer(owed)), to, message, PROBE_BYTES) {
                     self.release(owed);

@@ -14,7 +14,10 @@ use fabric::{Network, NetworkConfig, Placed, Tenant, Verdict as Ended};
 use rdma::app::flow_label;
 use rdma::{Span, Time};
 
-use super::evidence::{Digest, Evidence, Hop, HostDelta, Interval, Node, Paths, PortDelta};
+use super::configured::Configuration;
+use super::counted::{HostDelta, PortDelta};
+use super::evidence::{Digest, Evidence, Hop, Interval, Paths};
+use super::node::Node;
 use super::pinglist::{Rates, pinglists};
 use super::probe::{Prober, Results, Settings};
 use super::scope::Map;
@@ -212,7 +215,7 @@ impl Mesh {
             digest: &Digest::of(&self.windows),
             paths: &paths,
             intervals: &self.intervals,
-            findings: &[],
+            configuration: Configuration::UNKNOWN,
         })
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   about      key, value                                what the file is, and the topology that it belongs to
-//!   host       name, place, gid, qpn, seen_ns            who has said hello
+//!   host       name, place, gid, qpn, seen_ns, tcp       who has said hello
 //!   window     host, start_ns, body                      what each host has seen, as JSON; the body of old ones is gone
 //!   sum        scope, start_ns, from_unit, to_unit, ...  the same added up; histograms in HdrHistogram's format V2
+//!   tcp        scope, start_ns, from_unit, to_unit, ...  TCP probes likewise, by themselves
+//!   ports      start_ns, body                            what ports of switches have counted in a window, as JSON
 //!   incident   culprit, cause, since_ns, until_ns, ...   what was sick, and when
 //! ```
 //!
@@ -16,22 +18,24 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 
+use super::configured::Configuration;
+use super::counted::OfPort;
 use super::exchange::Address;
 use super::limits::{BEHIND_NS, SUMS_KEPT, WINDOWS_KEPT};
 use super::scope::Scope;
-use super::summary::{Sum, Summary};
+use super::summary::{Sum, Summary, TcpSum};
 use super::window::{Counts, Latency, Window};
 
 /// Of the tables.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE host (
         name TEXT PRIMARY KEY, place INTEGER NOT NULL, gid BLOB NOT NULL, qpn INTEGER NOT NULL,
-        seen_ns INTEGER NOT NULL
+        seen_ns INTEGER NOT NULL, tcp INTEGER
     ) WITHOUT ROWID;
     CREATE TABLE window (
         host INTEGER, start_ns INTEGER, body BLOB, PRIMARY KEY (start_ns, host)
@@ -43,6 +47,13 @@ const TABLES: &str = "
         network BLOB NOT NULL, responder BLOB NOT NULL,
         PRIMARY KEY (start_ns, scope, from_unit, to_unit)
     ) WITHOUT ROWID;
+    CREATE TABLE tcp (
+        scope TEXT, start_ns INTEGER, from_unit TEXT, to_unit TEXT,
+        sent INTEGER NOT NULL, answered INTEGER NOT NULL, timeout INTEGER NOT NULL, send_error INTEGER NOT NULL,
+        late INTEGER NOT NULL, round_trip BLOB NOT NULL,
+        PRIMARY KEY (start_ns, scope, from_unit, to_unit)
+    ) WITHOUT ROWID;
+    CREATE TABLE ports (start_ns INTEGER PRIMARY KEY, body BLOB NOT NULL);
     CREATE TABLE incident (
         id INTEGER PRIMARY KEY, culprit TEXT NOT NULL, cause TEXT NOT NULL,
         since_ns INTEGER NOT NULL, until_ns INTEGER, evidence TEXT NOT NULL
@@ -209,8 +220,8 @@ impl Store {
     ) -> Result<()> {
         let write = self.db.transaction()?;
         for (place, name, at, seen_ns) in hosts {
-            let row = params![name, place, at.gid.as_slice(), at.qpn, seen_ns as i64];
-            let put = "INSERT OR REPLACE INTO host VALUES (?1, ?2, ?3, ?4, ?5)";
+            let row = params![name, place, at.gid.as_slice(), at.qpn, seen_ns as i64, at.tcp];
+            let put = "INSERT OR REPLACE INTO host VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             write.prepare_cached(put)?.execute(row)?;
         }
         Ok(write.commit()?)
@@ -221,14 +232,15 @@ impl Store {
     /// # Errors
     /// The file cannot be read.
     pub fn hosts(&self, since_ns: u64) -> Result<BTreeMap<u32, Address>> {
-        let mut found = self.db.prepare("SELECT place, gid, qpn FROM host WHERE seen_ns >= ?1")?;
+        let mut found =
+            self.db.prepare("SELECT place, gid, qpn, tcp FROM host WHERE seen_ns >= ?1")?;
         let rows = found.query_map([since_ns as i64], |row| {
-            Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?))
+            Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?, row.get(2)?, row.get(3)?))
         })?;
         rows.map(|row| {
-            let (place, gid, qpn) = row?;
+            let (place, gid, qpn, tcp) = row?;
             let gid = gid.try_into().map_err(|_| StoreError::Spoilt("hosts"))?;
-            Ok((place, Address { gid, qpn }))
+            Ok((place, Address { gid, qpn, tcp }))
         })
         .collect()
     }
@@ -240,6 +252,7 @@ impl Store {
     pub fn keep(&mut self, windows: &[Window], unit: Units<'_>) -> Result<Vec<bool>> {
         let write = self.db.transaction()?;
         let mut sums: BTreeMap<(Scope, u64, String, String), Sum> = BTreeMap::new();
+        let mut tcp: BTreeMap<(Scope, u64, String, String), TcpSum> = BTreeMap::new();
         let mut new = Vec::with_capacity(windows.len());
         for window in windows {
             let body = serde_json::to_vec(window).map_err(|_| StoreError::Spoilt("windows"))?;
@@ -254,6 +267,13 @@ impl Store {
                 let (from, to) = (unit(pair.scope, window.host), unit(pair.scope, pair.target));
                 sums.entry((pair.scope, window.start_ns, from, to)).or_default().add(pair);
             }
+            for pair in &window.tcp {
+                let (from, to) = (unit(pair.scope, window.host), unit(pair.scope, pair.target));
+                tcp.entry((pair.scope, window.start_ns, from, to)).or_default().add(pair);
+            }
+        }
+        for ((scope, start_ns, from, to), sum) in tcp {
+            add_tcp(&write, (scope, start_ns, &from, &to), sum)?;
         }
         for ((scope, start_ns, from, to), mut sum) in sums {
             let key = params![scope.name(), start_ns as i64, from, to];
@@ -308,7 +328,9 @@ impl Store {
         if let Some(edge) = edge {
             let without = "UPDATE window SET body = NULL WHERE start_ns <= ?1 AND body IS NOT NULL";
             write.execute(without, [edge])?;
+            write.execute("DELETE FROM ports WHERE start_ns < ?1", [edge])?;
         }
+        write.execute("DELETE FROM ports WHERE start_ns < ?1", [oldest])?;
         let edge: Option<i64> = write
             .query_row(
                 "SELECT start_ns FROM sum ORDER BY start_ns DESC LIMIT 1 OFFSET ?1",
@@ -318,9 +340,56 @@ impl Store {
             .optional()?;
         if let Some(edge) = edge {
             write.execute("DELETE FROM sum WHERE start_ns <= ?1", [edge])?;
+            write.execute("DELETE FROM tcp WHERE start_ns <= ?1", [edge])?;
         }
         write.commit()?;
         Ok(())
+    }
+
+    /// Keeps what ports of switches have counted in a window.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn put_ports(&mut self, start_ns: u64, ports: &[OfPort]) -> Result<()> {
+        let body = serde_json::to_vec(ports).map_err(|_| StoreError::Spoilt("ports"))?;
+        let put = "INSERT OR REPLACE INTO ports VALUES (?1, ?2)";
+        self.db.execute(put, params![start_ns as i64, body])?;
+        Ok(())
+    }
+
+    /// What ports have counted in windows that began at a time or later.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn ports(&self, since_ns: u64) -> Result<Vec<(u64, Vec<OfPort>)>> {
+        let mut found = self.db.prepare("SELECT start_ns, body FROM ports WHERE start_ns >= ?1")?;
+        let rows = found.query_map([since_ns as i64], |row| {
+            Ok((row.get::<_, i64>(0)? as u64, row.get::<_, Vec<u8>>(1)?))
+        })?;
+        rows.map(|row| {
+            let (start_ns, body) = row?;
+            let ports = serde_json::from_slice(&body).map_err(|_| StoreError::Spoilt("ports"))?;
+            Ok((start_ns, ports))
+        })
+        .collect()
+    }
+
+    /// Keeps what is known of the configuration.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn put_configuration(&mut self, configuration: &Configuration) -> Result<()> {
+        let text = serde_json::to_string(configuration);
+        self.set_about("configuration", &text.map_err(|_| StoreError::Spoilt("configuration"))?)
+    }
+
+    /// What the last collector knew of it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn configuration(&self) -> Result<Configuration> {
+        let Some(text) = self.about("configuration")? else { return Ok(Configuration::default()) };
+        serde_json::from_str(&text).map_err(|_| StoreError::Spoilt("configuration"))
     }
 
     /// The windows that began at a time or later, the oldest first.
@@ -387,12 +456,21 @@ impl Store {
         let mut rows = found.query([since_ns as i64])?;
         while let Some(row) = rows.next()? {
             let sum = read_sum(row)?.ok_or(StoreError::Spoilt("sums"))?;
-            let scope: String = row.get(8)?;
-            let scope = Scope::ALL.into_iter().find(|known| known.name() == scope);
-            let scope = scope.ok_or(StoreError::Spoilt("sums"))?;
+            let scope = scope_named(&row.get::<_, String>(8)?)?;
             let start_ns = row.get::<_, i64>(9)? as u64;
             summary.windows.entry((scope, start_ns)).or_default().merge(&sum);
             summary.pairs.entry((scope, row.get(10)?, row.get(11)?)).or_default().merge(&sum);
+        }
+        let mut found = self.db.prepare(
+            "SELECT sent, answered, timeout, send_error, late, round_trip, scope, start_ns FROM tcp \
+             WHERE start_ns >= ?1",
+        )?;
+        let mut rows = found.query([since_ns as i64])?;
+        while let Some(row) = rows.next()? {
+            let sum = read_tcp(row)?.ok_or(StoreError::Spoilt("sums of TCP"))?;
+            let scope = scope_named(&row.get::<_, String>(6)?)?;
+            let start_ns = row.get::<_, i64>(7)? as u64;
+            summary.tcp.entry((scope, start_ns)).or_default().merge(&sum);
         }
         Ok(summary)
     }
@@ -453,6 +531,62 @@ impl Store {
     }
 }
 
+fn scope_named(name: &str) -> Result<Scope> {
+    let known = Scope::ALL.into_iter().find(|scope| scope.name() == name);
+    known.ok_or(StoreError::Spoilt("scopes"))
+}
+
+/// Adds TCP probes to those that are there.
+fn add_tcp(
+    write: &Transaction<'_>,
+    (scope, start_ns, from, to): (Scope, u64, &str, &str),
+    mut sum: TcpSum,
+) -> Result<()> {
+    let known = write
+        .prepare_cached(
+            "SELECT sent, answered, timeout, send_error, late, round_trip FROM tcp \
+             WHERE scope = ?1 AND start_ns = ?2 AND from_unit = ?3 AND to_unit = ?4",
+        )?
+        .query_row(params![scope.name(), start_ns as i64, from, to], read_tcp)
+        .optional()?;
+    if let Some(known) = known {
+        sum.merge(&known.ok_or(StoreError::Spoilt("sums of TCP"))?);
+    }
+    let TcpSum { counts, late, round_trip } = &sum;
+    write
+        .prepare_cached(
+            "INSERT OR REPLACE INTO tcp VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )?
+        .execute(params![
+            scope.name(),
+            start_ns as i64,
+            from,
+            to,
+            counts.sent as i64,
+            counts.answered as i64,
+            counts.timeout as i64,
+            counts.send_error as i64,
+            *late as i64,
+            round_trip.encode()
+        ])?;
+    Ok(())
+}
+
+/// The first six columns of a sum of TCP probes. `None` if its histogram is none.
+fn read_tcp(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<TcpSum>> {
+    let count = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
+    let counts = Counts {
+        sent: count(0)?,
+        answered: count(1)?,
+        timeout: count(2)?,
+        send_error: count(3)?,
+        ..Counts::default()
+    };
+    let late = count(4)?;
+    let round_trip = Latency::decode(&row.get::<_, Vec<u8>>(5)?);
+    Ok(round_trip.map(|round_trip| TcpSum { counts, late, round_trip }))
+}
+
 /// The first eight columns of a sum. `None` if its histograms are none.
 fn read_sum(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Sum>> {
     let count = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
@@ -482,7 +616,15 @@ mod tests {
         pair.counts = Counts { sent: 10, answered: 10, ..Counts::default() };
         (1..=10).for_each(|us| pair.network.record(Span::from_us(us)));
         let prober = Latency::default();
-        Window { host, start_ns, length_ns: 10, pairs: vec![pair], prober }
+        Window {
+            host,
+            start_ns,
+            length_ns: 10,
+            pairs: vec![pair],
+            prober,
+            counted: None,
+            tcp: vec![],
+        }
     }
 
     fn unit(_: Scope, host: u32) -> String {
@@ -518,7 +660,7 @@ mod tests {
     #[test]
     fn hosts_and_incidents_are_there_again() {
         let mut store = Store::of(Connection::open_in_memory().unwrap()).unwrap();
-        let at = Address { gid: [3; 16], qpn: 9 };
+        let at = Address { gid: [3; 16], qpn: 9, tcp: Some(4793) };
         store.put_hosts([(0, "h0", at, 50)].into_iter()).unwrap();
         assert_eq!(store.hosts(50).unwrap(), BTreeMap::from([(0, at)]));
         assert_eq!(store.hosts(51).unwrap(), BTreeMap::new());

@@ -7,7 +7,7 @@ use fabric::topology::{End, Topology};
 use telemetry::{Cell, Table};
 
 use super::scope::{Map, Scope};
-use super::window::{Counts, Latency, Pair, Window};
+use super::window::{Counts, Latency, Pair, TcpPair, Window};
 
 /// Probes of one kind, added up.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -36,6 +36,33 @@ impl Sum {
     }
 }
 
+/// TCP probes, added up.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TcpSum {
+    /// By outcome.
+    pub counts: Counts,
+    /// Of those that were answered: how many as late as if a packet had been lost.
+    pub late: u64,
+    /// Round trips, of the connection too.
+    pub round_trip: Latency,
+}
+
+impl TcpSum {
+    /// Those of a target.
+    pub fn add(&mut self, pair: &TcpPair) {
+        self.counts.add(&pair.counts);
+        self.late = self.late.saturating_add(pair.late);
+        self.round_trip.add(&pair.round_trip);
+    }
+
+    /// These and those.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.late = self.late.saturating_add(other.late);
+        self.round_trip.add(&other.round_trip);
+    }
+}
+
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Summary {
@@ -43,6 +70,8 @@ pub struct Summary {
     pub windows: BTreeMap<(Scope, u64), Sum>,
     /// By scope, and by the units that probes went from and to.
     pub pairs: BTreeMap<(Scope, String, String), Sum>,
+    /// TCP probes, by scope, and by when the window began.
+    pub tcp: BTreeMap<(Scope, u64), TcpSum>,
     /// What the probers' own processors took.
     pub prober: Latency,
     /// How long windows are.
@@ -72,6 +101,9 @@ impl Summary {
         for window in windows {
             summary.length_ns = summary.length_ns.max(window.length_ns);
             summary.prober.add(&window.prober);
+            for pair in &window.tcp {
+                summary.tcp.entry((pair.scope, window.start_ns)).or_default().add(pair);
+            }
             for pair in &window.pairs {
                 let scope = pair.scope;
                 summary.windows.entry((scope, window.start_ns)).or_default().add(pair);
@@ -87,6 +119,14 @@ impl Summary {
     pub fn scope(&self, scope: Scope) -> Sum {
         let mut all = Sum::default();
         let of = self.windows.range((scope, 0)..=(scope, u64::MAX));
+        of.for_each(|(_, sum)| all.merge(sum));
+        all
+    }
+
+    /// TCP probes of a scope.
+    pub fn tcp(&self, scope: Scope) -> TcpSum {
+        let mut all = TcpSum::default();
+        let of = self.tcp.range((scope, 0)..=(scope, u64::MAX));
         of.for_each(|(_, sum)| all.merge(sum));
         all
     }
@@ -134,6 +174,22 @@ impl Summary {
                 us(&network, 0.999),
                 us(&responder, 0.99),
             );
+            let TcpSum { counts, late, round_trip } = self.tcp(scope);
+            if counts.sent > 0 {
+                let _ = writeln!(
+                    text,
+                    "  {:<6} {:>8} {:>8} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {late:>4} late",
+                    "  TCP",
+                    counts.sent,
+                    counts.answered,
+                    counts.timeout,
+                    counts.send_error,
+                    "-",
+                    us(&round_trip, 0.5),
+                    us(&round_trip, 0.99),
+                    us(&round_trip, 0.999),
+                );
+            }
         }
         text
     }

@@ -364,6 +364,7 @@ mod tests {
             verdict: Verdict {
                 suspects: said
                     .map(|(culprit, cause)| super::super::verdict::Suspect {
+                        joined: Default::default(),
                         culprit,
                         cause,
                         score: 1.0,

@@ -11,6 +11,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use rdma::Span;
 use serde::{Deserialize, Serialize};
 
+use super::counted::HostDelta;
 use super::limits::{DIGITS, HISTOGRAM_MAX_NS};
 use super::scope::Scope;
 
@@ -248,6 +249,45 @@ impl Pair {
     }
 }
 
+/// A TCP probe that takes longer has lost a packet on its way: Linux sends again after 200 ms at the earliest.
+pub const TCP_LATE: Span = Span::from_ms(150);
+
+/// What became of TCP probes of one target: a connection, and a few bytes there and back.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TcpPair {
+    /// The target, by index in the topology.
+    pub target: u32,
+    /// How far away it is.
+    pub scope: Scope,
+    /// By outcome; a port at which nobody listens is an error of the sender's.
+    pub counts: Counts,
+    /// Of those that were answered: how many took longer than [`TCP_LATE`].
+    pub late: u64,
+    /// From the beginning of the connection until the bytes were back.
+    pub round_trip: Latency,
+}
+
+impl TcpPair {
+    /// None yet.
+    pub fn new(target: u32, scope: Scope) -> Self {
+        let (counts, round_trip) = Default::default();
+        Self { target, scope, counts, late: 0, round_trip }
+    }
+
+    /// One was answered.
+    pub fn answered(&mut self, after: Span) {
+        self.counts.sent += 1;
+        self.counts.answered += 1;
+        self.late += u64::from(after > TCP_LATE);
+        self.round_trip.record(after);
+    }
+
+    /// Those that were answered late or not at all.
+    pub fn hurt(&self) -> u64 {
+        self.late.saturating_add(self.counts.timeout)
+    }
+}
+
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Window {
@@ -261,6 +301,12 @@ pub struct Window {
     pub pairs: Vec<Pair>,
     /// What this host's own processor took: (T6 - T1) - (T5 - T2).
     pub prober: Latency,
+    /// What its NIC has counted meanwhile; `None` if nobody could read that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<HostDelta>,
+    /// By target: what became of TCP probes that ended meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tcp: Vec<TcpPair>,
 }
 
 impl Window {

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 use fabric::topology::End;
 
-use super::super::evidence::{Evidence, Node};
+use super::super::evidence::Evidence;
+use super::super::node::Node;
 use super::super::window::Latency;
+use super::join::Joined;
 use super::{Cause, Culprit, Suspect};
 
 /// The percentile that is looked at.
@@ -42,6 +44,7 @@ pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
                 score: *us_before,
                 since_ns: before_ns,
                 evidence: vec![line_before.clone()],
+                joined: Joined::default(),
             });
             if *us > suspect.score {
                 suspect.score = *us;
@@ -89,7 +92,7 @@ fn slow(evidence: &Evidence<'_>, start: u64) -> Vec<(u32, f64, String)> {
 fn is_stopped(evidence: &Evidence<'_>, host: u32) -> bool {
     let Some(switch) = evidence.map.rack_of(host) else { return false };
     evidence.intervals.iter().any(|interval| {
-        let by_network = interval.hosts.get(&host).map_or(0, |host| host.paused_us);
+        let by_network = interval.hosts.get(&host).and_then(|host| host.paused_us).unwrap_or(0);
         let by_host =
             interval.ports.get(&(switch, Node::Host(host))).map_or(0, |port| port.paused_us);
         by_network.max(by_host) as f64 / interval.length_us() as f64 > STOPPED

@@ -7,6 +7,8 @@
 //!   counters        ─► pauses: who stops others, and is stopped by nobody?           (pauses.rs)
 //!                   └► queues: which switch sorts packets otherwise than its like?   (queues.rs)
 //!                                      │
+//!                                      ├─ TCP probes: RDMA alone, or everything             (tcp.rs)
+//!                                      ├─ counters and findings that agree, or contradict   (join.rs)
 //!                                      ▼ what explains the most comes first; the rest are its symptoms, or suspects
 //!                                   Verdict
 //! ```
@@ -15,8 +17,10 @@
 //! kind. Thresholds are ours where nothing else is said, and are in the files beside the rules that use them.
 
 mod hosts;
+mod join;
 mod pauses;
 mod queues;
+mod tcp;
 mod vote;
 
 use core::fmt;
@@ -26,8 +30,10 @@ use std::time::UNIX_EPOCH;
 use fabric::topology::{End, Topology};
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Evidence, Node};
+use super::evidence::Evidence;
+use super::node::Node;
 use super::scope::Map;
+pub use join::{Joined, Reach, Support};
 pub use vote::Losses;
 
 /// What is sick.
@@ -136,6 +142,28 @@ pub struct Suspect {
     pub since_ns: u64,
     /// By what that is known: pairs, counters. A sentence each, with names.
     pub evidence: Vec<String>,
+    /// What else agrees with it or contradicts it.
+    #[serde(default)]
+    pub joined: Joined,
+}
+
+impl Suspect {
+    /// All that is known of it, in lines.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let Joined { agrees, contradicts, tcp, .. } = &self.joined;
+        let agrees = agrees.iter().map(|line| format!("agrees: {line}"));
+        let contradicts = contradicts.iter().map(|line| format!("against: {line}"));
+        self.evidence.iter().cloned().chain(tcp.clone()).chain(agrees).chain(contradicts)
+    }
+
+    /// Behind what it is accused of: whether TCP is hurt too, and anything else says so, as far as that is known.
+    pub fn support(&self) -> String {
+        let reach = self.joined.reach.map(|reach| format!(", {reach}")).unwrap_or_default();
+        match self.joined.support() {
+            Support::Alone => reach,
+            support => format!("{reach}, {support}"),
+        }
+    }
 }
 
 /// See the module.
@@ -191,8 +219,8 @@ impl fmt::Display for Text<'_> {
         };
         let since = clock(first.since_ns);
         let what = (first.culprit.named(topology), first.cause.text());
-        writeln!(f, "verdict: {}: {}, since {since}", what.0, what.1)?;
-        for line in &first.evidence {
+        writeln!(f, "verdict: {}: {}, since {since}{}", what.0, what.1, first.support())?;
+        for line in first.lines() {
             writeln!(f, "  {line}")?;
         }
         for other in others {
@@ -211,18 +239,15 @@ pub fn judge(evidence: &Evidence<'_>) -> Verdict {
     suspects.extend(vote::slow(evidence));
     suspects.extend(hosts::suspects(evidence));
     for suspect in &mut suspects {
-        let of = |node: Node| match suspect.culprit {
-            Culprit::Host(host) | Culprit::Nic(host) => node == Node::Host(host),
-            Culprit::Tor(switch) | Culprit::Plane(switch) => node == Node::Switch(switch),
-            Culprit::Link(a, b) => node == a || node == b,
-            Culprit::Nothing => false,
-        };
-        let found = evidence.findings.iter().filter(|finding| of(finding.node));
-        suspect.evidence.extend(found.map(|finding| format!("configuration: {}", finding.what)));
+        let mut joined = join::join(evidence, suspect);
+        tcp::ask(evidence, suspect, &mut joined);
+        suspect.joined = joined;
     }
     // Causes are in the order in which one explains the others.
-    suspects.sort_by(|a, b| {
-        (a.cause, b.score).partial_cmp(&(b.cause, a.score)).unwrap_or(core::cmp::Ordering::Equal)
-    });
+    let order = |of: &Suspect| {
+        let support = of.joined.support();
+        (support == Support::Doubtful, of.cause, core::cmp::Reverse(support))
+    };
+    suspects.sort_by(|a, b| order(a).cmp(&order(b)).then(b.score.total_cmp(&a.score)));
     Verdict { suspects, probes: evidence.digest.probes }
 }

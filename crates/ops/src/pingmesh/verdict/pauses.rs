@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 
 use fabric::topology::End;
 
-use super::super::evidence::{Evidence, Interval, Node};
+use super::super::evidence::{Evidence, Interval};
+use super::super::node::Node;
+use super::join::Joined;
 use super::{Cause, Culprit, Suspect};
 
 /// A NIC that stops its switch for more than this part of the time storms.
@@ -42,8 +44,10 @@ fn name(evidence: &Evidence<'_>, node: Node) -> String {
 /// For which part of an interval a host has stopped the port of its switch.
 fn stopped(interval: &Interval, switch: u32, host: u32) -> f64 {
     let port = interval.ports.get(&(switch, Node::Host(host)));
-    let of_port = port.map_or(0.0, |port| port.paused_us as f64 / interval.length_us() as f64);
-    of_port.min(1.0)
+    let by_port = port.map_or(0, |port| port.paused_us);
+    // What its NIC says itself is as good, where nobody reads the switch.
+    let by_nic = interval.hosts.get(&host).and_then(|host| host.pausing_us).unwrap_or(0);
+    (by_port.max(by_nic) as f64 / interval.length_us() as f64).min(1.0)
 }
 
 fn nics(evidence: &Evidence<'_>) -> Vec<Suspect> {
@@ -63,7 +67,7 @@ fn nics(evidence: &Evidence<'_>) -> Vec<Suspect> {
             .intervals
             .iter()
             .filter_map(|interval| interval.hosts.get(&host))
-            .map(|host| host.tx_pause)
+            .filter_map(|host| host.tx_pause)
             .sum();
         let mut said = vec![format!(
             "{nic} has stopped the port of {tor} for {:.1} % of its worst window ({frames} pause frames), and nothing is below a NIC",
@@ -76,6 +80,7 @@ fn nics(evidence: &Evidence<'_>) -> Vec<Suspect> {
             score: parts.iter().sum(),
             since_ns: evidence.intervals.get(first).map_or(0, |interval| interval.start_ns),
             evidence: said,
+            joined: Joined::default(),
         });
     }
     suspects
@@ -154,6 +159,7 @@ fn switches(evidence: &Evidence<'_>) -> Vec<Suspect> {
                 counts.len(),
                 like.len()
             )],
+            joined: Joined::default(),
         });
     }
     suspects

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use fabric::topology::End;
 
 use super::super::evidence::Evidence;
+use super::join::Joined;
 use super::{Cause, Culprit, Suspect};
 
 /// A queue's part of the packets that is so far from the median is no chance.
@@ -70,6 +71,7 @@ pub(super) fn suspects(evidence: &Evidence<'_>) -> Vec<Suspect> {
                 score: 0.0,
                 since_ns: interval.start_ns,
                 evidence: Vec::new(),
+                joined: Joined::default(),
             });
             if score > suspect.score {
                 suspect.score = score;

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 
 use fabric::topology::End;
 
-use super::super::evidence::{Brief, Evidence, Hop, Node};
+use super::super::evidence::{Brief, Evidence, Hop};
+use super::super::node::Node;
 use super::super::scope::Scope;
+use super::join::{Joined, missing, missing_of_link};
 use super::{Cause, Culprit, Suspect};
 
 /// Fewer losses accuse nobody.
@@ -122,8 +124,8 @@ impl Candidate {
     /// Packets that one end has sent, and the other not received, by their counters.
     fn missing(self, evidence: &Evidence<'_>) -> u64 {
         match self {
-            Self::Direction((from, to)) => missing(evidence, from, to),
-            Self::Link(a, b) => missing(evidence, a, b) + missing(evidence, b, a),
+            Self::Direction((from, to)) => missing(evidence, from, to).unwrap_or(0),
+            Self::Link(a, b) => missing_of_link(evidence, a, b).unwrap_or(0),
             Self::Switch(_) => 0,
         }
     }
@@ -167,7 +169,7 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
     let rate = losses.lost as f64 / losses.sent.max(1) as f64;
     let is_dead = rate > DEAD || later(evidence, candidate, since_ns) > DEAD;
     let all = votes.all;
-    let mut said = vec![format!(
+    let said = vec![format!(
         "{} of {} lost probes have gone by {named} ({:.2} % of the {} that did); of the others {:.3} % were lost",
         losses.lost,
         all.lost,
@@ -175,43 +177,8 @@ pub(super) fn lost(evidence: &Evidence<'_>) -> Option<Suspect> {
         losses.sent,
         (all.lost - losses.lost) as f64 * 100.0 / (all.sent - losses.sent).max(1) as f64
     )];
-    if let Candidate::Direction((from, to)) | Candidate::Link(from, to) = candidate
-        && !evidence.intervals.is_empty()
-    {
-        let lost = missing(evidence, from, to) + missing(evidence, to, from);
-        if lost > 0 {
-            said.push(format!(
-                "by the counters of its ports {lost} packets were sent and not received"
-            ));
-        }
-        said.push(match dropped(evidence, from, to) + dropped(evidence, to, from) {
-            0 => "no port of it has dropped any for want of buffer".to_owned(),
-            count => format!("its ports have dropped {count} packets"),
-        });
-    }
     let cause = if is_dead { Cause::Dead } else { Cause::Lossy };
-    Some(Suspect { culprit, cause, score, since_ns, evidence: said })
-}
-
-/// Packets that one switch has sent to another, and that did not arrive. Nobody has read the counters of hosts.
-fn missing(evidence: &Evidence<'_>, from: Node, to: Node) -> u64 {
-    let (Node::Switch(a), Node::Switch(b)) = (from, to) else { return 0 };
-    let (mut sent, mut received) = (0u64, 0u64);
-    for interval in evidence.intervals {
-        let ports = (interval.ports.get(&(a, to)), interval.ports.get(&(b, from)));
-        if let (Some(out), Some(into)) = ports {
-            sent += out.queue_packets.iter().sum::<u64>();
-            received += into.rx_packets;
-        }
-    }
-    sent.saturating_sub(received)
-}
-
-/// Packets that a port has dropped.
-fn dropped(evidence: &Evidence<'_>, at: Node, to: Node) -> u64 {
-    let Node::Switch(switch) = at else { return 0 };
-    let ports = evidence.intervals.iter().filter_map(|interval| interval.ports.get(&(switch, to)));
-    ports.map(|port| port.dropped).sum()
+    Some(Suspect { culprit, cause, score, since_ns, evidence: said, joined: Joined::default() })
 }
 
 /// The part of the probes by a candidate that was lost, in windows after the first that lost any.
@@ -280,7 +247,8 @@ pub(super) fn slow(evidence: &Evidence<'_>) -> Option<Suspect> {
         all.get(all.len() / 2)?
     );
     let since_ns = votes.first.get(&candidate).copied().unwrap_or(0);
-    Some(Suspect { culprit, cause: Cause::Slow, score, since_ns, evidence: vec![said] })
+    let (evidence, joined) = (vec![said], Joined::default());
+    Some(Suspect { culprit, cause: Cause::Slow, score, since_ns, evidence, joined })
 }
 
 /// Each once, however often a probe goes by it.

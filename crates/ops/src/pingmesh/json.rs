@@ -1,0 +1,102 @@
+//! What a collector's file says, as JSON.
+
+use fabric::topology::Topology;
+use serde_json::{Value, json};
+
+use super::scope::Scope;
+use super::store::Incident;
+use super::summary::{Sum, Summary, TcpSum};
+use super::verdict::{Suspect, Verdict};
+
+/// What is told. Times are nanoseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// Who is linked to whom.
+    pub topology: &'a Topology,
+    /// What probes have seen.
+    pub summary: &'a Summary,
+    /// When the last window ended.
+    pub to_ns: u64,
+    /// Windows that there are, and those that are missing between the first and the last of each host.
+    pub windows: [u64; 2],
+    /// What is sick now.
+    pub verdict: &'a Verdict,
+    /// What was.
+    pub incidents: &'a [Incident],
+}
+
+/// See the module.
+pub fn json(told: &Told<'_>) -> String {
+    let Told { topology, summary, to_ns, windows: [kept, missing], verdict, incidents } = *told;
+    let scopes = Scope::ALL.into_iter().filter_map(|scope| {
+        let sum = summary.scope(scope);
+        (sum.counts.sent > 0).then(|| of_scope(scope, &sum, &summary.tcp(scope)))
+    });
+    let pairs = summary.pairs.iter().map(|((scope, from, to), sum)| {
+        json!({
+            "scope": scope.name(), "from": from, "to": to, "probes": sum.counts.sent,
+            "answered": sum.counts.answered, "timeout": sum.counts.timeout,
+            "p50_us": sum.network.us(0.5), "p99_us": sum.network.us(0.99),
+        })
+    });
+    let suspects = verdict.suspects.iter().map(|suspect| of_suspect(suspect, topology));
+    let incidents = incidents.iter().map(|incident| {
+        json!({
+            "what": incident.culprit, "why": incident.cause, "since_ns": incident.since_ns,
+            "until_ns": incident.until_ns, "evidence": incident.evidence,
+        })
+    });
+    let value = json!({
+        "version": 1,
+        "hosts": topology.hosts.len(),
+        "from_ns": summary.begin_ns(),
+        "to_ns": to_ns,
+        "windows": { "kept": kept, "missing": missing },
+        "scopes": scopes.collect::<Vec<_>>(),
+        "pairs": pairs.collect::<Vec<_>>(),
+        "verdict": { "probes": verdict.probes, "suspects": suspects.collect::<Vec<_>>() },
+        "incidents": incidents.collect::<Vec<_>>(),
+    });
+    format!("{value:#}\n")
+}
+
+fn of_scope(scope: Scope, sum: &Sum, tcp: &TcpSum) -> Value {
+    let Sum { counts, network, responder } = sum;
+    json!({
+        "scope": scope.name(),
+        "probes": counts.sent,
+        "answered": counts.answered,
+        "timeout": counts.timeout,
+        "send_error": counts.send_error,
+        "invalid_rtt": counts.invalid_rtt,
+        "p50_us": network.us(0.5),
+        "p99_us": network.us(0.99),
+        "p999_us": network.us(0.999),
+        "responder_p99_us": responder.us(0.99),
+        "tcp": {
+            "probes": tcp.counts.sent,
+            "answered": tcp.counts.answered,
+            "timeout": tcp.counts.timeout,
+            "send_error": tcp.counts.send_error,
+            "late": tcp.late,
+            "p50_us": tcp.round_trip.us(0.5),
+            "p99_us": tcp.round_trip.us(0.99),
+        },
+    })
+}
+
+/// The first of a verdict is the likeliest; of each of the others it may be a symptom.
+fn of_suspect(suspect: &Suspect, topology: &Topology) -> Value {
+    json!({
+        "what": suspect.culprit.named(topology),
+        "kind": suspect.culprit.kind(),
+        "why": suspect.cause.text(),
+        "since_ns": suspect.since_ns,
+        "support": suspect.joined.support(),
+        "evidence": suspect.evidence,
+        "agrees": suspect.joined.agrees,
+        "against": suspect.joined.contradicts,
+        "reach": suspect.joined.reach,
+        "tcp": suspect.joined.tcp,
+    })
+}
