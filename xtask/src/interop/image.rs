@@ -15,6 +15,8 @@ use crate::workspace;
 const INIT: &str = include_str!("guest-init.sh");
 /// A program of the guest's: connections within it.
 pub(super) const CMTIME: (&str, &str) = ("cmtime-within", include_str!("guest-cmtime.sh"));
+/// Another: the agent of pingmesh on its Soft-RoCE.
+pub(super) const PINGMESH: (&str, &str) = ("guest-pingmesh", include_str!("guest-pingmesh.sh"));
 
 /// The package that depends on the newest kernel of the distribution.
 const KERNEL: &str = "linux-image-amd64";
@@ -143,7 +145,8 @@ fn lay_out(root: &Path, own: &[PathBuf]) -> Result<()> {
     for folder in ["bin", "dev", "modules", "proc", "sys", "tmp"] {
         fs::create_dir_all(root.join(folder))?;
     }
-    for (path, text) in [("init".into(), INIT), (format!("bin/{}", CMTIME.0), CMTIME.1)] {
+    let programs = [CMTIME, PINGMESH].map(|(name, text)| (format!("bin/{name}"), text));
+    for (path, text) in programs.into_iter().chain([("init".to_owned(), INIT)]) {
         fs::write(root.join(&path), text)?;
         fs::set_permissions(root.join(&path), fs::Permissions::from_mode(0o755))?;
     }

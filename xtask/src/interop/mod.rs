@@ -20,6 +20,7 @@ mod cases;
 mod counters;
 mod guest;
 mod image;
+mod pingmesh;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -179,6 +180,16 @@ fn run_inside(choice: &Choice) -> Result<Tally> {
         for server in [Server::Kernel, Server::Ferroce] {
             bench.judge(&case, server, &mut tally)?;
         }
+    }
+    if choice.filter.as_ref().is_none_or(|f| pingmesh::NAME.contains(f)) {
+        bench.guest.set_weather(Weather::Clear)?;
+        let (word, said) = match pingmesh::run(&bench.lab, &mut bench.guest) {
+            Ok(said) => ("ok  ", said),
+            Err(why) => ("FAIL", format!("{why:#}")),
+        };
+        println!("  {word}                          {}: {said}", pingmesh::NAME);
+        tally.passed += usize::from(word == "ok  ");
+        tally.failed += usize::from(word == "FAIL");
     }
     bench.sum_up();
     println!("{:.0} s", start.elapsed().as_secs_f64());
