@@ -74,9 +74,9 @@ pub(super) fn explain(scenario: &Scenario, kinds: &[Kind], warnings: &[String]) 
     let config = &scenario.network;
     let topology = &config.topology;
     let end = scenario.end.as_ps() as f64 / 1e9;
-    let mut text = format!(
-        "{}\n  {}, {}, {}, {}, until {end} ms\n",
-        scenario.title,
+    let mut text = wrapped("", &scenario.title, COLUMNS);
+    text += &format!(
+        "  {}, {}, {}, {}, until {end} ms\n",
         count(topology.hosts.len(), "host"),
         count(topology.switches.len(), "switch"),
         count(topology.links.len(), "link"),

@@ -117,7 +117,7 @@ impl<'a> Report<'a> {
     fn write_summary(&self, text: &mut String) -> core::fmt::Result {
         let network = self.network;
         let origin = if self.lab.is_some() { "a lab run" } else { "simulated" };
-        writeln!(text, "{} ({origin})", self.title)?;
+        *text += &wrapped("", &format!("{} ({origin})", self.title), COLUMNS);
         let now = network.now();
         match self.verdict {
             _ if self.lab.is_some() => {
@@ -138,7 +138,7 @@ impl<'a> Report<'a> {
             }
         }
         for (figure, value) in self.figures() {
-            writeln!(text, "  {figure:<12} {value}")?;
+            *text += &wrapped(&format!("  {figure:<12} "), &value, COLUMNS);
             match figure.as_str() {
                 "drops" => self.write_drops(text)?,
                 "pauses" => self.write_hops(text)?,

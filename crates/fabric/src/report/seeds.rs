@@ -10,6 +10,7 @@ use core::fmt::Write as _;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use telemetry::words::{COLUMNS, wrapped};
 use telemetry::{Block, Cell, Figure as Drawing, Page, Table};
 
 use super::Report;
@@ -155,7 +156,8 @@ impl Seeds {
             _ => (0, 0),
         };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{} (simulated, seeds {first} to {last})", self.title);
+        let title = format!("{} (simulated, seeds {first} to {last})", self.title);
+        text += &wrapped("", &title, COLUMNS);
         let _ = writeln!(text, "  ended        {}", self.ended());
         let mut rows = vec![["", "median", "95 % interval", "least", "most"].map(str::to_owned)];
         for Figure { words, of, .. } in self.intervals() {
