@@ -39,6 +39,7 @@ impl Qp {
         let outstanding = self.requester.top.distance_from(floor);
         let is_unasked = psn.distance_from(floor) >= outstanding;
         if is_unasked && !mutated(Mutation::AnswerWindowIgnored) {
+            self.note_repeated_answer(now, header);
             return Err(Drop::UnexpectedResponse);
         }
         if header.bth.signed && self.offered.is_some() {
@@ -76,7 +77,6 @@ impl Qp {
             }
             Response::ReadResponse | Response::AtomicAcknowledge => {
                 if psn.is_before(self.requester.unacked) {
-                    self.note_repeated_answer(now);
                     return Err(Drop::UnexpectedResponse);
                 }
                 if self.requester.scoreboard.is_some() {
@@ -123,9 +123,6 @@ impl Qp {
                 let less = psn.value() < unacked.value();
                 let as_numbers = mutated(Mutation::PsnComparedAsNumber);
                 if as_numbers && less || !as_numbers && psn.is_before(unacked) {
-                    if psn.next() == unacked {
-                        self.note_repeated_answer(now);
-                    }
                     return Err(Drop::UnexpectedResponse);
                 }
                 let more = u32::from(mutated(Mutation::AckCoversNext));

@@ -2,6 +2,7 @@
 //! of order.
 
 use rdma::{Memory, Psn, QpState, Span, Time};
+use wire::opcode::Operation as Response;
 use wire::{roce, saeth};
 
 use crate::Blocked;
@@ -90,9 +91,19 @@ impl Qp {
         Moment { now, by, is_sprayed: self.patience.is_sprayed(), top: self.requester.top }
     }
 
-    /// An answer has come to what was answered before: it may have been repeated in vain.
-    pub(super) fn note_repeated_answer(&mut self, now: Time) {
+    /// An answer has come that nothing waits for. If it is the newest again, or data again, something was repeated
+    /// in vain.
+    pub(super) fn note_repeated_answer(&mut self, now: Time, header: &roce::Repr) {
         let Some(scoreboard) = &self.requester.scoreboard else { return };
+        let (psn, unacked) = (header.bth.psn, self.requester.unacked);
+        let is_again = match header.facts().operation {
+            Response::Acknowledge => psn.next() == unacked,
+            Response::ReadResponse | Response::AtomicAcknowledge => psn.is_before(unacked),
+            _ => false,
+        };
+        if !is_again {
+            return;
+        }
         let probes = core::mem::take(&mut self.requester.probes_sent);
         if probes > 0 {
             self.patience.probed_in_vain(probes);

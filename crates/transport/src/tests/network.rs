@@ -1,10 +1,11 @@
 //! WRITE, SEND and READ over paths that have a rate, a queue and a delay, and that lose, reorder and duplicate:
 //! everything arrives, in a time that is bounded by what the path needs, and paths are filled and shared.
 
-use rdma::{Mtu, Rate, Span};
+use rdma::{Mtu, QpState, QpType, Rate, Span};
 use std::vec::Vec;
 
 use crate::congestion::{Bbr, Congestion};
+use crate::testing::Pair;
 use crate::testing::load::{Load, Program, Verb, config};
 use crate::testing::path::{MILLION, Path};
 use crate::testing::trial::Trial;
@@ -99,6 +100,33 @@ fn reordering_alone_repeats_next_to_nothing() {
         let [sent, again] =
             [program.counts().passed, program.pair.nodes[0].endpoint.stats().retransmitted_pkts];
         assert!(again * 50 < sent, "{verb:?}: {again} of {sent}");
+    }
+}
+
+/// Over a slow path, after short messages, whose round trips take 0.14 ms, long ones, which take up to 3.4 ms.
+#[test]
+fn what_takes_longer_than_before_is_not_probed_for_long() {
+    for length in [8_192, 12_288, 40_000] {
+        let mut pair = Pair::with_memory(config(Congestion::None), 1 << 16);
+        let path = Path::new(Rate::from_mbps(100), Span::from_us(60));
+        let (rule, counts) = path.rule_beside(1, None);
+        pair.rule(rule);
+        pair.latency = Span::ZERO;
+        pair.connect(QpType::Rc, [None, None], |change| {
+            change.path_mtu = change.path_mtu.map(|_| Mtu::B4096);
+            if change.state == Some(QpState::Rtr) {
+                change.between_hosts = Some(true);
+            }
+        });
+        for message in 0..600 {
+            let length = if message < 60 { 8 } else { length };
+            let from = pair.nodes[0].sge(0, length);
+            pair.post(0, message, pair.write(1, 0), &[from]);
+            pair.drive();
+        }
+        let again = pair.nodes[0].endpoint.stats().retransmitted_pkts;
+        let sent = counts.get().passed;
+        assert!(again * 100 < sent, "{length} bytes: {again} of {sent}");
     }
 }
 
