@@ -135,8 +135,8 @@ impl Lab {
         if network.attach_hosts() == 0 {
             return Err(LabError::NoHosts);
         }
-        let found = softnic::lab::place(&name).map_err(io("looking for a place for the socket"))?;
-        let listener = Listener::bind(&found.socket).map_err(io("opening the socket"))?;
+        let claimed = softnic::lab::claim(&name).map_err(io("opening the socket"))?;
+        let Some((found, listener)) = claimed else { return Err(LabError::Taken(name)) };
         // It asks the lab as any visitor does.
         let asked = found.clone();
         let gather = move || match crate::client::look(&asked) {

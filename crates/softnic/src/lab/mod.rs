@@ -24,6 +24,7 @@ mod link;
 
 use core::net::Ipv4Addr;
 use std::env;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -152,14 +153,22 @@ pub fn all() -> Vec<Found> {
     found
 }
 
-/// A place for a new lab.
+/// A place for a new lab, and its socket there; `None` if there is a lab of this name.
 ///
 /// # Errors
-/// There is no folder for it.
-pub fn place(name: &str) -> io::Result<Found> {
+/// There is no folder for it, or the socket cannot be opened.
+pub fn claim(name: &str) -> io::Result<Option<(Found, Listener)>> {
+    let folder = runtime::directory()?;
+    // Of two that begin at the same moment the second one sees the first.
+    let turn = File::open(&folder)?;
+    turn.lock()?;
+    if all().iter().any(|found| found.name == name) {
+        return Ok(None);
+    }
     let number = NUMBERS.start + crate::sys::random()? % (NUMBERS.end - NUMBERS.start);
-    let socket = runtime::directory()?.join(format!("{PREFIX}{number}-{name}"));
-    Ok(Found { name: name.to_owned(), socket, namespace: number })
+    let socket = folder.join(format!("{PREFIX}{number}-{name}"));
+    let listener = Listener::bind(&socket)?;
+    Ok(Some((Found { name: name.to_owned(), socket, namespace: number }, listener)))
 }
 
 /// The host that the environment names, if it names a lab.
