@@ -51,27 +51,40 @@ pub fn bury_the_dead() -> Vec<Found> {
     there
 }
 
-/// The lab of this name, or the only one.
+/// What the names of experiments' labs begin with. Nobody can call a lab so.
+pub(crate) const OF_EXPERIMENTS: char = '+';
+
+/// The lab of this name, or the only one. Those of experiments, which come and go, do not matter where there is another.
 ///
 /// # Errors
 /// There is none, or there are several.
 pub fn find(name: Option<&str>) -> Result<Found, AskError> {
     let mut there = bury_the_dead();
     let names: Vec<&str> = there.iter().map(|found| found.name.as_str()).collect();
+    let chosen = choose(&names, name)?;
+    Ok(there.swap_remove(chosen))
+}
+
+fn choose(names: &[&str], name: Option<&str>) -> Result<usize, AskError> {
     let all = names.join(", ");
-    match name {
-        _ if there.is_empty() => {
-            Err(AskError("no lab runs\nhint: start one with `ferroce lab up FILE`".to_owned()))
+    let only = |is_meant: &dyn Fn(&str) -> bool| {
+        let mut meant = (0..names.len()).filter(|at| is_meant(names[*at]));
+        meant.next().filter(|_| meant.next().is_none())
+    };
+    let (found, why) = match name {
+        _ if names.is_empty() => {
+            (None, "no lab runs\nhint: start one with `ferroce lab up FILE`".to_owned())
         }
-        Some(name) => match names.iter().position(|other| *other == name) {
-            Some(index) => Ok(there.swap_remove(index)),
-            None => {
-                Err(AskError(format!("no lab is called `{name}`\nhint: those that run are {all}")))
-            }
-        },
-        None if there.len() == 1 => Ok(there.swap_remove(0)),
-        None => Err(AskError(format!("several labs run\nhint: name one with --lab: {all}"))),
-    }
+        Some(name) => (
+            names.iter().position(|other| *other == name),
+            format!("no lab is called `{name}`\nhint: those that run are {all}"),
+        ),
+        None => (
+            only(&|name| !name.starts_with(OF_EXPERIMENTS)).or_else(|| only(&|_| true)),
+            format!("several labs run\nhint: name one with --lab: {all}"),
+        ),
+    };
+    found.ok_or(AskError(why))
 }
 
 /// Asks a lab, and returns its answer.
@@ -239,6 +252,24 @@ fn over(said: &str) -> Option<Captured<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_only_lab_needs_no_name_and_those_of_experiments_do_not_count() {
+        for (names, name, expected) in [
+            (&[][..], None, Err("no lab runs")),
+            (&["a"], None, Ok(0)),
+            (&["+5_1", "a"], None, Ok(1)),
+            (&["+5_1"], None, Ok(0)),
+            (&["+5_1", "+6_1"], None, Err("several labs run")),
+            (&["+5_1", "a", "b"], None, Err("several labs run")),
+            (&["+5_1", "a"], Some("+5_1"), Ok(0)),
+            (&["a"], Some("b"), Err("no lab is called `b`")),
+        ] {
+            let chosen = choose(names, name).map_err(|why| why.0);
+            let first = chosen.as_ref().map_err(|why| why.lines().next().unwrap());
+            assert_eq!(first.copied(), expected, "{names:?} {name:?}");
+        }
+    }
 
     #[test]
     fn a_lab_is_called_as_its_file_and_names_are_short_and_plain() {

@@ -22,6 +22,7 @@ use softnic::lab::Found;
 use super::child::{END_WAIT, Group, is_listened_on, signal_of, words};
 use super::output::{matches_line, missing, number, tail};
 use super::{CannotRun, Orders, Point, Run, folder_of};
+use crate::client::OF_EXPERIMENTS;
 use crate::{Lab, LabError, Settings, Snapshot, client};
 
 /// How often everything is looked at.
@@ -166,7 +167,11 @@ pub(super) fn run(
     let mut network = row.scenario.network.clone();
     network.seed = network.seed.wrapping_add(draw.into());
     let settings = Settings {
-        name: format!("x{:x}_{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed)),
+        name: format!(
+            "{OF_EXPERIMENTS}{:x}_{}",
+            std::process::id(),
+            LABS.fetch_add(1, Ordering::Relaxed)
+        ),
         title: format!("{}: {}", experiment.title, row.name),
         network,
         factor: row.scenario.dilution,
